@@ -1,0 +1,55 @@
+/*
+ * cgmount.h: where the cgroup hierarchies are and which cgroup a process is in. The only module that knows libcgroup,
+ * which is asked when everything is at its usual place; below another proc root or cgroup root (fixtures, a daemon in a container)
+ * the kernel's files are read directly. Cold path only.
+ */
+#ifndef SPIKEWATCH_CGMOUNT_H
+#define SPIKEWATCH_CGMOUNT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cgroup_controller { CGROUP_CPU, CGROUP_CPUACCT, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPUSET, CGROUP_CONTROLLERS };
+
+enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
+
+struct cgroup_mounts; /* opaque; immutable once made */
+
+/*
+ * Finds the hierarchies. proc_root "/proc" and cgroup_root "" (or NULL): libcgroup; else cgroup_root is where the tree is
+ * mounted (a v2 root with cgroup.controllers, or a folder of v1 controllers with, possibly, "unified").
+ * 0 (also when there are none: mode CGROUP_NONE); -errno; -ENOMEM.
+ */
+int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret);
+void cgroup_mounts_free(struct cgroup_mounts *mounts);
+
+enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts);
+const char *cgroup_mode_name(enum cgroup_mode mode); /* "none", "v1", "v2", "hybrid" */
+
+/* Directory of a controller's hierarchy (v1, or v2 if it is enabled there), NULL if it is nowhere; *ret_v2 says which. */
+const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_controller controller, bool *ret_v2);
+
+/* Directory of the v2 hierarchy (for cpu.stat and pressure), NULL if there is none. */
+const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
+
+/*
+ * The path of a process's cgroup as people name it: that of the v2 hierarchy where controllers are there, else that of memory,
+ * cpuacct, cpu, name=systemd: the first that is not "/", else "/". Into buf, NUL-terminated. 0; -ESRCH; -ENOENT no cgroups; -ENAMETOOLONG; -errno.
+ */
+int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap);
+
+/* The path in one controller's hierarchy. Same returns. */
+int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller, char *buf,
+		   size_t cap);
+
+/*
+ * Calls visit for every cgroup path (of any hierarchy used here, each path once, parents first), "/" included, until it returns non-zero,
+ * which is returned. Bounded: depth 32, 100,000 cgroups (then -E2BIG at the end). -ENOMEM, -errno.
+ */
+int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, const char *path), void *ctx);
+
+/* Does path match the glob: * within a component, ** over components, ? one byte, [...] a set. */
+bool cgroup_glob(const char *glob, const char *path);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * config.h: the configuration as a checked value. Reading it is json.h's work; what each key means, its default, its
+ * range and its error message are here and only here. conf/spikewatch.json shows every key at its default.
+ */
+#ifndef SPIKEWATCH_CONFIG_H
+#define SPIKEWATCH_CONFIG_H
+
+#include "metric.h"
+#include "trigger.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_selector {
+	CONFIG_PID,
+	CONFIG_PIDFILE,
+	CONFIG_COMM,    /* exact name of the process */
+	CONFIG_EXE,     /* exact path of the executable, or a glob */
+	CONFIG_CMDLINE, /* POSIX extended regular expression over the arguments, joined by spaces */
+	CONFIG_CGROUP,  /* glob over the path below the hierarchy's root: * within a component, ** over components */
+	CONFIG_UNIT,    /* systemd unit name, may hold * */
+};
+
+enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
+
+struct config_target {
+	const char *name;
+	enum config_selector selector;
+	const char *pattern;  /* of every selector but CONFIG_PID */
+	int32_t pid;          /* CONFIG_PID */
+	enum config_per per;
+};
+
+struct config_rule {
+	const char *name;
+	enum metric metric;
+	enum metric_of of;
+	uint64_t window_ns;
+	struct trigger_rule trigger;
+	const char **targets;    /* names of target entries; target_count 0: all of them ("*") */
+	size_t target_count;
+};
+
+/* Bits of config_incidents.captures. */
+enum config_capture {
+	CONFIG_CAPTURE_SAMPLES = 1 << 0,
+	CONFIG_CAPTURE_THREADS = 1 << 1,
+	CONFIG_CAPTURE_STATUS = 1 << 2,
+	CONFIG_CAPTURE_SMAPS = 1 << 3,
+	CONFIG_CAPTURE_LIMITS = 1 << 4,
+	CONFIG_CAPTURE_CGROUP = 1 << 5,
+	CONFIG_CAPTURE_SYSTEM = 1 << 6,
+	CONFIG_CAPTURE_ALL = (1 << 7) - 1,
+};
+
+enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
+
+/* "sampling" */
+struct config_sampling {
+	uint64_t interval_ns;        /* 10ms;  100us .. 10s */
+	uint64_t heartbeat_ns;       /* 1s;    an unchanged target is re-read and recorded this often */
+	uint64_t cgroup_interval_ns; /* 100ms; cgroup files cost more */
+	uint64_t peak_interval_ns;   /* 100ms; how often high-water marks are read, of targets that ran */
+	uint64_t fds_interval_ns;    /* 1s;    how often descriptors are counted. 0 = never */
+	uint64_t limits_interval_ns; /* 2s;    how often effective limits are read again */
+	uint64_t rescan_interval_ns; /* 1s;    how often new targets are looked for */
+	enum config_wait wait;       /* sleep */
+	bool reset_peaks;            /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
+	double cpu_budget_percent;   /* 10; of one core, for the whole daemon */
+	uint32_t max_targets;        /* 10,000 */
+};
+
+/* "ring" */
+struct config_ring {
+	const char *path;     /* "": chosen by the daemon: /run/spikewatch/ring or $XDG_RUNTIME_DIR/spikewatch/ring */
+	uint64_t size_bytes;  /* 16MiB */
+	uint32_t page_bytes;  /* 64KiB */
+	bool lock;            /* true */
+};
+
+/* "incidents" */
+struct config_incidents {
+	const char *directory;       /* "": chosen by the daemon: /var/lib/spikewatch/incidents or $XDG_STATE_HOME/... */
+	uint64_t before_ns;          /* 30s */
+	uint64_t after_ns;           /* 10s */
+	uint64_t max_incident_bytes; /* 64MiB */
+	uint64_t max_bytes;          /* 1GiB */
+	uint32_t max_count;          /* 200 */
+	uint64_t max_age_ns;         /* 30d */
+	uint64_t min_free_bytes;     /* 256MiB; leave this much of the file system free */
+	unsigned captures;           /* all */
+};
+
+struct config {
+	struct config_sampling sampling;
+	struct config_ring ring;
+	struct config_incidents incidents;
+	const char *state_file; /* "": beside the incidents */
+	const char *proc_root;  /* "/proc" */
+	const char *cgroup_root; /* "": where libcgroup says it is mounted */
+	struct config_target *targets;
+	size_t target_count;
+	struct config_rule *rules;
+	size_t rule_count;
+};
+
+/* Where and why a configuration was refused. file is the name that was handed in. */
+struct config_error {
+	char file[256];
+	unsigned line, column;  /* 0: the file as a whole */
+	char key[128];          /* dotted: "rules[2].window"; may be empty */
+	char message[256];      /* what is wrong, then what was expected */
+};
+
+/* One file's text. */
+struct config_source {
+	const char *file; /* its name, for messages */
+	const char *text;
+	size_t len;
+};
+
+/*
+ * Checks and merges sources in order (sections: the last one wins per key; "targets" and "rules" add up).
+ * 0; -ENOMEM; -EINVAL: *err says where. *ret belongs to the caller: config_free.
+ */
+int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err);
+
+/*
+ * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order of their names, then config_parse.
+ * 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
+ */
+int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err);
+
+void config_free(struct config *config);
+
+/* "FILE:LINE:COLUMN: KEY: MESSAGE" into buf, always terminated. */
+void config_error_format(const struct config_error *err, char *buf, size_t cap);
+
+/* "process", "group", "cgroup" / "pid", "pidfile", ... / "samples", ...: static text. */
+const char *config_per_name(enum config_per per);
+const char *config_selector_name(enum config_selector selector);
+const char *config_capture_name(enum config_capture capture);
+
+#endif

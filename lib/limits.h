@@ -1,0 +1,34 @@
+/*
+ * limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the machine. "max", -1, v1's huge number, a
+ * missing file or controller mean "no limit here". Cold path.
+ */
+#ifndef SPIKEWATCH_LIMITS_H
+#define SPIKEWATCH_LIMITS_H
+
+#include "cgmount.h"
+#include "metric.h"
+
+#include <stdint.h>
+
+/* Effective limits. UINT64_MAX: not known at all (never zero cores). */
+struct limits {
+	uint64_t cpu;            /* CPU nanoseconds per second: 1e9 is one core; quota, cpuset and online CPUs */
+	uint64_t memory_bytes;
+	bool cpu_is_machine;     /* no cgroup limits it: the machine does */
+	bool memory_is_machine;
+	char cpu_from[256];      /* the cgroup whose limit it is, "" if the machine */
+	char memory_from[256];
+};
+
+/* Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of <procfd>/meminfo. 0 or -errno. */
+int limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret);
+
+/* Of a cgroup path (cpu and memory may be in different hierarchies under the same path). Always succeeds: at worst the machine. */
+void limits_of_cgroup(const struct cgroup_mounts *mounts, const struct metric_machine *machine, const char *path,
+		      struct limits *ret);
+
+/* Of a process: its cgroup in each hierarchy. -ESRCH if it is gone. */
+int limits_of_process(const struct cgroup_mounts *mounts, const struct metric_machine *machine, int procfd, int32_t pid,
+		      struct limits *ret);
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * metric.h: what a rule can look at. A metric turns two observations of a target, one window apart, into one real
+ * number, or into "unavailable". Pure.
+ */
+#ifndef SPIKEWATCH_METRIC_H
+#define SPIKEWATCH_METRIC_H
+
+#include "clock.h"
+#include "sample.h"
+
+#include <stdbool.h>
+
+/* How a metric's thresholds are written in the configuration and shown to people. */
+enum metric_unit {
+	METRIC_PERCENT,    /* of something: "70%" */
+	METRIC_CORES,      /* CPU seconds per second */
+	METRIC_BYTES,      /* "512MiB" */
+	METRIC_COUNT,
+	METRIC_PER_SECOND,
+};
+
+/*      identifier       name                unit        what it is */
+#define METRIC_TABLE(X)                                                                                                  \
+	X(CPU,             "cpu",             PERCENT,    "CPU used, of the effective CPU limit")                       \
+	X(CPU_CORES,       "cpu_cores",       CORES,      "CPU used, in cores")                                         \
+	X(MEMORY,          "memory",          PERCENT,    "memory used at the end of the window, of the effective limit") \
+	X(MEMORY_BYTES,    "memory_bytes",    BYTES,      "memory used at the end of the window")                       \
+	X(MEMORY_PEAK,     "memory_peak",     BYTES,      "most memory used within the window, between samples included") \
+	X(THREADS,         "threads",         COUNT,      "threads")                                                    \
+	X(FDS,             "fds",             COUNT,      "open file descriptors")                                      \
+	X(FAULTS,          "faults",          PER_SECOND, "page faults, minor and major")                               \
+	X(THROTTLED,       "throttled",       PERCENT,    "CPU quota periods in which the cgroup was throttled")        \
+	X(PIDS,            "pids",            COUNT,      "tasks in the cgroup")                                        \
+	X(CPU_PRESSURE,    "cpu_pressure",    PERCENT,    "time in which some task waited for a CPU")                   \
+	X(MEMORY_PRESSURE, "memory_pressure", PERCENT,    "time in which some task waited for memory")                  \
+	X(IO_PRESSURE,     "io_pressure",     PERCENT,    "time in which some task waited for I/O")
+
+enum metric {
+#define X(identifier, name, unit, what) METRIC_##identifier,
+	METRIC_TABLE(X)
+#undef X
+	METRICS
+};
+
+/* What a percentage is of. Only cpu and memory look at it. */
+enum metric_of { METRIC_OF_LIMIT, METRIC_OF_CORE, METRIC_OF_MACHINE };
+
+/* The machine, for METRIC_OF_MACHINE and where a target has no limit. */
+struct metric_machine {
+	double cores;          /* online CPUs */
+	uint64_t memory_bytes; /* MemTotal */
+};
+
+/* A target as seen at a moment. peak_bytes: most memory seen since the previous observation that was handed to metric_value. */
+struct metric_point {
+	mono_t time;
+	struct sample sample;
+	uint64_t peak_bytes;
+};
+
+const char *metric_name(enum metric metric);
+enum metric_unit metric_unit(enum metric metric);
+const char *metric_what(enum metric metric);
+/* true and *ret, or false if there is no such metric. */
+bool metric_by_name(const char *name, enum metric *ret);
+/* "limit", "core", "machine". */
+const char *metric_of_name(enum metric_of of);
+
+/*
+ * The value of a metric over the window from *from to *to. True and *ret, or false: unavailable (a field is missing in
+ * either, a counter stepped back, the window has no length, a percentage of a limit that is unknown or zero).
+ * Percentages: 100 is all of it. cpu of the target's limit falls back to the machine when the target has no limit.
+ */
+bool metric_value(enum metric metric, enum metric_of of, const struct metric_machine *machine,
+		  const struct metric_point *from, const struct metric_point *to, double *ret);
+
+#endif

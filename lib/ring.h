@@ -1,0 +1,203 @@
+/*
+ * ring.h: the flight recorder: a fixed-size file of pages, mapped by one writing process and any number of readers.
+ *
+ * Pages. The file is a header followed by page_count pages of page_bytes. A writer (one per sampler thread) owns the
+ * page it is filling and claims the next by one atomic step on a sequence number; page s lives in slot s % page_count.
+ * A page carries magic, version, its sequence number, time range, target-table generation and, once sealed, a checksum.
+ *
+ * Records. Every page can be read without the pages before it: it begins with a tick record, and the first record of
+ * a target in a page holds all its fields (a key record); later ones hold only fields that changed. A target that
+ * did not change costs nothing until its heartbeat. Descriptions of targets (target.h) are records too: they are written again
+ * whenever the last copy is older than a quarter of the ring, and with the record that says a target is gone, so every
+ * description a living page needs is in the ring and nothing grows for ever.
+ *
+ * Publishing. Records become visible together when the tick ends, by one release store. A tick larger than a page goes on
+ * in the next one. A tick that was not ended (its writer died) is never seen.
+ *
+ * Readers. Lossy ones map the file read-only, copy, then check that the page was not recycled meanwhile. One blocking
+ * reader keeps a cursor in the file that writers do not overtake: they are told RING_HELD instead.
+ *
+ * The file is never truncated in place; a new ring replaces an old one by rename, so a reader never gets SIGBUS.
+ * The layout of the file is described in docs/ring.md.
+ */
+#ifndef SPIKEWATCH_RING_H
+#define SPIKEWATCH_RING_H
+
+#include "clock.h"
+#include "sample.h"
+#include "stats.h"
+#include "target.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ring;
+struct ring_writer;
+struct ring_cursor;
+
+/* Conditions (positive returns). */
+enum {
+	RING_HELD = 1,      /* a blocking reader holds the next page: back off */
+	RING_UNCHANGED = 2, /* nothing was written because nothing changed */
+	RING_EMPTY = 3,     /* the reader has caught up */
+	RING_BUSY = 4,      /* another blocking reader is attached */
+};
+
+struct ring_options {
+	uint64_t size_bytes;      /* of the whole file; rounded down to whole pages. 0: 16 MiB. At least 4 pages. */
+	uint32_t page_bytes;      /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
+	uint64_t interval_ns;     /* of the sampler, for readers */
+	uint64_t heartbeat_ns;    /* a target unchanged for this long is written once more. 0: 1 s */
+	uint8_t boot_id[16];      /* which boot the monotonic times belong to */
+	int32_t pid;              /* of the writer */
+	uint64_t start_ticks;     /* its start time */
+	uint32_t mode;            /* permissions of the file. 0: 0640 */
+};
+
+/* What the header says; a snapshot. */
+struct ring_info {
+	uint64_t size_bytes;
+	uint32_t page_bytes;
+	uint32_t page_count;
+	uint64_t interval_ns;
+	uint64_t heartbeat_ns;
+	uint8_t boot_id[16];
+	int32_t pid;
+	uint64_t start_ticks;
+	bool clean;               /* the writer said goodbye (ring_finish) */
+	uint64_t next_seq;        /* pages claimed so far */
+	mono_t last_tick;         /* time of the last published tick */
+	uint64_t ticks;           /* ticks published */
+};
+
+/* ---- the file ---- */
+
+/*
+ * Makes a new ring under a temporary name, fills in its header, renames it to name (an old file of that name lives on
+ * for those who have it mapped). 0; -errno; -EINVAL for options out of range.
+ */
+int ring_create(int dirfd, const char *name, const struct ring_options *options, struct ring **ret);
+
+/*
+ * Maps an existing ring. Read-only unless writable (a blocking reader needs that). 0; -errno of open;
+ * -EBADMSG: not a ring, of another version, or its header contradicts its size.
+ */
+int ring_open(int dirfd, const char *name, bool writable, struct ring **ret);
+
+/* A ring in anonymous shared memory: the same object without a name. */
+int ring_create_anonymous(const struct ring_options *options, struct ring **ret);
+
+/* Locks the mapping into memory. 0 or -errno (ENOMEM, EPERM: beyond RLIMIT_MEMLOCK): the ring works all the same. */
+int ring_lock(struct ring *ring);
+
+/* Marks the ring as ended in good order. */
+void ring_finish(struct ring *ring);
+
+/* Unmaps. NULL is fine. Writers and cursors of this ring must be gone. */
+void ring_free(struct ring *ring);
+
+void ring_info(const struct ring *ring, struct ring_info *ret);
+
+/* The sampler's counters as of the last published tick; consistent. 0; -EAGAIN if they were being written all the time. */
+int ring_stats(const struct ring *ring, struct stats *ret);
+
+/* ---- writing ---- */
+
+/* What the writer remembers of a target. Zeroed with target set is the right start; belongs to the caller. */
+struct ring_track {
+	const void *description;   /* target_encode()d; must live as long as the track */
+	uint32_t description_len;
+	uint32_t id;
+	uint64_t described_seq;    /* page + 1 of the last description; 0: never */
+	uint64_t key_seq;          /* page + 1 of the last key record; 0: never */
+	mono_t written;            /* time of the last record */
+	struct sample last;        /* as last written */
+};
+
+/* 0 or -ENOMEM. The ring must outlive the writer. All memory is taken here: nothing below allocates. */
+int ring_writer_new(struct ring *ring, struct ring_writer **ret);
+
+/* Seals the page that was being filled. NULL is fine. */
+void ring_writer_free(struct ring_writer *writer);
+
+/*
+ * Begins a tick at time now. worst_bytes: what this tick may need at most (RING_RECORD_MAX per target), so that a tick
+ * either begins with its pages at hand or does not begin. wall: the same moment on the wall clock.
+ * 0; RING_HELD: nothing was begun.
+ */
+int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes);
+
+#define RING_RECORD_MAX (TARGET_ENCODED_MAX + 16 + 16 + 8 * SAMPLE_FIELDS)
+
+/*
+ * Adds what a target looks like at `at` (between begin and end of this tick's collection). 0; RING_UNCHANGED: no bytes
+ * (same as last time and no heartbeat due); RING_HELD: lost and counted (only possible with several writers or a worst_bytes that was too small).
+ */
+int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample);
+
+enum ring_gone_reason { RING_GONE_EXITED = 1, RING_GONE_UNWATCHED = 2 };
+
+/* Adds the last record of a target: its description and why it ended. Returns as ring_put_sample. */
+int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason);
+
+/* Publishes the tick; stats become readable with it. */
+void ring_tick_end(struct ring_writer *writer, const struct stats *stats);
+
+/* ---- reading ---- */
+
+enum ring_event_type {
+	RING_EVENT_TICK = 1,   /* a tick begins; its samples follow */
+	RING_EVENT_SAMPLE,     /* a target as it is now, in full */
+	RING_EVENT_TARGET,     /* a description not seen before by this cursor */
+	RING_EVENT_GONE,       /* a target ended */
+	RING_EVENT_TICK_END,   /* all of the tick was delivered (a tick over several pages has one end) */
+	RING_EVENT_LAPPED,     /* the writer overtook this reader: pages were lost */
+	RING_EVENT_DAMAGED,    /* a page that fails its checksum or structure was skipped */
+};
+
+struct ring_event {
+	enum ring_event_type type;
+	mono_t time;                  /* of the tick; of the sample itself */
+	wall_t wall;                  /* TICK: wall clock of the tick */
+	uint64_t tick;                /* number of the tick, counting from 0 without gaps */
+	uint32_t id;                  /* target */
+	const struct sample *sample;  /* SAMPLE: full state; valid until the next call */
+	uint32_t changed;             /* SAMPLE: mask of the fields in this record */
+	struct target target;         /* TARGET: strings valid until the next call */
+	enum ring_gone_reason reason; /* GONE */
+	uint64_t lost_pages;          /* LAPPED, DAMAGED */
+};
+
+enum ring_start { RING_OLDEST, RING_NEWEST };
+
+/*
+ * A lossy reader. RING_OLDEST starts at the oldest page there is, RING_NEWEST after the last published tick (state of
+ * targets and their descriptions are then taken from the pages before, and delivered as TARGET and SAMPLE events first).
+ * 0 or -ENOMEM.
+ */
+int ring_cursor_new(const struct ring *ring, enum ring_start start, struct ring_cursor **ret);
+
+/*
+ * The blocking reader, from the oldest page on; ring must be mapped writable. pid and start_ticks identify this reader: a
+ * dead one is replaced (alive tells, NULL: nobody is ever dead). 0; RING_BUSY; -ENOMEM.
+ */
+int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_ticks,
+			     bool (*alive)(int32_t pid, uint64_t start_ticks), struct ring_cursor **ret);
+
+/* Detaches and frees. NULL is fine. */
+void ring_cursor_free(struct ring_cursor *cursor);
+
+/*
+ * Delivers the next event. 0; RING_EMPTY: nothing new is published (call again later); -ENOMEM.
+ * Only whole ticks are delivered.
+ */
+int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret);
+
+/* Skips pages that end before `since`, keeping descriptions and state. Only before the first ring_cursor_next. */
+int ring_cursor_seek(struct ring_cursor *cursor, mono_t since);
+
+/* The description of a target if this cursor has seen it, else false. Strings valid until the next ring_cursor_next. */
+bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret);
+
+#endif

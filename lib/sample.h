@@ -1,0 +1,88 @@
+/*
+ * sample.h: what one look at a target yields: raw counters and gauges, each of which may be unavailable.
+ *
+ * SAMPLE_FIELD_TABLE is the only list of fields. Ring records, stream columns, their units and kinds are all made
+ * from it, so they cannot drift apart. Numbers are positions in a mask that is stored on disk: append, never reorder.
+ *
+ * Kinds: a COUNTER only grows (a reader treats a step back as "counter restarted"), a GAUGE is a value at that
+ * moment, a LIMIT is a gauge that says what 100 % is.
+ *
+ * Values are raw: rates and percentages are computed by readers, over windows of their choice.
+ */
+#ifndef SPIKEWATCH_SAMPLE_H
+#define SPIKEWATCH_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*      identifier          name                 unit        kind     what and where from */
+#define SAMPLE_FIELD_TABLE(X)                                                                                          \
+	X(CPU,               "cpu",               "ns",       COUNTER, "CPU time: process CPU clock; cpuacct.usage; cpu.stat usage_usec")     \
+	X(CPU_USER,          "cpu_user",          "ns",       COUNTER, "user CPU time: stat utime (clock ticks); cpuacct.stat; cpu.stat")     \
+	X(CPU_SYSTEM,        "cpu_system",        "ns",       COUNTER, "system CPU time: stat stime (clock ticks); cpuacct.stat; cpu.stat")   \
+	X(MEMORY,            "memory",            "bytes",    GAUGE,   "statm resident; memory.usage_in_bytes; memory.current")               \
+	X(MEMORY_PEAK,       "memory_peak",       "bytes",    GAUGE,   "high-water mark: VmHWM; memory.max_usage_in_bytes; memory.peak")      \
+	X(WORKING_SET,       "working_set",       "bytes",    GAUGE,   "cgroup memory less inactive_file of memory.stat")                     \
+	X(THREADS,           "threads",           "count",    GAUGE,   "stat num_threads")                                                    \
+	X(FDS,               "fds",               "count",    GAUGE,   "open descriptors: entries of /proc/<pid>/fd")                         \
+	X(MINOR_FAULTS,      "minor_faults",      "count",    COUNTER, "stat minflt; memory.stat pgfault less pgmajfault")                    \
+	X(MAJOR_FAULTS,      "major_faults",      "count",    COUNTER, "stat majflt; memory.stat pgmajfault")                                 \
+	X(PERIODS,           "periods",           "count",    COUNTER, "CPU quota periods elapsed: cpu.stat nr_periods")                      \
+	X(THROTTLED_PERIODS, "throttled_periods", "count",    COUNTER, "of them throttled: cpu.stat nr_throttled")                            \
+	X(THROTTLED,         "throttled",         "ns",       COUNTER, "time throttled, all CPUs: cpu.stat throttled_usec, throttled_time")   \
+	X(PIDS,              "pids",              "count",    GAUGE,   "tasks in the cgroup: pids.current")                                   \
+	X(CPU_PRESSURE,      "cpu_pressure",      "ns",       COUNTER, "cpu.pressure: some total")                                            \
+	X(MEMORY_PRESSURE,   "memory_pressure",   "ns",       COUNTER, "memory.pressure: some total")                                         \
+	X(IO_PRESSURE,       "io_pressure",       "ns",       COUNTER, "io.pressure: some total")                                             \
+	X(CPU_LIMIT,         "cpu_limit",         "ns/s",     LIMIT,   "effective CPU limit: 1e9 is one core")                                \
+	X(MEMORY_LIMIT,      "memory_limit",      "bytes",    LIMIT,   "effective memory limit")                                              \
+	X(PROCESSES,         "processes",         "count",    GAUGE,   "processes summed in a group target")                                  \
+	X(STATE,             "state",             "code",     GAUGE,   "stat state letter, as its ASCII code: R S D Z T ...")
+
+enum sample_field {
+#define X(identifier, name, unit, kind, source) SAMPLE_##identifier,
+	SAMPLE_FIELD_TABLE(X)
+#undef X
+	SAMPLE_FIELDS /* how many there are */
+};
+
+_Static_assert(SAMPLE_FIELDS <= 32, "the mask of a sample has 32 bits");
+
+enum sample_kind { SAMPLE_COUNTER, SAMPLE_GAUGE, SAMPLE_LIMIT };
+
+/* A value to copy. value[f] means something only while mask has the bit of f: otherwise f is unavailable. */
+struct sample {
+	uint32_t mask;
+	uint64_t value[SAMPLE_FIELDS];
+};
+
+struct sample_field_info {
+	const char *name;   /* stable, lower case: a stream column */
+	const char *unit;   /* "ns", "bytes", "count", "ns/s", "code" */
+	enum sample_kind kind;
+	const char *source; /* for people: what it is, where it is read */
+};
+
+/* Never fails for field < SAMPLE_FIELDS; the text is static. */
+const struct sample_field_info *sample_field_info(enum sample_field field);
+
+/* "counter", "gauge" or "limit". */
+const char *sample_kind_name(enum sample_kind kind);
+
+static inline bool sample_has(const struct sample *sample, enum sample_field field)
+{
+	return (sample->mask >> field) & 1u;
+}
+
+static inline void sample_set(struct sample *sample, enum sample_field field, uint64_t value)
+{
+	sample->mask |= 1u << field;
+	sample->value[field] = value;
+}
+
+static inline void sample_unset(struct sample *sample, enum sample_field field)
+{
+	sample->mask &= ~(1u << field);
+}
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * source.h: reads all targets in one call. The hot half of sampling: source_fill opens nothing, allocates nothing, logs
+ * nothing, locks nothing. The cold half (making and freeing entries) belongs to another thread.
+ *
+ * An entry is one thing that is read: a process, a cgroup, or a group, which is the sum of member processes. Entries are
+ * made by the cold side, handed to the source by its owner thread (source_add), taken out again by it (source_remove), and
+ * freed by the cold side. Between add and remove only the owner thread touches an entry, except source_entry_set_limits.
+ *
+ * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the heartbeat. After it ran,
+ * its files are read until they were read once with the clock standing still.
+ *
+ * Group sums never step back: a member's counters count from when it joined, and stay in the sum when it leaves; gauges
+ * are the sum over living members.
+ */
+#ifndef SPIKEWATCH_SOURCE_H
+#define SPIKEWATCH_SOURCE_H
+
+#include "clock.h"
+#include "sample.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct source;
+struct source_entry;
+struct cgroup_mounts; /* cgmount.h */
+
+enum source_status {
+	SOURCE_SAME,    /* nothing moved since the last fill; `at` says when that was seen */
+	SOURCE_CHANGED, /* sample was filled anew */
+	SOURCE_GONE,    /* the process or cgroup no longer exists; sample is the last that was seen */
+};
+
+struct source_options {
+	uint32_t capacity;           /* entries, members of groups included */
+	uint64_t heartbeat_ns;       /* 0: 1 s */
+	uint64_t cgroup_interval_ns; /* 0: every fill */
+	uint64_t peak_interval_ns;   /* 0: every fill; UINT64_MAX: never */
+	uint64_t fds_interval_ns;    /* 0: never */
+	bool reset_peaks;            /* write 5 to clear_refs after reading VmHWM */
+	bool ungated;                /* read everything at every fill (for measuring) */
+};
+
+struct source_counters {
+	uint64_t skipped_reads; /* saved by gating */
+	uint64_t failed_reads;  /* errors other than "gone" */
+};
+
+/* ---- cold side: may allocate, may open files ---- */
+
+/*
+ * Opens what is needed to read process pid below procfd (a descriptor of the proc root, which must outlive the entry).
+ * start_ticks: 0, or the start time the process must have. with_cpu_clock: pid is a pid of this pid namespace and procfd the real /proc, so that
+ * the CPU clock may be asked; else everything is read from files every time.
+ * 0; -ESRCH: no such process, or another one by now; -errno (-EMFILE ...), -ENOMEM.
+ */
+int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			 struct source_entry **ret);
+
+/* Opens the files of a cgroup, whichever there are. path: below the hierarchies' roots. 0; -ENOENT: no controller knows it; -errno. */
+int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret);
+
+/* An empty group. */
+int source_entry_group(void *user, struct source_entry **ret);
+
+/* Closes and frees. Must not be in a source. NULL is fine. */
+void source_entry_free(struct source_entry *entry);
+
+/* Effective limits, to be put into the samples from the next fill on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
+void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit);
+
+/* ---- owner thread ---- */
+
+/* 0 or -ENOMEM. All memory is taken here. *clock is copied. */
+int source_new(const struct source_options *options, const struct clock *clock, struct source **ret);
+/* Entries still inside are not freed. NULL is fine. */
+void source_free(struct source *source);
+
+/*
+ * Adds an entry: to itself, or as a member of group (which must be in the source). A member is read but not listed by
+ * source_entries. 0 or -ENOSPC.
+ */
+int source_add(struct source *source, struct source_entry *entry, struct source_entry *group);
+
+/* Takes an entry out. A group must have no members left. The order of the others changes. */
+void source_remove(struct source *source, struct source_entry *entry);
+
+/* Reads everything once. now: the tick. Afterwards status, at and sample of every entry are current. */
+void source_fill(struct source *source, mono_t now);
+
+/*
+ * Entries that are targets of their own (no members): processes, cgroups, groups. Valid until the next add or remove.
+ * Gone entries stay, with SOURCE_GONE, until they are removed.
+ */
+struct source_entry *const *source_entries(const struct source *source, size_t *ret_count);
+
+/* Members that were found gone by the last fill: to be removed and freed. Valid until the next fill, add or remove. */
+struct source_entry *const *source_gone_members(const struct source *source, size_t *ret_count);
+
+void source_counters(const struct source *source, struct source_counters *ret);
+
+enum source_status source_entry_status(const struct source_entry *entry);
+mono_t source_entry_at(const struct source_entry *entry);
+const struct sample *source_entry_sample(const struct source_entry *entry);
+void *source_entry_user(const struct source_entry *entry);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * stats.h: what the sampler knows of its own work, and the verdicts drawn from it.
+ *
+ * The first eight names are those that gVisor's profiling metrics print in their STATS line; the rest are ours.
+ * All are totals since the sampler started, except collection_rate. Times in nanoseconds.
+ */
+#ifndef SPIKEWATCH_STATS_H
+#define SPIKEWATCH_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STATS_FIELD_TABLE(X)                                                                                   \
+	X(collection_rate,               "the interval in force")                                              \
+	X(cheap_start_nanos,             "monotonic time of the first slot")                                   \
+	X(cheap_last_collection_nanos,   "monotonic time of the last slot that elapsed")                       \
+	X(total_snapshots,               "ticks taken")                                                        \
+	X(total_sleep_timing_error,      "sum of |wake-up - deadline|")                                        \
+	X(total_collection_timing_error, "sum of the time spent collecting")                                   \
+	X(num_backoff_sleeps,            "sleeps because a blocking reader held the next page")                \
+	X(total_backoff_sleep,           "time of those sleeps")                                               \
+	X(total_slots,                   "slots that elapsed on the clock, taken or not")                      \
+	X(missed_slots,                  "slots that were skipped because they had passed")                    \
+	X(skipped_reads,                 "reads saved because a target had not run")                           \
+	X(failed_reads,                  "reads that failed although the target exists")                       \
+	X(gone_targets,                  "targets that vanished")                                              \
+	X(lost_records,                  "records that did not fit because no page was free")                  \
+	X(records,                       "records written to the ring")                                        \
+	X(bytes,                         "bytes written to the ring")                                          \
+	X(own_cpu,                       "CPU time of the sampler thread")
+
+struct stats {
+#define X(name, meaning) uint64_t name;
+	STATS_FIELD_TABLE(X)
+#undef X
+};
+
+/* Each condition has its own threshold; see stats_verdicts. */
+enum verdict_kind { VERDICT_CAPTURE_RATE, VERDICT_SLEEP_ERROR, VERDICT_COLLECTION, VERDICT_BACKOFF, VERDICT_KINDS };
+
+struct verdict {
+	bool bad;
+	double ratio;       /* capture rate; mean error / interval; mean collection / interval; backoff / run time */
+	double threshold;   /* the value it is held against: 0.99, 0.10, 0.10, 0.05 */
+	const char *what;   /* "capture rate", ...: static text */
+	const char *cause;  /* likely cause, a sentence: static text */
+	const char *remedy; /* what to do about it, a sentence: static text */
+};
+
+/*
+ * Judges the work done between two states of the counters (*since may be all zero: since the start) into
+ * ret[VERDICT_KINDS]. Capture rate = snapshots / slots elapsed on the clock, so it falls when slots are missed.
+ * With no slot elapsed nothing is bad.
+ */
+void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS]);
+
+/* Writes the counters as one line of JSON without newline into buf; the length, 0 if cap is too small (2 KiB is enough). */
+size_t stats_to_json(const struct stats *stats, char *buf, size_t cap);
+
+#endif
