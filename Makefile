@@ -1,0 +1,239 @@
+# Spikewatch. `make help` lists the targets.
+#
+# One build directory per configuration: make check B=build-asan SANITIZE=address,undefined
+
+VERSION := 0.1.0
+
+B ?= build
+SANITIZE ?=
+FUZZ_SECONDS ?= 60
+FUZZ_CC ?= clang
+
+prefix ?= /usr
+bindir ?= $(prefix)/bin
+sysconfdir ?= /etc
+unitdir ?= $(prefix)/lib/systemd/system
+libdir_systemd ?= $(prefix)/lib
+mandir ?= $(prefix)/share/man
+docdir ?= $(prefix)/share/doc/spikewatch
+
+# ---- sources; each list may be narrowed on the command line: make check SUITES="ring pacer" ----
+
+LIB_C := $(wildcard lib/*.c)
+DAEMON_C := $(wildcard daemon/*.c)
+CLI_C := $(wildcard cli/*.c)
+SUITES := $(patsubst tests/check_%.c,%,$(filter-out tests/check_main.c,$(wildcard tests/check_*.c)))
+FUZZ := $(patsubst tests/fuzz_%.c,%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
+TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c))
+
+objects = $(patsubst %.c,$(B)/%.o,$(1))
+LIB_O := $(call objects,$(LIB_C))
+DAEMON_O := $(call objects,$(filter-out daemon/main.c,$(DAEMON_C)))
+CLI_O := $(call objects,$(filter-out cli/main.c,$(CLI_C)))
+SUITE_O := $(call objects,$(SUITES:%=tests/check_%.c))
+CHECK_O := $(SUITE_O) $(call objects,tests/check_main.c tests/torture.c)
+TOOL_O := $(call objects,$(TOOLS:%=tests/%.c))
+FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz_%.c) tests/fuzz_main.c)
+ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
+	$(call objects,$(wildcard daemon/main.c cli/main.c))
+
+PROGRAMS := $(patsubst daemon/main.c,$(B)/spikewatchd,$(wildcard daemon/main.c)) \
+	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
+TOOL_BINS := $(TOOLS:%=$(B)/%)
+BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
+FUZZ_BINS := $(FUZZ:%=$(B)/fuzz-%)
+
+# ---- flags ----
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Werror
+CPPFLAGS += -D_GNU_SOURCE -DSPIKEWATCH_VERSION='"$(VERSION)"'
+
+ifeq ($(SANITIZE),)
+CFLAGS ?= -O2 -g
+HARDEN := -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+LDHARDEN := -Wl,-z,relro,-z,now
+else
+CFLAGS ?= -O1 -g
+HARDEN := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDHARDEN := -fsanitize=$(SANITIZE)
+endif
+
+# A folder sees the headers of those below it and no others.
+INCLUDES = -Ilib
+$(B)/daemon/%.o: INCLUDES = -Ilib -Idaemon
+$(B)/cli/%.o: INCLUDES = -Ilib -Idaemon -Icli
+$(B)/tests/%.o: INCLUDES = -Ilib -Idaemon -Icli -Itests -I$(B)
+
+# Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
+ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate))$(LIBS)
+CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
+
+# V=1 shows whole commands.
+Q := $(if $(V),,@)
+say = $(if $(V),,@echo '  $(1)  $@')
+
+COMPILE = $(CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(CFLAGS) $(HARDEN) -pthread
+LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
+, := ,
+TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
+
+.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build FORCE
+.DELETE_ON_ERROR:
+
+all: $(B)/libspikewatch.a $(PROGRAMS)
+
+# ---- compile and link ----
+
+# What these goals need is installed before the first object is compiled.
+ifneq ($(filter check demo deps deps-build bench,$(MAKECMDGOALS)),)
+$(B)/flags: | deps-build
+endif
+
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(COMPILE) $(LINK))' | cmp -s - $@ || echo '$(subst ','\'',$(COMPILE) $(LINK))' > $@
+
+$(B)/suites.h: FORCE
+	@mkdir -p $(@D)
+	@printf 'SUITE(%s)\n' $(SUITES) | cmp -s - $@ || printf 'SUITE(%s)\n' $(SUITES) > $@
+
+$(B)/tests/check_main.o: $(B)/suites.h
+
+$(ALL_O): $(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(COMPILE) $(INCLUDES) -MMD -MP -c $< -o $@
+
+$(B)/libspikewatch.a: $(LIB_O)
+$(B)/daemon.a: $(DAEMON_O)
+$(B)/cli.a: $(CLI_O)
+$(B)/%.a: $(B)/flags
+	@rm -f $@
+	$(call say,AR  )
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+
+ARCHIVES := $(B)/daemon.a $(B)/libspikewatch.a
+
+$(B)/spikewatchd: $(B)/daemon/main.o $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $^ $(LIBS) -o $@
+
+$(B)/spikewatch: $(B)/cli/main.o $(B)/cli.a $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $^ $(LIBS) -o $@
+
+$(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) -o $@
+
+$(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $^ $(LIBS) -o $@
+
+$(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $^ $(LIBS) -lm -o $@
+
+# ---- what people type ----
+
+help:
+	@echo 'make              build $(B)/spikewatchd, $(B)/spikewatch and $(B)/libspikewatch.a'
+	@echo 'make demo         show what it does, on this machine, within a few minutes'
+	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites)'
+	@echo 'make bench        measure what it costs'
+	@echo 'make lint         check the style: layers, length, banned calls, contracts, format'
+	@echo 'make fuzz         fuzz with libFuzzer (FUZZ=NAME, FUZZ_SECONDS=$(FUZZ_SECONDS) each)'
+	@echo 'make install      DESTDIR, prefix=$(prefix), sysconfdir=$(sysconfdir), unitdir=$(unitdir)'
+	@echo 'make uninstall    remove what install put there, except the configuration'
+	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
+	@echo 'make clean        remove $(B)'
+	@echo
+	@echo 'B=DIR             another build directory    SANITIZE=address,undefined   CC=clang   V=1'
+
+deps:
+	@sh tests/deps.sh build lint
+
+deps-build:
+	@sh tests/deps.sh build
+
+check: deps-build $(PROGRAMS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
+	$(B)/check-spikewatch
+	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
+
+demo: deps-build $(PROGRAMS) $(TOOL_BINS)
+	B=$(B) bash tests/demo.sh
+
+bench: deps-build $(PROGRAMS) $(TOOL_BINS)
+	@set -e; for b in $(BENCH_BINS); do echo "== $$b"; $$b; done
+
+lint:
+	@sh tests/deps.sh build lint
+	@sh tests/lint.sh
+
+clean:
+	rm -rf $(B)
+
+# ---- libFuzzer: the same sources, compiled by clang with its instrumentation ----
+
+FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
+fuzzer_objects = $(patsubst %.c,$(B)/libfuzzer/%.o,$(1))
+FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out daemon/main.c,$(DAEMON_C)))
+FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz_%.c))
+FUZZER_BINS := $(FUZZ:%=$(B)/libfuzzer/%)
+
+$(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
+		-Ilib -Idaemon -MMD -MP -c $< -o $@
+
+$(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
+
+$(FUZZER_BINS): $(B)/libfuzzer/%: $(B)/libfuzzer/tests/fuzz_%.o $(B)/libfuzzer/all.a
+	$(call say,LINK)
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -pthread -Wl,--as-needed $^ $(LIBS) -o $@
+
+fuzz: $(FUZZER_BINS)
+	@set -e; for f in $(FUZZ); do \
+		mkdir -p $(B)/libfuzzer/corpus/$$f; echo "== $$f"; \
+		$(B)/libfuzzer/$$f -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=10 -print_final_stats=1 \
+			-verbosity=0 -artifact_prefix=$(B)/libfuzzer/crash-$$f- $(B)/libfuzzer/corpus/$$f tests/corpus/$$f; \
+	done
+
+# ---- install ----
+
+MAN_PAGES := $(wildcard docs/*.1 docs/*.5 docs/*.8)
+UNITS := $(wildcard systemd/*.service systemd/*.socket systemd/*.timer)
+SYSUSERS := $(wildcard systemd/*sysusers*)
+TMPFILES := $(wildcard systemd/*tmpfiles*)
+CATALOG := $(wildcard systemd/*.catalog)
+DOCS := $(wildcard README.md CHANGELOG.md LICENSE docs/*.md)
+section = $(patsubst .%,%,$(suffix $(1)))
+D = $(DESTDIR)
+
+# An edited configuration is left alone: the shipped one then goes beside it.
+install: all
+	install -d $(D)$(bindir) $(D)$(sysconfdir)/spikewatch/spikewatch.d
+	$(if $(PROGRAMS),install -m 755 $(PROGRAMS) $(D)$(bindir)/)
+	@conf=$(D)$(sysconfdir)/spikewatch/spikewatch.json; \
+	if test -e $$conf && ! cmp -s conf/spikewatch.json $$conf; then \
+		echo "$$conf differs: the shipped one is $$conf.dist"; conf=$$conf.dist; fi; \
+	if test -e conf/spikewatch.json; then install -m 644 conf/spikewatch.json $$conf; fi
+	$(if $(UNITS),install -d $(D)$(unitdir))
+	@$(foreach u,$(UNITS),sed 's|/usr/bin/spikewatch|$(bindir)/spikewatch|' $(u) > $(D)$(unitdir)/$(notdir $(u)) &&) true
+	$(if $(SYSUSERS),install -m 644 -D $(SYSUSERS) $(D)$(libdir_systemd)/sysusers.d/spikewatch.conf)
+	$(if $(TMPFILES),install -m 644 -D $(TMPFILES) $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf)
+	$(if $(CATALOG),install -m 644 -D $(CATALOG) $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog)
+	@$(foreach m,$(MAN_PAGES),install -m 644 -D $(m) $(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)) &&) true
+	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
+
+uninstall:
+	rm -f $(D)$(bindir)/spikewatchd $(D)$(bindir)/spikewatch $(addprefix $(D)$(unitdir)/,$(notdir $(UNITS)))
+	rm -f $(D)$(libdir_systemd)/sysusers.d/spikewatch.conf $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf
+	rm -f $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog
+	rm -f $(foreach m,$(MAN_PAGES),$(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)))
+	rm -rf $(D)$(docdir)
+	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
+
+-include $(ALL_O:.o=.d) $(FUZZER_LIB_O:.o=.d) $(FUZZER_O:.o=.d)
