@@ -23,17 +23,17 @@
 
 /* In the order of judgement; the first that applies is the reason. Names: trigger_reason_name(). */
 enum trigger_reason {
-	TRIGGER_UNAVAILABLE,    /* no value */
-	TRIGGER_WARMING_UP,     /* fewer than warmup windows of history */
-	TRIGGER_BELOW_MINIMUM,  /* value < minimum */
-	TRIGGER_ABOVE_MAXIMUM,  /* value >= maximum: protects a machine that is already drowning */
-	TRIGGER_ABOVE_PERCENT,  /* candidate: value > percent (or > above, for metrics in absolute units) */
-	TRIGGER_ABOVE_AVERAGE,  /* candidate: value >= average x (100 + delta) / 100 */
-	TRIGGER_WITHIN_BOUNDS,  /* else */
+	TRIGGER_UNAVAILABLE,   /* no value */
+	TRIGGER_WARMING_UP,    /* fewer than warmup windows of history */
+	TRIGGER_BELOW_MINIMUM, /* value < minimum */
+	TRIGGER_ABOVE_MAXIMUM, /* value >= maximum: protects a machine that is already drowning */
+	TRIGGER_ABOVE_PERCENT, /* candidate: value > percent (or > above, for metrics in absolute units) */
+	TRIGGER_ABOVE_AVERAGE, /* candidate: value >= average x (100 + delta) / 100, and more than nothing */
+	TRIGGER_WITHIN_BOUNDS, /* else */
 	/* why a candidate did not fire */
-	TRIGGER_PENDING,        /* has not held for `for` yet */
+	TRIGGER_PENDING, /* has not held for `for` yet, counted from its last firing if that is later */
 	TRIGGER_COOLDOWN,
-	TRIGGER_NOT_REARMED,    /* has not been below the threshold, or not above the last high-water mark */
+	TRIGGER_NOT_REARMED, /* has not been below the threshold since it fired, or is not above the high-water mark */
 	TRIGGER_COUNT_LIMIT,
 	TRIGGER_DISK_BUDGET,
 	TRIGGER_REASONS
@@ -41,23 +41,23 @@ enum trigger_reason {
 
 enum trigger_rearm {
 	TRIGGER_REARM_COOLDOWN,   /* as soon as the cooldown is over */
-	TRIGGER_REARM_BELOW,      /* and the value has been no candidate since it fired */
+	TRIGGER_REARM_BELOW,      /* and a value has been below-minimum or within-bounds since it fired */
 	TRIGGER_REARM_HIGH_WATER, /* and the value exceeds the highest seen in any earlier firing */
 };
 
 /* A value. A threshold that is not configured never fires: hence the has_*. */
 struct trigger_rule {
 	bool has_percent, has_delta, has_minimum, has_maximum;
-	double percent;            /* `percent` or `above`, in the unit of the metric */
-	double delta;              /* percent above the average */
+	double percent; /* `percent` or `above`, in the unit of the metric */
+	double delta;   /* percent above the average */
 	double minimum;
 	double maximum;
-	uint32_t warmup;           /* windows; at most history */
-	uint32_t history;          /* windows in the average; 1 .. TRIGGER_HISTORY_MAX */
+	uint32_t warmup;  /* windows with a value; at most history */
+	uint32_t history; /* windows with a value in the average; 1 .. TRIGGER_HISTORY_MAX */
 	uint64_t for_ns;
 	uint64_t cooldown_ns;
-	uint32_t count;            /* firings per count_period; 0: no limit */
-	uint64_t count_period_ns;  /* 0: ever */
+	uint32_t count;           /* firings per count_period; 0: no limit */
+	uint64_t count_period_ns; /* 0: ever */
 	enum trigger_rearm rearm;
 };
 
@@ -67,44 +67,55 @@ enum trigger_phase { TRIGGER_ARMED, TRIGGER_IN_PENDING, TRIGGER_IN_COOLDOWN, TRI
 
 /* What must survive a restart; on the wall clock, because monotonic time does not outlive a boot. */
 struct trigger_memory {
-	wall_t cooldown_until;     /* 0: none */
-	wall_t count_since;        /* start of the period in which `count` counts */
-	uint32_t count;            /* firings in it */
-	uint64_t fired;            /* firings ever */
-	double high_water;         /* highest value that ever fired; 0 with fired == 0 */
-	bool disarmed;             /* waits for the value to come down (TRIGGER_REARM_BELOW) */
+	wall_t cooldown_until; /* 0: none */
+	wall_t count_since;    /* the first firing in the period in which `count` counts; the period starts there */
+	uint32_t count;        /* firings in it */
+	uint64_t fired;        /* firings ever */
+	double high_water;     /* highest value that ever fired; 0 with fired == 0 */
+	bool disarmed;         /* waits for the value to come down (TRIGGER_REARM_BELOW) */
 };
 
 struct trigger_state; /* opaque: one per (rule, target) */
 
-/* One judgement. */
+/*
+ * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING and the phase
+ * IN_COOLDOWN: the phase says what the rule waits for, the reason what this value lacked first.
+ */
 struct trigger_decision {
 	bool fires;
 	bool candidate;
-	enum trigger_reason reason;     /* why it did (candidate's reason) or did not fire */
+	enum trigger_reason reason;           /* why it did (candidate's reason) or did not fire */
 	enum trigger_reason candidate_reason; /* candidate: ABOVE_PERCENT or ABOVE_AVERAGE */
 	bool available;
 	double value;
 	bool has_average;
-	double average;                 /* over previous windows, the one under test excluded */
-	bool has_distance;
-	double distance;                /* lowest threshold that would make it a candidate, less value; <= 0: it is one */
-	enum trigger_phase phase;       /* after this step */
+	double average;           /* over previous windows, the one under test excluded */
+	bool has_distance;        /* judged against a threshold, and not held to be too high */
+	double distance;          /* lowest threshold that would make it a candidate, less value; < 0: it is one */
+	enum trigger_phase phase; /* after this step */
 	uint64_t cooldown_left_ns;
-	uint64_t pending_ns;            /* how long it has been a candidate */
+	uint64_t pending_ns; /* how long it has been a candidate, or since it last fired */
 };
 
-/* 0 or -ENOMEM. All memory is taken here. */
+/* 0 or -ENOMEM. All memory is taken here: 8 bytes for each window of history. */
 int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **ret);
+
+/* NULL is fine. */
 void trigger_state_free(struct trigger_state *state);
 
-/* Resumes what an earlier life remembered / hands out what to remember. */
+/*
+ * Resumes what an earlier life remembered; before the first step. A cooldown or a count's period that would take longer
+ * than the rule's own (the clock was set, the rule was changed) is cut to that at the first step.
+ */
 void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
+
+/* Hands out what to remember. Within one life time is measured on the monotonic clock, and *ret follows the wall clock. */
 void trigger_memory(const struct trigger_state *state, struct trigger_memory *ret);
 
 /*
- * Judges one window: `value` is ignored unless available. disk_ok: there is room for an incident. now and wall are the
- * end of the window. The value enters the history after it was judged. Never fails, never allocates.
+ * Judges one window: `value` is ignored unless available; one that is no finite number is unavailable. disk_ok: there is
+ * room for an incident. now and wall are the end of the window. The value enters the history after it was judged, whatever
+ * the judgement. rule is the one the state was made for. Never fails, never allocates; the cost does not depend on history.
  */
 void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
 		  double value, bool disk_ok, struct trigger_decision *ret);
@@ -118,6 +129,8 @@ const uint64_t *trigger_reasons(const struct trigger_state *state);
 /* "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average", "within-bounds",
  * "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget". */
 const char *trigger_reason_name(enum trigger_reason reason);
+
+/* "armed", "pending", "cooldown", "disarmed". */
 const char *trigger_phase_name(enum trigger_phase phase);
 
 #endif
