@@ -1,0 +1,45 @@
+/*
+ * units.h: quantities as people write and read them: "10ms", "512MiB", "70%". Never depends on the locale.
+ *
+ * In: a decimal number without sign or exponent, perhaps one space, a unit. A number without its unit is an error, because
+ * "10" has been guessed wrong too often; only 0 needs none. Texts are given with their length and need no NUL.
+ * Each returns 0; -EINVAL: not such a quantity; -ERANGE: too large. *ret is untouched on failure.
+ */
+#ifndef SPIKEWATCH_UNITS_H
+#define SPIKEWATCH_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "500ns", "100us", "10ms", "1.5s", "2m" or "2min", "1h", "30d". Rounded to the nearest nanosecond. */
+int units_duration(const char *text, size_t len, uint64_t *ret_ns);
+
+/* "100B", "64KiB", "512MiB", "1GiB", "2TiB" (powers of 1024), "1kB" or "1KB", "10MB", "1GB", "1TB" (powers of 1000). */
+int units_bytes(const char *text, size_t len, uint64_t *ret_bytes);
+
+/* "70%", "12.5 %", "70": 100 is all of it, and more than 100 is possible. */
+int units_percent(const char *text, size_t len, double *ret);
+
+/* "200": a whole number without unit. */
+int units_count(const char *text, size_t len, uint64_t *ret);
+
+/* "1.25": a number without unit (cores, events per second). */
+int units_number(const char *text, size_t len, double *ret);
+
+/* Enough for each text below, its NUL included. */
+#define UNITS_TEXT_MAX 32
+
+/*
+ * For people: three to four significant digits, trailing zeros dropped, rounded to the nearest, into buf (NUL-terminated
+ * whenever cap > 0, cut if cap is too small). Each returns buf. What they write, the functions above read, but for signs, "-" and "k".
+ */
+const char *units_format_duration(char *buf, size_t cap,
+				  uint64_t ns); /* "312 ms", "1.5 s", "2 min", "4.25 h", "30 d" */
+const char *units_format_bytes(char *buf, size_t cap, uint64_t bytes); /* "100 B", "64 KiB", "1.25 GiB" */
+const char *units_format_count(char *buf, size_t cap, uint64_t count); /* "9999", "12.3 k", "4.56 M" */
+const char *units_format_percent(char *buf, size_t cap,
+				 double value); /* "70%", "12.5%", "-3%"; "-" if it is no number */
+const char *units_format_number(char *buf, size_t cap,
+				double value); /* "1.25", "12.3", "1234"; "-" if it is no number */
+
+#endif
