@@ -1,0 +1,24 @@
+/*
+ * commands.h: the subcommands of spikewatch: one line each. Everything else (dispatch, the list in --help, the nearest
+ * name to a wrong one) is made from this table.
+ */
+#ifndef SPIKEWATCH_COMMANDS_H
+#define SPIKEWATCH_COMMANDS_H
+
+// clang-format off
+/*      name      what it does; in the order of --help */
+#define COMMAND_TABLE(X)                                                       \
+	X(list,   "incidents, newest last")                                    \
+	X(show,   "what happened: in words, pictures and numbers")             \
+	X(verify, "is an incident or a recording whole, and if not, what is lost")
+// clang-format on
+
+/*
+ * NAME_command is in NAME.c. argv[0] is the name, argv[1] and on its arguments. Returns the code to exit with
+ * (options.h: enum options_exit). Output goes to stdout, whose errors the caller reports.
+ */
+#define X(name, what) int name##_command(int argc, char **argv);
+COMMAND_TABLE(X)
+#undef X
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * options.h: the command line as a table. One table per command gives the parser, the help text and the messages, so they
+ * cannot drift apart.
+ *
+ * Exit codes are the same for every command: see enum options_exit.
+ */
+#ifndef SPIKEWATCH_OPTIONS_H
+#define SPIKEWATCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What scripts can rely on. */
+enum options_exit {
+	EXIT_OK = 0,
+	EXIT_TROUBLE = 1, /* the answer is bad news (damaged, not found, nothing fired), or something failed */
+	EXIT_USAGE = 2,   /* the command line is wrong, or the input is none of ours */
+};
+
+enum option_kind {
+	OPTION_FLAG,     /* bool */
+	OPTION_TEXT,     /* const char *, points into argv */
+	OPTION_NUMBER,   /* uint64_t, decimal */
+	OPTION_DURATION, /* uint64_t, nanoseconds: "10ms" */
+	OPTION_SIZE,     /* uint64_t, bytes: "512MiB" */
+};
+
+struct option_spec {
+	char letter;      /* 0: none */
+	const char *name; /* without dashes */
+	enum option_kind kind;
+	const char *argument; /* how help calls it, "DIR"; NULL for flags */
+	const char *help;     /* one line; the default belongs in it */
+	void *value;          /* of the type that kind says; untouched unless the option is given */
+};
+
+/* A command. -h and --help are understood without being listed. Texts are lines without final newline; NULL: none. */
+struct options_usage {
+	const char *command;     /* "spikewatch list" */
+	const char *operands;    /* "ID|PATH", "[PATH...]"; NULL: takes none */
+	const char *summary;     /* one line */
+	const char *description; /* at most a few lines */
+	const char *example;     /* whole command lines */
+	const char *exits;       /* "0 whole, 1 damaged, 2 not one of ours" */
+	const struct option_spec *options;
+	size_t option_count; /* at most OPTIONS_MAX */
+	int operands_min;
+	int operands_max;      /* -1: any number */
+	bool stops_at_operand; /* what follows the first operand is not looked at (a command to run) */
+};
+
+#define OPTIONS_MAX 40
+
+enum { OPTIONS_HELP = 1 };
+
+/*
+ * Reads argv[1] and on; options may stand anywhere unless stops_at_operand. Operands are moved to the end (getopt_long(3)).
+ * 0 and *ret_first: index of the first operand; OPTIONS_HELP: --help was given; -EINVAL: error says what is wrong, which option may
+ * have been meant, and never more than cap bytes.
+ */
+int options_parse(const struct options_usage *usage, int argc, char **argv, int *ret_first, char *error, size_t cap);
+
+/* The --help text: at most 24 lines of 80 columns is what commands should aim for. */
+void options_help(const struct options_usage *usage, FILE *file);
+
+/*
+ * What every command begins with: parses, prints help to stdout or the error to stderr. -1: go on, with *ret_first;
+ * else the code to exit with.
+ */
+int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first);
+
+/* Which of count names is nearest to word, NULL if none is near. A prefix is always near. */
+const char *options_nearest(const char *word, const char *const *names, size_t count);
+
+#endif
