@@ -11,7 +11,7 @@
 
 #define NS_PER_US 1000ULL
 #define NS_PER_MS 1000000ULL
-#define NS_PER_S  1000000000ULL
+#define NS_PER_S 1000000000ULL
 
 /* CLOCK_MONOTONIC: rates, deadlines, windows. Stands still while the machine is suspended. */
 typedef struct {

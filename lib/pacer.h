@@ -4,9 +4,10 @@
  * Slot k is at start + k * interval. A slot that passed while the sampler was busy or asleep is skipped and counted,
  * never made up for by a burst. Changing the interval starts a new grid at that moment; counters go on.
  *
- *     pacer_init ─▶ [ sleep until pacer_deadline ] ─▶ pacer_wake(now) ─▶ collect ─▶ pacer_done(now) ─┐
- *                          ▲                                                                         │
- *                          └── pacer_backoff(now): reader holds the page, sleep until what it says ◀─┘
+ *     pacer_init ─▶ [ sleep until pacer_deadline ] ──┬──────▶ pacer_wake(now) ─▶ collect ─▶ pacer_done(now) ──┐
+ *                          ▲                         │ a reader holds the next page                           │
+ *                          │        [ sleep until what pacer_backoff(now) says ] ─▶ try again                 │
+ *                          └──────────────────────────────────────────────────────────────────────────────────┘
  */
 #ifndef SPIKEWATCH_PACER_H
 #define SPIKEWATCH_PACER_H
@@ -17,16 +18,17 @@
 #include <stdint.h>
 
 /* The factors that gVisor's profiling metrics use. */
-#define PACER_BACKOFF_FIRST  1.0
+#define PACER_BACKOFF_FIRST 1.0
 #define PACER_BACKOFF_GROWTH 1.125
-#define PACER_BACKOFF_MAX    256.0
+#define PACER_BACKOFF_MAX 256.0
 
 struct pacer {
 	struct stats *stats; /* the caller's; must outlive the pacer */
 	uint64_t interval_ns;
-	mono_t deadline;     /* of the slot to be taken next */
-	mono_t woke;
-	double backoff;      /* factor of the next backoff sleep */
+	mono_t deadline; /* of the slot to be taken next, or being taken */
+	mono_t until;    /* when the current sleep is to end: deadline, or the end of a backoff */
+	mono_t woke;     /* when the collection under way began */
+	double backoff;  /* factor of the next backoff sleep */
 };
 
 /* interval_ns > 0. The first slot is now. Sets the collection_rate and cheap_start_nanos of *stats. */
@@ -36,12 +38,15 @@ void pacer_init(struct pacer *pacer, struct stats *stats, mono_t now, uint64_t i
 mono_t pacer_deadline(const struct pacer *pacer);
 
 /*
- * The sampler is awake at now and about to collect: counts the timing error, and slots that have passed since the
- * deadline as missed. May be called early (spinning stopped by a signal): that counts as error too.
+ * The sampler is awake at now and about to collect: counts the timing error, held against the deadline or the end of the
+ * backoff, and slots that have passed since the deadline as missed. May be called early: that counts as error too.
  */
 void pacer_wake(struct pacer *pacer, mono_t now);
 
-/* The snapshot is complete: counts it, falls back to the first backoff factor, and moves to the first slot after now. */
+/*
+ * The snapshot is complete: counts it, falls back to the first backoff factor, and moves to the first slot after now. Slots that
+ * passed meanwhile are missed.
+ */
 void pacer_done(struct pacer *pacer, mono_t now);
 
 /* The midpoint of collection that began at pacer_wake and ended now: the time of the snapshot. */
@@ -53,7 +58,7 @@ mono_t pacer_midpoint(const struct pacer *pacer, mono_t now);
  */
 mono_t pacer_backoff(struct pacer *pacer, mono_t now);
 
-/* A new interval from now on. interval_ns > 0. */
+/* A new grid, whose first slot is one interval from now. Not between pacer_wake and pacer_done. interval_ns > 0. */
 void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns);
 
 #endif

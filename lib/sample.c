@@ -19,7 +19,9 @@ const struct sample_field_info *sample_field_info(enum sample_field field)
 const char *sample_kind_name(enum sample_kind kind)
 {
 	static const char *const names[] = {
-		[SAMPLE_COUNTER] = "counter", [SAMPLE_GAUGE] = "gauge", [SAMPLE_LIMIT] = "limit",
+		[SAMPLE_COUNTER] = "counter",
+		[SAMPLE_GAUGE] = "gauge",
+		[SAMPLE_LIMIT] = "limit",
 	};
 
 	return names[kind];

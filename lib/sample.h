@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// clang-format off
 /*      identifier          name                 unit        kind     what and where from */
 #define SAMPLE_FIELD_TABLE(X)                                                                                          \
 	X(CPU,               "cpu",               "ns",       COUNTER, "CPU time: process CPU clock; cpuacct.usage; cpu.stat usage_usec")     \
@@ -45,6 +46,7 @@ enum sample_field {
 #undef X
 	SAMPLE_FIELDS /* how many there are */
 };
+// clang-format on
 
 _Static_assert(SAMPLE_FIELDS <= 32, "the mask of a sample has 32 bits");
 
@@ -57,8 +59,8 @@ struct sample {
 };
 
 struct sample_field_info {
-	const char *name;   /* stable, lower case: a stream column */
-	const char *unit;   /* "ns", "bytes", "count", "ns/s", "code" */
+	const char *name; /* stable, lower case: a stream column */
+	const char *unit; /* "ns", "bytes", "count", "ns/s", "code" */
 	enum sample_kind kind;
 	const char *source; /* for people: what it is, where it is read */
 };

@@ -16,21 +16,21 @@
 #include <unistd.h>
 
 #define AUTO(release) __attribute__((cleanup(release)))
-#define AUTO_FREE     AUTO(scope_free)
-#define AUTO_CLOSE    AUTO(scope_close)
+#define AUTO_FREE AUTO(scope_free)
+#define AUTO_CLOSE AUTO(scope_close)
 
-#define TAKE(pointer)                                                          \
-	__extension__({                                                        \
-		__typeof__(pointer) taken_ = (pointer);                        \
-		(pointer) = NULL;                                              \
-		taken_;                                                        \
+#define TAKE(pointer) \
+	__extension__({ \
+		__typeof__(pointer) taken_ = (pointer); \
+		(pointer) = NULL; \
+		taken_; \
 	})
 
-#define TAKE_FD(fd)                                                            \
-	__extension__({                                                        \
-		int taken_ = (fd);                                             \
-		(fd) = -1;                                                     \
-		taken_;                                                        \
+#define TAKE_FD(fd) \
+	__extension__({ \
+		int taken_ = (fd); \
+		(fd) = -1; \
+		taken_; \
 	})
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))

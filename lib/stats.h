@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// clang-format off
 #define STATS_FIELD_TABLE(X)                                                                                   \
 	X(collection_rate,               "the interval in force")                                              \
 	X(cheap_start_nanos,             "monotonic time of the first slot")                                   \
@@ -29,6 +30,7 @@
 	X(records,                       "records written to the ring")                                        \
 	X(bytes,                         "bytes written to the ring")                                          \
 	X(own_cpu,                       "CPU time of the sampler thread")
+// clang-format on
 
 struct stats {
 #define X(name, meaning) uint64_t name;
@@ -51,7 +53,7 @@ struct verdict {
 /*
  * Judges the work done between two states of the counters (*since may be all zero: since the start) into
  * ret[VERDICT_KINDS]. Capture rate = snapshots / slots elapsed on the clock, so it falls when slots are missed.
- * With no slot elapsed nothing is bad.
+ * Means are held against the interval in force in *now. With no slot elapsed nothing is bad.
  */
 void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS]);
 

@@ -18,16 +18,16 @@ enum target_kind { TARGET_PROCESS = 1, TARGET_CGROUP = 2, TARGET_GROUP = 3 };
 
 /* A value; the strings belong to whoever made it. Strings are never NULL ("" = not known) and may hold any byte. */
 struct target {
-	uint32_t id;              /* unique within a ring, never reused; 0 is no target */
+	uint32_t id; /* unique within a ring, never reused; 0 is no target */
 	enum target_kind kind;
-	int32_t pid;              /* 0 unless TARGET_PROCESS */
-	uint64_t start_ticks;     /* stat starttime, clock ticks since boot; 0 unless TARGET_PROCESS */
-	const char *entry;        /* name of the configuration's target entry that matched */
-	const char *name;         /* for people and metrics: "postgres/1234", "postgres", "/system.slice/x.service" */
-	const char *key;          /* stable identity: "postgres:1234@567890", "postgres:/system.slice/x", "postgres" */
+	int32_t pid;          /* 0 unless TARGET_PROCESS */
+	uint64_t start_ticks; /* stat starttime, clock ticks since boot; 0 unless TARGET_PROCESS */
+	const char *entry;    /* name of the configuration's target entry that matched */
+	const char *name;     /* for people and metrics: "postgres/1234", "postgres", "/system.slice/x.service" */
+	const char *key;      /* stable identity: "postgres:1234@567890", "postgres:/system.slice/x", "postgres" */
 	const char *comm;
-	const char *cmdline;      /* arguments separated by spaces */
-	const char *cgroup;       /* path below the hierarchy's root */
+	const char *cmdline; /* arguments separated by spaces */
+	const char *cgroup;  /* path below the hierarchy's root */
 };
 
 /*

@@ -139,18 +139,18 @@ static int parse_scaled(const char *text, size_t len, const struct unit *units, 
 		return r;
 
 	const struct unit *unit = find_unit(&quantity, units, count);
+	bool is_zero = r == 0 && quantity.whole == 0 && quantity.fraction <= 0;
 
-	if (unit == NULL && (quantity.unit_len > 0 || quantity.whole > 0 || quantity.fraction > 0 || r < 0))
+	if (unit == NULL && quantity.unit_len == 0 && is_zero) {
+		*ret = 0;
+		return 0;
+	}
+	if (unit == NULL || (unit->factor == 1 && quantity.has_point)) /* there is no half a byte */
 		return -EINVAL;
-	if (unit != NULL && unit->factor == 1 && quantity.has_point)
-		return -EINVAL; /* there is no half a byte */
 	if (r < 0)
 		return r;
-
-	uint64_t factor = unit != NULL ? unit->factor : 0;
-
-	if (__builtin_mul_overflow(quantity.whole, factor, &value) ||
-	    __builtin_add_overflow(value, (uint64_t)(quantity.fraction * (double)factor + 0.5), &value))
+	if (__builtin_mul_overflow(quantity.whole, unit->factor, &value) ||
+	    __builtin_add_overflow(value, (uint64_t)(quantity.fraction * (double)unit->factor + 0.5), &value))
 		return -ERANGE;
 
 	*ret = value;
@@ -208,16 +208,17 @@ int units_count(const char *text, size_t len, uint64_t *ret)
 
 /* ---- out ---- */
 
-/* A value as it will be shown: tenths or hundredths as an integer. */
+/* A value as it will be shown: scaled / 10^decimals. */
 struct digits {
 	uint64_t scaled;
 	unsigned decimals;
 };
 
+static const unsigned powers[] = { 1, 10, 100 };
+
 /* Rounds so that about three digits remain. value is not negative. */
 static struct digits round_digits(double value)
 {
-	static const double powers[] = { 1, 10, 100 };
 	unsigned decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 	double scaled = value * powers[decimals] + 0.5;
 	struct digits digits = { scaled < 1e18 ? (uint64_t)scaled : (uint64_t)1e18, decimals };
@@ -233,8 +234,8 @@ static struct digits round_digits(double value)
 static const char *print_digits(char *buf, size_t cap, bool negative, struct digits digits, const char *unit)
 {
 	const char *sign = negative && digits.scaled > 0 ? "-" : "";
-	uint64_t power = digits.decimals == 2 ? 100 : digits.decimals == 1 ? 10 : 1;
-	unsigned long long whole = digits.scaled / power, rest = digits.scaled % power;
+	unsigned long long whole = digits.scaled / powers[digits.decimals];
+	unsigned long long rest = digits.scaled % powers[digits.decimals];
 
 	if (digits.decimals == 0)
 		snprintf(buf, cap, "%s%llu%s", sign, whole, unit);
@@ -242,14 +243,6 @@ static const char *print_digits(char *buf, size_t cap, bool negative, struct dig
 		snprintf(buf, cap, "%s%llu.%0*llu%s", sign, whole, (int)digits.decimals, rest, unit);
 
 	return buf;
-}
-
-/* Does the value, as it will be shown, reach limit? */
-static bool digits_reach(struct digits digits, uint64_t limit)
-{
-	uint64_t power = digits.decimals == 2 ? 100 : digits.decimals == 1 ? 10 : 1;
-
-	return digits.scaled / power >= limit;
 }
 
 /* steps: units in rising order, their names with the space before. */
@@ -262,7 +255,7 @@ static const char *format_scaled(char *buf, size_t cap, uint64_t value, const st
 
 	struct digits digits = round_digits((double)value / (double)steps[i].factor);
 
-	if (i + 1 < count && digits_reach(digits, steps[i + 1].factor / steps[i].factor)) {
+	if (i + 1 < count && digits.scaled / powers[digits.decimals] >= steps[i + 1].factor / steps[i].factor) {
 		i++;
 		digits = (struct digits){ 1, 0 };
 	}

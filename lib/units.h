@@ -31,15 +31,19 @@ int units_number(const char *text, size_t len, double *ret);
 
 /*
  * For people: three to four significant digits, trailing zeros dropped, rounded to the nearest, into buf (NUL-terminated
- * whenever cap > 0, cut if cap is too small). Each returns buf. What they write, the functions above read, but for signs, "-" and "k".
+ * whenever cap > 0, cut if cap is too small). Each returns buf. The functions above read what these write, except the signs,
+ * the "k", "M" and "G" of counts, and "-", which stands for what is no number.
+ *
+ *	duration    0 s   312 ms   1.5 s   2 min   4.25 h   30 d
+ *	bytes       100 B   64 KiB   1.25 GiB
+ *	count       9999   12.3 k   4.56 M
+ *	percent     70%   12.5%   -3%
+ *	number      1.25   12.3   1234
  */
-const char *units_format_duration(char *buf, size_t cap,
-				  uint64_t ns); /* "312 ms", "1.5 s", "2 min", "4.25 h", "30 d" */
-const char *units_format_bytes(char *buf, size_t cap, uint64_t bytes); /* "100 B", "64 KiB", "1.25 GiB" */
-const char *units_format_count(char *buf, size_t cap, uint64_t count); /* "9999", "12.3 k", "4.56 M" */
-const char *units_format_percent(char *buf, size_t cap,
-				 double value); /* "70%", "12.5%", "-3%"; "-" if it is no number */
-const char *units_format_number(char *buf, size_t cap,
-				double value); /* "1.25", "12.3", "1234"; "-" if it is no number */
+const char *units_format_duration(char *buf, size_t cap, uint64_t ns);
+const char *units_format_bytes(char *buf, size_t cap, uint64_t bytes);
+const char *units_format_count(char *buf, size_t cap, uint64_t count);
+const char *units_format_percent(char *buf, size_t cap, double value);
+const char *units_format_number(char *buf, size_t cap, double value);
 
 #endif
