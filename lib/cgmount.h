@@ -28,7 +28,8 @@ enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts);
 const char *cgroup_mode_name(enum cgroup_mode mode); /* "none", "v1", "v2", "hybrid" */
 
 /* Directory of a controller's hierarchy (v1, or v2 if it is enabled there), NULL if it is nowhere; *ret_v2 says which. */
-const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_controller controller, bool *ret_v2);
+const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_controller controller,
+				     bool *ret_v2);
 
 /* Directory of the v2 hierarchy (for cpu.stat and pressure), NULL if there is none. */
 const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
@@ -40,8 +41,8 @@ const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
 int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap);
 
 /* The path in one controller's hierarchy. Same returns. */
-int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller, char *buf,
-		   size_t cap);
+int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller,
+		   char *buf, size_t cap);
 
 /*
  * Calls visit for every cgroup path (of any hierarchy used here, each path once, parents first), "/" included, until it returns non-zero,

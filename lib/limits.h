@@ -12,11 +12,11 @@
 
 /* Effective limits. UINT64_MAX: not known at all (never zero cores). */
 struct limits {
-	uint64_t cpu;            /* CPU nanoseconds per second: 1e9 is one core; quota, cpuset and online CPUs */
+	uint64_t cpu; /* CPU nanoseconds per second: 1e9 is one core; quota, cpuset and online CPUs */
 	uint64_t memory_bytes;
-	bool cpu_is_machine;     /* no cgroup limits it: the machine does */
+	bool cpu_is_machine; /* no cgroup limits it: the machine does */
 	bool memory_is_machine;
-	char cpu_from[256];      /* the cgroup whose limit it is, "" if the machine */
+	char cpu_from[256]; /* the cgroup whose limit it is, "" if the machine */
 	char memory_from[256];
 };
 

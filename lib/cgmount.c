@@ -1,0 +1,498 @@
+/*
+ * cgmount.c: a hierarchy is a directory and a version; a controller belongs to one of them.
+ *
+ * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per call and cannot tell a
+ * process that vanished from one without a cgroup; it walks one v1 hierarchy at a time; and it does either only below
+ * /proc and its own mounts. Reading /proc/<pid>/cgroup once, and walking directories by descriptor, serves every root with
+ * one piece of code, which fixtures can test.
+ *
+ * libcgroup keeps its table of mounts in globals and has no lock that covers reading it again: one thread at a time may make
+ * mounts. Everything else here works on the immutable result.
+ */
+#include "cgmount.h"
+
+/* libcgroup calls its own struct what is an enum here. */
+#define cgroup_controller libcgroup_controller
+#include <libcgroup.h>
+#undef cgroup_controller
+
+#include "cgtree.h"
+#include "procfs.h"
+#include "scope.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#define USUAL_PROC_ROOT "/proc"
+#define USUAL_CGROUP_ROOT "/sys/fs/cgroup"
+
+/* A dozen lines, each with a path; usual is below 1 KiB. What is cut off is a hierarchy not found. */
+#define PROC_CGROUP_MAX 16384
+
+struct cgroup_mounts {
+	char *v1[CGROUP_CONTROLLERS]; /* directory of the v1 hierarchy, or NULL */
+	char *v2;                     /* directory of the v2 hierarchy, or NULL */
+	bool in_v2[CGROUP_CONTROLLERS];
+};
+
+static const char *const controller_names[CGROUP_CONTROLLERS] = {
+	[CGROUP_CPU] = "cpu",   [CGROUP_CPUACCT] = "cpuacct", [CGROUP_MEMORY] = "memory",
+	[CGROUP_PIDS] = "pids", [CGROUP_CPUSET] = "cpuset",
+};
+
+/* Is name one of the words of a list? */
+static bool list_has(const char *list, size_t len, const char *separators, const char *name)
+{
+	const char *end = list + len;
+	size_t name_len = strlen(name);
+
+	while (list < end) {
+		size_t word_len = 0;
+		while (list + word_len < end && !strchr(separators, list[word_len]))
+			word_len++;
+		if (word_len == name_len && memcmp(list, name, name_len) == 0)
+			return true;
+
+		list += word_len + 1;
+	}
+
+	return false;
+}
+
+static bool is_v2(const char *dir)
+{
+	AUTO_CLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct statfs fs;
+
+	if (dir_fd < 0)
+		return false;
+
+	return (fstatfs(dir_fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC) ||
+	       faccessat(dir_fd, "cgroup.controllers", F_OK, 0) == 0;
+}
+
+static int keep_string(char **place, const char *string)
+{
+	char *copy = strdup(string);
+	if (!copy)
+		return -ENOMEM;
+
+	free(*place);
+	*place = copy;
+	return 0;
+}
+
+/* Reads which controllers the v2 hierarchy has: "cpuset cpu io memory pids\n". */
+static int use_v2(struct cgroup_mounts *mounts, const char *dir)
+{
+	char list[512];
+	AUTO_CLOSE int dir_fd = -1;
+	AUTO_CLOSE int fd = -1;
+
+	if (mounts->v2 || !is_v2(dir))
+		return 0;
+
+	dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	fd = dir_fd < 0 ? -1 : openat(dir_fd, "cgroup.controllers", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? 0 : read(fd, list, sizeof(list));
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+		mounts->in_v2[i] = len > 0 && list_has(list, (size_t)len, " \n", controller_names[i]);
+	/* v2 has no such controller: cpu.stat is always there and tells the same. */
+	mounts->in_v2[CGROUP_CPUACCT] = mounts->in_v2[CGROUP_CPU];
+
+	return keep_string(&mounts->v2, dir);
+}
+
+/* names: "cpu", or "cpu,cpuacct" where a directory says what is mounted together. */
+static int use_v1(struct cgroup_mounts *mounts, const char *names, const char *dir)
+{
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+		if (mounts->v1[i] || !list_has(names, strlen(names), ",", controller_names[i]))
+			continue;
+
+		int r = keep_string(&mounts->v1[i], dir);
+		if (r < 0)
+			return r;
+	}
+
+	return 0;
+}
+
+static int use_mount(struct cgroup_mounts *mounts, const char *names, const char *dir)
+{
+	return is_v2(dir) ? use_v2(mounts, dir) : use_v1(mounts, names, dir);
+}
+
+/* libcgroup writes to stdout unless it is given another place. */
+static void discard_log(void *userdata, int level, const char *format, va_list arguments)
+{
+	(void)userdata;
+	(void)level;
+	(void)format;
+	(void)arguments;
+}
+
+/* Whatever libcgroup reports as an error is "nothing is mounted". A v2 hierarchy without controllers it does not report. */
+static int ask_libcgroup(struct cgroup_mounts *mounts)
+{
+	struct cgroup_mount_point mount;
+	void *handle = NULL;
+	int r = 0;
+
+	cgroup_set_logger(discard_log, CGROUP_LOG_ERROR, NULL);
+	if (cgroup_init() == 0) {
+		int more = cgroup_get_controller_begin(&handle, &mount);
+		for (; more == 0 && r == 0; more = cgroup_get_controller_next(&handle, &mount))
+			r = use_mount(mounts, mount.name, mount.path);
+		cgroup_get_controller_end(&handle);
+	}
+	if (r == 0)
+		r = use_v2(mounts, USUAL_CGROUP_ROOT);
+	if (r == 0)
+		r = use_v2(mounts, USUAL_CGROUP_ROOT "/unified");
+
+	return r;
+}
+
+/* Where the names of the directories say what they are: the v2 root itself, or folders "memory", "cpu,cpuacct", "unified". */
+static int look_below(struct cgroup_mounts *mounts, const char *root)
+{
+	if (is_v2(root))
+		return use_v2(mounts, root);
+
+	DIR *dir = opendir(root);
+	if (!dir)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+
+	const struct dirent *item;
+	int r = 0;
+	while (r == 0 && (item = readdir(dir))) {
+		char path[PATH_MAX];
+
+		if (item->d_name[0] == '.' || item->d_type == DT_LNK)
+			continue;
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s", root, item->d_name) >= sizeof(path))
+			r = -ENAMETOOLONG;
+		else
+			r = use_mount(mounts, item->d_name, path);
+	}
+	closedir(dir);
+
+	return r;
+}
+
+static void free_mounts(struct cgroup_mounts **mounts)
+{
+	cgroup_mounts_free(*mounts);
+}
+
+int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret)
+{
+	AUTO(free_mounts) struct cgroup_mounts *mounts = calloc(1, sizeof(*mounts));
+	bool usual_tree = !cgroup_root || cgroup_root[0] == '\0';
+	int r;
+
+	if (!mounts)
+		return -ENOMEM;
+
+	if (usual_tree && strcmp(proc_root, USUAL_PROC_ROOT) == 0)
+		r = ask_libcgroup(mounts);
+	else
+		r = look_below(mounts, usual_tree ? USUAL_CGROUP_ROOT : cgroup_root);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(mounts);
+	return 0;
+}
+
+void cgroup_mounts_free(struct cgroup_mounts *mounts)
+{
+	if (!mounts)
+		return;
+
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+		free(mounts->v1[i]);
+	free(mounts->v2);
+	free(mounts);
+}
+
+static bool has_v1(const struct cgroup_mounts *mounts)
+{
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+		if (mounts->v1[i])
+			return true;
+	}
+
+	return false;
+}
+
+enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts)
+{
+	if (has_v1(mounts))
+		return mounts->v2 ? CGROUP_HYBRID : CGROUP_V1;
+
+	return mounts->v2 ? CGROUP_V2 : CGROUP_NONE;
+}
+
+const char *cgroup_mode_name(enum cgroup_mode mode)
+{
+	static const char *const names[] = {
+		[CGROUP_NONE] = "none",
+		[CGROUP_V1] = "v1",
+		[CGROUP_V2] = "v2",
+		[CGROUP_HYBRID] = "hybrid",
+	};
+
+	return names[mode];
+}
+
+const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_controller controller,
+				     bool *ret_v2)
+{
+	bool v2 = !mounts->v1[controller] && mounts->in_v2[controller];
+
+	*ret_v2 = v2;
+	return v2 ? mounts->v2 : mounts->v1[controller];
+}
+
+const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts)
+{
+	return mounts->v2;
+}
+
+/* ---- the cgroup of a process ---- */
+
+/* Reads <procfd>/<pid>/cgroup; one read gives all of it. Length or -errno. */
+static ssize_t read_proc_cgroup(int procfd, int32_t pid, char *buf, size_t cap)
+{
+	char name[32];
+	AUTO_CLOSE int fd = -1;
+
+	snprintf(name, sizeof(name), "%d/cgroup", pid);
+	fd = openat(procfd, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+
+	ssize_t len = read(fd, buf, cap);
+	return len < 0 ? -errno : len;
+}
+
+/* The line of a hierarchy; controller "" is v2. */
+static bool find_hierarchy(const char *text, size_t len, const char *controller, struct procfs_cgroup *ret)
+{
+	struct procfs_cgroup line;
+	size_t offset = 0;
+
+	while (procfs_cgroup_next(text, len, &offset, &line)) {
+		bool same = controller[0] == '\0' ? line.controllers_len == 0
+						  : list_has(line.controllers, line.controllers_len, ",", controller);
+		if (same) {
+			*ret = line;
+			return true;
+		}
+	}
+
+	return false;
+}
+
+static int copy_path(const struct procfs_cgroup *line, char *buf, size_t cap)
+{
+	if (line->path_len >= cap)
+		return -ENAMETOOLONG;
+
+	memcpy(buf, line->path, line->path_len);
+	buf[line->path_len] = '\0';
+	return 0;
+}
+
+static bool v2_has_controllers(const struct cgroup_mounts *mounts)
+{
+	bool has = false;
+
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+		bool v2;
+		has |= cgroup_mounts_controller(mounts, (enum cgroup_controller)i, &v2) && v2;
+	}
+
+	return has || cgroup_mounts_mode(mounts) == CGROUP_V2;
+}
+
+int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap)
+{
+	static const char *const order[] = { "", "memory", "cpuacct", "cpu", "name=systemd" };
+	char text[PROC_CGROUP_MAX];
+	struct procfs_cgroup chosen = { 0 };
+
+	ssize_t len = read_proc_cgroup(procfd, pid, text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+
+	for (size_t i = v2_has_controllers(mounts) ? 0 : 1; i < ARRAY_LEN(order); i++) {
+		struct procfs_cgroup line;
+
+		if (!find_hierarchy(text, (size_t)len, order[i], &line))
+			continue;
+
+		bool first = !chosen.path;
+		bool below_root = line.path_len > 1;
+		if (first || below_root)
+			chosen = line;
+		if (below_root)
+			break;
+	}
+	if (!chosen.path && !find_hierarchy(text, (size_t)len, "", &chosen))
+		return -ENOENT;
+
+	return copy_path(&chosen, buf, cap);
+}
+
+int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller,
+		   char *buf, size_t cap)
+{
+	char text[PROC_CGROUP_MAX];
+	struct procfs_cgroup line;
+	bool v2;
+
+	if (!cgroup_mounts_controller(mounts, controller, &v2))
+		return -ENOENT;
+
+	ssize_t len = read_proc_cgroup(procfd, pid, text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+	if (!find_hierarchy(text, (size_t)len, v2 ? "" : controller_names[controller], &line))
+		return -ENOENT;
+
+	return copy_path(&line, buf, cap);
+}
+
+/* ---- the tree ---- */
+
+/* The directories that have counters, each once. cpuset counts nothing. Returns how many. */
+static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *ret[CGTREE_ROOTS_MAX])
+{
+	const char *all[] = {
+		mounts->v2,
+		mounts->v1[CGROUP_MEMORY],
+		mounts->v1[CGROUP_CPUACCT],
+		mounts->v1[CGROUP_CPU],
+		mounts->v1[CGROUP_PIDS],
+	};
+	size_t count = 0;
+
+	_Static_assert(ARRAY_LEN(all) <= CGTREE_ROOTS_MAX, "room for every hierarchy");
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		bool known = !all[i];
+		for (size_t k = 0; k < count && !known; k++)
+			known = strcmp(ret[k], all[i]) == 0;
+		if (!known)
+			ret[count++] = all[i];
+	}
+
+	return count;
+}
+
+int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, const char *path), void *ctx)
+{
+	const char *roots[CGTREE_ROOTS_MAX];
+	size_t count = list_hierarchies(mounts, roots);
+
+	return cgtree_walk(roots, count, visit, ctx);
+}
+
+/* Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '[' left open is a byte. */
+static bool match_set(const char **glob, char byte)
+{
+	const char *at = *glob + 1;
+	bool negated = *at == '!' || *at == '^';
+	bool found = false;
+
+	at += negated;
+	for (const char *first = at; *at != ']' || at == first; at++) {
+		if (*at == '\0') {
+			*glob += 1;
+			return byte == '[';
+		}
+
+		char low = *at;
+		bool range = at[1] == '-' && at[2] != ']' && at[2] != '\0';
+		at += range ? 2 : 0;
+		found |= byte >= low && byte <= *at;
+	}
+
+	*glob = at + 1;
+	return found != negated;
+}
+
+/* Matches one byte of the path against what is at *glob, no star, and moves *glob behind it. */
+static bool match_byte(const char **glob, char byte)
+{
+	if (**glob == '[' && byte != '/')
+		return match_set(glob, byte);
+
+	bool same = **glob == byte || (**glob == '?' && byte != '/');
+	*glob += same;
+	return same;
+}
+
+/* Where matching goes on when it fails behind a star: the star takes one byte (or component) more. */
+struct retry {
+	const char *glob;
+	const char *path;
+};
+
+/* Lets a ** take more: a byte, or for a whole component up to the next one. */
+static bool next_start(struct retry *stars)
+{
+	bool component = stars->glob[-1] == '/';
+	const char *slash = component ? strchr(stars->path, '/') : stars->path;
+
+	if (!slash || *slash == '\0')
+		return false;
+
+	stars->path = slash + 1;
+	return true;
+}
+
+/*
+ * Two places to go back to are enough, the last * and the last **: what an earlier one could take instead, a later one of
+ * the same kind can take as well. So the time is bounded by the product of the three lengths, and nothing recurses.
+ * A "**" that is a whole component also matches none at all.
+ */
+bool cgroup_glob(const char *glob, const char *path)
+{
+	struct retry star = { 0 };
+	struct retry stars = { 0 };
+	const char *start = glob;
+
+	while (*path != '\0' || *glob != '\0') {
+		bool component = glob == start || glob[-1] == '/';
+
+		if (glob[0] == '*' && glob[1] == '*') {
+			glob += component && glob[2] == '/' ? 3 : 2;
+			stars = (struct retry){ glob, path };
+			star.glob = NULL;
+		} else if (glob[0] == '*') {
+			star = (struct retry){ ++glob, path };
+		} else if (*path != '\0' && match_byte(&glob, *path)) {
+			path++;
+		} else if (star.glob && *star.path != '\0' && *star.path != '/') {
+			path = ++star.path;
+			glob = star.glob;
+		} else if (stars.glob && next_start(&stars)) {
+			path = stars.path;
+			glob = stars.glob;
+			star.glob = NULL;
+		} else {
+			return false;
+		}
+	}
+
+	return true;
+}
