@@ -3,55 +3,23 @@
  *
  * In: a document becomes a tree of nodes, each of which knows line and column, so that whoever interprets it can say
  * where. Size and depth are capped before yajl sees a byte too many; nothing recurses on the input.
- * Out: a sticky writer over a sink.
+ * Out: a sticky writer over a sink, which gets the last bytes when the writer is closed.
  */
 #ifndef SPIKEWATCH_JSON_H
 #define SPIKEWATCH_JSON_H
 
+#include "jsontree.h" /* json_node, json_place, json_limits, json_error */
 #include "sink.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
-
-/* A place in the text, counting from 1; columns count bytes. */
-struct json_place {
-	unsigned line;
-	unsigned column;
-};
-
-struct json_node {
-	enum json_type type;
-	struct json_place place;     /* of the value */
-	const char *key;             /* NUL-terminated name in the enclosing object, else NULL */
-	size_t key_len;              /* differs from strlen(key) if the key holds a NUL */
-	struct json_place key_place;
-	const char *text;            /* STRING: NUL-terminated, unescaped; NUMBER: as written; else NULL */
-	size_t text_len;
-	bool boolean;                /* BOOL */
-	double number;               /* NUMBER */
-	size_t count;                /* ARRAY, OBJECT: number of children */
-	struct json_node *first;     /* first child */
-	struct json_node *next;      /* next sibling, in order of appearance */
-};
-
 struct json_document; /* owns every node */
 
-struct json_limits {
-	size_t size_bytes; /* 0: 1 MiB */
-	unsigned depth;    /* 0: 16 */
-	unsigned nodes;    /* 0: 65,536 */
-};
-
-struct json_error {
-	struct json_place place;
-	char message[200]; /* what is wrong and what was expected, without place; printable */
-};
-
 /*
- * Parses text. 0; -ENOMEM; -EBADMSG, -EFBIG (too large), -ELOOP (too deep): *err says where and why. err may be NULL.
+ * Parses text. 0; -ENOMEM; -EBADMSG, -EFBIG (too large), -ELOOP (too deep): *err says where and why. limits and err may
+ * be NULL. text need not outlive the call.
  * Duplicate keys, invalid UTF-8, trailing text and truncated input are errors. C and C++ comments are allowed.
  */
 int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
@@ -88,7 +56,8 @@ int json_string(struct json_writer *writer, const char *text);
 int json_string_len(struct json_writer *writer, const char *text, size_t len);
 int json_u64(struct json_writer *writer, uint64_t value);
 int json_i64(struct json_writer *writer, int64_t value);
-int json_double(struct json_writer *writer, double value); /* shortest of up to 6 significant decimals after the integer part */
+int json_double(struct json_writer *writer,
+		double value); /* shortest of up to 6 significant decimals after the integer part */
 int json_bool(struct json_writer *writer, bool value);
 int json_null(struct json_writer *writer);
 
