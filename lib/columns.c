@@ -1,0 +1,63 @@
+/*
+ * columns.c: made from the field table, so that a new field of a sample is a new column without a word here. The JSON
+ * writer is sticky, so only its last call is asked.
+ */
+#include "columns.h"
+#include "json.h"
+#include "printable.h"
+
+_Static_assert(SAMPLE_FIELDS <= STREAM_COLUMNS_MAX, "every field has a column");
+
+void columns_of_samples(struct stream_column ret[static SAMPLE_FIELDS])
+{
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		const struct sample_field_info *info = sample_field_info(f);
+
+		ret[f] = (struct stream_column){ info->name, info->unit, sample_kind_name(info->kind), info->source };
+	}
+}
+
+static void put_text(struct json_writer *writer, const char *key, const char *text)
+{
+	json_key(writer, key);
+	printable_json(writer, text);
+}
+
+static void put_target(struct json_writer *writer, const struct target *target)
+{
+	json_begin_object(writer);
+	put_text(writer, "kind", target_kind_name(target->kind));
+	put_text(writer, "name", target->name);
+	put_text(writer, "entry", target->entry);
+	put_text(writer, "key", target->key);
+	if (target->kind == TARGET_PROCESS) {
+		json_key(writer, "pid");
+		json_i64(writer, target->pid);
+		json_key(writer, "start_ticks");
+		json_u64(writer, target->start_ticks);
+		put_text(writer, "comm", target->comm);
+		put_text(writer, "cmdline", target->cmdline);
+	}
+	put_text(writer, "cgroup", target->cgroup);
+	json_end_object(writer);
+}
+
+int columns_target_json(const struct target *target, struct buffer *buffer)
+{
+	struct json_writer *writer;
+	size_t before = buffer->len;
+	int r;
+
+	r = json_writer_new(sink_buffer(buffer), false, &writer);
+	if (r < 0)
+		return r;
+
+	put_target(writer, target);
+	r = json_writer_close(writer); /* the first error of all of the above */
+	if (r < 0) {
+		buffer->len = before;
+		return r;
+	}
+	buffer->len--; /* the newline that ends a document */
+	return 0;
+}

@@ -1,0 +1,16 @@
+/*
+ * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control characters below 0x20 itself, but
+ * lets DEL and U+0080 to U+009F through, which terminals obey.
+ */
+#ifndef SPIKEWATCH_PRINTABLE_H
+#define SPIKEWATCH_PRINTABLE_H
+
+#include "json.h"
+
+/* Of a string with such characters no more than so many bytes are written. */
+#define PRINTABLE_MAX 1024
+
+/* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
+int printable_json(struct json_writer *writer, const char *text);
+
+#endif
