@@ -4,10 +4,10 @@
  * Slot k is at start + k * interval. A slot that passed while the sampler was busy or asleep is skipped and counted,
  * never made up for by a burst. Changing the interval starts a new grid at that moment; counters go on.
  *
- *     pacer_init ─▶ [ sleep until pacer_deadline ] ──┬──────▶ pacer_wake(now) ─▶ collect ─▶ pacer_done(now) ──┐
- *                          ▲                         │ a reader holds the next page                           │
- *                          │        [ sleep until what pacer_backoff(now) says ] ─▶ try again                 │
- *                          └──────────────────────────────────────────────────────────────────────────────────┘
+ *     pacer_init ─▶ [ sleep until pacer_deadline ] ─▶ pacer_wake(now) ─▶ collect ─▶ pacer_done(now) ─┐
+ *                     ▲       ▲      │ a reader holds the next page                                  │
+ *                     │       └─ [ sleep until what pacer_backoff(now) returns ]                      │
+ *                     └───────────────────────────────────────────────────────────────────────────────┘
  */
 #ifndef SPIKEWATCH_PACER_H
 #define SPIKEWATCH_PACER_H

@@ -102,8 +102,10 @@ static int torture_write(void *ctx, const void *data, size_t len)
 	long *bytes_left = ctx;
 
 	(void)data;
-	if (len > (size_t)*bytes_left)
+	if (len > (size_t)*bytes_left) {
+		*bytes_left = 0;
 		return -EIO;
+	}
 
 	*bytes_left -= (long)len;
 	return 0;

@@ -29,7 +29,7 @@ bool torture_disarm(void);
 /* Allocations of this thread so far, failed ones included: two calls tell whether a hot path allocates. */
 unsigned long torture_allocations(void);
 
-/* Takes *bytes_left bytes, counting it down, then answers every write that does not fit with -EIO. */
+/* Takes *bytes_left bytes, counting it down; the first write that does not fit, and every later one, gets -EIO. */
 struct sink torture_sink(long *bytes_left);
 
 #endif

@@ -1,0 +1,232 @@
+/* Verdicts on the sampler's own work, and its counters as JSON. */
+#include "stats.h"
+
+#include "clock.h"
+
+#include <check.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INTERVAL (10 * NS_PER_MS)
+
+static const struct stats none;
+
+/* A run of so many slots of which all were taken, without any error. */
+static struct stats good_run(uint64_t slots)
+{
+	return (struct stats){
+		.collection_rate = INTERVAL,
+		.cheap_start_nanos = 5 * NS_PER_S,
+		.cheap_last_collection_nanos = 5 * NS_PER_S + (slots - 1) * INTERVAL,
+		.total_slots = slots,
+		.total_snapshots = slots,
+	};
+}
+
+static void assert_only_bad(const struct stats *now, int expected)
+{
+	struct verdict verdicts[VERDICT_KINDS];
+
+	stats_verdicts(now, &none, verdicts);
+	for (int kind = 0; kind < VERDICT_KINDS; kind++)
+		ck_assert_msg(verdicts[kind].bad == (kind == expected), "%s: %g", verdicts[kind].what,
+			      verdicts[kind].ratio);
+}
+
+START_TEST(a_perfect_run_is_good)
+{
+	struct stats now = good_run(1000);
+	struct verdict verdicts[VERDICT_KINDS];
+
+	assert_only_bad(&now, -1);
+	stats_verdicts(&now, &none, verdicts);
+	ck_assert_double_eq(verdicts[VERDICT_CAPTURE_RATE].ratio, 1.0);
+	ck_assert_double_eq(verdicts[VERDICT_SLEEP_ERROR].ratio, 0.0);
+}
+END_TEST
+
+START_TEST(nothing_is_bad_before_the_first_slot)
+{
+	struct stats now = { .collection_rate = INTERVAL,
+			     .total_sleep_timing_error = 1,
+			     .total_backoff_sleep = NS_PER_S };
+
+	assert_only_bad(&now, -1);
+	assert_only_bad(&none, -1);
+}
+END_TEST
+
+START_TEST(capture_rate_is_snapshots_of_slots)
+{
+	struct stats now = good_run(1000);
+	struct verdict verdicts[VERDICT_KINDS];
+
+	now.total_snapshots = 990;
+	assert_only_bad(&now, -1);
+	now.total_snapshots = 989;
+	assert_only_bad(&now, VERDICT_CAPTURE_RATE);
+	stats_verdicts(&now, &none, verdicts);
+	ck_assert_double_le(fabs(verdicts[VERDICT_CAPTURE_RATE].ratio - 0.989), 1e-9);
+}
+END_TEST
+
+START_TEST(a_run_without_any_snapshot_is_bad)
+{
+	struct stats now = good_run(10);
+
+	now.total_snapshots = 0;
+	assert_only_bad(&now, VERDICT_CAPTURE_RATE);
+}
+END_TEST
+
+START_TEST(mean_sleep_error_is_held_against_the_interval)
+{
+	struct stats now = good_run(1000);
+
+	now.total_sleep_timing_error = 1000 * INTERVAL / 10;
+	assert_only_bad(&now, -1);
+	now.total_sleep_timing_error += 1000;
+	assert_only_bad(&now, VERDICT_SLEEP_ERROR);
+}
+END_TEST
+
+START_TEST(mean_collection_time_is_held_against_the_interval)
+{
+	struct stats now = good_run(1000);
+
+	now.total_collection_timing_error = 1000 * INTERVAL / 10;
+	assert_only_bad(&now, -1);
+	now.total_collection_timing_error += 1000;
+	assert_only_bad(&now, VERDICT_COLLECTION);
+}
+END_TEST
+
+START_TEST(backoff_is_a_part_of_the_run)
+{
+	struct stats now = good_run(1000);
+
+	now.total_backoff_sleep = 50 * INTERVAL;
+	assert_only_bad(&now, -1);
+	now.total_backoff_sleep += 1000;
+	assert_only_bad(&now, VERDICT_BACKOFF);
+}
+END_TEST
+
+START_TEST(only_what_happened_since_is_judged)
+{
+	struct stats since = good_run(1000), now = good_run(2000);
+	struct verdict verdicts[VERDICT_KINDS];
+
+	/* A terrible past, a good present. */
+	since.total_snapshots = 10;
+	since.total_backoff_sleep = 900 * INTERVAL;
+	since.total_sleep_timing_error = 900 * INTERVAL;
+	now.total_snapshots = 1010;
+	now.total_backoff_sleep = since.total_backoff_sleep + 40 * INTERVAL;
+	now.total_sleep_timing_error = since.total_sleep_timing_error;
+
+	stats_verdicts(&now, &since, verdicts);
+	for (int kind = 0; kind < VERDICT_KINDS; kind++)
+		ck_assert_msg(!verdicts[kind].bad, "%s: %g", verdicts[kind].what, verdicts[kind].ratio);
+	ck_assert_double_le(fabs(verdicts[VERDICT_BACKOFF].ratio - 0.04), 1e-9);
+}
+END_TEST
+
+START_TEST(counters_that_started_anew_are_no_disaster)
+{
+	struct stats since = good_run(1000), now = good_run(10);
+	struct verdict verdicts[VERDICT_KINDS];
+
+	stats_verdicts(&now, &since, verdicts);
+	for (int kind = 0; kind < VERDICT_KINDS; kind++)
+		ck_assert(!verdicts[kind].bad);
+}
+END_TEST
+
+START_TEST(every_verdict_says_what_why_and_what_to_do)
+{
+	struct verdict verdicts[VERDICT_KINDS];
+
+	stats_verdicts(&none, &none, verdicts);
+	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
+		ck_assert_uint_gt(strlen(verdicts[kind].what), 0);
+		ck_assert_uint_gt(strlen(verdicts[kind].cause), 0);
+		ck_assert_uint_gt(strlen(verdicts[kind].remedy), 0);
+	}
+	ck_assert_double_eq(verdicts[VERDICT_CAPTURE_RATE].threshold, 0.99);
+	ck_assert_double_eq(verdicts[VERDICT_SLEEP_ERROR].threshold, 0.10);
+	ck_assert_double_eq(verdicts[VERDICT_COLLECTION].threshold, 0.10);
+	ck_assert_double_eq(verdicts[VERDICT_BACKOFF].threshold, 0.05);
+}
+END_TEST
+
+START_TEST(json_holds_every_counter_on_one_line)
+{
+	struct stats stats = good_run(3);
+	char buf[2048], expected[128];
+	size_t len;
+
+	stats.own_cpu = UINT64_MAX;
+	len = stats_to_json(&stats, buf, sizeof(buf));
+	ck_assert_uint_eq(len, strlen(buf));
+	ck_assert_ptr_eq(strchr(buf, '\n'), NULL);
+	ck_assert_msg(strncmp(buf, "{\"collection_rate\":10000000,\"cheap_start_nanos\":5000000000,", 58) == 0, "%s",
+		      buf);
+	ck_assert_str_eq(strrchr(buf, ','), ",\"own_cpu\":18446744073709551615}");
+#define X(name, meaning) \
+	snprintf(expected, sizeof(expected), "\"" #name "\":%llu", (unsigned long long)stats.name); \
+	ck_assert_ptr_ne(strstr(buf, expected), NULL);
+	STATS_FIELD_TABLE(X)
+#undef X
+}
+END_TEST
+
+START_TEST(json_of_the_largest_counters_fits_the_stated_size)
+{
+	struct stats stats;
+	char buf[2048];
+
+	memset(&stats, 0xff, sizeof(stats));
+	ck_assert_uint_gt(stats_to_json(&stats, buf, sizeof(buf)), 0);
+}
+END_TEST
+
+START_TEST(json_fits_or_is_refused)
+{
+	struct stats stats = good_run(3);
+	char buf[2048];
+	size_t len = stats_to_json(&stats, buf, sizeof(buf));
+
+	for (size_t cap = 0; cap <= len; cap++) {
+		memset(buf, 'x', sizeof(buf));
+		ck_assert_uint_eq(stats_to_json(&stats, buf, cap), 0);
+		ck_assert_int_eq(buf[cap], 'x');
+	}
+	ck_assert_uint_eq(stats_to_json(&stats, buf, len + 1), len);
+}
+END_TEST
+
+Suite *stats_suite(void);
+Suite *stats_suite(void)
+{
+	Suite *suite = suite_create("stats");
+	TCase *tc = tcase_create("stats");
+
+	tcase_add_test(tc, a_perfect_run_is_good);
+	tcase_add_test(tc, nothing_is_bad_before_the_first_slot);
+	tcase_add_test(tc, capture_rate_is_snapshots_of_slots);
+	tcase_add_test(tc, a_run_without_any_snapshot_is_bad);
+	tcase_add_test(tc, mean_sleep_error_is_held_against_the_interval);
+	tcase_add_test(tc, mean_collection_time_is_held_against_the_interval);
+	tcase_add_test(tc, backoff_is_a_part_of_the_run);
+	tcase_add_test(tc, only_what_happened_since_is_judged);
+	tcase_add_test(tc, counters_that_started_anew_are_no_disaster);
+	tcase_add_test(tc, every_verdict_says_what_why_and_what_to_do);
+	tcase_add_test(tc, json_holds_every_counter_on_one_line);
+	tcase_add_test(tc, json_of_the_largest_counters_fits_the_stated_size);
+	tcase_add_test(tc, json_fits_or_is_refused);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
