@@ -1,0 +1,104 @@
+/*
+ * retention.c: one pass over the incidents, the mildest first.
+ *
+ * Sums are estimates taken once: some file systems report freed space minutes later, and a loop that asks again and
+ * again would remove everything. What is over age goes first, so that its space counts before a younger one must go.
+ */
+#include "retention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is still too much. */
+struct excess {
+	uint64_t bytes;
+	size_t count;
+	uint64_t free; /* bytes that are missing on the file system */
+	size_t left;   /* incidents */
+};
+
+int retention_compare_age(const void *a, const void *b)
+{
+	const struct retention_entry *left = a, *right = b;
+
+	if (left->wall.ns != right->wall.ns)
+		return left->wall.ns < right->wall.ns ? -1 : 1;
+	return strcmp(left->name, right->name);
+}
+
+static int compare_severity(const void *a, const void *b)
+{
+	const struct retention_entry *left = a, *right = b;
+
+	if (left->severity != right->severity)
+		return left->severity < right->severity ? -1 : 1;
+	return retention_compare_age(a, b);
+}
+
+static uint64_t above(uint64_t value, uint64_t limit)
+{
+	return limit > 0 && value > limit ? value - limit : 0;
+}
+
+static uint64_t less(uint64_t value, uint64_t by)
+{
+	return value > by ? value - by : 0;
+}
+
+static void take_out(struct excess *excess, const struct retention_entry *entry)
+{
+	excess->bytes = less(excess->bytes, entry->bytes);
+	excess->free = less(excess->free, entry->bytes);
+	excess->count -= excess->count > 0;
+	excess->left--;
+}
+
+static enum retention_reason judge(const struct excess *excess)
+{
+	if (excess->count > 0)
+		return RETENTION_COUNT;
+	if (excess->bytes > 0)
+		return RETENTION_BYTES;
+	return excess->free > 0 && excess->left > 1 ? RETENTION_FREE : RETENTION_KEEP;
+}
+
+void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
+		      struct retention_entry *entries, enum retention_reason *reasons, size_t count)
+{
+	struct excess excess = { .count = above(count, limits->max_count), .left = count };
+	uint64_t total = 0;
+
+	if (count == 0)
+		return;
+	qsort(entries, count, sizeof(*entries), compare_severity);
+	for (size_t i = 0; i < count; i++)
+		total += entries[i].bytes;
+	excess.bytes = above(total, limits->max_bytes);
+	excess.free = less(limits->min_free_bytes, free_bytes);
+
+	for (size_t i = 0; i < count; i++) {
+		reasons[i] = RETENTION_KEEP;
+		if (limits->max_age_ns > 0 && less(now.ns, entries[i].wall.ns) > limits->max_age_ns) {
+			reasons[i] = RETENTION_AGE;
+			take_out(&excess, &entries[i]);
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (reasons[i] != RETENTION_KEEP)
+			continue;
+		reasons[i] = judge(&excess);
+		if (reasons[i] == RETENTION_KEEP)
+			return;
+		take_out(&excess, &entries[i]);
+	}
+}
+
+const char *retention_reason_name(enum retention_reason reason)
+{
+	static const char *const names[] = {
+		[RETENTION_KEEP] = "keep",   [RETENTION_AGE] = "age",         [RETENTION_COUNT] = "count",
+		[RETENTION_BYTES] = "bytes", [RETENTION_FREE] = "free space",
+	};
+
+	return names[reason];
+}
