@@ -147,7 +147,7 @@ int target_decode(const void *buf, size_t len, struct target *ret)
 {
 	struct head head;
 
-	if (len < sizeof(head) || len > TARGET_ENCODED_MAX)
+	if (len < sizeof(head) || len > TARGET_ENCODED_MAX || len % 8 != 0)
 		return -EBADMSG;
 	memcpy(&head, buf, sizeof(head));
 	if (head.length != len || head.kind < TARGET_PROCESS || head.kind > TARGET_GROUP)

@@ -31,8 +31,8 @@ struct target {
 };
 
 /*
- * Packs a target into buf. Returns the length used, at most TARGET_ENCODED_MAX, never fails; cap must be at least
- * TARGET_ENCODED_MAX.
+ * Packs a target into buf. Returns the length used, a multiple of 8 and at most TARGET_ENCODED_MAX, never fails; cap must be
+ * at least TARGET_ENCODED_MAX.
  */
 size_t target_encode(const struct target *target, void *buf, size_t cap);
 

@@ -136,7 +136,7 @@ START_TEST(cuts_fall_between_characters)
 		char *many = repeat(pieces[i], 1000);
 
 		for (size_t shift = 0; shift < 5; shift++) {
-			struct target target = { 1, TARGET_GROUP, 0, 0, "", "aaaaa" + shift, "", "", many, "" }, back;
+			struct target target = { 1, TARGET_GROUP, 0, 0, "", &"aaaaa"[shift], "", "", many, "" }, back;
 			char buf[TARGET_ENCODED_MAX + 1];
 			size_t room = ROOM - (5 - shift);
 
