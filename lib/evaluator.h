@@ -4,7 +4,9 @@
  * Pure: time comes with the observations. Allocates only when a target appears.
  *
  * Windows of a rule are consecutive and aligned: they end at multiples of its length on the monotonic clock, judged by the
- * first tick at or after that end.
+ * first tick at or after that end, over the time between the two observations of the target that are nearest. A window in
+ * which the sampler stalled is judged once, over what has really passed. The first window of a target begins at the
+ * first such end at which it is known: a part of a window is not judged.
  */
 #ifndef SPIKEWATCH_EVALUATOR_H
 #define SPIKEWATCH_EVALUATOR_H
@@ -22,8 +24,8 @@ struct evaluator;
 struct evaluator_firing {
 	const struct config_rule *rule;
 	const struct target *target;
-	mono_t from, to;  /* the window */
-	wall_t wall;      /* its end */
+	mono_t from, to; /* the window: the two observations it lies between */
+	wall_t wall;     /* of to */
 	const struct trigger_decision *decision;
 	const struct trigger_rule *effective; /* thresholds */
 	uint64_t cpu_limit, memory_limit;     /* as in the last sample; UINT64_MAX unknown */
@@ -35,30 +37,46 @@ struct evaluator_status {
 	const struct target *target;
 	const struct trigger_decision *decision; /* the last one; NULL before the first window ended */
 	const struct trigger_memory *memory;
-	const uint64_t *reasons;                 /* TRIGGER_REASONS counters */
+	const uint64_t *reasons; /* TRIGGER_REASONS counters */
 };
 
 struct evaluator_options {
-	const struct config *config;        /* must outlive the evaluator */
+	const struct config *config; /* must outlive the evaluator */
 	struct metric_machine machine;
-	struct memo *memo;                  /* what earlier lives remembered; may be NULL; is kept up to date */
-	int (*fire)(void *ctx, const struct evaluator_firing *firing);
-	bool (*disk_ok)(void *ctx);         /* NULL: always */
+	struct memo *memo; /* what earlier lives remembered; NULL: none; is kept up to date */
+	int (*fire)(void *ctx, const struct evaluator_firing *firing); /* must not call back into the evaluator */
+	bool (*disk_ok)(void *ctx);                                    /* NULL: always. Asked at most once in a tick */
 	void *ctx;
 };
 
+/* 0 or -ENOMEM. Options are copied, what they point to is not. */
 int evaluator_new(const struct evaluator_options *options, struct evaluator **ret);
+
+/* NULL is fine. */
 void evaluator_free(struct evaluator *evaluator);
 
-/* Events, in the order of the ring. 0 or -ENOMEM. Unknown ids are ignored. */
+/*
+ * Events, in the order of the ring. A target that is known is only renamed, one under a new id resumes what was remembered
+ * under its key. The strings are copied. 0 or -ENOMEM, and then the target is as unknown, or has the name, that it had before.
+ */
 int evaluator_target(struct evaluator *evaluator, const struct target *target);
+
+/* A look at a target, all fields. Unknown ids are ignored. O(1). */
 void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample);
+
+/* The target has vanished or is unwatched: its open windows are dropped. Unknown ids are ignored. */
 void evaluator_gone(struct evaluator *evaluator, uint32_t id);
 
-/* All samples up to tick `now` were delivered: judges the windows that have ended. Returns the first non-zero return of fire. */
+/*
+ * All samples up to tick `now` were delivered (targets without one were seen unchanged): judges the windows that have
+ * ended. A firing that is refused stops nobody: every window is judged, and the first non-zero return of fire is returned.
+ */
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
 
-/* Observations are missing (the reader was overtaken): windows that are open are dropped, not judged. */
+/*
+ * Observations are missing (the reader was overtaken): windows that are open are dropped, not judged; each target counts
+ * again from its next sample. History and holding candidates stay.
+ */
 void evaluator_gap(struct evaluator *evaluator);
 
 /* Visits every (rule, target) until visit returns non-zero. */

@@ -174,13 +174,6 @@ static struct memotable_entry *entry_new(uint32_t hash, const char *rule, const 
 	return entry;
 }
 
-static bool same(const struct trigger_memory *a, const struct trigger_memory *b)
-{
-	return a->cooldown_until.ns == b->cooldown_until.ns && a->count_since.ns == b->count_since.ns &&
-	       a->count == b->count && a->fired == b->fired && a->high_water == b->high_water &&
-	       a->disarmed == b->disarmed;
-}
-
 bool memotable_get(const struct memotable *table, const char *rule, const char *key, struct trigger_memory *ret)
 {
 	const struct memotable_entry *entry = find(table, hash_names(rule, key), rule, key);
@@ -201,7 +194,7 @@ int memotable_put(struct memotable *table, const char *rule, const char *key, co
 	if (entry) {
 		list_remove(table, entry);
 		list_add_freshest(table, entry);
-		if (same(&entry->value, value))
+		if (trigger_memory_equal(&entry->value, value))
 			return MEMOTABLE_SAME;
 
 		entry->value = *value;

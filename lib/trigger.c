@@ -78,6 +78,13 @@ void trigger_memory(const struct trigger_state *state, struct trigger_memory *re
 	*ret = state->memory;
 }
 
+bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b)
+{
+	return a->cooldown_until.ns == b->cooldown_until.ns && a->count_since.ns == b->count_since.ns &&
+	       a->count == b->count && a->fired == b->fired && a->high_water == b->high_water &&
+	       a->disarmed == b->disarmed;
+}
+
 void trigger_target_gone(struct trigger_state *state)
 {
 	state->pending = false;

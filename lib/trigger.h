@@ -75,6 +75,9 @@ struct trigger_memory {
 	bool disarmed;         /* waits for the value to come down (TRIGGER_REARM_BELOW) */
 };
 
+/* True if there is nothing new to remember. */
+bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b);
+
 struct trigger_state; /* opaque: one per (rule, target) */
 
 /*
