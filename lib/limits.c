@@ -15,15 +15,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <math.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #define ONLINE_CPUS "/sys/devices/system/cpu/online"
-
-/* A limit of the cgroup in directory dir: true and *ret, or false: none here. */
-typedef bool limit_reader(int dir_fd, bool v2, uint64_t *ret);
 
 /* Reads the beginning of a file. Length or -errno. */
 static ssize_t read_file(int dir_fd, const char *name, char *buf, size_t cap)
@@ -55,8 +51,10 @@ int limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine
 	int r = read_cpu_count(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, &cpus);
 	if (r < 0 && !real)
 		return r;
-	if (r < 0 || cpus == 0) /* no /sys here; one CPU is online, or this would not run */
-		cpus = (uint32_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
+	if (r < 0 || cpus == 0) { /* no /sys here; one CPU is online, or this would not run */
+		long online = sysconf(_SC_NPROCESSORS_ONLN);
+		cpus = online > 0 ? (uint32_t)online : 1;
+	}
 
 	ssize_t len = read_file(procfd, "meminfo", buf, sizeof(buf));
 	if (len < 0)
@@ -91,10 +89,10 @@ static bool read_quota(int dir_fd, bool v2, uint64_t *ret)
 		if (len < 0 || cgroupfs_number_parse(buf, (size_t)len, &period_us) < 0)
 			return false;
 	}
-	if (quota_us == UINT64_MAX || period_us == 0)
+	if (period_us == 0 || quota_us > UINT64_MAX / NS_PER_S) /* the kernel allows a second at most */
 		return false;
 
-	*ret = (uint64_t)fmin((double)quota_us / (double)period_us * (double)NS_PER_S, (double)INT64_MAX);
+	*ret = quota_us * NS_PER_S / period_us;
 	return true;
 }
 
@@ -121,7 +119,7 @@ static bool read_memory(int dir_fd, bool v2, uint64_t *ret)
 /* One kind of limit on the way up. */
 struct climb {
 	enum cgroup_controller controller;
-	limit_reader *read;
+	bool (*read)(int dir_fd, bool v2, uint64_t *ret); /* false: no limit here */
 };
 
 static const struct climb quota = { CGROUP_CPU, read_quota };

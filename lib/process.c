@@ -94,8 +94,6 @@ int process_init(struct process *process, int procfd, int32_t pid, uint64_t star
 		.status_fd = -1,
 		.fds_fd = -1,
 		.clear_refs_fd = -1,
-		.ns_per_tick = (uint32_t)(NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK)),
-		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
 	};
 	/* As clock_getcpuclockid(3) makes it, which would ask the kernel once more: ~pid, CPUCLOCK_SCHED. */
 	if (with_cpu_clock)
@@ -163,8 +161,9 @@ static int read_stat(const struct process *process, struct sample *sample)
 	if (r < 0)
 		return r;
 
-	uint64_t user_ns = stat.user_ticks * process->ns_per_tick;
-	uint64_t system_ns = stat.system_ticks * process->ns_per_tick;
+	uint64_t ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t user_ns = stat.user_ticks * ns_per_tick;
+	uint64_t system_ns = stat.system_ticks * ns_per_tick;
 	sample_set(sample, SAMPLE_CPU, user_ns + system_ns);
 	sample_set(sample, SAMPLE_CPU_USER, user_ns);
 	sample_set(sample, SAMPLE_CPU_SYSTEM, system_ns);
@@ -191,7 +190,7 @@ static int read_statm(const struct process *process, struct sample *sample)
 	if (r < 0)
 		return r;
 
-	sample_set(sample, SAMPLE_MEMORY, resident_pages * process->page_bytes);
+	sample_set(sample, SAMPLE_MEMORY, resident_pages * (uint64_t)sysconf(_SC_PAGESIZE));
 	return 0;
 }
 

@@ -22,8 +22,6 @@ struct process {
 	int status_fd;
 	int fds_fd; /* the directory fd/ */
 	int clear_refs_fd;
-	uint32_t ns_per_tick;
-	uint32_t page_bytes;
 };
 
 /*

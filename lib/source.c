@@ -1,0 +1,455 @@
+/*
+ * source.c: one array of what is read, one loop over it.
+ *
+ * An entry's first cache line is all that a look at an idle process touches; the next entry's is fetched while the kernel
+ * answers for this one. What is read is kept behind it.
+ *
+ * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the members that moved.
+ *
+ * Rejected: reading each kind through a table of functions (an indirect call for each of thousands of looks that cost
+ * 200 ns); the time of a pass as the time of its reads (hundreds of them take long enough to fake spikes).
+ */
+#include "source.h"
+
+#include "cgroup.h"
+#include "gate.h"
+#include "scope.h"
+#include "sum.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#define CACHE_LINE 64
+
+#define DEFAULT_HEARTBEAT_NS NS_PER_S
+
+#define NO_INDEX UINT32_MAX
+
+enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
+
+/* Members that are gone and not yet removed are in `members` of the group, and no longer in the sum. */
+struct group {
+	struct sum sum;
+	uint32_t members;
+};
+
+struct source_entry {
+	/* The first cache line ends within the gate. */
+	uint8_t kind;            /* enum entry_kind */
+	uint8_t status;          /* enum source_status */
+	bool fresh;              /* nobody was told of it yet */
+	_Atomic bool limits_set; /* new limits to take over */
+	mono_t at;
+	struct gate gate; /* of a process */
+
+	struct sample sample;
+	struct sum_part part;        /* of a member: what is in the sum */
+	struct group *member_of;     /* of a member */
+	struct group *group;         /* of a group */
+	struct cgroup_files *cgroup; /* of a cgroup */
+	uint64_t cgroup_due_ns;
+	uint32_t index;        /* in source->entries */
+	uint32_t listed_index; /* in source->listed */
+	_Atomic uint64_t cpu_limit;
+	_Atomic uint64_t memory_limit;
+	void *user;
+};
+
+_Static_assert(offsetof(struct source_entry, gate.owed) < CACHE_LINE, "an idle process needs one cache line");
+
+struct source {
+	struct gate_options gate;
+	uint64_t cgroup_interval_ns;
+	struct clock clock;
+	struct source_counters counters;
+	struct source_entry **entries; /* everything inside */
+	struct source_entry **listed;  /* all but members */
+	struct source_entry **gone;    /* members, as of the last fill */
+	uint32_t capacity;
+	uint32_t count;
+	uint32_t listed_count;
+	uint32_t gone_count;
+	uint32_t group_count;
+};
+
+/* ---- cold side ---- */
+
+static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
+{
+	struct source_entry *entry = aligned_alloc(CACHE_LINE, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+
+	*entry = (struct source_entry){
+		.kind = (uint8_t)kind,
+		.status = SOURCE_SAME,
+		.index = NO_INDEX,
+		.listed_index = NO_INDEX,
+		.cpu_limit = UINT64_MAX,
+		.memory_limit = UINT64_MAX,
+		.user = user,
+	};
+	*ret = entry;
+	return 0;
+}
+
+int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			 struct source_entry **ret)
+{
+	struct source_entry *entry;
+
+	int r = new_entry(ENTRY_PROCESS, user, &entry);
+	if (r < 0)
+		return r;
+
+	r = gate_init(&entry->gate, procfd, pid, start_ticks, with_cpu_clock, &entry->sample);
+	if (r < 0) {
+		free(entry);
+		return r;
+	}
+
+	*ret = entry;
+	return 0;
+}
+
+static void free_entry(struct source_entry **entry)
+{
+	source_entry_free(*entry);
+}
+
+int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret)
+{
+	AUTO(free_entry) struct source_entry *entry = NULL;
+	AUTO_FREE struct cgroup_files *files = NULL;
+
+	int r = new_entry(ENTRY_CGROUP, user, &entry);
+	if (r < 0)
+		return r;
+
+	files = calloc(1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+
+	r = cgroup_files_init(files, mounts, path);
+	if (r < 0)
+		return r;
+
+	entry->cgroup = TAKE(files);
+	*ret = TAKE(entry);
+	return 0;
+}
+
+int source_entry_group(void *user, struct source_entry **ret)
+{
+	AUTO(free_entry) struct source_entry *entry = NULL;
+
+	int r = new_entry(ENTRY_GROUP, user, &entry);
+	if (r < 0)
+		return r;
+
+	entry->group = calloc(1, sizeof(*entry->group));
+	if (!entry->group)
+		return -ENOMEM;
+
+	sample_set(&entry->sample, SAMPLE_PROCESSES, 0);
+	*ret = TAKE(entry);
+	return 0;
+}
+
+void source_entry_free(struct source_entry *entry)
+{
+	if (!entry)
+		return;
+
+	assert(entry->index == NO_INDEX);
+
+	if (entry->kind == ENTRY_PROCESS)
+		gate_release(&entry->gate);
+	if (entry->cgroup)
+		cgroup_files_release(entry->cgroup);
+	free(entry->cgroup);
+	free(entry->group);
+	free(entry);
+}
+
+/* The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will tell again. */
+void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
+{
+	atomic_store_explicit(&entry->cpu_limit, cpu_limit, memory_order_relaxed);
+	atomic_store_explicit(&entry->memory_limit, memory_limit, memory_order_relaxed);
+	atomic_store_explicit(&entry->limits_set, true, memory_order_release);
+}
+
+/* ---- owner thread ---- */
+
+int source_new(const struct source_options *options, const struct clock *clock, struct source **ret)
+{
+	struct source *source = calloc(1, sizeof(*source));
+	if (!source)
+		return -ENOMEM;
+
+	source->gate = (struct gate_options){
+		.heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : DEFAULT_HEARTBEAT_NS,
+		.peak_interval_ns = options->peak_interval_ns,
+		.fds_interval_ns = options->fds_interval_ns,
+		.reset_peaks = options->reset_peaks,
+		.ungated = options->ungated,
+	};
+	source->cgroup_interval_ns = options->cgroup_interval_ns;
+	source->clock = *clock;
+	source->capacity = options->capacity;
+	source->entries = calloc(options->capacity, sizeof(struct source_entry *));
+	source->listed = calloc(options->capacity, sizeof(struct source_entry *));
+	source->gone = calloc(options->capacity, sizeof(struct source_entry *));
+	if (!source->entries || !source->listed || !source->gone) {
+		source_free(source);
+		return -ENOMEM;
+	}
+
+	*ret = source;
+	return 0;
+}
+
+void source_free(struct source *source)
+{
+	if (!source)
+		return;
+
+	for (uint32_t i = 0; i < source->count; i++)
+		source->entries[i]->index = NO_INDEX;
+	free(source->entries);
+	free(source->listed);
+	free(source->gone);
+	free(source);
+}
+
+int source_add(struct source *source, struct source_entry *entry, struct source_entry *group)
+{
+	assert(entry->index == NO_INDEX);
+	assert(!group || (group->kind == ENTRY_GROUP && entry->kind == ENTRY_PROCESS));
+
+	if (source->count == source->capacity)
+		return -ENOSPC;
+
+	entry->fresh = true;
+	if (entry->kind == ENTRY_PROCESS)
+		gate_arm(&entry->gate, &source->gate, source->count);
+	entry->index = source->count;
+	source->entries[source->count++] = entry;
+	source->group_count += entry->kind == ENTRY_GROUP;
+	if (group) {
+		entry->member_of = group->group;
+		entry->member_of->members++;
+		sum_join(&entry->member_of->sum, &entry->part, &entry->sample);
+	} else {
+		entry->listed_index = source->listed_count;
+		source->listed[source->listed_count++] = entry;
+	}
+
+	return 0;
+}
+
+void source_remove(struct source *source, struct source_entry *entry)
+{
+	assert(entry->index < source->count && source->entries[entry->index] == entry);
+	assert(!entry->group || entry->group->members == 0);
+
+	struct source_entry *last = source->entries[--source->count];
+	source->entries[entry->index] = last;
+	last->index = entry->index;
+	entry->index = NO_INDEX;
+	source->group_count -= entry->kind == ENTRY_GROUP;
+	if (entry->member_of) {
+		if (entry->status != SOURCE_GONE)
+			sum_leave(&entry->member_of->sum, &entry->part);
+		entry->member_of->members--;
+		entry->member_of = NULL;
+	} else {
+		last = source->listed[--source->listed_count];
+		source->listed[entry->listed_index] = last;
+		last->listed_index = entry->listed_index;
+		entry->listed_index = NO_INDEX;
+	}
+}
+
+/* ---- the tick ---- */
+
+static void put_limit(struct sample *sample, enum sample_field field, uint64_t limit)
+{
+	if (limit == UINT64_MAX)
+		sample_unset(sample, field);
+	else
+		sample_set(sample, field, limit);
+}
+
+static void put_limits(struct source_entry *entry)
+{
+	atomic_exchange_explicit(&entry->limits_set, false, memory_order_acquire);
+	put_limit(&entry->sample, SAMPLE_CPU_LIMIT, atomic_load_explicit(&entry->cpu_limit, memory_order_relaxed));
+	put_limit(&entry->sample, SAMPLE_MEMORY_LIMIT,
+		  atomic_load_explicit(&entry->memory_limit, memory_order_relaxed));
+}
+
+static bool has_new_limits(const struct source_entry *entry)
+{
+	return atomic_load_explicit(&entry->limits_set, memory_order_relaxed);
+}
+
+/* Values of fields that are unavailable take part: they change only when they are written. */
+static bool is_changed(const struct source_entry *entry, const struct sample *before)
+{
+	return entry->fresh || memcmp(&entry->sample, before, sizeof(*before)) != 0;
+}
+
+static void mark_gone(struct source_entry *entry)
+{
+	entry->status = SOURCE_GONE;
+	if (entry->member_of)
+		sum_leave(&entry->member_of->sum, &entry->part);
+}
+
+static void read_process(struct source *source, struct source_entry *entry, mono_t now)
+{
+	struct sample before = entry->sample;
+
+	int r = gate_read(&entry->gate, &source->gate, now, &entry->sample);
+	put_limits(entry);
+	entry->at = clock_mono(&source->clock);
+	if (r == -ESRCH) {
+		mark_gone(entry);
+		return;
+	}
+	if (r < 0) {
+		source->counters.failed_reads++;
+		entry->status = SOURCE_SAME;
+		return;
+	}
+
+	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
+	entry->fresh = false;
+	if (entry->status == SOURCE_CHANGED && entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
+{
+	if (gate_look(&entry->gate, &source->gate, now)) {
+		read_process(source, entry, now);
+		return;
+	}
+
+	source->counters.skipped_reads++;
+	entry->at = clock_mono(&source->clock);
+	entry->status = SOURCE_SAME;
+	if (has_new_limits(entry)) {
+		put_limits(entry);
+		entry->status = SOURCE_CHANGED;
+	}
+}
+
+static void fill_cgroup(struct source *source, struct source_entry *entry, mono_t now)
+{
+	entry->status = SOURCE_SAME;
+	if (now.ns < entry->cgroup_due_ns && !has_new_limits(entry))
+		return;
+
+	struct sample before = entry->sample;
+	int r = cgroup_files_read(entry->cgroup, &entry->sample);
+	entry->at = clock_mono(&source->clock);
+	put_limits(entry);
+	if (r == -ENOENT) {
+		mark_gone(entry);
+		return;
+	}
+
+	source->counters.failed_reads += r < 0;
+	entry->cgroup_due_ns = now.ns + source->cgroup_interval_ns;
+	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
+	entry->fresh = false;
+}
+
+static void fill_group(struct source_entry *entry, mono_t at)
+{
+	struct sum *sum = &entry->group->sum;
+
+	entry->at = at;
+	entry->status = SOURCE_SAME;
+	if (!sum->changed && !entry->fresh && !has_new_limits(entry))
+		return;
+
+	sum_sample(sum, &entry->sample);
+	put_limits(entry);
+	entry->fresh = false;
+	entry->status = SOURCE_CHANGED;
+}
+
+/* Sums are complete once every member was read, wherever it stands. */
+static void fill_groups(struct source *source)
+{
+	if (source->group_count == 0)
+		return;
+
+	mono_t at = clock_mono(&source->clock);
+	for (uint32_t i = 0; i < source->listed_count; i++) {
+		if (source->listed[i]->kind == ENTRY_GROUP)
+			fill_group(source->listed[i], at);
+	}
+}
+
+void source_fill(struct source *source, mono_t now)
+{
+	source->gone_count = 0;
+	for (uint32_t i = 0; i < source->count; i++) {
+		struct source_entry *entry = source->entries[i];
+
+		if (i + 1 < source->count)
+			__builtin_prefetch(source->entries[i + 1], 1);
+		if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
+			fill_process(source, entry, now);
+		else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
+			fill_cgroup(source, entry, now);
+		if (entry->status == SOURCE_GONE && entry->member_of)
+			source->gone[source->gone_count++] = entry;
+	}
+	fill_groups(source);
+}
+
+struct source_entry *const *source_entries(const struct source *source, size_t *ret_count)
+{
+	*ret_count = source->listed_count;
+	return source->listed;
+}
+
+struct source_entry *const *source_gone_members(const struct source *source, size_t *ret_count)
+{
+	*ret_count = source->gone_count;
+	return source->gone;
+}
+
+void source_counters(const struct source *source, struct source_counters *ret)
+{
+	*ret = source->counters;
+}
+
+enum source_status source_entry_status(const struct source_entry *entry)
+{
+	return (enum source_status)entry->status;
+}
+
+mono_t source_entry_at(const struct source_entry *entry)
+{
+	return entry->at;
+}
+
+const struct sample *source_entry_sample(const struct source_entry *entry)
+{
+	return &entry->sample;
+}
+
+void *source_entry_user(const struct source_entry *entry)
+{
+	return entry->user;
+}
