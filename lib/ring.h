@@ -44,15 +44,18 @@ enum {
 	RING_BUSY = 4,      /* another blocking reader is attached */
 };
 
+/* Whether the process with this pid and start time (stat starttime, clock ticks) still runs. */
+typedef bool ring_alive(int32_t pid, uint64_t start_ticks);
+
 struct ring_options {
-	uint64_t size_bytes;      /* of the whole file; rounded down to whole pages. 0: 16 MiB. At least 4 pages. */
-	uint32_t page_bytes;      /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
-	uint64_t interval_ns;     /* of the sampler, for readers */
-	uint64_t heartbeat_ns;    /* a target unchanged for this long is written once more. 0: 1 s */
-	uint8_t boot_id[16];      /* which boot the monotonic times belong to */
-	int32_t pid;              /* of the writer */
-	uint64_t start_ticks;     /* its start time */
-	uint32_t mode;            /* permissions of the file. 0: 0640 */
+	uint64_t size_bytes;   /* of the whole file; rounded down to whole pages. 0: 16 MiB. At least 4 pages. */
+	uint32_t page_bytes;   /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
+	uint64_t interval_ns;  /* of the sampler, for readers */
+	uint64_t heartbeat_ns; /* a target unchanged for this long is written once more. 0: 1 s */
+	uint8_t boot_id[16];   /* which boot the monotonic times belong to */
+	int32_t pid;           /* of the writer */
+	uint64_t start_ticks;  /* its start time */
+	uint32_t mode;         /* permissions of the file. 0: 0640 */
 };
 
 /* What the header says; a snapshot. */
@@ -65,10 +68,10 @@ struct ring_info {
 	uint8_t boot_id[16];
 	int32_t pid;
 	uint64_t start_ticks;
-	bool clean;               /* the writer said goodbye (ring_finish) */
-	uint64_t next_seq;        /* pages claimed so far */
-	mono_t last_tick;         /* time of the last published tick */
-	uint64_t ticks;           /* ticks published */
+	bool clean;        /* the writer said goodbye (ring_finish) */
+	uint64_t next_seq; /* pages claimed so far */
+	mono_t last_tick;  /* time of the last published tick */
+	uint64_t ticks;    /* ticks published */
 };
 
 /* ---- the file ---- */
@@ -102,17 +105,23 @@ void ring_info(const struct ring *ring, struct ring_info *ret);
 /* The sampler's counters as of the last published tick; consistent. 0; -EAGAIN if they were being written all the time. */
 int ring_stats(const struct ring *ring, struct stats *ret);
 
+/*
+ * Detaches the blocking reader if alive says that it is dead: otherwise it would hold the writers for ever. For the
+ * daemon, when RING_HELD persists. Whether it did.
+ */
+bool ring_evict_reader(struct ring *ring, ring_alive *alive);
+
 /* ---- writing ---- */
 
 /* What the writer remembers of a target. Zeroed with target set is the right start; belongs to the caller. */
 struct ring_track {
-	const void *description;   /* target_encode()d; must live as long as the track */
+	const void *description; /* target_encode()d; must live as long as the track */
 	uint32_t description_len;
 	uint32_t id;
-	uint64_t described_seq;    /* page + 1 of the last description; 0: never */
-	uint64_t key_seq;          /* page + 1 of the last key record; 0: never */
-	mono_t written;            /* time of the last record */
-	struct sample last;        /* as last written */
+	uint64_t described_seq; /* page + 1 of the last description; 0: never */
+	uint64_t key_seq;       /* page + 1 of the last key record; 0: never */
+	mono_t written;         /* time of the last record */
+	struct sample last;     /* as last written */
 };
 
 /* 0 or -ENOMEM. The ring must outlive the writer. All memory is taken here: nothing below allocates. */
@@ -124,7 +133,7 @@ void ring_writer_free(struct ring_writer *writer);
 /*
  * Begins a tick at time now. worst_bytes: what this tick may need at most (RING_RECORD_MAX per target), so that a tick
  * either begins with its pages at hand or does not begin. wall: the same moment on the wall clock.
- * 0; RING_HELD: nothing was begun.
+ * A tick that may need more than the whole ring begins when all other pages are free. 0; RING_HELD: nothing was begun.
  */
 int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes);
 
@@ -141,19 +150,25 @@ enum ring_gone_reason { RING_GONE_EXITED = 1, RING_GONE_UNWATCHED = 2 };
 /* Adds the last record of a target: its description and why it ended. Returns as ring_put_sample. */
 int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason);
 
-/* Publishes the tick; stats become readable with it. */
+/*
+ * Publishes the tick; stats (NULL: none) become readable with it. Of them records, bytes and lost_records are this
+ * writer's own counts, whatever they say.
+ */
 void ring_tick_end(struct ring_writer *writer, const struct stats *stats);
+
+/* Sets records, bytes and lost_records of stats to what this writer has counted. */
+void ring_writer_account(const struct ring_writer *writer, struct stats *ret);
 
 /* ---- reading ---- */
 
 enum ring_event_type {
-	RING_EVENT_TICK = 1,   /* a tick begins; its samples follow */
-	RING_EVENT_SAMPLE,     /* a target as it is now, in full */
-	RING_EVENT_TARGET,     /* a description not seen before by this cursor */
-	RING_EVENT_GONE,       /* a target ended */
-	RING_EVENT_TICK_END,   /* all of the tick was delivered (a tick over several pages has one end) */
-	RING_EVENT_LAPPED,     /* the writer overtook this reader: pages were lost */
-	RING_EVENT_DAMAGED,    /* a page that fails its checksum or structure was skipped */
+	RING_EVENT_TICK = 1, /* a tick begins; its samples follow */
+	RING_EVENT_SAMPLE,   /* a target as it is now, in full */
+	RING_EVENT_TARGET,   /* a description not seen before by this cursor, before the first sample of its target */
+	RING_EVENT_GONE,     /* a target ended */
+	RING_EVENT_TICK_END, /* all of the tick was delivered (a tick over several pages has one end) */
+	RING_EVENT_LAPPED,   /* the writer overtook this reader: pages were lost */
+	RING_EVENT_DAMAGED,  /* a page that fails its checksum or structure was skipped */
 };
 
 struct ring_event {
@@ -164,7 +179,7 @@ struct ring_event {
 	uint32_t id;                  /* target */
 	const struct sample *sample;  /* SAMPLE: full state; valid until the next call */
 	uint32_t changed;             /* SAMPLE: mask of the fields in this record */
-	struct target target;         /* TARGET: strings valid until the next call */
+	struct target target;         /* TARGET; GONE, if id is not 0 in it: strings valid until the next call */
 	enum ring_gone_reason reason; /* GONE */
 	uint64_t lost_pages;          /* LAPPED, DAMAGED */
 };
@@ -182,8 +197,8 @@ int ring_cursor_new(const struct ring *ring, enum ring_start start, struct ring_
  * The blocking reader, from the oldest page on; ring must be mapped writable. pid and start_ticks identify this reader: a
  * dead one is replaced (alive tells, NULL: nobody is ever dead). 0; RING_BUSY; -ENOMEM.
  */
-int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_ticks,
-			     bool (*alive)(int32_t pid, uint64_t start_ticks), struct ring_cursor **ret);
+int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_ticks, ring_alive *alive,
+			     struct ring_cursor **ret);
 
 /* Detaches and frees. NULL is fine. */
 void ring_cursor_free(struct ring_cursor *cursor);
@@ -194,7 +209,10 @@ void ring_cursor_free(struct ring_cursor *cursor);
  */
 int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret);
 
-/* Skips pages that end before `since`, keeping descriptions and state. Only before the first ring_cursor_next. */
+/*
+ * Skips ticks before `since`; descriptions and states are as if they had been read, and a description comes before the
+ * first sample of its target as ever. Only before the first ring_cursor_next. 0.
+ */
 int ring_cursor_seek(struct ring_cursor *cursor, mono_t since);
 
 /* The description of a target if this cursor has seen it, else false. Strings valid until the next ring_cursor_next. */

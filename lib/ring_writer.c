@@ -1,0 +1,500 @@
+/*
+ * ring_writer.c: fills pages.
+ *
+ * A tick is written behind what is published and becomes visible by one release store of `used`, in the page where it
+ * began. When it went on in further pages, theirs are stored before, last page first: whoever sees the beginning of a
+ * tick can see all of it, and a writer that is killed between two of these stores has published nothing.
+ *
+ * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and nobody is writing it"
+ * to "page s, claimed". Then next_seq is advanced; a writer that finds the word of page next_seq already taken
+ * advances next_seq on the other's behalf, so nobody waits for a thread that was interrupted in between.
+ *
+ * A page belongs to its writer only while a tick is being written. Between ticks (OPEN) another writer may seal it,
+ * which it does when the page is half a ring old: a thread that samples once a minute then neither stops the others
+ * nor keeps a blocking reader on its page. The owner finds out when its next tick begins, by the compare-and-swap
+ * that would have made the page its own again.
+ *
+ * Rejected: a fetch-and-add on next_seq (whoever gets a number whose slot is being written is stuck with it); a lock
+ * (a killed thread keeps it); checksums per tick (they would cost more than the records).
+ */
+#include "ring.h"
+#include "checksum.h"
+#include "ring_format.h"
+#include "scope.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* Room that one put may need; what is left of a page when a tick moves on is less. */
+#define PUT_MAX RING_RECORD_MAX
+
+/* The part of a tick that lies in one page. */
+struct part {
+	uint64_t seq;
+	struct ring_page *page;
+	uint32_t tick_at; /* where its TICK record is */
+	uint32_t used;    /* end of its records */
+};
+
+struct ring_writer {
+	struct ring *ring;
+	uint64_t number;
+	bool ticking;
+
+	/* The page being filled; NULL: none. */
+	struct ring_page *page;
+	uint64_t seq;
+	uint32_t at; /* where the next record goes, bytes of payload */
+
+	mono_t now; /* of this tick */
+	wall_t wall;
+
+	uint64_t generation;
+	uint64_t records;
+	uint64_t bytes;
+	uint64_t lost;
+
+	uint32_t parts_count; /* pages this tick went through, without the current one */
+	uint32_t tick_at;     /* its TICK record in the current page */
+	struct part parts[];  /* page_count of them */
+};
+
+int ring_writer_new(struct ring *ring, struct ring_writer **ret)
+{
+	assert(ring->writable);
+
+	struct ring_writer *writer = calloc(1, sizeof(*writer) + ring->page_count * sizeof(writer->parts[0]));
+	if (writer == NULL)
+		return -ENOMEM;
+
+	writer->ring = ring;
+	writer->number = __atomic_fetch_add(&ring->header->writers, 1, __ATOMIC_RELAXED);
+	*ret = writer;
+	return 0;
+}
+
+/* Seals a page whose word this thread has made SEALING (or which is TICKING and its own). */
+static void seal(struct ring_page *page, uint64_t seq)
+{
+	uint64_t facts[RING_FACTS];
+	uint64_t used = ring_load(&page->used);
+
+	ring_page_facts(page, seq, used, facts);
+	uint32_t crc = checksum_crc32(CHECKSUM_CRC32_EMPTY, facts, sizeof(facts));
+	ring_store(&page->crc, checksum_crc32(crc, page->payload, (size_t)used));
+	ring_store_release(&page->word, ring_word(seq, RING_PAGE_SEALED));
+}
+
+/* Seals page seq unless somebody else has, or a tick is being written to it. */
+static void seal_idle(struct ring_page *page, uint64_t seq)
+{
+	if (ring_swap(&page->word, ring_word(seq, RING_PAGE_OPEN), ring_word(seq, RING_PAGE_SEALING)))
+		seal(page, seq);
+}
+
+/* Gives up the page being filled. */
+static void retire(struct ring_writer *writer)
+{
+	if (writer->page != NULL)
+		seal_idle(writer->page, writer->seq);
+	writer->page = NULL;
+}
+
+void ring_writer_free(struct ring_writer *writer)
+{
+	if (writer == NULL)
+		return;
+
+	if (writer->ticking) {
+		/* This tick was never ended: its pages are sealed as far as they were published before. */
+		for (uint32_t i = 0; i < writer->parts_count; i++)
+			seal(writer->parts[i].page, writer->parts[i].seq);
+		seal(writer->page, writer->seq);
+	} else {
+		retire(writer);
+	}
+	free(writer);
+}
+
+/* How many pages from s on the blocking reader lets writers have. */
+static uint64_t pages_allowed(const struct ring *ring, uint64_t s)
+{
+	const struct ring_header *header = ring->header;
+
+	if (__atomic_load_n(&header->reader_owner, __ATOMIC_SEQ_CST) == 0)
+		return ring->page_count;
+
+	uint64_t end = __atomic_load_n(&header->reader_seq, __ATOMIC_SEQ_CST) + ring->page_count;
+	return end > s ? end - s : 0;
+}
+
+static bool takeable(uint64_t word, uint64_t s, uint32_t page_count)
+{
+	if (word == 0)
+		return true;
+
+	unsigned state = ring_word_state(word);
+	return s >= page_count && ring_word_is(word, s - page_count) &&
+	       (state == RING_PAGE_SEALED || state == RING_PAGE_OPEN);
+}
+
+/* Takes the next page for this writer, with state CLAIMED. 0 or RING_HELD. */
+static int take(struct ring *ring, uint64_t *ret_seq)
+{
+	struct ring_header *header = ring->header;
+
+	for (;;) {
+		/* In this order: the number, the reader, the swap (docs/ring.md, "Attaching"). */
+		uint64_t s = __atomic_load_n(&header->next_seq, __ATOMIC_SEQ_CST);
+		if (pages_allowed(ring, s) == 0)
+			return RING_HELD;
+
+		struct ring_page *page = ring_page(ring, s);
+		uint64_t word = ring_load_acquire(&page->word);
+		bool other = ring_word_is(word, s);
+		if (!other && !takeable(word, s, ring->page_count)) {
+			if (ring_load_acquire(&header->next_seq) == s)
+				return RING_HELD;
+			continue;
+		}
+
+		bool mine = !other && ring_swap(&page->word, word, ring_word(s, RING_PAGE_CLAIMED));
+		if (mine || other)
+			ring_swap(&header->next_seq, s, s + 1);
+		if (mine) {
+			*ret_seq = s;
+			return 0;
+		}
+	}
+}
+
+static int claim(struct ring_writer *writer, uint64_t prev)
+{
+	struct ring *ring = writer->ring;
+	uint64_t seq;
+	int rc = take(ring, &seq);
+	if (rc != 0)
+		return rc;
+
+	struct ring_page *page = ring_page(ring, seq);
+	ring_fence_release(); /* a reader that sees anything below also sees that the page is another */
+
+	ring_store(&page->magic, RING_PAGE_MAGIC);
+	ring_store(&page->used, 0);
+	ring_store(&page->writer, writer->number);
+	ring_store(&page->first_ns, writer->now.ns);
+	ring_store(&page->last_ns, writer->now.ns);
+	ring_store(&page->wall_offset, writer->wall.ns - writer->now.ns);
+	ring_store(&page->prev, prev);
+	ring_store(&page->next, 0);
+	ring_store(&page->generation, writer->generation);
+	ring_store(&page->crc, 0);
+	ring_store_release(&page->word, ring_word(seq, RING_PAGE_TICKING));
+
+	writer->page = page;
+	writer->seq = seq;
+	writer->at = 0;
+
+	uint64_t half = ring->page_count / 2;
+	if (seq >= half)
+		seal_idle(ring_page(ring, seq - half), seq - half);
+	return 0;
+}
+
+static void put_word(struct ring_writer *writer, uint64_t word)
+{
+	ring_store(&writer->page->payload[writer->at / 8], word);
+	writer->at += 8;
+}
+
+static void put_tick(struct ring_writer *writer, unsigned flags)
+{
+	writer->tick_at = writer->at;
+	put_word(writer, ring_head(RING_TICK_BYTES, RING_TICK, flags, 0));
+	put_word(writer, 0); /* its number is known when it ends */
+	put_word(writer, writer->now.ns);
+	put_word(writer, writer->wall.ns);
+}
+
+/* How many more pages worst_bytes can need. */
+static uint64_t pages_needed(const struct ring_writer *writer, uint64_t worst_bytes)
+{
+	uint64_t payload = writer->ring->payload_bytes;
+	uint64_t room = writer->page != NULL ? payload - writer->at : 0;
+	uint64_t most = writer->ring->page_count - 1;
+
+	if (worst_bytes + RING_TICK_BYTES <= room)
+		return 0;
+
+	/* Of every page the beginning is a TICK record and the end may stay unused. */
+	uint64_t wasted = RING_TICK_BYTES + PUT_MAX;
+	uint64_t rest = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
+	uint64_t pages = (rest + payload - wasted - 1) / (payload - wasted);
+	return pages < most ? pages : most;
+}
+
+/* Makes the page being filled this writer's own again, unless it was sealed meanwhile. */
+static void resume(struct ring_writer *writer)
+{
+	if (writer->page == NULL)
+		return;
+
+	if (!ring_swap(&writer->page->word, ring_word(writer->seq, RING_PAGE_OPEN),
+		       ring_word(writer->seq, RING_PAGE_TICKING)))
+		writer->page = NULL;
+}
+
+static void suspend(struct ring_writer *writer)
+{
+	if (writer->page != NULL)
+		ring_store_release(&writer->page->word, ring_word(writer->seq, RING_PAGE_OPEN));
+}
+
+int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes)
+{
+	assert(!writer->ticking);
+
+	struct ring *ring = writer->ring;
+	resume(writer);
+
+	uint64_t needed = pages_needed(writer, worst_bytes);
+	if (needed > 0 && needed > pages_allowed(ring, ring_load_acquire(&ring->header->next_seq))) {
+		suspend(writer);
+		return RING_HELD;
+	}
+
+	writer->now = now;
+	writer->wall = wall;
+	if (writer->page != NULL && needed > 0 && writer->at + RING_TICK_BYTES + PUT_MAX > ring->payload_bytes) {
+		suspend(writer);
+		retire(writer);
+	}
+	if (writer->page == NULL) {
+		int rc = claim(writer, 0);
+		if (rc != 0)
+			return rc;
+	}
+
+	writer->ticking = true;
+	writer->parts_count = 0;
+	put_tick(writer, 0);
+	return 0;
+}
+
+/* Goes on in another page. 0; RING_HELD, and nothing changed. */
+static int spill(struct ring_writer *writer)
+{
+	struct part part = { .seq = writer->seq, .page = writer->page, .tick_at = writer->tick_at, .used = writer->at };
+	if (writer->parts_count + 1 >= writer->ring->page_count)
+		return RING_HELD;
+
+	int rc = claim(writer, part.seq + 1);
+	if (rc != 0)
+		return rc;
+
+	unsigned continued = ring_load(&part.page->prev) != 0 && part.tick_at == 0 ? RING_TICK_CONTINUED : 0;
+	ring_store(&part.page->payload[part.tick_at / 8],
+		   ring_head(RING_TICK_BYTES, RING_TICK, continued | RING_TICK_MORE, 0));
+	ring_store(&part.page->next, writer->seq + 1);
+	writer->parts[writer->parts_count++] = part;
+	put_tick(writer, RING_TICK_CONTINUED);
+	return 0;
+}
+
+/* Makes sure that bytes fit. 0; RING_HELD, counted. */
+static int reserve(struct ring_writer *writer, uint32_t bytes)
+{
+	assert(writer->ticking);
+
+	if (writer->at + bytes <= writer->ring->payload_bytes)
+		return 0;
+
+	int rc = spill(writer);
+	if (rc != 0)
+		writer->lost++;
+	return rc;
+}
+
+static void count_record(struct ring_writer *writer, uint32_t bytes)
+{
+	writer->records++;
+	writer->bytes += bytes;
+}
+
+static uint32_t description_bytes(const struct ring_track *track)
+{
+	return RING_TARGET_BYTES + ring_pad(track->description_len);
+}
+
+/* Whether the last copy of the description is older than a quarter of the ring. */
+static bool description_due(const struct ring_writer *writer, const struct ring_track *track)
+{
+	return track->described_seq == 0 || writer->seq + 1 - track->described_seq > writer->ring->page_count / 4;
+}
+
+static void put_description(struct ring_writer *writer, struct ring_track *track)
+{
+	const unsigned char *from = track->description;
+	uint32_t left = track->description_len;
+
+	if (track->described_seq == 0)
+		writer->generation++;
+	track->described_seq = writer->seq + 1;
+	if (left == 0)
+		return;
+
+	count_record(writer, description_bytes(track));
+	put_word(writer, ring_head(description_bytes(track), RING_TARGET, 0, track->id));
+	put_word(writer, left);
+	while (left > 0) {
+		uint64_t word = 0;
+		uint32_t n = left < 8 ? left : 8;
+		memcpy(&word, from, n);
+		put_word(writer, word);
+		from += n;
+		left -= n;
+	}
+}
+
+/* How long after the tick's time, as the upper half of a word; *flags says in which unit. */
+static uint64_t offset_word(const struct ring_writer *writer, mono_t at, unsigned *flags)
+{
+	int64_t offset = mono_diff(at, writer->now);
+
+	if (offset < INT32_MIN || offset > INT32_MAX) {
+		offset /= (int64_t)NS_PER_US;
+		offset = offset < INT32_MIN ? INT32_MIN : offset > INT32_MAX ? INT32_MAX : offset;
+		*flags |= RING_OFFSET_COARSE;
+	}
+	return (uint64_t)(uint32_t)(int32_t)offset << 32;
+}
+
+/* The fields of sample that differ from the last ones; both have the same mask. */
+static uint32_t difference(const struct sample *last, const struct sample *sample)
+{
+	uint32_t changed = 0;
+
+	for (uint32_t rest = sample->mask; rest != 0; rest &= rest - 1) {
+		unsigned field = (unsigned)__builtin_ctz(rest);
+		changed |= (uint32_t)(last->value[field] != sample->value[field]) << field;
+	}
+	return changed;
+}
+
+static void put_fields(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
+		       uint32_t fields, unsigned flags)
+{
+	uint32_t size = RING_SAMPLE_BYTES + 8 * (uint32_t)__builtin_popcount(fields);
+	uint64_t offset = offset_word(writer, at, &flags);
+
+	put_word(writer, ring_head(size, RING_SAMPLE, flags, track->id));
+	put_word(writer, fields | offset);
+	for (uint32_t rest = fields; rest != 0; rest &= rest - 1) {
+		unsigned field = (unsigned)__builtin_ctz(rest);
+		track->last.value[field] = sample->value[field];
+		put_word(writer, sample->value[field]);
+	}
+	track->last.mask = sample->mask;
+	track->written = at;
+	count_record(writer, size);
+}
+
+int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample)
+{
+	bool same_fields = sample->mask == track->last.mask;
+	uint32_t changed = sample == &track->last ? 0 : same_fields ? difference(&track->last, sample) : sample->mask;
+
+	if (changed == 0 && same_fields && track->key_seq != 0 && !description_due(writer, track) &&
+	    mono_diff(at, track->written) < (int64_t)writer->ring->heartbeat_ns)
+		return RING_UNCHANGED;
+
+	int rc = reserve(writer, description_bytes(track) + RING_SAMPLE_BYTES + 8 * SAMPLE_FIELDS);
+	if (rc != 0)
+		return rc;
+
+	if (description_due(writer, track))
+		put_description(writer, track);
+
+	bool key = !same_fields || track->key_seq != writer->seq + 1;
+	put_fields(writer, track, at, sample, key ? sample->mask : changed, key ? RING_SAMPLE_KEY : 0);
+	track->key_seq = writer->seq + 1;
+	return 0;
+}
+
+int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason)
+{
+	int rc = reserve(writer, description_bytes(track) + RING_GONE_BYTES);
+	if (rc != 0)
+		return rc;
+
+	put_description(writer, track);
+	unsigned flags = 0;
+	uint64_t offset = offset_word(writer, at, &flags);
+	put_word(writer, ring_head(RING_GONE_BYTES, RING_GONE, flags, track->id));
+	put_word(writer, (uint64_t)reason | offset);
+	writer->generation++;
+	count_record(writer, RING_GONE_BYTES);
+	return 0;
+}
+
+/* Publishes this writer's part in one page; `used` is what makes it visible. */
+static void publish(const struct ring_writer *writer, const struct part *part, uint64_t number)
+{
+	ring_store(&part->page->payload[part->tick_at / 8 + 1], number);
+	ring_store(&part->page->last_ns, writer->now.ns);
+	ring_store_release(&part->page->used, part->used);
+}
+
+/* Stores the counters in the copy that nobody reads, then says that it is the one. */
+static void publish_stats(const struct ring_writer *writer, const struct stats *stats)
+{
+	struct ring_header *header = writer->ring->header;
+	uint64_t words[sizeof(*stats) / 8];
+	struct stats own = *stats;
+
+	ring_writer_account(writer, &own);
+	memcpy(words, &own, sizeof(words));
+
+	/* Another writer is at it: its figures are as new as ours. */
+	if (!ring_swap(&header->stats_lock, 0, 1))
+		return;
+
+	uint64_t version = ring_load(&header->stats_version) + 1;
+	ring_fence_release();
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		ring_store(&header->stats[version & 1][i], words[i]);
+	ring_store_release(&header->stats_version, version);
+	ring_store_release(&header->stats_lock, 0);
+}
+
+void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
+{
+	assert(writer->ticking);
+
+	struct ring_header *header = writer->ring->header;
+	uint64_t number = __atomic_fetch_add(&header->ticks, 1, __ATOMIC_RELAXED);
+	struct part current = {
+		.seq = writer->seq, .page = writer->page, .tick_at = writer->tick_at, .used = writer->at
+	};
+
+	publish(writer, &current, number);
+	for (uint32_t i = writer->parts_count; i > 0; i--)
+		publish(writer, &writer->parts[i - 1], number);
+	if (ring_load(&header->last_tick) < writer->now.ns)
+		ring_store_release(&header->last_tick, writer->now.ns);
+
+	if (stats != NULL)
+		publish_stats(writer, stats);
+	for (uint32_t i = 0; i < writer->parts_count; i++)
+		seal(writer->parts[i].page, writer->parts[i].seq);
+	suspend(writer);
+	writer->ticking = false;
+}
+
+void ring_writer_account(const struct ring_writer *writer, struct stats *ret)
+{
+	ret->records = writer->records;
+	ret->bytes = writer->bytes;
+	ret->lost_records = writer->lost;
+}
