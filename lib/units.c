@@ -219,7 +219,7 @@ static const unsigned powers[] = { 1, 10, 100 };
 /* Rounds so that about three digits remain. value is not negative. */
 static struct digits round_digits(double value)
 {
-	unsigned decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+	unsigned decimals = value < 10 ? 2 : value < 100 ? 1 : 0;
 	double scaled = value * powers[decimals] + 0.5;
 	struct digits digits = { scaled < 1e18 ? (uint64_t)scaled : (uint64_t)1e18, decimals };
 

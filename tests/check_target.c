@@ -126,6 +126,20 @@ START_TEST(a_long_command_line_is_cut_and_nothing_else)
 }
 END_TEST
 
+START_TEST(what_just_fits_is_not_cut)
+{
+	for (size_t len = ROOM - 9; len < ROOM + 9; len++) {
+		char *cmdline = repeat("x", len);
+		struct target target = { 1, TARGET_GROUP, 0, 0, "", "", "", "", cmdline, "" }, back;
+		char buf[TARGET_ENCODED_MAX + 1];
+
+		there_and_back(&target, buf, &back);
+		ck_assert_uint_eq(strlen(back.cmdline), len < ROOM ? len : ROOM);
+		free(cmdline);
+	}
+}
+END_TEST
+
 START_TEST(cuts_fall_between_characters)
 {
 	static const char *const pieces[] = { "\xc3\xa9", "\xe2\x82\xac",
@@ -210,6 +224,18 @@ START_TEST(every_cut_of_the_bytes_is_refused)
 }
 END_TEST
 
+START_TEST(more_padding_than_needed_is_refused)
+{
+	struct target target = a_process(), back;
+	char buf[TARGET_ENCODED_MAX] = { 0 };
+	uint32_t len = (uint32_t)target_encode(&target, buf, sizeof(buf)) + 8;
+
+	memset(buf + len - 8, 0, 8);
+	memcpy(buf + 12, &len, sizeof(len));
+	ck_assert_int_eq(target_decode(buf, len, &back), -EBADMSG);
+}
+END_TEST
+
 START_TEST(flipped_bytes_are_refused_or_stay_within_the_bytes)
 {
 	struct target target = a_process();
@@ -254,11 +280,13 @@ Suite *target_suite(void)
 	tcase_add_test(tc, strings_point_into_the_bytes);
 	tcase_add_test(tc, the_length_is_a_multiple_of_eight);
 	tcase_add_test(tc, a_long_command_line_is_cut_and_nothing_else);
+	tcase_add_test(tc, what_just_fits_is_not_cut);
 	tcase_add_test(tc, cuts_fall_between_characters);
 	tcase_add_test(tc, what_is_no_text_is_cut_at_the_byte);
 	tcase_add_test(tc, the_key_is_the_last_to_be_cut);
 	tcase_add_test(tc, strings_that_are_all_too_long_still_fit);
 	tcase_add_test(tc, every_cut_of_the_bytes_is_refused);
+	tcase_add_test(tc, more_padding_than_needed_is_refused);
 	tcase_add_test(tc, flipped_bytes_are_refused_or_stay_within_the_bytes);
 	tcase_add_test(tc, kinds_have_names);
 	suite_add_tcase(suite, tc);
