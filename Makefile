@@ -78,7 +78,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 , := ,
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
-.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build FORCE
+.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS)
@@ -88,6 +88,9 @@ all: $(B)/libspikewatch.a $(PROGRAMS)
 # What these goals need is installed before the first object is compiled.
 ifneq ($(filter check demo deps deps-build bench,$(MAKECMDGOALS)),)
 $(B)/flags: | deps-build
+endif
+ifneq ($(filter fuzz,$(MAKECMDGOALS)),)
+$(B)/flags: | deps-fuzz
 endif
 
 $(B)/flags: FORCE
@@ -156,6 +159,9 @@ deps:
 
 deps-build:
 	@sh tests/deps.sh build
+
+deps-fuzz:
+	@sh tests/deps.sh build fuzz
 
 check: deps-build $(PROGRAMS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
 	$(B)/check-spikewatch

@@ -5,6 +5,7 @@
 set -u
 
 packages=
+recommended=--no-install-recommends
 
 # Compiles and links a program that needs every header and every library.
 builds() {
@@ -57,7 +58,8 @@ for what in "${@:-build}"; do
 		has_all clang-format ctags mandoc || packages="$packages clang-format universal-ctags mandoc"
 		;;
 	fuzz)
-		fuzzes || packages="$packages clang llvm"
+		# The sanitizers' run-time library has the version in its name, but clang recommends it.
+		fuzzes || packages="$packages clang llvm" recommended=--install-recommends
 		;;
 	*)
 		echo "deps.sh: unknown: $what" >&2
@@ -86,4 +88,4 @@ fi
 
 echo "Installing${as_root:+ through sudo}: $packages"
 $as_root apt-get update -qq &&
-	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $recommended $packages
