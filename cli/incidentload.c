@@ -7,6 +7,7 @@
  */
 #include "incidentload.h"
 
+#include "incident_json.h"
 #include "manifest.h"
 #include "scope.h"
 #include "text.h"
@@ -69,7 +70,7 @@ static int add_name(struct incidentload_names *names, const char *name)
 		names->name = grown;
 		names->cap = cap;
 	}
-	snprintf(names->name[names->count++], sizeof(*names->name), "%s", name);
+	incident_text(names->name[names->count++], sizeof(*names->name), name);
 	return 0;
 }
 
@@ -280,7 +281,7 @@ void incidentload_glance(int incidentfd, struct incident *ret_incident, struct i
 	int rc;
 
 	*ret = (struct incidentload_glance){ 0 };
-	rc = incident_read(incidentfd, ret_incident);
+	rc = incident_json_read(incidentfd, ret_incident);
 	ret->readable = rc == 0;
 	if (rc < 0) {
 		incident_init(ret_incident, "");
@@ -416,7 +417,7 @@ static int load(int fd, struct loading *loading)
 	rc = salvage_new(&events, &salvage);
 	if (rc < 0)
 		return rc;
-	rc = read_pieces(fd, UINT64_MAX, take_stream, salvage);
+	rc = read_pieces(fd, INCIDENTLOAD_SAMPLES_MAX, take_stream, salvage);
 	if (rc == -ENOMEM)
 		return rc;
 	/* What could be read before an I/O error is still worth showing. */

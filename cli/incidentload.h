@@ -17,8 +17,14 @@
 /* More directories than that are not listed. */
 #define INCIDENTLOAD_NAMES_MAX 100000
 
+/* Room for the path of a directory. */
+#define INCIDENTLOAD_PATH_MAX 4096
+
 /* Capture files are shown, not analysed: larger ones are cut. */
 #define INCIDENTLOAD_CAPTURE_MAX ((size_t)1 << 20)
+
+/* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
+#define INCIDENTLOAD_SAMPLES_MAX ((uint64_t)1 << 30)
 
 /* Names of incidents, sorted, and so oldest first. {0} is empty and legal. */
 struct incidentload_names {

@@ -1,0 +1,165 @@
+/*
+ * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory does not grow with their
+ * number.
+ */
+#include "commands.h"
+#include "incidentload.h"
+#include "json.h"
+#include "options.h"
+#include "output.h"
+#include "plot.h"
+#include "scope.h"
+#include "story.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static void pad(size_t printed, size_t width)
+{
+	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
+}
+
+static void print_row(const char *id, const struct incident *incident, const struct incidentload_glance *glance)
+{
+	char text[160];
+	const char *target = incident->target.name[0] ? incident->target.name : "?";
+	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
+
+	if (glance->readable)
+		printf("%-24s  ", story_time(incident->wall, false, text, sizeof(text)));
+	else
+		printf("%-24s  ", "?");
+	pad(output_escaped(stdout, target), 18);
+	pad(output_escaped(stdout, glance->readable ? rule : "?"), 12);
+	printf("%-20s  ", story_comparison(&incident->rule, text, sizeof(text)));
+	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
+	output_escaped(stdout, id);
+	if (glance->damaged)
+		printf("  DAMAGED: %s", glance->why);
+	putchar('\n');
+}
+
+static void put_number(struct json_writer *json, const char *key, bool has, double value)
+{
+	json_key(json, key);
+	if (has)
+		json_double(json, value);
+	else
+		json_null(json);
+}
+
+static void put_row(struct json_writer *json, const char *id, const struct incident *incident,
+		    const struct incidentload_glance *glance)
+{
+	double threshold = 0;
+	bool has_threshold = story_threshold(&incident->rule, &threshold);
+
+	json_begin_object(json);
+	output_json_text(json, "id", id);
+	json_key(json, "time_ns");
+	json_u64(json, incident->wall.ns);
+	output_json_text(json, "kind", incident_kind_name(incident->kind));
+	output_json_text(json, "target", incident->target.name);
+	output_json_text(json, "rule", incident->rule.name);
+	output_json_text(json, "metric", incident->rule.metric);
+	output_json_text(json, "unit", incident->rule.unit);
+	put_number(json, "value", incident->rule.has_value, incident->rule.value);
+	put_number(json, "threshold", has_threshold, threshold);
+	json_key(json, "bytes");
+	json_u64(json, glance->bytes);
+	json_key(json, "damaged");
+	json_bool(json, glance->damaged);
+	if (glance->damaged)
+		output_json_text(json, "why", glance->why);
+	json_end_object(json);
+}
+
+static void list_one(int dirfd, const char *id, struct json_writer *json)
+{
+	AUTO_CLOSE int fd = incidentload_open(dirfd, id);
+	struct incidentload_glance glance;
+	struct incident incident;
+
+	/* The daemon may have removed it since it was listed. */
+	if (fd < 0)
+		return;
+	incidentload_glance(fd, &incident, &glance);
+	if (json)
+		put_row(json, id, &incident, &glance);
+	else
+		print_row(id, &incident, &glance);
+}
+
+static int complain(const char *directory, int rc)
+{
+	fprintf(stderr, "spikewatch list: ");
+	output_escaped(stderr, directory);
+	fprintf(stderr, ": %s\n", strerror(-rc));
+	return EXIT_TROUBLE;
+}
+
+static void list_all(int dirfd, const struct incidentload_names *names, const char *directory, struct json_writer *json)
+{
+	if (json) {
+		json_begin_array(json);
+	} else if (names->count == 0) {
+		printf("There are no incidents in ");
+		output_escaped(stdout, directory);
+		printf(".\n");
+	} else {
+		printf("%-24s  %-18s  %-12s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+	}
+	for (size_t i = 0; i < names->count; i++)
+		list_one(dirfd, names->name[i], json);
+	if (json)
+		json_end_array(json);
+	if (names->cut)
+		fprintf(stderr, "spikewatch list: there are more than %d incidents; the rest is not listed.\n",
+			INCIDENTLOAD_NAMES_MAX);
+}
+
+int list_command(int argc, char **argv)
+{
+	const char *option = NULL;
+	bool json_wanted = false;
+	const struct option_spec options[] = {
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see below", &option },
+		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array", &json_wanted },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch list",
+		.summary = "Lists incidents, newest last.",
+		.description =
+			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
+			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is damaged is marked;\n"
+			"only sizes are checked here, see spikewatch verify.",
+		.example = "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
+		.exits = "0 listed (perhaps none), 1 the directory cannot be read, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+	};
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO_CLOSE int dirfd = -1;
+	char directory[INCIDENTLOAD_PATH_MAX];
+	int first, rc, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	rc = incidentload_directory(option, directory, sizeof(directory));
+	if (rc < 0)
+		return complain("the directory of incidents", rc);
+	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* A directory that nobody named and that is not there yet holds no incidents. */
+	if (dirfd < 0 && (errno != ENOENT || option))
+		return complain(directory, -errno);
+	rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : 0;
+	if (rc < 0)
+		return complain(directory, rc);
+	if (json_wanted && output_json_new(&json) < 0)
+		return output_no_memory();
+
+	list_all(dirfd, &names, directory, json);
+	return EXIT_OK;
+}

@@ -1,0 +1,67 @@
+/* output.c: the edge to stdout; stdio keeps the errors. */
+#include "output.h"
+
+#include "options.h"
+#include "printable.h"
+#include "text.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PIECE 128
+
+size_t output_escaped_len(FILE *file, const char *text, size_t len)
+{
+	char piece[4 * PIECE + 1];
+	size_t printed = 0;
+
+	while (len > 0) {
+		size_t take = len < PIECE ? len : PIECE, back = 0;
+
+		/* Pieces end between characters, so that none is taken for two broken halves. */
+		while (take < len && back < 3 && ((unsigned char)text[take - back] & 0xC0) == 0x80)
+			back++;
+		take -= back;
+		printed += fwrite(piece, 1, text_escape(piece, sizeof(piece), text, take), file);
+		text += take;
+		len -= take;
+	}
+	return printed;
+}
+
+size_t output_escaped(FILE *file, const char *text)
+{
+	return output_escaped_len(file, text, strlen(text));
+}
+
+static int write_stdout(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	errno = 0;
+	if (fwrite(data, 1, len, stdout) == len)
+		return 0;
+	return errno ? -errno : -EIO;
+}
+
+int output_json_new(struct json_writer **ret)
+{
+	return json_writer_new((struct sink){ .write = write_stdout }, true, ret);
+}
+
+void output_json_release(struct json_writer **json)
+{
+	/* The error is stdout's and is reported there. */
+	json_writer_close(*json);
+}
+
+void output_json_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	printable_json(json, text);
+}
+
+int output_no_memory(void)
+{
+	fprintf(stderr, "spikewatch: out of memory\n");
+	return EXIT_TROUBLE;
+}

@@ -1,0 +1,30 @@
+/*
+ * output.h: what commands print: strings of strangers made harmless, JSON on stdout. Errors of stdout stay in it and are
+ * reported once, when the program ends (main.c).
+ */
+#ifndef SPIKEWATCH_OUTPUT_H
+#define SPIKEWATCH_OUTPUT_H
+
+#include "json.h"
+
+#include <stdio.h>
+
+/* Prints text with everything escaped that is not plain printable text. Returns the bytes printed. */
+size_t output_escaped(FILE *file, const char *text);
+
+/* The same of len bytes, that need no NUL. */
+size_t output_escaped_len(FILE *file, const char *text, size_t len);
+
+/* A pretty-printing JSON writer on stdout. 0 or -ENOMEM. */
+int output_json_new(struct json_writer **ret);
+
+/* Ends the document. For AUTO. */
+void output_json_release(struct json_writer **json);
+
+/* A member whose value is a string of strangers, made safe for terminals too. Errors stay in the writer. */
+void output_json_text(struct json_writer *json, const char *key, const char *text);
+
+/* Says so on stderr. Returns EXIT_TROUBLE. */
+int output_no_memory(void);
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * story.c: one function per sentence. A sentence that has nothing to say is not there; what was lost is always said.
+ */
+#include "story.h"
+
+#include "output.h"
+#include "plot.h"
+#include "scope.h"
+#include "units.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DAY_NS (UINT64_C(86400) * NS_PER_S)
+
+const char *story_value(const char *unit, double value, char *buf, size_t cap)
+{
+	static const char *const names[] = {
+		[PLOT_PERCENT] = "percent", [PLOT_CORES] = "cores", [PLOT_BYTES] = "bytes", [PLOT_COUNT] = "count"
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		if (strcmp(unit, names[i]) == 0)
+			return plot_value((enum plot_unit)i, value, buf, cap);
+	}
+	snprintf(buf, cap, strcmp(unit, "per_second") == 0 ? "%.0f /s" : "%.1f", value);
+	return buf;
+}
+
+bool story_threshold(const struct incident_rule *rule, double *ret)
+{
+	const struct trigger_rule *thresholds = &rule->thresholds;
+
+	if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_AVERAGE)) == 0 && rule->has_average &&
+	    thresholds->has_delta)
+		*ret = rule->average * (100 + thresholds->delta) / 100;
+	else if (thresholds->has_percent)
+		*ret = thresholds->percent;
+	else
+		return false;
+	return isfinite(*ret);
+}
+
+const char *story_comparison(const struct incident_rule *rule, char *buf, size_t cap)
+{
+	char value[64], threshold[64];
+	double level;
+
+	if (!rule->has_value)
+		snprintf(buf, cap, "-");
+	else if (!story_threshold(rule, &level))
+		snprintf(buf, cap, "%s", story_value(rule->unit, rule->value, value, sizeof(value)));
+	else
+		/* From the average on, a value that is equal fires too. */
+		snprintf(buf, cap, "%s %s %s", story_value(rule->unit, rule->value, value, sizeof(value)),
+			 rule->value > level   ? ">"
+			 : rule->value < level ? "<"
+					       : "=",
+			 story_value(rule->unit, level, threshold, sizeof(threshold)));
+	return buf;
+}
+
+const char *story_time(wall_t wall, bool precise, char *buf, size_t cap)
+{
+	time_t seconds = (time_t)(wall.ns / NS_PER_S);
+	char day[40] = "", zone[16] = "";
+	struct tm local;
+
+	if (localtime_r(&seconds, &local)) {
+		strftime(day, sizeof(day), "%Y-%m-%d %H:%M:%S", &local);
+		strftime(zone, sizeof(zone), "%z", &local);
+	}
+	if (precise)
+		snprintf(buf, cap, "%s.%03u%s", day, (unsigned)(wall.ns % NS_PER_S / NS_PER_MS), zone);
+	else
+		snprintf(buf, cap, "%s%s", day, zone);
+	return buf;
+}
+
+static enum metric_of of_by_name(const char *name)
+{
+	for (unsigned of = METRIC_OF_LIMIT; of <= METRIC_OF_MACHINE; of++) {
+		if (strcmp(name, metric_of_name((enum metric_of)of)) == 0)
+			return (enum metric_of)of;
+	}
+	return METRIC_OF_LIMIT;
+}
+
+bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns)
+{
+	const struct incident_rule *rule = &incident->rule;
+	struct series_rule search = { .of = of_by_name(rule->of), .window_ns = rule->window_ns };
+
+	if (rule->window_ns == 0 || rule->window_ns > DAY_NS || !story_threshold(rule, &search.threshold) ||
+	    !metric_by_name(rule->metric, &search.metric))
+		return false;
+	/* The machine is known where it is the limit. */
+	if (incident->limits.cpu_is_machine)
+		search.machine.cores = (double)incident->limits.cpu / 1e9;
+	if (incident->limits.memory_is_machine)
+		search.machine.memory_bytes = incident->limits.memory_bytes;
+	return series_above(series, &search, ret_ns);
+}
+
+/* ---- sentences ---- */
+
+static const char *subject(const char *metric)
+{
+	static const char *const words[][2] = {
+		{ "cpu", "CPU use" },
+		{ "cpu_cores", "CPU use" },
+		{ "memory", "memory use" },
+		{ "memory_bytes", "memory use" },
+		{ "memory_peak", "the memory peak" },
+		{ "threads", "the number of threads" },
+		{ "fds", "the number of open descriptors" },
+		{ "faults", "the rate of page faults" },
+		{ "throttled", "the share of throttled CPU periods" },
+		{ "pids", "the number of tasks" },
+		{ "cpu_pressure", "CPU pressure" },
+		{ "memory_pressure", "memory pressure" },
+		{ "io_pressure", "I/O pressure" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		if (strcmp(metric, words[i][0]) == 0)
+			return words[i][1];
+	}
+	return "a metric";
+}
+
+static void tell_target(const struct incident_target *target, FILE *file)
+{
+	output_escaped(file, target->name[0] ? target->name : "an unknown target");
+	if (target->kind == TARGET_PROCESS && target->comm[0] &&
+	    strncmp(target->name, target->comm, strlen(target->comm)) != 0) {
+		fputs(" (", file);
+		output_escaped(file, target->comm);
+		fputs(")", file);
+	}
+}
+
+static void tell_value(const struct incident_rule *rule, FILE *file)
+{
+	char text[64];
+
+	fputs(story_value(rule->unit, rule->value, text, sizeof(text)), file);
+	if (strcmp(rule->of, "limit") == 0)
+		fputs(" of its limit", file);
+	else if (strcmp(rule->of, "core") == 0)
+		fputs(" of one core", file);
+	else if (strcmp(rule->of, "machine") == 0)
+		fputs(" of the machine", file);
+	if (rule->window_ns > 0)
+		fprintf(file, " over %s", units_format_duration(text, sizeof(text), rule->window_ns));
+}
+
+static void tell_rule(const struct incident_rule *rule, FILE *file)
+{
+	char text[64], average[64];
+	double level;
+
+	fputs(": rule ", file);
+	output_escaped(file, rule->name);
+	if (!story_threshold(rule, &level))
+		fputs(" fired.", file);
+	else if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_AVERAGE)) == 0)
+		fprintf(file, " fires %.0f %% above the average (%s), from %s on.", rule->thresholds.delta,
+			story_value(rule->unit, rule->average, average, sizeof(average)),
+			story_value(rule->unit, level, text, sizeof(text)));
+	else if (rule->has_average)
+		fprintf(file, " fires above %s; the average before was %s.",
+			story_value(rule->unit, level, text, sizeof(text)),
+			story_value(rule->unit, rule->average, average, sizeof(average)));
+	else
+		fprintf(file, " fires above %s.", story_value(rule->unit, level, text, sizeof(text)));
+}
+
+static void tell_what(const struct incident *incident, FILE *file)
+{
+	const struct incident_rule *rule = &incident->rule;
+	char text[64];
+
+	fprintf(file, "On %s, ", story_time(incident->wall, true, text, sizeof(text)));
+	if (incident->kind == INCIDENT_MANUAL) {
+		fputs("somebody asked for a record of ", file);
+		tell_target(&incident->target, file);
+		fputs(".", file);
+	} else if (!rule->has_value) {
+		fputs("rule ", file);
+		output_escaped(file, rule->name[0] ? rule->name : "(unknown)");
+		fputs(" fired on ", file);
+		tell_target(&incident->target, file);
+		fputs("; the value is not known.", file);
+	} else {
+		fprintf(file, "%s of ", subject(rule->metric));
+		tell_target(&incident->target, file);
+		fputs(" was ", file);
+		tell_value(rule, file);
+		tell_rule(rule, file);
+	}
+	if (incident->kind == INCIDENT_RECOVERED)
+		fputs(" This was saved from the ring of a daemon that had died.", file);
+}
+
+static void tell_peaks(const struct incident *incident, FILE *file)
+{
+	const struct slice_peaks *peaks = &incident->peaks;
+	uint64_t memory = peaks->has_memory_peak ? peaks->memory_peak_bytes : peaks->memory_bytes;
+	char text[64], limit[64];
+
+	if (peaks->has_cpu) {
+		fprintf(file, " It used at most %.2f cores", peaks->cpu_cores);
+		if (peaks->cpu_window_ns > 0)
+			fprintf(file, " over %s", units_format_duration(text, sizeof(text), peaks->cpu_window_ns));
+	}
+	if (peaks->has_memory || peaks->has_memory_peak) {
+		fprintf(file, "%s peaked at %s", peaks->has_cpu ? "; memory" : " Its memory",
+			plot_value(PLOT_BYTES, (double)memory, text, sizeof(text)));
+		if (incident->limits.memory_bytes != UINT64_MAX && incident->limits.memory_bytes > 0)
+			fprintf(file, ", %.1f %% of %s", (double)memory * 100 / (double)incident->limits.memory_bytes,
+				plot_value(PLOT_BYTES, (double)incident->limits.memory_bytes, limit, sizeof(limit)));
+	}
+	if (peaks->has_cpu || peaks->has_memory || peaks->has_memory_peak)
+		fputs(".", file);
+}
+
+static void tell_duration(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+{
+	const struct slice_coverage *coverage = &incident->coverage;
+	char above[64], all[64];
+	uint64_t ns, span = (uint64_t)coverage->got_to_ns - (uint64_t)coverage->got_from_ns;
+
+	if (!story_above(incident, &samples->series, &ns) || coverage->got_to_ns <= coverage->got_from_ns)
+		return;
+	fprintf(file, " It was above that for %s of the %s recorded.", units_format_duration(above, sizeof(above), ns),
+		units_format_duration(all, sizeof(all), span));
+}
+
+static void tell_gone(const struct incident *incident, FILE *file)
+{
+	char text[64];
+	int64_t ns = incident->coverage.gone_ns;
+
+	if (!incident->coverage.gone)
+		return;
+	fprintf(file, " The target ended %s %s the trigger.",
+		units_format_duration(text, sizeof(text), ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns),
+		ns < 0 ? "before" : "after");
+}
+
+/* Adds an item to the list of losses. */
+__attribute__((format(printf, 3, 4))) static void lost(FILE *file, unsigned *count, const char *format, ...)
+{
+	va_list args;
+
+	fputs((*count)++ == 0 ? " Lost: " : ", ", file);
+	va_start(args, format);
+	vfprintf(file, format, args);
+	va_end(args);
+}
+
+static void tell_lost(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+{
+	const struct slice_coverage *coverage = &incident->coverage;
+	unsigned count = 0;
+	char text[64];
+
+	if (samples->error)
+		lost(file, &count, "the samples (%s)",
+		     samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
+	else if (samples->report.rows_lost || samples->report.damaged_lines)
+		lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
+	else if (!samples->report.complete)
+		lost(file, &count, "the end of the samples, which were cut off");
+	if (coverage->gaps)
+		lost(file, &count, "%ju stretches that were overwritten before they were read",
+		     (uintmax_t)coverage->gaps);
+	if (coverage->samples_dropped)
+		lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
+	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
+		lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
+	if (coverage->want_before_ns < DAY_NS &&
+	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)
+		lost(file, &count, "the first %s, before the recorder was there",
+		     units_format_duration(text, sizeof(text),
+					   (uint64_t)coverage->got_from_ns + coverage->want_before_ns));
+	fputs(count ? "." : " Nothing was lost.", file);
+}
+
+void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+{
+	tell_what(incident, file);
+	tell_duration(incident, samples, file);
+	tell_peaks(incident, file);
+	tell_gone(incident, file);
+	if (incident->merged_total > 0)
+		fprintf(file, " %ju more firings on it fell into this time and are part of this incident.",
+			(uintmax_t)incident->merged_total);
+	tell_lost(incident, samples, file);
+}
+
+static size_t characters(const char *text, size_t len)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < len; i++)
+		count += ((unsigned char)text[i] & 0xC0) != 0x80;
+	return count;
+}
+
+void story_wrap(const char *text, size_t width, FILE *file)
+{
+	size_t used = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " "), wide = characters(text, len);
+
+		if (used > 0 && used + 1 + wide > width) {
+			fputc('\n', file);
+			used = 0;
+		} else if (used > 0) {
+			fputc(' ', file);
+			used++;
+		}
+		fwrite(text, 1, len, file);
+		used += wide;
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', file);
+}

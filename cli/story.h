@@ -1,0 +1,38 @@
+/*
+ * story.h: an incident in words and numbers for people: what list and show say alike.
+ */
+#ifndef SPIKEWATCH_STORY_H
+#define SPIKEWATCH_STORY_H
+
+#include "incidentload.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns buf. */
+const char *story_value(const char *unit, double value, char *buf, size_t cap);
+
+/* The threshold that made the value a candidate. False: there is none (somebody asked for the incident). */
+bool story_threshold(const struct incident_rule *rule, double *ret);
+
+/* "182.4 % > 80.0 %" into buf; "-" without a value. Returns buf. */
+const char *story_comparison(const struct incident_rule *rule, char *buf, size_t cap);
+
+/* Local time: "2026-11-20 11:45:01+0000", with milliseconds if precise. Returns buf. */
+const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
+
+/* How long the rule's metric was above its threshold in the samples. False: that is not known. */
+bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns);
+
+/*
+ * Two to four sentences: who, when, which rule, the value against threshold and average, how long, how much memory, whether the
+ * target is gone, what was lost. One line of text without newline; all strings of strangers are escaped.
+ */
+void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file);
+
+/* Prints text in lines no wider than width (in characters), broken at spaces where there are any. */
+void story_wrap(const char *text, size_t width, FILE *file);
+
+#endif
