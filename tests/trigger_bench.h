@@ -1,0 +1,105 @@
+/*
+ * trigger_bench.h: one rule on one target, stepped by hand: what the suites about the trigger share. `bench` is the state of
+ * the running test; each test begins and ends it.
+ */
+#ifndef SPIKEWATCH_TRIGGER_BENCH_H
+#define SPIKEWATCH_TRIGGER_BENCH_H
+
+#include "clock.h"
+#include "trigger.h"
+
+#include <check.h>
+#include <string.h>
+
+#define S NS_PER_S
+
+/* One rule on one target, a window a second, and the wall clock this far ahead. */
+static struct trigger_bench {
+	struct trigger_rule rule;
+	struct trigger_state *state;
+	struct trigger_decision decision;
+	uint64_t now_ns, wall_ahead_ns;
+	bool disk_full;
+} bench;
+
+static inline void begin(struct trigger_rule rule)
+{
+	memset(&bench, 0, sizeof(bench));
+	bench.rule = rule;
+	if (bench.rule.history == 0)
+		bench.rule.history = 10;
+	bench.now_ns = 1000 * S;
+	bench.wall_ahead_ns = 1000000 * S;
+	ck_assert_int_eq(trigger_state_new(&bench.rule, &bench.state), 0);
+}
+
+static inline void end(void)
+{
+	trigger_state_free(bench.state);
+	bench.state = NULL;
+}
+
+static inline uint64_t wall_ns(void)
+{
+	return bench.now_ns + bench.wall_ahead_ns;
+}
+
+static inline void step(bool available, double value)
+{
+	trigger_step(bench.state, &bench.rule, (mono_t){ bench.now_ns }, (wall_t){ wall_ns() }, available, value,
+		     !bench.disk_full, &bench.decision);
+}
+
+/* Judges a window that ends ns after the last one. */
+static inline enum trigger_reason after(uint64_t ns, double value)
+{
+	bench.now_ns += ns;
+	step(true, value);
+	return bench.decision.reason;
+}
+
+static inline enum trigger_reason next(double value)
+{
+	return after(S, value);
+}
+
+static inline enum trigger_reason next_unavailable(void)
+{
+	bench.now_ns += S;
+	step(false, 99);
+	return bench.decision.reason;
+}
+
+static inline struct trigger_memory memory(void)
+{
+	struct trigger_memory memory;
+
+	trigger_memory(bench.state, &memory);
+	return memory;
+}
+
+/* The daemon starts again after so many nanoseconds, with a new monotonic clock. */
+static inline void restart(uint64_t pause_ns)
+{
+	struct trigger_memory kept = memory();
+
+	trigger_state_free(bench.state);
+	ck_assert_int_eq(trigger_state_new(&bench.rule, &bench.state), 0);
+	trigger_restore(bench.state, &kept);
+	bench.wall_ahead_ns = wall_ns() + pause_ns - 5 * S;
+	bench.now_ns = 5 * S;
+}
+
+#define ck_assert_fires(reason_) \
+	do { \
+		ck_assert_int_eq((int)(reason_), bench.decision.reason); \
+		ck_assert(bench.decision.fires &&bench.decision.candidate); \
+	} while (0)
+
+#define ck_assert_reason(reason_, expected_) \
+	do { \
+		ck_assert_str_eq(trigger_reason_name(reason_), trigger_reason_name(expected_)); \
+		ck_assert(!bench.decision.fires); \
+	} while (0)
+
+#endif
