@@ -15,6 +15,9 @@
  */
 int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret);
 
+/* Opens the file path for reading. The descriptor; negative as piddir_read. */
+int piddir_file(int piddir, const char *path);
+
 /*
  * Reads the file path ("status", "task/12/stat") up to cap - 1 bytes and terminates them. The length; -ESRCH: the process (or that task) is
  * gone; -ENOENT: it lives, but has no such file; -errno.
