@@ -1,0 +1,418 @@
+/*
+ * record.c: spikewatch record: the daemon's sampler and ring in this process, streamed to a file or a pipe.
+ *
+ * The main thread is the ring's blocking reader: while the sink is slow the sampler backs off, which the STATS line and
+ * the closing words count. There is no configuration file: the options become one (config.h), so that the same code decides
+ * what is watched.
+ */
+#include "commands.h"
+
+#include "config.h"
+#include "discovery.h"
+#include "options.h"
+#include "realclock.h"
+#include "recorder.h"
+#include "scope.h"
+#include "session.h"
+#include "units.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How often buffered lines are handed to the sink when nothing else does it: what a person who watches the output sees. */
+#define FLUSH_INTERVAL_NS (200 * NS_PER_MS)
+
+struct record {
+	const char *pids, *output, *format_name;
+	uint64_t interval_ns, duration_ns, ring_bytes;
+	bool spin, quiet;
+	enum stream_format format;
+	int fd;      /* of the sink */
+	pid_t child; /* COMMAND, or 0 */
+	int child_status;
+	int gate; /* writing end: the child starts when it is closed */
+	int32_t watched[64];
+	size_t watched_count;
+	char names[64][32];
+	const char *name_pointers[64];
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+	interrupted = number;
+}
+
+/* ---- what to watch ---- */
+
+static int add_pid(struct record *record, long pid)
+{
+	if (record->watched_count == ARRAY_LEN(record->watched)) {
+		fprintf(stderr, "spikewatch record: at most %zu processes at a time\n", ARRAY_LEN(record->watched));
+		return -E2BIG;
+	}
+
+	size_t i = record->watched_count++;
+
+	record->watched[i] = (int32_t)pid;
+	snprintf(record->names[i], sizeof record->names[i], "pid-%ld/%ld", pid, pid);
+	record->name_pointers[i] = record->names[i];
+
+	return 0;
+}
+
+static int parse_pids(struct record *record)
+{
+	const char *at = record->pids;
+
+	while (at && *at) {
+		char *end;
+
+		errno = 0;
+		long pid = strtol(at, &end, 10);
+
+		if (errno || end == at || pid <= 0 || pid > INT32_MAX || (*end && *end != ',')) {
+			fprintf(stderr,
+				"spikewatch record: --pid %s: expected process ids separated by commas, as in "
+				"812,813\n",
+				record->pids);
+			return -EINVAL;
+		}
+		if (kill((pid_t)pid, 0) < 0 && errno == ESRCH) {
+			fprintf(stderr, "spikewatch record: --pid %s: there is no process %ld\n", record->pids, pid);
+			return -ESRCH;
+		}
+
+		int r = add_pid(record, pid);
+
+		if (r < 0)
+			return r;
+		at = *end ? end + 1 : end;
+	}
+
+	return 0;
+}
+
+/* Forks COMMAND, which waits at the gate until recording has begun. */
+static int spawn(struct record *record, char **command)
+{
+	int gate[2];
+
+	if (pipe2(gate, O_CLOEXEC) < 0)
+		return -errno;
+
+	pid_t child = fork();
+
+	if (child < 0) {
+		close(gate[0]);
+		close(gate[1]);
+		return -errno;
+	}
+	if (child == 0) {
+		char go;
+
+		close(gate[1]);
+		if (read(gate[0], &go, 1) < 0)
+			_exit(127);
+		signal(SIGPIPE, SIG_DFL);
+		execvp(command[0], command);
+		fprintf(stderr, "spikewatch record: %s: %s\n", command[0], strerror(errno));
+		_exit(127);
+	}
+
+	close(gate[0]);
+	record->gate = gate[1];
+	record->child = child;
+
+	return add_pid(record, child);
+}
+
+/* The configuration that the options amount to. */
+static int build_config(const struct record *record, struct config **ret)
+{
+	AUTO_FREE char *text = NULL;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+	struct config_error error;
+	char message[1024];
+
+	if (!file)
+		return -ENOMEM;
+
+	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"wait\": \"%s\", \"cpu_budget\": 0},\n",
+		(unsigned long long)record->interval_ns, record->spin ? "spin" : "sleep");
+	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);
+	for (size_t i = 0; i < record->watched_count; i++)
+		fprintf(file, "%s\n  {\"name\": \"pid-%d\", \"pid\": %d}", i ? "," : "", record->watched[i],
+			record->watched[i]);
+	fprintf(file, "]}\n");
+	fclose(file);
+
+	struct config_source source = { .file = "command line", .text = text, .len = len };
+	int r = config_parse(&source, 1, ret, &error);
+
+	if (r < 0) {
+		config_error_format(&error, message, sizeof message);
+		fprintf(stderr, "spikewatch record: %s\n", message);
+	}
+
+	return r;
+}
+
+/* ---- running ---- */
+
+static bool over(struct record *record, const struct recorder *recorder, mono_t start, mono_t now)
+{
+	struct recorder_counts counts;
+
+	if (interrupted)
+		return true;
+	if (record->duration_ns && mono_diff(now, start) >= (int64_t)record->duration_ns)
+		return true;
+	if (record->child && waitpid(record->child, &record->child_status, WNOHANG) == record->child) {
+		record->child = 0;
+		return true;
+	}
+
+	recorder_counts(recorder, &counts);
+
+	return counts.targets && counts.gone == counts.targets && !record->child;
+}
+
+static int pump_until_over(struct record *record, struct recorder *recorder, const struct clock *clock, mono_t start)
+{
+	uint64_t nap = record->interval_ns < NS_PER_MS ? NS_PER_MS : record->interval_ns;
+	mono_t flushed = start;
+
+	if (nap > 20 * NS_PER_MS)
+		nap = 20 * NS_PER_MS;
+
+	for (;;) {
+		int r = recorder_pump(recorder);
+		mono_t now = clock_mono(clock);
+
+		if (r == 0 && mono_diff(now, flushed) >= (int64_t)FLUSH_INTERVAL_NS) {
+			r = recorder_flush(recorder);
+			flushed = now;
+		}
+		if (r < 0 || over(record, recorder, start, now))
+			return r;
+		realclock_sleep_until(mono_add(now, nap));
+	}
+}
+
+static void report(const struct record *record, const struct stats *stats, const struct recorder_counts *counts)
+{
+	static const struct stats nothing;
+	struct verdict verdicts[VERDICT_KINDS];
+
+	if (record->quiet)
+		return;
+
+	stats_verdicts(stats, &nothing, verdicts);
+	fprintf(stderr,
+		"spikewatch record: %llu snapshots in %llu slots (capture rate %.2f %%), %llu rows, %llu backoff "
+		"sleeps\n",
+		(unsigned long long)stats->total_snapshots, (unsigned long long)stats->total_slots,
+		100 * verdicts[VERDICT_CAPTURE_RATE].ratio, (unsigned long long)counts->rows,
+		(unsigned long long)stats->num_backoff_sleeps);
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		if (verdicts[i].bad)
+			fprintf(stderr, "spikewatch record: warning: %s: %.2f %%. %s %s\n", verdicts[i].what,
+				100 * verdicts[i].ratio, verdicts[i].cause, verdicts[i].remedy);
+}
+
+static void release_cursor(struct ring_cursor **cursor)
+{
+	ring_cursor_free(*cursor);
+}
+
+static int run_session(struct record *record, struct session *session)
+{
+	struct clock clock = realclock();
+	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	struct recorder *recorder;
+	struct recorder_counts counts;
+	struct stats stats;
+	struct recorder_options options = {
+		.format = record->format,
+		.start = clock_mono(&clock),
+		.start_wall = clock_wall(&clock),
+		.names = record->name_pointers,
+		.name_count = record->watched_count,
+	};
+	int r = ring_cursor_new_blocking(session_ring(session), getpid(), 0, NULL, &cursor);
+
+	if (r == 0)
+		r = recorder_new(cursor, sink_fd(&record->fd), &options, &recorder);
+	if (r < 0)
+		return r;
+
+	r = session_start(session);
+	if (record->gate >= 0)
+		close(TAKE_FD(record->gate)); /* COMMAND may run now */
+	if (r == 0)
+		r = pump_until_over(record, recorder, &clock, options.start);
+	session_stop(session);
+
+	ring_stats(session_ring(session), &stats);
+	int pumped = recorder_pump(recorder);
+
+	recorder_counts(recorder, &counts);
+
+	int closed = recorder_close(recorder, &stats);
+
+	report(record, &stats, &counts);
+
+	return r < 0 ? r : pumped < 0 ? pumped : closed;
+}
+
+/* The command's own exit code is ours, as with time(1). */
+static int exit_code(struct record *record, int result)
+{
+	if (record->child) {
+		kill(record->child, interrupted ? interrupted : SIGTERM);
+		waitpid(record->child, &record->child_status, 0);
+	}
+	if (result < 0) {
+		fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(-result));
+		return EXIT_TROUBLE;
+	}
+	if (WIFEXITED(record->child_status))
+		return WEXITSTATUS(record->child_status);
+
+	return 128 + WTERMSIG(record->child_status);
+}
+
+static int open_output(struct record *record)
+{
+	if (strcmp(record->output, "-") == 0) {
+		record->fd = dup(STDOUT_FILENO);
+		return 0;
+	}
+
+	record->fd = open(record->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+	if (record->fd >= 0)
+		return 0;
+
+	fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(errno));
+
+	return -errno;
+}
+
+static int check_request(struct record *record, bool has_command)
+{
+	if (strcmp(record->format_name, "gvisor") == 0)
+		record->format = STREAM_GVISOR;
+	else if (strcmp(record->format_name, "spikewatch") != 0) {
+		fprintf(stderr, "spikewatch record: --format %s: expected spikewatch or gvisor\n", record->format_name);
+		return -EINVAL;
+	}
+	if (!record->pids && !has_command) {
+		fprintf(stderr, "spikewatch record: nothing to record: expected --pid PID[,PID...] or -- COMMAND\n");
+		return -EINVAL;
+	}
+
+	return parse_pids(record);
+}
+
+static int check_count(const struct record *record)
+{
+	if (record->format != STREAM_GVISOR || record->watched_count <= RECORDER_GVISOR_TARGETS)
+		return 0;
+
+	fprintf(stderr, "spikewatch record: --format gvisor has room for %u processes, not %zu\n",
+		RECORDER_GVISOR_TARGETS, record->watched_count);
+
+	return -E2BIG;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(2) */
+}
+
+static int record_all(struct record *record, char **command)
+{
+	struct config *config = NULL;
+	struct session *session = NULL;
+	int r = *command ? spawn(record, command) : 0;
+
+	if (r < 0)
+		return r;
+	if (check_count(record) < 0)
+		return -EINVAL;
+
+	r = build_config(record, &config);
+	if (r == 0)
+		r = session_new(config, NULL, &session);
+	if (r == 0)
+		r = run_session(record, session);
+	session_free(session);
+	config_free(config);
+
+	return r;
+}
+
+int record_command(int argc, char **argv)
+{
+	struct record record = {
+		.output = "-",
+		.format_name = "spikewatch",
+		.interval_ns = 10 * NS_PER_MS,
+		.ring_bytes = 8u << 20,
+		.fd = -1,
+		.gate = -1,
+	};
+	const struct option_spec options[] = {
+		{ 'p', "pid", OPTION_TEXT, "PID[,PID]", "processes to record", &record.pids },
+		{ 'i', "interval", OPTION_DURATION, "TIME", "between two samples (10ms)", &record.interval_ns },
+		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - is standard output (-)", &record.output },
+		{ 'f', "format", OPTION_TEXT, "FORMAT", "spikewatch or gvisor (spikewatch)", &record.format_name },
+		{ 'd', "duration", OPTION_DURATION, "TIME", "stop after so long (until all have ended)",
+		  &record.duration_ns },
+		{ 0, "ring-size", OPTION_SIZE, "SIZE", "buffer between sampling and writing (8MiB)",
+		  &record.ring_bytes },
+		{ 0, "spin", OPTION_FLAG, NULL, "spin before each sample: exact, costs 10 % of a core", &record.spin },
+		{ 'q', "quiet", OPTION_FLAG, NULL, "no closing words", &record.quiet },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch record",
+		.operands = "[-- COMMAND [ARGUMENT...]]",
+		.summary = "Streams samples of processes, without daemon or configuration file.",
+		.description = "A slow reader slows the sampling down; nothing is lost silently.",
+		.example = "spikewatch record -i 1ms -o build.tsv -- make\nspikewatch record -p 812,813 -d 10s | gzip "
+			   "> postgres.tsv.gz",
+		.exits = "that of COMMAND, else 0; 1 writing failed, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+		.operands_max = -1,
+		.stops_at_operand = true,
+	};
+	int first = 0;
+	int code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	if (check_request(&record, first < argc) < 0)
+		return EXIT_USAGE;
+	if (open_output(&record) < 0)
+		return EXIT_TROUBLE;
+
+	catch_signals();
+	code = exit_code(&record, record_all(&record, argv + first));
+	close(record.fd);
+
+	return code;
+}

@@ -1,0 +1,513 @@
+/*
+ * discovery.c: prepare / visit / sweep. Facts about a process are read lazily, only those that some entry needs: most hosts name
+ * their processes by comm, which costs one small file each.
+ *
+ * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
+ * the sampler never takes it.
+ */
+#include "discovery.h"
+
+#include "baseline.h"
+#include "match.h"
+#include "procfs.h"
+#include "procread.h"
+#include "realclock.h"
+#include "scope.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/* A scan may take one part in so many of the time. */
+#define SCAN_SHARE 50u
+
+/* Text of a command line that is looked at; the longest that a description keeps is far shorter. */
+#define CMDLINE_BYTES 8192u
+
+struct discovery {
+	struct discovery_options options;
+	const struct config *config;
+	struct roster *roster;
+	struct match **matches; /* one per entry */
+	int32_t *pidfile_pids;  /* one per entry; what its pid file says */
+	unsigned needs;         /* of all entries together */
+	bool by_process, by_path;
+	uint64_t scan;
+	mono_t limits_read;
+	struct discovery_state state;
+	char cmdline[CMDLINE_BYTES];
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	pthread_t thread;
+	bool running, stop;
+};
+
+/* What is read of a process while it is looked at. */
+struct scanned {
+	char stat[1024];
+	char comm[64];
+	char exe[4096];
+	char cgroup[4096];
+	struct procfs_stat parsed;
+};
+
+/* ---- prepare ---- */
+
+static int compile_entries(struct discovery *discovery)
+{
+	const struct config *config = discovery->config;
+
+	discovery->matches = calloc(config->target_count, sizeof(struct match *));
+	discovery->pidfile_pids = calloc(config->target_count, sizeof *discovery->pidfile_pids);
+	if (!discovery->matches || !discovery->pidfile_pids)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < config->target_count; i++) {
+		int r = match_new(&config->targets[i], &discovery->matches[i]);
+
+		if (r < 0)
+			return r;
+		discovery->needs |= match_needs(discovery->matches[i]);
+		if (match_is_by_path(discovery->matches[i]))
+			discovery->by_path = true;
+		else
+			discovery->by_process = true;
+		if (config->targets[i].per == CONFIG_PER_CGROUP)
+			discovery->needs |= MATCH_CGROUP;
+	}
+
+	return 0;
+}
+
+int discovery_new(const struct discovery_options *options, struct discovery **ret)
+{
+	struct discovery *discovery = calloc(1, sizeof *discovery);
+	pthread_condattr_t attributes;
+	int r;
+
+	if (!discovery)
+		return -ENOMEM;
+
+	discovery->options = *options;
+	discovery->config = options->roster.config;
+	pthread_mutex_init(&discovery->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&discovery->wake, &attributes);
+	pthread_condattr_destroy(&attributes);
+
+	r = compile_entries(discovery);
+	if (r == 0)
+		r = roster_new(&options->roster, &discovery->roster);
+	if (r < 0) {
+		discovery_free(discovery);
+		return r;
+	}
+
+	*ret = discovery;
+
+	return 0;
+}
+
+void discovery_free(struct discovery *discovery)
+{
+	if (!discovery)
+		return;
+
+	discovery_stop(discovery);
+	roster_free(discovery->roster);
+	for (size_t i = 0; discovery->matches && i < discovery->config->target_count; i++)
+		match_free(discovery->matches[i]);
+	free(discovery->matches);
+	free(discovery->pidfile_pids);
+	pthread_cond_destroy(&discovery->wake);
+	pthread_mutex_destroy(&discovery->lock);
+	free(discovery);
+}
+
+/* ---- visit: processes ---- */
+
+static int32_t read_pidfile(const char *path)
+{
+	char text[32] = "";
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
+
+	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+static void read_pidfiles(struct discovery *discovery)
+{
+	for (size_t i = 0; i < discovery->config->target_count; i++)
+		if (discovery->config->targets[i].selector == CONFIG_PIDFILE)
+			discovery->pidfile_pids[i] = read_pidfile(discovery->config->targets[i].pattern);
+}
+
+/* Reads what the entries need. False: it is gone or may not be looked at. */
+static bool read_facts(struct discovery *discovery, int32_t pid, struct scanned *scanned, struct match_facts *facts)
+{
+	int procfd = discovery->options.roster.procfd;
+	ssize_t len = procread_file(procfd, pid, "stat", scanned->stat, sizeof scanned->stat);
+
+	if (len < 0) {
+		discovery->state.unreadable += len != -ESRCH;
+		return false;
+	}
+	if (procfs_stat_parse(scanned->stat, (size_t)len, &scanned->parsed) < 0)
+		return false;
+
+	size_t comm_len = scanned->parsed.comm_len;
+
+	if (comm_len >= sizeof scanned->comm)
+		comm_len = sizeof scanned->comm - 1;
+	memcpy(scanned->comm, scanned->parsed.comm, comm_len);
+	scanned->comm[comm_len] = '\0';
+	*facts = (struct match_facts){ .pid = pid, .comm = scanned->comm };
+
+	if ((discovery->needs & MATCH_EXE) && procread_link(procfd, pid, "exe", scanned->exe, sizeof scanned->exe) > 0)
+		facts->exe = scanned->exe;
+	if ((discovery->needs & MATCH_CMDLINE) &&
+	    procread_cmdline(procfd, pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
+		facts->cmdline = discovery->cmdline;
+	if ((discovery->needs & MATCH_CGROUP) &&
+	    cgroup_path_of(discovery->options.roster.mounts, procfd, pid, scanned->cgroup, sizeof scanned->cgroup) == 0)
+		facts->cgroup = scanned->cgroup;
+
+	return true;
+}
+
+static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned, struct match_facts *facts)
+{
+	int procfd = discovery->options.roster.procfd;
+
+	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
+		return facts->cgroup ? roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan) : 0;
+
+	/* For the description, whether or not an entry asked for it. */
+	if (!facts->cmdline && procread_cmdline(procfd, facts->pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
+		facts->cmdline = discovery->cmdline;
+	if (!facts->cgroup && cgroup_path_of(discovery->options.roster.mounts, procfd, facts->pid, scanned->cgroup,
+					     sizeof scanned->cgroup) == 0)
+		facts->cgroup = scanned->cgroup;
+
+	struct roster_sighting sighting = {
+		.pid = facts->pid,
+		.start_ticks = scanned->parsed.start_ticks,
+		.comm = facts->comm,
+		.cmdline = facts->cmdline ? facts->cmdline : "",
+		.cgroup = facts->cgroup ? facts->cgroup : "",
+	};
+
+	return roster_process(discovery->roster, entry, &sighting, discovery->scan);
+}
+
+/* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
+static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned, struct match_facts *facts)
+{
+	if (!discovery->by_path)
+		return false;
+	if (!facts->cgroup && cgroup_path_of(discovery->options.roster.mounts, discovery->options.roster.procfd,
+					     facts->pid, scanned->cgroup, sizeof scanned->cgroup) == 0)
+		facts->cgroup = scanned->cgroup;
+
+	for (size_t i = 0; facts->cgroup && i < discovery->config->target_count; i++)
+		if (match_is_by_path(discovery->matches[i]) && match_cgroup(discovery->matches[i], facts->cgroup))
+			return true;
+
+	return false;
+}
+
+static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
+{
+	struct match_facts facts;
+	bool watched = false;
+
+	discovery->state.processes++;
+	if (!read_facts(discovery, pid, scanned, &facts))
+		return 0;
+
+	for (size_t i = 0; i < discovery->config->target_count; i++) {
+		if (!match_process(discovery->matches[i], &facts, discovery->pidfile_pids[i]))
+			continue;
+		watched = true;
+		if (roster_process_known(discovery->roster, i, pid, scanned->parsed.start_ticks, discovery->scan))
+			continue;
+
+		int r = sight(discovery, i, scanned, &facts);
+
+		if (r < 0)
+			return r;
+	}
+
+	bool ran = baseline_met(discovery->options.baseline, &scanned->parsed);
+
+	if (watched || (ran && in_watched_cgroup(discovery, scanned, &facts)))
+		baseline_watched(discovery->options.baseline, &scanned->parsed, ran);
+	else
+		baseline_unchanged(discovery->options.baseline, &scanned->parsed);
+
+	return 0;
+}
+
+/* The name of a directory of /proc as a pid; 0: it is something else. */
+static int32_t pid_of(const char *name)
+{
+	int64_t pid = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9' || pid > INT32_MAX / 10)
+			return 0;
+		pid = pid * 10 + (*name - '0');
+	}
+
+	return pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+static void close_directory(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static int visit_processes(struct discovery *discovery)
+{
+	AUTO_CLOSE int fd = openat(discovery->options.roster.procfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(close_directory) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	AUTO_FREE struct scanned *scanned = malloc(sizeof *scanned);
+	struct dirent *item;
+
+	if (!dir)
+		return -errno;
+	(void)TAKE_FD(fd);
+	if (!scanned)
+		return -ENOMEM;
+
+	while ((item = readdir(dir))) {
+		int32_t pid = pid_of(item->d_name);
+		int r = pid ? visit_process(discovery, pid, scanned) : 0;
+
+		if (r < 0)
+			return r;
+	}
+
+	return 0;
+}
+
+/* ---- visit: cgroups ---- */
+
+static int visit_cgroup(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	for (size_t i = 0; i < discovery->config->target_count; i++) {
+		if (!match_is_by_path(discovery->matches[i]) || !match_cgroup(discovery->matches[i], path))
+			continue;
+
+		int r = roster_cgroup(discovery->roster, i, path, discovery->scan);
+
+		if (r < 0)
+			return r;
+	}
+
+	return 0;
+}
+
+/* ---- one scan ---- */
+
+static void refresh_limits(struct discovery *discovery, mono_t now)
+{
+	if (mono_diff(now, discovery->limits_read) < (int64_t)discovery->config->sampling.limits_interval_ns)
+		return;
+
+	discovery->limits_read = now;
+	roster_refresh_limits(discovery->roster);
+}
+
+static int scan_locked(struct discovery *discovery)
+{
+	struct clock clock = realclock();
+	mono_t began = clock_mono(&clock);
+	int r;
+
+	discovery->scan++;
+	discovery->state.processes = 0;
+	discovery->state.unreadable = 0;
+	roster_collect(discovery->roster);
+	read_pidfiles(discovery);
+	baseline_scan_begin(discovery->options.baseline, began);
+	r = visit_processes(discovery);
+	if (r == 0 && discovery->by_path)
+		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+	baseline_scan_end(discovery->options.baseline);
+	if (r < 0 && r != -E2BIG)
+		return r;
+
+	roster_sweep(discovery->roster, discovery->scan);
+	refresh_limits(discovery, began);
+	discovery->state.scans++;
+	discovery->state.last_scan_ns = (uint64_t)mono_diff(clock_mono(&clock), began);
+
+	return 0;
+}
+
+int discovery_scan(struct discovery *discovery)
+{
+	pthread_mutex_lock(&discovery->lock);
+	int r = scan_locked(discovery);
+	pthread_mutex_unlock(&discovery->lock);
+
+	return r;
+}
+
+/* ---- the thread ---- */
+
+/* Waits, with the lock released, until the next scan is due or the thread is to stop. */
+static void wait_locked(struct discovery *discovery)
+{
+	struct clock clock = realclock();
+	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
+
+	if (pause < discovery->state.last_scan_ns * SCAN_SHARE)
+		pause = discovery->state.last_scan_ns * SCAN_SHARE;
+
+	mono_t until = mono_add(clock_mono(&clock), pause);
+	struct timespec at = {
+		.tv_sec = (time_t)(until.ns / NS_PER_S),
+		.tv_nsec = (long)(until.ns % NS_PER_S),
+	};
+
+	while (!discovery->stop && pthread_cond_timedwait(&discovery->wake, &discovery->lock, &at) != ETIMEDOUT)
+		continue;
+}
+
+static void *run(void *argument)
+{
+	struct discovery *discovery = argument;
+
+	prctl(PR_SET_NAME, "discovery");
+	pthread_mutex_lock(&discovery->lock);
+	while (!discovery->stop) {
+		scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
+		wait_locked(discovery);
+	}
+	pthread_mutex_unlock(&discovery->lock);
+
+	return NULL;
+}
+
+int discovery_start(struct discovery *discovery)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	discovery->stop = false;
+	r = pthread_create(&discovery->thread, NULL, run, discovery);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	discovery->running = r == 0;
+
+	return -r;
+}
+
+void discovery_stop(struct discovery *discovery)
+{
+	if (!discovery->running)
+		return;
+
+	pthread_mutex_lock(&discovery->lock);
+	discovery->stop = true;
+	pthread_cond_signal(&discovery->wake);
+	pthread_mutex_unlock(&discovery->lock);
+	pthread_join(discovery->thread, NULL);
+	discovery->running = false;
+}
+
+/* ---- questions of other threads ---- */
+
+struct pid_query {
+	uint32_t id;
+	int32_t *pids;
+	size_t count, cap;
+};
+
+static int collect_pid(void *ctx, struct roster_target *target)
+{
+	struct pid_query *query = ctx;
+	uint32_t id = target->group ? target->group->what.id : target->what.id;
+
+	if (id == query->id && target->what.pid && query->count < query->cap)
+		query->pids[query->count++] = target->what.pid;
+
+	return query->count == query->cap;
+}
+
+size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
+{
+	struct pid_query query = { .id = target_id, .pids = pids, .cap = cap };
+
+	pthread_mutex_lock(&discovery->lock);
+	roster_visit(discovery->roster, collect_pid, &query);
+	pthread_mutex_unlock(&discovery->lock);
+
+	return query.count;
+}
+
+struct limits_query {
+	uint32_t id;
+	struct limits *ret;
+};
+
+static int find_limits(void *ctx, struct roster_target *target)
+{
+	struct limits_query *query = ctx;
+
+	if (target->what.id != query->id)
+		return 0;
+	*query->ret = target->limits;
+
+	return 1;
+}
+
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct limits *ret)
+{
+	struct limits_query query = { .id = target_id, .ret = ret };
+
+	pthread_mutex_lock(&discovery->lock);
+	int found = roster_visit(discovery->roster, find_limits, &query);
+	pthread_mutex_unlock(&discovery->lock);
+
+	return found == 1;
+}
+
+void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
+			 struct maps_snapshot **ret_maps)
+{
+	pthread_mutex_lock(&discovery->lock);
+	baseline_copy(discovery->options.baseline, pid, ret_threads, ret_maps);
+	pthread_mutex_unlock(&discovery->lock);
+}
+
+int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
+{
+	pthread_mutex_lock(&discovery->lock);
+	int r = baseline_copy_busy(discovery->options.baseline, ret);
+	pthread_mutex_unlock(&discovery->lock);
+
+	return r;
+}
+
+void discovery_state(struct discovery *discovery, struct discovery_state *ret)
+{
+	pthread_mutex_lock(&discovery->lock);
+	*ret = discovery->state;
+	roster_counts(discovery->roster, &ret->roster);
+	pthread_mutex_unlock(&discovery->lock);
+}

@@ -1,0 +1,64 @@
+/*
+ * discovery.h: the thread that finds targets: at every rescan it walks /proc and the cgroup tree, matches what it meets against the
+ * configuration (match.h) and keeps the roster. It also reads effective limits again, and keeps the baselines against
+ * which captures are compared (baseline.h).
+ *
+ * A scan never costs more than a fiftieth of the time: on a host with very many processes the interval stretches.
+ */
+#ifndef SPIKEWATCH_DISCOVERY_H
+#define SPIKEWATCH_DISCOVERY_H
+
+#include "baseline.h"
+#include "roster.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct discovery;
+
+struct discovery_options {
+	struct roster_options roster;
+	struct baseline *baseline; /* kept up to date by the scans; must outlive the thread */
+};
+
+struct discovery_state {
+	struct roster_counts roster;
+	uint64_t scans;
+	uint64_t last_scan_ns; /* how long the last one took */
+	uint64_t processes;    /* on the host, as of the last scan */
+	uint64_t unreadable;   /* of them hidden from us (hidepid, another user's) in the last scan */
+};
+
+/* Compiles the configuration's selectors. 0; -ENOMEM; -errno. */
+int discovery_new(const struct discovery_options *options, struct discovery **ret);
+
+/* One scan in the calling thread. Not while the thread runs. 0; -ENOMEM; -errno: the proc root cannot be read. */
+int discovery_scan(struct discovery *discovery);
+
+/* Starts the thread, which begins with a scan. 0 or -errno. */
+int discovery_start(struct discovery *discovery);
+
+/* Stops it and waits for it. Harmless if it is not running. */
+void discovery_stop(struct discovery *discovery);
+
+/* Neither its thread nor the sampler's may run. NULL is fine. */
+void discovery_free(struct discovery *discovery);
+
+/*
+ * The processes of a target, at most cap pids, those that the roster knows: the process itself, or the members of a group. For a cgroup 0
+ * (ask its cgroup.procs). Any thread.
+ */
+size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
+
+/* The effective limits of a target as last read. False: it is gone. Any thread. */
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct limits *ret);
+
+/* baseline_copy and baseline_copy_busy for other threads. */
+void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
+			 struct maps_snapshot **ret_maps);
+int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret);
+
+/* Any thread. */
+void discovery_state(struct discovery *discovery, struct discovery_state *ret);
+
+#endif

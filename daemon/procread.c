@@ -1,0 +1,85 @@
+/* procread.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
+#include "procread.h"
+
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int gone_or(int error, int32_t pid)
+{
+	return pid && (error == ENOENT || error == ESRCH) ? -ESRCH : -error;
+}
+
+static void build_path(char *path, size_t cap, int32_t pid, const char *name)
+{
+	if (pid)
+		snprintf(path, cap, "%d/%s", pid, name);
+	else
+		snprintf(path, cap, "%s", name);
+}
+
+ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+{
+	char path[64];
+	size_t used = 0;
+
+	build_path(path, sizeof path, pid, name);
+	AUTO_CLOSE int fd = openat(procfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return gone_or(errno, pid);
+
+	while (used < cap - 1) {
+		ssize_t got = read(fd, buf + used, cap - 1 - used);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return gone_or(errno, pid);
+		if (got == 0)
+			break;
+		used += (size_t)got;
+	}
+	buf[used] = '\0';
+
+	return (ssize_t)used;
+}
+
+ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+{
+	static const char deleted[] = " (deleted)";
+	const size_t deleted_len = sizeof deleted - 1;
+	char path[64];
+
+	build_path(path, sizeof path, pid, name);
+
+	ssize_t len = readlinkat(procfd, path, buf, cap - 1);
+
+	if (len < 0)
+		return gone_or(errno, pid);
+
+	if ((size_t)len > deleted_len && memcmp(buf + len - deleted_len, deleted, deleted_len) == 0)
+		len -= (ssize_t)deleted_len;
+	buf[len] = '\0';
+
+	return len;
+}
+
+ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
+{
+	ssize_t len = procread_file(procfd, pid, "cmdline", buf, cap);
+
+	while (len > 0 && buf[len - 1] == '\0')
+		len--;
+	for (ssize_t i = 0; i < len; i++)
+		if (buf[i] == '\0')
+			buf[i] = ' ';
+	if (len >= 0)
+		buf[len] = '\0';
+
+	return len;
+}

@@ -1,0 +1,21 @@
+/* procread.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read. */
+#ifndef SPIKEWATCH_PROCREAD_H
+#define SPIKEWATCH_PROCREAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * Reads <procfd>/<pid>/<name> up to cap - 1 bytes and terminates them. pid 0: <procfd>/<name>. The length; -ESRCH: the process is gone;
+ * -errno.
+ */
+ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
+
+/* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
+ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
+
+/* The arguments of a process, joined by spaces; "" for kernel threads. Returns as procread_file. */
+ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
+
+#endif

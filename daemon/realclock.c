@@ -1,0 +1,52 @@
+/* realclock.c: the one place of the daemon that asks the kernel for the time. */
+#include "realclock.h"
+
+#include <time.h>
+
+static uint64_t read_clock(clockid_t id)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(id, &now);
+
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static mono_t read_mono(void *ctx)
+{
+	(void)ctx;
+
+	return (mono_t){ read_clock(CLOCK_MONOTONIC) };
+}
+
+static wall_t read_wall(void *ctx)
+{
+	(void)ctx;
+
+	return (wall_t){ read_clock(CLOCK_REALTIME) };
+}
+
+struct clock realclock(void)
+{
+	return (struct clock){ .mono = read_mono, .wall = read_wall };
+}
+
+uint64_t realclock_process_cpu(void)
+{
+	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t realclock_thread_cpu(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void realclock_sleep_until(mono_t until)
+{
+	struct timespec at = {
+		.tv_sec = (time_t)(until.ns / NS_PER_S),
+		.tv_nsec = (long)(until.ns % NS_PER_S),
+	};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}

@@ -1,0 +1,17 @@
+/* realclock.h: the machine's clocks as a struct clock. */
+#ifndef SPIKEWATCH_REALCLOCK_H
+#define SPIKEWATCH_REALCLOCK_H
+
+#include "clock.h"
+
+/* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
+struct clock realclock(void);
+
+/* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
+uint64_t realclock_process_cpu(void);
+uint64_t realclock_thread_cpu(void);
+
+/* Sleeps until `until` or a signal. */
+void realclock_sleep_until(mono_t until);
+
+#endif

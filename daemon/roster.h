@@ -1,0 +1,90 @@
+/*
+ * roster.h: every target that is watched, from the moment it is found until the sampler has given it back.
+ *
+ *              roster_process, _cgroup            sweep: not seen any more
+ *     (none) ──────────────────────────▶ WATCHED ─────────────────────────▶ LEAVING ──┐
+ *                                           │ the sampler found it gone        │      │ the sampler's answer
+ *                                           └──────────────────────────────────┴──────┴──▶ freed
+ *
+ * Belongs to one thread (discovery) but for what is said otherwise. A process is (pid, start time): a reused pid is a new target.
+ */
+#ifndef SPIKEWATCH_ROSTER_H
+#define SPIKEWATCH_ROSTER_H
+
+#include "cgmount.h"
+#include "config.h"
+#include "limits.h"
+#include "sampler.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct roster;
+
+struct roster_options {
+	const struct config *config; /* must outlive the roster, as all of these */
+	struct sampler *sampler;
+	const struct cgroup_mounts *mounts;
+	struct metric_machine machine;
+	int procfd;
+	bool own_proc; /* procfd is the real /proc of this pid namespace: CPU clocks can be asked */
+};
+
+/* What the roster knows of a target; for visitors. Strings live as long as the target. */
+struct roster_target {
+	struct sampler_target sampled;
+	struct target what;          /* strings inside are owned here */
+	size_t entry;                /* index in config->targets */
+	struct roster_target *group; /* the sum it is counted in, or NULL */
+	struct roster_target *next;  /* in its bucket */
+	uint64_t seen;               /* the last scan that met it */
+	bool leaving;                /* its removal was asked for */
+	struct limits limits;
+};
+
+struct roster_counts {
+	size_t targets; /* watched now, members of groups not counted */
+	size_t members;
+	uint64_t found, left; /* ever */
+	uint64_t refused;     /* beyond max_targets */
+	uint64_t failed;      /* could not be opened */
+	int last_error;       /* of the last that could not be opened */
+};
+
+/* A process as the scan met it. */
+struct roster_sighting {
+	int32_t pid;
+	uint64_t start_ticks;
+	const char *comm, *cmdline, *cgroup;
+};
+
+/* Makes the groups of the configuration (entries per group) too. 0 or -ENOMEM. */
+int roster_new(const struct roster_options *options, struct roster **ret);
+
+/* The sampler must be gone or stopped for good. NULL is fine. */
+void roster_free(struct roster *roster);
+
+/* A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from now on. 0; -ENOMEM. */
+int roster_process(struct roster *roster, size_t entry, const struct roster_sighting *seen, uint64_t scan);
+
+/* Whether such a process is watched already; it then counts as seen. Saves reading what only a new target needs. */
+bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, uint64_t scan);
+
+/* The same for a cgroup. */
+int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_t scan);
+
+/* Lets go of all that was not seen in this scan. */
+void roster_sweep(struct roster *roster, uint64_t scan);
+
+/* Frees what the sampler gave back. */
+void roster_collect(struct roster *roster);
+
+/* Reads effective limits anew for every target. */
+void roster_refresh_limits(struct roster *roster);
+
+void roster_counts(const struct roster *roster, struct roster_counts *ret);
+
+/* Visits every target and member until visit returns non-zero, which is returned. */
+int roster_visit(struct roster *roster, int (*visit)(void *ctx, struct roster_target *target), void *ctx);
+
+#endif

@@ -1,0 +1,420 @@
+/*
+ * sampler.c: wait, take what the cold side handed over, read everything, publish.
+ *
+ * The tick allocates nothing, logs nothing, locks nothing and opens no file. A tick begins in the ring before anything is
+ * read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
+ *
+ * An entry that did not change is not even looked at by the ring, except for a share of them in every tick, so that each one is
+ * shown to the ring once per heartbeat. After a tick in which records were lost all are shown: the ring itself knows which
+ * of them it has not got.
+ */
+#include "sampler.h"
+
+#include "governor.h"
+#include "handover.h"
+#include "pacer.h"
+#include "realclock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+/* Commands that fit between two ticks; the cold side simply waits when they do not. */
+#define QUEUE_LENGTH 4096u
+
+/* How many commands one tick takes at most: adding is cheap (20 ns), but a tick has a deadline. */
+#define COMMANDS_PER_TICK 1024u
+
+/* Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean error below 50 us. */
+#define TIMER_SLACK_NS 1000ul
+
+/* Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's lateness on an idle machine. */
+#define YIELD_NS (50 * NS_PER_US)
+#define SPIN_NS (100 * NS_PER_US)
+
+/* The longest uninterrupted sleep: how long sampler_stop may have to wait. */
+#define SLEEP_MAX_NS (100 * NS_PER_MS)
+
+enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
+
+struct sampler {
+	struct sampler_options options;
+	struct clock clock;
+	struct ring_writer *writer;
+	struct source *source;
+	struct pacer pacer;
+	struct governor governor;
+	struct stats stats;
+	size_t heartbeat_next;  /* index of the entry to be shown to the ring next */
+	double heartbeat_share; /* entries owed to the heartbeat, fractions included */
+	bool resync;            /* records were lost: show everything */
+	struct handover *commands, *returns;
+	pthread_t thread;
+	bool running;
+	_Atomic bool stop;
+	_Atomic uint32_t slowdown;
+	_Atomic uint32_t cpu_share_ppm;
+};
+
+void sampler_target_describe(struct sampler_target *target, const struct target *what)
+{
+	target->track = (struct ring_track){
+		.description = target->description,
+		.description_len = (uint32_t)target_encode(what, target->description, sizeof target->description),
+		.id = what->id,
+	};
+}
+
+int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
+{
+	struct sampler *sampler = calloc(1, sizeof *sampler);
+	int r;
+
+	if (!sampler)
+		return -ENOMEM;
+
+	sampler->options = *options;
+	if (!sampler->options.source.heartbeat_ns)
+		sampler->options.source.heartbeat_ns = NS_PER_S;
+	sampler->clock = realclock();
+	atomic_init(&sampler->slowdown, 1);
+
+	r = source_new(&sampler->options.source, &sampler->clock, &sampler->source);
+	if (r == 0)
+		r = ring_writer_new(ring, &sampler->writer);
+	if (r == 0)
+		r = handover_new(QUEUE_LENGTH, &sampler->commands);
+	if (r == 0)
+		r = handover_new(QUEUE_LENGTH, &sampler->returns);
+	if (r < 0) {
+		sampler_free(sampler);
+		return r;
+	}
+
+	mono_t now = clock_mono(&sampler->clock);
+
+	pacer_init(&sampler->pacer, &sampler->stats, now, options->interval_ns);
+	governor_init(&sampler->governor, options->cpu_budget_percent, now, realclock_process_cpu());
+	*ret = sampler;
+
+	return 0;
+}
+
+void sampler_free(struct sampler *sampler)
+{
+	if (!sampler)
+		return;
+
+	sampler_stop(sampler);
+	ring_writer_free(sampler->writer);
+	source_free(sampler->source);
+	handover_free(sampler->commands);
+	handover_free(sampler->returns);
+	free(sampler);
+}
+
+/* ---- the cold side ---- */
+
+bool sampler_add(struct sampler *sampler, struct sampler_target *target)
+{
+	return handover_put(sampler->commands, (struct handover_item){ COMMAND_ADD, target });
+}
+
+bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
+{
+	return handover_put(sampler->commands, (struct handover_item){ COMMAND_REMOVE, target });
+}
+
+bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
+{
+	struct handover_item item;
+
+	if (!handover_take(sampler->returns, &item))
+		return false;
+
+	*ret = item.pointer;
+	*ret_why = (enum sampler_return)item.what;
+
+	return true;
+}
+
+uint32_t sampler_slowdown(const struct sampler *sampler)
+{
+	return atomic_load_explicit(&sampler->slowdown, memory_order_relaxed);
+}
+
+double sampler_cpu_share(const struct sampler *sampler)
+{
+	return atomic_load_explicit(&sampler->cpu_share_ppm, memory_order_relaxed) / 1e6;
+}
+
+/* ---- the tick ---- */
+
+/* The cold side may free the target at once: nothing may touch it after this. There must be room. */
+static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
+{
+	handover_put(sampler->returns, (struct handover_item){ why, target });
+}
+
+/* What the ring could not take now it will be shown again. */
+static void note_put(struct sampler *sampler, int result)
+{
+	if (result == RING_HELD)
+		sampler->resync = true;
+}
+
+static void take_out(struct sampler *sampler, struct sampler_target *target, mono_t now, enum ring_gone_reason reason)
+{
+	if (!target->group)
+		note_put(sampler, ring_put_gone(sampler->writer, &target->track, now, reason));
+	source_remove(sampler->source, target->entry);
+	target->lent = false;
+}
+
+static void obey(struct sampler *sampler, const struct handover_item *command, mono_t now)
+{
+	struct sampler_target *target = command->pointer;
+
+	if (command->what == COMMAND_REMOVE) {
+		if (target->lent)
+			take_out(sampler, target, now, RING_GONE_UNWATCHED);
+		give_back(sampler, target, SAMPLER_REMOVED);
+		return;
+	}
+
+	if (source_add(sampler->source, target->entry, target->group ? target->group->entry : NULL) < 0)
+		give_back(sampler, target, SAMPLER_REFUSED);
+	else
+		target->lent = true;
+}
+
+/* A command is only taken when its answer will fit. */
+static void take_commands(struct sampler *sampler, mono_t now)
+{
+	struct handover_item command;
+
+	for (unsigned i = 0; i < COMMANDS_PER_TICK; i++) {
+		if (!handover_room(sampler->returns) || !handover_take(sampler->commands, &command))
+			return;
+		obey(sampler, &command, now);
+	}
+}
+
+/* How many unchanged entries this tick shows to the ring: all of them once per heartbeat. */
+static size_t heartbeat_quota(struct sampler *sampler, size_t count)
+{
+	double per_tick = (double)sampler->pacer.interval_ns / (double)sampler->options.source.heartbeat_ns;
+
+	sampler->heartbeat_share += (double)count * per_tick;
+	if (sampler->heartbeat_share > (double)count)
+		sampler->heartbeat_share = (double)count;
+
+	size_t whole = (size_t)sampler->heartbeat_share;
+
+	sampler->heartbeat_share -= (double)whole;
+
+	return whole;
+}
+
+static void publish(struct sampler *sampler, struct source_entry *entry)
+{
+	struct sampler_target *target = source_entry_user(entry);
+
+	note_put(sampler,
+		 ring_put_sample(sampler->writer, &target->track, source_entry_at(entry), source_entry_sample(entry)));
+}
+
+static void publish_all(struct sampler *sampler)
+{
+	size_t count;
+	struct source_entry *const *entries = source_entries(sampler->source, &count);
+	size_t quota = heartbeat_quota(sampler, count);
+	bool resync = sampler->resync;
+
+	sampler->resync = false;
+	for (size_t i = 0; i < count; i++) {
+		size_t ahead = i >= sampler->heartbeat_next ? i - sampler->heartbeat_next
+							    : i + count - sampler->heartbeat_next;
+
+		if (source_entry_status(entries[i]) != SOURCE_SAME || resync || ahead < quota)
+			publish(sampler, entries[i]);
+	}
+	sampler->heartbeat_next = count ? (sampler->heartbeat_next + quota) % count : 0;
+}
+
+/* Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the next tick. */
+static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now)
+{
+	struct sampler_target *target = source_entry_user(entry);
+
+	if (!handover_room(sampler->returns))
+		return false;
+
+	take_out(sampler, target, now, RING_GONE_EXITED);
+	give_back(sampler, target, SAMPLER_GONE);
+	sampler->stats.gone_targets++;
+
+	return true;
+}
+
+/* Backwards, because taking one out reorders those behind it. */
+static void collect_gone(struct sampler *sampler, mono_t now)
+{
+	size_t count;
+	struct source_entry *const *entries = source_gone_members(sampler->source, &count);
+
+	for (size_t i = count; i-- > 0;)
+		if (!bury(sampler, entries[i], now))
+			return;
+
+	entries = source_entries(sampler->source, &count);
+	for (size_t i = count; i-- > 0;)
+		if (source_entry_status(entries[i]) == SOURCE_GONE && !bury(sampler, entries[i], now))
+			return;
+}
+
+static void govern(struct sampler *sampler, mono_t now)
+{
+	if (!governor_due(&sampler->governor, now))
+		return;
+
+	uint32_t before = sampler->governor.factor;
+	uint32_t factor = governor_step(&sampler->governor, now, realclock_process_cpu());
+
+	sampler->stats.own_cpu = realclock_thread_cpu();
+	atomic_store_explicit(&sampler->cpu_share_ppm, (uint32_t)(sampler->governor.share * 1e6), memory_order_relaxed);
+	if (factor == before)
+		return;
+
+	pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns * factor);
+	atomic_store_explicit(&sampler->slowdown, factor, memory_order_relaxed);
+}
+
+static void count_source(struct sampler *sampler)
+{
+	struct source_counters counters;
+
+	source_counters(sampler->source, &counters);
+	sampler->stats.skipped_reads = counters.skipped_reads;
+	sampler->stats.failed_reads = counters.failed_reads;
+}
+
+/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
+static bool take_tick(struct sampler *sampler, mono_t now)
+{
+	size_t count;
+
+	source_entries(sampler->source, &count);
+	if (ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), (count + 1) * RING_RECORD_MAX) ==
+	    RING_HELD)
+		return false;
+
+	pacer_wake(&sampler->pacer, now);
+	take_commands(sampler, now);
+	source_fill(sampler->source, now);
+	publish_all(sampler);
+
+	mono_t end = clock_mono(&sampler->clock);
+
+	collect_gone(sampler, end);
+	pacer_done(&sampler->pacer, end);
+	count_source(sampler);
+	govern(sampler, end);
+	ring_tick_end(sampler->writer, &sampler->stats);
+
+	return true;
+}
+
+void sampler_tick(struct sampler *sampler)
+{
+	take_tick(sampler, clock_mono(&sampler->clock));
+}
+
+/* ---- the thread ---- */
+
+static bool stopped(const struct sampler *sampler)
+{
+	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
+}
+
+static void sleep_towards(const struct sampler *sampler, mono_t until)
+{
+	while (!stopped(sampler)) {
+		mono_t now = clock_mono(&sampler->clock);
+		int64_t left = mono_diff(until, now);
+
+		if (left <= 0)
+			return;
+		realclock_sleep_until(left > (int64_t)SLEEP_MAX_NS ? mono_add(now, SLEEP_MAX_NS) : until);
+	}
+}
+
+static void pause_briefly(enum config_wait wait)
+{
+	if (wait == CONFIG_WAIT_YIELD)
+		sched_yield();
+#if defined(__x86_64__) || defined(__i386__)
+	else
+		__builtin_ia32_pause();
+#endif
+}
+
+static void wait_for(const struct sampler *sampler, mono_t deadline)
+{
+	enum config_wait wait = sampler->options.wait;
+	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
+
+	sleep_towards(sampler, mono_sub(deadline, early));
+	while (early && !stopped(sampler) && mono_diff(deadline, clock_mono(&sampler->clock)) > 0)
+		pause_briefly(wait);
+}
+
+static void *run(void *argument)
+{
+	struct sampler *sampler = argument;
+
+	prctl(PR_SET_NAME, "sampler");
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	pacer_init(&sampler->pacer, &sampler->stats, clock_mono(&sampler->clock), sampler->options.interval_ns);
+
+	for (;;) {
+		wait_for(sampler, pacer_deadline(&sampler->pacer));
+		if (stopped(sampler))
+			return NULL;
+
+		mono_t now = clock_mono(&sampler->clock);
+
+		if (!take_tick(sampler, now))
+			sleep_towards(sampler, pacer_backoff(&sampler->pacer, now));
+	}
+}
+
+int sampler_start(struct sampler *sampler)
+{
+	sigset_t all, before;
+	int r;
+
+	/* Signals are the main thread's business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	atomic_store(&sampler->stop, false);
+	r = pthread_create(&sampler->thread, NULL, run, sampler);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	sampler->running = r == 0;
+
+	return -r;
+}
+
+void sampler_stop(struct sampler *sampler)
+{
+	if (!sampler->running)
+		return;
+
+	atomic_store(&sampler->stop, true);
+	pthread_join(sampler->thread, NULL);
+	sampler->running = false;
+}

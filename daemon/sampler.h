@@ -1,0 +1,78 @@
+/*
+ * sampler.h: the thread that looks: at absolute deadlines it reads every target (source.h) and publishes a tick (ring.h).
+ *
+ * It knows no reader, makes no target and frees none: those come and go through two queues. All functions but sampler_new and
+ * sampler_free belong to one other thread, the cold side.
+ *
+ *     cold side ── sampler_add, sampler_remove ──▶ sampler ── sampler_returned ──▶ cold side, which frees
+ */
+#ifndef SPIKEWATCH_SAMPLER_H
+#define SPIKEWATCH_SAMPLER_H
+
+#include "clock.h"
+#include "config.h"
+#include "ring.h"
+#include "source.h"
+#include "target.h"
+
+#include <stdbool.h>
+
+struct sampler;
+
+struct sampler_options {
+	struct source_options source;
+	uint64_t interval_ns;
+	enum config_wait wait;
+	double cpu_budget_percent; /* of one core, for the whole process; <= 0: no limit */
+};
+
+/*
+ * One target on its way through the sampler. Made by the cold side, lent between sampler_add and its return, then the cold side's again.
+ */
+struct sampler_target {
+	struct source_entry *entry;   /* made with this target as its `user` */
+	struct sampler_target *group; /* the group it is a member of, or NULL: a target of its own */
+	void *user;                   /* the cold side's */
+	struct ring_track track;
+	unsigned char description[TARGET_ENCODED_MAX];
+	bool lent; /* the sampler's: it is in the source */
+};
+
+enum sampler_return {
+	SAMPLER_GONE = 1, /* the process or cgroup no longer exists */
+	SAMPLER_REMOVED,  /* the answer to sampler_remove; always comes, also after SAMPLER_GONE */
+	SAMPLER_REFUSED,  /* the source is full: it was not added */
+};
+
+/* Describes target in its track. The target's id must be new. */
+void sampler_target_describe(struct sampler_target *target, const struct target *what);
+
+/* 0; -ENOMEM; -errno. ring must outlive the sampler. */
+int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret);
+
+/* Starts the thread. 0 or -errno. */
+int sampler_start(struct sampler *sampler);
+
+/* Stops it after the tick in hand and waits for it. Harmless if it is not running. */
+void sampler_stop(struct sampler *sampler);
+
+/* Frees the sampler, not the targets it still holds: take those back with sampler_drain. NULL is fine. */
+void sampler_free(struct sampler *sampler);
+
+/* False: the queue is full, try again later. */
+bool sampler_add(struct sampler *sampler, struct sampler_target *target);
+bool sampler_remove(struct sampler *sampler, struct sampler_target *target);
+
+/* The next target that comes back. False: none at the moment. */
+bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why);
+
+/* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
+uint32_t sampler_slowdown(const struct sampler *sampler);
+
+/* CPU share of this process in the last whole second, of one core. Any thread. */
+double sampler_cpu_share(const struct sampler *sampler);
+
+/* Takes ticks in the calling thread instead, for measuring: one, now. The thread must not be running. */
+void sampler_tick(struct sampler *sampler);
+
+#endif

@@ -1,0 +1,265 @@
+/* session.c: builds bottom up, frees top down; a half-built session is freed by the same function. */
+#include "session.h"
+
+#include "log.h"
+#include "procfs.h"
+#include "procread.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct session {
+	const struct config *config;
+	int procfd;
+	struct metric_machine machine;
+	struct cgroup_mounts *mounts;
+	struct ring *ring;
+	struct sampler *sampler;
+	struct baseline *baseline;
+	struct discovery *discovery;
+};
+
+static int failed(const char *what, const char *which, int error)
+{
+	log_line(LOG_ERR, "%s%s%s: %s", what, *which ? " " : "", which, strerror(-error));
+
+	return error;
+}
+
+/* Every watched process keeps a handful of descriptors open: take what may be had. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int open_roots(struct session *session)
+{
+	const struct config *config = session->config;
+	int r;
+
+	session->procfd = open(config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (session->procfd < 0)
+		return failed("cannot open the proc root", config->proc_root, -errno);
+
+	r = limits_machine(session->procfd, "", &session->machine);
+	if (r < 0)
+		return failed("cannot tell the machine's CPUs and memory from", config->proc_root, r);
+
+	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
+	if (r < 0)
+		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
+
+	return 0;
+}
+
+static void fill_identity(int procfd, struct ring_options *options)
+{
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = procread_file(procfd, getpid(), "stat", text, sizeof text);
+
+	options->pid = getpid();
+	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
+		options->start_ticks = stat.start_ticks;
+
+	len = procread_file(procfd, 0, "sys/kernel/random/boot_id", text, sizeof text);
+	for (ssize_t i = 0, digits = 0; i < len && digits < 32; i++) {
+		const char *hex = "0123456789abcdef", *at = text[i] ? strchr(hex, text[i]) : NULL;
+
+		if (!at)
+			continue;
+		options->boot_id[digits / 2] = (uint8_t)(options->boot_id[digits / 2] << 4 | (at - hex));
+		digits++;
+	}
+}
+
+static int open_ring(struct session *session, const char *path)
+{
+	const struct config *config = session->config;
+	struct ring_options options = {
+		.size_bytes = config->ring.size_bytes,
+		.page_bytes = config->ring.page_bytes,
+		.interval_ns = config->sampling.interval_ns,
+		.heartbeat_ns = config->sampling.heartbeat_ns,
+	};
+	int r;
+
+	fill_identity(session->procfd, &options);
+	r = path ? ring_create(AT_FDCWD, path, &options, &session->ring)
+		 : ring_create_anonymous(&options, &session->ring);
+	if (r < 0)
+		return failed("cannot make the ring", path ? path : "in memory", r);
+
+	if (config->ring.lock && path && ring_lock(session->ring) < 0)
+		log_line(LOG_NOTICE,
+			 "the ring of %llu bytes is not locked into memory (%s): raise LimitMEMLOCK, or make ring.size "
+			 "smaller",
+			 (unsigned long long)config->ring.size_bytes, strerror(errno));
+
+	return 0;
+}
+
+static int build_sampler(struct session *session)
+{
+	const struct config_sampling *sampling = &session->config->sampling;
+	struct sampler_options options = {
+		.source = {
+			.capacity = sampling->max_targets + 64, /* groups come on top */
+			.heartbeat_ns = sampling->heartbeat_ns,
+			.cgroup_interval_ns = sampling->cgroup_interval_ns,
+			.peak_interval_ns = sampling->peak_interval_ns,
+			.fds_interval_ns = sampling->fds_interval_ns,
+			.reset_peaks = sampling->reset_peaks,
+		},
+		.interval_ns = sampling->interval_ns,
+		.wait = sampling->wait,
+		.cpu_budget_percent = sampling->cpu_budget_percent,
+	};
+	int r = sampler_new(&options, session->ring, &session->sampler);
+
+	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
+}
+
+/* Whether pids below the proc root are pids of our own namespace: only then do CPU clocks mean the same processes. */
+static bool is_own_proc(int procfd)
+{
+	char self[32];
+	ssize_t len = procread_link(procfd, 0, "self", self, sizeof self);
+
+	return len > 0 && strtol(self, NULL, 10) == getpid();
+}
+
+static int build_discovery(struct session *session)
+{
+	struct discovery_options options = {
+		.roster = {
+			.config = session->config,
+			.sampler = session->sampler,
+			.mounts = session->mounts,
+			.machine = session->machine,
+			.procfd = session->procfd,
+			.own_proc = is_own_proc(session->procfd),
+		},
+	};
+	int r = baseline_new(session->procfd, session->config->incidents.captures & CONFIG_CAPTURE_SMAPS,
+			     &session->baseline);
+
+	if (r < 0)
+		return failed("cannot keep baselines", "", r);
+
+	options.baseline = session->baseline;
+	r = discovery_new(&options, &session->discovery);
+	if (r == 0)
+		r = discovery_scan(session->discovery);
+
+	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
+}
+
+int session_new(const struct config *config, const char *ring_path, struct session **ret)
+{
+	struct session *session = calloc(1, sizeof *session);
+	int r;
+
+	if (!session)
+		return failed("cannot start", "", -ENOMEM);
+
+	session->config = config;
+	session->procfd = -1;
+	raise_descriptor_limit();
+	r = open_roots(session);
+	if (r == 0)
+		r = open_ring(session, ring_path);
+	if (r == 0)
+		r = build_sampler(session);
+	if (r == 0)
+		r = build_discovery(session);
+	if (r < 0) {
+		session_free(session);
+		return r;
+	}
+	*ret = session;
+
+	return 0;
+}
+
+int session_start(struct session *session)
+{
+	int r = sampler_start(session->sampler);
+
+	if (r == 0)
+		r = discovery_start(session->discovery);
+
+	return r < 0 ? failed("cannot start a thread", "", r) : 0;
+}
+
+void session_stop(struct session *session)
+{
+	if (session->sampler)
+		sampler_stop(session->sampler);
+	if (session->discovery)
+		discovery_stop(session->discovery);
+}
+
+void session_free(struct session *session)
+{
+	if (!session)
+		return;
+
+	session_stop(session);
+	sampler_free(session->sampler);
+	discovery_free(session->discovery);
+	baseline_free(session->baseline);
+	if (session->ring)
+		ring_finish(session->ring);
+	ring_free(session->ring);
+	cgroup_mounts_free(session->mounts);
+	if (session->procfd >= 0)
+		close(session->procfd);
+	free(session);
+}
+
+struct ring *session_ring(struct session *session)
+{
+	return session->ring;
+}
+
+struct sampler *session_sampler(struct session *session)
+{
+	return session->sampler;
+}
+
+struct discovery *session_discovery(struct session *session)
+{
+	return session->discovery;
+}
+
+struct baseline *session_baseline(struct session *session)
+{
+	return session->baseline;
+}
+
+const struct cgroup_mounts *session_mounts(const struct session *session)
+{
+	return session->mounts;
+}
+
+const struct metric_machine *session_machine(const struct session *session)
+{
+	return &session->machine;
+}
+
+int session_procfd(const struct session *session)
+{
+	return session->procfd;
+}

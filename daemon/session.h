@@ -1,0 +1,42 @@
+/*
+ * session.h: the recording half of the daemon as one thing: ring, sampler, discovery, wired after a configuration. The daemon adds
+ * rules and incidents to it; `spikewatch record` adds a stream.
+ */
+#ifndef SPIKEWATCH_SESSION_H
+#define SPIKEWATCH_SESSION_H
+
+#include "baseline.h"
+#include "cgmount.h"
+#include "config.h"
+#include "discovery.h"
+#include "metric.h"
+#include "ring.h"
+#include "sampler.h"
+
+struct session;
+
+/*
+ * Opens everything and makes a first scan, so that the targets that exist are there from the first tick on. config must outlive the session.
+ * ring_path: the ring's file (an old one is replaced), or NULL: memory without a name.
+ * 0; -errno: what failed has been logged.
+ */
+int session_new(const struct config *config, const char *ring_path, struct session **ret);
+
+/* Starts the sampler and discovery. 0 or -errno (logged). */
+int session_start(struct session *session);
+
+/* Stops both, the sampler first: after this the ring says no more. Harmless if they do not run. */
+void session_stop(struct session *session);
+
+/* Stops, marks the ring as ended in good order, frees all. NULL is fine. */
+void session_free(struct session *session);
+
+struct ring *session_ring(struct session *session);
+struct sampler *session_sampler(struct session *session);
+struct discovery *session_discovery(struct session *session);
+struct baseline *session_baseline(struct session *session);
+const struct cgroup_mounts *session_mounts(const struct session *session);
+const struct metric_machine *session_machine(const struct session *session);
+int session_procfd(const struct session *session);
+
+#endif
