@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct json_document;
+
 enum config_selector {
 	CONFIG_PID,
 	CONFIG_PIDFILE,
@@ -27,8 +29,8 @@ enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
 struct config_target {
 	const char *name;
 	enum config_selector selector;
-	const char *pattern;  /* of every selector but CONFIG_PID */
-	int32_t pid;          /* CONFIG_PID */
+	const char *pattern; /* of every selector but CONFIG_PID */
+	int32_t pid;         /* CONFIG_PID */
 	enum config_per per;
 };
 
@@ -38,7 +40,7 @@ struct config_rule {
 	enum metric_of of;
 	uint64_t window_ns;
 	struct trigger_rule trigger;
-	const char **targets;    /* names of target entries; target_count 0: all of them ("*") */
+	const char **targets; /* names of target entries; target_count 0: all of them ("*") */
 	size_t target_count;
 };
 
@@ -66,24 +68,24 @@ struct config_sampling {
 	uint64_t limits_interval_ns; /* 2s;    how often effective limits are read again */
 	uint64_t rescan_interval_ns; /* 1s;    how often new targets are looked for */
 	enum config_wait wait;       /* sleep */
-	bool reset_peaks;            /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
-	double cpu_budget_percent;   /* 10; of one core, for the whole daemon */
-	uint32_t max_targets;        /* 10,000 */
+	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
+	double cpu_budget_percent; /* 10; of one core, for the whole daemon */
+	uint32_t max_targets;      /* 10,000 */
 };
 
 /* "ring" */
 struct config_ring {
-	const char *path;     /* "": chosen by the daemon: /run/spikewatch/ring or $XDG_RUNTIME_DIR/spikewatch/ring */
-	uint64_t size_bytes;  /* 16MiB */
-	uint32_t page_bytes;  /* 64KiB */
-	bool lock;            /* true */
+	const char *path;    /* "": chosen by the daemon: /run/spikewatch/ring or $XDG_RUNTIME_DIR/spikewatch/ring */
+	uint64_t size_bytes; /* 16MiB */
+	uint32_t page_bytes; /* 64KiB */
+	bool lock;           /* true */
 };
 
 /* "incidents" */
 struct config_incidents {
-	const char *directory;       /* "": chosen by the daemon: /var/lib/spikewatch/incidents or $XDG_STATE_HOME/... */
-	uint64_t before_ns;          /* 30s */
-	uint64_t after_ns;           /* 10s */
+	const char *directory; /* "": chosen by the daemon: /var/lib/spikewatch/incidents or $XDG_STATE_HOME/... */
+	uint64_t before_ns;    /* 30s */
+	uint64_t after_ns;     /* 10s */
 	uint64_t max_incident_bytes; /* 64MiB */
 	uint64_t max_bytes;          /* 1GiB */
 	uint32_t max_count;          /* 200 */
@@ -96,21 +98,23 @@ struct config {
 	struct config_sampling sampling;
 	struct config_ring ring;
 	struct config_incidents incidents;
-	const char *state_file; /* "": beside the incidents */
-	const char *proc_root;  /* "/proc" */
+	const char *state_file;  /* "": beside the incidents */
+	const char *proc_root;   /* "/proc" */
 	const char *cgroup_root; /* "": where libcgroup says it is mounted */
 	struct config_target *targets;
 	size_t target_count;
 	struct config_rule *rules;
 	size_t rule_count;
+	struct json_document **documents; /* own every text above */
+	size_t document_count;
 };
 
 /* Where and why a configuration was refused. file is the name that was handed in. */
 struct config_error {
 	char file[256];
-	unsigned line, column;  /* 0: the file as a whole */
-	char key[128];          /* dotted: "rules[2].window"; may be empty */
-	char message[256];      /* what is wrong, then what was expected */
+	unsigned line, column; /* 0: the file as a whole */
+	char key[128];         /* dotted: "rules[2].window"; may be empty */
+	char message[256];     /* what is wrong, then what was expected */
 };
 
 /* One file's text. */

@@ -1,0 +1,189 @@
+/*
+ * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A pattern that can never match
+ * is refused here, where the mistake can be shown: whoever waits for a target that never comes sees nothing at all.
+ */
+#include "config_target.h"
+
+#include "scope.h"
+#include "units.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+
+/* PID_MAX_LIMIT of 64-bit kernels, include/linux/threads.h. */
+#define PID_LIMIT 4194304
+/* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
+#define COMM_MAX 15
+/* An expression is compiled into a table that grows with its repetitions: longer or more is a mistake or an attack. */
+#define REGEX_MAX 1024
+#define REGEX_REPETITIONS_MAX 1000
+
+static const struct config_field fields[] = {
+	{ .section = "", .key = "name" },    { .section = "", .key = "per" },    { .section = "", .key = "pid" },
+	{ .section = "", .key = "pidfile" }, { .section = "", .key = "comm" },   { .section = "", .key = "exe" },
+	{ .section = "", .key = "cmdline" }, { .section = "", .key = "cgroup" }, { .section = "", .key = "unit" },
+};
+
+static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit";
+
+/* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
+static int check_glob(const struct config_scope *scope, const struct json_node *node)
+{
+	const char *at = node->text;
+
+	for (; *at != '\0'; at++) {
+		if (*at == '\\' && *++at == '\0')
+			return config_refuse_value(scope, node, "a glob ends in \\: expected a character after it");
+		if (*at != '[')
+			continue;
+		/* "[]x]" and "[!]x]" hold a bracket. */
+		at += at[1] == '!' || at[1] == '^' ? 2 : 1;
+		at = *at != '\0' ? strchr(at + 1, ']') : NULL;
+		if (at == NULL)
+			return config_refuse_value(scope, node, "[ without ] in a glob: expected a closing ]");
+	}
+	return 0;
+}
+
+/* The product of all repetition counts: nested ones multiply the size of the compiled expression. */
+static unsigned long repetitions(const char *regex)
+{
+	unsigned long product = 1;
+
+	for (const char *at = strchr(regex, '{'); at != NULL; at = strchr(at + 1, '{')) {
+		unsigned long most = 1;
+		const char *digit = at + 1;
+
+		for (; (*digit >= '0' && *digit <= '9') || *digit == ','; digit++) {
+			unsigned long count = 0;
+
+			for (; *digit >= '0' && *digit <= '9' && count <= REGEX_REPETITIONS_MAX; digit++)
+				count = count * 10 + (unsigned long)(*digit - '0');
+			most = count > most ? count : most;
+			if (*digit != ',')
+				break;
+		}
+		product *= most;
+		if (product > REGEX_REPETITIONS_MAX)
+			return product;
+	}
+	return product;
+}
+
+static int check_regex(const struct config_scope *scope, const struct json_node *node)
+{
+	regex_t regex;
+	char why[128];
+	int r;
+
+	if (repetitions(node->text) > REGEX_REPETITIONS_MAX)
+		return config_refuse_value(scope, node, "too many repetitions in the expression: expected at most %d",
+					   REGEX_REPETITIONS_MAX);
+	r = regcomp(&regex, node->text, REG_EXTENDED | REG_NOSUB);
+	if (r == 0) {
+		regfree(&regex);
+		return 0;
+	}
+	regerror(r, &regex, why, sizeof(why));
+	return config_refuse_value(scope, node, "expected a POSIX extended regular expression: %s", why);
+}
+
+static int check_pattern(const struct config_scope *scope, const struct json_node *node, enum config_selector selector)
+{
+	char shown[CONFIG_SHOWN];
+
+	config_found(node, shown);
+	if (selector == CONFIG_COMM && node->text_len > COMM_MAX)
+		return config_refuse_value(
+			scope, node, "no process has this name: the kernel cuts names to %d bytes: expected \"%.*s\"",
+			COMM_MAX, COMM_MAX, shown + 1);
+	if ((selector == CONFIG_PIDFILE || selector == CONFIG_EXE || selector == CONFIG_CGROUP) && node->text[0] != '/')
+		return config_refuse_value(scope, node, "expected a path that begins with /, found %s", shown);
+	if (selector == CONFIG_UNIT && strpbrk(node->text, ".*") == NULL)
+		return config_refuse_value(scope, node,
+					   "expected a unit name with its suffix, such as \"nginx.service\", found %s",
+					   shown);
+	if (selector == CONFIG_UNIT && strchr(node->text, '/') != NULL)
+		return config_refuse_value(scope, node, "expected a unit name, not a path, found %s", shown);
+	if (selector == CONFIG_EXE || selector == CONFIG_CGROUP || selector == CONFIG_UNIT)
+		return check_glob(scope, node);
+	if (selector == CONFIG_CMDLINE)
+		return check_regex(scope, node);
+	return 0;
+}
+
+static int read_pid(const struct config_scope *scope, const struct json_node *node, int32_t *ret)
+{
+	uint64_t pid = 0;
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_NUMBER || units_count(node->text, node->text_len, &pid) < 0 || pid < 1 ||
+	    pid > PID_LIMIT)
+		return config_refuse_value(scope, node, "expected a process id, 1 to %d without quotes, found %s",
+					   PID_LIMIT, config_found(node, shown));
+	*ret = (int32_t)pid;
+	return 0;
+}
+
+static int read_selector(const struct config_scope *scope, const struct json_node *entry, struct config_target *ret)
+{
+	const struct json_node *found = NULL;
+	int r;
+
+	for (enum config_selector i = CONFIG_PID; i <= CONFIG_UNIT; i++) {
+		const struct json_node *node = json_member(entry, config_selector_name(i));
+
+		if (node == NULL)
+			continue;
+		if (found != NULL)
+			return config_refuse_value(scope, node,
+						   "a second selector beside \"%s\": expected exactly one of %s",
+						   found->key, selectors);
+		found = node;
+		ret->selector = i;
+	}
+	if (found == NULL)
+		return config_refuse(scope, entry->place, NULL, "selects nothing: expected exactly one of %s",
+				     selectors);
+	if (ret->selector == CONFIG_PID)
+		return read_pid(scope, found, &ret->pid);
+	r = config_read_text(scope, found, ret->selector == CONFIG_CMDLINE ? REGEX_MAX : PATH_MAX - 1, &ret->pattern);
+	return r < 0 ? r : check_pattern(scope, found, ret->selector);
+}
+
+static int read_per(const struct config_scope *scope, const struct json_node *entry, struct config_target *ret)
+{
+	static const char *const choices[] = { "process", "group", "cgroup", NULL };
+	const struct json_node *node = json_member(entry, "per");
+	bool by_cgroup = ret->selector == CONFIG_CGROUP || ret->selector == CONFIG_UNIT;
+	unsigned choice = by_cgroup ? CONFIG_PER_CGROUP : CONFIG_PER_PROCESS;
+	int r = node != NULL ? config_read_choice(scope, node, choices, &choice) : 0;
+
+	if (r < 0)
+		return r;
+	if (choice == CONFIG_PER_CGROUP && !by_cgroup)
+		return config_refuse_value(scope, node,
+					   "\"%s\" selects processes, which are watched one by one or summed: expected "
+					   "\"process\" or \"group\"; a cgroup is selected by \"cgroup\" or \"unit\"",
+					   config_selector_name(ret->selector));
+	ret->per = (enum config_per)choice;
+	return 0;
+}
+
+int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
+{
+	const struct json_node *name = json_member(node, "name");
+	int r = config_field_apply(scope, fields, ARRAY_LEN(fields), "", node, ret, NULL);
+
+	if (r < 0)
+		return r;
+	if (name == NULL)
+		return config_refuse(scope, node->place, NULL, "has no name: expected a member \"name\"");
+	r = config_read_name(scope, name, &ret->name);
+	if (r == 0)
+		r = read_selector(scope, node, ret);
+	return r < 0 ? r : read_per(scope, node, ret);
+}
