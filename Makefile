@@ -59,10 +59,10 @@ LDHARDEN := -fsanitize=$(SANITIZE)
 endif
 
 # A folder sees the headers of those below it and no others.
-INCLUDES = -Ilib
-$(B)/daemon/%.o: INCLUDES = -Ilib -Idaemon
-$(B)/cli/%.o: INCLUDES = -Ilib -Idaemon -Icli
-$(B)/tests/%.o: INCLUDES = -Ilib -Idaemon -Icli -Itests -I$(B)
+INCLUDES = -iquote lib
+$(B)/daemon/%.o: INCLUDES = -iquote lib -iquote daemon
+$(B)/cli/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli
+$(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests -iquote $(B)
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
@@ -192,7 +192,7 @@ $(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
-		-Ilib -Idaemon -MMD -MP -c $< -o $@
+		-iquote lib -iquote daemon -MMD -MP -c $< -o $@
 
 $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 

@@ -79,7 +79,7 @@ lib=$(files lib/*.[ch])
 headers_alone() {
 	for h in $(files lib/*.h daemon/*.h cli/*.h tests/*.h); do
 		echo "#include \"$h\"" | $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only \
-			-I. -Ilib -Idaemon -Icli -Itests -x c - || fail "$h does not compile alone"
+			-I. -iquote lib -iquote daemon -iquote cli -iquote tests -x c - || fail "$h does not compile alone"
 	done
 }
 
