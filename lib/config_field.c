@@ -9,7 +9,7 @@
 #include "units.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

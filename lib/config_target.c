@@ -8,7 +8,7 @@
 #include "units.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <regex.h>
 #include <stdio.h>
 #include <string.h>
