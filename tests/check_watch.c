@@ -1,0 +1,326 @@
+/* check_watch.c: windows over a stream of observations: what a target looks like as of their ends. */
+#include "evaluator_bench.h"
+
+#include <check.h>
+
+Suite *watch_suite(void);
+
+START_TEST(busy_process_has_its_true_rate)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	for (uint64_t now = 10 * S; now <= 14 * S; now += 10 * MS) {
+		cpu(1, now + MS, (now - 10 * S) / 2);
+		tick(now);
+	}
+	ck_assert_uint_eq(firing_count, 4);
+	for (size_t i = 0; i < firing_count; i++) {
+		ck_assert_double_eq(firings[i].value, 50);
+		ck_assert_uint_eq(firings[i].from.ns, (10 + i) * S + MS);
+		ck_assert_uint_eq(firings[i].to.ns, (11 + i) * S + MS);
+		ck_assert_uint_eq(firings[i].wall.ns, (11 + i) * S + MS + WALL_AHEAD);
+	}
+}
+END_TEST
+
+START_TEST(part_of_a_window_is_not_judged)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	tick(10 * S + 200 * MS);
+	watch(1, "a");
+	cpu(1, 10 * S + 300 * MS, 0);
+	tick(10 * S + 300 * MS);
+	cpu(1, 10 * S + 990 * MS, 690 * MS);
+	tick(11 * S);
+	ck_assert_uint_eq(evaluator_evaluations(evaluator), 0);
+	tick(12 * S - 1);
+	ck_assert_uint_eq(evaluator_evaluations(evaluator), 0);
+	tick(12 * S);
+	ck_assert_uint_eq(evaluator_evaluations(evaluator), 1);
+}
+END_TEST
+
+START_TEST(idle_process_uses_nothing_without_a_record)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S + MS, 77);
+	ticks(10 * S, 13 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 3);
+	ck_assert_double_eq(firings[2].value, 0);
+	ck_assert_uint_eq(firings[2].to.ns,
+			  13 * S + MS); /* it was seen unchanged, a millisecond into the tick as ever */
+}
+END_TEST
+
+START_TEST(process_that_wakes_up_did_so_in_its_window)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S + MS, 0);
+	ticks(10 * S, 59 * S + 990 * MS, 10 * MS);
+	firing_count = 0;
+	cpu(1, 60 * S + MS, 0);
+	tick(60 * S);
+	for (uint64_t now = 60 * S + 10 * MS; now <= 61 * S; now += 10 * MS) {
+		cpu(1, now + MS, now - 60 * S);
+		tick(now);
+	}
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_double_eq(firings[0].value, 0);
+	ck_assert_double_eq(firings[1].value, 100);
+}
+END_TEST
+
+START_TEST(burst_between_two_ticks_counts_in_its_window_only)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S, 0);
+	ticks(10 * S, 12 * S + 490 * MS, 10 * MS);
+	cpu(1, 12 * S + 500 * MS, 10 * MS);
+	ticks(12 * S + 500 * MS, 15 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 5);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_double_eq_tol(firings[i].value, i == 2 ? 1 : 0, 1e-9);
+}
+END_TEST
+
+START_TEST(target_with_heartbeats_only_has_its_gauges)
+{
+	add_rule("big", METRIC_MEMORY_BYTES, 100 * MS);
+	start();
+	watch(1, "a");
+	for (uint64_t now = 10 * S; now < 12 * S; now += 10 * MS) {
+		if (now % S == 0)
+			memory(1, now, 4711, 0);
+		tick(now);
+	}
+	ck_assert_uint_eq(firing_count, 19);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_double_eq(firings[i].value, 4711);
+}
+END_TEST
+
+START_TEST(windows_end_at_multiples_of_their_length)
+{
+	add_rule("slow", METRIC_CPU, 3 * S);
+	add_rule("fast", METRIC_CPU, S);
+	add_rule("slow2", METRIC_CPU, 3 * S);
+	start();
+	watch(1, "a");
+	cpu(1, 1, 0);
+	ticks(1, 12 * S + 1, S);
+	ck_assert_uint_eq(evaluator_evaluations(evaluator), 11 + 3 + 3);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_uint_eq((firings[i].to.ns - 1) % ((strcmp(firings[i].rule, "fast") == 0 ? 1 : 3) * S), 0);
+}
+END_TEST
+
+START_TEST(stalled_sampler_is_judged_once_over_what_has_passed)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S, 0);
+	tick(10 * S);
+	cpu(1, 13 * S + 200 * MS, 1600 * MS);
+	tick(13 * S + 200 * MS);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_uint_eq(firings[0].from.ns, 10 * S);
+	ck_assert_uint_eq(firings[0].to.ns, 13 * S + 200 * MS);
+	ck_assert_double_eq(firings[0].value, 50);
+	cpu(1, 14 * S, 2400 * MS);
+	tick(14 * S);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_double_eq(firings[1].value, 100);
+}
+END_TEST
+
+START_TEST(sliver_of_a_window_joins_the_next)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S, 0);
+	tick(10 * S);
+	cpu(1, 12 * S + 990 * MS, 0);
+	tick(12 * S + 990 * MS);
+	cpu(1, 13 * S, 4 * MS); /* the grain of the counter: 40 % of 10 ms */
+	tick(13 * S);
+	ck_assert_uint_eq(firing_count, 1);
+	tick(14 * S);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_uint_eq(firings[1].from.ns, 12 * S + 990 * MS);
+	ck_assert_double_eq_tol(firings[1].value, 0.396, 0.001);
+}
+END_TEST
+
+START_TEST(gap_drops_open_windows)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	watch(2, "b");
+	cpu(1, 10 * S, 0);
+	cpu(2, 10 * S, 0);
+	ticks(10 * S, 11 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	evaluator_gap(evaluator);
+	cpu(1, 11 * S + 500 * MS, 0); /* seen again; the other one is not */
+	ticks(11 * S + 500 * MS, 12 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	tick(13 * S);
+	ck_assert_uint_eq(firing_count, 3);
+	ck_assert_str_eq(firings[2].target, "a");
+	ck_assert_uint_eq(firings[2].from.ns, 12 * S);
+	cpu(2, 13 * S + 10 * MS, 0);
+	tick(13 * S + 10 * MS);
+	tick(14 * S);
+	ck_assert_uint_eq(firing_count, 4);
+	tick(15 * S);
+	ck_assert_uint_eq(firing_count, 6);
+}
+END_TEST
+
+START_TEST(clock_that_begins_anew_is_a_gap)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	cpu(1, 100 * S, 0);
+	ticks(100 * S, 101 * S, S);
+	ck_assert_uint_eq(firing_count, 1);
+	watch(2, "b");
+	tick(5 * S + 1);
+	cpu(2, 5 * S + 2, 0);
+	ticks(5 * S + 2, 8 * S + 2, S);
+	ck_assert_uint_eq(firing_count, 3); /* 6 to 7 and 7 to 8, of the new one */
+	ck_assert_str_eq(firings[2].target, "b");
+}
+END_TEST
+
+START_TEST(peak_is_over_all_samples_in_the_window)
+{
+	add_rule("peak", METRIC_MEMORY_PEAK, S);
+	start();
+	watch(1, "a");
+	memory(1, 10 * S, 100, 0);
+	tick(10 * S);
+	memory(1, 10 * S + 500 * MS, 900, 0);
+	tick(10 * S + 500 * MS);
+	memory(1, 10 * S + 510 * MS, 200, 0);
+	tick(10 * S + 510 * MS);
+	tick(11 * S);
+	tick(12 * S);
+	memory(1, 12 * S + 500 * MS, 50, 0); /* it used 200 for half of that window */
+	tick(12 * S + 500 * MS);
+	tick(13 * S);
+	tick(14 * S);
+	ck_assert_uint_eq(firing_count, 4);
+	ck_assert_double_eq(firings[0].value, 900);
+	ck_assert_double_eq(firings[1].value, 200);
+	ck_assert_double_eq(firings[2].value, 200);
+	ck_assert_double_eq(firings[3].value, 50);
+}
+END_TEST
+
+START_TEST(high_water_marks_count_when_they_move_even_if_reset_between)
+{
+	add_rule("peak", METRIC_MEMORY_PEAK, S);
+	start();
+	watch(1, "a");
+	memory(1, 10 * S, 100, 5000); /* made before anybody looked */
+	tick(10 * S);
+	tick(11 * S);
+	memory(1, 11 * S + 100 * MS, 100, 6000);
+	tick(11 * S + 100 * MS);
+	memory(1, 11 * S + 200 * MS, 100, 100); /* reset */
+	tick(11 * S + 200 * MS);
+	tick(12 * S);
+	tick(13 * S);
+	ck_assert_uint_eq(firing_count, 3);
+	ck_assert_double_eq(firings[0].value, 100);
+	ck_assert_double_eq(firings[1].value, 6000);
+	ck_assert_double_eq(firings[2].value, 100);
+}
+END_TEST
+
+/* Reads every 100 ms, at ticks every 10 ms, one of which comes a tick late: neither 0 % nor 200 % is true. */
+START_TEST(cgroup_is_judged_between_its_reads)
+{
+	struct target target = make_target(1, "c");
+
+	target.kind = TARGET_CGROUP;
+	add_rule("hot", METRIC_CPU, 100 * MS);
+	start();
+	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	for (uint64_t now = 10 * S, due = now; now <= 12 * S; now += 10 * MS) {
+		if (now >= due) {
+			cpu(1, now, (now - 10 * S) / 2);
+			due = now + (now == 11 * S ? 110 : 100) * MS;
+		}
+		tick(now);
+	}
+	ck_assert_uint_ge(firing_count, 18);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_double_eq(firings[i].value, 50);
+}
+END_TEST
+
+START_TEST(idle_cgroup_moves_on_with_the_reads_it_must_have_had)
+{
+	struct target target = make_target(1, "c");
+
+	target.kind = TARGET_CGROUP;
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	cpu(1, 10 * S, 0);
+	ticks(10 * S, 20 * S + 90 * MS, 10 * MS);
+	firing_count = 0;
+	for (uint64_t now = 20 * S + 100 * MS; now <= 22 * S; now += 100 * MS) {
+		cpu(1, now, now - 20 * S);
+		tick(now);
+	}
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_double_eq_tol(firings[0].value, 100, 10); /* 1 s of CPU within 1.0 or 1.1 s */
+	ck_assert_double_eq(firings[1].value, 100);
+}
+END_TEST
+
+static TCase *windows(void)
+{
+	TCase *tcase = tcase_create("windows");
+
+	tcase_add_checked_fixture(tcase, begin, end);
+	tcase_add_test(tcase, busy_process_has_its_true_rate);
+	tcase_add_test(tcase, part_of_a_window_is_not_judged);
+	tcase_add_test(tcase, idle_process_uses_nothing_without_a_record);
+	tcase_add_test(tcase, process_that_wakes_up_did_so_in_its_window);
+	tcase_add_test(tcase, burst_between_two_ticks_counts_in_its_window_only);
+	tcase_add_test(tcase, target_with_heartbeats_only_has_its_gauges);
+	tcase_add_test(tcase, windows_end_at_multiples_of_their_length);
+	tcase_add_test(tcase, stalled_sampler_is_judged_once_over_what_has_passed);
+	tcase_add_test(tcase, sliver_of_a_window_joins_the_next);
+	tcase_add_test(tcase, gap_drops_open_windows);
+	tcase_add_test(tcase, clock_that_begins_anew_is_a_gap);
+	tcase_add_test(tcase, peak_is_over_all_samples_in_the_window);
+	tcase_add_test(tcase, high_water_marks_count_when_they_move_even_if_reset_between);
+	tcase_add_test(tcase, cgroup_is_judged_between_its_reads);
+	tcase_add_test(tcase, idle_cgroup_moves_on_with_the_reads_it_must_have_had);
+	return tcase;
+}
+
+Suite *watch_suite(void)
+{
+	Suite *suite = suite_create("watch");
+
+	suite_add_tcase(suite, windows());
+	return suite;
+}
