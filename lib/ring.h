@@ -133,7 +133,7 @@ void ring_writer_free(struct ring_writer *writer);
 /*
  * Begins a tick at time now. worst_bytes: what this tick may need at most (RING_RECORD_MAX per target), so that a tick
  * either begins with its pages at hand or does not begin. wall: the same moment on the wall clock.
- * A tick that may need more than the whole ring begins when all other pages are free. 0; RING_HELD: nothing was begun.
+ * A tick that may need more than half of the ring begins when half is free. 0; RING_HELD: nothing was begun.
  */
 int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes);
 
@@ -171,6 +171,7 @@ enum ring_event_type {
 	RING_EVENT_DAMAGED,  /* a page that fails its checksum or structure was skipped */
 };
 
+/* What is not said to belong to the type of an event is unspecified; type, time and tick always are set. */
 struct ring_event {
 	enum ring_event_type type;
 	mono_t time;                  /* of the tick; of the sample itself */

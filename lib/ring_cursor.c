@@ -68,7 +68,8 @@ static int report_loss(struct ring_cursor *cursor, struct ring_event *ret)
 		.lost_pages = *pages,
 	};
 	*pages = 0;
-	cursor->learned = false;
+	if (lapped)
+		cursor->learned = false;
 	return cursor->silent ? AGAIN : 0;
 }
 
@@ -154,14 +155,20 @@ static int learn_from(void *ctx, const struct ring_copy *copy)
 /* Makes *ret the description of a target. 0; AGAIN if it is no description. */
 static int announce(struct ring_state *state, struct ring_event *ret, const struct ring_cursor *cursor)
 {
-	*ret = (struct ring_event){
-		.type = RING_EVENT_TARGET, .time = cursor->time, .tick = cursor->number, .id = state->id
-	};
-	if (target_decode(state->description, state->description_len, &ret->target) != 0)
+	struct target target;
+
+	if (target_decode(state->description, state->description_len, &target) != 0)
 		return AGAIN;
 
-	ret->target.id = state->id;
+	target.id = state->id;
 	state->announced = true;
+	*ret = (struct ring_event){
+		.type = RING_EVENT_TARGET,
+		.time = cursor->time,
+		.tick = cursor->number,
+		.id = state->id,
+		.target = target,
+	};
 	return 0;
 }
 
@@ -201,6 +208,18 @@ static uint32_t apply_fields(struct sample *sample, const uint64_t *record)
 	return mask;
 }
 
+/* Field by field: clearing all of the event would cost more than everything else done for a sample. */
+static void deliver_sample(const struct ring_cursor *cursor, const struct ring_state *state, uint32_t changed,
+			   struct ring_event *ret)
+{
+	ret->type = RING_EVENT_SAMPLE;
+	ret->time = state->at;
+	ret->tick = cursor->number;
+	ret->id = state->id;
+	ret->sample = &state->sample;
+	ret->changed = changed;
+}
+
 static int next_sample(struct ring_cursor *cursor, const uint64_t *record, struct ring_event *ret)
 {
 	struct ring_copy *copy = cursor->current;
@@ -226,14 +245,7 @@ static int next_sample(struct ring_cursor *cursor, const uint64_t *record, struc
 	if (cursor->quiet)
 		return AGAIN;
 
-	*ret = (struct ring_event){
-		.type = RING_EVENT_SAMPLE,
-		.time = state->at,
-		.tick = cursor->number,
-		.id = state->id,
-		.sample = &state->sample,
-		.changed = changed & state->sample.mask,
-	};
+	deliver_sample(cursor, state, changed & state->sample.mask, ret);
 	return 0;
 }
 
@@ -331,20 +343,12 @@ static int next_preloaded(struct ring_cursor *cursor, struct ring_event *ret)
 	if (state->key_page == 0)
 		return AGAIN;
 
-	*ret = (struct ring_event){
-		.type = RING_EVENT_SAMPLE,
-		.time = state->at,
-		.tick = cursor->number,
-		.id = state->id,
-		.sample = &state->sample,
-		.changed = state->sample.mask,
-	};
+	deliver_sample(cursor, state, state->sample.mask, ret);
 	return 0;
 }
 
 int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret)
 {
-	struct ring_event event;
 	int rc;
 
 	if (cursor->gone != 0)
@@ -353,15 +357,13 @@ int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret)
 
 	do {
 		if (cursor->preloaded)
-			rc = next_preloaded(cursor, &event);
+			rc = next_preloaded(cursor, ret);
 		else if (cursor->current != NULL)
-			rc = next_record(cursor, &event);
+			rc = next_record(cursor, ret);
 		else
-			rc = next_tick(cursor, &event);
+			rc = next_tick(cursor, ret);
 	} while (rc == AGAIN);
 
-	if (rc == 0)
-		*ret = event;
 	return rc;
 }
 

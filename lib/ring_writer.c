@@ -26,9 +26,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Room that one put may need; what is left of a page when a tick moves on is less. */
-#define PUT_MAX RING_RECORD_MAX
-
 /* The part of a tick that lies in one page. */
 struct part {
 	uint64_t seq;
@@ -93,27 +90,18 @@ static void seal_idle(struct ring_page *page, uint64_t seq)
 		seal(page, seq);
 }
 
-/* Gives up the page being filled. */
-static void retire(struct ring_writer *writer)
-{
-	if (writer->page != NULL)
-		seal_idle(writer->page, writer->seq);
-	writer->page = NULL;
-}
-
 void ring_writer_free(struct ring_writer *writer)
 {
 	if (writer == NULL)
 		return;
 
-	if (writer->ticking) {
-		/* This tick was never ended: its pages are sealed as far as they were published before. */
-		for (uint32_t i = 0; i < writer->parts_count; i++)
-			seal(writer->parts[i].page, writer->parts[i].seq);
+	/* A tick that was never ended: its pages are sealed as far as they were published before it. */
+	for (uint32_t i = 0; i < writer->parts_count; i++)
+		seal(writer->parts[i].page, writer->parts[i].seq);
+	if (writer->ticking)
 		seal(writer->page, writer->seq);
-	} else {
-		retire(writer);
-	}
+	else if (writer->page != NULL)
+		seal_idle(writer->page, writer->seq);
 	free(writer);
 }
 
@@ -210,6 +198,8 @@ static void put_word(struct ring_writer *writer, uint64_t word)
 
 static void put_tick(struct ring_writer *writer, unsigned flags)
 {
+	assert(writer->at + RING_TICK_BYTES <= writer->ring->payload_bytes);
+
 	writer->tick_at = writer->at;
 	put_word(writer, ring_head(RING_TICK_BYTES, RING_TICK, flags, 0));
 	put_word(writer, 0); /* its number is known when it ends */
@@ -222,15 +212,15 @@ static uint64_t pages_needed(const struct ring_writer *writer, uint64_t worst_by
 {
 	uint64_t payload = writer->ring->payload_bytes;
 	uint64_t room = writer->page != NULL ? payload - writer->at : 0;
-	uint64_t most = writer->ring->page_count - 1;
+	uint64_t most = writer->ring->page_count / 2 - 1; /* the page of an idle writer may hold the other half */
 
 	if (worst_bytes + RING_TICK_BYTES <= room)
 		return 0;
 
 	/* Of every page the beginning is a TICK record and the end may stay unused. */
-	uint64_t wasted = RING_TICK_BYTES + PUT_MAX;
+	uint64_t wasted = RING_TICK_BYTES + RING_RECORD_MAX;
 	uint64_t rest = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
-	uint64_t pages = (rest + payload - wasted - 1) / (payload - wasted);
+	uint64_t pages = rest / (payload - wasted) + 1;
 	return pages < most ? pages : most;
 }
 
@@ -266,9 +256,10 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 
 	writer->now = now;
 	writer->wall = wall;
-	if (writer->page != NULL && needed > 0 && writer->at + RING_TICK_BYTES + PUT_MAX > ring->payload_bytes) {
-		suspend(writer);
-		retire(writer);
+	if (writer->page != NULL && needed > 0 &&
+	    writer->at + RING_TICK_BYTES + RING_RECORD_MAX > ring->payload_bytes) {
+		seal(writer->page, writer->seq);
+		writer->page = NULL;
 	}
 	if (writer->page == NULL) {
 		int rc = claim(writer, 0);
@@ -277,7 +268,6 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	}
 
 	writer->ticking = true;
-	writer->parts_count = 0;
 	put_tick(writer, 0);
 	return 0;
 }
@@ -385,16 +375,19 @@ static uint32_t difference(const struct sample *last, const struct sample *sampl
 static void put_fields(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
 		       uint32_t fields, unsigned flags)
 {
-	uint32_t size = RING_SAMPLE_BYTES + 8 * (uint32_t)__builtin_popcount(fields);
 	uint64_t offset = offset_word(writer, at, &flags);
+	uint64_t *record = &writer->page->payload[writer->at / 8];
+	uint64_t *end = record + RING_SAMPLE_BYTES / 8;
 
-	put_word(writer, ring_head(size, RING_SAMPLE, flags, track->id));
-	put_word(writer, fields | offset);
 	for (uint32_t rest = fields; rest != 0; rest &= rest - 1) {
 		unsigned field = (unsigned)__builtin_ctz(rest);
 		track->last.value[field] = sample->value[field];
-		put_word(writer, sample->value[field]);
+		ring_store(end++, sample->value[field]);
 	}
+	uint32_t size = (uint32_t)(end - record) * 8;
+	ring_store(&record[0], ring_head(size, RING_SAMPLE, flags, track->id));
+	ring_store(&record[1], fields | offset);
+	writer->at += size;
 	track->last.mask = sample->mask;
 	track->written = at;
 	count_record(writer, size);
@@ -489,6 +482,7 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	for (uint32_t i = 0; i < writer->parts_count; i++)
 		seal(writer->parts[i].page, writer->parts[i].seq);
 	suspend(writer);
+	writer->parts_count = 0;
 	writer->ticking = false;
 }
 
