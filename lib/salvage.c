@@ -11,6 +11,7 @@
 #include "salvage.h"
 
 #include "checksum.h"
+#include "salvage_columns.h"
 #include "salvage_lines.h"
 #include "salvage_rows.h"
 #include "text.h"
@@ -21,20 +22,19 @@
 
 #define FORMAT_VERSION 1
 
+static const char other_version[] = "it is in another version of the format";
+
 enum stream_phase { STREAM_NOTHING, STREAM_OPEN, STREAM_CLOSED };
 
 struct stream_state {
 	enum stream_phase phase;
 	bool unreadable; /* of another version */
-	bool start_known, header_known, has_row;
+	bool start_known, has_row;
 	wall_t start;
 	uint32_t adler; /* of all lines so far */
 	struct salvage_rows rows;
 	struct salvage_row last_row;
-	size_t columns; /* 0: not known yet */
-	size_t metas;
-	bool described[STREAM_COLUMNS_MAX];
-	char names[STREAM_COLUMNS_MAX][STREAM_NAME_MAX + 1];
+	struct salvage_columns columns;
 };
 
 struct salvage {
@@ -126,6 +126,34 @@ static int take_closing(struct salvage *salvage, const struct salvage_line *line
 		      : tell_damage(salvage, 0, "the overall checksum differs: not every line was recovered in order");
 }
 
+/* ---- columns ---- */
+
+static int tell_columns(struct salvage *salvage)
+{
+	const struct salvage_columns *columns = &salvage->stream.columns;
+	const struct salvage_events *events = &salvage->events;
+	int r = 0;
+
+	for (size_t i = 0; !r && events->column && i < STREAM_COLUMNS_MAX; i++)
+		if (columns->news >> i & 1)
+			r = events->column(events->ctx, i, columns->names[i], columns->json[i]);
+	return r;
+}
+
+static int take_meta(struct salvage *salvage, const char *text)
+{
+	if (!salvage_columns_describe(&salvage->stream.columns, salvage->lines.format, text))
+		return damaged(salvage, "it describes no column");
+	return tell_columns(salvage);
+}
+
+static int take_columns(struct salvage *salvage, const char *text)
+{
+	if (!salvage_columns_name(&salvage->stream.columns, salvage->lines.format, text))
+		return damaged(salvage, "it names no columns");
+	return tell_columns(salvage);
+}
+
 /* ---- rows ---- */
 
 /* Numbers tell copies apart; without them, the same values at the same nanosecond. */
@@ -181,20 +209,6 @@ static int hand_out_row(struct salvage *salvage, const struct salvage_row *row)
 	return salvage->events.row(salvage->events.ctx, row->seq, row->time_ns, row->target, row->values, row->mask);
 }
 
-/* NULL: the row can be understood. */
-static const char *check_columns(struct salvage *salvage, const struct salvage_row *row)
-{
-	struct stream_state *stream = &salvage->stream;
-
-	if (stream->unreadable)
-		return "it is in another version of the format";
-	if (!stream->columns && (!is_gvisor(salvage) || stream->metas == row->columns))
-		stream->columns = row->columns;
-	if (!stream->columns)
-		return "its columns are not known";
-	return row->columns == stream->columns ? NULL : "it has another number of columns";
-}
-
 static int take_row(struct salvage *salvage, const struct salvage_line *line)
 {
 	struct stream_state *stream = &salvage->stream;
@@ -210,12 +224,15 @@ static int take_row(struct salvage *salvage, const struct salvage_line *line)
 		begin_stream(salvage);
 	add_to_checksum(salvage, line);
 
-	const char *why = check_columns(salvage, &row);
-	if (why)
-		return damaged(salvage, why);
+	if (stream->unreadable)
+		return damaged(salvage, other_version);
+	if (!salvage_columns_fit(&stream->columns, salvage->lines.format, row.columns))
+		return damaged(salvage, "it does not have the columns of the stream");
 	if (!row.seq)
 		row.seq = stream->rows.highest + 1;
-	int r = account_row(salvage, row.seq);
+	int r = tell_columns(salvage);
+	if (!r)
+		r = account_row(salvage, row.seq);
 	return r ? r : hand_out_row(salvage, &row);
 }
 
@@ -236,32 +253,19 @@ static bool parse_number(const char *text, uint64_t *ret)
 	return text_parse_u64(text, end, ret) == end;
 }
 
-/* name: len bytes, at most STREAM_NAME_MAX. json: NULL if not known. */
-static int tell_column(struct salvage *salvage, size_t index, const char *name, size_t len, const char *json)
-{
-	struct stream_state *stream = &salvage->stream;
-	char *known = stream->names[index];
-	bool same = strlen(known) == len && memcmp(known, name, len) == 0;
-
-	if (same && (stream->described[index] || !json))
-		return 0;
-	memcpy(known, name, len);
-	known[len] = '\0';
-	stream->described[index] = json != NULL;
-	return salvage->events.column ? salvage->events.column(salvage->events.ctx, index, known, json) : 0;
-}
-
+/* start_ns means the same in every version, so that streams can be told apart. */
 static int take_format(struct salvage *salvage, const char *json)
 {
 	struct stream_state *stream = &salvage->stream;
 	uint64_t version, start, columns;
+	int r = json_number(json, "\"start_ns\":", &start) ? learn_start(salvage, (wall_t){ start }) : 0;
 
 	stream->unreadable = !json_number(json, "\"version\":", &version) || version != FORMAT_VERSION;
 	if (stream->unreadable)
-		return damaged(salvage, "it is in another version of the format");
-	if (!stream->columns && json_number(json, "\"columns\":", &columns) && columns <= STREAM_COLUMNS_MAX)
-		stream->columns = columns;
-	return json_number(json, "\"start_ns\":", &start) ? learn_start(salvage, (wall_t){ start }) : 0;
+		return r ? r : damaged(salvage, other_version);
+	if (!stream->columns.count && json_number(json, "\"columns\":", &columns) && columns <= STREAM_COLUMNS_MAX)
+		stream->columns.count = columns;
+	return r;
 }
 
 static int take_start_time(struct salvage *salvage, const char *text)
@@ -269,60 +273,6 @@ static int take_start_time(struct salvage *salvage, const char *text)
 	uint64_t start;
 
 	return parse_number(text, &start) ? learn_start(salvage, (wall_t){ start }) : damaged(salvage, "it is no time");
-}
-
-static int take_meta(struct salvage *salvage, const char *name)
-{
-	size_t len = strcspn(name, "\t");
-	const char *json = name + len + 1;
-	uint64_t index = salvage->stream.metas;
-
-	if (!len || len > STREAM_NAME_MAX || !name[len])
-		return damaged(salvage, "it describes no column");
-	if (!is_gvisor(salvage) && !json_number(json, "{\"column\":", &index))
-		return damaged(salvage, "it describes no column");
-	if (index >= STREAM_COLUMNS_MAX)
-		return damaged(salvage, "there are too many columns");
-	salvage->stream.metas++;
-	return tell_column(salvage, index, name, len, json);
-}
-
-/* The names of columns, without what comes before and after them. Returns how many; 0 if they make no sense. */
-static size_t count_columns(const char *names, const char *end)
-{
-	size_t n = 0;
-
-	for (const char *p = names; p <= end; n++) {
-		size_t len = strcspn(p, "\t");
-
-		if (!len || len > STREAM_NAME_MAX)
-			return 0;
-		p += len + 1;
-	}
-	return n <= STREAM_COLUMNS_MAX ? n : 0;
-}
-
-/* "cpu\tmemory", and in gVisor's format "cpu\tmemory\tChecksum": the authority on what the columns are. */
-static int take_columns(struct salvage *salvage, const char *names)
-{
-	const char *last = strrchr(names, '\t'), *end = names + strlen(names);
-	int r = 0;
-
-	if (is_gvisor(salvage) && last && strcmp(last, "\tChecksum") == 0)
-		end = last;
-	size_t n = count_columns(names, end);
-	if (!n)
-		return damaged(salvage, "it names no columns");
-
-	for (size_t i = 0; !r && i < n; i++) {
-		size_t len = strcspn(names, "\t");
-
-		r = tell_column(salvage, i, names, len, NULL);
-		names += len + 1;
-	}
-	salvage->stream.columns = n;
-	salvage->stream.header_known = true;
-	return r;
 }
 
 static int take_target(struct salvage *salvage, const char *text)
@@ -404,7 +354,7 @@ static bool begins_stream(const struct salvage *salvage, const struct kind *kind
 	if (stream->phase == STREAM_NOTHING)
 		return true;
 	if (is_gvisor(salvage) &&
-	    (stream->phase == STREAM_CLOSED || (kind && kind->take == take_meta && stream->header_known)))
+	    (stream->phase == STREAM_CLOSED || (kind && kind->take == take_meta && stream->columns.named)))
 		return true;
 	if (kind && kind->take == take_format) {
 		if (!json_number(rest, "\"start_ns\":", &start))
@@ -440,7 +390,7 @@ static int take_text(struct salvage *salvage, const struct salvage_line *line)
 	add_to_checksum(salvage, line);
 
 	if (salvage->stream.unreadable && !(kind && kind->take == take_format))
-		return damaged(salvage, "it is in another version of the format");
+		return damaged(salvage, other_version);
 	return kind ? kind->take(salvage, rest) : take_note(salvage, text);
 }
 
@@ -491,7 +441,7 @@ int salvage_finish(struct salvage *salvage, struct salvage_report *ret)
 	report->ours = salvage->lines.prefix_seen;
 	report->lines = salvage->lines.line;
 	report->foreign_lines = salvage->lines.foreign_lines;
-	report->columns = salvage->stream.columns;
+	report->columns = salvage->stream.columns.count;
 	report->complete = report->streams && salvage->streams_closed == report->streams;
 	report->checksum_ok = report->complete && salvage->streams_agreeing == report->streams;
 	*ret = *report;
