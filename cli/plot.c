@@ -134,10 +134,10 @@ static const char *axis_text(enum plot_unit unit, double value, char *buf, size_
 	return buf;
 }
 
-/* The smallest of 1, 2, 4, 5, 8 times a power of ten (of two for bytes) that holds value. */
+/* The smallest number that holds value and whose half is round: few digits, for bytes 1 or 1.5 times a power of two. */
 static double round_up(enum plot_unit unit, double value)
 {
-	static const double decimal[] = { 1, 2, 4, 5, 8, 10 };
+	static const double decimal[] = { 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 };
 	double power;
 
 	/* What is not of this world would take the loops for ever. */

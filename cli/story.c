@@ -278,8 +278,8 @@ static void tell_lost(const struct incident *incident, const struct incidentload
 	else if (!samples->report.complete)
 		lost(file, &count, "the end of the samples, which were cut off");
 	if (coverage->gaps)
-		lost(file, &count, "%ju stretches that were overwritten before they were read",
-		     (uintmax_t)coverage->gaps);
+		lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)coverage->gaps,
+		     coverage->gaps == 1 ? "stretch" : "stretches");
 	if (coverage->samples_dropped)
 		lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
@@ -318,7 +318,12 @@ void story_wrap(const char *text, size_t width, FILE *file)
 	size_t used = 0;
 
 	while (*text) {
-		size_t len = strcspn(text, " "), wide = characters(text, len);
+		size_t len = strcspn(text, " "), wide;
+
+		/* A percent sign stays with its number. */
+		if (text[len] == ' ' && text[len + 1] == '%')
+			len += 1 + strcspn(text + len + 1, " ");
+		wide = characters(text, len);
 
 		if (used > 0 && used + 1 + wide > width) {
 			fputc('\n', file);

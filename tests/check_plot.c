@@ -87,7 +87,7 @@ static size_t line_width(const char *line)
 
 START_TEST(draws_ascii_as_the_golden_picture)
 {
-	double peak[COLUMNS_MAX], mean[COLUMNS_MAX];
+	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
 	struct plot plot = cpu_plot(peak, mean);
 
 	fill(peak, mean, plot.columns);
@@ -99,7 +99,7 @@ END_TEST
 
 START_TEST(draws_blocks_as_the_golden_picture)
 {
-	double peak[COLUMNS_MAX], mean[COLUMNS_MAX];
+	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
 	struct plot plot = cpu_plot(peak, mean);
 
 	fill(peak, mean, plot.columns);
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(ascii_picture_holds_nothing_but_ascii)
 {
-	double peak[COLUMNS_MAX], mean[COLUMNS_MAX];
+	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
 	struct plot plot = cpu_plot(peak, mean);
 
 	fill(peak, mean, plot.columns);
@@ -125,7 +125,7 @@ END_TEST
 START_TEST(no_line_is_wider_than_the_terminal)
 {
 	static const unsigned widths[] = { 1, 20, 30, 31, 40, 80, 200, 400 };
-	double peak[COLUMNS_MAX], mean[COLUMNS_MAX];
+	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
 
 	for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
 		struct plot_style style = { .utf8 = i % 2, .width = widths[i] };

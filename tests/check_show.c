@@ -1,0 +1,392 @@
+/* check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they print is read back. */
+#include "commands.h"
+#include "incident_json.h"
+#include "incidentmade.h"
+#include "json.h"
+#include "manifest.h"
+#include "options.h"
+#include "scope.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define OUTPUT_MAX 65536
+
+static char path[300];
+static int dirfd_of_test = -1;
+static char output[OUTPUT_MAX];
+
+static void set_up(void)
+{
+	dirfd_of_test = incidentmade_directory(path, sizeof(path));
+	setenv("TZ", "UTC", 1);
+	setenv("COLUMNS", "80", 1);
+	setenv("SPIKEWATCH_DIR", path, 1);
+}
+
+static void tear_down(void)
+{
+	close(dirfd_of_test);
+	incidentmade_remove(path);
+}
+
+/* Runs a command with the words given, stdout and stderr into output. Its exit code. */
+static int run(int (*command)(int, char **), char **words)
+{
+	FILE *file = tmpfile();
+	int saved[2] = { dup(STDOUT_FILENO), dup(STDERR_FILENO) };
+	int argc = 0, code;
+	size_t len;
+
+	ck_assert_ptr_nonnull(file);
+	while (words[argc])
+		argc++;
+	fflush(stdout);
+	dup2(fileno(file), STDOUT_FILENO);
+	dup2(fileno(file), STDERR_FILENO);
+	code = command(argc, words);
+	fflush(stdout);
+	dup2(saved[0], STDOUT_FILENO);
+	dup2(saved[1], STDERR_FILENO);
+	close(saved[0]);
+	close(saved[1]);
+
+	rewind(file);
+	len = fread(output, 1, sizeof(output) - 1, file);
+	output[len] = '\0';
+	fclose(file);
+	return code;
+}
+
+#define RUN(name, ...) run(name##_command, (char *[]){ #name, __VA_ARGS__ __VA_OPT__(, ) NULL })
+
+static void says(const char *text)
+{
+	ck_assert_msg(strstr(output, text), "does not say \"%s\":\n%s", text, output);
+}
+
+static void says_not(const char *text)
+{
+	ck_assert_msg(!strstr(output, text), "says \"%s\":\n%s", text, output);
+}
+
+static void make(const struct incidentmade_options *options)
+{
+	static const struct incidentmade_options usual;
+
+	incidentmade_write(dirfd_of_test, options ? options : &usual);
+}
+
+static const char *path_of(const char *file)
+{
+	static char whole[600];
+
+	snprintf(whole, sizeof(whole), "%s/%s%s%s", path, INCIDENTMADE_ID, *file ? "/" : "", file);
+	return whole;
+}
+
+/* Changes one byte in the middle of a file. */
+static void flip(const char *file)
+{
+	AUTO_CLOSE int fd = open(path_of(file), O_RDWR | O_CLOEXEC);
+	struct stat st;
+	char byte;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(pread(fd, &byte, 1, st.st_size / 2), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, st.st_size / 2), 1);
+}
+
+static struct json_document *parsed(void)
+{
+	struct json_document *document = NULL;
+	struct json_error error = { 0 };
+	int rc = json_parse(output, strlen(output), NULL, &document, &error);
+
+	ck_assert_msg(rc == 0, "line %u: %s", error.place.line, error.message);
+	return document;
+}
+
+static void harmless(void)
+{
+	for (const unsigned char *p = (const unsigned char *)output; *p; p++)
+		ck_assert_msg(*p == '\n' || *p >= ' ', "byte %02x in:\n%s", *p, output);
+	says_not("\x7f");
+}
+
+static void golden(const char *name)
+{
+	static char want[OUTPUT_MAX];
+	char file_name[200];
+	FILE *file;
+
+	snprintf(file_name, sizeof(file_name), "tests/data/show/%s.txt", name);
+	if (getenv("SPIKEWATCH_WRITE_GOLDEN")) {
+		file = fopen(file_name, "w");
+		fputs(output, file);
+		fclose(file);
+	}
+	file = fopen(file_name, "r");
+	ck_assert_msg(file, "%s is missing", file_name);
+	want[fread(want, 1, sizeof(want) - 1, file)] = '\0';
+	fclose(file);
+	ck_assert_str_eq(output, want);
+}
+
+START_TEST(shows_what_the_golden_text_shows)
+{
+	make(&(struct incidentmade_options){ .gap = true, .gone = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	golden("gap_and_gone");
+}
+END_TEST
+
+START_TEST(whole_incident_says_that_nothing_was_lost)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
+	says("Nothing was\nlost.");
+	says("182.4 % of its");
+	says("hot-loop");
+	says("memory peaked at 190 MiB");
+	says_not("ended");
+}
+END_TEST
+
+START_TEST(shows_by_path_too)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
+	says(INCIDENTMADE_ID);
+}
+END_TEST
+
+START_TEST(json_holds_incident_summary_and_series)
+{
+	struct json_document *document;
+	const struct json_node *root, *series;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	root = json_root(document);
+	ck_assert_ptr_nonnull(json_member(json_member(root, "incident"), "rule"));
+	ck_assert_ptr_nonnull(strstr(json_member(root, "summary")->text, "postgres/812"));
+	ck_assert(!json_member(root, "damaged")->boolean);
+	series = json_member(root, "series");
+	ck_assert_uint_eq(json_member(json_member(series, "cpu_percent"), "peak")->count, 68);
+	ck_assert_uint_eq(json_member(json_member(series, "memory_bytes"), "mean")->count, 68);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(what_is_not_there_is_said)
+{
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("no incident is called so");
+	ck_assert_int_eq(RUN(show, "/nonexistent/incident"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, path), EXIT_USAGE);
+	says("there is no incident.json in it");
+	ck_assert_int_eq(RUN(show), EXIT_USAGE);
+	says("ID|PATH is missing");
+}
+END_TEST
+
+START_TEST(ambiguous_names_are_refused)
+{
+	make(NULL);
+	make(&(struct incidentmade_options){ .name = "20261120T031502.123Z-postgres_812-cpu-high-2" });
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_TROUBLE);
+	says("more than one incident");
+	says("-high-2");
+}
+END_TEST
+
+START_TEST(incident_without_samples_still_says_what_fired)
+{
+	make(NULL);
+	ck_assert_int_eq(unlink(path_of("samples.tsv")), 0);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("DAMAGED: samples.tsv is missing");
+	says("Lost: the samples");
+	says("cpu-high");
+}
+END_TEST
+
+START_TEST(incident_that_cannot_be_read_is_shown_as_far_as_it_goes)
+{
+	make(NULL);
+	ck_assert_int_eq(truncate(path_of(INCIDENT_FILE), 20), 0);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("DAMAGED: incident.json is damaged");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_TROUBLE);
+	json_document_free(parsed());
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("DAMAGED");
+}
+END_TEST
+
+START_TEST(escapes_of_a_hostile_name_never_reach_the_terminal)
+{
+	make(&(struct incidentmade_options){ .comm = "\033]0;pwned\a\033[2J\r\n\x7f\xc2\x9b" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(show, "\033[31mred"), EXIT_TROUBLE);
+	harmless();
+}
+END_TEST
+
+START_TEST(hostile_evidence_never_reaches_the_terminal)
+{
+	make(NULL);
+	AUTO_CLOSE int fd = open(path_of("threads.tsv"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+	static const char head[] = "\033[2Jtid\tname_ns\t",
+			  bad[] = "\n1\t18446744073709551616\t\xff\n#\033[31m\n-\t-5\n\n";
+	char row[5000];
+
+	memset(row, '\t', sizeof(row));
+	memcpy(row, head, strlen(head));
+	memcpy(row + 1000, bad, strlen(bad));
+	memset(row + 1000 + strlen(bad), 'x', sizeof(row) - 1000 - strlen(bad));
+	ck_assert_int_eq(write(fd, row, sizeof(row)), sizeof(row));
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	harmless();
+}
+END_TEST
+
+START_TEST(empty_directory_says_so)
+{
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("There are no incidents in");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	ck_assert_str_eq(output, "[]\n");
+	ck_assert_int_eq(RUN(list, "-d", "/nonexistent"), EXIT_TROUBLE);
+	setenv("SPIKEWATCH_DIR", "/nonexistent", 1);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+}
+END_TEST
+
+START_TEST(lists_value_against_threshold)
+{
+	struct json_document *document;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high      182.4 % > 80.0 %");
+	says_not("DAMAGED");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_uint_eq(json_root(document)->count, 1);
+	ck_assert_double_eq(json_member(json_root(document)->first, "threshold")->number, 80);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(whole_incident_is_verified)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+	says(": whole, ");
+	ck_assert_int_eq(RUN(verify, (char *)path_of("samples.tsv")), EXIT_OK);
+	ck_assert_int_eq(RUN(verify, "-q", (char *)path_of("")), EXIT_OK);
+	ck_assert_str_eq(output, "");
+}
+END_TEST
+
+START_TEST(one_flipped_byte_in_any_file_is_found)
+{
+	static const char *const files[] = { "samples.tsv", "threads.tsv", "smaps.tsv", INCIDENT_FILE, MANIFEST_NAME };
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		make(NULL);
+		flip(files[i]);
+		ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_TROUBLE);
+		says(": damaged");
+		says(files[i]);
+		incidentmade_remove(path_of(""));
+	}
+}
+END_TEST
+
+START_TEST(damaged_stream_names_line_and_loss)
+{
+	make(NULL);
+	flip("samples.tsv");
+	ck_assert_int_eq(RUN(verify, (char *)path_of("samples.tsv")), EXIT_TROUBLE);
+	says("line ");
+	says("1 row lost");
+	ck_assert_int_eq(RUN(verify, "--json", (char *)path_of("samples.tsv")), EXIT_TROUBLE);
+	json_document_free(parsed());
+	says("\"verdict\": \"damaged\"");
+}
+END_TEST
+
+START_TEST(what_is_none_of_ours_is_told_apart_from_damage)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(verify, "/dev/null"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, "/proc/self/status"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, "/nonexistent"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, path), EXIT_USAGE);
+	/* The worst of several. */
+	ck_assert_int_eq(RUN(verify, (char *)path_of(""), "/dev/null"), EXIT_USAGE);
+	says(": whole");
+	says(": not ours");
+}
+END_TEST
+
+START_TEST(help_fits_one_screen)
+{
+	int (*const all[])(int, char **) = { list_command, show_command, verify_command };
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		size_t lines = 0;
+
+		ck_assert_int_eq(run(all[i], (char *[]){ "x", "--help", NULL }), EXIT_OK);
+		says("Example:");
+		says("Exit code:");
+		for (const char *line = output; *line; line += strcspn(line, "\n") + 1, lines++)
+			ck_assert_uint_le(strcspn(line, "\n"), 96);
+		ck_assert_uint_le(lines, 24);
+	}
+}
+END_TEST
+
+Suite *show_suite(void);
+
+Suite *show_suite(void)
+{
+	Suite *suite = suite_create("show");
+	TCase *tcase = tcase_create("show");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, shows_what_the_golden_text_shows);
+	tcase_add_test(tcase, whole_incident_says_that_nothing_was_lost);
+	tcase_add_test(tcase, shows_by_path_too);
+	tcase_add_test(tcase, json_holds_incident_summary_and_series);
+	tcase_add_test(tcase, what_is_not_there_is_said);
+	tcase_add_test(tcase, ambiguous_names_are_refused);
+	tcase_add_test(tcase, incident_without_samples_still_says_what_fired);
+	tcase_add_test(tcase, incident_that_cannot_be_read_is_shown_as_far_as_it_goes);
+	tcase_add_test(tcase, escapes_of_a_hostile_name_never_reach_the_terminal);
+	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
+	tcase_add_test(tcase, empty_directory_says_so);
+	tcase_add_test(tcase, lists_value_against_threshold);
+	tcase_add_test(tcase, whole_incident_is_verified);
+	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);
+	tcase_add_test(tcase, damaged_stream_names_line_and_loss);
+	tcase_add_test(tcase, what_is_none_of_ours_is_told_apart_from_damage);
+	tcase_add_test(tcase, help_fits_one_screen);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
