@@ -133,21 +133,11 @@ void discovery_free(struct discovery *discovery)
 
 /* ---- visit: processes ---- */
 
-static int32_t read_pidfile(const char *path)
-{
-	char text[32] = "";
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
-
-	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
-}
-
 static void read_pidfiles(struct discovery *discovery)
 {
 	for (size_t i = 0; i < discovery->config->target_count; i++)
 		if (discovery->config->targets[i].selector == CONFIG_PIDFILE)
-			discovery->pidfile_pids[i] = read_pidfile(discovery->config->targets[i].pattern);
+			discovery->pidfile_pids[i] = procread_pidfile(discovery->config->targets[i].pattern);
 }
 
 /* Reads what the entries need. False: it is gone or may not be looked at. */
@@ -256,20 +246,6 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 	return 0;
 }
 
-/* The name of a directory of /proc as a pid; 0: it is something else. */
-static int32_t pid_of(const char *name)
-{
-	int64_t pid = 0;
-
-	for (; *name; name++) {
-		if (*name < '0' || *name > '9' || pid > INT32_MAX / 10)
-			return 0;
-		pid = pid * 10 + (*name - '0');
-	}
-
-	return pid <= INT32_MAX ? (int32_t)pid : 0;
-}
-
 static void close_directory(DIR **dir)
 {
 	if (*dir)
@@ -290,7 +266,7 @@ static int visit_processes(struct discovery *discovery)
 		return -ENOMEM;
 
 	while ((item = readdir(dir))) {
-		int32_t pid = pid_of(item->d_name);
+		int32_t pid = procread_pid_of(item->d_name);
 		int r = pid ? visit_process(discovery, pid, scanned) : 0;
 
 		if (r < 0)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,4 +83,27 @@ ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
 		buf[len] = '\0';
 
 	return len;
+}
+
+int32_t procread_pid_of(const char *name)
+{
+	int64_t pid = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9' || pid > INT32_MAX / 10)
+			return 0;
+		pid = pid * 10 + (*name - '0');
+	}
+
+	return pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+int32_t procread_pidfile(const char *path)
+{
+	char text[32] = "";
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
+
+	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
 }

@@ -18,4 +18,10 @@ ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size
 /* The arguments of a process, joined by spaces; "" for kernel threads. Returns as procread_file. */
 ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
 
+/* The name of a directory of /proc as a pid; 0: it is something else. */
+int32_t procread_pid_of(const char *name);
+
+/* The pid that a pid file says; 0: there is no such file, or it says none. */
+int32_t procread_pidfile(const char *path);
+
 #endif

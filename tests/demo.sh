@@ -12,7 +12,7 @@ cleanup() {
 	[ -n "$workload_pid" ] && kill "$workload_pid" 2>/dev/null
 	[ -n "$daemon_pid" ] && kill "$daemon_pid" 2>/dev/null
 	wait 2>/dev/null
-	rm -rf "$out"
+	[ -n "${KEEP:-}" ] && cp -r "$out" "$KEEP"; rm -rf "$out"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
