@@ -2,6 +2,12 @@
  * limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the machine. "max", -1, v1's huge number, a
  * missing file or controller mean "no limit here". Cold path.
  */
+/*
+ * The name is also that of a header of the system, whose own parts look for each other by it and find this one: so it leads on
+ * to theirs, before the guard, each time.
+ */
+#include_next <limits.h>
+
 #ifndef SPIKEWATCH_LIMITS_H
 #define SPIKEWATCH_LIMITS_H
 

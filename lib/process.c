@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* 52 numbers of up to 20 digits and a name of up to 64 bytes. */
@@ -141,7 +142,9 @@ int process_cpu(const struct process *process, uint64_t *ret_ns)
 {
 	struct timespec ts;
 
-	if (clock_gettime(process->clock, &ts) < 0)
+	/* Not clock_gettime(3): its vDSO knows no such clock, and finding that out costs 10 ns of 200. */
+	_Static_assert(sizeof(ts.tv_sec) == sizeof(long), "the call takes the kernel's timespec");
+	if (syscall(SYS_clock_gettime, process->clock, &ts) < 0)
 		return map_errno(errno);
 
 	*ret_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;

@@ -1,0 +1,124 @@
+/* check_sum.c: members come and go, and no counter of the sum steps back. */
+#include "sum.h"
+#include "scope.h"
+
+#include <check.h>
+
+Suite *sum_suite(void);
+
+static struct sample member(uint64_t cpu, uint64_t memory)
+{
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_CPU, cpu);
+	sample_set(&sample, SAMPLE_MEMORY, memory);
+	sample_set(&sample, SAMPLE_STATE, 'S');
+	sample_set(&sample, SAMPLE_MEMORY_PEAK, memory);
+	sample_set(&sample, SAMPLE_CPU_LIMIT, 1);
+	return sample;
+}
+
+static void expect(struct sum *sum, uint64_t cpu, uint64_t memory, uint64_t members)
+{
+	struct sample sample = { .mask = UINT32_MAX >> (32 - SAMPLE_FIELDS) };
+
+	sum_sample(sum, &sample);
+	ck_assert_uint_eq(sample.mask, 1u << SAMPLE_CPU | 1u << SAMPLE_MEMORY | 1u << SAMPLE_PROCESSES);
+	ck_assert_uint_eq(sample.value[SAMPLE_CPU], cpu);
+	ck_assert_uint_eq(sample.value[SAMPLE_MEMORY], memory);
+	ck_assert_uint_eq(sample.value[SAMPLE_PROCESSES], members);
+	ck_assert(!sum->changed);
+}
+
+START_TEST(the_sum_of_nobody_is_no_process)
+{
+	struct sum sum = { 0 };
+	struct sample sample;
+
+	sum_sample(&sum, &sample);
+	ck_assert_uint_eq(sample.mask, 1u << SAMPLE_PROCESSES);
+	ck_assert_uint_eq(sample.value[SAMPLE_PROCESSES], 0);
+}
+END_TEST
+
+START_TEST(counters_count_from_joining_and_stay)
+{
+	struct sum sum = { 0 };
+	struct sum_part a;
+	struct sum_part b;
+	struct sample sample = member(1000, 10);
+
+	sum_join(&sum, &a, &sample);
+	expect(&sum, 0, 10, 1);
+	sample = member(5000, 7);
+	sum_join(&sum, &b, &sample);
+	expect(&sum, 0, 17, 2);
+	sample = member(1100, 20);
+	sum_update(&sum, &a, &sample);
+	expect(&sum, 100, 27, 2);
+	sum_leave(&sum, &a);
+	expect(&sum, 100, 7, 1);
+	sample = member(5005, 1);
+	sum_update(&sum, &b, &sample);
+	sum_leave(&sum, &b);
+	expect(&sum, 105, 0, 0);
+}
+END_TEST
+
+START_TEST(a_member_that_steps_back_is_not_counted_twice)
+{
+	struct sum sum = { 0 };
+	struct sum_part part;
+	struct sample sample = member(1000, 10);
+
+	sum_join(&sum, &part, &sample);
+	for (uint64_t round = 1; round <= 3; round++) {
+		sample = member(1000 + 10 * round, 10);
+		sum_update(&sum, &part, &sample);
+		expect(&sum, 10 * round, 10, 1);
+		sample = member(995 + 10 * round, 10);
+		sum_update(&sum, &part, &sample);
+		expect(&sum, 10 * round, 10, 1);
+	}
+}
+END_TEST
+
+START_TEST(a_gauge_needs_every_member)
+{
+	struct sum sum = { 0 };
+	struct sum_part a;
+	struct sum_part b;
+	struct sample with = member(1, 2);
+	struct sample without = member(1, 2);
+	struct sample sample;
+
+	sample_set(&with, SAMPLE_FDS, 5);
+	sum_join(&sum, &a, &with);
+	sum_join(&sum, &b, &without);
+	sum_sample(&sum, &sample);
+	ck_assert(!sample_has(&sample, SAMPLE_FDS));
+	sample_set(&without, SAMPLE_FDS, 6);
+	sum_update(&sum, &b, &without);
+	sum_sample(&sum, &sample);
+	ck_assert(sample_has(&sample, SAMPLE_FDS) && sample.value[SAMPLE_FDS] == 11);
+	sample_unset(&with, SAMPLE_FDS);
+	sum_update(&sum, &a, &with);
+	sum_leave(&sum, &a);
+	sum_sample(&sum, &sample);
+	ck_assert(sample_has(&sample, SAMPLE_FDS) && sample.value[SAMPLE_FDS] == 6);
+}
+END_TEST
+
+Suite *sum_suite(void)
+{
+	Suite *suite = suite_create("sum");
+	TCase *tcase = tcase_create("sum");
+
+	tcase_add_test(tcase, the_sum_of_nobody_is_no_process);
+	tcase_add_test(tcase, counters_count_from_joining_and_stay);
+	tcase_add_test(tcase, a_member_that_steps_back_is_not_counted_twice);
+	tcase_add_test(tcase, a_gauge_needs_every_member);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
