@@ -227,7 +227,8 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 		}
 		cpu_segment(series, i, columns, known);
 		if (at_from(series, b->at_ns - (int64_t)window_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
-			raise_to(columns, b->at_ns,
+			/* A window ends in the column that ends where it does. */
+			raise_to(columns, b->at_ns - 1,
 				 (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) / (double)window_ns);
 	}
 	if (known && series->count > 0)
