@@ -270,7 +270,7 @@ static int read_name(const struct reading *reading, const struct json_node *obje
 		unsigned char c = (unsigned char)node->text[i];
 
 		if (c == '%') {
-			int high = i + 2 < node->text_len ? hex_digit(node->text[i + 1]) : -1;
+			int high = hex_digit(node->text[i + 1]); /* there is a NUL behind the text */
 			int low = high < 0 ? -1 : hex_digit(node->text[i + 2]);
 
 			c = low < 0 ? 0 : (unsigned char)(high << 4 | low);

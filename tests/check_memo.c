@@ -162,9 +162,10 @@ START_TEST(staleness_survives_a_save)
 }
 END_TEST
 
-#define ENTRY \
-	"\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":3,\"fired\":4," \
-	"\"high_water\":\"5\",\"disarmed\":false"
+#define ENTRY_OF(key, cooldown, count, high_water, disarmed) \
+	"{\"rule\":\"r\",\"key\":\"" key "\",\"cooldown_until\":" cooldown ",\"count_since\":2,\"count\":" count \
+	",\"fired\":4,\"high_water\":" high_water ",\"disarmed\":" disarmed "}"
+#define ENTRY ENTRY_OF("k", "1", "3", "\"5\"", "false")
 #define FILE_OF(entries) "{\"version\":1,\"boot_id\":\"boot-1\",\"entries\":[" entries "]}"
 
 static const char *const damaged[] = {
@@ -179,30 +180,29 @@ static const char *const damaged[] = {
 	"{\"version\":1,\"boot_id\":7,\"entries\":[]}",
 	"{\"version\":1,\"boot_id\":\"\"}",
 	"{\"version\":1,\"boot_id\":\"\",\"entries\":{}}",
-	FILE_OF("") "x",
+	FILE_OF(ENTRY) "x",
 	FILE_OF("7"),
 	FILE_OF("{}"),
-	FILE_OF("{" ENTRY "},{}"),
-	FILE_OF("{\"rule\":1,"
-		"\"key\":\"k\"}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"%\",\"cooldown_until\":1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"%4\",\"cooldown_until\":1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"%4g\",\"cooldown_until\":1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"%00\",\"cooldown_until\":1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"a\\u0000b\",\"cooldown_until\":1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":-1}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1.5}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1e3}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":18446744073709551616}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":4294967296}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":3,\"fired\":4,"
-		"\"high_water\":\"nan\",\"disarmed\":false}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":3,\"fired\":4,"
-		"\"high_water\":\"\",\"disarmed\":false}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":3,\"fired\":4,"
-		"\"high_water\":\"5x\",\"disarmed\":false}"),
-	FILE_OF("{\"rule\":\"r\",\"key\":\"k\",\"cooldown_until\":1,\"count_since\":2,\"count\":3,\"fired\":4,"
-		"\"high_water\":\"5\",\"disarmed\":0}"),
+	FILE_OF(ENTRY ",{}"),
+	FILE_OF("{\"rule\":1,\"key\":\"k\"}"),
+	FILE_OF(ENTRY_OF("%", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("%4", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("%4g", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("%g4", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("%00", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("a\\u0000b", "1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "-1", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1.5", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1e3", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "\"1\"", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "18446744073709551616", "3", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "4294967296", "\"5\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "5", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "\"nan\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "\"1e999\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "\"\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "\"5x\"", "false")),
+	FILE_OF(ENTRY_OF("k", "1", "3", "\"5\"", "0")),
 };
 
 START_TEST(damaged_text_changes_nothing_and_is_explained)
@@ -218,7 +218,7 @@ END_TEST
 START_TEST(good_text_replaces_everything)
 {
 	put("old", "one", 5);
-	ck_assert_int_eq(parse(FILE_OF("{" ENTRY ", \"later\": [1, {}]}")), 0);
+	ck_assert_int_eq(parse(FILE_OF(ENTRY_OF("k", "1", "3", "\"5\"", "false, \"later\": [1, {}]"))), 0);
 	ck_assert_uint_eq(memo_count(memo), 1);
 	ck_assert_uint_eq(fired("r", "k"), 4);
 	ck_assert(!memo_changed(memo));

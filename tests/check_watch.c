@@ -199,9 +199,12 @@ START_TEST(clock_that_begins_anew_is_a_gap)
 	watch(2, "b");
 	tick(5 * S + 1);
 	cpu(2, 5 * S + 2, 0);
-	ticks(5 * S + 2, 8 * S + 2, S);
-	ck_assert_uint_eq(firing_count, 3); /* 6 to 7 and 7 to 8, of the new one */
-	ck_assert_str_eq(firings[2].target, "b");
+	ticks(5 * S + 2, 7 * S + 2, S);
+	ck_assert_uint_eq(firing_count, 2); /* 6 to 7, of the new one */
+	ck_assert_str_eq(firings[1].target, "b");
+	cpu(1, 7 * S + 3, 0);
+	ticks(7 * S + 3, 9 * S + 3, S);
+	ck_assert_uint_eq(firing_count, 5); /* of both, when the old one is seen again */
 }
 END_TEST
 

@@ -33,13 +33,14 @@ static struct evaluator *evaluator;
 static struct memo *memo;
 static struct seen firings[FIRINGS_MAX];
 static size_t firing_count;
-static int answer;
+static int answer, then_answer; /* of the next firing, and of those after it */
 static bool disk_full;
 static unsigned disk_questions;
 
 static inline int fire(void *ctx, const struct evaluator_firing *firing)
 {
 	struct seen *seen = &firings[firing_count++];
+	int first;
 
 	(void)ctx;
 	ck_assert_uint_lt(firing_count, FIRINGS_MAX);
@@ -51,7 +52,9 @@ static inline int fire(void *ctx, const struct evaluator_firing *firing)
 	seen->value = firing->decision->value;
 	seen->cpu_limit = firing->cpu_limit;
 	ck_assert_ptr_eq(firing->effective, &firing->rule->trigger);
-	return answer;
+	first = answer;
+	answer = then_answer;
+	return first;
 }
 
 static inline bool disk_ok(void *ctx)
@@ -96,7 +99,7 @@ static inline void begin(void)
 	config.rules = rules;
 	evaluator = NULL;
 	firing_count = 0;
-	answer = 0;
+	answer = then_answer = 0;
 	disk_full = false;
 	disk_questions = 0;
 	ck_assert_int_eq(memo_new("boot", &memo), 0);
