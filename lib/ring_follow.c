@@ -39,7 +39,7 @@ int ring_follow_init(struct ring_follow *follow, const struct ring *ring)
 
 	*follow = (struct ring_follow){ .ring = ring, .next = end > ring->page_count ? end - ring->page_count : 0 };
 	/* The oldest one may be changing hands at this moment, or have been when its writer died. */
-	if (follow->next < end && !ring_word_is(ring_load_acquire(&ring_page(ring, follow->next)->word), follow->next))
+	if (end >= ring->page_count && ring_word_is(ring_load_acquire(&ring_page(ring, end)->word), end))
 		follow->next++;
 
 	follow->pages = calloc(ring->page_count, sizeof(follow->pages[0]));

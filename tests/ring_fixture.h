@@ -34,7 +34,8 @@ struct fixture_tally {
 	uint64_t first_tick; /* number */
 	uint64_t last_tick;  /* number */
 	uint64_t wrong;      /* samples that fixture_sample() never makes */
-	uint64_t nameless;   /* samples and ends whose description the cursor does not have, or has wrong */
+	uint64_t nameless;   /* samples and ends whose description the cursor does not have */
+	uint64_t misnamed;   /* descriptions that fixture_target_init() never makes */
 	uint64_t disordered; /* events outside of a tick, and ends without a beginning */
 	bool inside;         /* between TICK and TICK_END */
 };
@@ -165,12 +166,13 @@ static inline void fixture_judge(struct ring_cursor *cursor, const struct ring_e
 		break;
 	case RING_EVENT_TARGET:
 		tally->targets++;
-		tally->nameless += event->id != event->target.id || !fixture_named(&event->target, event->id);
+		tally->misnamed += !fixture_named(&event->target, event->id);
 		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_GONE:
 		tally->gone++;
-		tally->nameless += !fixture_named(&event->target, event->id);
+		tally->nameless += event->target.id == 0;
+		tally->misnamed += event->target.id != 0 && !fixture_named(&event->target, event->id);
 		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_TICK_END:
@@ -217,6 +219,7 @@ static inline void fixture_check(const struct fixture_tally *tally)
 {
 	ck_assert_uint_eq(tally->wrong, 0);
 	ck_assert_uint_eq(tally->nameless, 0);
+	ck_assert_uint_eq(tally->misnamed, 0);
 	ck_assert_uint_eq(tally->disordered, 0);
 	ck_assert_uint_eq(tally->damaged, 0);
 	ck_assert_uint_eq(tally->ends, tally->ticks);
