@@ -1,12 +1,13 @@
 /*
- * salvage_lines.h hands over lines that are good in themselves; here they become a stream again. What is known of the current
- * stream is one struct, zeroed when the next stream begins:
+ * salvage_lines.h hands over lines that are good in themselves; here they become a stream again. What is known
+ * of the current stream is one struct, zeroed when the next stream begins:
  *
  *     nothing ──first line──▶ open ──ADLER32──▶ closed ──line of another stream──▶ open …
  *
- * Another stream shows by its START_TIME, which FORMAT says too, so that either may be lost. Where both were lost before,
- * the number of its next row in FORMAT tells: numbers do not step back within a stream. In gVisor's format, which has no such
- * numbers and no repeated headers, a description after the column header begins another stream.
+ * Another stream shows by its START_TIME, which FORMAT says too, so that either may be lost. Where both were
+ * lost before, the number of its next row in FORMAT tells: numbers do not step back within a stream. In
+ * gVisor's format, which has no such numbers and no repeated headers, a description after the column header
+ * begins another stream.
  */
 #include "salvage.h"
 

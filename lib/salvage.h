@@ -3,10 +3,10 @@
  * always says what was recovered and what was lost. Fed in pieces of any size; never keeps more than one line and the
  * names of the columns. docs/stream-format.md has the format and what is verified in which order.
  *
- * Both formats are read; the first good line decides which one this input holds. Streams that follow one another are told
- * apart by their START_TIME and read one after the other. Rows are handed out once each: copies of a row are
- * counted, and one that comes up to 63 rows late is handed out late. Streams written at the same time into one log are not
- * told apart.
+ * Both formats are read; the first good line decides which one this input holds. Streams that follow one
+ * another are told apart by their START_TIME and read one after the other. Rows are handed out once each:
+ * copies of a row are counted, and one that comes up to 63 rows late is handed out late. Streams written at the
+ * same time into one log are not told apart.
  */
 #ifndef SPIKEWATCH_SALVAGE_H
 #define SPIKEWATCH_SALVAGE_H
@@ -21,16 +21,16 @@
 struct salvage;
 
 /*
- * What is handed out; any may be NULL. Strings are valid during the call and terminated. A non-zero return stops and is returned,
- * by this call and every later one.
+ * What is handed out; any may be NULL. Strings are valid during the call and terminated. A non-zero return
+ * stops and is returned, by this call and every later one.
  *
- * Headers may be lost: rows then come before the columns have names, or without START_TIME. Headers are also repeated: a
- * target is handed out each time.
+ * Headers may be lost: rows then come before the columns have names, or without START_TIME. Headers are also
+ * repeated: a target is handed out each time.
  */
 struct salvage_events {
 	/*
-	 * A column is called so; json is its description, or NULL while only its name is known. The last call for an index
-	 * counts. A new stream begins with new columns.
+	 * A column is called so; json is its description, or NULL while only its name is known. The last call
+	 * for an index counts. A new stream begins with new columns.
 	 */
 	int (*column)(void *ctx, size_t index, const char *name, const char *json);
 	/* Once per stream. */
@@ -42,8 +42,8 @@ struct salvage_events {
 	int (*note)(void *ctx, const char *kind, const char *json, size_t len);
 	int (*stats)(void *ctx, const char *json, size_t len);
 	/*
-	 * A line of ours that was thrown away, rows that are missing, a closing checksum that differs: line counts from 1; why is
-	 * static text.
+	 * A line of ours that was thrown away, rows that are missing, a closing checksum that differs: line
+	 * counts from 1; why is static text.
 	 */
 	int (*damage)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
 	void *ctx;

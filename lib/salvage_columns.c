@@ -1,9 +1,10 @@
 /*
- * In our own format a description says the number of its column, so every line helps on its own: a lost column header is made up
- * for by the descriptions, a lost description costs the description and not the name.
+ * In our own format a description says the number of its column, so every line helps on its own: a lost column
+ * header is made up for by the descriptions, a lost description costs the description and not the name.
  *
- * In gVisor's format descriptions have an order only, and a lost one would shift the rest. So they are held until the column
- * header has said the names; if that is lost, until a row shows that there are as many of them as values.
+ * In gVisor's format descriptions have an order only, and a lost one would shift the rest. So they are held
+ * until the column header has said the names; if that is lost, until a row shows that there are as many of them
+ * as values.
  */
 #include "salvage_columns.h"
 

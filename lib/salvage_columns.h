@@ -1,6 +1,6 @@
 /*
- * salvage_columns.h: what is known of the columns of a stream, from descriptions and column headers of which any may be lost.
- * Used by salvage.h only.
+ * salvage_columns.h: what is known of the columns of a stream, from descriptions and column headers of which
+ * any may be lost. Used by salvage.h only.
  */
 #ifndef SPIKEWATCH_SALVAGE_COLUMNS_H
 #define SPIKEWATCH_SALVAGE_COLUMNS_H
@@ -34,7 +34,10 @@ struct salvage_columns {
 	struct salvage_columns_held held[STREAM_COLUMNS_MAX];
 };
 
-/* What follows META: name, tab, description. False if it makes no sense. text must stay valid while the news are told. */
+/*
+ * What follows META: name, tab, description. False if it makes no sense. text must stay valid while the news
+ * are told.
+ */
 bool salvage_columns_describe(struct salvage_columns *columns, enum stream_format format, const char *text);
 
 /* What follows the cells for number, time and target in the column header: names. False if they make no sense. */

@@ -1,10 +1,12 @@
 /*
- * A line of the input may hold anything: a logger's own prefix before ours, two lines of ours that lost the newline between
- * them, a foreign line that never ends. So the prefix is searched everywhere. From the first one on, the line is tried as a whole;
- * if its checksum does not agree, it is tried in parts, each up to the next prefix. Both passes are linear, so no input is slow.
+ * A line of the input may hold anything: a logger's own prefix before ours, two lines of ours that lost the
+ * newline between them, a foreign line that never ends. So the prefix is searched everywhere. From the first
+ * one on, the line is tried as a whole; if its checksum does not agree, it is tried in parts, each up to the
+ * next prefix. Both passes are linear, so no input is slow.
  *
- * Complete lines are examined where they lie. What is left of a piece of input is kept, up to one line of the greatest legal
- * length; when that is full, everything before the last place where a line of ours can still begin is given up.
+ * Complete lines are examined where they lie. What is left of a piece of input is kept, up to one line of the
+ * greatest legal length; when that is full, everything before the last place where a line of ours can still
+ * begin is given up.
  */
 #include "salvage_lines.h"
 
@@ -137,8 +139,9 @@ static void keep_from(struct salvage_lines *lines, const char *p)
 }
 
 /*
- * No newline within the greatest legal length: takes the parts that are complete and gives up what cannot be part of a line of
- * ours any more. What stays begins at the last prefix, so that many prefixes without newline are not moved again and again.
+ * No newline within the greatest legal length: takes the parts that are complete and gives up what cannot be
+ * part of a line of ours any more. What stays begins at the last prefix, so that many prefixes without newline
+ * are not moved again and again.
  */
 static int make_room(struct salvage_lines *lines)
 {

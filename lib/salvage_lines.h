@@ -1,6 +1,6 @@
 /*
- * salvage_lines.h: cuts the lines of a stream (stream_lines.h) out of anything and verifies each by its own checksum. What they
- * say is salvage.h's. Used by that module only.
+ * salvage_lines.h: cuts the lines of a stream (stream_lines.h) out of anything and verifies each by its own
+ * checksum. What they say is salvage.h's. Used by that module only.
  */
 #ifndef SPIKEWATCH_SALVAGE_LINES_H
 #define SPIKEWATCH_SALVAGE_LINES_H
@@ -18,8 +18,8 @@ struct salvage_line {
 	size_t len;
 	size_t framed_len; /* with the checksum, which follows the content in memory; without newline */
 	uint32_t adler;    /* of the content */
-	bool closing; /* STREAM_CLOSING, which has no checksum of its own: adler is the number it says, len is framed_len */
-	bool ended; /* by a newline or by another line of ours: what follows is not the rest of it */
+	bool closing;      /* STREAM_CLOSING: adler is the number it says, not its own; len is framed_len */
+	bool ended;        /* by a newline or by another line of ours: what follows is not the rest of it */
 };
 
 /* A non-zero return stops and is returned. */

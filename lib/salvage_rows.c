@@ -1,7 +1,7 @@
 /*
- * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each of the 64 at and below it.
- * A step of more than one is a loss, a number below with its bit clear is a late row and no loss after all, everything
- * else is a copy. So nothing grows with the input, and no row is handed out twice.
+ * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each of the 64
+ * at and below it. A step of more than one is a loss, a number below with its bit clear is a late row and no
+ * loss after all, everything else is a copy. So nothing grows with the input, and no row is handed out twice.
  */
 #include "salvage_rows.h"
 
@@ -12,8 +12,8 @@
 #define WINDOW_ROWS (SALVAGE_ROWS_LATE + 1)
 
 /*
- * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if they make no sense or are
- * more than max. Bit n of *ret_mask: cell n is not empty. Empty cells are left alone.
+ * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if they make no
+ * sense or are more than max. Bit n of *ret_mask: cell n is not empty. Empty cells are left alone.
  */
 static size_t parse_cells(const char *p, const char *end, size_t max, uint64_t *ret, uint32_t *ret_mask)
 {

@@ -1,5 +1,6 @@
 /*
- * salvage_rows.h: the rows of a stream: their text read, and which of them are missing, late or copies. Used by salvage.h only.
+ * salvage_rows.h: the rows of a stream: their text read, and which of them are missing, late or copies. Used by
+ * salvage.h only.
  */
 #ifndef SPIKEWATCH_SALVAGE_ROWS_H
 #define SPIKEWATCH_SALVAGE_ROWS_H

@@ -3,7 +3,7 @@
  * The format, and the order in which a reader must verify it, are in docs/stream-format.md; salvage.h reads it.
  * This module frames bytes: it does not know what a column means.
  *
- * A row costs no allocation and some 100 ns; text leaves at 600 MB/s and more on one core.
+ * A row costs no allocation and, with ten values, some 120 ns: 1 GB/s of text on one core.
  */
 #ifndef SPIKEWATCH_STREAM_H
 #define SPIKEWATCH_STREAM_H
@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 /*
- * STREAM_GVISOR is what the profiling metrics of gVisor look like and its tools read. It knows one target per stream, no
- * remarks and no missing values: target declarations and notes are dropped, the target of a row is ignored (columns are named
- * for what they measure, like "/web/cpu"), an unavailable value repeats the last one of its column (0 before the first),
- * headers are written once, and of several STATS only the last is written, by stream_close.
+ * STREAM_GVISOR is what the profiling metrics of gVisor look like and its tools read. It knows one target per
+ * stream, no remarks and no missing values: target declarations and notes are dropped, the target of a row is
+ * ignored (columns are named for what they measure, like "/web/cpu"), an unavailable value repeats the last one
+ * of its column (0 before the first), headers are written once, and of several STATS only the last is written,
+ * by stream_close.
  */
 enum stream_format { STREAM_SPIKEWATCH, STREAM_GVISOR };
 
@@ -27,8 +28,8 @@ enum stream_format { STREAM_SPIKEWATCH, STREAM_GVISOR };
 #define STREAM_KIND_MAX 31  /* bytes of the kind of a note */
 
 /*
- * A column of the rows. All strings must outlive the writer and hold no control characters; names differ from one another
- * and are neither empty nor, for STREAM_GVISOR, hold a "[".
+ * A column of the rows. All strings must outlive the writer and hold no control characters; names differ from
+ * one another and are neither empty nor, for STREAM_GVISOR, hold a "[".
  */
 struct stream_column {
 	const char *name;
@@ -49,17 +50,19 @@ struct stream_options {
 struct stream_writer;
 
 /*
- * Writes the headers (they may be buffered). 0; -ENOMEM; -EINVAL; what the sink returned. The sink's ctx must outlive the
- * writer.
+ * Writes the headers (they may be buffered). 0; -ENOMEM; -EINVAL; what the sink returned. The sink's ctx must
+ * outlive the writer.
  *
- * Errors of the sink are sticky: every later call returns the first one and writes nothing. -EINVAL (text that would break the
- * format: control characters, a line above 64 KiB) and -ENOMEM refuse one line, and the stream goes on without it.
+ * Errors of the sink are sticky: every later call returns the first one and writes nothing. -EINVAL (text that
+ * would break the format: control characters, a line above 64 KiB) and -ENOMEM refuse one line, and the stream
+ * goes on without it.
  */
 int stream_writer_new(struct sink sink, const struct stream_options *options, struct stream_writer **ret);
 
 /*
- * Declares a target that rows refer to: id > 0; json: one object on one line, without tab. It is repeated with the headers until
- * stream_target_gone; with more targets than repeat_rows / 16 they take turns. Declaring it again replaces it.
+ * Declares a target that rows refer to: id > 0; json: one object on one line, without tab. It is repeated with
+ * the headers until stream_target_gone; with more targets than repeat_rows / 16 they take turns. Declaring it
+ * again replaces it.
  */
 int stream_target(struct stream_writer *writer, uint32_t id, const char *json, size_t len);
 int stream_target_gone(struct stream_writer *writer, uint32_t id);
@@ -82,7 +85,10 @@ int stream_flush(struct stream_writer *writer);
 uint64_t stream_rows(const struct stream_writer *writer);
 uint64_t stream_bytes(const struct stream_writer *writer);
 
-/* Writes the number of rows and the overall checksum, flushes, frees. The first error of the writer's life. NULL is fine (0). */
+/*
+ * Writes the number of rows and the overall checksum, flushes, frees. The first error of the writer's life.
+ * NULL is fine (0).
+ */
 int stream_close(struct stream_writer *writer);
 
 #endif

@@ -6,8 +6,8 @@
  * The overall checksum covers the lines without their prefixes, so it cannot be taken over the buffer as a whole. It is
  * not computed a second time either: the checksum of each content is combined into it.
  *
- * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow, and it never shrinks, so a line
- * that was put once can be put again without memory.
+ * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow, and it never
+ * shrinks, so a line that was put once can be put again without memory.
  */
 #include "stream_lines.h"
 

@@ -1,6 +1,6 @@
 /*
- * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are composed in. What the lines
- * say is stream.h's; salvage_lines.h cuts them out again. Used by those modules only.
+ * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are composed
+ * in. What the lines say is stream.h's; salvage_lines.h cuts them out again. Used by those modules only.
  */
 #ifndef SPIKEWATCH_STREAM_LINES_H
 #define SPIKEWATCH_STREAM_LINES_H
@@ -14,7 +14,10 @@
 #define STREAM_PREFIX "SPIKEWATCH\t"
 #define STREAM_PREFIX_GVISOR "GVISOR_METRICS\t"
 
-/* What is between content and checksum, and what the closing line begins with instead of having a checksum of its own. */
+/*
+ * What is between content and checksum, and what the closing line begins with instead of having a checksum of
+ * its own.
+ */
 #define STREAM_CHECKSUM_MARK "\t0x"
 #define STREAM_CLOSING "ADLER32\t0x"
 
@@ -41,8 +44,8 @@ int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *
 void stream_lines_release(struct stream_lines *lines);
 
 /*
- * Begins a line: up to room bytes of content may be put at *ret, then stream_lines_end with their end. Nothing else may be called in
- * between. 0; -EINVAL above STREAM_LINE_MAX; -ENOMEM; the sink's first error.
+ * Begins a line: up to room bytes of content may be put at *ret, then stream_lines_end with their end. Nothing
+ * else may be called in between. 0; -EINVAL above STREAM_LINE_MAX; -ENOMEM; the sink's first error.
  */
 int stream_lines_begin(struct stream_lines *lines, size_t room, char **ret);
 /* 0 or the sink's first error. */

@@ -1,6 +1,7 @@
 /*
- * salvage: streams out of the worst logs. The golden streams are cut at every length, damaged in every bit and mixed with
- * everything; what is handed out must always be what was written, and the report must say what is missing.
+ * salvage: streams out of the worst logs. The golden streams are cut at every length, damaged in every bit and
+ * mixed with everything; what is handed out must always be what was written, and the report must say what is
+ * missing.
  */
 #include "checksum.h"
 #include "salvage.h"
@@ -752,6 +753,8 @@ END_TEST
 
 START_TEST(lines_that_make_no_sense_are_damaged)
 {
+	static const char too_many[] = "1\t2\t3\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13\t14\t15\t16\t17\t18"
+				       "\t19\t20\t21\t22\t23\t24\t25\t26\t27\t28\t29\t30\t31\t32\t33";
 	static const char *const senseless[] = {
 		"",
 		"1",
@@ -766,8 +769,7 @@ START_TEST(lines_that_make_no_sense_are_damaged)
 		"1\t2\t3\t-4\t5\t6",
 		"1\t2\t3\t4\t5\t18446744073709551616",
 		"1\t2\t3\t4\t5\t6x",
-		"1\t2\t3\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t11\t12\t13\t14\t15\t16\t17\t18\t19\t20\t21"
-		"\t22\t23\t24\t25\t26\t27\t28\t29\t30\t31\t32\t33",
+		too_many,
 		"FORMAT\t{}",
 		"START_TIME\tnoon",
 		"START_TIME\t",

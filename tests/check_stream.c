@@ -1,6 +1,6 @@
 /*
- * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How damaged streams are read is
- * in check_salvage.c.
+ * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How damaged
+ * streams are read is in check_salvage.c.
  */
 #include "salvage.h"
 #include "scope.h"

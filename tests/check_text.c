@@ -100,10 +100,10 @@ END_TEST
 
 START_TEST(hexadecimal_is_lower_case_and_at_most_64_bits)
 {
-	const char *text = "deadbeef\n", *wide = "10000000000000000", *most = "ffffffffffffffff";
+	const char *upper = "DEAD", *text = "deadbeef\n", *wide = "10000000000000000", *most = "ffffffffffffffff";
 	uint64_t value = 7;
 
-	ck_assert_ptr_null(text_parse_hex("DEAD", "DEAD" + 4, &value));
+	ck_assert_ptr_null(text_parse_hex(upper, upper + 4, &value));
 	ck_assert_ptr_null(text_parse_hex(wide, wide + strlen(wide), &value));
 	ck_assert_uint_eq(value, 7);
 	ck_assert_ptr_eq(text_parse_hex(text, text + strlen(text), &value), text + 8);
