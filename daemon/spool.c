@@ -216,13 +216,19 @@ static wall_t name_time(const char *name)
 	return (wall_t){ seconds < 0 ? 0 : (uint64_t)seconds * NS_PER_S + milliseconds * NS_PER_MS };
 }
 
-static double read_severity(int dirfd)
+/* What cannot be understood counts as mild; what could not be read for want of memory must not. */
+static int read_severity(int dirfd, double *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+	int r;
 
-	if (!incident || incident_json_read(dirfd, incident) < 0)
-		return 0;
-	return incident->rule.severity;
+	if (!incident)
+		return -ENOMEM;
+	r = incident_json_read(dirfd, incident);
+	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+		return r;
+	*ret = r < 0 ? 0 : incident->rule.severity;
+	return 0;
 }
 
 static int grow(struct listing *listing)
@@ -246,6 +252,7 @@ static int list_entry(void *ctx, const char *name)
 	struct listing *listing = ctx;
 	AUTO_CLOSE int fd = -1;
 	struct retention_entry *entry;
+	double severity = 0;
 	struct sum sum;
 	int r;
 
@@ -257,13 +264,16 @@ static int list_entry(void *ctx, const char *name)
 	r = grow(listing);
 	if (r < 0)
 		return r;
+	r = read_severity(fd, &severity);
+	if (r < 0)
+		return r;
 
 	sum = (struct sum){ .dirfd = fd };
 	r = dirtree_each(fd, add_size, &sum);
 	if (r < 0)
 		return r;
 	entry = &listing->entries[listing->count++];
-	*entry = (struct retention_entry){ .wall = name_time(name), .bytes = sum.bytes, .severity = read_severity(fd) };
+	*entry = (struct retention_entry){ .wall = name_time(name), .bytes = sum.bytes, .severity = severity };
 	memcpy(entry->name, name, strlen(name));
 	return 0;
 }
