@@ -91,8 +91,7 @@ static void *scratch_realloc(void *ctx, void *old, size_t size)
 
 static void free_nothing(void *ctx, void *block)
 {
-	(void)ctx;
-	(void)block;
+	(void)ctx, (void)block;
 }
 
 /* ---- tokens ---- */
@@ -303,7 +302,7 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits, s
 
 	r = jsontree_init(&document->tree, &use, len, document->tree.err);
 	if (r == 0)
-		r = parse(text, len, &document->tree);
+		r = parse(len > 0 ? text : "", len, &document->tree);
 	if (r < 0)
 		return r;
 
