@@ -273,7 +273,7 @@ static int read_name(const struct reading *reading, const struct json_node *obje
 			int high = hex_digit(node->text[i + 1]); /* there is a NUL behind the text */
 			int low = high < 0 ? -1 : hex_digit(node->text[i + 2]);
 
-			c = low < 0 ? 0 : (unsigned char)(high << 4 | low);
+			c = (unsigned char)(low < 0 ? 0 : high * 16 + low);
 			i += 2;
 		}
 		if (c == 0)
