@@ -3,9 +3,12 @@
  * missing file or controller mean "no limit here". Cold path.
  */
 /*
- * The name is also that of a header of the system, whose own parts look for each other by it and find this one: so it leads on
- * to theirs, before the guard, each time.
+ * The name is also that of a header of the system, whose parts look for each other by it and find this one: so it leads on to
+ * theirs, before the guard, each time. clang finds that odd next to limits.c.
  */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winclude-next-absolute-path"
+#endif
 #include_next <limits.h>
 
 #ifndef SPIKEWATCH_LIMITS_H

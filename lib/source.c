@@ -38,10 +38,10 @@ struct group {
 
 struct source_entry {
 	/* The first cache line ends within the gate. */
-	uint8_t kind;            /* enum entry_kind */
-	uint8_t status;          /* enum source_status */
-	bool fresh;              /* nobody was told of it yet */
-	_Atomic bool limits_set; /* new limits to take over */
+	_Alignas(CACHE_LINE) uint8_t kind; /* enum entry_kind */
+	uint8_t status;                    /* enum source_status */
+	bool fresh;                        /* nobody was told of it yet */
+	_Atomic bool limits_set;           /* new limits to take over */
 	mono_t at;
 	struct gate gate; /* of a process */
 

@@ -9,8 +9,11 @@
  * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the heartbeat. After it ran,
  * its files are read until they were read once with the clock standing still.
  *
- * Group sums never step back: a member's counters count from when it joined, and stay in the sum when it leaves; gauges
- * are the sum over living members.
+ * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
+ * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
+ *
+ * Group sums never step back: a member's counters count from when its entry was made, and stay in the sum when it leaves;
+ * gauges are the sum over living members. A group has no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
  */
 #ifndef SPIKEWATCH_SOURCE_H
 #define SPIKEWATCH_SOURCE_H
@@ -98,11 +101,16 @@ struct source_entry *const *source_entries(const struct source *source, size_t *
 /* Members that were found gone by the last fill: to be removed and freed. Valid until the next fill, add or remove. */
 struct source_entry *const *source_gone_members(const struct source *source, size_t *ret_count);
 
+/* Since source_new. */
 void source_counters(const struct source *source, struct source_counters *ret);
 
+/* As of the last fill; before the first one SOURCE_SAME, and of a process the sample already holds stat and statm. */
 enum source_status source_entry_status(const struct source_entry *entry);
+/* When it was last looked at: right after its reads. Of a cgroup: when its interval was last up. */
 mono_t source_entry_at(const struct source_entry *entry);
+/* Valid until the entry is freed; the next fill changes it in place. */
 const struct sample *source_entry_sample(const struct source_entry *entry);
+/* What it was made with. */
 void *source_entry_user(const struct source_entry *entry);
 
 #endif

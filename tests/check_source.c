@@ -1,0 +1,574 @@
+/* check_source.c: all targets in one call: gating, identity, groups, and no allocation in the tick. */
+#include "source.h"
+#include "cgmount.h"
+#include "children.h"
+#include "scope.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+Suite *source_suite(void);
+
+#define S NS_PER_S
+
+/* A clock that a test sets; every look at it moves it by a nanosecond, so that reads can be told apart. */
+static mono_t stepping_mono(void *ctx)
+{
+	mono_t *at = ctx;
+
+	return (mono_t){ at->ns++ };
+}
+
+static wall_t no_wall(void *ctx)
+{
+	(void)ctx;
+	return (wall_t){ 0 };
+}
+
+/* One source below a proc root. */
+struct bench {
+	struct source *source;
+	int procfd;
+	mono_t at;
+};
+
+static void bench_open(struct bench *bench, const char *proc_root, struct source_options options)
+{
+	const struct clock clock = { stepping_mono, no_wall, &bench->at };
+
+	bench->at.ns = 1;
+	bench->procfd = open(proc_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(bench->procfd, 0);
+	options.capacity = options.capacity ? options.capacity : 8;
+	if (options.heartbeat_ns == 0)
+		options.heartbeat_ns = 10 * S;
+	ck_assert_int_eq(source_new(&options, &clock, &bench->source), 0);
+}
+
+static void bench_close(struct bench *bench)
+{
+	source_free(bench->source);
+	close(bench->procfd);
+}
+
+static struct source_entry *add_process(struct bench *bench, pid_t pid, bool with_cpu_clock, struct source_entry *group)
+{
+	struct source_entry *entry = NULL;
+
+	ck_assert_int_eq(source_entry_process(bench->procfd, pid, 0, with_cpu_clock, NULL, &entry), 0);
+	ck_assert_int_eq(source_add(bench->source, entry, group), 0);
+	return entry;
+}
+
+static struct source_entry *add_group(struct bench *bench)
+{
+	struct source_entry *entry = NULL;
+
+	ck_assert_int_eq(source_entry_group(NULL, &entry), 0);
+	ck_assert_int_eq(source_add(bench->source, entry, NULL), 0);
+	return entry;
+}
+
+static void drop(struct bench *bench, struct source_entry *entry)
+{
+	source_remove(bench->source, entry);
+	source_entry_free(entry);
+}
+
+static enum source_status fill(struct bench *bench, uint64_t now_ns, const struct source_entry *entry)
+{
+	source_fill(bench->source, (mono_t){ now_ns });
+	return source_entry_status(entry);
+}
+
+static uint64_t value(const struct source_entry *entry, enum sample_field field)
+{
+	ck_assert_msg(sample_has(source_entry_sample(entry), field), "%s", sample_field_info(field)->name);
+	return source_entry_sample(entry)->value[field];
+}
+
+static bool has(const struct source_entry *entry, enum sample_field field)
+{
+	return sample_has(source_entry_sample(entry), field);
+}
+
+static uint64_t skipped(const struct bench *bench)
+{
+	struct source_counters counters;
+
+	source_counters(bench->source, &counters);
+	return counters.skipped_reads;
+}
+
+static const struct source_options never_peaks = { .peak_interval_ns = UINT64_MAX };
+
+START_TEST(an_idle_process_is_read_until_it_stands_still_and_then_skipped)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	ck_assert_int_eq(fill(&bench, 1 * S, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(skipped(&bench), 0);
+	mono_t before = source_entry_at(entry);
+	ck_assert_int_eq(fill(&bench, 2 * S, entry), SOURCE_SAME);
+	ck_assert_int_eq(fill(&bench, 3 * S, entry), SOURCE_SAME);
+	ck_assert_uint_eq(skipped(&bench), 2);
+	ck_assert_int_gt(mono_diff(source_entry_at(entry), before), 0);
+
+	child_do(&child, 'b');
+	uint64_t cpu_ns = value(entry, SAMPLE_CPU);
+	ck_assert_int_eq(fill(&bench, 4 * S, entry), SOURCE_CHANGED);
+	ck_assert_uint_ge(value(entry, SAMPLE_CPU), cpu_ns + BURNT_NS);
+	ck_assert_int_eq(fill(&bench, 5 * S, entry), SOURCE_SAME); /* read once more, with the clock standing still */
+	ck_assert_uint_eq(skipped(&bench), 2);
+	ck_assert_int_eq(fill(&bench, 6 * S, entry), SOURCE_SAME);
+	ck_assert_uint_eq(skipped(&bench), 3);
+
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(an_idle_process_is_read_at_the_heartbeat)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	fill(&bench, 1 * S, entry);
+	fill(&bench, 2 * S, entry);
+	ck_assert_uint_eq(skipped(&bench), 1);
+	fill(&bench, 11 * S, entry);
+	ck_assert_uint_eq(skipped(&bench), 1);
+	fill(&bench, 12 * S, entry);
+	ck_assert_uint_eq(skipped(&bench), 2);
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(without_gate_or_clock_everything_is_read)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .ungated = true });
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	struct source_entry *clockless = add_process(&bench, child.pid, false, NULL);
+	for (uint64_t i = 1; i < 5; i++) {
+		fill(&bench, i, entry);
+		ck_assert_int_eq(source_entry_status(entry), i == 1 ? SOURCE_CHANGED : SOURCE_SAME);
+		ck_assert_int_eq(source_entry_status(clockless), i == 1 ? SOURCE_CHANGED : SOURCE_SAME);
+	}
+	ck_assert_uint_eq(skipped(&bench), 0);
+	drop(&bench, entry);
+	drop(&bench, clockless);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(peaks_and_descriptors_are_read_at_intervals_if_it_ran)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = 2 * S, .fds_interval_ns = 4 * S });
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	fill(&bench, 10 * S, entry);
+	uint64_t peak = value(entry, SAMPLE_MEMORY_PEAK);
+	uint64_t fds = value(entry, SAMPLE_FDS);
+
+	child_do(&child, 'm');
+	child_do(&child, 'f');
+	ck_assert_int_eq(fill(&bench, 11 * S, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY_PEAK), peak);
+	fill(&bench, 12 * S, entry); /* it stands still, and owes both */
+	ck_assert_uint_ge(value(entry, SAMPLE_MEMORY_PEAK), peak + TOUCHED_BYTES);
+	ck_assert_uint_eq(value(entry, SAMPLE_FDS), fds);
+	ck_assert_int_eq(fill(&bench, 13 * S, entry), SOURCE_SAME);
+	ck_assert_int_eq(fill(&bench, 14 * S, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_FDS), fds + 10);
+	ck_assert_uint_eq(skipped(&bench), 1);
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(a_process_is_gone_when_it_was_reaped)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	struct source_entry *clockless = add_process(&bench, child.pid, false, NULL);
+	fill(&bench, 1, entry);
+	child_exit(&child);
+	ck_assert_int_eq(fill(&bench, 2, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_STATE), 'Z');
+	struct sample last = *source_entry_sample(entry);
+
+	child_reap(&child);
+	for (uint64_t i = 3; i < 5; i++) {
+		ck_assert_int_eq(fill(&bench, i, entry), SOURCE_GONE);
+		ck_assert_int_eq(source_entry_status(clockless), SOURCE_GONE);
+	}
+	ck_assert_mem_eq(source_entry_sample(entry), &last, sizeof(last));
+
+	size_t count = 0;
+	source_entries(bench.source, &count);
+	ck_assert_uint_eq(count, 2);
+	source_gone_members(bench.source, &count);
+	ck_assert_uint_eq(count, 0);
+	drop(&bench, entry);
+	drop(&bench, clockless);
+	bench_close(&bench);
+}
+END_TEST
+
+START_TEST(a_pid_is_not_an_identity)
+{
+	struct child child = child_start();
+	AUTO_CLOSE int procfd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct source_entry *entry = NULL;
+
+	ck_assert_int_eq(source_entry_process(procfd, child.pid, 1, true, NULL, &entry), -ESRCH);
+	child_reap(&child);
+	ck_assert_int_eq(source_entry_process(procfd, child.pid, 0, true, NULL, &entry), -ESRCH);
+	ck_assert_ptr_null(entry);
+}
+END_TEST
+
+START_TEST(limits_show_in_the_next_fill)
+{
+	struct bench bench;
+	struct child child = child_start();
+
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *group = add_group(&bench);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	fill(&bench, 1, entry);
+	ck_assert(!has(entry, SAMPLE_CPU_LIMIT) && !has(entry, SAMPLE_MEMORY_LIMIT));
+	fill(&bench, 2, entry);
+	source_entry_set_limits(entry, 2 * S, UINT64_MAX);
+	source_entry_set_limits(group, UINT64_MAX, 4096);
+	ck_assert_int_eq(fill(&bench, 3, entry), SOURCE_CHANGED);
+	ck_assert_int_eq(source_entry_status(group), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_LIMIT), 2 * S);
+	ck_assert(!has(entry, SAMPLE_MEMORY_LIMIT));
+	ck_assert_uint_eq(value(group, SAMPLE_MEMORY_LIMIT), 4096);
+	ck_assert_int_eq(fill(&bench, 4, entry), SOURCE_SAME);
+	ck_assert_int_eq(source_entry_status(group), SOURCE_SAME);
+
+	child_do(&child, 'b');
+	ck_assert_int_eq(fill(&bench, 5, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_LIMIT), 2 * S);
+	source_entry_set_limits(entry, UINT64_MAX, UINT64_MAX);
+	ck_assert_int_eq(fill(&bench, 6, entry), SOURCE_CHANGED);
+	ck_assert(!has(entry, SAMPLE_CPU_LIMIT));
+	drop(&bench, entry);
+	drop(&bench, group);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(a_group_sums_its_members_and_never_steps_back)
+{
+	struct bench bench;
+	struct child a = child_start();
+	struct child b = child_start();
+
+	child_do(&a, 'b');
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *group = add_group(&bench);
+	ck_assert_int_eq(fill(&bench, 1, group), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(group, SAMPLE_PROCESSES), 0);
+	ck_assert(!has(group, SAMPLE_CPU));
+
+	struct source_entry *first = add_process(&bench, a.pid, true, group);
+	struct source_entry *second = add_process(&bench, b.pid, true, group);
+	ck_assert_int_eq(fill(&bench, 2, group), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(group, SAMPLE_PROCESSES), 2);
+	ck_assert_uint_eq(value(group, SAMPLE_MEMORY), value(first, SAMPLE_MEMORY) + value(second, SAMPLE_MEMORY));
+	ck_assert_uint_lt(value(group, SAMPLE_CPU), BURNT_NS); /* what was before is not the group's */
+	ck_assert(!has(group, SAMPLE_STATE) && !has(group, SAMPLE_MEMORY_PEAK));
+	ck_assert_int_eq(fill(&bench, 3, group), SOURCE_SAME);
+
+	uint64_t before = value(group, SAMPLE_CPU);
+	child_do(&a, 'b');
+	child_do(&b, 'b');
+	ck_assert_int_eq(fill(&bench, 4, group), SOURCE_CHANGED);
+	uint64_t sum = value(group, SAMPLE_CPU);
+	ck_assert_uint_ge(sum, before + 2 * BURNT_NS);
+
+	child_reap(&a);
+	ck_assert_int_eq(fill(&bench, 5, group), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU), sum);
+	ck_assert_uint_eq(value(group, SAMPLE_MEMORY), value(second, SAMPLE_MEMORY));
+	ck_assert_uint_eq(value(group, SAMPLE_PROCESSES), 1);
+
+	size_t count = 0;
+	struct source_entry *const *gone = source_gone_members(bench.source, &count);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_ptr_eq(gone[0], first);
+	ck_assert_uint_eq((source_entries(bench.source, &count), count), 1);
+	drop(&bench, first);
+	drop(&bench, second);
+	ck_assert_int_eq(fill(&bench, 6, group), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU), sum);
+	ck_assert_uint_eq(value(group, SAMPLE_MEMORY), 0);
+	ck_assert_uint_eq(value(group, SAMPLE_PROCESSES), 0);
+	drop(&bench, group);
+	bench_close(&bench);
+	child_reap(&b);
+}
+END_TEST
+
+START_TEST(entries_come_and_go_in_any_order)
+{
+	struct bench bench;
+	struct source_entry *entries[6];
+	bool inside[6] = { false };
+	int user[6];
+	uint32_t random = 1;
+
+	bench_open(&bench, "tests/data/proc", (struct source_options){ .capacity = 6 });
+	for (int i = 0; i < 6; i++)
+		ck_assert_int_eq(source_entry_process(bench.procfd, 812, 132835, false, &user[i], &entries[i]), 0);
+	for (int round = 0; round < 500; round++) {
+		random = random * 1103515245 + 12345;
+		uint32_t i = (random >> 16) % 6;
+		size_t expected = 0;
+		size_t count = 0;
+
+		if (inside[i])
+			source_remove(bench.source, entries[i]);
+		else
+			ck_assert_int_eq(source_add(bench.source, entries[i], NULL), 0);
+		inside[i] = !inside[i];
+		source_fill(bench.source, (mono_t){ (uint64_t)round });
+		for (int k = 0; k < 6; k++)
+			expected += inside[k];
+		struct source_entry *const *listed = source_entries(bench.source, &count);
+		ck_assert_uint_eq(count, expected);
+		for (size_t k = 0; k < count; k++)
+			ck_assert(inside[(int *)source_entry_user(listed[k]) - user]);
+	}
+	source_free(bench.source); /* with some of them inside, which stay ours */
+	for (int i = 0; i < 6; i++)
+		source_entry_free(entries[i]);
+	close(bench.procfd);
+}
+END_TEST
+
+START_TEST(a_full_source_takes_no_more)
+{
+	struct bench bench;
+	struct source_entry *extra = NULL;
+
+	bench_open(&bench, "tests/data/proc", (struct source_options){ .capacity = 1 });
+	struct source_entry *entry = add_process(&bench, 812, false, NULL);
+	ck_assert_int_eq(source_entry_process(bench.procfd, 813, 0, false, NULL, &extra), 0);
+	ck_assert_int_eq(source_add(bench.source, extra, NULL), -ENOSPC);
+	source_entry_free(extra);
+	drop(&bench, entry);
+	bench_close(&bench);
+}
+END_TEST
+
+START_TEST(a_file_that_breaks_is_counted_and_read_again)
+{
+	char root[] = "/tmp/spikewatch-source-XXXXXX";
+	char dir[64];
+	char path[80];
+	struct bench bench;
+	struct source_counters counters;
+	static const char good[] = "7 (x) S 1 7 7 0 -1 0 1 0 2 0 3 4 0 0 20 0 1 0 5 0 0\n";
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	snprintf(dir, sizeof(dir), "%s/7", root);
+	snprintf(path, sizeof(path), "%s/stat", dir);
+	mkdir(dir, 0700);
+	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	ck_assert_int_eq(pwrite(fd, good, strlen(good), 0), (ssize_t)strlen(good));
+	bench_open(&bench, root, never_peaks);
+	struct source_entry *entry = add_process(&bench, 7, false, NULL);
+	ck_assert_int_eq(ftruncate(fd, 20), 0);
+	ck_assert_int_eq(fill(&bench, 1, entry), SOURCE_SAME);
+	source_counters(bench.source, &counters);
+	ck_assert_uint_eq(counters.failed_reads, 1);
+	ck_assert_int_eq(pwrite(fd, good, strlen(good), 0), (ssize_t)strlen(good));
+	ck_assert_int_eq(fill(&bench, 2, entry), SOURCE_CHANGED);
+	ck_assert(!has(entry, SAMPLE_MEMORY));
+	drop(&bench, entry);
+	bench_close(&bench);
+	close(fd);
+	unlink(path);
+	rmdir(dir);
+	rmdir(root);
+}
+END_TEST
+
+static struct cgroup_mounts *fixture_mounts(void)
+{
+	struct cgroup_mounts *mounts = NULL;
+
+	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", "tests/data/cgroup/v2", &mounts), 0);
+	return mounts;
+}
+
+START_TEST(a_cgroup_is_read_at_its_interval)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = fixture_mounts();
+	struct source_entry *entry = NULL;
+
+	bench_open(&bench, "tests/data/proc", (struct source_options){ .cgroup_interval_ns = 100 });
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/nobody", NULL, &entry), -ENOENT);
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/tiny.slice", NULL, &entry), 0);
+	source_entry_set_limits(entry, 25000000, 7);
+	ck_assert_int_eq(source_add(bench.source, entry, NULL), 0);
+	ck_assert_int_eq(fill(&bench, 1000, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY), 104857600);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_LIMIT), 25000000);
+	mono_t read_at = source_entry_at(entry);
+	ck_assert_int_eq(fill(&bench, 1099, entry), SOURCE_SAME);
+	ck_assert_uint_eq(source_entry_at(entry).ns, read_at.ns);
+	ck_assert_int_eq(fill(&bench, 1100, entry), SOURCE_SAME);
+	ck_assert_uint_gt(source_entry_at(entry).ns, read_at.ns);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_LIMIT), 25000000);
+	source_entry_set_limits(entry, 30000000, 7);
+	ck_assert_int_eq(fill(&bench, 1101, entry), SOURCE_CHANGED);
+	drop(&bench, entry);
+	bench_close(&bench);
+	cgroup_mounts_free(mounts);
+}
+END_TEST
+
+START_TEST(a_fill_allocates_nothing)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = fixture_mounts();
+	struct child child = child_start();
+	struct source_entry *cgroup = NULL;
+
+	bench_open(&bench, "/proc", (struct source_options){ .fds_interval_ns = 1 });
+	struct source_entry *group = add_group(&bench);
+	struct source_entry *alone = add_process(&bench, child.pid, true, NULL);
+	struct source_entry *member = add_process(&bench, getpid(), true, group);
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/tiny.slice", NULL, &cgroup), 0);
+	ck_assert_int_eq(source_add(bench.source, cgroup, NULL), 0);
+
+	unsigned long before = torture_allocations();
+	for (uint64_t i = 0; i < 20; i++)
+		source_fill(bench.source, (mono_t){ i * S });
+	ck_assert_uint_eq(torture_allocations(), before);
+
+	drop(&bench, alone);
+	drop(&bench, member);
+	drop(&bench, group);
+	drop(&bench, cgroup);
+	bench_close(&bench);
+	child_reap(&child);
+	cgroup_mounts_free(mounts);
+}
+END_TEST
+
+static int make_process(struct bench *bench, struct cgroup_mounts *mounts, struct source_entry **ret)
+{
+	(void)mounts;
+	return source_entry_process(bench->procfd, 812, 0, false, NULL, ret);
+}
+
+static int make_cgroup(struct bench *bench, struct cgroup_mounts *mounts, struct source_entry **ret)
+{
+	(void)bench;
+	return source_entry_cgroup(mounts, "/tiny.slice", NULL, ret);
+}
+
+static int make_group(struct bench *bench, struct cgroup_mounts *mounts, struct source_entry **ret)
+{
+	(void)bench;
+	(void)mounts;
+	return source_entry_group(NULL, ret);
+}
+
+START_TEST(every_allocation_may_fail)
+{
+	static int (*const makers[])(struct bench *, struct cgroup_mounts *, struct source_entry **) = {
+		make_process,
+		make_cgroup,
+		make_group,
+	};
+	struct cgroup_mounts *mounts = fixture_mounts();
+	struct bench bench;
+	bool injected = true;
+
+	bench_open(&bench, "tests/data/proc", never_peaks);
+	for (long n = 1; injected; n++) {
+		struct source_entry *entry = NULL;
+
+		torture_arm(n);
+		int r = makers[_i](&bench, mounts, &entry);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		source_entry_free(entry);
+	}
+	bench_close(&bench);
+	cgroup_mounts_free(mounts);
+}
+END_TEST
+
+START_TEST(a_source_without_memory_is_refused)
+{
+	const struct clock clock = { stepping_mono, no_wall, NULL };
+	const struct source_options options = { .capacity = 8 };
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct source *source = NULL;
+
+		torture_arm(n);
+		int r = source_new(&options, &clock, &source);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		source_free(source);
+	}
+}
+END_TEST
+
+Suite *source_suite(void)
+{
+	Suite *suite = suite_create("source");
+	TCase *tcase = tcase_create("source");
+
+	tcase_add_test(tcase, an_idle_process_is_read_until_it_stands_still_and_then_skipped);
+	tcase_add_test(tcase, an_idle_process_is_read_at_the_heartbeat);
+	tcase_add_test(tcase, without_gate_or_clock_everything_is_read);
+	tcase_add_test(tcase, peaks_and_descriptors_are_read_at_intervals_if_it_ran);
+	tcase_add_test(tcase, a_process_is_gone_when_it_was_reaped);
+	tcase_add_test(tcase, a_pid_is_not_an_identity);
+	tcase_add_test(tcase, limits_show_in_the_next_fill);
+	tcase_add_test(tcase, a_group_sums_its_members_and_never_steps_back);
+	tcase_add_test(tcase, entries_come_and_go_in_any_order);
+	tcase_add_test(tcase, a_full_source_takes_no_more);
+	tcase_add_test(tcase, a_file_that_breaks_is_counted_and_read_again);
+	tcase_add_test(tcase, a_cgroup_is_read_at_its_interval);
+	tcase_add_test(tcase, a_fill_allocates_nothing);
+	tcase_add_loop_test(tcase, every_allocation_may_fail, 0, 3);
+	tcase_add_test(tcase, a_source_without_memory_is_refused);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
