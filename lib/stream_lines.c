@@ -61,7 +61,7 @@ void stream_lines_release(struct stream_lines *lines)
 
 int stream_lines_flush(struct stream_lines *lines)
 {
-	if (lines->error || !lines->len)
+	if (!lines->len) /* always so after an error */
 		return lines->error;
 
 	lines->data[lines->len++] = '\n';

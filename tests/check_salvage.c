@@ -454,6 +454,23 @@ START_TEST(a_foreign_line_may_be_longer_than_memory)
 }
 END_TEST
 
+START_TEST(a_line_of_ours_may_begin_where_memory_ends)
+{
+	static char noise[66000];
+
+	memset(noise, 'S', sizeof(noise));
+	for (size_t len = 65350; len < sizeof(noise); len += 7) {
+		READING got = { 0 };
+		AUTO(buffer_release) struct buffer data = { 0 };
+
+		buffer_append(&data, noise, len);
+		buffer_append(&data, golden[0] + 1, golden_len[0] - 1);
+		read_all(&got, data.data, data.len);
+		ck_assert(salvage_whole(&got.report));
+	}
+}
+END_TEST
+
 START_TEST(a_line_of_ours_that_is_too_long_is_damaged)
 {
 	static char noise[200000];
@@ -827,12 +844,12 @@ END_TEST
 START_TEST(checksums_must_be_written_as_the_writer_does)
 {
 	static const char *const lines[] = {
-		"SPIKEWATCH\tGAP\t{}\t0x04ab0201\n",
-		"SPIKEWATCH\tGAP\t{}\t0X4ab0201\n",
-		"SPIKEWATCH\tGAP\t{}\t4ab0201\n",
-		"SPIKEWATCH\tGAP\t{}\t0x4AB0201\n",
-		"SPIKEWATCH\tGAP\t{}\t0x4ab0201 \n",
-		"SPIKEWATCH\tGAP\t{} 0x4ab0201\n",
+		"SPIKEWATCH\tGAP\t{}\t0x05c301da\n",
+		"SPIKEWATCH\tGAP\t{}\t0X5c301da\n",
+		"SPIKEWATCH\tGAP\t{}\t5c301da\n",
+		"SPIKEWATCH\tGAP\t{}\t0x5C301DA\n",
+		"SPIKEWATCH\tGAP\t{}\t0x5c301da \n",
+		"SPIKEWATCH\tGAP\t{} 0x5c301da\n",
 		"SPIKEWATCH\tGAP\t{}\t0x\n",
 		"SPIKEWATCH\t0x1\n",
 		"SPIKEWATCH\t\n",
@@ -950,6 +967,7 @@ Suite *salvage_suite(void)
 	tcase_add_test(tcase, other_programs_lines_are_skipped);
 	tcase_add_test(tcase, foreign_lines_are_counted);
 	tcase_add_test(tcase, a_foreign_line_may_be_longer_than_memory);
+	tcase_add_test(tcase, a_line_of_ours_may_begin_where_memory_ends);
 	tcase_add_test(tcase, a_line_of_ours_that_is_too_long_is_damaged);
 	tcase_add_test(tcase, a_foreign_line_inside_a_row_costs_that_row);
 	tcase_add_test(tcase, doubled_lines_are_read_once);
