@@ -433,7 +433,7 @@ START_TEST(this_process_can_be_looked_at)
 	has(text, expected);
 	free(text);
 	text = run(CONFIG_CAPTURE_SMAPS);
-	has(text, "\t[heap]\trw-p\t");
+	has(text, "\t[stack]\trw");
 	free(text);
 	text = run(CONFIG_CAPTURE_SYSTEM);
 	has(text, "MemTotal:\t");
