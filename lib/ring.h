@@ -100,6 +100,7 @@ void ring_finish(struct ring *ring);
 /* Unmaps. NULL is fine. Writers and cursors of this ring must be gone. */
 void ring_free(struct ring *ring);
 
+/* What the header says at this moment; each figure by itself. */
 void ring_info(const struct ring *ring, struct ring_info *ret);
 
 /* The sampler's counters as of the last published tick; consistent. 0; -EAGAIN if they were being written all the time. */

@@ -26,6 +26,7 @@ struct ring_follow {
 /* Starts at the oldest page there is. 0 or -ENOMEM. */
 int ring_follow_init(struct ring_follow *follow, const struct ring *ring);
 
+/* Detaches and frees; {0} is fine. */
 void ring_follow_release(struct ring_follow *follow);
 
 /*

@@ -31,6 +31,7 @@ struct ring_states {
 	size_t cap; /* 0 or a power of two */
 };
 
+/* Forgets all; the map is empty and usable again. */
 void ring_states_release(struct ring_states *states);
 
 /* NULL: not known. */
