@@ -10,12 +10,14 @@
 #include "config.h"
 #include "discovery.h"
 #include "options.h"
+#include "procread.h"
 #include "realclock.h"
 #include "recorder.h"
 #include "scope.h"
 #include "session.h"
 #include "units.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +38,7 @@ struct record {
 	int fd;      /* of the sink */
 	pid_t child; /* COMMAND, or 0 */
 	int child_status;
-	int gate; /* writing end: the child starts when it is closed */
+	int gate; /* writing end */
 	int32_t watched[64];
 	size_t watched_count;
 	char names[64][32];
@@ -52,8 +54,22 @@ static void on_signal(int number)
 
 /* ---- what to watch ---- */
 
-static int add_pid(struct record *record, long pid)
+/* "postgres-812": what a target entry may be called, made of a program's name and its pid. */
+static void name_target(char *ret, size_t cap, const char *program, long pid)
 {
+	const char *slash = strrchr(program, '/');
+
+	snprintf(ret, cap, "%.20s-%ld", slash && slash[1] ? slash + 1 : program, pid);
+	for (char *at = ret; *at; at++)
+		if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
+			*at = '_';
+}
+
+/* program: NULL, to ask the process itself. */
+static int add_pid(struct record *record, long pid, const char *program)
+{
+	char comm[32] = "pid";
+
 	if (record->watched_count == ARRAY_LEN(record->watched)) {
 		fprintf(stderr, "spikewatch record: at most %zu processes at a time\n", ARRAY_LEN(record->watched));
 		return -E2BIG;
@@ -61,8 +77,15 @@ static int add_pid(struct record *record, long pid)
 
 	size_t i = record->watched_count++;
 
+	if (!program) {
+		AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (procread_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
+			comm[strcspn(comm, "\n")] = '\0';
+		program = comm;
+	}
 	record->watched[i] = (int32_t)pid;
-	snprintf(record->names[i], sizeof record->names[i], "pid-%ld/%ld", pid, pid);
+	name_target(record->names[i], sizeof record->names[i], program, pid);
 	record->name_pointers[i] = record->names[i];
 
 	return 0;
@@ -90,7 +113,7 @@ static int parse_pids(struct record *record)
 			return -ESRCH;
 		}
 
-		int r = add_pid(record, pid);
+		int r = add_pid(record, pid, NULL);
 
 		if (r < 0)
 			return r;
@@ -100,7 +123,7 @@ static int parse_pids(struct record *record)
 	return 0;
 }
 
-/* Forks COMMAND, which waits at the gate until recording has begun. */
+/* Forks COMMAND, which waits at the gate for a byte: recording has begun. */
 static int spawn(struct record *record, char **command)
 {
 	int gate[2];
@@ -119,8 +142,8 @@ static int spawn(struct record *record, char **command)
 		char go;
 
 		close(gate[1]);
-		if (read(gate[0], &go, 1) < 0)
-			_exit(127);
+		if (read(gate[0], &go, 1) != 1)
+			_exit(127); /* recording has not come about */
 		signal(SIGPIPE, SIG_DFL);
 		execvp(command[0], command);
 		fprintf(stderr, "spikewatch record: %s: %s\n", command[0], strerror(errno));
@@ -131,7 +154,7 @@ static int spawn(struct record *record, char **command)
 	record->gate = gate[1];
 	record->child = child;
 
-	return add_pid(record, child);
+	return add_pid(record, child, command[0]);
 }
 
 /* The configuration that the options amount to. */
@@ -146,11 +169,11 @@ static int build_config(const struct record *record, struct config **ret)
 	if (!file)
 		return -ENOMEM;
 
-	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"wait\": \"%s\", \"cpu_budget\": 0},\n",
+	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"wait\": \"%s\"},\n",
 		(unsigned long long)record->interval_ns, record->spin ? "spin" : "sleep");
 	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);
 	for (size_t i = 0; i < record->watched_count; i++)
-		fprintf(file, "%s\n  {\"name\": \"pid-%d\", \"pid\": %d}", i ? "," : "", record->watched[i],
+		fprintf(file, "%s\n  {\"name\": \"%s\", \"pid\": %d}", i ? "," : "", record->names[i],
 			record->watched[i]);
 	fprintf(file, "]}\n");
 	fclose(file);
@@ -161,9 +184,12 @@ static int build_config(const struct record *record, struct config **ret)
 	if (r < 0) {
 		config_error_format(&error, message, sizeof message);
 		fprintf(stderr, "spikewatch record: %s\n", message);
+		return r;
 	}
 
-	return r;
+	(*ret)->sampling.cpu_budget_percent = 0; /* who asks for a rate gets it */
+
+	return 0;
 }
 
 /* ---- running ---- */
@@ -256,8 +282,8 @@ static int run_session(struct record *record, struct session *session)
 		return r;
 
 	r = session_start(session);
-	if (record->gate >= 0)
-		close(TAKE_FD(record->gate)); /* COMMAND may run now */
+	if (r == 0 && record->gate >= 0 && write(record->gate, "", 1) < 0)
+		r = -errno;
 	if (r == 0)
 		r = pump_until_over(record, recorder, &clock, options.start);
 	session_stop(session);
@@ -277,6 +303,8 @@ static int run_session(struct record *record, struct session *session)
 /* The command's own exit code is ours, as with time(1). */
 static int exit_code(struct record *record, int result)
 {
+	if (record->gate >= 0)
+		close(TAKE_FD(record->gate));
 	if (record->child) {
 		kill(record->child, interrupted ? interrupted : SIGTERM);
 		waitpid(record->child, &record->child_status, 0);

@@ -180,19 +180,30 @@ static void secure_slice(const struct incidents *incidents, struct collector_inc
 
 /* ---- opening ---- */
 
+/* "98 % > 80 %", "98 %, average 12 %": the value against what made it a candidate. */
+static void compare(const struct evaluator_firing *firing, char *buf, size_t cap)
+{
+	enum metric_unit unit = metric_unit(firing->rule->metric);
+	const struct trigger_decision *decision = firing->decision;
+	char value[32], other[32];
+
+	metrictext_value(unit, decision->value, value, sizeof value);
+	if (decision->candidate_reason == TRIGGER_ABOVE_AVERAGE)
+		snprintf(buf, cap, "%s, more than %.0f %% above its average of %s", value, firing->effective->delta,
+			 metrictext_value(unit, decision->average, other, sizeof other));
+	else
+		snprintf(buf, cap, "%s > %s", value,
+			 metrictext_value(unit, firing->effective->percent, other, sizeof other));
+}
+
 static void say_fired(const struct evaluator_firing *firing, const char *what)
 {
-	char value[96], average[96] = "", field[96];
+	char comparison[160], field[96];
 
-	enum metric_unit unit = metric_unit(firing->rule->metric);
-
-	metrictext_value(unit, firing->decision->value, value, sizeof value);
-	if (firing->decision->has_average)
-		metrictext_value(unit, firing->decision->average, average, sizeof average);
+	compare(firing, comparison, sizeof comparison);
 	snprintf(field, sizeof field, "SPIKEWATCH_RULE=%s", firing->rule->name);
-	log_field(LOG_NOTICE, field, "rule %s fired on %s: %s is %s (%s%s%s)%s", firing->rule->name,
-		  firing->target->name, metric_name(firing->rule->metric), value,
-		  trigger_reason_name(firing->decision->candidate_reason), *average ? ", average " : "", average, what);
+	log_field(LOG_NOTICE, field, "rule %s fired on %s: %s is %s%s", firing->rule->name, firing->target->name,
+		  metric_name(firing->rule->metric), comparison, what);
 }
 
 static void merge(struct incidents *incidents, struct collector_incident *incident,
@@ -207,7 +218,7 @@ static void merge(struct incidents *incidents, struct collector_incident *incide
 	incident_text(more.rule, sizeof more.rule, firing->rule->name);
 	incident_merge(&incident->info, &more);
 	incidents->counts.merged++;
-	say_fired(firing, ", merged into the incident that is open");
+	say_fired(firing, "; merged into the incident that is open");
 }
 
 static struct collector_incident *find_open(const struct incidents *incidents, const char *key)

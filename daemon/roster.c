@@ -304,6 +304,12 @@ void roster_refresh_limits(struct roster *roster)
 
 /* ---- sightings ---- */
 
+/* An entry that can only mean one process at a time gives it its own name. */
+static bool is_one_process(const struct config_target *entry)
+{
+	return (entry->selector == CONFIG_PID || entry->selector == CONFIG_PIDFILE) && entry->per == CONFIG_PER_PROCESS;
+}
+
 bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, uint64_t scan)
 {
 	struct roster_target *target = find_process(roster, entry, pid, start_ticks);
@@ -324,7 +330,10 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !room_left(roster))
 		return 0;
 
-	snprintf(name, sizeof name, "%s/%d", entry_name, seen->pid);
+	if (is_one_process(&roster->options.config->targets[entry]))
+		snprintf(name, sizeof name, "%s", entry_name);
+	else
+		snprintf(name, sizeof name, "%s/%d", entry_name, seen->pid);
 	snprintf(key, sizeof key, "%s:%d@%llu", entry_name, seen->pid, (unsigned long long)seen->start_ticks);
 	target = new_target(roster, entry,
 			    &(struct target){ .kind = TARGET_PROCESS,
