@@ -1,6 +1,6 @@
 /*
- * busy_snapshot.c: three numbers per process in one growing array. The kernel lists /proc by ascending pid, so sorting an array that is in
- * order already is the rule.
+ * busy_snapshot.c: three numbers per process in one growing array. The kernel lists /proc by ascending pid, so sorting
+ * an array that is in order already is the rule.
  */
 #include "busy_snapshot.h"
 #include "dirtree.h"

@@ -48,9 +48,9 @@ struct capture_context {
 };
 
 /*
- * Runs the capture `which` (one bit) and writes its file into dirfd. Always fills *ret. 0: ok or skipped, *ret says which; -errno: it
- * failed, *ret says why, and no file of that name is left.
- * SAMPLES may be large; SMAPS holds up the watched process: run it last.
+ * Runs the capture `which` (one bit) and writes its file into dirfd. Always fills *ret. 0: ok or skipped, *ret says
+ * which; -errno: it failed, *ret says why, and no file of that name is left. SAMPLES may be large; SMAPS holds up the
+ * watched process: run it last.
  */
 int capture_run(const struct capture_context *context, enum config_capture which, int dirfd,
 		struct incident_capture *ret);
@@ -61,8 +61,8 @@ int capture_run(const struct capture_context *context, enum config_capture which
 unsigned capture_run_all(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident);
 
 /*
- * The processes of a cgroup that used most CPU since `busy` (NULL: since they started), busiest first, at most cap. For a
- * group pass its pids, for a cgroup target none: they are read from cgroup.procs of it and the cgroups below it.
+ * The processes of a cgroup that used most CPU since `busy` (NULL: since they started), busiest first, at most cap.
+ * For a group pass its pids, for a cgroup target none: they are read from cgroup.procs of it and the cgroups below it.
  * Returns how many were stored in ret.
  */
 size_t capture_busiest(const struct capture_context *context, const int32_t *pids, size_t pid_count,

@@ -1,8 +1,8 @@
 /*
  * capture_host.c: the cgroups of a target, raw; the machine in a page.
  *
- * cgroup.txt is raw on purpose: what a kernel of tomorrow says there is evidence although nobody here knows it. One list of file
- * names serves v1 and v2: what a directory does not have is passed over.
+ * cgroup.txt is raw on purpose: what a kernel of tomorrow says there is evidence although nobody here knows it. One
+ * list of file names serves v1 and v2: what a directory does not have is passed over.
  */
 #include "capture_host.h"
 #include "cgtree.h"
@@ -123,7 +123,10 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 	return false;
 }
 
-/* pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many places were written; -ENOMEM. */
+/*
+ * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many places were written;
+ * -ENOMEM.
+ */
 static int add_hierarchies(const struct capture_context *context, int32_t pid, struct places *places,
 			   struct capture_text *text)
 {

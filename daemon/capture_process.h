@@ -1,6 +1,6 @@
 /*
- * capture_process.h: captures that look at the processes of a target. Each adds to text. 0; -ESRCH: all of them are gone, or there is none;
- * -EACCES, -EPERM, -ENOENT, ...: no process could be looked at, for this reason.
+ * capture_process.h: captures that look at the processes of a target. Each adds to text. 0; -ESRCH: all of them are
+ * gone, or there is none; -EACCES, -EPERM, -ENOENT, ...: no process could be looked at, for this reason.
  */
 #ifndef SPIKEWATCH_CAPTURE_PROCESS_H
 #define SPIKEWATCH_CAPTURE_PROCESS_H

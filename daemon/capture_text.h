@@ -29,6 +29,7 @@ void capture_text_lines(struct capture_text *text, const char *data, size_t len)
 /* Writes a new file in dirfd. 0 and *ret_bytes; -ENOMEM; -errno, and then there is no such file. */
 int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes);
 
+/* Frees the text. */
 void capture_text_release(struct capture_text *text);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * dirtree.c: every step is relative to a descriptor that was opened without following links, so that whoever may write in a
- * directory cannot make us remove anything outside of it.
+ * dirtree.c: every step is relative to a descriptor that was opened without following links, so that whoever may write
+ * in a directory cannot make us remove anything outside of it.
  */
 #include "dirtree.h"
 #include "scope.h"

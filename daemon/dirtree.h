@@ -1,5 +1,6 @@
 /*
- * dirtree.h: visiting and removing what is in a directory, by descriptor: never through a symbolic link, never out of it.
+ * dirtree.h: visiting and removing what is in a directory, by descriptor: never through a symbolic link, never out of
+ * it.
  */
 #ifndef SPIKEWATCH_DIRTREE_H
 #define SPIKEWATCH_DIRTREE_H
@@ -11,12 +12,15 @@
 int dirtree_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /*
- * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a symbolic
- * link or no directory, and stays; -ELOOP: deeper than DIRTREE_DEPTH_MAX; -errno.
+ * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a
+ * symbolic link or no directory, and stays; -ELOOP: deeper than DIRTREE_DEPTH_MAX; -errno.
  */
 int dirtree_remove(int dirfd, const char *name);
 
-/* Makes the directory path and those above it, with mode 0750 less the umask. What exists is left as it is. 0 or -errno. */
+/*
+ * Makes the directory path and those above it, with mode 0750 less the umask. What exists is left as it is. 0 or
+ * -errno.
+ */
 int dirtree_make(const char *path);
 
 #endif

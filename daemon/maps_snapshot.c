@@ -1,8 +1,8 @@
 /*
  * maps_snapshot.c: /proc/<pid>/smaps, read in pieces and summed line by line.
  *
- * smaps of a large process has megabytes, so it is never kept: one piece of text, one line at a time, and one record per name. A record is
- * looked for from the last one that was found: mappings of one file lie side by side.
+ * smaps of a large process has megabytes, so it is never kept: one piece of text, one line at a time, and one record
+ * per name. A record is looked for from the last one that was found: mappings of one file lie side by side.
  */
 #include "maps_snapshot.h"
 #include "piddir.h"
@@ -77,7 +77,10 @@ static const char *skip_field(const char *at, const char *end)
 	return at;
 }
 
-/* "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is missing for anonymous memory. */
+/*
+ * "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is missing for anonymous
+ * memory.
+ */
 static void take_header(struct building *building, const char *line, size_t len)
 {
 	const char *end = line + len, *at = line, *permissions;

@@ -1,7 +1,8 @@
 /*
- * maps_snapshot.h: what memory a process had mapped at a moment, summed by what is mapped (path or [heap], [stack], [anon], and permissions).
- * Reading smaps makes the kernel walk all page tables of the process: some milliseconds per GiB resident, in which it
- * cannot change its mappings. So this is taken seldom: once when a target appears, and when an incident is written.
+ * maps_snapshot.h: what memory a process had mapped at a moment, summed by what is mapped (path or [heap], [stack],
+ * [anon], and permissions). Reading smaps makes the kernel walk all page tables of the process: some milliseconds per
+ * GiB resident, in which it cannot change its mappings. So this is taken seldom: once when a target appears, and when
+ * an incident is written.
  */
 #ifndef SPIKEWATCH_MAPS_SNAPSHOT_H
 #define SPIKEWATCH_MAPS_SNAPSHOT_H

@@ -1,7 +1,7 @@
 /*
- * piddir.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone the kernel answers ENOENT to openat(2)
- * and ESRCH to read(2); a file that this kernel lacks answers ENOENT too. Which of them it is, is decided here and only here:
- * every living process has a stat.
+ * piddir.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone the kernel answers ENOENT to
+ * openat(2) and ESRCH to read(2); a file that this kernel lacks answers ENOENT too. Which of them it is, is decided
+ * here and only here: every living process has a stat.
  */
 #include "piddir.h"
 #include "procfs.h"

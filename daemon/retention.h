@@ -35,9 +35,9 @@ enum retention_reason {
 };
 
 /*
- * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first what is over age goes,
- * then the mildest until count, bytes and free space are right. A file system that others fill never costs the last
- * one, the worst of all. free_bytes: free on the file system now.
+ * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first what is over age
+ * goes, then the mildest until count, bytes and free space are right. A file system that others fill never costs the
+ * last one, the worst of all. free_bytes: free on the file system now.
  */
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);

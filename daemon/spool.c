@@ -1,15 +1,15 @@
 /*
  * spool.c: one rename makes an incident, one rename unmakes it.
  *
- * The idea: a directory is filled under a temporary name and gets its final one when all of it is on the disk; one that is to go
- * gets a temporary name first and is then emptied. So whoever lists final names sees whole incidents at any moment,
- * after a crash too, and everything under a temporary name that nobody holds locked is rubbish.
+ * The idea: a directory is filled under a temporary name and gets its final one when all of it is on the disk; one
+ * that is to go gets a temporary name first and is then emptied. So whoever lists final names sees whole incidents at
+ * any moment, after a crash too, and everything under a temporary name that nobody holds locked is rubbish.
  *
- * Who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives. The lock of
- * the spool itself keeps a sweep away from a draft that was made but is not locked yet.
+ * Who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives. The
+ * lock of the spool itself keeps a sweep away from a draft that was made but is not locked yet.
  *
- * Rejected: an index file, which could disagree with the directory; names as the only source of severity, which would make them
- * unreadable.
+ * Rejected: an index file, which could disagree with the directory; names as the only source of severity, which would
+ * make them unreadable.
  */
 #include "spool.h"
 #include "dirtree.h"

@@ -1,8 +1,9 @@
 /*
  * thread_snapshot.c: /proc/<pid>/task/<tid>/stat and schedstat of every thread.
  *
- * stat counts in ticks of 10 ms, so over a second it tells one percent from two and nothing below; schedstat has nanoseconds but
- * no split into user and system. Both are read; where schedstat is missing (a kernel without it), stat's sum stands in.
+ * stat counts in ticks of 10 ms, so over a second it tells one percent from two and nothing below; schedstat has
+ * nanoseconds but no split into user and system. Both are read; where schedstat is missing (a kernel without it),
+ * stat's sum stands in.
  *
  * A baseline keeps two snapshots, because the younger may be some milliseconds old when a rule fires, and the work of
  * milliseconds says little.
@@ -47,7 +48,9 @@ static int grow(struct building *building)
 	return 0;
 }
 
-/* schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9, CONFIG_SCHED_INFO). */
+/*
+ * schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9, CONFIG_SCHED_INFO).
+ */
 static uint64_t read_cpu(const struct building *building, int32_t tid, uint64_t otherwise)
 {
 	char path[48], text[128];

@@ -1,6 +1,6 @@
 /*
- * thread_snapshot.h: how much CPU each thread of a process had used at a moment. The difference of two tells who was busy between
- * them. Costs 5 µs per thread: taken about once a second, of processes that ran.
+ * thread_snapshot.h: how much CPU each thread of a process had used at a moment. The difference of two tells who was
+ * busy between them. Costs 5 µs per thread: taken about once a second, of processes that ran.
  */
 #ifndef SPIKEWATCH_THREAD_SNAPSHOT_H
 #define SPIKEWATCH_THREAD_SNAPSHOT_H
@@ -54,7 +54,8 @@ void thread_baseline_add(struct thread_baseline *baseline, struct thread_snapsho
 void thread_baseline_still(struct thread_baseline *baseline, mono_t now);
 
 /*
- * The younger snapshot that is at least min_age_ns old, or else the oldest there is, NULL if there is none; *ret_at: the moment it stands for.
+ * The younger snapshot that is at least min_age_ns old, or else the oldest there is, NULL if there is none; *ret_at:
+ * the moment it stands for.
  */
 const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline *baseline, mono_t now,
 						   uint64_t min_age_ns, mono_t *ret_at);

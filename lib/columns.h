@@ -1,6 +1,7 @@
 /*
  * columns.h: samples and targets as a stream says them: one column per field of a sample, a target as one object.
- * Whoever writes samples into a stream (the slice of an incident, a recording) goes through here, so that all read alike.
+ * Whoever writes samples into a stream (the slice of an incident, a recording) goes through here, so that all read
+ * alike.
  */
 #ifndef SPIKEWATCH_COLUMNS_H
 #define SPIKEWATCH_COLUMNS_H
@@ -18,7 +19,8 @@ void columns_of_samples(struct stream_column ret[static SAMPLE_FIELDS]);
 
 /*
  * Appends a target as one JSON object on one line, without newline and without tab: what stream_target takes. Bytes of
- * its strings that are no UTF-8, or that would act on a terminal, are replaced by U+FFFD. 0, -ENOMEM, -EFBIG beyond buffer->max.
+ * its strings that are no UTF-8, or that would act on a terminal, are replaced by U+FFFD. 0, -ENOMEM, -EFBIG beyond
+ * buffer->max.
  */
 int columns_target_json(const struct target *target, struct buffer *buffer);
 

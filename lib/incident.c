@@ -1,6 +1,6 @@
 /*
- * incident.c: the value and its names. Strings are cut at a character on the way in, so that whatever holds one can be a
- * plain array: an incident is filled in while a machine may be short of memory, and nothing here can fail.
+ * incident.c: the value and its names. Strings are cut at a character on the way in, so that whatever holds one can be
+ * a plain array: an incident is filled in while a machine may be short of memory, and nothing here can fail.
  */
 #include "incident.h"
 

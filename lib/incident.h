@@ -1,8 +1,8 @@
 /*
  * incident.h: what fired and why, as a value: what incident.json (incident_json.h) says.
  *
- * No pointers inside: an incident is copied by assignment and owns nothing. Strings are NUL-terminated, were cut to their
- * room by incident_text, and may hold any other byte: whoever prints them escapes them. {0} is an incident of
+ * No pointers inside: an incident is copied by assignment and owns nothing. Strings are NUL-terminated, were cut to
+ * their room by incident_text, and may hold any other byte: whoever prints them escapes them. {0} is an incident of
  * which nothing is known; call incident_init before filling one in.
  */
 #ifndef SPIKEWATCH_INCIDENT_H
@@ -32,8 +32,8 @@ enum incident_kind {
 
 enum incident_capture_status {
 	INCIDENT_CAPTURE_OK,
-	INCIDENT_CAPTURE_SKIPPED, /* not possible, and nobody's fault: the target has exited, no permission, no such controller */
-	INCIDENT_CAPTURE_FAILED, /* should have been possible: disk, memory */
+	INCIDENT_CAPTURE_SKIPPED, /* not possible, and nobody's fault: the target has exited, no permission, ... */
+	INCIDENT_CAPTURE_FAILED,  /* should have been possible: disk, memory */
 };
 
 /* One piece of evidence. */
@@ -121,6 +121,7 @@ void incident_init(struct incident *incident, const char *version);
 /* Copies text into room of cap > 0 bytes, cut at a UTF-8 character. NULL counts as "". */
 void incident_text(char *ret, size_t cap, const char *text);
 
+/* Copies what the target is; strings are cut to their room. */
 void incident_set_target(struct incident *incident, const struct target *target);
 
 /* Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
@@ -143,8 +144,8 @@ const char *incident_capture_status_name(enum incident_capture_status status);
 const char *incident_unit_name(enum metric_unit unit);
 
 /*
- * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>" that makes it unique. Every
- * byte of target and rule but A-Z a-z 0-9 _ . - becomes "_"; both are cut. cap > INCIDENT_NAME_MAX.
+ * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>" that makes it unique.
+ * Every byte of target and rule but A-Z a-z 0-9 _ . - becomes "_"; both are cut. cap > INCIDENT_NAME_MAX.
  */
 void incident_stem(wall_t wall, const char *target, const char *rule, char *ret, size_t cap);
 

@@ -1,6 +1,7 @@
 /*
- * incident_fields.c: the table. Rows stand in the order of the file. The values of thresholds are those of the rule after its
- * configuration was checked; units are in the names of the keys, and those of value, average and thresholds in "unit".
+ * incident_fields.c: the table. Rows stand in the order of the file. The values of thresholds are those of the rule
+ * after its configuration was checked; units are in the names of the keys, and those of value, average and thresholds
+ * in "unit".
  */
 #include "incident_fields.h"
 #include "scope.h"
@@ -37,7 +38,8 @@ static const char *rearm_name(unsigned value)
 #define STRING(k, s, m)       { .key = k, .type = INCIDENT_TEXT, .offset = offsetof(struct s, m), \
 				.room = sizeof(((struct s *)NULL)->m), .has = INCIDENT_ALWAYS }
 #define MAYBE(k, t, s, m, h)  { .key = k, .type = t, .offset = offsetof(struct s, m), .has = offsetof(struct s, h) }
-#define WORD(k, s, m, w)      { .key = k, .type = INCIDENT_NAME, .offset = offsetof(struct s, m), .has = INCIDENT_ALWAYS, .name = w }
+#define WORD(k, s, m, w)      { .key = k, .type = INCIDENT_NAME, .offset = offsetof(struct s, m), \
+				.has = INCIDENT_ALWAYS, .name = w }
 
 static const struct incident_field top_fields[] = {
 	PLAIN("spikewatch_incident", INCIDENT_U32, incident, format),

@@ -1,12 +1,12 @@
 /*
  * incident_json.c: the two walks over the table of keys (incident_fields.h).
  *
- * The idea: one table says for every key where it is in struct incident and how it is written, and both directions walk it,
- * so they cannot drift apart. Only the two lists (firings merged, captures) and what is there for people alone
- * (a sentence, times in words) are code.
+ * The idea: one table says for every key where it is in struct incident and how it is written, and both directions
+ * walk it, so they cannot drift apart. Only the two lists (firings merged, captures) and what is there for people
+ * alone (a sentence, times in words) are code.
  *
- * Reading trusts nothing: a file may come from another machine or another version. Strings are cut to their room, numbers must
- * fit their type exactly, null means unknown, keys and words of a later version are passed over.
+ * Reading trusts nothing: a file may come from another machine or another version. Strings are cut to their room,
+ * numbers must fit their type exactly, null means unknown, keys and words of a later version are passed over.
  *
  * Rejected: keeping what was not understood in order to write it again; nobody rewrites an incident.
  */

@@ -14,8 +14,8 @@
 int incident_json_write(const struct incident *incident, struct sink sink);
 
 /*
- * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after incident_init, of lists what does
- * not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of ours, or a value of the wrong type; -EFBIG;
+ * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after incident_init, of lists
+ * what does not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of ours, or a value of the wrong type; -EFBIG;
  * -EPROTONOSUPPORT: a later format.
  */
 int incident_json_parse(const char *text, size_t len, struct incident *ret);

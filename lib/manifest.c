@@ -285,7 +285,9 @@ static int add_file(void *ctx, const char *name)
 	return 0;
 }
 
-/* Into text, which has room for MANIFEST_BYTES_MAX: the longest line has 20 + 1 + 8 + 1 + MANIFEST_NAME_MAX + 1 bytes. */
+/*
+ * Into text, which has room for MANIFEST_BYTES_MAX: the longest line has 20 + 1 + 8 + 1 + MANIFEST_NAME_MAX + 1 bytes.
+ */
 static size_t format(const struct manifest *manifest, char *text)
 {
 	size_t len = sizeof(FIRST_LINE) - 1;

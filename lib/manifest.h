@@ -51,9 +51,9 @@ bool manifest_name_ok(const char *name);
 int manifest_parse(const char *text, size_t len, struct manifest *ret);
 
 /*
- * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then writes MANIFEST (which must not
- * exist) and syncs that too. 0; -EINVAL: something there is no plain file or has a name that is not allowed;
- * -E2BIG: too many files; -errno.
+ * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then writes MANIFEST
+ * (which must not exist) and syncs that too. 0; -EINVAL: something there is no plain file or has a name that is not
+ * allowed; -E2BIG: too many files; -errno.
  */
 int manifest_write(int dirfd);
 

@@ -1,9 +1,9 @@
 /*
- * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is copied,
- * to the stack: nothing here can fail but the writer.
+ * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is
+ * copied, to the stack: nothing here can fail but the writer.
  *
- * Works on bytes: C1 characters are the pairs c2 80 to c2 9f, and c2 is the first byte of no other kind of sequence. What is
- * not UTF-8 is the JSON writer's to replace.
+ * Works on bytes: C1 characters are the pairs c2 80 to c2 9f, and c2 is the first byte of no other kind of sequence.
+ * What is not UTF-8 is the JSON writer's to replace.
  */
 #include "printable.h"
 

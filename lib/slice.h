@@ -2,8 +2,8 @@
  * slice.h: the samples of one target over the window of an incident: what becomes samples.tsv. Kept in memory in a
  * compact form (a changed field costs two to five bytes, an unchanged one none), within a stated number of bytes.
  *
- * The window is [fired - before, fired + after]. What is outside is dropped silently, what is inside but does not fit is dropped and
- * counted. Fed in the order of the ring; time comes as an argument.
+ * The window is [fired - before, fired + after]. What is outside is dropped silently, what is inside but does not fit
+ * is dropped and counted. Fed in the order of the ring; time comes as an argument.
  */
 #ifndef SPIKEWATCH_SLICE_H
 #define SPIKEWATCH_SLICE_H
@@ -81,7 +81,8 @@ bool slice_done(const struct slice *slice, mono_t now);
 void slice_coverage(const struct slice *slice, uint64_t interval_ns, struct slice_coverage *ret);
 
 /*
- * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel charges CPU time by the tick.
+ * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel charges CPU time by
+ * the tick.
  */
 void slice_peaks(const struct slice *slice, uint64_t cpu_window_ns, struct slice_peaks *ret);
 

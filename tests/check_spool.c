@@ -461,6 +461,20 @@ START_TEST(a_path_that_is_no_directory_is_an_error)
 }
 END_TEST
 
+START_TEST(a_link_to_a_directory_is_not_entered)
+{
+	int dirfd = open(directory, O_RDONLY | O_DIRECTORY);
+
+	ck_assert_int_eq(mkdirat(dirfd, "real", 0700), 0);
+	put(dirfd, "real/file", 1);
+	ck_assert_int_eq(symlinkat("real", dirfd, "link"), 0);
+	ck_assert_int_eq(dirtree_remove(dirfd, "link"), -ENOTDIR);
+	ck_assert_int_eq(faccessat(dirfd, "real/file", F_OK, 0), 0);
+	ck_assert_int_eq(faccessat(dirfd, "link", F_OK, 0), 0);
+	close(dirfd);
+}
+END_TEST
+
 START_TEST(too_deep_a_tree_is_not_removed)
 {
 	char deep[200] = "";
@@ -502,6 +516,7 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, every_failing_allocation_leaves_nothing_or_a_whole_incident);
 	tcase_add_test(tcase, retention_without_memory_removes_nothing);
 	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
+	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
 	tcase_add_test(tcase, too_deep_a_tree_is_not_removed);
 	suite_add_tcase(suite, tcase);
 	return suite;
