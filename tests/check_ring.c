@@ -421,7 +421,7 @@ START_TEST(a_reader_at_the_newest_tick_gets_states_first)
 {
 	struct ring_cursor *cursor = NULL;
 	struct ring_event event;
-	bool seen[65] = { false };
+	struct fixture_tally tally = { 0 };
 
 	write_ticks(20, 0, 500);
 	ck_assert_int_eq(ring_cursor_new(ring, RING_NEWEST, &cursor), 0);
@@ -430,17 +430,16 @@ START_TEST(a_reader_at_the_newest_tick_gets_states_first)
 		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
 		ck_assert_int_eq(event.type, RING_EVENT_TARGET);
 		ck_assert(fixture_named(&event.target, event.id));
-		seen[event.id] = true;
+		tally.announced[event.id] = true;
 		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
 		ck_assert_int_eq(event.type, RING_EVENT_SAMPLE);
 		fixture_sample(event.id, mono_add(fixture_time(499), event.id - 1), &expected);
 		ck_assert(fixture_same(event.sample, &expected));
 	}
 	for (uint32_t id = 1; id <= 20; id++)
-		ck_assert(seen[id]);
+		ck_assert(tally.announced[id]);
 	ck_assert_int_eq(ring_cursor_next(cursor, &event), RING_EMPTY);
 
-	struct fixture_tally tally = { 0 };
 	write_ticks(20, 500, 520);
 	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
 	fixture_check(&tally);
@@ -522,6 +521,26 @@ START_TEST(a_description_that_changed_is_told_again)
 	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
 	fixture_check(&tally);
 	ck_assert_uint_eq(tally.targets, 2);
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+START_TEST(a_target_that_is_no_longer_in_the_ring_is_forgotten)
+{
+	struct ring_cursor *cursor = NULL;
+	struct fixture_tally tally = { 0 };
+	struct target target;
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	write_ticks(10, 0, 10);
+	for (uint64_t tick = 10; tick < 1000; tick++) {
+		write_ticks(5, tick, tick + 1);
+		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+		if (tick < 15)
+			ck_assert(ring_cursor_target(cursor, 6, &target));
+	}
+	for (uint32_t id = 1; id <= 10; id++)
+		ck_assert_int_eq(ring_cursor_target(cursor, id, &target), id <= 5);
 	ring_cursor_free(cursor);
 }
 END_TEST
@@ -629,6 +648,7 @@ Suite *ring_suite(void)
 	tcase_add_test(tc, seek_skips_what_is_before);
 	tcase_add_test(tc, seek_keeps_the_state_of_idle_targets);
 	tcase_add_test(tc, a_description_that_changed_is_told_again);
+	tcase_add_test(tc, a_target_that_is_no_longer_in_the_ring_is_forgotten);
 	tcase_add_test(tc, a_tick_allocates_nothing);
 	tcase_add_test(tc, every_allocation_may_fail_once);
 	tcase_add_test(tc, a_call_that_ran_out_of_memory_can_be_made_again);

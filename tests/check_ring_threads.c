@@ -128,6 +128,50 @@ START_TEST(lossy_readers_never_get_a_torn_sample)
 }
 END_TEST
 
+static void *write_until_told(void *ctx)
+{
+	struct crew *crew = ctx;
+	struct fixture_target targets[TARGETS];
+	struct ring_writer *writer = NULL;
+
+	for (uint32_t i = 0; i < TARGETS; i++)
+		fixture_target_init(&targets[i], i + 1);
+	if (ring_writer_new(crew->ring, &writer) != 0)
+		return NULL;
+	for (uint64_t tick = 0; __atomic_load_n(&crew->writers_left, __ATOMIC_RELAXED) != 0; tick++)
+		fixture_tick(writer, targets, TARGETS, tick);
+	ring_writer_free(writer);
+	return NULL;
+}
+
+/* Every cursor begins with the page that is overwritten next. */
+START_TEST(a_copy_of_a_page_that_was_recycled_meanwhile_is_not_used)
+{
+	const struct ring_options options = { .size_bytes = 5 << 16, .page_bytes = 1 << 16 };
+	struct crew crew = { .writers_left = 1 };
+	pthread_t thread;
+	static struct fixture_tally tally;
+
+	ck_assert_int_eq(ring_create_anonymous(&options, &crew.ring), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, write_until_told, &crew), 0);
+	memset(&tally, 0, sizeof(tally));
+	for (int i = 0; i < 3000; i++) {
+		struct ring_cursor *cursor = NULL;
+		struct ring_event event;
+		ck_assert_int_eq(ring_cursor_new(crew.ring, RING_OLDEST, &cursor), 0);
+		for (int k = 0; k < 10 && ring_cursor_next(cursor, &event) == 0; k++)
+			fixture_judge(cursor, &event, &tally);
+		tally.inside = false;
+		ring_cursor_free(cursor);
+	}
+	__atomic_store_n(&crew.writers_left, 0, __ATOMIC_RELAXED);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_eq(tally.wrong, 0);
+	ck_assert_uint_eq(tally.damaged, 0);
+	ring_free(crew.ring);
+}
+END_TEST
+
 Suite *ring_threads_suite(void)
 {
 	Suite *suite = suite_create("ring_threads");
@@ -135,6 +179,7 @@ Suite *ring_threads_suite(void)
 
 	tcase_add_test(tc, the_blocking_reader_gets_every_tick);
 	tcase_add_test(tc, lossy_readers_never_get_a_torn_sample);
+	tcase_add_test(tc, a_copy_of_a_page_that_was_recycled_meanwhile_is_not_used);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

@@ -1,5 +1,6 @@
 /* Several writers, and the blocking reader, one step at a time. */
 #include "ring_fixture.h"
+#include "ring_format.h"
 
 Suite *ring_writers_suite(void);
 
@@ -264,6 +265,65 @@ START_TEST(a_blocking_reader_on_a_full_ring_starts_at_a_page_that_is_safe)
 }
 END_TEST
 
+/* One tick over pages 0 and 1, from which then something is taken back. */
+static void tick_over_two_pages(void)
+{
+	static struct fixture_target many[30];
+
+	for (uint32_t i = 0; i < 30; i++)
+		fixture_target_init(&many[i], i + 1);
+	ck_assert_int_eq(fixture_tick(writer[0], many, 30, 0), 0);
+	ck_assert_uint_eq(pages_claimed(), 2);
+}
+
+START_TEST(a_tick_whose_beginning_is_not_published_yet_waits)
+{
+	struct ring_cursor *cursor = NULL;
+	struct fixture_tally tally = { 0 };
+	struct ring_page *first = ring_page(ring, 0);
+
+	tick_over_two_pages();
+	uint64_t used = first->used;
+	uint64_t word = first->word;
+	first->used = 0;
+	first->word = ring_word(0, RING_PAGE_TICKING);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	ck_assert_uint_eq(tally.ticks + tally.samples + tally.damaged, 0);
+
+	first->used = used;
+	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	ck_assert_uint_eq(tally.samples, 30);
+	first->word = word;
+	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	fixture_check(&tally);
+	ck_assert_uint_eq(tally.ticks, 1);
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+START_TEST(a_tick_is_not_pieced_together_from_strangers)
+{
+	struct ring_page *second = ring_page(ring, 1);
+	struct fixture_tally tally;
+
+	tick_over_two_pages();
+	second->prev = 5;
+	fixture_read(ring, RING_OLDEST, &tally);
+	ck_assert_uint_eq(tally.ticks, 0);
+
+	second->prev = 1;
+	second->payload[1]++;
+	fixture_read(ring, RING_OLDEST, &tally);
+	ck_assert_uint_eq(tally.ticks, 0);
+
+	second->payload[1]--;
+	fixture_read(ring, RING_OLDEST, &tally);
+	fixture_check(&tally);
+	ck_assert_uint_eq(tally.ticks, 1);
+}
+END_TEST
+
 Suite *ring_writers_suite(void)
 {
 	Suite *suite = suite_create("ring_writers");
@@ -280,6 +340,8 @@ Suite *ring_writers_suite(void)
 	tcase_add_test(tc, a_dead_blocking_reader_is_replaced);
 	tcase_add_test(tc, a_dead_blocking_reader_can_be_evicted);
 	tcase_add_test(tc, a_blocking_reader_on_a_full_ring_starts_at_a_page_that_is_safe);
+	tcase_add_test(tc, a_tick_whose_beginning_is_not_published_yet_waits);
+	tcase_add_test(tc, a_tick_is_not_pieced_together_from_strangers);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

@@ -28,16 +28,17 @@ struct fixture_tally {
 	uint64_t samples;
 	uint64_t targets;
 	uint64_t gone;
-	uint64_t lapped;     /* events */
-	uint64_t lost_pages; /* of LAPPED */
-	uint64_t damaged;    /* events */
-	uint64_t first_tick; /* number */
-	uint64_t last_tick;  /* number */
-	uint64_t wrong;      /* samples that fixture_sample() never makes */
-	uint64_t nameless;   /* samples and ends whose description the cursor does not have */
-	uint64_t misnamed;   /* descriptions that fixture_target_init() never makes */
-	uint64_t disordered; /* events outside of a tick, and ends without a beginning */
-	bool inside;         /* between TICK and TICK_END */
+	uint64_t lapped;      /* events */
+	uint64_t lost_pages;  /* of LAPPED */
+	uint64_t damaged;     /* events */
+	uint64_t first_tick;  /* number */
+	uint64_t last_tick;   /* number */
+	uint64_t wrong;       /* samples that fixture_sample() never makes */
+	uint64_t nameless;    /* samples and ends whose description did not come before */
+	uint64_t misnamed;    /* descriptions that fixture_target_init() never makes */
+	uint64_t disordered;  /* events outside of a tick, and ends without a beginning */
+	bool announced[4096]; /* ids whose description was delivered */
+	bool inside;          /* between TICK and TICK_END */
 };
 
 /* A ring of `pages` pages of 4 KiB. */
@@ -166,6 +167,7 @@ static inline void fixture_judge(struct ring_cursor *cursor, const struct ring_e
 		break;
 	case RING_EVENT_TARGET:
 		tally->targets++;
+		tally->announced[event->id % 4096] = true;
 		tally->misnamed += !fixture_named(&event->target, event->id);
 		tally->disordered += !tally->inside;
 		break;
