@@ -171,7 +171,7 @@ demo: deps-build $(PROGRAMS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
 
 bench: deps-build $(PROGRAMS) $(TOOL_BINS)
-	@set -e; for b in $(BENCH_BINS); do echo "== $$b"; $$b; done
+	@sh tests/bench.sh $(BENCH_BINS)
 
 lint:
 	@sh tests/deps.sh build lint

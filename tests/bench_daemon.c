@@ -1,0 +1,359 @@
+/*
+ * bench_daemon.c: the daemon as a whole, on a thousand mostly idle processes: CPU, memory, descriptors, and how long it takes from a
+ * condition that has become true to an open incident.
+ *
+ * The daemon is the one that was built beside this program, with a ring and a spool of its own in a temporary directory. It is watched
+ * from outside, like any other process: its CPU clock, its smaps, its fd/, and what it says.
+ */
+#include "bench_targets.h"
+#include "config.h"
+#include "session.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+
+#define TARGETS 1000u
+#define RUNNING 10u
+#define HERTZ 100u
+#define SETTLE_NS (3 * NS_PER_S)
+#define MEASURE_NS (5 * NS_PER_S)
+#define WINDOW_NS (100 * NS_PER_MS)
+#define FIRINGS 12u
+
+static unsigned own_cpu, target_cpu;
+
+static const char config_text[] =
+	"{ \"sampling\": { \"interval\": \"10ms\", \"rescan_interval\": \"1s\", \"cpu_budget\": \"90%%\" },"
+	"  \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false },"
+	"  \"incidents\": { \"directory\": \"%s/incidents\", \"before\": \"30s\", \"after\": \"50ms\", \"min_free\": "
+	"\"0\" },"
+	"  \"state_file\": \"%s/state\","
+	"  \"targets\": ["
+	"    { \"name\": \"many\", \"comm\": \"bench_many\", \"per\": \"process\" },"
+	"    { \"name\": \"burner\", \"comm\": \"bench_burner\", \"per\": \"process\" } ],"
+	"  \"rules\": ["
+	"    { \"name\": \"burst\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": "
+	"\"60%%\","
+	"      \"warmup\": 1, \"cooldown\": \"100ms\", \"targets\": [\"burner\"] },"
+	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%%\", \"targets\": "
+	"[\"many\"] },"
+	"    { \"name\": \"memory\", \"metric\": \"memory\", \"window\": \"1s\", \"percent\": \"90%%\" },"
+	"    { \"name\": \"threads\", \"metric\": \"threads\", \"window\": \"1s\", \"above\": 1000 },"
+	"    { \"name\": \"fds\", \"metric\": \"fds\", \"window\": \"1s\", \"above\": 1000 } ] }";
+
+struct rig {
+	char dir[64];
+	char text[sizeof config_text + 300];
+	struct bench_targets many, burner;
+	_Atomic uint64_t *burn_at; /* shared with the burner */
+	pid_t daemon;
+	int said_fd; /* what it says */
+	char said[8192];
+	size_t said_len;
+};
+
+/* ---- targets ---- */
+
+/* Runs without a break from each moment it is given, for a window and a little more. */
+static void burn(_Atomic uint64_t *burn_at)
+{
+	for (uint64_t last = 0;;) {
+		uint64_t at = atomic_load(burn_at);
+
+		if (at == last) {
+			bench_sleep(NS_PER_MS);
+			continue;
+		}
+		last = at;
+		bench_sleep_until(at);
+		while (bench_now() < at + WINDOW_NS + 20 * NS_PER_MS)
+			continue;
+	}
+}
+
+static void start_targets(struct rig *rig)
+{
+	rig->burn_at = mmap(NULL, sizeof *rig->burn_at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	bench_need(rig->burn_at != MAP_FAILED, "shared memory");
+	rig->many = (struct bench_targets){
+		.count = TARGETS, .busy = RUNNING, .manner = BENCH_TICKING, .name = "bench_many", .cpu = target_cpu
+	};
+	bench_targets_start(&rig->many);
+
+	pid_t pid = fork();
+
+	bench_need(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "bench_burner");
+		bench_pin(target_cpu);
+		burn(rig->burn_at);
+	}
+	rig->burner.pids = calloc(1, sizeof(pid_t));
+	bench_need(rig->burner.pids, "memory");
+	rig->burner.pids[0] = pid;
+}
+
+static void end_targets(struct rig *rig)
+{
+	kill(rig->burner.pids[0], SIGKILL);
+	waitpid(rig->burner.pids[0], NULL, 0);
+	free(rig->burner.pids);
+	bench_targets_end(&rig->many);
+}
+
+/* ---- the daemon ---- */
+
+static void run_daemon(const char *config_path, int said_fd)
+{
+	char path[PATH_MAX + 16];
+	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX);
+
+	bench_need(len > 0, "/proc/self/exe");
+	path[len] = '\0';
+	snprintf(strrchr(path, '/') + 1, 16, "spikewatchd");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(said_fd, STDERR_FILENO);
+	unsetenv("JOURNAL_STREAM");
+	execl(path, "spikewatchd", "-c", config_path, (char *)NULL);
+	dprintf(STDERR_FILENO, "cannot run %s: %s\n", path, strerror(errno));
+	_exit(EXIT_FAILURE);
+}
+
+/* Waits for a line of the daemon that holds text. The time at which it was read, or 0 if there is none until `until`. */
+static uint64_t hear(struct rig *rig, const char *text, uint64_t until)
+{
+	for (;;) {
+		char *end = memchr(rig->said, '\n', rig->said_len);
+
+		if (end) {
+			*end = '\0';
+
+			bool found = strstr(rig->said, text);
+
+			rig->said_len -= (size_t)(end + 1 - rig->said);
+			memmove(rig->said, end + 1, rig->said_len);
+			if (found)
+				return bench_now();
+			continue;
+		}
+
+		struct pollfd wait = { .fd = rig->said_fd, .events = POLLIN };
+		uint64_t now = bench_now();
+
+		if (now >= until || poll(&wait, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0)
+			return 0;
+
+		ssize_t len = read(rig->said_fd, rig->said + rig->said_len, sizeof rig->said - rig->said_len);
+
+		bench_need(len > 0, "the daemon ended");
+		rig->said_len += (size_t)len;
+	}
+}
+
+static void start_daemon(struct rig *rig)
+{
+	char path[sizeof rig->dir + 8];
+	int ends[2];
+
+	snprintf(path, sizeof path, "%s/config", rig->dir);
+
+	FILE *file = fopen(path, "w");
+
+	bench_need(file && fputs(rig->text, file) >= 0 && fclose(file) == 0, path);
+	bench_need(pipe2(ends, O_CLOEXEC) == 0, "pipe");
+	rig->daemon = fork();
+	bench_need(rig->daemon >= 0, "fork");
+	if (rig->daemon == 0)
+		run_daemon(path, ends[1]);
+	close(ends[1]);
+	rig->said_fd = ends[0];
+	bench_need(hear(rig, "watching 1001 targets", bench_now() + 20 * NS_PER_S), "the daemon watches all targets");
+}
+
+static void end_daemon(struct rig *rig)
+{
+	kill(rig->daemon, SIGTERM);
+	waitpid(rig->daemon, NULL, 0);
+	close(rig->said_fd);
+}
+
+/* ---- figures ---- */
+
+/* What the looks alone cost at this rate, the waking up included: percent of a core. */
+static double bare_percent(const struct rig *rig)
+{
+	struct bench_bare bare;
+
+	bench_bare_make(&bare, &rig->many);
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	bench_bare_tick(&bare);
+
+	uint64_t began = bench_now(), deadline = began, cpu = bench_cpu();
+
+	while (deadline < began + 2 * NS_PER_S) {
+		deadline += NS_PER_S / HERTZ;
+		bench_sleep_until(deadline);
+		bench_bare_tick(&bare);
+	}
+	cpu = bench_cpu() - cpu;
+	bench_bare_end(&bare);
+	return 100 * (double)cpu / (double)(bench_now() - began);
+}
+
+static double cpu_percent(clockid_t clock)
+{
+	uint64_t began = bench_now(), cpu = bench_clock(clock);
+
+	bench_sleep(MEASURE_NS);
+	cpu = bench_clock(clock) - cpu;
+	return 100 * (double)cpu / (double)(bench_now() - began);
+}
+
+/* Resident memory of everything but the ring, MiB. */
+static double resident_mib(const struct rig *rig)
+{
+	char path[64], line[512];
+	bool ring = false;
+	double sum = 0, kib;
+
+	snprintf(path, sizeof path, "/proc/%d/smaps", rig->daemon);
+
+	FILE *file = fopen(path, "r");
+
+	bench_need(file, path);
+	while (fgets(line, sizeof line, file)) {
+		if (strstr(line, rig->dir))
+			ring = true;
+		else if (line[0] >= '0' && line[0] <= 'f' && strchr(line, '-') < strchr(line, ' ') && strchr(line, '-'))
+			ring = false;
+		else if (!ring && sscanf(line, "Rss: %lf kB", &kib) == 1)
+			sum += kib;
+	}
+	fclose(file);
+	return sum / 1024;
+}
+
+static double count_descriptors(pid_t pid)
+{
+	char path[64];
+	double count = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+
+	DIR *dir = opendir(path);
+
+	bench_need(dir, path);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2;
+}
+
+/* The burner begins with a window of the rule; the condition is true at its end. Milliseconds from there to the open incident. */
+static double time_firing(struct rig *rig)
+{
+	uint64_t at = (bench_now() / WINDOW_NS + 2) * WINDOW_NS;
+
+	atomic_store(rig->burn_at, at);
+
+	uint64_t fired = hear(rig, "rule burst fired", at + 10 * WINDOW_NS);
+
+	if (fired == 0)
+		return NAN;
+	bench_sleep_until(at + 5 * WINDOW_NS);
+	return ((double)fired - (double)(at + WINDOW_NS)) / 1e6;
+}
+
+static void report_firings(struct rig *rig)
+{
+	double delays[FIRINGS], worst = 0;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < FIRINGS; i++) {
+		double delay = time_firing(rig);
+
+		if (isnan(delay))
+			continue;
+		delays[count++] = delay;
+		worst = fmax(worst, delay);
+	}
+	bench_need(count > FIRINGS / 2, "the rule fires");
+	bench_report((struct bench_row){ .what = "window of 100 ms over the threshold ends -> incident open, median",
+					 .unit = "ms",
+					 .measured = bench_median(delays, count) });
+	bench_report((struct bench_row){ "  and the worst of 12 (budget: an evaluation step and 10 ms)", "ms", worst, 0,
+					 BENCH_AT_MOST, 110 });
+}
+
+static void report_daemon(struct rig *rig, double bare)
+{
+	clockid_t clock;
+
+	start_daemon(rig);
+	bench_sleep(SETTLE_NS);
+	bench_need(clock_getcpuclockid(rig->daemon, &clock) == 0, "clock_getcpuclockid");
+	bench_report((struct bench_row){ "the daemon, with 5 rules (against: as above)", "%", cpu_percent(clock), bare,
+					 BENCH_AT_MOST, 4 });
+	bench_report((struct bench_row){ "  resident memory, without the ring", "MiB", resident_mib(rig), 0,
+					 BENCH_AT_MOST, 12 });
+	bench_report((struct bench_row){
+		.what = "  open descriptors", .unit = "", .measured = count_descriptors(rig->daemon) });
+	report_firings(rig);
+	end_daemon(rig);
+}
+
+static void report_session(const struct rig *rig, double bare)
+{
+	struct config_source source = { "bench", rig->text, strlen(rig->text) };
+	struct config_error error;
+	struct config *config;
+	struct session *session;
+	char what[80];
+
+	if (config_parse(&source, 1, &config, &error) < 0) {
+		fprintf(stderr, "bench: %s: %s\n", error.key, error.message);
+		exit(EXIT_FAILURE);
+	}
+	bench_need(session_new(config, NULL, &session) == 0 && session_start(session) == 0, "session");
+	bench_sleep(SETTLE_NS);
+	snprintf(what, sizeof what, "CPU, %u processes, %u not idle, %u Hz (against: a bare loop)", TARGETS, RUNNING,
+		 HERTZ);
+	bench_report((struct bench_row){ what, "%", cpu_percent(CLOCK_PROCESS_CPUTIME_ID), bare, BENCH_AT_MOST, 4 });
+	session_free(session);
+	config_free(config);
+}
+
+static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+{
+	(void)stat, (void)type, (void)ftw;
+	return remove(path);
+}
+
+int main(void)
+{
+	static struct rig rig;
+	const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+
+	own_cpu = bench_nth_cpu(0);
+	target_cpu = bench_nth_cpu(1);
+	bench_pin(own_cpu);
+	bench_raise_descriptors();
+	snprintf(rig.dir, sizeof rig.dir, "%s/spikewatch-bench-XXXXXX", parent);
+	bench_need(mkdtemp(rig.dir), rig.dir);
+	snprintf(rig.text, sizeof rig.text, config_text, rig.dir, rig.dir, rig.dir);
+
+	start_targets(&rig);
+
+	double bare = bare_percent(&rig);
+
+	report_session(&rig, bare);
+	report_daemon(&rig, (bare + bare_percent(&rig)) / 2);
+	end_targets(&rig);
+	nftw(rig.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+
+	return 0;
+}
