@@ -299,8 +299,9 @@ void story_tell(const struct incident *incident, const struct incidentload_sampl
 	tell_peaks(incident, file);
 	tell_gone(incident, file);
 	if (incident->merged_total > 0)
-		fprintf(file, " %ju more firings on it fell into this time and are part of this incident.",
-			(uintmax_t)incident->merged_total);
+		fprintf(file, " %ju more %s on it fell into this time and %s part of this incident.",
+			(uintmax_t)incident->merged_total, incident->merged_total == 1 ? "firing" : "firings",
+			incident->merged_total == 1 ? "is" : "are");
 	tell_lost(incident, samples, file);
 }
 

@@ -243,7 +243,7 @@ static void print_limit(const char *what, bool known, const char *value, bool ma
 	fputc('\n', file);
 }
 
-static void print_limits(const struct limits *limits, FILE *file)
+static void print_limits(const struct cglimits *limits, FILE *file)
 {
 	char cpu[64], memory[64];
 

@@ -13,7 +13,7 @@
 #include "clock.h"
 #include "config.h"
 #include "incident.h"
-#include "limits.h"
+#include "cglimits.h"
 #include "maps_snapshot.h"
 #include "slice.h"
 #include "target.h"
@@ -39,7 +39,7 @@ struct capture_context {
 	const struct clock *clock;
 	const struct cgroup_mounts *mounts; /* NULL: no cgroups */
 	const struct target *target;
-	const struct limits *limits; /* effective ones, of the target */
+	const struct cglimits *limits; /* effective ones, of the target */
 	const struct capture_member *members;
 	size_t member_count;              /* at most CAPTURE_MEMBERS_MAX are looked at */
 	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */

@@ -125,7 +125,7 @@ static void say_from(struct capture_text *text, bool is_machine, const char *cgr
 
 int capture_process_limits(const struct capture_context *context, struct capture_text *text)
 {
-	const struct limits *limits = context->limits;
+	const struct cglimits *limits = context->limits;
 	bool effective = false;
 
 	capture_text_say(text, "# effective limits of the target: limit, value, where it is from\n");

@@ -58,7 +58,7 @@ void collector_incident_free(struct collector_incident *incident)
 /* Everything a capture looks at, gathered for one incident. */
 struct scene {
 	struct capture_context context;
-	struct limits limits;
+	struct cglimits limits;
 	struct busy_snapshot busy;
 	struct capture_member members[CAPTURE_MEMBERS_MAX];
 	struct thread_baseline threads[CAPTURE_MEMBERS_MAX];

@@ -53,6 +53,7 @@ void collector_stop(struct collector *collector);
 /* collector_stop first. NULL is fine. */
 void collector_free(struct collector *collector);
 
+/* Totals so far. */
 void collector_counts(struct collector *collector, struct collector_counts *ret);
 
 /* Frees an incident that was never handed over. */

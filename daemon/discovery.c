@@ -438,7 +438,7 @@ size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *
 
 struct limits_query {
 	uint32_t id;
-	struct limits *ret;
+	struct cglimits *ret;
 };
 
 static int find_limits(void *ctx, struct roster_target *target)
@@ -452,7 +452,7 @@ static int find_limits(void *ctx, struct roster_target *target)
 	return 1;
 }
 
-bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct limits *ret)
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cglimits *ret)
 {
 	struct limits_query query = { .id = target_id, .ret = ret };
 

@@ -51,7 +51,7 @@ void discovery_free(struct discovery *discovery);
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
 /* The effective limits of a target as last read. False: it is gone. Any thread. */
-bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct limits *ret);
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cglimits *ret);
 
 /* baseline_copy and baseline_copy_busy for other threads. */
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,

@@ -58,7 +58,8 @@ void health_slowdown(struct health *health, uint32_t slowdown, double share)
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
 	if (state->roster.refused != health->refused && health->refused == 0)
-		log_line(LOG_WARNING, "more targets match than sampling.max_targets allows: the rest is not watched");
+		log_line(LOG_WARNING, "more targets match than sampling.max_targets allows: %llu are not watched",
+			 (unsigned long long)state->roster.refused);
 	health->refused = state->roster.refused;
 
 	if (state->roster.failed != health->failed && health->failed == 0)

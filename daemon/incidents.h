@@ -66,6 +66,7 @@ void incidents_poll(struct incidents *incidents, mono_t now);
 /* Hands over everything with what there is, and waits until the worker has written it. */
 void incidents_finish(struct incidents *incidents);
 
+/* Totals so far. */
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret);
 
 #endif

@@ -44,6 +44,7 @@ int recorder_pump(struct recorder *recorder);
 /* Hands buffered lines to the sink. */
 int recorder_flush(struct recorder *recorder);
 
+/* Totals so far. */
 void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret);
 
 /* Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0). */

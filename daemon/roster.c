@@ -21,7 +21,7 @@
 struct limits_cache_line {
 	char cgroup[1024];
 	size_t len;
-	struct limits limits;
+	struct cglimits limits;
 };
 
 struct roster {
@@ -204,7 +204,7 @@ void roster_collect(struct roster *roster)
 
 /* ---- limits ---- */
 
-static const struct limits *cached_limits(struct roster *roster, int32_t pid)
+static const struct cglimits *cached_limits(struct roster *roster, int32_t pid)
 {
 	char text[1024];
 	ssize_t len = procread_file(roster->options.procfd, pid, "cgroup", text, sizeof text);
@@ -222,8 +222,8 @@ static const struct limits *cached_limits(struct roster *roster, int32_t pid)
 	line = &roster->cache[roster->cached < LIMITS_CACHE ? roster->cached++ : LIMITS_CACHE - 1];
 	line->len = (size_t)len;
 	memcpy(line->cgroup, text, line->len);
-	if (limits_of_process(roster->options.mounts, &roster->options.machine, roster->options.procfd, pid,
-			      &line->limits) < 0) {
+	if (cglimits_of_process(roster->options.mounts, &roster->options.machine, roster->options.procfd, pid,
+				&line->limits) < 0) {
 		roster->cached--;
 		return NULL;
 	}
@@ -234,7 +234,7 @@ static const struct limits *cached_limits(struct roster *roster, int32_t pid)
 /* A group has the limits of its members if they share one, else the machine's. */
 static void merge_into_group(struct roster_target *member)
 {
-	struct limits *limits = &member->group->limits;
+	struct cglimits *limits = &member->group->limits;
 
 	if (limits->cpu == 0) { /* none merged yet */
 		*limits = member->limits;
@@ -248,11 +248,11 @@ static void merge_into_group(struct roster_target *member)
 
 static void read_limits(struct roster *roster, struct roster_target *target)
 {
-	const struct limits *limits;
+	const struct cglimits *limits;
 
 	if (target->what.kind == TARGET_CGROUP) {
-		limits_of_cgroup(roster->options.mounts, &roster->options.machine, target->what.cgroup,
-				 &target->limits);
+		cglimits_of_cgroup(roster->options.mounts, &roster->options.machine, target->what.cgroup,
+				   &target->limits);
 		return;
 	}
 
@@ -284,7 +284,7 @@ static void for_each_group(struct roster *roster, void (*act)(struct roster *ros
 static void clear_group_limits(struct roster *roster, struct roster_target *group)
 {
 	(void)roster;
-	group->limits = (struct limits){ 0 };
+	group->limits = (struct cglimits){ 0 };
 }
 
 void roster_refresh_limits(struct roster *roster)

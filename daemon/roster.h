@@ -13,7 +13,7 @@
 
 #include "cgmount.h"
 #include "config.h"
-#include "limits.h"
+#include "cglimits.h"
 #include "sampler.h"
 
 #include <stddef.h>
@@ -39,7 +39,7 @@ struct roster_target {
 	struct roster_target *next;  /* in its bucket */
 	uint64_t seen;               /* the last scan that met it */
 	bool leaving;                /* its removal was asked for */
-	struct limits limits;
+	struct cglimits limits;
 };
 
 struct roster_counts {
@@ -82,6 +82,7 @@ void roster_collect(struct roster *roster);
 /* Reads effective limits anew for every target. */
 void roster_refresh_limits(struct roster *roster);
 
+/* As of now. */
 void roster_counts(const struct roster *roster, struct roster_counts *ret);
 
 /* Visits every target and member until visit returns non-zero, which is returned. */

@@ -52,7 +52,7 @@ static int open_roots(struct session *session)
 	if (session->procfd < 0)
 		return failed("cannot open the proc root", config->proc_root, -errno);
 
-	r = limits_machine(session->procfd, "", &session->machine);
+	r = cglimits_machine(session->procfd, "", &session->machine);
 	if (r < 0)
 		return failed("cannot tell the machine's CPUs and memory from", config->proc_root, r);
 

@@ -31,6 +31,7 @@ void session_stop(struct session *session);
 /* Stops, marks the ring as ended in good order, frees all. NULL is fine. */
 void session_free(struct session *session);
 
+/* Its parts: they stay the session's. */
 struct ring *session_ring(struct session *session);
 struct sampler *session_sampler(struct session *session);
 struct discovery *session_discovery(struct session *session);

@@ -24,6 +24,7 @@ void watcher_free(struct watcher *watcher);
 /* Takes in whatever is published. 0 or -ENOMEM. */
 int watcher_poll(struct watcher *watcher);
 
+/* Totals so far. */
 void watcher_counts(const struct watcher *watcher, struct watcher_counts *ret);
 
 #endif

@@ -9,7 +9,7 @@
 #define SPIKEWATCH_INCIDENT_H
 
 #include "clock.h"
-#include "limits.h"
+#include "cglimits.h"
 #include "slice.h"
 #include "target.h"
 #include "trigger.h"
@@ -103,7 +103,7 @@ struct incident {
 	mono_t window_from, window_to;
 	struct incident_rule rule;
 	struct incident_target target;
-	struct limits limits;
+	struct cglimits limits;
 	struct slice_coverage coverage;
 	struct slice_peaks peaks;
 	double peak_cpu_percent; /* peaks.cpu_cores of the effective CPU limit; only with peaks.has_cpu */

@@ -26,7 +26,7 @@ static struct busy_snapshot busy;
 static struct capture_member members[3];
 static struct capture_context context;
 static struct incident_capture record;
-static struct limits limits;
+static struct cglimits limits;
 static struct target target;
 static struct cgroup_mounts *mounts;
 
@@ -79,7 +79,7 @@ static void setup(void)
 				  .comm = "c",
 				  .cmdline = "c",
 				  .cgroup = "/box" };
-	limits = (struct limits){
+	limits = (struct cglimits){
 		.cpu = 1500000000, .memory_bytes = 8388608, .cpu_is_machine = true, .memory_from = "/b\x1box"
 	};
 	members[0] = (struct capture_member){ 1234, 5678, &threads, maps };

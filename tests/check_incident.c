@@ -62,7 +62,8 @@ static void fill(struct incident *incident)
 				.rearm = TRIGGER_REARM_HIGH_WATER,
 				.cooldown_ns = 60000000000 },
 	};
-	incident->limits = (struct limits){ .cpu = 2500000000, .memory_bytes = UINT64_MAX, .memory_is_machine = true };
+	incident->limits =
+		(struct cglimits){ .cpu = 2500000000, .memory_bytes = UINT64_MAX, .memory_is_machine = true };
 	incident->coverage = (struct slice_coverage){
 		.got_from_ns = -30000000001, .got_to_ns = INT64_MAX, .gone = true, .gone_ns = -5, .capture_rate = 0.999
 	};

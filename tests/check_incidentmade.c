@@ -144,7 +144,7 @@ void incidentmade_fill(const struct incidentmade_options *options, struct incide
 	};
 	ret->rule.severity = incident_severity(&ret->rule);
 	incident_set_target(ret, &target);
-	ret->limits = (struct limits){ .cpu = NS_PER_S / 2, .memory_bytes = 256u << 20 };
+	ret->limits = (struct cglimits){ .cpu = NS_PER_S / 2, .memory_bytes = 256u << 20 };
 	incident_text(ret->limits.cpu_from, sizeof(ret->limits.cpu_from), target.cgroup);
 	incident_text(ret->limits.memory_from, sizeof(ret->limits.memory_from), target.cgroup);
 	slice_coverage(slice, INTERVAL_NS, &ret->coverage);

@@ -9,7 +9,7 @@ START_TEST(each_unit_is_recognisable)
 {
 	char text[32];
 
-	ck_assert_str_eq(metrictext_value(METRIC_PERCENT, 182.44, text, sizeof text), "182 %");
+	ck_assert_str_eq(metrictext_value(METRIC_PERCENT, 182.44, text, sizeof text), "182%");
 	ck_assert_str_eq(metrictext_value(METRIC_BYTES, 536870912.0, text, sizeof text), "512 MiB");
 	ck_assert_str_eq(metrictext_value(METRIC_COUNT, 12, text, sizeof text), "12");
 	ck_assert_str_eq(metrictext_value(METRIC_CORES, 1.25, text, sizeof text), "1.25 cores");

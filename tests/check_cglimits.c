@@ -1,5 +1,5 @@
-/* check_limits.c: effective limits, whatever is missing, unlimited or nonsense. */
-#include "limits.h"
+/* check_cglimits.c: effective limits, whatever is missing, unlimited or nonsense. */
+#include "cglimits.h"
 #include "scope.h"
 
 #include <check.h>
@@ -7,21 +7,21 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-Suite *limits_suite(void);
+Suite *cglimits_suite(void);
 
 #define GIB (1ULL << 30)
 
 static const struct metric_machine machine = { .cores = 4, .memory_bytes = 16 * GIB };
 
-static struct limits of_cgroup(const char *mode, const char *path)
+static struct cglimits of_cgroup(const char *mode, const char *path)
 {
 	struct cgroup_mounts *mounts = NULL;
-	struct limits limits;
+	struct cglimits limits;
 	char root[64];
 
 	snprintf(root, sizeof(root), "tests/data/cgroup/%s", mode);
 	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", root, &mounts), 0);
-	limits_of_cgroup(mounts, &machine, path, &limits);
+	cglimits_of_cgroup(mounts, &machine, path, &limits);
 	cgroup_mounts_free(mounts);
 
 	return limits;
@@ -61,7 +61,7 @@ static const struct {
 
 START_TEST(the_smallest_on_the_way_up_counts)
 {
-	struct limits limits = of_cgroup(cases[_i].mode, cases[_i].path);
+	struct cglimits limits = of_cgroup(cases[_i].mode, cases[_i].path);
 
 	ck_assert_uint_eq(limits.cpu, cases[_i].cpu * 1000000);
 	ck_assert_str_eq(limits.cpu_from, cases[_i].cpu_from);
@@ -76,10 +76,10 @@ START_TEST(a_machine_that_is_not_known_is_no_limit)
 {
 	static const struct metric_machine unknown = { .cores = 0, .memory_bytes = 0 };
 	struct cgroup_mounts *mounts = NULL;
-	struct limits limits;
+	struct cglimits limits;
 
 	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", "tests/data/cgroup/not-there", &mounts), 0);
-	limits_of_cgroup(mounts, &unknown, "/system.slice", &limits);
+	cglimits_of_cgroup(mounts, &unknown, "/system.slice", &limits);
 	ck_assert_uint_eq(limits.cpu, UINT64_MAX);
 	ck_assert_uint_eq(limits.memory_bytes, UINT64_MAX);
 	cgroup_mounts_free(mounts);
@@ -90,16 +90,16 @@ START_TEST(a_process_has_those_of_each_hierarchy)
 {
 	AUTO_CLOSE int procfd = open("tests/data/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct cgroup_mounts *mounts = NULL;
-	struct limits limits;
+	struct cglimits limits;
 
 	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", "tests/data/cgroup/v1", &mounts), 0);
-	ck_assert_int_eq(limits_of_process(mounts, &machine, procfd, 812, &limits), 0);
+	ck_assert_int_eq(cglimits_of_process(mounts, &machine, procfd, 812, &limits), 0);
 	ck_assert_uint_eq(limits.cpu, 1500000000);
 	ck_assert_str_eq(limits.cpu_from, "/system.slice");
 	ck_assert_uint_eq(limits.memory_bytes, GIB / 2);
-	ck_assert_int_eq(limits_of_process(mounts, &machine, procfd, 2, &limits), 0);
+	ck_assert_int_eq(cglimits_of_process(mounts, &machine, procfd, 2, &limits), 0);
 	ck_assert(limits.cpu_is_machine && limits.memory_is_machine);
-	ck_assert_int_eq(limits_of_process(mounts, &machine, procfd, 4242, &limits), -ESRCH);
+	ck_assert_int_eq(cglimits_of_process(mounts, &machine, procfd, 4242, &limits), -ESRCH);
 	cgroup_mounts_free(mounts);
 }
 END_TEST
@@ -110,14 +110,14 @@ START_TEST(the_machine_is_read)
 	AUTO_CLOSE int no_procfd = open("tests/data/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct metric_machine read = { 0 };
 
-	ck_assert_int_eq(limits_machine(procfd, "tests/data/proc/online", &read), 0);
+	ck_assert_int_eq(cglimits_machine(procfd, "tests/data/proc/online", &read), 0);
 	ck_assert(read.cores == 4);
 	ck_assert_uint_eq(read.memory_bytes, 24684092ULL * 1024);
-	ck_assert_int_eq(limits_machine(procfd, "tests/data/proc/online_one", &read), 0);
+	ck_assert_int_eq(cglimits_machine(procfd, "tests/data/proc/online_one", &read), 0);
 	ck_assert(read.cores == 1);
-	ck_assert_int_eq(limits_machine(procfd, "tests/data/proc/online_garbage", &read), -EBADMSG);
-	ck_assert_int_eq(limits_machine(procfd, "tests/data/proc/not-there", &read), -ENOENT);
-	ck_assert_int_eq(limits_machine(no_procfd, "tests/data/proc/online", &read), -ENOENT);
+	ck_assert_int_eq(cglimits_machine(procfd, "tests/data/proc/online_garbage", &read), -EBADMSG);
+	ck_assert_int_eq(cglimits_machine(procfd, "tests/data/proc/not-there", &read), -ENOENT);
+	ck_assert_int_eq(cglimits_machine(no_procfd, "tests/data/proc/online", &read), -ENOENT);
 	ck_assert(read.cores == 1);
 }
 END_TEST
@@ -127,22 +127,22 @@ START_TEST(this_machine_has_a_core_at_least)
 	AUTO_CLOSE int procfd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct cgroup_mounts *mounts = NULL;
 	struct metric_machine here;
-	struct limits limits;
+	struct cglimits limits;
 
-	ck_assert_int_eq(limits_machine(procfd, "", &here), 0);
+	ck_assert_int_eq(cglimits_machine(procfd, "", &here), 0);
 	ck_assert(here.cores >= 1);
 	ck_assert_uint_gt(here.memory_bytes, 0);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &mounts), 0);
-	ck_assert_int_eq(limits_of_process(mounts, &here, procfd, getpid(), &limits), 0);
+	ck_assert_int_eq(cglimits_of_process(mounts, &here, procfd, getpid(), &limits), 0);
 	ck_assert_uint_gt(limits.cpu, 0);
 	ck_assert_uint_gt(limits.memory_bytes, 0);
 	cgroup_mounts_free(mounts);
 }
 END_TEST
 
-Suite *limits_suite(void)
+Suite *cglimits_suite(void)
 {
-	Suite *suite = suite_create("limits");
+	Suite *suite = suite_create("cglimits");
 	TCase *tcase = tcase_create("limits");
 
 	tcase_add_loop_test(tcase, the_smallest_on_the_way_up_counts, 0, (int)ARRAY_LEN(cases));

@@ -1,12 +1,12 @@
 /*
- * limits.c: climbs from a cgroup to the root of its hierarchy and keeps the smallest limit on the way. The machine is the
+ * cglimits.c: climbs from a cgroup to the root of its hierarchy and keeps the smallest limit on the way. The machine is the
  * limit to begin with, so a limit that is missing, unreadable, zero, unlimited or larger than the machine changes nothing:
  * there is no error to handle and never a limit of zero.
  *
  * The root of a hierarchy as mounted may be somebody's cgroup (in a container), so "/" is looked at like the rest. A path
  * that leads outside of the reader's cgroup namespace ("/../x") has no directory here: it counts as not known.
  */
-#include "limits.h"
+#include "cglimits.h"
 
 #include "cgroupfs.h"
 #include "clock.h"
@@ -41,7 +41,7 @@ static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
 	return cgroupfs_cpus_parse(buf, (size_t)len, ret);
 }
 
-int limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
+int cglimits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
 {
 	char buf[4096];
 	uint32_t cpus = 0;
@@ -155,9 +155,9 @@ static void climb(const struct climb *what, const struct cgroup_mounts *mounts, 
 	}
 }
 
-static void begin_with_machine(const struct metric_machine *machine, struct limits *ret)
+static void begin_with_machine(const struct metric_machine *machine, struct cglimits *ret)
 {
-	*ret = (struct limits){
+	*ret = (struct cglimits){
 		.cpu = (uint64_t)(machine->cores * (double)NS_PER_S),
 		.memory_bytes = machine->memory_bytes,
 	};
@@ -167,14 +167,14 @@ static void begin_with_machine(const struct metric_machine *machine, struct limi
 		ret->memory_bytes = UINT64_MAX;
 }
 
-static void say_whose(struct limits *limits)
+static void say_whose(struct cglimits *limits)
 {
 	limits->cpu_is_machine = limits->cpu_from[0] == '\0';
 	limits->memory_is_machine = limits->memory_from[0] == '\0';
 }
 
-void limits_of_cgroup(const struct cgroup_mounts *mounts, const struct metric_machine *machine, const char *path,
-		      struct limits *ret)
+void cglimits_of_cgroup(const struct cgroup_mounts *mounts, const struct metric_machine *machine, const char *path,
+			struct cglimits *ret)
 {
 	begin_with_machine(machine, ret);
 	climb(&quota, mounts, path, &ret->cpu, ret->cpu_from);
@@ -183,11 +183,11 @@ void limits_of_cgroup(const struct cgroup_mounts *mounts, const struct metric_ma
 	say_whose(ret);
 }
 
-int limits_of_process(const struct cgroup_mounts *mounts, const struct metric_machine *machine, int procfd, int32_t pid,
-		      struct limits *ret)
+int cglimits_of_process(const struct cgroup_mounts *mounts, const struct metric_machine *machine, int procfd,
+			int32_t pid, struct cglimits *ret)
 {
 	static const struct climb *const all[] = { &quota, &cpuset, &memory };
-	struct limits limits;
+	struct cglimits limits;
 	char path[PATH_MAX];
 
 	begin_with_machine(machine, &limits);
