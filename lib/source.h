@@ -30,7 +30,7 @@ struct source_entry;
 struct cgroup_mounts; /* cgmount.h */
 
 enum source_status {
-	SOURCE_SAME,    /* nothing moved since the last fill; `at` says when that was seen */
+	SOURCE_SAME,    /* nothing moved since the last fill; `at` says when that was seen, within a few us */
 	SOURCE_CHANGED, /* sample was filled anew */
 	SOURCE_GONE,    /* the process or cgroup no longer exists; sample is the last that was seen */
 };
