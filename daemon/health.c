@@ -57,18 +57,22 @@ void health_slowdown(struct health *health, uint32_t slowdown, double share)
 
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
-	if (state->roster.refused != health->refused && health->refused == 0)
+	if (state->roster.refused && !health->refused)
 		log_line(LOG_WARNING, "more targets match than sampling.max_targets allows: %llu are not watched",
 			 (unsigned long long)state->roster.refused);
-	health->refused = state->roster.refused;
+	else if (!state->roster.refused && health->refused)
+		log_line(LOG_NOTICE, "all targets that match are watched again");
+	health->refused = state->roster.refused != 0;
 
-	if (state->roster.failed != health->failed && health->failed == 0)
+	if (state->roster.failed && !health->failed)
 		log_line(LOG_WARNING,
-			 "targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (5 descriptors a "
-			 "process); "
-			 "for \"Permission denied\" run as root or as the user who owns them.",
-			 strerror(-state->roster.last_error));
-	health->failed = state->roster.failed;
+			 "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 5 "
+			 "descriptors a "
+			 "process); for \"Permission denied\" run as root or as the user who owns them.",
+			 (unsigned long long)state->roster.failed, strerror(-state->roster.last_error));
+	else if (!state->roster.failed && health->failed)
+		log_line(LOG_NOTICE, "all targets can be opened again");
+	health->failed = state->roster.failed != 0;
 
 	if (state->unreadable && !health->unreadable)
 		log_line(LOG_NOTICE, "%llu processes may not be looked at (mounted with hidepid, or another user's)",

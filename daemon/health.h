@@ -22,8 +22,7 @@ struct health {
 	bool bad[VERDICT_KINDS];
 	uint64_t episodes[VERDICT_KINDS];
 	uint32_t slowdown;
-	uint64_t refused, failed; /* as last said */
-	bool unreadable;
+	bool refused, failed, unreadable; /* as last said */
 };
 
 /* Looks at the counters as of now; logs what changed. */

@@ -29,6 +29,7 @@ struct roster {
 	struct roster_target *buckets[BUCKETS];
 	struct roster_target **groups; /* by entry; NULL for entries that are no groups */
 	struct roster_counts counts;
+	uint64_t refused, failed; /* in the running scan */
 	uint32_t next_id;
 	struct limits_cache_line *cache;
 	unsigned cached;
@@ -157,7 +158,7 @@ static bool room_left(struct roster *roster)
 	if (roster->counts.targets + roster->counts.members < roster->options.config->sampling.max_targets)
 		return true;
 
-	roster->counts.refused++;
+	roster->refused++;
 
 	return false;
 }
@@ -169,7 +170,7 @@ static int opening_failed(struct roster *roster, struct roster_target *target, i
 	if (error == -ESRCH || error == -ENOENT)
 		return 0;
 
-	roster->counts.failed++;
+	roster->failed++;
 	roster->counts.last_error = error;
 
 	return error == -ENOMEM ? error : 0;
@@ -195,7 +196,7 @@ void roster_collect(struct roster *roster)
 		struct roster_target *target = sampled->user;
 
 		if (why == SAMPLER_REFUSED)
-			roster->counts.refused++;
+			roster->refused++;
 		if (why == SAMPLER_GONE && target->leaving)
 			continue; /* the answer to our own request is still to come */
 		forget(roster, target);
@@ -396,6 +397,10 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 /* Members first, so that a group is never asked for while it has members. Groups themselves stay as long as the configuration. */
 void roster_sweep(struct roster *roster, uint64_t scan)
 {
+	roster->counts.refused = roster->refused;
+	roster->counts.failed = roster->failed;
+	roster->refused = roster->failed = 0;
+
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		for (struct roster_target *target = roster->buckets[i]; target; target = target->next) {
 			if (target->what.kind == TARGET_GROUP || target->leaving || target->seen == scan)
