@@ -9,7 +9,7 @@
 #include "units.h"
 
 #include <errno.h>
-#include <linux/limits.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,11 +4,12 @@
  */
 #include "config_target.h"
 
+#include "config_regex.h"
 #include "scope.h"
 #include "units.h"
 
 #include <errno.h>
-#include <linux/limits.h>
+#include <limits.h>
 #include <regex.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +18,8 @@
 #define PID_LIMIT 4194304
 /* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
 #define COMM_MAX 15
-/* An expression is compiled into a table that grows with its repetitions: longer or more is a mistake or an attack. */
+/* What people write by hand. */
 #define REGEX_MAX 1024
-#define REGEX_REPETITIONS_MAX 1000
 
 static const struct config_field fields[] = {
 	{ .section = "", .key = "name" },    { .section = "", .key = "per" },    { .section = "", .key = "pid" },
@@ -48,40 +48,15 @@ static int check_glob(const struct config_scope *scope, const struct json_node *
 	return 0;
 }
 
-/* The product of all repetition counts: nested ones multiply the size of the compiled expression. */
-static unsigned long repetitions(const char *regex)
-{
-	unsigned long product = 1;
-
-	for (const char *at = strchr(regex, '{'); at != NULL; at = strchr(at + 1, '{')) {
-		unsigned long most = 1;
-		const char *digit = at + 1;
-
-		for (; (*digit >= '0' && *digit <= '9') || *digit == ','; digit++) {
-			unsigned long count = 0;
-
-			for (; *digit >= '0' && *digit <= '9' && count <= REGEX_REPETITIONS_MAX; digit++)
-				count = count * 10 + (unsigned long)(*digit - '0');
-			most = count > most ? count : most;
-			if (*digit != ',')
-				break;
-		}
-		product *= most;
-		if (product > REGEX_REPETITIONS_MAX)
-			return product;
-	}
-	return product;
-}
-
 static int check_regex(const struct config_scope *scope, const struct json_node *node)
 {
 	regex_t regex;
 	char why[128];
 	int r;
 
-	if (repetitions(node->text) > REGEX_REPETITIONS_MAX)
-		return config_refuse_value(scope, node, "too many repetitions in the expression: expected at most %d",
-					   REGEX_REPETITIONS_MAX);
+	if (!config_regex_is_cheap(node->text))
+		return config_refuse_value(
+			scope, node, "would take too long to compile: expected fewer repetitions within repetitions");
 	r = regcomp(&regex, node->text, REG_EXTENDED | REG_NOSUB);
 	if (r == 0) {
 		regfree(&regex);

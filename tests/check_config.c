@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "clock.h"
+#include "config_regex.h"
 #include "config_rule.h"
 #include "config_section.h"
 #include "scope.h"
@@ -114,7 +115,9 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"exe\":\"/bin/[ab\""), "t.json:2:20: targets[0].exe: [ without ] in a glob: expected a closing ]" },
 	{ NAMED("\"exe\":\"/bin/a\\\\\""), "t.json:2:20: targets[0].exe: a glob ends in \\: expected a character after it" },
 	{ NAMED("\"cmdline\":\"a(b\""), "t.json:2:24: targets[0].cmdline: expected a POSIX extended regular expression: Unmatched ( or \\(" },
-	{ NAMED("\"cmdline\":\"((a{99}){99}){99}\""), "t.json:2:24: targets[0].cmdline: too many repetitions in the expression: expected at most 1000" },
+	{ NAMED("\"cmdline\":\"((a{99}){99}){99}\""), "t.json:2:24: targets[0].cmdline: would take too long to compile: expected fewer repetitions within repetitions" },
+	{ NAMED("\"cmdline\":\"a+++++++++++++++\""), "t.json:2:24: targets[0].cmdline: would take too long to compile: expected fewer repetitions within repetitions" },
+	{ NAMED("\"cmdline\":\"(((a+)+b{9}){,9}){9,}[]+]\""), "t.json:2:24: targets[0].cmdline: would take too long to compile: expected fewer repetitions within repetitions" },
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"cgroup\""), "t.json:2:31: targets[0].per: \"comm\" selects processes, which are watched one by one or summed: expected \"process\" or \"group\"; a cgroup is selected by \"cgroup\" or \"unit\"" },
@@ -166,6 +169,39 @@ START_TEST(bad_text_is_refused_with_place_key_and_expectation)
 	ck_assert_int_eq(parse(bad->text, strlen(bad->text), &config, line, sizeof(line)), -EINVAL);
 	ck_assert_str_eq(line, bad->line);
 	ck_assert_ptr_null(config);
+}
+END_TEST
+
+START_TEST(usual_expressions_are_cheap_and_explosive_ones_are_not)
+{
+	static const char *const cheap[] = {
+		"^/usr/bin/java .*org\\.apache\\.kafka\\.Kafka( .*)?$",
+		"(python|ruby)[0-9.]* (-[a-zA-Z]+( [^ ]*)?)*celery .*worker",
+		"a{1000}",
+		"[]+]{3}",
+		"\\++",
+		"",
+		"(",
+		"a{",
+		"a{x}",
+		"[",
+		"\\",
+	};
+	static const char *const explosive[] = {
+		"a++++++++++++",
+		"((a{99}){99}){99}",
+		"a{3000}",
+		"a{,3000}",
+		"a{9999999999999999999999}",
+		"(a*?*?){250}",
+		"(((((((((((((((((((((((((((((((a)))))))))))))))))))))))))))))))",
+		"a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cheap); i++)
+		ck_assert_msg(config_regex_is_cheap(cheap[i]), "%s", cheap[i]);
+	for (size_t i = 0; i < ARRAY_LEN(explosive); i++)
+		ck_assert_msg(!config_regex_is_cheap(explosive[i]), "%s", explosive[i]);
 }
 END_TEST
 
@@ -569,6 +605,7 @@ Suite *config_suite(void)
 	TCase *files = tcase_create("files");
 
 	tcase_add_loop_test(texts, bad_text_is_refused_with_place_key_and_expectation, 0, (int)ARRAY_LEN(bad_texts));
+	tcase_add_test(texts, usual_expressions_are_cheap_and_explosive_ones_are_not);
 	tcase_add_test(texts, nesting_ten_thousand_deep_is_refused);
 	tcase_add_test(texts, whole_configuration_is_taken);
 	tcase_add_test(texts, defaults_give_way_to_what_was_written);
