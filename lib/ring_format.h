@@ -154,6 +154,9 @@ struct ring {
 	bool writable;
 };
 
+/* Makes stats what ring_stats() returns, unless another thread is doing that. */
+void ring_stats_publish(struct ring *ring, const struct stats *stats);
+
 static inline uint64_t ring_load(const uint64_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);

@@ -20,10 +20,10 @@
 #include "ring.h"
 #include "checksum.h"
 #include "ring_format.h"
-#include "scope.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The part of a tick that lies in one page. */
@@ -105,16 +105,24 @@ void ring_writer_free(struct ring_writer *writer)
 	free(writer);
 }
 
-/* How many pages from s on the blocking reader lets writers have. */
-static uint64_t pages_allowed(const struct ring *ring, uint64_t s)
+/* Whether the blocking reader holds any of the `count` pages from s on. */
+static bool held(const struct ring *ring, uint64_t s, uint64_t count)
 {
 	const struct ring_header *header = ring->header;
 
-	if (__atomic_load_n(&header->reader_owner, __ATOMIC_SEQ_CST) == 0)
-		return ring->page_count;
+	return __atomic_load_n(&header->reader_owner, __ATOMIC_SEQ_CST) != 0 &&
+	       s + count > __atomic_load_n(&header->reader_seq, __ATOMIC_SEQ_CST) + ring->page_count;
+}
 
-	uint64_t end = __atomic_load_n(&header->reader_seq, __ATOMIC_SEQ_CST) + ring->page_count;
-	return end > s ? end - s : 0;
+/*
+ * What is done by whoever is held: if the reader waits on an idle page, that is sealed, so that
+ * it can go on. The page may have been in a tick when it was half a ring old, and its writer held ever since.
+ */
+static void held_back(const struct ring *ring)
+{
+	uint64_t oldest = ring_load(&ring->header->reader_seq);
+
+	seal_idle(ring_page(ring, oldest), oldest);
 }
 
 static bool takeable(uint64_t word, uint64_t s, uint32_t page_count)
@@ -135,8 +143,10 @@ static int take(struct ring *ring, uint64_t *ret_seq)
 	for (;;) {
 		/* In this order: the number, the reader, the swap (docs/ring.md, "Attaching"). */
 		uint64_t s = __atomic_load_n(&header->next_seq, __ATOMIC_SEQ_CST);
-		if (pages_allowed(ring, s) == 0)
+		if (held(ring, s, 1)) {
+			held_back(ring);
 			return RING_HELD;
+		}
 
 		struct ring_page *page = ring_page(ring, s);
 		uint64_t word = ring_load_acquire(&page->word);
@@ -249,8 +259,9 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	resume(writer);
 
 	uint64_t needed = pages_needed(writer, worst_bytes);
-	if (needed > 0 && needed > pages_allowed(ring, ring_load_acquire(&ring->header->next_seq))) {
+	if (needed > 0 && held(ring, ring_load_acquire(&ring->header->next_seq), needed)) {
 		suspend(writer);
+		held_back(ring);
 		return RING_HELD;
 	}
 
@@ -270,6 +281,11 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	writer->ticking = true;
 	put_tick(writer, 0);
 	return 0;
+}
+
+static struct part current_part(const struct ring_writer *writer)
+{
+	return (struct part){ writer->seq, writer->page, writer->tick_at, writer->at };
 }
 
 /* Goes on in another page. 0; RING_HELD, and nothing changed. */
@@ -439,37 +455,13 @@ static void publish(const struct ring_writer *writer, const struct part *part, u
 	ring_store_release(&part->page->used, part->used);
 }
 
-/* Stores the counters in the copy that nobody reads, then says that it is the one. */
-static void publish_stats(const struct ring_writer *writer, const struct stats *stats)
-{
-	struct ring_header *header = writer->ring->header;
-	uint64_t words[sizeof(*stats) / 8];
-	struct stats own = *stats;
-
-	ring_writer_account(writer, &own);
-	memcpy(words, &own, sizeof(words));
-
-	/* Another writer is at it: its figures are as new as ours. */
-	if (!ring_swap(&header->stats_lock, 0, 1))
-		return;
-
-	uint64_t version = ring_load(&header->stats_version) + 1;
-	ring_fence_release();
-	for (size_t i = 0; i < ARRAY_LEN(words); i++)
-		ring_store(&header->stats[version & 1][i], words[i]);
-	ring_store_release(&header->stats_version, version);
-	ring_store_release(&header->stats_lock, 0);
-}
-
 void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 {
 	assert(writer->ticking);
 
 	struct ring_header *header = writer->ring->header;
 	uint64_t number = __atomic_fetch_add(&header->ticks, 1, __ATOMIC_RELAXED);
-	struct part current = {
-		.seq = writer->seq, .page = writer->page, .tick_at = writer->tick_at, .used = writer->at
-	};
+	struct part current = current_part(writer);
 
 	publish(writer, &current, number);
 	for (uint32_t i = writer->parts_count; i > 0; i--)
@@ -477,8 +469,11 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	if (ring_load(&header->last_tick) < writer->now.ns)
 		ring_store_release(&header->last_tick, writer->now.ns);
 
-	if (stats != NULL)
-		publish_stats(writer, stats);
+	if (stats != NULL) {
+		struct stats own = *stats;
+		ring_writer_account(writer, &own);
+		ring_stats_publish(writer->ring, &own);
+	}
 	for (uint32_t i = 0; i < writer->parts_count; i++)
 		seal(writer->parts[i].page, writer->parts[i].seq);
 	suspend(writer);

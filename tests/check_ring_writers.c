@@ -109,6 +109,29 @@ START_TEST(a_writer_that_pauses_stops_nobody)
 }
 END_TEST
 
+START_TEST(a_page_that_was_in_a_tick_at_half_time_does_not_hold_for_ever)
+{
+	struct ring_cursor *cursor = NULL;
+	struct fixture_tally tally = { 0 };
+
+	ck_assert_int_eq(ring_cursor_new_blocking(ring, 41, 1, NULL, &cursor), 0);
+	ck_assert_int_eq(ring_tick_begin(writer[0], fixture_time(0), fixture_wall(0), 0), 0);
+	while (tick(1) == 0)
+		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	ring_tick_end(writer[0], NULL);
+
+	/* Now its owner alone goes on: first in what is left of this page, then it needs another. */
+	uint64_t before = pages_claimed();
+	for (int i = 0; i < 1000 && pages_claimed() == before; i++) {
+		tick(0);
+		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	}
+	ck_assert_uint_gt(pages_claimed(), before);
+	ck_assert_uint_eq(tally.lapped, 0);
+	ring_cursor_free(cursor);
+}
+END_TEST
+
 START_TEST(a_page_is_not_taken_while_its_writer_is_in_a_tick)
 {
 	struct sample sample;
@@ -333,6 +356,7 @@ Suite *ring_writers_suite(void)
 	tcase_add_test(tc, ticks_of_all_writers_are_delivered);
 	tcase_add_test(tc, an_open_page_behind_newer_ones_is_followed);
 	tcase_add_test(tc, a_writer_that_pauses_stops_nobody);
+	tcase_add_test(tc, a_page_that_was_in_a_tick_at_half_time_does_not_hold_for_ever);
 	tcase_add_test(tc, a_page_is_not_taken_while_its_writer_is_in_a_tick);
 	tcase_add_test(tc, the_blocking_reader_is_never_overtaken);
 	tcase_add_test(tc, a_tick_begins_with_its_pages_at_hand_or_not_at_all);

@@ -161,8 +161,9 @@ static inline void fixture_judge(struct ring_cursor *cursor, const struct ring_e
 		fixture_sample(event->id, event->time, &expected);
 		tally->samples++;
 		tally->wrong += !fixture_same(event->sample, &expected);
-		tally->nameless +=
-			!ring_cursor_target(cursor, event->id, &target) || !fixture_named(&target, event->id);
+		if (ring_cursor_target(cursor, event->id, &target))
+			tally->misnamed += !fixture_named(&target, event->id);
+		tally->nameless += target.id == 0 || !tally->announced[event->id % 4096];
 		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_TARGET:
