@@ -115,7 +115,7 @@ static int build_sampler(struct session *session)
 	const struct config_sampling *sampling = &session->config->sampling;
 	struct sampler_options options = {
 		.source = {
-			.capacity = sampling->max_targets + 64, /* groups come on top */
+			.capacity = sampling->max_targets + (uint32_t)session->config->target_count, /* groups come on top */
 			.heartbeat_ns = sampling->heartbeat_ns,
 			.cgroup_interval_ns = sampling->cgroup_interval_ns,
 			.peak_interval_ns = sampling->peak_interval_ns,

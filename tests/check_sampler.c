@@ -52,7 +52,7 @@ static void teardown(void)
 	ring_cursor_free(cursor);
 	sampler_free(sampler);
 	for (int i = 0; i < TARGETS_MAX; i++)
-		source_entry_free(watched[i].sampled.entry);
+		sampler_target_release(&watched[i].sampled);
 	ring_free(ring);
 	close(procfd);
 }
@@ -79,7 +79,7 @@ static struct sampler_target *add(int i, const char *name)
 	target->what.id = (uint32_t)i + 1;
 	target->what.entry = target->what.name = target->what.key = name;
 	target->what.comm = target->what.cmdline = target->what.cgroup = "";
-	sampler_target_describe(&target->sampled, &target->what);
+	ck_assert_int_eq(sampler_target_describe(&target->sampled, &target->what), 0);
 	ck_assert(sampler_add(sampler, &target->sampled));
 
 	return &target->sampled;

@@ -1,0 +1,451 @@
+/*
+ * check_roster.c: targets from the moment they are found until the sampler has given them back, over a /proc made of files, so that
+ * pids can be used again at will. The sampler's ticks are taken in this thread.
+ */
+#include "roster.h"
+#include "scene.h"
+#include "torture.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+Suite *roster_suite(void);
+
+static char root[64];
+static int procfd;
+static struct config *config;
+static struct cgroup_mounts *mounts;
+static struct ring *ring;
+static struct sampler *sampler;
+static struct roster *roster;
+static struct roster_options options;
+
+static void setup(void)
+{
+	scene_directory(root);
+	procfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cgroup_mounts_new(root, "tests/data/cgroup/v1", &mounts), 0);
+	config = NULL;
+	ring = NULL;
+	sampler = NULL;
+	roster = NULL;
+}
+
+static void teardown(void)
+{
+	sampler_free(sampler);
+	roster_free(roster);
+	ring_free(ring);
+	config_free(config);
+	cgroup_mounts_free(mounts);
+	close(procfd);
+	scene_remove(root);
+}
+
+static void make_sampler(uint32_t capacity)
+{
+	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
+	struct sampler_options sampler_options = { .source = { .capacity = capacity }, .interval_ns = NS_PER_MS };
+
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	options = (struct roster_options){
+		.config = config,
+		.sampler = sampler,
+		.mounts = mounts,
+		.machine = { .cores = 4, .memory_bytes = 8ull << 30 },
+		.procfd = procfd,
+	};
+}
+
+static void make(uint32_t capacity, const char *text)
+{
+	config = scene_config("%s", text);
+	make_sampler(capacity);
+	ck_assert_int_eq(roster_new(&options, &roster), 0);
+}
+
+/* A process as files. */
+static void appear(int pid, uint64_t start, const char *cgroup)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%d", root, pid);
+	ck_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 %llu 1000000 100 0\n", pid,
+		    (unsigned long long)start);
+	snprintf(path, sizeof(path), "%s/%d/statm", root, pid);
+	scene_write(path, "200 100 50 1 0 60 0\n");
+	snprintf(path, sizeof(path), "%s/%d/cgroup", root, pid);
+	scene_write(path, "4:cpu,cpuacct:%s\n3:memory:%s\n", cgroup, cgroup);
+}
+
+static int meet(size_t entry, int pid, uint64_t start, uint64_t scan)
+{
+	struct roster_sighting seen = {
+		.pid = pid, .start_ticks = start, .comm = "app", .cmdline = "app -x", .cgroup = "/"
+	};
+
+	return roster_process(roster, entry, &seen, scan);
+}
+
+static struct roster_counts counts(void)
+{
+	struct roster_counts counts;
+
+	roster_counts(roster, &counts);
+
+	return counts;
+}
+
+/* A tick, and what came back is freed. */
+static void settle(void)
+{
+	sampler_tick(sampler);
+	roster_collect(roster);
+}
+
+struct lookup {
+	const char *key;
+	struct roster_target *found;
+	size_t visited;
+};
+
+static int look(void *ctx, struct roster_target *target)
+{
+	struct lookup *lookup = ctx;
+
+	lookup->visited++;
+	if (lookup->key && strcmp(target->what.key, lookup->key) == 0)
+		lookup->found = target;
+
+	return 0;
+}
+
+static struct roster_target *find(const char *key)
+{
+	struct lookup lookup = { .key = key };
+
+	roster_visit(roster, look, &lookup);
+
+	return lookup.found;
+}
+
+static size_t visited(void)
+{
+	struct lookup lookup = { 0 };
+
+	roster_visit(roster, look, &lookup);
+
+	return lookup.visited;
+}
+
+START_TEST(a_process_is_watched_once_however_often_it_is_met)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	ck_assert(!roster_process_known(roster, 0, 10, 500, 1));
+	for (uint64_t scan = 1; scan <= 3; scan++) {
+		ck_assert_int_eq(meet(0, 10, 500, scan), 0);
+		roster_sweep(roster, scan);
+		settle();
+	}
+	ck_assert(roster_process_known(roster, 0, 10, 500, 3));
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().found, 1);
+	ck_assert_uint_eq(counts().left, 0);
+	ck_assert_str_eq(find("a:10@500")->what.name, "a/10");
+	ck_assert_str_eq(find("a:10@500")->what.cmdline, "app -x");
+}
+END_TEST
+
+START_TEST(what_was_not_seen_leaves_when_the_sampler_gave_it_back)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	appear(11, 501, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 501, 1);
+	settle();
+	ck_assert(roster_process_known(roster, 0, 11, 501, 2));
+	roster_sweep(roster, 2);
+	roster_collect(roster);
+	ck_assert_uint_eq(counts().targets, 2); /* still lent */
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().left, 1);
+	ck_assert_ptr_null(find("a:10@500"));
+	ck_assert_ptr_nonnull(find("a:11@501"));
+}
+END_TEST
+
+START_TEST(a_pid_that_is_used_again_is_a_new_target)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	settle();
+	uint32_t old = find("a:10@500")->what.id;
+
+	appear(10, 900, "/");
+	ck_assert(!roster_process_known(roster, 0, 10, 900, 2));
+	meet(0, 10, 900, 2);
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_ptr_null(find("a:10@500"));
+	ck_assert_uint_ne(find("a:10@900")->what.id, old);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(one_that_ends_between_scan_and_opening_is_nothing)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	appear(11, 500, "/");
+	ck_assert_int_eq(meet(0, 11, 499, 1), 0); /* another one by now */
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().failed, 0);
+}
+END_TEST
+
+START_TEST(an_entry_of_one_process_gives_it_its_name)
+{
+	make(8, "{\"targets\": [{\"name\": \"main\", \"pid\": 10}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	ck_assert_str_eq(find("main:10@500")->what.name, "main");
+}
+END_TEST
+
+START_TEST(beyond_max_targets_they_are_refused_and_taken_when_there_is_room)
+{
+	make(8, "{\"sampling\": {\"max_targets\": 2}, \"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	for (int pid = 10; pid < 13; pid++) {
+		appear(pid, 500, "/");
+		ck_assert_int_eq(meet(0, pid, 500, 1), 0);
+	}
+	roster_sweep(roster, 1);
+	ck_assert_uint_eq(counts().targets, 2);
+	ck_assert_uint_eq(counts().refused, 1);
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().refused, 0); /* nobody was refused in this scan */
+	ck_assert_int_eq(meet(0, 12, 500, 3), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(one_that_the_sampler_refuses_while_it_leaves_is_freed_once)
+{
+	make(1, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	for (int pid = 10; pid < 13; pid++) {
+		appear(pid, 500, "/");
+		meet(0, pid, 500, 1);
+	}
+	roster_sweep(roster, 2); /* before the sampler has even seen them */
+	settle();
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().left, 3);
+	ck_assert_uint_eq(visited(), 0);
+}
+END_TEST
+
+START_TEST(members_belong_to_their_group)
+{
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(10, 500, "/");
+	appear(11, 501, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 501, 1);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().members, 2);
+	ck_assert_ptr_eq(find("g:10@500")->group, find("g"));
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1); /* the group stays */
+	ck_assert_uint_eq(counts().members, 0);
+	ck_assert_ptr_nonnull(find("g"));
+}
+END_TEST
+
+START_TEST(a_process_of_two_entries_is_two_targets)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}, {\"name\": \"b\", \"cmdline\": \"app\"}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	meet(1, 10, 500, 1);
+	settle();
+	ck_assert_uint_eq(counts().targets, 2);
+	ck_assert_uint_ne(find("a:10@500")->what.id, find("b:10@500")->what.id);
+}
+END_TEST
+
+START_TEST(cgroups_are_found_by_path)
+{
+	const char *path = "/system.slice/postgresql.service";
+
+	make(8, "{\"targets\": [{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}]}");
+	ck_assert_int_eq(roster_cgroup(roster, 0, path, 1), 0);
+	ck_assert_int_eq(roster_cgroup(roster, 0, path, 1), 0);
+	ck_assert_int_eq(roster_cgroup(roster, 0, "/nowhere", 1), 0);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().failed, 0);
+	ck_assert_str_eq(find("s:/system.slice/postgresql.service")->what.name, path);
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+}
+END_TEST
+
+START_TEST(limits_are_those_of_the_cgroup)
+{
+	struct cglimits expected;
+	struct roster_target *target;
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	ck_assert_int_eq(cglimits_of_process(mounts, &options.machine, procfd, 10, &expected), 0);
+	ck_assert(!expected.memory_is_machine);
+	target = find("a:10@500");
+	ck_assert_uint_eq(target->limits.cpu, expected.cpu);
+	ck_assert_uint_eq(target->limits.memory_bytes, expected.memory_bytes);
+	ck_assert_uint_ne(find("a:11@500")->limits.memory_bytes, expected.memory_bytes);
+
+	/* It moves to another cgroup. */
+	appear(10, 500, "/");
+	roster_refresh_limits(roster);
+	ck_assert_uint_eq(target->limits.memory_bytes, find("a:11@500")->limits.memory_bytes);
+}
+END_TEST
+
+START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
+{
+	struct roster_target *group;
+
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	group = find("g");
+	ck_assert_uint_eq(group->limits.cpu, 4 * NS_PER_S);
+	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/system.slice/postgresql.service");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	roster_refresh_limits(roster);
+	ck_assert_uint_eq(group->limits.memory_bytes, find("g:10@500")->limits.memory_bytes);
+	ck_assert_uint_lt(group->limits.memory_bytes, 8ull << 30);
+
+	/* One from elsewhere joins: what the group had still is a number until the next refresh, and then the machine's. */
+	appear(12, 500, "/huge");
+	meet(0, 12, 500, 2);
+	ck_assert_uint_ne(group->limits.memory_bytes, UINT64_MAX);
+	ck_assert_uint_ne(group->limits.cpu, UINT64_MAX);
+	roster_refresh_limits(roster);
+	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
+	ck_assert(group->limits.memory_is_machine);
+	ck_assert_str_eq(group->limits.memory_from, "");
+}
+END_TEST
+
+START_TEST(a_full_queue_to_the_sampler_only_delays)
+{
+	struct sampler_target *returned;
+	struct sampler_target dummy = { 0 };
+	enum sampler_return why;
+	unsigned queued = 0;
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	while (sampler_remove(sampler, &dummy))
+		queued++;
+	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts().targets, 0);
+	while (queued) {
+		sampler_tick(sampler);
+		while (sampler_returned(sampler, &returned, &why))
+			queued--;
+	}
+	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(running_out_of_descriptors_is_counted)
+{
+	struct rlimit limit, none;
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	int r = meet(0, 10, 500, 1);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	ck_assert_int_eq(r, 0);
+	roster_sweep(roster, 1);
+	ck_assert_uint_eq(counts().failed, 1);
+	ck_assert_int_eq(counts().last_error, -EMFILE);
+	ck_assert_uint_eq(counts().targets, 0);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+	bool injected = true;
+
+	config = scene_config("{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(10, 500, "/");
+	make_sampler(100);
+	for (long n = 1; injected; n++) {
+		roster = NULL;
+		torture_arm(n);
+		int r = roster_new(&options, &roster);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+	}
+	settle();
+	injected = true;
+	for (long n = 1; injected; n++) {
+		torture_arm(n);
+		int r = meet(0, 10, 500, 1);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		ck_assert_uint_eq(counts().members, injected ? 0 : 1);
+	}
+}
+END_TEST
+
+Suite *roster_suite(void)
+{
+	Suite *suite = suite_create("roster");
+	TCase *tcase = tcase_create("targets");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_process_is_watched_once_however_often_it_is_met);
+	tcase_add_test(tcase, what_was_not_seen_leaves_when_the_sampler_gave_it_back);
+	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
+	tcase_add_test(tcase, one_that_ends_between_scan_and_opening_is_nothing);
+	tcase_add_test(tcase, an_entry_of_one_process_gives_it_its_name);
+	tcase_add_test(tcase, beyond_max_targets_they_are_refused_and_taken_when_there_is_room);
+	tcase_add_test(tcase, one_that_the_sampler_refuses_while_it_leaves_is_freed_once);
+	tcase_add_test(tcase, members_belong_to_their_group);
+	tcase_add_test(tcase, a_process_of_two_entries_is_two_targets);
+	tcase_add_test(tcase, cgroups_are_found_by_path);
+	tcase_add_test(tcase, limits_are_those_of_the_cgroup);
+	tcase_add_test(tcase, a_group_has_the_limits_its_members_share_or_the_machines);
+	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
+	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
+	tcase_add_test(tcase, every_allocation_may_fail);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
