@@ -7,7 +7,6 @@
 #include "roster.h"
 
 #include "procread.h"
-#include "scope.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,7 +90,7 @@ static void unlink_target(struct roster *roster, struct roster_target *target)
 
 static void free_target(struct roster_target *target)
 {
-	source_entry_free(target->sampled.entry);
+	sampler_target_release(&target->sampled);
 	free((char *)(uintptr_t)target->what.name);
 	free((char *)(uintptr_t)target->what.key);
 	free((char *)(uintptr_t)target->what.comm);
@@ -129,28 +128,32 @@ static void set_limits(struct roster_target *target)
 	source_entry_set_limits(target->sampled.entry, target->limits.cpu, target->limits.memory_bytes);
 }
 
-/* Enters an opened target into the table and lends it to the sampler; frees it if there is no room. */
-static void watch(struct roster *roster, struct roster_target *target)
+static size_t *count_of(struct roster *roster, const struct roster_target *target)
 {
-	uint32_t bucket = bucket_of(target);
+	return target->group ? &roster->counts.members : &roster->counts.targets;
+}
 
+/* Enters an opened target into the table and lends it to the sampler. False: no memory, no room; it is freed. */
+static bool watch(struct roster *roster, struct roster_target *target)
+{
 	target->what.id = ++roster->next_id;
-	sampler_target_describe(&target->sampled, &target->what);
 	target->sampled.user = target;
 	target->sampled.group = target->group ? &target->group->sampled : NULL;
 	set_limits(target);
-	if (!sampler_add(roster->options.sampler, &target->sampled)) {
+	if ((!target->group && sampler_target_describe(&target->sampled, &target->what) < 0) ||
+	    !sampler_add(roster->options.sampler, &target->sampled)) {
 		free_target(target);
-		return; /* the queue is full: the next scan meets it again */
+		return false; /* the next scan meets it again */
 	}
 
-	target->next = roster->buckets[bucket];
-	roster->buckets[bucket] = target;
+	struct roster_target **bucket = &roster->buckets[bucket_of(target)];
+
+	target->next = *bucket;
+	*bucket = target;
 	roster->counts.found++;
-	if (target->group)
-		roster->counts.members++;
-	else
-		roster->counts.targets++;
+	*count_of(roster, target) += 1;
+
+	return true;
 }
 
 static bool room_left(struct roster *roster)
@@ -180,10 +183,7 @@ static void forget(struct roster *roster, struct roster_target *target)
 {
 	unlink_target(roster, target);
 	roster->counts.left++;
-	if (target->group)
-		roster->counts.members--;
-	else
-		roster->counts.targets--;
+	*count_of(roster, target) -= 1;
 	free_target(target);
 }
 
@@ -197,7 +197,7 @@ void roster_collect(struct roster *roster)
 
 		if (why == SAMPLER_REFUSED)
 			roster->refused++;
-		if (why == SAMPLER_GONE && target->leaving)
+		if (why != SAMPLER_REMOVED && target->leaving)
 			continue; /* the answer to our own request is still to come */
 		forget(roster, target);
 	}
@@ -260,18 +260,22 @@ static void read_limits(struct roster *roster, struct roster_target *target)
 	limits = cached_limits(roster, target->what.pid);
 	if (limits)
 		target->limits = *limits;
-	if (target->group)
-		merge_into_group(target);
 }
 
 static void set_group_limits(struct roster *roster, struct roster_target *group)
 {
 	const struct metric_machine *machine = &roster->options.machine;
 
-	if (group->limits.cpu == 0 || group->limits.cpu == UINT64_MAX)
+	if (group->limits.cpu == 0 || group->limits.cpu == UINT64_MAX) {
 		group->limits.cpu = (uint64_t)(machine->cores * 1e9);
-	if (group->limits.memory_bytes == 0 || group->limits.memory_bytes == UINT64_MAX)
+		group->limits.cpu_is_machine = true;
+		group->limits.cpu_from[0] = '\0';
+	}
+	if (group->limits.memory_bytes == 0 || group->limits.memory_bytes == UINT64_MAX) {
 		group->limits.memory_bytes = machine->memory_bytes;
+		group->limits.memory_is_machine = true;
+		group->limits.memory_from[0] = '\0';
+	}
 	set_limits(group);
 }
 
@@ -298,6 +302,8 @@ void roster_refresh_limits(struct roster *roster)
 				continue;
 			read_limits(roster, target);
 			set_limits(target);
+			if (target->group)
+				merge_into_group(target);
 		}
 	}
 	for_each_group(roster, set_group_limits);
@@ -431,10 +437,9 @@ static int add_group(struct roster *roster, size_t entry)
 	}
 
 	set_group_limits(roster, group);
-	roster->groups[entry] = group;
-	watch(roster, group);
+	roster->groups[entry] = watch(roster, group) ? group : NULL;
 
-	return 0;
+	return roster->groups[entry] ? 0 : -ENOMEM;
 }
 
 int roster_new(const struct roster_options *options, struct roster **ret)

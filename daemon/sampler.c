@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 /* Commands that fit between two ticks; the cold side simply waits when they do not. */
@@ -60,13 +61,39 @@ struct sampler {
 	_Atomic uint32_t cpu_share_ppm;
 };
 
-void sampler_target_describe(struct sampler_target *target, const struct target *what)
+int sampler_target_describe(struct sampler_target *target, const struct target *what)
 {
+	unsigned char encoded[TARGET_ENCODED_MAX];
+	size_t len = target_encode(what, encoded, sizeof encoded);
+
+	target->description = malloc(len);
+	if (!target->description)
+		return -ENOMEM;
+
+	memcpy(target->description, encoded, len);
 	target->track = (struct ring_track){
 		.description = target->description,
-		.description_len = (uint32_t)target_encode(what, target->description, sizeof target->description),
+		.description_len = (uint32_t)len,
 		.id = what->id,
 	};
+
+	return 0;
+}
+
+void sampler_target_release(struct sampler_target *target)
+{
+	source_entry_free(target->entry);
+	free(target->description);
+}
+
+/* What was spent before, on opening and on the first scan, is no sampling. */
+static void restart_clocks(struct sampler *sampler)
+{
+	mono_t now = clock_mono(&sampler->clock);
+
+	pacer_init(&sampler->pacer, &sampler->stats, now, sampler->options.interval_ns);
+	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, realclock_process_cpu());
+	atomic_store(&sampler->slowdown, 1);
 }
 
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
@@ -81,7 +108,6 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 	if (!sampler->options.source.heartbeat_ns)
 		sampler->options.source.heartbeat_ns = NS_PER_S;
 	sampler->clock = realclock();
-	atomic_init(&sampler->slowdown, 1);
 
 	r = source_new(&sampler->options.source, &sampler->clock, &sampler->source);
 	if (r == 0)
@@ -95,10 +121,7 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 		return r;
 	}
 
-	mono_t now = clock_mono(&sampler->clock);
-
-	pacer_init(&sampler->pacer, &sampler->stats, now, options->interval_ns);
-	governor_init(&sampler->governor, options->cpu_budget_percent, now, realclock_process_cpu());
+	restart_clocks(sampler);
 	*ret = sampler;
 
 	return 0;
@@ -393,7 +416,7 @@ static void *run(void *argument)
 
 	prctl(PR_SET_NAME, "sampler");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	pacer_init(&sampler->pacer, &sampler->stats, clock_mono(&sampler->clock), sampler->options.interval_ns);
+	restart_clocks(sampler);
 
 	for (;;) {
 		wait_for(sampler, pacer_deadline(&sampler->pacer));

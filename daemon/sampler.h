@@ -34,8 +34,8 @@ struct sampler_target {
 	struct sampler_target *group; /* the group it is a member of, or NULL: a target of its own */
 	void *user;                   /* the cold side's */
 	struct ring_track track;
-	unsigned char description[TARGET_ENCODED_MAX];
-	bool lent; /* the sampler's: it is in the source */
+	unsigned char *description; /* of the track; NULL for a member of a group */
+	bool lent;                  /* the sampler's: it is in the source */
 };
 
 enum sampler_return {
@@ -44,8 +44,11 @@ enum sampler_return {
 	SAMPLER_REFUSED,  /* the source is full: it was not added */
 };
 
-/* Describes target in its track. The target's id must be new. */
-void sampler_target_describe(struct sampler_target *target, const struct target *what);
+/* Describes target in its track, for which it takes memory. The target's id must be new. 0 or -ENOMEM. */
+int sampler_target_describe(struct sampler_target *target, const struct target *what);
+
+/* Frees the entry and the description, not the target itself. {0} is fine. */
+void sampler_target_release(struct sampler_target *target);
 
 /* 0; -ENOMEM; -errno. ring must outlive the sampler. */
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret);
@@ -56,7 +59,7 @@ int sampler_start(struct sampler *sampler);
 /* Stops it after the tick in hand and waits for it. Harmless if it is not running. */
 void sampler_stop(struct sampler *sampler);
 
-/* Frees the sampler, not the targets it still holds: take those back with sampler_drain. NULL is fine. */
+/* Frees the sampler, not the targets it still holds: they are the cold side's to release. NULL is fine. */
 void sampler_free(struct sampler *sampler);
 
 /* False: the queue is full, try again later. */

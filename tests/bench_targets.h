@@ -171,7 +171,7 @@ static inline void bench_sampler_watch(struct sampler_target *target, int procfd
 	};
 
 	bench_need(source_entry_process(procfd, pid, 0, true, target, &target->entry) == 0, "opening a target");
-	sampler_target_describe(target, &what);
+	bench_need(sampler_target_describe(target, &what) == 0, "describing a target");
 }
 
 /* A ring of 16 MiB, and a sampler that watches all targets from its second tick on. It is not started. */
@@ -205,7 +205,7 @@ static inline void bench_sampler_end(struct bench_sampler *bench)
 	sampler_free(bench->sampler);
 	ring_free(bench->ring);
 	for (size_t i = 0; i < bench->count; i++)
-		source_entry_free(bench->targets[i].entry);
+		sampler_target_release(&bench->targets[i]);
 	free(bench->targets);
 }
 
