@@ -1,6 +1,7 @@
 /*
- * config.c: a configuration that is there. How it comes into being is told by the modules above: config_field (one key),
- * config_target and config_rule (one entry), config_parse (the whole and what must agree in it), config_load (files).
+ * config.c: a configuration that is there. How it comes into being is told by the modules above: config_field (one
+ * key), config_target and config_rule (one entry), config_parse (the whole and what must agree in it), config_load
+ * (files).
  *
  * Its texts are those of the parsed documents, which it keeps: nothing is copied, and one call frees all.
  */

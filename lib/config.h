@@ -131,11 +131,12 @@ struct config_source {
 int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err);
 
 /*
- * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order of their names, then config_parse.
- * 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
+ * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order of their names,
+ * then config_parse. 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
  */
 int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err);
 
+/* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
 
 /* "FILE:LINE:COLUMN: KEY: MESSAGE" into buf, always terminated. */

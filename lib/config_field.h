@@ -1,6 +1,6 @@
 /*
- * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes, default, range. Defaults,
- * reading, checking and most messages come from the row. For the config_* modules only.
+ * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes, default, range.
+ * Defaults, reading, checking and most messages come from the row. For the config_* modules only.
  */
 #ifndef SPIKEWATCH_CONFIG_FIELD_H
 #define SPIKEWATCH_CONFIG_FIELD_H
@@ -105,6 +105,7 @@ struct config_guess {
 	bool full;
 };
 
+/* One word that exists. It must outlive the guess. */
 void config_guess_offer(struct config_guess *guess, const char *candidate);
 
 /* `did you mean "best"?` or `expected one of a, b, c`. Returns buf. */

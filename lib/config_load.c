@@ -1,7 +1,7 @@
 /*
- * config_load.c: files in, sources out. A file is looked at before it is read: only regular files (a FIFO would wait for
- * ever), and none larger than a configuration can be, whatever its size says while it is read. Symbolic links are
- * followed: configurations are mounted as such.
+ * config_load.c: files in, sources out. A file is looked at before it is read: only regular files (a FIFO would
+ * wait for ever), and none larger than a configuration can be, whatever its size says while it is read. Symbolic
+ * links are followed: configurations are mounted as such.
  */
 #include "config.h"
 

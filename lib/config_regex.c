@@ -1,7 +1,8 @@
 /*
- * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes gigabytes, because what is
- * repeated is copied, and copies of copies multiply; a chain of "a?*?" takes years, because its ways past optional loops
- * within loops are all walked. Both are estimated here, in one pass and rather too high than too low.
+ * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes gigabytes, because what
+ * is repeated is copied, and copies of copies multiply; a chain of "a?*?" takes years, because its ways past
+ * optional loops within loops are all walked. Both are estimated here, in one pass and rather too high than too
+ * low.
  *
  *	size   nodes: a character 1, "+" doubles, "{n}" takes n times, what it is applied to
  *	depth  repetitions within repetitions: "((a+)*b)?" has 3

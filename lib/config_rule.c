@@ -1,6 +1,7 @@
 /*
- * config_rule.c: a rule is read key by key, then held against itself, its targets and the sampling: a rule that could never
- * fire, or never have a value, is refused, because at run time it would look exactly like a rule that is content.
+ * config_rule.c: a rule is read key by key, then held against itself, its targets and the sampling: a rule that
+ * could never fire, or never have a value, is refused, because at run time it would look exactly like a rule that
+ * is content.
  *
  * Defaults that were not asked for give way: a rule with "history": 3 need not say "warmup": 3 as well.
  */

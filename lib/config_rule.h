@@ -11,8 +11,8 @@ extern const struct config_field config_rule_fields[];
 extern const size_t config_rule_field_count;
 
 /*
- * Reads an entry. config: sampling and targets are final. The scope stands for the entry ("rules[2]"). 0; -ENOMEM; -EINVAL.
- * ret is zeroed; ret->targets belongs to the caller, whatever is returned.
+ * Reads an entry. config: sampling and targets are final. The scope stands for the entry ("rules[2]"). 0; -ENOMEM;
+ * -EINVAL. ret is zeroed; ret->targets belongs to the caller, whatever is returned.
  */
 int config_rule_read(const struct config_scope *scope, const struct json_node *node, const struct config *config,
 		     struct config_rule *ret);

@@ -18,7 +18,10 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 #define TIB (1024 * GIB)
-#define MINUTE (60 * NS_PER_S)
+#define US NS_PER_US
+#define MS NS_PER_MS
+#define S NS_PER_S
+#define MINUTE (60 * S)
 #define HOUR (60 * MINUTE)
 #define DAY (24 * HOUR)
 
@@ -28,7 +31,8 @@ static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
 #define OTHER(s, k)                CONFIG_OTHER(s, k)
 #define PATH(s, k, member, value)  CONFIG_ROW(s, k, PATH, struct config, member, .text = value)
 #define BOOL(s, k, member, value)  CONFIG_ROW(s, k, BOOL, struct config, member, .initial = value)
-#define CHOICE(s, k, member, value, names) CONFIG_ROW(s, k, CHOICE, struct config, member, .initial = value, .choices = names)
+#define CHOICE(s, k, member, value, names)                                                                             \
+	CONFIG_ROW(s, k, CHOICE, struct config, member, .initial = value, .choices = names)
 #define DURATION(s, k, member, ...) CONFIG_RANGE(s, k, DURATION, struct config, member, __VA_ARGS__)
 #define BYTES(s, k, member, ...)   CONFIG_RANGE(s, k, BYTES, struct config, member, __VA_ARGS__)
 #define COUNT(s, k, member, ...)   CONFIG_RANGE(s, k, COUNT, struct config, member, __VA_ARGS__)
@@ -36,10 +40,10 @@ static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
 // clang-format on
 
 /*
- * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes. Below 100 us one pass over
- *                  a few targets takes longer than the interval; above 10 s it is monitoring.
+ * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes. Below 100 us one pass
+ *                  over a few targets takes longer than the interval; above 10 s it is monitoring.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
- * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel sums them up first.
+ * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel sums up first.
  * fds_interval     Counting descriptors lists a directory: 200 ns for each.
  * limits_interval  Limits change when somebody changes them: two seconds late is soon enough.
  * cpu_budget       What a recorder may take from a machine in distress.
@@ -50,39 +54,38 @@ static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
  */
 // clang-format off
 const struct config_field config_section_fields[] = {
-	OTHER   ("",          "sampling"),
-	OTHER   ("",          "ring"),
-	OTHER   ("",          "incidents"),
-	PATH    ("",          "state_file",        state_file,                   ""),
-	PATH    ("",          "proc_root",         proc_root,                    "/proc"),
-	PATH    ("",          "cgroup_root",       cgroup_root,                  ""),
-	OTHER   ("",          "targets"),
-	OTHER   ("",          "rules"),
-	/*       section      key                  where                         default          least            most          */
-	DURATION("sampling",  "interval",          sampling.interval_ns,         10 * NS_PER_MS,  100 * NS_PER_US, 10 * NS_PER_S),
-	DURATION("sampling",  "heartbeat",         sampling.heartbeat_ns,        NS_PER_S,        10 * NS_PER_MS,  HOUR),
-	DURATION("sampling",  "cgroup_interval",   sampling.cgroup_interval_ns,  100 * NS_PER_MS, NS_PER_MS,       MINUTE),
-	DURATION("sampling",  "peak_interval",     sampling.peak_interval_ns,    100 * NS_PER_MS, NS_PER_MS,       MINUTE),
-	DURATION("sampling",  "fds_interval",      sampling.fds_interval_ns,     NS_PER_S,        100 * NS_PER_MS, HOUR, .zero = true),
-	DURATION("sampling",  "limits_interval",   sampling.limits_interval_ns,  2 * NS_PER_S,    100 * NS_PER_MS, HOUR),
-	DURATION("sampling",  "rescan_interval",   sampling.rescan_interval_ns,  NS_PER_S,        100 * NS_PER_MS, HOUR),
-	CHOICE  ("sampling",  "wait",              sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
-	BOOL    ("sampling",  "reset_peaks",       sampling.reset_peaks,         false),
-	PERCENT ("sampling",  "cpu_budget",        sampling.cpu_budget_percent,  10,              1,               100),
-	COUNT   ("sampling",  "max_targets",       sampling.max_targets,         10000,           1,               100000),
-	PATH    ("ring",      "path",              ring.path,                    ""),
-	BYTES   ("ring",      "size",              ring.size_bytes,              16 * MIB,        16 * KIB,        16 * GIB),
-	BYTES   ("ring",      "page_size",         ring.page_bytes,              64 * KIB,        4 * KIB,         MIB),
-	BOOL    ("ring",      "lock",              ring.lock,                    true),
-	PATH    ("incidents", "directory",         incidents.directory,          ""),
-	DURATION("incidents", "before",            incidents.before_ns,          30 * NS_PER_S,   0,               HOUR),
-	DURATION("incidents", "after",             incidents.after_ns,           10 * NS_PER_S,   0,               HOUR),
-	BYTES   ("incidents", "max_incident_size", incidents.max_incident_bytes, 64 * MIB,        MIB,             TIB),
-	BYTES   ("incidents", "max_size",          incidents.max_bytes,          GIB,             MIB,             1024 * TIB),
-	COUNT   ("incidents", "max_count",         incidents.max_count,          200,             1,               1000000),
-	DURATION("incidents", "max_age",           incidents.max_age_ns,         30 * DAY,        MINUTE,          3650 * DAY),
-	BYTES   ("incidents", "min_free",          incidents.min_free_bytes,     256 * MIB,       0,               1024 * TIB),
-	OTHER   ("incidents", "captures"),
+	OTHER(   "",         "sampling"),
+	OTHER(   "",         "ring"),
+	OTHER(   "",         "incidents"),
+	PATH(    "",         "state_file",        state_file,                   ""),
+	PATH(    "",         "proc_root",         proc_root,                    "/proc"),
+	PATH(    "",         "cgroup_root",       cgroup_root,                  ""),
+	OTHER(   "",         "targets"),
+	OTHER(   "",         "rules"),
+	DURATION("sampling", "interval",          sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
+	DURATION("sampling", "heartbeat",         sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
+	DURATION("sampling", "cgroup_interval",   sampling.cgroup_interval_ns,  100 * MS,  MS,       MINUTE),
+	DURATION("sampling", "peak_interval",     sampling.peak_interval_ns,    100 * MS,  MS,       MINUTE),
+	DURATION("sampling", "fds_interval",      sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
+	DURATION("sampling", "limits_interval",   sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
+	DURATION("sampling", "rescan_interval",   sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
+	CHOICE(  "sampling", "wait",              sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
+	BOOL(    "sampling", "reset_peaks",       sampling.reset_peaks,         false),
+	PERCENT( "sampling", "cpu_budget",        sampling.cpu_budget_percent,  10,        1,        100),
+	COUNT(   "sampling", "max_targets",       sampling.max_targets,         10000,     1,        100000),
+	PATH(    "ring",     "path",              ring.path,                    ""),
+	BYTES(   "ring",     "size",              ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
+	BYTES(   "ring",     "page_size",         ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
+	BOOL(    "ring",     "lock",              ring.lock,                    true),
+	PATH(    "incidents", "directory",         incidents.directory,          ""),
+	DURATION("incidents", "before",            incidents.before_ns,          30 * S,    0,        HOUR),
+	DURATION("incidents", "after",             incidents.after_ns,           10 * S,    0,        HOUR),
+	BYTES(   "incidents", "max_incident_size", incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
+	BYTES(   "incidents", "max_size",          incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
+	COUNT(   "incidents", "max_count",         incidents.max_count,          200,       1,        1000000),
+	DURATION("incidents", "max_age",           incidents.max_age_ns,         30 * DAY,  MINUTE,   3650 * DAY),
+	BYTES(   "incidents", "min_free",          incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
+	OTHER(   "incidents", "captures"),
 };
 // clang-format on
 const size_t config_section_field_count = ARRAY_LEN(config_section_fields);

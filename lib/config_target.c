@@ -1,6 +1,7 @@
 /*
- * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A pattern that can never match
- * is refused here, where the mistake can be shown: whoever waits for a target that never comes sees nothing at all.
+ * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A pattern that can
+ * never match is refused here, where the mistake can be shown: whoever waits for a target that never comes sees
+ * nothing at all.
  */
 #include "config_target.h"
 

@@ -1,11 +1,11 @@
 /*
  * json.c: yajl made safe to feed and precise to blame.
  *
- * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token begins, only how much
- * it has consumed, so a token begins at the first byte after the last one that is no blank, comment, comma or colon. Its
- * messages are thrown away: jsontext_explain makes better ones from the state kept here. What yajl lets pass is
- * checked here: overlong and surrogate UTF-8, halves of surrogate pairs (it makes them question marks), and a comment
- * or string after the last value that does not end.
+ * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token begins, only
+ * how much it has consumed, so a token begins at the first byte after the last one that is no blank, comment, comma
+ * or colon. Its messages are thrown away: jsontext_explain makes better ones from the state kept here. What yajl
+ * lets pass is checked here: overlong and surrogate UTF-8, halves of surrogate pairs (it makes them question
+ * marks), and a comment or string after the last value that does not end.
  *
  * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an arena of ours that
  * jumps out of the parse when memory is short; nothing is lost, because the arena is all that yajl has.

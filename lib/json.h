@@ -25,6 +25,7 @@ struct json_document; /* owns every node */
 int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
 	       struct json_error *err);
 
+/* Frees all nodes. NULL is fine. */
 void json_document_free(struct json_document *document);
 
 /* Never NULL. */
@@ -44,8 +45,9 @@ struct json_writer;
 int json_writer_new(struct sink sink, bool indent, struct json_writer **ret);
 
 /*
- * Each returns 0 or the first error (sticky). Calls that would not make valid JSON (a value without key in an object) are our bugs and
- * assert. Strings are bytes: what is not valid UTF-8 is written as U+FFFD. A number that is NaN or infinite is written as null.
+ * Each returns 0 or the first error (sticky). Calls that would not make valid JSON (a value without key in an
+ * object) are our bugs and assert. Strings are bytes: what is not valid UTF-8 is written as U+FFFD. A number that
+ * is NaN or infinite is written as null.
  */
 int json_begin_object(struct json_writer *writer);
 int json_end_object(struct json_writer *writer);
@@ -56,8 +58,8 @@ int json_string(struct json_writer *writer, const char *text);
 int json_string_len(struct json_writer *writer, const char *text, size_t len);
 int json_u64(struct json_writer *writer, uint64_t value);
 int json_i64(struct json_writer *writer, int64_t value);
-int json_double(struct json_writer *writer,
-		double value); /* shortest of up to 6 significant decimals after the integer part */
+/* At most six decimals; very large and very small ones with an exponent. */
+int json_double(struct json_writer *writer, double value);
 int json_bool(struct json_writer *writer, bool value);
 int json_null(struct json_writer *writer);
 

@@ -49,8 +49,8 @@ size_t jsontext_skip(const char *text, size_t len, size_t at);
 size_t jsontext_token(const char *text, size_t len, size_t at);
 
 /*
- * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped half of a surrogate pair
- * without the other: no character.
+ * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped half of a
+ * surrogate pair without the other: no character.
  */
 bool jsontext_lone_surrogate(const char *raw, size_t len);
 

@@ -1,8 +1,8 @@
 /*
- * jsontree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without a
- * walk. Members are also entered in one hash table for the whole document, keyed by (object, name): a document of nothing
- * but members of one object is still checked for duplicates in linear time. The table has its size from the length of the
- * text and never grows. Rejected: a table per object, most of which have five members.
+ * jsontree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without
+ * a walk. Members are also entered in one hash table for the whole document, keyed by (object, name): a document of
+ * nothing but members of one object is still checked for duplicates in linear time. The table has its size from the
+ * length of the text and never grows. Rejected: a table per object, most of which have five members.
  */
 #include "jsontree.h"
 

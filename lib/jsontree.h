@@ -63,8 +63,8 @@ struct jsontree {
 };
 
 /*
- * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is set whenever a function below
- * fails. 0 or -ENOMEM.
+ * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is set whenever a
+ * function below fails. 0 or -ENOMEM.
  */
 int jsontree_init(struct jsontree *tree, const struct json_limits *limits, size_t len, struct json_error *err);
 
