@@ -31,7 +31,7 @@ static void print_row(const char *id, const struct incident *incident, const str
 	else
 		printf("%-24s  ", "?");
 	pad(output_escaped(stdout, target), 18);
-	pad(output_escaped(stdout, glance->readable ? rule : "?"), 12);
+	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
 	printf("%-20s  ", story_comparison(&incident->rule, text, sizeof(text)));
 	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
 	output_escaped(stdout, id);
@@ -108,7 +108,7 @@ static void list_all(int dirfd, const struct incidentload_names *names, const ch
 		output_escaped(stdout, directory);
 		printf(".\n");
 	} else {
-		printf("%-24s  %-18s  %-12s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+		printf("%-24s  %-18s  %-16s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
 	}
 	for (size_t i = 0; i < names->count; i++)
 		list_one(dirfd, names->name[i], json);

@@ -65,3 +65,38 @@ int output_no_memory(void)
 	fprintf(stderr, "spikewatch: out of memory\n");
 	return EXIT_TROUBLE;
 }
+
+size_t output_characters(const char *text, size_t len)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < len; i++)
+		count += ((unsigned char)text[i] & 0xC0) != 0x80;
+	return count;
+}
+
+void output_wrap(const char *text, size_t width, FILE *file)
+{
+	size_t used = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " "), wide;
+
+		/* A percent sign stays with its number. */
+		if (text[len] == ' ' && text[len + 1] == '%')
+			len += 1 + strcspn(text + len + 1, " ");
+		wide = output_characters(text, len);
+
+		if (used > 0 && used + 1 + wide > width) {
+			fputc('\n', file);
+			used = 0;
+		} else if (used > 0) {
+			fputc(' ', file);
+			used++;
+		}
+		fwrite(text, 1, len, file);
+		used += wide;
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', file);
+}

@@ -27,4 +27,10 @@ void output_json_text(struct json_writer *json, const char *key, const char *tex
 /* Says so on stderr. Returns EXIT_TROUBLE. */
 int output_no_memory(void);
 
+/* How many characters of UTF-8 there are in len bytes. */
+size_t output_characters(const char *text, size_t len);
+
+/* Prints text in lines no wider than width (in characters), broken at spaces where there are any. */
+void output_wrap(const char *text, size_t width, FILE *file);
+
 #endif

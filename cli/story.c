@@ -304,38 +304,3 @@ void story_tell(const struct incident *incident, const struct incidentload_sampl
 			incident->merged_total == 1 ? "is" : "are");
 	tell_lost(incident, samples, file);
 }
-
-static size_t characters(const char *text, size_t len)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < len; i++)
-		count += ((unsigned char)text[i] & 0xC0) != 0x80;
-	return count;
-}
-
-void story_wrap(const char *text, size_t width, FILE *file)
-{
-	size_t used = 0;
-
-	while (*text) {
-		size_t len = strcspn(text, " "), wide;
-
-		/* A percent sign stays with its number. */
-		if (text[len] == ' ' && text[len + 1] == '%')
-			len += 1 + strcspn(text + len + 1, " ");
-		wide = characters(text, len);
-
-		if (used > 0 && used + 1 + wide > width) {
-			fputc('\n', file);
-			used = 0;
-		} else if (used > 0) {
-			fputc(' ', file);
-			used++;
-		}
-		fwrite(text, 1, len, file);
-		used += wide;
-		text += len + (text[len] == ' ');
-	}
-	fputc('\n', file);
-}

@@ -32,7 +32,4 @@ bool story_above(const struct incident *incident, const struct series *series, u
  */
 void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file);
 
-/* Prints text in lines no wider than width (in characters), broken at spaces where there are any. */
-void story_wrap(const char *text, size_t width, FILE *file);
-
 #endif

@@ -4,6 +4,7 @@
  */
 #include "table.h"
 
+#include "output.h"
 #include "scope.h"
 #include "text.h"
 #include "units.h"
@@ -19,7 +20,9 @@
 enum cell_kind { CELL_PLAIN, CELL_DURATION, CELL_SIZE, CELL_PERCENT };
 
 struct table {
-	size_t columns, rows; /* rows: the header included */
+	size_t columns, rows;            /* rows: the header included */
+	size_t order[TABLE_COLUMNS_MAX]; /* which column of the file is shown where */
+	size_t shown;
 	enum cell_kind kind[TABLE_COLUMNS_MAX];
 	bool text[TABLE_COLUMNS_MAX];    /* not all of it is numbers */
 	size_t width[TABLE_COLUMNS_MAX]; /* characters */
@@ -28,11 +31,7 @@ struct table {
 
 static size_t characters(const char *text)
 {
-	size_t count = 0;
-
-	for (; *text; text++)
-		count += ((unsigned char)*text & 0xC0) != 0x80;
-	return count;
+	return output_characters(text, strlen(text));
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -109,6 +108,37 @@ static void present(enum cell_kind kind, const char *from, size_t len, char ret[
 	snprintf(ret, CELL_MAX, "%s%s", sign, number);
 }
 
+/* The columns that were asked for; all of them if the file has none of those. */
+static void choose(struct table *table, const char *columns)
+{
+	table->shown = 0;
+	while (columns && *columns) {
+		size_t len = strcspn(columns, " ");
+
+		for (size_t c = 0; c < table->columns && table->shown < TABLE_COLUMNS_MAX; c++) {
+			const char *name = table->cell[0][c];
+
+			if (strlen(name) == len && memcmp(name, columns, len) == 0)
+				table->order[table->shown++] = c;
+		}
+		columns += len + strspn(columns + len, " ");
+	}
+	for (size_t c = 0; table->shown == 0 && c < table->columns; c++)
+		table->order[c] = c;
+	if (table->shown == 0)
+		table->shown = table->columns;
+}
+
+static void finish_header(struct table *table, const char *columns)
+{
+	choose(table, columns);
+	for (size_t c = 0; c < table->columns; c++) {
+		table->kind[c] = kind_of(table->cell[0][c]);
+		drop_unit(table->cell[0][c]);
+		table->width[c] = characters(table->cell[0][c]);
+	}
+}
+
 static void add_row(struct table *table, const char *line, size_t len)
 {
 	const char *end = line + len;
@@ -120,13 +150,10 @@ static void add_row(struct table *table, const char *line, size_t len)
 		size_t wide;
 
 		present(header ? CELL_PLAIN : table->kind[c], line, (size_t)((tab ? tab : end) - line), cell);
-		if (header) {
-			table->kind[c] = kind_of(cell);
-			drop_unit(cell);
+		if (header)
 			table->columns = c + 1;
-		} else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell)) {
+		else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell))
 			table->text[c] = true;
-		}
 		wide = characters(cell);
 		if (wide > table->width[c])
 			table->width[c] = wide;
@@ -141,8 +168,10 @@ static void fit(struct table *table, size_t width)
 	for (;;) {
 		size_t total = 0, widest = TABLE_COLUMNS_MAX;
 
-		for (size_t c = 0; c < table->columns; c++) {
-			total += table->width[c] + (c ? 2 : 0);
+		for (size_t i = 0; i < table->shown; i++) {
+			size_t c = table->order[i];
+
+			total += table->width[c] + (i ? 2 : 0);
 			if (table->text[c] && table->width[c] > TEXT_MIN &&
 			    (widest == TABLE_COLUMNS_MAX || table->width[c] > table->width[widest]))
 				widest = c;
@@ -153,22 +182,36 @@ static void fit(struct table *table, size_t width)
 			size_t over = total - width, room = table->width[widest] - TEXT_MIN;
 
 			table->width[widest] -= over < room ? over : room;
-		} else if (table->columns > 1) {
-			table->columns--;
+		} else if (table->shown > 1) {
+			table->shown--;
 		} else {
-			table->width[0] = width;
+			table->width[table->order[0]] = width;
 			return;
 		}
 	}
 }
 
-/* Pads, or cuts at a character. */
+/* The end of a text that has so many characters. */
+static const char *last_characters(const char *text, size_t have, size_t wanted)
+{
+	for (; have > wanted; have--)
+		do
+			text++;
+		while (((unsigned char)*text & 0xC0) == 0x80);
+	return text;
+}
+
+/* Pads, or cuts at a character: a path at its front, because its end says more. */
 static void print_cell(const char *text, size_t width, bool left, bool last, FILE *file)
 {
 	size_t have = characters(text), bytes = 0, shown = 0;
 
 	if (!left && have < width)
 		fprintf(file, "%*s", (int)(width - have), "");
+	if (*text == '/' && have > width && width > 3) {
+		fprintf(file, "..%s", last_characters(text, have, width - 2));
+		return;
+	}
 	while (text[bytes]) {
 		if (((unsigned char)text[bytes] & 0xC0) != 0x80 && shown++ == width)
 			break;
@@ -182,8 +225,9 @@ static void print_cell(const char *text, size_t width, bool left, bool last, FIL
 static void print_rows(const struct table *table, FILE *file)
 {
 	for (size_t r = 0; r < table->rows; r++) {
-		for (size_t c = 0; c < table->columns; c++) {
-			bool last = c + 1 == table->columns;
+		for (size_t i = 0; i < table->shown; i++) {
+			size_t c = table->order[i];
+			bool last = i + 1 == table->shown;
 
 			print_cell(table->cell[r][c], table->width[c], table->text[c], last, file);
 			if (!last)
@@ -195,16 +239,16 @@ static void print_rows(const struct table *table, FILE *file)
 
 static void print_remark(const char *line, size_t len, size_t width, FILE *file)
 {
-	char shown[512];
+	char shown[512] = "(";
+	size_t used;
 
 	while (len > 0 && (*line == '#' || *line == ' ')) {
 		line++;
 		len--;
 	}
-	escape(shown, sizeof(shown), line, len);
-	fputs("(", file);
-	print_cell(shown, width > 2 ? width - 2 : 0, true, true, file);
-	fputs(")\n", file);
+	used = 1 + escape(shown + 1, sizeof(shown) - 3, line, len);
+	memcpy(shown + used, ")", 2);
+	output_wrap(shown, width, file);
 }
 
 /* Calls itself no line at the end of the text. */
@@ -221,7 +265,7 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 	return true;
 }
 
-size_t table_print(const char *text, size_t len, size_t rows, size_t width, FILE *file)
+size_t table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
 	AUTO_FREE struct table *table = calloc(1, sizeof(*table));
 	const char *end = text + len, *at = text, *line;
@@ -236,7 +280,8 @@ size_t table_print(const char *text, size_t len, size_t rows, size_t width, FILE
 			continue;
 		if (table->rows <= rows)
 			add_row(table, line, line_len);
-		total++;
+		if (total++ == 0)
+			finish_header(table, columns);
 	}
 	if (total == 0)
 		return 0;

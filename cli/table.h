@@ -14,9 +14,11 @@
 #define TABLE_ROWS_MAX 40
 
 /*
- * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width characters; columns that do
- * not fit are left out, the last one that is text is cut. Says how many rows are not shown. Returns the rows shown.
+ * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width characters. columns: names of the
+ * file's columns in the order wanted, separated by spaces; those that the file has not are passed over; NULL, or none that it has: all
+ * of them. What does not fit: text is cut (a path at its front), then columns are left out from the right. Says how many rows are not
+ * shown. Returns the rows shown.
  */
-size_t table_print(const char *text, size_t len, size_t rows, size_t width, FILE *file);
+size_t table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file);
 
 #endif

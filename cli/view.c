@@ -215,7 +215,7 @@ static int write_words(const struct view *view, char **ret)
 }
 
 static void print_capture(const struct incident *incident, int incidentfd, const char *name, const char *title,
-			  size_t rows, const struct plot_style *style, FILE *file)
+			  const char *columns, size_t rows, const struct plot_style *style, FILE *file)
 {
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
@@ -226,7 +226,7 @@ static void print_capture(const struct incident *incident, int incidentfd, const
 		if (incidentload_capture(incidentfd, capture->file, &text) < 0 || text.len == 0)
 			continue;
 		fprintf(file, "\n%s\n", title);
-		table_print(text.data, text.len, rows, style->width, file);
+		table_print(text.data, text.len, columns, rows, style->width, file);
 	}
 }
 
@@ -309,11 +309,15 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	if (view->glance.damaged)
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
 	if (view->glance.readable)
-		story_wrap(words, width, file);
+		output_wrap(words, width, file);
 	draw_cpu(view, &pictures, style, file);
 	draw_memory(view, &pictures, style, file);
-	print_capture(incident, incidentfd, "threads", "Busiest threads", THREADS_SHOWN, style, file);
-	print_capture(incident, incidentfd, "smaps", "What grew", MAPS_SHOWN, style, file);
+	print_capture(incident, incidentfd, "threads", "Busiest threads",
+		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
+		      file);
+	print_capture(incident, incidentfd, "smaps", "What grew",
+		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN,
+		      style, file);
 	print_limits(&incident->limits, file);
 	print_recording(view, file);
 	print_files(incident, file);

@@ -9,13 +9,13 @@
 #include "scope.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
 #define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
 #define FILE_BYTES 65536
-#define KIB 1024.0
 
 typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
 		      struct capture_text *text);
@@ -305,9 +305,9 @@ static int compare_weight(const void *a, const void *b)
 								  : footprint(left->record) < footprint(right->record);
 }
 
-static double grown_kib(uint64_t now, uint64_t then)
+static int64_t grown(uint64_t now, uint64_t then)
 {
-	return ((double)now - (double)then) / KIB;
+	return (int64_t)(now - then);
 }
 
 static void say_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
@@ -318,15 +318,14 @@ static void say_mapping(struct capture_text *text, int32_t pid, const struct map
 	capture_text_word(text, record->name, strlen(record->name));
 	capture_text_say(text, "\t");
 	capture_text_word(text, record->permissions, strlen(record->permissions));
-	capture_text_say(text, "\t%u\t%.0f\t%.0f\t%.0f\t%.0f", record->mappings, (double)record->rss_bytes / KIB,
-			 (double)record->pss_bytes / KIB, (double)record->private_dirty_bytes / KIB,
-			 (double)record->swap_bytes / KIB);
+	capture_text_say(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
+			 record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
 	if (compared)
-		capture_text_say(text, "\t%.0f\t%.0f\t%.0f\t%.0f",
-				 grown_kib(record->rss_bytes, before ? before->rss_bytes : 0),
-				 grown_kib(record->pss_bytes, before ? before->pss_bytes : 0),
-				 grown_kib(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
-				 grown_kib(record->swap_bytes, before ? before->swap_bytes : 0));
+		capture_text_say(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
+				 grown(record->rss_bytes, before ? before->rss_bytes : 0),
+				 grown(record->pss_bytes, before ? before->pss_bytes : 0),
+				 grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
+				 grown(record->swap_bytes, before ? before->swap_bytes : 0));
 	else
 		capture_text_say(text, "\t\t\t\t");
 	capture_text_say(text, "\n");
@@ -366,8 +365,9 @@ static int maps_of(const struct capture_context *context, const struct capture_m
 
 int capture_process_smaps(const struct capture_context *context, struct capture_text *text)
 {
-	capture_text_say(text, "# memory by what is mapped, in KiB; what grew most first\n"
-			       "pid\tmapping\tpermissions\tmappings\trss\tpss\tprivate_dirty\tswap"
-			       "\trss_growth\tpss_growth\tprivate_dirty_growth\tswap_growth\n");
+	capture_text_say(text,
+			 "# memory by what is mapped; what grew most first\n"
+			 "pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
+			 "\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n");
 	return each_member(context, text, maps_of);
 }

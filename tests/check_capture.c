@@ -215,11 +215,11 @@ START_TEST(memory_that_grew_most_is_first)
 {
 	char *text = run(CONFIG_CAPTURE_SMAPS);
 
-	has(text, "swap_growth\n# process 1234: growth within the last 1.0 s\n"
-		  "1234\t[heap]\trw-p\t1\t20000\t20000\t20000\t0\t19000\t19000\t19000\t0\n"
-		  "1234\t[anon]\trw-p\t2\t800\t800\t800\t12\t100\t100\t100\t0\n");
-	has(text, "\n1234\t/tmp/a b\\x5c012c (deleted)\tr--s\t1\t8\t8\t0\t0\t8\t8\t0\t0\n");
-	has(text, "\n1234\t/usr/bin/server\tr-xp\t1\t120\t90\t0\t0\t0\t0\t0\t0\n");
+	has(text, "swap_growth_bytes\n# process 1234: growth within the last 1.0 s\n"
+		  "1234\t[heap]\trw-p\t1\t20480000\t20480000\t20480000\t0\t+19456000\t+19456000\t+19456000\t+0\n"
+		  "1234\t[anon]\trw-p\t2\t819200\t819200\t819200\t12288\t+102400\t+102400\t+102400\t+0\n");
+	has(text, "\n1234\t/tmp/a b\\x5c012c (deleted)\tr--s\t1\t8192\t8192\t0\t0\t+8192\t+8192\t+0\t+0\n");
+	has(text, "\n1234\t/usr/bin/server\tr-xp\t1\t122880\t92160\t0\t0\t+0\t+0\t+0\t+0\n");
 	free(text);
 }
 END_TEST
@@ -231,7 +231,7 @@ START_TEST(memory_without_baseline_says_so)
 	members[0].maps = NULL;
 	text = run(CONFIG_CAPTURE_SMAPS);
 	has(text, "# process 1234: no baseline: growth is not known, largest first\n"
-		  "1234\t[heap]\trw-p\t1\t20000\t20000\t20000\t0\t\t\t\t\n1234\t[anon]\t");
+		  "1234\t[heap]\trw-p\t1\t20480000\t20480000\t20480000\t0\t\t\t\t\n1234\t[anon]\t");
 	free(text);
 }
 END_TEST

@@ -23,16 +23,21 @@
 #define INTERVAL_NS (10 * NS_PER_MS)
 #define MIB (1024.0 * 1024.0)
 
-static const char threads[] = "tid\tcpu_ns\tcpu_percent\tstate\tname\n"
-			      "815\t291000000\t97.0\tR\thot-loop\n"
-			      "812\t3000000\t1.0\tS\tpostgres\n"
-			      "816\t0\t0.0\tS\t\\x1b[31mred\n"
-			      "# 2 threads were too short-lived to be seen\n";
+static const char threads[] =
+	"# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n"
+	"pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n"
+	"812\t815\thot-loop\tR\t291.000\t97.0\t280\t10\t300\t\n"
+	"812\t812\tpostgres\tS\t3.000\t1.0\t0\t0\t300\t\n"
+	"812\t816\t\\x1b[31mred\tS\t0.000\t0.0\t0\t0\t300\tnew\n";
 
-static const char smaps[] = "grew_bytes\trss_bytes\tname\tpermissions\n"
-			    "+157286400\t178257920\t[anon]\trw-p\n"
-			    "+4096\t135168\t[heap]\trw-p\n"
-			    "-8192\t2097152\t/usr/lib/x86_64-linux-gnu/libc.so.6\tr-xp\n";
+static const char smaps[] =
+	"# memory by what is mapped; what grew most first\n"
+	"pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
+	"\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n"
+	"# process 812: growth within the last 30.0 s\n"
+	"812\t[anon]\trw-p\t4\t178257920\t178257920\t178257920\t0\t+157286400\t+157286400\t+157286400\t+0\n"
+	"812\t[heap]\trw-p\t1\t135168\t135168\t135168\t0\t+4096\t+4096\t+4096\t+0\n"
+	"812\t/usr/lib/x86_64-linux-gnu/libc.so.6\tr-xp\t1\t2097152\t40960\t0\t0\t-8192\t-1024\t+0\t+0\n";
 
 static void make_target(const struct incidentmade_options *options, struct target *ret)
 {

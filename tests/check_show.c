@@ -285,7 +285,7 @@ START_TEST(lists_value_against_threshold)
 
 	make(NULL);
 	ck_assert_int_eq(RUN(list), EXIT_OK);
-	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high      182.4 % > 80.0 %");
+	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high          182.4 % > 80.0 %");
 	says_not("DAMAGED");
 	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
 	document = parsed();
