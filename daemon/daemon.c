@@ -118,6 +118,9 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 	health_slowdown(&daemon->health, sampler_slowdown(sampler), sampler_cpu_share(sampler));
 	discovery_state(session_discovery(daemon->session), &found);
 	health_discovery(&daemon->health, &found);
+	if (ring_evict_reader(session_ring(daemon->session), procread_is_alive))
+		log_line(LOG_WARNING,
+			 "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");
 	save_memo(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 

@@ -1,6 +1,7 @@
 /* procread.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
 #include "procread.h"
 
+#include "procfs.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -106,4 +107,18 @@ int32_t procread_pidfile(const char *path)
 	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
 
 	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+bool procread_is_alive(int32_t pid, uint64_t start_ticks)
+{
+	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = procfd < 0 ? -errno : procread_file(procfd, pid, "stat", text, sizeof text);
+
+	if (len < 0)
+		return len != -ESRCH; /* whoever cannot be looked at may well live */
+
+	return procfs_stat_parse(text, (size_t)len, &stat) == 0 &&
+	       (start_ticks == 0 || stat.start_ticks == start_ticks);
 }

@@ -2,6 +2,7 @@
 #ifndef SPIKEWATCH_PROCREAD_H
 #define SPIKEWATCH_PROCREAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -23,5 +24,8 @@ int32_t procread_pid_of(const char *name);
 
 /* The pid that a pid file says; 0: there is no such file, or it says none. */
 int32_t procread_pidfile(const char *path);
+
+/* Whether a process of this pid namespace with this start time runs; start_ticks 0: whichever has the pid. A ring_alive. */
+bool procread_is_alive(int32_t pid, uint64_t start_ticks);
 
 #endif
