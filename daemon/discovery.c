@@ -78,8 +78,6 @@ static int compile_entries(struct discovery *discovery)
 			discovery->by_path = true;
 		else
 			discovery->by_process = true;
-		if (config->targets[i].per == CONFIG_PER_CGROUP)
-			discovery->needs |= MATCH_CGROUP;
 	}
 
 	return 0;
@@ -140,18 +138,22 @@ static void read_pidfiles(struct discovery *discovery)
 			discovery->pidfile_pids[i] = procread_pidfile(discovery->config->targets[i].pattern);
 }
 
-/* Reads what the entries need. False: it is gone or may not be looked at. */
-static bool read_facts(struct discovery *discovery, int32_t pid, struct scanned *scanned, struct match_facts *facts)
+/* Such an error says nothing about the process that was looked at: a scan that meets one must let nobody go. */
+static bool is_starved(ssize_t error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* Reads what the entries need. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see is_starved. */
+static int read_facts(struct discovery *discovery, int32_t pid, struct scanned *scanned, struct match_facts *facts)
 {
 	int procfd = discovery->options.roster.procfd;
 	ssize_t len = procread_file(procfd, pid, "stat", scanned->stat, sizeof scanned->stat);
 
-	if (len < 0) {
-		discovery->state.unreadable += len != -ESRCH;
-		return false;
-	}
+	if (len < 0)
+		return (int)len;
 	if (procfs_stat_parse(scanned->stat, (size_t)len, &scanned->parsed) < 0)
-		return false;
+		return -ESRCH;
 
 	size_t comm_len = scanned->parsed.comm_len;
 
@@ -163,22 +165,22 @@ static bool read_facts(struct discovery *discovery, int32_t pid, struct scanned 
 
 	if ((discovery->needs & MATCH_EXE) && procread_link(procfd, pid, "exe", scanned->exe, sizeof scanned->exe) > 0)
 		facts->exe = scanned->exe;
-	if ((discovery->needs & MATCH_CMDLINE) &&
-	    procread_cmdline(procfd, pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
-		facts->cmdline = discovery->cmdline;
-	if ((discovery->needs & MATCH_CGROUP) &&
-	    cgroup_path_of(discovery->options.roster.mounts, procfd, pid, scanned->cgroup, sizeof scanned->cgroup) == 0)
-		facts->cgroup = scanned->cgroup;
+	if (discovery->needs & MATCH_CMDLINE) {
+		len = procread_cmdline(procfd, pid, discovery->cmdline, sizeof discovery->cmdline);
+		facts->cmdline = len < 0 ? NULL : discovery->cmdline;
+	}
+	if (!is_starved(len) && (discovery->needs & MATCH_CGROUP)) {
+		len = cgroup_path_of(discovery->options.roster.mounts, procfd, pid, scanned->cgroup,
+				     sizeof scanned->cgroup);
+		facts->cgroup = len < 0 ? NULL : scanned->cgroup;
+	}
 
-	return true;
+	return is_starved(len) ? (int)len : 0;
 }
 
 static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned, struct match_facts *facts)
 {
 	int procfd = discovery->options.roster.procfd;
-
-	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
-		return facts->cgroup ? roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan) : 0;
 
 	/* For the description, whether or not an entry asked for it. */
 	if (!facts->cmdline && procread_cmdline(procfd, facts->pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
@@ -218,10 +220,13 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 {
 	struct match_facts facts;
 	bool watched = false;
+	int r = read_facts(discovery, pid, scanned, &facts);
 
 	discovery->state.processes++;
-	if (!read_facts(discovery, pid, scanned, &facts))
-		return 0;
+	if (r < 0) {
+		discovery->state.unreadable += !is_starved(r) && r != -ESRCH;
+		return is_starved(r) ? r : 0;
+	}
 
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
 		if (!match_process(discovery->matches[i], &facts, discovery->pidfile_pids[i]))
@@ -230,8 +235,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 		if (roster_process_known(discovery->roster, i, pid, scanned->parsed.start_ticks, discovery->scan))
 			continue;
 
-		int r = sight(discovery, i, scanned, &facts);
-
+		r = sight(discovery, i, scanned, &facts);
 		if (r < 0)
 			return r;
 	}
@@ -321,10 +325,11 @@ static int scan_locked(struct discovery *discovery)
 	r = visit_processes(discovery);
 	if (r == 0 && discovery->by_path)
 		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
-	baseline_scan_end(discovery->options.baseline);
-	if (r < 0 && r != -E2BIG)
-		return r;
+	discovery->state.error = r == -E2BIG ? 0 : r;
+	if (discovery->state.error < 0)
+		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
+	baseline_scan_end(discovery->options.baseline);
 	roster_sweep(discovery->roster, discovery->scan);
 	refresh_limits(discovery, began);
 	discovery->state.scans++;

@@ -27,12 +27,16 @@ struct discovery_state {
 	uint64_t last_scan_ns; /* how long the last one took */
 	uint64_t processes;    /* on the host, as of the last scan */
 	uint64_t unreadable;   /* of them hidden from us (hidepid, another user's) in the last scan */
+	int error; /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
 };
 
 /* Compiles the configuration's selectors. 0; -ENOMEM; -errno. */
 int discovery_new(const struct discovery_options *options, struct discovery **ret);
 
-/* One scan in the calling thread. Not while the thread runs. 0; -ENOMEM; -errno: the proc root cannot be read. */
+/*
+ * One scan in the calling thread. Not while the thread runs. 0, also when it ran out of descriptors (discovery_state.error); -ENOMEM;
+ * -errno: the proc root cannot be read.
+ */
 int discovery_scan(struct discovery *discovery);
 
 /* Starts the thread, which begins with a scan. 0 or -errno. */

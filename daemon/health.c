@@ -78,6 +78,16 @@ void health_discovery(struct health *health, const struct discovery_state *state
 		log_line(LOG_NOTICE, "%llu processes may not be looked at (mounted with hidepid, or another user's)",
 			 (unsigned long long)state->unreadable);
 	health->unreadable = state->unreadable != 0;
+
+	if (state->error && !health->unfinished)
+		log_line(LOG_WARNING,
+			 "looking for targets stopped half-way: %s. What is watched stays so, new targets are not "
+			 "found. For "
+			 "\"Too many open files\" raise LimitNOFILE.",
+			 strerror(-state->error));
+	else if (!state->error && health->unfinished)
+		log_line(LOG_NOTICE, "new targets are found again");
+	health->unfinished = state->error != 0;
 }
 
 void health_summary(const struct health *health, const struct stats *stats)

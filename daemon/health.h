@@ -22,7 +22,7 @@ struct health {
 	bool bad[VERDICT_KINDS];
 	uint64_t episodes[VERDICT_KINDS];
 	uint32_t slowdown;
-	bool refused, failed, unreadable; /* as last said */
+	bool refused, failed, unreadable, unfinished; /* as last said */
 };
 
 /* Looks at the counters as of now; logs what changed. */

@@ -1,0 +1,450 @@
+/*
+ * check_discovery.c: scans over a /proc made of files, over real processes and, where that is possible, over cgroups of our own.
+ */
+#include "discovery.h"
+#include "scene.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+Suite *discovery_suite(void);
+
+static char root[64];
+static int procfd;
+static struct config *config;
+static struct cgroup_mounts *mounts;
+static struct ring *ring;
+static struct sampler *sampler;
+static struct baseline *baseline;
+static struct discovery *discovery;
+
+static void setup(void)
+{
+	scene_directory(root);
+	procfd = -1;
+	config = NULL;
+	mounts = NULL;
+	ring = NULL;
+	sampler = NULL;
+	baseline = NULL;
+	discovery = NULL;
+}
+
+static void teardown(void)
+{
+	discovery_stop(discovery);
+	sampler_free(sampler);
+	discovery_free(discovery);
+	baseline_free(baseline);
+	ring_free(ring);
+	config_free(config);
+	cgroup_mounts_free(mounts);
+	close(procfd);
+	scene_remove(root);
+}
+
+/* Takes over the configuration. cgroup_root: NULL: the machine's. */
+static void make(const char *proc_root, const char *cgroup_root, struct config *made)
+{
+	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
+	struct sampler_options sampler_options = { .source = { .capacity = 64 }, .interval_ns = NS_PER_MS };
+	struct discovery_options options = { .roster.machine = { .cores = 2, .memory_bytes = 1 << 30 } };
+
+	config = made;
+	procfd = open(proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(procfd, 0);
+	ck_assert_int_eq(cgroup_mounts_new(proc_root, cgroup_root, &mounts), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
+	options.roster.config = config;
+	options.roster.sampler = sampler;
+	options.roster.mounts = mounts;
+	options.roster.procfd = procfd;
+	options.roster.own_proc = strcmp(proc_root, "/proc") == 0;
+	options.baseline = baseline;
+	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
+}
+
+/* A scan, and a tick in which the sampler takes and gives back what it was told. */
+static struct discovery_state scan(void)
+{
+	struct discovery_state state;
+
+	ck_assert_int_eq(discovery_scan(discovery), 0);
+	sampler_tick(sampler);
+	discovery_state(discovery, &state);
+
+	return state;
+}
+
+/* Two scans: what left is only counted when it is back. */
+static size_t targets(void)
+{
+	scan();
+
+	return scan().roster.targets;
+}
+
+/* A process as files; cmdline: words separated by "|". */
+static void appear(int pid, const char *comm, const char *cmdline, uint64_t start, const char *cgroup)
+{
+	char path[128], words[256];
+	size_t len = strlen(cmdline);
+
+	snprintf(path, sizeof(path), "%s/%d", root, pid);
+	ck_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	scene_write(path, "%d (%s) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 %llu 1000000 100 0\n", pid, comm,
+		    (unsigned long long)start);
+	snprintf(path, sizeof(path), "%s/%d/statm", root, pid);
+	scene_write(path, "200 100 50 1 0 60 0\n");
+	snprintf(path, sizeof(path), "%s/%d/cgroup", root, pid);
+	scene_write(path, "4:cpu,cpuacct:%s\n3:memory:%s\n", cgroup, cgroup);
+	snprintf(path, sizeof(path), "%s/%d/exe", root, pid);
+	unlink(path);
+	snprintf(words, sizeof(words), "/opt/bin/%s (deleted)", comm);
+	ck_assert_int_eq(symlink(words, path), 0);
+	snprintf(path, sizeof(path), "%s/%d/cmdline", root, pid);
+	for (size_t i = 0; i <= len; i++)
+		words[i] = cmdline[i] == '|' ? '\0' : cmdline[i];
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	ck_assert_int_eq(write(fd, words, len + 1), (ssize_t)len + 1);
+	close(fd);
+}
+
+static void vanish(int pid)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%d", root, pid);
+	scene_remove(path);
+}
+
+static void make_files(const char *entries)
+{
+	appear(10, "web", "web|--port|80", 500, "/system.slice/postgresql.service");
+	appear(11, "web", "web|--port|81", 501, "/");
+	appear(12, "a) b", "", 502, "/");
+	make(root, "tests/data/cgroup/v1", scene_config("{\"targets\": [%s]}", entries));
+}
+
+#define ENTRY(selector) "{\"name\": \"e\", " selector "}"
+
+START_TEST(finds_by_comm)
+{
+	make_files(ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(), 2);
+}
+END_TEST
+
+START_TEST(finds_odd_names)
+{
+	make_files(ENTRY("\"comm\": \"a) b\""));
+	ck_assert_uint_eq(targets(), 1);
+}
+END_TEST
+
+START_TEST(finds_by_cmdline)
+{
+	make_files(ENTRY("\"cmdline\": \"^web --port 81$\""));
+	ck_assert_uint_eq(targets(), 1);
+}
+END_TEST
+
+START_TEST(finds_by_exe_also_when_it_was_replaced)
+{
+	make_files(ENTRY("\"exe\": \"/opt/bin/w*\""));
+	ck_assert_uint_eq(targets(), 2);
+}
+END_TEST
+
+START_TEST(finds_by_pid)
+{
+	make_files(ENTRY("\"pid\": 11"));
+	ck_assert_uint_eq(targets(), 1);
+}
+END_TEST
+
+START_TEST(finds_by_cgroup_and_unit)
+{
+	make_files("{\"name\": \"a\", \"cgroup\": \"/system.slice/*\", \"per\": \"process\"},"
+		   "{\"name\": \"b\", \"unit\": \"postgresql.service\", \"per\": \"process\"}");
+	ck_assert_uint_eq(targets(), 2);
+}
+END_TEST
+
+START_TEST(finds_cgroups_by_path)
+{
+	make_files(ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""));
+	ck_assert_uint_eq(targets(), 1);
+}
+END_TEST
+
+START_TEST(a_pid_file_is_read_again_by_every_scan)
+{
+	char path[128];
+	int32_t pid = 0;
+	uint32_t id = 0;
+
+	snprintf(path, sizeof(path), "%s/pidfile", root);
+	appear(10, "web", "web", 500, "/");
+	appear(11, "web", "web", 501, "/");
+	make(root, "tests/data/cgroup/v1",
+	     scene_config("{\"targets\": [{\"name\": \"e\", \"pidfile\": \"%s\"}]}", path));
+	ck_assert_uint_eq(targets(), 0);
+	scene_write(path, "10\n");
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(discovery_pids(discovery, ++id, &pid, 1), 1);
+	ck_assert_int_eq(pid, 10);
+	scene_write(path, "11\n");
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(discovery_pids(discovery, id, &pid, 1), 0);
+	ck_assert_uint_eq(discovery_pids(discovery, ++id, &pid, 1), 1);
+	ck_assert_int_eq(pid, 11);
+}
+END_TEST
+
+START_TEST(a_group_is_one_target_and_knows_its_members)
+{
+	int32_t pids[8];
+
+	make_files(ENTRY("\"comm\": \"web\", \"per\": \"group\""));
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.members, 2);
+	ck_assert_uint_eq(discovery_pids(discovery, 1, pids, 8), 2);
+	ck_assert_int_eq(pids[0] + pids[1], 21);
+	ck_assert_uint_eq(discovery_pids(discovery, 1, pids, 1), 1);
+	ck_assert_uint_eq(discovery_pids(discovery, 99, pids, 8), 0);
+}
+END_TEST
+
+START_TEST(who_comes_is_picked_up_and_who_goes_is_let_go)
+{
+	make_files(ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(), 2);
+	appear(20, "web", "", 600, "/");
+	ck_assert_uint_eq(targets(), 3);
+	vanish(10);
+	ck_assert_uint_eq(targets(), 2);
+	appear(11, "changed", "", 501, "/");
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.found, 3);
+	ck_assert_uint_eq(scan().roster.left, 2);
+}
+END_TEST
+
+START_TEST(a_pid_that_is_used_again_is_a_new_target)
+{
+	struct cglimits limits;
+
+	make_files(ENTRY("\"pid\": 10"));
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert(discovery_limits(discovery, 1, &limits));
+	appear(10, "other", "", 900, "/");
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.found, 2);
+	ck_assert(!discovery_limits(discovery, 1, &limits));
+	ck_assert(discovery_limits(discovery, 2, &limits));
+}
+END_TEST
+
+START_TEST(counts_what_is_there)
+{
+	char path[128];
+
+	make_files(ENTRY("\"comm\": \"web\""));
+	snprintf(path, sizeof(path), "%s/99", root);
+	mkdir(path, 0700); /* ends while it is looked at */
+	snprintf(path, sizeof(path), "%s/77x", root);
+	mkdir(path, 0700); /* no process */
+	struct discovery_state state = scan();
+
+	ck_assert_uint_eq(state.processes, 4);
+	ck_assert_uint_eq(state.unreadable, 0);
+	ck_assert_uint_eq(state.scans, 1);
+}
+END_TEST
+
+START_TEST(a_scan_that_has_no_descriptors_lets_nobody_go)
+{
+	struct rlimit limit, few;
+	struct discovery_state state;
+	int last;
+
+	make_files(ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(), 2);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	last = dup(procfd);
+	close(last);
+	for (int room = 0; room < 3; room++) {
+		/* None at all; one for the directory and none for the files in it; one more. */
+		few = (struct rlimit){ (rlim_t)(last + room), limit.rlim_max };
+		setrlimit(RLIMIT_NOFILE, &few);
+		int r = discovery_scan(discovery);
+		setrlimit(RLIMIT_NOFILE, &limit);
+		sampler_tick(sampler);
+		ck_assert_int_eq(r, 0);
+		discovery_state(discovery, &state);
+		ck_assert_int_eq(state.error, room < 2 ? -EMFILE : 0);
+		ck_assert_uint_eq(scan().roster.targets, 2);
+	}
+	ck_assert_uint_eq(scan().roster.found, 2);
+}
+END_TEST
+
+START_TEST(a_process_that_takes_another_name_is_let_go)
+{
+	struct actor actor = actor_start("scene-before");
+
+	make("/proc", NULL,
+	     scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-before\"},"
+			  "{\"name\": \"b\", \"comm\": \"scene-after\"}]}"));
+	ck_assert_uint_eq(targets(), 1);
+	actor_do(&actor, 'n', "scene-after");
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.left, 1);
+	actor_do(&actor, 'n', "scene-else");
+	ck_assert_uint_eq(targets(), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(the_thread_finds_who_comes_later)
+{
+	struct actor actors[2] = { actor_start("scene-thread"), actor_start("scene-else") };
+	struct discovery_state state;
+	struct ring_info info;
+
+	make("/proc", NULL,
+	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
+			  "\"scene-thread\"}]}"));
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	scene_wait_for((discovery_state(discovery, &state), state.roster.targets == 1));
+	actor_do(&actors[1], 'n', "scene-thread");
+	scene_wait_for((discovery_state(discovery, &state), state.roster.targets == 2));
+	actor_end(&actors[0]);
+	scene_wait_for((discovery_state(discovery, &state), state.roster.targets == 1));
+	discovery_stop(discovery);
+	discovery_stop(discovery);
+	sampler_stop(sampler);
+	ring_info(ring, &info);
+	ck_assert_uint_gt(info.ticks, 0);
+	actor_end(&actors[1]);
+}
+END_TEST
+
+START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
+{
+	struct actor actor = actor_start("scene-hot");
+	struct thread_baseline threads;
+	struct maps_snapshot *maps;
+	struct busy_snapshot busy = { 0 };
+	const struct thread_record *hot = NULL;
+	uint64_t ran = 0;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-hot\"}]}"));
+	actor_do(&actor, 'b', "burner");
+	for (int naps = 0; !hot && naps < SCENE_NAPS; naps++) {
+		scan();
+		scene_nap();
+		discovery_baselines(discovery, actor.pid, &threads, &maps);
+		ck_assert_ptr_null(maps); /* not asked for */
+		for (size_t i = 0; threads.newer && threads.older && i < threads.newer->count; i++) {
+			const struct thread_record *now = &threads.newer->records[i];
+			const struct thread_record *then = thread_snapshot_find(threads.older, now);
+
+			ran = then ? now->cpu_ns - then->cpu_ns : 0;
+			if (strcmp(now->name, "burner") == 0 && ran > 0)
+				hot = now;
+			else if (strcmp(now->name, "scene-hot") == 0)
+				ck_assert_uint_lt(ran, NS_PER_S);
+		}
+		thread_baseline_release(&threads);
+	}
+	ck_assert_ptr_nonnull(hot);
+	ck_assert_int_eq(discovery_busy(discovery, &busy), 0);
+	ck_assert_ptr_nonnull(busy_snapshot_find(&busy, actor.pid, scene_start_ticks(actor.pid)));
+	busy_snapshot_release(&busy);
+	discovery_baselines(discovery, getpid(), &threads, &maps); /* not watched */
+	ck_assert_ptr_null(threads.newer);
+	actor_end(&actor);
+}
+END_TEST
+
+/* Makes, or removes, a v1 cgroup of our own in the hierarchies that count. False: that is not possible here. */
+static bool own_cgroup(const char *name, bool remove_it)
+{
+	static const char *const controllers[] = { "cpuacct", "memory" };
+	char path[128];
+	bool done = true;
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s", controllers[i], name);
+		done = (remove_it ? rmdir(path) : mkdir(path, 0755)) == 0 && done;
+	}
+
+	return done;
+}
+
+START_TEST(cgroups_come_and_go)
+{
+	char name[64];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "check-spikewatch-%d", getpid());
+	if (stat("/sys/fs/cgroup/cpuacct/cpuacct.usage", &st) < 0 || !own_cgroup(name, false)) {
+		own_cgroup(name, true);
+		fprintf(stderr, "discovery: skipped cgroups_come_and_go: needs root and cgroup v1\n");
+		return;
+	}
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/%s\"}]}", name));
+	size_t found = targets();
+	bool removed = own_cgroup(name, true);
+
+	ck_assert_uint_eq(found, 1);
+	ck_assert(removed);
+	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(scan().roster.left, 1);
+}
+END_TEST
+
+static TCase *selectors(void)
+{
+	TCase *tcase = tcase_create("selectors");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, finds_by_comm);
+	tcase_add_test(tcase, finds_odd_names);
+	tcase_add_test(tcase, finds_by_cmdline);
+	tcase_add_test(tcase, finds_by_exe_also_when_it_was_replaced);
+	tcase_add_test(tcase, finds_by_pid);
+	tcase_add_test(tcase, finds_by_cgroup_and_unit);
+	tcase_add_test(tcase, finds_cgroups_by_path);
+	tcase_add_test(tcase, a_pid_file_is_read_again_by_every_scan);
+
+	return tcase;
+}
+
+Suite *discovery_suite(void)
+{
+	Suite *suite = suite_create("discovery");
+	TCase *tcase = tcase_create("scans");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_group_is_one_target_and_knows_its_members);
+	tcase_add_test(tcase, who_comes_is_picked_up_and_who_goes_is_let_go);
+	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
+	tcase_add_test(tcase, counts_what_is_there);
+	tcase_add_test(tcase, a_scan_that_has_no_descriptors_lets_nobody_go);
+	tcase_add_test(tcase, a_process_that_takes_another_name_is_let_go);
+	tcase_add_test(tcase, the_thread_finds_who_comes_later);
+	tcase_add_test(tcase, the_baseline_of_a_watched_process_names_its_hot_thread);
+	tcase_add_test(tcase, cgroups_come_and_go);
+	suite_add_tcase(suite, selectors());
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
