@@ -140,11 +140,6 @@ static int read_per(const struct config_scope *scope, const struct json_node *en
 
 	if (r < 0)
 		return r;
-	if (choice == CONFIG_PER_CGROUP && !by_cgroup)
-		return config_refuse_value(scope, node,
-					   "\"%s\" selects processes, which are watched one by one or summed: expected "
-					   "\"process\" or \"group\"; a cgroup is selected by \"cgroup\" or \"unit\"",
-					   config_selector_name(ret->selector));
 	ret->per = (enum config_per)choice;
 	return 0;
 }

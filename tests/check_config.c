@@ -120,7 +120,6 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"cmdline\":\"(((a+)+b{9}){,9}){9,}[]+]\""), "t.json:2:24: targets[0].cmdline: would take too long to compile: expected fewer repetitions within repetitions" },
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
-	{ NAMED("\"comm\":\"x\",\"per\":\"cgroup\""), "t.json:2:31: targets[0].per: \"comm\" selects processes, which are watched one by one or summed: expected \"process\" or \"group\"; a cgroup is selected by \"cgroup\" or \"unit\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"thread\""), "t.json:2:31: targets[0].per: expected one of process, group, cgroup; found \"thread\"" },
 	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit" },
 	/* rules */
