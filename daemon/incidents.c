@@ -164,6 +164,7 @@ static void secure_slice(const struct incidents *incidents, struct collector_inc
 		return;
 
 	ring_cursor_seek(cursor, mono_sub(incident->fired, back));
+	ring_cursor_only(cursor, incident->target.id);
 	while (ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TICK) {
 			slice_tick(incident->slice, event.time);

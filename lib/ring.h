@@ -217,6 +217,12 @@ int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret);
  */
 int ring_cursor_seek(struct ring_cursor *cursor, mono_t since);
 
+/*
+ * Delivers samples, descriptions and ends of this target alone, beside the ticks and losses: several times as fast. Its description
+ * comes when it is met, which may be after its first sample. Only before the first ring_cursor_next.
+ */
+void ring_cursor_only(struct ring_cursor *cursor, uint32_t id);
+
 /* The description of a target if this cursor has seen it, else false. Strings valid until the next ring_cursor_next. */
 bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret);
 

@@ -32,6 +32,7 @@ struct ring_cursor {
 	uint64_t number;
 	mono_t time;
 
+	uint32_t only;  /* records of other targets are passed over; 0: none is */
 	mono_t since;   /* ticks before this are quiet */
 	bool silent;    /* all are */
 	bool preloaded; /* the states are to be delivered before anything else, */
@@ -178,7 +179,8 @@ static int announce_first(struct ring_cursor *cursor, struct ring_state *state, 
 	if (cursor->quiet || state->announced)
 		return AGAIN;
 
-	if (state->description == NULL && !cursor->learned) {
+	/* For one target that would cost as much as all the rest. */
+	if (state->description == NULL && !cursor->learned && cursor->only == 0) {
 		int rc = ring_follow_ahead(&cursor->follow, learn_from, cursor);
 		if (rc < 0)
 			return rc;
@@ -303,10 +305,24 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 	return 0;
 }
 
+/* Passes over the records of other targets, up to the end of the page or of the tick. */
+static void pass_over(const struct ring_cursor *cursor, struct ring_copy *copy)
+{
+	while (copy->parsed < copy->have) {
+		uint64_t head = ring_copy_head(copy, copy->parsed);
+		if (ring_head_type(head) == RING_TICK || ring_head_id(head) == cursor->only)
+			return;
+
+		copy->parsed += ring_head_size(head);
+	}
+}
+
 /* Delivers the next record of the tick. */
 static int next_record(struct ring_cursor *cursor, struct ring_event *ret)
 {
 	struct ring_copy *copy = cursor->current;
+	if (cursor->only != 0)
+		pass_over(cursor, copy);
 	if (copy->parsed == copy->have)
 		return next_part(cursor, ret);
 
@@ -435,6 +451,11 @@ int ring_cursor_seek(struct ring_cursor *cursor, mono_t since)
 	if (cursor->follow.count == 0)
 		ring_follow_skip(&cursor->follow, since.ns);
 	return 0;
+}
+
+void ring_cursor_only(struct ring_cursor *cursor, uint32_t id)
+{
+	cursor->only = id;
 }
 
 bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret)

@@ -174,6 +174,7 @@ static double time_slice(const struct rig *rig, uint64_t *ret_samples)
 
 	bench_need(slice_new(&options, &slice) == 0, "slice");
 	bench_need(ring_cursor_new(rig->ring, RING_OLDEST, &cursor) == 0, "cursor");
+	ring_cursor_only(cursor, 7);
 	while (ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TICK)
 			slice_tick(slice, event.time);

@@ -494,6 +494,38 @@ START_TEST(seek_keeps_the_state_of_idle_targets)
 }
 END_TEST
 
+START_TEST(a_cursor_for_one_target_passes_over_the_others)
+{
+	struct fixture_tally all;
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	uint64_t ticks = 0, samples = 0, named = 0;
+
+	write_ticks(20, 0, 500);
+	fixture_read(ring, RING_OLDEST, &all);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ring_cursor_only(cursor, 7);
+	while (ring_cursor_next(cursor, &event) == 0) {
+		struct sample expected;
+
+		ticks += event.type == RING_EVENT_TICK;
+		named += event.type == RING_EVENT_TARGET;
+		if (event.type == RING_EVENT_TICK || event.type == RING_EVENT_TICK_END)
+			continue;
+		ck_assert_uint_eq(event.id, 7);
+		if (event.type != RING_EVENT_SAMPLE)
+			continue;
+		fixture_sample(7, event.time, &expected);
+		ck_assert(fixture_same(event.sample, &expected));
+		samples++;
+	}
+	ck_assert_uint_eq(ticks, all.ticks);
+	ck_assert_uint_eq(samples, all.samples / 20);
+	ck_assert_uint_eq(named, 1);
+	ring_cursor_free(cursor);
+}
+END_TEST
+
 START_TEST(a_description_that_changed_is_told_again)
 {
 	struct ring_cursor *cursor = NULL;
@@ -647,6 +679,7 @@ Suite *ring_suite(void)
 	tcase_add_test(tc, a_reader_at_the_newest_tick_gets_states_first);
 	tcase_add_test(tc, seek_skips_what_is_before);
 	tcase_add_test(tc, seek_keeps_the_state_of_idle_targets);
+	tcase_add_test(tc, a_cursor_for_one_target_passes_over_the_others);
 	tcase_add_test(tc, a_description_that_changed_is_told_again);
 	tcase_add_test(tc, a_target_that_is_no_longer_in_the_ring_is_forgotten);
 	tcase_add_test(tc, a_tick_allocates_nothing);
