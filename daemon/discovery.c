@@ -78,6 +78,8 @@ static int compile_entries(struct discovery *discovery)
 			discovery->by_path = true;
 		else
 			discovery->by_process = true;
+		if (config->targets[i].per == CONFIG_PER_CGROUP)
+			discovery->needs |= MATCH_CGROUP;
 	}
 
 	return 0;
@@ -178,9 +180,21 @@ static int read_facts(struct discovery *discovery, int32_t pid, struct scanned *
 	return is_starved(len) ? (int)len : 0;
 }
 
+/* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
+static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
+{
+	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
+		return 0;
+
+	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
+}
+
 static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned, struct match_facts *facts)
 {
 	int procfd = discovery->options.roster.procfd;
+
+	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
+		return sight_cgroup(discovery, entry, facts);
 
 	/* For the description, whether or not an entry asked for it. */
 	if (!facts->cmdline && procread_cmdline(procfd, facts->pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
