@@ -21,7 +21,9 @@ void health_judge(struct health *health, const struct stats *stats, mono_t now)
 {
 	struct verdict verdicts[VERDICT_KINDS];
 
-	if (health->judged.ns && mono_diff(now, health->judged) < (int64_t)HEALTH_SPAN_NS)
+	if (!health->judged.ns) /* the first span begins */
+		health->judged = now;
+	if (mono_diff(now, health->judged) < (int64_t)HEALTH_SPAN_NS)
 		return;
 
 	stats_verdicts(stats, &health->since, verdicts);
