@@ -9,9 +9,9 @@
 
 #include "baseline.h"
 #include "match.h"
-#include "procfs.h"
 #include "procread.h"
 #include "realclock.h"
+#include "scanned.h"
 #include "scope.h"
 
 #include <dirent.h>
@@ -27,9 +27,6 @@
 /* A scan may take one part in so many of the time. */
 #define SCAN_SHARE 50u
 
-/* Text of a command line that is looked at; the longest that a description keeps is far shorter. */
-#define CMDLINE_BYTES 8192u
-
 struct discovery {
 	struct discovery_options options;
 	const struct config *config;
@@ -37,24 +34,14 @@ struct discovery {
 	struct match **matches; /* one per entry */
 	int32_t *pidfile_pids;  /* one per entry; what its pid file says */
 	unsigned needs;         /* of all entries together */
-	bool by_process, by_path;
+	bool by_path;
 	uint64_t scan;
 	mono_t limits_read;
 	struct discovery_state state;
-	char cmdline[CMDLINE_BYTES];
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	pthread_t thread;
 	bool running, stop;
-};
-
-/* What is read of a process while it is looked at. */
-struct scanned {
-	char stat[1024];
-	char comm[64];
-	char exe[4096];
-	char cgroup[4096];
-	struct procfs_stat parsed;
 };
 
 /* ---- prepare ---- */
@@ -76,8 +63,6 @@ static int compile_entries(struct discovery *discovery)
 		discovery->needs |= match_needs(discovery->matches[i]);
 		if (match_is_by_path(discovery->matches[i]))
 			discovery->by_path = true;
-		else
-			discovery->by_process = true;
 		if (config->targets[i].per == CONFIG_PER_CGROUP)
 			discovery->needs |= MATCH_CGROUP;
 	}
@@ -140,46 +125,6 @@ static void read_pidfiles(struct discovery *discovery)
 			discovery->pidfile_pids[i] = procread_pidfile(discovery->config->targets[i].pattern);
 }
 
-/* Such an error says nothing about the process that was looked at: a scan that meets one must let nobody go. */
-static bool is_starved(ssize_t error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
-
-/* Reads what the entries need. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see is_starved. */
-static int read_facts(struct discovery *discovery, int32_t pid, struct scanned *scanned, struct match_facts *facts)
-{
-	int procfd = discovery->options.roster.procfd;
-	ssize_t len = procread_file(procfd, pid, "stat", scanned->stat, sizeof scanned->stat);
-
-	if (len < 0)
-		return (int)len;
-	if (procfs_stat_parse(scanned->stat, (size_t)len, &scanned->parsed) < 0)
-		return -ESRCH;
-
-	size_t comm_len = scanned->parsed.comm_len;
-
-	if (comm_len >= sizeof scanned->comm)
-		comm_len = sizeof scanned->comm - 1;
-	memcpy(scanned->comm, scanned->parsed.comm, comm_len);
-	scanned->comm[comm_len] = '\0';
-	*facts = (struct match_facts){ .pid = pid, .comm = scanned->comm };
-
-	if ((discovery->needs & MATCH_EXE) && procread_link(procfd, pid, "exe", scanned->exe, sizeof scanned->exe) > 0)
-		facts->exe = scanned->exe;
-	if (discovery->needs & MATCH_CMDLINE) {
-		len = procread_cmdline(procfd, pid, discovery->cmdline, sizeof discovery->cmdline);
-		facts->cmdline = len < 0 ? NULL : discovery->cmdline;
-	}
-	if (!is_starved(len) && (discovery->needs & MATCH_CGROUP)) {
-		len = cgroup_path_of(discovery->options.roster.mounts, procfd, pid, scanned->cgroup,
-				     sizeof scanned->cgroup);
-		facts->cgroup = len < 0 ? NULL : scanned->cgroup;
-	}
-
-	return is_starved(len) ? (int)len : 0;
-}
-
 /* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
 static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
 {
@@ -189,23 +134,22 @@ static int sight_cgroup(struct discovery *discovery, size_t entry, const struct 
 	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
 }
 
-static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned, struct match_facts *facts)
+static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned)
 {
-	int procfd = discovery->options.roster.procfd;
+	const struct match_facts *facts = &scanned->facts;
 
 	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
 		return sight_cgroup(discovery, entry, facts);
 
 	/* For the description, whether or not an entry asked for it. */
-	if (!facts->cmdline && procread_cmdline(procfd, facts->pid, discovery->cmdline, sizeof discovery->cmdline) >= 0)
-		facts->cmdline = discovery->cmdline;
-	if (!facts->cgroup && cgroup_path_of(discovery->options.roster.mounts, procfd, facts->pid, scanned->cgroup,
-					     sizeof scanned->cgroup) == 0)
-		facts->cgroup = scanned->cgroup;
+	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
+
+	if (r < 0)
+		return r;
 
 	struct roster_sighting sighting = {
 		.pid = facts->pid,
-		.start_ticks = scanned->parsed.start_ticks,
+		.start_ticks = scanned->stat.start_ticks,
 		.comm = facts->comm,
 		.cmdline = facts->cmdline ? facts->cmdline : "",
 		.cgroup = facts->cgroup ? facts->cgroup : "",
@@ -215,51 +159,63 @@ static int sight(struct discovery *discovery, size_t entry, struct scanned *scan
 }
 
 /* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
-static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned, struct match_facts *facts)
+static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
 {
-	if (!discovery->by_path)
+	if (!discovery->by_path || scanned_ask(scanned, MATCH_CGROUP) < 0 || !scanned->facts.cgroup)
 		return false;
-	if (!facts->cgroup && cgroup_path_of(discovery->options.roster.mounts, discovery->options.roster.procfd,
-					     facts->pid, scanned->cgroup, sizeof scanned->cgroup) == 0)
-		facts->cgroup = scanned->cgroup;
 
-	for (size_t i = 0; facts->cgroup && i < discovery->config->target_count; i++)
-		if (match_is_by_path(discovery->matches[i]) && match_cgroup(discovery->matches[i], facts->cgroup))
+	for (size_t i = 0; i < discovery->config->target_count; i++)
+		if (match_is_by_path(discovery->matches[i]) &&
+		    match_cgroup(discovery->matches[i], scanned->facts.cgroup))
 			return true;
 
 	return false;
 }
 
-static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
+/* Hands the process to every entry that it matches. */
+static int match_entries(struct discovery *discovery, struct scanned *scanned, bool *ret_watched)
 {
-	struct match_facts facts;
-	bool watched = false;
-	int r = read_facts(discovery, pid, scanned, &facts);
-
-	discovery->state.processes++;
-	if (r < 0) {
-		discovery->state.unreadable += !is_starved(r) && r != -ESRCH;
-		return is_starved(r) ? r : 0;
-	}
-
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!match_process(discovery->matches[i], &facts, discovery->pidfile_pids[i]))
+		if (!match_process(discovery->matches[i], &scanned->facts, discovery->pidfile_pids[i]))
 			continue;
-		watched = true;
-		if (roster_process_known(discovery->roster, i, pid, scanned->parsed.start_ticks, discovery->scan))
+		*ret_watched = true;
+		if (roster_process_known(discovery->roster, i, scanned->facts.pid, scanned->stat.start_ticks,
+					 discovery->scan))
 			continue;
 
-		r = sight(discovery, i, scanned, &facts);
+		int r = sight(discovery, i, scanned);
+
 		if (r < 0)
 			return r;
 	}
 
-	bool ran = baseline_met(discovery->options.baseline, &scanned->parsed);
+	return 0;
+}
 
-	if (watched || (ran && in_watched_cgroup(discovery, scanned, &facts)))
-		baseline_watched(discovery->options.baseline, &scanned->parsed, ran);
+/* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
+static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
+{
+	bool watched = false;
+	int r = scanned_meet(scanned, pid);
+
+	discovery->state.processes++;
+	if (r == 0)
+		r = scanned_ask(scanned, discovery->needs);
+	if (r < 0) {
+		discovery->state.unreadable += !scanned_starved(r) && r != -ESRCH;
+		return scanned_starved(r) ? r : 0;
+	}
+
+	r = match_entries(discovery, scanned, &watched);
+	if (r < 0)
+		return r;
+
+	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
+
+	if (watched || (ran && in_watched_cgroup(discovery, scanned)))
+		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
 	else
-		baseline_unchanged(discovery->options.baseline, &scanned->parsed);
+		baseline_unchanged(discovery->options.baseline, &scanned->stat);
 
 	return 0;
 }
@@ -283,6 +239,8 @@ static int visit_processes(struct discovery *discovery)
 	if (!scanned)
 		return -ENOMEM;
 
+	scanned->procfd = discovery->options.roster.procfd;
+	scanned->mounts = discovery->options.roster.mounts;
 	while ((item = readdir(dir))) {
 		int32_t pid = procread_pid_of(item->d_name);
 		int r = pid ? visit_process(discovery, pid, scanned) : 0;

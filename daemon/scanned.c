@@ -1,0 +1,56 @@
+/* scanned.c: each fact is tried once per process; only running out of descriptors or memory is an error. */
+#include "scanned.h"
+
+#include "procread.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool scanned_starved(ssize_t error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+int scanned_meet(struct scanned *scanned, int32_t pid)
+{
+	ssize_t len = procread_file(scanned->procfd, pid, "stat", scanned->text, sizeof scanned->text);
+
+	if (len < 0)
+		return (int)len;
+	if (procfs_stat_parse(scanned->text, (size_t)len, &scanned->stat) < 0)
+		return -ESRCH;
+
+	size_t comm_len = scanned->stat.comm_len;
+
+	if (comm_len >= sizeof scanned->comm)
+		comm_len = sizeof scanned->comm - 1;
+	memcpy(scanned->comm, scanned->stat.comm, comm_len);
+	scanned->comm[comm_len] = '\0';
+	scanned->facts = (struct match_facts){ .pid = pid, .comm = scanned->comm };
+	scanned->asked = MATCH_COMM;
+
+	return 0;
+}
+
+int scanned_ask(struct scanned *scanned, unsigned needs)
+{
+	int32_t pid = scanned->facts.pid;
+	unsigned missing = needs & ~scanned->asked;
+	ssize_t r = 0;
+
+	scanned->asked |= needs;
+	if (missing & MATCH_EXE) {
+		r = procread_link(scanned->procfd, pid, "exe", scanned->exe, sizeof scanned->exe);
+		scanned->facts.exe = r > 0 ? scanned->exe : NULL;
+	}
+	if (!scanned_starved(r) && (missing & MATCH_CMDLINE)) {
+		r = procread_cmdline(scanned->procfd, pid, scanned->cmdline, sizeof scanned->cmdline);
+		scanned->facts.cmdline = r >= 0 ? scanned->cmdline : NULL;
+	}
+	if (!scanned_starved(r) && (missing & MATCH_CGROUP)) {
+		r = cgroup_path_of(scanned->mounts, scanned->procfd, pid, scanned->cgroup, sizeof scanned->cgroup);
+		scanned->facts.cgroup = r == 0 ? scanned->cgroup : NULL;
+	}
+
+	return scanned_starved(r) ? (int)r : 0;
+}
