@@ -138,7 +138,7 @@ static int drop(void *ctx, const void *data, size_t len)
 	return data ? 0 : -EINVAL;
 }
 
-static void with_text(const char *what, enum bench_manner manner, uint64_t pace_ns)
+static void with_text(enum bench_manner manner, uint64_t pace_ns, struct bench_row row)
 {
 	struct case_ c;
 	struct ring_cursor *cursor;
@@ -153,7 +153,10 @@ static void with_text(const char *what, enum bench_manner manner, uint64_t pace_
 
 	struct cost cost = measure(&c);
 
-	bench_report((struct bench_row){ what, "ns", cost.ours, cost.bare, BENCH_AT_MOST, 300 });
+	row.unit = "ns";
+	row.measured = cost.ours;
+	row.against = cost.bare;
+	bench_report(row);
 	bench_need(recorder_close(c.recorder, &none) == 0 && bytes > 0, "text");
 	ring_cursor_free(cursor);
 	end(&c);
@@ -171,8 +174,15 @@ int main(void)
 		ring_only(100, busy);
 		ring_only(1000, busy);
 	}
-	with_text("with text and checksum, 220 processes, 20 of them spin, 1 kHz", BENCH_SPINNING, 1000000);
-	with_text("with text and checksum, 220 processes, 20 ran since the last tick", BENCH_STEPPED, 0);
+	with_text(BENCH_SPINNING, NS_PER_MS,
+		  (struct bench_row){ .what = "  with text and checksum, 220 processes, 20 of them spin, 1 kHz",
+				      .limit = BENCH_AT_MOST,
+				      .budget = 300 });
+	/* No two CPUs can do that: it shows what the text costs when there is much of it. */
+	with_text(BENCH_STEPPED, 0,
+		  (struct bench_row){ .what = "  with text and checksum, 220 processes, 20 ran since the last tick",
+				      .limit = BENCH_RATIO_AT_MOST,
+				      .budget = 1.25 });
 
 	return 0;
 }
