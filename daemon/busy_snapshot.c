@@ -3,7 +3,7 @@
  * an array that is in order already is the rule.
  */
 #include "busy_snapshot.h"
-#include "dirtree.h"
+#include "dirlist.h"
 #include "piddir.h"
 #include "scope.h"
 #include "text.h"
@@ -132,5 +132,5 @@ int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_s
 {
 	struct scan scan = { procfd, visit, ctx };
 
-	return dirtree_each(procfd, visit_process, &scan);
+	return dirlist_each(procfd, visit_process, &scan);
 }

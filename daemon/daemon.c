@@ -214,10 +214,7 @@ static int open_spool(struct daemon *daemon)
 		.min_free_bytes = incidents->min_free_bytes,
 	};
 	size_t swept = 0;
-	int r = paths_make_parent(daemon->paths.incidents);
-
-	if (r == 0)
-		r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
+	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
 	if (swept)

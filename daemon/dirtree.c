@@ -3,6 +3,7 @@
  * in a directory cannot make us remove anything outside of it.
  */
 #include "dirtree.h"
+#include "dirlist.h"
 #include "scope.h"
 
 #include <dirent.h>
@@ -17,40 +18,6 @@ struct level {
 	int dirfd;
 	unsigned depth;
 };
-
-static void release_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
-int dirtree_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
-{
-	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(release_dir) DIR *dir = NULL;
-
-	if (fd < 0)
-		return -errno;
-	dir = fdopendir(fd);
-	if (!dir)
-		return -errno;
-	(void)TAKE_FD(fd);
-
-	for (;;) {
-		const struct dirent *entry;
-		int r;
-
-		errno = 0;
-		entry = readdir(dir);
-		if (!entry)
-			return -errno;
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		r = visit(ctx, entry->d_name);
-		if (r != 0)
-			return r;
-	}
-}
 
 static int remove_level(int dirfd, const char *name, unsigned depth);
 
@@ -78,7 +45,7 @@ static int remove_level(int dirfd, const char *name, unsigned depth)
 		return errno == ENOENT ? 0 : -errno;
 
 	level = (struct level){ fd, depth };
-	r = dirtree_each(fd, remove_entry, &level);
+	r = dirlist_each(fd, remove_entry, &level);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;

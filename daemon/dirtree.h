@@ -1,5 +1,5 @@
 /*
- * dirtree.h: visiting and removing what is in a directory, by descriptor: never through a symbolic link, never out of
+ * dirtree.h: making directories and removing them with what is in them, by descriptor: never through a symbolic link, never out of
  * it.
  */
 #ifndef SPIKEWATCH_DIRTREE_H
@@ -7,9 +7,6 @@
 
 /* An incident has no directories inside; what somebody put there is removed down to this depth. */
 #define DIRTREE_DEPTH_MAX 4
-
-/* Calls visit for every name in dirfd but "." and "..", until it returns non-zero, which is returned. 0; -errno. */
-int dirtree_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /*
  * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a

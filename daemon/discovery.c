@@ -8,15 +8,14 @@
 #include "discovery.h"
 
 #include "baseline.h"
+#include "dirlist.h"
 #include "match.h"
 #include "procread.h"
 #include "realclock.h"
 #include "scanned.h"
 #include "scope.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -220,36 +219,32 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 	return 0;
 }
 
-static void close_directory(DIR **dir)
+/* The scan of /proc: what dirlist_each hands on. */
+struct walk {
+	struct discovery *discovery;
+	struct scanned scanned;
+};
+
+static int visit_name(void *ctx, const char *name)
 {
-	if (*dir)
-		closedir(*dir);
+	struct walk *walk = ctx;
+	int32_t pid = procread_pid_of(name);
+
+	return pid ? visit_process(walk->discovery, pid, &walk->scanned) : 0;
 }
 
 static int visit_processes(struct discovery *discovery)
 {
-	AUTO_CLOSE int fd = openat(discovery->options.roster.procfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(close_directory) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	AUTO_FREE struct scanned *scanned = malloc(sizeof *scanned);
-	struct dirent *item;
+	AUTO_FREE struct walk *walk = malloc(sizeof *walk);
 
-	if (!dir)
-		return -errno;
-	(void)TAKE_FD(fd);
-	if (!scanned)
+	if (!walk)
 		return -ENOMEM;
 
-	scanned->procfd = discovery->options.roster.procfd;
-	scanned->mounts = discovery->options.roster.mounts;
-	while ((item = readdir(dir))) {
-		int32_t pid = procread_pid_of(item->d_name);
-		int r = pid ? visit_process(discovery, pid, scanned) : 0;
+	walk->discovery = discovery;
+	walk->scanned.procfd = discovery->options.roster.procfd;
+	walk->scanned.mounts = discovery->options.roster.mounts;
 
-		if (r < 0)
-			return r;
-	}
-
-	return 0;
+	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
 }
 
 /* ---- visit: cgroups ---- */

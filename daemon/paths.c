@@ -1,11 +1,12 @@
 /* paths.c: see the header for the order. Directories are made with mode 0750: what is recorded is not everybody's business. */
 #include "paths.h"
 
+#include "dirtree.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int set(char *ret, size_t cap, const char *a, const char *b, const char *c)
@@ -78,17 +79,16 @@ int paths_choose(const struct config *config, struct paths *ret)
 int paths_make_parent(const char *file)
 {
 	char path[PATHS_MAX];
+	const char *slash = strrchr(file, '/');
+	size_t len = slash ? (size_t)(slash - file) : 0;
 
 	if (strlen(file) >= sizeof path)
 		return -ENAMETOOLONG;
+	if (len == 0)
+		return 0;
 
-	snprintf(path, sizeof path, "%s", file);
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0750) < 0 && errno != EEXIST)
-			return -errno;
-		*slash = '/';
-	}
+	memcpy(path, file, len);
+	path[len] = '\0';
 
-	return 0;
+	return dirtree_make(path);
 }

@@ -4,6 +4,7 @@
  * here and only here: every living process has a stat.
  */
 #include "piddir.h"
+#include "fdread.h"
 #include "procfs.h"
 #include "scope.h"
 
@@ -13,25 +14,6 @@
 #include <string.h>
 
 #define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
-
-static ssize_t read_all(int fd, char *buf, size_t cap)
-{
-	size_t used = 0;
-
-	while (used < cap - 1) {
-		ssize_t n = read(fd, buf + used, cap - 1 - used);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		used += (size_t)n;
-	}
-	buf[used] = '\0';
-	return (ssize_t)used;
-}
 
 int piddir_file(int piddir, const char *path)
 {
@@ -49,8 +31,11 @@ int piddir_file(int piddir, const char *path)
 ssize_t piddir_read(int piddir, const char *path, char *buf, size_t cap)
 {
 	AUTO_CLOSE int fd = piddir_file(piddir, path);
+	ssize_t len = fd < 0 ? fd : fdread_all(fd, buf, cap - 1);
 
-	return fd < 0 ? fd : read_all(fd, buf, cap);
+	if (len >= 0)
+		buf[len] = '\0';
+	return len;
 }
 
 int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)

@@ -1,6 +1,7 @@
 /* procread.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
 #include "procread.h"
 
+#include "fdread.h"
 #include "procfs.h"
 #include "scope.h"
 
@@ -27,7 +28,6 @@ static void build_path(char *path, size_t cap, int32_t pid, const char *name)
 ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	char path[64];
-	size_t used = 0;
 
 	build_path(path, sizeof path, pid, name);
 	AUTO_CLOSE int fd = openat(procfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -35,20 +35,13 @@ ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size
 	if (fd < 0)
 		return gone_or(errno, pid);
 
-	while (used < cap - 1) {
-		ssize_t got = read(fd, buf + used, cap - 1 - used);
+	ssize_t len = fdread_all(fd, buf, cap - 1);
 
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return gone_or(errno, pid);
-		if (got == 0)
-			break;
-		used += (size_t)got;
-	}
-	buf[used] = '\0';
+	if (len < 0)
+		return gone_or((int)-len, pid);
+	buf[len] = '\0';
 
-	return (ssize_t)used;
+	return len;
 }
 
 ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)

@@ -12,6 +12,7 @@
  * make them unreadable.
  */
 #include "spool.h"
+#include "dirlist.h"
 #include "dirtree.h"
 #include "incident_json.h"
 #include "manifest.h"
@@ -106,7 +107,7 @@ static int sweep_leftovers(struct spool *spool, size_t *ret)
 	r = lock(spool);
 	if (r < 0)
 		return r;
-	r = dirtree_each(spool->dirfd, sweep_entry, &sweep);
+	r = dirlist_each(spool->dirfd, sweep_entry, &sweep);
 	unlock(spool);
 	if (r < 0)
 		return r;
@@ -269,7 +270,7 @@ static int list_entry(void *ctx, const char *name)
 		return r;
 
 	sum = (struct sum){ .dirfd = fd };
-	r = dirtree_each(fd, add_size, &sum);
+	r = dirlist_each(fd, add_size, &sum);
 	if (r < 0)
 		return r;
 	entry = &listing->entries[listing->count++];
@@ -283,7 +284,7 @@ int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *
 	struct listing listing = { .dirfd = spool->dirfd };
 	int r;
 
-	r = dirtree_each(spool->dirfd, list_entry, &listing);
+	r = dirlist_each(spool->dirfd, list_entry, &listing);
 	if (r < 0) {
 		free(listing.entries);
 		return r;

@@ -9,7 +9,7 @@
  * milliseconds says little.
  */
 #include "thread_snapshot.h"
-#include "dirtree.h"
+#include "dirlist.h"
 #include "piddir.h"
 #include "procfs.h"
 #include "scope.h"
@@ -133,7 +133,7 @@ static int read_tasks(struct building *building)
 
 	if (tasks < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	r = dirtree_each(tasks, visit_task, building);
+	r = dirlist_each(tasks, visit_task, building);
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
 	return building->snapshot->count == 0 ? -ESRCH : 0;

@@ -11,6 +11,7 @@
  * Rejected: keeping what was not understood in order to write it again; nobody rewrites an incident.
  */
 #include "incident_json.h"
+#include "fdread.h"
 #include "incident_fields.h"
 #include "json.h"
 #include "printable.h"
@@ -355,7 +356,7 @@ int incident_json_read(int dirfd, struct incident *ret)
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	AUTO_FREE char *text = NULL;
 	struct stat st;
-	size_t len = 0;
+	ssize_t len;
 
 	if (fd < 0)
 		return errno == ELOOP ? -EBADMSG : -errno;
@@ -369,16 +370,8 @@ int incident_json_read(int dirfd, struct incident *ret)
 	if (!text)
 		return -ENOMEM;
 
-	while (len < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
-	return incident_json_parse(text, len, ret);
+	len = fdread_all(fd, text, (size_t)st.st_size);
+	if (len < 0)
+		return (int)len;
+	return incident_json_parse(text, (size_t)len, ret);
 }

@@ -12,10 +12,11 @@
  */
 #include "manifest.h"
 #include "checksum.h"
+#include "dirlist.h"
+#include "fdread.h"
 #include "scope.h"
 #include "sink.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,12 +34,6 @@ struct rest {
 	const char *at;
 	size_t len;
 };
-
-static void release_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
 
 bool manifest_name_ok(const char *name)
 {
@@ -218,36 +213,6 @@ static int measure(int fd, struct manifest_entry *entry)
 	}
 }
 
-/* Calls visit for every name but ".", ".." and MANIFEST, until it returns non-zero. */
-static int each_name(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
-{
-	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(release_dir) DIR *dir = NULL;
-
-	if (fd < 0)
-		return -errno;
-	dir = fdopendir(fd);
-	if (!dir)
-		return -errno;
-	(void)TAKE_FD(fd);
-
-	for (;;) {
-		const struct dirent *entry;
-		int r;
-
-		errno = 0;
-		entry = readdir(dir);
-		if (!entry)
-			return -errno;
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-		    strcmp(entry->d_name, MANIFEST_NAME) == 0)
-			continue;
-		r = visit(ctx, entry->d_name);
-		if (r != 0)
-			return r;
-	}
-}
-
 /* ---- writing ---- */
 
 struct listing {
@@ -264,6 +229,8 @@ static int add_file(void *ctx, const char *name)
 	size_t at = manifest->count;
 	int r;
 
+	if (strcmp(name, MANIFEST_NAME) == 0)
+		return 0;
 	if (!manifest_name_ok(name))
 		return -EINVAL;
 	if (manifest->count == MANIFEST_ENTRIES_MAX)
@@ -311,7 +278,7 @@ int manifest_write(int dirfd)
 	AUTO_CLOSE int fd = -1;
 	int r;
 
-	r = each_name(dirfd, add_file, &listing);
+	r = dirlist_each(dirfd, add_file, &listing);
 	if (r < 0)
 		return r;
 
@@ -367,6 +334,8 @@ static int verify_name(void *ctx, const char *name)
 {
 	struct verification *verification = ctx;
 
+	if (strcmp(name, MANIFEST_NAME) == 0)
+		return 0;
 	for (size_t i = 0; i < verification->manifest.count; i++) {
 		if (strcmp(verification->manifest.entries[i].name, name) != 0)
 			continue;
@@ -381,25 +350,18 @@ static int read_manifest(int dirfd, struct manifest *ret)
 {
 	AUTO_CLOSE int fd = -1;
 	char text[MANIFEST_BYTES_MAX];
-	size_t len = 0;
+	ssize_t len;
 	int r;
 
 	r = open_plain(dirfd, MANIFEST_NAME, &fd);
 	if (r < 0)
 		return r == -EINVAL ? -EBADMSG : r;
 
-	while (len < sizeof(text)) {
-		ssize_t n = read(fd, text + len, sizeof(text) - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return manifest_parse(text, len, ret);
-		len += (size_t)n;
-	}
-	return -EBADMSG;
+	len = fdread_all(fd, text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+	/* A full buffer is a file that is longer than any of ours. */
+	return (size_t)len < sizeof(text) ? manifest_parse(text, (size_t)len, ret) : -EBADMSG;
 }
 
 int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum manifest_fault fault), void *ctx)
@@ -410,7 +372,7 @@ int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum 
 	r = read_manifest(dirfd, &verification.manifest);
 	if (r < 0)
 		return r;
-	r = each_name(dirfd, verify_name, &verification);
+	r = dirlist_each(dirfd, verify_name, &verification);
 	if (r < 0)
 		return r;
 
