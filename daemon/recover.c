@@ -7,7 +7,7 @@
 #include "recover.h"
 
 #include "log.h"
-#include "procread.h"
+#include "realclock.h"
 #include "recorder.h"
 #include "ring.h"
 #include "scope.h"
@@ -160,6 +160,16 @@ static void set_aside(const char *path, int error)
 		log_line(LOG_WARNING, "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
 }
 
+/* A daemon that is killed before any incident is sealed must not fill the disk with recovered ones either. */
+static void enforce(struct spool *spool)
+{
+	struct clock clock = realclock();
+	int r = spool_enforce(spool, clock_wall(&clock), NULL, NULL);
+
+	if (r < 0)
+		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
+}
+
 void recover_ring(const char *path, const struct config *config, struct spool *spool)
 {
 	AUTO(release_ring) struct ring *ring = NULL;
@@ -179,9 +189,14 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 		return;
 
 	r = save(ring, config, spool, name, sizeof name);
-	if (r < 0)
+	if (r < 0) {
 		log_line(LOG_WARNING, "the last daemon was killed, and what its ring held could not be saved: %s",
 			 strerror(-r));
-	else if (*name)
+		return;
+	}
+
+	if (*name)
 		log_line(LOG_NOTICE, "the last daemon was killed: what its ring held is incident %s", name);
+	unlink(path); /* once is enough, also for a daemon that gets no further than this again and again */
+	enforce(spool);
 }

@@ -1,0 +1,288 @@
+/* check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies there stops nobody. */
+#include "incident_json.h"
+#include "manifest.h"
+#include "recover.h"
+#include "ring.h"
+#include "scene.h"
+#include "session.h"
+#include "spool.h"
+
+#include <errno.h>
+
+Suite *recover_suite(void);
+
+static char directory[64], path[128], incidents[128];
+static struct scene_log log_file;
+static struct config *config;
+static struct spool *spool;
+static struct actor actor;
+
+static void open_spool(uint32_t max_count)
+{
+	struct retention_limits limits = { .max_count = max_count };
+
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(incidents, &limits, &spool, NULL), 0);
+}
+
+static void setup(void)
+{
+	log_file = scene_log_catch();
+	scene_directory(directory);
+	snprintf(path, sizeof(path), "%s/ring", directory);
+	snprintf(incidents, sizeof(incidents), "%s/incidents", directory);
+	actor = actor_start("scene-recover");
+	spool = NULL;
+	open_spool(0);
+	config = scene_config("{\"sampling\": {\"interval\": \"1ms\"}, \"ring\": {\"size\": \"1MiB\", \"page_size\": "
+			      "\"16KiB\", \"lock\": false}, \"incidents\": {\"before\": \"10s\"}, \"targets\": "
+			      "[{\"name\": \"a\", \"pid\": %d}]}",
+			      actor.pid);
+}
+
+static void teardown(void)
+{
+	actor_end(&actor);
+	spool_free(spool);
+	config_free(config);
+	scene_remove(directory);
+	scene_log_release(&log_file);
+}
+
+static uint64_t ticks_of_ring(void)
+{
+	struct ring_info info = { 0 };
+	struct ring *ring = NULL;
+
+	if (ring_open(AT_FDCWD, path, false, &ring) < 0)
+		return 0;
+	ring_info(ring, &info);
+	ring_free(ring);
+
+	return info.ticks;
+}
+
+/* Runs a session on the ring in a process of its own, which is killed, or goes in good order. */
+static void leave_ring(bool killed)
+{
+	pid_t pid = fork();
+	struct session *session;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (session_new(config, path, &session) < 0 || session_start(session) < 0)
+			_exit(1);
+		while (killed || ticks_of_ring() < 50)
+			scene_nap();
+		session_free(session);
+		_exit(0);
+	}
+	scene_wait_for(ticks_of_ring() >= 50);
+	if (killed)
+		kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	free(scene_log_text(&log_file)); /* what it said is not our business */
+}
+
+/* How many incidents there are; the first one's directory in ret, if there is one. */
+static size_t count_incidents(char ret[256])
+{
+	struct retention_entry *entries;
+	size_t count;
+
+	ck_assert_int_eq(spool_list(spool, &entries, &count), 0);
+	if (count)
+		snprintf(ret, 256, "%s/%s", incidents, entries[0].name);
+	free(entries);
+
+	return count;
+}
+
+static void said(const char *part)
+{
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_msg(*part ? strstr(text, part) != NULL : *text == '\0', "expected \"%s\", it said: %s", part, text);
+	free(text);
+}
+
+struct rows {
+	uint64_t count, last_ns, of_target;
+};
+
+static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	struct rows *rows = ctx;
+
+	(void)seq;
+	(void)values;
+	rows->count++;
+	rows->last_ns = time_ns > rows->last_ns ? time_ns : rows->last_ns;
+	rows->of_target += target == 1 && (mask >> SAMPLE_CPU & 1);
+
+	return 0;
+}
+
+START_TEST(what_a_killed_daemon_held_becomes_an_incident)
+{
+	char incident_path[256], file[300];
+	struct incident incident;
+	struct rows rows = { 0 };
+	struct salvage_events events = { .row = on_row, .ctx = &rows };
+
+	leave_ring(true);
+	uint64_t ticks = ticks_of_ring();
+
+	recover_ring(path, config, spool);
+	said("the last daemon was killed: what its ring held is incident");
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+
+	int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(dirfd, &incident), 0);
+	close(dirfd);
+	ck_assert_int_eq(incident.kind, INCIDENT_RECOVERED);
+	ck_assert_uint_eq(incident.coverage.ticks_got, ticks);
+	ck_assert_uint_eq(incident.coverage.want_before_ns, 10 * NS_PER_S);
+	ck_assert_int_lt(incident.coverage.got_from_ns, 0);
+	snprintf(file, sizeof(file), "%s/%s", incident_path, INCIDENT_SAMPLES_FILE);
+	struct salvage_report report = scene_salvage(file, &events);
+
+	ck_assert(salvage_whole(&report));
+	ck_assert_uint_gt(rows.count, 0);
+	ck_assert_uint_eq(rows.of_target, rows.count);
+	ck_assert_uint_le(rows.last_ns, (uint64_t)-incident.coverage.got_from_ns + NS_PER_S);
+}
+END_TEST
+
+START_TEST(it_is_saved_once)
+{
+	char incident_path[256];
+
+	leave_ring(true);
+	recover_ring(path, config, spool);
+	said("the last daemon was killed");
+	recover_ring(path, config, spool);
+	said("");
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+}
+END_TEST
+
+START_TEST(only_the_last_of_it_is_saved)
+{
+	char incident_path[256];
+	struct incident incident;
+
+	leave_ring(true);
+	config->incidents.before_ns = 5 * NS_PER_MS;
+	recover_ring(path, config, spool);
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+	int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(incident_json_read(dirfd, &incident), 0);
+	close(dirfd);
+	ck_assert_int_ge(incident.coverage.got_from_ns, -5 * (int64_t)NS_PER_MS);
+	ck_assert_uint_le(incident.coverage.ticks_got, 6);
+}
+END_TEST
+
+START_TEST(a_daemon_that_is_killed_again_and_again_keeps_to_the_limits)
+{
+	char incident_path[256];
+
+	open_spool(2);
+	for (int i = 0; i < 4; i++) {
+		leave_ring(true);
+		recover_ring(path, config, spool);
+	}
+	ck_assert_uint_eq(count_incidents(incident_path), 2);
+}
+END_TEST
+
+START_TEST(a_ring_that_ended_in_good_order_is_left_alone)
+{
+	char incident_path[256];
+
+	leave_ring(false);
+	recover_ring(path, config, spool);
+	said("");
+	ck_assert_uint_eq(count_incidents(incident_path), 0);
+	ck_assert_uint_ge(ticks_of_ring(), 50);
+}
+END_TEST
+
+START_TEST(no_ring_is_no_news)
+{
+	recover_ring(path, config, spool);
+	said("");
+}
+END_TEST
+
+START_TEST(what_is_no_ring_is_set_aside)
+{
+	char aside[160], incident_path[256];
+
+	scene_write(path, "this is no ring");
+	recover_ring(path, config, spool);
+	said("the old ring cannot be read");
+	snprintf(aside, sizeof(aside), "%s.damaged", path);
+	ck_assert(scene_says(aside, "this is no ring"));
+	ck_assert_int_lt(access(path, F_OK), 0);
+	ck_assert_uint_eq(count_incidents(incident_path), 0);
+}
+END_TEST
+
+START_TEST(a_damaged_page_is_left_out_and_the_rest_saved)
+{
+	char incident_path[256], noise[4096], file[300];
+	struct incident incident;
+
+	leave_ring(true);
+	memset(noise, 0x5a, sizeof(noise));
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(pwrite(fd, noise, sizeof(noise), 4096 + 8192), (ssize_t)sizeof(noise));
+	close(fd);
+	recover_ring(path, config, spool);
+	if (count_incidents(incident_path) == 0)
+		return; /* it was the only page: there was nothing left to save */
+
+	int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(dirfd, &incident), 0);
+	close(dirfd);
+	snprintf(file, sizeof(file), "%s/%s", incident_path, INCIDENT_SAMPLES_FILE);
+	struct salvage_report report = scene_salvage(file, NULL);
+	ck_assert(salvage_whole(&report));
+}
+END_TEST
+
+START_TEST(a_spool_that_cannot_be_written_is_said_and_the_ring_stays)
+{
+	leave_ring(true);
+	scene_remove(incidents);
+	recover_ring(path, config, spool);
+	said("could not be saved: No such file or directory");
+	ck_assert_uint_ge(ticks_of_ring(), 50);
+}
+END_TEST
+
+Suite *recover_suite(void)
+{
+	Suite *suite = suite_create("recover");
+	TCase *tcase = tcase_create("ring");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, what_a_killed_daemon_held_becomes_an_incident);
+	tcase_add_test(tcase, it_is_saved_once);
+	tcase_add_test(tcase, only_the_last_of_it_is_saved);
+	tcase_add_test(tcase, a_daemon_that_is_killed_again_and_again_keeps_to_the_limits);
+	tcase_add_test(tcase, a_ring_that_ended_in_good_order_is_left_alone);
+	tcase_add_test(tcase, no_ring_is_no_news);
+	tcase_add_test(tcase, what_is_no_ring_is_set_aside);
+	tcase_add_test(tcase, a_damaged_page_is_left_out_and_the_rest_saved);
+	tcase_add_test(tcase, a_spool_that_cannot_be_written_is_said_and_the_ring_stays);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

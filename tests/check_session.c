@@ -1,0 +1,144 @@
+/* check_session.c: ring, sampler and discovery together, on processes of our own. */
+#include "scene.h"
+#include "session.h"
+
+#include <errno.h>
+
+Suite *session_suite(void);
+
+static char directory[64], path[128];
+static struct scene_log log_file;
+static struct config *config;
+static struct actor actor;
+
+static void setup(void)
+{
+	log_file = scene_log_catch();
+	scene_directory(directory);
+	snprintf(path, sizeof(path), "%s/ring", directory);
+	actor = actor_start("scene-session");
+	config = NULL;
+}
+
+static void teardown(void)
+{
+	actor_end(&actor);
+	config_free(config);
+	scene_remove(directory);
+	scene_log_release(&log_file);
+}
+
+static void configure(const char *proc_root)
+{
+	config = scene_config("{\"sampling\": {\"interval\": \"1ms\"}, \"ring\": {\"size\": \"256KiB\", \"page_size\": "
+			      "\"16KiB\", \"lock\": false}, \"proc_root\": \"%s\", \"targets\": "
+			      "[{\"name\": \"a\", \"pid\": %d}]}",
+			      proc_root, actor.pid);
+}
+
+/* How many samples the first tick of the ring has. */
+static unsigned first_samples(const struct ring *ring)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event = { 0 };
+	unsigned samples = 0;
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (event.type != RING_EVENT_TICK_END && ring_cursor_next(cursor, &event) == 0)
+		samples += event.type == RING_EVENT_SAMPLE;
+	ring_cursor_free(cursor);
+
+	return samples;
+}
+
+START_TEST(who_is_there_at_the_start_is_in_the_first_tick)
+{
+	struct session *session = NULL;
+	struct discovery_state state;
+	struct ring_info info;
+
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	discovery_state(session_discovery(session), &state);
+	ck_assert_uint_eq(state.roster.targets, 1);
+	ck_assert_int_eq(session_start(session), 0);
+	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 0));
+	session_stop(session);
+	session_stop(session);
+	ck_assert_uint_eq(first_samples(session_ring(session)), 1);
+	session_free(session);
+}
+END_TEST
+
+START_TEST(the_ring_says_whose_it_is_and_how_it_ended)
+{
+	struct session *session = NULL;
+	struct ring *ring = NULL;
+	struct ring_info info;
+	uint8_t zero[16] = { 0 };
+
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, path, &session), 0);
+	ck_assert_int_eq(session_start(session), 0);
+	ck_assert_int_eq(ring_open(AT_FDCWD, path, false, &ring), 0);
+	scene_wait_for((ring_info(ring, &info), info.ticks > 10));
+	ck_assert_int_eq(info.pid, getpid());
+	ck_assert_uint_eq(info.start_ticks, scene_start_ticks(getpid()));
+	ck_assert_int_ne(memcmp(info.boot_id, zero, sizeof(zero)), 0);
+	ck_assert_uint_eq(info.interval_ns, NS_PER_MS);
+	ck_assert(!info.clean);
+	session_free(session);
+	ring_info(ring, &info);
+	ck_assert(info.clean);
+	ring_free(ring);
+}
+END_TEST
+
+START_TEST(it_can_be_stopped_before_it_was_started)
+{
+	struct session *session = NULL;
+
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	session_stop(session);
+	session_free(session);
+	session_free(NULL);
+}
+END_TEST
+
+START_TEST(what_cannot_be_opened_is_named)
+{
+	struct session *session = NULL;
+
+	configure("/nowhere");
+	ck_assert_int_eq(session_new(config, NULL, &session), -ENOENT);
+	ck_assert_ptr_null(session);
+
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_ptr_nonnull(strstr(text, "/nowhere: No such file or directory"));
+	free(text);
+	config_free(config);
+
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, "/nowhere/ring", &session), -ENOENT);
+	text = scene_log_text(&log_file);
+	ck_assert_ptr_nonnull(strstr(text, "/nowhere/ring: No such file or directory"));
+	free(text);
+}
+END_TEST
+
+Suite *session_suite(void)
+{
+	Suite *suite = suite_create("session");
+	TCase *tcase = tcase_create("whole");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, who_is_there_at_the_start_is_in_the_first_tick);
+	tcase_add_test(tcase, the_ring_says_whose_it_is_and_how_it_ended);
+	tcase_add_test(tcase, it_can_be_stopped_before_it_was_started);
+	tcase_add_test(tcase, what_cannot_be_opened_is_named);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
