@@ -77,15 +77,6 @@ static struct roster_target *find_cgroup(const struct roster *roster, size_t ent
 	return NULL;
 }
 
-static void unlink_target(struct roster *roster, struct roster_target *target)
-{
-	struct roster_target **at = &roster->buckets[bucket_of(target)];
-
-	while (*at != target)
-		at = &(*at)->next;
-	*at = target->next;
-}
-
 /* ---- life and death ---- */
 
 static void free_target(struct roster_target *target)
@@ -181,7 +172,11 @@ static int opening_failed(struct roster *roster, struct roster_target *target, i
 
 static void forget(struct roster *roster, struct roster_target *target)
 {
-	unlink_target(roster, target);
+	struct roster_target **at = &roster->buckets[bucket_of(target)];
+
+	while (*at != target)
+		at = &(*at)->next;
+	*at = target->next;
 	roster->counts.left++;
 	*count_of(roster, target) -= 1;
 	free_target(target);
