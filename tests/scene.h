@@ -314,4 +314,53 @@ static inline struct salvage_report scene_salvage(const char *path, const struct
 	return report;
 }
 
+struct scene_rows {
+	uint64_t count, first_ns, last_ns; /* times since START_TIME */
+	uint64_t gone;                     /* targets that were said to have ended */
+};
+
+static inline int scene_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values,
+			       uint32_t mask)
+{
+	struct scene_rows *rows = ctx;
+
+	(void)seq;
+	(void)target;
+	(void)values;
+	(void)mask;
+	if (rows->count++ == 0)
+		rows->first_ns = time_ns;
+	rows->last_ns = time_ns;
+
+	return 0;
+}
+
+static inline int scene_on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	struct scene_rows *rows = ctx;
+
+	(void)json;
+	(void)len;
+	rows->gone += strcmp(kind, "GONE") == 0;
+
+	return 0;
+}
+
+/* The stream in a file, which must be whole. */
+static inline struct scene_rows scene_rows(const char *directory, const char *name)
+{
+	struct scene_rows rows = { 0 };
+	struct salvage_events events = { .row = scene_on_row, .note = scene_on_note, .ctx = &rows };
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	struct salvage_report report = scene_salvage(path, &events);
+
+	ck_assert_msg(salvage_whole(&report), "%s: %ju of %ju lines damaged, %ju rows lost, complete %d", path,
+		      (uintmax_t)report.damaged_lines, (uintmax_t)report.lines, (uintmax_t)report.rows_lost,
+		      report.complete);
+
+	return rows;
+}
+
 #endif

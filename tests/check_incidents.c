@@ -1,0 +1,482 @@
+/*
+ * check_incidents.c: from a process that burns CPU to a sealed directory: session, rules, watcher and incidents, wired as the daemon
+ * wires them.
+ */
+#include "incident_json.h"
+#include "incidents.h"
+#include "manifest.h"
+#include "realclock.h"
+#include "scene.h"
+#include "watcher.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/resource.h>
+
+Suite *incidents_suite(void);
+
+#define BEFORE (500 * NS_PER_MS)
+#define AFTER (300 * NS_PER_MS)
+
+static char directory[64], spool_path[128];
+static struct scene_log log_file;
+static struct config *config;
+static struct actor actor;
+static struct session *session;
+static struct memo *memo;
+static struct spool *spool;
+static struct incidents *incidents;
+static struct evaluator *evaluator;
+static struct watcher *watcher;
+static struct clock the_clock;
+
+static int on_fire(void *ctx, const struct evaluator_firing *firing)
+{
+	(void)ctx;
+
+	return incidents_fire(incidents, firing);
+}
+
+static bool on_disk_ok(void *ctx)
+{
+	(void)ctx;
+
+	return incidents_disk_ok(incidents, clock_mono(&the_clock));
+}
+
+static void setup(void)
+{
+	the_clock = realclock();
+	log_file = scene_log_catch();
+	scene_directory(directory);
+	snprintf(spool_path, sizeof(spool_path), "%s/incidents", directory);
+	actor = actor_start("scene-burner");
+}
+
+static void teardown(void)
+{
+	watcher_free(watcher);
+	evaluator_free(evaluator);
+	incidents_free(incidents);
+	memo_free(memo);
+	session_free(session);
+	spool_free(spool);
+	config_free(config);
+	scene_remove(directory);
+	scene_log_release(&log_file);
+}
+
+static void build_rules(void)
+{
+	struct incidents_options incident_options = {
+		.config = config, .session = session, .memo = memo, .spool = spool
+	};
+	struct evaluator_options options = {
+		.config = config,
+		.machine = *session_machine(session),
+		.memo = memo,
+		.fire = on_fire,
+		.disk_ok = on_disk_ok,
+	};
+
+	ck_assert_int_eq(incidents_new(&incident_options, &incidents), 0);
+	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
+	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, &watcher), 0);
+}
+
+/* Everything is running when this returns. */
+static void start(const char *min_free, const char *rules)
+{
+	config = scene_config(
+		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
+		"\"ring\": {\"size\": \"4MiB\", \"lock\": false},"
+		"\"incidents\": {\"before\": \"500ms\", \"after\": \"300ms\", \"min_free\": \"%s\"},"
+		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
+		min_free, actor.pid, rules);
+
+	struct retention_limits limits = { .min_free_bytes = config->incidents.min_free_bytes };
+
+	ck_assert_int_eq(spool_open(spool_path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_int_eq(memo_new("", &memo), 0);
+	build_rules();
+	ck_assert_int_eq(session_start(session), 0);
+}
+
+/* A fifth of a core is little, for a machine that has other things to do. */
+#define RULE(name, window) \
+	"{\"name\": \"" name "\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"" window \
+	"\", \"percent\": \"20%\", \"warmup\": 1, \"cooldown\": \"1h\"}"
+
+static struct incidents_counts poll_once(void)
+{
+	struct incidents_counts counts;
+
+	ck_assert_int_eq(watcher_poll(watcher), 0);
+	incidents_poll(incidents, clock_mono(&the_clock));
+	incidents_counts(incidents, &counts);
+
+	return counts;
+}
+
+/* What happens before the spike: enough for the whole window before it. */
+static void let_pass(uint64_t ns)
+{
+	mono_t until = mono_add(clock_mono(&the_clock), ns);
+
+	while (mono_diff(until, clock_mono(&the_clock)) > 0) {
+		poll_once();
+		scene_nap();
+	}
+}
+
+/* Stops everything. */
+static void stop(void)
+{
+	session_stop(session);
+	poll_once();
+	incidents_finish(incidents);
+}
+
+/* How many directories are there; the last one's path in ret. Temporary ones count too. */
+static size_t count_directories(char ret[400])
+{
+	DIR *dir = opendir(spool_path);
+	size_t count = 0;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		if (item->d_name[0] == '.')
+			continue;
+		snprintf(ret, 400, "%s/%s", spool_path, item->d_name);
+		count++;
+	}
+	if (dir)
+		closedir(dir);
+
+	return count;
+}
+
+/* The only incident; it must be whole. */
+static void read_incident(char path[400], struct incident *ret)
+{
+	ck_assert_uint_eq(count_directories(path), 1);
+	int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(dirfd, ret), 0);
+	close(dirfd);
+	const char *slash = strrchr(path, '/');
+
+	ck_assert_str_eq(ret->id, slash + 1);
+}
+
+static char *read_file(const char *path, const char *name)
+{
+	char file[500];
+
+	snprintf(file, sizeof(file), "%s/%s", path, name);
+	char *text = scene_read(file);
+
+	ck_assert_msg(text != NULL, "%s", file);
+
+	return text;
+}
+
+static enum incident_capture_status capture_of(const struct incident *incident, const char *name)
+{
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, name) == 0)
+			return incident->captures[i].status;
+	ck_abort_msg("no capture %s", name);
+}
+
+START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(BEFORE + 200 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_str_eq(incident.rule.name, "hot");
+	ck_assert_str_eq(incident.rule.reason, "above-percent");
+	ck_assert(incident.rule.has_value && incident.rule.value > 20);
+	ck_assert_int_eq(incident.target.pid, actor.pid);
+	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(actor.pid));
+
+	/* The window before and after is covered, but for a tick at either end, or a moment of a busy machine. */
+	ck_assert_int_lt(incident.coverage.got_from_ns, -(int64_t)BEFORE * 9 / 10);
+	ck_assert_int_gt(incident.coverage.got_to_ns, 0);
+	ck_assert_uint_eq(incident.coverage.samples_dropped, 0);
+	ck_assert_uint_eq(incident.coverage.lost_pages, 0);
+	ck_assert(!incident.coverage.gone);
+
+	struct scene_rows rows = scene_rows(path, INCIDENT_SAMPLES_FILE);
+
+	ck_assert_uint_gt(rows.count, 10);
+	ck_assert_uint_eq(rows.count, incident.coverage.samples);
+	ck_assert_uint_lt(rows.first_ns, BEFORE);
+	ck_assert_uint_gt(rows.last_ns, BEFORE);
+	ck_assert_uint_le(rows.last_ns, BEFORE + AFTER);
+
+	/* The busiest thread is the first row below the heading. */
+	char *threads = read_file(path, "threads.tsv");
+	char *row = strstr(threads, "remark\n");
+
+	ck_assert_ptr_nonnull(row);
+	row[strcspn(row + 7, "\n") + 7] = '\0';
+	ck_assert_msg(strstr(row, "hot-thread") != NULL, "%s", row);
+	free(threads);
+	for (size_t i = 0; i < incident.capture_count; i++)
+		ck_assert_int_ne(incident.captures[i].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
+	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_second_firing_is_merged_into_the_one_that_is_open)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms") "," RULE("hotter", "150ms"));
+	let_pass(300 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	struct incidents_counts counts = poll_once();
+
+	ck_assert_uint_eq(counts.opened, 1);
+	ck_assert_uint_eq(counts.merged, 1);
+	ck_assert_uint_eq(counts.open, 0);
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.merged_total, 1);
+	ck_assert_uint_eq(incident.merged_count, 1);
+	ck_assert_str_ne(incident.merged[0].rule, incident.rule.name);
+	ck_assert(incident.merged[0].has_value && incident.merged[0].value > 20);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(300 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().opened == 1);
+	actor_end(&actor);
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	read_incident(path, &incident);
+	ck_assert(incident.coverage.gone);
+	ck_assert_int_gt(incident.coverage.gone_ns, 0);
+	ck_assert_uint_eq(scene_rows(path, INCIDENT_SAMPLES_FILE).gone, 1);
+}
+END_TEST
+
+START_TEST(stopping_seals_what_is_open)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(200 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().opened == 1);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.coverage.want_after_ns, AFTER);
+	scene_rows(path, INCIDENT_SAMPLES_FILE);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(without_disk_space_nothing_fires_and_it_is_said_once)
+{
+	char path[400];
+
+	start("1000TiB", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	let_pass(600 * NS_PER_MS);
+	stop();
+	ck_assert_uint_eq(poll_once().opened, 0);
+	ck_assert_uint_eq(count_directories(path), 0);
+
+	char *text = scene_log_text(&log_file);
+	char *first = strstr(text, "too little disk space");
+
+	ck_assert_ptr_nonnull(first);
+	ck_assert_ptr_null(strstr(first + 1, "too little disk space"));
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_spool_that_is_gone_is_said)
+{
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	scene_remove(spool_path);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().failed == 1);
+	stop();
+	ck_assert_uint_eq(poll_once().sealed, 0);
+	ck_assert_uint_eq(count_directories(path), 0);
+
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_ptr_nonnull(strstr(text, "could not be written: No such file or directory"));
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+/*
+ * Waits for the end of what is open while no file can grow beyond so many bytes: as if the disk were full. Without a ck_assert, which
+ * writes a file too.
+ */
+static struct incidents_counts end_on_full_disk(rlim_t bytes)
+{
+	struct rlimit limit, none;
+	struct incidents_counts counts = { 0 };
+
+	scene_wait_for(poll_once().opened == 1);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	none = (struct rlimit){ bytes, limit.rlim_max };
+	setrlimit(RLIMIT_FSIZE, &none);
+	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == 0; naps++) {
+		watcher_poll(watcher);
+		incidents_poll(incidents, clock_mono(&the_clock));
+		incidents_counts(incidents, &counts);
+		scene_nap();
+	}
+	setrlimit(RLIMIT_FSIZE, &limit);
+	stop();
+
+	return counts;
+}
+
+START_TEST(a_disk_that_is_full_leaves_nothing_half_written)
+{
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	struct incidents_counts counts = end_on_full_disk(1024);
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_uint_eq(counts.failed, 1);
+	ck_assert_uint_eq(count_directories(path), 0);
+	ck_assert_msg(strstr(text, "could not be written: File too large") != NULL, "%s", text);
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
+{
+	char path[400], file[500];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	struct incidents_counts counts = end_on_full_disk(6000);
+
+	ck_assert_uint_eq(counts.sealed, 1);
+	read_incident(path, &incident);
+	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_FAILED);
+	snprintf(file, sizeof(file), "%s/%s", path, INCIDENT_SAMPLES_FILE);
+	ck_assert_int_lt(access(file, F_OK), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+/* A rule that has fired on target number i, without anything having happened. */
+static void fire(unsigned i)
+{
+	char name[32];
+	struct trigger_decision decision = {
+		.fires = true, .available = true, .value = 50, .candidate_reason = TRIGGER_ABOVE_PERCENT
+	};
+	struct target target = { .id = 1000 + i,
+				 .kind = TARGET_PROCESS,
+				 .pid = 1,
+				 .entry = "burner",
+				 .name = name,
+				 .key = name,
+				 .comm = "",
+				 .cmdline = "",
+				 .cgroup = "" };
+	struct evaluator_firing firing = {
+		.rule = &config->rules[0],
+		.target = &target,
+		.to = clock_mono(&the_clock),
+		.wall = clock_wall(&the_clock),
+		.decision = &decision,
+		.effective = &config->rules[0].trigger,
+		.cpu_limit = UINT64_MAX,
+		.memory_limit = UINT64_MAX,
+	};
+
+	firing.from = mono_sub(firing.to, NS_PER_MS);
+	snprintf(name, sizeof(name), "target-%u", i);
+	ck_assert_int_eq(incidents_fire(incidents, &firing), 0);
+}
+
+START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
+{
+	struct incidents_counts counts;
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + 3; i++)
+		fire(i);
+	fire(0);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, INCIDENTS_OPEN_MAX);
+	ck_assert_uint_eq(counts.refused, 3);
+	ck_assert_uint_eq(counts.merged, 1);
+	incidents_gap(incidents, clock_mono(&the_clock), 2);
+
+	char *text = scene_log_text(&log_file);
+	char *first = strstr(text, "too many are open");
+
+	ck_assert_ptr_nonnull(first);
+	ck_assert_ptr_null(strstr(first + 1, "too many are open"));
+	free(text);
+	stop();
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
+	ck_assert_uint_eq(count_directories(path), INCIDENTS_OPEN_MAX);
+	actor_end(&actor);
+}
+END_TEST
+
+Suite *incidents_suite(void)
+{
+	Suite *suite = suite_create("incidents");
+	TCase *tcase = tcase_create("whole");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_thread_that_burns_becomes_a_sealed_incident_that_names_it);
+	tcase_add_test(tcase, a_second_firing_is_merged_into_the_one_that_is_open);
+	tcase_add_test(tcase, a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone);
+	tcase_add_test(tcase, stopping_seals_what_is_open);
+	tcase_add_test(tcase, without_disk_space_nothing_fires_and_it_is_said_once);
+	tcase_add_test(tcase, a_spool_that_is_gone_is_said);
+	tcase_add_test(tcase, a_disk_that_is_full_leaves_nothing_half_written);
+	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
+	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
