@@ -164,7 +164,7 @@ deps-fuzz:
 	@sh tests/deps.sh build fuzz
 
 check: deps-build $(PROGRAMS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
-	$(B)/check-spikewatch
+	SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
 
 demo: deps-build $(PROGRAMS) $(TOOL_BINS)
