@@ -20,6 +20,8 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +93,15 @@ static int add_pid(struct record *record, long pid, const char *program)
 	return 0;
 }
 
+static bool is_watched(const struct record *record, long pid)
+{
+	for (size_t i = 0; i < record->watched_count; i++)
+		if (record->watched[i] == pid)
+			return true;
+
+	return false;
+}
+
 static int parse_pids(struct record *record)
 {
 	const char *at = record->pids;
@@ -113,7 +124,7 @@ static int parse_pids(struct record *record)
 			return -ESRCH;
 		}
 
-		int r = add_pid(record, pid, NULL);
+		int r = is_watched(record, pid) ? 0 : add_pid(record, pid, NULL);
 
 		if (r < 0)
 			return r;
@@ -157,7 +168,7 @@ static int spawn(struct record *record, char **command)
 	return add_pid(record, child, command[0]);
 }
 
-/* The configuration that the options amount to. */
+/* The configuration that the options amount to. 0; EXIT_USAGE, which was said; -errno. */
 static int build_config(const struct record *record, struct config **ret)
 {
 	AUTO_FREE char *text = NULL;
@@ -184,7 +195,7 @@ static int build_config(const struct record *record, struct config **ret)
 	if (r < 0) {
 		config_error_format(&error, message, sizeof message);
 		fprintf(stderr, "spikewatch record: %s\n", message);
-		return r;
+		return EXIT_USAGE; /* what was asked for is out of range */
 	}
 
 	(*ret)->sampling.cpu_budget_percent = 0; /* who asks for a rate gets it */
@@ -193,6 +204,35 @@ static int build_config(const struct record *record, struct config **ret)
 }
 
 /* ---- running ---- */
+
+/* How long a sink that takes nothing is waited for once the recording is over by a signal. */
+#define SINK_PATIENCE_MS 1000
+
+/*
+ * The sink. As long as the recording goes on, a slow reader is waited for; after a signal one that reads no more must not
+ * hold us: then only what is certain not to block is written.
+ */
+static int write_output(void *ctx, const void *data, size_t len)
+{
+	const struct record *record = ctx;
+	struct pollfd pollfd = { .fd = record->fd, .events = POLLOUT };
+
+	for (const char *at = data; len > 0;) {
+		if (interrupted && poll(&pollfd, 1, SINK_PATIENCE_MS) == 0)
+			return -ETIMEDOUT;
+
+		ssize_t n = write(record->fd, at, interrupted && len > PIPE_BUF ? PIPE_BUF : len);
+
+		if (n < 0 && errno == EAGAIN)
+			poll(&pollfd, 1, -1);
+		else if (n < 0 && errno != EINTR)
+			return -errno;
+		at += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+	}
+
+	return 0;
+}
 
 static bool over(struct record *record, const struct recorder *recorder, mono_t start, mono_t now)
 {
@@ -277,7 +317,7 @@ static int run_session(struct record *record, struct session *session)
 	int r = ring_cursor_new_blocking(session_ring(session), getpid(), 0, NULL, &cursor);
 
 	if (r == 0)
-		r = recorder_new(cursor, sink_fd(&record->fd), &options, &recorder);
+		r = recorder_new(cursor, (struct sink){ write_output, record }, &options, &recorder);
 	if (r < 0)
 		return r;
 
@@ -288,7 +328,7 @@ static int run_session(struct record *record, struct session *session)
 		r = pump_until_over(record, recorder, &clock, options.start);
 	session_stop(session);
 
-	ring_stats(session_ring(session), &stats);
+	sampler_stats(session_sampler(session), &stats);
 	int pumped = recorder_pump(recorder);
 
 	recorder_counts(recorder, &counts);
@@ -309,6 +349,8 @@ static int exit_code(struct record *record, int result)
 		kill(record->child, interrupted ? interrupted : SIGTERM);
 		waitpid(record->child, &record->child_status, 0);
 	}
+	if (result > 0)
+		return result;
 	if (result < 0) {
 		fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(-result));
 		return EXIT_TROUBLE;
@@ -380,7 +422,7 @@ static int record_all(struct record *record, char **command)
 	if (r < 0)
 		return r;
 	if (check_count(record) < 0)
-		return -EINVAL;
+		return EXIT_USAGE;
 
 	r = build_config(record, &config);
 	if (r == 0)

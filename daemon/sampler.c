@@ -175,6 +175,12 @@ double sampler_cpu_share(const struct sampler *sampler)
 	return atomic_load_explicit(&sampler->cpu_share_ppm, memory_order_relaxed) / 1e6;
 }
 
+void sampler_stats(const struct sampler *sampler, struct stats *ret)
+{
+	*ret = sampler->stats;
+	ring_writer_account(sampler->writer, ret);
+}
+
 /* ---- the tick ---- */
 
 /* The cold side may free the target at once: nothing may touch it after this. There must be room. */
@@ -401,6 +407,8 @@ static void take_last_look(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->clock);
 
+	pacer_stop(&sampler->pacer, now);
+	sampler->stats.own_cpu = realclock_thread_cpu();
 	if (ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), 0) == RING_HELD)
 		return;
 

@@ -75,6 +75,9 @@ uint32_t sampler_slowdown(const struct sampler *sampler);
 /* CPU share of this process in the last whole second, of one core. Any thread. */
 double sampler_cpu_share(const struct sampler *sampler);
 
+/* What the whole run came to, its last backoff included. Only when the thread is not running. */
+void sampler_stats(const struct sampler *sampler, struct stats *ret);
+
 /* Takes ticks in the calling thread instead, for measuring: one, now. The thread must not be running. */
 void sampler_tick(struct sampler *sampler);
 

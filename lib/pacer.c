@@ -89,6 +89,11 @@ mono_t pacer_backoff(struct pacer *pacer, mono_t now)
 	return pacer->until;
 }
 
+void pacer_stop(struct pacer *pacer, mono_t now)
+{
+	pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
+}
+
 void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns)
 {
 	assert(interval_ns > 0);

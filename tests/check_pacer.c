@@ -182,6 +182,25 @@ START_TEST(slots_that_pass_in_backoff_are_missed)
 }
 END_TEST
 
+START_TEST(slots_of_a_backoff_that_the_end_cuts_off_are_missed)
+{
+	tick(0, MS);
+	pacer_backoff(&pacer, at(INTERVAL));
+	pacer_stop(&pacer, at(4 * INTERVAL + MS));
+	ck_assert_uint_eq(stats.total_slots, 4);
+	ck_assert_uint_eq(stats.missed_slots, 3);
+}
+END_TEST
+
+START_TEST(an_end_before_the_deadline_misses_nothing)
+{
+	tick(0, MS);
+	pacer_stop(&pacer, at(2 * MS));
+	ck_assert_uint_eq(stats.total_slots, 1);
+	ck_assert_uint_eq(stats.missed_slots, 0);
+}
+END_TEST
+
 START_TEST(a_new_interval_starts_a_new_grid_and_keeps_the_counters)
 {
 	tick(0, MS);
@@ -256,6 +275,8 @@ Suite *pacer_suite(void)
 	tcase_add_test(tc, backoff_falls_back_once_the_reader_keeps_up);
 	tcase_add_test(tc, backoff_sleeps_are_counted_and_are_no_timing_error);
 	tcase_add_test(tc, slots_that_pass_in_backoff_are_missed);
+	tcase_add_test(tc, slots_of_a_backoff_that_the_end_cuts_off_are_missed);
+	tcase_add_test(tc, an_end_before_the_deadline_misses_nothing);
 	tcase_add_test(tc, a_new_interval_starts_a_new_grid_and_keeps_the_counters);
 	tcase_add_test(tc, changing_the_interval_hides_no_missed_slot);
 	tcase_add_test(tc, a_clock_that_jumps_far_costs_missed_slots_and_no_time);
