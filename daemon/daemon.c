@@ -50,6 +50,7 @@ struct daemon {
 	struct clock clock;
 	uint64_t poll_ns;
 	sd_event *event;
+	bool must_remember; /* a firing that holds others back is not saved yet */
 	bool memo_failing;
 };
 
@@ -66,6 +67,10 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
 	struct daemon *daemon = ctx;
 
+	/* Anything else may wait for the next second. */
+	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
+		daemon->must_remember = true;
+
 	return incidents_fire(daemon->incidents, firing);
 }
 
@@ -78,6 +83,7 @@ static bool on_disk_ok(void *ctx)
 
 static void save_memo(struct daemon *daemon)
 {
+	daemon->must_remember = false;
 	if (!memo_changed(daemon->memo))
 		return;
 
@@ -100,6 +106,8 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 	if (r < 0)
 		log_line(LOG_ERR, "reading the ring: %s", strerror(-r));
 	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
+	if (daemon->must_remember)
+		save_memo(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
 	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
 
 	return 0;
@@ -349,9 +357,11 @@ static void last_words(struct daemon *daemon)
 		log_line(LOG_WARNING,
 			 "the rules were overtaken by the sampler: %llu pages were never judged. Enlarge ring.size.",
 			 (unsigned long long)watched.lost_pages);
-	log_line(LOG_INFO, "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed",
-		 (unsigned long long)counts.sealed, (unsigned long long)counts.merged,
-		 (unsigned long long)counts.failed);
+	log_line(LOG_INFO,
+		 "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed, %llu refused because too "
+		 "many were open",
+		 (unsigned long long)counts.sealed, (unsigned long long)counts.merged, (unsigned long long)counts.failed,
+		 (unsigned long long)counts.refused);
 }
 
 /* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
