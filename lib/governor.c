@@ -30,10 +30,14 @@ uint32_t governor_step(struct governor *governor, mono_t now, uint64_t cpu_ns)
 
 	if (governor->share > governor->budget) {
 		governor->calm = 0;
+		if (++governor->hot < GOVERNOR_HOT)
+			return governor->factor;
+		governor->hot = 0;
 		if (governor->factor < GOVERNOR_FACTOR_MAX)
 			governor->factor *= 2;
 		return governor->factor;
 	}
+	governor->hot = 0;
 
 	if (governor->factor == 1 || governor->share > governor->budget * GOVERNOR_RECOVER_BELOW) {
 		governor->calm = 0;
