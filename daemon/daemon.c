@@ -360,8 +360,8 @@ static void last_words(struct daemon *daemon)
 	log_line(LOG_INFO,
 		 "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed, %llu refused because too "
 		 "many were open",
-		 (unsigned long long)counts.sealed, (unsigned long long)counts.merged, (unsigned long long)counts.failed,
-		 (unsigned long long)counts.refused);
+		 (unsigned long long)counts.sealed, (unsigned long long)counts.merged,
+		 (unsigned long long)counts.failed, (unsigned long long)counts.refused);
 }
 
 /* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
