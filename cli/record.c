@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "discovery.h"
+#include "log.h"
 #include "options.h"
 #include "procread.h"
 #include "realclock.h"
@@ -237,15 +238,16 @@ static int write_output(void *ctx, const void *data, size_t len)
 static bool over(struct record *record, const struct recorder *recorder, mono_t start, mono_t now)
 {
 	struct recorder_counts counts;
+	siginfo_t ended = { 0 };
 
 	if (interrupted)
 		return true;
 	if (record->duration_ns && mono_diff(now, start) >= (int64_t)record->duration_ns)
 		return true;
-	if (record->child && waitpid(record->child, &record->child_status, WNOHANG) == record->child) {
-		record->child = 0;
+	/* Not reaped yet: what it has used in all is there for the last look. */
+	if (record->child && waitid(P_PID, (id_t)record->child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	    ended.si_pid == record->child)
 		return true;
-	}
 
 	recorder_counts(recorder, &counts);
 
@@ -390,18 +392,16 @@ static int check_request(struct record *record, bool has_command)
 		return -EINVAL;
 	}
 
-	return parse_pids(record);
-}
+	int r = parse_pids(record);
 
-static int check_count(const struct record *record)
-{
-	if (record->format != STREAM_GVISOR || record->watched_count <= RECORDER_GVISOR_TARGETS)
-		return 0;
+	if (r == 0 && record->format == STREAM_GVISOR &&
+	    record->watched_count + has_command > RECORDER_GVISOR_TARGETS) {
+		fprintf(stderr, "spikewatch record: --format gvisor has room for %u processes\n",
+			RECORDER_GVISOR_TARGETS);
+		return -E2BIG;
+	}
 
-	fprintf(stderr, "spikewatch record: --format gvisor has room for %u processes, not %zu\n",
-		RECORDER_GVISOR_TARGETS, record->watched_count);
-
-	return -E2BIG;
+	return r;
 }
 
 static void catch_signals(void)
@@ -413,20 +413,31 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(2) */
 }
 
+/* The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would never come. 0; EXIT_TROUBLE. */
+static int check_found(struct session *session)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(session), &found);
+	if (!found.roster.targets)
+		fprintf(stderr, "spikewatch record: nothing to record: %s\n",
+			strerror(found.roster.failed ? -found.roster.last_error : ESRCH));
+
+	return found.roster.targets ? 0 : EXIT_TROUBLE;
+}
+
 static int record_all(struct record *record, char **command)
 {
 	struct config *config = NULL;
 	struct session *session = NULL;
 	int r = *command ? spawn(record, command) : 0;
 
-	if (r < 0)
-		return r;
-	if (check_count(record) < 0)
-		return EXIT_USAGE;
-
-	r = build_config(record, &config);
+	if (r == 0)
+		r = build_config(record, &config);
 	if (r == 0)
 		r = session_new(config, NULL, &session);
+	if (r == 0)
+		r = check_found(session);
 	if (r == 0)
 		r = run_session(record, session);
 	session_free(session);
@@ -480,6 +491,7 @@ int record_command(int argc, char **argv)
 	if (open_output(&record) < 0)
 		return EXIT_TROUBLE;
 
+	log_open("spikewatch record", false);
 	catch_signals();
 	code = exit_code(&record, record_all(&record, argv + first));
 	close(record.fd);

@@ -8,9 +8,11 @@
 #include "log.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,10 +24,24 @@ static const char *program_name = "spikewatchd";
 static bool to_journal;
 static bool verbose_lines;
 
+/* "device:inode" of what systemd has connected; whoever redirected standard error since then wants it there. */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	struct stat st;
+	char found[64];
+
+	if (!stream || fstat(STDERR_FILENO, &st) < 0)
+		return false;
+	snprintf(found, sizeof found, "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+
+	return strcmp(stream, found) == 0;
+}
+
 void log_open(const char *program, bool verbose)
 {
 	program_name = program;
-	to_journal = getenv("JOURNAL_STREAM") != NULL;
+	to_journal = stderr_is_journal();
 	verbose_lines = verbose;
 }
 

@@ -332,14 +332,21 @@ static void count_source(struct sampler *sampler)
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
-/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
-static bool take_tick(struct sampler *sampler, mono_t now)
+/* Asks for room for every target at its fattest, so that what begins can be written whole. False: a reader holds the next page. */
+static bool begin_tick(struct sampler *sampler, mono_t now)
 {
 	size_t count;
 
 	source_entries(sampler->source, &count);
-	if (ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), (count + 1) * RING_RECORD_MAX) ==
-	    RING_HELD)
+
+	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), (count + 1) * RING_RECORD_MAX) !=
+	       RING_HELD;
+}
+
+/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
+static bool take_tick(struct sampler *sampler, mono_t now)
+{
+	if (!begin_tick(sampler, now))
 		return false;
 
 	pacer_wake(&sampler->pacer, now);
@@ -409,9 +416,10 @@ static void take_last_look(struct sampler *sampler)
 
 	pacer_stop(&sampler->pacer, now);
 	sampler->stats.own_cpu = realclock_thread_cpu();
-	if (ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), 0) == RING_HELD)
+	if (!begin_tick(sampler, now))
 		return;
 
+	take_commands(sampler, now); /* of a run that ends before its first tick */
 	source_fill(sampler->source, now);
 	publish_all(sampler);
 	sampler->stats.own_cpu = realclock_thread_cpu();

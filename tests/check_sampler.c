@@ -450,6 +450,20 @@ START_TEST(it_starts_and_stops_again_and_again)
 }
 END_TEST
 
+START_TEST(a_run_of_no_length_has_seen_its_targets)
+{
+	struct child child = child_start();
+
+	make(10 * NS_PER_S, 8, 1 << 20, 16384);
+	add_process(0, child.pid, NULL);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_ge(seen.samples, 1);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(stopping_does_not_wait_for_a_reader)
 {
 	make(NS_PER_MS, 8, 5 * 4096, 4096);
@@ -524,6 +538,7 @@ Suite *sampler_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing);
 	tcase_add_test(tcase, it_starts_and_stops_again_and_again);
+	tcase_add_test(tcase, a_run_of_no_length_has_seen_its_targets);
 	tcase_add_test(tcase, stopping_does_not_wait_for_a_reader);
 	tcase_add_test(tcase, a_budget_that_is_exceeded_lengthens_the_interval);
 	suite_add_tcase(suite, tcase);

@@ -1,0 +1,94 @@
+/*
+ * program.h: the programs that were built, run as anybody runs them. Where they are is in $SPIKEWATCH_BUILD, which make check sets;
+ * without it the tests that need them say so and pass.
+ */
+#ifndef SPIKEWATCH_TESTS_PROGRAM_H
+#define SPIKEWATCH_TESTS_PROGRAM_H
+
+#include "scene.h"
+
+#include <grp.h>
+
+#define PROGRAM_ARGUMENTS 24
+
+struct program {
+	pid_t pid;
+	char err[160]; /* file with what it says to standard error */
+};
+
+/* The path of a program; false: there is none, which is said. */
+static inline bool program_find(const char *name, char ret[512])
+{
+	const char *build = getenv("SPIKEWATCH_BUILD");
+
+	snprintf(ret, 512, "%s/%s", build ? build : "", name);
+	if (build && access(ret, X_OK) == 0)
+		return true;
+	fprintf(stderr, "skipped: %s was not found below $SPIKEWATCH_BUILD\n", name);
+
+	return false;
+}
+
+/*
+ * Starts a program whose arguments end with NULL. out: descriptor of its standard output, stays the caller's; -1: /dev/null. uid: 0: as
+ * ourselves, else as that user (we are root).
+ */
+static inline struct program program_start(const char *const *arguments, const char *directory, int out, uid_t uid)
+{
+	struct program program;
+
+	snprintf(program.err, sizeof(program.err), "%s/stderr", directory);
+	unlink(program.err);
+	program.pid = fork();
+	ck_assert_int_ge(program.pid, 0);
+	if (program.pid > 0)
+		return program;
+
+	int err = open(program.err, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	unsetenv("JOURNAL_STREAM");
+	unsetenv("NOTIFY_SOCKET");
+	dup2(null, STDIN_FILENO);
+	dup2(out < 0 ? null : out, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
+	if (uid && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0))
+		_exit(125);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing the user has cleared it */
+	execv(arguments[0], (char *const *)(uintptr_t)arguments);
+	_exit(126);
+}
+
+/* Waits until it has ended: its exit code, or 128 + the signal. */
+static inline int program_wait(const struct program *program)
+{
+	int status = 0;
+	pid_t ended = 0;
+
+	scene_wait_for((ended = waitpid(program->pid, &status, WNOHANG)) != 0);
+	ck_assert_int_eq(ended, program->pid);
+
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Runs it to its end. */
+static inline int program_run(const char *const *arguments, const char *directory)
+{
+	struct program program = program_start(arguments, directory, -1, 0);
+
+	return program_wait(&program);
+}
+
+/* Whether the program that ran last in this directory said so. */
+static inline void program_said(const char *directory, const char *part)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/stderr", directory);
+	char *text = scene_read(path);
+	ck_assert_msg(text && strstr(text, part), "expected \"%s\", it said: %s", part, text ? text : "nothing");
+	free(text);
+}
+
+#endif
