@@ -21,6 +21,12 @@ static void setup(void)
 	setenv("HOME", "/home/me", 1);
 }
 
+static void teardown(void)
+{
+	ck_assert_int_eq(seteuid(getuid()), 0);
+	prctl(PR_SET_DUMPABLE, 1); /* changing the user forbids what the leak checker does */
+}
+
 /* As an ordinary user from here on. False: that is not possible here. */
 static bool become_ordinary(void)
 {
@@ -144,7 +150,7 @@ Suite *paths_suite(void)
 	Suite *suite = suite_create("paths");
 	TCase *tcase = tcase_create("choice");
 
-	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_configuration_has_the_first_word);
 	tcase_add_test(tcase, then_systemd);
 	tcase_add_test(tcase, then_roots_own_places);
