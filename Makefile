@@ -16,6 +16,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 libdir_systemd ?= $(prefix)/lib
 mandir ?= $(prefix)/share/man
 docdir ?= $(prefix)/share/doc/spikewatch
+completiondir ?= $(prefix)/share/bash-completion/completions
 
 # ---- sources; each list may be narrowed on the command line: make check SUITES="ring pacer" ----
 
@@ -232,6 +233,8 @@ install: all
 	$(if $(TMPFILES),install -m 644 -D $(TMPFILES) $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf)
 	$(if $(CATALOG),install -m 644 -D $(CATALOG) $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog)
 	@$(foreach m,$(MAN_PAGES),install -m 644 -D $(m) $(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)) &&) true
+	install -m 644 -D conf/completion/spikewatch.bash $(D)$(completiondir)/spikewatch
+	ln -sf spikewatch $(D)$(completiondir)/spikewatchd
 	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
 
 uninstall:
@@ -239,6 +242,7 @@ uninstall:
 	rm -f $(D)$(libdir_systemd)/sysusers.d/spikewatch.conf $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf
 	rm -f $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog
 	rm -f $(foreach m,$(MAN_PAGES),$(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)))
+	rm -f $(D)$(completiondir)/spikewatch $(D)$(completiondir)/spikewatchd
 	rm -rf $(D)$(docdir)
 	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
 
