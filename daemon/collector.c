@@ -185,7 +185,9 @@ static void say_removed(void *ctx, const struct retention_entry *entry, enum ret
 {
 	struct collector *collector = ctx;
 
+	pthread_mutex_lock(&collector->lock);
 	collector->counts.removed++;
+	pthread_mutex_unlock(&collector->lock);
 	log_line(LOG_INFO, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
 		 retention_reason_name(why));
 }
