@@ -316,8 +316,7 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
-		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN,
-		      style, file);
+		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
 	print_limits(&incident->limits, file);
 	print_recording(view, file);
 	print_files(incident, file);
