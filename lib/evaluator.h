@@ -1,6 +1,6 @@
 /*
  * evaluator.h: rules over a stream of observations: for each (rule, target) it keeps the window and the trigger's state and steps it
- * at every end of a window. The daemon feeds it from the ring, a replay from a recording: the same code takes the same decisions.
+ * at every end of a window. It does not know where they come from: the same observations lead to the same decisions.
  * Pure: time comes with the observations. Allocates only when a target appears.
  *
  * Windows of a rule are consecutive and aligned: they end at multiples of its length on the monotonic clock, judged by the
