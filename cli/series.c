@@ -275,27 +275,45 @@ void series_memory(const struct series *series, const struct series_columns *col
 
 /* ---- above the threshold ---- */
 
+/* Moments looked at in a series at most: less than a millisecond apart in a minute. */
+#define ABOVE_STEPS 100000
+
+/* Whether the metric over the window that ends at at_ns is known; i: last point by then; unbroken: first since a gap. */
+static bool value_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
+		     size_t unbroken, double *ret)
+{
+	struct metric_point from = { .time = { 0 } }, to = { .time = { rule->window_ns } };
+
+	memory_of(series, i, &to.peak_bytes);
+
+	return at_from(series, at_ns, i, &to.sample) &&
+	       at_from(series, at_ns - (int64_t)rule->window_ns, unbroken, &from.sample) &&
+	       metric_value(rule->metric, rule->of, &rule->machine, &from, &to, ret);
+}
+
+/* In steps, because between two points the value changes too: its window moves on. */
 bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns)
 {
-	const int64_t window = (int64_t)rule->window_ns;
+	int64_t first = series->count ? series->points[0].at_ns : 0;
+	int64_t last = series->count ? series->points[series->count - 1].at_ns : 0;
+	int64_t step = (last - first) / ABOVE_STEPS;
+	size_t i = 0, unbroken = 0;
 	bool available = false;
 	uint64_t above = 0;
-	size_t unbroken = 0;
 
-	for (size_t i = 1; i < series->count; i++) {
-		const struct series_point *b = &series->points[i];
-		struct metric_point from = { .time = { 0 } }, to = { .time = { rule->window_ns }, .sample = b->sample };
+	if (step < (int64_t)series->grain_ns)
+		step = (int64_t)series->grain_ns;
+	for (int64_t at = first + step; step > 0 && at <= last; at += step) {
 		double value;
 
-		if (b->after_gap)
-			unbroken = i;
-		memory_of(series, i, &to.peak_bytes);
-		if (!at_from(series, b->at_ns - window, unbroken, &from.sample) ||
-		    !metric_value(rule->metric, rule->of, &rule->machine, &from, &to, &value))
+		for (; i + 1 < series->count && series->points[i + 1].at_ns <= at; i++)
+			if (series->points[i + 1].after_gap)
+				unbroken = i + 1;
+		if (!value_at(series, rule, at, i, unbroken, &value))
 			continue;
 		available = true;
 		if (value > rule->threshold)
-			above += (uint64_t)(b->at_ns - moved_since(series, i));
+			above += (uint64_t)step;
 	}
 	if (available)
 		*ret_ns = above;

@@ -137,6 +137,21 @@ START_TEST(time_above_the_threshold_is_that_of_the_burst)
 }
 END_TEST
 
+START_TEST(time_above_goes_on_while_nothing_new_is_to_be_read)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 50 * MS, .threshold = 0.1 };
+	uint64_t ns = 7;
+
+	for (int64_t ms = 0; ms <= 10; ms++)
+		add(&series, ms, (uint64_t)ms, 10, 10, false);
+	add(&series, 200, 10, 10, 10, false);
+	/* From the end of the first window until less than 5 ms of the burst are in it. */
+	ck_assert(series_above(&series, &rule, &ns));
+	ck_assert_uint_eq(ns, 5 * MS);
+}
+END_TEST
+
 START_TEST(time_that_steps_back_is_straightened)
 {
 	AUTO(series_release) struct series series = { 0 };
@@ -196,6 +211,7 @@ Suite *series_suite(void)
 	tcase_add_test(tcase, counter_that_steps_back_is_unknown);
 	tcase_add_test(tcase, memory_between_samples_is_seen_by_its_mark);
 	tcase_add_test(tcase, time_above_the_threshold_is_that_of_the_burst);
+	tcase_add_test(tcase, time_above_goes_on_while_nothing_new_is_to_be_read);
 	tcase_add_test(tcase, time_that_steps_back_is_straightened);
 	tcase_add_test(tcase, empty_series_is_a_gap);
 	tcase_add_test(tcase, allocations_that_fail_leave_a_gap_or_an_error);
