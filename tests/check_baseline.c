@@ -252,6 +252,33 @@ START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 }
 END_TEST
 
+START_TEST(when_there_are_too_many_threads_they_take_turns)
+{
+	uint64_t taken[2] = { 0 };
+
+	for (unsigned round = 0; round < 4; round++) {
+		now.ns += NS_PER_S;
+		baseline_scan_begin(baseline, now);
+		for (int pid = 10; pid < 12; pid++) {
+			struct procfs_stat stat = stat_of(pid, 500, 100 + round);
+
+			stat.threads = 1500; /* two of them are more than a scan has time for */
+			appear(pid, 500, 100 + round);
+			baseline_watched(baseline, &stat, baseline_met(baseline, &stat));
+		}
+		baseline_scan_end(baseline);
+		for (int i = 0; i < 2; i++) {
+			struct thread_baseline threads = threads_of(10 + i);
+
+			taken[i] += threads.newer && threads.newer->taken.ns == now.ns;
+			thread_baseline_release(&threads);
+		}
+	}
+	ck_assert_uint_eq(taken[0], 2);
+	ck_assert_uint_eq(taken[1], 2);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
 	bool injected = true;
@@ -293,6 +320,7 @@ Suite *baseline_suite(void)
 	tcase_add_test(tcase, a_reused_pid_starts_afresh);
 	tcase_add_test(tcase, mappings_are_read_seldom);
 	tcase_add_test(tcase, mappings_of_few_are_read_in_one_scan_and_all_get_their_turn);
+	tcase_add_test(tcase, when_there_are_too_many_threads_they_take_turns);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 

@@ -1,0 +1,128 @@
+/* check_sampler_thread.c: the thread: readers that do not read, starts and stops, a budget that is exceeded. */
+#include "sampler_rig.h"
+
+Suite *sampler_thread_suite(void);
+
+START_TEST(a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing)
+{
+	struct child children[2] = { child_start(), child_start() };
+	struct stats stats;
+
+	make(NS_PER_MS, 8, 8 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
+	add_process(0, children[0].pid, NULL);
+	add_process(1, children[1].pid, NULL);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	/* A tick is at least 32 bytes: the ring is full sooner or later, and stays so. */
+	scene_wait_for(pages_claimed() >= 5);
+	child_do(&children[0], 'b');
+	for (int i = 0; i < 100; i++)
+		nap();
+	uint64_t claimed = pages_claimed();
+	child_do(&children[1], 'b');
+	child_do(&children[1], 'm');
+	ck_assert_uint_le(claimed, 7);
+
+	/* The reader wakes up. */
+	scene_wait_for((read_ring(), backoff_sleeps() > 0));
+	scene_wait_for((read_ring(), value(0, SAMPLE_CPU) == (uint64_t)cpu_of(children[0].pid) &&
+					     value(1, SAMPLE_CPU) == (uint64_t)cpu_of(children[1].pid)));
+	scene_wait_for((read_ring(), pages_claimed() > 14));
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+	ck_assert_uint_eq(seen.ticks, seen.ends);
+	ck_assert_uint_eq(seen.described, 2);
+	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	ck_assert_uint_eq(stats.lost_records, 0);
+	ck_assert_uint_gt(stats.total_backoff_sleep, 0);
+	ck_assert_uint_gt(stats.missed_slots, 0);
+	child_reap(&children[0]);
+	child_reap(&children[1]);
+}
+END_TEST
+
+START_TEST(it_starts_and_stops_again_and_again)
+{
+	struct ring_info info;
+
+	make(10 * NS_PER_S, 8, 1 << 20, 16384);
+	for (uint64_t i = 1; i <= 5; i++) {
+		ring_info(ring, &info);
+		uint64_t ticks = info.ticks;
+
+		ck_assert_int_eq(sampler_start(sampler), 0);
+		scene_wait_for((ring_info(ring, &info), info.ticks > ticks));
+		sampler_stop(sampler);
+		sampler_stop(sampler);
+	}
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+	ck_assert_uint_eq(seen.ticks, seen.ends);
+}
+END_TEST
+
+START_TEST(a_run_of_no_length_has_seen_its_targets)
+{
+	struct child child = child_start();
+
+	make(10 * NS_PER_S, 8, 1 << 20, 16384);
+	add_process(0, child.pid, NULL);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_ge(seen.samples, 1);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(stopping_does_not_wait_for_a_reader)
+{
+	make(NS_PER_MS, 8, 5 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for(pages_claimed() >= 3);
+	for (int i = 0; i < 50; i++)
+		nap();
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+}
+END_TEST
+
+START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
+{
+	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
+	struct sampler_options options = { .source = { .capacity = 1 },
+					   .interval_ns = NS_PER_MS,
+					   .cpu_budget_percent = 0.001 };
+	struct stats stats;
+
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(sampler_new(&options, ring, &sampler), 0);
+	ck_assert_uint_eq(sampler_slowdown(sampler), 1);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for(sampler_slowdown(sampler) > 1);
+	scene_wait_for((ring_stats(ring, &stats), stats.collection_rate > options.interval_ns));
+	sampler_stop(sampler);
+	ck_assert(sampler_cpu_share(sampler) > 0);
+	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	ck_assert_uint_eq(stats.collection_rate, options.interval_ns * sampler_slowdown(sampler));
+}
+END_TEST
+
+Suite *sampler_thread_suite(void)
+{
+	Suite *suite = suite_create("sampler_thread");
+	TCase *tcase = tcase_create("thread");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing);
+	tcase_add_test(tcase, it_starts_and_stops_again_and_again);
+	tcase_add_test(tcase, a_run_of_no_length_has_seen_its_targets);
+	tcase_add_test(tcase, stopping_does_not_wait_for_a_reader);
+	tcase_add_test(tcase, a_budget_that_is_exceeded_lengthens_the_interval);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
