@@ -42,7 +42,7 @@ _spikewatch_offer() {
 # _spikewatch_files WORD [-d]: files, or directories only; the shell adds slashes and quotes.
 _spikewatch_files() {
 	compopt -o filenames 2>/dev/null
-	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen ${2:--f} -- "$1")
+	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen "${2:--f}" -- "$1")
 }
 
 # _spikewatch_value OPTION WORD: values of an option; fails if it has none. Times and sizes are for people to write.
