@@ -1,91 +1,116 @@
 #!/bin/sh
 # Usage: deps.sh [build] [lint] [fuzz]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
-# is not. Says nothing when nothing is missing.
+# is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
 
-packages=
+missing=
 recommended=--no-install-recommends
+cc=${CC:-gcc}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
 
-# Compiles and links a program that needs every header and every library.
-builds() {
-	command -v make >/dev/null && command -v pkg-config >/dev/null && command -v "${CC:-gcc}" >/dev/null || return 1
-	dir=$(mktemp -d) || return 1
-	cat >"$dir/probe.c" <<-'END'
-		#include <check.h>
-		#include <libcgroup.h>
-		#include <libdeflate.h>
-		#include <linux/perf_event.h>
-		#include <systemd/sd-bus.h>
-		#include <systemd/sd-daemon.h>
-		#include <systemd/sd-event.h>
-		#include <systemd/sd-journal.h>
-		#include <yajl/yajl_gen.h>
-		#include <yajl/yajl_parse.h>
-
-		int main(void)
-		{
-			Suite *suite = suite_create("probe");
-			return cgroup_init() + sd_booted() + (int)libdeflate_adler32(1, "", 0) + (yajl_gen_alloc(0) == 0) + (suite == 0);
-		}
-	END
-	"${CC:-gcc}" -D_GNU_SOURCE "$dir/probe.c" -o "$dir/probe" $(pkg-config --cflags --libs \
-		libcgroup libsystemd yajl libdeflate check 2>/dev/null) >/dev/null 2>&1
-	rc=$?
-	rm -rf "$dir"
-	return $rc
-}
-
-has_all() {
+# has COMMAND...: are all of them there?
+has() {
 	for command in "$@"; do
 		command -v "$command" >/dev/null || return 1
 	done
 }
 
-fuzzes() {
-	command -v clang >/dev/null &&
-		printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d[n > 0 ? 0 : -1] & 0; }\n' |
-		clang -x c - -fsanitize=fuzzer,address,undefined -o /dev/null 2>/dev/null
+# compiles STATEMENT HEADER...: does a program with these headers compile? It is left as $dir/probe.o.
+compiles() {
+	statement=$1
+	shift
+	{
+		test $# -eq 0 || printf '#include <%s>\n' "$@"
+		printf 'int main(void)\n{\n\t%s;\n\treturn 0;\n}\n' "$statement"
+	} >"$dir/probe.c"
+	$cc -D_GNU_SOURCE -c "$dir/probe.c" -o "$dir/probe.o" 2>/dev/null
+}
+
+# links STATEMENT LIBRARY HEADER...: and does it link, with what pkg-config says of the library?
+links() {
+	statement=$1 library=$2
+	shift 2
+	compiles "$statement" "$@" && flags=$(pkg-config --libs "$library" 2>/dev/null) &&
+		$cc "$dir/probe.o" $flags -o "$dir/probe" 2>/dev/null
+}
+
+need() {
+	missing="$missing $*"
+}
+
+# Without a compiler nothing can be tried: then dpkg knows what is there.
+library() {
+	package=$1
+	shift
+	links "$@" && return
+	if has ${cc%% *} pkg-config && compiles ';' stdio.h || ! has dpkg-query ||
+		! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed'; then
+		need "$package"
+	fi
+}
+
+build() {
+	has ${cc%% *} || need gcc
+	compiles ';' stdio.h linux/perf_event.h || need libc6-dev
+	has make || need make
+	has pkg-config || need pkg-config
+	library libcgroup-dev 'cgroup_init()' libcgroup libcgroup.h
+	library libsystemd-dev 'sd_booted()' libsystemd systemd/sd-bus.h systemd/sd-daemon.h systemd/sd-event.h \
+		systemd/sd-journal.h
+	library libyajl-dev 'yajl_gen_alloc(0)' yajl yajl/yajl_gen.h yajl/yajl_parse.h
+	library libdeflate-dev 'libdeflate_adler32(1, "", 0)' libdeflate libdeflate.h
+	library check 'suite_create("probe")' check check.h
+}
+
+lint() {
+	has clang-format || need clang-format
+	has ctags || need universal-ctags
+	has mandoc || need mandoc
+}
+
+# The sanitizers' run-time library has the version in its name, but clang recommends it.
+fuzz() {
+	printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d[n > 0 ? 0 : -1] & 0; }\n' >"$dir/fuzz.c"
+	has clang && clang "$dir/fuzz.c" -fsanitize=fuzzer,address,undefined -o "$dir/fuzz" 2>/dev/null && return
+	need clang llvm
+	recommended=--install-recommends
 }
 
 for what in "${@:-build}"; do
 	case $what in
-	build)
-		builds || packages="$packages gcc libc6-dev make pkg-config libcgroup-dev libsystemd-dev libyajl-dev
-			libdeflate-dev check"
-		;;
-	lint)
-		has_all clang-format ctags mandoc || packages="$packages clang-format universal-ctags mandoc"
-		;;
-	fuzz)
-		# The sanitizers' run-time library has the version in its name, but clang recommends it.
-		fuzzes || packages="$packages clang llvm" recommended=--install-recommends
-		;;
-	*)
-		echo "deps.sh: unknown: $what" >&2
-		exit 2
-		;;
+	build | lint | fuzz) $what ;;
+	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done
 
-test -n "$packages" || exit 0
-packages=$(echo $packages)
+missing=${missing# }
+test -n "$missing" || exit 0
 
-if ! command -v apt-get >/dev/null; then
-	echo "Missing here, among the following (names as in Debian): $packages" >&2
-	echo "Please install them by your distribution's means." >&2
+if ! has apt-get; then
+	echo "Missing here (names as in Debian): $missing" >&2
+	echo "Please install them by the means of your distribution, then try again." >&2
 	exit 1
 fi
 
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
-	if ! command -v sudo >/dev/null; then
-		echo "Please install, as root: apt-get install $packages" >&2
+	if ! has sudo; then
+		echo "Missing here: $missing" >&2
+		echo "There is no sudo to install them with. Please run, as root: apt-get install $missing" >&2
 		exit 1
 	fi
 	as_root=sudo
 fi
 
-echo "Installing${as_root:+ through sudo}: $packages"
-$as_root apt-get update -qq &&
-	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $recommended $packages
+# A machine that has just started may be installing something itself.
+apt() {
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+}
+
+echo "Installing${as_root:+ through sudo}: $missing"
+if ! apt update || ! apt install -y $recommended $missing; then
+	echo "Could not be installed, see above. Missing here: $missing" >&2
+	exit 1
+fi
