@@ -206,13 +206,9 @@ static int build_config(const struct record *record, struct config **ret)
 
 /* ---- running ---- */
 
-/* How long a sink that takes nothing is waited for once the recording is over by a signal. */
 #define SINK_PATIENCE_MS 1000
 
-/*
- * The sink. As long as the recording goes on, a slow reader is waited for; after a signal one that reads no more must not
- * hold us: then only what is certain not to block is written.
- */
+/* The sink. A slow reader is waited for, but after a signal one that reads no more must not hold us: what might block is not written. */
 static int write_output(void *ctx, const void *data, size_t len)
 {
 	const struct record *record = ctx;
@@ -406,10 +402,12 @@ static int check_request(struct record *record, bool has_command)
 
 static void catch_signals(void)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = { .sa_handler = on_signal }, before;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup(1) */
+		sigaction(SIGHUP, &action, NULL);
 	signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(2) */
 }
 

@@ -171,6 +171,14 @@ static uint64_t choose_poll(const struct config *config)
 	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
 }
 
+/* As nohup(1) leaves it: a signal that is blocked would be delivered to the loop nevertheless. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 static int build_loop(struct daemon *daemon)
 {
 	int r = sd_event_default(&daemon->event);
@@ -179,6 +187,8 @@ static int build_loop(struct daemon *daemon)
 		r = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_stop_signal, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGINT, on_stop_signal, daemon);
+	if (r >= 0 && !is_ignored(SIGHUP)) /* the terminal is closed: nothing that is open may be lost with it */
+		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_stop_signal, daemon);
 	if (r >= 0)
 		r = add_timer(daemon, 1000, on_poll);
 	if (r >= 0)
@@ -398,6 +408,8 @@ static void block_signals(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	if (!is_ignored(SIGHUP))
+		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
