@@ -317,6 +317,7 @@ static inline struct salvage_report scene_salvage(const char *path, const struct
 struct scene_rows {
 	uint64_t count, first_ns, last_ns; /* times since START_TIME */
 	uint64_t gone;                     /* targets that were said to have ended */
+	uint64_t again;                    /* rows that are not later than the one before */
 };
 
 static inline int scene_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values,
@@ -328,6 +329,7 @@ static inline int scene_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32
 	(void)target;
 	(void)values;
 	(void)mask;
+	rows->again += rows->count > 0 && time_ns <= rows->last_ns;
 	if (rows->count++ == 0)
 		rows->first_ns = time_ns;
 	rows->last_ns = time_ns;
