@@ -208,7 +208,7 @@ static int build_config(const struct record *record, struct config **ret)
 
 #define SINK_PATIENCE_MS 1000
 
-/* The sink. A slow reader is waited for, but after a signal one that reads no more must not hold us: what might block is not written. */
+/* A slow reader is waited for; after a signal it must not hold us: what might block is not written any more. */
 static int write_output(void *ctx, const void *data, size_t len)
 {
 	const struct record *record = ctx;
