@@ -6,6 +6,7 @@
  */
 #include "daemon.h"
 
+#include "control.h"
 #include "health.h"
 #include "incidents.h"
 #include "log.h"
@@ -17,6 +18,7 @@
 #include "scope.h"
 #include "session.h"
 #include "spool.h"
+#include "statusjson.h"
 #include "watcher.h"
 
 #include <errno.h>
@@ -48,8 +50,10 @@ struct daemon {
 	struct watcher *watcher;
 	struct health health;
 	struct clock clock;
+	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
+	struct control *control;
 	bool must_remember; /* a firing that holds others back is not saved yet */
 	bool memo_failing;
 };
@@ -199,6 +203,42 @@ static int build_loop(struct daemon *daemon)
 	return r < 0 ? failed("cannot build", "the event loop", r) : 0;
 }
 
+/* ---- whoever asks ---- */
+
+static int on_request(void *ctx, const char *request, struct buffer *ret)
+{
+	const struct daemon *daemon = ctx;
+	struct statusjson status = {
+		.config = daemon->config,
+		.paths = &daemon->paths,
+		.session = daemon->session,
+		.evaluator = daemon->evaluator,
+		.incidents = daemon->incidents,
+		.watcher = daemon->watcher,
+		.health = &daemon->health,
+		.started = daemon->started,
+		.now = clock_mono(&daemon->clock),
+	};
+
+	return strcmp(request, "status") == 0 ? statusjson_write(&status, ret) : statusjson_refuse(request, ret);
+}
+
+/* Everything else works without it. */
+static void build_control(struct daemon *daemon)
+{
+	struct control_options options = {
+		.event = daemon->event,
+		.path = daemon->paths.control,
+		.answer = on_request,
+		.ctx = daemon,
+	};
+	int r = control_new(&options, &daemon->control);
+
+	if (r < 0)
+		log_line(LOG_WARNING, "no control socket at %s: %s. spikewatch status will not reach this daemon.",
+			 daemon->paths.control, strerror(-r));
+}
+
 /* ---- build ---- */
 
 /* The lock outlives every way to die, and names the ring's owner. */
@@ -318,6 +358,8 @@ static int build(struct daemon *daemon)
 		r = build_rules(daemon);
 	if (r == 0)
 		r = build_loop(daemon);
+	if (r == 0)
+		build_control(daemon);
 
 	return r;
 }
@@ -377,6 +419,7 @@ static void last_words(struct daemon *daemon)
 /* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
 static void take_down(struct daemon *daemon)
 {
+	control_free(daemon->control);
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->watcher)
@@ -425,6 +468,7 @@ int daemon_run(const struct config *config)
 	};
 	int r;
 
+	daemon.started = clock_mono(&daemon.clock);
 	block_signals();
 	r = build(&daemon);
 	if (r == 0)

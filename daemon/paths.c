@@ -45,6 +45,18 @@ static int split_state_file(const char *file, struct paths *ret)
 	return set(ret->state_name, sizeof ret->state_name, slash ? slash + 1 : file, "", "");
 }
 
+/* Beside the ring. */
+static int set_control(struct paths *paths)
+{
+	const char *slash = strrchr(paths->ring, '/');
+	int len = slash ? (int)(slash - paths->ring) + 1 : 0;
+
+	return snprintf(paths->control, sizeof paths->control, "%.*scontrol", len, paths->ring) >=
+			       (int)sizeof paths->control
+		       ? -ENAMETOOLONG
+		       : 0;
+}
+
 int paths_choose(const struct config *config, struct paths *ret)
 {
 	char run[PATHS_MAX], state[PATHS_MAX];
@@ -55,6 +67,10 @@ int paths_choose(const struct config *config, struct paths *ret)
 		r = set(ret->ring, PATHS_MAX, config->ring.path, "", "");
 	else if ((r = choose_directory("RUNTIME_DIRECTORY", "/run/spikewatch", "XDG_RUNTIME_DIR", "/.cache", run)) == 0)
 		r = set(ret->ring, PATHS_MAX, run, "/ring", "");
+	if (r < 0)
+		return r;
+
+	r = set_control(ret);
 	if (r < 0)
 		return r;
 

@@ -11,6 +11,7 @@
 
 struct paths {
 	char ring[PATHS_MAX];      /* file */
+	char control[PATHS_MAX];   /* socket, beside the ring */
 	char incidents[PATHS_MAX]; /* directory */
 	char state[PATHS_MAX];     /* directory of the state file */
 	char state_name[256];      /* its name */

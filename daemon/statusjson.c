@@ -1,0 +1,401 @@
+/*
+ * statusjson.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
+ * what they give away to any thread.
+ *
+ * Rules are visited target by target, and the document has that shape. A row is begun only if the longest possible one fits: what is
+ * left out is whole targets and rules, and the document is valid in every case.
+ */
+#include "statusjson.h"
+
+#include "dirlist.h"
+#include "fdread.h"
+#include "incident.h"
+#include "json.h"
+#include "printable.h"
+#include "ring.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* More than a target, a rule on it and the end of the document can take, and what the writer has not handed on yet. */
+#define ROW_MAX (64u << 10)
+
+struct rows {
+	const struct statusjson *status;
+	struct json_writer *json;
+	const struct buffer *out;
+	uint32_t target; /* whose object is open; 0: none */
+	uint64_t left_out;
+};
+
+static void put_u64(struct json_writer *json, const char *key, uint64_t value)
+{
+	json_key(json, key);
+	json_u64(json, value);
+}
+
+static void put_double(struct json_writer *json, const char *key, double value)
+{
+	json_key(json, key);
+	json_double(json, value);
+}
+
+static void put_bool(struct json_writer *json, const char *key, bool value)
+{
+	json_key(json, key);
+	json_bool(json, value);
+}
+
+static void put_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	printable_json(json, text);
+}
+
+/* NAN, which is no number, is how JSON's null is said: not known, not configured. */
+static double or_null(bool has, double value)
+{
+	return has ? value : NAN;
+}
+
+static void begin(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_object(json);
+}
+
+/* ---- the process ---- */
+
+/* /proc/self/statm, in pages: "2273 1024 768 5 0 352 0": the second is resident. 0: not known. */
+static uint64_t resident_bytes(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	char text[128] = "";
+	unsigned long long pages = 0;
+
+	if (fd < 0 || fdread_all(fd, text, sizeof text - 1) <= 0 || sscanf(text, "%*s %llu", &pages) != 1)
+		return 0;
+
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int count_name(void *ctx, const char *name)
+{
+	uint64_t *count = ctx;
+
+	(void)name;
+	++*count;
+
+	return 0;
+}
+
+/* The one that counts is not counted. */
+static uint64_t open_fds(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t count = 0;
+
+	if (fd >= 0)
+		dirlist_each(fd, count_name, &count);
+
+	return count > 0 ? count - 1 : 0;
+}
+
+static void put_daemon(struct json_writer *json, const struct statusjson *status)
+{
+	struct sampler *sampler = session_sampler(status->session);
+
+	begin(json, "daemon");
+	put_text(json, "version", SPIKEWATCH_VERSION);
+	put_u64(json, "pid", (uint64_t)getpid());
+	put_u64(json, "uptime_ns", (uint64_t)mono_diff(status->now, status->started));
+	put_u64(json, "interval_ns", status->config->sampling.interval_ns);
+	put_u64(json, "slowdown", sampler_slowdown(sampler));
+	put_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
+	put_u64(json, "memory_bytes", resident_bytes());
+	put_u64(json, "open_fds", open_fds());
+	put_text(json, "incident_directory", status->paths->incidents);
+	json_end_object(json);
+}
+
+/* ---- the sampler, the ring ---- */
+
+static void put_verdicts(struct json_writer *json, const struct health *health, const struct verdict *verdicts)
+{
+	json_key(json, "verdicts");
+	json_begin_array(json);
+	for (int i = 0; i < VERDICT_KINDS; i++) {
+		json_begin_object(json);
+		put_text(json, "what", verdicts[i].what);
+		put_double(json, "ratio", verdicts[i].ratio);
+		put_double(json, "threshold", verdicts[i].threshold);
+		put_bool(json, "bad", verdicts[i].bad);
+		put_bool(json, "bad_now", health->bad[i]);
+		put_u64(json, "episodes", health->episodes[i]);
+		if (verdicts[i].bad || health->bad[i]) {
+			put_text(json, "cause", verdicts[i].cause);
+			put_text(json, "remedy", verdicts[i].remedy);
+		}
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static double mean(uint64_t sum, uint64_t count)
+{
+	return or_null(count > 0, (double)sum / (double)(count > 0 ? count : 1));
+}
+
+static void put_sampler(struct json_writer *json, const struct statusjson *status)
+{
+	static const struct stats nothing;
+	struct verdict verdicts[VERDICT_KINDS];
+	struct stats stats = { 0 };
+
+	ring_stats(session_ring(status->session), &stats);
+	stats_verdicts(&stats, &nothing, verdicts);
+	begin(json, "sampler");
+	put_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
+	put_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
+	put_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
+	put_u64(json, "interval_ns", stats.collection_rate);
+	put_u64(json, "snapshots", stats.total_snapshots);
+	put_u64(json, "missed_slots", stats.missed_slots);
+	put_u64(json, "backoff_ns", stats.total_backoff_sleep);
+	put_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
+	put_u64(json, "lost_records", stats.lost_records);
+	put_u64(json, "failed_reads", stats.failed_reads);
+	put_u64(json, "cpu_ns", stats.own_cpu);
+	put_verdicts(json, status->health, verdicts);
+	json_end_object(json);
+}
+
+/* The oldest tick there is. False: none yet. */
+static bool oldest_tick(const struct ring *ring, mono_t *ret)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	bool found = false;
+
+	if (ring_cursor_new(ring, RING_OLDEST, &cursor) < 0)
+		return false;
+	while (!found && ring_cursor_next(cursor, &event) == 0)
+		found = event.type == RING_EVENT_TICK;
+	ring_cursor_free(cursor);
+	if (found)
+		*ret = event.time;
+
+	return found;
+}
+
+static void put_ring(struct json_writer *json, const struct statusjson *status)
+{
+	struct ring *ring = session_ring(status->session);
+	struct watcher_counts watched;
+	struct ring_info info;
+	mono_t oldest;
+
+	ring_info(ring, &info);
+	watcher_counts(status->watcher, &watched);
+	begin(json, "ring");
+	put_text(json, "path", status->paths->ring);
+	put_u64(json, "size_bytes", info.size_bytes);
+	put_u64(json, "history_ns", oldest_tick(ring, &oldest) ? (uint64_t)mono_diff(info.last_tick, oldest) : 0);
+	put_u64(json, "ticks", info.ticks);
+	put_u64(json, "unjudged_pages", watched.lost_pages);
+	put_u64(json, "damaged_pages", watched.damaged_pages);
+	json_end_object(json);
+}
+
+/* ---- what is found, what was kept ---- */
+
+static void put_discovery(struct json_writer *json, const struct statusjson *status)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(status->session), &found);
+	begin(json, "discovery");
+	put_u64(json, "targets", found.roster.targets);
+	put_u64(json, "members", found.roster.members);
+	put_u64(json, "processes", found.processes);
+	put_u64(json, "scans", found.scans);
+	put_u64(json, "last_scan_ns", found.last_scan_ns);
+	put_u64(json, "unreadable", found.unreadable);
+	put_u64(json, "refused", found.roster.refused);
+	put_u64(json, "failed", found.roster.failed);
+	if (found.roster.failed)
+		put_text(json, "failed_why", strerror(-found.roster.last_error));
+	if (found.error)
+		put_text(json, "unfinished_why", strerror(-found.error));
+	json_end_object(json);
+}
+
+static void put_incidents(struct json_writer *json, const struct statusjson *status)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(status->incidents, &counts);
+	begin(json, "incidents");
+	put_u64(json, "opened", counts.opened);
+	put_u64(json, "sealed", counts.sealed);
+	put_u64(json, "merged", counts.merged);
+	put_u64(json, "failed", counts.failed);
+	put_u64(json, "refused", counts.refused);
+	put_u64(json, "open", counts.open);
+	json_end_object(json);
+}
+
+/* ---- rules ---- */
+
+static void put_thresholds(struct json_writer *json, const struct config_rule *rule)
+{
+	const struct trigger_rule *trigger = &rule->trigger;
+
+	put_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
+	put_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
+	put_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
+	put_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
+	put_u64(json, "window_ns", rule->window_ns);
+	put_u64(json, "warmup", trigger->warmup);
+	put_u64(json, "for_ns", trigger->for_ns);
+	put_u64(json, "cooldown_ns", trigger->cooldown_ns);
+	put_u64(json, "count_limit", trigger->count);
+}
+
+static void put_decision(struct json_writer *json, const struct trigger_decision *decision)
+{
+	put_bool(json, "available", decision->available);
+	put_double(json, "value", or_null(decision->available, decision->value));
+	put_double(json, "average", or_null(decision->has_average, decision->average));
+	put_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
+	put_double(json, "distance", or_null(decision->has_distance, decision->distance));
+	put_text(json, "reason", trigger_reason_name(decision->reason));
+	put_text(json, "phase", trigger_phase_name(decision->phase));
+	put_bool(json, "candidate", decision->candidate);
+	put_bool(json, "fires", decision->fires);
+	put_u64(json, "pending_ns", decision->pending_ns);
+	put_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
+}
+
+/* Those that were never given are left out. */
+static void put_reasons(struct json_writer *json, const uint64_t *reasons)
+{
+	begin(json, "reasons");
+	for (enum trigger_reason reason = 0; reason < TRIGGER_REASONS; reason++)
+		if (reasons[reason] > 0)
+			put_u64(json, trigger_reason_name(reason), reasons[reason]);
+	json_end_object(json);
+}
+
+static void put_row(struct json_writer *json, const struct evaluator_status *row)
+{
+	json_begin_object(json);
+	put_text(json, "rule", row->rule->name);
+	put_text(json, "metric", metric_name(row->rule->metric));
+	put_text(json, "of", metric_of_name(row->rule->of));
+	put_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	if (row->decision)
+		put_decision(json, row->decision);
+	put_thresholds(json, row->rule);
+	put_u64(json, "fired", row->memory->fired);
+	put_u64(json, "count", row->memory->count);
+	put_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
+	put_reasons(json, row->reasons);
+	json_end_object(json);
+}
+
+static void end_target(struct rows *rows)
+{
+	if (rows->target == 0)
+		return;
+
+	json_end_array(rows->json);
+	json_end_object(rows->json);
+	rows->target = 0;
+}
+
+static void begin_target(struct rows *rows, const struct target *target)
+{
+	end_target(rows);
+	rows->target = target->id;
+	json_begin_object(rows->json);
+	put_text(rows->json, "name", target->name);
+	put_text(rows->json, "kind", target_kind_name(target->kind));
+	put_text(rows->json, "entry", target->entry);
+	if (target->kind == TARGET_PROCESS)
+		put_u64(rows->json, "pid", (uint64_t)target->pid);
+	json_key(rows->json, "rules");
+	json_begin_array(rows->json);
+}
+
+static int visit(void *ctx, const struct evaluator_status *row)
+{
+	struct rows *rows = ctx;
+
+	if (rows->out->max > 0 && rows->out->max - rows->out->len < ROW_MAX) {
+		rows->left_out++;
+		return 0;
+	}
+
+	if (row->target->id != rows->target)
+		begin_target(rows, row->target);
+	put_row(rows->json, row);
+
+	return 0;
+}
+
+static void put_targets(struct json_writer *json, const struct statusjson *status, const struct buffer *out)
+{
+	struct rows rows = { .status = status, .json = json, .out = out };
+
+	json_key(json, "targets");
+	json_begin_array(json);
+	evaluator_visit(status->evaluator, visit, &rows);
+	end_target(&rows);
+	json_end_array(json);
+	put_u64(json, "left_out", rows.left_out);
+}
+
+/* ---- documents ---- */
+
+int statusjson_write(const struct statusjson *status, struct buffer *ret)
+{
+	struct json_writer *json;
+	int r = json_writer_new(sink_buffer(ret), false, &json);
+
+	if (r < 0)
+		return r;
+
+	json_begin_object(json);
+	put_daemon(json, status);
+	put_sampler(json, status);
+	put_ring(json, status);
+	put_discovery(json, status);
+	put_incidents(json, status);
+	put_targets(json, status, ret);
+	json_end_object(json);
+
+	return json_writer_close(json);
+}
+
+int statusjson_refuse(const char *request, struct buffer *ret)
+{
+	struct json_writer *json;
+	int r = json_writer_new(sink_buffer(ret), false, &json);
+
+	if (r < 0)
+		return r;
+
+	json_begin_object(json);
+	put_text(json, "error", "this daemon knows no such request; it knows: status");
+	put_text(json, "request", request);
+	json_end_object(json);
+
+	return json_writer_close(json);
+}
