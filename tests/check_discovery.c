@@ -182,6 +182,15 @@ START_TEST(finds_cgroups_by_path)
 }
 END_TEST
 
+START_TEST(finds_the_cgroup_of_matching_processes)
+{
+	make_files(ENTRY("\"cmdline\": \"port 80\", \"per\": \"cgroup\""));
+	ck_assert_uint_eq(targets(), 1);
+	vanish(10);
+	ck_assert_uint_eq(targets(), 0);
+}
+END_TEST
+
 START_TEST(a_pid_file_is_read_again_by_every_scan)
 {
 	char path[128];
@@ -423,6 +432,7 @@ static TCase *selectors(void)
 	tcase_add_test(tcase, finds_by_pid);
 	tcase_add_test(tcase, finds_by_cgroup_and_unit);
 	tcase_add_test(tcase, finds_cgroups_by_path);
+	tcase_add_test(tcase, finds_the_cgroup_of_matching_processes);
 	tcase_add_test(tcase, a_pid_file_is_read_again_by_every_scan);
 
 	return tcase;
