@@ -343,9 +343,12 @@ static int exit_code(struct record *record, int result)
 {
 	if (record->gate >= 0)
 		close(TAKE_FD(record->gate));
-	if (record->child) {
-		kill(record->child, interrupted ? interrupted : SIGTERM);
-		waitpid(record->child, &record->child_status, 0);
+	/* Recording may be over; what COMMAND does is its own affair, unless we were told to stop. */
+	while (record->child) {
+		if (interrupted)
+			kill(record->child, interrupted);
+		if (waitpid(record->child, &record->child_status, 0) == record->child || errno != EINTR)
+			record->child = 0;
 	}
 	if (result > 0)
 		return result;
@@ -459,7 +462,7 @@ int record_command(int argc, char **argv)
 		{ 'i', "interval", OPTION_DURATION, "TIME", "between two samples (10ms)", &record.interval_ns },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - is standard output (-)", &record.output },
 		{ 'f', "format", OPTION_TEXT, "FORMAT", "spikewatch or gvisor (spikewatch)", &record.format_name },
-		{ 'd', "duration", OPTION_DURATION, "TIME", "stop after so long (until all have ended)",
+		{ 'd', "duration", OPTION_DURATION, "TIME", "record for so long (until all have ended)",
 		  &record.duration_ns },
 		{ 0, "ring-size", OPTION_SIZE, "SIZE", "buffer between sampling and writing (8MiB)",
 		  &record.ring_bytes },

@@ -180,13 +180,22 @@ static void tell_rule(const struct incident_rule *rule, FILE *file)
 		fprintf(file, " fires above %s.", story_value(rule->unit, level, text, sizeof(text)));
 }
 
+/* How far back what was recovered reaches. */
+static uint64_t recovered_ns(const struct incident *incident)
+{
+	return incident->coverage.got_from_ns < 0 ? (uint64_t)-incident->coverage.got_from_ns : 0;
+}
+
 static void tell_what(const struct incident *incident, FILE *file)
 {
 	const struct incident_rule *rule = &incident->rule;
 	char text[64];
 
 	fprintf(file, "On %s, ", story_time(incident->wall, true, text, sizeof(text)));
-	if (incident->kind == INCIDENT_MANUAL) {
+	if (incident->kind == INCIDENT_RECOVERED) {
+		fprintf(file, "the daemon died. This is what its ring held of all targets, the last %s.",
+			units_format_duration(text, sizeof(text), recovered_ns(incident)));
+	} else if (incident->kind == INCIDENT_MANUAL) {
 		fputs("somebody asked for a record of ", file);
 		tell_target(&incident->target, file);
 		fputs(".", file);
@@ -203,8 +212,6 @@ static void tell_what(const struct incident *incident, FILE *file)
 		tell_value(rule, file);
 		tell_rule(rule, file);
 	}
-	if (incident->kind == INCIDENT_RECOVERED)
-		fputs(" This was saved from the ring of a daemon that had died.", file);
 }
 
 static void tell_peaks(const struct incident *incident, FILE *file)

@@ -261,9 +261,9 @@ static void print_recording(const struct view *view, FILE *file)
 	const struct incident_cost *cost = &view->incident.cost;
 	char a[64], b[64];
 
-	fprintf(file, "\nRecording\n  %ju of %ju ticks, capture rate %.1f %%, %ju samples of this target\n",
+	fprintf(file, "\nRecording\n  %ju of %ju ticks, capture rate %.1f %%, %ju samples%s\n",
 		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected, coverage->capture_rate * 100,
-		(uintmax_t)coverage->samples);
+		(uintmax_t)coverage->samples, view->incident.kind == INCIDENT_RECOVERED ? "" : " of this target");
 	fprintf(file, "  every %s, %.2f %% of one core, %s late on average, %ju slots missed\n",
 		units_format_duration(a, sizeof(a), cost->interval_ns), cost->cpu_percent,
 		units_format_duration(b, sizeof(b), cost->mean_sleep_error_ns), (uintmax_t)cost->missed_slots);

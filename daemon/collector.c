@@ -338,6 +338,15 @@ int collector_new(const struct config *config, struct session *session, struct s
 	return 0;
 }
 
+clockid_t collector_cpu_clock(const struct collector *collector)
+{
+	clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+
+	pthread_getcpuclockid(collector->thread, &clock);
+
+	return clock;
+}
+
 void collector_stop(struct collector *collector)
 {
 	if (!collector || !collector->running)

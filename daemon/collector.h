@@ -12,6 +12,7 @@
 #include "target.h"
 
 #include <stdbool.h>
+#include <time.h>
 #include <stdint.h>
 
 struct collector;
@@ -40,6 +41,9 @@ struct collector_counts {
 
 /* Starts the thread. spool is the thread's alone until collector_stop. 0; -ENOMEM; -errno. */
 int collector_new(const struct config *config, struct session *session, struct spool *spool, struct collector **ret);
+
+/* The CPU clock of its thread, for sampler_exempt. */
+clockid_t collector_cpu_clock(const struct collector *collector);
 
 /* Queues the captures of what would be gone later. incident stays the caller's but for the worker's fields. */
 void collector_capture(struct collector *collector, struct collector_incident *incident);

@@ -51,6 +51,7 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		free(incidents);
 		return r;
 	}
+	sampler_exempt(session_sampler(options->session), collector_cpu_clock(incidents->collector));
 	*ret = incidents;
 
 	return 0;
@@ -258,7 +259,6 @@ static int new_incident(const struct incidents *incidents, const struct evaluato
 		return r;
 	}
 	incident_init(&incident->evidence, SPIKEWATCH_VERSION);
-	describe(incidents, firing, &incident->info);
 	*ret = incident;
 
 	return 0;
@@ -289,7 +289,9 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 	if (new_incident(incidents, firing, &incident) < 0)
 		return refuse(incidents, firing, "no memory");
 
+	/* First of all: the ring goes on, and describing may have to wait for a scan. */
 	secure_slice(incidents, incident);
+	describe(incidents, firing, &incident->info);
 	incidents->refusing = false;
 	incident->next = incidents->open;
 	incidents->open = incident;

@@ -41,6 +41,11 @@ uint64_t realclock_thread_cpu(void)
 	return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+uint64_t realclock_cpu_of(clockid_t clock)
+{
+	return read_clock(clock);
+}
+
 void realclock_sleep_until(mono_t until)
 {
 	struct timespec at = {

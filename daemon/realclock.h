@@ -4,12 +4,17 @@
 
 #include "clock.h"
 
+#include <time.h>
+
 /* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
 struct clock realclock(void);
 
 /* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
 uint64_t realclock_process_cpu(void);
 uint64_t realclock_thread_cpu(void);
+
+/* CPU time behind a thread's clock (pthread_getcpuclockid(3)); 0 if the thread has ended. */
+uint64_t realclock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */
 void realclock_sleep_until(mono_t until);

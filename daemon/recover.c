@@ -33,7 +33,7 @@ static void release_cursor(struct ring_cursor **cursor)
 struct span {
 	mono_t from, to;
 	wall_t from_wall, to_wall;
-	uint64_t ticks, lost_pages;
+	uint64_t ticks, samples, lost_pages;
 };
 
 static int measure(const struct ring *ring, mono_t since, struct span *ret)
@@ -50,6 +50,7 @@ static int measure(const struct ring *ring, mono_t since, struct span *ret)
 	while ((r = ring_cursor_next(cursor, &event)) == 0) {
 		if (event.type == RING_EVENT_LAPPED || event.type == RING_EVENT_DAMAGED)
 			ret->lost_pages += event.lost_pages;
+		ret->samples += event.type == RING_EVENT_SAMPLE;
 		if (event.type != RING_EVENT_TICK)
 			continue;
 		if (ret->ticks++ == 0) {
@@ -106,6 +107,9 @@ static void describe(const struct ring *ring, const struct span *span, uint64_t 
 	incident->coverage.want_before_ns = before_ns;
 	incident->coverage.got_from_ns = mono_diff(span->from, span->to);
 	incident->coverage.ticks_got = span->ticks;
+	incident->coverage.samples = span->samples;
+	if (info.interval_ns)
+		incident->coverage.ticks_expected = (uint64_t)mono_diff(span->to, span->from) / info.interval_ns + 1;
 	incident->coverage.lost_pages = span->lost_pages;
 	incident->cost.interval_ns = info.interval_ns;
 	if (ring_stats(ring, &stats) == 0 && stats.total_slots)

@@ -17,8 +17,11 @@
 
 #define LIMITS_CACHE 64u /* different cgroups whose limits are remembered within one refresh */
 
+/* Of /proc/<pid>/cgroup: a dozen v1 hierarchies with a pod's path each. */
+#define CGROUP_TEXT_MAX 4096u
+
 struct limits_cache_line {
-	char cgroup[1024];
+	char cgroup[CGROUP_TEXT_MAX];
 	size_t len;
 	struct cglimits limits;
 };
@@ -202,7 +205,7 @@ void roster_collect(struct roster *roster)
 
 static const struct cglimits *cached_limits(struct roster *roster, int32_t pid)
 {
-	char text[1024];
+	char text[CGROUP_TEXT_MAX];
 	ssize_t len = procread_file(roster->options.procfd, pid, "cgroup", text, sizeof text);
 	struct limits_cache_line *line;
 
@@ -332,11 +335,14 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !room_left(roster))
 		return 0;
 
-	if (is_one_process(&roster->options.config->targets[entry]))
+	if (is_one_process(&roster->options.config->targets[entry])) {
+		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
 		snprintf(name, sizeof name, "%s", entry_name);
-	else
+		snprintf(key, sizeof key, "%s", entry_name);
+	} else {
 		snprintf(name, sizeof name, "%s/%d", entry_name, seen->pid);
-	snprintf(key, sizeof key, "%s:%d@%llu", entry_name, seen->pid, (unsigned long long)seen->start_ticks);
+		snprintf(key, sizeof key, "%s:%d@%llu", entry_name, seen->pid, (unsigned long long)seen->start_ticks);
+	}
 	target = new_target(roster, entry,
 			    &(struct target){ .kind = TARGET_PROCESS,
 					      .pid = seen->pid,

@@ -49,6 +49,8 @@ struct sampler {
 	struct source *source;
 	struct pacer pacer;
 	struct governor governor;
+	clockid_t exempt; /* of a thread whose CPU time is not budgeted */
+	bool has_exempt;
 	struct stats stats;
 	size_t heartbeat_next;  /* index of the entry to be shown to the ring next */
 	double heartbeat_share; /* entries owed to the heartbeat, fractions included */
@@ -86,13 +88,22 @@ void sampler_target_release(struct sampler_target *target)
 	free(target->description);
 }
 
+/* CPU time of this process that counts against the budget. */
+static uint64_t budgeted_cpu(const struct sampler *sampler)
+{
+	uint64_t all = realclock_process_cpu();
+	uint64_t exempt = sampler->has_exempt ? realclock_cpu_of(sampler->exempt) : 0;
+
+	return all > exempt ? all - exempt : 0;
+}
+
 /* What was spent before, on opening and on the first scan, is no sampling. */
 static void restart_clocks(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->clock);
 
 	pacer_init(&sampler->pacer, &sampler->stats, now, sampler->options.interval_ns);
-	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, realclock_process_cpu());
+	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, budgeted_cpu(sampler));
 	atomic_store(&sampler->slowdown, 1);
 }
 
@@ -163,6 +174,12 @@ bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum
 	*ret_why = (enum sampler_return)item.what;
 
 	return true;
+}
+
+void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
+{
+	sampler->exempt = thread_clock;
+	sampler->has_exempt = true;
 }
 
 uint32_t sampler_slowdown(const struct sampler *sampler)
@@ -312,7 +329,7 @@ static void govern(struct sampler *sampler, mono_t now)
 		return;
 
 	uint32_t before = sampler->governor.factor;
-	uint32_t factor = governor_step(&sampler->governor, now, realclock_process_cpu());
+	uint32_t factor = governor_step(&sampler->governor, now, budgeted_cpu(sampler));
 
 	sampler->stats.own_cpu = realclock_thread_cpu();
 	atomic_store_explicit(&sampler->cpu_share_ppm, (uint32_t)(sampler->governor.share * 1e6), memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include "target.h"
 
 #include <stdbool.h>
+#include <time.h>
 
 struct sampler;
 
@@ -68,6 +69,12 @@ bool sampler_remove(struct sampler *sampler, struct sampler_target *target);
 
 /* The next target that comes back. False: none at the moment. */
 bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why);
+
+/*
+ * The CPU time of this thread (its clock) does not count against the budget: collecting evidence costs what it costs, and sampling more
+ * slowly would not make it cheaper. The thread must outlive the sampler's. Before sampler_start.
+ */
+void sampler_exempt(struct sampler *sampler, clockid_t thread_clock);
 
 /* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
 uint32_t sampler_slowdown(const struct sampler *sampler);

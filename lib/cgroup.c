@@ -67,6 +67,14 @@ static bool is_below_root(const char *path)
 	return len < 3 || strcmp(path + len - 3, "/..") != 0;
 }
 
+/* A high-water mark may be asked to start anew, which is a write; where that is not allowed it is only read. */
+static int open_file(const char *name, enum cgroup_file file)
+{
+	int fd = file == CGROUP_FILE_MEMORY_PEAK ? open(name, O_RDWR | O_CLOEXEC) : -1;
+
+	return fd >= 0 ? fd : open(name, O_RDONLY | O_CLOEXEC);
+}
+
 int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path)
 {
 	char name[PATH_MAX];
@@ -86,7 +94,7 @@ int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mo
 		int r = 0;
 		if ((size_t)snprintf(name, sizeof(name), "%s%s/%s", dir, path, file) >= sizeof(name))
 			r = -ENAMETOOLONG;
-		else if ((files->fd[i] = open(name, O_RDONLY | O_CLOEXEC)) >= 0)
+		else if ((files->fd[i] = open_file(name, (enum cgroup_file)i)) >= 0)
 			files->live |= 1u << i;
 		else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 			r = -errno;
@@ -218,4 +226,11 @@ int cgroup_files_read(struct cgroup_files *files, struct sample *sample)
 
 	*sample = fresh;
 	return result;
+}
+
+void cgroup_files_reset_peak(struct cgroup_files *files)
+{
+	/* A kernel or a permission that does not have it leaves the mark as it is: it then only rises. */
+	if (files->fd[CGROUP_FILE_MEMORY_PEAK] >= 0 && pwrite(files->fd[CGROUP_FILE_MEMORY_PEAK], "0", 1, 0) < 0)
+		return;
 }

@@ -41,4 +41,10 @@ void cgroup_files_release(struct cgroup_files *files);
  */
 int cgroup_files_read(struct cgroup_files *files, struct sample *sample);
 
+/*
+ * Lets the high-water mark of memory start anew: v1 memory.max_usage_in_bytes, for everybody; v2 memory.peak since Linux 6.12, for this
+ * descriptor only. Where that is not possible nothing happens.
+ */
+void cgroup_files_reset_peak(struct cgroup_files *files);
+
 #endif

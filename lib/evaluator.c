@@ -176,11 +176,22 @@ void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const
 	}
 }
 
+/* A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else shift its targets by as long. */
+#define OFFSET_MAX_NS ((int64_t)(100 * NS_PER_MS))
+
+static int64_t bounded(int64_t offset_ns)
+{
+	if (offset_ns > OFFSET_MAX_NS)
+		return OFFSET_MAX_NS;
+
+	return offset_ns < -OFFSET_MAX_NS ? -OFFSET_MAX_NS : offset_ns;
+}
+
 /* The tick that these samples came with is over: its time is known now. */
 static void settle_offsets(struct evaluator *evaluator, mono_t now)
 {
 	for (struct watch *watch = evaluator->touched; watch; watch = watch->touched) {
-		watch->offset_ns = mono_diff(watch->at, now);
+		watch->offset_ns = bounded(mono_diff(watch->at, now));
 		watch->is_touched = false;
 	}
 	evaluator->touched = NULL;

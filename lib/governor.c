@@ -21,7 +21,7 @@ uint32_t governor_step(struct governor *governor, mono_t now, uint64_t cpu_ns)
 	if (elapsed <= 0)
 		return governor->factor;
 
-	governor->share = (double)(cpu_ns - governor->cpu_ns) / (double)elapsed;
+	governor->share = cpu_ns > governor->cpu_ns ? (double)(cpu_ns - governor->cpu_ns) / (double)elapsed : 0;
 	governor->since = now;
 	governor->cpu_ns = cpu_ns;
 

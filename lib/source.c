@@ -372,6 +372,8 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 
 	struct sample before = entry->sample;
 	int r = cgroup_files_read(entry->cgroup, &entry->sample);
+	if (source->gate.reset_peaks)
+		cgroup_files_reset_peak(entry->cgroup);
 	entry->at = clock_mono(&source->clock);
 	put_limits(entry);
 	if (r == -ENOENT) {

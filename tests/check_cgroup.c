@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 Suite *cgroup_suite(void);
 
@@ -248,6 +250,59 @@ START_TEST(a_real_cgroup_is_read_until_it_is_gone)
 }
 END_TEST
 
+/* A child in the cgroup's memory hierarchy that touches so many bytes and ends. False: there is no such hierarchy here. */
+static bool touch_inside(const struct cgroup_mounts *mounts, size_t bytes)
+{
+	bool v2 = false;
+	const char *memory = cgroup_mounts_controller(mounts, CGROUP_MEMORY, &v2);
+	char procs[256];
+	int status = 1;
+
+	if (!memory || v2)
+		return false;
+
+	snprintf(procs, sizeof(procs), "%s%s/cgroup.procs", memory, real_path);
+	pid_t child = fork();
+	if (child == 0) {
+		AUTO_CLOSE int fd = open(procs, O_WRONLY | O_CLOEXEC);
+		char *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (fd < 0 || write(fd, "0", 1) != 1 || data == MAP_FAILED)
+			_exit(1);
+		memset(data, 1, bytes);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+
+	return status == 0;
+}
+
+START_TEST(a_peak_that_was_reset_starts_anew)
+{
+	const size_t large = 32u << 20, small = 8u << 20;
+	struct cgroup_mounts *mounts = NULL;
+	struct cgroup_files files;
+	struct sample sample = { 0 };
+
+	if (!real_made)
+		return;
+
+	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &mounts), 0);
+	ck_assert_int_eq(cgroup_files_init(&files, mounts, real_path), 0);
+	if (touch_inside(mounts, large)) {
+		ck_assert_int_eq(cgroup_files_read(&files, &sample), 0);
+		ck_assert_uint_ge(sample.value[SAMPLE_MEMORY_PEAK], large);
+		cgroup_files_reset_peak(&files);
+		ck_assert(touch_inside(mounts, small));
+		ck_assert_int_eq(cgroup_files_read(&files, &sample), 0);
+		ck_assert_uint_ge(sample.value[SAMPLE_MEMORY_PEAK], small);
+		ck_assert_uint_lt(sample.value[SAMPLE_MEMORY_PEAK], large);
+	}
+	cgroup_files_release(&files);
+	cgroup_mounts_free(mounts);
+}
+END_TEST
+
 Suite *cgroup_suite(void)
 {
 	Suite *suite = suite_create("cgroup");
@@ -266,6 +321,7 @@ Suite *cgroup_suite(void)
 
 	tcase_add_unchecked_fixture(real, make_real, remove_real);
 	tcase_add_test(real, a_real_cgroup_is_read_until_it_is_gone);
+	tcase_add_test(real, a_peak_that_was_reset_starts_anew);
 	suite_add_tcase(suite, real);
 
 	return suite;
