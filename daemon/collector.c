@@ -130,6 +130,21 @@ static void begin_draft(struct collector *collector, struct collector_incident *
 		incident->draft = NULL;
 }
 
+/* What there is now is what will be left if the daemon is killed before the window is over. */
+static void note(struct collector_incident *incident)
+{
+	struct incident so_far = incident->evidence;
+
+	incident_add_capture(&so_far,
+			     &(struct incident_capture){
+				     .name = "samples",
+				     .status = INCIDENT_CAPTURE_FAILED,
+				     .why = "the daemon was killed; they are in the recovered incident of that moment",
+			     });
+	if (spool_note(incident->draft, &so_far) < 0)
+		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(incident->draft));
+}
+
 static void capture(struct collector *collector, struct collector_incident *incident)
 {
 	struct scene *scene;
@@ -147,6 +162,7 @@ static void capture(struct collector *collector, struct collector_incident *inci
 			spool_draft_dirfd(incident->draft), &incident->evidence);
 	release_scene(scene);
 	free(scene);
+	note(incident);
 }
 
 /* ---- sealing ---- */

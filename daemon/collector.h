@@ -31,7 +31,7 @@ struct collector_incident {
 	wall_t wall; /* of fired */
 	/* The worker's. */
 	struct spool_draft *draft;
-	struct incident evidence; /* captures that were run at the firing */
+	struct incident evidence; /* as of the firing, with the captures that were run then */
 	int error;
 };
 

@@ -258,7 +258,6 @@ static int new_incident(const struct incidents *incidents, const struct evaluato
 		collector_incident_free(incident);
 		return r;
 	}
-	incident_init(&incident->evidence, SPIKEWATCH_VERSION);
 	*ret = incident;
 
 	return 0;
@@ -292,6 +291,7 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 	/* First of all: the ring goes on, and describing may have to wait for a scan. */
 	secure_slice(incidents, incident);
 	describe(incidents, firing, &incident->info);
+	incident->evidence = incident->info;
 	incidents->refusing = false;
 	incident->next = incidents->open;
 	incidents->open = incident;

@@ -18,6 +18,7 @@
 #include "manifest.h"
 #include "scope.h"
 #include "sink.h"
+#include "wholefile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +37,7 @@
 struct spool {
 	int dirfd;
 	struct retention_limits limits;
+	size_t adopted; /* when it was opened */
 };
 
 struct spool_draft {
@@ -69,6 +71,7 @@ static void unlock(const struct spool *spool)
 struct sweep {
 	int dirfd;
 	size_t removed;
+	size_t adopted;
 };
 
 static bool is_temporary(const char *name)
@@ -83,6 +86,19 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
+/* A draft that was noted (spool_note) says what fired, and holds what was collected then: as much as there will ever be. */
+static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
+{
+	char name[TEMPORARY_MAX];
+	struct incident incident;
+
+	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOL_SUFFIX)), temporary);
+	if (incident_json_read(fd, &incident) < 0)
+		return false;
+	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
+	return manifest_write(fd) == 0 && renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
+}
+
 /* What cannot be removed today may be tomorrow: that stops nobody from working. */
 static int sweep_entry(void *ctx, const char *name)
 {
@@ -94,7 +110,9 @@ static int sweep_entry(void *ctx, const char *name)
 	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return 0;
-	if (dirtree_remove(sweep->dirfd, name) == 0)
+	if (adopt(sweep, fd, name))
+		sweep->adopted++;
+	else if (dirtree_remove(sweep->dirfd, name) == 0)
 		sweep->removed++;
 	return 0;
 }
@@ -113,6 +131,7 @@ static int sweep_leftovers(struct spool *spool, size_t *ret)
 		return r;
 	if (ret)
 		*ret = sweep.removed;
+	spool->adopted = sweep.adopted;
 	return 0;
 }
 
@@ -382,11 +401,21 @@ void spool_abort(struct spool_draft *draft)
 
 static int write_incident(int dirfd, const struct incident *incident)
 {
-	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
+	int r = incident_json_write(incident, sink_buffer(&text));
 
-	if (fd < 0)
-		return -errno;
-	return incident_json_write(incident, sink_fd(&fd));
+	return r < 0 ? r : wholefile_replace(dirfd, INCIDENT_FILE, text.data, text.len);
+}
+
+int spool_note(struct spool_draft *draft, struct incident *incident)
+{
+	memcpy(incident->id, draft->name, sizeof(incident->id));
+	return write_incident(draft->dirfd, incident);
+}
+
+size_t spool_adopted(const struct spool *spool)
+{
+	return spool->adopted;
 }
 
 /* Everything but the last step. manifest_write brings the files to the disk. */

@@ -34,6 +34,9 @@ struct spool_draft; /* an incident that is being written */
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
+/* How many noted drafts of writers that have died were sealed when the spool was opened. */
+size_t spool_adopted(const struct spool *spool);
+
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);
 
@@ -66,6 +69,11 @@ const char *spool_draft_name(const struct spool_draft *draft);
  * the spool: then it is there, whole, but may not survive a power failure.
  */
 int spool_seal(struct spool_draft *draft, struct incident *incident);
+
+/*
+ * Writes incident.json as far as it is known, sets its id. If this process dies before the draft is sealed, the next spool_open seals it as it is. 0 or -errno.
+ */
+int spool_note(struct spool_draft *draft, struct incident *incident);
 
 /* Removes what was written and frees the draft. NULL is fine. */
 void spool_abort(struct spool_draft *draft);

@@ -195,6 +195,45 @@ START_TEST(what_a_dead_writer_left_is_swept_and_a_living_one_is_not)
 }
 END_TEST
 
+START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
+{
+	struct retention_limits limits = { 0 };
+	struct spool *own, *other;
+	struct spool_draft *draft;
+	struct incident noted, back;
+	size_t swept = 9;
+	pid_t child;
+	int fd;
+
+	child = fork();
+	if (child == 0) {
+		incident_init(&noted, "1");
+		incident_text(noted.rule.name, sizeof(noted.rule.name), "hot");
+		if (spool_open(path, &limits, &own, NULL) < 0 ||
+		    spool_begin(own, "20000102T000000.000Z-dead-r", &draft) < 0)
+			_exit(1);
+		put(spool_draft_dirfd(draft), "threads.tsv", 10);
+		if (spool_note(draft, &noted) < 0 || spool_note(draft, &noted) < 0)
+			_exit(1);
+		kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	ck_assert_int_eq(spool_open(path, &limits, &other, &swept), 0);
+	ck_assert_uint_eq(swept, 0);
+	ck_assert_uint_eq(spool_adopted(other), 1);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+	int incidentfd = openat(fd, "20000102T000000.000Z-dead-r-1", O_RDONLY | O_DIRECTORY);
+	ck_assert_int_ge(incidentfd, 0);
+	ck_assert_int_eq(manifest_verify(incidentfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(incidentfd, &back), 0);
+	ck_assert_str_eq(back.rule.name, "hot");
+	ck_assert_str_eq(back.id, "20000102T000000.000Z-dead-r-1");
+	close(incidentfd);
+	close(fd);
+	spool_free(other);
+}
+END_TEST
+
 START_TEST(what_is_not_ours_is_never_touched)
 {
 	struct spool *spool = open_spool(1, 1);
@@ -499,6 +538,7 @@ Suite *spool_suite(void)
 	TCase *tcase = tcase_create("all");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is);
 	tcase_add_test(tcase, what_was_sealed_is_whole);
 	tcase_add_test(tcase, a_draft_is_not_listed_and_an_abort_leaves_nothing);
 	tcase_add_test(tcase, numbers_make_names_unique);
