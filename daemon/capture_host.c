@@ -158,7 +158,7 @@ int capture_host_cgroup(const struct capture_context *context, struct capture_te
 	struct places places = { .count = 0 };
 	int added = 0;
 
-	if (!context->mounts || cgroup_mounts_mode(context->mounts) == CGROUP_NONE)
+	if (!context->mounts || cgroup_mounts_mode(context->mounts) == CGROUPS_NONE)
 		return -ENOENT;
 	capture_text_say(text, "# cgroups: %s\n", cgroup_mode_name(cgroup_mounts_mode(context->mounts)));
 	for (size_t i = 0; i < context->member_count && i < CAPTURE_MEMBERS_MAX; i++) {

@@ -59,7 +59,7 @@ static int open_roots(struct session *session)
 	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
 	if (r < 0)
 		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
-	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUP_NONE)
+	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
 		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
 
 	return 0;

@@ -236,18 +236,18 @@ static bool has_v1(const struct cgroup_mounts *mounts)
 enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts)
 {
 	if (has_v1(mounts))
-		return mounts->v2 ? CGROUP_HYBRID : CGROUP_V1;
+		return mounts->v2 ? CGROUPS_HYBRID : CGROUPS_V1;
 
-	return mounts->v2 ? CGROUP_V2 : CGROUP_NONE;
+	return mounts->v2 ? CGROUPS_V2 : CGROUPS_NONE;
 }
 
 const char *cgroup_mode_name(enum cgroup_mode mode)
 {
 	static const char *const names[] = {
-		[CGROUP_NONE] = "none",
-		[CGROUP_V1] = "v1",
-		[CGROUP_V2] = "v2",
-		[CGROUP_HYBRID] = "hybrid",
+		[CGROUPS_NONE] = "none",
+		[CGROUPS_V1] = "v1",
+		[CGROUPS_V2] = "v2",
+		[CGROUPS_HYBRID] = "hybrid",
 	};
 
 	return names[mode];
@@ -321,7 +321,7 @@ static bool v2_has_controllers(const struct cgroup_mounts *mounts)
 		has |= cgroup_mounts_controller(mounts, (enum cgroup_controller)i, &v2) && v2;
 	}
 
-	return has || cgroup_mounts_mode(mounts) == CGROUP_V2;
+	return has || cgroup_mounts_mode(mounts) == CGROUPS_V2;
 }
 
 int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap)

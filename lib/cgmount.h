@@ -12,14 +12,14 @@
 
 enum cgroup_controller { CGROUP_CPU, CGROUP_CPUACCT, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPUSET, CGROUP_CONTROLLERS };
 
-enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
+enum cgroup_mode { CGROUPS_NONE, CGROUPS_V1, CGROUPS_V2, CGROUPS_HYBRID };
 
 struct cgroup_mounts; /* opaque; immutable once made */
 
 /*
  * Finds the hierarchies. proc_root "/proc" and cgroup_root "" (or NULL): libcgroup; else cgroup_root is where the tree is
  * mounted (a v2 root with cgroup.controllers, or a folder of v1 controllers with, possibly, "unified").
- * 0 (also when there are none: mode CGROUP_NONE); -errno; -ENOMEM.
+ * 0 (also when there are none: mode CGROUPS_NONE); -errno; -ENOMEM.
  */
 int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret);
 void cgroup_mounts_free(struct cgroup_mounts *mounts);

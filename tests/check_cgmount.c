@@ -45,7 +45,7 @@ START_TEST(v1_is_recognised)
 {
 	struct cgroup_mounts *mounts = fixture("v1");
 
-	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUP_V1);
+	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUPS_V1);
 	expect_controller(mounts, CGROUP_CPU, "tests/data/cgroup/v1/cpu,cpuacct", false);
 	expect_controller(mounts, CGROUP_CPUACCT, "tests/data/cgroup/v1/cpu,cpuacct", false);
 	expect_controller(mounts, CGROUP_MEMORY, "tests/data/cgroup/v1/memory", false);
@@ -58,7 +58,7 @@ START_TEST(v2_is_recognised)
 {
 	struct cgroup_mounts *mounts = fixture("v2");
 
-	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUP_V2);
+	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUPS_V2);
 	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
 		expect_controller(mounts, (enum cgroup_controller)i, "tests/data/cgroup/v2", true);
 	ck_assert_str_eq(cgroup_mounts_v2(mounts), "tests/data/cgroup/v2");
@@ -70,7 +70,7 @@ START_TEST(hybrid_without_controllers_in_v2_is_recognised)
 {
 	struct cgroup_mounts *mounts = fixture("hybrid");
 
-	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUP_HYBRID);
+	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUPS_HYBRID);
 	expect_controller(mounts, CGROUP_MEMORY, "tests/data/cgroup/hybrid/memory", false);
 	ck_assert_str_eq(cgroup_mounts_v2(mounts), "tests/data/cgroup/hybrid/unified");
 	cgroup_mounts_free(mounts);
@@ -91,7 +91,7 @@ START_TEST(no_cgroups_are_no_error)
 	char path[256];
 	int count = 0;
 
-	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUP_NONE);
+	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUPS_NONE);
 	expect_controller(mounts, CGROUP_CPU, NULL, false);
 	ck_assert_int_eq(cgroup_walk(mounts, count_path, &count), 0);
 	ck_assert_int_eq(count, 0);
@@ -103,10 +103,10 @@ END_TEST
 
 START_TEST(modes_have_names)
 {
-	ck_assert_str_eq(cgroup_mode_name(CGROUP_NONE), "none");
-	ck_assert_str_eq(cgroup_mode_name(CGROUP_V1), "v1");
-	ck_assert_str_eq(cgroup_mode_name(CGROUP_V2), "v2");
-	ck_assert_str_eq(cgroup_mode_name(CGROUP_HYBRID), "hybrid");
+	ck_assert_str_eq(cgroup_mode_name(CGROUPS_NONE), "none");
+	ck_assert_str_eq(cgroup_mode_name(CGROUPS_V1), "v1");
+	ck_assert_str_eq(cgroup_mode_name(CGROUPS_V2), "v2");
+	ck_assert_str_eq(cgroup_mode_name(CGROUPS_HYBRID), "hybrid");
 }
 END_TEST
 
@@ -257,10 +257,10 @@ START_TEST(this_machine_is_understood)
 
 	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &mounts), 0);
 	int r = cgroup_path_of(mounts, procfd, getpid(), path, sizeof(path));
-	ck_assert(r == 0 || (r == -ENOENT && cgroup_mounts_mode(mounts) == CGROUP_NONE));
+	ck_assert(r == 0 || (r == -ENOENT && cgroup_mounts_mode(mounts) == CGROUPS_NONE));
 	r = cgroup_walk(mounts, count_path, &count);
 	ck_assert(r == 0 || r == -E2BIG);
-	ck_assert(count > 0 || cgroup_mounts_mode(mounts) == CGROUP_NONE);
+	ck_assert(count > 0 || cgroup_mounts_mode(mounts) == CGROUPS_NONE);
 	if (access("/sys/fs/cgroup/memory/memory.usage_in_bytes", R_OK) == 0)
 		expect_controller(mounts, CGROUP_MEMORY, "/sys/fs/cgroup/memory", false);
 	if (access("/sys/fs/cgroup/unified/cpu.stat", R_OK) == 0)

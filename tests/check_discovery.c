@@ -33,14 +33,16 @@ static void setup(void)
 
 static void teardown(void)
 {
-	discovery_stop(discovery);
+	if (discovery)
+		discovery_stop(discovery);
 	sampler_free(sampler);
 	discovery_free(discovery);
 	baseline_free(baseline);
 	ring_free(ring);
 	config_free(config);
 	cgroup_mounts_free(mounts);
-	close(procfd);
+	if (procfd >= 0)
+		close(procfd);
 	scene_remove(root);
 }
 

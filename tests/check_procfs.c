@@ -60,7 +60,7 @@ START_TEST(stat_cut_short_is_refused)
 	size_t needed = (size_t)(strstr(text, " 233472000") - text) + 1;
 
 	for (size_t len = 0; len < sizeof(text); len++) {
-		AUTO_FREE char *copy = malloc(len + 1); /* so that a sanitizer sees a read beyond it */
+		AUTO_FREE char *copy = calloc(1, len + 1); /* so that a sanitizer sees a read beyond it */
 		struct procfs_stat stat;
 
 		memcpy(copy, text, len);
