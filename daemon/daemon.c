@@ -275,6 +275,9 @@ static int open_spool(struct daemon *daemon)
 	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
+	if (spool_adopted(daemon->spool))
+		log_line(LOG_NOTICE, "sealed %zu incidents of a daemon that was killed, without their samples",
+			 spool_adopted(daemon->spool));
 	if (swept)
 		log_line(LOG_NOTICE, "removed %zu unfinished incidents of a daemon that was killed", swept);
 
