@@ -36,25 +36,31 @@ struct cells {
 
 /* ---- the answer ---- */
 
+/* Of nothing, nothing. */
+static const struct json_node *member(const struct json_node *node, const char *key)
+{
+	return node ? json_member(node, key) : NULL;
+}
+
 double statusview_number(const struct json_node *node, const char *key, double otherwise)
 {
-	const struct json_node *member = json_member(node, key);
+	const struct json_node *found = member(node, key);
 
-	return member && member->type == JSON_NUMBER ? member->number : otherwise;
+	return found && found->type == JSON_NUMBER ? found->number : otherwise;
 }
 
 const char *statusview_text(const struct json_node *node, const char *key)
 {
-	const struct json_node *member = json_member(node, key);
+	const struct json_node *found = member(node, key);
 
-	return member && member->type == JSON_STRING ? member->text : "";
+	return found && found->type == JSON_STRING ? found->text : "";
 }
 
 static bool is_true(const struct json_node *node, const char *key)
 {
-	const struct json_node *member = json_member(node, key);
+	const struct json_node *found = member(node, key);
 
-	return member && member->type == JSON_BOOL && member->boolean;
+	return found && found->type == JSON_BOOL && found->boolean;
 }
 
 /* What cannot be a count or a time becomes 0. */
@@ -67,9 +73,9 @@ static uint64_t whole(const struct json_node *node, const char *key)
 
 static const struct json_node *first_of(const struct json_node *node, const char *key)
 {
-	const struct json_node *member = json_member(node, key);
+	const struct json_node *found = member(node, key);
 
-	return member && member->type == JSON_ARRAY ? member->first : NULL;
+	return found && found->type == JSON_ARRAY ? found->first : NULL;
 }
 
 bool statusview_wanted(const struct statusview_filter *filter, const struct json_node *target,
@@ -109,9 +115,9 @@ static const char *percent(double value, char buf[UNITS_TEXT_MAX])
 
 static void say_figures(const struct json_node *root, size_t width, FILE *file)
 {
-	const struct json_node *daemon = json_member(root, "daemon"), *sampler = json_member(root, "sampler"),
-			       *ring = json_member(root, "ring"), *found = json_member(root, "discovery"),
-			       *incidents = json_member(root, "incidents");
+	const struct json_node *daemon = member(root, "daemon"), *sampler = member(root, "sampler"),
+			       *ring = member(root, "ring"), *found = member(root, "discovery"),
+			       *incidents = member(root, "incidents");
 	char line[512], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
 
 	snprintf(line, sizeof(line), "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
@@ -164,7 +170,7 @@ static void say_alarms(const struct json_node *root, size_t width, FILE *file)
 	char line[512], why[200];
 
 	for (size_t i = 0; i < ARRAY_LEN(alarms); i++) {
-		const struct json_node *section = json_member(root, alarms[i].section);
+		const struct json_node *section = member(root, alarms[i].section);
 		uint64_t count = whole(section, alarms[i].key);
 
 		if (count == 0)
@@ -177,7 +183,7 @@ static void say_alarms(const struct json_node *root, size_t width, FILE *file)
 
 void statusview_health(const struct json_node *root, size_t width, FILE *file)
 {
-	const struct json_node *daemon = json_member(root, "daemon"), *found = json_member(root, "discovery");
+	const struct json_node *daemon = member(root, "daemon"), *found = member(root, "discovery");
 	char line[512], why[200];
 
 	say_figures(root, width, file);
@@ -186,7 +192,7 @@ void statusview_health(const struct json_node *root, size_t width, FILE *file)
 			 (uintmax_t)whole(daemon, "slowdown"));
 		output_wrap(line, width, file);
 	}
-	for (const struct json_node *v = first_of(json_member(root, "sampler"), "verdicts"); v; v = v->next)
+	for (const struct json_node *v = first_of(member(root, "sampler"), "verdicts"); v; v = v->next)
 		if (is_true(v, "bad") || is_true(v, "bad_now"))
 			say_verdict(v, width, file);
 	if (*statusview_text(found, "unfinished_why")) {
@@ -237,7 +243,7 @@ static void put_lack(const struct json_node *rule, const char *reason, char *buf
 	else if (is_true(rule, "fires"))
 		snprintf(buf, cap, "fired");
 	else if (strcmp(reason, "warming-up") == 0)
-		snprintf(buf, cap, "warming up %ju/%ju", (uintmax_t)whole(json_member(rule, "reasons"), reason),
+		snprintf(buf, cap, "warming up %ju/%ju", (uintmax_t)whole(member(rule, "reasons"), reason),
 			 (uintmax_t)whole(rule, "warmup"));
 	else if (strcmp(reason, "below-minimum") == 0)
 		snprintf(buf, cap, "below minimum %s", value(rule, "minimum", a, sizeof(a)));
@@ -363,16 +369,30 @@ static size_t first_characters(const char *text, size_t count)
 	return at;
 }
 
-/* Text in so many characters. Of a target that is longer the end is shown, where those of one kind differ. */
+/*
+ * A name in fewer characters than it has. Of a cgroup's path the last part says most, and that most at its beginning; of other targets
+ * the end is what tells them apart, of rules the beginning.
+ */
+static void put_cut(enum column column, const char *text, size_t width, FILE *file)
+{
+	const char *from = column == TARGET && *text == '/' ? strrchr(text, '/') + 1 : text;
+	size_t wide = characters(from);
+
+	if (wide <= width)
+		fprintf(file, "%s%*s", from, (int)(width - wide), "");
+	else if (column == TARGET && from == text)
+		fprintf(file, "..%s", text + first_characters(text, wide - width + 2));
+	else
+		fprintf(file, "%.*s..", (int)first_characters(from, width - 2), from);
+}
+
 static void put_cell(enum column column, const char *text, size_t width, FILE *file)
 {
-	size_t wide = characters(text), cut = wide > width ? wide - width + 2 : 0;
+	size_t wide = characters(text);
 	int space = wide < width ? (int)(width - wide) : 0;
 
-	if (cut > 0 && column == TARGET)
-		fprintf(file, "..%s", text + first_characters(text, cut));
-	else if (cut > 0)
-		fprintf(file, "%.*s..", (int)first_characters(text, wide - cut), text);
+	if (wide > width)
+		put_cut(column, text, width, file);
 	else if (column == WHY)
 		fputs(text, file);
 	else if (column >= VALUE)
@@ -391,7 +411,7 @@ static void put_line(const struct cells *cells, const size_t widths[COLUMNS], FI
 /* How often each reason was given, in lines of their own. */
 static void put_counts(const struct json_node *rule, size_t width, FILE *file)
 {
-	const struct json_node *reasons = json_member(rule, "reasons");
+	const struct json_node *reasons = member(rule, "reasons");
 	char item[CELL_MAX], key[64];
 	uintmax_t fired = whole(rule, "fired");
 	size_t used = (size_t)fprintf(file, "    fired %ju time%s", fired, fired == 1 ? "" : "s");
