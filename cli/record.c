@@ -362,20 +362,16 @@ static int exit_code(struct record *record, int result)
 	return 128 + WTERMSIG(record->child_status);
 }
 
-static int open_output(struct record *record)
+static bool open_output(struct record *record)
 {
-	if (strcmp(record->output, "-") == 0) {
-		record->fd = dup(STDOUT_FILENO);
-		return 0;
-	}
+	bool to_stdout = strcmp(record->output, "-") == 0;
 
-	record->fd = open(record->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-	if (record->fd >= 0)
-		return 0;
+	record->fd =
+		to_stdout ? dup(STDOUT_FILENO) : open(record->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+	if (record->fd < 0)
+		fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(errno));
 
-	fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(errno));
-
-	return -errno;
+	return record->fd >= 0;
 }
 
 static int check_request(struct record *record, bool has_command)
@@ -489,7 +485,7 @@ int record_command(int argc, char **argv)
 		return code;
 	if (check_request(&record, first < argc) < 0)
 		return EXIT_USAGE;
-	if (open_output(&record) < 0)
+	if (!open_output(&record))
 		return EXIT_TROUBLE;
 
 	log_open("spikewatch record", false);

@@ -1,12 +1,7 @@
-/*
- * roster.c: a hash table from identity to target, and the two queues to the sampler.
- *
- * Limits are cached by the text of /proc/<pid>/cgroup within one refresh: a thousand processes of ten services cost ten walks
- * up the tree, and one small file each.
- */
+/* roster.c: a hash table from identity to target, and the two queues to the sampler. */
 #include "roster.h"
 
-#include "procread.h"
+#include "limitscache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,17 +10,6 @@
 
 #define BUCKETS 4096u /* a power of two; chains stay short up to the 10,000 targets of the default */
 
-#define LIMITS_CACHE 64u /* different cgroups whose limits are remembered within one refresh */
-
-/* Of /proc/<pid>/cgroup: a dozen v1 hierarchies with a pod's path each. */
-#define CGROUP_TEXT_MAX 4096u
-
-struct limits_cache_line {
-	char cgroup[CGROUP_TEXT_MAX];
-	size_t len;
-	struct cglimits limits;
-};
-
 struct roster {
 	struct roster_options options;
 	struct roster_target *buckets[BUCKETS];
@@ -33,8 +17,7 @@ struct roster {
 	struct roster_counts counts;
 	uint64_t refused, failed; /* in the running scan */
 	uint32_t next_id;
-	struct limits_cache_line *cache;
-	unsigned cached;
+	struct limitscache *limits;
 };
 
 /* ---- identity ---- */
@@ -203,33 +186,6 @@ void roster_collect(struct roster *roster)
 
 /* ---- limits ---- */
 
-static const struct cglimits *cached_limits(struct roster *roster, int32_t pid)
-{
-	char text[CGROUP_TEXT_MAX];
-	ssize_t len = procread_file(roster->options.procfd, pid, "cgroup", text, sizeof text);
-	struct limits_cache_line *line;
-
-	if (len < 0)
-		return NULL;
-
-	for (unsigned i = 0; i < roster->cached; i++) {
-		line = &roster->cache[i];
-		if (line->len == (size_t)len && memcmp(line->cgroup, text, line->len) == 0)
-			return &line->limits;
-	}
-
-	line = &roster->cache[roster->cached < LIMITS_CACHE ? roster->cached++ : LIMITS_CACHE - 1];
-	line->len = (size_t)len;
-	memcpy(line->cgroup, text, line->len);
-	if (cglimits_of_process(roster->options.mounts, &roster->options.machine, roster->options.procfd, pid,
-				&line->limits) < 0) {
-		roster->cached--;
-		return NULL;
-	}
-
-	return &line->limits;
-}
-
 /* A group has the limits of its members if they share one, else the machine's. */
 static void merge_into_group(struct roster_target *member)
 {
@@ -255,7 +211,7 @@ static void read_limits(struct roster *roster, struct roster_target *target)
 		return;
 	}
 
-	limits = cached_limits(roster, target->what.pid);
+	limits = limitscache_of(roster->limits, target->what.pid);
 	if (limits)
 		target->limits = *limits;
 }
@@ -292,7 +248,7 @@ static void clear_group_limits(struct roster *roster, struct roster_target *grou
 
 void roster_refresh_limits(struct roster *roster)
 {
-	roster->cached = 0;
+	limitscache_clear(roster->limits);
 	for_each_group(roster, clear_group_limits);
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		for (struct roster_target *target = roster->buckets[i]; target; target = target->next) {
@@ -446,16 +402,15 @@ static int add_group(struct roster *roster, size_t entry)
 int roster_new(const struct roster_options *options, struct roster **ret)
 {
 	struct roster *roster = calloc(1, sizeof *roster);
-	int r = 0;
+	int r;
 
 	if (!roster)
 		return -ENOMEM;
 
 	roster->options = *options;
 	roster->groups = calloc(options->config->target_count, sizeof(struct roster_target *));
-	roster->cache = calloc(LIMITS_CACHE, sizeof *roster->cache);
-	if (!roster->groups || !roster->cache)
-		r = -ENOMEM;
+	r = roster->groups ? limitscache_new(options->procfd, options->mounts, &options->machine, &roster->limits)
+			   : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < options->config->target_count; i++)
 		if (options->config->targets[i].per == CONFIG_PER_GROUP)
 			r = add_group(roster, i);
@@ -482,7 +437,7 @@ void roster_free(struct roster *roster)
 		}
 	}
 	free(roster->groups);
-	free(roster->cache);
+	limitscache_free(roster->limits);
 	free(roster);
 }
 
