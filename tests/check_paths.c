@@ -53,6 +53,7 @@ START_TEST(the_configuration_has_the_first_word)
 	setenv("RUNTIME_DIRECTORY", "/run/x", 1);
 	setenv("STATE_DIRECTORY", "/var/lib/x", 1);
 	choose("/a/ring", "/b/incidents", "/c", "state.json");
+	ck_assert_str_eq(paths.control, "/a/control");
 	config.state_file = "state.json";
 	choose("/a/ring", "/b/incidents", ".", "state.json");
 	config.state_file = "/state.json";

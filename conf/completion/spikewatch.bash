@@ -50,9 +50,9 @@ _spikewatch_value() {
 	case $1 in
 	-f | --format) _spikewatch_offer 'spikewatch gvisor' "$2" ;;
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
-	-o | --output | -c | --config) _spikewatch_files "$2" ;;
+	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
-	-i | --interval | --duration | --ring-size) ;;
+	-i | --interval | --duration | --ring-size | -n | --rows) ;;
 	*) return 1 ;;
 	esac
 }
@@ -104,7 +104,7 @@ _spikewatch() {
 	directory=$(_spikewatch_directory)
 	case $command:$word in
 	record:*) _spikewatch_record "$1" "$word" ;;
-	list:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
+	list:* | status:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	show:*/*) _spikewatch_files "$word" -d ;;
 	show:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)
