@@ -29,7 +29,7 @@ struct sd_event;
 
 struct control_options {
 	struct sd_event *event; /* must outlive the control */
-	const char *path;       /* of the socket; not used when systemd hands one over */
+	const char *path;       /* of the socket; not used when systemd hands one over; must outlive the control too */
 	/*
 	 * Appends the answer to ret, of which `max` is the room there is. request: without newline, any other byte but NUL may be in it.
 	 * 0; -errno: the client gets none.
