@@ -469,8 +469,10 @@ int record_command(int argc, char **argv)
 		.command = "spikewatch record",
 		.operands = "[-- COMMAND [ARGUMENT...]]",
 		.summary = "Streams samples of processes, without daemon or configuration file.",
-		.description = "A slow reader slows the sampling down; nothing is lost silently.",
-		.example = "spikewatch record -i 1ms -o build.tsv -- make\nspikewatch record -p 812,813 -d 10s | gzip "
+		.description = "A slow reader slows the sampling down; nothing is lost silently. COMMAND itself is\n"
+			       "recorded, not the processes that it starts.",
+		.example = "spikewatch record -i 1ms -o job.tsv -- python3 job.py\nspikewatch record -p 812,813 -d 10s "
+			   "| gzip "
 			   "> postgres.tsv.gz",
 		.exits = "that of COMMAND, else 0; 1 writing failed, 2 wrong usage",
 		.options = options,
