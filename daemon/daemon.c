@@ -276,10 +276,11 @@ static int open_spool(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
 	if (spool_adopted(daemon->spool))
-		log_line(LOG_NOTICE, "sealed %zu incidents of a daemon that was killed, without their samples",
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed were sealed as far as they had come: %zu",
 			 spool_adopted(daemon->spool));
 	if (swept)
-		log_line(LOG_NOTICE, "removed %zu unfinished incidents of a daemon that was killed", swept);
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed had hardly begun and were removed: %zu",
+			 swept);
 
 	return 0;
 }
