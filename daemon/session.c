@@ -246,11 +246,6 @@ struct discovery *session_discovery(struct session *session)
 	return session->discovery;
 }
 
-struct baseline *session_baseline(struct session *session)
-{
-	return session->baseline;
-}
-
 const struct cgroup_mounts *session_mounts(const struct session *session)
 {
 	return session->mounts;

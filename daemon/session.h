@@ -35,7 +35,6 @@ void session_free(struct session *session);
 struct ring *session_ring(struct session *session);
 struct sampler *session_sampler(struct session *session);
 struct discovery *session_discovery(struct session *session);
-struct baseline *session_baseline(struct session *session);
 const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);

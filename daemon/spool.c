@@ -172,11 +172,6 @@ void spool_free(struct spool *spool)
 	free(spool);
 }
 
-void spool_set_limits(struct spool *spool, const struct retention_limits *limits)
-{
-	spool->limits = *limits;
-}
-
 /* 0 or -errno. */
 static int free_bytes(const struct spool *spool, uint64_t *ret)
 {

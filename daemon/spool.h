@@ -40,9 +40,6 @@ size_t spool_adopted(const struct spool *spool);
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);
 
-/* New limits, from now on. */
-void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
-
 /* Is there room for so many bytes more? Costs one system call. False too when the file system cannot be asked. */
 bool spool_predict_ok(const struct spool *spool, uint64_t expected_bytes);
 

@@ -36,13 +36,6 @@ void config_error_format(const struct config_error *err, char *buf, size_t cap)
 	snprintf(buf, cap, "%s%s: %s%s%s", err->file, place, err->key, err->key[0] != '\0' ? ": " : "", err->message);
 }
 
-const char *config_per_name(enum config_per per)
-{
-	static const char *const names[] = { "process", "group", "cgroup" };
-
-	return per < ARRAY_LEN(names) ? names[per] : NULL;
-}
-
 const char *config_selector_name(enum config_selector selector)
 {
 	static const char *const names[] = { "pid", "pidfile", "comm", "exe", "cmdline", "cgroup", "unit" };

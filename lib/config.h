@@ -142,8 +142,7 @@ void config_free(struct config *config);
 /* "FILE:LINE:COLUMN: KEY: MESSAGE" into buf, always terminated. */
 void config_error_format(const struct config_error *err, char *buf, size_t cap);
 
-/* "process", "group", "cgroup" / "pid", "pidfile", ... / "samples", ...: static text. */
-const char *config_per_name(enum config_per per);
+/* "pid", "pidfile", ... / "samples", ...: static text. */
 const char *config_selector_name(enum config_selector selector);
 const char *config_capture_name(enum config_capture capture);
 

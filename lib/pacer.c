@@ -70,11 +70,6 @@ void pacer_done(struct pacer *pacer, mono_t now)
 	pacer->backoff = PACER_BACKOFF_FIRST;
 }
 
-mono_t pacer_midpoint(const struct pacer *pacer, mono_t now)
-{
-	return mono_add(pacer->woke, elapsed(now, pacer->woke) / 2);
-}
-
 mono_t pacer_backoff(struct pacer *pacer, mono_t now)
 {
 	uint64_t sleep_ns = (uint64_t)((double)pacer->interval_ns * pacer->backoff);

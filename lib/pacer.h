@@ -49,9 +49,6 @@ void pacer_wake(struct pacer *pacer, mono_t now);
  */
 void pacer_done(struct pacer *pacer, mono_t now);
 
-/* The midpoint of collection that began at pacer_wake and ended now: the time of the snapshot. */
-mono_t pacer_midpoint(const struct pacer *pacer, mono_t now);
-
 /*
  * Nothing could be taken because a reader holds the next page: counts a backoff sleep and returns until when to sleep
  * (now + interval x factor). The factor grows up to its maximum. Slots that pass meanwhile count as missed in the next pacer_wake.

@@ -85,14 +85,6 @@ bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_m
 	       a->disarmed == b->disarmed;
 }
 
-void trigger_target_gone(struct trigger_state *state)
-{
-	state->pending = false;
-	state->filled = 0;
-	state->position = 0;
-	state->recent = 0;
-}
-
 const uint64_t *trigger_reasons(const struct trigger_state *state)
 {
 	return state->reasons;

@@ -123,9 +123,6 @@ void trigger_memory(const struct trigger_state *state, struct trigger_memory *re
 void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
 		  double value, bool disk_ok, struct trigger_decision *ret);
 
-/* The target has vanished or is unwatched: PENDING is forgotten, the history too; cooldown, counts and marks stay. */
-void trigger_target_gone(struct trigger_state *state);
-
 /* How often each reason was given, TRIGGER_REASONS counters; for candidates that did not fire this is what was suppressed. */
 const uint64_t *trigger_reasons(const struct trigger_state *state);
 

@@ -343,7 +343,6 @@ END_TEST
 
 START_TEST(names_are_those_of_the_configuration)
 {
-	ck_assert_str_eq(config_per_name(CONFIG_PER_GROUP), "group");
 	ck_assert_str_eq(config_selector_name(CONFIG_CMDLINE), "cmdline");
 	ck_assert_str_eq(config_capture_name(CONFIG_CAPTURE_SYSTEM), "system");
 	ck_assert_ptr_null(config_capture_name(CONFIG_CAPTURE_ALL));

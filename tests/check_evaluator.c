@@ -159,6 +159,25 @@ START_TEST(rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew)
 }
 END_TEST
 
+START_TEST(target_that_vanishes_while_pending_holds_anew_when_it_is_back)
+{
+	struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
+
+	rule->trigger.for_ns = 2 * S;
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S, 0);
+	ticks(10 * S, 12 * S, S); /* one more window and it fires */
+	evaluator_gone(evaluator, 1);
+	watch(2, "a");
+	cpu(2, 13 * S, 0);
+	ticks(13 * S, 15 * S, S);
+	ck_assert_uint_eq(firing_count, 0);
+	tick(16 * S);
+	ck_assert_uint_eq(firing_count, 1);
+}
+END_TEST
+
 START_TEST(without_a_memo_it_remembers_itself)
 {
 	struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
@@ -400,6 +419,7 @@ static TCase *pairs(void)
 	tcase_add_test(tcase, disk_is_asked_about_once_in_a_tick_that_judges);
 	tcase_add_test(tcase, for_and_cooldown_are_whole_windows_whatever_the_jitter);
 	tcase_add_test(tcase, rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew);
+	tcase_add_test(tcase, target_that_vanishes_while_pending_holds_anew_when_it_is_back);
 	tcase_add_test(tcase, without_a_memo_it_remembers_itself);
 	tcase_add_test(tcase, memo_is_kept_up_to_date);
 	tcase_add_test(tcase, status_says_why);

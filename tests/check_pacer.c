@@ -122,15 +122,6 @@ START_TEST(the_capture_rate_comes_from_the_clock)
 }
 END_TEST
 
-START_TEST(the_midpoint_lies_between_wake_and_now)
-{
-	pacer_wake(&pacer, at(2 * MS));
-	ck_assert_uint_eq(pacer_midpoint(&pacer, at(6 * MS)).ns, START + 4 * MS);
-	ck_assert_uint_eq(pacer_midpoint(&pacer, at(2 * MS)).ns, START + 2 * MS);
-	ck_assert_uint_eq(pacer_midpoint(&pacer, at(MS)).ns, START + 2 * MS);
-}
-END_TEST
-
 START_TEST(backoff_grows_by_an_eighth_up_to_its_maximum)
 {
 	double factor = 1.0;
@@ -270,7 +261,6 @@ Suite *pacer_suite(void)
 	tcase_add_test(tc, timing_errors_add_up_in_both_directions);
 	tcase_add_test(tc, waking_early_takes_the_slot_once);
 	tcase_add_test(tc, the_capture_rate_comes_from_the_clock);
-	tcase_add_test(tc, the_midpoint_lies_between_wake_and_now);
 	tcase_add_test(tc, backoff_grows_by_an_eighth_up_to_its_maximum);
 	tcase_add_test(tc, backoff_falls_back_once_the_reader_keeps_up);
 	tcase_add_test(tc, backoff_sleeps_are_counted_and_are_no_timing_error);

@@ -340,7 +340,8 @@ START_TEST(age_goes_first_and_makes_room_for_the_rest)
 	add(spool, 1, 9, 1);
 	add(spool, 2, 1, 1); /* exactly as old as is allowed */
 	add(spool, 3, 2, 1);
-	spool_set_limits(spool, &limits);
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
 	ck_assert_int_eq(spool_enforce(spool, now, note, &removals), 0);
 	ck_assert_str_eq(removals.text, "9:age ");
 	spool_free(spool);
@@ -369,7 +370,8 @@ START_TEST(a_file_system_filled_by_others_never_costs_the_worst)
 	add(spool, 3, 2, 1);
 	ck_assert(spool_predict_ok(spool, 1));
 	ck_assert(!spool_predict_ok(spool, UINT64_MAX));
-	spool_set_limits(spool, &limits);
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
 	ck_assert(!spool_predict_ok(spool, 0));
 	ck_assert(!spool_predict_ok(spool, 1));
 	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);

@@ -54,27 +54,6 @@ START_TEST(candidate_by_either_threshold_holds)
 }
 END_TEST
 
-START_TEST(target_that_vanished_does_not_hold)
-{
-	begin((struct trigger_rule){
-		.has_percent = true, .percent = 70, .for_ns = 2 * S, .warmup = 1, .cooldown_ns = 9 * S });
-	next(1);
-	next(71);
-	trigger_target_gone(bench.state);
-	ck_assert_reason(next(71), TRIGGER_WARMING_UP);
-	ck_assert(!bench.decision.has_average);
-	ck_assert_reason(next(71), TRIGGER_PENDING);
-	ck_assert_double_eq(bench.decision.average, 71);
-	next(71);
-	ck_assert_fires(next(71));
-	trigger_target_gone(bench.state);
-	next(71);
-	next(71);
-	ck_assert_int_eq(bench.decision.phase, TRIGGER_IN_COOLDOWN);
-	end();
-}
-END_TEST
-
 START_TEST(cooldown_ends_at_its_very_nanosecond)
 {
 	begin((struct trigger_rule){ .has_percent = true, .percent = 70, .cooldown_ns = 10 * S });
@@ -399,7 +378,6 @@ static TCase *holding_back(void)
 	tcase_add_test(tcase, candidate_must_hold_for_exactly_so_long);
 	tcase_add_test(tcase, anything_but_a_candidate_ends_the_hold);
 	tcase_add_test(tcase, candidate_by_either_threshold_holds);
-	tcase_add_test(tcase, target_that_vanished_does_not_hold);
 	tcase_add_test(tcase, cooldown_ends_at_its_very_nanosecond);
 	tcase_add_test(tcase, cooldown_that_is_over_arms_again);
 	tcase_add_test(tcase, without_cooldown_it_fires_every_time);
