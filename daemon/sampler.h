@@ -79,7 +79,7 @@ void sampler_exempt(struct sampler *sampler, clockid_t thread_clock);
 /* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
 uint32_t sampler_slowdown(const struct sampler *sampler);
 
-/* CPU share of this process in the last whole second, of one core. Any thread. */
+/* CPU share of this process in the last whole second, of one core, without what is exempt. Any thread. */
 double sampler_cpu_share(const struct sampler *sampler);
 
 /* What the whole run came to, its last backoff included. Only when the thread is not running. */
