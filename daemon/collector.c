@@ -210,9 +210,14 @@ static void say_removed(void *ctx, const struct retention_entry *entry, enum ret
 
 static void say_sealed(struct collector *collector, const struct incident *info, const char *name, int error)
 {
-	char field[INCIDENT_NAME_MAX + 32];
+	struct log_about about = {
+		.message = error < 0 ? MESSAGE_INCIDENT_FAILED : MESSAGE_INCIDENT_SEALED,
+		.rule = info->rule.name,
+		.target = info->target.name,
+		.incident = name,
+		.error = error,
+	};
 
-	snprintf(field, sizeof field, "SPIKEWATCH_INCIDENT=%s", name);
 	pthread_mutex_lock(&collector->lock);
 	if (error < 0)
 		collector->counts.failed++;
@@ -221,10 +226,10 @@ static void say_sealed(struct collector *collector, const struct incident *info,
 	pthread_mutex_unlock(&collector->lock);
 
 	if (error < 0)
-		log_field(LOG_ERR, field, "incident of rule %s on %s could not be written: %s", info->rule.name,
+		log_about(LOG_ERR, &about, "incident of rule %s on %s could not be written: %s", info->rule.name,
 			  info->target.name, strerror(-error));
 	else
-		log_field(LOG_NOTICE, field, "sealed incident %s", name);
+		log_about(LOG_NOTICE, &about, "sealed incident %s", name);
 }
 
 static void seal(struct collector *collector, struct collector_incident *incident)

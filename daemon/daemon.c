@@ -208,7 +208,7 @@ static int build_loop(struct daemon *daemon)
 static int on_request(void *ctx, const char *request, struct buffer *ret)
 {
 	const struct daemon *daemon = ctx;
-	struct statusjson status = {
+	struct overview overview = {
 		.config = daemon->config,
 		.paths = &daemon->paths,
 		.session = daemon->session,
@@ -220,7 +220,7 @@ static int on_request(void *ctx, const char *request, struct buffer *ret)
 		.now = clock_mono(&daemon->clock),
 	};
 
-	return strcmp(request, "status") == 0 ? statusjson_write(&status, ret) : statusjson_refuse(request, ret);
+	return strcmp(request, "status") == 0 ? statusjson_write(&overview, ret) : statusjson_refuse(request, ret);
 }
 
 /* Everything else works without it. */

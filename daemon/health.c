@@ -8,11 +8,12 @@
 
 static void say_verdict(int priority, const struct verdict *verdict, const char *when)
 {
-	char field[64];
+	struct log_about about = {
+		.message = MESSAGE_CAPTURE_RATE_LOW,
+		.capture_rate = verdict->threshold > 0.5 ? &verdict->ratio : NULL,
+	};
 
-	snprintf(field, sizeof field, "CAPTURE_RATE=%.4f", verdict->ratio);
-	log_field(priority, verdict->threshold > 0.5 ? field : NULL, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when,
-		  verdict->what, 100 * verdict->ratio,
+	log_about(priority, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, verdict->what, 100 * verdict->ratio,
 		  verdict->threshold > 0.5 ? "expected at least" : "expected at most", 100 * verdict->threshold,
 		  verdict->cause, verdict->remedy);
 }

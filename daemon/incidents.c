@@ -200,11 +200,15 @@ static void compare(const struct evaluator_firing *firing, char *buf, size_t cap
 
 static void say_fired(const struct evaluator_firing *firing, const char *what)
 {
-	char comparison[160], field[96];
+	struct log_about about = {
+		.message = MESSAGE_RULE_FIRED,
+		.rule = firing->rule->name,
+		.target = firing->target->name,
+	};
+	char comparison[160];
 
 	compare(firing, comparison, sizeof comparison);
-	snprintf(field, sizeof field, "SPIKEWATCH_RULE=%s", firing->rule->name);
-	log_field(LOG_NOTICE, field, "rule %s fired on %s: %s is %s%s", firing->rule->name, firing->target->name,
+	log_about(LOG_NOTICE, &about, "rule %s fired on %s: %s is %s%s", firing->rule->name, firing->target->name,
 		  metric_name(firing->rule->metric), comparison, what);
 }
 

@@ -45,20 +45,58 @@ void log_open(const char *program, bool verbose)
 	verbose_lines = verbose;
 }
 
-static void send_to_journal(int priority, const char *field, const char *message)
+#define FIELDS_MAX 10
+
+/* The fields of one entry, each its own text. */
+struct entry {
+	char text[FIELDS_MAX][LINE_MAX_BYTES + 16];
+	struct iovec fields[FIELDS_MAX];
+	int count;
+};
+
+static void add_field(struct entry *entry, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add_field(struct entry *entry, const char *format, ...)
 {
-	char priority_field[16], message_field[LINE_MAX_BYTES + 16];
-	struct iovec fields[3];
-	int count = 2;
+	char *text = entry->text[entry->count];
+	va_list arguments;
 
-	snprintf(priority_field, sizeof priority_field, "PRIORITY=%d", priority);
-	snprintf(message_field, sizeof message_field, "MESSAGE=%s", message);
-	fields[0] = (struct iovec){ priority_field, strlen(priority_field) };
-	fields[1] = (struct iovec){ message_field, strlen(message_field) };
-	if (field)
-		fields[count++] = (struct iovec){ (char *)(uintptr_t)field, strlen(field) };
+	va_start(arguments, format);
+	vsnprintf(text, sizeof entry->text[0], format, arguments);
+	va_end(arguments);
+	entry->fields[entry->count++] = (struct iovec){ text, strlen(text) };
+}
 
-	sd_journal_sendv(fields, count);
+static void add_about(struct entry *entry, const struct log_about *about)
+{
+	if (about->message != MESSAGE_NONE)
+		add_field(entry, "MESSAGE_ID=%s", message_id(about->message));
+	if (about->state)
+		add_field(entry, "SPIKEWATCH_STATE=%s", about->state);
+	if (about->rule)
+		add_field(entry, "SPIKEWATCH_RULE=%s", about->rule);
+	if (about->target)
+		add_field(entry, "SPIKEWATCH_TARGET=%s", about->target);
+	if (about->incident)
+		add_field(entry, "SPIKEWATCH_INCIDENT=%s", about->incident);
+	if (about->capture_rate)
+		add_field(entry, "CAPTURE_RATE=%.4f", *about->capture_rate);
+	if (about->count)
+		add_field(entry, "SPIKEWATCH_COUNT=%llu", (unsigned long long)about->count);
+	if (about->error)
+		add_field(entry, "ERRNO=%d", abs(about->error));
+}
+
+static void send_to_journal(int priority, const struct log_about *about, const char *message)
+{
+	struct entry entry = { .count = 0 };
+
+	add_field(&entry, "PRIORITY=%d", priority);
+	add_field(&entry, "MESSAGE=%s", message);
+	if (about)
+		add_about(&entry, about);
+
+	sd_journal_sendv(entry.fields, entry.count);
 }
 
 static void send_to_stderr(int priority, const char *message)
@@ -73,7 +111,7 @@ static void send_to_stderr(int priority, const char *message)
 		return; /* nowhere left to complain */
 }
 
-static void send_line(int priority, const char *field, const char *format, va_list arguments)
+static void send_line(int priority, const struct log_about *about, const char *format, va_list arguments)
 {
 	char message[LINE_MAX_BYTES];
 
@@ -82,7 +120,7 @@ static void send_line(int priority, const char *field, const char *format, va_li
 
 	vsnprintf(message, sizeof message, format, arguments);
 	if (to_journal)
-		send_to_journal(priority, field, message);
+		send_to_journal(priority, about, message);
 	else
 		send_to_stderr(priority, message);
 }
@@ -96,11 +134,11 @@ void log_line(int priority, const char *format, ...)
 	va_end(arguments);
 }
 
-void log_field(int priority, const char *field, const char *format, ...)
+void log_about(int priority, const struct log_about *about, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	send_line(priority, field, format, arguments);
+	send_line(priority, about, format, arguments);
 	va_end(arguments);
 }

@@ -27,7 +27,7 @@
 #define ROW_MAX (64u << 10)
 
 struct rows {
-	const struct statusjson *status;
+	const struct overview *overview;
 	struct json_writer *json;
 	const struct buffer *out;
 	uint32_t target; /* whose object is open; 0: none */
@@ -107,20 +107,20 @@ static uint64_t open_fds(void)
 	return count > 0 ? count - 1 : 0;
 }
 
-static void put_daemon(struct json_writer *json, const struct statusjson *status)
+static void put_daemon(struct json_writer *json, const struct overview *overview)
 {
-	struct sampler *sampler = session_sampler(status->session);
+	struct sampler *sampler = session_sampler(overview->session);
 
 	begin(json, "daemon");
 	put_text(json, "version", SPIKEWATCH_VERSION);
 	put_u64(json, "pid", (uint64_t)getpid());
-	put_u64(json, "uptime_ns", (uint64_t)mono_diff(status->now, status->started));
-	put_u64(json, "interval_ns", status->config->sampling.interval_ns);
+	put_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	put_u64(json, "interval_ns", overview->config->sampling.interval_ns);
 	put_u64(json, "slowdown", sampler_slowdown(sampler));
 	put_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
 	put_u64(json, "memory_bytes", resident_bytes());
 	put_u64(json, "open_fds", open_fds());
-	put_text(json, "incident_directory", status->paths->incidents);
+	put_text(json, "incident_directory", overview->paths->incidents);
 	json_end_object(json);
 }
 
@@ -152,13 +152,13 @@ static double mean(uint64_t sum, uint64_t count)
 	return or_null(count > 0, (double)sum / (double)(count > 0 ? count : 1));
 }
 
-static void put_sampler(struct json_writer *json, const struct statusjson *status)
+static void put_sampler(struct json_writer *json, const struct overview *overview)
 {
 	static const struct stats nothing;
 	struct verdict verdicts[VERDICT_KINDS];
 	struct stats stats = { 0 };
 
-	ring_stats(session_ring(status->session), &stats);
+	ring_stats(session_ring(overview->session), &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
 	begin(json, "sampler");
 	put_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
@@ -172,7 +172,7 @@ static void put_sampler(struct json_writer *json, const struct statusjson *statu
 	put_u64(json, "lost_records", stats.lost_records);
 	put_u64(json, "failed_reads", stats.failed_reads);
 	put_u64(json, "cpu_ns", stats.own_cpu);
-	put_verdicts(json, status->health, verdicts);
+	put_verdicts(json, overview->health, verdicts);
 	json_end_object(json);
 }
 
@@ -194,17 +194,17 @@ static bool oldest_tick(const struct ring *ring, mono_t *ret)
 	return found;
 }
 
-static void put_ring(struct json_writer *json, const struct statusjson *status)
+static void put_ring(struct json_writer *json, const struct overview *overview)
 {
-	struct ring *ring = session_ring(status->session);
+	struct ring *ring = session_ring(overview->session);
 	struct watcher_counts watched;
 	struct ring_info info;
 	mono_t oldest;
 
 	ring_info(ring, &info);
-	watcher_counts(status->watcher, &watched);
+	watcher_counts(overview->watcher, &watched);
 	begin(json, "ring");
-	put_text(json, "path", status->paths->ring);
+	put_text(json, "path", overview->paths->ring);
 	put_u64(json, "size_bytes", info.size_bytes);
 	put_u64(json, "history_ns", oldest_tick(ring, &oldest) ? (uint64_t)mono_diff(info.last_tick, oldest) : 0);
 	put_u64(json, "ticks", info.ticks);
@@ -215,11 +215,11 @@ static void put_ring(struct json_writer *json, const struct statusjson *status)
 
 /* ---- what is found, what was kept ---- */
 
-static void put_discovery(struct json_writer *json, const struct statusjson *status)
+static void put_discovery(struct json_writer *json, const struct overview *overview)
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(status->session), &found);
+	discovery_state(session_discovery(overview->session), &found);
 	begin(json, "discovery");
 	put_u64(json, "targets", found.roster.targets);
 	put_u64(json, "members", found.roster.members);
@@ -236,11 +236,11 @@ static void put_discovery(struct json_writer *json, const struct statusjson *sta
 	json_end_object(json);
 }
 
-static void put_incidents(struct json_writer *json, const struct statusjson *status)
+static void put_incidents(struct json_writer *json, const struct overview *overview)
 {
 	struct incidents_counts counts;
 
-	incidents_counts(status->incidents, &counts);
+	incidents_counts(overview->incidents, &counts);
 	begin(json, "incidents");
 	put_u64(json, "opened", counts.opened);
 	put_u64(json, "sealed", counts.sealed);
@@ -350,13 +350,13 @@ static int visit(void *ctx, const struct evaluator_status *row)
 	return 0;
 }
 
-static void put_targets(struct json_writer *json, const struct statusjson *status, const struct buffer *out)
+static void put_targets(struct json_writer *json, const struct overview *overview, const struct buffer *out)
 {
-	struct rows rows = { .status = status, .json = json, .out = out };
+	struct rows rows = { .overview = overview, .json = json, .out = out };
 
 	json_key(json, "targets");
 	json_begin_array(json);
-	evaluator_visit(status->evaluator, visit, &rows);
+	evaluator_visit(overview->evaluator, visit, &rows);
 	end_target(&rows);
 	json_end_array(json);
 	put_u64(json, "left_out", rows.left_out);
@@ -364,7 +364,7 @@ static void put_targets(struct json_writer *json, const struct statusjson *statu
 
 /* ---- documents ---- */
 
-int statusjson_write(const struct statusjson *status, struct buffer *ret)
+int statusjson_write(const struct overview *overview, struct buffer *ret)
 {
 	struct json_writer *json;
 	int r = json_writer_new(sink_buffer(ret), false, &json);
@@ -373,12 +373,12 @@ int statusjson_write(const struct statusjson *status, struct buffer *ret)
 		return r;
 
 	json_begin_object(json);
-	put_daemon(json, status);
-	put_sampler(json, status);
-	put_ring(json, status);
-	put_discovery(json, status);
-	put_incidents(json, status);
-	put_targets(json, status, ret);
+	put_daemon(json, overview);
+	put_sampler(json, overview);
+	put_ring(json, overview);
+	put_discovery(json, overview);
+	put_incidents(json, overview);
+	put_targets(json, overview, ret);
 	json_end_object(json);
 
 	return json_writer_close(json);

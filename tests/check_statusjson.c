@@ -92,7 +92,7 @@ static void teardown(void)
 
 static int write_status(struct buffer *ret)
 {
-	struct statusjson status = {
+	struct overview status = {
 		.config = config,
 		.paths = &paths,
 		.session = session,
