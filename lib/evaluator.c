@@ -353,6 +353,26 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 	return 0;
 }
 
+int evaluator_visit_targets(const struct evaluator *evaluator,
+			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx)
+{
+	for (size_t i = 0; i < evaluator->watch_count; i++) {
+		const struct watch *watch = evaluator->watches[i];
+		struct evaluator_sight sight = { .target = &watch->target };
+		int r;
+
+		if (watch->seen) {
+			sight.seen = true;
+			sight.at = watch->at;
+			sight.sample = &watch->sample;
+		}
+		r = visit(ctx, &sight);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
 uint64_t evaluator_evaluations(const struct evaluator *evaluator)
 {
 	return evaluator->evaluations;

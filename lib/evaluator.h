@@ -40,6 +40,14 @@ struct evaluator_status {
 	const uint64_t *reasons; /* TRIGGER_REASONS counters */
 };
 
+/* What is known of one target. Valid during the call. */
+struct evaluator_sight {
+	const struct target *target;
+	bool seen;                   /* the next two are known: a gap makes a target unseen until its next sample */
+	mono_t at;                   /* of the last sample */
+	const struct sample *sample; /* the last one; NULL: none */
+};
+
 struct evaluator_options {
 	const struct config *config; /* must outlive the evaluator */
 	struct metric_machine machine;
@@ -82,6 +90,10 @@ void evaluator_gap(struct evaluator *evaluator);
 /* Visits every (rule, target) until visit returns non-zero. */
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
 		    void *ctx);
+
+/* Visits every known target, those that no rule looks at too, until visit returns non-zero, and returns that. */
+int evaluator_visit_targets(const struct evaluator *evaluator,
+			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx);
 
 /* (rule, target) pairs judged so far. */
 uint64_t evaluator_evaluations(const struct evaluator *evaluator);

@@ -273,6 +273,39 @@ START_TEST(status_says_why)
 }
 END_TEST
 
+static int count_sight(void *ctx, const struct evaluator_sight *sight)
+{
+	unsigned *seen = ctx;
+
+	if (strcmp(sight->target->name, "a") == 0) {
+		ck_assert(sight->seen);
+		ck_assert_uint_eq(sight->at.ns, 11 * S + MS);
+		ck_assert_uint_eq(sight->sample->value[SAMPLE_CPU], 5);
+	} else {
+		ck_assert(!sight->seen && !sight->sample);
+	}
+	return ++*seen == 3 ? -EIO : 0;
+}
+
+START_TEST(targets_are_visited_with_and_without_rules_and_samples)
+{
+	unsigned seen = 0;
+
+	start();
+	ck_assert_int_eq(evaluator_visit_targets(evaluator, count_sight, &seen), 0);
+	ck_assert_uint_eq(seen, 0);
+	watch(1, "a");
+	watch(2, "b");
+	cpu(1, 10 * S, 0);
+	tick(10 * S);
+	cpu(1, 11 * S + MS, 5);
+	ck_assert_int_eq(evaluator_visit_targets(evaluator, count_sight, &seen), 0);
+	ck_assert_uint_eq(seen, 2);
+	ck_assert_int_eq(evaluator_visit_targets(evaluator, count_sight, &seen), -EIO);
+	ck_assert_uint_eq(seen, 3);
+}
+END_TEST
+
 START_TEST(target_may_be_renamed_and_its_strings_are_copied)
 {
 	char name[] = "before";
@@ -423,6 +456,7 @@ static TCase *pairs(void)
 	tcase_add_test(tcase, without_a_memo_it_remembers_itself);
 	tcase_add_test(tcase, memo_is_kept_up_to_date);
 	tcase_add_test(tcase, status_says_why);
+	tcase_add_test(tcase, targets_are_visited_with_and_without_rules_and_samples);
 	tcase_add_test(tcase, target_may_be_renamed_and_its_strings_are_copied);
 	tcase_add_test(tcase, limits_are_those_of_the_last_sample);
 	tcase_add_test(tcase, nothing_to_do_without_rules);
