@@ -8,6 +8,9 @@
  *                      then every tick; firings of ───┘
  *                      the same target are merged
  *
+ * Somebody may ask for one by hand (incidents_trigger): of a target, as if a rule had fired, or of everything: then the samples of all
+ * targets go from the ring into the draft at once, past included, and on until `after` is over.
+ *
  * All functions belong to the main thread.
  */
 #ifndef SPIKEWATCH_INCIDENTS_H
@@ -35,10 +38,28 @@ struct incidents_options {
 	struct spool *spool;     /* the worker's once incidents_new was called, but for asking about space */
 };
 
+/* What became of a request. */
+enum incidents_answer {
+	INCIDENTS_OPENED,
+	INCIDENTS_MERGED, /* into the one that is open, of a rule or of an earlier request */
+	INCIDENTS_REFUSED,
+};
+
+/* What somebody who asked for an incident is told. */
+struct incidents_ticket {
+	enum incidents_answer answer;
+	const char *why;       /* REFUSED: static text, "too many are open"; else "" */
+	const char *directory; /* where it will be; as long as the spool lives */
+	uint64_t sealed_in_ns; /* until nothing more is recorded; writing takes a moment longer. REFUSED: 0 */
+	char stem[INCIDENT_NAME_MAX + 1]; /* it will be called "<stem>-<n>", n almost always 1. REFUSED: "" */
+};
+
 struct incidents_counts {
 	uint64_t opened, sealed, merged;
 	uint64_t failed;  /* could not be written */
-	uint64_t refused; /* too many open */
+	uint64_t refused; /* too many open, no memory, no room */
+	uint64_t manual;  /* requests by hand, whatever became of them */
+	uint64_t removed; /* by the limits of retention */
 	size_t open;
 };
 
@@ -50,6 +71,23 @@ void incidents_free(struct incidents *incidents);
 
 /* A rule fired: opens an incident, its slice secured when this returns, or merges into the one that is open for this target. 0 (also when refused). */
 int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
+
+/*
+ * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of the same. The past is secured as with a
+ * rule: of a target when this returns, of everything as soon as the worker is free, before what else is queued; what the sampler was
+ * faster with is in the incident's coverage. target and its strings are copied. 0: *ret is set, also when refused.
+ */
+int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
+
+/*
+ * From now on config, which must outlive incidents or the next reload; nothing refers to the old one when this returns, the worker included.
+ * Incidents that are open end as they began: same window, captures, limit of bytes. Retention goes by the new limits from the next
+ * incident on. Cannot fail.
+ */
+void incidents_reload(struct incidents *incidents, const struct config *config);
+
+/* Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes is stuck: a disk or a process that does not answer. */
+mono_t incidents_busy_since(const struct incidents *incidents);
 
 /* Room for one more on the file system and in the spool? Asked at most once a second, the answer is kept. */
 bool incidents_disk_ok(struct incidents *incidents, mono_t now);
