@@ -26,6 +26,9 @@ struct baseline;
 int baseline_new(int procfd, bool with_maps, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
 
+/* Mappings too from now on, or no longer: then those that are there are dropped. */
+void baseline_set_maps(struct baseline *baseline, bool with_maps);
+
 /* A scan begins. */
 void baseline_scan_begin(struct baseline *baseline, mono_t now);
 

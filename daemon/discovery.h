@@ -4,6 +4,8 @@
  * which captures are compared (baseline.h).
  *
  * A scan never costs more than a fiftieth of the time: on a host with very many processes the interval stretches.
+ *
+ * Questions of other threads, a reload too, are answered between two processes of a running scan.
  */
 #ifndef SPIKEWATCH_DISCOVERY_H
 #define SPIKEWATCH_DISCOVERY_H
@@ -38,6 +40,23 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
  * -errno: the proc root cannot be read.
  */
 int discovery_scan(struct discovery *discovery);
+
+/*
+ * The whole configuration is replaced, also while the thread runs. Targets of entries that config has too (config_target_same) stay what they
+ * are: id, samples, no gap. Those of the others leave, groups with their members; new groups are there at once, other new targets after
+ * the next scan, for which the thread is woken (without the thread: the caller scans). Limits are read again by it. Above a max_targets that became
+ * smaller nobody is sent away, and nobody new is watched. proc_root and cgroup_root
+ * are not looked at.
+ *
+ * 0: nothing here refers to the old configuration any more. -ENOMEM, -errno: nothing has changed. One thread at a time.
+ */
+int discovery_reload(struct discovery *discovery, const struct config *config);
+
+/*
+ * When its thread last showed a sign of life: at most a second ago while it waits, and at every process and cgroup that a scan meets. Before
+ * discovery_start and after discovery_stop it stands still. Any thread, never waits.
+ */
+mono_t discovery_pulse(const struct discovery *discovery);
 
 /* Starts the thread, which begins with a scan. 0 or -errno. */
 int discovery_start(struct discovery *discovery);

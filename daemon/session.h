@@ -25,6 +25,14 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 /* Starts the sampler and discovery. 0 or -errno (logged). */
 int session_start(struct session *session);
 
+/*
+ * The configuration is replaced while everything runs: the sampler is retuned (sampler_retune) and discovery takes the new entries
+ * (discovery_reload). What only a restart can change (ring.*, proc_root, cgroup_root) must be equal in both: the caller has refused it.
+ * 0: config is in force and must outlive the session; the one before is no longer referred to. -ENOMEM, -errno: the one before is
+ * still in force. Nothing is logged. The thread that made the session.
+ */
+int session_reload(struct session *session, const struct config *config);
+
 /* Stops both, the sampler first: after this the ring says no more. Harmless if they do not run. */
 void session_stop(struct session *session);
 
