@@ -1,8 +1,8 @@
 /*
  * sampler.h: the thread that looks: at absolute deadlines it reads every target (source.h) and publishes a tick (ring.h).
  *
- * It knows no reader, makes no target and frees none: those come and go through two queues. All functions but sampler_new and
- * sampler_free belong to one other thread, the cold side.
+ * It knows no reader, makes no target and frees none: those come and go through two queues. All functions that do not say
+ * otherwise, but for sampler_new and sampler_free, belong to one other thread, the cold side.
  *
  *     cold side ── sampler_add, sampler_remove ──▶ sampler ── sampler_returned ──▶ cold side, which frees
  */
@@ -54,6 +54,19 @@ void sampler_target_release(struct sampler_target *target);
 /* 0; -ENOMEM; -errno. ring must outlive the sampler. */
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret);
 
+/*
+ * Everything in *options is in force from the next tick on, which comes one new interval from now at the latest (and 100 ms, for a
+ * thread that sleeps): no tick is lost, what is watched stays. A smaller capacity throws nobody out, it only refuses new ones. If the
+ * interval or the CPU budget changes, the governor begins anew and sampler_slowdown is 1 again; the ring's header follows.
+ *
+ * A process that is being watched has no descriptors for what was not read so far: see source_entry_reopen (source.h), which the
+ * cold side calls when fds_interval, peak_interval or reset_peaks were switched on.
+ *
+ * Any thread, but one at a time, and not during sampler_start, sampler_free; it never waits. What is posted when the thread does not run is taken by its
+ * start or by sampler_tick; of several that were posted meanwhile, the last one. 0; -ENOMEM: nothing changed.
+ */
+int sampler_retune(struct sampler *sampler, const struct sampler_options *options);
+
 /* Starts the thread. 0 or -errno. */
 int sampler_start(struct sampler *sampler);
 
@@ -81,6 +94,12 @@ uint32_t sampler_slowdown(const struct sampler *sampler);
 
 /* CPU share of this process in the last whole second, of one core, without what is exempt. Any thread. */
 double sampler_cpu_share(const struct sampler *sampler);
+
+/*
+ * When the thread was last seen at work: in a tick, or at the end of a slice of its sleep, which is 100 ms at most, in a backoff too.
+ * Before sampler_start, when it was made. Any thread.
+ */
+mono_t sampler_pulse(const struct sampler *sampler);
 
 /* What the whole run came to, its last backoff included. Only when the thread is not running. */
 void sampler_stats(const struct sampler *sampler, struct stats *ret);

@@ -58,7 +58,10 @@ mono_t pacer_backoff(struct pacer *pacer, mono_t now);
 /* The run ends now: slots that have elapsed since the deadline, in a backoff for instance, are missed. */
 void pacer_stop(struct pacer *pacer, mono_t now);
 
-/* A new grid, whose first slot is one interval from now. Not between pacer_wake and pacer_done. interval_ns > 0. */
+/*
+ * A new grid. A slot that has begun and was not taken is its first one and can still be taken; otherwise that is one interval from now. A
+ * backoff sleep that is under way ends, and counts for as long as it lasted. Not between pacer_wake and pacer_done. interval_ns > 0.
+ */
 void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns);
 
 #endif

@@ -50,7 +50,7 @@ typedef bool ring_alive(int32_t pid, uint64_t start_ticks);
 struct ring_options {
 	uint64_t size_bytes;   /* of the whole file; rounded down to whole pages. 0: 16 MiB. At least 4 pages. */
 	uint32_t page_bytes;   /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
-	uint64_t interval_ns;  /* of the sampler, for readers */
+	uint64_t interval_ns;  /* of the sampler, for readers; see ring_writer_retune */
 	uint64_t heartbeat_ns; /* a target unchanged for this long is written once more. 0: 1 s */
 	uint8_t boot_id[16];   /* which boot the monotonic times belong to */
 	int32_t pid;           /* of the writer */
@@ -63,8 +63,8 @@ struct ring_info {
 	uint64_t size_bytes;
 	uint32_t page_bytes;
 	uint32_t page_count;
-	uint64_t interval_ns;
-	uint64_t heartbeat_ns;
+	uint64_t interval_ns;  /* in force */
+	uint64_t heartbeat_ns; /* in force */
 	uint8_t boot_id[16];
 	int32_t pid;
 	uint64_t start_ticks;
@@ -127,6 +127,12 @@ struct ring_track {
 
 /* 0 or -ENOMEM. The ring must outlive the writer. All memory is taken here: nothing below allocates. */
 int ring_writer_new(struct ring *ring, struct ring_writer **ret);
+
+/*
+ * From the next tick of any writer on the sampler's interval and the heartbeat are these (0: 1 s); readers see them in ring_info. One
+ * writer of a ring does that, between its ticks.
+ */
+void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns);
 
 /* Seals the page that was being filled. NULL is fine. */
 void ring_writer_free(struct ring_writer *writer);

@@ -27,6 +27,7 @@
 
 struct source;
 struct source_entry;
+struct source_room;
 struct cgroup_mounts; /* cgmount.h */
 
 enum source_status {
@@ -73,12 +74,34 @@ void source_entry_free(struct source_entry *entry);
 /* Effective limits, to be put into the samples from the next fill on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit);
 
+/*
+ * Opens what a process entry that is in a source needs for *wanted and may have been made without: the high-water mark, its reset, the
+ * count of descriptors. The owner thread takes them over in its next fill and reads them then. Arguments as those of source_entry_process.
+ * 0; -ESRCH; -errno.
+ */
+int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
+			const struct source_options *wanted);
+
+/* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
+int source_room_new(uint32_t capacity, struct source_room **ret);
+/* NULL is fine. */
+void source_room_free(struct source_room *room);
+
 /* ---- owner thread ---- */
 
 /* 0 or -ENOMEM. All memory is taken here. *clock is copied. */
 int source_new(const struct source_options *options, const struct clock *clock, struct source **ret);
 /* Entries still inside are not freed. NULL is fine. */
 void source_free(struct source *source);
+
+/*
+ * Everything in *options is in force from the next fill on; what is no longer read becomes unavailable, what is now read comes with
+ * the next reading of a process, at its heartbeat at the latest. room: for options->capacity entries; if there are more
+ * inside they stay, and nothing is added before there are fewer. Allocates and frees nothing: returns the room that is not needed any more,
+ * the caller's to free. Not between a fill and the use of source_gone_members.
+ */
+struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
+				  struct source_room *room);
 
 /*
  * Adds an entry: to itself, or as a member of group (which must be in the source). A member is read but not listed by
