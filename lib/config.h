@@ -94,10 +94,19 @@ struct config_incidents {
 	unsigned captures;           /* all */
 };
 
+/* "metrics" */
+struct config_metrics {
+	const char *listen;            /* "": no HTTP; else what listenaddr_parse reads */
+	const char *textfile;          /* "": none; else an absolute path that ends in .prom */
+	uint64_t textfile_interval_ns; /* 15s; how often textfile is written */
+	uint32_t max_targets;          /* 500; targets that have series of their own; the rest is summed */
+};
+
 struct config {
 	struct config_sampling sampling;
 	struct config_ring ring;
 	struct config_incidents incidents;
+	struct config_metrics metrics;
 	const char *state_file;  /* "": beside the incidents */
 	const char *proc_root;   /* "/proc" */
 	const char *cgroup_root; /* "": where libcgroup says it is mounted */

@@ -4,6 +4,7 @@
  */
 #include "config_field.h"
 
+#include "listenaddr.h"
 #include "scope.h"
 #include "text.h"
 #include "units.h"
@@ -234,13 +235,21 @@ int config_read_choice(const struct config_scope *scope, const struct json_node 
 	return config_refuse_value(scope, node, "expected one of %s; found %s", guess.list, config_found(node, shown));
 }
 
-static int read_path(const struct config_scope *scope, const struct json_node *node, bool empty, const char **ret)
+static bool ends_with(const char *text, const char *suffix)
+{
+	size_t len = strlen(text), end = strlen(suffix);
+
+	return len >= end && memcmp(text + len - end, suffix, end) == 0;
+}
+
+static int read_path(const struct config_scope *scope, const struct config_field *field, const struct json_node *node,
+		     const char **ret)
 {
 	const char *path;
 	char shown[CONFIG_SHOWN];
 	int r;
 
-	if (empty && node->type == JSON_STRING && node->text_len == 0) {
+	if (field->text[0] == '\0' && node->type == JSON_STRING && node->text_len == 0) {
 		*ret = node->text;
 		return 0;
 	}
@@ -250,7 +259,25 @@ static int read_path(const struct config_scope *scope, const struct json_node *n
 	if (path[0] != '/')
 		return config_refuse_value(scope, node, "expected a path that begins with /, found %s",
 					   config_found(node, shown));
+	if (field->suffix != NULL && !ends_with(path, field->suffix))
+		return config_refuse_value(scope, node, "expected a path that ends in %s, found %s", field->suffix,
+					   config_found(node, shown));
 	*ret = path;
+	return 0;
+}
+
+static int read_listen(const struct config_scope *scope, const struct json_node *node, const char **ret)
+{
+	struct listenaddr address;
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_STRING ||
+	    (node->text_len > 0 && listenaddr_parse(node->text, node->text_len, &address) < 0))
+		return config_refuse_value(scope, node,
+					   "expected a numeric address and a port of 1 to 65535, such as "
+					   "\"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found %s",
+					   config_found(node, shown));
+	*ret = node->text;
 	return 0;
 }
 
@@ -351,7 +378,9 @@ static int apply(const struct config_scope *scope, const struct config_field *fi
 	case CONFIG_KIND_PERCENT:
 		return apply_percent(scope, field, node, (double *)(void *)place);
 	case CONFIG_KIND_PATH:
-		return read_path(scope, node, field->text[0] == '\0', (const char **)(void *)place);
+		return read_path(scope, field, node, (const char **)(void *)place);
+	case CONFIG_KIND_LISTEN:
+		return read_listen(scope, node, (const char **)(void *)place);
 	case CONFIG_KIND_CHOICE:
 		r = config_read_choice(scope, node, field->choices, &choice);
 		if (r == 0)
@@ -372,7 +401,7 @@ void config_field_defaults(const struct config_field *table, size_t count, void 
 	for (size_t i = 0; i < count; i++) {
 		char *place = (char *)base + table[i].offset;
 
-		if (table[i].kind == CONFIG_KIND_PATH)
+		if (table[i].kind == CONFIG_KIND_PATH || table[i].kind == CONFIG_KIND_LISTEN)
 			*(const char **)(void *)place = table[i].text;
 		else if (table[i].kind == CONFIG_KIND_PERCENT)
 			*(double *)(void *)place = (double)table[i].initial;

@@ -16,18 +16,28 @@ enum config_kind {
 	CONFIG_KIND_PERCENT,  /* "10%" or 10 -> double */
 	CONFIG_KIND_BOOL,
 	CONFIG_KIND_PATH,   /* absolute -> const char *; "" too if that is the default */
+	CONFIG_KIND_LISTEN, /* "", or what listenaddr_parse reads -> const char * */
 	CONFIG_KIND_CHOICE, /* one of choices -> its number as an enum */
+};
+
+/* What it takes that a new value is in force. Every key that a running daemon has must say. */
+enum config_change {
+	CONFIG_CHANGE_UNSAID, /* keys within entries of arrays: the entry is compared as a whole */
+	CONFIG_CHANGE_LIVE,   /* a reload */
+	CONFIG_CHANGE_RESTART,
 };
 
 struct config_field {
 	const char *section; /* key of the object that holds it, "" outside of sections */
 	const char *key;
 	enum config_kind kind;
+	enum config_change change;
 	size_t offset, size; /* of the value */
 	uint64_t initial;    /* default, in the unit of the value (PERCENT: whole percents) */
 	uint64_t min, max;
 	bool zero;                  /* 0 is allowed below min */
-	const char *text;           /* default of a PATH */
+	const char *text;           /* default of a PATH or LISTEN */
+	const char *suffix;         /* what a PATH ends in; NULL: anything */
 	const char *const *choices; /* ends with NULL */
 };
 

@@ -27,16 +27,21 @@
 
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
 
+/* LIVE, RESTART: what a change of the key takes. */
 // clang-format off
-#define OTHER(s, k)                CONFIG_OTHER(s, k)
-#define PATH(s, k, member, value)  CONFIG_ROW(s, k, PATH, struct config, member, .text = value)
-#define BOOL(s, k, member, value)  CONFIG_ROW(s, k, BOOL, struct config, member, .initial = value)
-#define CHOICE(s, k, member, value, names)                                                                             \
-	CONFIG_ROW(s, k, CHOICE, struct config, member, .initial = value, .choices = names)
-#define DURATION(s, k, member, ...) CONFIG_RANGE(s, k, DURATION, struct config, member, __VA_ARGS__)
-#define BYTES(s, k, member, ...)   CONFIG_RANGE(s, k, BYTES, struct config, member, __VA_ARGS__)
-#define COUNT(s, k, member, ...)   CONFIG_RANGE(s, k, COUNT, struct config, member, __VA_ARGS__)
-#define PERCENT(s, k, member, ...) CONFIG_RANGE(s, k, PERCENT, struct config, member, __VA_ARGS__)
+#define OTHER(s, k)                { .section = s, .key = k, .change = CONFIG_CHANGE_LIVE }
+#define ROW(s, k, how, type, member, ...)                                                                              \
+	CONFIG_ROW(s, k, type, struct config, member, .change = CONFIG_CHANGE_##how, __VA_ARGS__)
+#define RANGE(s, k, how, type, member, initially, least, ...)                                                          \
+	ROW(s, k, how, type, member, .initial = initially, .min = least, .max = __VA_ARGS__)
+#define PATH(s, k, how, member, ...)          ROW(s, k, how, PATH, member, .text = __VA_ARGS__)
+#define LISTEN(s, k, how, member, value)      ROW(s, k, how, LISTEN, member, .text = value)
+#define BOOL(s, k, how, member, value)        ROW(s, k, how, BOOL, member, .initial = value)
+#define CHOICE(s, k, how, member, value, names) ROW(s, k, how, CHOICE, member, .initial = value, .choices = names)
+#define DURATION(s, k, how, member, ...)      RANGE(s, k, how, DURATION, member, __VA_ARGS__)
+#define BYTES(s, k, how, member, ...)         RANGE(s, k, how, BYTES, member, __VA_ARGS__)
+#define COUNT(s, k, how, member, ...)         RANGE(s, k, how, COUNT, member, __VA_ARGS__)
+#define PERCENT(s, k, how, member, ...)       RANGE(s, k, how, PERCENT, member, __VA_ARGS__)
 // clang-format on
 
 /*
@@ -51,41 +56,51 @@ static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
  * before, after    What led to a spike is in its last half minute; how it ends, in the next ten seconds.
  * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room for.
  * min_free         A full disk is an incident of its own.
+ * textfile_interval  What is collected from it is collected every 15 to 60 s.
+ * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
+ *
+ * What only a restart changes: the ring and the state, which are mapped and locked by then, and where everything is read
+ * from or written to, because descriptors below it are open.
  */
 // clang-format off
 const struct config_field config_section_fields[] = {
 	OTHER(   "",         "sampling"),
 	OTHER(   "",         "ring"),
 	OTHER(   "",         "incidents"),
-	PATH(    "",         "state_file",        state_file,                   ""),
-	PATH(    "",         "proc_root",         proc_root,                    "/proc"),
-	PATH(    "",         "cgroup_root",       cgroup_root,                  ""),
+	OTHER(   "",         "metrics"),
+	PATH(    "",         "state_file",        RESTART, state_file,                   ""),
+	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
+	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
 	OTHER(   "",         "targets"),
 	OTHER(   "",         "rules"),
-	DURATION("sampling", "interval",          sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
-	DURATION("sampling", "heartbeat",         sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
-	DURATION("sampling", "cgroup_interval",   sampling.cgroup_interval_ns,  100 * MS,  MS,       MINUTE),
-	DURATION("sampling", "peak_interval",     sampling.peak_interval_ns,    100 * MS,  MS,       MINUTE),
-	DURATION("sampling", "fds_interval",      sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
-	DURATION("sampling", "limits_interval",   sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
-	DURATION("sampling", "rescan_interval",   sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
-	CHOICE(  "sampling", "wait",              sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
-	BOOL(    "sampling", "reset_peaks",       sampling.reset_peaks,         false),
-	PERCENT( "sampling", "cpu_budget",        sampling.cpu_budget_percent,  10,        1,        100),
-	COUNT(   "sampling", "max_targets",       sampling.max_targets,         10000,     1,        100000),
-	PATH(    "ring",     "path",              ring.path,                    ""),
-	BYTES(   "ring",     "size",              ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
-	BYTES(   "ring",     "page_size",         ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
-	BOOL(    "ring",     "lock",              ring.lock,                    true),
-	PATH(    "incidents", "directory",         incidents.directory,          ""),
-	DURATION("incidents", "before",            incidents.before_ns,          30 * S,    0,        HOUR),
-	DURATION("incidents", "after",             incidents.after_ns,           10 * S,    0,        HOUR),
-	BYTES(   "incidents", "max_incident_size", incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
-	BYTES(   "incidents", "max_size",          incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
-	COUNT(   "incidents", "max_count",         incidents.max_count,          200,       1,        1000000),
-	DURATION("incidents", "max_age",           incidents.max_age_ns,         30 * DAY,  MINUTE,   3650 * DAY),
-	BYTES(   "incidents", "min_free",          incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
+	DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
+	DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
+	DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,       MINUTE),
+	DURATION("sampling", "peak_interval",     LIVE,    sampling.peak_interval_ns,    100 * MS,  MS,       MINUTE),
+	DURATION("sampling", "fds_interval",      LIVE,    sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
+	DURATION("sampling", "limits_interval",   LIVE,    sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
+	DURATION("sampling", "rescan_interval",   LIVE,    sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
+	CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
+	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
+	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        100),
+	COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,        100000),
+	PATH(    "ring",     "path",              RESTART, ring.path,                    ""),
+	BYTES(   "ring",     "size",              RESTART, ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
+	BYTES(   "ring",     "page_size",         RESTART, ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
+	BOOL(    "ring",     "lock",              RESTART, ring.lock,                    true),
+	PATH(    "incidents", "directory",         RESTART, incidents.directory,          ""),
+	DURATION("incidents", "before",            LIVE,    incidents.before_ns,          30 * S,    0,        HOUR),
+	DURATION("incidents", "after",             LIVE,    incidents.after_ns,           10 * S,    0,        HOUR),
+	BYTES(   "incidents", "max_incident_size", LIVE,    incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
+	BYTES(   "incidents", "max_size",          LIVE,    incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
+	COUNT(   "incidents", "max_count",         LIVE,    incidents.max_count,          200,       1,        1000000),
+	DURATION("incidents", "max_age",           LIVE,    incidents.max_age_ns,         30 * DAY,  MINUTE,   3650 * DAY),
+	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
 	OTHER(   "incidents", "captures"),
+	LISTEN(  "metrics",  "listen",            LIVE,    metrics.listen,               ""),
+	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
+	DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
+	COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
 };
 // clang-format on
 const size_t config_section_field_count = ARRAY_LEN(config_section_fields);
@@ -121,7 +136,7 @@ static int read_captures(const struct config_scope *scope, const struct json_nod
 
 int config_section_apply(const struct config_scope *scope, const struct json_node *root, struct config_merge *merge)
 {
-	static const char *const sections[] = { "sampling", "ring", "incidents" };
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics" };
 	struct config_scope within = *scope;
 	int r = config_field_apply(scope, config_section_fields, config_section_field_count, "", root, merge->config,
 				   merge->origins);

@@ -67,7 +67,7 @@ static const struct bad bad_texts[] = {
 	/* keys */
 	{ "{\n  \"sampling\": {\n    \"intervall\": \"1s\" } }", "t.json:3:5: sampling.intervall: unknown key; did you mean \"interval\"?" },
 	{ "{\"Rules\":[]}", "t.json:1:2: Rules: unknown key; did you mean \"rules\"?" },
-	{ "{\"nonsense\":1}", "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, state_file, proc_root, cgroup_root, targets, rules" },
+	{ "{\"nonsense\":1}", "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, state_file, proc_root, cgroup_root, targets, rules" },
 	{ "{\"ring\":{\"si\\u0000ze\":1}}", "t.json:1:10: ring.si: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"a\\nb\":1}}", "t.json:1:10: ring.a\\x0ab: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"size\":\"1MiB\",\"size\":\"2MiB\"}}", "t.json:1:24: duplicate key \"size\": already given at line 1, column 10" },
@@ -92,6 +92,15 @@ static const struct bad bad_texts[] = {
 	{ "{\"ring\":{\"page_size\":\"5KiB\"}," TARGET "}", "t.json:1:22: ring.page_size: expected a power of two such as \"64KiB\", found 5 KiB" },
 	{ "{\"ring\":{\"size\":\"128KiB\"}," TARGET "}", "t.json:1:17: ring.size: the ring needs four pages: expected ring.size of at least 256 KiB" },
 	{ "{\"ring\":{\"path\":\"ring\"}}", "t.json:1:17: ring.path: expected a path that begins with /, found \"ring\"" },
+	{ "{\"metrics\":{\"listen\":\"localhost:9464\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"localhost:9464\"" },
+	{ "{\"metrics\":{\"listen\":9464}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found 9464" },
+	{ "{\"metrics\":{\"listen\":\"[::1]:65536\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"[::1]:65536\"" },
+	{ "{\"metrics\":{\"listen\":\"9464\\u0000\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"9464\\x00\"" },
+	{ "{\"metrics\":{\"textfile\":\"a.prom\"}}", "t.json:1:24: metrics.textfile: expected a path that begins with /, found \"a.prom\"" },
+	{ "{\"metrics\":{\"textfile\":\"/a.prom.tmp\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/a.prom.tmp\"" },
+	{ "{\"metrics\":{\"textfile\":\"/om\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/om\"" },
+	{ "{\"metrics\":{\"textfile_interval\":\"999ms\"}}", "t.json:1:33: metrics.textfile_interval: out of range: expected 1 s to 1 h, found \"999ms\"" },
+	{ "{\"metrics\":{\"max_targets\":10001}}", "t.json:1:27: metrics.max_targets: out of range: expected 1 to 10000, found 10001" },
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}", "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
 	{ "{\"state_file\":null}", "t.json:1:15: state_file: expected a string, found null" },
@@ -223,6 +232,8 @@ START_TEST(whole_configuration_is_taken)
 	struct config *config = parsed(
 		"{\"sampling\":{\"interval\":\"1ms\",\"fds_interval\":\"0s\",\"wait\":\"spin\",\"cpu_budget\":12.5},"
 		"\"ring\":{\"page_size\":\"4KiB\"},\"incidents\":{\"captures\":[\"samples\",\"system\"]},"
+		"\"metrics\":{\"listen\":\"[::]:9464\",\"textfile\":\"/t/a.prom\",\"textfile_interval\":\"1m\","
+		"\"max_targets\":7},"
 		"\"proc_root\":\"/host/proc\",\"targets\":["
 		"{\"name\":\"a\",\"pid\":7},{\"name\":\"b\",\"unit\":\"x.service\"},"
 		"{\"name\":\"c\",\"unit\":\"y*\",\"per\":\"group\"}],"
@@ -240,6 +251,10 @@ START_TEST(whole_configuration_is_taken)
 	ck_assert_double_eq(config->sampling.cpu_budget_percent, 12.5);
 	ck_assert_uint_eq(config->ring.page_bytes, 4096);
 	ck_assert_uint_eq(config->incidents.captures, CONFIG_CAPTURE_SAMPLES | CONFIG_CAPTURE_SYSTEM);
+	ck_assert_str_eq(config->metrics.listen, "[::]:9464");
+	ck_assert_str_eq(config->metrics.textfile, "/t/a.prom");
+	ck_assert_uint_eq(config->metrics.textfile_interval_ns, 60 * NS_PER_S);
+	ck_assert_uint_eq(config->metrics.max_targets, 7);
 	ck_assert_str_eq(config->proc_root, "/host/proc");
 	ck_assert_uint_eq(config->target_count, 3);
 	ck_assert_int_eq(config->targets[0].selector, CONFIG_PID);
@@ -369,7 +384,7 @@ static void assert_default(const struct config_field *field, const struct json_n
 	const char *expected = (const char *)initial + field->offset;
 
 	ck_assert_msg(json_member(object, field->key) != NULL, "%s.%s is not shown", field->section, field->key);
-	if (field->kind == CONFIG_KIND_PATH)
+	if (field->kind == CONFIG_KIND_PATH || field->kind == CONFIG_KIND_LISTEN)
 		ck_assert_str_eq(*(char *const *)(const void *)at, *(char *const *)(const void *)expected);
 	else
 		ck_assert_msg(memcmp(at, expected, field->size) == 0, "%s.%s is no default", field->section,
@@ -441,6 +456,10 @@ START_TEST(documentation_describes_every_key)
 	for (size_t i = 0; i < config_section_field_count; i++) {
 		snprintf(term, sizeof(term), "`%s`", config_section_fields[i].key);
 		ck_assert_msg(strstr(text.data, term) != NULL, "%s", term);
+		snprintf(term, sizeof(term), "`%s` †", config_section_fields[i].key);
+		ck_assert_msg((strstr(text.data, term) != NULL) ==
+				      (config_section_fields[i].change == CONFIG_CHANGE_RESTART),
+			      "%s", term);
 	}
 	for (size_t i = 0; i < config_rule_field_count; i++) {
 		snprintf(term, sizeof(term), "`%s`", config_rule_fields[i].key);

@@ -226,9 +226,9 @@ END_TEST
 /* ---- keys of the configuration ---- */
 
 static const char *const types[] = {
-	[CONFIG_KIND_DURATION] = "duration",  [CONFIG_KIND_BYTES] = "size",   [CONFIG_KIND_COUNT] = "number",
-	[CONFIG_KIND_PERCENT] = "percentage", [CONFIG_KIND_BOOL] = "boolean", [CONFIG_KIND_PATH] = "path",
-	[CONFIG_KIND_CHOICE] = "choice",
+	[CONFIG_KIND_DURATION] = "duration",  [CONFIG_KIND_BYTES] = "size",     [CONFIG_KIND_COUNT] = "number",
+	[CONFIG_KIND_PERCENT] = "percentage", [CONFIG_KIND_BOOL] = "boolean",   [CONFIG_KIND_PATH] = "path",
+	[CONFIG_KIND_CHOICE] = "choice",      [CONFIG_KIND_LISTEN] = "address",
 };
 
 /* A quantity as the page writes it. */
@@ -264,7 +264,7 @@ static void check_default(const struct config_field *field, const char *text)
 
 	if (field->kind == CONFIG_KIND_BOOL)
 		want = field->initial ? "true" : "false";
-	else if (field->kind == CONFIG_KIND_PATH)
+	else if (field->kind == CONFIG_KIND_PATH || field->kind == CONFIG_KIND_LISTEN)
 		want = *field->text ? field->text : "\\(dq\\(dq";
 	else if (field->kind == CONFIG_KIND_CHOICE)
 		want = field->choices[field->initial];
@@ -290,6 +290,17 @@ static void check_range(const struct config_field *field, char *text)
 	ck_assert_msg(quantity(field, to + 4) == field->max, "range of %s: to %s", field->key, to + 4);
 }
 
+/* at: in the first line of the item of the key. */
+static void check_restart(const struct config_field *field, const char *at)
+{
+	const char *said = strstr(at, "Needs a restart.");
+	const char *item = strstr(at, "\n.It "), *list = strstr(at, "\n.El");
+	const char *end = item && item < list ? item : list;
+
+	ck_assert_msg((said && said < end) == (field->change == CONFIG_CHANGE_RESTART), "%s: is a restart needed?",
+		      field->key);
+}
+
 /* "TYPE; DEFAULT; RANGE" of one key. */
 static void check_key(const struct config_field *field, const char *section)
 {
@@ -301,6 +312,7 @@ static void check_key(const struct config_field *field, const char *section)
 	snprintf(beginning, sizeof(beginning), ".It Cm %s Pq ", field->key);
 	const char *at = find_line(section, beginning);
 	ck_assert_msg(at, "%s has no type", field->key);
+	check_restart(field, at);
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
 
 	part = strtok_r(line, ";", &save);
@@ -331,7 +343,7 @@ static void check_keys(const char *title, const struct config_field *fields, siz
 
 START_TEST(page_of_the_configuration_has_all_keys_as_they_are)
 {
-	static const char *const sections[] = { "sampling", "ring", "incidents" };
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics" };
 
 	check_keys("Outside of sections", config_section_fields, config_section_field_count, "");
 	for (size_t i = 0; i < ARRAY_LEN(sections); i++)
