@@ -275,7 +275,7 @@ static int read_listen(const struct config_scope *scope, const struct json_node 
 	    (node->text_len > 0 && listenaddr_parse(node->text, node->text_len, &address) < 0))
 		return config_refuse_value(scope, node,
 					   "expected a numeric address and a port of 1 to 65535, such as "
-					   "\"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found %s",
+					   "\"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found %s",
 					   config_found(node, shown));
 	*ret = node->text;
 	return 0;

@@ -2,7 +2,7 @@
  * listenaddr.c: the port is what follows the last colon, the address what stands before it; an IPv6 address has colons of its
  * own and therefore brackets. The address is written back by inet_ntop, so that equal ones are equal texts.
  *
- * Refused: "*:9100" and ":9100". Whoever listens on all addresses shall write which: "0.0.0.0:9100" or "[::]:9100". Zones
+ * Refused: "*:7745" and ":7745". Whoever listens on all addresses shall write which: "0.0.0.0:7745" or "[::]:7745". Zones
  * ("fe80::1%eth0") too: their numbers are known to the running machine only.
  */
 #include "listenaddr.h"

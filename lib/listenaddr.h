@@ -1,5 +1,5 @@
 /*
- * listenaddr.h: where to listen, as people write it: "127.0.0.1:9100", "[::1]:9100", or "9100" for loopback. Numeric
+ * listenaddr.h: where to listen, as people write it: "127.0.0.1:7745", "[::1]:7745", or "7745" for loopback. Numeric
  * addresses only: a name would have to be looked up, by somebody who may be early in the boot. Pure.
  */
 #ifndef SPIKEWATCH_LISTENADDR_H

@@ -92,10 +92,10 @@ static const struct bad bad_texts[] = {
 	{ "{\"ring\":{\"page_size\":\"5KiB\"}," TARGET "}", "t.json:1:22: ring.page_size: expected a power of two such as \"64KiB\", found 5 KiB" },
 	{ "{\"ring\":{\"size\":\"128KiB\"}," TARGET "}", "t.json:1:17: ring.size: the ring needs four pages: expected ring.size of at least 256 KiB" },
 	{ "{\"ring\":{\"path\":\"ring\"}}", "t.json:1:17: ring.path: expected a path that begins with /, found \"ring\"" },
-	{ "{\"metrics\":{\"listen\":\"localhost:9464\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"localhost:9464\"" },
-	{ "{\"metrics\":{\"listen\":9464}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found 9464" },
-	{ "{\"metrics\":{\"listen\":\"[::1]:65536\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"[::1]:65536\"" },
-	{ "{\"metrics\":{\"listen\":\"9464\\u0000\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:9464\", \"[::1]:9464\" or \"9464\", or \"\"; found \"9464\\x00\"" },
+	{ "{\"metrics\":{\"listen\":\"localhost:7745\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found \"localhost:7745\"" },
+	{ "{\"metrics\":{\"listen\":7745}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found 7745" },
+	{ "{\"metrics\":{\"listen\":\"[::1]:65536\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found \"[::1]:65536\"" },
+	{ "{\"metrics\":{\"listen\":\"7745\\u0000\"}}", "t.json:1:22: metrics.listen: expected a numeric address and a port of 1 to 65535, such as \"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found \"7745\\x00\"" },
 	{ "{\"metrics\":{\"textfile\":\"a.prom\"}}", "t.json:1:24: metrics.textfile: expected a path that begins with /, found \"a.prom\"" },
 	{ "{\"metrics\":{\"textfile\":\"/a.prom.tmp\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/a.prom.tmp\"" },
 	{ "{\"metrics\":{\"textfile\":\"/om\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/om\"" },
@@ -232,7 +232,7 @@ START_TEST(whole_configuration_is_taken)
 	struct config *config = parsed(
 		"{\"sampling\":{\"interval\":\"1ms\",\"fds_interval\":\"0s\",\"wait\":\"spin\",\"cpu_budget\":12.5},"
 		"\"ring\":{\"page_size\":\"4KiB\"},\"incidents\":{\"captures\":[\"samples\",\"system\"]},"
-		"\"metrics\":{\"listen\":\"[::]:9464\",\"textfile\":\"/t/a.prom\",\"textfile_interval\":\"1m\","
+		"\"metrics\":{\"listen\":\"[::]:7745\",\"textfile\":\"/t/a.prom\",\"textfile_interval\":\"1m\","
 		"\"max_targets\":7},"
 		"\"proc_root\":\"/host/proc\",\"targets\":["
 		"{\"name\":\"a\",\"pid\":7},{\"name\":\"b\",\"unit\":\"x.service\"},"
@@ -251,7 +251,7 @@ START_TEST(whole_configuration_is_taken)
 	ck_assert_double_eq(config->sampling.cpu_budget_percent, 12.5);
 	ck_assert_uint_eq(config->ring.page_bytes, 4096);
 	ck_assert_uint_eq(config->incidents.captures, CONFIG_CAPTURE_SAMPLES | CONFIG_CAPTURE_SYSTEM);
-	ck_assert_str_eq(config->metrics.listen, "[::]:9464");
+	ck_assert_str_eq(config->metrics.listen, "[::]:7745");
 	ck_assert_str_eq(config->metrics.textfile, "/t/a.prom");
 	ck_assert_uint_eq(config->metrics.textfile_interval_ns, 60 * NS_PER_S);
 	ck_assert_uint_eq(config->metrics.max_targets, 7);
