@@ -1,0 +1,224 @@
+/*
+ * arrivals.c: a leaky bucket decides what is few.
+ *
+ * Each target that comes or goes pours ENTRY_NS into the bucket, which leaks a nanosecond each nanosecond: it holds BURST of them.
+ *
+ *               no room for one more                      leaked below CALM
+ *     (by name) ────────────────────▶ FLOOD (only counted) ────────────────▶ (by name)
+ *                                      │        ▲
+ *                                      └────────┘ a sum after 10 s, then after twice as long each time, up to 10 min
+ *
+ * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket stays full to the brim while more come than
+ * leak, so it ends soon after they are few. What is counted is said at the end at the latest, so nothing is ever held back
+ * for longer than a period.
+ *
+ * The bound: in 60 s at most BURST + 60 / 4 = 35 by name; and a flood takes (BURST - CALM) * 4 s = 20 s at least to end, so there are
+ * at most three ends and four sums besides, of two entries each: 49.
+ */
+#include "arrivals.h"
+
+#include "log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRY_NS (4 * NS_PER_S)
+#define BURST 20
+#define CALM 15
+#define PERIOD_MIN_NS (10 * NS_PER_S)
+#define PERIOD_MAX_NS (600 * NS_PER_S)
+/* The start line has their number; the names of a few are worth having. */
+#define PRESENT_SAID_MAX 10
+/* What was there at the start has been described within this. */
+#define PRESENT_NS (2 * NS_PER_S)
+
+/* ---- who is known ---- */
+
+/* Index of the first id that is not below this one. */
+static size_t place_of(const struct arrivals *arrivals, uint32_t id)
+{
+	size_t from = 0, to = arrivals->count;
+
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+
+		if (arrivals->known[middle] < id)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+
+	return from;
+}
+
+static bool is_known(const struct arrivals *arrivals, size_t place, uint32_t id)
+{
+	return place < arrivals->count && arrivals->known[place] == id;
+}
+
+static void remember(struct arrivals *arrivals, size_t place, uint32_t id)
+{
+	if (arrivals->count == arrivals->cap) {
+		size_t cap = arrivals->cap ? 2 * arrivals->cap : 64;
+		uint32_t *known = reallocarray(arrivals->known, cap, sizeof *known);
+
+		if (!known)
+			return;
+		arrivals->known = known;
+		arrivals->cap = cap;
+	}
+
+	memmove(arrivals->known + place + 1, arrivals->known + place,
+		(arrivals->count - place) * sizeof *arrivals->known);
+	arrivals->known[place] = id;
+	arrivals->count++;
+}
+
+static void forget(struct arrivals *arrivals, size_t place)
+{
+	arrivals->count--;
+	memmove(arrivals->known + place, arrivals->known + place + 1,
+		(arrivals->count - place) * sizeof *arrivals->known);
+}
+
+void arrivals_release(struct arrivals *arrivals)
+{
+	free(arrivals->known);
+	*arrivals = (struct arrivals){ 0 };
+}
+
+/* ---- few or many ---- */
+
+static void leak(struct arrivals *arrivals, mono_t now)
+{
+	int64_t passed = mono_diff(now, arrivals->leaked);
+
+	if (passed <= 0)
+		return; /* ticks of the ring may lie a little behind the last look at the clock */
+
+	arrivals->level_ns = arrivals->level_ns > (uint64_t)passed ? arrivals->level_ns - (uint64_t)passed : 0;
+	arrivals->leaked = now;
+}
+
+static void begin_flood(struct arrivals *arrivals, mono_t now)
+{
+	arrivals->flood = true;
+	arrivals->summed = now;
+	arrivals->period_ns = PERIOD_MIN_NS;
+}
+
+/* Whether one more may be said by name. */
+static bool is_few(struct arrivals *arrivals, mono_t now)
+{
+	leak(arrivals, now);
+	if (arrivals->level_ns + ENTRY_NS <= BURST * ENTRY_NS) {
+		arrivals->level_ns += ENTRY_NS;
+	} else {
+		arrivals->level_ns = BURST * ENTRY_NS;
+		if (!arrivals->flood)
+			begin_flood(arrivals, now);
+	}
+
+	return !arrivals->flood;
+}
+
+/* ---- sums ---- */
+
+static void say_sum(enum message message, uint64_t count, const char *what, uint64_t seconds)
+{
+	struct log_about about = { .message = message, .count = count };
+
+	if (count)
+		log_about(LOG_INFO, &about, "%llu more %s %s in the last %llu s", (unsigned long long)count,
+			  count == 1 ? "target" : "targets", what, (unsigned long long)seconds);
+}
+
+static void say_sums(struct arrivals *arrivals, mono_t now)
+{
+	int64_t passed = mono_diff(now, arrivals->summed);
+	uint64_t seconds = passed > 0 ? ((uint64_t)passed + NS_PER_S - 1) / NS_PER_S : 1;
+
+	say_sum(MESSAGE_TARGET_FOUND, arrivals->found, "came", seconds);
+	say_sum(MESSAGE_TARGET_GONE, arrivals->gone, "left", seconds);
+	arrivals->found = arrivals->gone = 0;
+	arrivals->summed = now;
+}
+
+void arrivals_poll(struct arrivals *arrivals, mono_t now)
+{
+	leak(arrivals, now);
+	if (!arrivals->flood)
+		return;
+
+	if (arrivals->level_ns <= CALM * ENTRY_NS) {
+		say_sums(arrivals, now);
+		arrivals->flood = false;
+	} else if (mono_diff(now, arrivals->summed) >= (int64_t)arrivals->period_ns) {
+		say_sums(arrivals, now);
+		arrivals->period_ns *= 2;
+		if (arrivals->period_ns > PERIOD_MAX_NS)
+			arrivals->period_ns = PERIOD_MAX_NS;
+	}
+}
+
+void arrivals_flush(struct arrivals *arrivals, mono_t now)
+{
+	if (arrivals->flood)
+		say_sums(arrivals, now);
+}
+
+/* ---- one by one ---- */
+
+void arrivals_start(struct arrivals *arrivals, size_t present, mono_t now)
+{
+	arrivals->silent = present > PRESENT_SAID_MAX ? present : 0;
+	arrivals->silent_until = mono_add(now, PRESENT_NS);
+}
+
+/* Whether the start line has spoken for this one. */
+static bool was_said(struct arrivals *arrivals, mono_t now)
+{
+	if (arrivals->silent == 0)
+		return false;
+	if (mono_diff(now, arrivals->silent_until) > 0) {
+		arrivals->silent = 0;
+		return false;
+	}
+	arrivals->silent--;
+
+	return true;
+}
+
+void arrivals_found(struct arrivals *arrivals, const struct target *target, mono_t now)
+{
+	struct log_about about = { .message = MESSAGE_TARGET_FOUND, .target = target->name };
+	size_t place = place_of(arrivals, target->id);
+
+	if (is_known(arrivals, place, target->id))
+		return;
+
+	remember(arrivals, place, target->id);
+	if (was_said(arrivals, now))
+		return;
+	if (is_few(arrivals, now))
+		log_about(LOG_INFO, &about, "target %s found: a %s, of entry %s", target->name,
+			  target_kind_name(target->kind), target->entry);
+	else
+		arrivals->found++;
+}
+
+void arrivals_gone(struct arrivals *arrivals, uint32_t id, const char *name, enum ring_gone_reason reason, mono_t now)
+{
+	struct log_about about = { .message = MESSAGE_TARGET_GONE, .target = name };
+	size_t place = place_of(arrivals, id);
+
+	if (!is_known(arrivals, place, id))
+		return;
+
+	forget(arrivals, place);
+	if (is_few(arrivals, now))
+		log_about(LOG_INFO, &about, "target %s is gone: %s", name ? name : "without a name",
+			  reason == RING_GONE_UNWATCHED ? "it is not watched any more" : "it ended");
+	else
+		arrivals->gone++;
+}
