@@ -1,33 +1,20 @@
 /*
- * status.c: spikewatch status: asks the daemon at its socket, one line out, one document in. The document is parsed within limits
- * even if it is only passed on: what comes out of --json is always JSON, and safe to look at.
+ * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out of --json is always JSON, and safe to
+ * look at.
  */
+#include "ask.h"
 #include "commands.h"
 #include "json.h"
 #include "options.h"
 #include "output.h"
-#include "paths.h"
 #include "plot.h"
 #include "printable.h"
 #include "scope.h"
 #include "statusview.h"
 #include "text.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
-
-#define SYSTEM_SOCKET "/run/spikewatch/control"
-
-/* The daemon answers with at most 64 MiB, and within two seconds. */
-#define ANSWER_MAX (65u << 20)
-#define PATIENCE_S 5
-
-/* A rule on a target takes about 40 nodes of some 200 bytes each in the answer. */
-static const struct json_limits limits = { .size_bytes = ANSWER_MAX, .depth = 8, .nodes = 8u << 20 };
 
 #define ROWS_DEFAULT 40
 
@@ -37,99 +24,6 @@ struct request {
 	uint64_t rows;
 	struct statusview_filter filter;
 };
-
-/* ---- the socket ---- */
-
-static int connect_to(const char *path, int *ret)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = PATIENCE_S };
-	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -errno;
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(address.sun_path, path, strlen(path));
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
-	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-
-	*ret = TAKE_FD(fd);
-	return 0;
-}
-
-static int receive(int fd, struct buffer *ret)
-{
-	char piece[16384];
-	ssize_t got;
-	int rc;
-
-	while ((got = recv(fd, piece, sizeof(piece), 0)) != 0) {
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return errno == EAGAIN ? -ETIMEDOUT : -errno;
-		rc = buffer_append(ret, piece, (size_t)got);
-		if (rc < 0)
-			return rc;
-	}
-	/* It has too many clients, or is about to stop. */
-	return ret->len > 0 ? 0 : -EBUSY;
-}
-
-static int ask(const char *path, struct buffer *ret)
-{
-	static const char line[] = "status\n";
-	AUTO_CLOSE int fd = -1;
-	int rc = connect_to(path, &fd);
-
-	if (rc < 0)
-		return rc;
-	if (send(fd, line, sizeof(line) - 1, MSG_NOSIGNAL) < 0 && errno != EPIPE)
-		return -errno;
-	return receive(fd, ret);
-}
-
-static void complain(const char *path, int rc)
-{
-	fprintf(stderr, "spikewatch status: no daemon answers at ");
-	output_escaped(stderr, path);
-	fprintf(stderr, ": %s\n", strerror(-rc));
-}
-
-/* The daemon of whoever asks first, then the system's. Says which were tried if none answers. */
-static int ask_somebody(const char *named, struct buffer *ret)
-{
-	static const struct config nothing = { .ring.path = "", .incidents.directory = "", .state_file = "" };
-	const char *tried[2];
-	struct paths paths;
-	size_t count = 0;
-	int errors[2];
-
-	if (named)
-		tried[count++] = named;
-	else if (paths_choose(&nothing, &paths) == 0)
-		tried[count++] = paths.control;
-	if (!named && (count == 0 || strcmp(paths.control, SYSTEM_SOCKET) != 0))
-		tried[count++] = SYSTEM_SOCKET;
-
-	for (size_t i = 0; i < count; i++) {
-		errors[i] = ask(tried[i], ret);
-		if (errors[i] == 0)
-			return 0;
-		buffer_release(ret);
-	}
-	for (size_t i = 0; i < count; i++)
-		complain(tried[i], errors[i]);
-	fprintf(stderr, "%s",
-		errors[count - 1] == -EACCES
-			? "Root and members of its group may ask: try sudo.\n"
-			: "Start one with systemctl start spikewatchd, or spikewatchd -c FILE. If its\n"
-			  "configuration sets ring.path: --socket PATH, the file control beside the ring.\n");
-	return -ENOENT;
-}
 
 /* ---- JSON ---- */
 
@@ -298,29 +192,13 @@ static int print(const struct json_node *root, const struct request *request)
 	return request->json ? print_json(root, &request->filter) : print_text(root, request);
 }
 
-static void free_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 static int ask_and_print(const struct request *request)
 {
-	AUTO(buffer_release) struct buffer answer = { .max = ANSWER_MAX };
-	AUTO(free_document) struct json_document *document = NULL;
-	struct json_error error;
-	int rc = ask_somebody(request->socket, &answer);
+	AUTO(ask_release) struct json_document *document = NULL;
+	struct ask ask = { .command = "spikewatch status", .socket = request->socket, .request = "status" };
+	int code = ask_daemon(&ask, &document);
 
-	if (rc < 0)
-		return EXIT_TROUBLE;
-	rc = json_parse(answer.data, answer.len, &limits, &document, &error);
-	if (rc == -ENOMEM)
-		return output_no_memory();
-	if (rc < 0) {
-		fprintf(stderr, "spikewatch status: the answer is no JSON: %u:%u: %s\n", error.place.line,
-			error.place.column, error.message);
-		return EXIT_TROUBLE;
-	}
-	return print(json_root(document), request);
+	return code == EXIT_OK ? print(json_root(document), request) : code;
 }
 
 int status_command(int argc, char **argv)
