@@ -80,6 +80,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
 .PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
+.PHONY: deb check-deb check-units
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS)
@@ -150,6 +151,9 @@ help:
 	@echo 'make fuzz         fuzz with libFuzzer (FUZZ=NAME, FUZZ_SECONDS=$(FUZZ_SECONDS) each)'
 	@echo 'make install      DESTDIR, prefix=$(prefix), sysconfdir=$(sysconfdir), unitdir=$(unitdir)'
 	@echo 'make uninstall    remove what install put there, except the configuration'
+	@echo 'make deb          a Debian package of it: $(B)/spikewatch_$(VERSION)-1_ARCH.deb'
+	@echo 'make check-deb    install, upgrade, remove and purge that package in a fresh system'
+	@echo 'make check-units  what systemd says of the units'
 	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
 	@echo 'make clean        remove $(B)'
 	@echo
@@ -245,5 +249,32 @@ uninstall:
 	rm -f $(D)$(completiondir)/spikewatch $(D)$(completiondir)/spikewatchd
 	rm -rf $(D)$(docdir)
 	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
+
+# ---- a Debian package, from a copy of the tree: nothing of this build, or of what make was told, gets into it ----
+
+PACKAGED := Makefile README.md CHANGELOG.md LICENSE cli conf daemon docs lib systemd tests
+DEB_TREE := $(B)/deb/spikewatch-$(VERSION)
+# The package's build runs no tests unless it is asked to: make deb DEB_BUILD_OPTIONS=
+DEB_BUILD_OPTIONS ?= nocheck
+
+deb:
+	@sh tests/deps.sh build package
+	rm -rf $(B)/deb
+	mkdir -p $(DEB_TREE)
+	cp -pR $(PACKAGED) $(DEB_TREE)/
+	cp -pR conf/debian $(DEB_TREE)/debian
+	sh conf/debian/changelog.sh $(VERSION) CHANGELOG.md > $(DEB_TREE)/debian/changelog
+	cd $(DEB_TREE) && env -i PATH="$$PATH" HOME=/nonexistent LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS='$(DEB_BUILD_OPTIONS)' \
+		DEB_BUILD_PROFILES='$(filter nocheck,$(DEB_BUILD_OPTIONS))' dpkg-buildpackage -b -us -uc -j$$(nproc)
+	rm -f $(B)/*.deb
+	mv $(B)/deb/*.*deb $(B)/
+
+check-deb:
+	@sh tests/deps.sh build deb
+	B=$(B) VERSION=$(VERSION) sh tests/deb.sh
+
+check-units: all
+	@sh tests/deps.sh build units
+	B=$(B) sh tests/units.sh
 
 -include $(ALL_O:.o=.d) $(FUZZER_LIB_O:.o=.d) $(FUZZER_O:.o=.d)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -78,9 +78,26 @@ fuzz() {
 	recommended=--install-recommends
 }
 
+units() {
+	has systemd-analyze || need systemd
+}
+
+# To build a Debian package; and to try it in a fresh system.
+package() {
+	has dh || need debhelper
+	has dpkg-buildpackage || need dpkg-dev
+	has fakeroot || need fakeroot
+}
+
+deb() {
+	package
+	has mmdebstrap || need mmdebstrap
+	has lintian || need lintian
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz) $what ;;
+	build | lint | fuzz | units | package | deb) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done
