@@ -491,6 +491,7 @@ int record_command(int argc, char **argv)
 		return EXIT_TROUBLE;
 
 	log_open("spikewatch record", false);
+	log_may_block();
 	catch_signals();
 	code = exit_code(&record, record_all(&record, argv + first));
 	close(record.fd);
