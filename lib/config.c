@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void config_free(struct config *config)
 {
@@ -27,13 +28,45 @@ void config_free(struct config *config)
 	free(config);
 }
 
+bool config_target_same(const struct config_target *a, const struct config_target *b)
+{
+	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per)
+		return false;
+	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
+}
+
+/* A threshold that is not configured has no value. */
+static bool same_threshold(bool has_a, double a, bool has_b, double b)
+{
+	return has_a == has_b && (!has_a || a == b);
+}
+
+static bool same_thresholds(const struct trigger_rule *a, const struct trigger_rule *b)
+{
+	return same_threshold(a->has_percent, a->percent, b->has_percent, b->percent) &&
+	       same_threshold(a->has_delta, a->delta, b->has_delta, b->delta) &&
+	       same_threshold(a->has_minimum, a->minimum, b->has_minimum, b->minimum) &&
+	       same_threshold(a->has_maximum, a->maximum, b->has_maximum, b->maximum);
+}
+
+bool config_rule_same(const struct config_rule *a, const struct config_rule *b)
+{
+	const struct trigger_rule *s = &a->trigger, *t = &b->trigger;
+
+	return strcmp(a->name, b->name) == 0 && a->metric == b->metric && a->of == b->of &&
+	       a->window_ns == b->window_ns && same_thresholds(s, t) && s->warmup == t->warmup &&
+	       s->history == t->history && s->for_ns == t->for_ns && s->cooldown_ns == t->cooldown_ns &&
+	       s->count == t->count && s->count_period_ns == t->count_period_ns && s->rearm == t->rearm;
+}
+
 void config_error_format(const struct config_error *err, char *buf, size_t cap)
 {
 	char place[32] = "";
 
 	if (err->line > 0)
 		snprintf(place, sizeof(place), ":%u:%u", err->line, err->column);
-	snprintf(buf, cap, "%s%s: %s%s%s", err->file, place, err->key, err->key[0] != '\0' ? ": " : "", err->message);
+	snprintf(buf, cap, "%s%s%s%s%s%s", err->file, place, err->file[0] != '\0' ? ": " : "", err->key,
+		 err->key[0] != '\0' ? ": " : "", err->message);
 }
 
 const char *config_selector_name(enum config_selector selector)

@@ -148,7 +148,13 @@ int config_load(const char *file, const char *dropin_dir, struct config **ret, s
 /* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
 
-/* "FILE:LINE:COLUMN: KEY: MESSAGE" into buf, always terminated. */
+/* The same name, and the same selection of the same things. */
+bool config_target_same(const struct config_target *a, const struct config_target *b);
+
+/* The same name, and the same judgement of any value. Not looked at: the list of targets. */
+bool config_rule_same(const struct config_rule *a, const struct config_rule *b);
+
+/* "FILE:LINE:COLUMN: KEY: MESSAGE", without what is empty, into buf, always terminated. */
 void config_error_format(const struct config_error *err, char *buf, size_t cap);
 
 /* "pid", "pidfile", ... / "samples", ...: static text. */

@@ -12,28 +12,38 @@
  * The memo is written when a memory differs from what was last put there, right after the step, before the firing is
  * handed out: a crash during the incident does not forget the cooldown.
  *
+ * A reload makes every target that stays once more, for the new rules, and only when all are there lets them take over what is
+ * known (heritage.c). Of the entries it remembers which ids are too old to be theirs: one number for each tells a
+ * target of an entry that changed, described once more by the ring, from one that the new entry selects.
+ *
  * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question, and histories that
  * overlap themselves.
  */
 #include "evaluator.h"
 
+#include "heritage.h"
 #include "scope.h"
 #include "watch.h"
+#include "watchtable.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EVALUATOR_WATCHES_MIN 64
+/* One target entry of the configuration. */
+struct entry {
+	uint64_t first_id; /* older targets of this name were those of another selection */
+};
 
 struct evaluator {
 	struct evaluator_options options;
+	struct entry
+		*entries; /* in the order of the configuration; NULL: it was never reloaded, whatever comes is taken */
+	uint32_t newest_id;    /* of all targets that ever came by */
 	struct memo *own_memo; /* if none was handed in */
 	struct watch_plan plan;
 	uint64_t *ended; /* windows of each length of the plan that have ended since the epoch of the clock */
-	struct watch **watches, **buckets; /* capacity of both: a power of two */
-	size_t watch_count, capacity;
-	struct watch *touched;
+	struct watchtable table;
 	bool started;
 	mono_t now; /* the last tick */
 	uint64_t evaluations;
@@ -49,159 +59,85 @@ struct tick {
 
 /* ---- watched targets ---- */
 
-static struct watch **bucket_of(const struct evaluator *evaluator, uint32_t id)
+/* The place of an entry in a configuration; target_count: it has none of this name. */
+static size_t entry_of(const struct config *config, const char *name)
 {
-	return &evaluator->buckets[id & (evaluator->capacity - 1)];
+	size_t i = 0;
+
+	while (i < config->target_count && strcmp(config->targets[i].name, name) != 0)
+		i++;
+	return i;
 }
 
-/* Ids are given in order, so their low bits spread them perfectly. */
-static struct watch *find(const struct evaluator *evaluator, uint32_t id)
+/* Whether the configuration in force selected this target, and not one before. */
+static bool is_current(const struct evaluator *evaluator, const struct target *target)
 {
-	struct watch *watch = evaluator->capacity ? *bucket_of(evaluator, id) : NULL;
+	const struct config *config = evaluator->options.config;
+	size_t i;
 
-	while (watch && watch->target.id != id)
-		watch = watch->chain;
-	return watch;
+	if (!evaluator->entries)
+		return true;
+	i = entry_of(config, target->entry);
+	return i < config->target_count && target->id >= evaluator->entries[i].first_id;
 }
 
-static void bucket_add(struct evaluator *evaluator, struct watch *watch)
+static int make_watch(const struct evaluator *evaluator, const struct config *config, const struct watch_plan *plan,
+		      const struct target *target, struct watch **ret)
 {
-	struct watch **bucket = bucket_of(evaluator, watch->target.id);
+	uint64_t read_ns = target->kind == TARGET_CGROUP ? config->sampling.cgroup_interval_ns : 0;
 
-	watch->chain = *bucket;
-	*bucket = watch;
-}
-
-/* Makes room for one more watch. */
-static int reserve(struct evaluator *evaluator)
-{
-	size_t capacity = evaluator->capacity ? evaluator->capacity * 2 : EVALUATOR_WATCHES_MIN;
-	AUTO_FREE struct watch **watches = NULL;
-	AUTO_FREE struct watch **buckets = NULL;
-	AUTO_FREE struct watch **old_watches = NULL;
-	AUTO_FREE struct watch **old_buckets = NULL;
-
-	if (evaluator->watch_count < evaluator->capacity)
-		return 0;
-
-	watches = calloc(capacity, sizeof(*watches));
-	buckets = calloc(capacity, sizeof(*buckets));
-	if (!watches || !buckets)
-		return -ENOMEM;
-
-	old_watches = evaluator->watches;
-	old_buckets = evaluator->buckets;
-	evaluator->watches = TAKE(watches);
-	evaluator->buckets = TAKE(buckets);
-	evaluator->capacity = capacity;
-	for (size_t i = 0; i < evaluator->watch_count; i++) {
-		evaluator->watches[i] = old_watches[i];
-		bucket_add(evaluator, old_watches[i]);
-	}
-	return 0;
-}
-
-static void untouch(struct evaluator *evaluator, struct watch *watch)
-{
-	struct watch **link = &evaluator->touched;
-
-	if (!watch->is_touched)
-		return;
-
-	while (*link != watch)
-		link = &(*link)->touched;
-	*link = watch->touched;
-}
-
-static void remove_watch(struct evaluator *evaluator, struct watch *watch)
-{
-	struct watch **link = bucket_of(evaluator, watch->target.id);
-	struct watch *last = evaluator->watches[--evaluator->watch_count];
-
-	while (*link != watch)
-		link = &(*link)->chain;
-	*link = watch->chain;
-
-	untouch(evaluator, watch);
-	last->index = watch->index;
-	evaluator->watches[watch->index] = last;
-	watch_free(watch);
+	return watch_new(plan, target, read_ns, evaluator->options.memo, ret);
 }
 
 int evaluator_target(struct evaluator *evaluator, const struct target *target)
 {
-	uint64_t cgroup_ns = evaluator->options.config->sampling.cgroup_interval_ns;
-	struct watch *watch = find(evaluator, target->id);
+	struct watch *watch = watchtable_find(&evaluator->table, target->id);
 	int r;
 
 	if (watch)
 		return watch_rename(watch, target);
+	if (evaluator->newest_id < target->id)
+		evaluator->newest_id = target->id;
+	if (!is_current(evaluator, target))
+		return 0;
 
-	r = reserve(evaluator);
+	r = watchtable_reserve(&evaluator->table);
 	if (r < 0)
 		return r;
-	r = watch_new(&evaluator->plan, target, target->kind == TARGET_CGROUP ? cgroup_ns : 0, evaluator->options.memo,
-		      &watch);
+	r = make_watch(evaluator, evaluator->options.config, &evaluator->plan, target, &watch);
 	if (r < 0)
 		return r;
 
-	watch->index = evaluator->watch_count;
-	evaluator->watches[evaluator->watch_count++] = watch;
-	bucket_add(evaluator, watch);
+	watchtable_add(&evaluator->table, watch);
 	return 0;
 }
 
 void evaluator_gone(struct evaluator *evaluator, uint32_t id)
 {
-	struct watch *watch = find(evaluator, id);
+	struct watch *watch = watchtable_find(&evaluator->table, id);
 
 	if (watch)
-		remove_watch(evaluator, watch);
+		watchtable_remove(&evaluator->table, watch);
 }
 
 /* ---- observations ---- */
 
 void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
 {
-	struct watch *watch = find(evaluator, id);
+	struct watch *watch = watchtable_find(&evaluator->table, id);
 
 	if (!watch)
 		return;
 
 	watch_see(watch, at, sample);
-	if (!watch->is_touched) {
-		watch->is_touched = true;
-		watch->touched = evaluator->touched;
-		evaluator->touched = watch;
-	}
-}
-
-/* A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else shift its targets by as long. */
-#define OFFSET_MAX_NS ((int64_t)(100 * NS_PER_MS))
-
-static int64_t bounded(int64_t offset_ns)
-{
-	if (offset_ns > OFFSET_MAX_NS)
-		return OFFSET_MAX_NS;
-
-	return offset_ns < -OFFSET_MAX_NS ? -OFFSET_MAX_NS : offset_ns;
-}
-
-/* The tick that these samples came with is over: its time is known now. */
-static void settle_offsets(struct evaluator *evaluator, mono_t now)
-{
-	for (struct watch *watch = evaluator->touched; watch; watch = watch->touched) {
-		watch->offset_ns = bounded(mono_diff(watch->at, now));
-		watch->is_touched = false;
-	}
-	evaluator->touched = NULL;
+	watchtable_touch(&evaluator->table, watch);
 }
 
 void evaluator_gap(struct evaluator *evaluator)
 {
-	for (size_t i = 0; i < evaluator->watch_count; i++)
-		watch_lose(evaluator->watches[i]);
-	settle_offsets(evaluator, evaluator->now);
+	for (size_t i = 0; i < evaluator->table.count; i++)
+		watch_lose(evaluator->table.watches[i]);
+	watchtable_settle(&evaluator->table, evaluator->now);
 }
 
 /* ---- judging ---- */
@@ -287,8 +223,8 @@ static void end_window(struct evaluator *evaluator, struct watch *watch, struct 
 
 static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick)
 {
-	for (size_t i = 0; i < evaluator->watch_count; i++) {
-		struct watch *watch = evaluator->watches[i];
+	for (size_t i = 0; i < evaluator->table.count; i++) {
+		struct watch *watch = evaluator->table.watches[i];
 
 		if (watch->seen && watch->windows[g].count > 0)
 			end_window(evaluator, watch, &watch->windows[g], evaluator->plan.lengths_ns[g], tick);
@@ -314,7 +250,7 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 	if (!evaluator->started)
 		start(evaluator, now);
 	evaluator->now = now;
-	settle_offsets(evaluator, now);
+	watchtable_settle(&evaluator->table, now);
 
 	for (size_t g = 0; g < evaluator->plan.length_count; g++) {
 		uint64_t ended = now.ns / evaluator->plan.lengths_ns[g];
@@ -327,13 +263,133 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 	return tick.result;
 }
 
+/* ---- another configuration ---- */
+
+/* All that the evaluator will be made of, and what it was made of afterwards. */
+struct reload {
+	const struct config *config;
+	struct watch_plan plan;
+	uint64_t *ended;
+	struct entry *entries;
+	struct heritage heritage;
+	struct watch **fresh; /* for each watch; NULL: it does not stay */
+	size_t fresh_count;
+};
+
+static void release_reload(struct reload *reload)
+{
+	for (size_t i = 0; reload->fresh && i < reload->fresh_count; i++)
+		watch_free(reload->fresh[i]);
+	free(reload->fresh);
+	heritage_release(&reload->heritage);
+	free(reload->entries);
+	free(reload->ended);
+	watch_plan_release(&reload->plan);
+}
+
+static void prepare_entries(const struct evaluator *evaluator, struct reload *reload)
+{
+	const struct config *old = evaluator->options.config;
+
+	for (size_t i = 0; i < reload->config->target_count; i++) {
+		const struct config_target *target = &reload->config->targets[i];
+		size_t was = entry_of(old, target->name);
+
+		reload->entries[i].first_id = (uint64_t)evaluator->newest_id + 1;
+		if (was < old->target_count && config_target_same(&old->targets[was], target))
+			reload->entries[i].first_id = evaluator->entries ? evaluator->entries[was].first_id : 0;
+	}
+}
+
+/* A length that is new has no window open: the next end is the first that counts. */
+static void prepare_ends(const struct evaluator *evaluator, struct reload *reload)
+{
+	for (size_t g = 0; g < reload->plan.length_count; g++) {
+		size_t was = reload->heritage.lengths[g];
+
+		reload->ended[g] =
+			was != HERITAGE_NONE ? evaluator->ended[was] : evaluator->now.ns / reload->plan.lengths_ns[g];
+	}
+}
+
+static int prepare_watches(const struct evaluator *evaluator, struct reload *reload)
+{
+	for (size_t i = 0; i < evaluator->table.count; i++) {
+		const struct target *target = &evaluator->table.watches[i]->target;
+		size_t at = entry_of(reload->config, target->entry);
+		int r;
+
+		reload->fresh_count = i + 1;
+		if (at == reload->config->target_count || target->id < reload->entries[at].first_id)
+			continue;
+		r = make_watch(evaluator, reload->config, &reload->plan, target, &reload->fresh[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int prepare(const struct evaluator *evaluator, struct reload *reload)
+{
+	int r = watch_plan_init(&reload->plan, reload->config);
+
+	if (r < 0)
+		return r;
+	r = heritage_init(&reload->heritage, evaluator->options.config, &evaluator->plan, reload->config,
+			  &reload->plan);
+	if (r < 0)
+		return r;
+	reload->ended = calloc(reload->plan.length_count + 1, sizeof(*reload->ended));
+	reload->entries = calloc(reload->config->target_count + 1, sizeof(*reload->entries));
+	reload->fresh = calloc(evaluator->table.count + 1, sizeof(struct watch *));
+	if (!reload->ended || !reload->entries || !reload->fresh)
+		return -ENOMEM;
+
+	prepare_ends(evaluator, reload);
+	prepare_entries(evaluator, reload);
+	return prepare_watches(evaluator, reload);
+}
+
+/* From the last one on: what watchtable_remove puts into the gap has had its turn. */
+static void pass_watches(struct evaluator *evaluator, struct reload *reload)
+{
+	for (size_t i = evaluator->table.count; i-- > 0;) {
+		if (reload->fresh[i])
+			heritage_pass(&reload->heritage, evaluator->table.watches[i], reload->fresh[i]);
+		else
+			watchtable_remove(&evaluator->table, evaluator->table.watches[i]);
+	}
+}
+
+int evaluator_reload(struct evaluator *evaluator, const struct config *config)
+{
+	AUTO(release_reload) struct reload reload = { .config = config };
+	struct watch_plan plan = evaluator->plan;
+	uint64_t *ended = evaluator->ended;
+	struct entry *entries = evaluator->entries;
+	int r = prepare(evaluator, &reload);
+
+	if (r < 0)
+		return r;
+
+	pass_watches(evaluator, &reload);
+	evaluator->options.config = config;
+	evaluator->plan = reload.plan;
+	evaluator->ended = reload.ended;
+	evaluator->entries = reload.entries;
+	reload.plan = plan;
+	reload.ended = ended;
+	reload.entries = entries;
+	return 0;
+}
+
 /* ---- the whole ---- */
 
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
 		    void *ctx)
 {
-	for (size_t i = 0; i < evaluator->watch_count; i++) {
-		const struct watch *watch = evaluator->watches[i];
+	for (size_t i = 0; i < evaluator->table.count; i++) {
+		const struct watch *watch = evaluator->table.watches[i];
 
 		for (size_t k = 0; k < watch->pair_count; k++) {
 			const struct watch_pair *pair = &watch->pairs[k];
@@ -356,8 +412,8 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx)
 {
-	for (size_t i = 0; i < evaluator->watch_count; i++) {
-		const struct watch *watch = evaluator->watches[i];
+	for (size_t i = 0; i < evaluator->table.count; i++) {
+		const struct watch *watch = evaluator->table.watches[i];
 		struct evaluator_sight sight = { .target = &watch->target };
 		int r;
 
@@ -414,10 +470,8 @@ void evaluator_free(struct evaluator *evaluator)
 	if (!evaluator)
 		return;
 
-	for (size_t i = 0; i < evaluator->watch_count; i++)
-		watch_free(evaluator->watches[i]);
-	free(evaluator->watches);
-	free(evaluator->buckets);
+	watchtable_release(&evaluator->table);
+	free(evaluator->entries);
 	free(evaluator->ended);
 	watch_plan_release(&evaluator->plan);
 	memo_free(evaluator->own_memo);

@@ -1,7 +1,7 @@
 /*
  * evaluator.h: rules over a stream of observations: for each (rule, target) it keeps the window and the trigger's state and steps it
  * at every end of a window. It does not know where they come from: the same observations lead to the same decisions.
- * Pure: time comes with the observations. Allocates only when a target appears.
+ * Pure: time comes with the observations. Allocates only when a target appears, or the configuration changes.
  *
  * Windows of a rule are consecutive and aligned: they end at multiples of its length on the monotonic clock, judged by the
  * first tick at or after that end, over the time between the two observations of the target that are nearest. A window in
@@ -49,7 +49,7 @@ struct evaluator_sight {
 };
 
 struct evaluator_options {
-	const struct config *config; /* must outlive the evaluator */
+	const struct config *config; /* must outlive the evaluator, or its reload */
 	struct metric_machine machine;
 	struct memo *memo; /* what earlier lives remembered; NULL: none; is kept up to date */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing); /* must not call back into the evaluator */
@@ -86,6 +86,20 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
  * again from its next sample. History and holding candidates stay.
  */
 void evaluator_gap(struct evaluator *evaluator);
+
+/*
+ * Puts config in force in place of the one before, which nothing refers to afterwards; it must outlive the evaluator. 0; -ENOMEM:
+ * nothing has changed. Not from within fire.
+ *
+ * A target whose entry is the same (config_target_same) stays, with what is known of it; a rule that is the same
+ * (config_rule_same) keeps its whole state on each target that it looks at before and after. A rule that changed begins anew
+ * with what is remembered under its name, cut to what it says now; a new window length begins with its next end.
+ *
+ * Targets of entries that changed or are not there any more are dropped, and stay away: later samples and descriptions of theirs
+ * are ignored. They are told from those of the new configuration by their ids, which are given in order: call this before
+ * anything that was described under the new configuration comes by, and after all, as far as possible, that came before.
+ */
+int evaluator_reload(struct evaluator *evaluator, const struct config *config);
 
 /* Visits every (rule, target) until visit returns non-zero. */
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),

@@ -43,10 +43,10 @@ struct watch_window {
 };
 
 struct watch {
-	struct watch *chain;   /* next in a bucket of the evaluator */
+	struct watch *chain;   /* next in a bucket of the table */
 	struct watch *touched; /* next of those sampled since the last tick */
 	bool is_touched;
-	size_t index; /* in the evaluator's list */
+	size_t index; /* in the table's row */
 	struct target target;
 	char *strings;     /* of target */
 	uint64_t read_ns;  /* how often it is read; 0: every tick */
