@@ -38,13 +38,19 @@ int config_refuse(const struct config_scope *scope, struct json_place place, con
 	return -EINVAL;
 }
 
+const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN])
+{
+	buf[0] = '"';
+	text_escape(buf + 1, CONFIG_SHOWN - 2, text, len);
+	memcpy(buf + strlen(buf), "\"", 2);
+	return buf;
+}
+
 const char *config_found(const struct json_node *node, char buf[CONFIG_SHOWN])
 {
 	switch (node->type) {
 	case JSON_STRING:
-		buf[0] = '"';
-		text_escape(buf + 1, CONFIG_SHOWN - 2, node->text, node->text_len);
-		memcpy(buf + strlen(buf), "\"", 2);
+		config_quote(node->text, node->text_len, buf);
 		break;
 	case JSON_NUMBER:
 		text_escape(buf, CONFIG_SHOWN, node->text, node->text_len);
@@ -295,6 +301,11 @@ static int read_count(const struct config_scope *scope, const struct json_node *
 
 /* ---- rows ---- */
 
+static bool is_text(const struct config_field *field)
+{
+	return field->kind == CONFIG_KIND_PATH || field->kind == CONFIG_KIND_LISTEN;
+}
+
 static void show_quantity(enum config_kind kind, uint64_t value, char buf[UNITS_TEXT_MAX])
 {
 	if (kind == CONFIG_KIND_DURATION)
@@ -401,7 +412,7 @@ void config_field_defaults(const struct config_field *table, size_t count, void 
 	for (size_t i = 0; i < count; i++) {
 		char *place = (char *)base + table[i].offset;
 
-		if (table[i].kind == CONFIG_KIND_PATH || table[i].kind == CONFIG_KIND_LISTEN)
+		if (is_text(&table[i]))
 			*(const char **)(void *)place = table[i].text;
 		else if (table[i].kind == CONFIG_KIND_PERCENT)
 			*(double *)(void *)place = (double)table[i].initial;

@@ -100,6 +100,8 @@ int config_read_choice(const struct config_scope *scope, const struct json_node 
 
 /* Room for a value in a message. */
 #define CONFIG_SHOWN 72
+/* "text", safe to print, cut if it is long. Returns buf. */
+const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN]);
 /* What was found: "text" in quotes, a number, or what kind of value it is. Returns buf. */
 const char *config_found(const struct json_node *node, char buf[CONFIG_SHOWN]);
 
