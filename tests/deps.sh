@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -95,9 +95,16 @@ deb() {
 	has lintian || need lintian
 }
 
+# To boot an emulated machine from a fresh system.
+vm() {
+	has mmdebstrap || need mmdebstrap
+	has mke2fs || need e2fsprogs
+	has qemu-system-x86_64 || need qemu-system-x86
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb) $what ;;
+	build | lint | fuzz | units | package | deb | vm) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# make check-vm: the Debian package in a Debian 12 that boots, once with cgroup v2 and once with cgroup v1, each a machine that
+# qemu emulates in software: no KVM, no network. What is checked is in guest/, and runs inside.
+#
+# Each machine prints a line for each check: "ok NAME", or "FAIL NAME: why" with what the journal says below it. Exits 0 only if
+# both machines came to their end and nothing failed. Works as root in a plain container.
+#
+# B=DIR        where the package is, and what is built here: $B/vm
+# KEEP=1       use the root file system of the last run again, if there is one
+# CGROUPS=v2   only this machine
+# CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
+set -euo pipefail
+
+build=${B:-build}
+here=$(dirname "$0")
+cgroups=${CGROUPS:-v2 v1}
+# A machine takes four minutes where nothing else runs.
+limit_seconds=1500
+
+packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3
+work=$build/vm
+
+say() { printf '== %s\n' "$*"; }
+
+# Only what mounts a virtual disk: the boot unpacks all of it with an emulated CPU.
+small_initrd='mkdir -p "$1/etc/initramfs-tools/conf.d" &&
+	printf "MODULES=list\nCOMPRESS=lz4\n" >"$1/etc/initramfs-tools/conf.d/vm" &&
+	printf "%s\n" virtio_pci virtio_blk ext4 >"$1/etc/initramfs-tools/modules"'
+
+# What the package needs is installed from its own list of dependencies, before it: there is no network inside.
+dependencies() {
+	dpkg-deb -f "$1" Pre-Depends Depends | sed 's/^[A-Za-z-]*: //; s/([^)]*)//g; s/|[^,]*//g; s/ //g' | paste -sd,
+}
+
+make_root() {
+	[ -n "${KEEP:-}" ] && [ -e "$work/root/etc/os-release" ] && return
+	say "a Debian 12 with $(dependencies "$deb")"
+	rm -rf "$work/root"
+	mmdebstrap --quiet --variant=apt --include="$packages,$(dependencies "$deb")" --essential-hook="$small_initrd" \
+		--dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$work/root"
+	: >"$work/root/etc/fstab"
+	echo vm >"$work/root/etc/hostname"
+	ln -sf /dev/null "$work/root/etc/systemd/system/serial-getty@ttyS0.service"
+}
+
+# The same package with a higher version, to upgrade to.
+make_next() {
+	rm -rf "$work/next"
+	dpkg-deb -R "$deb" "$work/next"
+	sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
+	dpkg-deb --root-owner-group -b "$work/next" "$work/root/vm/next.deb" >/dev/null
+}
+
+put_checks_into_root() {
+	local root=$work/root
+	rm -rf "$root/vm"
+	mkdir "$root/vm"
+	cp "$here"/guest/*.py "$here/../../daemon/messages.h" "$root/vm/"
+	cp "$deb" "$root/vm/spikewatch.deb"
+	echo "${CHECKS:-}" >"$root/vm/only"
+	make_next
+	cp "$here/guest/vm-checks.service" "$root/etc/systemd/system/"
+	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+	ln -sf ../vm-checks.service "$root/etc/systemd/system/multi-user.target.wants/"
+}
+
+# Sparse. Both machines start from it; what they write goes to a file that qemu forgets (snapshot=on).
+make_disk() {
+	rm -f "$work/disk.img"
+	mke2fs -q -t ext4 -d "$work/root" "$work/disk.img" 2G >/dev/null
+}
+
+# boot v1|v2: the report goes to the screen and to $work/NAME.report, the console to $work/NAME.console.
+boot() {
+	local name=$1 options=
+	[ "$name" = v1 ] && options=systemd.unified_cgroup_hierarchy=0
+	timeout --kill-after=10 $limit_seconds qemu-system-x86_64 -nodefaults -display none -no-reboot -nic none \
+		-accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
+		-kernel "$work"/root/boot/vmlinuz-* -initrd "$work"/root/boot/initrd.img-* \
+		-append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=-1 $options" \
+		-drive "file=$work/disk.img,format=raw,if=virtio,snapshot=on" \
+		-serial "file:$work/$name.console" -serial stdio </dev/null |
+		sed -u 's/\r$//' | tee "$work/$name.report" | sed -u "s/^/$name: /" || true
+	grep -q '^end: ' "$work/$name.report" && return
+	echo "$name: FAIL the machine did not come to its end; its console:"
+	tail -n 40 "$work/$name.console" | sed "s/^/$name:     /"
+}
+
+count() { cat "$work"/v?.report | grep -c "^$1 " || true; }
+
+deb=$(ls -t "$build"/spikewatch_*.deb 2>/dev/null | head -n 1)
+[ -n "$deb" ] || { echo "check-vm: there is no $build/spikewatch_*.deb: make deb" >&2 && exit 1; }
+mkdir -p "$work"
+rm -f "$work"/*.report "$work"/*.console
+make_root
+put_checks_into_root
+make_disk
+for name in $cgroups; do
+	say "a machine with cgroup $name"
+	boot "$name" &
+done
+wait
+
+ended=$(cat "$work"/v?.report | grep -c '^end: ' || true)
+passed=$(count ok) failed=$(($(count FAIL) + $(echo $cgroups | wc -w) - ended))
+printf 'check-vm: %d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

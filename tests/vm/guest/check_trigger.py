@@ -1,0 +1,30 @@
+"""Incidents that somebody asks for."""
+
+import signal
+
+import service
+from harness import check, equal, expect, run
+
+
+@check("spikewatch trigger makes one")
+def _():
+    service.fresh()
+    incidents = service.NewIncidents()
+    said = run("spikewatch", "trigger")
+    made = incidents.wait(kind="manual")
+    expect(made["coverage"]["samples"] > 0, "it has no samples")
+    expect(made["id"] in said, f"its name is not in what the command said: {said}")
+
+
+@check("SIGUSR1 makes one")
+def _():
+    incidents = service.NewIncidents()
+    service.send(signal.SIGUSR1)
+    incidents.wait(kind="manual")
+
+
+@check("both are seen by list and show")
+def _():
+    last = max(service.incident_names())
+    expect(last in run("spikewatch", "list"), "not in the list")
+    expect("manual" in run("spikewatch", "show", "--json", last), "not shown as manual")
