@@ -14,14 +14,14 @@
 #include "handover.h"
 #include "pacer.h"
 #include "realclock.h"
+#include "sleeper.h"
+#include "tuning.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 /* Commands that fit between two ticks; the cold side simply waits when they do not. */
@@ -33,18 +33,10 @@
 /* Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean error below 50 us. */
 #define TIMER_SLACK_NS 1000ul
 
-/* Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's lateness on an idle machine. */
-#define YIELD_NS (50 * NS_PER_US)
-#define SPIN_NS (100 * NS_PER_US)
-
-/* The longest uninterrupted sleep: how long sampler_stop may have to wait. */
-#define SLEEP_MAX_NS (100 * NS_PER_MS)
-
 enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
 struct sampler {
 	struct sampler_options options;
-	struct clock clock;
 	struct ring_writer *writer;
 	struct source *source;
 	struct pacer pacer;
@@ -56,37 +48,14 @@ struct sampler {
 	double heartbeat_share; /* entries owed to the heartbeat, fractions included */
 	bool resync;            /* records were lost: show everything */
 	struct handover *commands, *returns;
+	struct tuning_box tunings;
+	struct sleeper sleeper;
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
 	_Atomic uint32_t slowdown;
 	_Atomic uint32_t cpu_share_ppm;
 };
-
-int sampler_target_describe(struct sampler_target *target, const struct target *what)
-{
-	unsigned char encoded[TARGET_ENCODED_MAX];
-	size_t len = target_encode(what, encoded, sizeof encoded);
-
-	target->description = malloc(len);
-	if (!target->description)
-		return -ENOMEM;
-
-	memcpy(target->description, encoded, len);
-	target->track = (struct ring_track){
-		.description = target->description,
-		.description_len = (uint32_t)len,
-		.id = what->id,
-	};
-
-	return 0;
-}
-
-void sampler_target_release(struct sampler_target *target)
-{
-	source_entry_free(target->entry);
-	free(target->description);
-}
 
 /* CPU time of this process that counts against the budget. */
 static uint64_t budgeted_cpu(const struct sampler *sampler)
@@ -97,14 +66,31 @@ static uint64_t budgeted_cpu(const struct sampler *sampler)
 	return all > exempt ? all - exempt : 0;
 }
 
+/* No slowdown any more; what was spent before is not held against the budget. */
+static void restart_governor(struct sampler *sampler, mono_t now)
+{
+	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, budgeted_cpu(sampler));
+	atomic_store_explicit(&sampler->slowdown, 1, memory_order_relaxed);
+}
+
 /* What was spent before, on opening and on the first scan, is no sampling. */
 static void restart_clocks(struct sampler *sampler)
 {
-	mono_t now = clock_mono(&sampler->clock);
+	mono_t now = clock_mono(&sampler->sleeper.clock);
 
 	pacer_init(&sampler->pacer, &sampler->stats, now, sampler->options.interval_ns);
-	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, budgeted_cpu(sampler));
-	atomic_store(&sampler->slowdown, 1);
+	restart_governor(sampler, now);
+	sleeper_beat(&sampler->sleeper, now);
+}
+
+static struct sampler_options with_defaults(const struct sampler_options *options)
+{
+	struct sampler_options full = *options;
+
+	if (!full.source.heartbeat_ns)
+		full.source.heartbeat_ns = NS_PER_S;
+
+	return full;
 }
 
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
@@ -115,12 +101,10 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 	if (!sampler)
 		return -ENOMEM;
 
-	sampler->options = *options;
-	if (!sampler->options.source.heartbeat_ns)
-		sampler->options.source.heartbeat_ns = NS_PER_S;
-	sampler->clock = realclock();
+	sampler->options = with_defaults(options);
+	sampler->sleeper.clock = realclock();
 
-	r = source_new(&sampler->options.source, &sampler->clock, &sampler->source);
+	r = source_new(&sampler->options.source, &sampler->sleeper.clock, &sampler->source);
 	if (r == 0)
 		r = ring_writer_new(ring, &sampler->writer);
 	if (r == 0)
@@ -148,6 +132,7 @@ void sampler_free(struct sampler *sampler)
 	source_free(sampler->source);
 	handover_free(sampler->commands);
 	handover_free(sampler->returns);
+	tuning_release(&sampler->tunings);
 	free(sampler);
 }
 
@@ -176,6 +161,22 @@ bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum
 	return true;
 }
 
+int sampler_retune(struct sampler *sampler, const struct sampler_options *options)
+{
+	struct sampler_options full = with_defaults(options);
+	int r = tuning_post(&sampler->tunings, &full);
+
+	if (r == 0)
+		sleeper_call(&sampler->sleeper);
+
+	return r;
+}
+
+mono_t sampler_pulse(const struct sampler *sampler)
+{
+	return sleeper_pulse(&sampler->sleeper);
+}
+
 void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
 {
 	sampler->exempt = thread_clock;
@@ -199,6 +200,32 @@ void sampler_stats(const struct sampler *sampler, struct stats *ret)
 }
 
 /* ---- the tick ---- */
+
+/*
+ * Between two ticks. The governor goes on if neither what it divides nor what it divides by has changed: a reload for another reason is
+ * no reason to overrun the budget again.
+ */
+static void take_tuning(struct sampler *sampler, mono_t now)
+{
+	struct tuning *tuning = tuning_take(&sampler->tunings);
+
+	if (!tuning)
+		return;
+
+	struct sampler_options before = sampler->options;
+
+	sampler->options = tuning->options;
+	tuning->room = source_retune(sampler->source, &sampler->options.source, now, tuning->room);
+	tuning_return(&sampler->tunings, tuning);
+	ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
+	if (before.interval_ns == sampler->options.interval_ns &&
+	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
+		return;
+
+	if (sampler->pacer.interval_ns != sampler->options.interval_ns)
+		pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns);
+	restart_governor(sampler, now);
+}
 
 /* The cold side may free the target at once: nothing may touch it after this. There must be room. */
 static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
@@ -356,13 +383,15 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 
 	source_entries(sampler->source, &count);
 
-	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->clock), (count + 1) * RING_RECORD_MAX) !=
-	       RING_HELD;
+	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->sleeper.clock),
+			       (count + 1) * RING_RECORD_MAX) != RING_HELD;
 }
 
 /* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
 static bool take_tick(struct sampler *sampler, mono_t now)
 {
+	sleeper_beat(&sampler->sleeper, now);
+	take_tuning(sampler, now);
 	if (!begin_tick(sampler, now))
 		return false;
 
@@ -371,10 +400,11 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	source_fill(sampler->source, now);
 	publish_all(sampler);
 
-	mono_t end = clock_mono(&sampler->clock);
+	mono_t end = clock_mono(&sampler->sleeper.clock);
 
 	collect_gone(sampler, end);
 	pacer_done(&sampler->pacer, end);
+	sleeper_beat(&sampler->sleeper, end);
 	count_source(sampler);
 	govern(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
@@ -384,7 +414,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 
 void sampler_tick(struct sampler *sampler)
 {
-	take_tick(sampler, clock_mono(&sampler->clock));
+	take_tick(sampler, clock_mono(&sampler->sleeper.clock));
 }
 
 /* ---- the thread ---- */
@@ -394,42 +424,10 @@ static bool stopped(const struct sampler *sampler)
 	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
 }
 
-static void sleep_towards(const struct sampler *sampler, mono_t until)
-{
-	while (!stopped(sampler)) {
-		mono_t now = clock_mono(&sampler->clock);
-		int64_t left = mono_diff(until, now);
-
-		if (left <= 0)
-			return;
-		realclock_sleep_until(left > (int64_t)SLEEP_MAX_NS ? mono_add(now, SLEEP_MAX_NS) : until);
-	}
-}
-
-static void pause_briefly(enum config_wait wait)
-{
-	if (wait == CONFIG_WAIT_YIELD)
-		sched_yield();
-#if defined(__x86_64__) || defined(__i386__)
-	else
-		__builtin_ia32_pause();
-#endif
-}
-
-static void wait_for(const struct sampler *sampler, mono_t deadline)
-{
-	enum config_wait wait = sampler->options.wait;
-	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
-
-	sleep_towards(sampler, mono_sub(deadline, early));
-	while (early && !stopped(sampler) && mono_diff(deadline, clock_mono(&sampler->clock)) > 0)
-		pause_briefly(wait);
-}
-
 /* The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the pacer does not count it. */
 static void take_last_look(struct sampler *sampler)
 {
-	mono_t now = clock_mono(&sampler->clock);
+	mono_t now = clock_mono(&sampler->sleeper.clock);
 
 	pacer_stop(&sampler->pacer, now);
 	sampler->stats.own_cpu = realclock_thread_cpu();
@@ -449,17 +447,22 @@ static void *run(void *argument)
 
 	prctl(PR_SET_NAME, "sampler");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	take_tuning(sampler, clock_mono(&sampler->sleeper.clock));
 	restart_clocks(sampler);
 
 	for (;;) {
-		wait_for(sampler, pacer_deadline(&sampler->pacer));
+		sleeper_wait(&sampler->sleeper, pacer_deadline(&sampler->pacer), sampler->options.wait);
+		sleeper_answer(&sampler->sleeper);
 		if (stopped(sampler))
 			break;
 
-		mono_t now = clock_mono(&sampler->clock);
+		mono_t now = clock_mono(&sampler->sleeper.clock);
 
+		take_tuning(sampler, now);
+		if (mono_diff(pacer_deadline(&sampler->pacer), now) > 0)
+			continue; /* called away from its sleep */
 		if (!take_tick(sampler, now))
-			sleep_towards(sampler, pacer_backoff(&sampler->pacer, now));
+			sleeper_sleep(&sampler->sleeper, pacer_backoff(&sampler->pacer, now));
 	}
 
 	take_last_look(sampler);
@@ -476,6 +479,7 @@ int sampler_start(struct sampler *sampler)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	atomic_store(&sampler->stop, false);
+	sleeper_beat(&sampler->sleeper, clock_mono(&sampler->sleeper.clock));
 	r = pthread_create(&sampler->thread, NULL, run, sampler);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	sampler->running = r == 0;
@@ -489,6 +493,7 @@ void sampler_stop(struct sampler *sampler)
 		return;
 
 	atomic_store(&sampler->stop, true);
+	sleeper_call(&sampler->sleeper);
 	pthread_join(sampler->thread, NULL);
 	sampler->running = false;
 }

@@ -8,6 +8,9 @@
  * Between calls `deadline` is the first slot that is not accounted for. pacer_wake moves it to the slot in which now lies, because
  * that one can still be taken, if late; pacer_done moves it beyond now, because a slot that began during the collection cannot.
  *
+ * A new grid begins where the old one ends: the slot that the change falls into belongs to either, is counted once, and can still be taken. A backoff
+ * is counted when it begins and corrected when it is cut short; nobody sees the counters in between, for they are published by ticks.
+ *
  * Time differences are taken as signed, so a clock read slightly before the deadline, or even before the last call, is just early.
  */
 #include "pacer.h"
@@ -89,15 +92,29 @@ void pacer_stop(struct pacer *pacer, mono_t now)
 	pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
 }
 
+static void end_backoff(struct pacer *pacer, mono_t now)
+{
+	if (pacer->until.ns == pacer->deadline.ns)
+		return;
+
+	pacer->stats->total_backoff_sleep -= elapsed(pacer->until, now);
+	if (mono_diff(pacer->until, now) > 0)
+		pacer->until = now;
+	pacer->backoff = PACER_BACKOFF_FIRST;
+}
+
 void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns)
 {
 	assert(interval_ns > 0);
 
-	if (mono_diff(now, pacer->deadline) >= 0)
-		pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns + 1, 0);
-
+	end_backoff(pacer, now);
+	if (mono_diff(now, pacer->deadline) >= 0) {
+		pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
+		pacer->deadline = now;
+	} else if (mono_diff(pacer->deadline, now) > (int64_t)interval_ns) {
+		pacer->deadline = mono_add(now, interval_ns);
+		pacer->until = pacer->deadline;
+	}
 	pacer->interval_ns = interval_ns;
 	pacer->stats->collection_rate = interval_ns;
-	pacer->deadline = mono_add(now, interval_ns);
-	pacer->until = pacer->deadline;
 }

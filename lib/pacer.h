@@ -2,7 +2,7 @@
  * pacer.h: when the sampler works: absolute deadlines, skipped slots, backoff. Pure: time comes in as arguments.
  *
  * Slot k is at start + k * interval. A slot that passed while the sampler was busy or asleep is skipped and counted,
- * never made up for by a burst. Changing the interval starts a new grid at that moment; counters go on.
+ * never made up for by a burst. Changing the interval starts a new grid; counters go on.
  *
  *     pacer_init ─▶ [ sleep until pacer_deadline ] ─▶ pacer_wake(now) ─▶ collect ─▶ pacer_done(now) ─┐
  *                     ▲       ▲      │ a reader holds the next page                                  │
@@ -59,8 +59,9 @@ mono_t pacer_backoff(struct pacer *pacer, mono_t now);
 void pacer_stop(struct pacer *pacer, mono_t now);
 
 /*
- * A new grid. A slot that has begun and was not taken is its first one and can still be taken; otherwise that is one interval from now. A
- * backoff sleep that is under way ends, and counts for as long as it lasted. Not between pacer_wake and pacer_done. interval_ns > 0.
+ * A new grid. Its first slot is the one that has begun and was not taken, which still can be, otherwise the next one of the old grid or
+ * one interval from now, whichever comes first: changes in quick succession never put a tick off. A backoff sleep that is under way
+ * ends, and counts for as long as it lasted. Not between pacer_wake and pacer_done. interval_ns > 0.
  */
 void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns);
 

@@ -138,6 +138,52 @@ void process_drop(struct process *process, bool peak, bool reset, bool fds)
 		drop_fd(&process->fds_fd);
 }
 
+static int *extra_fd(struct process *process, enum process_extra extra)
+{
+	int *const fds[PROCESS_EXTRAS] = {
+		[PROCESS_STATUS] = &process->status_fd,
+		[PROCESS_CLEAR_REFS] = &process->clear_refs_fd,
+		[PROCESS_FDS] = &process->fds_fd,
+	};
+
+	return fds[extra];
+}
+
+int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, int ret[PROCESS_EXTRAS])
+{
+	struct process process;
+
+	int r = process_init(&process, procfd, pid, start_ticks, false);
+	if (r < 0)
+		return r;
+
+	for (unsigned i = 0; i < PROCESS_EXTRAS; i++) {
+		int *fd = extra_fd(&process, (enum process_extra)i);
+
+		ret[i] = -1;
+		if (wanted >> i & 1) {
+			ret[i] = *fd;
+			*fd = -1;
+		}
+	}
+	process_release(&process);
+
+	return 0;
+}
+
+void process_adopt(struct process *process, const int extras[PROCESS_EXTRAS])
+{
+	for (unsigned i = 0; i < PROCESS_EXTRAS; i++) {
+		int *own = extra_fd(process, (enum process_extra)i);
+		int offered = extras[i];
+
+		if (*own < 0)
+			*own = offered;
+		else
+			drop_fd(&offered);
+	}
+}
+
 int process_cpu(const struct process *process, uint64_t *ret_ns)
 {
 	struct timespec ts;

@@ -34,6 +34,15 @@ void process_release(struct process *process);
 /* Closes what will not be read: VmHWM, its reset, the count of descriptors. */
 void process_drop(struct process *process, bool peak, bool reset, bool fds);
 
+/* What process_drop may have closed and process_reopen opens again. */
+enum process_extra { PROCESS_STATUS, PROCESS_CLEAR_REFS, PROCESS_FDS, PROCESS_EXTRAS };
+
+/* Opens those files of the process whose bits (1 << enum process_extra) are in wanted, else -1. As process_init otherwise. */
+int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, int ret[PROCESS_EXTRAS]);
+
+/* Takes over what process_reopen has opened: keeps what it lacks, closes the others. */
+void process_adopt(struct process *process, const int extras[PROCESS_EXTRAS]);
+
 /* CPU time used, all threads. The clock must be there. 0; -ESRCH: no process has that pid (a zombie does); -errno. */
 int process_cpu(const struct process *process, uint64_t *ret_ns);
 

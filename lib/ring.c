@@ -11,6 +11,7 @@
 #include "ring.h"
 #include "checksum.h"
 #include "ring_format.h"
+#include "ring_tempo.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -119,7 +120,6 @@ static void geometry_apply(struct ring *ring, uint32_t page_bytes, uint32_t page
 	ring->page_bytes = page_bytes;
 	ring->page_count = page_count;
 	ring->payload_bytes = page_bytes - (uint32_t)sizeof(struct ring_page);
-	ring->heartbeat_ns = ring->header->heartbeat_ns;
 }
 
 /* Gives an empty file its blocks and its header. */
@@ -242,8 +242,8 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.size_bytes = ring->size_bytes,
 		.page_bytes = ring->page_bytes,
 		.page_count = ring->page_count,
-		.interval_ns = header->interval_ns,
-		.heartbeat_ns = ring->heartbeat_ns,
+		.interval_ns = ring_tempo_interval_ns(ring),
+		.heartbeat_ns = ring_tempo_heartbeat_ns(ring),
 		.pid = header->pid,
 		.start_ticks = header->start_ticks,
 		.clean = ring_load_acquire(&header->clean) == 1,

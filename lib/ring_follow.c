@@ -13,6 +13,7 @@
  */
 #include "ring_follow.h"
 #include "ring.h"
+#include "ring_tempo.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -277,7 +278,8 @@ void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 		first++;
 
 	uint64_t start = first - follow->next > keep ? first - keep : follow->next;
-	uint64_t settled = since_ns > ring->heartbeat_ns ? since_ns - ring->heartbeat_ns : 0;
+	uint64_t heartbeat_ns = ring_tempo_longest_ns(ring);
+	uint64_t settled = since_ns > heartbeat_ns ? since_ns - heartbeat_ns : 0;
 	while (start > follow->next && page_end(ring, start) >= settled)
 		start--;
 	follow->next = start;

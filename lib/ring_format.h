@@ -46,11 +46,14 @@ struct ring_header {
 	uint64_t next_seq; /* the sequence number the next page gets */
 	uint64_t unused1[7];
 
-	uint64_t ticks;     /* published so far; the number of the next one */
-	uint64_t last_tick; /* time of the last published tick */
-	uint64_t writers;   /* numbers given to writers so far */
-	uint64_t clean;     /* 1: ended in good order */
-	uint64_t unused2[4];
+	uint64_t ticks;             /* published so far; the number of the next one */
+	uint64_t last_tick;         /* time of the last published tick */
+	uint64_t writers;           /* numbers given to writers so far */
+	uint64_t clean;             /* 1: ended in good order */
+	uint64_t interval_live;     /* in force; 0: interval_ns */
+	uint64_t heartbeat_live;    /* in force; 0: heartbeat_ns */
+	uint64_t heartbeat_longest; /* of those under which a page that is still there was written; 0: heartbeat_ns */
+	uint64_t unused2[1];
 
 	uint64_t reader_owner; /* who the blocking reader is; 0: there is none */
 	uint64_t reader_seq;   /* the oldest page it still needs */
@@ -89,6 +92,7 @@ _Static_assert(offsetof(struct ring_header, start_ticks) == 72, "on-disk layout"
 _Static_assert(offsetof(struct ring_header, crc) == 84, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, next_seq) == 128, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, ticks) == 192, "on-disk layout");
+_Static_assert(offsetof(struct ring_header, interval_live) == 224, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, reader_owner) == 256, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, stats_lock) == 320, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, stats) == 336, "on-disk layout");
@@ -150,7 +154,6 @@ struct ring {
 	uint32_t page_bytes;
 	uint32_t page_count;
 	uint32_t payload_bytes; /* of one page */
-	uint64_t heartbeat_ns;
 	bool writable;
 };
 

@@ -20,6 +20,7 @@
 #include "ring.h"
 #include "checksum.h"
 #include "ring_format.h"
+#include "ring_tempo.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -44,8 +45,10 @@ struct ring_writer {
 	uint64_t seq;
 	uint32_t at; /* where the next record goes, bytes of payload */
 
-	mono_t now; /* of this tick */
+	mono_t now; /* of this tick, and so on */
 	wall_t wall;
+	uint64_t heartbeat_ns;
+	struct ring_tempo tempo;
 
 	uint64_t generation;
 	uint64_t records;
@@ -69,6 +72,11 @@ int ring_writer_new(struct ring *ring, struct ring_writer **ret)
 	writer->number = __atomic_fetch_add(&ring->header->writers, 1, __ATOMIC_RELAXED);
 	*ret = writer;
 	return 0;
+}
+
+void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns)
+{
+	ring_tempo_set(&writer->tempo, writer->ring, interval_ns, heartbeat_ns);
 }
 
 /* Seals a page whose word this thread has made SEALING (or which is TICKING and its own). */
@@ -194,6 +202,8 @@ static int claim(struct ring_writer *writer, uint64_t prev)
 	writer->seq = seq;
 	writer->at = 0;
 
+	ring_tempo_claimed(&writer->tempo, ring, seq);
+
 	uint64_t half = ring->page_count / 2;
 	if (seq >= half)
 		seal_idle(ring_page(ring, seq - half), seq - half);
@@ -267,6 +277,7 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 
 	writer->now = now;
 	writer->wall = wall;
+	writer->heartbeat_ns = ring_tempo_heartbeat_ns(ring);
 	if (writer->page != NULL && needed > 0 &&
 	    writer->at + RING_TICK_BYTES + RING_RECORD_MAX > ring->payload_bytes) {
 		seal(writer->page, writer->seq);
@@ -291,7 +302,7 @@ static struct part current_part(const struct ring_writer *writer)
 /* Goes on in another page. 0; RING_HELD, and nothing changed. */
 static int spill(struct ring_writer *writer)
 {
-	struct part part = { .seq = writer->seq, .page = writer->page, .tick_at = writer->tick_at, .used = writer->at };
+	struct part part = current_part(writer);
 	if (writer->parts_count + 1 >= writer->ring->page_count)
 		return RING_HELD;
 
@@ -415,7 +426,7 @@ int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t
 	uint32_t changed = sample == &track->last ? 0 : same_fields ? difference(&track->last, sample) : sample->mask;
 
 	if (changed == 0 && same_fields && track->key_seq != 0 && !description_due(writer, track) &&
-	    mono_diff(at, track->written) < (int64_t)writer->ring->heartbeat_ns)
+	    mono_diff(at, track->written) < (int64_t)writer->heartbeat_ns)
 		return RING_UNCHANGED;
 
 	int rc = reserve(writer, description_bytes(track) + RING_SAMPLE_BYTES + 8 * SAMPLE_FIELDS);

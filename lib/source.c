@@ -1,8 +1,8 @@
 /*
  * source.c: one array of what is read, one loop over it.
  *
- * An entry's first cache line is all that a look at an idle process touches; the next entry's is fetched while the kernel
- * answers for this one. What is read is kept behind it.
+ * An entry's first cache line (source_format.h) is all that a look at an idle process touches; the next entry's is fetched while the
+ * kernel answers for this one.
  *
  * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the members that moved.
  *
@@ -12,56 +12,19 @@
 #include "source.h"
 
 #include "cgroup.h"
-#include "gate.h"
-#include "scope.h"
-#include "sum.h"
+#include "source_format.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
-
-#define CACHE_LINE 64
 
 #define DEFAULT_HEARTBEAT_NS NS_PER_S
 
 /* A look at an idle process takes 200 ns, asking for the time 20: one answer stands for so many looks in a row, some 3 us. */
 #define LOOKS_PER_TIME 16
-
-#define NO_INDEX UINT32_MAX
-
-enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
-
-/* Members that are gone and not yet removed are in `members` of the group, and no longer in the sum. */
-struct group {
-	struct sum sum;
-	uint32_t members;
-};
-
-struct source_entry {
-	/* The first cache line ends within the gate. */
-	_Alignas(CACHE_LINE) uint8_t kind; /* enum entry_kind */
-	uint8_t status;                    /* enum source_status */
-	bool fresh;                        /* nobody was told of it yet */
-	_Atomic bool limits_set;           /* new limits to take over */
-	mono_t at;
-	struct gate gate; /* of a process */
-
-	struct sample sample;
-	struct sum_part part;        /* of a member: what is in the sum */
-	struct group *member_of;     /* of a member */
-	struct group *group;         /* of a group */
-	struct cgroup_files *cgroup; /* of a cgroup */
-	uint64_t cgroup_due_ns;
-	uint32_t index;        /* in source->entries */
-	uint32_t listed_index; /* in source->listed */
-	_Atomic uint64_t cpu_limit;
-	_Atomic uint64_t memory_limit;
-	void *user;
-};
-
-_Static_assert(offsetof(struct source_entry, gate.owed) < CACHE_LINE, "an idle process needs one cache line");
 
 struct source {
 	struct gate_options gate;
@@ -70,132 +33,37 @@ struct source {
 	mono_t looked_at; /* when idle processes are being looked at */
 	uint32_t looks;   /* since that was asked */
 	struct source_counters counters;
-	struct source_entry **entries; /* everything inside */
+	struct source_room *room;
+	struct source_entry **entries; /* in the room: everything inside */
 	struct source_entry **listed;  /* all but members */
 	struct source_entry **gone;    /* members, as of the last fill */
-	uint32_t capacity;
+	uint32_t capacity;             /* the room's; less after source_retune if more were inside */
 	uint32_t count;
 	uint32_t listed_count;
 	uint32_t gone_count;
 	uint32_t group_count;
 };
 
-/* ---- cold side ---- */
-
-static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
-{
-	struct source_entry *entry = aligned_alloc(CACHE_LINE, sizeof(*entry));
-	if (!entry)
-		return -ENOMEM;
-
-	*entry = (struct source_entry){
-		.kind = (uint8_t)kind,
-		.status = SOURCE_SAME,
-		.index = NO_INDEX,
-		.listed_index = NO_INDEX,
-		.cpu_limit = UINT64_MAX,
-		.memory_limit = UINT64_MAX,
-		.user = user,
-	};
-	*ret = entry;
-	return 0;
-}
-
-int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
-			 struct source_entry **ret)
-{
-	struct source_entry *entry;
-
-	int r = new_entry(ENTRY_PROCESS, user, &entry);
-	if (r < 0)
-		return r;
-
-	r = gate_init(&entry->gate, procfd, pid, start_ticks, with_cpu_clock, &entry->sample);
-	if (r < 0) {
-		free(entry);
-		return r;
-	}
-
-	*ret = entry;
-	return 0;
-}
-
-static void free_entry(struct source_entry **entry)
-{
-	source_entry_free(*entry);
-}
-
-int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret)
-{
-	AUTO(free_entry) struct source_entry *entry = NULL;
-	AUTO_FREE struct cgroup_files *files = NULL;
-
-	int r = new_entry(ENTRY_CGROUP, user, &entry);
-	if (r < 0)
-		return r;
-
-	files = calloc(1, sizeof(*files));
-	if (!files)
-		return -ENOMEM;
-
-	r = cgroup_files_init(files, mounts, path);
-	if (r < 0)
-		return r;
-
-	entry->cgroup = TAKE(files);
-	*ret = TAKE(entry);
-	return 0;
-}
-
-int source_entry_group(void *user, struct source_entry **ret)
-{
-	AUTO(free_entry) struct source_entry *entry = NULL;
-
-	int r = new_entry(ENTRY_GROUP, user, &entry);
-	if (r < 0)
-		return r;
-
-	entry->group = calloc(1, sizeof(*entry->group));
-	if (!entry->group)
-		return -ENOMEM;
-
-	sample_set(&entry->sample, SAMPLE_PROCESSES, 0);
-	*ret = TAKE(entry);
-	return 0;
-}
-
-void source_entry_free(struct source_entry *entry)
-{
-	if (!entry)
-		return;
-
-	assert(entry->index == NO_INDEX);
-
-	if (entry->kind == ENTRY_PROCESS)
-		gate_release(&entry->gate);
-	if (entry->cgroup)
-		cgroup_files_release(entry->cgroup);
-	free(entry->cgroup);
-	free(entry->group);
-	free(entry);
-}
-
-/* The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will tell again. */
-void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
-{
-	atomic_store_explicit(&entry->cpu_limit, cpu_limit, memory_order_relaxed);
-	atomic_store_explicit(&entry->memory_limit, memory_limit, memory_order_relaxed);
-	atomic_store_explicit(&entry->limits_set, true, memory_order_release);
-}
-
 /* ---- owner thread ---- */
 
-int source_new(const struct source_options *options, const struct clock *clock, struct source **ret)
+static void move_into(struct source *source, struct source_room *room)
 {
-	struct source *source = calloc(1, sizeof(*source));
-	if (!source)
-		return -ENOMEM;
+	struct source_entry **entries = room->slots;
+	struct source_entry **listed = entries + room->capacity;
 
+	if (source->count > 0) {
+		memcpy(entries, source->entries, source->count * sizeof(struct source_entry *));
+		memcpy(listed, source->listed, source->listed_count * sizeof(struct source_entry *));
+	}
+	source->room = room;
+	source->entries = entries;
+	source->listed = listed;
+	source->gone = listed + room->capacity;
+	source->gone_count = 0;
+}
+
+static void set_options(struct source *source, const struct source_options *options)
+{
 	source->gate = (struct gate_options){
 		.heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : DEFAULT_HEARTBEAT_NS,
 		.peak_interval_ns = options->peak_interval_ns,
@@ -204,16 +72,25 @@ int source_new(const struct source_options *options, const struct clock *clock, 
 		.ungated = options->ungated,
 	};
 	source->cgroup_interval_ns = options->cgroup_interval_ns;
-	source->clock = *clock;
 	source->capacity = options->capacity;
-	source->entries = calloc(options->capacity, sizeof(struct source_entry *));
-	source->listed = calloc(options->capacity, sizeof(struct source_entry *));
-	source->gone = calloc(options->capacity, sizeof(struct source_entry *));
-	if (!source->entries || !source->listed || !source->gone) {
-		source_free(source);
+}
+
+int source_new(const struct source_options *options, const struct clock *clock, struct source **ret)
+{
+	struct source *source = calloc(1, sizeof(*source));
+	if (!source)
 		return -ENOMEM;
+
+	struct source_room *room;
+	int r = source_room_new(options->capacity, &room);
+	if (r < 0) {
+		free(source);
+		return r;
 	}
 
+	set_options(source, options);
+	source->clock = *clock;
+	move_into(source, room);
 	*ret = source;
 	return 0;
 }
@@ -224,19 +101,50 @@ void source_free(struct source *source)
 		return;
 
 	for (uint32_t i = 0; i < source->count; i++)
-		source->entries[i]->index = NO_INDEX;
-	free(source->entries);
-	free(source->listed);
-	free(source->gone);
+		source->entries[i]->index = SOURCE_NO_INDEX;
+	source_room_free(source->room);
 	free(source);
+}
+
+static void retune_entry(struct source *source, struct source_entry *entry, const struct gate_options *before,
+			 mono_t now)
+{
+	uint64_t cgroup_due_ns = now.ns + source->cgroup_interval_ns;
+
+	if (entry->kind == ENTRY_CGROUP && cgroup_due_ns < entry->cgroup_due_ns)
+		entry->cgroup_due_ns = cgroup_due_ns;
+	if (entry->kind != ENTRY_PROCESS || entry->status == SOURCE_GONE ||
+	    !gate_retune(&entry->gate, before, &source->gate, now, &entry->sample))
+		return;
+
+	entry->fresh = true;
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
+				  struct source_room *room)
+{
+	struct gate_options before = source->gate;
+
+	set_options(source, options);
+	for (uint32_t i = 0; i < source->count; i++)
+		retune_entry(source, source->entries[i], &before, now);
+	if (source->count > room->capacity)
+		return room;
+
+	struct source_room *spent = source->room;
+
+	move_into(source, room);
+	return spent;
 }
 
 int source_add(struct source *source, struct source_entry *entry, struct source_entry *group)
 {
-	assert(entry->index == NO_INDEX);
+	assert(entry->index == SOURCE_NO_INDEX);
 	assert(!group || (group->kind == ENTRY_GROUP && entry->kind == ENTRY_PROCESS));
 
-	if (source->count == source->capacity)
+	if (source->count >= source->capacity)
 		return -ENOSPC;
 
 	entry->fresh = true;
@@ -265,7 +173,7 @@ void source_remove(struct source *source, struct source_entry *entry)
 	struct source_entry *last = source->entries[--source->count];
 	source->entries[entry->index] = last;
 	last->index = entry->index;
-	entry->index = NO_INDEX;
+	entry->index = SOURCE_NO_INDEX;
 	source->group_count -= entry->kind == ENTRY_GROUP;
 	if (entry->member_of) {
 		if (entry->status != SOURCE_GONE)
@@ -276,7 +184,7 @@ void source_remove(struct source *source, struct source_entry *entry)
 		last = source->listed[--source->listed_count];
 		source->listed[entry->listed_index] = last;
 		last->listed_index = entry->listed_index;
-		entry->listed_index = NO_INDEX;
+		entry->listed_index = SOURCE_NO_INDEX;
 	}
 }
 
@@ -358,8 +266,9 @@ static void fill_process(struct source *source, struct source_entry *entry, mono
 	source->counters.skipped_reads++;
 	entry->at = time_of_look(source);
 	entry->status = SOURCE_SAME;
-	if (has_new_limits(entry)) {
+	if (has_new_limits(entry) || entry->fresh) {
 		put_limits(entry);
+		entry->fresh = false;
 		entry->status = SOURCE_CHANGED;
 	}
 }

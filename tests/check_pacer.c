@@ -211,13 +211,47 @@ START_TEST(a_new_interval_starts_a_new_grid_and_keeps_the_counters)
 }
 END_TEST
 
-START_TEST(changing_the_interval_hides_no_missed_slot)
+START_TEST(changing_the_interval_hides_no_missed_slot_and_loses_none)
 {
 	tick(0, MS);
 	pacer_set_interval(&pacer, at(35 * MS), 100 * MS);
-	ck_assert_uint_eq(stats.missed_slots, 3);
+	ck_assert_uint_eq(stats.missed_slots, 2);
+	ck_assert_uint_eq(stats.total_slots, 3);
+	ck_assert_uint_eq(deadline(), 35 * MS); /* that of 30 ms is still to be taken */
+	tick(36 * MS, 37 * MS);
+	ck_assert_uint_eq(stats.total_sleep_timing_error, 26 * MS);
+	ck_assert_uint_eq(stats.missed_slots, 2);
 	ck_assert_uint_eq(stats.total_slots, 4);
 	ck_assert_uint_eq(deadline(), 135 * MS);
+}
+END_TEST
+
+START_TEST(a_longer_interval_does_not_put_off_the_next_slot)
+{
+	tick(0, MS);
+	for (uint64_t i = 2; i < 10; i++) {
+		pacer_set_interval(&pacer, at(i * MS), 1000 * i * MS);
+		ck_assert_uint_eq(deadline(), INTERVAL);
+	}
+	tick(INTERVAL, 11 * MS);
+	ck_assert_uint_eq(stats.total_sleep_timing_error, 0);
+	ck_assert_uint_eq(stats.missed_slots, 0);
+	ck_assert_uint_eq(stats.total_slots, 2);
+	ck_assert_uint_eq(deadline(), INTERVAL + 9000 * MS);
+}
+END_TEST
+
+START_TEST(a_backoff_that_a_new_interval_ends_counts_for_as_long_as_it_lasted)
+{
+	pacer_backoff(&pacer, at(0));
+	pacer_backoff(&pacer, at(INTERVAL)); /* until 21.25 ms */
+	pacer_set_interval(&pacer, at(15 * MS), 2 * MS);
+	ck_assert_uint_eq(stats.total_backoff_sleep, 15 * MS);
+	ck_assert_uint_eq(stats.missed_slots, 1);
+	ck_assert_uint_eq(deadline(), 15 * MS);
+	pacer_wake(&pacer, at(15 * MS));
+	ck_assert_uint_eq(stats.total_sleep_timing_error, 0);
+	ck_assert_uint_eq(pacer_backoff(&pacer, at(16 * MS)).ns, at(18 * MS).ns);
 }
 END_TEST
 
@@ -268,7 +302,9 @@ Suite *pacer_suite(void)
 	tcase_add_test(tc, slots_of_a_backoff_that_the_end_cuts_off_are_missed);
 	tcase_add_test(tc, an_end_before_the_deadline_misses_nothing);
 	tcase_add_test(tc, a_new_interval_starts_a_new_grid_and_keeps_the_counters);
-	tcase_add_test(tc, changing_the_interval_hides_no_missed_slot);
+	tcase_add_test(tc, changing_the_interval_hides_no_missed_slot_and_loses_none);
+	tcase_add_test(tc, a_longer_interval_does_not_put_off_the_next_slot);
+	tcase_add_test(tc, a_backoff_that_a_new_interval_ends_counts_for_as_long_as_it_lasted);
 	tcase_add_test(tc, a_clock_that_jumps_far_costs_missed_slots_and_no_time);
 	tcase_add_test(tc, a_clock_that_steps_back_is_just_early);
 	suite_add_tcase(suite, tc);
