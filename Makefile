@@ -67,7 +67,7 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
-LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate))$(LIBS)
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate libmicrohttpd,-lcgroup -lsystemd -lyajl -ldeflate -lmicrohttpd))$(LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
 
 # V=1 shows whole commands.
@@ -172,6 +172,8 @@ deps-fuzz:
 check: deps-build $(PROGRAMS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
 	SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
+	@B=$(B) sh tests/install.sh
+	@B=$(B) sh tests/units.sh
 
 demo: deps-build $(PROGRAMS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
@@ -221,8 +223,8 @@ SYSUSERS := $(wildcard systemd/*sysusers*)
 TMPFILES := $(wildcard systemd/*tmpfiles*)
 CATALOG := $(wildcard systemd/*.catalog)
 DOCS := $(wildcard README.md CHANGELOG.md LICENSE docs/*.md)
-section = $(patsubst .%,%,$(suffix $(1)))
 D = $(DESTDIR)
+man_place = $(foreach m,$(1),$(D)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
 
 # An edited configuration is left alone: the shipped one then goes beside it.
 install: all
@@ -232,21 +234,24 @@ install: all
 	if test -e $$conf && ! cmp -s conf/spikewatch.json $$conf; then \
 		echo "$$conf differs: the shipped one is $$conf.dist"; conf=$$conf.dist; fi; \
 	if test -e conf/spikewatch.json; then install -m 644 conf/spikewatch.json $$conf; fi
-	$(if $(UNITS),install -d $(D)$(unitdir))
-	@$(foreach u,$(UNITS),sed 's|/usr/bin/spikewatch|$(bindir)/spikewatch|' $(u) > $(D)$(unitdir)/$(notdir $(u)) &&) true
+	$(if $(UNITS),install -m 644 -D -t $(D)$(unitdir) $(UNITS))
+	$(if $(UNITS),sed -i 's|/usr/bin/spikewatch|$(bindir)/spikewatch|' $(addprefix $(D)$(unitdir)/,$(notdir $(UNITS))))
 	$(if $(SYSUSERS),install -m 644 -D $(SYSUSERS) $(D)$(libdir_systemd)/sysusers.d/spikewatch.conf)
 	$(if $(TMPFILES),install -m 644 -D $(TMPFILES) $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf)
 	$(if $(CATALOG),install -m 644 -D $(CATALOG) $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog)
-	@$(foreach m,$(MAN_PAGES),install -m 644 -D $(m) $(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)) &&) true
+	@$(foreach m,$(MAN_PAGES),install -m 644 -D $(m) $(call man_place,$(m)) &&) true
+	sed -i 's|/usr/share/doc/spikewatch|$(docdir)|' $(call man_place,$(MAN_PAGES))
 	install -m 644 -D conf/completion/spikewatch.bash $(D)$(completiondir)/spikewatch
 	ln -sf spikewatch $(D)$(completiondir)/spikewatchd
 	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
+	$(if $(DESTDIR),,@echo 'then: systemd-sysusers; systemd-tmpfiles --create spikewatch.conf; journalctl --update-catalog; \
+		systemctl daemon-reload')
 
 uninstall:
 	rm -f $(D)$(bindir)/spikewatchd $(D)$(bindir)/spikewatch $(addprefix $(D)$(unitdir)/,$(notdir $(UNITS)))
 	rm -f $(D)$(libdir_systemd)/sysusers.d/spikewatch.conf $(D)$(libdir_systemd)/tmpfiles.d/spikewatch.conf
 	rm -f $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog
-	rm -f $(foreach m,$(MAN_PAGES),$(D)$(mandir)/man$(call section,$(m))/$(notdir $(m)))
+	rm -f $(call man_place,$(MAN_PAGES)) $(D)$(sysconfdir)/spikewatch/spikewatch.json.dist
 	rm -f $(D)$(completiondir)/spikewatch $(D)$(completiondir)/spikewatchd
 	rm -rf $(D)$(docdir)
 	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
@@ -276,7 +281,7 @@ check-deb:
 
 check-units: all
 	@sh tests/deps.sh build units
-	B=$(B) sh tests/units.sh
+	B=$(B) STRICT=yes sh tests/units.sh
 
 # Two emulated machines: minutes. KEEP=1 takes their root file system from the last run.
 check-vm: deb
