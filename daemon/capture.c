@@ -60,7 +60,8 @@ static int write_stream(const struct capture_context *context, struct stream_wri
 	return slice_write(context->slice, writer, id, slice_start(context->slice));
 }
 
-static int write_samples(const struct capture_context *context, int fd, uint64_t *ret_bytes)
+/* Writes samples.tsv into the sink. */
+static int write_samples(const struct capture_context *context, struct sink sink)
 {
 	struct stream_column columns[SAMPLE_FIELDS];
 	struct stream_options options = {
@@ -70,26 +71,40 @@ static int write_samples(const struct capture_context *context, int fd, uint64_t
 		.start = context->slice_start,
 	};
 	struct stream_writer *writer;
-	struct stat st;
 	int r, close_r;
 
 	columns_of_samples(columns);
-	r = stream_writer_new(sink_fd(&fd), &options, &writer);
+	r = stream_writer_new(sink, &options, &writer);
 	if (r < 0)
 		return r;
 	r = write_stream(context, writer, context->target->id ? context->target->id : 1);
 	close_r = stream_close(writer);
-	if (r < 0 || close_r < 0)
-		return r < 0 ? r : close_r;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	*ret_bytes = (uint64_t)st.st_size;
+	return r < 0 ? r : close_r;
+}
+
+static int count_bytes(void *ctx, const void *data, size_t len)
+{
+	uint64_t *bytes = ctx;
+
+	(void)data;
+	*bytes += len;
 	return 0;
+}
+
+int capture_samples_bytes(const struct capture_context *context, uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+	int r = write_samples(context, (struct sink){ .write = count_bytes, .ctx = &bytes });
+
+	if (r == 0)
+		*ret_bytes = bytes;
+	return r;
 }
 
 static int run_samples(const struct capture_context *context, int dirfd, uint64_t *ret_bytes)
 {
 	AUTO_CLOSE int fd = -1;
+	struct stat st;
 	int r;
 
 	if (!context->slice)
@@ -97,9 +112,13 @@ static int run_samples(const struct capture_context *context, int dirfd, uint64_
 	fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	if (fd < 0)
 		return -errno;
-	r = write_samples(context, fd, ret_bytes);
+	r = write_samples(context, sink_fd(&fd));
+	if (r == 0 && fstat(fd, &st) < 0)
+		r = -errno;
 	if (r < 0)
 		unlinkat(dirfd, INCIDENT_SAMPLES_FILE, 0);
+	else
+		*ret_bytes = (uint64_t)st.st_size;
 	return r;
 }
 
@@ -176,4 +195,17 @@ unsigned capture_run_all(const struct capture_context *context, unsigned set, in
 		incident_add_capture(incident, &record);
 	}
 	return failed;
+}
+
+void capture_fail_all(unsigned set, int error, struct incident *incident)
+{
+	for (size_t i = 0; i < ARRAY_LEN(captures); i++) {
+		struct incident_capture record = { .status = INCIDENT_CAPTURE_FAILED };
+
+		if (!(set & captures[i].which))
+			continue;
+		incident_text(record.name, sizeof(record.name), config_capture_name(captures[i].which));
+		incident_text(record.why, sizeof(record.why), strerrordesc_np(-error));
+		incident_add_capture(incident, &record);
+	}
 }

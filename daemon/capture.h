@@ -60,6 +60,12 @@ int capture_run(const struct capture_context *context, enum config_capture which
  */
 unsigned capture_run_all(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident);
 
+/* Adds to the incident that none of the captures in the set was run, and why: -errno. */
+void capture_fail_all(unsigned set, int error, struct incident *incident);
+
+/* How many bytes samples.tsv will have. 0; -ENOMEM. Costs as much as writing it without a disk. */
+int capture_samples_bytes(const struct capture_context *context, uint64_t *ret_bytes);
+
 /*
  * The processes of a cgroup that used most CPU since `busy` (NULL: since they started), busiest first, at most cap.
  * For a group pass its pids, for a cgroup target none: they are read from cgroup.procs of it and the cgroups below it.

@@ -1,28 +1,29 @@
 /*
- * collector.c: a queue of two kinds of jobs, in order, so that the captures of an incident are done when it is sealed.
+ * collector.c: a queue of jobs, in order, so that the captures of an incident are done when it is sealed. The thread knows no
+ * configuration: an incident brings along what was in force when it was opened, so a reload has nothing to wait for here.
  *
  * What is lost by waiting comes first: captures run as soon as a rule has fired, into the draft that the incident will become. The samples
  * and incident.json follow when the window is over.
  */
 #include "collector.h"
 
-#include "capture.h"
+#include "evidence.h"
 #include "log.h"
 #include "realclock.h"
 #include "scope.h"
+#include "sealing.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Processes of a group that are considered before the busiest are chosen. */
-#define PIDS_MAX 4096u
+/* How often the same trouble is said. */
+#define SAY_AGAIN_NS (60 * NS_PER_S)
 
-enum job_kind { JOB_CAPTURE, JOB_SEAL };
+enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL };
 
 struct job {
 	struct job *next;
@@ -30,8 +31,14 @@ struct job {
 	struct collector_incident *incident;
 };
 
+/* While incidents cannot be written. The thread's. */
+struct failing {
+	int error; /* 0: the last one was written */
+	mono_t said;
+	uint64_t lost, unsaid; /* all of them; those not spoken for yet */
+};
+
 struct collector {
-	const struct config *config;
 	struct session *session;
 	struct spool *spool;
 	struct clock clock;
@@ -40,6 +47,9 @@ struct collector {
 	struct job *first, **last;
 	struct collector_counts counts;
 	bool stop, running;
+	struct failing failing;
+	int unkept; /* the last result of keeping the limits. The thread's */
+	_Atomic uint64_t busy_since;
 	pthread_t thread;
 };
 
@@ -49,211 +59,156 @@ void collector_incident_free(struct collector_incident *incident)
 		return;
 
 	slice_free(incident->slice);
+	panorama_abort(incident->panorama);
 	spool_abort(incident->draft);
 	free(incident);
 }
 
-/* ---- captures ---- */
+/* ---- what is said ---- */
 
-/* Everything a capture looks at, gathered for one incident. */
-struct scene {
-	struct capture_context context;
-	struct cglimits limits;
-	struct busy_snapshot busy;
-	struct capture_member members[CAPTURE_MEMBERS_MAX];
-	struct thread_baseline threads[CAPTURE_MEMBERS_MAX];
-	struct maps_snapshot *maps[CAPTURE_MEMBERS_MAX];
-};
-
-static void release_scene(struct scene *scene)
+/* One more that could not be written: said when it begins, when the reason changes, and once a minute. */
+static void say_failed(struct collector *collector, const struct incident *info, int error)
 {
-	for (size_t i = 0; i < CAPTURE_MEMBERS_MAX; i++) {
-		thread_baseline_release(&scene->threads[i]);
-		free(scene->maps[i]);
-	}
-	busy_snapshot_release(&scene->busy);
-}
-
-static size_t choose_members(struct collector *collector, struct scene *scene, const struct target *target)
-{
-	AUTO_FREE int32_t *pids = NULL;
-	size_t count;
-
-	if (target->kind == TARGET_PROCESS) {
-		scene->members[0] = (struct capture_member){ .pid = target->pid, .start_ticks = target->start_ticks };
-		return 1;
-	}
-	if (target->kind == TARGET_CGROUP)
-		return capture_busiest(&scene->context, NULL, 0, scene->members, CAPTURE_MEMBERS_MAX);
-
-	pids = malloc(PIDS_MAX * sizeof *pids);
-	if (!pids)
-		return 0;
-
-	count = discovery_pids(session_discovery(collector->session), target->id, pids, PIDS_MAX);
-
-	return count ? capture_busiest(&scene->context, pids, count, scene->members, CAPTURE_MEMBERS_MAX) : 0;
-}
-
-static void build_scene(struct collector *collector, const struct collector_incident *incident, struct scene *scene)
-{
-	struct discovery *discovery = session_discovery(collector->session);
-
-	*scene = (struct scene){
-		.limits = incident->info.limits,
-		.context = {
-			.procfd = session_procfd(collector->session),
-			.clock = &collector->clock,
-			.mounts = session_mounts(collector->session),
-			.target = &incident->target,
-			.limits = &scene->limits,
-			.members = scene->members,
-		},
+	struct failing *failing = &collector->failing;
+	mono_t now = clock_mono(&collector->clock);
+	struct log_about about = {
+		.message = MESSAGE_INCIDENT_FAILED,
+		.state = failing->error ? "change" : "begin",
+		.rule = info->rule.name,
+		.target = info->target.name,
+		.error = error,
 	};
-	if (discovery_busy(discovery, &scene->busy) == 0)
-		scene->context.busy = &scene->busy;
-	scene->context.member_count = choose_members(collector, scene, &incident->target);
-	for (size_t i = 0; i < scene->context.member_count; i++) {
-		discovery_baselines(discovery, scene->members[i].pid, &scene->threads[i], &scene->maps[i]);
-		scene->members[i].threads = &scene->threads[i];
-		scene->members[i].maps = scene->maps[i];
-	}
+
+	failing->lost++;
+	failing->unsaid++;
+	if (failing->error == error && mono_diff(now, failing->said) < (int64_t)SAY_AGAIN_NS)
+		return;
+
+	about.count = failing->unsaid;
+	log_about(LOG_ERR, &about, "incident of rule %s on %s could not be written: %s", info->rule.name,
+		  info->target.name, strerror(-error));
+	failing->error = error;
+	failing->said = now;
+	failing->unsaid = 0;
 }
 
-static void begin_draft(struct collector *collector, struct collector_incident *incident)
+static void say_sealed(struct collector *collector, const struct incident *info)
 {
-	char stem[INCIDENT_NAME_MAX + 1];
+	struct failing *failing = &collector->failing;
+	struct log_about about = {
+		.message = MESSAGE_INCIDENT_SEALED,
+		.rule = info->rule.name,
+		.target = info->target.name,
+		.incident = info->id,
+	};
+	struct log_about end = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = failing->lost };
 
-	incident_stem(incident->wall, incident->target.name, incident->info.rule.name, stem, sizeof stem);
-	incident->error = spool_begin(collector->spool, stem, &incident->draft);
-	if (incident->error < 0)
-		incident->draft = NULL;
+	if (failing->error)
+		log_about(LOG_NOTICE, &end, "incidents can be written again; %llu could not",
+			  (unsigned long long)failing->lost);
+	*failing = (struct failing){ 0 };
+	log_about(LOG_NOTICE, &about, "sealed incident %s", info->id);
+}
+
+static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
+{
+	struct log_about about = { .message = MESSAGE_INCIDENT_REMOVED, .incident = entry->name };
+	struct collector *collector = ctx;
+
+	pthread_mutex_lock(&collector->lock);
+	collector->counts.removed++;
+	pthread_mutex_unlock(&collector->lock);
+	log_about(LOG_INFO, &about, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
+		  retention_reason_name(why));
+}
+
+/* ---- jobs ---- */
+
+static struct sealing sealing_of(struct collector *collector)
+{
+	return (struct sealing){
+		.session = collector->session,
+		.spool = collector->spool,
+		.clock = &collector->clock,
+		.removed = on_removed,
+		.ctx = collector,
+	};
 }
 
 /* What there is now is what will be left if the daemon is killed before the window is over. */
 static void note(struct collector_incident *incident)
 {
+	static const struct incident_capture lost = {
+		.name = "samples",
+		.status = INCIDENT_CAPTURE_FAILED,
+		.why = "the daemon was killed; they are in the recovered incident of that moment",
+	};
+	static const struct incident_capture cut = {
+		.name = "samples",
+		.file = INCIDENT_SAMPLES_FILE,
+		.status = INCIDENT_CAPTURE_FAILED,
+		.why = "the daemon was killed: the file ends there; the rest is in the recovered incident of that "
+		       "moment",
+	};
 	struct incident so_far = incident->evidence;
 
-	incident_add_capture(&so_far,
-			     &(struct incident_capture){
-				     .name = "samples",
-				     .status = INCIDENT_CAPTURE_FAILED,
-				     .why = "the daemon was killed; they are in the recovered incident of that moment",
-			     });
+	incident_add_capture(&so_far, incident->panorama ? &cut : &lost);
 	if (spool_note(incident->draft, &so_far) < 0)
 		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(incident->draft));
 }
 
 static void capture(struct collector *collector, struct collector_incident *incident)
 {
-	struct scene *scene;
+	struct sealing sealing = sealing_of(collector);
 
-	begin_draft(collector, incident);
+	sealing_begin(&sealing, incident);
 	if (!incident->draft)
 		return;
 
-	scene = malloc(sizeof *scene);
-	if (!scene)
-		return;
-
-	build_scene(collector, incident, scene);
-	capture_run_all(&scene->context, collector->config->incidents.captures & ~(unsigned)CONFIG_CAPTURE_SAMPLES,
-			spool_draft_dirfd(incident->draft), &incident->evidence);
-	release_scene(scene);
-	free(scene);
+	evidence_collect(collector->session, &collector->clock, incident);
 	note(incident);
 }
 
-/* ---- sealing ---- */
-
-static void write_samples(struct collector *collector, struct collector_incident *incident)
+static void follow(struct collector_incident *incident)
 {
-	struct capture_context context = {
-		.procfd = session_procfd(collector->session),
-		.clock = &collector->clock,
-		.mounts = session_mounts(collector->session),
-		.target = &incident->target,
-		.limits = &incident->info.limits,
-		.slice = incident->slice,
-		.slice_start = { incident->wall.ns -
-				 (uint64_t)mono_diff(incident->fired, slice_start(incident->slice)) },
-	};
+	atomic_store(&incident->following, false);
+	if (!incident->panorama)
+		return;
 
-	capture_run_all(&context, collector->config->incidents.captures & CONFIG_CAPTURE_SAMPLES,
-			spool_draft_dirfd(incident->draft), &incident->info);
+	incident->panorama_error = panorama_follow(incident->panorama);
+	if (incident->panorama_error < 0)
+		panorama_abort(TAKE(incident->panorama));
 }
 
-static void complete_info(struct collector *collector, struct collector_incident *incident)
+/* Without a directory the limits cannot be kept either: one reason, one entry. */
+static void enforce(struct collector *collector)
 {
-	struct incident *info = &incident->info;
-	uint64_t grain = info->rule.window_ns > 100 * NS_PER_MS ? info->rule.window_ns : 100 * NS_PER_MS;
+	int r = spool_enforce(collector->spool, clock_wall(&collector->clock), on_removed, collector);
 
-	slice_coverage(incident->slice, collector->config->sampling.interval_ns, &info->coverage);
-	slice_peaks(incident->slice, grain, &info->peaks);
-	if (info->peaks.has_cpu && info->limits.cpu && info->limits.cpu != UINT64_MAX)
-		info->peak_cpu_percent = 100 * info->peaks.cpu_cores * 1e9 / (double)info->limits.cpu;
-	for (size_t i = 0; i < incident->evidence.capture_count; i++)
-		incident_add_capture(info, &incident->evidence.captures[i]);
+	if (r < 0 && r != collector->unkept)
+		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
+	collector->unkept = r;
 }
 
-static void say_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
+static void seal(struct collector *collector, struct collector_incident *incident)
 {
-	struct collector *collector = ctx;
+	struct sealing sealing = sealing_of(collector);
+	int r = sealing_finish(&sealing, incident);
 
 	pthread_mutex_lock(&collector->lock);
-	collector->counts.removed++;
-	pthread_mutex_unlock(&collector->lock);
-	log_line(LOG_INFO, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
-		 retention_reason_name(why));
-}
-
-static void say_sealed(struct collector *collector, const struct incident *info, const char *name, int error)
-{
-	struct log_about about = {
-		.message = error < 0 ? MESSAGE_INCIDENT_FAILED : MESSAGE_INCIDENT_SEALED,
-		.rule = info->rule.name,
-		.target = info->target.name,
-		.incident = name,
-		.error = error,
-	};
-
-	pthread_mutex_lock(&collector->lock);
-	if (error < 0)
+	if (r < 0)
 		collector->counts.failed++;
 	else
 		collector->counts.sealed++;
 	pthread_mutex_unlock(&collector->lock);
 
-	if (error < 0)
-		log_about(LOG_ERR, &about, "incident of rule %s on %s could not be written: %s", info->rule.name,
-			  info->target.name, strerror(-error));
-	else
-		log_about(LOG_NOTICE, &about, "sealed incident %s", name);
-}
-
-static void seal(struct collector *collector, struct collector_incident *incident)
-{
-	char name[INCIDENT_NAME_MAX + 1] = "";
-	int r;
-
-	if (!incident->draft)
-		begin_draft(collector, incident); /* what stood in its way may be gone */
-	if (incident->draft) {
-		snprintf(name, sizeof name, "%s", spool_draft_name(incident->draft));
-		incident_text(incident->info.id, sizeof incident->info.id, name);
-		write_samples(collector, incident);
-		complete_info(collector, incident);
-		r = spool_seal(TAKE(incident->draft), &incident->info);
-	} else {
-		r = incident->error;
-	}
-
-	say_sealed(collector, &incident->info, name, r);
-	collector_incident_free(incident);
-	r = spool_enforce(collector->spool, clock_wall(&collector->clock), say_removed, collector);
 	if (r < 0)
-		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
+		say_failed(collector, &incident->info, r);
+	else
+		say_sealed(collector, &incident->info);
+	collector_incident_free(incident);
+	if (r == 0)
+		enforce(collector);
 }
 
 /* ---- the thread ---- */
@@ -283,10 +238,14 @@ static void *run(void *argument)
 
 	prctl(PR_SET_NAME, "collector");
 	while ((job = next_job(collector))) {
+		atomic_store(&collector->busy_since, clock_mono(&collector->clock).ns);
 		if (job->kind == JOB_CAPTURE)
 			capture(collector, job->incident);
+		else if (job->kind == JOB_FOLLOW)
+			follow(job->incident);
 		else
 			seal(collector, job->incident);
+		atomic_store(&collector->busy_since, 0);
 		free(job);
 	}
 
@@ -303,8 +262,15 @@ static bool enqueue(struct collector *collector, enum job_kind kind, struct coll
 	job->kind = kind;
 	job->incident = incident;
 	pthread_mutex_lock(&collector->lock);
-	*collector->last = job;
-	collector->last = &job->next;
+	if (kind == JOB_CAPTURE && !incident->slice) {
+		job->next = collector->first;
+		collector->first = job;
+		if (!job->next)
+			collector->last = &job->next;
+	} else {
+		*collector->last = job;
+		collector->last = &job->next;
+	}
 	pthread_cond_signal(&collector->wake);
 	pthread_mutex_unlock(&collector->lock);
 
@@ -318,6 +284,20 @@ void collector_capture(struct collector *collector, struct collector_incident *i
 			 incident->info.target.name);
 }
 
+void collector_follow(struct collector *collector, struct collector_incident *incident)
+{
+	if (atomic_exchange(&incident->following, true))
+		return;
+	/* Without memory the next time will do. */
+	if (!enqueue(collector, JOB_FOLLOW, incident))
+		atomic_store(&incident->following, false);
+}
+
+mono_t collector_busy_since(const struct collector *collector)
+{
+	return (mono_t){ atomic_load(&collector->busy_since) };
+}
+
 void collector_seal(struct collector *collector, struct collector_incident *incident)
 {
 	if (enqueue(collector, JOB_SEAL, incident))
@@ -328,7 +308,7 @@ void collector_seal(struct collector *collector, struct collector_incident *inci
 		 incident->info.target.name);
 }
 
-int collector_new(const struct config *config, struct session *session, struct spool *spool, struct collector **ret)
+int collector_new(struct session *session, struct spool *spool, struct collector **ret)
 {
 	struct collector *collector = calloc(1, sizeof *collector);
 	sigset_t all, before;
@@ -337,7 +317,6 @@ int collector_new(const struct config *config, struct session *session, struct s
 	if (!collector)
 		return -ENOMEM;
 
-	collector->config = config;
 	collector->session = session;
 	collector->spool = spool;
 	collector->clock = realclock();

@@ -4,49 +4,72 @@
 #ifndef SPIKEWATCH_COLLECTOR_H
 #define SPIKEWATCH_COLLECTOR_H
 
-#include "config.h"
 #include "incident.h"
+#include "panorama.h"
 #include "session.h"
 #include "slice.h"
 #include "spool.h"
 #include "target.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 #include <stdint.h>
 
 struct collector;
 
+/* What the configuration said when it was opened: it ends as it began. */
+struct collector_settings {
+	uint64_t before_ns, after_ns;
+	uint64_t interval_ns; /* of the sampler */
+	uint64_t max_bytes;   /* of samples.tsv, in an incident of everything */
+	unsigned captures;    /* CONFIG_CAPTURE_... */
+};
+
 /* An incident from the firing to the disk. */
 struct collector_incident {
 	struct collector_incident *next; /* in the main thread's list, then in the job queue */
 	/* The main thread's until collector_seal. */
 	struct incident info;
-	struct slice *slice;
-	mono_t followed; /* ticks up to here are in the slice */
+	struct slice *slice; /* NULL: of everything */
+	mono_t followed; /* ticks up to here are in the slice; of everything: when the worker was last asked to follow */
 	/* Set before collector_capture, then only read. */
 	unsigned char encoded[TARGET_ENCODED_MAX];
 	struct target target; /* strings point into encoded */
 	mono_t fired;
 	wall_t wall; /* of fired */
+	struct collector_settings settings;
+	/* Both threads': a job to follow is queued. */
+	atomic_bool following;
 	/* The worker's. */
 	struct spool_draft *draft;
-	struct incident evidence; /* as of the firing, with the captures that were run then */
-	int error;
+	struct incident evidence;  /* as of the firing, with the captures that were run then */
+	struct panorama *panorama; /* of everything: NULL when it could not be opened, or has failed, */
+	int panorama_error;        /* for this reason */
+	int error;                 /* why there is no draft */
 };
 
 struct collector_counts {
 	uint64_t sealed, failed, removed;
 };
 
-/* Starts the thread. spool is the thread's alone until collector_stop. 0; -ENOMEM; -errno. */
-int collector_new(const struct config *config, struct session *session, struct spool *spool, struct collector **ret);
+/* Starts the thread. spool is the thread's alone until collector_stop, but for what spool.h says. 0; -ENOMEM; -errno. */
+int collector_new(struct session *session, struct spool *spool, struct collector **ret);
+
+/* Since when it has been at the job that it is doing now; 0: it is idle. Any thread. */
+mono_t collector_busy_since(const struct collector *collector);
 
 /* The CPU clock of its thread, for sampler_exempt. */
 clockid_t collector_cpu_clock(const struct collector *collector);
 
-/* Queues the captures of what would be gone later. incident stays the caller's but for the worker's fields. */
+/*
+ * Queues the captures of what would be gone later. incident stays the caller's but for the worker's fields. One of everything comes before
+ * all that is queued: its past is in the ring only.
+ */
 void collector_capture(struct collector *collector, struct collector_incident *incident);
+
+/* Of everything: queues the writing of what the ring has got since. What is queued already is not queued twice. */
+void collector_follow(struct collector *collector, struct collector_incident *incident);
 
 /* Hands the incident over: its samples are written, it is sealed, the spool's limits are enforced, and it is freed. */
 void collector_seal(struct collector *collector, struct collector_incident *incident);

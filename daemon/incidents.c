@@ -5,9 +5,9 @@
 #include "incidents.h"
 
 #include "collector.h"
+#include "description.h"
 #include "log.h"
 #include "metrictext.h"
-#include "procread.h"
 #include "realclock.h"
 #include "scope.h"
 
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 /* Memory for samples, as a part of what an incident may take on disk: their text is about so many times longer. */
 #define SLICE_SHARE 8u
@@ -27,14 +26,19 @@
 /* How long an answer about disk space is believed. */
 #define DISK_CHECK_NS NS_PER_S
 
+/* How often the worker is reminded of an incident of everything: the ring must not overtake it. */
+#define FOLLOW_NS (500 * NS_PER_MS)
+
 struct incidents {
 	struct incidents_options options;
+	struct clock clock;
 	struct collector *collector;
 	struct collector_incident *open;
 	struct incidents_counts counts;
 	mono_t tick;
 	mono_t disk_asked;
-	bool disk_ok, refusing;
+	bool disk_short;
+	uint64_t refusing; /* so many since the last that was opened */
 };
 
 int incidents_new(const struct incidents_options *options, struct incidents **ret)
@@ -46,7 +50,8 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		return -ENOMEM;
 
 	incidents->options = *options;
-	r = collector_new(options->config, options->session, options->spool, &incidents->collector);
+	incidents->clock = realclock();
+	r = collector_new(options->session, options->spool, &incidents->collector);
 	if (r < 0) {
 		free(incidents);
 		return r;
@@ -67,84 +72,6 @@ void incidents_free(struct incidents *incidents)
 	free(incidents);
 }
 
-/* ---- what is known at the firing ---- */
-
-static void describe_machine(const struct incidents *incidents, struct incident *info)
-{
-	struct utsname name;
-	char boot_id[64];
-	ssize_t len = procread_file(session_procfd(incidents->options.session), 0, "sys/kernel/random/boot_id", boot_id,
-				    sizeof boot_id);
-
-	if (uname(&name) == 0) {
-		incident_text(info->hostname, sizeof info->hostname, name.nodename);
-		incident_text(info->kernel, sizeof info->kernel, name.release);
-	}
-	if (len > 0) {
-		boot_id[strcspn(boot_id, "\n")] = '\0';
-		incident_text(info->boot_id, sizeof info->boot_id, boot_id);
-	}
-}
-
-static void describe_rule(const struct incidents *incidents, const struct evaluator_firing *firing,
-			  struct incident_rule *rule)
-{
-	const struct config_rule *configured = firing->rule;
-	struct trigger_memory memory;
-
-	incident_text(rule->name, sizeof rule->name, configured->name);
-	incident_text(rule->metric, sizeof rule->metric, metric_name(configured->metric));
-	incident_text(rule->unit, sizeof rule->unit, incident_unit_name(metric_unit(configured->metric)));
-	if (configured->metric == METRIC_CPU || configured->metric == METRIC_MEMORY)
-		incident_text(rule->of, sizeof rule->of, metric_of_name(configured->of));
-	incident_text(rule->reason, sizeof rule->reason, trigger_reason_name(firing->decision->candidate_reason));
-	rule->window_ns = configured->window_ns;
-	rule->thresholds = *firing->effective;
-	rule->has_value = firing->decision->available;
-	rule->value = firing->decision->value;
-	rule->has_average = firing->decision->has_average;
-	rule->average = firing->decision->average;
-	rule->severity = incident_severity(rule);
-	if (memo_get(incidents->options.memo, configured->name, firing->target->key, &memory)) {
-		rule->fired = memory.fired;
-		rule->count = memory.count;
-	}
-}
-
-static void describe_cost(const struct incidents *incidents, mono_t now, struct incident_cost *cost)
-{
-	struct stats stats;
-	int64_t run;
-
-	if (ring_stats(session_ring(incidents->options.session), &stats) < 0 || stats.total_snapshots == 0)
-		return;
-
-	run = mono_diff(now, (mono_t){ stats.cheap_start_nanos });
-	cost->interval_ns = stats.collection_rate;
-	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;
-	cost->mean_sleep_error_ns = stats.total_sleep_timing_error / stats.total_snapshots;
-	cost->mean_collection_ns = stats.total_collection_timing_error / stats.total_snapshots;
-	cost->missed_slots = stats.missed_slots;
-}
-
-static void describe(const struct incidents *incidents, const struct evaluator_firing *firing, struct incident *info)
-{
-	incident_init(info, SPIKEWATCH_VERSION);
-	info->kind = INCIDENT_RULE;
-	info->wall = firing->wall;
-	info->mono = firing->to;
-	info->window_from = firing->from;
-	info->window_to = firing->to;
-	describe_machine(incidents, info);
-	describe_rule(incidents, firing, &info->rule);
-	describe_cost(incidents, firing->to, &info->cost);
-	incident_set_target(info, firing->target);
-	if (!discovery_limits(session_discovery(incidents->options.session), firing->target->id, &info->limits)) {
-		info->limits.cpu = firing->cpu_limit;
-		info->limits.memory_bytes = firing->memory_limit;
-	}
-}
-
 /* ---- the past ---- */
 
 static void release_cursor(struct ring_cursor **cursor)
@@ -155,10 +82,10 @@ static void release_cursor(struct ring_cursor **cursor)
 /* Reads the window before the firing from the ring, up to what is published now. */
 static void secure_slice(const struct incidents *incidents, struct collector_incident *incident)
 {
-	const struct config *config = incidents->options.config;
 	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
-	uint64_t back = config->incidents.before_ns +
-			2 * config->sampling.heartbeat_ns; /* so that the state at its start is known */
+	uint64_t back =
+		incident->settings.before_ns +
+		2 * incidents->options.config->sampling.heartbeat_ns; /* so that the state at its start is known */
 	struct ring_event event;
 
 	if (ring_cursor_new(session_ring(incidents->options.session), RING_OLDEST, &cursor) < 0)
@@ -227,84 +154,226 @@ static void merge(struct incidents *incidents, struct collector_incident *incide
 	say_fired(firing, "; merged into the incident that is open");
 }
 
+/* Of the target with this key; NULL: of everything. */
 static struct collector_incident *find_open(const struct incidents *incidents, const char *key)
 {
 	struct collector_incident *incident = incidents->open;
 
-	while (incident && strcmp(incident->target.key, key) != 0)
+	while (incident && (key ? !incident->slice || strcmp(incident->target.key, key) != 0 : incident->slice != NULL))
 		incident = incident->next;
 
 	return incident;
 }
 
-static int new_incident(const struct incidents *incidents, const struct evaluator_firing *firing,
+static struct collector_settings settings_of(const struct config *config)
+{
+	uint64_t most = config->incidents.max_incident_bytes;
+
+	return (struct collector_settings){
+		.before_ns = config->incidents.before_ns,
+		.after_ns = config->incidents.after_ns,
+		.interval_ns = config->sampling.interval_ns,
+		.max_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
+		.captures = config->incidents.captures,
+	};
+}
+
+/* Of everything if there is no target: without a slice. */
+static int new_incident(const struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
 			struct collector_incident **ret)
 {
 	const struct config_incidents *config = &incidents->options.config->incidents;
 	struct collector_incident *incident = calloc(1, sizeof *incident);
 	struct slice_options options = {
-		.fired = firing->to,
+		.fired = fired,
 		.before_ns = config->before_ns,
 		.after_ns = config->after_ns,
 		.max_bytes = config->max_incident_bytes / SLICE_SHARE,
 	};
-	int r;
 
 	if (!incident)
 		return -ENOMEM;
 
-	target_decode(incident->encoded, target_encode(firing->target, incident->encoded, sizeof incident->encoded),
-		      &incident->target);
-	incident->fired = firing->to;
-	incident->wall = firing->wall;
-	r = slice_new(&options, &incident->slice);
-	if (r < 0) {
-		collector_incident_free(incident);
-		return r;
-	}
+	incident->fired = fired;
+	incident->wall = wall;
+	incident->settings = settings_of(incidents->options.config);
 	*ret = incident;
-
-	return 0;
-}
-
-/* Refusals are said when they begin, not each time. */
-static int refuse(struct incidents *incidents, const struct evaluator_firing *firing, const char *why)
-{
-	incidents->counts.refused++;
-	if (!incidents->refusing)
-		log_line(LOG_WARNING, "rule %s fired on %s, but no incident was opened: %s", firing->rule->name,
-			 firing->target->name, why);
-	incidents->refusing = true;
-
-	return 0;
-}
-
-int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
-{
-	struct collector_incident *incident = find_open(incidents, firing->target->key);
-
-	if (incident) {
-		merge(incidents, incident, firing);
+	if (!target) {
+		incident->target = (struct target){
+			.entry = "", .name = INCIDENT_EVERYTHING, .key = "", .comm = "", .cmdline = "", .cgroup = ""
+		};
 		return 0;
 	}
-	if (incidents->counts.open == INCIDENTS_OPEN_MAX)
-		return refuse(incidents, firing, "too many are open");
-	if (new_incident(incidents, firing, &incident) < 0)
-		return refuse(incidents, firing, "no memory");
 
-	/* First of all: the ring goes on, and describing may have to wait for a scan. */
-	secure_slice(incidents, incident);
-	describe(incidents, firing, &incident->info);
+	target_decode(incident->encoded, target_encode(target, incident->encoded, sizeof incident->encoded),
+		      &incident->target);
+	if (slice_new(&options, &incident->slice) < 0) {
+		collector_incident_free(incident);
+		return -ENOMEM;
+	}
+
+	return 0;
+}
+
+/* NULL: there may be one more. */
+static const char *why_not(const struct incidents *incidents)
+{
+	return incidents->counts.open == INCIDENTS_OPEN_MAX ? "too many are open" : NULL;
+}
+
+/* Refusals are said when they begin and when they are over, not each time. */
+static void refuse(struct incidents *incidents, const char *rule, const char *target, const char *why)
+{
+	struct log_about about = {
+		.message = MESSAGE_INCIDENT_FAILED, .state = "begin", .rule = rule, .target = target
+	};
+
+	incidents->counts.refused++;
+	if (incidents->refusing++ == 0)
+		log_about(LOG_WARNING, &about, "rule %s fired on %s, but no incident was opened: %s", rule, target,
+			  why);
+}
+
+/* Its past is secured and it is described: from now on it is open. */
+static void open_incident(struct incidents *incidents, struct collector_incident *incident)
+{
+	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
+
+	if (incidents->refusing)
+		log_about(LOG_NOTICE, &about, "incidents are opened again; %llu were not",
+			  (unsigned long long)incidents->refusing);
+	incidents->refusing = 0;
 	incident->evidence = incident->info;
-	incidents->refusing = false;
 	incident->next = incidents->open;
 	incidents->open = incident;
 	incidents->counts.open++;
 	incidents->counts.opened++;
 	collector_capture(incidents->collector, incident);
+}
+
+static struct description description_of(const struct incidents *incidents)
+{
+	return (struct description){ .session = incidents->options.session, .memo = incidents->options.memo };
+}
+
+int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
+{
+	struct collector_incident *incident = find_open(incidents, firing->target->key);
+	struct description description = description_of(incidents);
+	const char *why = why_not(incidents);
+
+	if (incident) {
+		merge(incidents, incident, firing);
+		return 0;
+	}
+	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
+		why = "no memory";
+	if (why) {
+		refuse(incidents, firing->rule->name, firing->target->name, why);
+		return 0;
+	}
+
+	/* First of all: the ring goes on, and describing may have to wait for a scan. */
+	secure_slice(incidents, incident);
+	description_of_firing(&description, firing, &incident->info);
+	open_incident(incidents, incident);
 	say_fired(firing, "");
 
 	return 0;
+}
+
+/* ---- by hand ---- */
+
+static void say_asked(const struct target *target, const char *what)
+{
+	const char *name = target ? target->name : "everything";
+	struct log_about about = { .rule = INCIDENT_MANUAL_RULE,
+				   .target = target ? target->name : INCIDENT_EVERYTHING };
+
+	log_about(LOG_NOTICE, &about, "an incident of %s was asked for by hand%s%s", name, *what ? ": " : "", what);
+}
+
+static void merge_request(struct incidents *incidents, struct collector_incident *incident, wall_t wall)
+{
+	struct incident_firing more = { .kind = INCIDENT_MANUAL, .wall = wall };
+
+	incident_text(more.rule, sizeof more.rule, INCIDENT_MANUAL_RULE);
+	incident_merge(&incident->info, &more);
+	if (incident->info.rule.severity < INCIDENT_MANUAL_SEVERITY)
+		incident->info.rule.severity = INCIDENT_MANUAL_SEVERITY;
+	incidents->counts.merged++;
+}
+
+static int give_ticket(const struct incidents *incidents, const struct collector_incident *incident, mono_t now,
+		       struct incidents_ticket *ret)
+{
+	int64_t left = mono_diff(mono_add(incident->fired, incident->settings.after_ns), now);
+
+	ret->sealed_in_ns = left > 0 ? (uint64_t)left : 0;
+	ret->directory = spool_path(incidents->options.spool);
+	incident_stem(incident->wall, incident->target.name, incident->info.rule.name, ret->stem, sizeof ret->stem);
+
+	return 0;
+}
+
+int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret)
+{
+	struct collector_incident *incident = find_open(incidents, target ? target->key : NULL);
+	struct description description = description_of(incidents);
+	mono_t now = clock_mono(&incidents->clock);
+	wall_t wall = clock_wall(&incidents->clock);
+	const char *why = why_not(incidents);
+
+	*ret = (struct incidents_ticket){ .why = "", .directory = spool_path(incidents->options.spool) };
+	incidents->counts.manual++;
+	if (incident) {
+		merge_request(incidents, incident, wall);
+		say_asked(target, "merged into the one that is open");
+		ret->answer = INCIDENTS_MERGED;
+		return give_ticket(incidents, incident, now, ret);
+	}
+	if (!why && !incidents_disk_ok(incidents, now))
+		why = "too little disk space";
+	if (!why && new_incident(incidents, target, now, wall, &incident) < 0)
+		why = "no memory";
+	if (why) {
+		incidents->counts.refused++;
+		say_asked(target, why);
+		ret->answer = INCIDENTS_REFUSED;
+		ret->why = why;
+		return 0;
+	}
+
+	if (incident->slice)
+		secure_slice(incidents, incident);
+	incident->followed = incident->slice ? incident->followed : now;
+	description_of_request(&description, target, now, wall, &incident->info);
+	open_incident(incidents, incident);
+	say_asked(target, "");
+	ret->answer = INCIDENTS_OPENED;
+
+	return give_ticket(incidents, incident, now, ret);
+}
+
+/* ---- settings, state ---- */
+
+void incidents_reload(struct incidents *incidents, const struct config *config)
+{
+	struct retention_limits limits = {
+		.max_bytes = config->incidents.max_bytes,
+		.max_count = config->incidents.max_count,
+		.max_age_ns = config->incidents.max_age_ns,
+		.min_free_bytes = config->incidents.min_free_bytes,
+	};
+
+	incidents->options.config = config;
+	incidents->disk_asked = (mono_t){ 0 }; /* the answer may be another one now */
+	spool_set_limits(incidents->options.spool, &limits);
+}
+
+mono_t incidents_busy_since(const struct incidents *incidents)
+{
+	return collector_busy_since(incidents->collector);
 }
 
 bool incidents_disk_ok(struct incidents *incidents, mono_t now)
@@ -313,7 +382,7 @@ bool incidents_disk_ok(struct incidents *incidents, mono_t now)
 	uint64_t rows, bytes;
 
 	if (incidents->disk_asked.ns && mono_diff(now, incidents->disk_asked) < (int64_t)DISK_CHECK_NS)
-		return incidents->disk_ok;
+		return !incidents->disk_short;
 
 	rows = (config->incidents.before_ns + config->incidents.after_ns) / config->sampling.interval_ns;
 	bytes = rows * ROW_BYTES + CAPTURES_BYTES;
@@ -322,11 +391,13 @@ bool incidents_disk_ok(struct incidents *incidents, mono_t now)
 
 	bool ok = spool_predict_ok(incidents->options.spool, bytes);
 
-	if (!ok && (incidents->disk_ok || !incidents->disk_asked.ns))
-		log_line(LOG_WARNING, "too little disk space for incidents: rules do not fire until there is more");
-	else if (ok && !incidents->disk_ok && incidents->disk_asked.ns)
-		log_line(LOG_NOTICE, "there is disk space for incidents again");
-	incidents->disk_ok = ok;
+	if (!ok && !incidents->disk_short)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "begin" },
+			  "too little disk space for incidents: rules do not fire until there is more");
+	else if (ok && incidents->disk_short)
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "end" },
+			  "there is disk space for incidents again");
+	incidents->disk_short = !ok;
 	incidents->disk_asked = now;
 
 	return ok;
@@ -338,7 +409,7 @@ void incidents_tick(struct incidents *incidents, mono_t at)
 {
 	incidents->tick = at;
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (mono_diff(at, incident->followed) > 0)
+		if (incident->slice && mono_diff(at, incident->followed) > 0)
 			slice_tick(incident->slice, at);
 }
 
@@ -351,24 +422,42 @@ static bool is_new(const struct incidents *incidents, const struct collector_inc
 void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample)
 {
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->target.id == id && is_new(incidents, incident))
+		if (incident->slice && incident->target.id == id && is_new(incidents, incident))
 			slice_add(incident->slice, at, sample);
 }
 
 void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at)
 {
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->target.id == id)
+		if (incident->slice && incident->target.id == id)
 			slice_gone(incident->slice, at);
 }
 
 void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages)
 {
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		slice_gap(incident->slice, at, lost_pages);
+		if (incident->slice)
+			slice_gap(incident->slice, at, lost_pages);
 }
 
 /* ---- closing ---- */
+
+static bool is_over(const struct collector_incident *incident, mono_t now)
+{
+	if (incident->slice)
+		return slice_done(incident->slice, now);
+
+	return mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
+}
+
+static void remind(struct incidents *incidents, struct collector_incident *incident, mono_t now)
+{
+	if (incident->slice || mono_diff(now, incident->followed) < (int64_t)FOLLOW_NS)
+		return;
+
+	incident->followed = now;
+	collector_follow(incidents->collector, incident);
+}
 
 static void close_incident(struct incidents *incidents, struct collector_incident **at)
 {
@@ -383,10 +472,12 @@ static void close_incident(struct incidents *incidents, struct collector_inciden
 void incidents_poll(struct incidents *incidents, mono_t now)
 {
 	for (struct collector_incident **at = &incidents->open; *at;) {
-		if (slice_done((*at)->slice, now))
+		if (is_over(*at, now)) {
 			close_incident(incidents, at);
-		else
-			at = &(*at)->next;
+			continue;
+		}
+		remind(incidents, *at, now);
+		at = &(*at)->next;
 	}
 }
 
@@ -405,4 +496,5 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	*ret = incidents->counts;
 	ret->sealed = collected.sealed;
 	ret->failed = collected.failed;
+	ret->removed = collected.removed;
 }

@@ -26,6 +26,7 @@ struct recorder {
 	struct stream_writer *writer;
 	struct recorder_counts counts;
 	mono_t tick;
+	bool done;
 	/* gVisor */
 	uint32_t ids[RECORDER_GVISOR_TARGETS];
 	uint64_t values[STREAM_COLUMNS_MAX];
@@ -135,6 +136,18 @@ static void keep_values(struct recorder *recorder, uint32_t id, const struct sam
 	}
 }
 
+static int put_row(struct recorder *recorder, mono_t at, uint32_t id, const uint64_t *values, uint32_t mask)
+{
+	if (recorder->options.max_bytes && stream_bytes(recorder->writer) >= recorder->options.max_bytes) {
+		recorder->counts.dropped++;
+		return 0;
+	}
+
+	recorder->counts.rows++;
+
+	return stream_row(recorder->writer, since_start(recorder, at), id, values, mask);
+}
+
 static int on_sample(struct recorder *recorder, const struct ring_event *event)
 {
 	if (recorder->options.format == STREAM_GVISOR) {
@@ -142,10 +155,7 @@ static int on_sample(struct recorder *recorder, const struct ring_event *event)
 		return 0;
 	}
 
-	recorder->counts.rows++;
-
-	return stream_row(recorder->writer, since_start(recorder, event->time), event->id, event->sample->value,
-			  event->sample->mask);
+	return put_row(recorder, event->time, event->id, event->sample->value, event->sample->mask);
 }
 
 static int on_tick_end(struct recorder *recorder)
@@ -153,9 +163,7 @@ static int on_tick_end(struct recorder *recorder)
 	if (recorder->options.format != STREAM_GVISOR)
 		return 0;
 
-	recorder->counts.rows++;
-
-	return stream_row(recorder->writer, since_start(recorder, recorder->tick), 0, recorder->values, recorder->mask);
+	return put_row(recorder, recorder->tick, 0, recorder->values, recorder->mask);
 }
 
 static int on_gone(struct recorder *recorder, const struct ring_event *event)
@@ -179,18 +187,32 @@ static int on_loss(struct recorder *recorder, const struct ring_event *event)
 	char json[64];
 	int len = snprintf(json, sizeof json, "{\"lost_pages\":%llu}", (unsigned long long)event->lost_pages);
 
+	recorder->counts.gaps++;
 	recorder->counts.damaged_pages += event->lost_pages;
 
 	return stream_note(recorder->writer, "GAP", json, (size_t)len);
+}
+
+static int on_tick(struct recorder *recorder, mono_t at)
+{
+	if (recorder->options.until.ns && mono_diff(at, recorder->options.until) > 0) {
+		recorder->done = true;
+		return 0;
+	}
+
+	recorder->tick = at;
+	if (recorder->counts.ticks++ == 0)
+		recorder->counts.first = at;
+	recorder->counts.last = at;
+
+	return 0;
 }
 
 static int on_event(struct recorder *recorder, const struct ring_event *event)
 {
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		recorder->tick = event->time;
-		recorder->counts.ticks++;
-		return 0;
+		return on_tick(recorder, event->time);
 	case RING_EVENT_SAMPLE:
 		return on_sample(recorder, event);
 	case RING_EVENT_TARGET:
@@ -210,15 +232,20 @@ static int on_event(struct recorder *recorder, const struct ring_event *event)
 int recorder_pump(struct recorder *recorder)
 {
 	struct ring_event event;
-	int r;
+	int r = 0;
 
-	while ((r = ring_cursor_next(recorder->cursor, &event)) == 0) {
+	while (!recorder->done && (r = ring_cursor_next(recorder->cursor, &event)) == 0) {
 		r = on_event(recorder, &event);
 		if (r < 0)
 			return r;
 	}
 
 	return r < 0 ? r : 0;
+}
+
+bool recorder_done(const struct recorder *recorder)
+{
+	return recorder->done;
 }
 
 int recorder_flush(struct recorder *recorder)

@@ -9,6 +9,7 @@
 #include "sink.h"
 #include "stream.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,26 +24,34 @@ struct recorder_options {
 	mono_t start; /* what the times of rows count from */
 	wall_t start_wall;
 	const char *const
-		*names;    /* STREAM_GVISOR: the targets in order, as in target.name; must outlive the recorder */
-	size_t name_count; /* 1 .. RECORDER_GVISOR_TARGETS; else ignored */
+		*names;     /* STREAM_GVISOR: the targets in order, as in target.name; must outlive the recorder */
+	size_t name_count;  /* 1 .. RECORDER_GVISOR_TARGETS; else ignored */
+	mono_t until;       /* ticks after this end the recording; 0: nothing does */
+	uint64_t max_bytes; /* of the stream: rows beyond are dropped and counted; 0: no limit */
 };
 
 struct recorder_counts {
 	uint64_t ticks, rows;
-	uint64_t targets; /* seen */
-	uint64_t gone;    /* of them ended */
-	uint64_t damaged_pages;
+	uint64_t targets;       /* seen */
+	uint64_t gone;          /* of them ended */
+	uint64_t dropped;       /* rows beyond max_bytes */
+	uint64_t gaps;          /* holes: the cursor was overtaken, or pages were damaged, */
+	uint64_t damaged_pages; /* so many in all */
+	mono_t first, last;     /* ticks; 0 with none */
 };
 
 /* Writes the headers. cursor stays the caller's and must outlive the recorder. 0; -ENOMEM; -errno of the sink. */
 int recorder_new(struct ring_cursor *cursor, struct sink sink, const struct recorder_options *options,
 		 struct recorder **ret);
 
-/* Writes whatever is published. 0 when it has caught up; the sink's first error (sticky). May block in the sink. */
+/* Writes whatever is published, up to `until`. 0 when it has caught up; the sink's first error (sticky). May block in the sink. */
 int recorder_pump(struct recorder *recorder);
 
 /* Hands buffered lines to the sink. */
 int recorder_flush(struct recorder *recorder);
+
+/* Whether `until` has been passed: there will be no more. */
+bool recorder_done(const struct recorder *recorder);
 
 /* Totals so far. */
 void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret);

@@ -5,8 +5,8 @@
  * that is to go gets a temporary name first and is then emptied. So whoever lists final names sees whole incidents at
  * any moment, after a crash too, and everything under a temporary name that nobody holds locked is rubbish.
  *
- * Who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives. The
- * lock of the spool itself keeps a sweep away from a draft that was made but is not locked yet.
+ * The spool is its path; the directory that is open (spooldir.h) is compared with it before each incident, so that one that was removed
+ * or replaced is made anew. A draft stays where it was begun, and is sealed where the path leads to then, if that can be done.
  *
  * Rejected: an index file, which could disagree with the directory; names as the only source of severity, which would
  * make them unreadable.
@@ -18,10 +18,13 @@
 #include "manifest.h"
 #include "scope.h"
 #include "sink.h"
+#include "spooldir.h"
 #include "wholefile.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +38,17 @@
 #define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_SUFFIX))
 
 struct spool {
-	int dirfd;
+	char *path; /* never changes */
+	struct spooldir *dir;
+	pthread_mutex_t lock; /* of limits, and of nothing else */
 	struct retention_limits limits;
 	size_t adopted; /* when it was opened */
 };
 
 struct spool_draft {
 	struct spool *spool;
-	int dirfd; /* locked */
+	struct spooldir *parent; /* the directory of the spool when it was begun */
+	int dirfd;               /* locked */
 	char name[INCIDENT_NAME_MAX + 1];
 	char temporary[TEMPORARY_MAX];
 };
@@ -50,89 +56,6 @@ struct spool_draft {
 static void set_temporary(char ret[static TEMPORARY_MAX], const char *name)
 {
 	snprintf(ret, TEMPORARY_MAX, "%s" SPOOL_SUFFIX, name);
-}
-
-/* Against a sweep or another writer of this spool, in this process or another; held for a moment only. 0 or -errno. */
-static int lock(const struct spool *spool)
-{
-	while (flock(spool->dirfd, LOCK_EX) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return 0;
-}
-
-static void unlock(const struct spool *spool)
-{
-	flock(spool->dirfd, LOCK_UN);
-}
-
-/* ---- leftovers ---- */
-
-struct sweep {
-	int dirfd;
-	size_t removed;
-	size_t adopted;
-};
-
-static bool is_temporary(const char *name)
-{
-	char final[TEMPORARY_MAX];
-	size_t len = strlen(name), suffix = sizeof(SPOOL_SUFFIX) - 1;
-
-	if (len <= suffix || len >= sizeof(final) || strcmp(name + len - suffix, SPOOL_SUFFIX) != 0)
-		return false;
-	memcpy(final, name, len - suffix);
-	final[len - suffix] = '\0';
-	return incident_name_ok(final);
-}
-
-/* A draft that was noted (spool_note) says what fired, and holds what was collected then: as much as there will ever be. */
-static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
-{
-	char name[TEMPORARY_MAX];
-	struct incident incident;
-
-	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOL_SUFFIX)), temporary);
-	if (incident_json_read(fd, &incident) < 0)
-		return false;
-	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
-	return manifest_write(fd) == 0 && renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
-}
-
-/* What cannot be removed today may be tomorrow: that stops nobody from working. */
-static int sweep_entry(void *ctx, const char *name)
-{
-	struct sweep *sweep = ctx;
-	AUTO_CLOSE int fd = -1;
-
-	if (!is_temporary(name))
-		return 0;
-	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return 0;
-	if (adopt(sweep, fd, name))
-		sweep->adopted++;
-	else if (dirtree_remove(sweep->dirfd, name) == 0)
-		sweep->removed++;
-	return 0;
-}
-
-static int sweep_leftovers(struct spool *spool, size_t *ret)
-{
-	struct sweep sweep = { .dirfd = spool->dirfd };
-	int r;
-
-	r = lock(spool);
-	if (r < 0)
-		return r;
-	r = dirlist_each(spool->dirfd, sweep_entry, &sweep);
-	unlock(spool);
-	if (r < 0)
-		return r;
-	if (ret)
-		*ret = sweep.removed;
-	spool->adopted = sweep.adopted;
-	return 0;
 }
 
 static void release_spool(struct spool **spool)
@@ -143,22 +66,23 @@ static void release_spool(struct spool **spool)
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept)
 {
 	AUTO(release_spool) struct spool *spool = calloc(1, sizeof(*spool));
+	struct spooldir_swept swept;
 	int r;
 
 	if (!spool)
 		return -ENOMEM;
-	spool->dirfd = -1;
+	pthread_mutex_init(&spool->lock, NULL);
 	spool->limits = *limits;
+	spool->path = strdup(path);
+	if (!spool->path)
+		return -ENOMEM;
+	r = spooldir_open(path, &spool->dir, &swept);
+	if (r < 0)
+		return r;
 
-	r = dirtree_make(path);
-	if (r < 0)
-		return r;
-	spool->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (spool->dirfd < 0)
-		return -errno;
-	r = sweep_leftovers(spool, ret_swept);
-	if (r < 0)
-		return r;
+	spool->adopted = swept.adopted;
+	if (ret_swept)
+		*ret_swept = swept.removed;
 	*ret = TAKE(spool);
 	return 0;
 }
@@ -167,28 +91,82 @@ void spool_free(struct spool *spool)
 {
 	if (!spool)
 		return;
-	if (spool->dirfd >= 0)
-		close(spool->dirfd);
+	spooldir_unref(spool->dir);
+	pthread_mutex_destroy(&spool->lock);
+	free(spool->path);
 	free(spool);
 }
 
-/* 0 or -errno. */
+const char *spool_path(const struct spool *spool)
+{
+	return spool->path;
+}
+
+size_t spool_adopted(const struct spool *spool)
+{
+	return spool->adopted;
+}
+
+/* The directory that the path leads to, made anew if somebody removed it. 0 or -errno: then it is the one from before. */
+static int refresh(struct spool *spool)
+{
+	struct spooldir_swept swept;
+	struct spooldir *dir;
+	int r = spooldir_is_at(spool->dir, spool->path);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = spooldir_open(spool->path, &dir, &swept);
+	if (r < 0)
+		return r;
+	spooldir_unref(spool->dir);
+	spool->dir = dir;
+	return 0;
+}
+
+/* ---- limits ---- */
+
+void spool_set_limits(struct spool *spool, const struct retention_limits *limits)
+{
+	pthread_mutex_lock(&spool->lock);
+	spool->limits = *limits;
+	pthread_mutex_unlock(&spool->lock);
+}
+
+static struct retention_limits limits_of(struct spool *spool)
+{
+	struct retention_limits limits;
+
+	pthread_mutex_lock(&spool->lock);
+	limits = spool->limits;
+	pthread_mutex_unlock(&spool->lock);
+	return limits;
+}
+
+/* Free bytes where the directory is, or would be made: of the nearest one above that exists. 0 or -errno. */
 static int free_bytes(const struct spool *spool, uint64_t *ret)
 {
+	char path[PATH_MAX], *slash;
 	struct statvfs fs;
 
-	if (fstatvfs(spool->dirfd, &fs) < 0)
-		return -errno;
+	snprintf(path, sizeof(path), "%s", spool->path);
+	while (statvfs(path, &fs) < 0) {
+		slash = strrchr(path, '/');
+		if (errno != ENOENT || !slash || slash == path)
+			return -errno;
+		*slash = '\0';
+	}
 	*ret = (uint64_t)fs.f_bavail * fs.f_frsize;
 	return 0;
 }
 
-bool spool_predict_ok(const struct spool *spool, uint64_t expected_bytes)
+bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes)
 {
 	uint64_t left = 0, wanted;
 
-	return free_bytes(spool, &left) == 0 &&
-	       !__builtin_add_overflow(spool->limits.min_free_bytes, expected_bytes, &wanted) && left >= wanted;
+	if (free_bytes(spool, &left) < 0)
+		return true;
+	return !__builtin_add_overflow(limits_of(spool).min_free_bytes, expected_bytes, &wanted) && left >= wanted;
 }
 
 /* ---- the list ---- */
@@ -225,7 +203,6 @@ static wall_t name_time(const char *name)
 		return (wall_t){ 0 };
 	utc.tm_year -= 1900;
 	utc.tm_mon -= 1;
-
 	time_t seconds = timegm(&utc);
 
 	return (wall_t){ seconds < 0 ? 0 : (uint64_t)seconds * NS_PER_S + milliseconds * NS_PER_MS };
@@ -295,10 +272,10 @@ static int list_entry(void *ctx, const char *name)
 
 int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
 {
-	struct listing listing = { .dirfd = spool->dirfd };
+	struct listing listing = { .dirfd = spooldir_fd(spool->dir) };
 	int r;
 
-	r = dirlist_each(spool->dirfd, list_entry, &listing);
+	r = dirlist_each(listing.dirfd, list_entry, &listing);
 	if (r < 0) {
 		free(listing.entries);
 		return r;
@@ -316,13 +293,14 @@ static void free_draft(struct spool_draft *draft)
 {
 	if (draft->dirfd >= 0)
 		close(draft->dirfd);
+	spooldir_unref(draft->parent);
 	free(draft);
 }
 
 /* 0; -EEXIST: that name is taken; -errno. The lock of the spool is held. */
 static int make_directory(struct spool_draft *draft)
 {
-	int parent = draft->spool->dirfd, r;
+	int parent = spooldir_fd(draft->parent), r;
 	struct stat st;
 
 	if (fstatat(parent, draft->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -355,18 +333,22 @@ static int find_number(struct spool_draft *draft, const char *stem)
 
 int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 {
-	struct spool_draft *draft = calloc(1, sizeof(*draft));
-	int r;
+	struct spool_draft *draft;
+	int r = refresh(spool);
 
+	if (r < 0)
+		return r;
+	draft = calloc(1, sizeof(*draft));
 	if (!draft)
 		return -ENOMEM;
 	draft->spool = spool;
+	draft->parent = spooldir_ref(spool->dir);
 	draft->dirfd = -1;
 
-	r = lock(spool);
+	r = spooldir_lock(draft->parent);
 	if (r == 0) {
 		r = find_number(draft, stem);
-		unlock(spool);
+		spooldir_unlock(draft->parent);
 	}
 	if (r < 0) {
 		free_draft(draft);
@@ -390,7 +372,7 @@ void spool_abort(struct spool_draft *draft)
 {
 	if (!draft)
 		return;
-	dirtree_remove(draft->spool->dirfd, draft->temporary); /* else the next sweep does it */
+	dirtree_remove(spooldir_fd(draft->parent), draft->temporary); /* else the next sweep does it */
 	free_draft(draft);
 }
 
@@ -408,53 +390,77 @@ int spool_note(struct spool_draft *draft, struct incident *incident)
 	return write_incident(draft->dirfd, incident);
 }
 
-size_t spool_adopted(const struct spool *spool)
+bool spool_lost(const struct spool_draft *draft)
 {
-	return spool->adopted;
+	struct stat st;
+
+	return fstat(draft->dirfd, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Everything but the last step. manifest_write brings the files to the disk. */
-static int put_in_place(const struct spool_draft *draft, const struct incident *incident)
+int spool_write(struct spool_draft *draft, struct incident *incident)
 {
-	int parent = draft->spool->dirfd;
 	int r;
 
-	r = write_incident(draft->dirfd, incident);
-	if (r < 0)
-		return r;
-	r = manifest_write(draft->dirfd);
-	if (r < 0)
-		return r;
-	if (fsync(draft->dirfd) < 0)
+	if (unlinkat(draft->dirfd, MANIFEST_NAME, 0) < 0 && errno != ENOENT)
 		return -errno;
-	return renameat(parent, draft->temporary, parent, draft->name) < 0 ? -errno : 0;
+	r = spool_note(draft, incident);
+	if (r < 0)
+		return r;
+	r = manifest_write(draft->dirfd); /* brings the files to the disk */
+	if (r < 0)
+		return r;
+	return fsync(draft->dirfd) < 0 ? -errno : 0;
 }
 
-int spool_seal(struct spool_draft *draft, struct incident *incident)
+/* The directory that it is in after the rename, to be synced, in *ret. 0 or -errno. */
+static int put_in_place(const struct spool_draft *draft, int *ret)
 {
-	int r;
+	int from = spooldir_fd(draft->parent), to;
 
-	memcpy(incident->id, draft->name, sizeof(incident->id));
-	r = put_in_place(draft, incident);
+	refresh(draft->spool);
+	to = spooldir_fd(draft->spool->dir);
+	if (to != from && renameat(from, draft->temporary, to, draft->name) == 0)
+		from = to;
+	else if (renameat(from, draft->temporary, from, draft->name) < 0)
+		return -errno;
+	*ret = from;
+	return 0;
+}
+
+int spool_publish(struct spool_draft *draft)
+{
+	int parent = -1, r = put_in_place(draft, &parent);
+
 	if (r < 0) {
 		spool_abort(draft);
 		return r;
 	}
-	r = fsync(draft->spool->dirfd) < 0 ? -errno : 0;
+	r = fsync(parent) < 0 ? -errno : 0;
 	free_draft(draft);
 	return r;
 }
 
+int spool_seal(struct spool_draft *draft, struct incident *incident)
+{
+	int r = spool_write(draft, incident);
+
+	if (r < 0) {
+		spool_abort(draft);
+		return r;
+	}
+	return spool_publish(draft);
+}
+
 /* ---- retention ---- */
 
-static int remove_sealed(const struct spool *spool, const char *name)
+static int remove_sealed(int dirfd, const char *name)
 {
 	char temporary[TEMPORARY_MAX];
 
 	set_temporary(temporary, name);
-	if (renameat(spool->dirfd, name, spool->dirfd, temporary) < 0)
+	if (renameat(dirfd, name, dirfd, temporary) < 0)
 		return -errno;
-	return dirtree_remove(spool->dirfd, temporary);
+	return dirtree_remove(dirfd, temporary);
 }
 
 int spool_enforce(struct spool *spool, wall_t now,
@@ -462,10 +468,14 @@ int spool_enforce(struct spool *spool, wall_t now,
 {
 	AUTO_FREE struct retention_entry *entries = NULL;
 	AUTO_FREE enum retention_reason *reasons = NULL;
+	struct retention_limits limits = limits_of(spool);
 	uint64_t left = UINT64_MAX;
 	size_t count;
 	int r, first = 0;
 
+	r = refresh(spool);
+	if (r < 0)
+		return r;
 	r = spool_list(spool, &entries, &count);
 	if (r < 0 || count == 0)
 		return r;
@@ -476,11 +486,11 @@ int spool_enforce(struct spool *spool, wall_t now,
 	if (r < 0)
 		return r;
 
-	retention_choose(&spool->limits, now, left, entries, reasons, count);
+	retention_choose(&limits, now, left, entries, reasons, count);
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] == RETENTION_KEEP)
 			continue;
-		r = remove_sealed(spool, entries[i].name);
+		r = remove_sealed(spooldir_fd(spool->dir), entries[i].name);
 		if (r < 0 && r != -ENOENT)
 			first = first ? first : r;
 		else if (removed)

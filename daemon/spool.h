@@ -6,7 +6,8 @@
  *                                                                                  └─ spool_abort ─▶ removed
  *
  * Several processes may use one directory. Only names that incident_name_ok() accepts are ever touched. Every call may
- * wait for the disk: not for the thread that samples. A spool is used by one thread at a time.
+ * wait for the disk: not for the thread that samples. A spool is used by one thread at a time, but for spool_set_limits,
+ * spool_predict_ok and spool_path, which any thread may call at any time.
  */
 #ifndef SPIKEWATCH_SPOOL_H
 #define SPIKEWATCH_SPOOL_H
@@ -14,6 +15,7 @@
 #include "clock.h"
 #include "incident.h"
 #include "retention.h"
+#include "spooldir.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,14 +25,15 @@
 #define SPOOL_ENTRIES_MAX 10000
 
 /* Behind the name of a directory that is being written, or removed. */
-#define SPOOL_SUFFIX ".tmp"
+#define SPOOL_SUFFIX SPOOLDIR_SUFFIX
 
 struct spool;
 struct spool_draft; /* an incident that is being written */
 
 /*
  * Opens the directory, making it and those above it (0750) if need be, and removes what writers that have died left
- * behind; *ret_swept says how many (may be NULL). 0; -errno; -ENOMEM.
+ * behind; *ret_swept says how many (may be NULL). If somebody removes or replaces it later, the next spool_begin does the same again.
+ * 0; -errno; -ENOMEM.
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
@@ -40,8 +43,17 @@ size_t spool_adopted(const struct spool *spool);
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);
 
-/* Is there room for so many bytes more? Costs one system call. False too when the file system cannot be asked. */
-bool spool_predict_ok(const struct spool *spool, uint64_t expected_bytes);
+/* As it was opened; as long as the spool lives. */
+const char *spool_path(const struct spool *spool);
+
+/* From now on these; what is there is held against them by the next spool_enforce. */
+void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
+
+/*
+ * Is there room for so many bytes more, where the directory is or would be made anew? Costs one system call. True when the file system
+ * cannot be asked: that is another trouble than a full one, and who writes will be told which.
+ */
+bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
 /*
  * Sealed incidents, oldest first, for free(3); NULL with count 0 if there are none. 0; -ENOMEM; -errno.
@@ -50,7 +62,7 @@ int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *
 
 /*
  * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0; -ENOMEM; -EINVAL:
- * stem is no name of an incident; -errno.
+ * stem is no name of an incident; -errno: the directory cannot be used, and was not made anew if it was gone.
  */
 int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret);
 
@@ -60,11 +72,22 @@ int spool_draft_dirfd(const struct spool_draft *draft);
 /* The name it will have. */
 const char *spool_draft_name(const struct spool_draft *draft);
 
+/* Was its directory removed by somebody: what was written is gone, and nothing more can be put there. */
+bool spool_lost(const struct spool_draft *draft);
+
 /*
- * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk, renames. Frees the
- * draft whatever happens. 0; -errno: nothing is left of it, unless it was the very last step that failed, the fsync of
- * the spool: then it is there, whole, but may not survive a power failure.
+ * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk. 0; -errno: the draft is as it was but
+ * for these two, and this may be called again when something in it was removed.
  */
+int spool_write(struct spool_draft *draft, struct incident *incident);
+
+/*
+ * Renames what spool_write has written: now it is there. Frees the draft whatever happens. 0; -errno: nothing is left of it, unless it
+ * was the very last step that failed, the fsync of the spool: then it is there, whole, but may not survive a power failure.
+ */
+int spool_publish(struct spool_draft *draft);
+
+/* Both, or spool_abort. Returns as they do. */
 int spool_seal(struct spool_draft *draft, struct incident *incident);
 
 /*

@@ -47,6 +47,11 @@ void incident_set_target(struct incident *incident, const struct target *target)
 	incident_text(to->cgroup, sizeof(to->cgroup), target->cgroup);
 }
 
+bool incident_of_everything(const struct incident *incident)
+{
+	return incident->kind != INCIDENT_RULE && (unsigned)incident->target.kind == 0;
+}
+
 void incident_merge(struct incident *incident, const struct incident_firing *firing)
 {
 	incident->merged_total++;

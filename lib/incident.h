@@ -24,6 +24,16 @@
 #define INCIDENT_CAPTURES_MAX 24
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
+/*
+ * The severity of an incident that somebody asked for, which has no value to be measured by: as bad as ten times a threshold, so that what
+ * rules have found rarely makes it go.
+ */
+#define INCIDENT_MANUAL_SEVERITY 10.0
+
+/* The name of the "rule" of such an incident, and of the "target" of one of everything. */
+#define INCIDENT_MANUAL_RULE "manual"
+#define INCIDENT_EVERYTHING "all"
+
 enum incident_kind {
 	INCIDENT_RULE,      /* a rule fired */
 	INCIDENT_MANUAL,    /* somebody asked for it */
@@ -45,8 +55,9 @@ struct incident_capture {
 	char why[160]; /* "" if ok and whole */
 };
 
-/* Another firing on the same target while this incident was open. */
+/* Another firing on the same target, or another request, while this incident was open. */
 struct incident_firing {
+	enum incident_kind kind; /* RULE or MANUAL */
 	wall_t wall;
 	char rule[64];
 	bool has_value;
@@ -123,6 +134,9 @@ void incident_text(char *ret, size_t cap, const char *text);
 
 /* Copies what the target is; strings are cut to their room. */
 void incident_set_target(struct incident *incident, const struct target *target);
+
+/* Whether it is of all targets, not of one: its target has no kind. */
+bool incident_of_everything(const struct incident *incident);
 
 /* Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
 void incident_merge(struct incident *incident, const struct incident_firing *firing);

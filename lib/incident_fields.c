@@ -139,6 +139,7 @@ static const struct incident_field cost_fields[] = {
 };
 
 static const struct incident_field firing_fields[] = {
+	WORD("kind",          incident_firing, kind, kind_name),
 	PLAIN("wall_ns", INCIDENT_U64, incident_firing, wall.ns),
 	STRING("rule",        incident_firing, rule),
 	MAYBE("value",  INCIDENT_REAL, incident_firing, value, has_value),

@@ -92,7 +92,9 @@ static void put_summary(struct json_writer *writer, const struct incident *incid
 	char text[512];
 	int len;
 
-	if (incident->kind != INCIDENT_RULE)
+	if (incident->kind == INCIDENT_MANUAL)
+		len = snprintf(text, sizeof(text), "asked for by hand: %s", incident->target.name);
+	else if (incident->kind != INCIDENT_RULE)
 		len = snprintf(text, sizeof(text), "%s incident of %s", incident_kind_name(incident->kind),
 			       incident->target.name);
 	else

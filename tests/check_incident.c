@@ -72,8 +72,8 @@ static void fill(struct incident *incident)
 	};
 	incident->peak_cpu_percent = 100;
 	incident->cost = (struct incident_cost){ 10000000, 1.25, 50000, 40000, 7 };
-	incident_merge(incident, &(struct incident_firing){ { 77 }, "memory", true, 12 });
-	incident_merge(incident, &(struct incident_firing){ { 78 }, "other", false, 0 });
+	incident_merge(incident, &(struct incident_firing){ INCIDENT_RULE, { 77 }, "memory", true, 12 });
+	incident_merge(incident, &(struct incident_firing){ INCIDENT_MANUAL, { 78 }, "manual", false, 0 });
 	incident_add_capture(incident,
 			     &(struct incident_capture){ "threads", "threads.tsv", 123, INCIDENT_CAPTURE_OK, "" });
 	incident_add_capture(incident, &(struct incident_capture){ "smaps", "", 0, INCIDENT_CAPTURE_SKIPPED, "no" });
@@ -136,7 +136,9 @@ START_TEST(rules_and_lists_are_read_back)
 	ck_assert_uint_eq(back.merged_total, 2);
 	ck_assert_uint_eq(back.merged_count, 2);
 	ck_assert_uint_eq(back.merged[0].wall.ns, 77);
-	ck_assert_str_eq(back.merged[1].rule, "other");
+	ck_assert_str_eq(back.merged[1].rule, "manual");
+	ck_assert_int_eq(back.merged[0].kind, INCIDENT_RULE);
+	ck_assert_int_eq(back.merged[1].kind, INCIDENT_MANUAL);
 	ck_assert(back.merged[0].has_value && !back.merged[1].has_value);
 	ck_assert_uint_eq(back.capture_count, 2);
 	ck_assert_str_eq(back.captures[0].file, "threads.tsv");
@@ -287,7 +289,7 @@ START_TEST(lists_are_bounded_both_ways)
 
 	incident_init(&full, "x");
 	for (uint64_t i = 0; i < 100; i++) {
-		incident_merge(&full, &(struct incident_firing){ { i }, "r", false, 0 });
+		incident_merge(&full, &(struct incident_firing){ INCIDENT_RULE, { i }, "r", false, 0 });
 		incident_add_capture(&full, &(struct incident_capture){ .name = "c" });
 	}
 	ck_assert_uint_eq(full.merged_total, 100);
