@@ -69,7 +69,10 @@ owned() {
 
 documented
 command -v systemd-analyze >/dev/null || skip "there is no systemd-analyze here; make check-units installs it"
-make -s B="$B" install DESTDIR= prefix="$dir/usr" sysconfdir="$dir/etc" unitdir="$dir/units" >/dev/null || exit 1
+make -s B="$B" install DESTDIR= prefix="$dir/usr" sysconfdir="$dir/etc" unitdir="$dir/units" >"$dir/log" 2>&1 || {
+	cat "$dir/log" >&2
+	exit 1
+}
 understood
 sandboxed
 owned
