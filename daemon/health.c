@@ -1,27 +1,94 @@
-/* health.c: each condition is one bit that is either said to have begun or said to have ended. */
+/*
+ * health.c: each condition is a struct condition, which knows what is to be said; here is what it says.
+ *
+ * Clocks: the wall clock is held against the boot clock, and that one against the monotonic clock. A suspend moves the last pair alone
+ * (the kernel adds the time asleep to wall and boot clock alike), a step of the wall clock the first pair alone.
+ */
 #include "health.h"
 
 #include "log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static void say_verdict(int priority, const struct verdict *verdict, const char *when)
-{
-	struct log_about about = {
-		.message = MESSAGE_CAPTURE_RATE_LOW,
-		.capture_rate = verdict->threshold > 0.5 ? &verdict->ratio : NULL,
-	};
+/* ---- the sampler ---- */
 
-	log_about(priority, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, verdict->what, 100 * verdict->ratio,
-		  verdict->threshold > 0.5 ? "expected at least" : "expected at most", 100 * verdict->threshold,
-		  verdict->cause, verdict->remedy);
+static const struct {
+	enum message message;
+	double worse, worst; /* levels beyond the threshold of stats.h */
+} kinds[VERDICT_KINDS] = {
+	[VERDICT_CAPTURE_RATE] = { MESSAGE_CAPTURE_RATE_LOW, 0.90, 0.50 },
+	[VERDICT_SLEEP_ERROR] = { MESSAGE_SLEEP_ERROR_HIGH, 0.25, 0.50 },
+	[VERDICT_COLLECTION] = { MESSAGE_COLLECTION_SLOW, 0.25, 0.50 },
+	[VERDICT_BACKOFF] = { MESSAGE_BACKOFF, 0.25, 0.50 },
+};
+
+static bool is_beyond(int kind, double ratio, double limit)
+{
+	return kind == VERDICT_CAPTURE_RATE ? ratio < limit : ratio > limit;
+}
+
+static unsigned level_of(int kind, const struct verdict *verdict)
+{
+	if (!verdict->bad)
+		return 0;
+
+	return 1u + is_beyond(kind, verdict->ratio, kinds[kind].worse) +
+	       is_beyond(kind, verdict->ratio, kinds[kind].worst);
+}
+
+static struct log_about about_verdict(int kind, const struct verdict *verdict)
+{
+	return (struct log_about){
+		.message = kinds[kind].message,
+		.value = &verdict->ratio,
+		.capture_rate = kind == VERDICT_CAPTURE_RATE ? &verdict->ratio : NULL,
+	};
+}
+
+static void say_bad(int kind, const struct verdict *verdict, const char *state, const char *when)
+{
+	struct log_about about = about_verdict(kind, verdict);
+
+	about.state = state;
+	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, verdict->what,
+		  100 * verdict->ratio, kind == VERDICT_CAPTURE_RATE ? "expected at least" : "expected at most",
+		  100 * verdict->threshold, verdict->cause, verdict->remedy);
+}
+
+static void say_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
+{
+	struct log_about about = about_verdict(kind, verdict);
+
+	about.state = condition_state(CONDITION_ENDS);
+	about.count = condition->times;
+	about.lasted_ns = condition_lasted_ns(condition) + HEALTH_SPAN_NS; /* the first span was bad from its start */
+	log_about(LOG_NOTICE, &about,
+		  "sampling has recovered: %s is %.2f %%; it was bad in %llu spans of %llu s, over %llu s",
+		  verdict->what, 100 * verdict->ratio, (unsigned long long)condition->times,
+		  (unsigned long long)(HEALTH_SPAN_NS / NS_PER_S), (unsigned long long)(about.lasted_ns / NS_PER_S));
+}
+
+static void judge(struct health *health, int kind, const struct verdict *verdict)
+{
+	struct condition *condition = &health->verdicts[kind];
+	enum condition_turn turn = condition_step(condition, level_of(kind, verdict), health->now, HEALTH_CALM_NS);
+
+	health->bad[kind] = verdict->bad;
+	health->episodes[kind] += turn == CONDITION_BEGINS;
+	if (turn == CONDITION_ENDS)
+		say_recovered(kind, verdict, condition);
+	else if (turn != CONDITION_SAME)
+		say_bad(kind, verdict, condition_state(turn),
+			turn == CONDITION_BEGINS ? "sampling suffers" : "sampling suffers more");
 }
 
 void health_judge(struct health *health, const struct stats *stats, mono_t now)
 {
 	struct verdict verdicts[VERDICT_KINDS];
 
+	health->now = now;
 	if (!health->judged.ns) /* the first span begins */
 		health->judged = now;
 	if (mono_diff(now, health->judged) < (int64_t)HEALTH_SPAN_NS)
@@ -30,68 +97,253 @@ void health_judge(struct health *health, const struct stats *stats, mono_t now)
 	stats_verdicts(stats, &health->since, verdicts);
 	health->since = *stats;
 	health->judged = now;
-	for (int i = 0; i < VERDICT_KINDS; i++) {
-		if (verdicts[i].bad == health->bad[i])
-			continue;
-		health->bad[i] = verdicts[i].bad;
-		health->episodes[i] += verdicts[i].bad;
-		if (verdicts[i].bad)
-			say_verdict(LOG_WARNING, &verdicts[i], "sampling suffers");
-		else
-			log_line(LOG_NOTICE, "sampling has recovered: %s is %.2f %%", verdicts[i].what,
-				 100 * verdicts[i].ratio);
-	}
+	for (int kind = 0; kind < VERDICT_KINDS; kind++)
+		judge(health, kind, &verdicts[kind]);
 }
 
 void health_slowdown(struct health *health, uint32_t slowdown, double share)
 {
-	uint32_t before = health->slowdown ? health->slowdown : 1;
+	struct condition *budget = &health->budget;
+	struct log_about about = { .message = MESSAGE_BUDGET_EXCEEDED, .value = &share };
+	enum condition_turn turn =
+		condition_step(budget, slowdown > 1 ? condition_level(slowdown, 2) : 0, health->now, HEALTH_CALM_NS);
 
-	health->slowdown = slowdown;
-	if (slowdown > before)
-		log_line(LOG_WARNING,
-			 "CPU budget exceeded (%.1f %% of a core): sampling %u times slower than configured until it "
-			 "fits. "
-			 "Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
-			 100 * share, slowdown);
-	else if (slowdown < before && slowdown == 1)
-		log_line(LOG_NOTICE, "CPU budget kept again (%.1f %% of a core): sampling as configured", 100 * share);
+	about.state = condition_state(turn);
+	if (turn == CONDITION_BEGINS || turn == CONDITION_WORSENS) {
+		about.count = slowdown;
+		log_about(LOG_WARNING, &about,
+			  "CPU budget exceeded (%.1f %% of a core): sampling %u times slower than configured until it "
+			  "fits. Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
+			  100 * share, slowdown);
+	} else if (turn == CONDITION_ENDS) {
+		about.lasted_ns = condition_lasted_ns(budget);
+		log_about(LOG_NOTICE, &about,
+			  "CPU budget kept again (%.1f %% of a core): sampling as configured, after %llu s",
+			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
+	}
+}
+
+/* ---- targets ---- */
+
+static void say_unwatched(enum health_unwatched kind, const struct discovery_state *state, struct log_about *about)
+{
+	const unsigned long long count = about->count;
+
+	switch (kind) {
+	case UNWATCHED_REFUSED:
+		log_about(LOG_WARNING, about,
+			  "more targets match than sampling.max_targets allows: %llu are not watched", count);
+		return;
+	case UNWATCHED_FAILED:
+		about->error = state->roster.last_error;
+		log_about(LOG_WARNING, about,
+			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 5 "
+			  "descriptors a process); for \"Permission denied\" run as root or as the user who owns them.",
+			  count, strerror(-state->roster.last_error));
+		return;
+	case UNWATCHED_UNREADABLE:
+		log_about(LOG_NOTICE, about,
+			  "%llu processes may not be looked at (mounted with hidepid, or another user's)", count);
+		return;
+	case UNWATCHED_UNFINISHED:
+		about->count = 0;
+		about->error = state->error;
+		log_about(LOG_WARNING, about,
+			  "looking for targets stopped half-way: %s. What is watched stays so, new targets are not "
+			  "found. "
+			  "For \"Too many open files\" raise LimitNOFILE.",
+			  strerror(-state->error));
+		return;
+	case UNWATCHED_KINDS:
+		return;
+	}
+}
+
+static void look_at_unwatched(struct health *health, enum health_unwatched kind, const struct discovery_state *state,
+			      uint64_t count)
+{
+	static const char *const ends[UNWATCHED_KINDS] = {
+		[UNWATCHED_REFUSED] = "all targets that match are watched again",
+		[UNWATCHED_FAILED] = "all targets can be opened again",
+		[UNWATCHED_UNREADABLE] = "all processes may be looked at again",
+		[UNWATCHED_UNFINISHED] = "new targets are found again",
+	};
+	struct condition *condition = &health->unwatched[kind];
+	enum condition_turn turn = condition_step(condition, condition_level(count, 2), health->now, HEALTH_CALM_NS);
+	struct log_about about = {
+		.message = MESSAGE_TARGETS_UNWATCHED,
+		.state = condition_state(turn),
+		.count = count,
+	};
+
+	if (turn == CONDITION_ENDS) {
+		about.lasted_ns = condition_lasted_ns(condition);
+		log_about(LOG_NOTICE, &about, "%s, after %llu s", ends[kind],
+			  (unsigned long long)(about.lasted_ns / NS_PER_S));
+	} else if (turn != CONDITION_SAME) {
+		say_unwatched(kind, state, &about);
+	}
 }
 
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
-	if (state->roster.refused && !health->refused)
-		log_line(LOG_WARNING, "more targets match than sampling.max_targets allows: %llu are not watched",
-			 (unsigned long long)state->roster.refused);
-	else if (!state->roster.refused && health->refused)
-		log_line(LOG_NOTICE, "all targets that match are watched again");
-	health->refused = state->roster.refused != 0;
-
-	if (state->roster.failed && !health->failed)
-		log_line(LOG_WARNING,
-			 "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 5 "
-			 "descriptors a "
-			 "process); for \"Permission denied\" run as root or as the user who owns them.",
-			 (unsigned long long)state->roster.failed, strerror(-state->roster.last_error));
-	else if (!state->roster.failed && health->failed)
-		log_line(LOG_NOTICE, "all targets can be opened again");
-	health->failed = state->roster.failed != 0;
-
-	if (state->unreadable && !health->unreadable)
-		log_line(LOG_NOTICE, "%llu processes may not be looked at (mounted with hidepid, or another user's)",
-			 (unsigned long long)state->unreadable);
-	health->unreadable = state->unreadable != 0;
-
-	if (state->error && !health->unfinished)
-		log_line(LOG_WARNING,
-			 "looking for targets stopped half-way: %s. What is watched stays so, new targets are not "
-			 "found. For "
-			 "\"Too many open files\" raise LimitNOFILE.",
-			 strerror(-state->error));
-	else if (!state->error && health->unfinished)
-		log_line(LOG_NOTICE, "new targets are found again");
-	health->unfinished = state->error != 0;
+	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->roster.refused);
+	look_at_unwatched(health, UNWATCHED_FAILED, state, state->roster.failed);
+	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
+	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
 }
+
+/* ---- rules ---- */
+
+void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now)
+{
+	struct condition *behind = &health->behind;
+	bool grew = lost_pages > health->lost_pages;
+	enum condition_turn turn;
+
+	if (!behind->on)
+		health->lost_before = health->lost_pages;
+	health->lost_pages = lost_pages;
+	turn = condition_step(behind, grew ? condition_level(lost_pages - health->lost_before, 10) : 0, now,
+			      HEALTH_CALM_NS);
+
+	struct log_about about = {
+		.message = MESSAGE_RULES_BEHIND,
+		.state = condition_state(turn),
+		.count = lost_pages - health->lost_before,
+		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(behind) : 0,
+	};
+
+	if (turn == CONDITION_ENDS)
+		log_about(LOG_NOTICE, &about,
+			  "the rules keep up again: %llu pages of the ring were never judged, over %llu s",
+			  (unsigned long long)about.count, (unsigned long long)(about.lasted_ns / NS_PER_S));
+	else if (turn != CONDITION_SAME)
+		log_about(
+			LOG_WARNING, &about,
+			"the rules were overtaken by the sampler: %llu pages were never judged. The CPUs are busy, or "
+			"the ring is too small: enlarge ring.size, lengthen sampling.interval, or raise CPUWeight.",
+			(unsigned long long)about.count);
+}
+
+/* ---- clocks ---- */
+
+/* Takes note of a jump, if there was one. True: it is to be said, for so many in *ret_count. */
+static bool note_jump(struct health_jumps *jumps, int64_t by_ns, bool jumped, mono_t now, uint64_t *ret_count)
+{
+	if (jumped) {
+		jumps->times++;
+		jumps->unsaid++;
+		jumps->last_ns = by_ns;
+		jumps->at = now;
+	}
+	if (jumps->unsaid == 0 || (jumps->said.ns && mono_diff(now, jumps->said) < (int64_t)HEALTH_JUMP_PAUSE_NS))
+		return false;
+
+	*ret_count = jumps->unsaid;
+	jumps->unsaid = 0;
+	jumps->said = now;
+
+	return true;
+}
+
+static void look_at_wall(struct health *health, int64_t by_ns, int64_t tolerance_ns, mono_t now)
+{
+	struct health_jumps *steps = &health->steps;
+	uint64_t count;
+
+	if (!note_jump(steps, by_ns, by_ns > tolerance_ns || by_ns < -tolerance_ns, now, &count))
+		return;
+
+	double seconds = (double)steps->last_ns / NS_PER_S;
+	struct log_about about = { .message = MESSAGE_CLOCK_STEPPED,
+				   .value = &seconds,
+				   .count = count > 1 ? count : 0 };
+
+	if (count > 1)
+		log_about(LOG_NOTICE, &about, "the wall clock was stepped %llu times, the last time by %+.3f s",
+			  (unsigned long long)count, seconds);
+	else
+		log_about(LOG_NOTICE, &about, "the wall clock was stepped by %+.3f s", seconds);
+}
+
+static void look_at_sleep(struct health *health, int64_t by_ns, mono_t now)
+{
+	struct health_jumps *suspends = &health->suspends;
+	uint64_t count;
+
+	if (!note_jump(suspends, by_ns, by_ns > (int64_t)HEALTH_JUMP_NS, now, &count))
+		return;
+
+	double seconds = (double)suspends->last_ns / NS_PER_S;
+	struct log_about about = { .message = MESSAGE_SUSPENDED, .value = &seconds, .count = count > 1 ? count : 0 };
+
+	if (count > 1)
+		log_about(LOG_NOTICE, &about, "the machine was suspended %llu times, the last time for %.0f s",
+			  (unsigned long long)count, seconds);
+	else
+		log_about(LOG_NOTICE, &about, "the machine was suspended for %.0f s: nothing was recorded meanwhile",
+			  seconds);
+}
+
+void health_clock(struct health *health, mono_t mono, wall_t wall, uint64_t boot_ns)
+{
+	int64_t wall_ahead_ns = (int64_t)(wall.ns - boot_ns), boot_ahead_ns = (int64_t)(boot_ns - mono.ns);
+
+	if (health->has_clocks) {
+		int64_t slewed_ns = (int64_t)(boot_ns - health->boot_ns) / 10;
+
+		look_at_wall(health, wall_ahead_ns - health->wall_ahead_ns,
+			     (int64_t)HEALTH_JUMP_NS + (slewed_ns > 0 ? slewed_ns : 0), mono);
+		look_at_sleep(health, boot_ahead_ns - health->boot_ahead_ns, mono);
+	}
+	health->has_clocks = true;
+	health->wall_ahead_ns = wall_ahead_ns;
+	health->boot_ahead_ns = boot_ahead_ns;
+	health->boot_ns = boot_ns;
+}
+
+/* ---- threads ---- */
+
+static struct health_thread *thread_of(struct health *health, const char *name)
+{
+	for (size_t i = 0; i < health->thread_count; i++)
+		if (strcmp(health->threads[i].name, name) == 0)
+			return &health->threads[i];
+
+	assert(health->thread_count < HEALTH_THREADS_MAX);
+	health->threads[health->thread_count].name = name;
+
+	return &health->threads[health->thread_count++];
+}
+
+void health_stuck(struct health *health, const char *thread, uint64_t silent_ns, mono_t now)
+{
+	struct health_thread *part = thread_of(health, thread);
+	uint64_t lasted_ns = part->silent_ns; /* until now, if it is over */
+	enum condition_turn turn =
+		condition_step(&part->stuck, condition_level(silent_ns / NS_PER_S + (silent_ns > 0), 2), now, 0);
+	struct log_about about = {
+		.message = MESSAGE_THREAD_STUCK,
+		.state = condition_state(turn),
+		.thread = thread,
+	};
+
+	part->silent_ns = silent_ns;
+	if (turn == CONDITION_ENDS) {
+		about.lasted_ns = lasted_ns;
+		log_about(LOG_NOTICE, &about, "the %s thread goes on, after %llu s", thread,
+			  (unsigned long long)(lasted_ns / NS_PER_S));
+	} else if (turn != CONDITION_SAME) {
+		log_about(
+			LOG_ERR, &about,
+			"the %s thread has given no sign of life for %llu s: systemd is not told any more that all is "
+			"well, and will restart the service",
+			thread, (unsigned long long)(silent_ns / NS_PER_S));
+	}
+}
+
+/* ---- the stop ---- */
 
 void health_summary(const struct health *health, const struct stats *stats)
 {
@@ -104,11 +356,11 @@ void health_summary(const struct health *health, const struct stats *stats)
 		 100 * verdicts[VERDICT_CAPTURE_RATE].ratio,
 		 stats->total_snapshots ? (double)stats->total_sleep_timing_error / (double)stats->total_snapshots / 1e3
 					: 0);
-	for (int i = 0; i < VERDICT_KINDS; i++) {
-		if (verdicts[i].bad)
-			say_verdict(LOG_WARNING, &verdicts[i], "over the whole run");
-		else if (health->episodes[i])
+	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
+		if (verdicts[kind].bad)
+			say_bad(kind, &verdicts[kind], NULL, "over the whole run");
+		else if (health->episodes[kind])
 			log_line(LOG_NOTICE, "%s was bad for a while (%llu times), not over the whole run",
-				 verdicts[i].what, (unsigned long long)health->episodes[i]);
+				 verdicts[kind].what, (unsigned long long)health->episodes[kind]);
 	}
 }

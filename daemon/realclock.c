@@ -31,6 +31,17 @@ struct clock realclock(void)
 	return (struct clock){ .mono = read_mono, .wall = read_wall };
 }
 
+void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns)
+{
+	for (int tries = 0; tries < 10; tries++) {
+		ret_mono->ns = read_clock(CLOCK_MONOTONIC);
+		ret_wall->ns = read_clock(CLOCK_REALTIME);
+		*ret_boot_ns = read_clock(CLOCK_BOOTTIME);
+		if (read_clock(CLOCK_MONOTONIC) - ret_mono->ns < NS_PER_MS)
+			return;
+	}
+}
+
 uint64_t realclock_process_cpu(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);

@@ -9,6 +9,12 @@
 /* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
 struct clock realclock(void);
 
+/*
+ * Monotonic, wall and boot clock (CLOCK_BOOTTIME) as of the same moment: within a millisecond, unless the machine gives this thread no
+ * such moment in a few tries; then the last of them.
+ */
+void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
+
 /* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
 uint64_t realclock_process_cpu(void);
 uint64_t realclock_thread_cpu(void);

@@ -161,7 +161,8 @@ static void set_aside(const char *path, int error)
 
 	snprintf(aside, sizeof aside, "%s.damaged", path);
 	if (rename(path, aside) == 0)
-		log_line(LOG_WARNING, "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = error },
+			  "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
 }
 
 /* A daemon that is killed before any incident is sealed must not fill the disk with recovered ones either. */
@@ -171,7 +172,8 @@ static void enforce(struct spool *spool)
 	int r = spool_enforce(spool, clock_wall(&clock), NULL, NULL);
 
 	if (r < 0)
-		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .error = r },
+			  "cannot keep the limits of the incident directory: %s", strerror(-r));
 }
 
 void recover_ring(const char *path, const struct config *config, struct spool *spool)
@@ -194,13 +196,14 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 
 	r = save(ring, config, spool, name, sizeof name);
 	if (r < 0) {
-		log_line(LOG_WARNING, "the last daemon was killed, and what its ring held could not be saved: %s",
-			 strerror(-r));
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = r },
+			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(-r));
 		return;
 	}
 
 	if (*name)
-		log_line(LOG_NOTICE, "the last daemon was killed: what its ring held is incident %s", name);
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = name },
+			  "the last daemon was killed: what its ring held is incident %s", name);
 	unlink(path); /* once is enough, also for a daemon that gets no further than this again and again */
 	enforce(spool);
 }

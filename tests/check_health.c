@@ -1,5 +1,7 @@
 /* check_health.c: what is said about the sampler: when a condition begins, when it ends, and not in between. */
 #include "health.h"
+#include "journal.h"
+#include "log.h"
 #include "scene.h"
 
 #include <errno.h>
@@ -51,14 +53,86 @@ START_TEST(a_condition_is_said_when_it_begins_and_when_it_ends)
 	span(1000);
 	said("");
 	span(900);
-	said("capture rate is 90.00 %");
-	span(850);
+	said("sampling suffers: capture rate is 90.00 %");
+	span(950);
 	span(900);
 	said("");
 	span(1000);
-	said("sampling has recovered: capture rate is 100.00 %");
 	span(1000);
 	said("");
+	span(1000);
+	said("sampling has recovered: capture rate is 100.00 %; it was bad in 3 spans of 10 s, over 30 s");
+	span(1000);
+	said("");
+}
+END_TEST
+
+START_TEST(each_level_is_said_once)
+{
+	health_judge(&health, &stats, now);
+	span(980);
+	said("sampling suffers: capture rate is 98.00 %");
+	span(850);
+	said("sampling suffers more: capture rate is 85.00 %");
+	span(980);
+	span(850);
+	said("");
+	span(300);
+	said("sampling suffers more: capture rate is 30.00 %");
+	span(100);
+	said("");
+}
+END_TEST
+
+START_TEST(what_comes_and_goes_is_one_condition)
+{
+	health_judge(&health, &stats, now);
+	span(900);
+	said("sampling suffers");
+	for (int i = 0; i < 100; i++) {
+		span(1000);
+		span(900);
+	}
+	said("");
+	ck_assert_uint_eq(health.episodes[VERDICT_CAPTURE_RATE], 1);
+}
+END_TEST
+
+START_TEST(each_verdict_has_its_own_kind_of_entry)
+{
+	static const enum message kinds[VERDICT_KINDS] = { MESSAGE_CAPTURE_RATE_LOW, MESSAGE_SLEEP_ERROR_HIGH,
+							   MESSAGE_COLLECTION_SLOW, MESSAGE_BACKOFF };
+	static const char *const ratios[VERDICT_KINDS] = { "0.5", "0.2", "0.3", "0.9" };
+	struct journal journal = journal_open();
+
+	health_judge(&health, &stats, now);
+	stats.total_sleep_timing_error = 500 * stats.collection_rate / 5;
+	stats.total_collection_timing_error = 500 * stats.collection_rate * 3 / 10;
+	stats.total_backoff_sleep = 1000 * NS_PER_S;
+	stats.cheap_start_nanos = now.ns;
+	span(500);
+	stats.total_backoff_sleep = 0;
+	for (int i = 0; i < VERDICT_KINDS; i++) {
+		ck_assert(journal_next(&journal));
+		journal_expect(&journal, "MESSAGE_ID", message_id(kinds[i]));
+		journal_expect(&journal, "SPIKEWATCH_STATE", "begin");
+		if (i != VERDICT_BACKOFF)
+			journal_expect(&journal, "SPIKEWATCH_VALUE", ratios[i]);
+		journal_expect(&journal, "CAPTURE_RATE", i == VERDICT_CAPTURE_RATE ? "0.5000" : NULL);
+		journal_expect(&journal, "SPIKEWATCH_LASTED_USEC", NULL);
+	}
+	ck_assert(!journal_next(&journal));
+	for (int i = 0; i < 3; i++)
+		span(1000);
+	for (int i = 0; i < VERDICT_KINDS; i++) {
+		ck_assert(journal_next(&journal));
+		journal_expect(&journal, "MESSAGE_ID", message_id(kinds[i]));
+		journal_expect(&journal, "SPIKEWATCH_STATE", "end");
+		journal_expect(&journal, "SPIKEWATCH_COUNT", "1");
+		journal_expect(&journal, "SPIKEWATCH_LASTED_USEC", "10000000");
+	}
+	ck_assert(!journal_next(&journal));
+	journal_close(&journal);
 }
 END_TEST
 
@@ -94,8 +168,18 @@ START_TEST(a_warning_names_cause_and_remedy)
 }
 END_TEST
 
+/* So much time goes by, in which the sampler did well. */
+static void pass(uint64_t seconds)
+{
+	for (uint64_t i = 0; i < seconds; i++) {
+		now.ns += NS_PER_S;
+		health_judge(&health, &stats, now);
+	}
+}
+
 START_TEST(slowing_down_is_said_for_each_step_and_once_when_it_is_over)
 {
+	pass(1);
 	health_slowdown(&health, 1, 0.01);
 	said("");
 	health_slowdown(&health, 2, 0.2);
@@ -104,10 +188,17 @@ START_TEST(slowing_down_is_said_for_each_step_and_once_when_it_is_over)
 	said("");
 	health_slowdown(&health, 4, 0.2);
 	said("4 times slower");
+	pass(20);
 	health_slowdown(&health, 2, 0.01);
-	said("");
 	health_slowdown(&health, 1, 0.01);
-	said("sampling as configured");
+	health_slowdown(&health, 4, 0.2);
+	said("");
+	pass(29);
+	health_slowdown(&health, 1, 0.01);
+	said("");
+	pass(1);
+	health_slowdown(&health, 1, 0.01);
+	said("sampling as configured, after 20 s");
 	health_slowdown(&health, 1, 0.01);
 	said("");
 }
@@ -117,13 +208,18 @@ START_TEST(targets_that_cannot_be_watched_are_said_once)
 {
 	struct discovery_state state = { 0 };
 
+	pass(1);
 	health_discovery(&health, &state);
 	said("");
-	state.roster.refused = 3;
+	state.roster.refused = 4;
 	health_discovery(&health, &state);
-	said("max_targets");
+	said("max_targets allows: 4 are not watched");
+	state.roster.refused = 7;
 	health_discovery(&health, &state);
 	said("");
+	state.roster.refused = 8;
+	health_discovery(&health, &state);
+	said("8 are not watched");
 	state.roster.failed = 2;
 	state.roster.last_error = -EMFILE;
 	health_discovery(&health, &state);
@@ -134,11 +230,130 @@ START_TEST(targets_that_cannot_be_watched_are_said_once)
 	state.error = -EMFILE;
 	health_discovery(&health, &state);
 	said("stopped half-way");
+	pass(5);
 	health_discovery(&health, &state);
 	said("");
 	state.error = 0;
+	pass(30);
 	health_discovery(&health, &state);
-	said("new targets are found again");
+	said("new targets are found again, after 5 s");
+}
+END_TEST
+
+START_TEST(rules_that_fall_behind_are_said_with_how_many_pages)
+{
+	health_rules_behind(&health, 0, now);
+	said("");
+	health_rules_behind(&health, 3, now);
+	said("3 pages were never judged");
+	pass(1);
+	health_rules_behind(&health, 9, now);
+	said("");
+	health_rules_behind(&health, 10, now);
+	said("10 pages were never judged");
+	health_rules_behind(&health, 99, now);
+	said("");
+	pass(29);
+	health_rules_behind(&health, 99, now);
+	said("");
+	pass(1);
+	health_rules_behind(&health, 99, now);
+	said("keep up again: 99 pages of the ring were never judged, over 1 s");
+	health_rules_behind(&health, 99, now);
+	health_rules_behind(&health, 100, now);
+	said(": 1 pages were never judged");
+}
+END_TEST
+
+/* One look at the clocks after so much time, of which some was slept through; the wall clock is stepped meanwhile. */
+static void tick(uint64_t passed_ns, uint64_t asleep_ns, int64_t stepped_ns)
+{
+	static uint64_t wall_ns = 1700000000 * NS_PER_S, boot_ns = 5000 * NS_PER_S;
+
+	now.ns += passed_ns;
+	boot_ns += passed_ns + asleep_ns;
+	wall_ns += passed_ns + asleep_ns + (uint64_t)stepped_ns;
+	health_clock(&health, now, (wall_t){ wall_ns }, boot_ns);
+}
+
+START_TEST(a_step_of_the_wall_clock_is_said_with_its_size)
+{
+	tick(NS_PER_S, 0, 0);
+	tick(NS_PER_S, 0, 0);
+	said("");
+	tick(NS_PER_S, 0, 3600 * (int64_t)NS_PER_S);
+	said("the wall clock was stepped by +3600.000 s");
+	tick(NS_PER_S, 0, 0);
+	said("");
+	tick(61 * NS_PER_S, 0, -20 * (int64_t)NS_PER_S);
+	said("the wall clock was stepped by -20.000 s");
+	ck_assert_uint_eq(health.steps.times, 2);
+	ck_assert_int_eq(health.steps.last_ns, -20 * (int64_t)NS_PER_S);
+	ck_assert_uint_eq(health.suspends.times, 0);
+}
+END_TEST
+
+START_TEST(slewing_and_leap_seconds_are_no_steps)
+{
+	tick(NS_PER_S, 0, 0);
+	tick(NS_PER_S, 0, (int64_t)NS_PER_S);
+	tick(NS_PER_S, 0, -(int64_t)NS_PER_S);
+	for (int i = 0; i < 100; i++)
+		tick(NS_PER_S, 0, NS_PER_S / 10);      /* in all 10 s */
+	tick(60 * NS_PER_S, 0, 5 * (int64_t)NS_PER_S); /* the daemon was stopped for a minute */
+	said("");
+	ck_assert_uint_eq(health.steps.times, 0);
+	tick(NS_PER_S, 0, 1101 * (int64_t)NS_PER_MS);
+	said("stepped by +1.101 s");
+}
+END_TEST
+
+START_TEST(a_suspend_is_said_and_is_no_step)
+{
+	tick(NS_PER_S, 0, 0);
+	tick(NS_PER_S, 7200 * NS_PER_S, 0);
+	said("the machine was suspended for 7200 s");
+	ck_assert_uint_eq(health.suspends.times, 1);
+	ck_assert_uint_eq(health.steps.times, 0);
+	tick(61 * NS_PER_S, 100 * NS_PER_S, 100 * (int64_t)NS_PER_S);
+	char *text = scene_log_text(&log_file);
+	ck_assert_ptr_nonnull(strstr(text, "suspended for 100 s"));
+	ck_assert_ptr_nonnull(strstr(text, "stepped by +100.000 s"));
+	free(text);
+}
+END_TEST
+
+START_TEST(a_clock_that_is_stepped_all_the_time_is_said_once_a_minute)
+{
+	tick(NS_PER_S, 0, 0);
+	tick(NS_PER_S, 0, 2 * (int64_t)NS_PER_S);
+	said("stepped by +2.000 s");
+	for (int i = 0; i < 59; i++)
+		tick(NS_PER_S, 0, 2 * (int64_t)NS_PER_S);
+	said("");
+	tick(NS_PER_S, 0, 0);
+	said("stepped 59 times, the last time by +2.000 s");
+	tick(120 * NS_PER_S, 0, 0);
+	said("");
+}
+END_TEST
+
+START_TEST(a_thread_that_is_stuck_is_said_and_when_it_goes_on)
+{
+	health_stuck(&health, "sampler", 0, now);
+	health_stuck(&health, "discovery", 0, now);
+	said("");
+	health_stuck(&health, "sampler", 11 * NS_PER_S, now);
+	said("the sampler thread has given no sign of life for 11 s");
+	health_stuck(&health, "sampler", 12 * NS_PER_S, now);
+	health_stuck(&health, "discovery", 0, now);
+	said("");
+	health_stuck(&health, "sampler", 16 * NS_PER_S, now);
+	said("for 16 s");
+	health_stuck(&health, "sampler", 0, now);
+	said("the sampler thread goes on, after 16 s");
+	health_stuck(&health, "sampler", 0, now);
+	said("");
 }
 END_TEST
 
@@ -174,6 +389,15 @@ Suite *health_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_condition_is_said_when_it_begins_and_when_it_ends);
+	tcase_add_test(tcase, each_level_is_said_once);
+	tcase_add_test(tcase, what_comes_and_goes_is_one_condition);
+	tcase_add_test(tcase, each_verdict_has_its_own_kind_of_entry);
+	tcase_add_test(tcase, rules_that_fall_behind_are_said_with_how_many_pages);
+	tcase_add_test(tcase, a_step_of_the_wall_clock_is_said_with_its_size);
+	tcase_add_test(tcase, slewing_and_leap_seconds_are_no_steps);
+	tcase_add_test(tcase, a_suspend_is_said_and_is_no_step);
+	tcase_add_test(tcase, a_clock_that_is_stepped_all_the_time_is_said_once_a_minute);
+	tcase_add_test(tcase, a_thread_that_is_stuck_is_said_and_when_it_goes_on);
 	tcase_add_test(tcase, nothing_is_judged_before_a_span_is_over);
 	tcase_add_test(tcase, a_warning_names_cause_and_remedy);
 	tcase_add_test(tcase, slowing_down_is_said_for_each_step_and_once_when_it_is_over);

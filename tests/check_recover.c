@@ -1,5 +1,6 @@
 /* check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies there stops nobody. */
 #include "incident_json.h"
+#include "journal.h"
 #include "manifest.h"
 #include "recover.h"
 #include "ring.h"
@@ -135,6 +136,23 @@ START_TEST(what_a_killed_daemon_held_becomes_an_incident)
 }
 END_TEST
 
+START_TEST(the_entry_in_the_journal_names_the_incident)
+{
+	char incident_path[256];
+	struct journal journal = journal_open();
+
+	leave_ring(true);
+	recover_ring(path, config, spool);
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+	do
+		ck_assert(journal_next(&journal)); /* the killed session may have spoken too */
+	while (!journal_field(&journal, "SPIKEWATCH_INCIDENT"));
+	journal_expect(&journal, "MESSAGE_ID", message_id(MESSAGE_RING_RECOVERED));
+	journal_expect(&journal, "SPIKEWATCH_INCIDENT", strrchr(incident_path, '/') + 1);
+	journal_close(&journal);
+}
+END_TEST
+
 START_TEST(it_is_saved_once)
 {
 	char incident_path[256];
@@ -251,6 +269,7 @@ Suite *recover_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_a_killed_daemon_held_becomes_an_incident);
+	tcase_add_test(tcase, the_entry_in_the_journal_names_the_incident);
 	tcase_add_test(tcase, it_is_saved_once);
 	tcase_add_test(tcase, only_the_last_of_it_is_saved);
 	tcase_add_test(tcase, a_daemon_that_is_killed_again_and_again_keeps_to_the_limits);
