@@ -11,6 +11,8 @@
 	X(list,   "incidents, newest last")                                    \
 	X(show,   "what happened: in words, pictures and numbers")             \
 	X(status, "how the daemon is, and why each rule did or did not fire")     \
+	X(trigger, "an incident now, of one target or of everything")          \
+	X(reload, "the daemon reads its configuration again")                  \
 	X(record, "stream samples of processes, without a daemon")             \
 	X(verify, "is an incident or a recording whole, and if not, what is lost")
 // clang-format on

@@ -181,6 +181,17 @@ static void say_alarms(const struct json_node *root, size_t width, FILE *file)
 	}
 }
 
+/* What it may not do. No alarm: it may be meant so. */
+static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
+{
+	char line[512], needs[64], off[256];
+
+	for (const struct json_node *lack = first_of(daemon, "lacks"); lack; lack = lack->next) {
+		snprintf(line, sizeof(line), "without %s: no %s", TEXT(lack, "needs", needs), TEXT(lack, "off", off));
+		output_wrap(line, width, file);
+	}
+}
+
 void statusview_health(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = member(root, "daemon"), *found = member(root, "discovery");
@@ -200,6 +211,7 @@ void statusview_health(const struct json_node *root, size_t width, FILE *file)
 		output_wrap(line, width, file);
 	}
 	say_alarms(root, width, file);
+	say_lacks(daemon, width, file);
 }
 
 /* ---- a row's cells ---- */

@@ -6,19 +6,25 @@
  */
 #include "daemon.h"
 
+#include "bulletin.h"
 #include "control.h"
 #include "health.h"
+#include "housekeeping.h"
 #include "incidents.h"
 #include "log.h"
-#include "memo.h"
+#include "memofile.h"
 #include "paths.h"
+#include "privileges.h"
 #include "procread.h"
 #include "realclock.h"
 #include "recover.h"
+#include "reload.h"
+#include "requests.h"
+#include "ringlock.h"
 #include "scope.h"
 #include "session.h"
 #include "spool.h"
-#include "statusjson.h"
+#include "watchdog.h"
 #include "watcher.h"
 
 #include <errno.h>
@@ -27,8 +33,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/prctl.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
@@ -38,13 +42,14 @@
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
 struct daemon {
-	const struct config *config;
+	const struct configfile *file;
+	struct config *config;
 	struct paths paths;
 	int lock_fd;
-	int state_dirfd;
 	struct spool *spool;
 	struct session *session;
-	struct memo *memo;
+	struct memofile *memofile;
+	struct privileges privileges;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
 	struct watcher *watcher;
@@ -54,8 +59,9 @@ struct daemon {
 	uint64_t poll_ns;
 	sd_event *event;
 	struct control *control;
+	struct watchdog watchdog;
 	bool must_remember; /* a firing that holds others back is not saved yet */
-	bool memo_failing;
+	bool had_terminal;
 };
 
 static int failed(const char *what, const char *which, int error)
@@ -85,25 +91,63 @@ static bool on_disk_ok(void *ctx)
 	return incidents_disk_ok(daemon->incidents, clock_mono(&daemon->clock));
 }
 
-static void save_memo(struct daemon *daemon)
+static void remember(struct daemon *daemon)
 {
 	daemon->must_remember = false;
-	if (!memo_changed(daemon->memo))
-		return;
+	memofile_save(daemon->memofile);
+}
 
-	int r = memo_save(daemon->memo, daemon->state_dirfd, daemon->paths.state_name);
+/* ---- another configuration ---- */
 
-	if (r < 0 && !daemon->memo_failing)
-		log_line(LOG_WARNING, "cannot save cooldowns and counts to %s/%s: %s. They will not survive a restart.",
-			 daemon->paths.state, daemon->paths.state_name, strerror(-r));
-	daemon->memo_failing = r < 0;
+static uint64_t choose_poll(const struct config *config)
+{
+	uint64_t shortest = UINT64_MAX;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].window_ns < shortest)
+			shortest = config->rules[i].window_ns;
+
+	uint64_t pause = shortest / 10;
+
+	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
+}
+
+static int reload(struct daemon *daemon, char *message)
+{
+	struct reload parts = {
+		.file = daemon->file,
+		.config = &daemon->config,
+		.session = daemon->session,
+		.evaluator = daemon->evaluator,
+		.incidents = daemon->incidents,
+	};
+	int r = reload_run(&parts, message);
+
+	if (r == 0) {
+		daemon->poll_ns = choose_poll(daemon->config);
+		privileges_look(daemon->config, &daemon->privileges);
+	}
+
+	return r;
 }
 
 /* ---- the loop ---- */
 
+static struct housekeeping keep_house(struct daemon *daemon)
+{
+	return (struct housekeeping){
+		.session = daemon->session,
+		.incidents = daemon->incidents,
+		.watcher = daemon->watcher,
+		.health = &daemon->health,
+		.watchdog = &daemon->watchdog,
+	};
+}
+
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
+	struct housekeeping house = keep_house(daemon);
 	int r = watcher_poll(daemon->watcher);
 
 	(void)usec;
@@ -111,7 +155,8 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 		log_line(LOG_ERR, "reading the ring: %s", strerror(-r));
 	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
 	if (daemon->must_remember)
-		save_memo(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
+		remember(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
+	housekeeping_judged(&house, clock_mono(&daemon->clock));
 	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
 
 	return 0;
@@ -120,20 +165,11 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	struct sampler *sampler = session_sampler(daemon->session);
-	struct discovery_state found;
-	struct stats stats;
+	struct housekeeping house = keep_house(daemon);
 
 	(void)usec;
-	if (ring_stats(session_ring(daemon->session), &stats) == 0)
-		health_judge(&daemon->health, &stats, clock_mono(&daemon->clock));
-	health_slowdown(&daemon->health, sampler_slowdown(sampler), sampler_cpu_share(sampler));
-	discovery_state(session_discovery(daemon->session), &found);
-	health_discovery(&daemon->health, &found);
-	if (ring_evict_reader(session_ring(daemon->session), procread_is_alive))
-		log_line(LOG_WARNING,
-			 "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");
-	save_memo(daemon);
+	housekeeping_second(&house);
+	remember(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 
 	return 0;
@@ -142,9 +178,43 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	(void)userdata;
-	log_line(LOG_INFO, "stopping (%s)", strsignal((int)info->ssi_signo));
+	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED }, "stopping (%s)",
+		  strsignal((int)info->ssi_signo));
 
 	return sd_event_exit(sd_event_source_get_event(source), 0);
+}
+
+static bool has_terminal(void)
+{
+	AUTO_CLOSE int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+
+	return fd >= 0;
+}
+
+/* The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else wants a reload. */
+static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct daemon *daemon = userdata;
+	char message[REQUESTS_MESSAGE_MAX];
+
+	if (daemon->had_terminal && !has_terminal())
+		return on_stop_signal(source, info, userdata);
+
+	reload(daemon, message);
+
+	return 0;
+}
+
+static int on_trigger_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct daemon *daemon = userdata;
+	struct incidents_ticket ticket;
+
+	(void)source;
+	(void)info;
+	incidents_trigger(daemon->incidents, NULL, &ticket);
+
+	return 0;
 }
 
 static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_handler_t handler)
@@ -160,19 +230,6 @@ static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_
 	sd_event_source_unref(source);
 
 	return 0;
-}
-
-static uint64_t choose_poll(const struct config *config)
-{
-	uint64_t shortest = UINT64_MAX;
-
-	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].window_ns < shortest)
-			shortest = config->rules[i].window_ns;
-
-	uint64_t pause = shortest / 10;
-
-	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
 }
 
 /* As nohup(1) leaves it: a signal that is blocked would be delivered to the loop nevertheless. */
@@ -191,24 +248,25 @@ static int build_loop(struct daemon *daemon)
 		r = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_stop_signal, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGINT, on_stop_signal, daemon);
-	if (r >= 0 && !is_ignored(SIGHUP)) /* the terminal is closed: nothing that is open may be lost with it */
-		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_stop_signal, daemon);
+	if (r >= 0 && !is_ignored(SIGHUP))
+		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_hangup, daemon);
+	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, NULL, SIGUSR1, on_trigger_signal, daemon);
 	if (r >= 0)
 		r = add_timer(daemon, 1000, on_poll);
 	if (r >= 0)
 		r = add_timer(daemon, 100000, on_second);
-	if (r >= 0)
-		r = sd_event_set_watchdog(daemon->event, 1);
 
 	return r < 0 ? failed("cannot build", "the event loop", r) : 0;
 }
 
 /* ---- whoever asks ---- */
 
-static int on_request(void *ctx, const char *request, struct buffer *ret)
+static void fill_overview(void *ctx, struct overview *ret)
 {
 	const struct daemon *daemon = ctx;
-	struct overview overview = {
+
+	*ret = (struct overview){
 		.config = daemon->config,
 		.paths = &daemon->paths,
 		.session = daemon->session,
@@ -216,11 +274,34 @@ static int on_request(void *ctx, const char *request, struct buffer *ret)
 		.incidents = daemon->incidents,
 		.watcher = daemon->watcher,
 		.health = &daemon->health,
+		.privileges = &daemon->privileges,
 		.started = daemon->started,
 		.now = clock_mono(&daemon->clock),
 	};
+}
 
-	return strcmp(request, "status") == 0 ? statusjson_write(&overview, ret) : statusjson_refuse(request, ret);
+static int on_reload_request(void *ctx, char *message)
+{
+	return reload(ctx, message);
+}
+
+static int on_trigger_request(void *ctx, const struct target *target, struct incidents_ticket *ret)
+{
+	struct daemon *daemon = ctx;
+
+	return incidents_trigger(daemon->incidents, target, ret);
+}
+
+static int on_request(void *ctx, const char *line, struct buffer *ret)
+{
+	struct requests requests = {
+		.overview = fill_overview,
+		.trigger = on_trigger_request,
+		.reload = on_reload_request,
+		.ctx = ctx,
+	};
+
+	return requests_answer(&requests, line, ret);
 }
 
 /* Everything else works without it. */
@@ -240,27 +321,6 @@ static void build_control(struct daemon *daemon)
 }
 
 /* ---- build ---- */
-
-/* The lock outlives every way to die, and names the ring's owner. */
-static int take_ring(struct daemon *daemon)
-{
-	char path[PATHS_MAX + 8];
-	int r = paths_make_parent(daemon->paths.ring);
-
-	if (r < 0)
-		return failed("cannot make the directory of", daemon->paths.ring, r);
-
-	snprintf(path, sizeof path, "%s.lock", daemon->paths.ring);
-	daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
-	if (daemon->lock_fd < 0)
-		return failed("cannot open", path, -errno);
-	if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		log_line(LOG_ERR, "another spikewatchd uses %s", daemon->paths.ring);
-		return -EALREADY;
-	}
-
-	return 0;
-}
 
 static int open_spool(struct daemon *daemon)
 {
@@ -285,49 +345,18 @@ static int open_spool(struct daemon *daemon)
 	return 0;
 }
 
-static int load_memo(struct daemon *daemon)
-{
-	char boot_id[64] = "", error[256], aside[300];
-	int procfd = session_procfd(daemon->session);
-	ssize_t len = procread_file(procfd, 0, "sys/kernel/random/boot_id", boot_id, sizeof boot_id);
-	int r;
-
-	if (len > 0)
-		boot_id[strcspn(boot_id, "\n")] = '\0';
-	r = memo_new(boot_id, &daemon->memo);
-	if (r < 0)
-		return failed("cannot keep", "cooldowns", r);
-
-	daemon->state_dirfd = open(daemon->paths.state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (daemon->state_dirfd < 0)
-		return failed("cannot open the state directory", daemon->paths.state, -errno);
-
-	r = memo_load(daemon->memo, daemon->state_dirfd, daemon->paths.state_name, error, sizeof error);
-	if (r == -EBADMSG) {
-		snprintf(aside, sizeof aside, "%s.damaged", daemon->paths.state_name);
-		renameat(daemon->state_dirfd, daemon->paths.state_name, daemon->state_dirfd, aside);
-		log_line(LOG_WARNING, "the state file is damaged (%s): it is now %s/%s, and cooldowns begin anew",
-			 error, daemon->paths.state, aside);
-	} else if (r < 0) {
-		log_line(LOG_WARNING, "cannot read the state file %s/%s: %s. Cooldowns begin anew.",
-			 daemon->paths.state, daemon->paths.state_name, strerror(-r));
-	}
-
-	return r == -ENOMEM ? r : 0;
-}
-
 static int build_rules(struct daemon *daemon)
 {
 	struct incidents_options incidents = {
 		.config = daemon->config,
 		.session = daemon->session,
-		.memo = daemon->memo,
+		.memo = memofile_memo(daemon->memofile),
 		.spool = daemon->spool,
 	};
 	struct evaluator_options evaluator = {
 		.config = daemon->config,
 		.machine = *session_machine(daemon->session),
-		.memo = daemon->memo,
+		.memo = memofile_memo(daemon->memofile),
 		.fire = on_fire,
 		.disk_ok = on_disk_ok,
 		.ctx = daemon,
@@ -349,7 +378,7 @@ static int build(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot tell where", "the daemon's files belong", r);
 
-	r = take_ring(daemon);
+	r = ringlock_take(daemon->paths.ring, &daemon->lock_fd);
 	if (r == 0)
 		r = open_spool(daemon);
 	if (r == 0)
@@ -357,41 +386,32 @@ static int build(struct daemon *daemon)
 	if (r == 0)
 		r = session_new(daemon->config, daemon->paths.ring, &daemon->session);
 	if (r == 0)
-		r = load_memo(daemon);
+		r = memofile_open(&daemon->paths, session_procfd(daemon->session), &daemon->memofile);
 	if (r == 0)
 		r = build_rules(daemon);
 	if (r == 0)
 		r = build_loop(daemon);
-	if (r == 0)
-		build_control(daemon);
+	if (r < 0)
+		return r;
 
-	return r;
+	build_control(daemon);
+	privileges_look(daemon->config, &daemon->privileges);
+
+	return 0;
 }
 
 /* ---- run, take down ---- */
 
-static void say_started(struct daemon *daemon)
-{
-	struct discovery_state found;
-
-	discovery_state(session_discovery(daemon->session), &found);
-	log_line(LOG_INFO,
-		 "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
-		 found.roster.targets, daemon->config->target_count, daemon->config->rule_count,
-		 (double)daemon->config->sampling.interval_ns / 1e6,
-		 cgroup_mode_name(cgroup_mounts_mode(session_mounts(daemon->session))), daemon->paths.incidents);
-	if (found.roster.targets == 0)
-		log_line(LOG_NOTICE, "nothing matches yet; new processes and cgroups are picked up as they come");
-}
-
 static int run(struct daemon *daemon)
 {
+	struct overview overview;
 	int r = session_start(daemon->session);
 
 	if (r < 0)
 		return r;
 
-	say_started(daemon);
+	fill_overview(daemon, &overview);
+	bulletin_started(&overview);
 	sd_notify(0, "READY=1");
 	r = sd_event_loop(daemon->event);
 	sd_notify(0, "STOPPING=1");
@@ -399,30 +419,11 @@ static int run(struct daemon *daemon)
 	return r;
 }
 
-static void last_words(struct daemon *daemon)
-{
-	struct incidents_counts counts;
-	struct watcher_counts watched;
-	struct stats stats;
-
-	incidents_counts(daemon->incidents, &counts);
-	watcher_counts(daemon->watcher, &watched);
-	if (ring_stats(session_ring(daemon->session), &stats) == 0)
-		health_summary(&daemon->health, &stats);
-	if (watched.lost_pages)
-		log_line(LOG_WARNING,
-			 "the rules were overtaken by the sampler: %llu pages were never judged. Enlarge ring.size.",
-			 (unsigned long long)watched.lost_pages);
-	log_line(LOG_INFO,
-		 "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed, %llu refused because too "
-		 "many were open",
-		 (unsigned long long)counts.sealed, (unsigned long long)counts.merged,
-		 (unsigned long long)counts.failed, (unsigned long long)counts.refused);
-}
-
 /* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
 static void take_down(struct daemon *daemon)
 {
+	struct overview overview;
+
 	control_free(daemon->control);
 	if (daemon->session)
 		session_stop(daemon->session);
@@ -430,20 +431,19 @@ static void take_down(struct daemon *daemon)
 		watcher_poll(daemon->watcher);
 	if (daemon->incidents)
 		incidents_finish(daemon->incidents);
-	if (daemon->memo && daemon->state_dirfd >= 0)
-		save_memo(daemon);
-	if (daemon->watcher)
-		last_words(daemon);
+	if (daemon->watcher) {
+		fill_overview(daemon, &overview);
+		bulletin_stopped(&overview);
+	}
 
 	watcher_free(daemon->watcher);
 	evaluator_free(daemon->evaluator);
 	incidents_free(daemon->incidents);
-	memo_free(daemon->memo);
+	memofile_close(daemon->memofile);
 	session_free(daemon->session);
 	spool_free(daemon->spool);
 	sd_event_unref(daemon->event);
-	if (daemon->state_dirfd >= 0)
-		close(daemon->state_dirfd);
+	config_free(daemon->config);
 	if (daemon->lock_fd >= 0)
 		close(daemon->lock_fd);
 }
@@ -455,24 +455,27 @@ static void block_signals(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
 	if (!is_ignored(SIGHUP))
 		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
 
-int daemon_run(const struct config *config)
+int daemon_run(const struct configfile *file, struct config *config)
 {
 	struct daemon daemon = {
+		.file = file,
 		.config = config,
 		.lock_fd = -1,
-		.state_dirfd = -1,
+		.had_terminal = has_terminal(),
 		.clock = realclock(),
 		.poll_ns = choose_poll(config),
 	};
 	int r;
 
 	daemon.started = clock_mono(&daemon.clock);
+	watchdog_init(&daemon.watchdog);
 	block_signals();
 	r = build(&daemon);
 	if (r == 0)

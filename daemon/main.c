@@ -1,5 +1,5 @@
 /* main.c: spikewatchd: parse, load the configuration, run. */
-#include "config.h"
+#include "configfile.h"
 #include "daemon.h"
 #include "log.h"
 
@@ -15,10 +15,7 @@
 #define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
 
 struct request {
-	const char *config;
-	const char *dropins;
-	const char *proc_root;
-	const char *cgroup_root;
+	struct configfile file;
 	bool check, verbose;
 };
 
@@ -54,8 +51,8 @@ static const struct option options[] = {
 /* A file that was named stands alone; the default one has drop-ins. */
 static void name_file(struct request *request, const char *file)
 {
-	request->config = file;
-	request->dropins = NULL;
+	request->file.path = file;
+	request->file.dropins = NULL;
 }
 
 /* -1: go on; else the exit code. */
@@ -74,10 +71,10 @@ static int parse(int argc, char **argv, struct request *request)
 				name_file(request, optarg);
 			break;
 		case OPTION_PROC_ROOT:
-			request->proc_root = optarg;
+			request->file.proc_root = optarg;
 			break;
 		case OPTION_CGROUP_ROOT:
-			request->cgroup_root = optarg;
+			request->file.cgroup_root = optarg;
 			break;
 		case 'v':
 			request->verbose = true;
@@ -104,49 +101,28 @@ static int parse(int argc, char **argv, struct request *request)
 	return -1;
 }
 
-static int load(const struct request *request, struct config **ret)
-{
-	struct config_error error;
-	char message[1024];
-	int r = config_load(request->config, request->dropins, ret, &error);
-
-	if (r == 0)
-		return 0;
-	if (r == -ENOMEM) {
-		log_line(LOG_ERR, "%s: %s", request->config, strerror(ENOMEM));
-		return EXIT_FAILURE;
-	}
-
-	config_error_format(&error, message, sizeof message);
-	log_line(LOG_ERR, "%s", message);
-
-	return EX_CONFIG;
-}
-
 int main(int argc, char **argv)
 {
-	struct request request = { .config = DEFAULT_CONFIG, .dropins = DEFAULT_DROPINS };
-	struct config *config = NULL;
-	int code = parse(argc, argv, &request);
+	struct request request = { .file = { .path = DEFAULT_CONFIG, .dropins = DEFAULT_DROPINS } };
+	char message[CONFIGFILE_MESSAGE_MAX];
+	struct config *config;
+	int code = parse(argc, argv, &request), r;
 
 	if (code >= 0)
 		return code;
 
 	log_open("spikewatchd", request.verbose);
-	code = load(&request, &config);
-	if (code != 0)
-		return code;
+	r = configfile_load(&request.file, &config, message);
+	if (r < 0) {
+		log_line(LOG_ERR, "%s", message);
+		return r == -EINVAL ? EX_CONFIG : EXIT_FAILURE;
+	}
+	if (!request.check)
+		return daemon_run(&request.file, config) < 0 ? EXIT_FAILURE : 0;
 
-	if (request.proc_root)
-		config->proc_root = request.proc_root;
-	if (request.cgroup_root)
-		config->cgroup_root = request.cgroup_root;
-	if (request.check)
-		printf("%s: good: %zu target entries, %zu rules\n", request.config, config->target_count,
-		       config->rule_count);
-	else
-		code = daemon_run(config) < 0 ? EXIT_FAILURE : 0;
+	printf("%s: good: %zu target entries, %zu rules\n", request.file.path, config->target_count,
+	       config->rule_count);
 	config_free(config);
 
-	return code;
+	return 0;
 }

@@ -10,6 +10,7 @@
 #include "health.h"
 #include "incidents.h"
 #include "paths.h"
+#include "privileges.h"
 #include "session.h"
 #include "watcher.h"
 
@@ -22,6 +23,7 @@ struct overview {
 	struct incidents *incidents;
 	const struct watcher *watcher;
 	const struct health *health;
+	const struct privileges *privileges;
 	mono_t started, now;
 };
 

@@ -107,6 +107,19 @@ static uint64_t open_fds(void)
 	return count > 0 ? count - 1 : 0;
 }
 
+static void put_lacks(struct json_writer *json, const struct privileges *privileges)
+{
+	json_key(json, "lacks");
+	json_begin_array(json);
+	for (size_t i = 0; i < privileges->count; i++) {
+		json_begin_object(json);
+		put_text(json, "needs", privileges->lacks[i].needs);
+		put_text(json, "off", privileges->lacks[i].off);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 static void put_daemon(struct json_writer *json, const struct overview *overview)
 {
 	struct sampler *sampler = session_sampler(overview->session);
@@ -121,6 +134,7 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 	put_u64(json, "memory_bytes", resident_bytes());
 	put_u64(json, "open_fds", open_fds());
 	put_text(json, "incident_directory", overview->paths->incidents);
+	put_lacks(json, overview->privileges);
 	json_end_object(json);
 }
 
@@ -379,22 +393,6 @@ int statusjson_write(const struct overview *overview, struct buffer *ret)
 	put_discovery(json, overview);
 	put_incidents(json, overview);
 	put_targets(json, overview, ret);
-	json_end_object(json);
-
-	return json_writer_close(json);
-}
-
-int statusjson_refuse(const char *request, struct buffer *ret)
-{
-	struct json_writer *json;
-	int r = json_writer_new(sink_buffer(ret), false, &json);
-
-	if (r < 0)
-		return r;
-
-	json_begin_object(json);
-	put_text(json, "error", "this daemon knows no such request; it knows: status");
-	put_text(json, "request", request);
 	json_end_object(json);
 
 	return json_writer_close(json);

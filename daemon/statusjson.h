@@ -14,7 +14,4 @@
  */
 int statusjson_write(const struct overview *overview, struct buffer *ret);
 
-/* Appends a document that says what is wrong with a request. Returns as above. */
-int statusjson_refuse(const char *request, struct buffer *ret);
-
 #endif

@@ -266,7 +266,8 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 /* ---- another configuration ---- */
 
 /* All that the evaluator will be made of, and what it was made of afterwards. */
-struct reload {
+struct evaluator_reload {
+	struct evaluator *evaluator;
 	const struct config *config;
 	struct watch_plan plan;
 	uint64_t *ended;
@@ -276,8 +277,11 @@ struct reload {
 	size_t fresh_count;
 };
 
-static void release_reload(struct reload *reload)
+void evaluator_reload_drop(struct evaluator_reload *reload)
 {
+	if (!reload)
+		return;
+
 	for (size_t i = 0; reload->fresh && i < reload->fresh_count; i++)
 		watch_free(reload->fresh[i]);
 	free(reload->fresh);
@@ -285,9 +289,15 @@ static void release_reload(struct reload *reload)
 	free(reload->entries);
 	free(reload->ended);
 	watch_plan_release(&reload->plan);
+	free(reload);
 }
 
-static void prepare_entries(const struct evaluator *evaluator, struct reload *reload)
+static void drop(struct evaluator_reload **reload)
+{
+	evaluator_reload_drop(*reload);
+}
+
+static void prepare_entries(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	const struct config *old = evaluator->options.config;
 
@@ -302,7 +312,7 @@ static void prepare_entries(const struct evaluator *evaluator, struct reload *re
 }
 
 /* A length that is new has no window open: the next end is the first that counts. */
-static void prepare_ends(const struct evaluator *evaluator, struct reload *reload)
+static void prepare_ends(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t g = 0; g < reload->plan.length_count; g++) {
 		size_t was = reload->heritage.lengths[g];
@@ -312,7 +322,7 @@ static void prepare_ends(const struct evaluator *evaluator, struct reload *reloa
 	}
 }
 
-static int prepare_watches(const struct evaluator *evaluator, struct reload *reload)
+static int prepare_watches(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		const struct target *target = &evaluator->table.watches[i]->target;
@@ -329,7 +339,7 @@ static int prepare_watches(const struct evaluator *evaluator, struct reload *rel
 	return 0;
 }
 
-static int prepare(const struct evaluator *evaluator, struct reload *reload)
+static int prepare(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	int r = watch_plan_init(&reload->plan, reload->config);
 
@@ -351,7 +361,7 @@ static int prepare(const struct evaluator *evaluator, struct reload *reload)
 }
 
 /* From the last one on: what watchtable_remove puts into the gap has had its turn. */
-static void pass_watches(struct evaluator *evaluator, struct reload *reload)
+static void pass_watches(struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = evaluator->table.count; i-- > 0;) {
 		if (reload->fresh[i])
@@ -361,26 +371,41 @@ static void pass_watches(struct evaluator *evaluator, struct reload *reload)
 	}
 }
 
-int evaluator_reload(struct evaluator *evaluator, const struct config *config)
+int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *config, struct evaluator_reload **ret)
 {
-	AUTO(release_reload) struct reload reload = { .config = config };
-	struct watch_plan plan = evaluator->plan;
-	uint64_t *ended = evaluator->ended;
-	struct entry *entries = evaluator->entries;
-	int r = prepare(evaluator, &reload);
+	AUTO(drop) struct evaluator_reload *reload = calloc(1, sizeof(*reload));
+	int r;
 
+	if (!reload)
+		return -ENOMEM;
+
+	reload->evaluator = evaluator;
+	reload->config = config;
+	r = prepare(evaluator, reload);
 	if (r < 0)
 		return r;
 
-	pass_watches(evaluator, &reload);
-	evaluator->options.config = config;
-	evaluator->plan = reload.plan;
-	evaluator->ended = reload.ended;
-	evaluator->entries = reload.entries;
-	reload.plan = plan;
-	reload.ended = ended;
-	reload.entries = entries;
+	*ret = TAKE(reload);
 	return 0;
+}
+
+/* What the evaluator was made of until now goes with the reload. */
+void evaluator_reload_commit(struct evaluator_reload *reload)
+{
+	struct evaluator *evaluator = reload->evaluator;
+	struct watch_plan plan = evaluator->plan;
+	uint64_t *ended = evaluator->ended;
+	struct entry *entries = evaluator->entries;
+
+	pass_watches(evaluator, reload);
+	evaluator->options.config = reload->config;
+	evaluator->plan = reload->plan;
+	evaluator->ended = reload->ended;
+	evaluator->entries = reload->entries;
+	reload->plan = plan;
+	reload->ended = ended;
+	reload->entries = entries;
+	evaluator_reload_drop(reload);
 }
 
 /* ---- the whole ---- */

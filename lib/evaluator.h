@@ -88,18 +88,22 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
 void evaluator_gap(struct evaluator *evaluator);
 
 /*
- * Puts config in force in place of the one before, which nothing refers to afterwards; it must outlive the evaluator. 0; -ENOMEM:
- * nothing has changed. Not from within fire.
+ * Another configuration, in two steps: prepare takes all memory, changes nothing and is undone by drop; commit puts config in force in place
+ * of the one before, which nothing refers to afterwards, and cannot fail. config must outlive the evaluator. Nothing may be handed to
+ * the evaluator in between. 0 or -ENOMEM. Not from within fire.
  *
  * A target whose entry is the same (config_target_same) stays, with what is known of it; a rule that is the same
  * (config_rule_same) keeps its whole state on each target that it looks at before and after. A rule that changed begins anew
  * with what is remembered under its name, cut to what it says now; a new window length begins with its next end.
  *
  * Targets of entries that changed or are not there any more are dropped, and stay away: later samples and descriptions of theirs
- * are ignored. They are told from those of the new configuration by their ids, which are given in order: call this before
+ * are ignored. They are told from those of the new configuration by their ids, which are given in order: do this before
  * anything that was described under the new configuration comes by, and after all, as far as possible, that came before.
  */
-int evaluator_reload(struct evaluator *evaluator, const struct config *config);
+struct evaluator_reload;
+int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *config, struct evaluator_reload **ret);
+void evaluator_reload_commit(struct evaluator_reload *reload);
+void evaluator_reload_drop(struct evaluator_reload *reload);
 
 /* Visits every (rule, target) until visit returns non-zero. */
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),

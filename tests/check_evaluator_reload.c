@@ -13,6 +13,18 @@
 
 Suite *evaluator_reload_suite(void);
 
+/* Both steps. */
+static int reload_evaluator(struct evaluator *evaluator, const struct config *config)
+{
+	struct evaluator_reload *reload;
+	int r = evaluator_reload_prepare(evaluator, config, &reload);
+
+	if (r == 0)
+		evaluator_reload_commit(reload);
+
+	return r;
+}
+
 #define WEB "{\"name\":\"web\",\"comm\":\"web\"}"
 #define CACHE "{\"name\":\"cache\",\"comm\":\"cache\"}"
 /* Fires for every value that is no idleness. */
@@ -62,7 +74,7 @@ static void reload(const char *text)
 {
 	struct config *next = parsed(text);
 
-	ck_assert_int_eq(evaluator_reload(evaluator, next), 0);
+	ck_assert_int_eq(reload_evaluator(evaluator, next), 0);
 	config_free(in_force);
 	in_force = next;
 }
@@ -540,7 +552,7 @@ START_TEST(every_allocation_of_a_reload_may_fail_and_then_nothing_has_changed)
 		int r;
 
 		torture_arm(n);
-		r = evaluator_reload(evaluator, next);
+		r = reload_evaluator(evaluator, next);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		if (injected) {
@@ -618,7 +630,7 @@ static void maybe_reload(struct pair_of *pair)
 	if (dice(20) != 0)
 		return;
 	next = parsed(alike[pair->equal_only ? 0 : dice(ARRAY_LEN(alike))]);
-	ck_assert_int_eq(evaluator_reload(pair->evaluators[1], next), 0);
+	ck_assert_int_eq(reload_evaluator(pair->evaluators[1], next), 0);
 	config_free(pair->configs[1]);
 	pair->configs[1] = next;
 }

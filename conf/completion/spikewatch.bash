@@ -86,6 +86,11 @@ _spikewatch_record() {
 	fi
 }
 
+# _spikewatch_targets PROGRAM: names of targets and of their entries, as the running daemon says.
+_spikewatch_targets() {
+	"$1" status --json 2>/dev/null | sed -n 's/^ *"\(name\|entry\)": "\([^"\\ ]*\)",*$/\2/p' | sort -u
+}
+
 _spikewatch() {
 	local command=${COMP_WORDS[1]} word=$2 before=$3 directory
 
@@ -104,7 +109,8 @@ _spikewatch() {
 	directory=$(_spikewatch_directory)
 	case $command:$word in
 	record:*) _spikewatch_record "$1" "$word" ;;
-	list:* | status:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
+	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
+	list:* | reload:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	show:*/*) _spikewatch_files "$word" -d ;;
 	show:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)

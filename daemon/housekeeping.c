@@ -1,0 +1,65 @@
+/* housekeeping.c: asks everybody, and hands what they say to those who speak about it. */
+#include "housekeeping.h"
+
+#include "log.h"
+#include "procread.h"
+#include "realclock.h"
+#include "scope.h"
+
+/* Collecting evidence of 32 processes of many gigabytes takes seconds, a slow disk some more. */
+#define COLLECTING_MAX_NS (120 * NS_PER_S)
+
+/* The loop itself is not among them: it is what asks. */
+static void read_signs(const struct housekeeping *house, struct watchdog_sign ret[2])
+{
+	ret[0] = (struct watchdog_sign){ "sampler", sampler_pulse(session_sampler(house->session)) };
+	ret[1] = (struct watchdog_sign){ "discovery", discovery_pulse(session_discovery(house->session)) };
+}
+
+static void judge_signs(const struct housekeeping *house, mono_t now)
+{
+	struct watchdog_sign signs[2];
+	mono_t busy = incidents_busy_since(house->incidents);
+	uint64_t busy_ns = busy.ns ? (uint64_t)mono_diff(now, busy) : 0;
+
+	read_signs(house, signs);
+	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+		health_stuck(house->health, signs[i].part, watchdog_silence(&signs[i], now), now);
+	health_stuck(house->health, "collector", busy_ns > COLLECTING_MAX_NS ? busy_ns : 0, now);
+}
+
+void housekeeping_judged(const struct housekeeping *house, mono_t now)
+{
+	struct watchdog_sign signs[2];
+
+	read_signs(house, signs);
+	watchdog_feed(house->watchdog, signs, ARRAY_LEN(signs), now);
+}
+
+void housekeeping_second(const struct housekeeping *house)
+{
+	struct sampler *sampler = session_sampler(house->session);
+	struct ring *ring = session_ring(house->session);
+	struct clock clock = realclock();
+	mono_t now = clock_mono(&clock);
+	struct watcher_counts watched;
+	struct discovery_state found;
+	struct stats stats;
+	uint64_t boot_ns;
+	wall_t wall;
+	mono_t mono;
+
+	if (ring_stats(ring, &stats) == 0)
+		health_judge(house->health, &stats, now);
+	health_slowdown(house->health, sampler_slowdown(sampler), sampler_cpu_share(sampler));
+	discovery_state(session_discovery(house->session), &found);
+	health_discovery(house->health, &found);
+	watcher_counts(house->watcher, &watched);
+	health_rules_behind(house->health, watched.lost_pages, now);
+	realclock_together(&mono, &wall, &boot_ns);
+	health_clock(house->health, mono, wall, boot_ns);
+	judge_signs(house, now);
+	if (ring_evict_reader(ring, procread_is_alive))
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
+			  "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");
+}

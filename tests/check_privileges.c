@@ -1,0 +1,137 @@
+/* check_privileges.c: what an ordinary process lacks; each case in a child, whose privileges are its own to lose. */
+#include "privileges.h"
+
+#include "scene.h"
+
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+Suite *privileges_suite(void);
+
+static bool lacks(const struct privileges *privileges, const char *needs)
+{
+	for (size_t i = 0; i < privileges->count; i++)
+		if (strstr(privileges->lacks[i].needs, needs) && *privileges->lacks[i].off)
+			return true;
+
+	return false;
+}
+
+static void become_nobody(void)
+{
+	if (geteuid() == 0)
+		ck_assert(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
+}
+
+static uint64_t locked_kib(void)
+{
+	char *text = scene_read("/proc/self/status");
+	const char *line = text ? strstr(text, "VmLck:") : NULL;
+	uint64_t kib = line ? strtoull(line + 6, NULL, 10) : 0;
+
+	free(text);
+
+	return kib;
+}
+
+START_TEST(an_ordinary_user_is_told_what_is_off)
+{
+	struct config *config = scene_config("{\"ring\": {\"lock\": false}}");
+	struct privileges privileges = { .count = 0 };
+
+	become_nobody();
+	privileges_look(config, &privileges);
+	ck_assert(lacks(&privileges, "CAP_SYS_PTRACE"));
+	ck_assert(lacks(&privileges, "CAP_DAC_READ_SEARCH"));
+	ck_assert(!lacks(&privileges, "CAP_DAC_OVERRIDE"));
+	ck_assert(!lacks(&privileges, "MEMLOCK"));
+	config_free(config);
+}
+END_TEST
+
+START_TEST(what_nobody_asked_for_is_not_missed)
+{
+	struct config *config = scene_config("{\"ring\": {\"lock\": false}, \"sampling\": {\"reset_peaks\": true}}");
+	struct privileges privileges = { .count = 0 };
+
+	become_nobody();
+	privileges_look(config, &privileges);
+	ck_assert(lacks(&privileges, "CAP_DAC_OVERRIDE"));
+	config_free(config);
+}
+END_TEST
+
+START_TEST(memory_is_not_locked_where_the_limit_would_turn_against_us)
+{
+	struct config *config = scene_config("{\"ring\": {\"lock\": true}}");
+	struct rlimit limit = { .rlim_cur = 1 << 20, .rlim_max = 1 << 20 };
+	struct privileges privileges = { .count = 0 };
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	become_nobody();
+	privileges_look(config, &privileges);
+	ck_assert(lacks(&privileges, "MEMLOCK"));
+	ck_assert_uint_eq(locked_kib(), 0);
+	config_free(config);
+}
+END_TEST
+
+START_TEST(memory_is_locked_where_that_is_allowed)
+{
+	struct config *config = scene_config("{\"ring\": {\"lock\": true}}");
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
+	struct privileges privileges = { .count = 0 };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0) {
+		fprintf(stderr, "skipped: the limit of locked memory cannot be lifted here\n");
+		config_free(config);
+		return;
+	}
+	privileges_look(config, &privileges);
+	ck_assert(!lacks(&privileges, "MEMLOCK"));
+#ifndef __SANITIZE_ADDRESS__ /* which lets nobody lock anything */
+	ck_assert_uint_gt(locked_kib(), 0);
+#endif
+	munlockall();
+	config_free(config);
+}
+END_TEST
+
+START_TEST(a_lack_is_said_once)
+{
+	struct config *config = scene_config("{\"ring\": {\"lock\": false}}");
+	struct privileges privileges = { .count = 0 };
+
+	become_nobody();
+	struct scene_log log = scene_log_catch();
+
+	privileges_look(config, &privileges);
+	char *first = scene_log_text(&log);
+	privileges_look(config, &privileges);
+	char *second = scene_log_text(&log);
+
+	scene_log_release(&log);
+	ck_assert_ptr_nonnull(strstr(first, "CAP_SYS_PTRACE"));
+	ck_assert_str_eq(second, "");
+	ck_assert(lacks(&privileges, "CAP_SYS_PTRACE"));
+	free(first);
+	free(second);
+	config_free(config);
+}
+END_TEST
+
+Suite *privileges_suite(void)
+{
+	Suite *suite = suite_create("privileges");
+	TCase *tcase = tcase_create("privileges");
+
+	tcase_add_test(tcase, an_ordinary_user_is_told_what_is_off);
+	tcase_add_test(tcase, what_nobody_asked_for_is_not_missed);
+	tcase_add_test(tcase, memory_is_not_locked_where_the_limit_would_turn_against_us);
+	tcase_add_test(tcase, memory_is_locked_where_that_is_allowed);
+	tcase_add_test(tcase, a_lack_is_said_once);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
