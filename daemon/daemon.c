@@ -7,10 +7,13 @@
 #include "daemon.h"
 
 #include "control.h"
+#include "exposition.h"
+#include "handedfds.h"
 #include "health.h"
 #include "incidents.h"
 #include "log.h"
 #include "memo.h"
+#include "metrics.h"
 #include "paths.h"
 #include "procread.h"
 #include "realclock.h"
@@ -53,7 +56,11 @@ struct daemon {
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
+	struct handedfds handed; /* by systemd; what is still in it is nobody's yet */
 	struct control *control;
+	struct ruletally *tally;
+	struct exposition *exposition;
+	struct metrics *metrics;
 	bool must_remember; /* a firing that holds others back is not saved yet */
 	bool memo_failing;
 };
@@ -75,7 +82,23 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
 		daemon->must_remember = true;
 
-	return incidents_fire(daemon->incidents, firing);
+	struct incidents_counts before, after;
+
+	incidents_counts(daemon->incidents, &before);
+	int r = incidents_fire(daemon->incidents, firing);
+
+	incidents_counts(daemon->incidents, &after);
+	if (after.opened > before.opened)
+		ruletally_opened(daemon->tally, firing->rule);
+
+	return r;
+}
+
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct daemon *daemon = ctx;
+
+	ruletally_judged(daemon->tally, rule, decision);
 }
 
 static bool on_disk_ok(void *ctx)
@@ -205,10 +228,9 @@ static int build_loop(struct daemon *daemon)
 
 /* ---- whoever asks ---- */
 
-static int on_request(void *ctx, const char *request, struct buffer *ret)
+static struct overview look_over(const struct daemon *daemon)
 {
-	const struct daemon *daemon = ctx;
-	struct overview overview = {
+	return (struct overview){
 		.config = daemon->config,
 		.paths = &daemon->paths,
 		.session = daemon->session,
@@ -216,9 +238,15 @@ static int on_request(void *ctx, const char *request, struct buffer *ret)
 		.incidents = daemon->incidents,
 		.watcher = daemon->watcher,
 		.health = &daemon->health,
+		.tally = daemon->tally,
 		.started = daemon->started,
 		.now = clock_mono(&daemon->clock),
 	};
+}
+
+static int on_request(void *ctx, const char *request, struct buffer *ret)
+{
+	struct overview overview = look_over(ctx);
 
 	return strcmp(request, "status") == 0 ? statusjson_write(&overview, ret) : statusjson_refuse(request, ret);
 }
@@ -229,14 +257,47 @@ static void build_control(struct daemon *daemon)
 	struct control_options options = {
 		.event = daemon->event,
 		.path = daemon->paths.control,
+		.handed = daemon->handed.control,
 		.answer = on_request,
 		.ctx = daemon,
 	};
 	int r = control_new(&options, &daemon->control);
 
+	daemon->handed.control = 0;
+
 	if (r < 0)
 		log_line(LOG_WARNING, "no control socket at %s: %s. spikewatch status will not reach this daemon.",
 			 daemon->paths.control, strerror(-r));
+}
+
+static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)
+{
+	const struct daemon *daemon = ctx;
+	struct overview overview = look_over(daemon);
+
+	return exposition_write(daemon->exposition, &overview, form, ret);
+}
+
+/* Nor does anything wait for this. */
+static void build_metrics(struct daemon *daemon)
+{
+	const char *listen = daemon->config->metrics.listen;
+	struct metrics_options options = {
+		.event = daemon->event,
+		.listen = listen,
+		.handed = daemon->handed.metrics,
+		.render = on_scrape,
+		.ctx = daemon,
+	};
+	int r;
+
+	if (!*listen && daemon->handed.metrics == 0)
+		return;
+
+	daemon->handed.metrics = 0;
+	r = metrics_new(&options, &daemon->metrics);
+	if (r < 0)
+		log_line(LOG_WARNING, "no metrics at %s: %s", listen, strerror(-r));
 }
 
 /* ---- build ---- */
@@ -330,10 +391,15 @@ static int build_rules(struct daemon *daemon)
 		.memo = daemon->memo,
 		.fire = on_fire,
 		.disk_ok = on_disk_ok,
+		.judged = on_judged,
 		.ctx = daemon,
 	};
 	int r = incidents_new(&incidents, &daemon->incidents);
 
+	if (r == 0)
+		r = ruletally_new(daemon->config, &daemon->tally);
+	if (r == 0)
+		r = exposition_new(clock_wall(&daemon->clock), &daemon->exposition);
 	if (r == 0)
 		r = evaluator_new(&evaluator, &daemon->evaluator);
 	if (r == 0)
@@ -364,6 +430,8 @@ static int build(struct daemon *daemon)
 		r = build_loop(daemon);
 	if (r == 0)
 		build_control(daemon);
+	if (r == 0)
+		build_metrics(daemon);
 
 	return r;
 }
@@ -424,6 +492,7 @@ static void last_words(struct daemon *daemon)
 static void take_down(struct daemon *daemon)
 {
 	control_free(daemon->control);
+	metrics_free(daemon->metrics);
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->watcher)
@@ -438,6 +507,8 @@ static void take_down(struct daemon *daemon)
 	watcher_free(daemon->watcher);
 	evaluator_free(daemon->evaluator);
 	incidents_free(daemon->incidents);
+	exposition_free(daemon->exposition);
+	ruletally_free(daemon->tally);
 	memo_free(daemon->memo);
 	session_free(daemon->session);
 	spool_free(daemon->spool);
@@ -473,11 +544,13 @@ int daemon_run(const struct config *config)
 	int r;
 
 	daemon.started = clock_mono(&daemon.clock);
+	handedfds_take(&daemon.handed);
 	block_signals();
 	r = build(&daemon);
 	if (r == 0)
 		r = run(&daemon);
 	take_down(&daemon);
+	handedfds_release(&daemon.handed);
 
 	return r;
 }

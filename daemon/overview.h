@@ -10,6 +10,7 @@
 #include "health.h"
 #include "incidents.h"
 #include "paths.h"
+#include "ruletally.h"
 #include "session.h"
 #include "watcher.h"
 
@@ -22,6 +23,7 @@ struct overview {
 	struct incidents *incidents;
 	const struct watcher *watcher;
 	const struct health *health;
+	const struct ruletally *tally; /* NULL: nobody counts */
 	mono_t started, now;
 };
 
