@@ -267,8 +267,8 @@ deb:
 	@sh tests/deps.sh build package
 	rm -rf $(B)/deb
 	mkdir -p $(DEB_TREE)
-	cp -pR $(PACKAGED) $(DEB_TREE)/
-	cp -pR conf/debian $(DEB_TREE)/debian
+	cp -R $(PACKAGED) $(DEB_TREE)/
+	cp -R conf/debian $(DEB_TREE)/debian
 	sh conf/debian/changelog.sh $(VERSION) CHANGELOG.md > $(DEB_TREE)/debian/changelog
 	cd $(DEB_TREE) && env -i PATH="$$PATH" HOME=/nonexistent LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS='$(DEB_BUILD_OPTIONS)' \
 		DEB_BUILD_PROFILES='$(filter nocheck,$(DEB_BUILD_OPTIONS))' dpkg-buildpackage -b -us -uc -j$$(nproc)

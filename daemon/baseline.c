@@ -81,6 +81,18 @@ void baseline_free(struct baseline *baseline)
 	free(baseline);
 }
 
+void baseline_set_maps(struct baseline *baseline, bool with_maps)
+{
+	baseline->with_maps = with_maps;
+	for (unsigned i = 0; !with_maps && i < BUCKETS; i++) {
+		for (struct known *known = baseline->buckets[i]; known; known = known->next) {
+			free(known->maps);
+			known->maps = NULL;
+			known->maps_tried = (mono_t){ 0 };
+		}
+	}
+}
+
 /* ---- a scan ---- */
 
 void baseline_scan_begin(struct baseline *baseline, mono_t now)

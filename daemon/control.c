@@ -16,7 +16,6 @@
 #include "scope.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <time.h>
 #include <unistd.h>
@@ -214,23 +212,6 @@ static int on_connection(sd_event_source *source, int fd, uint32_t events, void 
 
 /* ---- the socket ---- */
 
-/* The first listening socket that systemd hands over; -1: none. */
-static int socket_of_systemd(void)
-{
-	int count = sd_listen_fds(1), found = -1;
-
-	for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + count; fd++) {
-		if (found < 0 && sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) > 0)
-			found = fd;
-		else
-			close(fd);
-	}
-	if (found >= 0)
-		fcntl(found, F_SETFL, fcntl(found, F_GETFL) | O_NONBLOCK);
-
-	return found;
-}
-
 /* Takes a socket away at which nobody listens any more. 0, also if nothing is there; -errno. */
 static int remove_stale(const struct sockaddr_un *address)
 {
@@ -279,7 +260,6 @@ static int start_listening(struct control *control)
 {
 	int r = 0;
 
-	control->fd = socket_of_systemd();
 	if (control->fd < 0)
 		r = make_socket(control);
 	if (r >= 0)
@@ -298,10 +278,14 @@ int control_new(const struct control_options *options, struct control **ret)
 	struct control *control = calloc(1, sizeof *control);
 	int r;
 
-	if (control == NULL)
+	if (control == NULL) {
+		if (options->handed > 0)
+			close(options->handed);
 		return -ENOMEM;
+	}
 
 	control->options = *options;
+	control->fd = options->handed > 0 ? options->handed : -1;
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		control->clients[i] = (struct client){ .control = control, .fd = -1 };
 

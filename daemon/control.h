@@ -29,7 +29,8 @@ struct sd_event;
 
 struct control_options {
 	struct sd_event *event; /* must outlive the control */
-	const char *path;       /* of the socket; not used when systemd hands one over; must outlive the control too */
+	const char *path;       /* of the socket; not used when one is handed over; must outlive the control too */
+	int handed;             /* a listening unix stream socket, non-blocking, the control's from then on; 0: none */
 	/*
 	 * Appends the answer to ret, of which `max` is the room there is. request: without newline, any other byte but NUL may be in it.
 	 * 0; -errno: the client gets none.
@@ -39,8 +40,9 @@ struct control_options {
 };
 
 /*
- * Listens. The socket is systemd's ($LISTEN_FDS) or made at path, with mode 0660; one that a dead daemon has left is replaced.
- * 0; -ENOMEM; -EADDRINUSE: somebody else answers there; -EEXIST: something is there that is no socket; -errno.
+ * Listens. The socket is the one that is handed over (handedfds.h), also closed if this fails, or made at path, with mode 0660; one that a
+ * dead daemon has left there is replaced. 0; -ENOMEM; -EADDRINUSE: somebody else answers there; -EEXIST: something is there that is no
+ * socket; -errno.
  */
 int control_new(const struct control_options *options, struct control **ret);
 

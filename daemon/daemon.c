@@ -8,6 +8,8 @@
 
 #include "bulletin.h"
 #include "control.h"
+#include "exposition.h"
+#include "handedfds.h"
 #include "health.h"
 #include "housekeeping.h"
 #include "incidents.h"
@@ -58,6 +60,7 @@ struct daemon {
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
+	struct handedfds handed; /* by systemd; what is still in it is nobody's yet */
 	struct control *control;
 	struct watchdog watchdog;
 	bool must_remember; /* a firing that holds others back is not saved yet */
@@ -81,7 +84,23 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
 		daemon->must_remember = true;
 
-	return incidents_fire(daemon->incidents, firing);
+	struct incidents_counts before, after;
+
+	incidents_counts(daemon->incidents, &before);
+	int r = incidents_fire(daemon->incidents, firing);
+
+	incidents_counts(daemon->incidents, &after);
+	if (after.opened > before.opened)
+		ruletally_opened(daemon->tally, firing->rule);
+
+	return r;
+}
+
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct daemon *daemon = ctx;
+
+	ruletally_judged(daemon->tally, rule, decision);
 }
 
 static bool on_disk_ok(void *ctx)
@@ -310,14 +329,47 @@ static void build_control(struct daemon *daemon)
 	struct control_options options = {
 		.event = daemon->event,
 		.path = daemon->paths.control,
+		.handed = daemon->handed.control,
 		.answer = on_request,
 		.ctx = daemon,
 	};
 	int r = control_new(&options, &daemon->control);
 
+	daemon->handed.control = 0;
+
 	if (r < 0)
 		log_line(LOG_WARNING, "no control socket at %s: %s. spikewatch status will not reach this daemon.",
 			 daemon->paths.control, strerror(-r));
+}
+
+static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)
+{
+	const struct daemon *daemon = ctx;
+	struct overview overview = look_over(daemon);
+
+	return exposition_write(daemon->exposition, &overview, form, ret);
+}
+
+/* Nor does anything wait for this. */
+static void build_metrics(struct daemon *daemon)
+{
+	const char *listen = daemon->config->metrics.listen;
+	struct metrics_options options = {
+		.event = daemon->event,
+		.listen = listen,
+		.handed = daemon->handed.metrics,
+		.render = on_scrape,
+		.ctx = daemon,
+	};
+	int r;
+
+	if (!*listen && daemon->handed.metrics == 0)
+		return;
+
+	daemon->handed.metrics = 0;
+	r = metrics_new(&options, &daemon->metrics);
+	if (r < 0)
+		log_line(LOG_WARNING, "no metrics at %s: %s", listen, strerror(-r));
 }
 
 /* ---- build ---- */
@@ -359,10 +411,15 @@ static int build_rules(struct daemon *daemon)
 		.memo = memofile_memo(daemon->memofile),
 		.fire = on_fire,
 		.disk_ok = on_disk_ok,
+		.judged = on_judged,
 		.ctx = daemon,
 	};
 	int r = incidents_new(&incidents, &daemon->incidents);
 
+	if (r == 0)
+		r = ruletally_new(daemon->config, &daemon->tally);
+	if (r == 0)
+		r = exposition_new(clock_wall(&daemon->clock), &daemon->exposition);
 	if (r == 0)
 		r = evaluator_new(&evaluator, &daemon->evaluator);
 	if (r == 0)
@@ -425,6 +482,7 @@ static void take_down(struct daemon *daemon)
 	struct overview overview;
 
 	control_free(daemon->control);
+	metrics_free(daemon->metrics);
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->watcher)
@@ -481,6 +539,7 @@ int daemon_run(const struct configfile *file, struct config *config)
 	if (r == 0)
 		r = run(&daemon);
 	take_down(&daemon);
+	handedfds_release(&daemon.handed);
 
 	return r;
 }

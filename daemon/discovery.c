@@ -3,21 +3,24 @@
  * their processes by comm, which costs one small file each.
  *
  * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
- * the sampler never takes it.
+ * the sampler never takes it. A scan holds it, but steps aside between two processes (turnstile.h): a question waits for one
+ * process and not for a million. What comes in between may be another configuration: then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
  */
 #include "discovery.h"
 
-#include "baseline.h"
 #include "dirlist.h"
-#include "match.h"
+#include "matcher.h"
 #include "procread.h"
 #include "realclock.h"
+#include "roster_query.h"
 #include "scanned.h"
 #include "scope.h"
+#include "turnstile.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -26,48 +29,62 @@
 /* A scan may take one part in so many of the time. */
 #define SCAN_SHARE 50u
 
+/* How long the thread shows no sign of life while it waits. */
+#define PULSE_NS NS_PER_S
+
+/* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
+#define RETRY_NS (100 * NS_PER_MS)
+
 struct discovery {
 	struct discovery_options options;
 	const struct config *config;
 	struct roster *roster;
-	struct match **matches; /* one per entry */
-	int32_t *pidfile_pids;  /* one per entry; what its pid file says */
-	unsigned needs;         /* of all entries together */
-	bool by_path;
+	struct matcher *matcher;
 	uint64_t scan;
+	uint64_t processes, unreadable; /* in the running scan */
 	mono_t limits_read;
+	bool limits_due; /* whenever they were read */
+	bool rescan;     /* the configuration is another one: what runs is given up, what is due is due now */
 	struct discovery_state state;
-	pthread_mutex_t lock;
+	_Atomic uint64_t pulse_ns;
+	struct turnstile turn;
 	pthread_cond_t wake;
 	pthread_t thread;
 	bool running, stop;
 };
 
-/* ---- prepare ---- */
+/* ---- while it runs ---- */
 
-static int compile_entries(struct discovery *discovery)
+static mono_t show_life(struct discovery *discovery)
 {
-	const struct config *config = discovery->config;
+	struct clock clock = realclock();
+	mono_t now = clock_mono(&clock);
 
-	discovery->matches = calloc(config->target_count, sizeof(struct match *));
-	discovery->pidfile_pids = calloc(config->target_count, sizeof *discovery->pidfile_pids);
-	if (!discovery->matches || !discovery->pidfile_pids)
-		return -ENOMEM;
+	atomic_store_explicit(&discovery->pulse_ns, now.ns, memory_order_relaxed);
 
-	for (size_t i = 0; i < config->target_count; i++) {
-		int r = match_new(&config->targets[i], &discovery->matches[i]);
-
-		if (r < 0)
-			return r;
-		discovery->needs |= match_needs(discovery->matches[i]);
-		if (match_is_by_path(discovery->matches[i]))
-			discovery->by_path = true;
-		if (config->targets[i].per == CONFIG_PER_CGROUP)
-			discovery->needs |= MATCH_CGROUP;
-	}
-
-	return 0;
+	return now;
 }
+
+mono_t discovery_pulse(const struct discovery *discovery)
+{
+	return (mono_t){ atomic_load_explicit(&discovery->pulse_ns, memory_order_relaxed) };
+}
+
+static void on_alive(void *ctx)
+{
+	show_life(ctx);
+}
+
+/* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
+static int step_aside(struct discovery *discovery)
+{
+	show_life(discovery);
+	turnstile_yield(&discovery->turn);
+
+	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
+}
+
+/* ---- build ---- */
 
 int discovery_new(const struct discovery_options *options, struct discovery **ret)
 {
@@ -79,16 +96,20 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 		return -ENOMEM;
 
 	discovery->options = *options;
+	discovery->options.roster.alive = on_alive;
+	discovery->options.roster.alive_ctx = discovery;
 	discovery->config = options->roster.config;
-	pthread_mutex_init(&discovery->lock, NULL);
+	discovery->limits_due = true;
+	show_life(discovery);
+	turnstile_init(&discovery->turn);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&discovery->wake, &attributes);
 	pthread_condattr_destroy(&attributes);
 
-	r = compile_entries(discovery);
+	r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
-		r = roster_new(&options->roster, &discovery->roster);
+		r = roster_new(&discovery->options.roster, &discovery->roster);
 	if (r < 0) {
 		discovery_free(discovery);
 		return r;
@@ -106,23 +127,45 @@ void discovery_free(struct discovery *discovery)
 
 	discovery_stop(discovery);
 	roster_free(discovery->roster);
-	for (size_t i = 0; discovery->matches && i < discovery->config->target_count; i++)
-		match_free(discovery->matches[i]);
-	free(discovery->matches);
-	free(discovery->pidfile_pids);
+	matcher_free(discovery->matcher);
 	pthread_cond_destroy(&discovery->wake);
-	pthread_mutex_destroy(&discovery->lock);
+	turnstile_release(&discovery->turn);
 	free(discovery);
 }
 
-/* ---- visit: processes ---- */
-
-static void read_pidfiles(struct discovery *discovery)
+static void release_matcher(struct matcher **matcher)
 {
-	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (discovery->config->targets[i].selector == CONFIG_PIDFILE)
-			discovery->pidfile_pids[i] = procread_pidfile(discovery->config->targets[i].pattern);
+	matcher_free(*matcher);
 }
+
+int discovery_reload(struct discovery *discovery, const struct config *config)
+{
+	AUTO(release_matcher) struct matcher *matcher = NULL;
+	int r = matcher_new(config, &matcher);
+
+	if (r < 0)
+		return r;
+
+	turnstile_enter(&discovery->turn);
+	r = roster_reload(discovery->roster, config);
+	if (r == 0) {
+		struct matcher *before = discovery->matcher;
+
+		discovery->matcher = matcher;
+		matcher = before; /* which is freed while its configuration is still there */
+		discovery->config = config;
+		discovery->options.roster.config = config;
+		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
+		discovery->limits_due = true;
+		discovery->rescan = true;
+		pthread_cond_signal(&discovery->wake);
+	}
+	turnstile_leave(&discovery->turn);
+
+	return r;
+}
+
+/* ---- visit: processes ---- */
 
 /* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
 static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
@@ -160,22 +203,15 @@ static int sight(struct discovery *discovery, size_t entry, struct scanned *scan
 /* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
 static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
 {
-	if (!discovery->by_path || scanned_ask(scanned, MATCH_CGROUP) < 0 || !scanned->facts.cgroup)
-		return false;
-
-	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (match_is_by_path(discovery->matches[i]) &&
-		    match_cgroup(discovery->matches[i], scanned->facts.cgroup))
-			return true;
-
-	return false;
+	return discovery->matcher->by_path && scanned_ask(scanned, MATCH_CGROUP) == 0 && scanned->facts.cgroup &&
+	       matcher_any_cgroup(discovery->matcher, scanned->facts.cgroup);
 }
 
 /* Hands the process to every entry that it matches. */
 static int match_entries(struct discovery *discovery, struct scanned *scanned, bool *ret_watched)
 {
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!match_process(discovery->matches[i], &scanned->facts, discovery->pidfile_pids[i]))
+		if (!matcher_process(discovery->matcher, i, &scanned->facts))
 			continue;
 		*ret_watched = true;
 		if (roster_process_known(discovery->roster, i, scanned->facts.pid, scanned->stat.start_ticks,
@@ -197,11 +233,11 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 	bool watched = false;
 	int r = scanned_meet(scanned, pid);
 
-	discovery->state.processes++;
+	discovery->processes++;
 	if (r == 0)
-		r = scanned_ask(scanned, discovery->needs);
+		r = scanned_ask(scanned, discovery->matcher->needs);
 	if (r < 0) {
-		discovery->state.unreadable += !scanned_starved(r) && r != -ESRCH;
+		discovery->unreadable += !scanned_starved(r) && r != -ESRCH;
 		return scanned_starved(r) ? r : 0;
 	}
 
@@ -229,6 +265,10 @@ static int visit_name(void *ctx, const char *name)
 {
 	struct walk *walk = ctx;
 	int32_t pid = procread_pid_of(name);
+	int r = step_aside(walk->discovery);
+
+	if (r < 0)
+		return r;
 
 	return pid ? visit_process(walk->discovery, pid, &walk->scanned) : 0;
 }
@@ -252,87 +292,113 @@ static int visit_processes(struct discovery *discovery)
 static int visit_cgroup(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
+	int r = step_aside(discovery);
 
-	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!match_is_by_path(discovery->matches[i]) || !match_cgroup(discovery->matches[i], path))
-			continue;
+	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
+		if (matcher_cgroup(discovery->matcher, i, path))
+			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
 
-		int r = roster_cgroup(discovery->roster, i, path, discovery->scan);
-
-		if (r < 0)
-			return r;
-	}
-
-	return 0;
+	return r;
 }
 
 /* ---- one scan ---- */
 
 static void refresh_limits(struct discovery *discovery, mono_t now)
 {
-	if (mono_diff(now, discovery->limits_read) < (int64_t)discovery->config->sampling.limits_interval_ns)
+	int64_t age = mono_diff(now, discovery->limits_read);
+
+	if (!discovery->limits_due && age < (int64_t)discovery->config->sampling.limits_interval_ns)
 		return;
 
+	discovery->limits_due = false;
 	discovery->limits_read = now;
 	roster_refresh_limits(discovery->roster);
 }
 
+static int visit_all(struct discovery *discovery)
+{
+	int r = visit_processes(discovery);
+
+	if (r == 0 && discovery->matcher->by_path)
+		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+
+	return r == -E2BIG ? 0 : r;
+}
+
+/* As discovery_scan, or -ECANCELED. */
 static int scan_locked(struct discovery *discovery)
 {
-	struct clock clock = realclock();
-	mono_t began = clock_mono(&clock);
+	mono_t began = show_life(discovery);
 	int r;
 
+	discovery->rescan = false;
 	discovery->scan++;
-	discovery->state.processes = 0;
-	discovery->state.unreadable = 0;
+	discovery->processes = discovery->unreadable = 0;
 	roster_collect(discovery->roster);
-	read_pidfiles(discovery);
+	roster_reopen(discovery->roster);
+	matcher_read_pidfiles(discovery->matcher);
 	baseline_scan_begin(discovery->options.baseline, began);
-	r = visit_processes(discovery);
-	if (r == 0 && discovery->by_path)
-		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
-	discovery->state.error = r == -E2BIG ? 0 : r;
-	if (discovery->state.error < 0)
+	r = visit_all(discovery);
+	if (r == -ECANCELED)
+		return r;
+	discovery->state.error = r;
+	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	baseline_scan_end(discovery->options.baseline);
 	roster_sweep(discovery->roster, discovery->scan);
 	refresh_limits(discovery, began);
+	discovery->state.processes = discovery->processes;
+	discovery->state.unreadable = discovery->unreadable;
 	discovery->state.scans++;
-	discovery->state.last_scan_ns = (uint64_t)mono_diff(clock_mono(&clock), began);
+	discovery->state.last_scan_ns = (uint64_t)mono_diff(show_life(discovery), began);
 
 	return 0;
 }
 
 int discovery_scan(struct discovery *discovery)
 {
-	pthread_mutex_lock(&discovery->lock);
-	int r = scan_locked(discovery);
-	pthread_mutex_unlock(&discovery->lock);
+	int r;
+
+	turnstile_enter(&discovery->turn);
+	do {
+		r = scan_locked(discovery);
+	} while (r == -ECANCELED);
+	turnstile_leave(&discovery->turn);
 
 	return r;
 }
 
 /* ---- the thread ---- */
 
-/* Waits, with the lock released, until the next scan is due or the thread is to stop. */
+static uint64_t pause_before_scan(const struct discovery *discovery)
+{
+	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
+	uint64_t least = discovery->state.last_scan_ns * SCAN_SHARE;
+
+	if (roster_owes(discovery->roster) && pause > RETRY_NS)
+		pause = RETRY_NS;
+
+	return pause > least ? pause : least;
+}
+
+/* Waits, with the lock released, until the next scan is due or the thread is to stop; in slices, which show that it lives. */
 static void wait_locked(struct discovery *discovery)
 {
-	struct clock clock = realclock();
-	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
+	mono_t due = mono_add(show_life(discovery), pause_before_scan(discovery));
 
-	if (pause < discovery->state.last_scan_ns * SCAN_SHARE)
-		pause = discovery->state.last_scan_ns * SCAN_SHARE;
+	for (mono_t now = show_life(discovery); mono_diff(due, now) > 0; now = show_life(discovery)) {
+		if (discovery->stop || discovery->rescan)
+			return;
 
-	mono_t until = mono_add(clock_mono(&clock), pause);
-	struct timespec at = {
-		.tv_sec = (time_t)(until.ns / NS_PER_S),
-		.tv_nsec = (long)(until.ns % NS_PER_S),
-	};
+		mono_t until = mono_diff(due, now) < (int64_t)PULSE_NS ? due : mono_add(now, PULSE_NS);
+		struct timespec at = {
+			.tv_sec = (time_t)(until.ns / NS_PER_S),
+			.tv_nsec = (long)(until.ns % NS_PER_S),
+		};
 
-	while (!discovery->stop && pthread_cond_timedwait(&discovery->wake, &discovery->lock, &at) != ETIMEDOUT)
-		continue;
+		pthread_cond_timedwait(&discovery->wake, &discovery->turn.lock, &at);
+	}
 }
 
 static void *run(void *argument)
@@ -340,12 +406,12 @@ static void *run(void *argument)
 	struct discovery *discovery = argument;
 
 	prctl(PR_SET_NAME, "discovery");
-	pthread_mutex_lock(&discovery->lock);
+	turnstile_enter(&discovery->turn);
 	while (!discovery->stop) {
 		scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
 		wait_locked(discovery);
 	}
-	pthread_mutex_unlock(&discovery->lock);
+	turnstile_leave(&discovery->turn);
 
 	return NULL;
 }
@@ -370,92 +436,55 @@ void discovery_stop(struct discovery *discovery)
 	if (!discovery->running)
 		return;
 
-	pthread_mutex_lock(&discovery->lock);
+	turnstile_enter(&discovery->turn);
 	discovery->stop = true;
 	pthread_cond_signal(&discovery->wake);
-	pthread_mutex_unlock(&discovery->lock);
+	turnstile_leave(&discovery->turn);
 	pthread_join(discovery->thread, NULL);
-	discovery->running = false;
+	discovery->running = discovery->stop = false;
 }
 
 /* ---- questions of other threads ---- */
 
-struct pid_query {
-	uint32_t id;
-	int32_t *pids;
-	size_t count, cap;
-};
-
-static int collect_pid(void *ctx, struct roster_target *target)
-{
-	struct pid_query *query = ctx;
-	uint32_t id = target->group ? target->group->what.id : target->what.id;
-
-	if (id == query->id && target->what.pid && query->count < query->cap)
-		query->pids[query->count++] = target->what.pid;
-
-	return query->count == query->cap;
-}
-
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
 {
-	struct pid_query query = { .id = target_id, .pids = pids, .cap = cap };
+	turnstile_enter(&discovery->turn);
+	size_t count = roster_query_pids(discovery->roster, target_id, pids, cap);
+	turnstile_leave(&discovery->turn);
 
-	pthread_mutex_lock(&discovery->lock);
-	roster_visit(discovery->roster, collect_pid, &query);
-	pthread_mutex_unlock(&discovery->lock);
-
-	return query.count;
-}
-
-struct limits_query {
-	uint32_t id;
-	struct cglimits *ret;
-};
-
-static int find_limits(void *ctx, struct roster_target *target)
-{
-	struct limits_query *query = ctx;
-
-	if (target->what.id != query->id)
-		return 0;
-	*query->ret = target->limits;
-
-	return 1;
+	return count;
 }
 
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cglimits *ret)
 {
-	struct limits_query query = { .id = target_id, .ret = ret };
+	turnstile_enter(&discovery->turn);
+	bool found = roster_query_limits(discovery->roster, target_id, ret);
+	turnstile_leave(&discovery->turn);
 
-	pthread_mutex_lock(&discovery->lock);
-	int found = roster_visit(discovery->roster, find_limits, &query);
-	pthread_mutex_unlock(&discovery->lock);
-
-	return found == 1;
+	return found;
 }
 
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
 			 struct maps_snapshot **ret_maps)
 {
-	pthread_mutex_lock(&discovery->lock);
+	turnstile_enter(&discovery->turn);
 	baseline_copy(discovery->options.baseline, pid, ret_threads, ret_maps);
-	pthread_mutex_unlock(&discovery->lock);
+	turnstile_leave(&discovery->turn);
 }
 
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 {
-	pthread_mutex_lock(&discovery->lock);
+	turnstile_enter(&discovery->turn);
 	int r = baseline_copy_busy(discovery->options.baseline, ret);
-	pthread_mutex_unlock(&discovery->lock);
+	turnstile_leave(&discovery->turn);
 
 	return r;
 }
 
 void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
-	pthread_mutex_lock(&discovery->lock);
+	turnstile_enter(&discovery->turn);
 	*ret = discovery->state;
 	roster_counts(discovery->roster, &ret->roster);
-	pthread_mutex_unlock(&discovery->lock);
+	turnstile_leave(&discovery->turn);
 }

@@ -1,141 +1,103 @@
-/* roster.c: a hash table from identity to target, and the two queues to the sampler. */
+/*
+ * roster.c: a hash table from identity to target, and the two queues to the sampler.
+ *
+ * An entry is known by a number of its own, not by its place in the configuration: a target of an entry that changed and its successor, which may be
+ * the same process, never meet in the table.
+ *
+ * The queue is in order, and so are the answers. A member whose removal was asked for before its group's is back before it; and a place that
+ * was asked for is free before a newcomer that was queued later is added.
+ */
 #include "roster.h"
 
+#include "descriptors.h"
 #include "limitscache.h"
+#include "roster_limits.h"
+#include "roster_list.h"
+#include "roster_target.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 4096u /* a power of two; chains stay short up to the 10,000 targets of the default */
-
 struct roster {
 	struct roster_options options;
-	struct roster_target *buckets[BUCKETS];
-	struct roster_target **groups; /* by entry; NULL for entries that are no groups */
+	struct roster_table table;
+	struct roster_list list; /* of the configuration in force */
 	struct roster_counts counts;
 	uint64_t refused, failed; /* in the running scan */
-	uint32_t next_id;
+	bool starved;             /* out of descriptors, in the running scan */
+	bool owing;               /* the queue was full for a removal or a group */
+	bool crowded;             /* the queue was full for anything, in the running scan */
+	bool unopened;            /* targets were opened for less than is read now */
+	uint32_t reading;         /* what they are opened for: counts the reloads that read more */
+	struct roster_numbers numbers;
 	struct limitscache *limits;
 };
 
-/* ---- identity ---- */
-
-static uint32_t hash_identity(size_t entry, int32_t pid, const char *path)
-{
-	uint32_t hash = 2166136261u ^ (uint32_t)entry;
-
-	hash = (hash ^ (uint32_t)pid) * 16777619u;
-	for (; path && *path; path++)
-		hash = (hash ^ (unsigned char)*path) * 16777619u;
-
-	return (hash ^ (hash >> 15)) & (BUCKETS - 1);
-}
-
-static uint32_t bucket_of(const struct roster_target *target)
-{
-	return hash_identity(target->entry, target->what.pid,
-			     target->what.kind == TARGET_CGROUP ? target->what.cgroup : NULL);
-}
-
-static struct roster_target *find_process(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks)
-{
-	struct roster_target *target = roster->buckets[hash_identity(entry, pid, NULL)];
-
-	for (; target; target = target->next)
-		if (target->what.kind == TARGET_PROCESS && target->entry == entry && target->what.pid == pid &&
-		    target->what.start_ticks == start_ticks)
-			return target;
-
-	return NULL;
-}
-
-static struct roster_target *find_cgroup(const struct roster *roster, size_t entry, const char *path)
-{
-	struct roster_target *target = roster->buckets[hash_identity(entry, 0, path)];
-
-	for (; target; target = target->next)
-		if (target->what.kind == TARGET_CGROUP && target->entry == entry &&
-		    strcmp(target->what.cgroup, path) == 0)
-			return target;
-
-	return NULL;
-}
-
 /* ---- life and death ---- */
-
-static void free_target(struct roster_target *target)
-{
-	sampler_target_release(&target->sampled);
-	free((char *)(uintptr_t)target->what.name);
-	free((char *)(uintptr_t)target->what.key);
-	free((char *)(uintptr_t)target->what.comm);
-	free((char *)(uintptr_t)target->what.cmdline);
-	free((char *)(uintptr_t)target->what.cgroup);
-	free(target);
-}
-
-/* Copies the strings of what. NULL when there is no memory. */
-static struct roster_target *new_target(struct roster *roster, size_t entry, const struct target *what)
-{
-	struct roster_target *target = calloc(1, sizeof *target);
-
-	if (!target)
-		return NULL;
-
-	target->entry = entry;
-	target->what = *what;
-	target->what.entry = roster->options.config->targets[entry].name;
-	target->what.name = strdup(what->name);
-	target->what.key = strdup(what->key);
-	target->what.comm = strdup(what->comm);
-	target->what.cmdline = strdup(what->cmdline);
-	target->what.cgroup = strdup(what->cgroup);
-	if (target->what.name && target->what.key && target->what.comm && target->what.cmdline && target->what.cgroup)
-		return target;
-
-	free_target(target);
-
-	return NULL;
-}
-
-static void set_limits(struct roster_target *target)
-{
-	source_entry_set_limits(target->sampled.entry, target->limits.cpu, target->limits.memory_bytes);
-}
 
 static size_t *count_of(struct roster *roster, const struct roster_target *target)
 {
 	return target->group ? &roster->counts.members : &roster->counts.targets;
 }
 
-/* Enters an opened target into the table and lends it to the sampler. False: no memory, no room; it is freed. */
-static bool watch(struct roster *roster, struct roster_target *target)
+static void enter(struct roster *roster, struct roster_target *target)
 {
-	target->what.id = ++roster->next_id;
-	target->sampled.user = target;
-	target->sampled.group = target->group ? &target->group->sampled : NULL;
-	set_limits(target);
-	if ((!target->group && sampler_target_describe(&target->sampled, &target->what) < 0) ||
-	    !sampler_add(roster->options.sampler, &target->sampled)) {
-		free_target(target);
-		return false; /* the next scan meets it again */
-	}
-
-	struct roster_target **bucket = &roster->buckets[bucket_of(target)];
-
-	target->next = *bucket;
-	*bucket = target;
+	roster_table_enter(&roster->table, target);
 	roster->counts.found++;
 	*count_of(roster, target) += 1;
-
-	return true;
 }
 
+static void forget(struct roster *roster, struct roster_target *target)
+{
+	roster_table_remove(&roster->table, target);
+	roster->counts.left++;
+	roster->counts.leaving -= target->leaving;
+	*count_of(roster, target) -= 1;
+	roster_target_free(target);
+}
+
+/* A new one, met by this scan. */
+static void number(struct roster *roster, struct roster_target *target, uint64_t scan)
+{
+	target->what.id = ++roster->numbers.target;
+	target->reading = roster->reading;
+	target->seen = scan;
+}
+
+/* Lends an opened target to the sampler and enters it into the table; if the queue is full the next scan meets it again. 0; -ENOMEM. */
+static int watch(struct roster *roster, struct roster_target *target)
+{
+	int r = target->group ? 0 : sampler_target_describe(&target->sampled, &target->what);
+
+	roster_limits_apply(target);
+	if (r < 0 || !sampler_add(roster->options.sampler, &target->sampled)) {
+		roster_target_free(target);
+		roster->crowded |= r == 0;
+		return r;
+	}
+	enter(roster, target);
+
+	return 0;
+}
+
+/* Asks the sampler for a target back. False: the queue is full. */
+static bool ask_back(struct roster *roster, struct roster_target *target)
+{
+	target->leaving = sampler_remove(roster->options.sampler, &target->sampled);
+	roster->counts.leaving += target->leaving;
+	roster->crowded |= !target->leaving;
+
+	return target->leaving;
+}
+
+/* Those that were asked back have made room before a newcomer is at the head of the queue. */
 static bool room_left(struct roster *roster)
 {
-	if (roster->counts.targets + roster->counts.members < roster->options.config->sampling.max_targets)
+	const struct roster_counts *counts = &roster->counts;
+
+	if (counts->targets + counts->members - counts->leaving < roster->options.config->sampling.max_targets)
 		return true;
 
 	roster->refused++;
@@ -144,28 +106,108 @@ static bool room_left(struct roster *roster)
 }
 
 /* Opening a target failed: a process that ended meanwhile is nothing to speak of. */
-static int opening_failed(struct roster *roster, struct roster_target *target, int error)
+static int opening_failed(struct roster *roster, int error)
 {
-	free_target(target);
 	if (error == -ESRCH || error == -ENOENT)
 		return 0;
 
+	roster->starved |= error == -EMFILE || error == -ENFILE;
 	roster->failed++;
 	roster->counts.last_error = error;
 
 	return error == -ENOMEM ? error : 0;
 }
 
-static void forget(struct roster *roster, struct roster_target *target)
+/* Watches a target, unless opening it failed (r) or took what is reserved for others. */
+static int watch_opened(struct roster *roster, struct roster_target *target, int r)
 {
-	struct roster_target **at = &roster->buckets[bucket_of(target)];
+	if (r == 0 && descriptors_short(roster->options.procfd))
+		r = -EMFILE;
+	if (r < 0) {
+		roster_target_free(target);
+		return opening_failed(roster, r);
+	}
 
-	while (*at != target)
-		at = &(*at)->next;
-	*at = target->next;
-	roster->counts.left++;
-	*count_of(roster, target) -= 1;
-	free_target(target);
+	roster_limits_read(&roster->options, roster->limits, target);
+
+	return watch(roster, target);
+}
+
+/*
+ * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so that the successor of one that has to leave is
+ * behind it in the queue. After the first in a scan that found no descriptors nobody else is tried: opening and closing in vain costs
+ * as much as watching.
+ */
+static bool may_open(struct roster *roster, const struct roster_target *group)
+{
+	if (roster->owing || (group && group->unlent)) {
+		roster->crowded = true;
+		return false;
+	}
+	if (!room_left(roster))
+		return false;
+	if (roster->starved)
+		opening_failed(roster, -EMFILE);
+
+	return !roster->starved;
+}
+
+/* ---- what is owed ---- */
+
+struct dismissal {
+	struct roster *roster;
+	bool groups; /* only them, or all others */
+};
+
+static int dismiss(void *ctx, struct roster_target *target)
+{
+	const struct dismissal *dismissal = ctx;
+
+	if (!target->entry->dismissed || target->leaving || (target->what.kind == TARGET_GROUP) != dismissal->groups)
+		return 0;
+
+	return ask_back(dismissal->roster, target) ? 0 : -EAGAIN;
+}
+
+static void lend_groups(struct roster *roster)
+{
+	for (size_t i = 0; i < roster->list.count; i++) {
+		struct roster_target *group = roster->list.entries[i]->group;
+
+		if (!group || !group->unlent)
+			continue;
+		group->unlent = !sampler_add(roster->options.sampler, &group->sampled);
+		roster->owing |= group->unlent;
+		roster->crowded |= group->unlent;
+	}
+}
+
+/* Those whose entry is no more are asked back, groups only when all their members are; then groups are lent that are not yet. */
+static void settle_debts(struct roster *roster)
+{
+	if (!roster->owing)
+		return;
+
+	struct dismissal members = { roster, false }, groups = { roster, true };
+
+	roster->owing = roster_table_visit(&roster->table, dismiss, &members) < 0 ||
+			roster_table_visit(&roster->table, dismiss, &groups) < 0;
+	if (!roster->owing)
+		lend_groups(roster);
+}
+
+static void take_back(struct roster *roster, struct roster_target *target, enum sampler_return why)
+{
+	if (why == SAMPLER_REFUSED)
+		roster->refused++;
+	if (why != SAMPLER_REMOVED && target->leaving)
+		return; /* the answer to our own request is still to come */
+	if (why == SAMPLER_REFUSED && target->what.kind == TARGET_GROUP) {
+		target->unlent = roster->owing = true; /* there will be room when others have left */
+		return;
+	}
+
+	forget(roster, target);
 }
 
 void roster_collect(struct roster *roster)
@@ -173,107 +215,60 @@ void roster_collect(struct roster *roster)
 	struct sampler_target *sampled;
 	enum sampler_return why;
 
-	while (sampler_returned(roster->options.sampler, &sampled, &why)) {
-		struct roster_target *target = sampled->user;
+	roster->refused = roster->failed = 0;
+	roster->starved = roster->crowded = false;
+	while (sampler_returned(roster->options.sampler, &sampled, &why))
+		take_back(roster, sampled->user, why);
+	settle_debts(roster);
+}
 
-		if (why == SAMPLER_REFUSED)
-			roster->refused++;
-		if (why != SAMPLER_REMOVED && target->leaving)
-			continue; /* the answer to our own request is still to come */
-		forget(roster, target);
-	}
+bool roster_owes(const struct roster *roster)
+{
+	return roster->owing || roster->crowded;
 }
 
 /* ---- limits ---- */
 
-/* A group has the limits of its members if they share one, else the machine's. */
-static void merge_into_group(struct roster_target *member)
+static void say_alive(const struct roster *roster)
 {
-	struct cglimits *limits = &member->group->limits;
-
-	if (limits->cpu == 0) { /* none merged yet */
-		*limits = member->limits;
-		return;
-	}
-	if (strcmp(limits->cpu_from, member->limits.cpu_from) != 0)
-		limits->cpu = UINT64_MAX;
-	if (strcmp(limits->memory_from, member->limits.memory_from) != 0)
-		limits->memory_bytes = UINT64_MAX;
+	if (roster->options.alive)
+		roster->options.alive(roster->options.alive_ctx);
 }
 
-static void read_limits(struct roster *roster, struct roster_target *target)
+static int refresh_limits(void *ctx, struct roster_target *target)
 {
-	const struct cglimits *limits;
+	struct roster *roster = ctx;
 
-	if (target->what.kind == TARGET_CGROUP) {
-		cglimits_of_cgroup(roster->options.mounts, &roster->options.machine, target->what.cgroup,
-				   &target->limits);
-		return;
-	}
+	if (target->what.kind == TARGET_GROUP || target->entry->dismissed)
+		return 0;
 
-	limits = limitscache_of(roster->limits, target->what.pid);
-	if (limits)
-		target->limits = *limits;
-}
+	say_alive(roster);
+	roster_limits_read(&roster->options, roster->limits, target);
+	roster_limits_apply(target);
+	if (target->group)
+		roster_limits_merge(target);
 
-static void set_group_limits(struct roster *roster, struct roster_target *group)
-{
-	const struct metric_machine *machine = &roster->options.machine;
-
-	if (group->limits.cpu == 0 || group->limits.cpu == UINT64_MAX) {
-		group->limits.cpu = (uint64_t)(machine->cores * 1e9);
-		group->limits.cpu_is_machine = true;
-		group->limits.cpu_from[0] = '\0';
-	}
-	if (group->limits.memory_bytes == 0 || group->limits.memory_bytes == UINT64_MAX) {
-		group->limits.memory_bytes = machine->memory_bytes;
-		group->limits.memory_is_machine = true;
-		group->limits.memory_from[0] = '\0';
-	}
-	set_limits(group);
-}
-
-static void for_each_group(struct roster *roster, void (*act)(struct roster *roster, struct roster_target *group))
-{
-	for (size_t i = 0; i < roster->options.config->target_count; i++)
-		if (roster->groups[i])
-			act(roster, roster->groups[i]);
-}
-
-static void clear_group_limits(struct roster *roster, struct roster_target *group)
-{
-	(void)roster;
-	group->limits = (struct cglimits){ 0 };
+	return 0;
 }
 
 void roster_refresh_limits(struct roster *roster)
 {
 	limitscache_clear(roster->limits);
-	for_each_group(roster, clear_group_limits);
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		for (struct roster_target *target = roster->buckets[i]; target; target = target->next) {
-			if (target->what.kind == TARGET_GROUP)
-				continue;
-			read_limits(roster, target);
-			set_limits(target);
-			if (target->group)
-				merge_into_group(target);
-		}
-	}
-	for_each_group(roster, set_group_limits);
+	for (size_t i = 0; i < roster->list.count; i++)
+		if (roster->list.entries[i]->group)
+			roster_limits_clear(roster->list.entries[i]->group);
+	roster_table_visit(&roster->table, refresh_limits, roster);
+	for (size_t i = 0; i < roster->list.count; i++)
+		if (roster->list.entries[i]->group)
+			roster_limits_settle(&roster->options.machine, roster->list.entries[i]->group);
 }
 
 /* ---- sightings ---- */
 
-/* An entry that can only mean one process at a time gives it its own name. */
-static bool is_one_process(const struct config_target *entry)
-{
-	return (entry->selector == CONFIG_PID || entry->selector == CONFIG_PIDFILE) && entry->per == CONFIG_PER_PROCESS;
-}
-
 bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, uint64_t scan)
 {
-	struct roster_target *target = find_process(roster, entry, pid, start_ticks);
+	struct roster_target *target =
+		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
 
 	if (target)
 		target->seen = scan;
@@ -283,121 +278,154 @@ bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint
 
 int roster_process(struct roster *roster, size_t entry, const struct roster_sighting *seen, uint64_t scan)
 {
-	const char *entry_name = roster->options.config->targets[entry].name;
-	struct roster_target *target;
-	char name[96], key[128];
-	int r;
+	struct roster_target *group = roster->list.entries[entry]->group, *target;
 
-	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !room_left(roster))
+	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !may_open(roster, group))
 		return 0;
 
-	if (is_one_process(&roster->options.config->targets[entry])) {
-		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
-		snprintf(name, sizeof name, "%s", entry_name);
-		snprintf(key, sizeof key, "%s", entry_name);
-	} else {
-		snprintf(name, sizeof name, "%s/%d", entry_name, seen->pid);
-		snprintf(key, sizeof key, "%s:%d@%llu", entry_name, seen->pid, (unsigned long long)seen->start_ticks);
-	}
-	target = new_target(roster, entry,
-			    &(struct target){ .kind = TARGET_PROCESS,
-					      .pid = seen->pid,
-					      .start_ticks = seen->start_ticks,
-					      .name = name,
-					      .key = key,
-					      .comm = seen->comm,
-					      .cmdline = seen->cmdline,
-					      .cgroup = seen->cgroup });
+	target = roster_target_process(roster->list.entries[entry], &roster->options.config->targets[entry], seen);
 	if (!target)
 		return -ENOMEM;
 
-	target->seen = scan;
-	target->group = roster->groups[entry];
-	r = source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks, roster->options.own_proc,
-				 &target->sampled, &target->sampled.entry);
-	if (r < 0)
-		return opening_failed(roster, target, r);
+	number(roster, target, scan);
+	target->group = group;
+	target->sampled.group = group ? &group->sampled : NULL;
 
-	read_limits(roster, target);
-	watch(roster, target);
-
-	return 0;
+	return watch_opened(roster, target,
+			    source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks,
+						 roster->options.own_proc, &target->sampled, &target->sampled.entry));
 }
 
 int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_t scan)
 {
-	const char *entry_name = roster->options.config->targets[entry].name;
-	struct roster_target *target = find_cgroup(roster, entry, path);
-	char key[4096 + 80];
-	int r;
+	struct roster_target *target = roster_table_cgroup(&roster->table, roster->list.entries[entry], path);
 
 	if (target) {
 		target->seen = scan;
 		return 0;
 	}
-	if (!room_left(roster))
+	if (!may_open(roster, NULL))
 		return 0;
 
-	snprintf(key, sizeof key, "%s:%s", entry_name, path);
-	target = new_target(
-		roster, entry,
-		&(struct target){
-			.kind = TARGET_CGROUP, .name = path, .key = key, .comm = "", .cmdline = "", .cgroup = path });
+	target = roster_target_cgroup(roster->list.entries[entry], path);
 	if (!target)
 		return -ENOMEM;
 
-	target->seen = scan;
-	r = source_entry_cgroup(roster->options.mounts, path, &target->sampled, &target->sampled.entry);
-	if (r < 0)
-		return opening_failed(roster, target, r);
+	number(roster, target, scan);
 
-	read_limits(roster, target);
-	watch(roster, target);
+	return watch_opened(
+		roster, target,
+		source_entry_cgroup(roster->options.mounts, path, &target->sampled, &target->sampled.entry));
+}
+
+struct sweep {
+	struct roster *roster;
+	uint64_t scan;
+};
+
+static int sweep_one(void *ctx, struct roster_target *target)
+{
+	const struct sweep *sweep = ctx;
+
+	if (target->what.kind != TARGET_GROUP && !target->leaving && target->seen != sweep->scan)
+		ask_back(sweep->roster, target);
 
 	return 0;
 }
 
-/* Members first, so that a group is never asked for while it has members. Groups themselves stay as long as the configuration. */
 void roster_sweep(struct roster *roster, uint64_t scan)
 {
+	struct sweep sweep = { .roster = roster, .scan = scan };
+
 	roster->counts.refused = roster->refused;
 	roster->counts.failed = roster->failed;
 	roster->refused = roster->failed = 0;
+	roster_table_visit(&roster->table, sweep_one, &sweep);
+}
 
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		for (struct roster_target *target = roster->buckets[i]; target; target = target->next) {
-			if (target->what.kind == TARGET_GROUP || target->leaving || target->seen == scan)
-				continue;
-			target->leaving = sampler_remove(roster->options.sampler, &target->sampled);
-		}
+static int reopen_one(void *ctx, struct roster_target *target)
+{
+	struct roster *roster = ctx;
+	const struct config_sampling *sampling = &roster->options.config->sampling;
+	struct source_options wanted = {
+		.peak_interval_ns = sampling->peak_interval_ns,
+		.fds_interval_ns = sampling->fds_interval_ns,
+		.reset_peaks = sampling->reset_peaks,
+	};
+	int r;
+
+	if (target->what.kind != TARGET_PROCESS || target->reading == roster->reading || target->leaving)
+		return 0;
+
+	say_alive(roster);
+	if (descriptors_short(roster->options.procfd))
+		r = -EMFILE;
+	else
+		r = source_entry_reopen(target->sampled.entry, roster->options.procfd, target->what.pid,
+					target->what.start_ticks, &wanted);
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
+		opening_failed(roster, r);
+		return r;
 	}
+	target->reading = roster->reading; /* what else there is to be said of it the sampler finds out */
+
+	return 0;
+}
+
+void roster_reopen(struct roster *roster)
+{
+	if (roster->unopened)
+		roster->unopened = roster_table_visit(&roster->table, reopen_one, roster) < 0;
+}
+
+/* ---- a configuration comes into force ---- */
+
+/* The list in force is put in place of the one before. Cannot fail. */
+static void enforce(struct roster *roster, const struct roster_list *list, const struct config *config)
+{
+	for (size_t i = 0; i < roster->list.count; i++)
+		roster->list.entries[i]->dismissed = true;
+	for (size_t i = 0; i < list->count; i++) {
+		struct roster_entry *entry = list->entries[i];
+
+		entry->dismissed = false;
+		if (entry->planned && entry->group)
+			enter(roster, entry->group);
+		entry->planned = false;
+	}
+	roster_list_release(&roster->list);
+	roster->list = *list;
+	roster->options.config = config;
+}
+
+/* Whether a process is read for something now that it was not read for before. */
+static bool reads_more(const struct config_sampling *before, const struct config_sampling *now)
+{
+	return (now->fds_interval_ns > 0 && before->fds_interval_ns == 0) ||
+	       (now->reset_peaks && !before->reset_peaks) ||
+	       (now->peak_interval_ns != UINT64_MAX && before->peak_interval_ns == UINT64_MAX);
+}
+
+int roster_reload(struct roster *roster, const struct config *config)
+{
+	struct roster_list list;
+	int r = roster_list_make(&roster->options, &roster->list, config, &roster->numbers, &list);
+
+	if (r < 0)
+		return r;
+
+	if (reads_more(&roster->options.config->sampling, &config->sampling)) {
+		roster->reading++;
+		roster->unopened = true;
+	}
+	enforce(roster, &list, config);
+	roster->owing = true;
+	settle_debts(roster);
+
+	return 0;
 }
 
 /* ---- the roster itself ---- */
-
-static int add_group(struct roster *roster, size_t entry)
-{
-	const char *name = roster->options.config->targets[entry].name;
-	struct roster_target *group = new_target(
-		roster, entry,
-		&(struct target){
-			.kind = TARGET_GROUP, .name = name, .key = name, .comm = "", .cmdline = "", .cgroup = "" });
-	int r;
-
-	if (!group)
-		return -ENOMEM;
-
-	r = source_entry_group(&group->sampled, &group->sampled.entry);
-	if (r < 0) {
-		free_target(group);
-		return r;
-	}
-
-	set_group_limits(roster, group);
-	roster->groups[entry] = watch(roster, group) ? group : NULL;
-
-	return roster->groups[entry] ? 0 : -ENOMEM;
-}
 
 int roster_new(const struct roster_options *options, struct roster **ret)
 {
@@ -408,12 +436,9 @@ int roster_new(const struct roster_options *options, struct roster **ret)
 		return -ENOMEM;
 
 	roster->options = *options;
-	roster->groups = calloc(options->config->target_count, sizeof(struct roster_target *));
-	r = roster->groups ? limitscache_new(options->procfd, options->mounts, &options->machine, &roster->limits)
-			   : -ENOMEM;
-	for (size_t i = 0; r == 0 && i < options->config->target_count; i++)
-		if (options->config->targets[i].per == CONFIG_PER_GROUP)
-			r = add_group(roster, i);
+	r = limitscache_new(options->procfd, options->mounts, &options->machine, &roster->limits);
+	if (r == 0)
+		r = roster_reload(roster, options->config);
 	if (r < 0) {
 		roster_free(roster);
 		return r;
@@ -428,15 +453,8 @@ void roster_free(struct roster *roster)
 	if (!roster)
 		return;
 
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		while (roster->buckets[i]) {
-			struct roster_target *target = roster->buckets[i];
-
-			roster->buckets[i] = target->next;
-			free_target(target);
-		}
-	}
-	free(roster->groups);
+	roster_table_clear(&roster->table);
+	roster_list_release(&roster->list);
 	limitscache_free(roster->limits);
 	free(roster);
 }
@@ -448,14 +466,5 @@ void roster_counts(const struct roster *roster, struct roster_counts *ret)
 
 int roster_visit(struct roster *roster, int (*visit)(void *ctx, struct roster_target *target), void *ctx)
 {
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		for (struct roster_target *target = roster->buckets[i]; target; target = target->next) {
-			int r = visit(ctx, target);
-
-			if (r)
-				return r;
-		}
-	}
-
-	return 0;
+	return roster_table_visit(&roster->table, visit, ctx);
 }

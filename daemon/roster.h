@@ -6,7 +6,10 @@
  *                                           │ the sampler found it gone        │      │ the sampler's answer
  *                                           └──────────────────────────────────┴──────┴──▶ freed
  *
- * Belongs to one thread (discovery) but for what is said otherwise. A process is (pid, start time): a reused pid is a new target.
+ * Belongs to one thread at a time (discovery's lock). A process is (pid, start time): a reused pid is a new target.
+ *
+ * A reload keeps the targets of the entries that the new configuration has too, and makes all others LEAVING: members before their
+ * group, because the sampler must never lose a group that has members. What finds the queue to the sampler full is asked for again by roster_collect.
  */
 #ifndef SPIKEWATCH_ROSTER_H
 #define SPIKEWATCH_ROSTER_H
@@ -27,27 +30,34 @@ struct roster_options {
 	const struct cgroup_mounts *mounts;
 	struct metric_machine machine;
 	int procfd;
-	bool own_proc; /* procfd is the real /proc of this pid namespace: CPU clocks can be asked */
+	bool own_proc;            /* procfd is the real /proc of this pid namespace: CPU clocks can be asked */
+	void (*alive)(void *ctx); /* called often during what takes long; may be NULL */
+	void *alive_ctx;
 };
+
+struct roster_entry; /* roster_entry.h */
 
 /* What the roster knows of a target; for visitors. Strings live as long as the target. */
 struct roster_target {
 	struct sampler_target sampled;
-	struct target what;          /* strings inside are owned here */
-	size_t entry;                /* index in config->targets */
+	struct target what; /* strings inside are owned here, but for what.entry, which is the entry's */
+	struct roster_entry *entry;
 	struct roster_target *group; /* the sum it is counted in, or NULL */
 	struct roster_target *next;  /* in its bucket */
 	uint64_t seen;               /* the last scan that met it */
 	bool leaving;                /* its removal was asked for */
+	bool unlent;                 /* a group that the sampler has yet to be given */
+	uint32_t reading;            /* what it was opened for: see roster_reopen */
 	struct cglimits limits;
 };
 
 struct roster_counts {
 	size_t targets; /* watched now, members of groups not counted */
 	size_t members;
+	size_t leaving;       /* of both: the sampler was asked for them back */
 	uint64_t found, left; /* ever */
 	uint64_t refused;     /* beyond max_targets */
-	uint64_t failed;      /* could not be opened */
+	uint64_t failed;      /* could not be opened: -EMFILE also where what is left is reserved (descriptors.h) */
 	int last_error;       /* of the last that could not be opened */
 };
 
@@ -60,6 +70,12 @@ struct roster_sighting {
 
 /* Makes the groups of the configuration (entries per group) too. 0 or -ENOMEM. */
 int roster_new(const struct roster_options *options, struct roster **ret);
+
+/*
+ * From now on config is in force, and the one before is not referred to any more; indices of entries are config's. Targets of entries
+ * that both have stay; all others are asked to leave; new groups are made. 0; -ENOMEM: nothing has changed.
+ */
+int roster_reload(struct roster *roster, const struct config *config);
 
 /* The sampler must be gone or stopped for good. NULL is fine. */
 void roster_free(struct roster *roster);
@@ -76,8 +92,17 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 /* Lets go of all that was not seen in this scan. */
 void roster_sweep(struct roster *roster, uint64_t scan);
 
-/* Frees what the sampler gave back. */
+/*
+ * Before a scan: frees what the sampler gave back, and asks again for what found the queue to the sampler full. What is refused or fails from now
+ * on is counted for the next sweep.
+ */
 void roster_collect(struct roster *roster);
+
+/* Whether the queue to the sampler was full for something since roster_collect: another scan soon would help. */
+bool roster_owes(const struct roster *roster);
+
+/* Opens, for targets that were opened for a configuration that read less of a process, what the one in force reads. */
+void roster_reopen(struct roster *roster);
 
 /* Reads effective limits anew for every target. */
 void roster_refresh_limits(struct roster *roster);

@@ -104,20 +104,21 @@ static int open_ring(struct session *session, const char *path)
 		return failed("cannot make the ring", path ? path : "in memory", r);
 
 	if (config->ring.lock && path && ring_lock(session->ring) < 0)
-		log_line(LOG_NOTICE,
-			 "the ring of %llu bytes is not locked into memory (%s): raise LimitMEMLOCK, or make ring.size "
-			 "smaller",
-			 (unsigned long long)config->ring.size_bytes, strerror(errno));
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .error = errno },
+			  "the ring of %llu bytes is not locked into memory (%s): raise LimitMEMLOCK, or make "
+			  "ring.size smaller",
+			  (unsigned long long)config->ring.size_bytes, strerror(errno));
 
 	return 0;
 }
 
-static int build_sampler(struct session *session)
+static struct sampler_options sampler_options_of(const struct config *config)
 {
-	const struct config_sampling *sampling = &session->config->sampling;
-	struct sampler_options options = {
+	const struct config_sampling *sampling = &config->sampling;
+
+	return (struct sampler_options){
 		.source = {
-			.capacity = sampling->max_targets + (uint32_t)session->config->target_count, /* groups come on top */
+			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups come on top */
 			.heartbeat_ns = sampling->heartbeat_ns,
 			.cgroup_interval_ns = sampling->cgroup_interval_ns,
 			.peak_interval_ns = sampling->peak_interval_ns,
@@ -128,6 +129,11 @@ static int build_sampler(struct session *session)
 		.wait = sampling->wait,
 		.cpu_budget_percent = sampling->cpu_budget_percent,
 	};
+}
+
+static int build_sampler(struct session *session)
+{
+	struct sampler_options options = sampler_options_of(session->config);
 	int r = sampler_new(&options, session->ring, &session->sampler);
 
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
@@ -203,6 +209,25 @@ int session_start(struct session *session)
 		r = discovery_start(session->discovery);
 
 	return r < 0 ? failed("cannot start a thread", "", r) : 0;
+}
+
+/* The sampler first: it must have room for what discovery then finds. */
+int session_reload(struct session *session, const struct config *config)
+{
+	struct sampler_options before = sampler_options_of(session->config), after = sampler_options_of(config);
+	int r = sampler_retune(session->sampler, &after);
+
+	if (r < 0)
+		return r;
+
+	r = discovery_reload(session->discovery, config);
+	if (r < 0) {
+		sampler_retune(session->sampler, &before); /* if not even that can be had: the next reload does it */
+		return r;
+	}
+	session->config = config;
+
+	return 0;
 }
 
 void session_stop(struct session *session)

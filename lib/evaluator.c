@@ -201,6 +201,8 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 	pair->judged = true;
 	evaluator->evaluations++;
 	remember(evaluator, watch, pair);
+	if (evaluator->options.judged)
+		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
 	if (pair->decision.fires)
 		fire(evaluator, watch, pair, window, to, tick);
 }

@@ -54,6 +54,8 @@ struct evaluator_options {
 	struct memo *memo; /* what earlier lives remembered; NULL: none; is kept up to date */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing); /* must not call back into the evaluator */
 	bool (*disk_ok)(void *ctx);                                    /* NULL: always. Asked at most once in a tick */
+	/* Every window that was judged, before fire; must not call back either. NULL: nobody wants to know. */
+	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
 	void *ctx;
 };
 

@@ -61,6 +61,7 @@ build() {
 		systemd/sd-journal.h
 	library libyajl-dev 'yajl_gen_alloc(0)' yajl yajl/yajl_gen.h yajl/yajl_parse.h
 	library libdeflate-dev 'libdeflate_adler32(1, "", 0)' libdeflate libdeflate.h
+	library libmicrohttpd-dev 'MHD_stop_daemon(0)' libmicrohttpd microhttpd.h
 	library check 'suite_create("probe")' check check.h
 }
 

@@ -136,7 +136,8 @@ confined() {
 	ban "libcgroup is confined to lib/cgmount.c" "${include}libcgroup" $(without lib/cgmount.c $ours)
 	ban "yajl is confined to lib/json.c" "${include}yajl" $(without lib/json.c $ours)
 	ban "libdeflate is confined to lib/checksum.c" "${include}libdeflate" $(without lib/checksum.c $ours)
-	systemd="daemon/control.c daemon/daemon.c"
+	ban "libmicrohttpd is confined to daemon/metrics.c" "${include}microhttpd" $(without daemon/metrics.c $ours)
+	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/metrics.c"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)
 }
 

@@ -1,0 +1,21 @@
+/*
+ * descriptors.h: file descriptors that targets do not get, so that a daemon that watches all it can still answers and writes incidents.
+ */
+#ifndef SPIKEWATCH_DESCRIPTORS_H
+#define SPIKEWATCH_DESCRIPTORS_H
+
+#include <stdbool.h>
+
+/*
+ * 16 open incidents hold two each, 16 clients of the control socket one, as many clients of the metrics are allowed for, a walk down the cgroup
+ * tree takes up to 34; captures, the state file and what a reload reads come on top. Under a limit that is very low: a quarter of it.
+ */
+#define DESCRIPTORS_RESERVED 128u
+
+/*
+ * Whether what is left belongs to the reserve. If not, right after something was opened, then all its descriptors are below the reserve. fd: any
+ * open one. Costs two system calls and a close.
+ */
+bool descriptors_short(int fd);
+
+#endif

@@ -1,0 +1,176 @@
+/* roster_target.c: a hash table from identity to target: the number of the entry, and the pid or the path. */
+#include "roster_target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one ---- */
+
+void roster_target_free(struct roster_target *target)
+{
+	sampler_target_release(&target->sampled);
+	roster_entry_drop(target->entry);
+	free((char *)(uintptr_t)target->what.name);
+	free((char *)(uintptr_t)target->what.key);
+	free((char *)(uintptr_t)target->what.comm);
+	free((char *)(uintptr_t)target->what.cmdline);
+	free((char *)(uintptr_t)target->what.cgroup);
+	free(target);
+}
+
+struct roster_target *roster_target_new(struct roster_entry *entry, const struct target *what)
+{
+	struct roster_target *target = calloc(1, sizeof *target);
+
+	if (!target)
+		return NULL;
+
+	target->entry = roster_entry_hold(entry);
+	target->sampled.user = target;
+	target->what = *what;
+	target->what.entry = entry->name;
+	target->what.name = strdup(what->name);
+	target->what.key = strdup(what->key);
+	target->what.comm = strdup(what->comm);
+	target->what.cmdline = strdup(what->cmdline);
+	target->what.cgroup = strdup(what->cgroup);
+	if (target->what.name && target->what.key && target->what.comm && target->what.cmdline && target->what.cgroup)
+		return target;
+
+	roster_target_free(target);
+
+	return NULL;
+}
+
+/* An entry that can only mean one process at a time gives it its own name. */
+static bool is_one_process(const struct config_target *config)
+{
+	return (config->selector == CONFIG_PID || config->selector == CONFIG_PIDFILE) &&
+	       config->per == CONFIG_PER_PROCESS;
+}
+
+struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
+					    const struct roster_sighting *seen)
+{
+	char name[96], key[128];
+
+	if (is_one_process(config)) {
+		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
+		snprintf(name, sizeof name, "%s", entry->name);
+		snprintf(key, sizeof key, "%s", entry->name);
+	} else {
+		snprintf(name, sizeof name, "%s/%d", entry->name, seen->pid);
+		snprintf(key, sizeof key, "%s:%d@%llu", entry->name, seen->pid, (unsigned long long)seen->start_ticks);
+	}
+
+	return roster_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
+							  .pid = seen->pid,
+							  .start_ticks = seen->start_ticks,
+							  .name = name,
+							  .key = key,
+							  .comm = seen->comm,
+							  .cmdline = seen->cmdline,
+							  .cgroup = seen->cgroup });
+}
+
+struct roster_target *roster_target_cgroup(struct roster_entry *entry, const char *path)
+{
+	char key[4096 + 80];
+
+	snprintf(key, sizeof key, "%s:%s", entry->name, path);
+
+	return roster_target_new(
+		entry,
+		&(struct target){
+			.kind = TARGET_CGROUP, .name = path, .key = key, .comm = "", .cmdline = "", .cgroup = path });
+}
+
+/* ---- the table ---- */
+
+static uint32_t hash_identity(const struct roster_entry *entry, int32_t pid, const char *path)
+{
+	uint32_t hash = 2166136261u ^ entry->number;
+
+	hash = (hash ^ (uint32_t)pid) * 16777619u;
+	for (; path && *path; path++)
+		hash = (hash ^ (unsigned char)*path) * 16777619u;
+
+	return (hash ^ (hash >> 15)) & (ROSTER_BUCKETS - 1);
+}
+
+static uint32_t bucket_of(const struct roster_target *target)
+{
+	return hash_identity(target->entry, target->what.pid,
+			     target->what.kind == TARGET_CGROUP ? target->what.cgroup : NULL);
+}
+
+struct roster_target *roster_table_process(const struct roster_table *table, const struct roster_entry *entry,
+					   int32_t pid, uint64_t start_ticks)
+{
+	struct roster_target *target = table->buckets[hash_identity(entry, pid, NULL)];
+
+	for (; target; target = target->next)
+		if (target->what.kind == TARGET_PROCESS && target->entry == entry && target->what.pid == pid &&
+		    target->what.start_ticks == start_ticks)
+			return target;
+
+	return NULL;
+}
+
+struct roster_target *roster_table_cgroup(const struct roster_table *table, const struct roster_entry *entry,
+					  const char *path)
+{
+	struct roster_target *target = table->buckets[hash_identity(entry, 0, path)];
+
+	for (; target; target = target->next)
+		if (target->what.kind == TARGET_CGROUP && target->entry == entry &&
+		    strcmp(target->what.cgroup, path) == 0)
+			return target;
+
+	return NULL;
+}
+
+void roster_table_enter(struct roster_table *table, struct roster_target *target)
+{
+	struct roster_target **bucket = &table->buckets[bucket_of(target)];
+
+	target->next = *bucket;
+	*bucket = target;
+}
+
+void roster_table_remove(struct roster_table *table, struct roster_target *target)
+{
+	struct roster_target **at = &table->buckets[bucket_of(target)];
+
+	while (*at != target)
+		at = &(*at)->next;
+	*at = target->next;
+}
+
+void roster_table_clear(struct roster_table *table)
+{
+	for (unsigned i = 0; i < ROSTER_BUCKETS; i++) {
+		while (table->buckets[i]) {
+			struct roster_target *target = table->buckets[i];
+
+			table->buckets[i] = target->next;
+			roster_target_free(target);
+		}
+	}
+}
+
+int roster_table_visit(const struct roster_table *table, int (*visit)(void *ctx, struct roster_target *target),
+		       void *ctx)
+{
+	for (unsigned i = 0; i < ROSTER_BUCKETS; i++) {
+		for (struct roster_target *target = table->buckets[i]; target; target = target->next) {
+			int r = visit(ctx, target);
+
+			if (r)
+				return r;
+		}
+	}
+
+	return 0;
+}

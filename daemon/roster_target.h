@@ -1,0 +1,45 @@
+/* roster_target.h: makes and frees what the roster watches, and finds it by what it is. */
+#ifndef SPIKEWATCH_ROSTER_TARGET_H
+#define SPIKEWATCH_ROSTER_TARGET_H
+
+#include "roster.h"
+#include "roster_entry.h"
+
+/* A power of two; chains stay short up to the 10,000 targets of the default. */
+#define ROSTER_BUCKETS 4096u
+
+struct roster_table {
+	struct roster_target *buckets[ROSTER_BUCKETS];
+};
+
+/* Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no memory. */
+struct roster_target *roster_target_new(struct roster_entry *entry, const struct target *what);
+
+/* A process that was met for an entry, which is config in the configuration; a cgroup. The id is still to come. NULL: no memory. */
+struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
+					    const struct roster_sighting *seen);
+struct roster_target *roster_target_cgroup(struct roster_entry *entry, const char *path);
+
+/* Must be in no table, and not lent. */
+void roster_target_free(struct roster_target *target);
+
+/* Those of an entry; NULL: not there. A process is (pid, start_ticks). */
+struct roster_target *roster_table_process(const struct roster_table *table, const struct roster_entry *entry,
+					   int32_t pid, uint64_t start_ticks);
+struct roster_target *roster_table_cgroup(const struct roster_table *table, const struct roster_entry *entry,
+					  const char *path);
+
+/* It stays its owner's until roster_table_clear. Must not be there yet. */
+void roster_table_enter(struct roster_table *table, struct roster_target *target);
+
+/* It must be there. */
+void roster_table_remove(struct roster_table *table, struct roster_target *target);
+
+/* Frees all that is inside. */
+void roster_table_clear(struct roster_table *table);
+
+/* As roster_visit. */
+int roster_table_visit(const struct roster_table *table, int (*visit)(void *ctx, struct roster_target *target),
+		       void *ctx);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * roster_rig.h: a roster over a /proc made of files, so that pids can be used again at will. The sampler's ticks are taken in the test's
+ * thread.
+ */
+#ifndef SPIKEWATCH_TESTS_ROSTER_RIG_H
+#define SPIKEWATCH_TESTS_ROSTER_RIG_H
+
+#include "roster.h"
+#include "scene.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+static char root[64];
+static int procfd;
+static struct config *config;
+static struct cgroup_mounts *mounts;
+static struct ring *ring;
+static struct sampler *sampler;
+static struct roster *roster;
+static struct roster_options options;
+
+static inline void setup(void)
+{
+	scene_directory(root);
+	procfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cgroup_mounts_new(root, "tests/data/cgroup/v1", &mounts), 0);
+	config = NULL;
+	ring = NULL;
+	sampler = NULL;
+	roster = NULL;
+}
+
+static inline void teardown(void)
+{
+	sampler_free(sampler);
+	roster_free(roster);
+	ring_free(ring);
+	config_free(config);
+	cgroup_mounts_free(mounts);
+	close(procfd);
+	scene_remove(root);
+}
+
+static inline void make_sampler(uint32_t capacity)
+{
+	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
+	struct sampler_options sampler_options = { .source = { .capacity = capacity }, .interval_ns = NS_PER_MS };
+
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	options = (struct roster_options){
+		.config = config,
+		.sampler = sampler,
+		.mounts = mounts,
+		.machine = { .cores = 4, .memory_bytes = 8ull << 30 },
+		.procfd = procfd,
+	};
+}
+
+static inline void make(uint32_t capacity, const char *text)
+{
+	config = scene_config("%s", text);
+	make_sampler(capacity);
+	ck_assert_int_eq(roster_new(&options, &roster), 0);
+}
+
+/* A process as files. */
+static inline void appear(int pid, uint64_t start, const char *cgroup)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%d", root, pid);
+	ck_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 %llu 1000000 100 0\n", pid,
+		    (unsigned long long)start);
+	snprintf(path, sizeof(path), "%s/%d/statm", root, pid);
+	scene_write(path, "200 100 50 1 0 60 0\n");
+	snprintf(path, sizeof(path), "%s/%d/cgroup", root, pid);
+	scene_write(path, "4:cpu,cpuacct:%s\n3:memory:%s\n", cgroup, cgroup);
+}
+
+static inline int meet(size_t entry, int pid, uint64_t start, uint64_t scan)
+{
+	struct roster_sighting seen = {
+		.pid = pid, .start_ticks = start, .comm = "app", .cmdline = "app -x", .cgroup = "/"
+	};
+
+	return roster_process(roster, entry, &seen, scan);
+}
+
+static inline struct roster_counts counts(void)
+{
+	struct roster_counts counts;
+
+	roster_counts(roster, &counts);
+
+	return counts;
+}
+
+/* A tick, and what came back is freed. */
+static inline void settle(void)
+{
+	sampler_tick(sampler);
+	roster_collect(roster);
+}
+
+struct lookup {
+	const char *key;
+	struct roster_target *found;
+	size_t visited;
+};
+
+static inline int look(void *ctx, struct roster_target *target)
+{
+	struct lookup *lookup = ctx;
+
+	lookup->visited++;
+	if (lookup->key && strcmp(target->what.key, lookup->key) == 0)
+		lookup->found = target;
+
+	return 0;
+}
+
+static inline struct roster_target *find(const char *key)
+{
+	struct lookup lookup = { .key = key };
+
+	roster_visit(roster, look, &lookup);
+
+	return lookup.found;
+}
+
+static inline size_t visited(void)
+{
+	struct lookup lookup = { 0 };
+
+	roster_visit(roster, look, &lookup);
+
+	return lookup.visited;
+}
+
+#endif
