@@ -8,7 +8,7 @@ static unsigned long long number(uint64_t value)
 	return value;
 }
 
-void bulletin_started(const struct overview *overview)
+void bulletin_started(const struct overview *overview, struct arrivals *arrivals)
 {
 	struct discovery_state found;
 
@@ -18,16 +18,18 @@ void bulletin_started(const struct overview *overview)
 		  found.roster.targets, overview->config->target_count, overview->config->rule_count,
 		  (double)overview->config->sampling.interval_ns / 1e6,
 		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
+	arrivals_start(arrivals, found.roster.targets, overview->now);
 	if (found.roster.targets == 0)
 		log_line(LOG_NOTICE, "nothing matches yet; new processes and cgroups are picked up as they come");
 }
 
-void bulletin_stopped(const struct overview *overview)
+void bulletin_stopped(const struct overview *overview, struct arrivals *arrivals)
 {
 	struct incidents_counts counts;
 	struct watcher_counts watched;
 	struct stats stats;
 
+	arrivals_flush(arrivals, overview->now);
 	incidents_counts(overview->incidents, &counts);
 	watcher_counts(overview->watcher, &watched);
 	if (ring_stats(session_ring(overview->session), &stats) == 0)

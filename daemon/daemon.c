@@ -7,9 +7,6 @@
 #include "daemon.h"
 
 #include "bulletin.h"
-#include "control.h"
-#include "exposition.h"
-#include "handedfds.h"
 #include "health.h"
 #include "housekeeping.h"
 #include "incidents.h"
@@ -21,8 +18,10 @@
 #include "realclock.h"
 #include "recover.h"
 #include "reload.h"
+#include "reporter.h"
 #include "requests.h"
 #include "ringlock.h"
+#include "ruletally.h"
 #include "scope.h"
 #include "session.h"
 #include "spool.h"
@@ -33,7 +32,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -56,12 +54,14 @@ struct daemon {
 	struct incidents *incidents;
 	struct watcher *watcher;
 	struct health health;
+	struct arrivals arrivals;
+	struct housekeeping house;
 	struct clock clock;
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
-	struct handedfds handed; /* by systemd; what is still in it is nobody's yet */
-	struct control *control;
+	struct ruletally *tally;
+	struct reporter *reporter;
 	struct watchdog watchdog;
 	bool must_remember; /* a firing that holds others back is not saved yet */
 	bool had_terminal;
@@ -131,17 +131,22 @@ static uint64_t choose_poll(const struct config *config)
 	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
 }
 
-static int reload(struct daemon *daemon, char *message)
+static int on_reload(void *ctx, char *message)
 {
+	struct daemon *daemon = ctx;
 	struct reload parts = {
 		.file = daemon->file,
 		.config = &daemon->config,
 		.session = daemon->session,
 		.evaluator = daemon->evaluator,
 		.incidents = daemon->incidents,
+		.tally = &daemon->tally,
+		.reporter = daemon->reporter,
 	};
-	int r = reload_run(&parts, message);
+	int r;
 
+	watcher_poll(daemon->watcher); /* what came before is judged by the old rules */
+	r = reload_run(&parts, message);
 	if (r == 0) {
 		daemon->poll_ns = choose_poll(daemon->config);
 		privileges_look(daemon->config, &daemon->privileges);
@@ -152,21 +157,16 @@ static int reload(struct daemon *daemon, char *message)
 
 /* ---- the loop ---- */
 
-static struct housekeeping keep_house(struct daemon *daemon)
+static int on_trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
 {
-	return (struct housekeeping){
-		.session = daemon->session,
-		.incidents = daemon->incidents,
-		.watcher = daemon->watcher,
-		.health = &daemon->health,
-		.watchdog = &daemon->watchdog,
-	};
+	struct daemon *daemon = ctx;
+
+	return incidents_trigger(daemon->incidents, target, ret);
 }
 
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	struct housekeeping house = keep_house(daemon);
 	int r = watcher_poll(daemon->watcher);
 
 	(void)usec;
@@ -175,7 +175,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
 	if (daemon->must_remember)
 		remember(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
-	housekeeping_judged(&house, clock_mono(&daemon->clock));
+	housekeeping_judged(&daemon->house, clock_mono(&daemon->clock));
 	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
 
 	return 0;
@@ -184,10 +184,9 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	struct housekeeping house = keep_house(daemon);
 
 	(void)usec;
-	housekeeping_second(&house);
+	housekeeping_second(&daemon->house);
 	remember(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 
@@ -219,21 +218,19 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	if (daemon->had_terminal && !has_terminal())
 		return on_stop_signal(source, info, userdata);
 
-	reload(daemon, message);
+	on_reload(daemon, message);
 
 	return 0;
 }
 
 static int on_trigger_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
-	struct daemon *daemon = userdata;
 	struct incidents_ticket ticket;
 
 	(void)source;
 	(void)info;
-	incidents_trigger(daemon->incidents, NULL, &ticket);
 
-	return 0;
+	return on_trigger(userdata, NULL, &ticket);
 }
 
 static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_handler_t handler)
@@ -293,83 +290,28 @@ static void fill_overview(void *ctx, struct overview *ret)
 		.incidents = daemon->incidents,
 		.watcher = daemon->watcher,
 		.health = &daemon->health,
+		.tally = daemon->tally,
 		.privileges = &daemon->privileges,
 		.started = daemon->started,
 		.now = clock_mono(&daemon->clock),
 	};
 }
 
-static int on_reload_request(void *ctx, char *message)
+static void start_reporter(struct daemon *daemon)
 {
-	return reload(ctx, message);
-}
-
-static int on_trigger_request(void *ctx, const struct target *target, struct incidents_ticket *ret)
-{
-	struct daemon *daemon = ctx;
-
-	return incidents_trigger(daemon->incidents, target, ret);
-}
-
-static int on_request(void *ctx, const char *line, struct buffer *ret)
-{
-	struct requests requests = {
-		.overview = fill_overview,
-		.trigger = on_trigger_request,
-		.reload = on_reload_request,
-		.ctx = ctx,
-	};
-
-	return requests_answer(&requests, line, ret);
-}
-
-/* Everything else works without it. */
-static void build_control(struct daemon *daemon)
-{
-	struct control_options options = {
+	struct reporter_options options = {
 		.event = daemon->event,
-		.path = daemon->paths.control,
-		.handed = daemon->handed.control,
-		.answer = on_request,
-		.ctx = daemon,
+		.control = daemon->paths.control,
+		.metrics = &daemon->config->metrics,
+		.requests = {
+			.overview = fill_overview,
+			.trigger = on_trigger,
+			.reload = on_reload,
+			.ctx = daemon,
+		},
 	};
-	int r = control_new(&options, &daemon->control);
 
-	daemon->handed.control = 0;
-
-	if (r < 0)
-		log_line(LOG_WARNING, "no control socket at %s: %s. spikewatch status will not reach this daemon.",
-			 daemon->paths.control, strerror(-r));
-}
-
-static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)
-{
-	const struct daemon *daemon = ctx;
-	struct overview overview = look_over(daemon);
-
-	return exposition_write(daemon->exposition, &overview, form, ret);
-}
-
-/* Nor does anything wait for this. */
-static void build_metrics(struct daemon *daemon)
-{
-	const char *listen = daemon->config->metrics.listen;
-	struct metrics_options options = {
-		.event = daemon->event,
-		.listen = listen,
-		.handed = daemon->handed.metrics,
-		.render = on_scrape,
-		.ctx = daemon,
-	};
-	int r;
-
-	if (!*listen && daemon->handed.metrics == 0)
-		return;
-
-	daemon->handed.metrics = 0;
-	r = metrics_new(&options, &daemon->metrics);
-	if (r < 0)
-		log_line(LOG_WARNING, "no metrics at %s: %s", listen, strerror(-r));
+	reporter_start(daemon->reporter, &options);
 }
 
 /* ---- build ---- */
@@ -417,15 +359,25 @@ static int build_rules(struct daemon *daemon)
 	int r = incidents_new(&incidents, &daemon->incidents);
 
 	if (r == 0)
-		r = ruletally_new(daemon->config, &daemon->tally);
-	if (r == 0)
-		r = exposition_new(clock_wall(&daemon->clock), &daemon->exposition);
+		r = ruletally_new(daemon->config, NULL, &daemon->tally);
 	if (r == 0)
 		r = evaluator_new(&evaluator, &daemon->evaluator);
 	if (r == 0)
-		r = watcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents, &daemon->watcher);
+		r = watcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents, &daemon->arrivals,
+				&daemon->watcher);
+	if (r < 0)
+		return failed("cannot build", "the rules", r);
 
-	return r < 0 ? failed("cannot build", "the rules", r) : 0;
+	daemon->house = (struct housekeeping){
+		.session = daemon->session,
+		.incidents = daemon->incidents,
+		.watcher = daemon->watcher,
+		.health = &daemon->health,
+		.arrivals = &daemon->arrivals,
+		.watchdog = &daemon->watchdog,
+	};
+
+	return 0;
 }
 
 static int build(struct daemon *daemon)
@@ -451,7 +403,7 @@ static int build(struct daemon *daemon)
 	if (r < 0)
 		return r;
 
-	build_control(daemon);
+	start_reporter(daemon);
 	privileges_look(daemon->config, &daemon->privileges);
 
 	return 0;
@@ -468,7 +420,7 @@ static int run(struct daemon *daemon)
 		return r;
 
 	fill_overview(daemon, &overview);
-	bulletin_started(&overview);
+	bulletin_started(&overview, &daemon->arrivals);
 	sd_notify(0, "READY=1");
 	r = sd_event_loop(daemon->event);
 	sd_notify(0, "STOPPING=1");
@@ -481,8 +433,7 @@ static void take_down(struct daemon *daemon)
 {
 	struct overview overview;
 
-	control_free(daemon->control);
-	metrics_free(daemon->metrics);
+	reporter_free(daemon->reporter);
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->watcher)
@@ -491,11 +442,13 @@ static void take_down(struct daemon *daemon)
 		incidents_finish(daemon->incidents);
 	if (daemon->watcher) {
 		fill_overview(daemon, &overview);
-		bulletin_stopped(&overview);
+		bulletin_stopped(&overview, &daemon->arrivals);
 	}
 
 	watcher_free(daemon->watcher);
+	arrivals_release(&daemon->arrivals);
 	evaluator_free(daemon->evaluator);
+	ruletally_free(daemon->tally);
 	incidents_free(daemon->incidents);
 	memofile_close(daemon->memofile);
 	session_free(daemon->session);
@@ -535,11 +488,12 @@ int daemon_run(const struct configfile *file, struct config *config)
 	daemon.started = clock_mono(&daemon.clock);
 	watchdog_init(&daemon.watchdog);
 	block_signals();
-	r = build(&daemon);
+	r = reporter_new(&daemon.reporter);
+	if (r == 0)
+		r = build(&daemon);
 	if (r == 0)
 		r = run(&daemon);
 	take_down(&daemon);
-	handedfds_release(&daemon.handed);
 
 	return r;
 }

@@ -59,6 +59,7 @@ void housekeeping_second(const struct housekeeping *house)
 	realclock_together(&mono, &wall, &boot_ns);
 	health_clock(house->health, mono, wall, boot_ns);
 	judge_signs(house, now);
+	arrivals_poll(house->arrivals, now);
 	if (ring_evict_reader(ring, procread_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
 			  "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");

@@ -5,6 +5,7 @@
 #ifndef SPIKEWATCH_HOUSEKEEPING_H
 #define SPIKEWATCH_HOUSEKEEPING_H
 
+#include "arrivals.h"
 #include "health.h"
 #include "incidents.h"
 #include "session.h"
@@ -17,6 +18,7 @@ struct housekeeping {
 	struct incidents *incidents;
 	struct watcher *watcher;
 	struct health *health;
+	struct arrivals *arrivals;
 	struct watchdog *watchdog;
 };
 

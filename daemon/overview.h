@@ -11,6 +11,7 @@
 #include "incidents.h"
 #include "paths.h"
 #include "privileges.h"
+#include "ruletally.h"
 #include "session.h"
 #include "watcher.h"
 
@@ -23,6 +24,7 @@ struct overview {
 	struct incidents *incidents;
 	const struct watcher *watcher;
 	const struct health *health;
+	const struct ruletally *tally; /* NULL: nobody counts */
 	const struct privileges *privileges;
 	mono_t started, now;
 };

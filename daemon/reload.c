@@ -62,23 +62,35 @@ static void say_changes(const struct config *old, const struct config *next, cha
 		append(message, "nothing has changed");
 }
 
+static void drop_rules(struct evaluator_reload **rules)
+{
+	evaluator_reload_drop(*rules);
+}
+
+static void drop_tally(struct ruletally **tally)
+{
+	ruletally_free(*tally);
+}
+
 /* 0; -errno: nothing has changed. */
 static int swap(const struct reload *reload, const struct config *config)
 {
-	struct evaluator_reload *rules;
+	AUTO(drop_rules) struct evaluator_reload *rules = NULL;
+	AUTO(drop_tally) struct ruletally *tally = NULL;
 	int r = evaluator_reload_prepare(reload->evaluator, config, &rules);
 
+	if (r == 0)
+		r = ruletally_new(config, *reload->tally, &tally);
+	if (r == 0)
+		r = session_reload(reload->session, config);
 	if (r < 0)
 		return r;
 
-	r = session_reload(reload->session, config);
-	if (r < 0) {
-		evaluator_reload_drop(rules);
-		return r;
-	}
-
-	evaluator_reload_commit(rules);
+	evaluator_reload_commit(TAKE(rules));
 	incidents_reload(reload->incidents, config);
+	reporter_reload(reload->reporter, &config->metrics);
+	ruletally_free(*reload->tally);
+	*reload->tally = TAKE(tally);
 
 	return 0;
 }

@@ -10,15 +10,19 @@
 #include "configfile.h"
 #include "evaluator.h"
 #include "incidents.h"
+#include "reporter.h"
+#include "ruletally.h"
 #include "session.h"
 
-/* Those who have to change; all borrowed. *config is replaced, and the old one freed. */
+/* Those who have to change; all borrowed. *config and *tally are replaced, and the old ones freed. */
 struct reload {
 	const struct configfile *file;
 	struct config **config;
 	struct session *session;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
+	struct ruletally **tally;
+	struct reporter *reporter;
 };
 
 /* Room for what it has to say. */

@@ -49,7 +49,8 @@ static int end(struct json_writer *json)
 	return json_writer_close(json);
 }
 
-static int refuse(const char *error, struct buffer *ret)
+/* line: what was asked, or NULL. */
+static int refuse(const char *error, const char *line, struct buffer *ret)
 {
 	struct json_writer *json = begin(ret);
 
@@ -57,6 +58,8 @@ static int refuse(const char *error, struct buffer *ret)
 		return -ENOMEM;
 
 	put_error(json, error);
+	if (line)
+		put_text(json, "request", line);
 
 	return end(json);
 }
@@ -68,7 +71,7 @@ static int answer_status(const struct requests *requests, const char *argument, 
 	struct overview overview;
 
 	if (*argument)
-		return refuse("status takes no argument", ret);
+		return refuse("status takes no argument", NULL, ret);
 
 	requests->overview(requests->ctx, &overview);
 
@@ -84,7 +87,7 @@ static int answer_reload(const struct requests *requests, const char *argument, 
 	bool done;
 
 	if (*argument)
-		return refuse("reload takes no argument", ret);
+		return refuse("reload takes no argument", NULL, ret);
 
 	done = requests->reload(requests->ctx, message) == 0;
 	json = begin(ret);
@@ -219,7 +222,7 @@ static int answer_trigger(const struct requests *requests, const char *argument,
 	struct search search = { .name = argument };
 
 	if (!find_target(requests, &search, error, sizeof error))
-		return refuse(error, ret);
+		return refuse(error, NULL, ret);
 
 	r = target_decode(search.encoded, search.encoded_len, &target);
 	if (r == 0)
@@ -245,5 +248,5 @@ int requests_answer(const struct requests *requests, const char *line, struct bu
 		if (strlen(table[i].word) == len && memcmp(table[i].word, line, len) == 0)
 			return table[i].answer(requests, argument, ret);
 
-	return refuse("this daemon knows no such request; it knows: status, trigger [TARGET], reload", ret);
+	return refuse("this daemon knows no such request; it knows: status, trigger [TARGET], reload", line, ret);
 }

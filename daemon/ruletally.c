@@ -23,41 +23,36 @@ static struct ruletally_counts *row_of(const struct ruletally *tally, const stru
 
 static const struct ruletally_counts *row_named(const struct ruletally *tally, const char *name)
 {
-	for (size_t i = 0; tally->config && i < tally->config->rule_count; i++)
+	for (size_t i = 0; i < tally->config->rule_count; i++)
 		if (strcmp(tally->config->rules[i].name, name) == 0)
 			return &tally->rows[i];
 
 	return NULL;
 }
 
-int ruletally_reload(struct ruletally *tally, const struct config *config)
+static void release(struct ruletally **tally)
 {
-	struct ruletally_counts *rows = calloc(config->rule_count + 1, sizeof(*rows));
-
-	if (rows == NULL)
-		return -ENOMEM;
-
-	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct ruletally_counts *before = row_named(tally, config->rules[i].name);
-
-		if (before)
-			rows[i] = *before;
-	}
-	free(tally->rows);
-	tally->rows = rows;
-	tally->config = config;
-
-	return 0;
+	ruletally_free(*tally);
 }
 
-int ruletally_new(const struct config *config, struct ruletally **ret)
+int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret)
 {
-	AUTO_FREE struct ruletally *tally = calloc(1, sizeof(*tally));
-	int r = tally ? ruletally_reload(tally, config) : -ENOMEM;
+	AUTO(release) struct ruletally *tally = calloc(1, sizeof(*tally));
 
-	if (r < 0)
-		return r;
+	if (!tally)
+		return -ENOMEM;
 
+	tally->config = config;
+	tally->rows = calloc(config->rule_count + 1, sizeof(*tally->rows));
+	if (!tally->rows)
+		return -ENOMEM;
+
+	for (size_t i = 0; before && i < config->rule_count; i++) {
+		const struct ruletally_counts *row = row_named(before, config->rules[i].name);
+
+		if (row)
+			tally->rows[i] = *row;
+	}
 	*ret = TAKE(tally);
 
 	return 0;

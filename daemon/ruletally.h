@@ -19,17 +19,14 @@ struct ruletally_counts {
 	uint64_t reasons[TRIGGER_REASONS];
 };
 
-/* 0 or -ENOMEM. */
-int ruletally_new(const struct config *config, struct ruletally **ret);
+/*
+ * Counts the rules of config, which must outlive it. before: the tally that it takes the place of: rules that were there, by name, go on from
+ * where they are; may be NULL. 0 or -ENOMEM.
+ */
+int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret);
 
 /* NULL is fine. */
 void ruletally_free(struct ruletally *tally);
-
-/*
- * The rules of config are counted from now on; those that were there before, by name, go on from where they are. config must live until the
- * next call. 0; -ENOMEM: nothing has changed.
- */
-int ruletally_reload(struct ruletally *tally, const struct config *config);
 
 /* A window was judged. A rule of another configuration is not counted. O(1). */
 void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, const struct trigger_decision *decision);

@@ -8,12 +8,14 @@ struct watcher {
 	struct ring_cursor *cursor;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
+	struct arrivals *arrivals; /* or NULL */
 	struct watcher_counts counts;
 	mono_t tick;
 	wall_t wall;
 };
 
-int watcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents, struct watcher **ret)
+int watcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents, struct arrivals *arrivals,
+		struct watcher **ret)
 {
 	struct watcher *watcher = calloc(1, sizeof *watcher);
 	int r;
@@ -23,6 +25,7 @@ int watcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents
 
 	watcher->evaluator = evaluator;
 	watcher->incidents = incidents;
+	watcher->arrivals = arrivals;
 	r = ring_cursor_new(ring, RING_NEWEST, &watcher->cursor);
 	if (r < 0) {
 		free(watcher);
@@ -52,6 +55,15 @@ static void on_loss(struct watcher *watcher, const struct ring_event *event)
 	incidents_gap(watcher->incidents, watcher->tick, event->lost_pages);
 }
 
+static void on_gone(struct watcher *watcher, const struct ring_event *event)
+{
+	evaluator_gone(watcher->evaluator, event->id);
+	incidents_gone(watcher->incidents, event->id, event->time);
+	if (watcher->arrivals)
+		arrivals_gone(watcher->arrivals, event->id, event->target.id ? event->target.name : NULL, event->reason,
+			      watcher->tick);
+}
+
 static int on_event(struct watcher *watcher, const struct ring_event *event)
 {
 	switch (event->type) {
@@ -66,10 +78,11 @@ static int on_event(struct watcher *watcher, const struct ring_event *event)
 		incidents_sample(watcher->incidents, event->id, event->time, event->sample);
 		return 0;
 	case RING_EVENT_TARGET:
+		if (watcher->arrivals)
+			arrivals_found(watcher->arrivals, &event->target, watcher->tick);
 		return evaluator_target(watcher->evaluator, &event->target);
 	case RING_EVENT_GONE:
-		evaluator_gone(watcher->evaluator, event->id);
-		incidents_gone(watcher->incidents, event->id, event->time);
+		on_gone(watcher, event);
 		return 0;
 	case RING_EVENT_TICK_END:
 		return evaluator_tick(watcher->evaluator, watcher->tick, watcher->wall);

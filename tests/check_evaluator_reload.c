@@ -14,10 +14,10 @@
 Suite *evaluator_reload_suite(void);
 
 /* Both steps. */
-static int reload_evaluator(struct evaluator *evaluator, const struct config *config)
+static int reload_evaluator(struct evaluator *which, const struct config *next)
 {
 	struct evaluator_reload *reload;
-	int r = evaluator_reload_prepare(evaluator, config, &reload);
+	int r = evaluator_reload_prepare(which, next, &reload);
 
 	if (r == 0)
 		evaluator_reload_commit(reload);

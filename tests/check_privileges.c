@@ -37,7 +37,8 @@ static uint64_t locked_kib(void)
 
 START_TEST(an_ordinary_user_is_told_what_is_off)
 {
-	struct config *config = scene_config("{\"ring\": {\"lock\": false}}");
+	struct config *config =
+		scene_config("{\"targets\": [{\"name\": \"x\", \"pid\": 1}], \"ring\": {\"lock\": false}}");
 	struct privileges privileges = { .count = 0 };
 
 	become_nobody();
@@ -52,7 +53,8 @@ END_TEST
 
 START_TEST(what_nobody_asked_for_is_not_missed)
 {
-	struct config *config = scene_config("{\"ring\": {\"lock\": false}, \"sampling\": {\"reset_peaks\": true}}");
+	struct config *config = scene_config("{\"targets\": [{\"name\": \"x\", \"pid\": 1}], \"ring\": {\"lock\": "
+					     "false}, \"sampling\": {\"reset_peaks\": true}}");
 	struct privileges privileges = { .count = 0 };
 
 	become_nobody();
@@ -64,7 +66,8 @@ END_TEST
 
 START_TEST(memory_is_not_locked_where_the_limit_would_turn_against_us)
 {
-	struct config *config = scene_config("{\"ring\": {\"lock\": true}}");
+	struct config *config =
+		scene_config("{\"targets\": [{\"name\": \"x\", \"pid\": 1}], \"ring\": {\"lock\": true}}");
 	struct rlimit limit = { .rlim_cur = 1 << 20, .rlim_max = 1 << 20 };
 	struct privileges privileges = { .count = 0 };
 
@@ -79,7 +82,8 @@ END_TEST
 
 START_TEST(memory_is_locked_where_that_is_allowed)
 {
-	struct config *config = scene_config("{\"ring\": {\"lock\": true}}");
+	struct config *config =
+		scene_config("{\"targets\": [{\"name\": \"x\", \"pid\": 1}], \"ring\": {\"lock\": true}}");
 	struct rlimit limit = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
 	struct privileges privileges = { .count = 0 };
 
@@ -100,7 +104,8 @@ END_TEST
 
 START_TEST(a_lack_is_said_once)
 {
-	struct config *config = scene_config("{\"ring\": {\"lock\": false}}");
+	struct config *config =
+		scene_config("{\"targets\": [{\"name\": \"x\", \"pid\": 1}], \"ring\": {\"lock\": false}}");
 	struct privileges privileges = { .count = 0 };
 
 	become_nobody();

@@ -73,7 +73,7 @@ static void setup(void)
 
 	ck_assert_int_eq(incidents_new(&options, &incidents), 0);
 	ck_assert_int_eq(evaluator_new(&rules, &evaluator), 0);
-	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, &watcher), 0);
+	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, NULL, &watcher), 0);
 	add_targets();
 }
 
@@ -90,6 +90,8 @@ static void teardown(void)
 	scene_remove(directory);
 }
 
+static const struct privileges privileges = { .lacks = { { "CAP_X", "y" } }, .count = 1 };
+
 static int write_status(struct buffer *ret)
 {
 	struct overview status = {
@@ -100,6 +102,7 @@ static int write_status(struct buffer *ret)
 		.incidents = incidents,
 		.watcher = watcher,
 		.health = &health,
+		.privileges = &privileges,
 		.now = { 5000000000 },
 	};
 

@@ -83,7 +83,7 @@ static inline void build_rules(void)
 
 	ck_assert_int_eq(incidents_new(&incident_options, &incidents), 0);
 	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
-	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, &watcher), 0);
+	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, NULL, &watcher), 0);
 }
 
 /* Everything is running when this returns. */
