@@ -80,7 +80,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
 .PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
-.PHONY: deb check-deb check-units check-vm
+.PHONY: deb check-deb check-units check-vm check-prometheus
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS)
@@ -154,6 +154,7 @@ help:
 	@echo 'make deb          a Debian package of it: $(B)/spikewatch_$(VERSION)-1_ARCH.deb'
 	@echo 'make check-deb    install, upgrade, remove and purge that package in a fresh system'
 	@echo 'make check-units  what systemd says of the units'
+	@echo 'make check-prometheus  let a real Prometheus scrape it, and ask that what it has stored'
 	@echo 'make check-vm     install it in machines that boot, with cgroup v2 and v1, and check it there'
 	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
 	@echo 'make clean        remove $(B)'
@@ -287,5 +288,10 @@ check-units: all
 check-vm: deb
 	@sh tests/deps.sh vm
 	B=$(B) bash tests/vm/check.sh
+
+# Half a minute.
+check-prometheus: all
+	@sh tests/deps.sh build prometheus
+	B=$(B) bash tests/prometheus.sh
 
 -include $(ALL_O:.o=.d) $(FUZZER_LIB_O:.o=.d) $(FUZZER_O:.o=.d)

@@ -302,7 +302,7 @@ struct loading {
 	wall_t fired;
 	wall_t start;
 	bool has_start;
-	uint32_t target; /* 0: none seen yet. An incident holds one. */
+	uint32_t target; /* whose series it is; 0: none seen yet. An incident of one target holds one. */
 	bool gap;        /* something is missing before the next row */
 	/* which field of a sample a column is; SAMPLE_FIELDS: none we know */
 	unsigned field[STREAM_COLUMNS_MAX];
@@ -353,8 +353,6 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 	(void)seq;
 	if (loading->target == 0)
 		loading->target = target;
-	if (target != loading->target)
-		return 0;
 	if (!row_time(loading, time_ns, &point.at_ns)) {
 		loading->samples->outside++;
 		return 0;
@@ -364,10 +362,26 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 			sample_set(&point.sample, (enum sample_field)loading->field[c], values[c]);
 	}
 
+	rc = peaks_add(&loading->samples->peaks, target, point.at_ns, &point.sample);
+	if (rc < 0 || target != loading->target)
+		return rc;
 	rc = series_add(&loading->samples->series, &point);
 	loading->samples->cut |= rc == SERIES_FULL;
 	loading->gap = false;
 	return rc < 0 ? rc : 0;
+}
+
+static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	struct loading *loading = ctx;
+
+	return peaks_declare(&loading->samples->peaks, id, json, len);
+}
+
+static void miss(struct loading *loading)
+{
+	loading->gap = true;
+	peaks_gap(&loading->samples->peaks);
 }
 
 static int on_note(void *ctx, const char *kind, const char *json, size_t len)
@@ -376,7 +390,8 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 
 	(void)json;
 	(void)len;
-	loading->gap |= strcmp(kind, "GAP") == 0;
+	if (strcmp(kind, "GAP") == 0)
+		miss(loading);
 	loading->samples->gone |= strcmp(kind, "GONE") == 0;
 	return 0;
 }
@@ -387,7 +402,8 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 
 	(void)line;
 	(void)why;
-	loading->gap |= rows_lost > 0;
+	if (rows_lost > 0)
+		miss(loading);
 	return 0;
 }
 
@@ -406,6 +422,7 @@ static int load(int fd, struct loading *loading)
 	struct salvage_events events = {
 		.column = on_column,
 		.start_time = on_start_time,
+		.target = on_target,
 		.row = on_row,
 		.note = on_note,
 		.damage = on_damage,
@@ -437,10 +454,11 @@ int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_sampl
 	if (fd >= 0) {
 		rc = load(fd, &loading);
 		if (rc < 0) {
-			series_release(&samples.series);
+			incidentload_samples_release(&samples);
 			return rc;
 		}
 	}
+	peaks_sort(&samples.peaks);
 	*ret = samples;
 	return 0;
 }
@@ -448,4 +466,5 @@ int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_sampl
 void incidentload_samples_release(struct incidentload_samples *samples)
 {
 	series_release(&samples->series);
+	peaks_release(&samples->peaks);
 }

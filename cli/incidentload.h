@@ -6,6 +6,7 @@
 #define SPIKEWATCH_INCIDENTLOAD_H
 
 #include "incident.h"
+#include "peaks.h"
 #include "salvage.h"
 #include "series.h"
 #include "sink.h"
@@ -51,7 +52,8 @@ enum {
 struct incidentload_samples {
 	int error;                    /* 0, or -errno of opening and reading: there are none */
 	struct salvage_report report; /* if error is 0 */
-	struct series series;         /* times since the firing */
+	struct series series;         /* of the target with the first row; times since the firing */
+	struct peaks peaks;           /* of all targets, sorted */
 	uint64_t outside;             /* rows of absurd times, dropped */
 	bool cut;                     /* there are more than SERIES_POINTS_MAX */
 	bool gone;                    /* a GONE note */

@@ -32,7 +32,8 @@ static void print_row(const char *id, const struct incident *incident, const str
 		printf("%-24s  ", "?");
 	pad(output_escaped(stdout, target), 18);
 	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
-	printf("%-20s  ", story_comparison(&incident->rule, text, sizeof(text)));
+	printf("%-20s  ", incident->kind == INCIDENT_MANUAL ? "asked for by hand"
+							    : story_comparison(&incident->rule, text, sizeof(text)));
 	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
 	output_escaped(stdout, id);
 	if (glance->damaged)

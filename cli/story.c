@@ -196,9 +196,12 @@ static void tell_what(const struct incident *incident, FILE *file)
 		fprintf(file, "the daemon died. This is what its ring held of all targets, the last %s.",
 			units_format_duration(text, sizeof(text), recovered_ns(incident)));
 	} else if (incident->kind == INCIDENT_MANUAL) {
-		fputs("somebody asked for a record of ", file);
-		tell_target(&incident->target, file);
-		fputs(".", file);
+		fputs("a record of ", file);
+		if (incident_of_everything(incident))
+			fputs("all targets", file);
+		else
+			tell_target(&incident->target, file);
+		fputs(" was asked for by hand.", file);
 	} else if (!rule->has_value) {
 		fputs("rule ", file);
 		output_escaped(file, rule->name[0] ? rule->name : "(unknown)");
@@ -299,15 +302,28 @@ static void tell_lost(const struct incident *incident, const struct incidentload
 	fputs(count ? "." : " Nothing was lost.", file);
 }
 
+/* The list may be shorter than the count: then requests beyond it count as firings. */
+static void tell_merged(const struct incident *incident, FILE *file)
+{
+	uint64_t asked = 0, fired = incident->merged_total;
+
+	for (size_t i = 0; i < incident->merged_count && fired > 0; i++) {
+		asked += incident->merged[i].kind == INCIDENT_MANUAL;
+		fired -= incident->merged[i].kind == INCIDENT_MANUAL;
+	}
+	if (fired > 0)
+		fprintf(file, " %ju more %s on it fell into this time and %s part of this incident.", (uintmax_t)fired,
+			fired == 1 ? "firing" : "firings", fired == 1 ? "is" : "are");
+	if (asked > 0)
+		fprintf(file, " It was also asked for by hand%s.", asked > 1 ? ", more than once" : "");
+}
+
 void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
 {
 	tell_what(incident, file);
 	tell_duration(incident, samples, file);
 	tell_peaks(incident, file);
 	tell_gone(incident, file);
-	if (incident->merged_total > 0)
-		fprintf(file, " %ju more %s on it fell into this time and %s part of this incident.",
-			(uintmax_t)incident->merged_total, incident->merged_total == 1 ? "firing" : "firings",
-			incident->merged_total == 1 ? "is" : "are");
+	tell_merged(incident, file);
 	tell_lost(incident, samples, file);
 }

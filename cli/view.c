@@ -18,6 +18,7 @@
 
 #define THREADS_SHOWN 8
 #define MAPS_SHOWN 8
+#define TARGETS_SHOWN 20
 #define TEXT_WIDTH_MAX 100               /* longer lines are hard to read */
 #define PEAK_WINDOW_NS (100 * NS_PER_MS) /* below that, the grain of the kernel's accounting shows */
 #define PEAK_WINDOW_MAX (60 * NS_PER_S)
@@ -94,7 +95,7 @@ static void time_range(const struct view *view, struct series_columns *ret)
 	ret->to_ns = last > ret->from_ns ? last : ret->from_ns + 1;
 }
 
-/* 0; -ENOMEM. Without samples there are no columns. */
+/* 0; -ENOMEM. Without samples, or with those of all targets, there are no columns. */
 static int make_pictures(const struct view *view, const struct plot_style *style, struct pictures *ret)
 {
 	const struct series *series = &view->samples.series;
@@ -102,7 +103,7 @@ static int make_pictures(const struct view *view, const struct plot_style *style
 
 	*ret = (struct pictures){ .window_ns = peak_window(view) };
 	choose_unit(&view->incident, ret);
-	if (series->count == 0)
+	if (series->count == 0 || incident_of_everything(&view->incident))
 		return 0;
 	ret->values = calloc(columns * 4, sizeof(double));
 	if (!ret->values)
@@ -230,6 +231,28 @@ static void print_capture(const struct incident *incident, int incidentfd, const
 	}
 }
 
+/* Of everything: who did most. */
+static void print_targets(const struct peaks *peaks, FILE *file)
+{
+	char cpu[64], memory[64];
+	size_t shown = peaks->count < TARGETS_SHOWN ? peaks->count : TARGETS_SHOWN;
+
+	if (shown == 0)
+		return;
+	fprintf(file, "\nTargets by their peaks (CPU over 100 ms or more)\n  %12s  %10s  target\n", "cpu", "memory");
+	for (size_t i = 0; i < shown; i++) {
+		const struct peaks_target *target = &peaks->target[i];
+
+		plot_value(PLOT_CORES, target->cpu_cores, cpu, sizeof(cpu));
+		plot_value(PLOT_BYTES, (double)target->memory_bytes, memory, sizeof(memory));
+		fprintf(file, "  %12s  %10s  ", target->has_cpu ? cpu : "-", target->has_memory ? memory : "-");
+		output_escaped(file, target->name[0] ? target->name : "?");
+		fputc('\n', file);
+	}
+	if (peaks->count > shown || peaks->cut)
+		fprintf(file, "  ... and %s%zu more\n", peaks->cut ? "at least " : "", peaks->count - shown);
+}
+
 static void print_limit(const char *what, bool known, const char *value, bool machine, const char *from, FILE *file)
 {
 	fprintf(file, "  %s: %s", what, known ? value : "not known");
@@ -263,7 +286,7 @@ static void print_recording(const struct view *view, FILE *file)
 
 	fprintf(file, "\nRecording\n  %ju of %ju ticks, capture rate %.1f %%, %ju samples%s\n",
 		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected, coverage->capture_rate * 100,
-		(uintmax_t)coverage->samples, view->incident.kind == INCIDENT_RECOVERED ? "" : " of this target");
+		(uintmax_t)coverage->samples, incident_of_everything(&view->incident) ? "" : " of this target");
 	fprintf(file, "  every %s, %.2f %% of one core, %s late on average, %ju slots missed\n",
 		units_format_duration(a, sizeof(a), cost->interval_ns), cost->cpu_percent,
 		units_format_duration(b, sizeof(b), cost->mean_sleep_error_ns), (uintmax_t)cost->missed_slots);
@@ -312,6 +335,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		output_wrap(words, width, file);
 	draw_cpu(view, &pictures, style, file);
 	draw_memory(view, &pictures, style, file);
+	if (incident_of_everything(incident))
+		print_targets(&view->samples.peaks, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
@@ -362,6 +387,27 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 	json_end_object(json);
 }
 
+static void put_targets(struct json_writer *json, const struct peaks *peaks)
+{
+	json_key(json, "targets");
+	json_begin_array(json);
+	for (size_t i = 0; i < peaks->count; i++) {
+		const struct peaks_target *target = &peaks->target[i];
+
+		json_begin_object(json);
+		output_json_text(json, "name", target->name);
+		json_key(json, "cpu_cores");
+		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
+		json_key(json, "memory_bytes");
+		if (target->has_memory)
+			json_u64(json, target->memory_bytes);
+		else
+			json_null(json);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 /* Everything but the incident itself, as an object. */
 static int write_rest(const struct view *view, const struct pictures *pictures, const char *words, struct buffer *ret)
 {
@@ -377,6 +423,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 		output_json_text(json, "why", view->glance.why);
 	output_json_text(json, "summary", words);
 	put_series(json, pictures);
+	put_targets(json, &view->samples.peaks);
 	json_end_object(json);
 	return json_writer_close(json);
 }

@@ -23,7 +23,7 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 
 /*
  * To stdout: "incident": what incident.json says; "damaged" and why; "summary": the words; "series": what the pictures show, as
- * many columns as fit style. 0; -ENOMEM.
+ * many columns as fit style, null where there are none; "targets": peaks of each target in the samples. 0; -ENOMEM.
  */
 int view_json(const struct view *view, const struct plot_style *style);
 

@@ -31,6 +31,19 @@ static uint64_t growth(uint64_t now, uint64_t then)
 	return now > then ? now - then : 0;
 }
 
+/* Whether it is our trouble, and says nothing about what was looked for. */
+static bool is_ours(ssize_t error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* What could not be read for want of our own means must not look as if it were not there. */
+static void note_ours(struct capture_text *text, ssize_t error)
+{
+	if (is_ours(error) && !text->error)
+		text->error = (int)error;
+}
+
 /* ---- cgroups ---- */
 
 /* Directories that were written already: processes of a target mostly share theirs. */
@@ -63,6 +76,7 @@ static void add_cgroup_file(int dirfd, const char *directory, const char *name, 
 {
 	ssize_t len = piddir_read(dirfd, name, data, FILE_BYTES);
 
+	note_ours(text, len);
 	if (len < 0)
 		return;
 	capture_text_say(text, "# ");
@@ -71,7 +85,7 @@ static void add_cgroup_file(int dirfd, const char *directory, const char *name, 
 	capture_text_lines(text, data, (size_t)len);
 }
 
-/* 1: written; 0: there is nothing new there; -ENOMEM. */
+/* 1: written; 0: there is nothing new there; -ENOMEM, -EMFILE, -ENFILE. */
 static int add_place(struct places *places, const char *root, const char *path, struct capture_text *text)
 {
 	static const char *const names[] = {
@@ -94,6 +108,8 @@ static int add_place(struct places *places, const char *root, const char *path, 
 	    (int)sizeof(directory))
 		return 0;
 	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && is_ours(-errno))
+		return -errno;
 	if (fd < 0 || seen_before(places, fd))
 		return 0;
 	data = malloc(FILE_BYTES);
@@ -105,7 +121,8 @@ static int add_place(struct places *places, const char *root, const char *path, 
 }
 
 /* The path in the v2 hierarchy: "0::/user.slice". False if the process is in none, or gone. */
-static bool unified_path(const struct capture_context *context, int32_t pid, char *ret, size_t cap)
+static bool unified_path(const struct capture_context *context, int32_t pid, char *ret, size_t cap,
+			 struct capture_text *trouble)
 {
 	char name[32], text[SMALL_BYTES];
 	struct procfs_cgroup line;
@@ -114,6 +131,7 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 
 	snprintf(name, sizeof(name), "%d/cgroup", pid);
 	len = piddir_read(context->procfd, name, text, sizeof(text));
+	note_ours(trouble, len);
 	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
 		if (line.controllers_len == 0 && line.path_len < cap) {
 			memcpy(ret, line.path, line.path_len);
@@ -125,7 +143,7 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 
 /*
  * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many places were written;
- * -ENOMEM.
+ * -ENOMEM, -EMFILE, -ENFILE.
  */
 static int add_hierarchies(const struct capture_context *context, int32_t pid, struct places *places,
 			   struct capture_text *text)
@@ -140,14 +158,17 @@ static int add_hierarchies(const struct capture_context *context, int32_t pid, s
 
 		if (!root)
 			continue;
-		if (pid && cgroup_path_in(context->mounts, context->procfd, pid, c, path, sizeof(path)) < 0)
+		r = pid ? cgroup_path_in(context->mounts, context->procfd, pid, c, path, sizeof(path)) : 0;
+		if (is_ours(r))
+			return r;
+		if (r < 0)
 			continue;
 		r = add_place(places, root, pid ? path : context->target->cgroup, text);
 		if (r < 0)
 			return r;
 		added += r;
 	}
-	if (!unified || (pid && !unified_path(context, pid, path, sizeof(path))))
+	if (!unified || (pid && !unified_path(context, pid, path, sizeof(path), text)))
 		return added;
 	r = add_place(places, unified, pid ? path : context->target->cgroup, text);
 	return r < 0 ? r : added + r;
@@ -176,6 +197,8 @@ int capture_host_cgroup(const struct capture_context *context, struct capture_te
 			return r;
 		added += r;
 	}
+	if (text->error)
+		return text->error;
 	return added > 0 ? 0 : -ESRCH;
 }
 
@@ -186,6 +209,7 @@ static void add_machine_file(int procfd, const char *name, struct capture_text *
 	char data[SMALL_BYTES];
 	ssize_t len = piddir_read(procfd, name, data, sizeof(data));
 
+	note_ours(text, len);
 	if (len < 0)
 		capture_text_say(text, "# /proc/%s: not available\n", name);
 	else
@@ -204,6 +228,7 @@ static void add_meminfo(int procfd, struct capture_text *text)
 	char data[SMALL_BYTES];
 	ssize_t len = piddir_read(procfd, "meminfo", data, sizeof(data));
 
+	note_ours(text, len);
 	capture_text_say(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
 	for (size_t i = 0; len > 0 && i < ARRAY_LEN(names); i++) {
 		uint64_t bytes;

@@ -36,6 +36,8 @@ static int each_member(const struct capture_context *context, struct capture_tex
 		if (r == -ESRCH)
 			capture_text_say(text, "# process %d has exited\n", context->members[i].pid);
 		else if (r < 0)
+			capture_text_say(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
+		if (r < 0 && r != -ESRCH)
 			error = r;
 		any |= r >= 0;
 	}

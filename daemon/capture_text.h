@@ -14,7 +14,7 @@
 struct capture_text {
 	struct buffer buffer;
 	bool cut;  /* something was dropped because of the limit */
-	int error; /* -ENOMEM */
+	int error; /* -ENOMEM; or why something of it could not be read, set by who adds: nothing is saved */
 };
 
 /* Adds our own words. What is formatted must be printable already and short (up to 1,000 bytes). */
@@ -26,7 +26,7 @@ void capture_text_word(struct capture_text *text, const char *data, size_t len);
 /* Adds strangers' lines: the same, but newlines and tabs stay; ends with a newline. */
 void capture_text_lines(struct capture_text *text, const char *data, size_t len);
 
-/* Writes a new file in dirfd. 0 and *ret_bytes; -ENOMEM; -errno, and then there is no such file. */
+/* Writes a new file in dirfd. 0 and *ret_bytes; text->error; -errno, and then there is no such file. */
 int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes);
 
 /* Frees the text. */

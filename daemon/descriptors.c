@@ -1,9 +1,10 @@
 /*
- * descriptors.c: the kernel hands out the lowest free number. As long as a number below the reserve is free, nothing that was just opened can have
- * come from it: so no target ever holds one of the highest numbers, and those are the reserve.
+ * descriptors.c: the kernel hands out the lowest free number. So the reserve is the highest numbers, and a zone below it tells: as long as
+ * one of the zone's first numbers is free, whatever is opened now ends within the zone; once those are taken, nothing is opened.
  *
- * Rejected: counting what is open. A look at /proc/self/fd costs milliseconds when there are ten thousand, and counts of our own would have
- * to know what every library opens.
+ * Rejected: the lowest free number. Opening leaves holes (a directory that was open for a moment), and what comes after a hole may lie
+ * anywhere. Counting what is open: a look at /proc/self/fd costs milliseconds when there are ten thousand, and counts of our own would have to
+ * know what every library opens.
  */
 #include "descriptors.h"
 
@@ -11,9 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static rlim_t reserve_of(rlim_t limit)
+/* The zone: as much as a target takes at most, and some numbers that strangers may hold (inherited ones are not always low). */
+#define ZONE 32u
+
+static rlim_t at_most(rlim_t value, rlim_t most)
 {
-	return limit / 4 < DESCRIPTORS_RESERVED ? limit / 4 : DESCRIPTORS_RESERVED;
+	return value < most ? value : most;
 }
 
 bool descriptors_short(int fd)
@@ -23,11 +27,13 @@ bool descriptors_short(int fd)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return false;
 
-	int lowest = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	rlim_t zone = at_most(ZONE, limit.rlim_cur / 4);
+	rlim_t first = limit.rlim_cur - at_most(DESCRIPTORS_RESERVED, limit.rlim_cur / 4) - zone;
+	int free_one = fcntl(fd, F_DUPFD_CLOEXEC, (int)first);
 
-	if (lowest < 0)
+	if (free_one < 0)
 		return true;
-	close(lowest);
+	close(free_one);
 
-	return (rlim_t)lowest + reserve_of(limit.rlim_cur) > limit.rlim_cur;
+	return (rlim_t)free_one >= first + zone / 4;
 }

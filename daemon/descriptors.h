@@ -13,8 +13,8 @@
 #define DESCRIPTORS_RESERVED 128u
 
 /*
- * Whether what is left belongs to the reserve. If not, right after something was opened, then all its descriptors are below the reserve. fd: any
- * open one. Costs two system calls and a close.
+ * Whether no target may be opened any more, which takes up to 16 descriptors: what is left is reserved. fd: any open one. Costs three
+ * system calls.
  */
 bool descriptors_short(int fd);
 

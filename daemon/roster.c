@@ -118,11 +118,9 @@ static int opening_failed(struct roster *roster, int error)
 	return error == -ENOMEM ? error : 0;
 }
 
-/* Watches a target, unless opening it failed (r) or took what is reserved for others. */
+/* Watches a target, unless opening it failed (r). */
 static int watch_opened(struct roster *roster, struct roster_target *target, int r)
 {
-	if (r == 0 && descriptors_short(roster->options.procfd))
-		r = -EMFILE;
 	if (r < 0) {
 		roster_target_free(target);
 		return opening_failed(roster, r);
@@ -135,8 +133,7 @@ static int watch_opened(struct roster *roster, struct roster_target *target, int
 
 /*
  * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so that the successor of one that has to leave is
- * behind it in the queue. After the first in a scan that found no descriptors nobody else is tried: opening and closing in vain costs
- * as much as watching.
+ * behind it in the queue. After the first in a scan that found no descriptors nobody else is tried.
  */
 static bool may_open(struct roster *roster, const struct roster_target *group)
 {
@@ -146,10 +143,12 @@ static bool may_open(struct roster *roster, const struct roster_target *group)
 	}
 	if (!room_left(roster))
 		return false;
-	if (roster->starved)
-		opening_failed(roster, -EMFILE);
+	if (!roster->starved && !descriptors_short(roster->options.procfd))
+		return true;
 
-	return !roster->starved;
+	opening_failed(roster, -EMFILE);
+
+	return false;
 }
 
 /* ---- what is owed ---- */

@@ -20,7 +20,10 @@
 #include <sys/statvfs.h>
 
 /* incident.json, MANIFEST, and the blocks that directories take. */
-#define REST_BYTES 32768u
+#define REST_BYTES 16384u
+
+/* Room is given out in blocks of so many bytes. */
+#define BLOCK_BYTES 4096u
 
 static bool is_full(int error)
 {
@@ -108,7 +111,7 @@ static uint64_t captured_bytes(const struct incident *info)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < info->capture_count; i++)
-		bytes += info->captures[i].bytes;
+		bytes += (info->captures[i].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
 
 	return bytes;
 }

@@ -8,8 +8,7 @@
  * The spool is its path; the directory that is open (spooldir.h) is compared with it before each incident, so that one that was removed
  * or replaced is made anew. A draft stays where it was begun, and is sealed where the path leads to then, if that can be done.
  *
- * Rejected: an index file, which could disagree with the directory; names as the only source of severity, which would
- * make them unreadable.
+ * Rejected: an index file, which could disagree with the directory; severity in the names, which would be unreadable.
  */
 #include "spool.h"
 #include "dirlist.h"
@@ -43,6 +42,7 @@ struct spool {
 	pthread_mutex_t lock; /* of limits, and of nothing else */
 	struct retention_limits limits;
 	size_t adopted; /* when it was opened */
+	bool dirty;     /* a draft could not be removed */
 };
 
 struct spool_draft {
@@ -107,13 +107,15 @@ size_t spool_adopted(const struct spool *spool)
 	return spool->adopted;
 }
 
-/* The directory that the path leads to, made anew if somebody removed it. 0 or -errno: then it is the one from before. */
+/* The directory that the path leads to, made anew if somebody removed it, swept if there is need. 0 or -errno: then it is the one from before. */
 static int refresh(struct spool *spool)
 {
 	struct spooldir_swept swept;
 	struct spooldir *dir;
 	int r = spooldir_is_at(spool->dir, spool->path);
 
+	if (r > 0 && spool->dirty)
+		spool->dirty = spooldir_sweep(spool->dir, &swept) < 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
 	r = spooldir_open(spool->path, &dir, &swept);
@@ -164,9 +166,8 @@ bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes)
 {
 	uint64_t left = 0, wanted;
 
-	if (free_bytes(spool, &left) < 0)
-		return true;
-	return !__builtin_add_overflow(limits_of(spool).min_free_bytes, expected_bytes, &wanted) && left >= wanted;
+	return free_bytes(spool, &left) < 0 ||
+	       (!__builtin_add_overflow(limits_of(spool).min_free_bytes, expected_bytes, &wanted) && left >= wanted);
 }
 
 /* ---- the list ---- */
@@ -204,7 +205,6 @@ static wall_t name_time(const char *name)
 	utc.tm_year -= 1900;
 	utc.tm_mon -= 1;
 	time_t seconds = timegm(&utc);
-
 	return (wall_t){ seconds < 0 ? 0 : (uint64_t)seconds * NS_PER_S + milliseconds * NS_PER_MS };
 }
 
@@ -372,7 +372,8 @@ void spool_abort(struct spool_draft *draft)
 {
 	if (!draft)
 		return;
-	dirtree_remove(spooldir_fd(draft->parent), draft->temporary); /* else the next sweep does it */
+	unlinkat(draft->dirfd, INCIDENT_FILE, 0); /* no sweep shall take it for one that is worth sealing */
+	draft->spool->dirty |= dirtree_remove(spooldir_fd(draft->parent), draft->temporary) < 0;
 	free_draft(draft);
 }
 
@@ -444,11 +445,10 @@ int spool_seal(struct spool_draft *draft, struct incident *incident)
 {
 	int r = spool_write(draft, incident);
 
-	if (r < 0) {
-		spool_abort(draft);
-		return r;
-	}
-	return spool_publish(draft);
+	if (r == 0)
+		return spool_publish(draft);
+	spool_abort(draft);
+	return r;
 }
 
 /* ---- retention ---- */

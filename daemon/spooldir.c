@@ -122,6 +122,21 @@ static int sweep_entry(void *ctx, const char *name)
 	return 0;
 }
 
+int spooldir_sweep(const struct spooldir *dir, struct spooldir_swept *ret)
+{
+	struct sweep sweep = { .dirfd = dir->fd };
+	int r = spooldir_lock(dir);
+
+	if (r < 0)
+		return r;
+	r = dirlist_each(dir->fd, sweep_entry, &sweep);
+	spooldir_unlock(dir);
+	if (r < 0)
+		return r;
+	*ret = sweep.swept;
+	return 0;
+}
+
 static void release(struct spooldir **dir)
 {
 	spooldir_unref(*dir);
@@ -130,7 +145,6 @@ static void release(struct spooldir **dir)
 int spooldir_open(const char *path, struct spooldir **ret, struct spooldir_swept *ret_swept)
 {
 	AUTO(release) struct spooldir *dir = calloc(1, sizeof(*dir));
-	struct sweep sweep = { 0 };
 	int r;
 
 	if (!dir)
@@ -144,15 +158,9 @@ int spooldir_open(const char *path, struct spooldir **ret, struct spooldir_swept
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = spooldir_lock(dir);
+	r = spooldir_sweep(dir, ret_swept);
 	if (r < 0)
 		return r;
-	sweep.dirfd = dir->fd;
-	r = dirlist_each(dir->fd, sweep_entry, &sweep);
-	spooldir_unlock(dir);
-	if (r < 0)
-		return r;
-	*ret_swept = sweep.swept;
 	*ret = TAKE(dir);
 	return 0;
 }

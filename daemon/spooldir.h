@@ -24,6 +24,9 @@ struct spooldir_swept {
 /* Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be given back. */
 int spooldir_open(const char *path, struct spooldir **ret, struct spooldir_swept *ret_swept);
 
+/* Sweeps it once more. Drafts of living writers stay, our own too. 0 or -errno. */
+int spooldir_sweep(const struct spooldir *dir, struct spooldir_swept *ret);
+
 /* One more holder; returns dir. */
 struct spooldir *spooldir_ref(struct spooldir *dir);
 

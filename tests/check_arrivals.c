@@ -164,6 +164,19 @@ START_TEST(after_a_flood_names_are_said_again)
 }
 END_TEST
 
+START_TEST(a_flood_lasts_for_twenty_seconds_at_least)
+{
+	for (int i = 0; i < 20; i++)
+		come();
+	now.ns += 3900 * NS_PER_MS;
+	come();
+	pass(19);
+	ck_assert(arrivals.flood);
+	pass(1);
+	ck_assert(!arrivals.flood);
+}
+END_TEST
+
 START_TEST(a_flood_that_goes_on_is_said_ever_more_rarely)
 {
 	for (int minute = 0; minute < 60; minute++)
@@ -248,11 +261,14 @@ END_TEST
 START_TEST(a_clock_that_is_a_little_behind_does_no_harm)
 {
 	pass(10);
+	for (int i = 0; i < 20; i++)
+		come();
 	now.ns -= 50 * NS_PER_MS;
-	come();
+	come(); /* is one too many all the same */
 	now.ns += 50 * NS_PER_MS;
 	arrivals_poll(&arrivals, now);
-	ck_assert_uint_eq(heard.found, 1);
+	ck_assert_uint_eq(heard.found, 20);
+	ck_assert(arrivals.flood);
 }
 END_TEST
 
@@ -283,6 +299,7 @@ Suite *arrivals_suite(void)
 	tcase_add_test(tcase, a_description_that_is_repeated_is_no_news);
 	tcase_add_test(tcase, a_flood_is_a_sum);
 	tcase_add_test(tcase, after_a_flood_names_are_said_again);
+	tcase_add_test(tcase, a_flood_lasts_for_twenty_seconds_at_least);
 	tcase_add_test(tcase, a_flood_that_goes_on_is_said_ever_more_rarely);
 	tcase_add_loop_test(tcase, no_pattern_makes_more_entries_than_stated_and_all_add_up, 0, 8);
 	tcase_add_test(tcase, many_at_the_start_are_not_said_again);

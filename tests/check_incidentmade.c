@@ -118,6 +118,17 @@ static void free_slice(struct slice **slice)
 	slice_free(*slice);
 }
 
+static void make_manual(struct incident *incident)
+{
+	struct incident_firing again = { .kind = INCIDENT_MANUAL,
+					 .wall = INCIDENTMADE_WALL,
+					 .rule = INCIDENT_MANUAL_RULE };
+
+	incident->kind = INCIDENT_MANUAL;
+	incident->rule = (struct incident_rule){ .name = INCIDENT_MANUAL_RULE, .severity = INCIDENT_MANUAL_SEVERITY };
+	incident_merge(incident, &again);
+}
+
 void incidentmade_fill(const struct incidentmade_options *options, struct incident *ret)
 {
 	AUTO(free_slice) struct slice *slice = make_slice(options);
@@ -149,6 +160,12 @@ void incidentmade_fill(const struct incidentmade_options *options, struct incide
 	};
 	ret->rule.severity = incident_severity(&ret->rule);
 	incident_set_target(ret, &target);
+	if (options->manual)
+		make_manual(ret);
+	if (options->everything) {
+		ret->target = (struct incident_target){ .name = INCIDENT_EVERYTHING };
+		return;
+	}
 	ret->limits = (struct cglimits){ .cpu = NS_PER_S / 2, .memory_bytes = 256u << 20 };
 	incident_text(ret->limits.cpu_from, sizeof(ret->limits.cpu_from), target.cgroup);
 	incident_text(ret->limits.memory_from, sizeof(ret->limits.memory_from), target.cgroup);
@@ -168,6 +185,25 @@ static void write_file(int dirfd, const char *name, const char *text, struct inc
 	incident_text(record.name, sizeof(record.name), capture);
 	incident_text(record.file, sizeof(record.file), name);
 	incident_add_capture(incident, &record);
+}
+
+/* Rows of the same times as the first target's. */
+static void write_other(struct stream_writer *writer, const struct slice *slice)
+{
+	static const char json[] = "{\"kind\":\"process\",\"name\":\"greedy/9\"}";
+	uint64_t start_ns = slice_start(slice).ns;
+	struct sample sample;
+
+	ck_assert_int_eq(stream_target(writer, 2, json, strlen(json)), 0);
+	for (int64_t at = -(int64_t)BEFORE_NS; at <= (int64_t)AFTER_NS; at += (int64_t)INTERVAL_NS) {
+		if (!written(at))
+			continue;
+		sample_at(at, &sample);
+		sample.value[SAMPLE_CPU] *= 2;
+		sample.value[SAMPLE_MEMORY] *= 4;
+		ck_assert_int_eq(stream_row(writer, FIRED_NS + (uint64_t)at - start_ns, 2, sample.value, sample.mask),
+				 0);
+	}
 }
 
 static void write_samples(int dirfd, const struct incidentmade_options *options)
@@ -191,6 +227,8 @@ static void write_samples(int dirfd, const struct incidentmade_options *options)
 	ck_assert_int_eq(stream_writer_new(sink_fd(&fd), &stream_options, &writer), 0);
 	ck_assert_int_eq(stream_target(writer, 1, json.data, json.len), 0);
 	ck_assert_int_eq(slice_write(slice, writer, 1, slice_start(slice)), 0);
+	if (options->everything)
+		write_other(writer, slice);
 	ck_assert_int_eq(stream_close(writer), 0);
 }
 

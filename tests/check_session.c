@@ -1,6 +1,7 @@
 /* check_session.c: ring, sampler and discovery together, on processes of our own. */
 #include "scene.h"
 #include "session.h"
+#include "torture.h"
 
 #include <errno.h>
 
@@ -128,6 +129,100 @@ START_TEST(what_cannot_be_opened_is_named)
 }
 END_TEST
 
+/* Another configuration: the old one is freed right after. */
+static void take_over(struct session *session, struct config *new)
+{
+	ck_assert_int_eq(session_reload(session, new), 0);
+	config_free(config);
+	config = new;
+}
+
+static struct config *variant(const char *interval, const char *fds, const char *more)
+{
+	return scene_config("{\"sampling\": {\"interval\": \"%s\", \"fds_interval\": \"%s\"}, \"ring\": {\"size\": "
+			    "\"256KiB\", \"page_size\": \"16KiB\", \"lock\": false}, \"targets\": [{\"name\": \"a\", "
+			    "\"pid\": %d}%s]}",
+			    interval, fds, actor.pid, more);
+}
+
+struct newest {
+	bool has_fds, gone;
+};
+
+/* What the ring says of the first target. */
+static struct newest newest_of_first(const struct ring *ring)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct newest newest = { 0 };
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0) {
+		if (event.type == RING_EVENT_SAMPLE && event.id == 1)
+			newest.has_fds = sample_has(event.sample, SAMPLE_FDS);
+		newest.gone |= event.type == RING_EVENT_GONE && event.id == 1;
+	}
+	ring_cursor_free(cursor);
+
+	return newest;
+}
+
+START_TEST(another_configuration_reaches_all_parts_and_what_is_watched_stays)
+{
+	struct session *session = NULL;
+	struct discovery_state state;
+	struct ring_info info;
+
+	config = variant("1ms", "0", "");
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_int_eq(session_start(session), 0);
+	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 3));
+	ck_assert(!newest_of_first(session_ring(session)).has_fds);
+	take_over(session,
+		  variant("2ms", "100ms", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}"));
+	scene_wait_for((ring_info(session_ring(session), &info), info.interval_ns == 2 * NS_PER_MS));
+	scene_wait_for((discovery_state(session_discovery(session), &state), state.roster.members == 1));
+	ck_assert_uint_eq(state.roster.targets, 2);
+	scene_wait_for(newest_of_first(session_ring(session)).has_fds); /* it was opened without */
+	take_over(session, variant("1ms", "0", ""));
+	scene_wait_for((discovery_state(session_discovery(session), &state), state.roster.targets == 1));
+	scene_wait_for((ring_info(session_ring(session), &info), info.interval_ns == NS_PER_MS));
+	session_stop(session);
+	ck_assert_uint_eq(state.roster.members, 0);
+	ck_assert(!newest_of_first(session_ring(session)).gone);
+	session_free(session);
+}
+END_TEST
+
+START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
+{
+	struct session *session = NULL;
+	struct discovery_state state;
+	struct ring_info info;
+	bool injected = true;
+
+	config = variant("1ms", "1s", "");
+	struct config *new =
+		variant("2ms", "1s", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}");
+
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	for (long n = 1; injected; n++) {
+		torture_arm(n);
+		int r = session_reload(session, new);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		sampler_tick(session_sampler(session));
+		ring_info(session_ring(session), &info);
+		ck_assert_uint_eq(info.interval_ns, (injected ? 1 : 2) * NS_PER_MS);
+		discovery_state(session_discovery(session), &state);
+		ck_assert_uint_eq(state.roster.targets, injected ? 1 : 2);
+	}
+	config_free(config);
+	config = new;
+	session_free(session);
+}
+END_TEST
+
 Suite *session_suite(void)
 {
 	Suite *suite = suite_create("session");
@@ -138,6 +233,8 @@ Suite *session_suite(void)
 	tcase_add_test(tcase, the_ring_says_whose_it_is_and_how_it_ended);
 	tcase_add_test(tcase, it_can_be_stopped_before_it_was_started);
 	tcase_add_test(tcase, what_cannot_be_opened_is_named);
+	tcase_add_test(tcase, another_configuration_reaches_all_parts_and_what_is_watched_stays);
+	tcase_add_test(tcase, a_reload_for_which_there_is_no_memory_changes_nothing);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -189,6 +189,57 @@ START_TEST(json_holds_incident_summary_and_series)
 }
 END_TEST
 
+START_TEST(what_was_asked_for_by_hand_has_no_value_and_no_threshold)
+{
+	struct json_document *document;
+	const struct json_node *row;
+
+	make(&(struct incidentmade_options){ .manual = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("a record of postgres/812 was asked for by hand.");
+	says("It was also asked for by hand.");
+	says_not("threshold");
+	says_not("fires above");
+	says_not("more firing");
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("manual            asked for by hand");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	document = parsed();
+	row = json_root(document)->first;
+	ck_assert_str_eq(json_member(row, "kind")->text, "manual");
+	ck_assert_int_eq(json_member(row, "value")->type, JSON_NULL);
+	ck_assert_int_eq(json_member(row, "threshold")->type, JSON_NULL);
+	json_document_free(document);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+}
+END_TEST
+
+START_TEST(of_everything_targets_are_listed_by_their_peaks)
+{
+	struct json_document *document;
+	const struct json_node *targets;
+	const char *first, *second;
+
+	make(&(struct incidentmade_options){ .manual = true, .everything = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("a record of all targets was asked for by hand");
+	says("Targets by their peaks");
+	first = strstr(output, "2.00 cores     160 MiB  greedy/9");
+	second = strstr(output, "1.00 cores    40.0 MiB  postgres/812");
+	ck_assert_msg(first && second && first < second, "%s", output);
+	says_not("\nMemory");
+	says_not("of this target");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_int_eq(json_member(json_root(document), "series")->type, JSON_NULL);
+	targets = json_member(json_root(document), "targets");
+	ck_assert_uint_eq(targets->count, 2);
+	ck_assert_str_eq(json_member(targets->first, "name")->text, "greedy/9");
+	json_document_free(document);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+}
+END_TEST
+
 START_TEST(what_is_not_there_is_said)
 {
 	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
@@ -377,6 +428,8 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, whole_incident_says_that_nothing_was_lost);
 	tcase_add_test(tcase, shows_by_path_too);
 	tcase_add_test(tcase, json_holds_incident_summary_and_series);
+	tcase_add_test(tcase, what_was_asked_for_by_hand_has_no_value_and_no_threshold);
+	tcase_add_test(tcase, of_everything_targets_are_listed_by_their_peaks);
 	tcase_add_test(tcase, what_is_not_there_is_said);
 	tcase_add_test(tcase, ambiguous_names_are_refused);
 	tcase_add_test(tcase, incident_without_samples_still_says_what_fired);

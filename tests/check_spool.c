@@ -487,6 +487,104 @@ START_TEST(retention_without_memory_removes_nothing)
 }
 END_TEST
 
+START_TEST(new_limits_hold_from_the_next_time_on)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct retention_limits limits = { .max_count = 1, .min_free_bytes = 0 };
+	char left[256];
+
+	add(spool, 1, 1, 1);
+	add(spool, 2, 2, 1);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "1 2 ");
+	spool_set_limits(spool, &limits);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "2 ");
+	ck_assert(spool_predict_ok(spool, 1));
+	limits.min_free_bytes = UINT64_MAX / 2;
+	spool_set_limits(spool, &limits);
+	ck_assert(!spool_predict_ok(spool, 1));
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_directory_that_is_gone_has_the_room_of_the_one_above)
+{
+	struct spool *spool = open_spool(0, 0);
+
+	ck_assert_int_eq(dirtree_remove(AT_FDCWD, directory), 0);
+	ck_assert(spool_predict_ok(spool, 1));
+	ck_assert(!spool_predict_ok(spool, UINT64_MAX / 2));
+	add(spool, 1, 1, 1);
+	ck_assert_uint_eq(count_names("-1"), 1);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_draft_whose_directory_was_removed_knows_it)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	ck_assert(!spool_lost(draft));
+	ck_assert_int_eq(dirtree_remove(AT_FDCWD, path), 0);
+	ck_assert(spool_lost(draft));
+	ck_assert_int_lt(spool_seal(draft, &incident), 0);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(what_was_written_may_be_written_again)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+	int dirfd;
+
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	put(spool_draft_dirfd(draft), "data.txt", 10);
+	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(unlinkat(spool_draft_dirfd(draft), "data.txt", 0), 0);
+	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(spool_publish(draft), 0);
+	dirfd = open(path, O_RDONLY | O_DIRECTORY);
+	int sealed = openat(dirfd, "20000102T000000.000Z-t-r-1", O_RDONLY | O_DIRECTORY);
+
+	ck_assert_int_eq(manifest_verify(sealed, NULL, NULL), 0);
+	close(sealed);
+	close(dirfd);
+	spool_free(spool);
+}
+END_TEST
+
+/* Root may do everything: it has to become somebody else. */
+START_TEST(a_permission_that_was_lost_is_an_error_until_it_is_back)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+	int r;
+
+	if (geteuid() != 0)
+		ck_assert_int_eq(chmod(path, 0500), 0);
+	else
+		ck_assert_int_eq(seteuid(65534), 0);
+	r = spool_begin(spool, "20000102T000000.000Z-t-r", &draft);
+	bool room = spool_predict_ok(spool, 1);
+
+	if (getuid() == 0)
+		ck_assert_int_eq(seteuid(0), 0);
+	else
+		ck_assert_int_eq(chmod(path, 0700), 0);
+	ck_assert_int_eq(r, -EACCES);
+	ck_assert(room); /* that is not the trouble */
+	add(spool, 1, 1, 1);
+	ck_assert_uint_eq(count_names(""), 1);
+	spool_free(spool);
+}
+END_TEST
+
 START_TEST(a_path_that_is_no_directory_is_an_error)
 {
 	struct retention_limits limits = { 0 };
@@ -557,6 +655,11 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, a_seal_that_cannot_write_leaves_nothing);
 	tcase_add_test(tcase, every_failing_allocation_leaves_nothing_or_a_whole_incident);
 	tcase_add_test(tcase, retention_without_memory_removes_nothing);
+	tcase_add_test(tcase, new_limits_hold_from_the_next_time_on);
+	tcase_add_test(tcase, a_directory_that_is_gone_has_the_room_of_the_one_above);
+	tcase_add_test(tcase, a_draft_whose_directory_was_removed_knows_it);
+	tcase_add_test(tcase, what_was_written_may_be_written_again);
+	tcase_add_test(tcase, a_permission_that_was_lost_is_an_error_until_it_is_back);
 	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
 	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
 	tcase_add_test(tcase, too_deep_a_tree_is_not_removed);

@@ -16,6 +16,15 @@ fail() {
 	exit 1
 }
 
+# What deps.sh looks for is what the package says it is built with.
+declared() {
+	sed -n 's/^\tlibrary \([^ ]*\) .*/\1/p' tests/deps.sh | sort >"$dir/looked_for"
+	test -s "$dir/looked_for" || fail "tests/deps.sh names no library"
+	sed -n '/^Build-Depends:/,/^$/p' conf/debian/control | sed 's/^Build-Depends://; s/^ *\([a-z0-9+-]*\).*/\1/' |
+		grep -vE '^$|^debhelper-compat$|^pkg-config$' | sort |
+		diff "$dir/looked_for" - || fail "tests/deps.sh and Build-Depends name different libraries"
+}
+
 built() {
 	make -s B="$B" deb >"$dir/build.log" 2>&1 || {
 		tail -n 30 "$dir/build.log" >&2
@@ -28,10 +37,11 @@ judged() {
 	lintian --allow-root --fail-on error,warning,info --display-info "$deb" || fail "lintian objects"
 }
 
-# Nothing in it says where it was built.
+# Nothing in it says where it was built; what debuggers read is compressed.
 anonymous() {
 	for package in "$deb" "$dbgsym"; do
 		dpkg-deb -R "$package" "$dir/content"
+		find "$dir/content" -name '*.debug' -exec objcopy --decompress-debug-sections {} \;
 		! grep -rlF -e "$PWD" -e "$(pwd -P)" "$dir/content" || fail "these in $package name the directory it was built in"
 		rm -rf "$dir/content"
 	done
@@ -58,13 +68,14 @@ sources() {
 }
 
 tried() {
-	timeout 300 mmdebstrap --quiet --variant=minbase --format=null --include="$(needed)" \
+	timeout 600 mmdebstrap --quiet --variant=minbase --format=null --include="$(needed)" \
 		--customize-hook="mkdir \"\$1/try\"" \
 		--customize-hook="copy-in $deb $dir/old.deb tests/deb_inside.sh /try" \
 		--customize-hook="chroot \"\$1\" sh /try/deb_inside.sh $VERSION-1 /try/old.deb /try/${deb##*/}" \
 		"$release" /dev/null ${MIRROR:-$(sources)} || fail "see above"
 }
 
+declared
 built
 judged
 anonymous

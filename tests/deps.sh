@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -103,9 +103,15 @@ vm() {
 	has qemu-system-x86_64 || need qemu-system-x86
 }
 
+# A server that scrapes, and its tool that judges what is scraped: one package.
+prometheus() {
+	has prometheus promtool || need prometheus
+	has curl || need curl
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm) $what ;;
+	build | lint | fuzz | units | package | deb | vm | prometheus) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

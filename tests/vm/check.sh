@@ -14,11 +14,19 @@ set -euo pipefail
 build=${B:-build}
 here=$(dirname "$0")
 cgroups=${CGROUPS:-v2 v1}
-# A machine takes four minutes where nothing else runs.
+# Five times what a machine takes where nothing else runs.
 limit_seconds=1500
 
 packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3
 work=$build/vm
+
+cleanup() {
+	local file
+	for file in "$work"/*.pid; do
+		[ -e "$file" ] && kill "$(cat "$file")"
+	done
+	rm -f "$work/disk.img"
+}
 
 say() { printf '== %s\n' "$*"; }
 
@@ -74,11 +82,11 @@ make_disk() {
 boot() {
 	local name=$1 options=
 	[ "$name" = v1 ] && options=systemd.unified_cgroup_hierarchy=0
-	timeout --kill-after=10 $limit_seconds qemu-system-x86_64 -nodefaults -display none -no-reboot -nic none \
+	TMPDIR=$work timeout --kill-after=10 $limit_seconds qemu-system-x86_64 -nodefaults -display none -no-reboot -nic none \
 		-accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
 		-kernel "$work"/root/boot/vmlinuz-* -initrd "$work"/root/boot/initrd.img-* \
 		-append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=-1 $options" \
-		-drive "file=$work/disk.img,format=raw,if=virtio,snapshot=on" \
+		-drive "file=$work/disk.img,format=raw,if=virtio,snapshot=on,cache=unsafe" -pidfile "$work/$name.pid" \
 		-serial "file:$work/$name.console" -serial stdio </dev/null |
 		sed -u 's/\r$//' | tee "$work/$name.report" | sed -u "s/^/$name: /" || true
 	grep -q '^end: ' "$work/$name.report" && return
@@ -88,10 +96,13 @@ boot() {
 
 count() { cat "$work"/v?.report | grep -c "^$1 " || true; }
 
+[ "$(id -u)" = 0 ] || { echo "check-vm: needs root, to make a root file system" >&2 && exit 1; }
 deb=$(ls -t "$build"/spikewatch_*.deb 2>/dev/null | head -n 1)
 [ -n "$deb" ] || { echo "check-vm: there is no $build/spikewatch_*.deb: make deb" >&2 && exit 1; }
 mkdir -p "$work"
-rm -f "$work"/*.report "$work"/*.console
+rm -f "$work"/*.report "$work"/*.console "$work"/*.pid
+trap cleanup EXIT
+trap 'exit 130' INT TERM
 make_root
 put_checks_into_root
 make_disk

@@ -1,7 +1,7 @@
 """Services with limits of their own, caught at the right share of them, whichever hierarchy holds the limits."""
 
 import service
-from harness import check, equal, eventually, expect, run, within
+from harness import check, equal, eventually, within
 
 BURN, GROW = "vm-burn.service", "vm-grow.service"
 QUOTA_NS, LIMIT_BYTES = 200_000_000, 64 << 20
@@ -19,11 +19,15 @@ def read(path):
         return text.read().strip()
 
 
+def value(rule_name, unit):
+    """Of the firing of this rule, in an incident of its own or merged into another one of the same target."""
+    return service.firings(incidents.wait(rule_name=rule_name, unit=unit))[rule_name]
+
+
 @check("two services with limits, one that burns and one that allocates")
 def _():
     global incidents
-    # Each rule by itself, without a merge: an incident lasts no longer than it takes.
-    service.fresh(*RULES, incidents={**service.INCIDENT, "after": "0s"})
+    service.fresh(*RULES)
     incidents = service.NewIncidents()
     service.start_burner(BURN)
     grow = 'python3 -c "import time; b = b\\\\"x\\\\" * (48 << 20); time.sleep(9999)"'
@@ -42,21 +46,20 @@ def _():
 
 @check("the one that burns is caught at all of its quota")
 def _():
+    within(value("vm-cpu", BURN), 85, 115, "percent of the quota")
     caught = incidents.wait(rule_name="vm-cpu", unit=BURN)
-    within(caught["rule"]["value"], 85, 115, "percent of the quota")
     equal(caught["limits"]["cpu_ns_per_second"], QUOTA_NS, "the limit it is a share of")
 
 
 @check("that it is throttled is caught")
 def _():
-    caught = incidents.wait(rule_name="vm-throttled", unit=BURN)
-    within(caught["rule"]["value"], 50, 100, "percent of the periods")
+    within(value("vm-throttled", BURN), 50, 100, "percent of the periods")
 
 
 @check("the one that allocates is caught before it reaches its limit")
 def _():
+    within(value("vm-memory", GROW), 75, 100, "percent of the limit")
     caught = incidents.wait(rule_name="vm-memory", unit=GROW)
-    within(caught["rule"]["value"], 75, 100, "percent of the limit")
     equal(caught["limits"]["memory_bytes"], LIMIT_BYTES, "the limit it is a share of")
 
 
@@ -66,13 +69,10 @@ def _():
     equal(incidents.all(rule_name="vm-cpu", unit=GROW), [], "incidents for CPU of the one that allocates")
 
 
-@check("pressure is caught where the kernel accounts for it, and unavailable where it does not")
+# With cgroup v1, systemd has its own hierarchy beside, which is v2: pressure is accounted for there.
+@check("pressure is caught")
 def _():
-    if service.V1:
-        judged = eventually("a judgement", lambda: service.row(BURN, "vm-pressure"))
-        equal((judged["available"], judged["reason"]), (False, "unavailable"), "available, reason")
-    else:
-        within(incidents.wait(rule_name="vm-pressure", unit=BURN)["rule"]["value"], 30, 100, "percent of the time")
+    within(value("vm-pressure", BURN), 30, 100, "percent of the time")
 
 
 @check("they end")

@@ -10,6 +10,7 @@ import time
 from harness import eventually, expect, run
 
 UNIT = "spikewatchd.service"
+SHIPPED = pathlib.Path("/etc/spikewatch/spikewatch.json")
 CONFIG = pathlib.Path("/etc/spikewatch/spikewatch.d/50-vm.json")
 STATE = pathlib.Path("/var/lib/spikewatch")
 INCIDENTS = STATE / "incidents"
@@ -161,6 +162,12 @@ def read_incident(name):
     return json.loads((INCIDENTS / name / "incident.json").read_text())
 
 
+def firings(incident):
+    """Values by the names of the rules that fired: the one that opened it, and those that were merged into it."""
+    opened = incident["rule"]
+    return {opened["name"]: opened["value"], **{merged["rule"]: merged["value"] for merged in incident["merged"]}}
+
+
 class NewIncidents:
     """Incidents that are sealed from now on."""
 
@@ -170,7 +177,7 @@ class NewIncidents:
     def all(self, kind="rule", rule_name=None, unit=None):
         found = [read_incident(name) for name in sorted(incident_names() - self.before)]
         return [each for each in found
-                if each["kind"] == kind and (not rule_name or each["rule"]["name"] == rule_name)
+                if each["kind"] == kind and (not rule_name or rule_name in firings(each))
                 and (not unit or each["target"]["name"] == target_name(unit))]
 
     def wait(self, kind="rule", rule_name=None, unit=None):
