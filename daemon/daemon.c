@@ -196,8 +196,7 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	(void)userdata;
-	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED }, "stopping (%s)",
-		  strsignal((int)info->ssi_signo));
+	log_line(LOG_INFO, "stopping (%s)", strsignal((int)info->ssi_signo));
 
 	return sd_event_exit(sd_event_source_get_event(source), 0);
 }

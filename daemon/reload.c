@@ -120,7 +120,7 @@ int reload_run(const struct reload *reload, char *message)
 	say_changes(*reload->config, config, message);
 	config_free(*reload->config);
 	*reload->config = TAKE(config);
-	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
+	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
 
 	return 0;
 }
