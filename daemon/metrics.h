@@ -28,7 +28,7 @@ struct sd_event;
 #define METRICS_FRESH_NS (100 * NS_PER_MS)
 
 /* Longest page; beyond it there is none (503). */
-#define METRICS_PAGE_MAX (32u << 20)
+#define METRICS_PAGE_MAX (64u << 20)
 
 struct metrics_options {
 	struct sd_event *event; /* must outlive the metrics */

@@ -3,8 +3,8 @@
  * worth keeping is swapped in. So all that can fail has happened before anything is touched, and what is left over is
  * freed like any target.
  *
- * A window of a length that no rule looked at is not kept, even if it is open: it may have been left behind by a rule that went
- * away at an earlier reload, and would be as long as that is ago.
+ * Invariant: a window that no rule looks at is not open. One that was left open by a rule that went away would be as long, when the
+ * rule is back, as that is ago.
  */
 #include "heritage.h"
 
@@ -103,7 +103,7 @@ static void pass_windows(const struct heritage *heritage, const struct watch *wa
 		size_t old = heritage->lengths[g];
 		struct watch_window *to = &fresh->windows[g];
 
-		if (old == HERITAGE_NONE || watch->windows[old].count == 0 || to->count == 0)
+		if (old == HERITAGE_NONE || to->count == 0)
 			continue;
 		to->open = watch->windows[old].open;
 		to->from = watch->windows[old].from;

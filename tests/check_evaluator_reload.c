@@ -157,7 +157,9 @@ static unsigned targets_known(void)
 
 START_TEST(rule_that_is_the_same_keeps_all_it_knows)
 {
+	static const char empty[] = "{\"version\":1,\"boot_id\":\"boot\",\"entries\":[]}";
 	struct wanted before, after;
+	char line[256];
 
 	start_with(CONFIG(WEB, HOT(NO_COOLDOWN ",\"history\":4")));
 	watch(1, "a");
@@ -167,6 +169,10 @@ START_TEST(rule_that_is_the_same_keeps_all_it_knows)
 	}
 	before = look("hot", "a");
 	ck_assert(before.judged && before.decision.has_average);
+	ck_assert_uint_gt(before.memory.fired, 0);
+	/* The memo is bounded: what it has lost is not lost here. */
+	ck_assert_int_eq(memo_parse(memo, empty, strlen(empty), line, sizeof(line)), 0);
+	ck_assert_uint_eq(memo_count(memo), 0);
 	reload(CONFIG(CACHE "," WEB, COOL("") "," HOT(NO_COOLDOWN ",\"history\":4,\"targets\":[\"web\",\"cache\"]")));
 	after = look("hot", "a");
 	ck_assert(after.judged);

@@ -3,6 +3,8 @@
  */
 #include "incidents_rig.h"
 
+#include <sys/inotify.h>
+
 Suite *manual_suite(void);
 
 /* The target that the configuration names, as the ring describes it. */
@@ -308,6 +310,54 @@ START_TEST(a_worker_that_is_stuck_says_since_when)
 }
 END_TEST
 
+/* Three are waiting for a worker that is stuck: the past of everything is in the ring only, so it goes first. */
+START_TEST(everything_comes_before_what_else_is_queued)
+{
+	char name[32], first[128] = "", second[128] = "";
+	struct target target = { .id = 1000,
+				 .kind = TARGET_PROCESS,
+				 .pid = 1,
+				 .entry = "x",
+				 .name = name,
+				 .key = name,
+				 .comm = "",
+				 .cmdline = "",
+				 .cgroup = "" };
+	union {
+		struct inotify_event event;
+		char text[4096];
+	} events;
+	int fd, watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	start("0B", RULE("hot", "100ms"));
+	fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	snprintf(name, sizeof(name), "stuck");
+	ask(&target, INCIDENTS_OPENED);
+	scene_wait_for(incidents_busy_since(incidents).ns != 0);
+	snprintf(name, sizeof(name), "queued");
+	ask(&target, INCIDENTS_OPENED);
+	ask(NULL, INCIDENTS_OPENED);
+	ck_assert_int_ge(inotify_add_watch(watch, spool_at, IN_CREATE), 0);
+	close(fd);
+	stop();
+
+	ssize_t len = read(watch, &events, sizeof(events));
+
+	for (ssize_t at = 0; at < len;) {
+		const struct inotify_event *event = (const void *)(events.text + at);
+
+		if (strstr(event->name, "-all-manual") || strstr(event->name, "-queued-manual"))
+			snprintf(*first ? second : first, sizeof(first), "%s", event->name);
+		at += (ssize_t)(sizeof(*event) + event->len);
+	}
+	ck_assert_ptr_nonnull(strstr(first, "-all-manual"));
+	ck_assert_ptr_nonnull(strstr(second, "-queued-manual"));
+	close(watch);
+	actor_end(&actor);
+}
+END_TEST
+
 Suite *manual_suite(void)
 {
 	Suite *suite = suite_create("manual");
@@ -324,6 +374,7 @@ Suite *manual_suite(void)
 	tcase_add_test(tcase, a_reload_changes_what_comes_and_not_what_is_open);
 	tcase_add_test(tcase, a_worker_with_nothing_to_do_is_idle);
 	tcase_add_test(tcase, a_worker_that_is_stuck_says_since_when);
+	tcase_add_test(tcase, everything_comes_before_what_else_is_queued);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -449,6 +449,29 @@ START_TEST(a_group_is_asked_for_when_all_its_members_are)
 }
 END_TEST
 
+START_TEST(a_successor_waits_for_who_must_leave)
+{
+	begin(A);
+	meet_all(0, 1);
+	settle();
+	unsigned queued = fill_queue(1);
+
+	reload("{\"name\": \"a\", \"cmdline\": \"app\"}");
+	ck_assert_uint_eq(counts().leaving, 1);
+	take_answers(queued);
+	meet_all(0, 2); /* now there is room, but two have not been asked yet */
+	ck_assert_uint_eq(counts().found, 3);
+	roster_collect(roster);
+	ck_assert_uint_eq(counts().targets, 2);
+	ck_assert_uint_eq(counts().leaving, 2);
+	meet_all(0, 3);
+	roster_sweep(roster, 3);
+	settle();
+	ck_assert_uint_eq(counts().targets, 3);
+	ck_assert_uint_eq(counts().found, 6);
+}
+END_TEST
+
 START_TEST(a_group_that_finds_the_sampler_full_is_lent_when_there_is_room)
 {
 	make(1, "{\"targets\": [" A "]}");
@@ -598,6 +621,7 @@ Suite *roster_reload_suite(void)
 	tcase_add_test(tcase, one_that_was_leaving_anyway_leaves_once);
 	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
 	tcase_add_test(tcase, a_group_is_asked_for_when_all_its_members_are);
+	tcase_add_test(tcase, a_successor_waits_for_who_must_leave);
 	tcase_add_test(tcase, a_group_that_finds_the_sampler_full_is_lent_when_there_is_room);
 	tcase_add_test(tcase, a_group_that_the_sampler_never_had_can_leave);
 	tcase_add_test(tcase, above_a_smaller_maximum_nobody_is_sent_away);

@@ -123,6 +123,30 @@ START_TEST(what_is_switched_on_comes_with_its_files_and_what_is_switched_off_is_
 }
 END_TEST
 
+START_TEST(what_is_switched_on_comes_with_a_heartbeat_that_got_shorter_too)
+{
+	struct bench bench;
+	struct child child = child_start();
+	struct source_options options = { .heartbeat_ns = 1000 * S, .fds_interval_ns = S };
+
+	bench_open(&bench, "/proc", options);
+	struct source_entry *entry = settled(&bench, &child, NULL);
+
+	options.fds_interval_ns = 0;
+	retune(&bench, 12 * S, options);
+	options.fds_interval_ns = S;
+	options.heartbeat_ns = 2 * S;
+	retune(&bench, 13 * S, options);
+	fill(&bench, 14 * S, entry);
+	ck_assert(!has(entry, SAMPLE_FDS));
+	fill(&bench, 15 * S, entry);
+	ck_assert(has(entry, SAMPLE_FDS));
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(a_shorter_interval_of_what_is_owed_counts_from_now)
 {
 	struct bench bench;
@@ -310,6 +334,7 @@ Suite *source_retune_suite(void)
 
 	tcase_add_test(tcase, a_shorter_heartbeat_counts_from_now);
 	tcase_add_test(tcase, what_is_switched_on_comes_with_its_files_and_what_is_switched_off_is_unavailable);
+	tcase_add_test(tcase, what_is_switched_on_comes_with_a_heartbeat_that_got_shorter_too);
 	tcase_add_test(tcase, a_shorter_interval_of_what_is_owed_counts_from_now);
 	tcase_add_test(tcase, a_group_loses_what_its_members_are_no_longer_asked_for);
 	tcase_add_test(tcase, a_cgroup_has_its_new_interval_from_now);

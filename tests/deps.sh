@@ -99,6 +99,7 @@ deb() {
 # To boot an emulated machine from a fresh system.
 vm() {
 	has mmdebstrap || need mmdebstrap
+	test -e /usr/share/keyrings/debian-archive-keyring.gpg || need debian-archive-keyring
 	has mke2fs || need e2fsprogs
 	has qemu-system-x86_64 || need qemu-system-x86
 }
