@@ -182,9 +182,13 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 }
 END_TEST
 
-/* ---- in the middle of a scan: two of the files of /proc are pipes, at which it stops until somebody writes ---- */
+/* ---- in the middle of a scan: some files of /proc are pipes, at which it stops until somebody writes ---- */
 
-static char pipes[2][128];
+#define PIPES 3
+#define PIDFILES 8
+
+static char pipes[PIPES][128];
+static int stopped_at;
 static _Atomic bool reloaded, finish;
 static _Atomic pid_t reloader;
 
@@ -214,11 +218,13 @@ static bool sleeps(pid_t thread)
 /* The pipe at which the scan has stopped, open for writing; negative: none yet. */
 static int open_pipe(void)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < PIPES; i++) {
 		int fd = open(pipes[i], O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 
-		if (fd >= 0)
+		if (fd >= 0) {
+			stopped_at = i;
 			return fd;
+		}
 	}
 
 	return -1;
@@ -238,46 +244,90 @@ static void *keep_open(void *argument)
 	return argument;
 }
 
-START_TEST(a_reload_need_not_wait_for_a_scan_that_takes_long)
+/* The scan goes on from the pipe at which it has stopped, and does not meet it again. */
+static void feed(int fd)
 {
 	const char stat[] = "20 (pipe) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 500 1000000 100 0\n";
+
+	ck_assert_int_eq(unlink(pipes[stopped_at]), 0);
+	ck_assert_int_eq(write(fd, stat, sizeof(stat) - 1), (ssize_t)sizeof(stat) - 1);
+	close(fd);
+}
+
+/* Entries by pid file, and more; of processes that are there. */
+static struct config *pidfile_config(const char *more)
+{
+	char entries[4096] = "";
+	size_t len = 0;
+
+	for (int i = 0; i < PIDFILES; i++)
+		len += (size_t)snprintf(entries + len, sizeof(entries) - len,
+					"{\"name\": \"p%d\", \"pidfile\": \"%s/pidfile%d\"},", i, root, i);
+
+	return scene_config("{\"targets\": [%s%s]}", entries, more);
+}
+
+static void make_pidfiles(void)
+{
+	char path[128];
+
+	for (int i = 0; i < PIDFILES; i++) {
+		appear(30 + i, "pid", "pid", 500, "/");
+		snprintf(path, sizeof(path), "%s/pidfile%d", root, i);
+		scene_write(path, "%d\n", 30 + i);
+	}
+}
+
+static void make_pipes(void)
+{
+	for (int i = 0; i < PIPES; i++) {
+		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d", root, 20 + i);
+		ck_assert_int_eq(mkdir(pipes[i], 0700), 0);
+		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d/stat", root, 20 + i);
+		ck_assert_int_eq(mkfifo(pipes[i], 0600), 0);
+	}
+}
+
+START_TEST(a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload)
+{
+	struct config *new;
 	struct discovery_state state;
 	pthread_t thread, keeper;
 	void *result;
 	int fd = -1;
 
 	make_files(WEB);
-	for (int i = 0; i < 2; i++) {
-		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d", root, 20 + i);
-		ck_assert_int_eq(mkdir(pipes[i], 0700), 0);
-		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d/stat", root, 20 + i);
-		ck_assert_int_eq(mkfifo(pipes[i], 0600), 0);
-	}
+	make_pidfiles();
+	reload(pidfile_config(WEB));
+	ck_assert_uint_eq(targets(), 2 + PIDFILES);
+	make_pipes();
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((fd = open_pipe()) >= 0);
-	mono_t stuck = discovery_pulse(discovery);
-	struct config *new = ENTRIES("{\"name\": \"f\", \"cmdline\": \"port 81\"}");
+	mono_t first = discovery_pulse(discovery);
 
+	feed(fd);
+	scene_wait_for((fd = open_pipe()) >= 0);
+	ck_assert_int_gt(mono_diff(discovery_pulse(discovery), first), 0);
+
+	new = pidfile_config("{\"name\": \"f\", \"cmdline\": \"port 81\"}");
 	ck_assert_int_eq(pthread_create(&thread, NULL, reload_it, new), 0);
 	scene_wait_for(atomic_load(&reloader) && sleeps(atomic_load(&reloader)));
 	ck_assert(!atomic_load(&reloaded));
-	ck_assert_int_eq(write(fd, stat, sizeof(stat) - 1), (ssize_t)sizeof(stat) - 1);
-	close(fd);
-	scene_wait_for(atomic_load(&reloaded)); /* though the other pipe is still in the way */
+	feed(fd);
+	scene_wait_for(atomic_load(&reloaded)); /* though the third pipe is still in the way */
 	pthread_join(thread, &result);
 	ck_assert_ptr_null(result);
 	config_free(config);
 	config = new;
-	ck_assert_int_gt(mono_diff(discovery_pulse(discovery), stuck), 0);
 
 	ck_assert_int_eq(pthread_create(&keeper, NULL, keep_open, NULL), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.scans > 0));
+	scene_wait_for((discovery_state(discovery, &state), state.scans > 2));
 	discovery_stop(discovery);
 	atomic_store(&finish, true);
 	pthread_join(keeper, NULL);
-	sampler_tick(sampler);
 	ck_assert_int_eq(state.error, 0);
-	ck_assert_uint_eq(state.roster.targets - state.roster.leaving, 1);
+	ck_assert_uint_eq(state.roster.found, 2 + PIDFILES + 1);
+	ck_assert_uint_eq(state.roster.targets - state.roster.leaving, PIDFILES + 1);
 }
 END_TEST
 
@@ -420,7 +470,7 @@ Suite *discovery_reload_suite(void)
 	tcase_add_test(tcase, when_any_allocation_fails_nothing_has_changed);
 	tcase_add_test(tcase, the_thread_looks_at_once);
 	tcase_add_test(tcase, however_long_the_interval_it_shows_life_while_it_waits);
-	tcase_add_test(tcase, a_reload_need_not_wait_for_a_scan_that_takes_long);
+	tcase_add_test(tcase, a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload);
 	tcase_add_test(tcase, what_targets_may_not_take_is_left_to_others);
 	tcase_add_test(tcase, a_reload_works_when_descriptors_are_short);
 	tcase_add_test(tcase, reloads_while_everything_runs);
