@@ -227,19 +227,16 @@ START_TEST(entries_are_counted_by_name)
 												   "") "," R("all",
 													     "") "]}");
 	AUTO(release_config)
-	struct config
-		*
-			next =
-				parsed(
-					"{\"targets\":[{\"name\":\"c\",\"comm\":\"x\"},{\"name\":\"b\",\"comm\":\"b\"},"
-					"{\"name\":\"a\",\"comm\":\"a\"},{\"name\":\"e\",\"comm\":\"d\"}],\"rules\":"
-					"[" R("order", ",\"targets\":[\"b\",\"a\"]") "," R("list", ",\"targets\":["
-												   "\"b\"]") "," R(
-						"all",
-						",\"targets\":[\"a\"]") "," R("changed",
-									      ",\"count\":1") "," R("new",
-												    "") "," R("newer",
-													      "") "]}");
+	struct config *next = parsed(
+		"{\"targets\":[{\"name\":\"c\",\"comm\":\"x\"},{\"name\":\"b\",\"comm\":\"b\"},"
+		"{\"name\":\"a\",\"comm\":\"a\"},{\"name\":\"e\",\"comm\":\"d\"}],\"rules\":"
+		"[" R("order", ",\"targets\":[\"b\",\"a\"]") "," R(
+			"list",
+			",\"targets\":["
+			"\"b\"]") "," R("all", ",\"targets\":[\"a\"]") "," R("changed",
+									     ",\"count\":1") "," R("new",
+												   "") "," R("newer",
+													     "") "]}");
 	struct configdiff_counts counts;
 
 	configdiff_count(old, next, &counts);
