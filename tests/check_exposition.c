@@ -66,8 +66,8 @@ static void build(unsigned max_targets)
 
 	ck_assert_int_eq(incidents_new(&options, &incidents), 0);
 	ck_assert_int_eq(evaluator_new(&rules, &evaluator), 0);
-	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, &watcher), 0);
-	ck_assert_int_eq(ruletally_new(config, &tally), 0);
+	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, NULL, &watcher), 0);
+	ck_assert_int_eq(ruletally_new(config, NULL, &tally), 0);
 	ck_assert_int_eq(exposition_new((wall_t){ 1500000000 }, &exposition), 0);
 	sampler_tick(session_sampler(session));
 }
@@ -313,6 +313,16 @@ START_TEST(equal_names_are_one_series_and_hostile_ones_are_harmless)
 }
 END_TEST
 
+/* Another tally takes the place of the one before. */
+static void reload_tally(const struct config *next)
+{
+	struct ruletally *after;
+
+	ck_assert_int_eq(ruletally_new(next, tally, &after), 0);
+	ruletally_free(tally);
+	tally = after;
+}
+
 START_TEST(rules_are_counted_over_targets_that_are_gone)
 {
 	static const wall_t wall = { 1000 * NS_PER_S };
@@ -338,7 +348,7 @@ START_TEST(rules_are_counted_over_targets_that_are_gone)
 					   "{\"name\": \"hot\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}]}");
 	struct config *before = config;
 
-	ck_assert_int_eq(ruletally_reload(tally, next), 0);
+	reload_tally(next);
 	config = next;
 	write_page(OPENMETRICS_0_0_4);
 	config = before;
@@ -348,7 +358,7 @@ START_TEST(rules_are_counted_over_targets_that_are_gone)
 	ck_assert_ptr_null(ruletally_counts(tally, &before->rules[0]));
 	ruletally_judged(tally, &before->rules[0], &(struct trigger_decision){ .fires = true });
 	ck_assert_uint_eq(ruletally_counts(tally, &next->rules[1])->fired, 1);
-	ck_assert_int_eq(ruletally_reload(tally, before), 0);
+	reload_tally(before);
 	config_free(next);
 }
 END_TEST
