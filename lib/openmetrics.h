@@ -65,6 +65,7 @@ const char *openmetrics_type(enum openmetrics_form form);
  */
 enum openmetrics_form openmetrics_negotiate(const char *accept);
 
+/* Begins a page. Nothing is written yet, and nothing is to be released. */
 void openmetrics_init(struct openmetrics *writer, struct sink sink, enum openmetrics_form form);
 
 /* What follows belongs to family, which must live until the next one. Nothing is written of a family without samples. */
