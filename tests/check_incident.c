@@ -218,6 +218,30 @@ START_TEST(keys_of_a_later_version_are_passed_over)
 }
 END_TEST
 
+START_TEST(merged_firings_of_an_earlier_version_are_those_of_rules)
+{
+	ck_assert_int_eq(parse(MARKER
+			       ",\"merged\":[{\"rule\":\"a\",\"value\":1},{\"kind\":\"manual\",\"rule\":\"manual\"},"
+			       "{\"kind\":\"of a later version\"}]}"),
+			 0);
+	ck_assert_uint_eq(back.merged_count, 3);
+	ck_assert_int_eq(back.merged[0].kind, INCIDENT_RULE);
+	ck_assert_int_eq(back.merged[1].kind, INCIDENT_MANUAL);
+	ck_assert_int_eq(back.merged[2].kind, INCIDENT_RULE);
+}
+END_TEST
+
+START_TEST(of_everything_has_no_kind_of_target)
+{
+	ck_assert_int_eq(parse(MARKER ",\"kind\":\"manual\",\"target\":{\"kind\":null,\"name\":\"all\"}}"), 0);
+	ck_assert(incident_of_everything(&back));
+	ck_assert_int_eq(parse(MARKER ",\"kind\":\"manual\",\"target\":{\"kind\":\"group\",\"name\":\"all\"}}"), 0);
+	ck_assert(!incident_of_everything(&back));
+	ck_assert_int_eq(parse(MARKER ",\"kind\":\"rule\"}"), 0);
+	ck_assert(!incident_of_everything(&back));
+}
+END_TEST
+
 START_TEST(what_is_none_of_ours_is_refused)
 {
 	ck_assert_int_eq(parse(""), -EBADMSG);
@@ -494,6 +518,8 @@ Suite *incident_suite(void)
 	tcase_add_test(tcase, no_string_reaches_a_terminal_as_a_command);
 	tcase_add_test(tcase, unknown_numbers_are_null);
 	tcase_add_test(tcase, keys_of_a_later_version_are_passed_over);
+	tcase_add_test(tcase, merged_firings_of_an_earlier_version_are_those_of_rules);
+	tcase_add_test(tcase, of_everything_has_no_kind_of_target);
 	tcase_add_test(tcase, what_is_none_of_ours_is_refused);
 	tcase_add_test(tcase, values_of_the_wrong_type_are_refused);
 	tcase_add_test(tcase, a_refused_file_leaves_the_result_alone);

@@ -45,8 +45,11 @@ static struct incidents_counts record(void)
 static void open_one(const struct target *target)
 {
 	struct incidents_ticket ticket;
+	struct ring_info info = { 0 };
 	char path[400];
 
+	/* From the first tick on there are the targets. */
+	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 0));
 	ck_assert_int_eq(incidents_trigger(incidents, target, &ticket), 0);
 	snprintf(path, sizeof(path), "%s/%s-1.tmp/incident.json", spool_at, ticket.stem);
 	scene_wait_for(access(path, F_OK) == 0 && incidents_busy_since(incidents).ns == 0);
