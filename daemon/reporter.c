@@ -10,14 +10,21 @@
 #include "metrics.h"
 #include "realclock.h"
 #include "scope.h"
+#include "textfile.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <systemd/sd-event.h>
+#include <time.h>
 
-/* Longer than any address that listenaddr.h takes. */
+/* Longer than any address that listenaddr.h takes, and any path. */
 #define LISTEN_MAX 96
+#define PATH_MAX_BYTES 4096
+
+/* When the file with the metrics is written does not matter: the machine may sleep a little longer. */
+#define TEXTFILE_ACCURACY_US 100000
 
 struct reporter {
 	struct reporter_options options;
@@ -27,6 +34,11 @@ struct reporter {
 	struct metrics *metrics;
 	bool metrics_handed;     /* the metrics' socket is systemd's */
 	char listen[LISTEN_MAX]; /* of the metrics; "": none */
+	struct textfile *textfile;
+	sd_event_source *textfile_timer;
+	char textfile_path[PATH_MAX_BYTES]; /* "": none */
+	uint64_t textfile_interval_ns;
+	bool textfile_failing;
 };
 
 static int on_request(void *ctx, const char *line, struct buffer *ret)
@@ -89,6 +101,76 @@ static void start_metrics(struct reporter *reporter, const struct config_metrics
 			 reporter->metrics_handed ? "the socket of systemd" : config->listen, strerror(-r));
 }
 
+/* ---- the file ---- */
+
+static void say_textfile(struct reporter *reporter, int error)
+{
+	bool before = reporter->textfile_failing;
+
+	reporter->textfile_failing = error < 0;
+	if (error < 0 && !before)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_NONE, .error = error },
+			  "cannot write the metrics to %s: %s", reporter->textfile_path, strerror(-error));
+	else if (error == 0 && before)
+		log_line(LOG_NOTICE, "the metrics are written to %s again", reporter->textfile_path);
+}
+
+static int on_textfile(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct reporter *reporter = userdata;
+	AUTO(buffer_release) struct buffer page = { .max = METRICS_PAGE_MAX };
+	int r = on_scrape(reporter, OPENMETRICS_0_0_4, &page);
+
+	(void)usec;
+	if (r == 0)
+		r = textfile_put(reporter->textfile, &page);
+	if (r != TEXTFILE_BUSY)
+		say_textfile(reporter, r);
+	sd_event_source_set_time_relative(source, reporter->textfile_interval_ns / NS_PER_US);
+
+	return 0;
+}
+
+static int add_textfile_timer(struct reporter *reporter)
+{
+	int r = sd_event_add_time_relative(reporter->options.event, &reporter->textfile_timer, CLOCK_MONOTONIC, 0,
+					   TEXTFILE_ACCURACY_US, on_textfile, reporter);
+
+	if (r >= 0)
+		r = sd_event_source_set_enabled(reporter->textfile_timer, SD_EVENT_ON);
+
+	return r < 0 ? r : sd_event_source_set_priority(reporter->textfile_timer, SD_EVENT_PRIORITY_IDLE);
+}
+
+static void stop_textfile(struct reporter *reporter)
+{
+	reporter->textfile_timer = sd_event_source_disable_unref(reporter->textfile_timer);
+	textfile_free(reporter->textfile);
+	reporter->textfile = NULL;
+	reporter->textfile_path[0] = '\0';
+	reporter->textfile_failing = false;
+}
+
+static void start_textfile(struct reporter *reporter, const struct config_metrics *config)
+{
+	int r;
+
+	if (!*config->textfile)
+		return;
+
+	snprintf(reporter->textfile_path, sizeof reporter->textfile_path, "%s", config->textfile);
+	reporter->textfile_interval_ns = config->textfile_interval_ns;
+	r = textfile_new(config->textfile, &reporter->textfile);
+	if (r == 0)
+		r = add_textfile_timer(reporter);
+	if (r < 0) {
+		say_textfile(reporter, r);
+		stop_textfile(reporter);
+	}
+}
+
+/* ---- the whole ---- */
+
 int reporter_new(struct reporter **ret)
 {
 	struct clock clock = realclock();
@@ -112,9 +194,10 @@ void reporter_start(struct reporter *reporter, const struct reporter_options *op
 	reporter->options = *options;
 	start_control(reporter);
 	start_metrics(reporter, options->metrics);
+	start_textfile(reporter, options->metrics);
 }
 
-void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics)
+static void reload_metrics(struct reporter *reporter, const struct config_metrics *metrics)
 {
 	if (reporter->metrics_handed || strcmp(reporter->listen, metrics->listen) == 0)
 		return;
@@ -125,6 +208,22 @@ void reporter_reload(struct reporter *reporter, const struct config_metrics *met
 	start_metrics(reporter, metrics);
 }
 
+static void reload_textfile(struct reporter *reporter, const struct config_metrics *metrics)
+{
+	reporter->textfile_interval_ns = metrics->textfile_interval_ns;
+	if (strcmp(reporter->textfile_path, metrics->textfile) == 0)
+		return;
+
+	stop_textfile(reporter);
+	start_textfile(reporter, metrics);
+}
+
+void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics)
+{
+	reload_metrics(reporter, metrics);
+	reload_textfile(reporter, metrics);
+}
+
 void reporter_free(struct reporter *reporter)
 {
 	if (!reporter)
@@ -132,6 +231,7 @@ void reporter_free(struct reporter *reporter)
 
 	control_free(reporter->control);
 	metrics_free(reporter->metrics);
+	stop_textfile(reporter);
 	exposition_free(reporter->exposition);
 	handedfds_release(&reporter->handed);
 	free(reporter);

@@ -8,6 +8,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 Suite *reload_suite(void);
@@ -18,7 +20,7 @@ static struct program program;
 static bool built;
 
 /* Rules and their cooldowns, as text; ring: its size. */
-static void configure(const char *ring, const char *targets, const char *rules)
+static void configure_metrics(const char *ring, const char *targets, const char *rules, const char *metrics)
 {
 	scene_write(
 		config_path,
@@ -293,6 +295,72 @@ START_TEST(many_reloads_leave_nothing_behind)
 }
 END_TEST
 
+START_TEST(metrics_are_written_where_the_configuration_says_now)
+{
+	char first[128], second[128], metrics[256], *text;
+
+	if (!built)
+		return;
+
+	snprintf(first, sizeof(first), "%s/first.prom", directory);
+	snprintf(second, sizeof(second), "%s/second.prom", directory);
+	snprintf(metrics, sizeof(metrics), "\"textfile\": \"%s\", \"textfile_interval\": \"1s\"", first);
+	configure_metrics("4MiB", "", HOT, metrics);
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	scene_wait_for(scene_says(first, "spikewatch_rule_firings_total{rule=\"hot\"} 1"));
+
+	snprintf(metrics, sizeof(metrics), "\"textfile\": \"%s\", \"textfile_interval\": \"1s\"", second);
+	configure_metrics("4MiB", "", HOT, metrics);
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	scene_wait_for(scene_says(second, "spikewatch_rule_firings_total{rule=\"hot\"} 1"));
+	ck_assert_int_lt(access(first, F_OK), 0);
+
+	configure("4MiB", "", HOT);
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	ck_assert_int_lt(access(second, F_OK), 0);
+}
+END_TEST
+
+/* Whether the port of the test's address takes connections. */
+static bool listens(uint16_t port)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	address.sin_addr.s_addr = htonl(0x7f575701); /* an address of loopback that nobody else uses */
+
+	bool yes = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+
+	close(fd);
+
+	return yes;
+}
+
+START_TEST(metrics_are_served_where_the_configuration_says_now)
+{
+	char *text;
+
+	if (!built)
+		return;
+
+	configure_metrics("4MiB", "", HOT, "\"listen\": \"127.87.87.1:7745\"");
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	ck_assert(listens(7745));
+	configure_metrics("4MiB", "", HOT, "\"listen\": \"127.87.87.1:7746\"");
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	ck_assert(listens(7746) && !listens(7745));
+	configure("4MiB", "", HOT);
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	ck_assert(!listens(7746));
+}
+END_TEST
+
 START_TEST(a_signal_makes_an_incident_of_everything)
 {
 	if (!built)
@@ -342,6 +410,8 @@ Suite *reload_suite(void)
 	tcase_add_test(tcase, a_bad_configuration_is_refused_in_the_words_of_check);
 	tcase_add_test(tcase, what_only_a_restart_can_change_is_refused_as_a_whole);
 	tcase_add_test(tcase, many_reloads_leave_nothing_behind);
+	tcase_add_test(tcase, metrics_are_written_where_the_configuration_says_now);
+	tcase_add_test(tcase, metrics_are_served_where_the_configuration_says_now);
 	tcase_add_test(tcase, a_signal_makes_an_incident_of_everything);
 	tcase_add_test(tcase, the_command_makes_an_incident_and_waits_for_it);
 	suite_add_tcase(suite, tcase);
