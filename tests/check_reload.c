@@ -30,8 +30,13 @@ static void configure_metrics(const char *ring, const char *targets, const char 
 		"\"min_free\": \"0B\"},\n"
 		"\"state_file\": \"%s/state.json\",\n"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}%s],\n"
-		"\"rules\": [%s]}\n",
-		directory, ring, incidents, directory, actor.pid, targets, rules);
+		"\"metrics\": {%s}, \"rules\": [%s]}\n",
+		directory, ring, incidents, directory, actor.pid, targets, metrics, rules);
+}
+
+static void configure(const char *ring, const char *targets, const char *rules)
+{
+	configure_metrics(ring, targets, rules, "");
 }
 
 #define RULE(name, metric, percent, warmup) \
