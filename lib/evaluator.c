@@ -30,15 +30,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One target entry of the configuration. */
-struct entry {
-	uint64_t first_id; /* older targets of this name were those of another selection */
-};
-
 struct evaluator {
 	struct evaluator_options options;
-	struct entry
-		*entries; /* in the order of the configuration; NULL: it was never reloaded, whatever comes is taken */
+	/* By target entry: older targets of this name were those of another selection. NULL: never reloaded, whatever comes is taken. */
+	uint64_t *first_ids;
 	uint32_t newest_id;    /* of all targets that ever came by */
 	struct memo *own_memo; /* if none was handed in */
 	struct watch_plan plan;
@@ -75,10 +70,10 @@ static bool is_current(const struct evaluator *evaluator, const struct target *t
 	const struct config *config = evaluator->options.config;
 	size_t i;
 
-	if (!evaluator->entries)
+	if (!evaluator->first_ids)
 		return true;
 	i = entry_of(config, target->entry);
-	return i < config->target_count && target->id >= evaluator->entries[i].first_id;
+	return i < config->target_count && target->id >= evaluator->first_ids[i];
 }
 
 static int make_watch(const struct evaluator *evaluator, const struct config *config, const struct watch_plan *plan,
@@ -273,7 +268,7 @@ struct evaluator_reload {
 	const struct config *config;
 	struct watch_plan plan;
 	uint64_t *ended;
-	struct entry *entries;
+	uint64_t *first_ids;
 	struct heritage heritage;
 	struct watch **fresh; /* for each watch; NULL: it does not stay */
 	size_t fresh_count;
@@ -288,7 +283,7 @@ void evaluator_reload_drop(struct evaluator_reload *reload)
 		watch_free(reload->fresh[i]);
 	free(reload->fresh);
 	heritage_release(&reload->heritage);
-	free(reload->entries);
+	free(reload->first_ids);
 	free(reload->ended);
 	watch_plan_release(&reload->plan);
 	free(reload);
@@ -307,9 +302,9 @@ static void prepare_entries(const struct evaluator *evaluator, struct evaluator_
 		const struct config_target *target = &reload->config->targets[i];
 		size_t was = entry_of(old, target->name);
 
-		reload->entries[i].first_id = (uint64_t)evaluator->newest_id + 1;
+		reload->first_ids[i] = (uint64_t)evaluator->newest_id + 1;
 		if (was < old->target_count && config_target_same(&old->targets[was], target))
-			reload->entries[i].first_id = evaluator->entries ? evaluator->entries[was].first_id : 0;
+			reload->first_ids[i] = evaluator->first_ids ? evaluator->first_ids[was] : 0;
 	}
 }
 
@@ -332,7 +327,7 @@ static int prepare_watches(const struct evaluator *evaluator, struct evaluator_r
 		int r;
 
 		reload->fresh_count = i + 1;
-		if (at == reload->config->target_count || target->id < reload->entries[at].first_id)
+		if (at == reload->config->target_count || target->id < reload->first_ids[at])
 			continue;
 		r = make_watch(evaluator, reload->config, &reload->plan, target, &reload->fresh[i]);
 		if (r < 0)
@@ -352,9 +347,9 @@ static int prepare(const struct evaluator *evaluator, struct evaluator_reload *r
 	if (r < 0)
 		return r;
 	reload->ended = calloc(reload->plan.length_count + 1, sizeof(*reload->ended));
-	reload->entries = calloc(reload->config->target_count + 1, sizeof(*reload->entries));
+	reload->first_ids = calloc(reload->config->target_count + 1, sizeof(*reload->first_ids));
 	reload->fresh = calloc(evaluator->table.count + 1, sizeof(struct watch *));
-	if (!reload->ended || !reload->entries || !reload->fresh)
+	if (!reload->ended || !reload->first_ids || !reload->fresh)
 		return -ENOMEM;
 
 	prepare_ends(evaluator, reload);
@@ -397,16 +392,16 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 	struct evaluator *evaluator = reload->evaluator;
 	struct watch_plan plan = evaluator->plan;
 	uint64_t *ended = evaluator->ended;
-	struct entry *entries = evaluator->entries;
+	uint64_t *first_ids = evaluator->first_ids;
 
 	pass_watches(evaluator, reload);
 	evaluator->options.config = reload->config;
 	evaluator->plan = reload->plan;
 	evaluator->ended = reload->ended;
-	evaluator->entries = reload->entries;
+	evaluator->first_ids = reload->first_ids;
 	reload->plan = plan;
 	reload->ended = ended;
-	reload->entries = entries;
+	reload->first_ids = first_ids;
 	evaluator_reload_drop(reload);
 }
 
@@ -498,7 +493,7 @@ void evaluator_free(struct evaluator *evaluator)
 		return;
 
 	watchtable_release(&evaluator->table);
-	free(evaluator->entries);
+	free(evaluator->first_ids);
 	free(evaluator->ended);
 	watch_plan_release(&evaluator->plan);
 	memo_free(evaluator->own_memo);
