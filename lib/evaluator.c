@@ -12,9 +12,8 @@
  * The memo is written when a memory differs from what was last put there, right after the step, before the firing is
  * handed out: a crash during the incident does not forget the cooldown.
  *
- * A reload makes every target that stays once more, for the new rules, and only when all are there lets them take over what is
- * known (heritage.c). Of the entries it remembers which ids are too old to be theirs: one number for each tells a
- * target of an entry that changed, described once more by the ring, from one that the new entry selects.
+ * A reload makes every target that stays once more, for the new rules, and only then lets them take over what is known (heritage.c).
+ * One number for each entry tells targets of a changed entry, described once more by the ring, from those of the new one.
  *
  * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question, and histories that
  * overlap themselves.
