@@ -4,6 +4,7 @@
 #include "incidents_rig.h"
 
 #include <sys/inotify.h>
+#include <sys/stat.h>
 
 Suite *manual_suite(void);
 
@@ -310,6 +311,38 @@ START_TEST(a_worker_that_is_stuck_says_since_when)
 }
 END_TEST
 
+START_TEST(what_comes_is_written_as_it_comes)
+{
+	struct stat first, later;
+	char path[400], storage[TARGET_ENCODED_MAX];
+	struct config *longer;
+	struct target target;
+
+	start("0B", RULE("hot", "100ms"));
+	find_target(&target, storage);
+	longer = scene_config(
+		"{\"incidents\": {\"after\": \"60s\", \"min_free\": \"0B\"}, \"targets\": [{\"name\": \"burner\", "
+		"\"pid\": %d}], \"rules\": [%s]}",
+		actor.pid, RULE("hot", "100ms"));
+	incidents_reload(incidents, longer);
+	actor_do(&actor, 'b', "hot-thread");
+
+	struct incidents_ticket ticket = ask(NULL, INCIDENTS_OPENED);
+
+	snprintf(path, sizeof(path), "%s/%s-1.tmp/%s", spool_at, ticket.stem, INCIDENT_SAMPLES_FILE);
+	scene_wait_for(stat(path, &first) == 0 && first.st_size > 0);
+	let_pass(100 * NS_PER_MS);
+	ck_assert_int_eq(stat(path, &first), 0);
+	/* A minute before its end. */
+	scene_wait_for((poll_once(), stat(path, &later) == 0 && later.st_size > first.st_size));
+	stop();
+	incidents_free(incidents);
+	incidents = NULL;
+	config_free(longer);
+	actor_end(&actor);
+}
+END_TEST
+
 /* Three are waiting for a worker that is stuck: the past of everything is in the ring only, so it goes first. */
 START_TEST(everything_comes_before_what_else_is_queued)
 {
@@ -374,6 +407,7 @@ Suite *manual_suite(void)
 	tcase_add_test(tcase, a_reload_changes_what_comes_and_not_what_is_open);
 	tcase_add_test(tcase, a_worker_with_nothing_to_do_is_idle);
 	tcase_add_test(tcase, a_worker_that_is_stuck_says_since_when);
+	tcase_add_test(tcase, what_comes_is_written_as_it_comes);
 	tcase_add_test(tcase, everything_comes_before_what_else_is_queued);
 	suite_add_tcase(suite, tcase);
 
