@@ -77,7 +77,8 @@ start_daemon() {
 			"ring": { "path": "$out/ring", "size": "4MiB", "lock": false },
 			"incidents": { "directory": "$out/incidents", "before": "1s", "after": "1s", "min_free": "0B" },
 			"state_file": "$out/state.json",
-			"metrics": { "listen": "127.0.0.1:$daemon_port", "max_targets": 4 },
+			"metrics": { "listen": "127.0.0.1:$daemon_port", "max_targets": 4,
+				"textfile": "$out/spikewatch.prom", "textfile_interval": "1s" },
 			"targets": [
 				{ "name": "burner", "comm": "burner\"\\\\" },
 				{ "name": "prometheus", "comm": "prometheus" },
@@ -138,6 +139,17 @@ check_pages() {
 	check "promtool check metrics has nothing to say" test -z "$(promtool check metrics <"$out/plain" 2>&1 || echo failed)"
 	printf '   %s families, %s samples, %s bytes\n' "$(grep -c '^# TYPE' "$out/plain")" "$(grep -vc '^#' "$out/plain")" \
 		"$(wc -c <"$out/plain")"
+}
+
+# The same as a file, for node_exporter.
+check_textfile() {
+	say "the file"
+	check "it is written" within 10 test -s "$out/spikewatch.prom"
+	check "promtool check metrics has nothing to say" \
+		test -z "$(promtool check metrics <"$out/spikewatch.prom" 2>&1 || echo failed)"
+	check "it has what the page has" test "$(grep '^# TYPE' "$out/spikewatch.prom" | sort)" = \
+		"$(grep '^# TYPE' "$out/plain" | sort)"
+	check "everybody may read it" test "$(stat -c %a "$out/spikewatch.prom")" = 644
 }
 
 # It says what it asked for, and understood all of the answer: a page that is not read to its end is no scrape.
@@ -205,6 +217,7 @@ daemon_port=$(free_port) || exit 1
 server_port=$(free_port) || exit 1
 start_daemon
 check_pages
+check_textfile
 start_server
 check_scrapes
 check_burner
@@ -214,6 +227,7 @@ expect 10 'min_over_time(up{job="spikewatch"}[2m])' 'v == 1'
 kill -TERM "$daemon_pid"
 wait "$daemon_pid" || bad "the daemon ended with exit code $?"
 daemon_pid=
+check "the file went with the daemon" test ! -e "$out/spikewatch.prom"
 grep -E 'error|warning' "$out/daemon.log" "$out/server.log" | sed 's/^/   /'
 [ -z "$failed" ] && printf '\ncheck-prometheus: all held, in %s s\n' "$SECONDS" || printf '\ncheck-prometheus: FAILED\n'
 [ -z "$failed" ]
