@@ -287,7 +287,7 @@ START_TEST(whoever_stalls_is_dropped_in_time)
 		gone = true;
 		turn();
 		if (naps % 100 == 0)
-			send(fds[0], "GET /metrics HTTP/1.1\r\nX: aaaaaaaa" + naps / 100 % 30, 1, MSG_NOSIGNAL);
+			send(fds[0], &"GET /metrics HTTP/1.1\r\nX: aaaaaaaa"[naps / 100 % 30], 1, MSG_NOSIGNAL);
 		for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
 			struct pollfd pollfd = { .fd = fds[i], .events = POLLRDHUP };
 
