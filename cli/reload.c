@@ -1,10 +1,10 @@
 /* reload.c: spikewatch reload: the daemon reads its configuration again, and says what came of it. */
+#include "answer.h"
 #include "ask.h"
 #include "commands.h"
 #include "options.h"
 #include "output.h"
 #include "scope.h"
-#include "statusview.h"
 
 #include <stdio.h>
 
@@ -30,12 +30,12 @@ static int ask_and_tell(const char *socket)
 	error = json_member(root, "error");
 	if (error) {
 		fprintf(stderr, "spikewatch reload: refused, the old configuration stays in force:\n");
-		output_escaped(stderr, statusview_text(root, "error"));
+		output_escaped(stderr, answer_text(root, "error"));
 		fputc('\n', stderr);
 		return EXIT_TROUBLE;
 	}
 	printf("Reloaded: ");
-	output_escaped(stdout, statusview_text(json_member(root, "reload"), "message"));
+	output_escaped(stdout, answer_text(json_member(root, "reload"), "message"));
 	putchar('\n');
 	return EXIT_OK;
 }

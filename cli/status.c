@@ -2,8 +2,10 @@
  * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out of --json is always JSON, and safe to
  * look at.
  */
+#include "answer.h"
 #include "ask.h"
 #include "commands.h"
+#include "healthview.h"
 #include "json.h"
 #include "options.h"
 #include "output.h"
@@ -167,7 +169,7 @@ static int print_text(const struct json_node *root, const struct request *reques
 	ssize_t rows;
 
 	plot_style_detect(stdout, &style);
-	statusview_health(root, style.width, stdout);
+	healthview_print(root, style.width, stdout);
 	putchar('\n');
 	rows = statusview_rules(root, &request->filter, request->rows, style.width, stdout);
 	if (rows < 0)
@@ -181,7 +183,7 @@ static int print_text(const struct json_node *root, const struct request *reques
 
 static int print(const struct json_node *root, const struct request *request)
 {
-	const char *error = statusview_text(root, "error");
+	const char *error = answer_text(root, "error");
 
 	if (!json_member(root, "daemon")) {
 		fprintf(stderr, "spikewatch status: what answers there is no spikewatchd that I know: ");

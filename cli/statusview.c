@@ -4,6 +4,7 @@
  */
 #include "statusview.h"
 
+#include "answer.h"
 #include "metrictext.h"
 #include "output.h"
 #include "scope.h"
@@ -34,184 +35,19 @@ struct cells {
 	char text[COLUMNS][CELL_MAX];
 };
 
-/* ---- the answer ---- */
-
-/* Of nothing, nothing. */
-static const struct json_node *member(const struct json_node *node, const char *key)
-{
-	return node ? json_member(node, key) : NULL;
-}
-
-double statusview_number(const struct json_node *node, const char *key, double otherwise)
-{
-	const struct json_node *found = member(node, key);
-
-	return found && found->type == JSON_NUMBER ? found->number : otherwise;
-}
-
-const char *statusview_text(const struct json_node *node, const char *key)
-{
-	const struct json_node *found = member(node, key);
-
-	return found && found->type == JSON_STRING ? found->text : "";
-}
-
-static bool is_true(const struct json_node *node, const char *key)
-{
-	const struct json_node *found = member(node, key);
-
-	return found && found->type == JSON_BOOL && found->boolean;
-}
-
-/* What cannot be a count or a time becomes 0. */
-static uint64_t whole(const struct json_node *node, const char *key)
-{
-	double number = statusview_number(node, key, 0);
-
-	return number > 0 && number < 1e19 ? (uint64_t)number : 0;
-}
-
-static const struct json_node *first_of(const struct json_node *node, const char *key)
-{
-	const struct json_node *found = member(node, key);
-
-	return found && found->type == JSON_ARRAY ? found->first : NULL;
-}
-
 bool statusview_wanted(const struct statusview_filter *filter, const struct json_node *target,
 		       const struct json_node *rule)
 {
 	for (size_t i = 0; i < filter->count; i++) {
 		const char *name = filter->names[i];
 
-		if (fnmatch(name, statusview_text(target, "name"), 0) == 0 ||
-		    fnmatch(name, statusview_text(target, "entry"), 0) == 0 ||
-		    fnmatch(name, statusview_text(rule, "rule"), 0) == 0)
+		if (fnmatch(name, answer_text(target, "name"), 0) == 0 ||
+		    fnmatch(name, answer_text(target, "entry"), 0) == 0 ||
+		    fnmatch(name, answer_text(rule, "rule"), 0) == 0)
 			return true;
 	}
 
 	return filter->count == 0;
-}
-
-/* ---- how it is ---- */
-
-#define TEXT(node, key, buf) \
-	(text_escape(buf, sizeof(buf), statusview_text(node, key), strlen(statusview_text(node, key))), buf)
-
-static const char *duration(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
-{
-	return units_format_duration(buf, UNITS_TEXT_MAX, whole(node, key));
-}
-
-static const char *bytes(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
-{
-	return units_format_bytes(buf, UNITS_TEXT_MAX, whole(node, key));
-}
-
-static const char *percent(double value, char buf[UNITS_TEXT_MAX])
-{
-	return units_format_percent(buf, UNITS_TEXT_MAX, value);
-}
-
-static void say_figures(const struct json_node *root, size_t width, FILE *file)
-{
-	const struct json_node *daemon = member(root, "daemon"), *sampler = member(root, "sampler"),
-			       *ring = member(root, "ring"), *found = member(root, "discovery"),
-			       *incidents = member(root, "incidents");
-	char line[512], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
-
-	snprintf(line, sizeof(line), "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
-		 TEXT(daemon, "version", text), (uintmax_t)whole(daemon, "pid"), duration(daemon, "uptime_ns", a),
-		 percent(statusview_number(daemon, "cpu_percent", NAN), b), bytes(daemon, "memory_bytes", c),
-		 (uintmax_t)whole(daemon, "open_fds"));
-	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "watches %ju targets (and %ju members of groups) of %ju processes, every %s",
-		 (uintmax_t)whole(found, "targets"), (uintmax_t)whole(found, "members"),
-		 (uintmax_t)whole(found, "processes"), duration(sampler, "interval_ns", a));
-	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "captured %s, woken %s late, a look at all takes %s",
-		 percent(statusview_number(sampler, "capture_percent", NAN), a),
-		 duration(sampler, "mean_sleep_error_ns", b), duration(sampler, "mean_collection_ns", c));
-	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "the ring holds %s in %s; incidents: %ju sealed, %ju open, %ju merged",
-		 duration(ring, "history_ns", a), bytes(ring, "size_bytes", b), (uintmax_t)whole(incidents, "sealed"),
-		 (uintmax_t)whole(incidents, "open"), (uintmax_t)whole(incidents, "merged"));
-	output_wrap(line, width, file);
-}
-
-static void say_verdict(const struct json_node *verdict, size_t width, FILE *file)
-{
-	double threshold = statusview_number(verdict, "threshold", NAN);
-	char line[1024], what[64], cause[256], remedy[256], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
-
-	snprintf(line, sizeof(line), "! %s: %s over the whole run, at %s %s expected%s. %s %s",
-		 TEXT(verdict, "what", what), percent(100 * statusview_number(verdict, "ratio", NAN), a),
-		 threshold > 0.5 ? "least" : "most", percent(100 * threshold, b),
-		 is_true(verdict, "bad_now") ? ", and bad right now" : "", TEXT(verdict, "cause", cause),
-		 TEXT(verdict, "remedy", remedy));
-	output_wrap(line, width, file);
-}
-
-/* Counters that should be zero. */
-static const struct {
-	const char *section, *key, *text, *why;
-} alarms[] = {
-	{ "sampler", "lost_records", "records did not fit into the ring: enlarge ring.size", NULL },
-	{ "ring", "unjudged_pages", "pages were never judged, the sampler was faster: enlarge ring.size", NULL },
-	{ "discovery", "refused", "targets match beyond sampling.max_targets and are not watched", NULL },
-	{ "discovery", "failed", "targets cannot be opened", "failed_why" },
-	{ "discovery", "unreadable", "processes may not be looked at (hidepid, or another user's)", NULL },
-	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
-	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },
-};
-
-static void say_alarms(const struct json_node *root, size_t width, FILE *file)
-{
-	char line[512], why[200];
-
-	for (size_t i = 0; i < ARRAY_LEN(alarms); i++) {
-		const struct json_node *section = member(root, alarms[i].section);
-		uint64_t count = whole(section, alarms[i].key);
-
-		if (count == 0)
-			continue;
-		snprintf(line, sizeof(line), "! %ju %s%s%s", (uintmax_t)count, alarms[i].text,
-			 alarms[i].why ? ": " : "", alarms[i].why ? TEXT(section, alarms[i].why, why) : "");
-		output_wrap(line, width, file);
-	}
-}
-
-/* What it may not do. No alarm: it may be meant so. */
-static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
-{
-	char line[512], needs[64], off[256];
-
-	for (const struct json_node *lack = first_of(daemon, "lacks"); lack; lack = lack->next) {
-		snprintf(line, sizeof(line), "without %s: no %s", TEXT(lack, "needs", needs), TEXT(lack, "off", off));
-		output_wrap(line, width, file);
-	}
-}
-
-void statusview_health(const struct json_node *root, size_t width, FILE *file)
-{
-	const struct json_node *daemon = member(root, "daemon"), *found = member(root, "discovery");
-	char line[512], why[200];
-
-	say_figures(root, width, file);
-	if (whole(daemon, "slowdown") > 1) {
-		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
-			 (uintmax_t)whole(daemon, "slowdown"));
-		output_wrap(line, width, file);
-	}
-	for (const struct json_node *v = first_of(member(root, "sampler"), "verdicts"); v; v = v->next)
-		if (is_true(v, "bad") || is_true(v, "bad_now"))
-			say_verdict(v, width, file);
-	if (*statusview_text(found, "unfinished_why")) {
-		snprintf(line, sizeof(line), "! new targets are not found: %s", TEXT(found, "unfinished_why", why));
-		output_wrap(line, width, file);
-	}
-	say_alarms(root, width, file);
-	say_lacks(daemon, width, file);
 }
 
 /* ---- a row's cells ---- */
@@ -220,12 +56,12 @@ static enum metric_unit unit_of(const struct json_node *rule)
 {
 	enum metric metric;
 
-	return metric_by_name(statusview_text(rule, "metric"), &metric) ? metric_unit(metric) : METRIC_COUNT;
+	return metric_by_name(answer_text(rule, "metric"), &metric) ? metric_unit(metric) : METRIC_COUNT;
 }
 
 static const char *value(const struct json_node *rule, const char *key, char *buf, size_t cap)
 {
-	double number = statusview_number(rule, key, NAN);
+	double number = answer_number(rule, key, NAN);
 
 	snprintf(buf, cap, "-");
 
@@ -235,41 +71,43 @@ static const char *value(const struct json_node *rule, const char *key, char *bu
 /* The one in force; while there is none, what is configured. */
 static void put_threshold(const struct json_node *rule, char *buf, size_t cap)
 {
-	double delta = statusview_number(rule, "delta_percent", NAN);
+	double delta = answer_number(rule, "delta_percent", NAN);
 	char text[UNITS_TEXT_MAX];
 
-	value(rule, isfinite(statusview_number(rule, "threshold", NAN)) ? "threshold" : "percent", buf, cap);
+	value(rule, isfinite(answer_number(rule, "threshold", NAN)) ? "threshold" : "percent", buf, cap);
 	if (strcmp(buf, "-") == 0 && isfinite(delta))
-		snprintf(buf, cap, "+%s", percent(delta, text));
+		snprintf(buf, cap, "+%s", units_format_percent(text, UNITS_TEXT_MAX, delta));
 }
 
 /* What its last window lacked. */
 static void put_lack(const struct json_node *rule, const char *reason, char *buf, size_t cap)
 {
 	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
-	double threshold = statusview_number(rule, "threshold", NAN),
-	       distance = statusview_number(rule, "distance", NAN);
+	double threshold = answer_number(rule, "threshold", NAN), distance = answer_number(rule, "distance", NAN);
 
 	if (!*reason)
 		snprintf(buf, cap, "no window has ended yet");
-	else if (is_true(rule, "fires"))
+	else if (answer_is_true(rule, "fires"))
 		snprintf(buf, cap, "fired");
 	else if (strcmp(reason, "warming-up") == 0)
-		snprintf(buf, cap, "warming up %ju/%ju", (uintmax_t)whole(member(rule, "reasons"), reason),
-			 (uintmax_t)whole(rule, "warmup"));
+		snprintf(buf, cap, "warming up %ju/%ju",
+			 (uintmax_t)answer_whole(answer_member(rule, "reasons"), reason),
+			 (uintmax_t)answer_whole(rule, "warmup"));
 	else if (strcmp(reason, "below-minimum") == 0)
 		snprintf(buf, cap, "below minimum %s", value(rule, "minimum", a, sizeof(a)));
 	else if (strcmp(reason, "above-maximum") == 0)
 		snprintf(buf, cap, "above maximum %s", value(rule, "maximum", a, sizeof(a)));
 	else if (strcmp(reason, "within-bounds") == 0 && threshold > 0 && distance >= 0)
-		snprintf(buf, cap, "within bounds, %s below", percent(100 * distance / threshold, a));
+		snprintf(buf, cap, "within bounds, %s below",
+			 units_format_percent(a, UNITS_TEXT_MAX, 100 * distance / threshold));
 	else if (strcmp(reason, "pending") == 0)
-		snprintf(buf, cap, "pending %s of %s", duration(rule, "pending_ns", a), duration(rule, "for_ns", b));
+		snprintf(buf, cap, "pending %s of %s", answer_duration(rule, "pending_ns", a),
+			 answer_duration(rule, "for_ns", b));
 	else if (strcmp(reason, "cooldown") == 0)
-		snprintf(buf, cap, "cooldown, %s left", duration(rule, "cooldown_left_ns", a));
+		snprintf(buf, cap, "cooldown, %s left", answer_duration(rule, "cooldown_left_ns", a));
 	else if (strcmp(reason, "count-limit") == 0)
-		snprintf(buf, cap, "count limit, %ju of %ju", (uintmax_t)whole(rule, "count"),
-			 (uintmax_t)whole(rule, "count_limit"));
+		snprintf(buf, cap, "count limit, %ju of %ju", (uintmax_t)answer_whole(rule, "count"),
+			 (uintmax_t)answer_whole(rule, "count_limit"));
 	else if (strcmp(reason, "disk-budget") == 0)
 		snprintf(buf, cap, "no room for an incident");
 	else
@@ -279,19 +117,19 @@ static void put_lack(const struct json_node *rule, const char *reason, char *buf
 /* And what the rule waits for besides. */
 static void put_why(const struct json_node *rule, char *buf, size_t cap)
 {
-	const char *reason = statusview_text(rule, "reason");
+	const char *reason = answer_text(rule, "reason");
 	char left[UNITS_TEXT_MAX];
 	size_t len;
 
 	put_lack(rule, reason, buf, cap);
 	len = strlen(buf);
-	if (strcmp(reason, "cooldown") != 0 && strcmp(statusview_text(rule, "phase"), "cooldown") == 0)
-		snprintf(buf + len, cap - len, "; cooldown %s", duration(rule, "cooldown_left_ns", left));
+	if (strcmp(reason, "cooldown") != 0 && strcmp(answer_text(rule, "phase"), "cooldown") == 0)
+		snprintf(buf + len, cap - len, "; cooldown %s", answer_duration(rule, "cooldown_left_ns", left));
 }
 
 static void put_cells(const struct row *row, struct cells *ret)
 {
-	const char *target = statusview_text(row->target, "name"), *rule = statusview_text(row->rule, "rule");
+	const char *target = answer_text(row->target, "name"), *rule = answer_text(row->rule, "rule");
 
 	text_escape(ret->text[TARGET], CELL_MAX, target, strlen(target));
 	text_escape(ret->text[RULE], CELL_MAX, rule, strlen(rule));
@@ -316,8 +154,7 @@ static int compare(const void *a, const void *b)
 
 static double nearness(const struct json_node *rule)
 {
-	double threshold = statusview_number(rule, "threshold", NAN),
-	       distance = statusview_number(rule, "distance", NAN);
+	double threshold = answer_number(rule, "threshold", NAN), distance = answer_number(rule, "distance", NAN);
 
 	if (!isfinite(threshold) || !isfinite(distance))
 		return INFINITY;
@@ -331,15 +168,15 @@ static struct row *collect(const struct json_node *root, const struct statusview
 	struct row *rows = NULL;
 	size_t all = 0, count = 0;
 
-	for (const struct json_node *t = first_of(root, "targets"); t; t = t->next)
-		for (const struct json_node *r = first_of(t, "rules"); r; r = r->next)
+	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
+		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
 			all++;
 	*ret_count = all;
 	if (all == 0 || !(rows = calloc(all, sizeof(*rows))))
 		return NULL;
 
-	for (const struct json_node *t = first_of(root, "targets"); t; t = t->next)
-		for (const struct json_node *r = first_of(t, "rules"); r; r = r->next)
+	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
+		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
 			if (statusview_wanted(filter, t, r)) {
 				rows[count] = (struct row){ t, r, nearness(r), count };
 				count++;
@@ -423,9 +260,9 @@ static void put_line(const struct cells *cells, const size_t widths[COLUMNS], FI
 /* How often each reason was given, in lines of their own. */
 static void put_counts(const struct json_node *rule, size_t width, FILE *file)
 {
-	const struct json_node *reasons = member(rule, "reasons");
+	const struct json_node *reasons = answer_member(rule, "reasons");
 	char item[CELL_MAX], key[64];
-	uintmax_t fired = whole(rule, "fired");
+	uintmax_t fired = answer_whole(rule, "fired");
 	size_t used = (size_t)fprintf(file, "    fired %ju time%s", fired, fired == 1 ? "" : "s");
 	const char *mark = ";";
 
@@ -485,9 +322,9 @@ ssize_t statusview_rules(const struct json_node *root, const struct statusview_f
 	if (shown < count)
 		fprintf(file, "... and %zu more: --rows 0 shows all, names of targets and rules show some\n",
 			count - shown);
-	if (whole(root, "left_out") > 0)
+	if (answer_whole(root, "left_out") > 0)
 		fprintf(file, "The daemon left %ju out: its answer would have been too large.\n",
-			(uintmax_t)whole(root, "left_out"));
+			(uintmax_t)answer_whole(root, "left_out"));
 
 	return (ssize_t)count;
 }

@@ -1,6 +1,6 @@
 /*
- * statusview.h: the daemon's answer (docs/status.md) in words: how it is, then why each rule did or did not fire on each target. The
- * answer is not trusted: what is missing or of another type is shown as unknown, and all its texts are escaped.
+ * statusview.h: the daemon's answer (docs/status.md) as a table: why each rule did or did not fire on each target. The answer is not
+ * trusted: what is missing or of another type is shown as unknown, and all its texts are escaped.
  */
 #ifndef SPIKEWATCH_STATUSVIEW_H
 #define SPIKEWATCH_STATUSVIEW_H
@@ -21,20 +21,11 @@ struct statusview_filter {
 bool statusview_wanted(const struct statusview_filter *filter, const struct json_node *target,
 		       const struct json_node *rule);
 
-/* How the daemon is: a few lines of at most width characters, and one paragraph for each thing that is wrong. */
-void statusview_health(const struct json_node *root, size_t width, FILE *file);
-
 /*
  * The table, nearest to firing first, and with a filter what was counted for each row. At most `max` rows (0: all); says how many more
  * there are. The rows that are wanted; -ENOMEM.
  */
 ssize_t statusview_rules(const struct json_node *root, const struct statusview_filter *filter, size_t max, size_t width,
 			 FILE *file);
-
-/* The number called key, or otherwise. */
-double statusview_number(const struct json_node *node, const char *key, double otherwise);
-
-/* The text called key, or "". */
-const char *statusview_text(const struct json_node *node, const char *key);
 
 #endif

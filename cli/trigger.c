@@ -1,11 +1,11 @@
 /* trigger.c: spikewatch trigger: asks the daemon for an incident, and waits for it if that is wanted. */
+#include "answer.h"
 #include "ask.h"
 #include "clock.h"
 #include "commands.h"
 #include "options.h"
 #include "output.h"
 #include "scope.h"
-#include "statusview.h"
 #include "units.h"
 
 #include <dirent.h>
@@ -27,13 +27,6 @@ struct answer {
 	const char *kind, *directory, *stem;
 	uint64_t sealed_in_ns;
 };
-
-static uint64_t whole(const struct json_node *object, const char *key)
-{
-	const struct json_node *node = json_member(object, key);
-
-	return node && node->type == JSON_NUMBER && node->number > 0 ? (uint64_t)node->number : 0;
-}
 
 /* Sealed incidents whose name is the stem and a number; the newest goes to ret. */
 static bool find_sealed(const struct answer *answer, char *ret, size_t cap)
@@ -115,15 +108,15 @@ static int ask_and_tell(const struct request *request)
 	given = json_member(root, "trigger");
 	if (json_member(root, "error") || !given || given->type != JSON_OBJECT) {
 		fprintf(stderr, "spikewatch trigger: ");
-		output_escaped(stderr, statusview_text(root, "error"));
+		output_escaped(stderr, answer_text(root, "error"));
 		fputc('\n', stderr);
 		return EXIT_TROUBLE;
 	}
 	answer = (struct answer){
-		.kind = statusview_text(given, "answer"),
-		.directory = statusview_text(given, "directory"),
-		.stem = statusview_text(given, "stem"),
-		.sealed_in_ns = whole(given, "sealed_in_ns"),
+		.kind = answer_text(given, "answer"),
+		.directory = answer_text(given, "directory"),
+		.stem = answer_text(given, "stem"),
+		.sealed_in_ns = answer_whole(given, "sealed_in_ns"),
 	};
 	return request->wait ? wait_for(&answer) : tell(&answer);
 }

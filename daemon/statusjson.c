@@ -11,6 +11,7 @@
 #include "fdread.h"
 #include "incident.h"
 #include "json.h"
+#include "log.h"
 #include "printable.h"
 #include "ring.h"
 #include "scope.h"
@@ -135,6 +136,36 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 	put_u64(json, "open_fds", open_fds());
 	put_text(json, "incident_directory", overview->paths->incidents);
 	put_lacks(json, overview->privileges);
+	json_end_object(json);
+}
+
+/* ---- what is wrong, or was ---- */
+
+static void put_jumps(struct json_writer *json, const char *key, const struct health_jumps *jumps)
+{
+	begin(json, key);
+	put_u64(json, "times", jumps->times);
+	put_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
+	json_end_object(json);
+}
+
+static void put_health(struct json_writer *json, const struct health *health)
+{
+	begin(json, "health");
+	put_jumps(json, "clock_steps", &health->steps);
+	put_jumps(json, "suspends", &health->suspends);
+	put_u64(json, "lost_log_entries", log_lost());
+	json_key(json, "silent_threads");
+	json_begin_array(json);
+	for (size_t i = 0; i < health->thread_count; i++) {
+		if (health->threads[i].silent_ns == 0)
+			continue;
+		json_begin_object(json);
+		put_text(json, "thread", health->threads[i].name);
+		put_u64(json, "silent_ns", health->threads[i].silent_ns);
+		json_end_object(json);
+	}
+	json_end_array(json);
 	json_end_object(json);
 }
 
@@ -388,6 +419,7 @@ int statusjson_write(const struct overview *overview, struct buffer *ret)
 
 	json_begin_object(json);
 	put_daemon(json, overview);
+	put_health(json, overview->health);
 	put_sampler(json, overview);
 	put_ring(json, overview);
 	put_discovery(json, overview);

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "options.h"
 #include "scene.h"
+#include "answer.h"
 #include "statusview.h"
 
 #include <sys/socket.h>
@@ -190,6 +191,20 @@ START_TEST(the_answer_is_told_in_words)
 }
 END_TEST
 
+START_TEST(what_is_lacking_or_silent_is_told)
+{
+	serve("{\"daemon\":{\"lacks\":[{\"needs\":\"CAP_X\",\"off\":\"maps\\u001b[31m\"}]},"
+	      "\"health\":{\"lost_log_entries\":3,\"silent_threads\":[{\"thread\":\"sampler\",\"silent_ns\":"
+	      "12000000000}]}}");
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says("\nwithout CAP_X: no maps");
+	says_nothing_of("\x1b");
+	says("! the thread sampler has given no sign of life for 12 s\n");
+	says("! 3 entries of the log were lost");
+	fits();
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_counted)
 {
 	serve(answer);
@@ -249,9 +264,9 @@ START_TEST(json_is_passed_on_and_chosen_from)
 	document = printed();
 	targets = json_member(json_root(document), "targets");
 	ck_assert_uint_eq(targets->count, 4);
-	ck_assert_str_eq(statusview_text(targets->first, "name"), "web/1");
+	ck_assert_str_eq(answer_text(targets->first, "name"), "web/1");
 	ck_assert_uint_eq(json_member(targets->first, "rules")->count, 1);
-	ck_assert_str_eq(statusview_text(json_member(targets->first, "rules")->first, "rule"), "memory");
+	ck_assert_str_eq(answer_text(json_member(targets->first, "rules")->first, "rule"), "memory");
 	json_document_free(document);
 
 	ck_assert_int_eq(STATUS(WORD("--json"), WORD("nobody")), EXIT_TROUBLE);
@@ -348,6 +363,7 @@ Suite *status_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_answer_is_told_in_words);
 	tcase_add_test(tcase, what_does_not_fit_is_counted);
+	tcase_add_test(tcase, what_is_lacking_or_silent_is_told);
 	tcase_add_test(tcase, names_of_targets_entries_and_rules_choose);
 	tcase_add_test(tcase, json_is_passed_on_and_chosen_from);
 	tcase_add_test(tcase, hostile_names_are_harmless);
