@@ -28,28 +28,58 @@ static void release(struct panorama **panorama)
 	panorama_abort(*panorama);
 }
 
-static int start(struct panorama *panorama)
+static struct recorder_options recording(const struct panorama_options *options)
 {
-	const struct panorama_options *options = &panorama->options;
 	struct recorder_options recorder = {
 		.format = STREAM_SPIKEWATCH,
 		.start = mono_sub(options->fired, options->before_ns),
 		.until = mono_add(options->fired, options->after_ns),
 		.max_bytes = options->max_bytes,
 	};
-	int r = ring_cursor_new(options->ring, RING_OLDEST, &panorama->cursor);
+
+	recorder.start_wall.ns = options->wall.ns - (uint64_t)mono_diff(options->fired, recorder.start);
+
+	return recorder;
+}
+
+static int start(struct panorama *panorama, struct sink sink)
+{
+	struct recorder_options recorder = recording(&panorama->options);
+	int r = ring_cursor_new(panorama->options.ring, RING_OLDEST, &panorama->cursor);
 
 	if (r < 0)
 		return r;
 
 	ring_cursor_seek(panorama->cursor, recorder.start);
-	recorder.start_wall.ns = options->wall.ns - (uint64_t)mono_diff(options->fired, recorder.start);
-	panorama->fd = openat(panorama->dirfd, INCIDENT_SAMPLES_FILE,
-			      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	if (panorama->fd < 0)
-		return -errno;
 
-	return recorder_new(panorama->cursor, sink_fd(&panorama->fd), &recorder, &panorama->recorder);
+	return recorder_new(panorama->cursor, sink, &recorder, &panorama->recorder);
+}
+
+static int count_bytes(void *ctx, const void *data, size_t len)
+{
+	uint64_t *bytes = ctx;
+
+	(void)data;
+	*bytes += len;
+
+	return 0;
+}
+
+int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes)
+{
+	struct panorama panorama = { .options = *options, .dirfd = -1, .fd = -1 };
+	struct stats stats = { 0 };
+	uint64_t bytes = 0;
+	int r = start(&panorama, (struct sink){ .write = count_bytes, .ctx = &bytes });
+
+	ring_stats(options->ring, &stats);
+	if (r == 0)
+		r = recorder_close(panorama.recorder, &stats);
+	ring_cursor_free(panorama.cursor);
+	if (r == 0)
+		*ret_bytes = bytes;
+
+	return r;
 }
 
 int panorama_open(const struct panorama_options *options, int dirfd, struct panorama **ret)
@@ -63,7 +93,10 @@ int panorama_open(const struct panorama_options *options, int dirfd, struct pano
 	panorama->options = *options;
 	panorama->dirfd = dirfd;
 	panorama->fd = -1;
-	r = start(panorama);
+	panorama->fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	if (panorama->fd < 0)
+		return -errno;
+	r = start(panorama, sink_fd(&panorama->fd));
 	if (r == 0)
 		r = panorama_follow(panorama);
 	if (r < 0)

@@ -39,6 +39,9 @@ int panorama_follow(struct panorama *panorama);
  */
 int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64_t *ret_bytes);
 
+/* How large the file would be, within a hundred bytes, if it were opened and closed now. 0; -ENOMEM. Costs as much as writing it without a disk. */
+int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes);
+
 /* Frees it and removes the file. NULL is fine. */
 void panorama_abort(struct panorama *panorama);
 

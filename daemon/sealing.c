@@ -55,9 +55,9 @@ static bool wants_samples(const struct collector_incident *incident)
 	return incident->settings.captures & CONFIG_CAPTURE_SAMPLES;
 }
 
-static void open_panorama(const struct sealing *sealing, struct collector_incident *incident)
+static struct panorama_options panorama_of(const struct sealing *sealing, const struct collector_incident *incident)
 {
-	struct panorama_options options = {
+	return (struct panorama_options){
 		.ring = session_ring(sealing->session),
 		.fired = incident->fired,
 		.wall = incident->wall,
@@ -66,6 +66,11 @@ static void open_panorama(const struct sealing *sealing, struct collector_incide
 		.interval_ns = incident->settings.interval_ns,
 		.max_bytes = incident->settings.max_bytes,
 	};
+}
+
+static void open_panorama(const struct sealing *sealing, struct collector_incident *incident)
+{
+	struct panorama_options options = panorama_of(sealing, incident);
 
 	incident->panorama_error = panorama_open(&options, spool_draft_dirfd(incident->draft), &incident->panorama);
 }
@@ -162,26 +167,9 @@ static void enforce(const struct sealing *sealing)
 
 /* ---- samples ---- */
 
-static int write_slice(const struct capture_context *context, const struct collector_incident *incident,
-		       struct incident_capture *ret)
+static struct capture_context context_of(const struct sealing *sealing, const struct collector_incident *incident)
 {
-	return capture_run(context, CONFIG_CAPTURE_SAMPLES, spool_draft_dirfd(incident->draft), ret);
-}
-
-/* Whether removing all captures would do: how much the samples need is known before they are written. */
-static bool would_fit(const struct capture_context *context, const struct collector_incident *incident)
-{
-	uint64_t needed;
-
-	if (capture_samples_bytes(context, &needed) < 0)
-		return true;
-
-	return needed + REST_BYTES <= free_bytes(spool_draft_dirfd(incident->draft)) + captured_bytes(&incident->info);
-}
-
-static void add_slice(const struct sealing *sealing, struct collector_incident *incident)
-{
-	struct capture_context context = {
+	return (struct capture_context){
 		.procfd = session_procfd(sealing->session),
 		.clock = sealing->clock,
 		.mounts = session_mounts(sealing->session),
@@ -191,46 +179,75 @@ static void add_slice(const struct sealing *sealing, struct collector_incident *
 		.slice_start = { incident->wall.ns -
 				 (uint64_t)mono_diff(incident->fired, slice_start(incident->slice)) },
 	};
-	struct incident_capture record;
-	int r = write_slice(&context, incident, &record);
-
-	if (is_full(r)) {
-		enforce(sealing);
-		r = write_slice(&context, incident, &record);
-	}
-	if (is_full(r) && would_fit(&context, incident)) {
-		while (is_full(r) && drop_largest(incident, r))
-			r = write_slice(&context, incident, &record);
-	}
-	incident_add_capture(&incident->info, &record);
 }
 
-/* 0, and the coverage is set; -errno. */
-static int end_panorama(struct collector_incident *incident, uint64_t *ret_bytes)
+/* Ends the file that was begun, or says why it was given up; the next time it begins anew, with what the ring still holds. */
+static int write_panorama(const struct sealing *sealing, struct collector_incident *incident,
+			  struct incident_capture *ret)
 {
-	if (!incident->panorama)
-		return incident->panorama_error ? incident->panorama_error : -EIO;
+	int r = incident->panorama_error;
 
-	return panorama_close(TAKE(incident->panorama), &incident->info.coverage, ret_bytes);
-}
-
-/* A file that could not be written to its end begins anew, with what the ring still holds. */
-static void add_panorama(const struct sealing *sealing, struct collector_incident *incident)
-{
-	struct incident_capture record = samples_record();
-	int r = end_panorama(incident, &record.bytes);
-
-	if (is_full(r)) {
-		enforce(sealing);
+	*ret = samples_record();
+	incident->panorama_error = 0;
+	if (r == 0 && !incident->panorama) {
 		open_panorama(sealing, incident);
-		r = end_panorama(incident, &record.bytes);
+		r = incident->panorama_error;
+		incident->panorama_error = 0;
 	}
-	while (is_full(r) && drop_largest(incident, r)) {
-		open_panorama(sealing, incident);
-		r = end_panorama(incident, &record.bytes);
-	}
+	if (r == 0)
+		r = panorama_close(TAKE(incident->panorama), &incident->info.coverage, &ret->bytes);
 	if (r < 0)
-		fail_record(&record, strerrordesc_np(-r));
+		fail_record(ret, strerrordesc_np(-r));
+
+	return r;
+}
+
+static int write_samples(const struct sealing *sealing, struct collector_incident *incident,
+			 struct incident_capture *ret)
+{
+	struct capture_context context;
+
+	if (!incident->slice)
+		return write_panorama(sealing, incident, ret);
+
+	context = context_of(sealing, incident);
+
+	return capture_run(&context, CONFIG_CAPTURE_SAMPLES, spool_draft_dirfd(incident->draft), ret);
+}
+
+/* Whether removing all captures would do: how much the samples need can be known without writing them. */
+static bool would_fit(const struct sealing *sealing, const struct collector_incident *incident)
+{
+	uint64_t needed;
+	int r;
+
+	if (incident->slice) {
+		struct capture_context context = context_of(sealing, incident);
+
+		r = capture_samples_bytes(&context, &needed);
+	} else {
+		struct panorama_options options = panorama_of(sealing, incident);
+
+		r = panorama_bytes(&options, &needed);
+	}
+
+	return r < 0 ||
+	       needed + REST_BYTES <= free_bytes(spool_draft_dirfd(incident->draft)) + captured_bytes(&incident->info);
+}
+
+static void add_samples(const struct sealing *sealing, struct collector_incident *incident)
+{
+	struct incident_capture record;
+	int r = write_samples(sealing, incident, &record);
+
+	if (is_full(r)) {
+		enforce(sealing);
+		r = write_samples(sealing, incident, &record);
+	}
+	if (is_full(r) && would_fit(sealing, incident)) {
+		while (is_full(r) && drop_largest(incident, r))
+			r = write_samples(sealing, incident, &record);
+	}
 	incident_add_capture(&incident->info, &record);
 }
 
@@ -274,10 +291,8 @@ int sealing_finish(const struct sealing *sealing, struct collector_incident *inc
 		incident_add_capture(&incident->info, &incident->evidence.captures[i]);
 	if (incident->slice)
 		describe_slice(incident);
-	if (incident->slice && wants_samples(incident))
-		add_slice(sealing, incident);
-	if (!incident->slice && wants_samples(incident))
-		add_panorama(sealing, incident);
+	if (wants_samples(incident))
+		add_samples(sealing, incident);
 
 	return publish(incident);
 }

@@ -138,12 +138,17 @@ START_TEST(the_file_is_bounded_and_what_is_left_out_is_counted)
 
 	options.max_bytes = 12000;
 	write_ticks(0, FIRED + AFTER_TICKS + 1);
+	uint64_t foretold = 0;
+
+	ck_assert_int_eq(panorama_bytes(&options, &foretold), 0);
 	ck_assert_int_eq(panorama_open(&options, dirfd_of_test, &panorama), 0);
 	ck_assert_int_eq(panorama_close(panorama, &coverage, &bytes), 0);
 	ck_assert_uint_gt(coverage.samples, 0);
 	ck_assert_uint_gt(coverage.samples_dropped, 0);
 	ck_assert_uint_eq(coverage.samples + coverage.samples_dropped, TARGETS * (BEFORE_TICKS + 1 + AFTER_TICKS));
 	ck_assert_uint_lt(bytes, 16000);
+	ck_assert_uint_lt(bytes, foretold + 100);
+	ck_assert_uint_gt(bytes + 100, foretold);
 	ck_assert_uint_eq(scene_rows(directory, INCIDENT_SAMPLES_FILE).count, coverage.samples);
 }
 END_TEST
