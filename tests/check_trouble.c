@@ -374,6 +374,7 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 	struct incident incident;
 
 	start("0B", RULE("hot", "100ms"));
+	session_stop(session); /* its threads would give descriptors back */
 	int fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	/* The worker gets as far as the lock of the directory, and there its descriptors are taken away. */
