@@ -67,7 +67,7 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
-LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate libmicrohttpd,-lcgroup -lsystemd -lyajl -ldeflate -lmicrohttpd))$(LIBS)
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate -ldl))$(LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
 
 # V=1 shows whole commands.

@@ -26,7 +26,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A scan may take one part in so many of the time. */
+/* A scan may take one part in so many of a core. Its CPU time counts: on a busy machine it lasts longer, and costs no more. */
 #define SCAN_SHARE 50u
 
 /* How long the thread shows no sign of life while it waits. */
@@ -46,6 +46,7 @@ struct discovery {
 	bool limits_due; /* whenever they were read */
 	bool rescan;     /* the configuration is another one: what runs is given up, what is due is due now */
 	struct discovery_state state;
+	uint64_t scan_cpu_ns; /* what the last whole scan took, however long it waited for a CPU */
 	_Atomic uint64_t pulse_ns;
 	struct turnstile turn;
 	pthread_cond_t wake;
@@ -329,6 +330,7 @@ static int visit_all(struct discovery *discovery)
 static int scan_locked(struct discovery *discovery)
 {
 	mono_t began = show_life(discovery);
+	uint64_t cpu = realclock_thread_cpu();
 	int r;
 
 	discovery->rescan = false;
@@ -352,6 +354,7 @@ static int scan_locked(struct discovery *discovery)
 	discovery->state.unreadable = discovery->unreadable;
 	discovery->state.scans++;
 	discovery->state.last_scan_ns = (uint64_t)mono_diff(show_life(discovery), began);
+	discovery->scan_cpu_ns = realclock_thread_cpu() - cpu;
 
 	return 0;
 }
@@ -374,7 +377,7 @@ int discovery_scan(struct discovery *discovery)
 static uint64_t pause_before_scan(const struct discovery *discovery)
 {
 	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
-	uint64_t least = discovery->state.last_scan_ns * SCAN_SHARE;
+	uint64_t least = discovery->scan_cpu_ns * SCAN_SHARE;
 
 	if (roster_owes(discovery->roster) && pause > RETRY_NS)
 		pause = RETRY_NS;

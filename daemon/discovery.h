@@ -3,7 +3,7 @@
  * configuration (match.h) and keeps the roster. It also reads effective limits again, and keeps the baselines against
  * which captures are compared (baseline.h).
  *
- * A scan never costs more than a fiftieth of the time: on a host with very many processes the interval stretches.
+ * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches.
  *
  * Questions of other threads, a reload too, are answered between two processes of a running scan.
  */

@@ -131,6 +131,8 @@ static void say_fired(const struct evaluator_firing *firing, const char *what)
 		.message = MESSAGE_RULE_FIRED,
 		.rule = firing->rule->name,
 		.target = firing->target->name,
+		.metric = metric_name(firing->rule->metric),
+		.value = firing->decision->available ? &firing->decision->value : NULL,
 	};
 	char comparison[160];
 

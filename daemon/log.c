@@ -323,7 +323,8 @@ static const char *make_printable(const char *line, char *buf, size_t cap)
 	return text_escape(buf, cap, line, len) == len + 3 * backslashes ? line : buf;
 }
 
-static void send_line(int priority, const struct log_about *about, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void send_line(int priority, const struct log_about *about,
+							    const char *format, va_list arguments)
 {
 	char line[LOG_LINE_MAX], escaped[PRINTABLE_LINE_MAX];
 	int saved = errno;

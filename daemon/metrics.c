@@ -17,6 +17,7 @@
 #include "scope.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -27,6 +28,53 @@
 #include <systemd/sd-event.h>
 #include <time.h>
 #include <unistd.h>
+
+/*
+ * The library is loaded when somebody is to listen: it brings TLS and eight more libraries along, which a daemon that offers no metrics should
+ * not have in its memory. Debian and Ubuntu have had this version of its interface since 2018.
+ */
+#define LIBRARY "libmicrohttpd.so.12"
+
+// clang-format off
+#define FUNCTIONS(X) \
+	X(add_response_header) \
+	X(create_response_from_buffer) \
+	X(destroy_response) \
+	X(get_connection_info) \
+	X(get_daemon_info) \
+	X(get_timeout) \
+	X(lookup_connection_value) \
+	X(queue_response) \
+	X(run) \
+	X(start_daemon) \
+	X(stop_daemon)
+// clang-format on
+
+static struct {
+#define X(name) __typeof__(MHD_##name) *name;
+	FUNCTIONS(X)
+#undef X
+} http;
+
+/* Once in a process. 0 or -ELIBACC. */
+static int load_library(void)
+{
+	void *library = http.stop_daemon ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (http.stop_daemon)
+		return 0;
+	if (library == NULL)
+		return -ELIBACC;
+
+#define X(name) \
+	http.name = (__typeof__(http.name))dlsym(library, "MHD_" #name); \
+	if (http.name == NULL) \
+		return -ELIBACC;
+	FUNCTIONS(X)
+#undef X
+
+	return 0;
+}
 
 /* Steps of the server. A scrape takes less than ten; beyond them it rests until the second is over. */
 #define STEPS_PER_S 1000
@@ -83,13 +131,13 @@ static uint64_t now_us(const struct metrics *metrics)
 /* data is the response's from then on, also if there is none: NULL. */
 static struct MHD_Response *make_response(char *data, size_t len, enum MHD_ResponseMemoryMode mode, const char *type)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(len, data, mode);
+	struct MHD_Response *response = http.create_response_from_buffer(len, data, mode);
 
 	if (response == NULL && mode == MHD_RESPMEM_MUST_FREE)
 		free(data);
-	if (response && (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) != MHD_YES ||
-			 MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") != MHD_YES)) {
-		MHD_destroy_response(response);
+	if (response && (http.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) != MHD_YES ||
+			 http.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") != MHD_YES)) {
+		http.destroy_response(response);
 		return NULL;
 	}
 
@@ -105,7 +153,7 @@ static int make_notes(struct metrics *metrics)
 			return -ENOMEM;
 	}
 
-	return MHD_add_response_header(metrics->notes[NOTE_NOT_ALLOWED], MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES
+	return http.add_response_header(metrics->notes[NOTE_NOT_ALLOWED], MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES
 		       ? 0
 		       : -ENOMEM;
 }
@@ -113,7 +161,7 @@ static int make_notes(struct metrics *metrics)
 static void drop_page(struct page *page)
 {
 	if (page->response)
-		MHD_destroy_response(page->response); /* lives on while it is being sent */
+		http.destroy_response(page->response); /* lives on while it is being sent */
 	page->response = NULL;
 }
 
@@ -142,19 +190,19 @@ static struct MHD_Response *page_of(struct metrics *metrics, enum openmetrics_fo
 
 static enum MHD_Result answer(struct metrics *metrics, struct MHD_Connection *connection, const char *path)
 {
-	const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+	const char *accept = http.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
 	struct MHD_Response *page;
 
 	if (strcmp(path, "/") == 0)
-		return MHD_queue_response(connection, MHD_HTTP_OK, metrics->notes[NOTE_INDEX]);
+		return http.queue_response(connection, MHD_HTTP_OK, metrics->notes[NOTE_INDEX]);
 	if (strcmp(path, "/metrics") != 0)
-		return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, metrics->notes[NOTE_NOT_FOUND]);
+		return http.queue_response(connection, MHD_HTTP_NOT_FOUND, metrics->notes[NOTE_NOT_FOUND]);
 
 	page = page_of(metrics, openmetrics_negotiate(accept));
 	if (page == NULL)
-		return MHD_queue_response(connection, MHD_HTTP_SERVICE_UNAVAILABLE, metrics->notes[NOTE_NO_PAGE]);
+		return http.queue_response(connection, MHD_HTTP_SERVICE_UNAVAILABLE, metrics->notes[NOTE_NO_PAGE]);
 
-	return MHD_queue_response(connection, MHD_HTTP_OK, page);
+	return http.queue_response(connection, MHD_HTTP_OK, page);
 }
 
 /* Called when the headers are there, and again when all is: an answer to the first would be cut short by what is still to come. */
@@ -168,7 +216,7 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 	(void)version;
 	(void)body;
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-		return MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, metrics->notes[NOTE_NOT_ALLOWED]);
+		return http.queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, metrics->notes[NOTE_NOT_ALLOWED]);
 
 	if (*context == NULL || *body_len > 0) {
 		*context = &seen;
@@ -186,7 +234,7 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 {
 	struct metrics *metrics = userdata;
 	struct MHD_Connection *wanted = what == MHD_CONNECTION_NOTIFY_STARTED ? NULL : connection;
-	const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *info = http.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	(void)context;
 	for (size_t i = 0; i < METRICS_CLIENTS_MAX; i++) {
@@ -238,10 +286,10 @@ static int step(struct metrics *metrics)
 	uint64_t pause_us = UINT64_MAX;
 	int r;
 
-	MHD_run(metrics->http);
+	http.run(metrics->http);
 	if (sweep(metrics))
 		pause_us = SWEEP_NS / NS_PER_US;
-	if (MHD_get_timeout(metrics->http, &pause_ms) == MHD_YES && pause_ms < pause_us / 1000)
+	if (http.get_timeout(metrics->http, &pause_ms) == MHD_YES && pause_ms < pause_us / 1000)
 		pause_us = pause_ms * 1000;
 	if (pause_us == UINT64_MAX)
 		return sd_event_source_set_enabled(metrics->timer, SD_EVENT_OFF);
@@ -270,7 +318,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 
 static int join_loop(struct metrics *metrics)
 {
-	const union MHD_DaemonInfo *info = MHD_get_daemon_info(metrics->http, MHD_DAEMON_INFO_EPOLL_FD);
+	const union MHD_DaemonInfo *info = http.get_daemon_info(metrics->http, MHD_DAEMON_INFO_EPOLL_FD);
 	sd_event *event = metrics->options.event;
 	int r = info ? 0 : -ENOTSUP;
 
@@ -341,12 +389,12 @@ static int make_socket(const char *text, int *ret)
 /* If it cannot be started, libmicrohttpd does not say whether it has closed the socket: then it is left open rather than closed twice. */
 static int start_http(struct metrics *metrics, int fd)
 {
-	metrics->http = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, metrics, MHD_OPTION_LISTEN_SOCKET,
-					 fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)METRICS_CLIENTS_MAX,
-					 MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)METRICS_CLIENTS_OF_ADDRESS,
-					 MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-					 (size_t)METRICS_REQUEST_MAX, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-					 metrics, MHD_OPTION_END);
+	metrics->http = http.start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, metrics, MHD_OPTION_LISTEN_SOCKET,
+					  fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)METRICS_CLIENTS_MAX,
+					  MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)METRICS_CLIENTS_OF_ADDRESS,
+					  MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+					  (size_t)METRICS_REQUEST_MAX, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+					  metrics, MHD_OPTION_END);
 
 	return metrics->http ? 0 : -ENOMEM;
 }
@@ -359,9 +407,12 @@ static void release_metrics(struct metrics **metrics)
 int metrics_new(const struct metrics_options *options, struct metrics **ret)
 {
 	AUTO_CLOSE int fd = options->handed > 0 ? options->handed : -1;
-	AUTO(release_metrics) struct metrics *metrics = calloc(1, sizeof(*metrics));
-	int r;
+	AUTO(release_metrics) struct metrics *metrics = NULL;
+	int r = load_library();
 
+	if (r < 0)
+		return r;
+	metrics = calloc(1, sizeof(*metrics));
 	if (metrics == NULL)
 		return -ENOMEM;
 
@@ -389,11 +440,11 @@ void metrics_free(struct metrics *metrics)
 	sd_event_source_disable_unref(metrics->io);
 	sd_event_source_disable_unref(metrics->timer);
 	if (metrics->http)
-		MHD_stop_daemon(metrics->http);
+		http.stop_daemon(metrics->http);
 	for (size_t i = 0; i < FORMS; i++)
 		drop_page(&metrics->pages[i]);
 	for (enum note i = 0; i < NOTES; i++)
 		if (metrics->notes[i])
-			MHD_destroy_response(metrics->notes[i]);
+			http.destroy_response(metrics->notes[i]);
 	free(metrics);
 }

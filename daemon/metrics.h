@@ -40,7 +40,7 @@ struct metrics_options {
 };
 
 /*
- * Listens. A socket that was handed over is taken over also if this fails. 0; -ENOMEM; -EINVAL: that is no address; -EADDRINUSE,
+ * Listens. A socket that was handed over is taken over also if this fails. 0; -ENOMEM; -ELIBACC: libmicrohttpd is not installed; -EINVAL: that is no address; -EADDRINUSE,
  * -EADDRNOTAVAIL, -EACCES: of bind(2); -errno.
  */
 int metrics_new(const struct metrics_options *options, struct metrics **ret);

@@ -150,17 +150,17 @@ int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64
 	struct recorder_counts counts;
 	struct stats stats = { 0 };
 	struct stat st;
-	int r = panorama_follow(panorama);
+	int r = panorama_follow(owned);
 
 	if (r < 0)
 		return r;
 
-	recorder_counts(panorama->recorder, &counts);
-	ring_stats(panorama->options.ring, &stats);
-	r = recorder_close(TAKE(panorama->recorder), &stats);
+	recorder_counts(owned->recorder, &counts);
+	ring_stats(owned->options.ring, &stats);
+	r = recorder_close(TAKE(owned->recorder), &stats);
 	if (r < 0)
 		return r;
-	if (fstat(panorama->fd, &st) < 0)
+	if (fstat(owned->fd, &st) < 0)
 		return -errno;
 
 	close(TAKE_FD(panorama->fd));

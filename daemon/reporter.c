@@ -98,7 +98,8 @@ static void start_metrics(struct reporter *reporter, const struct config_metrics
 	r = metrics_new(&options, &reporter->metrics);
 	if (r < 0)
 		log_line(LOG_WARNING, "no metrics at %s: %s",
-			 reporter->metrics_handed ? "the socket of systemd" : config->listen, strerror(-r));
+			 reporter->metrics_handed ? "the socket of systemd" : config->listen,
+			 r == -ELIBACC ? "libmicrohttpd is not installed" : strerror(-r));
 }
 
 /* ---- the file ---- */
