@@ -36,6 +36,9 @@
 /* How late a client may be dropped. */
 #define PATIENCE_GRAIN_US 100000
 
+/* After a long answer to somebody else all clients are out of time at once: what they have sent, and can take, comes first. */
+#define PATIENCE_PRIORITY (SD_EVENT_PRIORITY_IDLE + 1)
+
 struct client {
 	struct control *control;
 	int fd; /* -1: this place is free */
@@ -84,7 +87,7 @@ static int be_patient(struct client *client)
 	r = sd_event_add_time_relative(client->control->options.event, &client->timer, CLOCK_MONOTONIC,
 				       CONTROL_PATIENCE_NS / NS_PER_US, PATIENCE_GRAIN_US, on_timeout, client);
 
-	return r < 0 ? r : sd_event_source_set_priority(client->timer, SD_EVENT_PRIORITY_IDLE);
+	return r < 0 ? r : sd_event_source_set_priority(client->timer, PATIENCE_PRIORITY);
 }
 
 /* What the answers that are on their way leave of CONTROL_ANSWERS_MAX. */

@@ -285,6 +285,23 @@ START_TEST(whoever_says_nothing_is_dropped_in_time)
 }
 END_TEST
 
+/* While the daemon was busy with somebody else: all are out of time when it comes back, and none of them is to blame. */
+START_TEST(whoever_has_asked_is_answered_however_late)
+{
+	int fds[CONTROL_CLIENTS_MAX];
+
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		fds[i] = call();
+		turn();
+	}
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		ck_assert_int_eq(send(fds[i], "late\n", 5, MSG_NOSIGNAL), 5);
+	usleep(CONTROL_PATIENCE_NS / NS_PER_US + 300000);
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		hears(fds[i], "late");
+}
+END_TEST
+
 START_TEST(a_large_answer_arrives_whole)
 {
 	answer_bytes = 20u << 20;
@@ -503,6 +520,7 @@ Suite *control_suite(void)
 	tcase_add_test(clients, whoever_leaves_before_the_answer_is_taken_leaves_no_trace);
 	tcase_add_test(clients, the_seventeenth_is_hung_up_on);
 	tcase_add_test(clients, whoever_says_nothing_is_dropped_in_time);
+	tcase_add_test(clients, whoever_has_asked_is_answered_however_late);
 	tcase_add_test(clients, a_large_answer_arrives_whole);
 	tcase_add_test(clients, all_answers_together_are_bounded);
 	tcase_add_test(clients, a_request_that_fails_ends_the_connection);
