@@ -200,7 +200,7 @@ void reporter_start(struct reporter *reporter, const struct reporter_options *op
 
 static void reload_metrics(struct reporter *reporter, const struct config_metrics *metrics)
 {
-	if (reporter->metrics_handed || strcmp(reporter->listen, metrics->listen) == 0)
+	if (reporter->metrics_handed || (reporter->metrics && strcmp(reporter->listen, metrics->listen) == 0))
 		return;
 
 	metrics_free(reporter->metrics);

@@ -329,13 +329,33 @@ START_TEST(metrics_are_written_where_the_configuration_says_now)
 }
 END_TEST
 
-/* Whether the port of the test's address takes connections. */
-static bool listens(uint16_t port)
+/* A port of an address of loopback that nobody else uses. */
+static struct sockaddr_in address_of(uint16_t port)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
+	return (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(0x7f575701),
+	};
+}
+
+/* Listens there, for close(2). */
+static int take(uint16_t port)
+{
+	struct sockaddr_in address = address_of(port);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	address.sin_addr.s_addr = htonl(0x7f575701); /* an address of loopback that nobody else uses */
+	ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+
+	return fd;
+}
+
+/* Whether somebody takes connections there. */
+static bool listens(uint16_t port)
+{
+	struct sockaddr_in address = address_of(port);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	bool yes = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
 
@@ -363,6 +383,19 @@ START_TEST(metrics_are_served_where_the_configuration_says_now)
 	ck_assert_int_eq(reload(&text), 0);
 	free(text);
 	ck_assert(!listens(7746));
+
+	/* A port that is taken is tried again by the next reload. */
+	int taken = take(7747);
+
+	configure_metrics("4MiB", "", HOT, "\"listen\": \"127.87.87.1:7747\"");
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	program_said(directory, "no metrics at 127.87.87.1:7747: Address already in use");
+	close(taken);
+	ck_assert(!listens(7747));
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	ck_assert(listens(7747));
 }
 END_TEST
 
