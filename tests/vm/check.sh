@@ -6,7 +6,7 @@
 # both machines came to their end and nothing failed. Works as root in a plain container.
 #
 # B=DIR        where the package is, and what is built here: $B/vm
-# KEEP=1       use the root file system of the last run again, if there is one
+# KEEP=1       use the root file system of the last run again, if it has the same packages
 # CGROUPS=v2   only this machine
 # CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
 set -euo pipefail
@@ -17,7 +17,8 @@ cgroups=${CGROUPS:-v2 v1}
 # Five times what a machine takes where nothing else runs.
 limit_seconds=1500
 
-packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3
+# libmicrohttpd12 is what the package only recommends.
+packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3,libmicrohttpd12
 work=$build/vm
 
 cleanup() {
@@ -41,14 +42,17 @@ dependencies() {
 }
 
 make_root() {
-	[ -n "${KEEP:-}" ] && [ -e "$work/root/etc/os-release" ] && return
-	say "a Debian 12 with $(dependencies "$deb")"
-	rm -rf "$work/root"
-	mmdebstrap --quiet --variant=apt --include="$packages,$(dependencies "$deb")" --essential-hook="$small_initrd" \
+	local wanted
+	wanted=$packages,$(dependencies "$deb")
+	[ -n "${KEEP:-}" ] && [ "$wanted" = "$(cat "$work/root.packages" 2>/dev/null)" ] && return
+	say "a Debian 12 with $wanted"
+	rm -rf "$work/root" "$work/root.packages"
+	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" \
 		--dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$work/root"
 	: >"$work/root/etc/fstab"
 	echo vm >"$work/root/etc/hostname"
 	ln -sf /dev/null "$work/root/etc/systemd/system/serial-getty@ttyS0.service"
+	echo "$wanted" >"$work/root.packages"
 }
 
 # The same package with a higher version, to upgrade to.
@@ -67,9 +71,9 @@ put_checks_into_root() {
 	cp "$deb" "$root/vm/spikewatch.deb"
 	echo "${CHECKS:-}" >"$root/vm/only"
 	make_next
-	cp "$here/guest/vm-checks.service" "$root/etc/systemd/system/"
+	cp "$here/guest/checks.service" "$root/etc/systemd/system/"
 	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
-	ln -sf ../vm-checks.service "$root/etc/systemd/system/multi-user.target.wants/"
+	ln -sf ../checks.service "$root/etc/systemd/system/multi-user.target.wants/"
 }
 
 # Sparse. Both machines start from it; what they write goes to a file that qemu forgets (snapshot=on).

@@ -20,7 +20,7 @@ def _():
         equal(service.V1, "unified_cgroup_hierarchy=0" in line.read(), "cgroup v1")
 
 
-@check("the package installs")
+@check("the package installs", vital=True)
 def _():
     with open(FILES_BEFORE, "w") as out:
         out.write("\n".join(files()))

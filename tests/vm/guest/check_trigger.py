@@ -13,7 +13,8 @@ def _():
     said = run("spikewatch", "trigger")
     made = incidents.wait(kind="manual")
     expect(made["coverage"]["samples"] > 0, "it has no samples")
-    expect(made["id"] in said, f"its name is not in what the command said: {said}")
+    # The number at the end of the name is chosen when it is sealed.
+    expect(made["id"].rsplit("-", 1)[0] in said, f"its name is not in what the command said: {said}")
 
 
 @check("SIGUSR1 makes one")

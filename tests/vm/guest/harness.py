@@ -4,7 +4,7 @@
     def _():
         expect(unit.active(), "it is not")
 
-A check fails by Failed, or by any other exception; the others go on. Emulation is slow and uneven, so a check waits for a condition
+A check fails by Failed, or by any other exception; the others go on, unless it is vital. Emulation is slow and uneven, so a check waits for a condition
 (eventually) and never for a time, with a limit that only something broken reaches.
 """
 
@@ -21,9 +21,9 @@ class Failed(Exception):
     pass
 
 
-def check(name):
+def check(name, vital=False):
     def register(function):
-        CHECKS.append((name, function))
+        CHECKS.append((name, function, vital))
         return function
 
     return register
@@ -89,5 +89,11 @@ def judge(name, function):
 
 
 def judge_all():
-    results = [judge(name, function) for name, function in CHECKS]
-    print(f"end: {results.count(True)} passed, {results.count(False)} failed", flush=True)
+    passed = failed = 0
+    for name, function, vital in CHECKS:
+        good = judge(name, function)
+        passed, failed = passed + good, failed + (not good)
+        if vital and not good:
+            print("    Without that, nothing else is tried.")
+            break
+    print(f"end: {passed} passed, {failed} failed", flush=True)

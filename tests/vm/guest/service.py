@@ -31,7 +31,7 @@ def rule(name, metric, **more):
 
 
 def cpu_rule(**more):
-    return rule("vm-cpu", "cpu", percent="80%", **more)
+    return rule("vm-cpu", "cpu", **{"percent": "80%", **more})
 
 
 def config_text(rules, **sections):
