@@ -209,11 +209,20 @@ static void reload_metrics(struct reporter *reporter, const struct config_metric
 	start_metrics(reporter, metrics);
 }
 
+/* From now on, and not from when the old interval is over. */
+static void set_textfile_interval(struct reporter *reporter, uint64_t interval_ns)
+{
+	if (reporter->textfile_timer && reporter->textfile_interval_ns != interval_ns)
+		sd_event_source_set_time_relative(reporter->textfile_timer, interval_ns / NS_PER_US);
+	reporter->textfile_interval_ns = interval_ns;
+}
+
 static void reload_textfile(struct reporter *reporter, const struct config_metrics *metrics)
 {
-	reporter->textfile_interval_ns = metrics->textfile_interval_ns;
-	if (strcmp(reporter->textfile_path, metrics->textfile) == 0)
+	if (strcmp(reporter->textfile_path, metrics->textfile) == 0) {
+		set_textfile_interval(reporter, metrics->textfile_interval_ns);
 		return;
+	}
 
 	stop_textfile(reporter);
 	start_textfile(reporter, metrics);

@@ -309,6 +309,14 @@ START_TEST(metrics_are_written_where_the_configuration_says_now)
 
 	snprintf(first, sizeof(first), "%s/first.prom", directory);
 	snprintf(second, sizeof(second), "%s/second.prom", directory);
+	snprintf(metrics, sizeof(metrics), "\"textfile\": \"%s\", \"textfile_interval\": \"1h\"", first);
+	configure_metrics("4MiB", "", HOT, metrics);
+	ck_assert_int_eq(reload(&text), 0);
+	free(text);
+	scene_wait_for(access(first, F_OK) == 0);
+
+	/* Another interval counts at once: nobody waits for the hour. */
+	ck_assert_int_eq(unlink(first), 0);
 	snprintf(metrics, sizeof(metrics), "\"textfile\": \"%s\", \"textfile_interval\": \"1s\"", first);
 	configure_metrics("4MiB", "", HOT, metrics);
 	ck_assert_int_eq(reload(&text), 0);
