@@ -78,14 +78,15 @@ static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* Starts the time a client has from now on. */
+/* Starts the time a client has from now on: the longer its answer, the more. */
 static int be_patient(struct client *client)
 {
+	uint64_t patience_ns = CONTROL_PATIENCE_NS + (client->answer.len >> 20) * CONTROL_PATIENCE_PER_MIB_NS;
 	int r;
 
 	client->timer = sd_event_source_disable_unref(client->timer);
 	r = sd_event_add_time_relative(client->control->options.event, &client->timer, CLOCK_MONOTONIC,
-				       CONTROL_PATIENCE_NS / NS_PER_US, PATIENCE_GRAIN_US, on_timeout, client);
+				       patience_ns / NS_PER_US, PATIENCE_GRAIN_US, on_timeout, client);
 
 	return r < 0 ? r : sd_event_source_set_priority(client->timer, PATIENCE_PRIORITY);
 }

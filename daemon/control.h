@@ -2,7 +2,7 @@
  * control.h: the socket at which the daemon says how it is: a unix stream socket, served by the main loop.
  *
  * A client sends one request, a line of at most CONTROL_REQUEST_MAX bytes, gets one answer and the end of the connection. Whoever
- * stalls, talks nonsense, leaves early or never reads is dropped after CONTROL_PATIENCE_NS and has held up nobody.
+ * stalls, talks nonsense, leaves early or never reads is dropped after CONTROL_PATIENCE_NS (or a little more) and has held up nobody.
  */
 #ifndef SPIKEWATCH_CONTROL_H
 #define SPIKEWATCH_CONTROL_H
@@ -24,8 +24,9 @@ struct sd_event;
 /* Of all answers that are being handed out together. */
 #define CONTROL_ANSWERS_MAX (64u << 20)
 
-/* For sending the request; then as much again for taking the answer. */
+/* For sending the request; then as much again for taking the answer, and more for a long one: a machine in distress is when it is asked for. */
 #define CONTROL_PATIENCE_NS (2 * NS_PER_S)
+#define CONTROL_PATIENCE_PER_MIB_NS NS_PER_S
 
 struct control_options {
 	struct sd_event *event; /* must outlive the control */

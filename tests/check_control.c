@@ -272,7 +272,7 @@ START_TEST(whoever_says_nothing_is_dropped_in_time)
 	int silent = call(), half = call(), deaf;
 
 	say(half, "stat");
-	answer_bytes = 8u << 20;
+	answer_bytes = 1u << 20;
 	deaf = call();
 	say(deaf, "status\n"); /* and never reads */
 	answer_bytes = 0;
@@ -281,7 +281,25 @@ START_TEST(whoever_says_nothing_is_dropped_in_time)
 	hears(silent, "");
 	hears(half, "");
 	scene_wait_for(has_ended(deaf));
-	ck_assert_uint_lt(hear_in_turns(deaf, NULL, 0), 8u << 20);
+	ck_assert_uint_lt(hear_in_turns(deaf, NULL, 0), 1u << 20);
+}
+END_TEST
+
+/* As on a machine that is short of CPU time: it goes on, but not fast. */
+START_TEST(whoever_takes_a_long_answer_slowly_gets_it_whole)
+{
+	char piece[65536];
+	size_t len = 0;
+
+	answer_bytes = 8u << 20;
+
+	int fd = call();
+
+	say(fd, "status\n");
+	usleep(CONTROL_PATIENCE_NS / NS_PER_US + 300000);
+	turn(); /* there is no room for more: only the clock has anything to say */
+	len += (size_t)recv(fd, piece, sizeof(piece), 0);
+	ck_assert_uint_eq(len + hear_in_turns(fd, NULL, 0), 8u << 20);
 }
 END_TEST
 
@@ -520,6 +538,7 @@ Suite *control_suite(void)
 	tcase_add_test(clients, whoever_leaves_before_the_answer_is_taken_leaves_no_trace);
 	tcase_add_test(clients, the_seventeenth_is_hung_up_on);
 	tcase_add_test(clients, whoever_says_nothing_is_dropped_in_time);
+	tcase_add_test(clients, whoever_takes_a_long_answer_slowly_gets_it_whole);
 	tcase_add_test(clients, whoever_has_asked_is_answered_however_late);
 	tcase_add_test(clients, a_large_answer_arrives_whole);
 	tcase_add_test(clients, all_answers_together_are_bounded);
