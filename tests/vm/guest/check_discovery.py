@@ -1,7 +1,7 @@
 """Units that come and go while it runs."""
 
 import service
-from harness import check, eventually, expect, run
+from harness import check, eventually
 
 UNIT = "vm-late.service"
 
@@ -10,14 +10,14 @@ UNIT = "vm-late.service"
 def _():
     service.fresh()
     journal = service.Since()
-    run("systemd-run", f"--unit={UNIT}", "sleep", "9999")
-    eventually("it is a target", lambda: service.target(UNIT))
+    service.start_idle(UNIT)
+    service.until_watched(UNIT)
     journal.wait("TARGET_FOUND", SPIKEWATCH_TARGET=service.target_name(UNIT))
 
 
 @check("it is gone after its end")
 def _():
     journal = service.Since()
-    run("systemctl", "stop", UNIT)
+    service.stop_unit(UNIT)
     eventually("it is no target", lambda: not service.target(UNIT))
     journal.wait("TARGET_GONE", SPIKEWATCH_TARGET=service.target_name(UNIT))

@@ -12,6 +12,7 @@ from harness import check, equal, eventually, expect, run
 
 ROUNDS = 20
 SLACK_KIB = 2048
+RING = {"size": "1MiB"}
 UNIT = "vm-round.service"
 
 
@@ -33,9 +34,9 @@ def settled():
 
 
 def round_of(number):
-    service.start_unit(UNIT, "exec sleep 9999")
-    eventually("it is a target", lambda: service.target(UNIT))
-    service.configure(service.cpu_rule(percent=f"{70 + number % 2}%"))
+    service.start_idle(UNIT)
+    service.until_watched(UNIT)
+    service.configure(service.cpu_rule(percent=f"{70 + number % 2}%"), ring=RING)
     run("systemctl", "reload", service.UNIT)
     run("spikewatch", "trigger")
     service.stop_unit(UNIT)
@@ -44,7 +45,7 @@ def round_of(number):
 @check(f"memory and descriptors do not grow in {ROUNDS} rounds of units, reloads and incidents")
 def _():
     # A ring that is full: its pages are memory of the process as they are first written.
-    service.fresh(ring={"size": "1MiB"})
+    service.fresh(ring=RING)
     round_of(0)
     memory, fds = settled()
     for number in range(1, ROUNDS):

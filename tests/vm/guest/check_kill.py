@@ -7,15 +7,18 @@ import time
 import service
 from harness import check, equal, eventually, expect, run, within
 
+IDLE = "vm-idle.service"
 killed_at = incidents = incident = journal = None
 
 
 @check("one that is killed is started again")
 def _():
     global killed_at, incidents, journal
+    service.start_idle(IDLE)
     service.fresh()
-    # A second of history, so that there is something to save.
-    eventually("history", lambda: service.status()["ring"]["history_ns"] > 1e9)
+    service.until_watched(IDLE)
+    # Two seconds of history, so that there is something to save.
+    eventually("history", lambda: service.status()["ring"]["history_ns"] > 2e9)
     journal, incidents, killed = service.Since(), service.NewIncidents(), service.pid()
     killed_at = time.time()
     os.kill(killed, signal.SIGKILL)
@@ -36,3 +39,4 @@ def _():
 def _():
     entry = journal.wait("RING_RECOVERED")
     equal(entry.get("SPIKEWATCH_INCIDENT"), incident["id"], "the incident it names")
+    service.stop_unit(IDLE)

@@ -29,7 +29,7 @@ def _():
     global incidents
     service.fresh(*RULES)
     incidents = service.NewIncidents()
-    service.start_burner(BURN)
+    service.start_unit(BURN, "while :; do :; done", CPUQuota="20%")
     grow = 'python3 -c "import time; b = b\\\\"x\\\\" * (48 << 20); time.sleep(9999)"'
     service.start_unit(GROW, grow, MemoryMax="64M")
 

@@ -3,12 +3,16 @@
 import signal
 
 import service
-from harness import check, equal, expect, run
+from harness import check, expect, run
+
+IDLE = "vm-idle.service"
 
 
 @check("spikewatch trigger makes one")
 def _():
+    service.start_idle(IDLE)
     service.fresh()
+    service.until_watched(IDLE)
     incidents = service.NewIncidents()
     said = run("spikewatch", "trigger")
     made = incidents.wait(kind="manual")
@@ -26,6 +30,7 @@ def _():
 
 @check("both are seen by list and show")
 def _():
+    service.stop_unit(IDLE)
     last = max(service.incident_names())
     expect(last in run("spikewatch", "list"), "not in the list")
     expect("manual" in run("spikewatch", "show", "--json", last), "not shown as manual")
