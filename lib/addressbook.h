@@ -1,0 +1,87 @@
+/*
+ * addressbook.h: who had which files mapped at which addresses, and when. Fed with what the kernel reports (comm, mmap2,
+ * fork, exit) and, for processes that were there before, with their /proc/<pid>/maps. Keeps those that have exited for a
+ * while, because the samples of them are older than the question. Pure, bounded; not for two threads at once.
+ *
+ * A process is a row of lives: a fork(2) or execve(2) begins one, an execve(2) or exit ends it. Only what can be executed is
+ * kept. Times are those of the records: CLOCK_MONOTONIC, ns; 0 is "since before anybody looked".
+ */
+#ifndef SPIKEWATCH_ADDRESSBOOK_H
+#define SPIKEWATCH_ADDRESSBOOK_H
+
+#include "perfrecord.h"
+#include "sink.h"
+
+struct addressbook;
+
+/* Zero is the default. */
+struct addressbook_limits {
+	size_t max_lives;    /* 16,384 */
+	size_t max_bytes;    /* 16 MiB; all it takes from the heap */
+	size_t max_mappings; /* 4,096; of one life, the oldest go first */
+	size_t max_threads;  /* 1,024; names of threads, of one life */
+	uint64_t keep_ns;    /* 120 s; a life that has ended is kept this long */
+};
+
+/* Counters since it was made; the first three are what there is now. */
+struct addressbook_stats {
+	uint64_t lives, mappings, bytes;
+	uint64_t evicted; /* ended lives that went before their time, to make room */
+	uint64_t dropped; /* records that found no room, or no memory */
+};
+
+/* One mapping at one time. The texts stay valid until the next call that changes the book. */
+struct addressbook_place {
+	uint64_t start, end, offset;
+	struct perfrecord_file file;
+	const char *path;
+};
+
+/* 0; -ENOMEM. *ret belongs to the caller: addressbook_free. */
+int addressbook_new(const struct addressbook_limits *limits, struct addressbook **ret);
+/* NULL is fine. */
+void addressbook_free(struct addressbook *book);
+
+/* Takes a record: COMM, MMAP2, FORK and EXIT; others are ignored. What does not fit is dropped and counted. */
+void addressbook_feed(struct addressbook *book, const struct perfrecord *record);
+
+/*
+ * Whether everything that pid had mapped at time_ns is known. If not, seed it: with its own /proc/<pid>/maps or, when it
+ * is gone, with those of *ret_parent (if that is not 0), which it was forked from and whose mappings it had.
+ */
+bool addressbook_knows(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent);
+
+/*
+ * comm (may be NULL) and maps (the text of /proc/<pid>/maps, len bytes) of a process as it is at now_ns. Nothing that is
+ * known already is changed; lines that cannot be read are skipped.
+ */
+void addressbook_seed(struct addressbook *book, uint32_t pid, const char *comm, const char *maps, size_t len,
+		      uint64_t now_ns);
+
+/* The name of a thread, now. Only if it has none. */
+void addressbook_seed_thread(struct addressbook *book, uint32_t pid, uint32_t tid, const char *comm);
+
+/* Whether the name of this thread, at this time, is known. */
+bool addressbook_knows_thread(const struct addressbook *book, uint32_t pid, uint32_t tid, uint64_t time_ns);
+
+/* What pid had mapped at address, at time_ns. False: nothing is known of it. */
+bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint64_t address,
+		      struct addressbook_place *ret);
+
+/* Frees what ended more than keep_ns before now_ns. */
+void addressbook_expire(struct addressbook *book, uint64_t now_ns);
+
+/*
+ * Writes records that tell from_ns .. to_ns of the count processes in pids, process by process, each in order of time:
+ *   FORK (ppid 0 if unknown) where a life begins by fork: what this pid had before is gone, nothing is inherited
+ *   COMM with PERF_RECORD_MISC_COMM_EXEC where a life begins by execve: the same
+ *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT (tid == pid)
+ * A mapping holds until another overlaps it. 0 or what the sink returned.
+ */
+int addressbook_write(const struct addressbook *book, const uint32_t *pids, size_t count, uint64_t from_ns,
+		      uint64_t to_ns, const struct sink *sink);
+
+/* What there is and what was lost. */
+void addressbook_stats(const struct addressbook *book, struct addressbook_stats *ret);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * perfrecord.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size, count or text inside a
+ * record is believed before it was compared with what is there.
+ *
+ * Source: perf_event_open(2), linux/perf_event.h.
+ */
+#ifndef SPIKEWATCH_PERFRECORD_H
+#define SPIKEWATCH_PERFRECORD_H
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What perfrecord_decode reads in a sample; another bit in sample_type, and it refuses. */
+#define PERFRECORD_SAMPLE_TYPES \
+	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
+		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
+
+/* What spikewatch samples with. */
+#define PERFRECORD_FRAME_POINTERS \
+	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
+		    PERF_SAMPLE_CALLCHAIN))
+
+/* No record is longer: its size is 16 bits, in steps of 8. */
+#define PERFRECORD_SIZE_MAX 65528u
+#define PERFRECORD_BUILD_ID_MAX 20u
+#define PERFRECORD_ALIGN 8u
+
+/* How the events were opened. sample_id_all is expected: every other record ends with what of it a sample has. */
+struct perfrecord_format {
+	uint64_t sample_type; /* PERF_SAMPLE_*, bits of PERFRECORD_SAMPLE_TYPES */
+	uint64_t regs_user;   /* attr.sample_regs_user, for PERF_SAMPLE_REGS_USER */
+};
+
+/* What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0 is the former. */
+struct perfrecord_file {
+	uint32_t major, minor;
+	uint64_t inode, inode_generation;
+	uint8_t build_id[PERFRECORD_BUILD_ID_MAX]; /* zeroes beyond build_id_len */
+	uint32_t build_id_len;
+};
+
+/* Of PERF_RECORD_SAMPLE. */
+struct perfrecord_sample {
+	uint64_t ip;
+	uint64_t period;       /* ns, for the CPU clock */
+	const uint64_t *chain; /* innermost first; values >= PERF_CONTEXT_MAX are marks such as PERF_CONTEXT_USER */
+	size_t chain_len;
+	uint64_t regs_abi;    /* PERF_SAMPLE_REGS_ABI_*; NONE: no registers */
+	const uint64_t *regs; /* one for each bit of regs_user, from the lowest; NULL without */
+	size_t regs_len;
+	const uint8_t *stack; /* a copy of the user stack from the stack pointer up; NULL without */
+	size_t stack_bytes;   /* the part that was read */
+};
+
+/* Of PERF_RECORD_MMAP2. */
+struct perfrecord_mmap {
+	uint64_t start, len, offset; /* offset in the file, bytes */
+	struct perfrecord_file file;
+	uint32_t prot, flags;
+	const char *path; /* terminated; "//anon", "[vdso]" and the like too */
+	size_t path_len;
+};
+
+/* One record. Pointers are into the bytes that were decoded. Of the union, what its type says. */
+struct perfrecord {
+	uint32_t type; /* PERF_RECORD_* */
+	uint16_t misc;
+	uint16_t size;     /* of the whole record, bytes */
+	uint32_t pid, tid; /* from the body, or else the trailer */
+	uint32_t cpu;
+	uint64_t time_ns; /* 0 where the format has none */
+	union {
+		struct perfrecord_sample sample;
+		struct perfrecord_mmap mmap;
+		struct {
+			const char *name; /* terminated */
+			size_t name_len;
+			bool exec; /* execve(2), not prctl(2) */
+		} comm;
+		struct {
+			uint32_t ppid, ptid;
+		} fork; /* and PERF_RECORD_EXIT. A new thread has pid == ppid */
+		struct {
+			uint64_t count;
+		} lost; /* and PERF_RECORD_LOST_SAMPLES */
+	};
+};
+
+/*
+ * Reads the record at data, which is aligned to PERFRECORD_ALIGN, of len bytes at most. Types other than SAMPLE, MMAP2,
+ * COMM, FORK, EXIT, LOST and LOST_SAMPLES give type, misc, size and the trailer, if there is one.
+ * 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes contradict each other; -EINVAL: the format
+ * asks for more than PERFRECORD_SAMPLE_TYPES.
+ */
+int perfrecord_decode(const struct perfrecord_format *format, const void *data, size_t len, struct perfrecord *ret);
+
+/*
+ * Writes record as the kernel would with PERFRECORD_FRAME_POINTERS and sample_id_all into buf, 8-aligned: SAMPLE
+ * (without registers and stack), MMAP2, COMM, FORK, EXIT, LOST. record->size is not looked at, *ret_size is what was
+ * written. 0; -ENOSPC: it takes more than cap, or more than a record can be; -EINVAL: another type.
+ */
+int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size);
+
+/* The same file by what the kernel said of it. Two that are all zeroes are the same. */
+bool perfrecord_file_same(const struct perfrecord_file *a, const struct perfrecord_file *b);
+
+#endif
