@@ -10,9 +10,19 @@
 #include "json.h"
 #include "scope.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void release_runs(struct config_target *target)
+{
+	for (size_t i = 0; target->runs != NULL && i < target->run_count; i++) {
+		free(target->runs[i].words);
+		free(target->runs[i].rules);
+	}
+	free(target->runs);
+}
 
 void config_free(struct config *config)
 {
@@ -20,6 +30,8 @@ void config_free(struct config *config)
 		return;
 	for (size_t i = 0; config->rules != NULL && i < config->rule_count; i++)
 		free(config->rules[i].targets);
+	for (size_t i = 0; config->targets != NULL && i < config->target_count; i++)
+		release_runs(&config->targets[i]);
 	for (size_t i = 0; config->documents != NULL && i < config->document_count; i++)
 		json_document_free(config->documents[i]);
 	free(config->rules);
@@ -33,6 +45,42 @@ bool config_target_same(const struct config_target *a, const struct config_targe
 	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per)
 		return false;
 	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
+}
+
+static bool same_texts(const char *const *a, size_t count_a, const char *const *b, size_t count_b)
+{
+	if (count_a != count_b)
+		return false;
+	for (size_t i = 0; i < count_a; i++)
+		if (strcmp(a[i], b[i]) != 0)
+			return false;
+	return true;
+}
+
+static bool same_run(const struct config_run *a, const struct config_run *b)
+{
+	return strcmp(a->name, b->name) == 0 && a->timeout_ns == b->timeout_ns &&
+	       a->max_output_bytes == b->max_output_bytes &&
+	       same_texts(a->words, a->word_count, b->words, b->word_count) &&
+	       same_texts(a->rules, a->rule_count, b->rules, b->rule_count);
+}
+
+bool config_target_captures_same(const struct config_target *a, const struct config_target *b)
+{
+	if (a->again_ns != b->again_ns || a->run_count != b->run_count)
+		return false;
+	for (size_t i = 0; i < a->run_count; i++)
+		if (!same_run(&a->runs[i], &b->runs[i]))
+			return false;
+	return true;
+}
+
+bool config_run_wanted(const struct config_run *run, const char *rule)
+{
+	for (size_t i = 0; i < run->rule_count; i++)
+		if (fnmatch(run->rules[i], rule, 0) == 0)
+			return true;
+	return run->rule_count == 0;
 }
 
 /* A threshold that is not configured has no value. */

@@ -26,12 +26,32 @@ enum config_selector {
 
 enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
 
+#define CONFIG_RUNS_MAX 8       /* of a target: an incident waits for one after the other */
+#define CONFIG_RUN_WORDS_MAX 64 /* of a command */
+#define CONFIG_RUN_RULES_MAX 16
+#define CONFIG_RUN_NAME_MAX 27     /* "run-<name>" is the name of a capture */
+#define CONFIG_RUN_MANUAL "manual" /* the rule of an incident that was asked for by hand */
+
+/* A command that an incident runs. */
+struct config_run {
+	const char *name;
+	const char **words; /* with placeholders (hookline.h), NULL at the end; the first is a path without any */
+	size_t word_count;
+	uint64_t timeout_ns;       /* 30s */
+	uint64_t max_output_bytes; /* 1MiB */
+	const char **rules;        /* globs over names of rules; rule_count 0: all */
+	size_t rule_count;
+};
+
 struct config_target {
 	const char *name;
 	enum config_selector selector;
 	const char *pattern; /* of every selector but CONFIG_PID */
 	int32_t pid;         /* CONFIG_PID */
 	enum config_per per;
+	struct config_run *runs;
+	size_t run_count;
+	uint64_t again_ns; /* 0: memory is looked at once in an incident */
 };
 
 struct config_rule {
@@ -148,8 +168,14 @@ int config_load(const char *file, const char *dropin_dir, struct config **ret, s
 /* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
 
-/* The same name, and the same selection of the same things. */
+/* The same name, and the same selection of the same things. Not looked at: what an incident of it runs and captures. */
 bool config_target_same(const struct config_target *a, const struct config_target *b);
+
+/* The other half: the same commands, the same second look. */
+bool config_target_captures_same(const struct config_target *a, const struct config_target *b);
+
+/* Whether an incident of this rule runs the command. */
+bool config_run_wanted(const struct config_run *run, const char *rule);
 
 /* The same name, and the same judgement of any value. Not looked at: the list of targets. */
 bool config_rule_same(const struct config_rule *a, const struct config_rule *b);

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "config_field.h"
 #include "config_rule.h"
+#include "config_run.h"
 #include "config_section.h"
 #include "config_target.h"
 #include "json.h"
@@ -230,6 +231,27 @@ static int read_rules(const struct builder *builder)
 	return config->rules != NULL ? read_all(builder, &entries, room) : -ENOMEM;
 }
 
+/* What targets say of rules. */
+static int agree_targets(const struct builder *builder)
+{
+	for (size_t i = 0; i < builder->config->document_count; i++) {
+		const struct json_node *array = json_member(root_of(builder, i), "targets");
+		struct config_scope scope = scope_of(builder, i);
+		size_t index = 0;
+
+		for (const struct json_node *node = array != NULL ? array->first : NULL; node != NULL;
+		     node = node->next) {
+			int r;
+
+			snprintf(scope.path, sizeof(scope.path), "targets[%zu]", index++);
+			r = config_run_agree(&scope, node, builder->config);
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
 int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err)
 {
 	AUTO(builder_release) struct builder builder = { .sources = sources };
@@ -249,6 +271,8 @@ int config_parse(const struct config_source *sources, size_t count, struct confi
 		r = read_targets(&builder);
 	if (r == 0)
 		r = read_rules(&builder);
+	if (r == 0)
+		r = agree_targets(&builder);
 	if (r < 0)
 		return r;
 

@@ -5,7 +5,9 @@
  */
 #include "config_target.h"
 
+#include "clock.h"
 #include "config_regex.h"
+#include "config_run.h"
 #include "scope.h"
 #include "units.h"
 
@@ -22,11 +24,23 @@
 /* What people write by hand. */
 #define REGEX_MAX 1024
 
-static const struct config_field fields[] = {
-	{ .section = "", .key = "name" },    { .section = "", .key = "per" },    { .section = "", .key = "pid" },
-	{ .section = "", .key = "pidfile" }, { .section = "", .key = "comm" },   { .section = "", .key = "exe" },
-	{ .section = "", .key = "cmdline" }, { .section = "", .key = "cgroup" }, { .section = "", .key = "unit" },
+// clang-format off
+const struct config_field config_target_fields[] = {
+	CONFIG_OTHER("", "name"),
+	CONFIG_OTHER("", "per"),
+	CONFIG_OTHER("", "pid"),
+	CONFIG_OTHER("", "pidfile"),
+	CONFIG_OTHER("", "comm"),
+	CONFIG_OTHER("", "exe"),
+	CONFIG_OTHER("", "cmdline"),
+	CONFIG_OTHER("", "cgroup"),
+	CONFIG_OTHER("", "unit"),
+	CONFIG_OTHER("", "run"),
+	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
+	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
 };
+// clang-format on
+const size_t config_target_field_count = ARRAY_LEN(config_target_fields);
 
 static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit";
 
@@ -147,7 +161,8 @@ static int read_per(const struct config_scope *scope, const struct json_node *en
 int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
 {
 	const struct json_node *name = json_member(node, "name");
-	int r = config_field_apply(scope, fields, ARRAY_LEN(fields), "", node, ret, NULL);
+	const struct json_node *run = json_member(node, "run");
+	int r = config_field_apply(scope, config_target_fields, config_target_field_count, "", node, ret, NULL);
 
 	if (r < 0)
 		return r;
@@ -156,5 +171,7 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 	r = config_read_name(scope, name, &ret->name);
 	if (r == 0)
 		r = read_selector(scope, node, ret);
-	return r < 0 ? r : read_per(scope, node, ret);
+	if (r == 0)
+		r = read_per(scope, node, ret);
+	return r == 0 && run != NULL ? config_run_read(scope, run, ret) : r;
 }

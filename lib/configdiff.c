@@ -142,7 +142,8 @@ void configdiff_count(const struct config *old, const struct config *next, struc
 		const struct config_target *was = find_target(old, next->targets[i].name);
 
 		counts.targets_added += !was;
-		counts.targets_changed += was && !config_target_same(was, &next->targets[i]);
+		counts.targets_changed += was && !(config_target_same(was, &next->targets[i]) &&
+						   config_target_captures_same(was, &next->targets[i]));
 	}
 	for (size_t i = 0; i < next->rule_count; i++) {
 		const struct config_rule *was = find_rule(old, next->rules[i].name);
