@@ -1,5 +1,5 @@
 /*
- * checksum.h: Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3). The only module that knows libdeflate's checksums.
+ * checksum.h: Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3).
  */
 #ifndef SPIKEWATCH_CHECKSUM_H
 #define SPIKEWATCH_CHECKSUM_H

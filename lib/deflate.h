@@ -14,8 +14,8 @@ uint32_t deflate_adler32(uint32_t adler, const void *data, size_t len);
 uint32_t deflate_crc32(uint32_t crc, const void *data, size_t len);
 
 /*
- * Writes data to sink as one gzip member without a name and a time. Takes memory for as much again as there is data, and at most one
- * write. 0; -ENOMEM; what sink returns.
+ * Writes data to sink as one gzip member without a name and a time. Takes memory for as much again as there is data,
+ * and at most one write. 0; -ENOMEM; what sink returns.
  */
 int deflate_gzip(const void *data, size_t len, const struct sink *sink);
 

@@ -1,8 +1,9 @@
 /*
- * folded.h: stacks as lines "process;root;...;leaf count", which flamegraph.pl, speedscope and inferno read: the same stack is one line, lines
- * are sorted by their bytes. Pure.
+ * folded.h: stacks as lines "process;root;...;leaf count", which flamegraph.pl, speedscope and inferno read: the same
+ * stack is one line, lines are sorted by their bytes. Pure.
  *
- * A frame may be called anything: it is made printable (text_escape), and the semicolon becomes \x3b. Empty names become "?".
+ * A frame may be called anything: it is made printable (text_escape), and the semicolon becomes \x3b. Empty names
+ * become "?".
  */
 #ifndef SPIKEWATCH_FOLDED_H
 #define SPIKEWATCH_FOLDED_H

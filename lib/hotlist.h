@@ -1,8 +1,8 @@
 /*
  * hotlist.h: which functions used the CPU, before the spike and during it, as a table: functions.tsv. Pure.
  *
- * "self" counts samples that were taken in the function, "total" those in which it was anywhere on the stack, once for each stack however
- * often it called itself.
+ * "self" counts samples that were taken in the function, "total" those in which it was anywhere on the stack, once for
+ * each stack however often it called itself.
  */
 #ifndef SPIKEWATCH_HOTLIST_H
 #define SPIKEWATCH_HOTLIST_H
@@ -16,6 +16,12 @@
 #define HOTLIST_HEADER \
 	"function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\tself_during_ms\ttop_thread\ttop_" \
 	"tid\ttop_samples"
+
+/* The last line of the table: samples of all functions. Two numbers and a newline are in the place of the dots. */
+#define HOTLIST_SAMPLES "# samples before, during:"
+
+/* More functions are not written. */
+#define HOTLIST_ROWS_MAX 2000
 
 enum hotlist_phase { HOTLIST_BEFORE, HOTLIST_DURING, HOTLIST_PHASES };
 
@@ -40,13 +46,17 @@ void hotlist_free(struct hotlist *list);
 int hotlist_function(struct hotlist *list, const char *name, const char *module, uint32_t *ret);
 int hotlist_thread(struct hotlist *list, int32_t tid, const char *name, uint32_t *ret);
 
-/* Counts a stack. 0 or -ENOMEM: then the list is to be freed. */
+/*
+ * Counts a stack. All stacks of a thread must come one after the other, or top_thread may not be the top one. 0;
+ * -EINVAL: a number that was not given; -ENOMEM. Nothing has changed then.
+ */
 int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack);
 
 /*
- * Writes the header and a line for each function, sorted by self plus total during the spike, then before it, then by name. Names are
- * escaped (text_escape). top_thread, top_tid and top_samples: the thread in which the function was seen most, during the spike, or before it
- * if it was not seen during it. 0; -ENOMEM; what sink returns.
+ * Writes the header and a line for each function, sorted by self plus total during the spike, then before it, then by
+ * name. Names are escaped (text_escape). top_thread, top_tid and top_samples: the thread in which the function was seen
+ * most, during the spike, or before it if it was not seen during it. Beyond HOTLIST_ROWS_MAX a remark says how many are
+ * left out; another one how many samples there are. 0; -ENOMEM; what sink returns.
  */
 int hotlist_write(const struct hotlist *list, const struct sink *sink);
 

@@ -1,8 +1,9 @@
 /*
- * intern.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the order in which they came.
+ * intern.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the order in which they
+ * came.
  *
- * Several sets may share a budget of memory. A set that has refused something because the budget was used up refuses everything new from then
- * on, so that what is in it does not depend on who happens to be short.
+ * Several sets may share a budget of memory. A set that has refused something because the budget was used up refuses
+ * everything new from then on, so that what is in it does not depend on who happens to be short.
  */
 #ifndef SPIKEWATCH_INTERN_H
 #define SPIKEWATCH_INTERN_H
@@ -37,8 +38,8 @@ enum {
 };
 
 /*
- * Sets *ret to the number of the len bytes at data, which are copied if they are new: then *ret is count. 0; INTERN_FULL; -ENOMEM: nothing
- * has changed. At most UINT32_MAX / 2 strings.
+ * Sets *ret to the number of the len bytes at data, which are copied if they are new: then count has grown. 0;
+ * INTERN_FULL; -ENOMEM: nothing has changed. At most UINT32_MAX / 2 strings.
  */
 int intern_put(struct intern *set, struct intern_budget *budget, const void *data, size_t len, uint32_t *ret);
 

@@ -1,11 +1,11 @@
 /*
- * pprof.h: writes a profile as pprof reads it: profile.proto, https://github.com/google/pprof/blob/main/proto/profile.proto, in gzip. Pure:
- * no protobuf library, onto a sink.
+ * pprof.h: writes a profile as pprof reads it: profile.proto,
+ * https://github.com/google/pprof/blob/main/proto/profile.proto, in gzip. Pure: no protobuf library, onto a sink.
  *
  *	pprof_new ─▶ { pprof_mapping, pprof_function ─▶ pprof_location ─▶ pprof_sample } ─▶ pprof_finish
  *
- * Strings of strangers are made printable (text_escape) and kept once. The encoder is sticky: the first error is returned by every later
- * call. It keeps the encoded profile in memory until the end.
+ * Strings of strangers are made printable (text_escape) and kept once. The encoder is sticky: the first error is
+ * returned by every later call. It keeps the encoded profile in memory until the end.
  */
 #ifndef SPIKEWATCH_PPROF_H
 #define SPIKEWATCH_PPROF_H
@@ -89,8 +89,8 @@ int pprof_new(const struct pprof_options *options, struct pprof **ret);
 void pprof_free(struct pprof *pprof);
 
 /*
- * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls. Nothing is compared with what is there. 0;
- * -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
+ * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls. Nothing is compared with
+ * what is there. 0; -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
  */
 int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, uint64_t *ret);
 int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret);

@@ -1,11 +1,12 @@
 /*
- * stackprofile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often, before the spike and during it; and
- * written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
+ * stackprofile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often, before the
+ * spike and during it; and written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
  *
  *	stackprofile_new ─▶ { stackprofile_mapping ─▶ stackprofile_frame ─▶ stackprofile_add } ─▶ stackprofile_write_*
  *
- * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of one frame, "(other)", of a process of that
- * name, and stackprofile_counts says how many there are. Strings are copied; strings and numbers may be anything.
+ * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of one frame,
+ * "(other)", of a process of that name, and stackprofile_counts says how many there are. Strings are copied; strings
+ * and numbers may be anything.
  */
 #ifndef SPIKEWATCH_STACKPROFILE_H
 #define SPIKEWATCH_STACKPROFILE_H
@@ -102,8 +103,9 @@ int stackprofile_new(const struct stackprofile_options *options, struct stackpro
 void stackprofile_free(struct stackprofile *profile);
 
 /*
- * Each sets *ret to a number, the same one for the same, also across processes. 0; STACKPROFILE_FULL: *ret is STACKPROFILE_NO_MAPPING, or
- * STACKPROFILE_OTHER, which may be used like any other; -ENOMEM: nothing has changed. A frame's mapping must be one that was given: -EINVAL.
+ * Each sets *ret to a number, the same one for the same, also across processes. 0; STACKPROFILE_FULL: *ret is
+ * STACKPROFILE_NO_MAPPING, or STACKPROFILE_OTHER, which may be used like any other; -ENOMEM: nothing has changed. A
+ * frame's mapping must be one that was given: -EINVAL.
  */
 int stackprofile_mapping(struct stackprofile *profile, const struct stackprofile_mapping *mapping, uint32_t *ret);
 int stackprofile_frame(struct stackprofile *profile, const struct stackprofile_frame *frame, uint32_t *ret);
@@ -117,7 +119,8 @@ void stackprofile_counts(const struct stackprofile *profile, struct stackprofile
 /*
  * Write it, as often as you like. 0; -ENOMEM; what sink returns.
  *
- * pprof: gzip; values cpu/nanoseconds and samples/count; labels process, process_id, thread, thread_id, cgroup and phase ("before",
+ * pprof: gzip; values cpu/nanoseconds and samples/count; labels process, process_id, thread, thread_id, cgroup and
+ * phase ("before",
  *        "during") of each sample.
  * folded: "process;root;...;leaf count", before and during together.
  * functions: see hotlist.h.

@@ -135,7 +135,7 @@ confined() {
 	include='#include[ \t]*[<"]'
 	ban "libcgroup is confined to lib/cgmount.c" "${include}libcgroup" $(without lib/cgmount.c $ours)
 	ban "yajl is confined to lib/json.c" "${include}yajl" $(without lib/json.c $ours)
-	ban "libdeflate is confined to lib/checksum.c" "${include}libdeflate" $(without lib/checksum.c $ours)
+	ban "libdeflate is confined to lib/deflate.c" "${include}libdeflate" $(without lib/deflate.c $ours)
 	ban "libmicrohttpd is confined to daemon/metrics.c" "${include}microhttpd" $(without daemon/metrics.c $ours)
 	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/metrics.c daemon/reporter.c daemon/watchdog.c"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)

@@ -1,0 +1,434 @@
+/*
+ * stackprofile_write.c: one walk over the sets for each of the three forms.
+ *
+ * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the order of the calls.
+ * "(other)" is not in the sets; each form adds it at the end.
+ */
+#include "stackprofile.h"
+
+#include "folded.h"
+#include "pprof.h"
+#include "scope.h"
+#include "stackprofile_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OTHER "(other)"
+
+static const char *const phase_names[HOTLIST_PHASES] = { "before", "during" };
+
+static const char *text_of(const struct stackprofile *profile, uint32_t string)
+{
+	return string ? intern_text(&profile->strings, string) : "";
+}
+
+static const struct stackprofile_function_key *function_of(const struct stackprofile *profile, uint32_t number)
+{
+	size_t len;
+
+	return intern_get(&profile->functions, number, &len);
+}
+
+static const struct stackprofile_thread_key *thread_of(const struct stackprofile *profile, uint32_t number)
+{
+	size_t len;
+
+	return intern_get(&profile->threads, number, &len);
+}
+
+static const struct stackprofile_frame_key *frame_of(const struct stackprofile *profile, uint32_t number)
+{
+	size_t len;
+
+	return intern_get(&profile->frames, number, &len);
+}
+
+static const struct stackprofile_line_key *lines_of(const struct stackprofile_frame_key *frame)
+{
+	return (const struct stackprofile_line_key *)(frame + 1);
+}
+
+/* The frames of a stack, leaf first, and who it is of. */
+static const uint32_t *stack_of(const struct stackprofile *profile, uint32_t number, uint32_t *ret_thread,
+				size_t *ret_count)
+{
+	size_t len;
+	const uint32_t *key = intern_get(&profile->stacks, number, &len);
+
+	*ret_thread = key[0];
+	*ret_count = len / sizeof(*key) - 1;
+	return key + 1;
+}
+
+static bool is_empty(const struct stackprofile_tally *tally)
+{
+	return tally->samples[HOTLIST_BEFORE] == 0 && tally->samples[HOTLIST_DURING] == 0;
+}
+
+/* ---- pprof ---- */
+
+static void free_pprof(struct pprof **pprof)
+{
+	pprof_free(*pprof);
+}
+
+/* What is known of the frames of each mapping; [0] is none. */
+static int find_known(const struct stackprofile *profile, struct pprof_mapping **ret)
+{
+	struct pprof_mapping *known = calloc((size_t)profile->mappings.count + 1, sizeof(*known));
+
+	if (!known)
+		return -ENOMEM;
+
+	for (uint32_t i = 1; i <= profile->frames.count; i++) {
+		const struct stackprofile_frame_key *frame = frame_of(profile, i);
+		const struct stackprofile_line_key *lines = lines_of(frame);
+		struct pprof_mapping *mapping = &known[frame->mapping];
+
+		mapping->has_inlined |= frame->lines > 1;
+		for (uint32_t n = 0; n < frame->lines; n++) {
+			const struct stackprofile_function_key *function = function_of(profile, lines[n].function);
+
+			mapping->has_functions |= function->known != 0;
+			mapping->has_files |= function->file != 0;
+			mapping->has_lines |= lines[n].line != 0;
+		}
+	}
+	*ret = known;
+	return 0;
+}
+
+static int put_mappings(const struct stackprofile *profile, struct pprof *pprof)
+{
+	AUTO_FREE struct pprof_mapping *known = NULL;
+	int rc = find_known(profile, &known);
+
+	for (uint32_t i = 1; i <= profile->mappings.count && rc == 0; i++) {
+		char build_id[2 * STACKPROFILE_BUILD_ID_MAX + 1] = "";
+		uint64_t id;
+		size_t len;
+		const struct stackprofile_mapping_key *key = intern_get(&profile->mappings, i, &len);
+
+		for (uint32_t b = 0; b < key->build_id_len; b++)
+			snprintf(build_id + 2 * b, 3, "%02x", key->build_id[b]);
+		known[i].start = key->start;
+		known[i].end = key->end;
+		known[i].offset = key->offset;
+		known[i].path = text_of(profile, key->path);
+		known[i].build_id = build_id;
+		rc = pprof_add_mapping(pprof, &known[i], &id);
+	}
+	return rc;
+}
+
+static int put_functions(const struct stackprofile *profile, struct pprof *pprof)
+{
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
+		const struct stackprofile_function_key *key = function_of(profile, i);
+		struct pprof_function function = { .name = text_of(profile, key->name),
+						   .file = text_of(profile, key->file) };
+		uint64_t id;
+
+		rc = pprof_add_function(pprof, &function, &id);
+	}
+	return rc;
+}
+
+static int put_locations(const struct stackprofile *profile, struct pprof *pprof)
+{
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= profile->frames.count && rc == 0; i++) {
+		const struct stackprofile_frame_key *frame = frame_of(profile, i);
+		const struct stackprofile_line_key *keys = lines_of(frame);
+		struct pprof_line lines[STACKPROFILE_LINES_MAX];
+		struct pprof_location location = {
+			.mapping = frame->mapping,
+			.address = frame->address,
+			.lines = lines,
+		};
+		uint64_t id;
+
+		/* pprof makes up names itself; without a mapping it has nothing to make them of. */
+		for (uint32_t n = 0; n < frame->lines && n < STACKPROFILE_LINES_MAX; n++)
+			if (function_of(profile, keys[n].function)->known || frame->mapping == STACKPROFILE_NO_MAPPING)
+				lines[location.line_count++] = (struct pprof_line){ keys[n].function, keys[n].line };
+		rc = pprof_add_location(pprof, &location, &id);
+	}
+	return rc;
+}
+
+/* One sample for each phase that has any. Its values and the phase are not set in template yet. */
+static int put_phases(struct pprof *pprof, const struct stackprofile_tally *tally, const struct pprof_sample *template)
+{
+	int rc = 0;
+
+	for (unsigned p = 0; p < HOTLIST_PHASES && rc == 0; p++) {
+		struct pprof_sample sample = *template;
+
+		if (tally->samples[p] == 0 && tally->weight_ns[p] == 0)
+			continue;
+		sample.values[0] = tally->samples[p];
+		sample.values[1] = tally->weight_ns[p];
+		sample.labels[0] = (struct pprof_label){ .key = "phase", .text = phase_names[p] };
+		rc = pprof_add_sample(pprof, &sample);
+	}
+	return rc;
+}
+
+static int put_stack(const struct stackprofile *profile, struct pprof *pprof, uint32_t number)
+{
+	uint64_t locations[STACKPROFILE_FRAMES_MAX];
+	uint32_t thread_number;
+	size_t count;
+	const uint32_t *frames = stack_of(profile, number, &thread_number, &count);
+	const struct stackprofile_thread_key *thread = thread_of(profile, thread_number);
+	struct pprof_sample sample = {
+		.locations = locations,
+		.location_count = count,
+		.labels = {
+			[1] = { .key = "process", .text = text_of(profile, thread->process) },
+			[2] = { .key = "process_id", .number = thread->pid },
+			[3] = { .key = "thread", .text = text_of(profile, thread->thread) },
+			[4] = { .key = "thread_id", .number = thread->tid },
+			[5] = { .key = thread->cgroup ? "cgroup" : NULL, .text = text_of(profile, thread->cgroup) },
+		},
+	};
+
+	for (size_t i = 0; i < count; i++)
+		locations[i] = frames[i];
+	return put_phases(pprof, &profile->tallies[number - 1], &sample);
+}
+
+static int put_other(const struct stackprofile *profile, struct pprof *pprof)
+{
+	const struct pprof_function function = { .name = OTHER };
+	struct pprof_line line = { 0 };
+	const struct pprof_location location = { .lines = &line, .line_count = 1 };
+	uint64_t id;
+	const struct pprof_sample sample = {
+		.locations = &id,
+		.location_count = 1,
+		.labels = { [1] = { .key = "process", .text = OTHER } },
+	};
+	int rc;
+
+	if (is_empty(&profile->other))
+		return 0;
+	rc = pprof_add_function(pprof, &function, &line.function);
+	if (rc == 0)
+		rc = pprof_add_location(pprof, &location, &id);
+	if (rc == 0)
+		rc = put_phases(pprof, &profile->other, &sample);
+	return rc;
+}
+
+int stackprofile_write_pprof(const struct stackprofile *profile, const struct sink *sink)
+{
+	const struct stackprofile_options *options = &profile->options;
+	const struct pprof_options head = {
+		.values = { { "samples", "count" }, { "cpu", "nanoseconds" } },
+		.value_count = 2,
+		.value_shown = 1,
+		.period_type = { "cpu", "nanoseconds" },
+		.period = options->period_ns,
+		.wall_ns = options->wall_ns - (options->fired_ns - options->from_ns),
+		.duration_ns = options->to_ns > options->from_ns ? options->to_ns - options->from_ns : 0,
+	};
+	AUTO(free_pprof) struct pprof *pprof = NULL;
+	int rc = pprof_new(&head, &pprof);
+
+	if (rc == 0)
+		rc = put_mappings(profile, pprof);
+	if (rc == 0)
+		rc = put_functions(profile, pprof);
+	if (rc == 0)
+		rc = put_locations(profile, pprof);
+	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
+		rc = put_stack(profile, pprof, i);
+	if (rc == 0)
+		rc = put_other(profile, pprof);
+	return rc == 0 ? pprof_finish(pprof, sink) : rc;
+}
+
+/* ---- folded ---- */
+
+static void free_folded(struct folded **folded)
+{
+	folded_free(*folded);
+}
+
+static uint64_t samples_of(const struct stackprofile_tally *tally)
+{
+	return tally->samples[HOTLIST_BEFORE] + tally->samples[HOTLIST_DURING];
+}
+
+/* Both orders are turned around: lines begin with the root, and with who a function was inlined into. */
+static int fold_stack(const struct stackprofile *profile, struct folded *folded, uint32_t number)
+{
+	uint32_t thread;
+	size_t count;
+	const uint32_t *frames = stack_of(profile, number, &thread, &count);
+	int rc = folded_push(folded, text_of(profile, thread_of(profile, thread)->process));
+
+	for (size_t i = count; i > 0 && rc == 0; i--) {
+		const struct stackprofile_frame_key *frame = frame_of(profile, frames[i - 1]);
+
+		for (uint32_t n = frame->lines; n > 0 && rc == 0; n--)
+			rc = folded_push(folded,
+					 text_of(profile, function_of(profile, lines_of(frame)[n - 1].function)->name));
+	}
+	return rc == 0 ? folded_count(folded, samples_of(&profile->tallies[number - 1])) : rc;
+}
+
+int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink)
+{
+	AUTO(free_folded) struct folded *folded = NULL;
+	int rc = folded_new(&folded);
+
+	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
+		rc = fold_stack(profile, folded, i);
+	if (rc == 0 && !is_empty(&profile->other)) {
+		rc = folded_push(folded, OTHER);
+		if (rc == 0)
+			rc = folded_push(folded, OTHER);
+		if (rc == 0)
+			rc = folded_count(folded, samples_of(&profile->other));
+	}
+	return rc == 0 ? folded_write(folded, sink) : rc;
+}
+
+/* ---- functions ---- */
+
+/* While functions are counted. */
+struct heating {
+	const struct stackprofile *profile;
+	struct hotlist *list;
+	uint32_t *functions; /* of the list, by our number, less 1 */
+	uint32_t *threads;   /* the same of threads */
+	uint32_t *order;     /* stacks, thread by thread */
+	struct buffer stack; /* the functions of one */
+};
+
+static void release_heating(struct heating *heating)
+{
+	hotlist_free(heating->list);
+	free(heating->functions);
+	free(heating->threads);
+	free(heating->order);
+	buffer_release(&heating->stack);
+}
+
+static int make_heating(const struct stackprofile *profile, struct heating *ret)
+{
+	ret->profile = profile;
+	ret->functions = malloc(((size_t)profile->functions.count + 1) * sizeof(uint32_t));
+	ret->threads = malloc(((size_t)profile->threads.count + 1) * sizeof(uint32_t));
+	ret->order = malloc(((size_t)profile->stacks.count + 1) * sizeof(uint32_t));
+	return ret->functions && ret->threads && ret->order ? hotlist_new(&ret->list) : -ENOMEM;
+}
+
+static int name_all(struct heating *heating)
+{
+	const struct stackprofile *profile = heating->profile;
+	int rc = 0;
+
+	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
+		const struct stackprofile_function_key *key = function_of(profile, i);
+
+		rc = hotlist_function(heating->list, text_of(profile, key->name), text_of(profile, key->module),
+				      &heating->functions[i - 1]);
+	}
+	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
+		const struct stackprofile_thread_key *key = thread_of(profile, i);
+
+		rc = hotlist_thread(heating->list, key->tid, text_of(profile, key->thread), &heating->threads[i - 1]);
+	}
+	return rc;
+}
+
+static uint32_t thread_of_stack(const struct heating *heating, uint32_t number)
+{
+	uint32_t thread;
+	size_t count;
+
+	stack_of(heating->profile, number, &thread, &count);
+	return heating->threads[thread - 1];
+}
+
+static int by_thread(const void *a, const void *b, void *ctx)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint32_t first = thread_of_stack(ctx, x), second = thread_of_stack(ctx, y);
+
+	return first != second ? (first > second) - (first < second) : (x > y) - (x < y);
+}
+
+static int heat_stack(struct heating *heating, uint32_t number)
+{
+	const struct stackprofile *profile = heating->profile;
+	const struct stackprofile_tally *tally = &profile->tallies[number - 1];
+	struct hotlist_stack stack = { .thread = thread_of_stack(heating, number) };
+	uint32_t thread;
+	size_t count;
+	const uint32_t *frames = stack_of(profile, number, &thread, &count);
+	int rc = 0;
+
+	heating->stack.len = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct stackprofile_frame_key *frame = frame_of(profile, frames[i]);
+
+		for (uint32_t n = 0; n < frame->lines && rc == 0; n++) {
+			rc = buffer_append(&heating->stack, &heating->functions[lines_of(frame)[n].function - 1],
+					   sizeof(uint32_t));
+			stack.count++;
+		}
+	}
+	stack.functions = (const uint32_t *)heating->stack.data;
+	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
+	memcpy(stack.weight_ns, tally->weight_ns, sizeof(stack.weight_ns));
+	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
+}
+
+static int heat_other(struct heating *heating)
+{
+	const struct stackprofile_tally *other = &heating->profile->other;
+	uint32_t function;
+	struct hotlist_stack stack = { .functions = &function, .count = 1 };
+	int rc;
+
+	if (is_empty(other))
+		return 0;
+	rc = hotlist_function(heating->list, OTHER, "", &function);
+	if (rc == 0)
+		rc = hotlist_thread(heating->list, 0, OTHER, &stack.thread);
+	memcpy(stack.samples, other->samples, sizeof(stack.samples));
+	memcpy(stack.weight_ns, other->weight_ns, sizeof(stack.weight_ns));
+	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
+}
+
+int stackprofile_write_functions(const struct stackprofile *profile, const struct sink *sink)
+{
+	AUTO(release_heating) struct heating heating = { 0 };
+	uint32_t count = profile->stacks.count;
+	int rc = make_heating(profile, &heating);
+
+	if (rc == 0)
+		rc = name_all(&heating);
+	if (rc < 0)
+		return rc;
+
+	for (uint32_t i = 0; i < count; i++)
+		heating.order[i] = i + 1;
+	qsort_r(heating.order, count, sizeof(*heating.order), by_thread, &heating);
+	for (uint32_t i = 0; i < count && rc == 0; i++)
+		rc = heat_stack(&heating, heating.order[i]);
+	if (rc == 0)
+		rc = heat_other(&heating);
+	return rc == 0 ? hotlist_write(heating.list, sink) : rc;
+}
