@@ -25,7 +25,7 @@ DAEMON_C := $(wildcard daemon/*.c)
 CLI_C := $(wildcard cli/*.c)
 SUITES := $(patsubst tests/check_%.c,%,$(filter-out tests/check_main.c,$(wildcard tests/check_*.c)))
 FUZZ := $(patsubst tests/fuzz_%.c,%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
-TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c))
+TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c tests/make_*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_O := $(call objects,$(LIB_C))
@@ -80,7 +80,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
 .PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
-.PHONY: deb check-deb check-units check-vm check-prometheus
+.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS)
@@ -155,6 +155,7 @@ help:
 	@echo 'make check-deb    install, upgrade, remove and purge that package in a fresh system'
 	@echo 'make check-units  what systemd says of the units'
 	@echo 'make check-prometheus  let a real Prometheus scrape it, and ask that what it has stored'
+	@echo 'make check-pprof  let Go'\''s pprof read a profile, and compare it with what was put in'
 	@echo 'make check-vm     install it in machines that boot, with cgroup v2 and v1, and check it there'
 	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
 	@echo 'make clean        remove $(B)'
@@ -293,5 +294,9 @@ check-vm: deb
 check-prometheus: all
 	@sh tests/deps.sh build prometheus
 	B=$(B) bash tests/prometheus.sh
+
+check-pprof: $(B)/make_profile
+	@sh tests/deps.sh build pprof
+	B=$(B) sh tests/pprof.sh
 
 -include $(ALL_O:.o=.d) $(FUZZER_LIB_O:.o=.d) $(FUZZER_O:.o=.d)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -110,9 +110,14 @@ prometheus() {
 	has curl || need curl
 }
 
+# A reader of profiles: it is a part of Go.
+pprof() {
+	has go || need golang-go
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm | prometheus) $what ;;
+	build | lint | fuzz | units | package | deb | vm | prometheus | pprof) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

@@ -1,0 +1,93 @@
+#!/bin/sh
+# make check-pprof: what Google's pprof, as it comes with Go, reads from a known profile (tests/make_profile.c): names, values, labels, mappings
+# and times must be as they were put in. Works without a network; everything it writes goes into a directory of its own, which it removes.
+set -u
+
+build=${B:-build}
+out=$(mktemp -d "${TMPDIR:-/tmp}/spikewatch-pprof.XXXXXX") || exit 1
+trap 'rm -rf "$out"' EXIT
+trap 'exit 130' INT TERM
+failed=
+
+good() { printf '   ok: %s\n' "$*"; }
+bad() { printf '   FAILED: %s\n' "$*"; failed=1; }
+
+# pprof WORD...: it may use nothing but what is on this machine.
+pprof() {
+	env HOME="$out" PPROF_TMPDIR="$out" GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off TZ=UTC \
+		go tool pprof -symbolize=none "$@" "$out/cpu.pb.gz" 2>"$out/stderr"
+}
+
+# says WHAT FILE LINE...: these lines stand one after the other in the file; blanks at the ends and their number do not count.
+says() {
+	what=$1 file=$out/$2
+	shift 2
+	for line in "$@"; do
+		printf '%s\n' "$line"
+	done >"$out/wanted"
+	if awk '
+		function plain(text) { gsub(/[ \t]+/, " ", text); sub(/^ /, "", text); sub(/ $/, "", text); return text }
+		FILENAME == ARGV[1] { wanted[++count] = plain($0); next }
+		{ have[++lines] = plain($0) }
+		END {
+			for (from = 1; from + count - 1 <= lines; from++) {
+				for (i = 1; i <= count && have[from + i - 1] == wanted[i]; i++);
+				if (i > count) exit 0
+			}
+			exit 1
+		}' "$out/wanted" "$file"
+	then
+		good "$what"
+	else
+		bad "$what: not found in what it says:"
+		sed 's/^/      /' "$out/wanted"
+		echo '   which is:'
+		sed 's/^/      /' "$file"
+	fi
+}
+
+command -v go >/dev/null || { echo "check-pprof: no go" && exit 1; }
+"$build/make_profile" "$out" || exit 1
+for form in top traces raw tags; do
+	pprof -$form >"$out/$form" || { bad "pprof -$form"; cat "$out/stderr"; }
+done
+pprof -top -sample_index=samples -tagfocus=phase=during >"$out/during" || bad "pprof with a filter"
+test -s "$out/stderr" && { bad "it complains"; cat "$out/stderr"; }
+
+server='1: 0x400000/0x500000/0x1000 /usr/lib/postgresql/15/bin/postgres 101112131415161718191a1b1c1d1e1f20212223'
+says "the unit, when it began, how long it took" raw 'PeriodType: cpu nanoseconds' 'Period: 10000000' \
+	'Time: 2026-11-20 03:14:52.123 +0000 UTC' 'Duration: 15s' 'Samples:' 'samples/count cpu/nanoseconds[dflt]'
+says "values, and labels of a sample" raw '30 300000000: 1 2' \
+	'cgroup:[/db.slice] phase:[before] process:[postgres] thread:[postgres]' 'process_id:[812] thread_id:[812]'
+says "the same stack during the spike is another sample" raw '3 30000000: 1 2' \
+	'cgroup:[/db.slice] phase:[during] process:[postgres] thread:[postgres]'
+says "without a cgroup there is no label of it" raw '1 10000000: 5 6' \
+	'phase:[before] process:[ba;sh\x0a\x1b[2J] thread:[ba;sh\x0a\x1b[2J]' 'process_id:[9] thread_id:[9]'
+says "what was beyond the limit" raw '2 20000000: 8' 'phase:[during] process:[(other)]' 'Locations'
+says "functions with their places, inlined ones innermost first" raw \
+	'1: 0x402000 M=1 ExecSeqScan<int, std::less<int> > /src/scan.c:99 s=0' \
+	'2: 0x401234 M=1 main /src/main.c:12 s=0' '3: 0x403000 M=1 hash_bytes /src/hash.h:21 s=0' \
+	'hash_lookup /src/hash.h:55 s=0' 'spin /src/spin.c:7 s=0' '4: 0x7f0000000abc M=2' \
+	'5: 0xffffffff81000010 M=3 do_nanosleep :0 s=0'
+says "mappings with build ids and what is known of them" raw 'Mappings' "$server [FN][FL][LN][IN]" \
+	'2: 0x7f0000000000/0x7f0000100000/0x1000 /usr/lib/libc.so.6 a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3' \
+	'3: 0xffffffff81000000/0xffffffff81100000/0x1000 [kernel] [FN]'
+says "the table of functions" top '500ms 51.55% 51.55% 570ms 58.76% hash_bytes (inline)' \
+	'330ms 34.02% 85.57% 330ms 34.02% ExecSeqScan<int, std::less<int> >' \
+	'70ms 7.22% 92.78% 70ms 7.22% [libc.so.6]' '40ms 4.12% 96.91% 40ms 4.12% [no stack]' \
+	'20ms 2.06% 98.97% 20ms 2.06% (other)' '10ms 1.03% 100% 10ms 1.03% do_nanosleep' \
+	'0 0% 100% 10ms 1.03% [unknown]' '0 0% 100% 570ms 58.76% hash_lookup (inline)' '0 0% 100% 900ms 92.78% main'
+says "who called whom" traces '70ms [libc.so.6]' 'hash_bytes (inline)' 'hash_lookup (inline)' 'spin' 'main'
+says "CPU time by thread" tags 'thread_id: Total 950.0ms' '570.0ms (60.00%): 815' '330.0ms (34.74%): 812' '50.0ms ( 5.26%): 9'
+says "CPU time by process, a hostile name harmless" tags 'process: Total 970.0ms' '900.0ms (92.78%): postgres' \
+	'50.0ms ( 5.15%): ba;sh\x0a\x1b[2J' '20.0ms ( 2.06%): (other)'
+says "only the spike, in samples" during '50 51.55% 51.55% 57 58.76% hash_bytes (inline)' \
+	'7 7.22% 58.76% 7 7.22% [libc.so.6]' '4 4.12% 62.89% 4 4.12% [no stack]' \
+	'3 3.09% 65.98% 3 3.09% ExecSeqScan<int, std::less<int> >'
+
+# As flamegraph.pl takes them apart.
+folded=$(sed -n 's/^\(.*\) \([0-9][0-9]*\)$/\2/p' "$out/cpu.folded" | awk '{ sum += $1 } END { print sum, NR }')
+if [ "$folded" = "97 6" ]; then good "folded stacks have all samples"; else bad "folded stacks: $folded"; fi
+
+[ -z "$failed" ] && printf '\ncheck-pprof: all held\n' || printf '\ncheck-pprof: FAILED\n'
+[ -z "$failed" ]
