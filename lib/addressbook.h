@@ -9,32 +9,18 @@
 #ifndef SPIKEWATCH_ADDRESSBOOK_H
 #define SPIKEWATCH_ADDRESSBOOK_H
 
+#include "addressbook_limits.h"
 #include "perfrecord.h"
 #include "sink.h"
 
 struct addressbook;
-
-/* Zero is the default. */
-struct addressbook_limits {
-	size_t max_lives;    /* 16,384 */
-	size_t max_bytes;    /* 16 MiB; all it takes from the heap */
-	size_t max_mappings; /* 4,096; of one life, the oldest go first */
-	size_t max_threads;  /* 1,024; names of threads, of one life */
-	uint64_t keep_ns;    /* 120 s; a life that has ended is kept this long */
-};
-
-/* Counters since it was made; the first three are what there is now. */
-struct addressbook_stats {
-	uint64_t lives, mappings, bytes;
-	uint64_t evicted; /* ended lives that went before their time, to make room */
-	uint64_t dropped; /* records that found no room, or no memory */
-};
 
 /* One mapping at one time. The texts stay valid until the next call that changes the book. */
 struct addressbook_place {
 	uint64_t start, end, offset;
 	struct perfrecord_file file;
 	const char *path;
+	bool running; /* this life has not ended, as far as the book knows */
 };
 
 /* 0; -ENOMEM. *ret belongs to the caller: addressbook_free. */
@@ -76,7 +62,7 @@ void addressbook_expire(struct addressbook *book, uint64_t now_ns);
  *   FORK (ppid 0 if unknown) where a life begins by fork: what this pid had before is gone, nothing is inherited
  *   COMM with PERF_RECORD_MISC_COMM_EXEC where a life begins by execve: the same
  *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT (tid == pid)
- * A mapping holds until another overlaps it. 0 or what the sink returned.
+ * A mapping holds until another overlaps it, as far as that one reaches. 0 or what the sink returned.
  */
 int addressbook_write(const struct addressbook *book, const uint32_t *pids, size_t count, uint64_t from_ns,
 		      uint64_t to_ns, const struct sink *sink);
