@@ -231,18 +231,21 @@ static int write_row(const struct hotlist *list, uint32_t number, const struct s
 	return rc == 0 ? sink_write(sink, numbers, strlen(numbers)) : rc;
 }
 
-static int write_remarks(const struct hotlist *list, uint32_t left_out, const struct sink *sink)
+static int write_head(const struct hotlist *list, const struct sink *sink)
 {
-	char text[160];
-	int rc = 0;
+	char text[sizeof(HOTLIST_HEADER) + 100];
 
-	if (left_out > 0) {
-		snprintf(text, sizeof(text), "# %u more functions\n", left_out);
-		rc = sink_write(sink, text, strlen(text));
-	}
-	snprintf(text, sizeof(text), HOTLIST_SAMPLES " %ju, %ju\n", (uintmax_t)list->samples[HOTLIST_BEFORE],
-		 (uintmax_t)list->samples[HOTLIST_DURING]);
-	return rc == 0 ? sink_write(sink, text, strlen(text)) : rc;
+	snprintf(text, sizeof(text), HOTLIST_HEADER "\n" HOTLIST_SAMPLES " %ju, %ju\n",
+		 (uintmax_t)list->samples[HOTLIST_BEFORE], (uintmax_t)list->samples[HOTLIST_DURING]);
+	return sink_write(sink, text, strlen(text));
+}
+
+static int write_rest(uint32_t left_out, const struct sink *sink)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "# %u more functions\n", left_out);
+	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
 }
 
 int hotlist_write(const struct hotlist *list, const struct sink *sink)
@@ -257,8 +260,8 @@ int hotlist_write(const struct hotlist *list, const struct sink *sink)
 	for (uint32_t i = 0; i < count; i++)
 		order[i] = i + 1;
 	qsort_r(order, count, sizeof(*order), by_heat, (void *)list);
-	rc = sink_write(sink, HOTLIST_HEADER "\n", strlen(HOTLIST_HEADER "\n"));
+	rc = write_head(list, sink);
 	for (uint32_t i = 0; i < shown && rc == 0; i++)
 		rc = write_row(list, order[i], sink);
-	return rc == 0 ? write_remarks(list, count - shown, sink) : rc;
+	return rc == 0 ? write_rest(count - shown, sink) : rc;
 }

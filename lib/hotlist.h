@@ -14,10 +14,10 @@
 
 /* The header line of the table, without the newline. */
 #define HOTLIST_HEADER \
-	"function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\tself_during_ms\ttop_thread\ttop_" \
-	"tid\ttop_samples"
+	"function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\tself_during_ms\t" \
+	"top_thread\ttop_tid\ttop_samples"
 
-/* The last line of the table: samples of all functions. Two numbers and a newline are in the place of the dots. */
+/* The line below the header: a remark with the samples of all functions, "# samples before, during: 31, 66". */
 #define HOTLIST_SAMPLES "# samples before, during:"
 
 /* More functions are not written. */

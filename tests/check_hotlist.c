@@ -1,0 +1,232 @@
+/* check_hotlist.c: self and total, recursion, the top thread, order, hostile names, failing memory and sinks. */
+#include "hotlist.h"
+
+#include "scope.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+Suite *hotlist_suite(void);
+
+static void free_list(struct hotlist **list)
+{
+	hotlist_free(*list);
+}
+
+/* Frames: one letter each, leaf first, all in module "m". before + during samples of 10 ms. */
+static int add(struct hotlist *list, int32_t tid, const char *frames, uint64_t before, uint64_t during)
+{
+	uint32_t functions[16];
+	struct hotlist_stack stack = {
+		.functions = functions,
+		.samples = { before, during },
+		.weight_ns = { before * 10 * MS, during * 10 * MS },
+	};
+	char name[16];
+	int rc;
+
+	snprintf(name, sizeof(name), "t%d", (int)tid);
+	rc = hotlist_thread(list, tid, name, &stack.thread);
+	for (; *frames && rc == 0; frames++)
+		rc = hotlist_function(list, (char[]){ *frames, '\0' }, "m", &functions[stack.count++]);
+	return rc == 0 ? hotlist_add(list, &stack) : rc;
+}
+
+static void writes(const struct hotlist *list, const char *text)
+{
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+
+	ck_assert_int_eq(hotlist_write(list, &sink), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_int_eq(strncmp(out.data, HOTLIST_HEADER "\n", strlen(HOTLIST_HEADER) + 1), 0);
+	ck_assert_str_eq(out.data + strlen(HOTLIST_HEADER) + 1, text);
+	buffer_release(&out);
+}
+
+START_TEST(self_is_of_the_leaf_and_total_of_all)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	writes(list, HOTLIST_SAMPLES " 0, 0\n");
+	ck_assert_int_eq(add(list, 1, "cba", 5, 2), 0);
+	ck_assert_int_eq(add(list, 1, "ba", 0, 4), 0);
+	ck_assert_int_eq(add(list, 1, "", 1, 1), 0);
+	writes(list, HOTLIST_SAMPLES " 6, 7\n"
+				     "b\tm\t0\t5\t4\t6\t40.000\tt1\t1\t6\n"
+				     "a\tm\t0\t5\t0\t6\t0.000\tt1\t1\t6\n"
+				     "c\tm\t5\t5\t2\t2\t20.000\tt1\t1\t2\n");
+}
+END_TEST
+
+START_TEST(recursion_counts_once_for_each_stack)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(add(list, 1, "fgfgf", 0, 3), 0);
+	ck_assert_int_eq(add(list, 1, "fgfgf", 0, 2), 0);
+	writes(list, HOTLIST_SAMPLES " 0, 5\n"
+				     "f\tm\t0\t0\t5\t5\t50.000\tt1\t1\t5\n"
+				     "g\tm\t0\t0\t0\t5\t0.000\tt1\t1\t5\n");
+}
+END_TEST
+
+START_TEST(the_top_thread_is_that_of_the_spike)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(add(list, 1, "a", 100, 1), 0);
+	ck_assert_int_eq(add(list, 2, "a", 0, 2), 0);
+	ck_assert_int_eq(add(list, 2, "ba", 0, 1), 0);
+	ck_assert_int_eq(add(list, 3, "a", 50, 2), 0);
+	ck_assert_int_eq(add(list, 3, "q", 1, 0), 0);
+	ck_assert_int_eq(add(list, 4, "q", 3, 0), 0);
+	writes(list, HOTLIST_SAMPLES " 154, 6\n"
+				     "a\tm\t150\t150\t5\t6\t50.000\tt2\t2\t3\n"
+				     "b\tm\t0\t0\t1\t1\t10.000\tt2\t2\t1\n"
+				     "q\tm\t4\t4\t0\t0\t0.000\tt4\t4\t3\n");
+}
+END_TEST
+
+START_TEST(functions_of_one_name_are_told_apart_by_module)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	uint32_t a, b, c, d;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_function(list, "init", "x", &a), 0);
+	ck_assert_int_eq(hotlist_function(list, "init", "y", &b), 0);
+	ck_assert_int_eq(hotlist_function(list, "init", "x", &c), 0);
+	ck_assert_int_eq(hotlist_function(list, "initx", "", &d), 0);
+	ck_assert_uint_ne(a, b);
+	ck_assert_uint_eq(a, c);
+	ck_assert_uint_ne(a, d);
+}
+END_TEST
+
+START_TEST(numbers_that_were_not_given_are_refused)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	uint32_t function, bad = 2, thread;
+	struct hotlist_stack stack = { .functions = &function, .count = 1, .samples = { 1, 1 } };
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_function(list, "f", "", &function), 0);
+	ck_assert_int_eq(hotlist_add(list, &stack), -EINVAL);
+	ck_assert_int_eq(hotlist_thread(list, 1, "t", &thread), 0);
+	stack.thread = thread;
+	stack.functions = &bad;
+	ck_assert_int_eq(hotlist_add(list, &stack), -EINVAL);
+	bad = 0;
+	ck_assert_int_eq(hotlist_add(list, &stack), -EINVAL);
+	writes(list, HOTLIST_SAMPLES " 0, 0\n"
+				     "f\t\t0\t0\t0\t0\t0.000\t\t0\t0\n");
+}
+END_TEST
+
+START_TEST(hostile_names_stay_one_cell)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	uint32_t function;
+	struct hotlist_stack stack = { .functions = &function, .count = 1, .samples = { 0, 1 } };
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_function(list, "f\tg\n\x1b", "#\xff", &function), 0);
+	ck_assert_int_eq(hotlist_thread(list, -1, "a\tb", &stack.thread), 0);
+	ck_assert_int_eq(hotlist_add(list, &stack), 0);
+	writes(list, HOTLIST_SAMPLES " 0, 1\n"
+				     "f\\x09g\\x0a\\x1b\t#\\xff\t0\t0\t1\t1\t0.000\ta\\x09b\t-1\t1\n");
+}
+END_TEST
+
+START_TEST(no_more_rows_than_the_limit)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+	char name[16];
+	uint32_t function;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	for (unsigned i = 0; i < HOTLIST_ROWS_MAX + 3; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		ck_assert_int_eq(hotlist_function(list, name, "", &function), 0);
+	}
+	ck_assert_int_eq(hotlist_write(list, &sink), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_ptr_nonnull(strstr(out.data, "\t0\n# 3 more functions\n"));
+	buffer_release(&out);
+}
+END_TEST
+
+static int everything(const struct sink *sink)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	int rc = hotlist_new(&list);
+
+	if (rc == 0)
+		rc = add(list, 1, "cba", 5, 2);
+	for (char name[] = "!"; rc == 0 && *name < 'Z'; (*name)++)
+		rc = add(list, *name, name, 1, 1);
+	return rc == 0 ? hotlist_write(list, sink) : rc;
+}
+
+START_TEST(any_allocation_may_fail)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		long left = 1 << 20;
+		struct sink sink = torture_sink(&left);
+		int rc;
+
+		torture_arm(n);
+		rc = everything(&sink);
+		injected = torture_disarm();
+		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
+	}
+}
+END_TEST
+
+START_TEST(any_write_may_fail)
+{
+	struct buffer out = { 0 };
+	struct sink whole = sink_buffer(&out);
+
+	ck_assert_int_eq(everything(&whole), 0);
+	for (long room = 0; room < (long)out.len; room++) {
+		long left = room;
+		struct sink sink = torture_sink(&left);
+
+		ck_assert_int_eq(everything(&sink), -EIO);
+	}
+	buffer_release(&out);
+}
+END_TEST
+
+Suite *hotlist_suite(void)
+{
+	Suite *suite = suite_create("hotlist");
+	TCase *tcase = tcase_create("functions");
+
+	tcase_add_test(tcase, self_is_of_the_leaf_and_total_of_all);
+	tcase_add_test(tcase, recursion_counts_once_for_each_stack);
+	tcase_add_test(tcase, the_top_thread_is_that_of_the_spike);
+	tcase_add_test(tcase, functions_of_one_name_are_told_apart_by_module);
+	tcase_add_test(tcase, numbers_that_were_not_given_are_refused);
+	tcase_add_test(tcase, hostile_names_stay_one_cell);
+	tcase_add_test(tcase, no_more_rows_than_the_limit);
+	tcase_add_test(tcase, any_allocation_may_fail);
+	tcase_add_test(tcase, any_write_may_fail);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

@@ -1,0 +1,134 @@
+/* check_hotrows.c: what hotlist writes comes back; tables that are cut, changed or none. */
+#include "hotrows.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+Suite *hotrows_suite(void);
+
+static void name_is(const struct hotrows_name *name, const char *text)
+{
+	ck_assert_uint_eq(name->len, strlen(text));
+	ck_assert_mem_eq(name->text, text, name->len);
+}
+
+START_TEST(what_was_written_comes_back)
+{
+	struct hotlist *list = NULL;
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+	uint32_t function;
+	struct hotlist_stack stack = { .functions = &function, .count = 1 };
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_function(list, "a\tb", "/lib/x.so", &function), 0);
+	ck_assert_int_eq(hotlist_thread(list, -7, "worker 1", &stack.thread), 0);
+	stack.samples[HOTLIST_BEFORE] = 3;
+	stack.samples[HOTLIST_DURING] = UINT64_C(1) << 40;
+	stack.weight_ns[HOTLIST_DURING] = 1234567 * MS + 891000;
+	ck_assert_int_eq(hotlist_add(list, &stack), 0);
+	ck_assert_int_eq(hotlist_write(list, &sink), 0);
+
+	ck_assert(hotrows_start(&rows, out.data, out.len));
+	ck_assert_uint_eq(rows.samples[HOTLIST_BEFORE], 3);
+	ck_assert_uint_eq(rows.samples[HOTLIST_DURING], UINT64_C(1) << 40);
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.function, "a\\x09b");
+	name_is(&row.module, "/lib/x.so");
+	name_is(&row.thread, "worker 1");
+	ck_assert_int_eq(row.tid, -7);
+	ck_assert_uint_eq(row.self[HOTLIST_BEFORE], 3);
+	ck_assert_uint_eq(row.total[HOTLIST_BEFORE], 3);
+	ck_assert_uint_eq(row.self[HOTLIST_DURING], UINT64_C(1) << 40);
+	ck_assert_uint_eq(row.total[HOTLIST_DURING], UINT64_C(1) << 40);
+	ck_assert_uint_eq(row.self_ns, 1234567 * MS + 891000);
+	ck_assert_uint_eq(row.top_samples, UINT64_C(1) << 40);
+	ck_assert(!hotrows_next(&rows, &row));
+	buffer_release(&out);
+	hotlist_free(list);
+}
+END_TEST
+
+START_TEST(columns_are_found_by_their_names)
+{
+	static const char text[] = "new\tself_during\tfunction\n"
+				   "# a remark\n"
+				   "x\t5\tf\n"
+				   "\n"
+				   "x\t6\n"
+				   "x\tmany\tg\n"
+				   "x\t-1\tg\n"
+				   "x\t18446744073709551616\tg\n"
+				   "x\t7\t\n"
+				   "x\t8\th\tmore\tand more\n"
+				   "x\t9\tcut";
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert(hotrows_start(&rows, text, strlen(text)));
+	ck_assert_uint_eq(rows.samples[HOTLIST_BEFORE], 0);
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.function, "f");
+	ck_assert_uint_eq(row.self[HOTLIST_DURING], 5);
+	ck_assert_uint_eq(row.module.len, 0);
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.function, "h");
+	ck_assert(!hotrows_next(&rows, &row));
+}
+END_TEST
+
+START_TEST(what_is_no_such_table_is_told)
+{
+	static const char *const texts[] = { "", "\n", "function", "pid\ttid\n1\t2\n", "functions\n" };
+	struct hotrows rows;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		ck_assert_msg(!hotrows_start(&rows, texts[i], strlen(texts[i])), "%s", texts[i]);
+}
+END_TEST
+
+START_TEST(milliseconds_have_up_to_six_digits)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+		bool good;
+	} cases[] = {
+		{ "0", 0, true },          { "1.5", 1500000, true }, { "2.000001", 2000001, true },
+		{ "2.0000011", 0, false }, { "1.", 1000000, true },  { ".5", 0, false },
+		{ "", 0, false },          { "1x", 0, false },       { "18446744073709", 0, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct buffer text = { 0 };
+		struct hotrows rows;
+		struct hotrows_row row = { 0 };
+
+		ck_assert_int_eq(buffer_append(&text, "function\tself_during_ms\nf\t", 26), 0);
+		ck_assert_int_eq(buffer_append(&text, cases[i].text, strlen(cases[i].text)), 0);
+		ck_assert_int_eq(buffer_append(&text, "\n", 1), 0);
+		ck_assert(hotrows_start(&rows, text.data, text.len));
+		ck_assert_msg(hotrows_next(&rows, &row) == cases[i].good, "%s", cases[i].text);
+		ck_assert_uint_eq(row.self_ns, cases[i].ns);
+		buffer_release(&text);
+	}
+}
+END_TEST
+
+Suite *hotrows_suite(void)
+{
+	Suite *suite = suite_create("hotrows");
+	TCase *tcase = tcase_create("rows");
+
+	tcase_add_test(tcase, what_was_written_comes_back);
+	tcase_add_test(tcase, columns_are_found_by_their_names);
+	tcase_add_test(tcase, what_is_no_such_table_is_told);
+	tcase_add_test(tcase, milliseconds_have_up_to_six_digits);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

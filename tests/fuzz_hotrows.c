@@ -1,0 +1,37 @@
+/*
+ * Whatever the table is: names are within the text and hold neither tabs nor newlines, and the walk ends.
+ */
+#include "hotrows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_name(const struct hotrows_name *name, const char *text, size_t size)
+{
+	if (name->len == 0)
+		return;
+	if (name->text < text || name->text + name->len > text + size || memchr(name->text, '\t', name->len) ||
+	    memchr(name->text, '\n', name->len))
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *text = (const char *)data;
+	struct hotrows rows;
+	struct hotrows_row row;
+	size_t count = 0;
+
+	if (!hotrows_start(&rows, text, size))
+		return 0;
+	while (hotrows_next(&rows, &row)) {
+		if (row.function.len == 0 || ++count > size)
+			abort();
+		check_name(&row.function, text, size);
+		check_name(&row.module, text, size);
+		check_name(&row.thread, text, size);
+	}
+	return 0;
+}
