@@ -216,6 +216,13 @@ bool addressbook_knows_thread(const struct addressbook *book, uint32_t pid, uint
 	return life != NULL && addressbook_life_name_at(life, tid, time_ns) != NULL;
 }
 
+uint64_t addressbook_began(const struct addressbook *book, uint32_t pid, uint64_t time_ns)
+{
+	const struct addressbook_life *life = addressbook_life_at(book, pid, time_ns);
+
+	return life != NULL ? life->from_ns : 0;
+}
+
 bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint64_t address,
 		      struct addressbook_place *ret)
 {

@@ -50,6 +50,9 @@ void addressbook_seed_thread(struct addressbook *book, uint32_t pid, uint32_t ti
 /* Whether the name of this thread, at this time, is known. */
 bool addressbook_knows_thread(const struct addressbook *book, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
+/* When the life began that pid was in at time_ns: what was found in it before still is, unless it was mapped anew. 0: unknown. */
+uint64_t addressbook_began(const struct addressbook *book, uint32_t pid, uint64_t time_ns);
+
 /* What pid had mapped at address, at time_ns. False: nothing is known of it. */
 bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint64_t address,
 		      struct addressbook_place *ret);
@@ -62,7 +65,7 @@ void addressbook_expire(struct addressbook *book, uint64_t now_ns);
  *   FORK (ppid 0 if unknown) where a life begins by fork: what this pid had before is gone, nothing is inherited
  *   COMM with PERF_RECORD_MISC_COMM_EXEC where a life begins by execve: the same
  *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT (tid == pid)
- * A mapping holds until another overlaps it, as far as that one reaches. 0 or what the sink returned.
+ * Each write is one record. A mapping holds until another overlaps it, as far as that one reaches. 0 or what the sink returned.
  */
 int addressbook_write(const struct addressbook *book, const uint32_t *pids, size_t count, uint64_t from_ns,
 		      uint64_t to_ns, const struct sink *sink);

@@ -74,6 +74,11 @@ void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, 
 		*ret_torn = torn;
 }
 
+bool perfring_came_round(const struct perfring *ring)
+{
+	return 0 - load_head(ring) > ring->size;
+}
+
 /* The record at tail, whole: in the ring, or put together in scratch. NULL: it makes no sense. */
 static const struct perf_event_header *record_at(const struct perfring *ring, uint64_t tail, uint64_t head,
 						 void *scratch)

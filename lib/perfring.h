@@ -29,6 +29,9 @@ int perfring_init(struct perfring *ring, void *base, size_t map_bytes, size_t pa
  */
 void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, bool *ret_torn);
 
+/* Whether an overwriting ring has come round: if not, it holds everything since it was opened. */
+bool perfring_came_round(const struct perfring *ring);
+
 /* Takes one record of len bytes, aligned. 0 goes on; anything else ends perfring_drain and is its result. */
 typedef int perfring_take(void *ctx, const struct perf_event_header *record, size_t len);
 
