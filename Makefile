@@ -11,6 +11,7 @@ FUZZ_CC ?= clang
 
 prefix ?= /usr
 bindir ?= $(prefix)/bin
+libexecdir ?= $(prefix)/libexec
 sysconfdir ?= /etc
 unitdir ?= $(prefix)/lib/systemd/system
 libdir_systemd ?= $(prefix)/lib
@@ -20,6 +21,7 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 
 # ---- sources; each list may be narrowed on the command line: make check SUITES="ring pacer" ----
 
+MAINS := $(wildcard daemon/main.c daemon/symbolize_main.c cli/main.c)
 LIB_C := $(wildcard lib/*.c)
 DAEMON_C := $(wildcard daemon/*.c)
 CLI_C := $(wildcard cli/*.c)
@@ -29,17 +31,19 @@ TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c test
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_O := $(call objects,$(LIB_C))
-DAEMON_O := $(call objects,$(filter-out daemon/main.c,$(DAEMON_C)))
-CLI_O := $(call objects,$(filter-out cli/main.c,$(CLI_C)))
+DAEMON_O := $(call objects,$(filter-out $(MAINS),$(DAEMON_C)))
+CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
 SUITE_O := $(call objects,$(SUITES:%=tests/check_%.c))
 CHECK_O := $(SUITE_O) $(call objects,tests/check_main.c tests/torture.c)
 TOOL_O := $(call objects,$(TOOLS:%=tests/%.c))
 FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz_%.c) tests/fuzz_main.c)
 ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
-	$(call objects,$(wildcard daemon/main.c cli/main.c))
+	$(call objects,$(MAINS))
 
 PROGRAMS := $(patsubst daemon/main.c,$(B)/spikewatchd,$(wildcard daemon/main.c)) \
 	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
+# What spikewatchd starts, and nobody else.
+HELPERS := $(patsubst daemon/symbolize_main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize_main.c))
 TOOL_BINS := $(TOOLS:%=$(B)/%)
 BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
 FUZZ_BINS := $(FUZZ:%=$(B)/fuzz-%)
@@ -68,6 +72,8 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
 LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate -ldl))$(LIBS)
+# Of what names functions; --as-needed leaves them out of everything else.
+SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -lstdc++)$(SYMBOL_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
 
 # V=1 shows whole commands.
@@ -83,7 +89,7 @@ TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdu
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof
 .DELETE_ON_ERROR:
 
-all: $(B)/libspikewatch.a $(PROGRAMS)
+all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
 
 # ---- compile and link ----
 
@@ -128,13 +134,17 @@ $(B)/spikewatch: $(B)/cli/main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) -o $@
 
+$(B)/spikewatch-symbolize: $(B)/daemon/symbolize_main.o $(ARCHIVES)
+	$(call say,LINK)
+	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
+
 $(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
-	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) -o $@
+	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
 
 $(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
 	$(call say,LINK)
-	$(Q)$(LINK) $^ $(LIBS) -o $@
+	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
 $(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
 	$(call say,LINK)
@@ -143,7 +153,7 @@ $(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
 # ---- what people type ----
 
 help:
-	@echo 'make              build $(B)/spikewatchd, $(B)/spikewatch and $(B)/libspikewatch.a'
+	@echo 'make              build $(B)/spikewatchd, $(B)/spikewatch, $(B)/spikewatch-symbolize and $(B)/libspikewatch.a'
 	@echo 'make demo         show what it does, on this machine, within a few minutes'
 	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites)'
 	@echo 'make bench        measure what it costs'
@@ -171,13 +181,13 @@ deps-build:
 deps-fuzz:
 	@sh tests/deps.sh build fuzz
 
-check: deps-build $(PROGRAMS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
+check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
 	SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
 	@B=$(B) sh tests/install.sh
 	@B=$(B) sh tests/units.sh
 
-demo: deps-build $(PROGRAMS) $(TOOL_BINS)
+demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
 
 bench: deps-build $(PROGRAMS) $(TOOL_BINS)
@@ -194,7 +204,7 @@ clean:
 
 FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 fuzzer_objects = $(patsubst %.c,$(B)/libfuzzer/%.o,$(1))
-FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out daemon/main.c,$(DAEMON_C)))
+FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out $(MAINS),$(DAEMON_C)))
 FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz_%.c))
 FUZZER_BINS := $(FUZZ:%=$(B)/libfuzzer/%)
 
@@ -208,7 +218,7 @@ $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 
 $(FUZZER_BINS): $(B)/libfuzzer/%: $(B)/libfuzzer/tests/fuzz_%.o $(B)/libfuzzer/all.a
 	$(call say,LINK)
-	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -pthread -Wl,--as-needed $^ $(LIBS) -o $@
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -pthread -Wl,--as-needed $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
 fuzz: $(FUZZER_BINS)
 	@set -e; for f in $(FUZZ); do \
@@ -232,6 +242,7 @@ man_place = $(foreach m,$(1),$(D)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(
 install: all
 	install -d $(D)$(bindir) $(D)$(sysconfdir)/spikewatch/spikewatch.d
 	$(if $(PROGRAMS),install -m 755 $(PROGRAMS) $(D)$(bindir)/)
+	$(if $(HELPERS),install -d $(D)$(libexecdir)/spikewatch && install -m 755 $(HELPERS) $(D)$(libexecdir)/spikewatch/)
 	@conf=$(D)$(sysconfdir)/spikewatch/spikewatch.json; \
 	if test -e $$conf && ! cmp -s conf/spikewatch.json $$conf; then \
 		echo "$$conf differs: the shipped one is $$conf.dist"; conf=$$conf.dist; fi; \
@@ -255,7 +266,7 @@ uninstall:
 	rm -f $(D)$(libdir_systemd)/systemd/catalog/spikewatch.catalog
 	rm -f $(call man_place,$(MAN_PAGES)) $(D)$(sysconfdir)/spikewatch/spikewatch.json.dist
 	rm -f $(D)$(completiondir)/spikewatch $(D)$(completiondir)/spikewatchd
-	rm -rf $(D)$(docdir)
+	rm -rf $(D)$(docdir) $(D)$(libexecdir)/spikewatch
 	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
 
 # ---- a Debian package, from a copy of the tree: nothing of this build, or of what make was told, gets into it ----

@@ -30,4 +30,7 @@ enum sandbox_refusal {
  */
 int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refusal);
 
+/* Of that, only what is about privileges: no_new_privs, capabilities, groups, tracing. 0 or -errno, as above. */
+int sandbox_drop_privileges(void);
+
 #endif

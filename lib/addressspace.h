@@ -1,58 +1,55 @@
 /*
- * addressspace.h: what is mapped where in each of many processes, kept up to date by what happens to them, in the order in which it
- * happens. Bounded: what does not fit is dropped and counted, and an address in it is then not found.
+ * addressspace.h: what is mapped where in each of many processes, and what its threads are called, kept up to date by perf records in the
+ * order of their time. Bounded: what does not fit is dropped and counted, and is then not found.
  *
  * The kernel tells of mappings that are made, not of those that are removed: a mapping stays until another takes its place, its process
- * starts another program or ends.
+ * starts another program, or another process gets its number. Those of a process that has ended stay while there is room.
  */
 #ifndef SPIKEWATCH_ADDRESSSPACE_H
 #define SPIKEWATCH_ADDRESSSPACE_H
 
-#include <stdbool.h>
+#include "perfrecord.h"
+
 #include <stddef.h>
 #include <stdint.h>
-
-#define ADDRESSSPACE_BUILD_ID_MAX 20
 
 struct addressspace_mapping {
 	uint64_t start, end;   /* [start, end) */
 	uint64_t offset_bytes; /* in the file, of start */
-	uint64_t inode;        /* 0: no file */
-	uint32_t major, minor; /* of the file system's device */
-	uint32_t build_id_len; /* 0: not known */
-	uint8_t build_id[ADDRESSSPACE_BUILD_ID_MAX];
-	const char *path; /* terminated; "[vdso]", "//anon" and such are not files */
+	uint64_t id;           /* the same for all parts and copies of what one record has mapped; never 0 */
+	struct perfrecord_file file;
+	const char *path; /* "[vdso]", "//anon" and such are not files */
 };
 
 /* Zero means the default. */
 struct addressspaces_limits {
-	size_t processes; /* 65536 */
-	size_t mappings;  /* of all processes, shared ones once. 1048576 */
+	size_t tasks;    /* threads and processes: 131072 */
+	size_t mappings; /* of all processes; of those that have shared all since a fork once: 1048576 */
+	size_t texts;    /* bytes of paths, each kept once: 16 MiB */
 };
 
 struct addressspaces;
 
 /* 0 or -ENOMEM. */
 int addressspaces_new(const struct addressspaces_limits *limits, struct addressspaces **ret);
+
+/* NULL is fine. */
 void addressspaces_free(struct addressspaces *spaces);
 
-/* Something is mapped into process pid, over what was there. *mapping is copied, with its path. 0 or -ENOMEM. */
-int addressspaces_map(struct addressspaces *spaces, uint32_t pid, const struct addressspace_mapping *mapping);
+/*
+ * Takes notice of a MMAP2, COMM, FORK or EXIT record, which is copied; others are ignored. 0 or -ENOMEM: the record is not taken notice
+ * of. A new process costs next to nothing until it maps something; a mapping costs time in proportion to those of its process.
+ */
+int addressspaces_record(struct addressspaces *spaces, const struct perfrecord *record);
 
-/* Process pid begins as a copy of its parent, which costs next to nothing until one of them maps something. 0 or -ENOMEM. */
-int addressspaces_fork(struct addressspaces *spaces, uint32_t pid, uint32_t parent_pid);
-
-/* Process pid starts another program: nothing is mapped. */
-void addressspaces_exec(struct addressspaces *spaces, uint32_t pid);
-
-/* Process pid has ended. */
-void addressspaces_exit(struct addressspaces *spaces, uint32_t pid);
-
-/* What is mapped at address; NULL: not known. Valid until the next change. */
+/* What is mapped at address in process pid; NULL: not known. Valid until the next record. */
 const struct addressspace_mapping *addressspaces_find(const struct addressspaces *spaces, uint32_t pid,
 						      uint64_t address);
 
-/* Mappings and processes that did not fit. */
+/* What a thread, or the process pid itself as the thread of that number, is called; NULL: not known. Valid until the next record. */
+const char *addressspaces_name(const struct addressspaces *spaces, uint32_t tid);
+
+/* Records that could not be taken notice of for want of room. */
 uint64_t addressspaces_dropped(const struct addressspaces *spaces);
 
 #endif

@@ -1,0 +1,224 @@
+/*
+ * sandbox.c: limits, then privileges, then a filter of system calls (seccomp(2)), which is a small program in the kernel's own language,
+ * made from a table here: libseccomp is rejected, because two dozen numbers do not need it.
+ *
+ *	another architecture's call? ── refused        in the table, without a condition? ── allowed
+ *	mmap or mprotect of executable memory, fcntl other than reading flags ── refused     anything else ── refused
+ *
+ * What is allowed reads and writes descriptors that are open and gets memory. Of what takes a path there is only newfstatat, which the C
+ * library's fstat(3) is made of: it can tell whether a file is there, not what is in it. Messages go through sockets that are connected, if one is. Nothing can
+ * open, connect, start, signal or trace.
+ * The order matters: the filter forbids what comes before it.
+ */
+#include "sandbox.h"
+
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* What the kernel calls this machine. 0: the filter was not made for it, and the sandbox cannot be entered. */
+#if defined(__x86_64__)
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#define NUMBERS_END 0x40000000u /* those of x32 begin here */
+#elif defined(__aarch64__)
+#define ARCHITECTURE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? AUDIT_ARCH_AARCH64 : 0)
+#elif defined(__riscv) && __riscv_xlen == 64
+#define ARCHITECTURE AUDIT_ARCH_RISCV64
+#elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
+#define ARCHITECTURE AUDIT_ARCH_PPC64LE
+#elif defined(__s390x__)
+#define ARCHITECTURE AUDIT_ARCH_S390X
+#else
+#define ARCHITECTURE 0
+#endif
+#ifndef NUMBERS_END
+#define NUMBERS_END UINT32_MAX
+#endif
+
+static const unsigned allowed[] = {
+	SYS_read,       SYS_pread64,   SYS_readv,       SYS_write,        SYS_writev,
+	SYS_lseek,      SYS_fstat,     SYS_close,       SYS_munmap,       SYS_mremap,
+	SYS_madvise,    SYS_brk,       SYS_futex,       SYS_sched_yield,  SYS_clock_gettime,
+	SYS_getrandom,  SYS_exit,      SYS_exit_group,  SYS_rt_sigreturn, SYS_restart_syscall,
+#ifdef SYS_newfstatat
+	SYS_newfstatat,
+#endif
+#if SANITIZED
+	SYS_getpid,     SYS_gettid,    SYS_sigaltstack, SYS_rt_sigaction, SYS_rt_sigprocmask,
+	SYS_getrlimit,  SYS_prlimit64,
+#endif
+};
+
+/* Allowed if a bit of this argument, a number that the kernel reads 32 bits of, is not set. */
+static const struct without {
+	unsigned number, argument, bits;
+} withouts[] = {
+	{ SYS_mmap, 2, PROT_EXEC },
+	{ SYS_mprotect, 2, PROT_EXEC },
+};
+
+#define STATEMENTS_MAX 96
+
+/* Descriptors can only be closed or received. As many as a parent hands over: the limit is on their numbers. */
+#define DESCRIPTORS_MAX 4096
+
+struct program {
+	struct sock_filter statements[STATEMENTS_MAX];
+	unsigned short count;
+};
+
+static void add(struct program *program, struct sock_filter statement)
+{
+	program->statements[program->count++] = statement;
+}
+
+static void load(struct program *program, size_t offset)
+{
+	add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+}
+
+static void answer(struct program *program, uint32_t action)
+{
+	add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
+}
+
+/* The answer, if what was loaded compares so with value; else it goes on. */
+static void answer_if(struct program *program, unsigned comparison, uint32_t value, uint32_t action)
+{
+	add(program, (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | comparison | BPF_K), value, 0, 1));
+	answer(program, action);
+}
+
+static size_t argument(unsigned index)
+{
+	size_t low_half = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 4;
+
+	return offsetof(struct seccomp_data, args) + index * sizeof(uint64_t) + low_half;
+}
+
+static void write_program(struct program *program, uint32_t refused)
+{
+	_Static_assert(8 + 2 * ARRAY_LEN(allowed) + 5 * (ARRAY_LEN(withouts) + 1) <= STATEMENTS_MAX, "room for all");
+	load(program, offsetof(struct seccomp_data, arch));
+	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+	answer(program, SECCOMP_RET_KILL_PROCESS);
+	load(program, offsetof(struct seccomp_data, nr));
+	answer_if(program, BPF_JGE, NUMBERS_END, refused);
+	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+		answer_if(program, BPF_JEQ, allowed[i], SECCOMP_RET_ALLOW);
+	for (size_t i = 0; i < ARRAY_LEN(withouts); i++) {
+		add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, withouts[i].number, 0, 4));
+		load(program, argument(withouts[i].argument));
+		answer_if(program, BPF_JSET, withouts[i].bits, refused);
+		answer(program, SECCOMP_RET_ALLOW);
+	}
+	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 5));
+	load(program, argument(1));
+	answer_if(program, BPF_JEQ, F_GETFD, SECCOMP_RET_ALLOW);
+	answer_if(program, BPF_JEQ, F_GETFL, SECCOMP_RET_ALLOW);
+	answer(program, refused);
+}
+
+static int filter_calls(enum sandbox_refusal refusal)
+{
+	struct program program = { .count = 0 };
+
+	if (ARCHITECTURE == 0)
+		return -ENOSYS;
+	write_program(&program, refusal == SANDBOX_KILLS ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
+
+	struct sock_fprog filter = { .len = program.count, .filter = program.statements };
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0 ? -errno : 0;
+}
+
+static int set_limit(int what, uint64_t soft, uint64_t hard)
+{
+	struct rlimit limit;
+
+	if (getrlimit((__rlimit_resource_t)what, &limit) < 0)
+		return -errno;
+	limit.rlim_max = hard < limit.rlim_max ? hard : limit.rlim_max;
+	limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+
+	return setrlimit((__rlimit_resource_t)what, &limit) < 0 ? -errno : 0;
+}
+
+static int set_limits(const struct sandbox_limits *limits)
+{
+	int r = set_limit(RLIMIT_CORE, 0, 0);
+
+	if (r == 0)
+		r = set_limit(RLIMIT_NPROC, 0, 0);
+	if (r == 0)
+		r = set_limit(RLIMIT_NOFILE, DESCRIPTORS_MAX, DESCRIPTORS_MAX);
+	if (r == 0 && limits->address_space_bytes > 0 && !SANITIZED)
+		r = set_limit(RLIMIT_AS, limits->address_space_bytes, limits->address_space_bytes);
+	/* SIGXCPU can be caught, and here it is not: a second more, and it is SIGKILL. */
+	if (r == 0 && limits->cpu_seconds > 0)
+		r = set_limit(RLIMIT_CPU, limits->cpu_seconds, limits->cpu_seconds + 1);
+	if (r == 0 && limits->file_bytes > 0)
+		r = set_limit(RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
+
+	return r;
+}
+
+int sandbox_drop_privileges(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 }, left[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return -errno;
+	/* What may not be done needs not be done: without CAP_SETGID or CAP_SETPCAP nothing can be gained by these. */
+	(void)setgroups(0, NULL);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++)
+		;
+	(void)syscall(SYS_capset, &header, none);
+	header.version = _LINUX_CAPABILITY_VERSION_3;
+	if (syscall(SYS_capget, &header, left) < 0)
+		return -errno;
+	for (size_t i = 0; i < ARRAY_LEN(left); i++)
+		if (left[i].effective != 0 || left[i].permitted != 0)
+			return -EPERM;
+
+	return 0;
+}
+
+int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refusal)
+{
+	int r = set_limits(limits);
+
+	if (r < 0)
+		return r;
+	r = sandbox_drop_privileges();
+	if (r < 0)
+		return r;
+	alarm(limits->wall_seconds);
+
+	return filter_calls(refusal);
+}

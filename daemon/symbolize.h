@@ -1,0 +1,55 @@
+/*
+ * symbolize.h: from samples of addresses (stackfile.h) to a profile of functions (stackprofile.h): what spikewatch-symbolize does. What is
+ * read belongs to strangers: only in a process that may be killed by it, in a sandbox.
+ *
+ * An address is looked up in the file that its process had mapped there at that moment, if that file was handed over and is that one:
+ * where the kernel said a build id, that of the file must be the same. Otherwise it has no function, and counts for its mapping.
+ */
+#ifndef SPIKEWATCH_SYMBOLIZE_H
+#define SPIKEWATCH_SYMBOLIZE_H
+
+#include "stackfile.h"
+#include "stackprofile.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct symbolize_options {
+	uint64_t spike_from_ns; /* stackprofile_options. 0: the firing */
+	bool raw;               /* reads no binaries: addresses in them count for their mappings */
+	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
+	/* Opens the debug file of a build id, or returns -1. May be NULL. */
+	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
+	void *ctx;
+};
+
+/* What came of it, as names and values: name(of what). Frames are counted once for each sample that they are in. */
+#define SYMBOLIZE_COUNTS(count) \
+	count(samples)                       /* taken into the profile */ \
+		count(samples_without_stack) /* of them: not a single frame */ \
+		count(records_broken)        /* what made no sense; nothing behind it was read */ \
+		count(records_lost)          /* samples that the kernel had to drop */ \
+		count(records_left_out)      /* of mappings and names, for want of room */ \
+		count(frames) count(frames_kernel) \
+			count(frames_named)                   /* of frames: that have the name of a function */ \
+		count(frames_unmapped)                        /* of frames: nothing is known of where they are */ \
+		count(frames_replaced)                        /* of frames: the file is another one by now */ \
+		count(binaries_read) count(binaries_replaced) /* another build id */ \
+		count(binaries_unreadable)                    /* no ELF file, or a damaged one */ \
+		count(debug_files)                            /* separate ones that were found */ \
+		count(perf_map_lines_broken)
+
+struct symbolize_counts {
+#define SYMBOLIZE_FIELD(name) uint64_t name;
+	SYMBOLIZE_COUNTS(SYMBOLIZE_FIELD)
+#undef SYMBOLIZE_FIELD
+};
+
+/*
+ * Descriptors of the binaries in the file are taken over. 0: *ret is the caller's (stackprofile_free), also when records were broken;
+ * -ENOMEM; -EINVAL: samples of a kind that perfrecord.h does not read.
+ */
+int symbolize_run(const struct stackfile *file, const struct symbolize_options *options, struct stackprofile **ret,
+		  struct symbolize_counts *ret_counts);
+
+#endif
