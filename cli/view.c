@@ -3,6 +3,7 @@
  */
 #include "view.h"
 
+#include "exhibits.h"
 #include "incident_json.h"
 #include "json.h"
 #include "output.h"
@@ -40,6 +41,8 @@ static void free_pictures(struct pictures *pictures)
 int view_load(int incidentfd, struct view *ret)
 {
 	incidentload_glance(incidentfd, &ret->incident, &ret->glance);
+	if (functions_load(incidentfd, &ret->functions) < 0)
+		return -ENOMEM;
 	return incidentload_samples(incidentfd, ret->incident.wall, &ret->samples);
 }
 
@@ -294,29 +297,6 @@ static void print_recording(const struct view *view, FILE *file)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
 
-static void print_files(const struct incident *incident, FILE *file)
-{
-	char size[64];
-
-	if (incident->capture_count)
-		fprintf(file, "\nEvidence\n");
-	for (size_t i = 0; i < incident->capture_count; i++) {
-		const struct incident_capture *capture = &incident->captures[i];
-
-		fputs("  ", file);
-		output_escaped(file, capture->file[0] ? capture->file : capture->name);
-		if (capture->status == INCIDENT_CAPTURE_OK)
-			fprintf(file, ", %s", plot_value(PLOT_BYTES, (double)capture->bytes, size, sizeof(size)));
-		else
-			fprintf(file, ": %s", incident_capture_status_name(capture->status));
-		if (capture->why[0]) {
-			fputs(": ", file);
-			output_escaped(file, capture->why);
-		}
-		fputc('\n', file);
-	}
-}
-
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file)
 {
 	const struct incident *incident = &view->incident;
@@ -340,11 +320,13 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
+	functions_print(&view->functions, style, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
+	exhibits_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
 	print_limits(&incident->limits, file);
 	print_recording(view, file);
-	print_files(incident, file);
+	exhibits_list(incident, file);
 	return 0;
 }
 
@@ -424,6 +406,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	output_json_text(json, "summary", words);
 	put_series(json, pictures);
 	put_targets(json, &view->samples.peaks);
+	functions_json(&view->functions, json);
 	json_end_object(json);
 	return json_writer_close(json);
 }

@@ -22,18 +22,19 @@
 struct capture {
 	enum config_capture which;
 	const char *file;
+	const char *again; /* the second look; NULL: there is none */
 	int (*collect)(const struct capture_context *context, struct capture_text *text); /* NULL: samples */
 };
 
 /* In the order of the evidence: what costs nothing and vanishes first comes first, what holds up the target last. */
 static const struct capture captures[] = {
-	{ CONFIG_CAPTURE_THREADS, "threads.tsv", capture_process_threads },
-	{ CONFIG_CAPTURE_STATUS, "status.txt", capture_process_status },
-	{ CONFIG_CAPTURE_LIMITS, "limits.txt", capture_process_limits },
-	{ CONFIG_CAPTURE_CGROUP, "cgroup.txt", capture_host_cgroup },
-	{ CONFIG_CAPTURE_SYSTEM, "system.txt", capture_host_system },
-	{ CONFIG_CAPTURE_SAMPLES, INCIDENT_SAMPLES_FILE, NULL },
-	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", capture_process_smaps },
+	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_process_threads },
+	{ CONFIG_CAPTURE_STATUS, "status.txt", "status.again.txt", capture_process_status },
+	{ CONFIG_CAPTURE_LIMITS, "limits.txt", NULL, capture_process_limits },
+	{ CONFIG_CAPTURE_CGROUP, "cgroup.txt", NULL, capture_host_cgroup },
+	{ CONFIG_CAPTURE_SYSTEM, "system.txt", NULL, capture_host_system },
+	{ CONFIG_CAPTURE_SAMPLES, INCIDENT_SAMPLES_FILE, NULL, NULL },
+	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", "smaps.again.tsv", capture_process_smaps },
 };
 
 static const struct capture *find(enum config_capture which)
@@ -135,7 +136,7 @@ static int run_text(const struct capture_context *context, const struct capture 
 	if (r < 0)
 		return r;
 	*ret_collected = true;
-	r = capture_text_save(&text, dirfd, capture->file, &ret->bytes);
+	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
 	if (r == 0 && text.cut)
 		incident_text(ret->why, sizeof(ret->why), "cut: there was more");
 	return r;
@@ -162,6 +163,19 @@ static int judge(struct incident_capture *ret, int error, bool collected)
 	return why ? 0 : error;
 }
 
+/* What it is called, for its record. */
+static void name_record(struct incident_capture *ret, const struct capture *capture, bool again)
+{
+	const char *name = config_capture_name(capture->which);
+
+	incident_text(ret->name, sizeof(ret->name), name);
+	incident_text(ret->file, sizeof(ret->file), again ? capture->again : capture->file);
+	if (!again)
+		return;
+	snprintf(ret->name, sizeof(ret->name), "%s-again", name);
+	incident_text(ret->again_of, sizeof(ret->again_of), name);
+}
+
 int capture_run(const struct capture_context *context, enum config_capture which, int dirfd,
 		struct incident_capture *ret)
 {
@@ -169,10 +183,11 @@ int capture_run(const struct capture_context *context, enum config_capture which
 	bool collected = false;
 	int r;
 
-	assert(capture);
-	*ret = (struct incident_capture){ .status = INCIDENT_CAPTURE_OK };
-	incident_text(ret->name, sizeof(ret->name), config_capture_name(which));
-	incident_text(ret->file, sizeof(ret->file), capture->file);
+	assert(capture && !(context->again && !capture->again));
+	*ret = (struct incident_capture){ .status = INCIDENT_CAPTURE_OK, .has_at = context->fired.ns > 0 };
+	name_record(ret, capture, context->again);
+	if (ret->has_at)
+		ret->at_ns = mono_diff(clock_mono(context->clock), context->fired);
 
 	if (capture->collect)
 		r = run_text(context, capture, dirfd, ret, &collected);
@@ -206,6 +221,20 @@ void capture_fail_all(unsigned set, int error, struct incident *incident)
 			continue;
 		incident_text(record.name, sizeof(record.name), config_capture_name(captures[i].which));
 		incident_text(record.why, sizeof(record.why), strerrordesc_np(-error));
+		incident_add_capture(incident, &record);
+	}
+}
+
+void capture_skip_again(unsigned set, const char *why, struct incident *incident)
+{
+	for (size_t i = 0; i < ARRAY_LEN(captures); i++) {
+		struct incident_capture record = { .status = INCIDENT_CAPTURE_SKIPPED };
+
+		if (!(set & captures[i].which))
+			continue;
+		name_record(&record, &captures[i], true);
+		record.file[0] = '\0';
+		incident_text(record.why, sizeof(record.why), why);
 		incident_add_capture(incident, &record);
 	}
 }

@@ -19,6 +19,7 @@
 #include "target.h"
 #include "thread_snapshot.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,8 @@ struct capture_context {
 	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */
 	const struct slice *slice;        /* CONFIG_CAPTURE_SAMPLES */
 	wall_t slice_start;               /* the wall clock at slice_start(slice) */
+	mono_t fired;                     /* records say how long after it they were taken; 0: they do not */
+	bool again;                       /* the second look: other names, and records that say which they repeat */
 };
 
 /*
@@ -62,6 +65,12 @@ unsigned capture_run_all(const struct capture_context *context, unsigned set, in
 
 /* Adds to the incident that none of the captures in the set was run, and why: -errno. */
 void capture_fail_all(unsigned set, int error, struct incident *incident);
+
+/* Those that a second look takes: what changes within seconds. */
+#define CAPTURE_AGAIN (CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SMAPS)
+
+/* Adds to the incident that the second look was not taken, and why. */
+void capture_skip_again(unsigned set, const char *why, struct incident *incident);
 
 /* How many bytes samples.tsv will have. 0; -ENOMEM. Costs as much as writing it without a disk. */
 int capture_samples_bytes(const struct capture_context *context, uint64_t *ret_bytes);

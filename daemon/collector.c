@@ -12,6 +12,7 @@
 #include "realclock.h"
 #include "scope.h"
 #include "sealing.h"
+#include "sequel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,13 +24,13 @@
 /* How often the same trouble is said. */
 #define SAY_AGAIN_NS (60 * NS_PER_S)
 
-enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL };
+/* Second looks that may be waited for; each keeps an incident in memory beyond its window. */
+#define AGAIN_MAX 16
 
-struct job {
-	struct job *next;
-	enum job_kind kind;
-	struct collector_incident *incident;
-};
+/* What captures other than samples take at most. */
+#define CAPTURES_BYTES (2u << 20)
+
+enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL };
 
 /* While incidents cannot be written. The thread's. */
 struct failing {
@@ -42,15 +43,16 @@ struct collector {
 	struct session *session;
 	struct spool *spool;
 	struct clock clock;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	struct job *first, **last;
+	struct jobs jobs;
+	pthread_mutex_t lock; /* of counts */
 	struct collector_counts counts;
-	bool stop, running;
+	bool running;
 	struct failing failing;
 	int unkept; /* the last result of keeping the limits. The thread's */
 	_Atomic uint64_t busy_since;
 	pthread_t thread;
+	struct hooks *hooks;
+	struct collector_incident *again; /* with a second look to come. The thread's */
 };
 
 void collector_incident_free(struct collector_incident *incident)
@@ -59,9 +61,25 @@ void collector_incident_free(struct collector_incident *incident)
 		return;
 
 	slice_free(incident->slice);
+	hookrun_free(incident->run);
+	hookplan_free(incident->plan);
 	panorama_abort(incident->panorama);
 	spool_abort(incident->draft);
 	free(incident);
+}
+
+struct collector_settings collector_settings_of(const struct config *config)
+{
+	uint64_t most = config->incidents.max_incident_bytes;
+
+	return (struct collector_settings){
+		.before_ns = config->incidents.before_ns,
+		.after_ns = config->incidents.after_ns,
+		.interval_ns = config->sampling.interval_ns,
+		.max_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
+		.captures = config->incidents.captures,
+		.max_incident_bytes = most,
+	};
 }
 
 /* ---- what is said ---- */
@@ -157,6 +175,74 @@ static void note(struct collector_incident *incident)
 		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(incident->draft));
 }
 
+/* ---- what is finished later ---- */
+
+/* From the thread of hooks. */
+static void on_commands_done(void *ctx)
+{
+	struct collector_incident *incident = ctx;
+
+	jobs_finish(&incident->collector->jobs, &incident->pending);
+}
+
+static struct sequel sequel_of(struct collector *collector)
+{
+	return (struct sequel){
+		.session = collector->session,
+		.clock = &collector->clock,
+		.hooks = collector->hooks,
+		.done = on_commands_done,
+	};
+}
+
+static void expect_again(struct collector *collector, struct collector_incident *incident)
+{
+	struct sequel sequel = sequel_of(collector);
+	size_t count = 0;
+
+	incident->again_at = sequel_again_at(incident);
+	if (incident->again_at.ns == 0)
+		return;
+	for (const struct collector_incident *other = collector->again; other; other = other->again_next)
+		count++;
+	if (count == AGAIN_MAX) {
+		incident->again_at.ns = 0;
+		sequel_again(&sequel, incident, "too many are waited for");
+		return;
+	}
+	jobs_begin(&collector->jobs, &incident->pending);
+	incident->again_next = collector->again;
+	collector->again = incident;
+}
+
+static void look_again(struct collector *collector, struct collector_incident *incident)
+{
+	struct sequel sequel = sequel_of(collector);
+	bool due = mono_diff(clock_mono(&collector->clock), incident->again_at) >= 0;
+
+	for (struct collector_incident **at = &collector->again; *at; at = &(*at)->again_next) {
+		if (*at == incident) {
+			*at = incident->again_next;
+			break;
+		}
+	}
+	incident->again_at.ns = 0;
+	sequel_again(&sequel, incident, due ? NULL : "the daemon was being stopped");
+	jobs_finish(&collector->jobs, &incident->pending);
+}
+
+/* The done of the commands may come before sequel_run returns. */
+static void run_commands(struct collector *collector, struct collector_incident *incident)
+{
+	struct sequel sequel = sequel_of(collector);
+
+	jobs_begin(&collector->jobs, &incident->pending);
+	if (!sequel_run(&sequel, incident))
+		jobs_finish(&collector->jobs, &incident->pending);
+}
+
+/* ---- jobs ---- */
+
 static void capture(struct collector *collector, struct collector_incident *incident)
 {
 	struct sealing sealing = sealing_of(collector);
@@ -165,8 +251,11 @@ static void capture(struct collector *collector, struct collector_incident *inci
 	if (!incident->draft)
 		return;
 
+	incident->collector = collector;
 	evidence_collect(collector->session, &collector->clock, incident);
 	note(incident);
+	expect_again(collector, incident);
+	run_commands(collector, incident);
 }
 
 static void follow(struct collector_incident *incident)
@@ -193,7 +282,10 @@ static void enforce(struct collector *collector)
 static void seal(struct collector *collector, struct collector_incident *incident)
 {
 	struct sealing sealing = sealing_of(collector);
-	int r = sealing_finish(&sealing, incident);
+	int r;
+
+	sequel_report(incident);
+	r = sealing_finish(&sealing, incident);
 
 	pthread_mutex_lock(&collector->lock);
 	if (r < 0)
@@ -213,43 +305,56 @@ static void seal(struct collector *collector, struct collector_incident *inciden
 
 /* ---- the thread ---- */
 
-static struct job *next_job(struct collector *collector)
+/* The incident whose second look comes next, NULL: none. */
+static struct collector_incident *next_again(const struct collector *collector)
 {
-	struct job *job;
+	struct collector_incident *next = collector->again;
 
-	pthread_mutex_lock(&collector->lock);
-	while (!collector->first && !collector->stop)
-		pthread_cond_wait(&collector->wake, &collector->lock);
-	job = collector->first;
-	if (job) {
-		collector->first = job->next;
-		if (!collector->first)
-			collector->last = &collector->first;
-	}
-	pthread_mutex_unlock(&collector->lock);
+	for (struct collector_incident *other = next; other; other = other->again_next)
+		if (mono_diff(other->again_at, next->again_at) < 0)
+			next = other;
 
-	return job;
+	return next;
+}
+
+/* True: the job is done, and is to be freed. */
+static bool do_job(struct collector *collector, struct job *job)
+{
+	struct collector_incident *incident = job->subject;
+
+	if (job->kind == JOB_SEAL && jobs_park(&collector->jobs, &incident->pending, job))
+		return false;
+
+	if (job->kind == JOB_CAPTURE)
+		capture(collector, incident);
+	else if (job->kind == JOB_FOLLOW)
+		follow(incident);
+	else
+		seal(collector, incident);
+
+	return true;
 }
 
 static void *run(void *argument)
 {
 	struct collector *collector = argument;
-	struct job *job;
 
 	prctl(PR_SET_NAME, "collector");
-	while ((job = next_job(collector))) {
-		atomic_store(&collector->busy_since, clock_mono(&collector->clock).ns);
-		if (job->kind == JOB_CAPTURE)
-			capture(collector, job->incident);
-		else if (job->kind == JOB_FOLLOW)
-			follow(job->incident);
-		else
-			seal(collector, job->incident);
-		atomic_store(&collector->busy_since, 0);
-		free(job);
-	}
+	for (;;) {
+		struct collector_incident *again = next_again(collector);
+		mono_t until = again ? again->again_at : (mono_t){ 0 };
+		struct job *job = NULL;
+		int r = jobs_next(&collector->jobs, &collector->clock, until, &job);
 
-	return NULL;
+		if (r == JOBS_END)
+			return NULL;
+		atomic_store(&collector->busy_since, clock_mono(&collector->clock).ns);
+		if (r == JOBS_DUE)
+			look_again(collector, again);
+		else if (do_job(collector, job))
+			free(job);
+		atomic_store(&collector->busy_since, 0);
+	}
 }
 
 static bool enqueue(struct collector *collector, enum job_kind kind, struct collector_incident *incident)
@@ -260,19 +365,8 @@ static bool enqueue(struct collector *collector, enum job_kind kind, struct coll
 		return false;
 
 	job->kind = kind;
-	job->incident = incident;
-	pthread_mutex_lock(&collector->lock);
-	if (kind == JOB_CAPTURE && !incident->slice) {
-		job->next = collector->first;
-		collector->first = job;
-		if (!job->next)
-			collector->last = &job->next;
-	} else {
-		*collector->last = job;
-		collector->last = &job->next;
-	}
-	pthread_cond_signal(&collector->wake);
-	pthread_mutex_unlock(&collector->lock);
+	job->subject = incident;
+	jobs_put(&collector->jobs, job, kind == JOB_CAPTURE && !incident->slice);
 
 	return true;
 }
@@ -320,15 +414,20 @@ int collector_new(struct session *session, struct spool *spool, struct collector
 	collector->session = session;
 	collector->spool = spool;
 	collector->clock = realclock();
-	collector->last = &collector->first;
+	r = hooks_new(&collector->clock, &collector->hooks);
+	if (r < 0) {
+		free(collector);
+		return r;
+	}
 	pthread_mutex_init(&collector->lock, NULL);
-	pthread_cond_init(&collector->wake, NULL);
+	jobs_init(&collector->jobs);
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&collector->thread, NULL, run, collector);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0) {
+		hooks_free(collector->hooks);
 		free(collector);
 		return -r;
 	}
@@ -352,10 +451,8 @@ void collector_stop(struct collector *collector)
 	if (!collector || !collector->running)
 		return;
 
-	pthread_mutex_lock(&collector->lock);
-	collector->stop = true;
-	pthread_cond_signal(&collector->wake);
-	pthread_mutex_unlock(&collector->lock);
+	hooks_stop(collector->hooks);
+	jobs_stop(&collector->jobs);
 	pthread_join(collector->thread, NULL);
 	collector->running = false;
 }
@@ -366,7 +463,8 @@ void collector_free(struct collector *collector)
 		return;
 
 	collector_stop(collector);
-	pthread_cond_destroy(&collector->wake);
+	hooks_free(collector->hooks);
+	jobs_release(&collector->jobs);
 	pthread_mutex_destroy(&collector->lock);
 	free(collector);
 }

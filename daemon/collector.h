@@ -4,7 +4,10 @@
 #ifndef SPIKEWATCH_COLLECTOR_H
 #define SPIKEWATCH_COLLECTOR_H
 
+#include "capture.h"
+#include "hooks.h"
 #include "incident.h"
+#include "jobs.h"
 #include "panorama.h"
 #include "session.h"
 #include "slice.h"
@@ -24,6 +27,14 @@ struct collector_settings {
 	uint64_t interval_ns; /* of the sampler */
 	uint64_t max_bytes;   /* of samples.tsv, in an incident of everything */
 	unsigned captures;    /* CONFIG_CAPTURE_... */
+	uint64_t max_incident_bytes;
+	uint64_t again_ns; /* from the first look at the memory to the second; 0: there is none */
+};
+
+/* A process that was looked at. */
+struct collector_member {
+	int32_t pid;
+	uint64_t start_ticks;
 };
 
 /* An incident from the firing to the disk. */
@@ -39,19 +50,31 @@ struct collector_incident {
 	mono_t fired;
 	wall_t wall; /* of fired */
 	struct collector_settings settings;
+	struct hookplan *plan; /* the commands to be run; NULL: none */
 	/* Both threads': a job to follow is queued. */
 	atomic_bool following;
 	/* The worker's. */
+	struct collector *collector; /* whose it is, once it was captured */
 	struct spool_draft *draft;
 	struct incident evidence;  /* as of the firing, with the captures that were run then */
 	struct panorama *panorama; /* of everything: NULL when it could not be opened, or has failed, */
 	int panorama_error;        /* for this reason */
 	int error;                 /* why there is no draft */
+	mono_t captured;           /* when the first look was over */
+	struct collector_member members[CAPTURE_MEMBERS_MAX];
+	size_t member_count;
+	struct hookrun *run; /* the commands, from their start until they are reported */
+	mono_t again_at;     /* 0: there is no second look, or it has been taken */
+	struct collector_incident *again_next;
+	struct jobs_pending pending; /* the queue's: what sealing waits for */
 };
 
 struct collector_counts {
 	uint64_t sealed, failed, removed;
 };
+
+/* What the configuration says for an incident that is opened now. */
+struct collector_settings collector_settings_of(const struct config *config);
 
 /* Starts the thread. spool is the thread's alone until collector_stop, but for what spool.h says. 0; -ENOMEM; -errno. */
 int collector_new(struct session *session, struct spool *spool, struct collector **ret);
@@ -71,10 +94,13 @@ void collector_capture(struct collector *collector, struct collector_incident *i
 /* Of everything: queues the writing of what the ring has got since. What is queued already is not queued twice. */
 void collector_follow(struct collector *collector, struct collector_incident *incident);
 
-/* Hands the incident over: its samples are written, it is sealed, the spool's limits are enforced, and it is freed. */
+/*
+ * Hands the incident over: when its commands have ended and the second look has been taken, its samples are written, it is sealed, the
+ * spool's limits are enforced, and it is freed.
+ */
 void collector_seal(struct collector *collector, struct collector_incident *incident);
 
-/* Finishes all jobs and ends the thread. Harmless if it has ended. */
+/* Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to come later is not done. Harmless if it has ended. */
 void collector_stop(struct collector *collector);
 
 /* collector_stop first. NULL is fine. */

@@ -5,8 +5,8 @@
 #ifndef SPIKEWATCH_DIRTREE_H
 #define SPIKEWATCH_DIRTREE_H
 
-/* An incident has no directories inside; what somebody put there is removed down to this depth. */
-#define DIRTREE_DEPTH_MAX 4
+/* An incident has no directories inside; what somebody put there, a command maybe, is removed down to this depth. */
+#define DIRTREE_DEPTH_MAX 32
 
 /*
  * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a

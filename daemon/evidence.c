@@ -56,6 +56,16 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 	return count;
 }
 
+/* Those of the first look. */
+static size_t recall_members(struct scene *scene, const struct collector_incident *incident)
+{
+	for (size_t i = 0; i < incident->member_count; i++)
+		scene->members[i] = (struct capture_member){ .pid = incident->members[i].pid,
+							     .start_ticks = incident->members[i].start_ticks };
+
+	return incident->member_count;
+}
+
 static size_t choose_members(struct session *session, struct scene *scene, const struct collector_incident *incident)
 {
 	const struct target *target = &incident->target;
@@ -80,7 +90,7 @@ static size_t choose_members(struct session *session, struct scene *scene, const
 }
 
 static void build_scene(struct session *session, const struct clock *clock, const struct collector_incident *incident,
-			struct scene *scene)
+			bool again, struct scene *scene)
 {
 	struct discovery *discovery = session_discovery(session);
 
@@ -93,11 +103,14 @@ static void build_scene(struct session *session, const struct clock *clock, cons
 			.target = &incident->target,
 			.limits = &scene->limits,
 			.members = scene->members,
+			.fired = incident->fired,
+			.again = again,
 		},
 	};
 	if (discovery_busy(discovery, &scene->busy) == 0)
 		scene->context.busy = &scene->busy;
-	scene->context.member_count = choose_members(session, scene, incident);
+	scene->context.member_count =
+		again ? recall_members(scene, incident) : choose_members(session, scene, incident);
 	for (size_t i = 0; i < scene->context.member_count; i++) {
 		discovery_baselines(discovery, scene->members[i].pid, &scene->threads[i], &scene->maps[i]);
 		scene->members[i].threads = &scene->threads[i];
@@ -116,18 +129,46 @@ unsigned evidence_captures(const struct collector_incident *incident)
 	return captures;
 }
 
-void evidence_collect(struct session *session, const struct clock *clock, struct collector_incident *incident)
+unsigned evidence_again_captures(const struct collector_incident *incident)
 {
+	return evidence_captures(incident) & CAPTURE_AGAIN;
+}
+
+static void remember_members(const struct scene *scene, struct collector_incident *incident)
+{
+	incident->member_count = scene->context.member_count;
+	for (size_t i = 0; i < incident->member_count; i++)
+		incident->members[i] =
+			(struct collector_member){ scene->members[i].pid, scene->members[i].start_ticks };
+}
+
+static void collect(struct session *session, const struct clock *clock, struct collector_incident *incident, bool again)
+{
+	unsigned captures = again ? evidence_again_captures(incident) : evidence_captures(incident);
 	struct scene *scene = malloc(sizeof *scene);
 
-	if (!scene) {
-		capture_fail_all(evidence_captures(incident), -ENOMEM, &incident->evidence);
+	if (!scene && again)
+		capture_skip_again(captures, "no memory", &incident->evidence);
+	else if (!scene)
+		capture_fail_all(captures, -ENOMEM, &incident->evidence);
+	if (!scene)
 		return;
-	}
 
-	build_scene(session, clock, incident, scene);
-	capture_run_all(&scene->context, evidence_captures(incident), spool_draft_dirfd(incident->draft),
-			&incident->evidence);
+	build_scene(session, clock, incident, again, scene);
+	capture_run_all(&scene->context, captures, spool_draft_dirfd(incident->draft), &incident->evidence);
+	if (!again)
+		remember_members(scene, incident);
 	release_scene(scene);
 	free(scene);
+}
+
+void evidence_collect(struct session *session, const struct clock *clock, struct collector_incident *incident)
+{
+	collect(session, clock, incident, false);
+	incident->captured = clock_mono(clock);
+}
+
+void evidence_again(struct session *session, const struct clock *clock, struct collector_incident *incident)
+{
+	collect(session, clock, incident, true);
 }

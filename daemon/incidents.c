@@ -10,6 +10,7 @@
 #include "metrictext.h"
 #include "realclock.h"
 #include "scope.h"
+#include "sequel.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -167,19 +168,6 @@ static struct collector_incident *find_open(const struct incidents *incidents, c
 	return incident;
 }
 
-static struct collector_settings settings_of(const struct config *config)
-{
-	uint64_t most = config->incidents.max_incident_bytes;
-
-	return (struct collector_settings){
-		.before_ns = config->incidents.before_ns,
-		.after_ns = config->incidents.after_ns,
-		.interval_ns = config->sampling.interval_ns,
-		.max_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
-		.captures = config->incidents.captures,
-	};
-}
-
 /* Of everything if there is no target: without a slice. */
 static int new_incident(const struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
 			struct collector_incident **ret)
@@ -198,7 +186,7 @@ static int new_incident(const struct incidents *incidents, const struct target *
 
 	incident->fired = fired;
 	incident->wall = wall;
-	incident->settings = settings_of(incidents->options.config);
+	incident->settings = collector_settings_of(incidents->options.config);
 	*ret = incident;
 	if (!target) {
 		incident->target = (struct target){
@@ -246,6 +234,7 @@ static void open_incident(struct incidents *incidents, struct collector_incident
 			  (unsigned long long)incidents->refusing);
 	incidents->refusing = 0;
 	incident->evidence = incident->info;
+	sequel_plan(incident, incidents->options.config);
 	incident->next = incidents->open;
 	incidents->open = incident;
 	incidents->counts.open++;

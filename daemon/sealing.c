@@ -13,6 +13,7 @@
 #include "capture.h"
 #include "evidence.h"
 #include "scope.h"
+#include "strays.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -96,6 +97,8 @@ static void begin_again(const struct sealing *sealing, struct collector_incident
 	spool_abort(TAKE(incident->draft));
 	incident->evidence.capture_count = 0;
 	capture_fail_all(evidence_captures(incident), why ? why : -ENOMEM, &incident->evidence);
+	if (incident->plan)
+		hookplan_refuse(incident->plan, strerrordesc_np(why ? -why : ENOMEM), &incident->evidence);
 	sealing_begin(sealing, incident);
 }
 
@@ -251,6 +254,30 @@ static void add_samples(const struct sealing *sealing, struct collector_incident
 	incident_add_capture(&incident->info, &record);
 }
 
+/* ---- what commands have left ---- */
+
+/* Before the samples, so that on a full disk it makes room for them like other captures. */
+static int settle_strays(const struct sealing *sealing, struct collector_incident *incident)
+{
+	uint64_t most = incident->settings.max_incident_bytes, taken = 0;
+	int r;
+
+	if (!incident->plan)
+		return 0;
+
+	if (wants_samples(incident)) {
+		struct capture_context context = context_of(sealing, incident);
+
+		r = capture_samples_bytes(&context, &taken);
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < incident->info.capture_count; i++)
+		taken += incident->info.captures[i].bytes;
+
+	return strays_settle(spool_draft_dirfd(incident->draft), taken < most ? most - taken : 0, &incident->info);
+}
+
 /* ---- the end ---- */
 
 static void describe_slice(struct collector_incident *incident)
@@ -281,6 +308,8 @@ static int publish(struct collector_incident *incident)
 
 int sealing_finish(const struct sealing *sealing, struct collector_incident *incident)
 {
+	int r;
+
 	if (!incident->draft || spool_lost(incident->draft))
 		begin_again(sealing, incident);
 	if (!incident->draft)
@@ -291,6 +320,11 @@ int sealing_finish(const struct sealing *sealing, struct collector_incident *inc
 		incident_add_capture(&incident->info, &incident->evidence.captures[i]);
 	if (incident->slice)
 		describe_slice(incident);
+	r = settle_strays(sealing, incident);
+	if (r < 0) {
+		spool_abort(TAKE(incident->draft));
+		return r;
+	}
 	if (wants_samples(incident))
 		add_samples(sealing, incident);
 

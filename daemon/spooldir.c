@@ -12,6 +12,7 @@
 #include "incident_json.h"
 #include "manifest.h"
 #include "scope.h"
+#include "strays.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +102,13 @@ static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 	if (incident_json_read(fd, &incident) < 0)
 		return false;
 	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
-	return manifest_write(fd) == 0 && renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
+	if (manifest_write(fd) < 0) {
+		/* A command may have left what cannot be listed. */
+		unlinkat(fd, MANIFEST_NAME, 0);
+		if (strays_settle(fd, UINT64_MAX, &incident) < 0 || manifest_write(fd) < 0)
+			return false;
+	}
+	return renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
 }
 
 /* What cannot be removed today may be tomorrow: that stops nobody from working. */

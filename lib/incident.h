@@ -21,7 +21,7 @@
 #define INCIDENT_SAMPLES_FILE "samples.tsv"
 #define INCIDENT_FORMAT 1     /* raised when an older reader would misunderstand; new keys do not raise it */
 #define INCIDENT_NAME_MAX 127 /* of a directory, the NUL excluded */
-#define INCIDENT_CAPTURES_MAX 24
+#define INCIDENT_CAPTURES_MAX 48
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
 /*
@@ -48,12 +48,23 @@ enum incident_capture_status {
 
 /* One piece of evidence. */
 struct incident_capture {
-	char name[32]; /* "threads" */
+	char name[32]; /* "threads"; "run-<name>" of a command; INCIDENT_LEFT_FILE: a file that a command has left */
 	char file[64]; /* "threads.tsv"; "" if there is none */
 	uint64_t bytes;
 	enum incident_capture_status status;
-	char why[160]; /* "" if ok and whole */
+	char why[160];     /* "" if ok and whole */
+	char again_of[32]; /* the capture that this one repeats later; "" if it is the first */
+	bool has_at;
+	int64_t at_ns; /* when it began, since the firing */
+	/* Of a command: */
+	bool has_duration, has_exit, has_signal;
+	uint64_t duration_ns; /* if it was started */
+	int32_t exit_status;  /* if it has exited */
+	int32_t signal;       /* if that has ended it */
 };
+
+#define INCIDENT_RUN_PREFIX "run-"
+#define INCIDENT_LEFT_FILE "file"
 
 /* Another firing on the same target, or another request, while this incident was open. */
 struct incident_firing {

@@ -40,6 +40,10 @@ static const char *rearm_name(unsigned value)
 #define MAYBE(k, t, s, m, h)  { .key = k, .type = t, .offset = offsetof(struct s, m), .has = offsetof(struct s, h) }
 #define WORD(k, s, m, w)      { .key = k, .type = INCIDENT_NAME, .offset = offsetof(struct s, m), \
 				.has = INCIDENT_ALWAYS, .name = w }
+#define SPARSE(k, t, s, m, h) { .key = k, .type = t, .offset = offsetof(struct s, m), .has = offsetof(struct s, h), \
+				.sparse = true }
+#define SPARSE_STRING(k, s, m) { .key = k, .type = INCIDENT_TEXT, .offset = offsetof(struct s, m), \
+				.room = sizeof(((struct s *)NULL)->m), .has = INCIDENT_ALWAYS, .sparse = true }
 
 static const struct incident_field top_fields[] = {
 	PLAIN("spikewatch_incident", INCIDENT_U32, incident, format),
@@ -151,6 +155,11 @@ static const struct incident_field capture_fields[] = {
 	PLAIN("bytes", INCIDENT_U64, incident_capture, bytes),
 	WORD("status",      incident_capture, status, status_name),
 	STRING("why",       incident_capture, why),
+	SPARSE_STRING("again_of",   incident_capture, again_of),
+	SPARSE("at_ns",       INCIDENT_I64, incident_capture, at_ns, has_at),
+	SPARSE("duration_ns", INCIDENT_U64, incident_capture, duration_ns, has_duration),
+	SPARSE("exit_status", INCIDENT_I32, incident_capture, exit_status, has_exit),
+	SPARSE("signal",      INCIDENT_I32, incident_capture, signal, has_signal),
 };
 
 #define PART(k, f) { k, f, ARRAY_LEN(f) }

@@ -7,6 +7,7 @@
 
 #include "incident.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum incident_field_type {
@@ -30,6 +31,7 @@ struct incident_field {
 	size_t offset; /* in the struct of its part */
 	size_t room;   /* TEXT: bytes, the NUL included */
 	size_t has;    /* offset of the bool without which there is no value; INCIDENT_ALWAYS: none */
+	bool sparse;   /* without a value (TEXT: if it is "") there is no key either; else it is null */
 	const char *(*name)(unsigned value); /* NAME: the word for a value, NULL beyond them */
 };
 

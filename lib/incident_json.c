@@ -34,8 +34,12 @@ static void put_field(struct json_writer *writer, const struct incident_field *f
 	const char *name;
 	unsigned word;
 
+	bool has = field->has == INCIDENT_ALWAYS || *((const bool *)base + field->has);
+
+	if (field->sparse && (!has || (field->type == INCIDENT_TEXT && *at == '\0')))
+		return;
 	json_key(writer, field->key);
-	if (field->has != INCIDENT_ALWAYS && !*((const bool *)base + field->has)) {
+	if (!has) {
 		json_null(writer);
 		return;
 	}

@@ -8,7 +8,7 @@
 #include "sink.h"
 
 #define INCIDENT_FILE "incident.json"
-#define INCIDENT_BYTES_MAX 262144 /* what is larger is not read; the largest there can be has a third of it */
+#define INCIDENT_BYTES_MAX 524288 /* what is larger is not read; the largest there can be has a third of it */
 
 /* Writes incident.json: pretty-printed, keys in a fixed order. 0, -ENOMEM or the sink's error. */
 int incident_json_write(const struct incident *incident, struct sink sink);
