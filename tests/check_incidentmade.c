@@ -246,6 +246,8 @@ void incidentmade_write(int dirfd, const struct incidentmade_options *options)
 	write_samples(fd, options);
 	write_file(fd, "threads.tsv", threads, incident, "threads");
 	write_file(fd, "smaps.tsv", smaps, incident, "smaps");
+	if (options->functions)
+		write_file(fd, "functions.tsv", options->functions, incident, "stacks");
 	ck_assert_int_eq(incident_json_write(incident, sink_buffer(&json)), 0);
 	ck_assert_int_eq(buffer_append(&json, "", 1), 0);
 	write_file(fd, INCIDENT_FILE, json.data, incident, "incident");

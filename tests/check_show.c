@@ -1,5 +1,6 @@
 /* check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they print is read back. */
 #include "commands.h"
+#include "hotlist.h"
 #include "incident_json.h"
 #include "incidentmade.h"
 #include "json.h"
@@ -240,6 +241,41 @@ START_TEST(of_everything_targets_are_listed_by_their_peaks)
 }
 END_TEST
 
+START_TEST(functions_of_the_spike_are_shown_beside_those_before_it)
+{
+	struct json_document *document;
+	const struct json_node *functions;
+
+	make(&(struct incidentmade_options){ .functions = HOTLIST_HEADER
+					     "\n" HOTLIST_SAMPLES " 200, 50\n"
+					     "spin\t/bin/db\t2\t4\t40\t45\t400.000\thot\t815\t45\n" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("Hottest functions (percent of the samples: 200 before the spike, 50 during it)");
+	says("   1.0    2.0    80.0   90.0  spin      db      hot/815\n");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	functions = json_member(json_root(document), "functions");
+	ck_assert_double_eq(json_member(functions, "samples_before")->number, 200);
+	ck_assert_str_eq(json_member(json_member(functions, "hottest")->first, "function")->text, "spin");
+	ck_assert_double_eq(json_member(json_member(functions, "hottest")->first, "self_during")->number, 40);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(without_a_table_of_functions_nothing_is_said_of_them)
+{
+	struct json_document *document;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says_not("Hottest");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_int_eq(json_member(json_root(document), "functions")->type, JSON_NULL);
+	json_document_free(document);
+}
+END_TEST
+
 START_TEST(what_is_not_there_is_said)
 {
 	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
@@ -430,6 +466,8 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, json_holds_incident_summary_and_series);
 	tcase_add_test(tcase, what_was_asked_for_by_hand_has_no_value_and_no_threshold);
 	tcase_add_test(tcase, of_everything_targets_are_listed_by_their_peaks);
+	tcase_add_test(tcase, functions_of_the_spike_are_shown_beside_those_before_it);
+	tcase_add_test(tcase, without_a_table_of_functions_nothing_is_said_of_them);
 	tcase_add_test(tcase, what_is_not_there_is_said);
 	tcase_add_test(tcase, ambiguous_names_are_refused);
 	tcase_add_test(tcase, incident_without_samples_still_says_what_fired);

@@ -16,12 +16,13 @@
 
 /* What differs from the usual story. {0}: nothing does. */
 struct incidentmade_options {
-	const char *name; /* of the directory; NULL: INCIDENTMADE_ID */
-	const char *comm; /* NULL: "postgres" */
-	bool gap;         /* ticks are missing from -6 s to -4 s */
-	bool gone;        /* the target ends 3 s after the trigger */
-	bool manual;      /* no rule fired: somebody asked for it, and once more while it was open */
-	bool everything;  /* for all targets: a second one uses twice the CPU and four times the memory */
+	const char *name;      /* of the directory; NULL: INCIDENTMADE_ID */
+	const char *comm;      /* NULL: "postgres" */
+	bool gap;              /* ticks are missing from -6 s to -4 s */
+	bool gone;             /* the target ends 3 s after the trigger */
+	bool manual;           /* no rule fired: somebody asked for it, and once more while it was open */
+	bool everything;       /* for all targets: a second one uses twice the CPU and four times the memory */
+	const char *functions; /* what is in functions.tsv; NULL: there is none */
 };
 
 /* Fills in what the story says. */

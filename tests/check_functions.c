@@ -1,0 +1,226 @@
+/* check_functions.c: the section of spikewatch show to the letter, at several widths; files that are hostile, cut, or of something else. */
+#include "functions.h"
+
+#include "incidentmade.h"
+#include "scope.h"
+#include "sink.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OUTPUT_MAX 65536
+
+Suite *functions_suite(void);
+
+static char path[300];
+static int dirfd_of_test = -1;
+static char output[OUTPUT_MAX];
+
+static void set_up(void)
+{
+	dirfd_of_test = incidentmade_directory(path, sizeof(path));
+}
+
+static void tear_down(void)
+{
+	close(dirfd_of_test);
+	incidentmade_remove(path);
+}
+
+static void write_table(const char *text, size_t len)
+{
+	AUTO_CLOSE int fd = openat(dirfd_of_test, FUNCTIONS_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(sink_write_all(fd, text, len), 0);
+}
+
+/* Loads it and prints it into output. */
+static void show(unsigned width, struct functions *ret)
+{
+	struct plot_style style = { .width = width };
+	FILE *file = fmemopen(output, sizeof(output), "w");
+
+	memset(output, 0, sizeof(output));
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(functions_load(dirfd_of_test, ret), 0);
+	functions_print(ret, &style, file);
+	fclose(file);
+}
+
+static void show_text(const char *text, unsigned width, struct functions *ret)
+{
+	write_table(text, strlen(text));
+	show(width, ret);
+}
+
+static void harmless(unsigned width)
+{
+	size_t used = 0;
+
+	for (const unsigned char *p = (const unsigned char *)output; *p; p++) {
+		ck_assert_msg(*p == '\n' || (*p >= ' ' && *p != 0x7f), "byte %02x in:\n%s", *p, output);
+		used = *p == '\n' ? 0 : used + ((*p & 0xC0) != 0x80);
+		ck_assert_msg(used <= width, "a line is longer than %u:\n%s", width, output);
+	}
+}
+
+/* The section of an incident, as a file of tests/data/functions. */
+static void golden(const char *name)
+{
+	static char want[OUTPUT_MAX];
+	char file_name[200];
+	FILE *file;
+
+	snprintf(file_name, sizeof(file_name), "tests/data/functions/%s.txt", name);
+	if (getenv("SPIKEWATCH_WRITE_GOLDEN")) {
+		file = fopen(file_name, "w");
+		fputs(output, file);
+		fclose(file);
+	}
+	file = fopen(file_name, "r");
+	ck_assert_msg(file, "%s is missing", file_name);
+	want[fread(want, 1, sizeof(want) - 1, file)] = '\0';
+	fclose(file);
+	ck_assert_msg(strcmp(output, want) == 0, "differs from %s:\n%s", file_name, output);
+}
+
+static void load_file(const char *name)
+{
+	static char text[OUTPUT_MAX];
+	FILE *file = fopen(name, "r");
+	size_t len;
+
+	ck_assert_msg(file, "%s is missing", name);
+	len = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	write_table(text, len);
+}
+
+START_TEST(shows_what_the_golden_text_shows)
+{
+	struct functions functions;
+
+	load_file("tests/data/functions/functions.tsv");
+	show(80, &functions);
+	harmless(80);
+	golden("width-80");
+	show(120, &functions);
+	harmless(120);
+	golden("width-120");
+	ck_assert(functions.there);
+	/* Ten of the spike, and what was hottest before it and is not among them. */
+	ck_assert_uint_eq(functions.count, 12);
+	ck_assert_str_eq(functions.row[0].function, "hash_bytes");
+	ck_assert_str_eq(functions.row[10].function, "vacuum_page");
+	ck_assert_str_eq(functions.row[11].function, "do_nanosleep");
+	show(20, &functions);
+	harmless(70);
+}
+END_TEST
+
+START_TEST(no_order_of_the_file_is_relied_on)
+{
+	struct functions functions;
+
+	show_text("self_during\tfunction\ttotal_during\tself_before\n1\ta\t1\t0\n5\tb\t5\t0\n3\tc\t9\t0\n0\td\t0\t9\n",
+		  80, &functions);
+	ck_assert_uint_eq(functions.count, 4);
+	ck_assert_str_eq(functions.row[0].function, "c");
+	ck_assert_str_eq(functions.row[1].function, "b");
+	ck_assert_str_eq(functions.row[2].function, "a");
+	ck_assert_str_eq(functions.row[3].function, "d");
+	/* It does not say of how many. */
+	ck_assert_ptr_nonnull(strstr(output, "     -      -       -      -  c"));
+}
+END_TEST
+
+START_TEST(hostile_tables_are_harmless)
+{
+	struct functions functions;
+	struct buffer text = { 0 };
+	static char name[3000];
+	static const char head[] = "function\tmodule\ttop_thread\tself_during\n";
+
+	show_text(HOTLIST_HEADER "\n" HOTLIST_SAMPLES
+				 " 1, 1\n\x1b[2J\xc2\x9b\x7f\\x0a\t/\x1b]0;\a\t0\t0\t9\t9\t1\t\r\xff\t-1\t1\n",
+		  80, &functions);
+	harmless(80);
+	ck_assert_str_eq(functions.row[0].function, "\\x1b[2J\\xc2\\x9b\\x7f\\x0a");
+	ck_assert_ptr_nonnull(strstr(output, "900.0"));
+
+	for (size_t i = 0; i + 3 < sizeof(name); i += 3)
+		memcpy(name + i, i % 2 ? "\xe2\x82\xac" : "\\\x01x", 3);
+	ck_assert_int_eq(buffer_append(&text, head, strlen(head)), 0);
+	for (unsigned i = 0; i < 30; i++) {
+		for (unsigned c = 0; c < 3; c++) {
+			ck_assert_int_eq(buffer_append(&text, name + i, sizeof(name) - 1 - i), 0);
+			ck_assert_int_eq(buffer_append(&text, "\t", 1), 0);
+		}
+		ck_assert_int_eq(buffer_append(&text, "18446744073709551615\n", 21), 0);
+	}
+	write_table(text.data, text.len);
+	show(80, &functions);
+	harmless(80);
+	ck_assert_uint_eq(functions.count, FUNCTIONS_SHOWN);
+	buffer_release(&text);
+}
+END_TEST
+
+START_TEST(what_is_no_table_is_as_if_it_was_not_there)
+{
+	struct functions functions = { .there = true };
+
+	ck_assert_int_eq(functions_load(dirfd_of_test, &functions), 0);
+	ck_assert(!functions.there);
+	show_text("", 80, &functions);
+	ck_assert(!functions.there);
+	show_text("pid\ttid\n1\t2\n", 80, &functions);
+	ck_assert(!functions.there);
+	ck_assert_str_eq(output, "");
+	show_text(HOTLIST_HEADER "\n", 80, &functions);
+	ck_assert(functions.there);
+	ck_assert_str_eq(output, "");
+	ck_assert_int_eq(unlinkat(dirfd_of_test, FUNCTIONS_FILE, 0), 0);
+	ck_assert_int_eq(symlinkat("/etc/passwd", dirfd_of_test, FUNCTIONS_FILE), 0);
+	ck_assert_int_eq(functions_load(dirfd_of_test, &functions), 0);
+	ck_assert(!functions.there);
+}
+END_TEST
+
+START_TEST(every_prefix_of_a_table_can_be_shown)
+{
+	static char text[OUTPUT_MAX];
+	FILE *file = fopen("tests/data/functions/functions.tsv", "r");
+	struct functions functions;
+	size_t len;
+
+	ck_assert_ptr_nonnull(file);
+	len = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	for (size_t cut = 0; cut < len; cut += 1 + cut / 200) {
+		write_table(text, cut);
+		show(80, &functions);
+		harmless(80);
+	}
+}
+END_TEST
+
+Suite *functions_suite(void)
+{
+	Suite *suite = suite_create("functions");
+	TCase *tcase = tcase_create("section");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, shows_what_the_golden_text_shows);
+	tcase_add_test(tcase, no_order_of_the_file_is_relied_on);
+	tcase_add_test(tcase, hostile_tables_are_harmless);
+	tcase_add_test(tcase, what_is_no_table_is_as_if_it_was_not_there);
+	tcase_add_test(tcase, every_prefix_of_a_table_can_be_shown);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
