@@ -58,19 +58,21 @@
 #define NUMBERS_END UINT32_MAX
 #endif
 
+/* clang-format off */
 static const unsigned allowed[] = {
-	SYS_read,       SYS_pread64,   SYS_readv,       SYS_write,        SYS_writev,
-	SYS_lseek,      SYS_fstat,     SYS_close,       SYS_munmap,       SYS_mremap,
-	SYS_madvise,    SYS_brk,       SYS_futex,       SYS_sched_yield,  SYS_clock_gettime,
-	SYS_getrandom,  SYS_exit,      SYS_exit_group,  SYS_rt_sigreturn, SYS_restart_syscall,
+	SYS_read, SYS_pread64, SYS_readv, SYS_write, SYS_writev, SYS_lseek, SYS_fstat, SYS_close,
+	SYS_recvmsg, SYS_sendmsg,
+	SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk,
+	SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrandom,
+	SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall,
 #ifdef SYS_newfstatat
 	SYS_newfstatat,
 #endif
 #if SANITIZED
-	SYS_getpid,     SYS_gettid,    SYS_sigaltstack, SYS_rt_sigaction, SYS_rt_sigprocmask,
-	SYS_getrlimit,  SYS_prlimit64,
+	SYS_getpid, SYS_gettid, SYS_sigaltstack, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_prlimit64,
 #endif
 };
+/* clang-format on */
 
 /* Allowed if a bit of this argument, a number that the kernel reads 32 bits of, is not set. */
 static const struct without {

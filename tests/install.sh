@@ -46,6 +46,7 @@ expected() {
 		echo ".$1/bin/$name"
 		echo ".$1/share/bash-completion/completions/$name"
 	done
+	echo ".$1/libexec/spikewatch/spikewatch-symbolize"
 	echo ./etc/spikewatch/spikewatch.json
 }
 
@@ -55,7 +56,8 @@ $(cat "$dir/diff")"
 }
 
 readable() {
-	wrong=$(find "$dir/root" -type f ! -perm 644 ! -path '*/bin/*' -o -type f -path '*/bin/*' ! -perm 755 \
+	wrong=$(find "$dir/root" -type f ! -perm 644 ! -path '*/bin/*' ! -path '*/libexec/*' \
+		-o -type f \( -path '*/bin/*' -o -path '*/libexec/*' \) ! -perm 755 \
 		-o -mindepth 1 -type d ! -perm 755)
 	test -z "$wrong" || fail "wrong modes: $wrong"
 }
