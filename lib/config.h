@@ -78,6 +78,8 @@ enum config_capture {
 
 enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
 
+enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS };
+
 /* "sampling" */
 struct config_sampling {
 	uint64_t interval_ns;        /* 10ms;  100us .. 10s */
@@ -122,11 +124,20 @@ struct config_metrics {
 	uint32_t max_targets;          /* 500; targets that have series of their own; the rest is summed */
 };
 
+/* "stacks" */
+struct config_stacks {
+	enum config_stacks_mode mode; /* off */
+	uint32_t frequency;           /* 99; samples per second of each CPU */
+	uint64_t ring_bytes;          /* 1MiB; of each CPU */
+	uint64_t max_memory_bytes;    /* 64MiB; all rings, and the book of who mapped what */
+};
+
 struct config {
 	struct config_sampling sampling;
 	struct config_ring ring;
 	struct config_incidents incidents;
 	struct config_metrics metrics;
+	struct config_stacks stacks;
 	const char *state_file;  /* "": beside the incidents */
 	const char *proc_root;   /* "/proc" */
 	const char *cgroup_root; /* "": where libcgroup says it is mounted */

@@ -26,6 +26,7 @@
 #define DAY (24 * HOUR)
 
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
+static const char *const stacks_choices[] = { "off", "frame-pointers", NULL };
 
 /* LIVE, RESTART: what a change of the key takes. */
 // clang-format off
@@ -58,8 +59,10 @@ static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
  * min_free         A full disk is an incident of its own.
  * textfile_interval  What is collected from it is collected every 15 to 60 s.
  * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
+ * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred times a second.
+ * stacks.ring_size  Half a minute of a CPU that is busy with stacks of forty frames. max_memory: 64 such CPUs' rings would be too much.
  *
- * What only a restart changes: the ring and the state, which are mapped and locked by then, and where everything is read
+ * What only a restart changes: the rings and the state, which are mapped and locked by then, and where everything is read
  * from or written to, because descriptors below it are open.
  */
 // clang-format off
@@ -68,6 +71,7 @@ const struct config_field config_section_fields[] = {
 	OTHER(   "",         "ring"),
 	OTHER(   "",         "incidents"),
 	OTHER(   "",         "metrics"),
+	OTHER(   "",         "stacks"),
 	PATH(    "",         "state_file",        RESTART, state_file,                   ""),
 	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
 	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
@@ -101,6 +105,10 @@ const struct config_field config_section_fields[] = {
 	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
 	DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
 	COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
+	CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_OFF, stacks_choices),
+	COUNT(   "stacks",   "frequency",         RESTART, stacks.frequency,             99,       1,        1000),
+	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            MIB,      64 * KIB, 64 * MIB),
+	BYTES(   "stacks",   "max_memory",        RESTART, stacks.max_memory_bytes,      64 * MIB, MIB,      16 * GIB),
 };
 // clang-format on
 const size_t config_section_field_count = ARRAY_LEN(config_section_fields);
@@ -136,7 +144,7 @@ static int read_captures(const struct config_scope *scope, const struct json_nod
 
 int config_section_apply(const struct config_scope *scope, const struct json_node *root, struct config_merge *merge)
 {
-	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics" };
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks" };
 	struct config_scope within = *scope;
 	int r = config_field_apply(scope, config_section_fields, config_section_field_count, "", root, merge->config,
 				   merge->origins);

@@ -67,7 +67,7 @@ static const struct bad bad_texts[] = {
 	/* keys */
 	{ "{\n  \"sampling\": {\n    \"intervall\": \"1s\" } }", "t.json:3:5: sampling.intervall: unknown key; did you mean \"interval\"?" },
 	{ "{\"Rules\":[]}", "t.json:1:2: Rules: unknown key; did you mean \"rules\"?" },
-	{ "{\"nonsense\":1}", "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, state_file, proc_root, cgroup_root, targets, rules" },
+	{ "{\"nonsense\":1}", "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, stacks, state_file, proc_root, cgroup_root, targets, rules" },
 	{ "{\"ring\":{\"si\\u0000ze\":1}}", "t.json:1:10: ring.si: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"a\\nb\":1}}", "t.json:1:10: ring.a\\x0ab: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"size\":\"1MiB\",\"size\":\"2MiB\"}}", "t.json:1:24: duplicate key \"size\": already given at line 1, column 10" },
@@ -100,6 +100,9 @@ static const struct bad bad_texts[] = {
 	{ "{\"metrics\":{\"textfile\":\"/a.prom.tmp\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/a.prom.tmp\"" },
 	{ "{\"metrics\":{\"textfile\":\"/om\"}}", "t.json:1:24: metrics.textfile: expected a path that ends in .prom, found \"/om\"" },
 	{ "{\"metrics\":{\"textfile_interval\":\"999ms\"}}", "t.json:1:33: metrics.textfile_interval: out of range: expected 1 s to 1 h, found \"999ms\"" },
+	{ "{\"stacks\":{\"mode\":\"dwarf\"}}", "t.json:1:19: stacks.mode: expected one of off, frame-pointers; found \"dwarf\"" },
+	{ "{\"stacks\":{\"frequency\":1001}}", "t.json:1:24: stacks.frequency: out of range: expected 1 to 1000, found 1001" },
+	{ "{\"stacks\":{\"ring_size\":\"4KiB\"}}", "t.json:1:24: stacks.ring_size: out of range: expected 64 KiB to 64 MiB, found \"4KiB\"" },
 	{ "{\"metrics\":{\"max_targets\":10001}}", "t.json:1:27: metrics.max_targets: out of range: expected 1 to 10000, found 10001" },
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}", "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
@@ -130,7 +133,23 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"thread\""), "t.json:2:31: targets[0].per: expected one of process, group, cgroup; found \"thread\"" },
-	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit" },
+	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, run, again" },
+	/* run */
+	{ NAMED("\"comm\":\"x\",\"again\":\"1ms\""), "t.json:2:33: targets[0].again: out of range: expected 100 ms to 10 min, or 0, found \"1ms\"" },
+	{ NAMED("\"comm\":\"x\",\"run\":{}"), "t.json:2:31: targets[0].run: expected an array of objects, [ { ... } ], found an object" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\"}]"), "t.json:2:32: targets[0].run[0]: has no command: expected members \"name\" and \"command\"" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":\"/bin/x\"}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"x\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/bin/{pid}\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/bin/x\",\"a{pdi}\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/bin/x\",7]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"comand\":[\"/bin/x\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/bin/x\"],\"timeout\":\"1h\"}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a-name-that-is-much-too-long\",\"command\":[\"/bin/x\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"]},\n{\"name\":\"a\",\"command\":[\"/x\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"rules\":[\"maual\"]}]"), "X" },
+	{ NAMED("\"comm\":\"x\",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"rules\":[]}]"), "X" },
 	/* rules */
 	{ RULE("\"metric\":\"cpu\""), "t.json:2:2: rules[0]: has no name: expected a member \"name\"" },
 	{ RULE("\"name\":\"r\""), "t.json:2:2: rules[0]: has no metric: expected a member \"metric\"" },
@@ -233,7 +252,8 @@ START_TEST(whole_configuration_is_taken)
 		"{\"sampling\":{\"interval\":\"1ms\",\"fds_interval\":\"0s\",\"wait\":\"spin\",\"cpu_budget\":12.5},"
 		"\"ring\":{\"page_size\":\"4KiB\"},\"incidents\":{\"captures\":[\"samples\",\"system\"]},"
 		"\"metrics\":{\"listen\":\"[::]:7745\",\"textfile\":\"/t/a.prom\",\"textfile_interval\":\"1m\","
-		"\"max_targets\":7},"
+		"\"max_targets\":7},\"stacks\":{\"mode\":\"frame-pointers\",\"frequency\":7,\"ring_size\":\"2MiB\","
+		"\"max_memory\":\"32MiB\"},"
 		"\"proc_root\":\"/host/proc\",\"targets\":["
 		"{\"name\":\"a\",\"pid\":7},{\"name\":\"b\",\"unit\":\"x.service\"},"
 		"{\"name\":\"c\",\"unit\":\"y*\",\"per\":\"group\"}],"
@@ -255,6 +275,10 @@ START_TEST(whole_configuration_is_taken)
 	ck_assert_str_eq(config->metrics.textfile, "/t/a.prom");
 	ck_assert_uint_eq(config->metrics.textfile_interval_ns, 60 * NS_PER_S);
 	ck_assert_uint_eq(config->metrics.max_targets, 7);
+	ck_assert_int_eq(config->stacks.mode, CONFIG_STACKS_FRAME_POINTERS);
+	ck_assert_uint_eq(config->stacks.frequency, 7);
+	ck_assert_uint_eq(config->stacks.ring_bytes, 2 << 20);
+	ck_assert_uint_eq(config->stacks.max_memory_bytes, 32 << 20);
 	ck_assert_str_eq(config->proc_root, "/host/proc");
 	ck_assert_uint_eq(config->target_count, 3);
 	ck_assert_int_eq(config->targets[0].selector, CONFIG_PID);
