@@ -434,6 +434,10 @@ START_TEST(the_command_makes_an_incident_and_waits_for_it)
 	text[strcspn(text, "\n")] = '\0';
 	ck_assert_int_eq(access(text, R_OK), 0);
 	free(text);
+	ck_assert_int_eq(ask("trigger", "", NULL, &text), 2); /* as of a variable that is not set: not of everything */
+	free(text);
+	ck_assert_int_eq(ask("trigger", "  ", NULL, &text), 2);
+	free(text);
 	ck_assert_int_eq(ask("trigger", "burner", NULL, &text), 0);
 	ck_assert_ptr_nonnull(strstr(text, "sealed in"));
 	free(text);
