@@ -23,7 +23,7 @@
 /* How often the same trouble is said. */
 #define SAY_AGAIN_NS (60 * NS_PER_S)
 
-enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL };
+enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
 
 struct job {
 	struct job *next;
@@ -243,8 +243,10 @@ static void *run(void *argument)
 			capture(collector, job->incident);
 		else if (job->kind == JOB_FOLLOW)
 			follow(job->incident);
-		else
+		else if (job->kind == JOB_SEAL)
 			seal(collector, job->incident);
+		else
+			enforce(collector);
 		atomic_store(&collector->busy_since, 0);
 		free(job);
 	}
@@ -291,6 +293,11 @@ void collector_follow(struct collector *collector, struct collector_incident *in
 	/* Without memory the next time will do. */
 	if (!enqueue(collector, JOB_FOLLOW, incident))
 		atomic_store(&incident->following, false);
+}
+
+void collector_enforce(struct collector *collector)
+{
+	enqueue(collector, JOB_ENFORCE, NULL); /* without memory the next time will do */
 }
 
 mono_t collector_busy_since(const struct collector *collector)

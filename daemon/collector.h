@@ -74,6 +74,9 @@ void collector_follow(struct collector *collector, struct collector_incident *in
 /* Hands the incident over: its samples are written, it is sealed, the spool's limits are enforced, and it is freed. */
 void collector_seal(struct collector *collector, struct collector_incident *incident);
 
+/* Queues what is done after each incident: old ones go until the spool's limits are kept, and there is room for the next. */
+void collector_enforce(struct collector *collector);
+
 /* Finishes all jobs and ends the thread. Harmless if it has ended. */
 void collector_stop(struct collector *collector);
 

@@ -293,6 +293,8 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	put_u64(json, "failed", counts.failed);
 	put_u64(json, "refused", counts.refused);
 	put_u64(json, "open", counts.open);
+	put_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
+	put_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
 	json_end_object(json);
 }
 
