@@ -337,6 +337,7 @@ START_TEST(whoever_hangs_up_is_no_daemon)
 	serve("");
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_TROUBLE);
 	says("no daemon answers at");
+	says("too many clients, or more to do than time: try again");
 }
 END_TEST
 
