@@ -1,6 +1,6 @@
 """What the daemon takes after a long day, against what it took in the morning.
 
-The same process is measured after one round of everything that makes it take memory, and after twenty: reloads, targets that come and
+The same process is measured after one round of everything that makes it take memory, and after ten: reloads, targets that come and
 go, incidents. Allowed: 1 MiB more memory of its own (the ring is a file, of fixed size), which is the allocator's slack, and not one
 descriptor.
 """
@@ -11,7 +11,7 @@ import time
 import service
 from harness import check, eventually, expect, run
 
-ROUNDS = 20
+ROUNDS = 10
 SLACK_KIB = 1024
 UNIT = "vm-round.service"
 
