@@ -88,6 +88,17 @@ static void complain(const char *command, const char *path, int rc)
 	fprintf(stderr, ": %s\n", strerror(-rc));
 }
 
+static const char *advice(int rc)
+{
+	if (rc == -EACCES)
+		return "Root and members of its group may ask: try sudo.\n";
+	if (rc == -EBUSY || rc == -ETIMEDOUT)
+		return "It has too many clients, or more to do than time: try again.\n";
+
+	return "Start one with systemctl start spikewatchd, or spikewatchd -c FILE. If its\n"
+	       "configuration sets ring.path: --socket PATH, the file control beside the ring.\n";
+}
+
 /* The daemon of whoever asks first, then the system's. Says which were tried if none answers. */
 static int ask_somebody(const struct ask *ask, struct buffer *ret)
 {
@@ -112,11 +123,7 @@ static int ask_somebody(const struct ask *ask, struct buffer *ret)
 	}
 	for (size_t i = 0; i < count; i++)
 		complain(ask->command, tried[i], errors[i]);
-	fprintf(stderr, "%s",
-		errors[count - 1] == -EACCES
-			? "Root and members of its group may ask: try sudo.\n"
-			: "Start one with systemctl start spikewatchd, or spikewatchd -c FILE. If its\n"
-			  "configuration sets ring.path: --socket PATH, the file control beside the ring.\n");
+	fputs(advice(errors[count - 1]), stderr);
 	return -ENOENT;
 }
 

@@ -79,6 +79,18 @@ static void say_alarms(const struct json_node *root, size_t width, FILE *file)
 	}
 }
 
+static void say_disk(const struct json_node *incidents, size_t width, FILE *file)
+{
+	if (answer_is_true(incidents, "disk_short"))
+		output_wrap(
+			"! too little disk space for incidents (incidents.min_free): rules do not fire until there is "
+			"more",
+			width, file);
+	if (answer_is_true(incidents, "memory_unsaved"))
+		output_wrap("! cooldowns and counts cannot be saved and would not survive a restart; the log says why",
+			    width, file);
+}
+
 static void say_silent(const struct json_node *health, size_t width, FILE *file)
 {
 	char line[256], a[UNITS_TEXT_MAX], thread[64];
@@ -121,6 +133,7 @@ void healthview_print(const struct json_node *root, size_t width, FILE *file)
 			 ANSWER_TEXT(found, "unfinished_why", why));
 		output_wrap(line, width, file);
 	}
+	say_disk(answer_member(root, "incidents"), width, file);
 	say_alarms(root, width, file);
 	say_silent(answer_member(root, "health"), width, file);
 	say_lacks(daemon, width, file);

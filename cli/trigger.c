@@ -85,6 +85,12 @@ static int tell(const struct answer *answer)
 	return EXIT_OK;
 }
 
+/* As of a variable that is not set: it would mean everything. */
+static bool is_blank(const char *target)
+{
+	return target && target[strspn(target, " ")] == '\0';
+}
+
 static int ask_and_tell(const struct request *request)
 {
 	AUTO(ask_release) struct json_document *document = NULL;
@@ -96,7 +102,7 @@ static int ask_and_tell(const struct request *request)
 
 	if (snprintf(line, sizeof(line), "trigger%s%s", request->target ? " " : "",
 		     request->target ? request->target : "") >= (int)sizeof(line) - 1 ||
-	    strchr(line, '\n')) {
+	    strchr(line, '\n') || is_blank(request->target)) {
 		fprintf(stderr, "spikewatch trigger: no target has such a name.\n");
 		return EXIT_USAGE;
 	}

@@ -7,6 +7,7 @@
  */
 #include "collector.h"
 
+#include "diskroom.h"
 #include "evidence.h"
 #include "log.h"
 #include "realclock.h"
@@ -27,10 +28,7 @@
 /* Second looks that may be waited for; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
-/* What captures other than samples take at most. */
-#define CAPTURES_BYTES (2u << 20)
-
-enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL };
+enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
 
 /* While incidents cannot be written. The thread's. */
 struct failing {
@@ -76,7 +74,7 @@ struct collector_settings collector_settings_of(const struct config *config)
 		.before_ns = config->incidents.before_ns,
 		.after_ns = config->incidents.after_ns,
 		.interval_ns = config->sampling.interval_ns,
-		.max_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
+		.max_bytes = most > 2 * (uint64_t)DISKROOM_CAPTURES_BYTES ? most - DISKROOM_CAPTURES_BYTES : most / 2,
 		.captures = config->incidents.captures,
 		.max_incident_bytes = most,
 	};
@@ -329,8 +327,10 @@ static bool do_job(struct collector *collector, struct job *job)
 		capture(collector, incident);
 	else if (job->kind == JOB_FOLLOW)
 		follow(incident);
-	else
+	else if (job->kind == JOB_SEAL)
 		seal(collector, incident);
+	else
+		enforce(collector);
 
 	return true;
 }
@@ -385,6 +385,11 @@ void collector_follow(struct collector *collector, struct collector_incident *in
 	/* Without memory the next time will do. */
 	if (!enqueue(collector, JOB_FOLLOW, incident))
 		atomic_store(&incident->following, false);
+}
+
+void collector_enforce(struct collector *collector)
+{
+	enqueue(collector, JOB_ENFORCE, NULL); /* without memory the next time will do */
 }
 
 mono_t collector_busy_since(const struct collector *collector)

@@ -100,6 +100,9 @@ void collector_follow(struct collector *collector, struct collector_incident *in
  */
 void collector_seal(struct collector *collector, struct collector_incident *incident);
 
+/* Queues what is done after each incident: old ones go until the spool's limits are kept, and there is room for the next. */
+void collector_enforce(struct collector *collector);
+
 /* Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to come later is not done. Harmless if it has ended. */
 void collector_stop(struct collector *collector);
 

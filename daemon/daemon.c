@@ -287,6 +287,7 @@ static void fill_overview(void *ctx, struct overview *ret)
 		.session = daemon->session,
 		.evaluator = daemon->evaluator,
 		.incidents = daemon->incidents,
+		.memofile = daemon->memofile,
 		.watcher = daemon->watcher,
 		.health = &daemon->health,
 		.tally = daemon->tally,

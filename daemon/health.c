@@ -335,11 +335,11 @@ void health_stuck(struct health *health, const char *thread, uint64_t silent_ns,
 		log_about(LOG_NOTICE, &about, "the %s thread goes on, after %llu s", thread,
 			  (unsigned long long)(lasted_ns / NS_PER_S));
 	} else if (turn != CONDITION_SAME) {
-		log_about(
-			LOG_ERR, &about,
-			"the %s thread has given no sign of life for %llu s: systemd is not told any more that all is "
-			"well, and will restart the service",
-			thread, (unsigned long long)(silent_ns / NS_PER_S));
+		log_about(LOG_ERR, &about, "the %s thread has given no sign of life for %llu s: %s", thread,
+			  (unsigned long long)(silent_ns / NS_PER_S),
+			  strcmp(thread, "collector") == 0 ? "incidents are not written meanwhile"
+							   : "systemd is not told any more that all is well, and will "
+							     "restart the service");
 	}
 }
 

@@ -12,20 +12,20 @@
 /* The loop itself is not among them: it is what asks. */
 static void read_signs(const struct housekeeping *house, struct watchdog_sign ret[2])
 {
-	ret[0] = (struct watchdog_sign){ "sampler", sampler_pulse(session_sampler(house->session)) };
-	ret[1] = (struct watchdog_sign){ "discovery", discovery_pulse(session_discovery(house->session)) };
+	ret[0] = (struct watchdog_sign){ "sampler", .at = sampler_pulse(session_sampler(house->session)) };
+	ret[1] = (struct watchdog_sign){ "discovery", .at = discovery_pulse(session_discovery(house->session)) };
 }
 
 static void judge_signs(const struct housekeeping *house, mono_t now)
 {
 	struct watchdog_sign signs[2];
 	mono_t busy = incidents_busy_since(house->incidents);
-	uint64_t busy_ns = busy.ns ? (uint64_t)mono_diff(now, busy) : 0;
+	struct watchdog_sign collecting = { "collector", busy.ns ? busy : now, .patience_ns = COLLECTING_MAX_NS };
 
 	read_signs(house, signs);
 	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
 		health_stuck(house->health, signs[i].part, watchdog_silence(&signs[i], now), now);
-	health_stuck(house->health, "collector", busy_ns > COLLECTING_MAX_NS ? busy_ns : 0, now);
+	health_stuck(house->health, "collector", watchdog_silence(&collecting, now), now);
 }
 
 void housekeeping_judged(const struct housekeeping *house, mono_t now)
@@ -59,6 +59,8 @@ void housekeeping_second(const struct housekeeping *house)
 	realclock_together(&mono, &wall, &boot_ns);
 	health_clock(house->health, mono, wall, boot_ns);
 	judge_signs(house, now);
+	if (incidents_disk_is_short(house->incidents))
+		incidents_disk_ok(house->incidents, now); /* that it is over is to be known before a rule would fire */
 	arrivals_poll(house->arrivals, now);
 	if (ring_evict_reader(ring, procread_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },

@@ -6,6 +6,7 @@
 
 #include "collector.h"
 #include "description.h"
+#include "diskroom.h"
 #include "log.h"
 #include "metrictext.h"
 #include "realclock.h"
@@ -20,13 +21,6 @@
 /* Memory for samples, as a part of what an incident may take on disk: their text is about so many times longer. */
 #define SLICE_SHARE 8u
 
-/* What captures other than samples take at most, for the prediction of disk space; a row of samples is about so long. */
-#define CAPTURES_BYTES (2u << 20)
-#define ROW_BYTES 200u
-
-/* How long an answer about disk space is believed. */
-#define DISK_CHECK_NS NS_PER_S
-
 /* How often the worker is reminded of an incident of everything: the ring must not overtake it. */
 #define FOLLOW_NS (500 * NS_PER_MS)
 
@@ -37,8 +31,7 @@ struct incidents {
 	struct collector_incident *open;
 	struct incidents_counts counts;
 	mono_t tick;
-	mono_t disk_asked;
-	bool disk_short;
+	struct diskroom room;
 	uint64_t refusing; /* so many since the last that was opened */
 };
 
@@ -57,6 +50,7 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		free(incidents);
 		return r;
 	}
+	incidents->room = (struct diskroom){ .spool = options->spool, .collector = incidents->collector };
 	sampler_exempt(session_sampler(options->session), collector_cpu_clock(incidents->collector));
 	*ret = incidents;
 
@@ -358,7 +352,7 @@ void incidents_reload(struct incidents *incidents, const struct config *config)
 	};
 
 	incidents->options.config = config;
-	incidents->disk_asked = (mono_t){ 0 }; /* the answer may be another one now */
+	diskroom_forget(&incidents->room); /* the answer may be another one now */
 	spool_set_limits(incidents->options.spool, &limits);
 }
 
@@ -369,29 +363,12 @@ mono_t incidents_busy_since(const struct incidents *incidents)
 
 bool incidents_disk_ok(struct incidents *incidents, mono_t now)
 {
-	const struct config *config = incidents->options.config;
-	uint64_t rows, bytes;
+	return diskroom_ok(&incidents->room, incidents->options.config, now);
+}
 
-	if (incidents->disk_asked.ns && mono_diff(now, incidents->disk_asked) < (int64_t)DISK_CHECK_NS)
-		return !incidents->disk_short;
-
-	rows = (config->incidents.before_ns + config->incidents.after_ns) / config->sampling.interval_ns;
-	bytes = rows * ROW_BYTES + CAPTURES_BYTES;
-	if (bytes > config->incidents.max_incident_bytes)
-		bytes = config->incidents.max_incident_bytes;
-
-	bool ok = spool_predict_ok(incidents->options.spool, bytes);
-
-	if (!ok && !incidents->disk_short)
-		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "begin" },
-			  "too little disk space for incidents: rules do not fire until there is more");
-	else if (ok && incidents->disk_short)
-		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "end" },
-			  "there is disk space for incidents again");
-	incidents->disk_short = !ok;
-	incidents->disk_asked = now;
-
-	return ok;
+bool incidents_disk_is_short(const struct incidents *incidents)
+{
+	return incidents->room.is_short;
 }
 
 /* ---- the present ---- */

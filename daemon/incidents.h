@@ -89,8 +89,14 @@ void incidents_reload(struct incidents *incidents, const struct config *config);
 /* Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes is stuck: a disk or a process that does not answer. */
 mono_t incidents_busy_since(const struct incidents *incidents);
 
-/* Room for one more on the file system and in the spool? Asked at most once a second, the answer is kept. */
+/*
+ * Room for one more on the file system and in the spool? Asked at most once a second, the answer is kept. If there is not, the worker is
+ * asked to make some by removing old incidents, if that would be enough.
+ */
 bool incidents_disk_ok(struct incidents *incidents, mono_t now);
+
+/* The last answer was no. */
+bool incidents_disk_is_short(const struct incidents *incidents);
 
 /* The ring's events, in order. */
 void incidents_tick(struct incidents *incidents, mono_t at);

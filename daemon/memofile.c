@@ -30,9 +30,18 @@ static void release(struct memofile **file)
 	free(*file);
 }
 
+/* It is made if it is not there. */
 static int open_directory(const struct paths *paths)
 {
 	int fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT) {
+		int r = dirtree_make(paths->state);
+
+		if (r < 0)
+			return r;
+		fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
 
 	return fd < 0 ? -errno : fd;
 }
@@ -107,8 +116,6 @@ static int save(const struct memofile *file)
 {
 	AUTO_CLOSE int dirfd = open_directory(file->paths);
 
-	if (dirfd == -ENOENT && dirtree_make(file->paths->state) == 0)
-		dirfd = open_directory(file->paths);
 	if (dirfd < 0)
 		return dirfd;
 

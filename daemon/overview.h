@@ -9,6 +9,7 @@
 #include "evaluator.h"
 #include "health.h"
 #include "incidents.h"
+#include "memofile.h"
 #include "paths.h"
 #include "privileges.h"
 #include "ruletally.h"
@@ -22,6 +23,7 @@ struct overview {
 	struct session *session;
 	const struct evaluator *evaluator;
 	struct incidents *incidents;
+	const struct memofile *memofile; /* NULL: nothing is remembered */
 	const struct watcher *watcher;
 	const struct health *health;
 	const struct ruletally *tally; /* NULL: nobody counts */

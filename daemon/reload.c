@@ -106,7 +106,6 @@ int reload_run(const struct reload *reload, char *message)
 
 	r = configdiff_reloadable(*reload->config, config, &error);
 	if (r < 0) {
-		snprintf(error.file, sizeof error.file, "%s", reload->file->path);
 		config_error_format(&error, message, RELOAD_MESSAGE_MAX);
 		return refuse(message, r);
 	}

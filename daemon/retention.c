@@ -2,7 +2,8 @@
  * retention.c: one pass over the incidents, the mildest first.
  *
  * Sums are estimates taken once: some file systems report freed space minutes later, and a loop that asks again and
- * again would remove everything. What is over age goes first, so that its space counts before a younger one must go.
+ * again would remove everything. What is over age goes first, so that its space counts before a younger one must go. For free
+ * space nothing goes in vain: where others have filled the file system so far that all of ours would not do, ours stay.
  */
 #include "retention.h"
 
@@ -53,6 +54,21 @@ static void take_out(struct excess *excess, const struct retention_entry *entry)
 	excess->left--;
 }
 
+/* What may go for free space at most: the last one, the worst, never does. */
+static uint64_t removable(const struct retention_entry *entries, const enum retention_reason *reasons, size_t count)
+{
+	uint64_t bytes = 0;
+	size_t last = count;
+
+	while (last > 0 && reasons[last - 1] != RETENTION_KEEP)
+		last--;
+	for (size_t i = 0; i + 1 < last; i++)
+		if (reasons[i] == RETENTION_KEEP)
+			bytes += entries[i].bytes;
+
+	return bytes;
+}
+
 static enum retention_reason judge(const struct excess *excess)
 {
 	if (excess->count > 0)
@@ -60,6 +76,13 @@ static enum retention_reason judge(const struct excess *excess)
 	if (excess->bytes > 0)
 		return RETENTION_BYTES;
 	return excess->free > 0 && excess->left > 1 ? RETENTION_FREE : RETENTION_KEEP;
+}
+
+uint64_t retention_free_bytes(const struct retention_limits *limits)
+{
+	uint64_t bytes;
+
+	return __builtin_add_overflow(limits->min_free_bytes, limits->next_bytes, &bytes) ? UINT64_MAX : bytes;
 }
 
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
@@ -74,7 +97,7 @@ void retention_choose(const struct retention_limits *limits, wall_t now, uint64_
 	for (size_t i = 0; i < count; i++)
 		total += entries[i].bytes;
 	excess.bytes = above(total, limits->max_bytes);
-	excess.free = less(limits->min_free_bytes, free_bytes);
+	excess.free = less(retention_free_bytes(limits), free_bytes);
 
 	for (size_t i = 0; i < count; i++) {
 		reasons[i] = RETENTION_KEEP;
@@ -83,6 +106,8 @@ void retention_choose(const struct retention_limits *limits, wall_t now, uint64_
 			take_out(&excess, &entries[i]);
 		}
 	}
+	if (excess.free > removable(entries, reasons, count))
+		excess.free = 0;
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] != RETENTION_KEEP)
 			continue;

@@ -16,6 +16,7 @@ struct retention_limits {
 	uint32_t max_count;
 	uint64_t max_age_ns;
 	uint64_t min_free_bytes; /* of the file system, left for others */
+	uint64_t next_bytes;     /* and for the next incident */
 };
 
 /* A sealed incident. */
@@ -31,13 +32,17 @@ enum retention_reason {
 	RETENTION_AGE,   /* older than max_age_ns */
 	RETENTION_COUNT, /* more than max_count */
 	RETENTION_BYTES, /* more than max_bytes together */
-	RETENTION_FREE,  /* less than min_free_bytes left */
+	RETENTION_FREE,  /* less left than retention_free_bytes */
 };
+
+/* What is to be free: min_free_bytes and next_bytes, or as much as can be said. */
+uint64_t retention_free_bytes(const struct retention_limits *limits);
 
 /*
  * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first what is over age
  * goes, then the mildest until count, bytes and free space are right. A file system that others fill never costs the
- * last one, the worst of all. free_bytes: free on the file system now.
+ * last one, the worst of all, and nothing goes for free space if all but that one would not be enough. free_bytes: free on the file
+ * system now.
  */
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);

@@ -166,8 +166,11 @@ bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes)
 {
 	uint64_t left = 0, wanted;
 
-	return free_bytes(spool, &left) < 0 ||
-	       (!__builtin_add_overflow(limits_of(spool).min_free_bytes, expected_bytes, &wanted) && left >= wanted);
+	pthread_mutex_lock(&spool->lock);
+	spool->limits.next_bytes = expected_bytes;
+	wanted = retention_free_bytes(&spool->limits);
+	pthread_mutex_unlock(&spool->lock);
+	return free_bytes(spool, &left) < 0 || left >= wanted;
 }
 
 /* ---- the list ---- */
@@ -259,7 +262,6 @@ static int list_entry(void *ctx, const char *name)
 	r = read_severity(fd, &severity);
 	if (r < 0)
 		return r;
-
 	sum = (struct sum){ .dirfd = fd };
 	r = dirlist_each(fd, add_size, &sum);
 	if (r < 0)
@@ -273,9 +275,8 @@ static int list_entry(void *ctx, const char *name)
 int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
 {
 	struct listing listing = { .dirfd = spooldir_fd(spool->dir) };
-	int r;
+	int r = dirlist_each(listing.dirfd, list_entry, &listing);
 
-	r = dirlist_each(listing.dirfd, list_entry, &listing);
 	if (r < 0) {
 		free(listing.entries);
 		return r;
@@ -471,9 +472,8 @@ int spool_enforce(struct spool *spool, wall_t now,
 	struct retention_limits limits = limits_of(spool);
 	uint64_t left = UINT64_MAX;
 	size_t count;
-	int r, first = 0;
+	int r = refresh(spool), first = 0;
 
-	r = refresh(spool);
 	if (r < 0)
 		return r;
 	r = spool_list(spool, &entries, &count);

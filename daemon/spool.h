@@ -50,7 +50,8 @@ const char *spool_path(const struct spool *spool);
 void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
 
 /*
- * Is there room for so many bytes more, where the directory is or would be made anew? Costs one system call. True when the file system
+ * Is there room for so many bytes more, where the directory is or would be made anew? They become next_bytes of the limits: else what is
+ * here already would keep out for ever what comes. Costs one system call. True when the file system
  * cannot be asked: that is another trouble than a full one, and who writes will be told which.
  */
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);

@@ -7,17 +7,14 @@
  */
 #include "statusjson.h"
 
-#include "dirlist.h"
-#include "fdread.h"
 #include "incident.h"
 #include "json.h"
 #include "log.h"
 #include "printable.h"
-#include "ring.h"
 #include "scope.h"
+#include "vitals.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,41 +70,6 @@ static void begin(struct json_writer *json, const char *key)
 
 /* ---- the process ---- */
 
-/* /proc/self/statm, in pages: "2273 1024 768 5 0 352 0": the second is resident. 0: not known. */
-static uint64_t resident_bytes(void)
-{
-	AUTO_CLOSE int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	char text[128] = "";
-	unsigned long long pages = 0;
-
-	if (fd < 0 || fdread_all(fd, text, sizeof text - 1) <= 0 || sscanf(text, "%*s %llu", &pages) != 1)
-		return 0;
-
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static int count_name(void *ctx, const char *name)
-{
-	uint64_t *count = ctx;
-
-	(void)name;
-	++*count;
-
-	return 0;
-}
-
-/* The one that counts is not counted. */
-static uint64_t open_fds(void)
-{
-	AUTO_CLOSE int fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	uint64_t count = 0;
-
-	if (fd >= 0)
-		dirlist_each(fd, count_name, &count);
-
-	return count > 0 ? count - 1 : 0;
-}
-
 static void put_lacks(struct json_writer *json, const struct privileges *privileges)
 {
 	json_key(json, "lacks");
@@ -121,7 +83,7 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 	json_end_array(json);
 }
 
-static void put_daemon(struct json_writer *json, const struct overview *overview)
+static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
 	struct sampler *sampler = session_sampler(overview->session);
 
@@ -132,8 +94,8 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 	put_u64(json, "interval_ns", overview->config->sampling.interval_ns);
 	put_u64(json, "slowdown", sampler_slowdown(sampler));
 	put_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
-	put_u64(json, "memory_bytes", resident_bytes());
-	put_u64(json, "open_fds", open_fds());
+	put_u64(json, "memory_bytes", vitals->resident_bytes);
+	put_u64(json, "open_fds", vitals->open_fds);
 	put_text(json, "incident_directory", overview->paths->incidents);
 	put_lacks(json, overview->privileges);
 	json_end_object(json);
@@ -221,37 +183,18 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_end_object(json);
 }
 
-/* The oldest tick there is. False: none yet. */
-static bool oldest_tick(const struct ring *ring, mono_t *ret)
-{
-	struct ring_cursor *cursor = NULL;
-	struct ring_event event;
-	bool found = false;
-
-	if (ring_cursor_new(ring, RING_OLDEST, &cursor) < 0)
-		return false;
-	while (!found && ring_cursor_next(cursor, &event) == 0)
-		found = event.type == RING_EVENT_TICK;
-	ring_cursor_free(cursor);
-	if (found)
-		*ret = event.time;
-
-	return found;
-}
-
-static void put_ring(struct json_writer *json, const struct overview *overview)
+static void put_ring(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
 	struct ring *ring = session_ring(overview->session);
 	struct watcher_counts watched;
 	struct ring_info info;
-	mono_t oldest;
 
 	ring_info(ring, &info);
 	watcher_counts(overview->watcher, &watched);
 	begin(json, "ring");
 	put_text(json, "path", overview->paths->ring);
 	put_u64(json, "size_bytes", info.size_bytes);
-	put_u64(json, "history_ns", oldest_tick(ring, &oldest) ? (uint64_t)mono_diff(info.last_tick, oldest) : 0);
+	put_u64(json, "history_ns", vitals->history_ns);
 	put_u64(json, "ticks", info.ticks);
 	put_u64(json, "unjudged_pages", watched.lost_pages);
 	put_u64(json, "damaged_pages", watched.damaged_pages);
@@ -293,6 +236,8 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	put_u64(json, "failed", counts.failed);
 	put_u64(json, "refused", counts.refused);
 	put_u64(json, "open", counts.open);
+	put_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
+	put_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
 	json_end_object(json);
 }
 
@@ -412,16 +357,18 @@ static void put_targets(struct json_writer *json, const struct overview *overvie
 int statusjson_write(const struct overview *overview, struct buffer *ret)
 {
 	struct json_writer *json;
+	struct vitals vitals;
 	int r = json_writer_new(sink_buffer(ret), false, &json);
 
 	if (r < 0)
 		return r;
 
+	vitals_read(session_ring(overview->session), &vitals);
 	json_begin_object(json);
-	put_daemon(json, overview);
+	put_daemon(json, overview, &vitals);
 	put_health(json, overview->health);
 	put_sampler(json, overview);
-	put_ring(json, overview);
+	put_ring(json, overview, &vitals);
 	put_discovery(json, overview);
 	put_incidents(json, overview);
 	put_targets(json, overview, ret);

@@ -15,9 +15,10 @@ void watchdog_init(struct watchdog *watchdog)
 
 uint64_t watchdog_silence(const struct watchdog_sign *sign, mono_t now)
 {
-	int64_t age = mono_diff(now, sign->at);
+	int64_t age = mono_diff(now, sign->at); /* negative: the thread was quicker than who asks */
+	uint64_t patience_ns = sign->patience_ns ? sign->patience_ns : WATCHDOG_PATIENCE_NS;
 
-	return age > (int64_t)WATCHDOG_PATIENCE_NS ? (uint64_t)age : 0;
+	return age > (int64_t)patience_ns ? (uint64_t)age : 0;
 }
 
 bool watchdog_feed(struct watchdog *watchdog, const struct watchdog_sign *signs, size_t count, mono_t now)

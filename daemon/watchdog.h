@@ -20,6 +20,7 @@
 struct watchdog_sign {
 	const char *part;
 	mono_t at;
+	uint64_t patience_ns; /* 0: WATCHDOG_PATIENCE_NS */
 };
 
 struct watchdog {

@@ -352,6 +352,8 @@ START_TEST(a_thread_that_is_stuck_is_said_and_when_it_goes_on)
 	said("for 16 s");
 	health_stuck(&health, "sampler", 0, now);
 	said("the sampler thread goes on, after 16 s");
+	health_stuck(&health, "collector", 121 * NS_PER_S, now);
+	said("the collector thread has given no sign of life for 121 s: incidents are not written meanwhile");
 	health_stuck(&health, "sampler", 0, now);
 	said("");
 }

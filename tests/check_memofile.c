@@ -140,13 +140,27 @@ START_TEST(what_cannot_be_saved_is_saved_when_it_can)
 }
 END_TEST
 
+START_TEST(a_directory_that_is_not_there_is_made)
+{
+	scene_remove(paths.state);
+
+	struct memofile *file = opened();
+
+	put(file, "hot", 2);
+	memofile_close(file);
+	ck_assert_int_eq(access(in_state("state.json"), F_OK), 0);
+}
+END_TEST
+
 START_TEST(without_a_directory_it_does_not_open)
 {
 	struct memofile *file = NULL;
 
 	scene_remove(paths.state);
-	ck_assert_int_eq(memofile_open(&paths, procfd, &file), -ENOENT);
+	scene_write(paths.state, "a file stands in the way");
+	ck_assert_int_eq(memofile_open(&paths, procfd, &file), -ENOTDIR);
 	ck_assert_ptr_null(file);
+	ck_assert_int_eq(unlink(paths.state), 0);
 }
 END_TEST
 
@@ -177,6 +191,7 @@ Suite *memofile_suite(void)
 	tcase_add_test(tcase, a_damaged_file_is_set_aside);
 	tcase_add_test(tcase, a_directory_that_was_removed_is_made_again);
 	tcase_add_test(tcase, what_cannot_be_saved_is_saved_when_it_can);
+	tcase_add_test(tcase, a_directory_that_is_not_there_is_made);
 	tcase_add_test(tcase, without_a_directory_it_does_not_open);
 	tcase_add_test(tcase, without_memory_it_does_not_open);
 	suite_add_tcase(suite, tcase);

@@ -359,7 +359,7 @@ START_TEST(a_clock_set_back_makes_nothing_old)
 }
 END_TEST
 
-START_TEST(a_file_system_filled_by_others_never_costs_the_worst)
+START_TEST(a_file_system_filled_by_others_costs_nothing)
 {
 	struct retention_limits limits = { .min_free_bytes = UINT64_MAX };
 	struct spool *spool = open_spool(0, 0);
@@ -376,8 +376,27 @@ START_TEST(a_file_system_filled_by_others_never_costs_the_worst)
 	ck_assert(!spool_predict_ok(spool, 1));
 	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
 	severities(spool, left);
-	ck_assert_str_eq(left, "5 ");
+	ck_assert_str_eq(left, "1 5 2 "); /* in vain */
 	spool_free(spool);
+}
+END_TEST
+
+START_TEST(free_space_never_costs_the_worst)
+{
+	struct retention_limits limits = { .min_free_bytes = 1000 };
+	struct retention_entry entries[] = { { .severity = 3, .bytes = 100 },
+					     { .severity = 1, .bytes = 100 },
+					     { .severity = 2, .bytes = 100 } };
+	enum retention_reason reasons[3];
+
+	retention_choose(&limits, (wall_t){ 0 }, 800, entries, reasons, 3);
+	ck_assert_int_eq(reasons[0], RETENTION_FREE);
+	ck_assert_int_eq(reasons[1], RETENTION_FREE);
+	ck_assert_int_eq(reasons[2], RETENTION_KEEP);
+
+	retention_choose(&limits, (wall_t){ 0 }, 799, entries, reasons, 3);
+	for (size_t i = 0; i < 3; i++)
+		ck_assert_int_eq(reasons[i], RETENTION_KEEP);
 }
 END_TEST
 
@@ -649,7 +668,8 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, bytes_are_bounded);
 	tcase_add_test(tcase, age_goes_first_and_makes_room_for_the_rest);
 	tcase_add_test(tcase, a_clock_set_back_makes_nothing_old);
-	tcase_add_test(tcase, a_file_system_filled_by_others_never_costs_the_worst);
+	tcase_add_test(tcase, a_file_system_filled_by_others_costs_nothing);
+	tcase_add_test(tcase, free_space_never_costs_the_worst);
 	tcase_add_test(tcase, only_what_is_needed_goes_for_free_space);
 	tcase_add_test(tcase, an_unreadable_incident_counts_as_mild);
 	tcase_add_test(tcase, a_seal_that_cannot_write_leaves_nothing);

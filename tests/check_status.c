@@ -120,7 +120,8 @@ static void says_nothing_of(const char *part)
 	"\"ring\":{\"size_bytes\":16777216,\"history_ns\":182000000000}," \
 	"\"discovery\":{\"targets\":12,\"members\":3,\"processes\":220,\"refused\":2,\"failed\":1," \
 	"\"failed_why\":\"Too many open files\"}," \
-	"\"incidents\":{\"sealed\":4,\"open\":1,\"merged\":2,\"failed\":0,\"refused\":0},\"targets\":["
+	"\"incidents\":{\"sealed\":4,\"open\":1,\"merged\":2,\"failed\":0,\"refused\":0,\"disk_short\":true," \
+	"\"memory_unsaved\":true},\"targets\":["
 
 #define CPU "\"rule\":\"cpu\",\"metric\":\"cpu\",\"percent\":80,\"warmup\":5,\"for_ns\":3000000000,\"count_limit\":5,"
 #define MEMORY \
@@ -160,6 +161,10 @@ static const char expected_text[] = "spikewatchd 0.1.0, pid 1234, up 3.2 h: 1.25
 				    "! sampling 4 times slower than configured, to keep sampling.cpu_budget\n"
 				    "! capture rate: 95% over the whole run, at least 99% expected, and bad right\n"
 				    "now. Slots passed. Lengthen it.\n"
+				    "! too little disk space for incidents (incidents.min_free): rules do not fire\n"
+				    "until there is more\n"
+				    "! cooldowns and counts cannot be saved and would not survive a restart; the log\n"
+				    "says why\n"
 				    "! 2 targets match beyond sampling.max_targets and are not watched\n"
 				    "! 1 targets cannot be opened: Too many open files\n"
 				    "\n"
@@ -332,6 +337,7 @@ START_TEST(whoever_hangs_up_is_no_daemon)
 	serve("");
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_TROUBLE);
 	says("no daemon answers at");
+	says("too many clients, or more to do than time: try again");
 }
 END_TEST
 

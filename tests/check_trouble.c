@@ -221,6 +221,43 @@ END_TEST
 
 /* ---- full ---- */
 
+/* Without that, what it has written itself would silence it for ever. */
+START_TEST(old_incidents_make_room_for_the_next)
+{
+	char path[400], padding[420];
+	struct incidents_ticket ticket;
+
+	if (mount_small(spool_at, "8m")) {
+		start("0B", RULE("never", "10s"));
+		record();
+		ck_assert_uint_eq(count_directories(path), 1);
+		snprintf(padding, sizeof(padding), "%s/padding", path);
+		int fd = open(padding, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+		ck_assert_int_eq(posix_fallocate(fd, 0, 3 << 20), 0);
+		close(fd);
+		record();
+		fill();
+		let_pass(1100 * NS_PER_MS); /* so long the last answer about the disk is believed */
+		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+		ck_assert_int_eq(ticket.answer, INCIDENTS_REFUSED);
+		ck_assert(incidents_disk_is_short(incidents));
+		scene_wait_for(poll_once().removed == 1);
+		ck_assert_int_lt(access(padding, F_OK), 0);
+		let_pass(1100 * NS_PER_MS);
+		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
+		ck_assert(!incidents_disk_is_short(incidents));
+		stop();
+		spool_free(TAKE(spool));
+		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+	} else {
+		start("0B", RULE("never", "10s"));
+	}
+	actor_end(&actor);
+}
+END_TEST
+
 START_TEST(samples_displace_captures_on_a_full_disk)
 {
 	char path[400];
@@ -428,6 +465,7 @@ Suite *trouble_suite(void)
 	tcase_add_test(tcase, what_is_open_moves_into_a_directory_that_replaced_it);
 	tcase_add_test(tcase, a_lasting_trouble_is_said_when_it_begins_and_when_it_ends);
 	tcase_add_test(tcase, a_read_only_file_system_fails_honestly_and_works_again);
+	tcase_add_test(tcase, old_incidents_make_room_for_the_next);
 	tcase_add_test(tcase, samples_displace_captures_on_a_full_disk);
 	tcase_add_test(tcase, captures_stay_where_removing_them_would_not_do);
 	tcase_add_test(tcase, a_disk_without_any_room_leaves_nothing_and_recovers_by_itself);

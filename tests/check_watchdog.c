@@ -68,7 +68,7 @@ END_TEST
 START_TEST(the_word_comes_four_times_as_often_as_it_must)
 {
 	struct watchdog watchdog;
-	struct watchdog_sign sign = { "sampler", at(0) };
+	struct watchdog_sign sign = { .part = "sampler", .at = at(0) };
 
 	watchdog_init(&watchdog);
 	ck_assert_uint_eq(watchdog.period_ns, 2 * NS_PER_S);
@@ -84,7 +84,8 @@ END_TEST
 START_TEST(one_part_that_is_silent_keeps_the_word_back)
 {
 	struct watchdog watchdog;
-	struct watchdog_sign signs[] = { { "sampler", at(100000) }, { "discovery", at(100000) } };
+	struct watchdog_sign signs[] = { { .part = "sampler", .at = at(100000) },
+					 { .part = "discovery", .at = at(100000) } };
 
 	watchdog_init(&watchdog);
 	for (size_t i = 0; i < 2; i++) {
@@ -100,12 +101,22 @@ END_TEST
 
 START_TEST(a_part_is_silent_only_beyond_the_patience)
 {
-	struct watchdog_sign sign = { "sampler", at(0) };
+	struct watchdog_sign sign = { .part = "sampler", .at = at(0) };
 
 	ck_assert_uint_eq(watchdog_silence(&sign, at(10000)), 0);
 	ck_assert_uint_eq(watchdog_silence(&sign, at(10001)), 10001 * NS_PER_MS);
 	sign.at = at(5000); /* a sign that is newer than the look */
 	ck_assert_uint_eq(watchdog_silence(&sign, at(0)), 0);
+}
+END_TEST
+
+START_TEST(a_part_may_have_a_patience_of_its_own)
+{
+	struct watchdog_sign sign = { .part = "collector", .at = at(1000), .patience_ns = 120 * NS_PER_S };
+
+	ck_assert_uint_eq(watchdog_silence(&sign, at(999)), 0);
+	ck_assert_uint_eq(watchdog_silence(&sign, at(121000)), 0);
+	ck_assert_uint_eq(watchdog_silence(&sign, at(121001)), 120001 * NS_PER_MS);
 }
 END_TEST
 
@@ -119,6 +130,7 @@ Suite *watchdog_suite(void)
 	tcase_add_test(tcase, the_word_comes_four_times_as_often_as_it_must);
 	tcase_add_test(tcase, one_part_that_is_silent_keeps_the_word_back);
 	tcase_add_test(tcase, a_part_is_silent_only_beyond_the_patience);
+	tcase_add_test(tcase, a_part_may_have_a_patience_of_its_own);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -14,8 +14,8 @@ set -euo pipefail
 build=${B:-build}
 here=$(dirname "$0")
 cgroups=${CGROUPS:-v2 v1}
-# Five times what a machine takes where nothing else runs.
-limit_seconds=1500
+# Three times what a machine takes where nothing else runs.
+limit_seconds=900
 
 # libmicrohttpd12 is what the package only recommends.
 packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3,libmicrohttpd12
