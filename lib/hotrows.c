@@ -115,7 +115,7 @@ static bool take_cell(enum column column, const struct hotrows_name *cell, struc
 	switch (column) {
 	case COLUMN_FUNCTION:
 		row->function = *cell;
-		return cell->len > 0;
+		return true;
 	case COLUMN_MODULE:
 		row->module = *cell;
 		return true;

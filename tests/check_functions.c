@@ -134,6 +134,9 @@ START_TEST(no_order_of_the_file_is_relied_on)
 	ck_assert_str_eq(functions.row[1].function, "b");
 	ck_assert_str_eq(functions.row[2].function, "a");
 	ck_assert_str_eq(functions.row[3].function, "d");
+	show_text("function\tself_during\n# samples before, during: 0, 1\nf\t18446744073709551615\n", 80, &functions);
+	ck_assert_ptr_nonnull(strstr(output, "     -      -   999.9    0.0  f"));
+	show_text("function\tself_during\nc\t1\n", 80, &functions);
 	/* It does not say of how many. */
 	ck_assert_ptr_nonnull(strstr(output, "     -      -       -      -  c"));
 }

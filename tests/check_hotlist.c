@@ -90,10 +90,12 @@ START_TEST(the_top_thread_is_that_of_the_spike)
 	ck_assert_int_eq(add(list, 3, "a", 50, 2), 0);
 	ck_assert_int_eq(add(list, 3, "q", 1, 0), 0);
 	ck_assert_int_eq(add(list, 4, "q", 3, 0), 0);
-	writes(list, HOTLIST_SAMPLES " 154, 6\n"
+	ck_assert_int_eq(add(list, 5, "q", 2, 0), 0);
+	ck_assert_int_eq(add(list, 6, "q", 1, 0), 0);
+	writes(list, HOTLIST_SAMPLES " 157, 6\n"
 				     "a\tm\t150\t150\t5\t6\t50.000\tt2\t2\t3\n"
 				     "b\tm\t0\t0\t1\t1\t10.000\tt2\t2\t1\n"
-				     "q\tm\t4\t4\t0\t0\t0.000\tt4\t4\t3\n");
+				     "q\tm\t7\t7\t0\t0\t0.000\tt4\t4\t3\n");
 }
 END_TEST
 

@@ -131,6 +131,46 @@ START_TEST(samples_before_and_during_are_told_apart)
 }
 END_TEST
 
+START_TEST(build_ids_go_into_the_profile_as_hexadecimal)
+{
+	AUTO(free_profile) struct stackprofile *profile = NULL;
+	const struct stackprofile_mapping mapping = { .path = "/a",
+						      .build_id = { 0xab, 0x01, 0xf0 },
+						      .build_id_len = 3 };
+	struct buffer out = { 0 }, plain = { 0 };
+	struct sink sink = sink_buffer(&out);
+	uint32_t number;
+
+	ck_assert_int_eq(stackprofile_new(&usual, &profile), 0);
+	ck_assert_int_eq(stackprofile_mapping(profile, &mapping, &number), 0);
+	ck_assert_int_eq(stackprofile_write_pprof(profile, &sink), 0);
+	unpacked(&out, &plain);
+	ck_assert_ptr_nonnull(memmem(plain.data, plain.len,
+				     "\x06"
+				     "ab01f0",
+				     7));
+	buffer_release(&out);
+	buffer_release(&plain);
+}
+END_TEST
+
+START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
+{
+	AUTO(free_profile) struct stackprofile *profile = NULL;
+
+	ck_assert_int_eq(stackprofile_new(&usual, &profile), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 2), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 2, "fm", 3), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 1, "fn", 2), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 3, "f", 1), 0);
+	writes(stackprofile_write_functions, profile,
+	       HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 0, 8\n"
+			      "f\t\t0\t0\t8\t8\t0.000\tt\t1\t4\n"
+			      "m\t\t0\t0\t0\t5\t0.000\tt\t2\t3\n"
+			      "n\t\t0\t0\t0\t2\t0.000\tt\t1\t2\n");
+}
+END_TEST
+
 START_TEST(frames_without_names_are_called_after_their_module)
 {
 	AUTO(free_profile) struct stackprofile *profile = NULL;
@@ -386,6 +426,8 @@ Suite *stackprofile_suite(void)
 
 	tcase_add_test(tcase, the_same_has_the_same_number);
 	tcase_add_test(tcase, samples_before_and_during_are_told_apart);
+	tcase_add_test(tcase, build_ids_go_into_the_profile_as_hexadecimal);
+	tcase_add_test(tcase, the_top_thread_does_not_depend_on_the_order_of_samples);
 	tcase_add_test(tcase, frames_without_names_are_called_after_their_module);
 	tcase_add_test(tcase, inlined_functions_are_frames_of_their_own);
 	tcase_add_test(tcase, stacks_beyond_the_limit_are_other);
