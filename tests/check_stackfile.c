@@ -1,0 +1,166 @@
+/* check_stackfile.c: the file comes back as it was written; a torn one is refused. */
+#include "scope.h"
+#include "stackfile.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *stackfile_suite(void);
+
+static const uint64_t records[] = { PERF_RECORD_LOST | (48ULL << 48), 0, 5, 0, 0, 0 };
+static const struct stackfile_entry entries[] = {
+	{ .binary = { .fd = 3, .kind = STACKFILE_ELF, .pid = 7, .file = { .build_id = { 1, 2 }, .build_id_len = 20 } },
+	  .path = "/usr/bin/first" },
+	{ .binary = { .fd = -1, .kind = STACKFILE_KALLSYMS }, .path = "" },
+	{ .binary = { .fd = 4, .kind = STACKFILE_PERF_MAP, .pid = 9 }, .path = "/tmp/perf-9.map" },
+};
+static struct stackfile_content content = {
+	.head = { .sample_type = PERFRECORD_FRAME_POINTERS, .fired_mono_ns = 55, .page_bytes = 4096 },
+	.entries = entries,
+	.entry_count = 3,
+	.records = records,
+	.record_bytes = sizeof(records),
+};
+
+static void written(struct buffer *buffer)
+{
+	const struct sink sink = sink_buffer(buffer);
+
+	ck_assert_int_eq(stackfile_write(&content, &sink), 0);
+}
+
+START_TEST(file_comes_back)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile file;
+
+	written(&buffer);
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert_uint_eq(file.head->fired_mono_ns, 55);
+	ck_assert_uint_eq(file.head->binaries, 3);
+	for (size_t i = 0; i < 3; i++) {
+		const struct stackfile_binary *binary = &file.binaries[i];
+
+		ck_assert_str_eq(file.strings + binary->path_offset, entries[i].path);
+		ck_assert_uint_eq(binary->path_len, strlen(entries[i].path));
+		ck_assert_int_eq(binary->fd, entries[i].binary.fd);
+		ck_assert_uint_eq(binary->kind, entries[i].binary.kind);
+		ck_assert_uint_eq(binary->pid, entries[i].binary.pid);
+		ck_assert(perfrecord_file_same(&binary->file, &entries[i].binary.file));
+	}
+	ck_assert_uint_eq((uintptr_t)file.records % PERFRECORD_ALIGN, 0);
+	ck_assert_uint_eq(file.head->record_bytes, sizeof(records));
+	ck_assert_mem_eq(file.records, records, sizeof(records));
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(empty_file_is_a_file)
+{
+	const struct stackfile_content empty = { 0 };
+	struct buffer buffer = { 0 };
+	const struct sink sink = sink_buffer(&buffer);
+	struct stackfile file;
+
+	ck_assert_int_eq(stackfile_write(&empty, &sink), 0);
+	ck_assert_uint_eq(buffer.len, sizeof(struct stackfile_head));
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert_uint_eq(file.head->binaries, 0);
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(every_other_length_is_refused)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile file;
+
+	written(&buffer);
+	for (size_t len = 0; len < buffer.len; len++)
+		ck_assert_int_eq(stackfile_parse(buffer.data, len, &file), -EBADMSG);
+	ck_assert_int_eq(buffer_append(&buffer, "12345678", 8), 0);
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	buffer_release(&buffer);
+}
+END_TEST
+
+/* Each flipped byte is refused, or what comes of it stays inside. */
+START_TEST(flipped_bytes_stay_inside)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile file;
+
+	written(&buffer);
+	for (size_t at = 0; at < buffer.len; at++)
+		for (unsigned bit = 0; bit < 8; bit++) {
+			buffer.data[at] ^= (char)(1 << bit);
+			if (stackfile_parse(buffer.data, buffer.len, &file) == 0)
+				for (uint32_t i = 0; i < file.head->binaries; i++)
+					ck_assert_uint_eq(strlen(file.strings + file.binaries[i].path_offset),
+							  file.binaries[i].path_len);
+			buffer.data[at] ^= (char)(1 << bit);
+		}
+	((struct stackfile_head *)(void *)buffer.data)->version++;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EPROTONOSUPPORT);
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(tables_that_lie_are_refused)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile_binary *first;
+	struct stackfile file;
+
+	written(&buffer);
+	first = (void *)(buffer.data + sizeof(struct stackfile_head));
+	first->path_len--;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	first->path_len += 2;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	first->path_len--;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	first->path_offset = UINT32_MAX;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	first->path_offset = 0;
+	first->kind = STACKFILE_KINDS;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	first->kind = STACKFILE_ELF;
+	first->file.build_id_len = 21;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(every_write_may_fail)
+{
+	struct buffer buffer = { 0 };
+
+	written(&buffer);
+	for (long bytes = 0; bytes <= (long)buffer.len; bytes++) {
+		long left = bytes;
+		const struct sink sink = torture_sink(&left);
+
+		ck_assert_int_eq(stackfile_write(&content, &sink), bytes < (long)buffer.len ? -EIO : 0);
+	}
+	buffer_release(&buffer);
+}
+END_TEST
+
+Suite *stackfile_suite(void)
+{
+	Suite *suite = suite_create("stackfile");
+	TCase *tcase = tcase_create("stackfile");
+
+	tcase_add_test(tcase, file_comes_back);
+	tcase_add_test(tcase, empty_file_is_a_file);
+	tcase_add_test(tcase, every_other_length_is_refused);
+	tcase_add_test(tcase, flipped_bytes_stay_inside);
+	tcase_add_test(tcase, tables_that_lie_are_refused);
+	tcase_add_test(tcase, every_write_may_fail);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
