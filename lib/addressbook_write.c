@@ -90,6 +90,15 @@ static bool shown(const struct addressbook_life *life, const struct addressbook_
 	return life->shown_ns == UINT64_MAX ? mapping->until_ns > from_ns : mapping->until_ns > life->shown_ns;
 }
 
+/* Names before mappings of the same time. */
+static bool name_is_next(const struct addressbook_life *life, size_t name, size_t mapping)
+{
+	if (name == life->name_count || mapping == life->space->count)
+		return name < life->name_count;
+	return later(life->names[name].since_ns, life->from_ns) <=
+	       later(life->space->mappings[mapping].since_ns, life->from_ns);
+}
+
 static int write_life(const struct addressbook_life *life, uint64_t from_ns, uint64_t to_ns, const struct sink *sink)
 {
 	const struct addressbook_space *space = life->space;
@@ -97,8 +106,7 @@ static int write_life(const struct addressbook_life *life, uint64_t from_ns, uin
 	int r = write_beginning(life, &name, sink);
 
 	while (r == 0 && (name < life->name_count || mapping < space->count)) {
-		if (name < life->name_count &&
-		    (mapping == space->count || life->names[name].since_ns <= space->mappings[mapping].since_ns)) {
+		if (name_is_next(life, name, mapping)) {
 			r = life->names[name].since_ns <= to_ns ? write_name(life, &life->names[name], false, sink) : 0;
 			name++;
 			continue;

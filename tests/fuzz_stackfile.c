@@ -1,0 +1,27 @@
+/* fuzz_stackfile.c: any bytes as a stackfile: refused, or all its tables are inside it. */
+#include "stackfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct stackfile file;
+	uint8_t *aligned = calloc(1, size > 0 ? size : 1);
+
+	if (aligned == NULL)
+		exit(1);
+	if (size > 0)
+		memcpy(aligned, data, size);
+	if (stackfile_parse(aligned, size, &file) == 0) {
+		for (uint32_t i = 0; i < file.head->binaries; i++)
+			if (strlen(file.strings + file.binaries[i].path_offset) != file.binaries[i].path_len)
+				abort();
+		if (file.records + file.head->record_bytes != aligned + size)
+			abort();
+	}
+	free(aligned);
+	return 0;
+}
