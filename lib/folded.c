@@ -17,22 +17,26 @@
 /* Bytes of a name that are escaped at a time. */
 #define PIECE 256
 
+#define OTHER "(other);(other)"
+
 struct folded {
 	struct intern lines;
-	struct intern_budget budget; /* without a limit: whoever counts has one */
-	uint64_t *counts;            /* by number of the line, less 1 */
+	struct intern_budget budget;
+	uint64_t *counts; /* by number of the line, less 1 */
 	uint32_t cap;
+	uint64_t other;     /* counts of what did not fit */
 	struct buffer line; /* the one that is made */
 	int error;          /* the first one; 0: none */
 };
 
-int folded_new(struct folded **ret)
+int folded_new(size_t bytes_max, struct folded **ret)
 {
 	struct folded *folded = calloc(1, sizeof(*folded));
 
 	if (!folded)
 		return -ENOMEM;
 
+	folded->budget.max_bytes = bytes_max;
 	*ret = folded;
 	return 0;
 }
@@ -118,19 +122,34 @@ static int reserve(struct folded *folded, uint32_t number)
 	return 0;
 }
 
+void folded_other(struct folded *folded, uint64_t count)
+{
+	folded->other += count;
+}
+
+/* The line is whole. 0; INTERN_FULL; -ENOMEM. */
+static int count_line(struct folded *folded, uint64_t count)
+{
+	uint32_t number;
+	int rc = intern_put(&folded->lines, &folded->budget, folded->line.data, folded->line.len, &number);
+
+	if (rc == 0)
+		rc = reserve(folded, number);
+	if (rc == 0)
+		folded->counts[number - 1] += count;
+	return rc;
+}
+
 int folded_count(struct folded *folded, uint64_t count)
 {
-	struct buffer *line = &folded->line;
-	uint32_t number;
+	int rc = folded->error;
 
-	if (folded->error == 0 && line->len > 0) {
-		folded->error = intern_put(&folded->lines, &folded->budget, line->data, line->len, &number);
-		if (folded->error == 0)
-			folded->error = reserve(folded, number);
-		if (folded->error == 0)
-			folded->counts[number - 1] += count;
-	}
-	line->len = 0;
+	if (rc == 0 && folded->line.len > 0)
+		rc = count_line(folded, count);
+	if (rc == INTERN_FULL)
+		folded_other(folded, count);
+	folded->error = rc < 0 ? rc : 0;
+	folded->line.len = 0;
 	return folded->error;
 }
 
@@ -139,6 +158,15 @@ static int by_line(const void *a, const void *b, void *ctx)
 	const struct intern *lines = ctx;
 
 	return strcmp(intern_text(lines, *(const uint32_t *)a), intern_text(lines, *(const uint32_t *)b));
+}
+
+static int write_line(const struct sink *sink, const void *line, size_t len, uint64_t count)
+{
+	char number[TEXT_NUMBER_ROOM + 2] = " ", *end = text_put_u64(number + 1, count);
+	int rc = sink_write(sink, line, len);
+
+	*end++ = '\n';
+	return rc == 0 ? sink_write(sink, number, (size_t)(end - number)) : rc;
 }
 
 int folded_write(const struct folded *folded, const struct sink *sink)
@@ -155,16 +183,13 @@ int folded_write(const struct folded *folded, const struct sink *sink)
 	for (uint32_t i = 0; i < count; i++)
 		order[i] = i + 1;
 	qsort_r(order, count, sizeof(*order), by_line, (void *)&folded->lines);
+	if (folded->other > 0)
+		rc = write_line(sink, OTHER, strlen(OTHER), folded->other);
 	for (uint32_t i = 0; i < count && rc == 0; i++) {
-		char number[TEXT_NUMBER_ROOM + 2] = " ", *end;
 		size_t len;
 		const void *line = intern_get(&folded->lines, order[i], &len);
 
-		end = text_put_u64(number + 1, folded->counts[order[i] - 1]);
-		*end++ = '\n';
-		rc = sink_write(sink, line, len);
-		if (rc == 0)
-			rc = sink_write(sink, number, (size_t)(end - number));
+		rc = write_line(sink, line, len, folded->counts[order[i] - 1]);
 	}
 	return rc;
 }

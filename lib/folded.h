@@ -15,8 +15,8 @@
 
 struct folded;
 
-/* 0 or -ENOMEM. */
-int folded_new(struct folded **ret);
+/* bytes_max: of memory for the lines, and so of what is written; 0: no limit. 0 or -ENOMEM. */
+int folded_new(size_t bytes_max, struct folded **ret);
 
 /* NULL is fine. */
 void folded_free(struct folded *folded);
@@ -27,7 +27,10 @@ int folded_push(struct folded *folded, const char *name);
 /* Counts the stack and begins another one. A stack without frames counts for nobody. 0 or -ENOMEM, which stays. */
 int folded_count(struct folded *folded, uint64_t count);
 
-/* Writes all stacks counted. 0; -ENOMEM; what sink returns. */
+/* Counts for the line of stacks for which there was no room, "(other);(other)", as folded_count does beyond the limit. */
+void folded_other(struct folded *folded, uint64_t count);
+
+/* Writes all stacks counted; first the others, if there are any. 0; -ENOMEM; what sink returns. */
 int folded_write(const struct folded *folded, const struct sink *sink);
 
 #endif

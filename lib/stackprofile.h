@@ -36,6 +36,9 @@
 #define STACKPROFILE_STACKS_DEFAULT 50000u
 #define STACKPROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
+/* Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only there. */
+#define STACKPROFILE_FOLDED_MAX ((size_t)16 << 20)
+
 /* Positive returns. */
 enum {
 	STACKPROFILE_FULL = 1, /* beyond a limit; the sample counts for "(other)" */

@@ -289,17 +289,12 @@ static int fold_stack(const struct stackprofile *profile, struct folded *folded,
 int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink)
 {
 	AUTO(free_folded) struct folded *folded = NULL;
-	int rc = folded_new(&folded);
+	int rc = folded_new(STACKPROFILE_FOLDED_MAX, &folded);
 
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
 		rc = fold_stack(profile, folded, i);
-	if (rc == 0 && !is_empty(&profile->other)) {
-		rc = folded_push(folded, OTHER);
-		if (rc == 0)
-			rc = folded_push(folded, OTHER);
-		if (rc == 0)
-			rc = folded_count(folded, samples_of(&profile->other));
-	}
+	if (rc == 0)
+		folded_other(folded, samples_of(&profile->other));
 	return rc == 0 ? folded_write(folded, sink) : rc;
 }
 

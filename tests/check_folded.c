@@ -63,7 +63,7 @@ START_TEST(the_same_stack_is_one_line_and_lines_are_sorted)
 {
 	AUTO(free_folded) struct folded *folded = NULL;
 
-	ck_assert_int_eq(folded_new(&folded), 0);
+	ck_assert_int_eq(folded_new(0, &folded), 0);
 	writes(folded, "");
 	ck_assert_int_eq(fill(folded), 0);
 	writes(folded, FILLED);
@@ -78,7 +78,7 @@ START_TEST(many_stacks_keep_their_counts)
 	struct sink sink = sink_buffer(&out);
 	char name[] = "a0000";
 
-	ck_assert_int_eq(folded_new(&folded), 0);
+	ck_assert_int_eq(folded_new(0, &folded), 0);
 	for (unsigned i = 0; i < 1000; i++) {
 		name[2] = (char)('0' + i / 100);
 		name[3] = (char)('0' + i / 10 % 10);
@@ -93,12 +93,26 @@ START_TEST(many_stacks_keep_their_counts)
 }
 END_TEST
 
+START_TEST(what_is_beyond_the_limit_is_one_line)
+{
+	AUTO(free_folded) struct folded *folded = NULL;
+
+	ck_assert_int_eq(folded_new(300, &folded), 0);
+	ck_assert_int_eq(count(folded, "sh main", 1), 0);
+	for (unsigned i = 0; i < 10; i++)
+		ck_assert_int_eq(count(folded, (char[]){ (char)('a' + i), '\0' }, 10), 0);
+	ck_assert_int_eq(count(folded, "sh main", 2), 0);
+	folded_other(folded, 1000);
+	writes(folded, "(other);(other) 1080\na 10\nb 10\nsh;main 3\n");
+}
+END_TEST
+
 START_TEST(hostile_names_stay_one_frame)
 {
 	AUTO(free_folded) struct folded *folded = NULL;
 	char whole[600];
 
-	ck_assert_int_eq(folded_new(&folded), 0);
+	ck_assert_int_eq(folded_new(0, &folded), 0);
 	ck_assert_int_eq(folded_push(folded, ";a;;b\n1 2\x1b[2J\xff\\"), 0);
 	ck_assert_int_eq(folded_push(folded, ""), 0);
 	ck_assert_int_eq(folded_push(folded, "x y 7"), 0);
@@ -117,7 +131,7 @@ START_TEST(hostile_names_stay_one_frame)
 		whole[len] = '\0';
 		memcpy(want, whole, len);
 		memcpy(want + len, " 1\n", 4);
-		ck_assert_int_eq(folded_new(&another), 0);
+		ck_assert_int_eq(folded_new(0, &another), 0);
 		ck_assert_int_eq(folded_push(another, whole), 0);
 		ck_assert_int_eq(folded_count(another, 1), 0);
 		writes(another, want);
@@ -128,7 +142,7 @@ END_TEST
 static int everything(const struct sink *sink)
 {
 	AUTO(free_folded) struct folded *folded = NULL;
-	int rc = folded_new(&folded);
+	int rc = folded_new(0, &folded);
 
 	if (rc == 0)
 		rc = fill(folded);
@@ -170,6 +184,7 @@ Suite *folded_suite(void)
 
 	tcase_add_test(tcase, the_same_stack_is_one_line_and_lines_are_sorted);
 	tcase_add_test(tcase, many_stacks_keep_their_counts);
+	tcase_add_test(tcase, what_is_beyond_the_limit_is_one_line);
 	tcase_add_test(tcase, hostile_names_stay_one_frame);
 	tcase_add_test(tcase, any_allocation_may_fail);
 	tcase_add_test(tcase, any_write_may_fail);
