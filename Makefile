@@ -235,6 +235,7 @@ SYSUSERS := $(wildcard systemd/*sysusers*)
 TMPFILES := $(wildcard systemd/*tmpfiles*)
 CATALOG := $(wildcard systemd/*.catalog)
 DOCS := $(wildcard README.md CHANGELOG.md LICENSE docs/*.md)
+HOOKS := $(wildcard conf/hooks/*)
 D = $(DESTDIR)
 man_place = $(foreach m,$(1),$(D)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
 
@@ -257,6 +258,7 @@ install: all
 	install -m 644 -D conf/completion/spikewatch.bash $(D)$(completiondir)/spikewatch
 	ln -sf spikewatch $(D)$(completiondir)/spikewatchd
 	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
+	$(if $(HOOKS),install -m 644 -D -t $(D)$(docdir)/hooks $(HOOKS))
 	$(if $(DESTDIR),,@echo 'then: systemd-sysusers; systemd-tmpfiles --create spikewatch.conf; journalctl --update-catalog; \
 		systemctl daemon-reload')
 

@@ -2,6 +2,7 @@
 #include "configdiff.h"
 
 #include "config_section.h"
+#include "scene.h"
 #include "scope.h"
 
 #include <check.h>
@@ -197,6 +198,41 @@ static const char *const rules[] = {
 	"\"metric\":\"cpu\",\"percent\":80,\"rearm\":\"below\"",
 };
 
+START_TEST(what_an_incident_runs_is_a_change_that_keeps_the_target)
+{
+	static const char *const captures[] = {
+		"",
+		",\"again\":\"1s\"",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"]}]",
+		",\"run\":[{\"name\":\"b\",\"command\":[\"/x\"]}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\",\"y\"]}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/y\"]}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"timeout\":\"1s\"}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"max_output\":\"1KiB\"}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"rules\":[\"manual\"]}]",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(captures); i++) {
+		for (size_t k = 0; k < ARRAY_LEN(captures); k++) {
+			struct config *one =
+				scene_config("{\"targets\":[{\"name\":\"db\",\"comm\":\"x\"%s}]}", captures[i]);
+			struct config *other =
+				scene_config("{\"targets\":[{\"name\":\"db\",\"comm\":\"x\"%s}]}", captures[k]);
+			struct configdiff_counts counts;
+
+			ck_assert(config_target_same(one->targets, other->targets));
+			ck_assert_msg(config_target_captures_same(one->targets, other->targets) == (i == k), "%s %s",
+				      captures[i], captures[k]);
+			configdiff_count(one, other, &counts);
+			ck_assert_uint_eq(counts.targets_changed, i != k);
+			ck_assert_uint_eq(counts.targets_added + counts.targets_removed, 0);
+			config_free(one);
+			config_free(other);
+		}
+	}
+}
+END_TEST
+
 START_TEST(rules_are_the_same_if_they_judge_alike)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++)
@@ -264,6 +300,7 @@ Suite *configdiff_suite(void)
 	tcase_add_test(keys, long_path_is_cut_in_the_message);
 	tcase_add_test(keys, each_key_says_what_changing_it_takes);
 	tcase_add_test(named, targets_are_the_same_if_all_of_them_is);
+	tcase_add_test(named, what_an_incident_runs_is_a_change_that_keeps_the_target);
 	tcase_add_test(named, rules_are_the_same_if_they_judge_alike);
 	tcase_add_test(named, entries_are_counted_by_name);
 	suite_add_tcase(suite, keys);

@@ -74,9 +74,21 @@ static void fill(struct incident *incident)
 	incident->cost = (struct incident_cost){ 10000000, 1.25, 50000, 40000, 7 };
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_RULE, { 77 }, "memory", true, 12 });
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_MANUAL, { 78 }, "manual", false, 0 });
-	incident_add_capture(incident,
-			     &(struct incident_capture){ "threads", "threads.tsv", 123, INCIDENT_CAPTURE_OK, "" });
-	incident_add_capture(incident, &(struct incident_capture){ "smaps", "", 0, INCIDENT_CAPTURE_SKIPPED, "no" });
+	incident_add_capture(incident, &(struct incident_capture){ .name = "threads",
+								   .file = "threads.tsv",
+								   .bytes = 123,
+								   .again_of = "first",
+								   .has_at = true,
+								   .at_ns = -7,
+								   .has_duration = true,
+								   .duration_ns = 8,
+								   .has_exit = true,
+								   .exit_status = 3 });
+	incident_add_capture(incident, &(struct incident_capture){ .name = "smaps",
+								   .status = INCIDENT_CAPTURE_SKIPPED,
+								   .why = "no",
+								   .has_signal = true,
+								   .signal = 9 });
 }
 
 static void write_to(const struct incident *incident, struct buffer *text)
@@ -144,6 +156,13 @@ START_TEST(rules_and_lists_are_read_back)
 	ck_assert_str_eq(back.captures[0].file, "threads.tsv");
 	ck_assert_int_eq(back.captures[1].status, INCIDENT_CAPTURE_SKIPPED);
 	ck_assert_str_eq(back.captures[1].why, "no");
+	ck_assert_str_eq(back.captures[0].again_of, "first");
+	ck_assert(back.captures[0].has_at && back.captures[0].has_duration && back.captures[0].has_exit);
+	ck_assert(!back.captures[0].has_signal && !back.captures[1].has_exit && back.captures[1].has_signal);
+	ck_assert_int_eq(back.captures[0].at_ns, -7);
+	ck_assert_uint_eq(back.captures[0].duration_ns, 8);
+	ck_assert_int_eq(back.captures[0].exit_status, 3);
+	ck_assert_int_eq(back.captures[1].signal, 9);
 	buffer_release(&text);
 }
 END_TEST
