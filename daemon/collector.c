@@ -63,6 +63,7 @@ void collector_incident_free(struct collector_incident *incident)
 	hookplan_free(incident->plan);
 	panorama_abort(incident->panorama);
 	spool_abort(incident->draft);
+	stackcapture_free(incident->stacks);
 	free(incident);
 }
 
@@ -241,10 +242,34 @@ static void run_commands(struct collector *collector, struct collector_incident 
 
 /* ---- jobs ---- */
 
+/* First of all: the rings go on. */
+static void secure_stacks(struct collector *collector, struct collector_incident *incident)
+{
+	struct stackcapture_options options = {
+		.recorder = session_stacks(collector->session),
+		.procfd = session_procfd(collector->session),
+		.symbolizer = session_symbolizer(collector->session),
+		.before_ns = incident->settings.before_ns,
+		.spike_from_ns = incident->info.window_from.ns,
+		.fired = incident->fired,
+		.wall = incident->wall,
+	};
+
+	if (options.recorder)
+		incident->stacks = stackcapture_secure(&options, &incident->evidence);
+}
+
+static void write_stacks(struct collector_incident *incident)
+{
+	if (incident->stacks && incident->draft)
+		stackcapture_write(TAKE(incident->stacks), spool_draft_dirfd(incident->draft), &incident->evidence);
+}
+
 static void capture(struct collector *collector, struct collector_incident *incident)
 {
 	struct sealing sealing = sealing_of(collector);
 
+	secure_stacks(collector, incident);
 	sealing_begin(&sealing, incident);
 	if (!incident->draft)
 		return;
@@ -283,6 +308,7 @@ static void seal(struct collector *collector, struct collector_incident *inciden
 	int r;
 
 	sequel_report(incident);
+	write_stacks(incident);
 	r = sealing_finish(&sealing, incident);
 
 	pthread_mutex_lock(&collector->lock);

@@ -12,6 +12,7 @@
 #include "session.h"
 #include "slice.h"
 #include "spool.h"
+#include "stackcapture.h"
 #include "target.h"
 
 #include <stdatomic.h>
@@ -56,11 +57,12 @@ struct collector_incident {
 	/* The worker's. */
 	struct collector *collector; /* whose it is, once it was captured */
 	struct spool_draft *draft;
-	struct incident evidence;  /* as of the firing, with the captures that were run then */
-	struct panorama *panorama; /* of everything: NULL when it could not be opened, or has failed, */
-	int panorama_error;        /* for this reason */
-	int error;                 /* why there is no draft */
-	mono_t captured;           /* when the first look was over */
+	struct incident evidence;    /* as of the firing, with the captures that were run then */
+	struct panorama *panorama;   /* of everything: NULL when it could not be opened, or has failed, */
+	int panorama_error;          /* for this reason */
+	int error;                   /* why there is no draft */
+	struct stackcapture *stacks; /* what the rings held at the firing; NULL: there are none */
+	mono_t captured;             /* when the first look was over */
 	struct collector_member members[CAPTURE_MEMBERS_MAX];
 	size_t member_count;
 	struct hookrun *run; /* the commands, from their start until they are reported */

@@ -5,9 +5,11 @@
 #include "procfs.h"
 #include "procread.h"
 #include "scope.h"
+#include "stackcapture.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -22,6 +24,9 @@ struct session {
 	struct sampler *sampler;
 	struct baseline *baseline;
 	struct discovery *discovery;
+	struct stackrecorder *stacks;
+	char stacks_off[STACKRECORDER_REASON_MAX];
+	char symbolizer[1024];
 };
 
 static int failed(const char *what, const char *which, int error)
@@ -174,6 +179,28 @@ static int build_discovery(struct session *session)
 	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
 }
 
+/* Everything else works without. */
+static void open_stacks(struct session *session)
+{
+	const struct config_stacks *stacks = &session->config->stacks;
+	struct stackrecorder_options options = {
+		.frequency = stacks->frequency,
+		.ring_bytes = stacks->ring_bytes,
+		.max_memory_bytes = stacks->max_memory_bytes,
+		.proc_fd = session->procfd,
+	};
+
+	if (stacks->mode == CONFIG_STACKS_OFF)
+		return;
+	if (!stackcapture_find_symbolizer(session->symbolizer, sizeof session->symbolizer))
+		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
+	else
+		stackrecorder_open(&options, &session->stacks, session->stacks_off);
+	if (!session->stacks)
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF }, "no stacks: %s",
+			  session->stacks_off);
+}
+
 int session_new(const struct config *config, const char *ring_path, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof *session);
@@ -196,6 +223,7 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 		session_free(session);
 		return r;
 	}
+	open_stacks(session);
 	*ret = session;
 
 	return 0;
@@ -244,6 +272,7 @@ void session_free(struct session *session)
 		return;
 
 	session_stop(session);
+	stackrecorder_close(session->stacks);
 	sampler_free(session->sampler);
 	discovery_free(session->discovery);
 	baseline_free(session->baseline);
@@ -284,4 +313,19 @@ const struct metric_machine *session_machine(const struct session *session)
 int session_procfd(const struct session *session)
 {
 	return session->procfd;
+}
+
+struct stackrecorder *session_stacks(struct session *session)
+{
+	return session->stacks;
+}
+
+const char *session_stacks_off(const struct session *session)
+{
+	return session->stacks_off;
+}
+
+const char *session_symbolizer(const struct session *session)
+{
+	return session->symbolizer;
 }

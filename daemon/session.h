@@ -12,6 +12,7 @@
 #include "metric.h"
 #include "ring.h"
 #include "sampler.h"
+#include "stackrecorder.h"
 
 struct session;
 
@@ -46,5 +47,12 @@ struct discovery *session_discovery(struct session *session);
 const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);
+
+/* NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it. */
+struct stackrecorder *session_stacks(struct session *session);
+const char *session_stacks_off(const struct session *session);
+
+/* The program that gives names to stacks, if there are stacks. */
+const char *session_symbolizer(const struct session *session);
 
 #endif

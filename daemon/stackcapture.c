@@ -47,25 +47,6 @@ static const struct {
 
 /* ---- looking ---- */
 
-int stackcapture_secure(const struct stackcapture_options *options, struct stackcapture **ret)
-{
-	AUTO_FREE struct stackcapture *capture = calloc(1, sizeof *capture);
-	mono_t from = mono_sub(options->fired, options->before_ns);
-	int r;
-
-	if (!capture)
-		return -ENOMEM;
-
-	capture->options = *options;
-	r = stackrecorder_snapshot(options->recorder, from.ns, UINT64_MAX, RECORDS_MAX / 2, &capture->first);
-	if (r < 0)
-		return r;
-
-	*ret = TAKE(capture);
-
-	return 0;
-}
-
 void stackcapture_free(struct stackcapture *capture)
 {
 	if (!capture)
@@ -366,6 +347,25 @@ static int symbolize(const struct stackcapture *capture, const struct stackrecor
 	stackparcel_close(parcel);
 
 	return r;
+}
+
+struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info)
+{
+	struct stackcapture *capture = calloc(1, sizeof *capture);
+	mono_t from = mono_sub(options->fired, options->before_ns);
+	int r = -ENOMEM;
+
+	if (capture) {
+		capture->options = *options;
+		r = stackrecorder_snapshot(options->recorder, from.ns, UINT64_MAX, RECORDS_MAX / 2, &capture->first);
+	}
+	if (r == 0)
+		return capture;
+
+	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, strerrordesc_np(-r));
+	free(capture);
+
+	return NULL;
 }
 
 void stackcapture_write(struct stackcapture *capture, int dirfd, struct incident *info)

@@ -25,8 +25,10 @@ struct stackcapture_options {
 	wall_t wall; /* of fired */
 };
 
-/* Reads the rings. Options are copied, what they point to must outlive the capture. 0; -ENOMEM; -errno. */
-int stackcapture_secure(const struct stackcapture_options *options, struct stackcapture **ret);
+/*
+ * Reads the rings. Options are copied, what they point to must outlive the capture. NULL: they could not be read, info says why.
+ */
+struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info);
 
 /*
  * Reads the rings once more, has names given and writes the files into the directory; what became of it is added to info. Takes

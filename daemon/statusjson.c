@@ -201,6 +201,25 @@ static void put_ring(struct json_writer *json, const struct overview *overview, 
 	json_end_object(json);
 }
 
+static void put_stacks(struct json_writer *json, const struct overview *overview)
+{
+	struct stackrecorder *recorder = session_stacks(overview->session);
+	struct stackrecorder_status status;
+
+	begin(json, "stacks");
+	put_bool(json, "recorded", recorder != NULL);
+	if (recorder) {
+		stackrecorder_status(recorder, &status);
+		put_u64(json, "cpus", status.cpus);
+		put_u64(json, "frequency", status.frequency);
+		put_u64(json, "memory_bytes", status.memory_bytes);
+		put_u64(json, "lost_mappings", status.side_lost);
+	} else {
+		put_text(json, "why", session_stacks_off(overview->session));
+	}
+	json_end_object(json);
+}
+
 /* ---- what is found, what was kept ---- */
 
 static void put_discovery(struct json_writer *json, const struct overview *overview)
@@ -369,6 +388,7 @@ int statusjson_write(const struct overview *overview, struct buffer *ret)
 	put_health(json, overview->health);
 	put_sampler(json, overview);
 	put_ring(json, overview, &vitals);
+	put_stacks(json, overview);
 	put_discovery(json, overview);
 	put_incidents(json, overview);
 	put_targets(json, overview, ret);
