@@ -32,7 +32,10 @@ struct jobs {
 	bool stop;
 };
 
+/* Empty, in the caller's storage. Whoever releases it has stopped it, and the worker has ended. */
 void jobs_init(struct jobs *jobs);
+
+/* Frees what jobs_init has taken. */
 void jobs_release(struct jobs *jobs);
 
 /* At the end of the queue, or before all others. */

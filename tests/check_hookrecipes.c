@@ -254,7 +254,7 @@ static int serve(void)
 	if (len <= 0)
 		fprintf(stderr, "skipped: there is no python3\n");
 
-	return len > 0 ? atoi(port) : 0;
+	return len > 0 ? (int)strtol(port, NULL, 10) : 0;
 }
 
 START_TEST(pprof_is_fetched)

@@ -134,7 +134,7 @@ static pid_t pid_in(const char *file)
 	for (int naps = 0; naps < SCENE_NAPS && pid <= 0; naps++) {
 		char *text = output(file);
 
-		pid = text && strchr(text, '\n') ? atoi(text) : 0;
+		pid = text && strchr(text, '\n') ? (pid_t)strtol(text, NULL, 10) : 0;
 		free(text);
 		scene_nap();
 	}

@@ -74,7 +74,7 @@ START_TEST(commands_and_what_they_leave_are_sealed_with_the_incident)
 	ck_assert_int_eq(find(&incident, "run-who")->status, INCIDENT_CAPTURE_OK);
 	char *text = read_file(path, "run-who.txt");
 
-	ck_assert_int_eq(atoi(text), actor.pid);
+	ck_assert_int_eq(strtol(text, NULL, 10), actor.pid);
 	free(text);
 	text = read_file(path, "left.txt");
 	ck_assert_str_eq(text, "mine\n");
