@@ -21,6 +21,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -211,13 +212,28 @@ int sandbox_drop_privileges(void)
 	return 0;
 }
 
+/* Limits end a process by signals, which whoever started it may have had blocked or ignored, and so have we. */
+static int let_signals_kill(void)
+{
+	static const int signals[] = { SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS };
+	sigset_t none;
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		if (signal(signals[i], SIG_DFL) == SIG_ERR)
+			return -errno;
+	sigemptyset(&none);
+
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
 int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refusal)
 {
-	int r = set_limits(limits);
+	int r = let_signals_kill();
 
-	if (r < 0)
-		return r;
-	r = sandbox_drop_privileges();
+	if (r == 0)
+		r = set_limits(limits);
+	if (r == 0)
+		r = sandbox_drop_privileges();
 	if (r < 0)
 		return r;
 	alarm(limits->wall_seconds);

@@ -1,0 +1,41 @@
+/*
+ * fuzz_symbolize.c: a stackfile as spikewatch-symbolize sees it, whole: its tables, its records, what was mapped when, the profile. No binaries
+ * are handed over: of descriptors in the file nothing is believed here, for they would be ours.
+ */
+#include "symbolize.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct symbolize_options options = { .vdso = -1 };
+	struct symbolize_counts counts;
+	struct stackprofile *profile;
+	struct stackprofile_counts sums;
+	struct stackfile file;
+	uint8_t *copy = malloc(size > 0 ? size : 1);
+
+	if (copy == NULL)
+		return 0;
+	if (size > 0)
+		memcpy(copy, data, size);
+	if (stackfile_parse(copy, size, &file) == 0) {
+		struct stackfile_binary *binaries = (struct stackfile_binary *)(uintptr_t)file.binaries;
+
+		for (uint32_t i = 0; i < file.head->binaries; i++)
+			binaries[i].fd = -1;
+		if (symbolize_run(&file, &options, &profile, &counts) == 0) {
+			stackprofile_counts(profile, &sums);
+			assert(sums.samples_before + sums.samples_during == counts.samples);
+			assert(counts.frames_named <= counts.frames && counts.frames_kernel <= counts.frames);
+			stackprofile_free(profile);
+		}
+	}
+	free(copy);
+
+	return 0;
+}
