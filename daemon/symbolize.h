@@ -16,7 +16,9 @@
 
 struct symbolize_options {
 	uint64_t spike_from_ns; /* stackprofile_options. 0: the firing */
-	bool raw;               /* reads no binaries: addresses in them count for their mappings */
+	const int32_t *focus;   /* stackprofile_options; borrowed until the profile is freed */
+	size_t focus_count;
+	bool raw; /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
 	/* Opens the debug file of a build id, or returns -1. May be NULL. */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
