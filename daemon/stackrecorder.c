@@ -181,6 +181,8 @@ static int open_events(struct stackrecorder *recorder, const struct stackrecorde
 	recorder->side = calloc(cpus, sizeof(*recorder->side));
 	if (recorder->samples == NULL || recorder->side == NULL)
 		return -ENOMEM;
+	for (unsigned i = 0; i < cpus; i++)
+		recorder->samples[i] = recorder->side[i] = PERFEVENTS_NONE;
 	r = plan(options, online > 0 ? (unsigned)online : cpus, &status->ring_bytes, reason);
 	status->frequency = perfevents_frequency(options->frequency != 0 ? options->frequency : DEFAULT_FREQUENCY);
 	status->period_ns = NS_PER_S / status->frequency;
