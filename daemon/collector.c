@@ -14,6 +14,7 @@
 #include "scope.h"
 #include "sealing.h"
 #include "sequel.h"
+#include "stackevidence.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -242,34 +243,11 @@ static void run_commands(struct collector *collector, struct collector_incident 
 
 /* ---- jobs ---- */
 
-/* First of all: the rings go on. */
-static void secure_stacks(struct collector *collector, struct collector_incident *incident)
-{
-	struct stackcapture_options options = {
-		.recorder = session_stacks(collector->session),
-		.procfd = session_procfd(collector->session),
-		.symbolizer = session_symbolizer(collector->session),
-		.before_ns = incident->settings.before_ns,
-		.spike_from_ns = incident->info.window_from.ns,
-		.fired = incident->fired,
-		.wall = incident->wall,
-	};
-
-	if (options.recorder)
-		incident->stacks = stackcapture_secure(&options, &incident->evidence);
-}
-
-static void write_stacks(struct collector_incident *incident)
-{
-	if (incident->stacks && incident->draft)
-		stackcapture_write(TAKE(incident->stacks), spool_draft_dirfd(incident->draft), &incident->evidence);
-}
-
 static void capture(struct collector *collector, struct collector_incident *incident)
 {
 	struct sealing sealing = sealing_of(collector);
 
-	secure_stacks(collector, incident);
+	stackevidence_secure(collector->session, incident); /* first of all: the rings go on */
 	sealing_begin(&sealing, incident);
 	if (!incident->draft)
 		return;
@@ -308,7 +286,7 @@ static void seal(struct collector *collector, struct collector_incident *inciden
 	int r;
 
 	sequel_report(incident);
-	write_stacks(incident);
+	stackevidence_write(collector->session, incident);
 	r = sealing_finish(&sealing, incident);
 
 	pthread_mutex_lock(&collector->lock);

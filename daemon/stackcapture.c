@@ -33,6 +33,7 @@
 #define OUTPUTS 3
 
 struct stackcapture {
+	struct stackcapture_focus focus;
 	struct stackcapture_options options;
 	struct stackrecorder_snapshot first;
 };
@@ -145,9 +146,20 @@ static int write_stackfile(const struct stackcapture *capture, const struct stac
 
 struct child {
 	int input, said, outputs[OUTPUTS];
-	char *words[OUTPUTS + 4];
-	char text[OUTPUTS + 2][64];
+	char *words[OUTPUTS + 5];
+	char text[OUTPUTS + 2][64], focus[16 + 12 * STACKCAPTURE_FOCUS_MAX];
 };
+
+/* "--focus=1,2,3" */
+static char *name_focus(const struct stackcapture_focus *focus, char *buf, size_t cap)
+{
+	size_t len = (size_t)snprintf(buf, cap, "--focus");
+
+	for (size_t i = 0; i < focus->count && len < cap; i++)
+		len += (size_t)snprintf(buf + len, cap - len, "%c%d", i ? ',' : '=', focus->pids[i]);
+
+	return buf;
+}
 
 static void name_words(struct child *child, const struct stackcapture *capture)
 {
@@ -163,6 +175,8 @@ static void name_words(struct child *child, const struct stackcapture *capture)
 	child->words[count++] = child->text[OUTPUTS];
 	snprintf(child->text[OUTPUTS + 1], sizeof child->text[0], "--wall=%llu", STACKCAPTURE_PATIENCE_NS / NS_PER_S);
 	child->words[count++] = child->text[OUTPUTS + 1];
+	if (capture->focus.count)
+		child->words[count++] = name_focus(&capture->focus, child->focus, sizeof child->focus);
 	child->words[count] = NULL;
 }
 
@@ -368,7 +382,8 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 	return NULL;
 }
 
-void stackcapture_write(struct stackcapture *capture, int dirfd, struct incident *info)
+void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
+			struct incident *info)
 {
 	struct child child = { .outputs = { -1, -1, -1 } };
 	struct stackrecorder_snapshot second = { 0 };
@@ -376,6 +391,7 @@ void stackcapture_write(struct stackcapture *capture, int dirfd, struct incident
 	int r = stackrecorder_snapshot(capture->options.recorder, capture->first.to_ns, UINT64_MAX, RECORDS_MAX / 2,
 				       &second);
 
+	capture->focus = *focus;
 	if (r == 0)
 		r = symbolize(capture, &second, dirfd, &child, why, sizeof why);
 	if (r < 0)

@@ -30,11 +30,20 @@ struct stackcapture_options {
  */
 struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info);
 
+/* Processes that the table of functions is about: the incident's own. */
+#define STACKCAPTURE_FOCUS_MAX 64
+
+struct stackcapture_focus {
+	int32_t pids[STACKCAPTURE_FOCUS_MAX];
+	size_t count; /* 0: about everybody */
+};
+
 /*
  * Reads the rings once more, has names given and writes the files into the directory; what became of it is added to info. Takes
  * up to STACKCAPTURE_PATIENCE_NS. capture is freed.
  */
-void stackcapture_write(struct stackcapture *capture, int dirfd, struct incident *info);
+void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
+			struct incident *info);
 
 /* What the symboliser may take, by the clock. */
 #define STACKCAPTURE_PATIENCE_NS (30 * NS_PER_S)

@@ -292,6 +292,8 @@ static int begin_profile(struct symbolizing *job)
 		.to_ns = head->to_ns,
 		.spike_from_ns = spike_from_ns > 0 ? spike_from_ns : head->fired_mono_ns,
 		.period_ns = head->period_ns,
+		.focus = job->options->focus,
+		.focus_count = job->options->focus_count,
 	};
 
 	return stackprofile_new(&options, &job->profile);

@@ -50,6 +50,7 @@ static const char usage[] =
 	"writing.\n"
 	"  --pprof=FD, --folded=FD, --functions=FD   where to write the profile, in each of its forms; any may be left "
 	"out\n"
+	"  --focus=PID,...        the table of functions is about these; of others it has the names\n"
 	"  --spike-from=NS        begin of the spike, CLOCK_MONOTONIC (default: when the rule fired)\n"
 	"  --raw                  read no binaries: addresses count for the files they are in\n"
 	"  --debug-files=DIR      separate debug files by build id (default: " DEBUGFILES_DIRECTORY "; \"\": none)\n"
@@ -59,6 +60,9 @@ static const char usage[] =
 	"  --kill                 be killed, too, by a system call that is not allowed\n"
 	"Exit codes: 1 no stackfile, 2 output failed, 3 no sandbox, 64 usage.\n";
 
+/* Processes in the focus. */
+#define FOCUS_MAX 64
+
 struct setup {
 	int outputs[3]; /* in the order of `forms` */
 	uint64_t spike_from_ns, memory_bytes, cpu_seconds, wall_seconds;
@@ -66,6 +70,8 @@ struct setup {
 	bool raw;
 	enum sandbox_refusal refusal;
 	int debug_socket; /* of debugfiles.h; -1 */
+	int32_t focus[FOCUS_MAX];
+	size_t focus_count;
 };
 
 static int (*const forms[])(const struct stackprofile *, const struct sink *) = {
@@ -78,6 +84,7 @@ static const struct option options[] = {
 	{ "pprof", required_argument, NULL, 0 },
 	{ "folded", required_argument, NULL, 1 },
 	{ "functions", required_argument, NULL, 2 },
+	{ "focus", required_argument, NULL, 'f' },
 	{ "spike-from", required_argument, NULL, 's' },
 	{ "raw", no_argument, NULL, 'r' },
 	{ "debug-files", required_argument, NULL, 'd' },
@@ -111,6 +118,23 @@ static bool descriptor(const char *text, int *ret)
 	return true;
 }
 
+static bool pids(const char *text, struct setup *setup)
+{
+	const char *end = text + strlen(text);
+	uint64_t pid;
+
+	for (; setup->focus_count < FOCUS_MAX; text++) {
+		text = text_parse_u64(text, end, &pid);
+		if (text == NULL || pid == 0 || pid > INT32_MAX)
+			return false;
+		setup->focus[setup->focus_count++] = (int32_t)pid;
+		if (*text != ',')
+			return text == end;
+	}
+
+	return false;
+}
+
 static bool set(struct setup *setup, int option)
 {
 	switch (option) {
@@ -118,6 +142,8 @@ static bool set(struct setup *setup, int option)
 	case 1:
 	case 2:
 		return descriptor(optarg, &setup->outputs[option]);
+	case 'f':
+		return pids(optarg, setup);
 	case 's':
 		return number(optarg, UINT64_MAX, &setup->spike_from_ns);
 	case 'r':
@@ -238,6 +264,8 @@ static int work(struct setup *setup, int vdso)
 {
 	struct symbolize_options how = {
 		.spike_from_ns = setup->spike_from_ns,
+		.focus = setup->focus,
+		.focus_count = setup->focus_count,
 		.raw = setup->raw,
 		.vdso = vdso,
 		.debug_file = setup->debug_socket >= 0 ? ask_debug_file : NULL,

@@ -18,6 +18,9 @@
 
 #define OTHER "(other)"
 
+/* The module of a process that is not in the focus. */
+#define NEIGHBOUR "(another process)"
+
 static const char *const phase_names[HOTLIST_PHASES] = { "before", "during" };
 
 static const char *text_of(const struct stackprofile *profile, uint32_t string)
@@ -364,6 +367,28 @@ static int by_thread(const void *a, const void *b, void *ctx)
 	return first != second ? (first > second) - (first < second) : (x > y) - (x < y);
 }
 
+static bool is_in_focus(const struct stackprofile *profile, int32_t pid)
+{
+	const struct stackprofile_options *options = &profile->options;
+
+	for (size_t i = 0; i < options->focus_count; i++)
+		if (options->focus[i] == pid)
+			return true;
+	return options->focus_count == 0;
+}
+
+/* Of a process that nobody asked for: it stands there as one function of its name. */
+static int heat_neighbour(struct heating *heating, const struct stackprofile_thread_key *key,
+			  struct hotlist_stack *stack)
+{
+	uint32_t function;
+	int rc = hotlist_function(heating->list, text_of(heating->profile, key->process), NEIGHBOUR, &function);
+
+	stack->functions = &function;
+	stack->count = 1;
+	return rc == 0 ? hotlist_add(heating->list, stack) : rc;
+}
+
 static int heat_stack(struct heating *heating, uint32_t number)
 {
 	const struct stackprofile *profile = heating->profile;
@@ -373,6 +398,11 @@ static int heat_stack(struct heating *heating, uint32_t number)
 	size_t count;
 	const uint32_t *frames = stack_of(profile, number, &thread, &count);
 	int rc = 0;
+
+	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
+	memcpy(stack.weight_ns, tally->weight_ns, sizeof(stack.weight_ns));
+	if (!is_in_focus(profile, thread_of(profile, thread)->pid))
+		return heat_neighbour(heating, thread_of(profile, thread), &stack);
 
 	heating->stack.len = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -385,8 +415,6 @@ static int heat_stack(struct heating *heating, uint32_t number)
 		}
 	}
 	stack.functions = (const uint32_t *)heating->stack.data;
-	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
-	memcpy(stack.weight_ns, tally->weight_ns, sizeof(stack.weight_ns));
 	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
 }
 

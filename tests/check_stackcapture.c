@@ -234,7 +234,7 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stackcapture *capture = stackcapture_secure(&options, &info);
 
 	ck_assert_ptr_nonnull(capture);
-	stackcapture_write(capture, dirfd, &info);
+	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, &info);
 	ck_assert_uint_eq(info.capture_count, 1);
 	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_msg(strstr(info.captures[0].why, why), "%s", info.captures[0].why);

@@ -171,6 +171,38 @@ START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
 }
 END_TEST
 
+START_TEST(of_processes_out_of_focus_there_is_the_name)
+{
+	AUTO(free_profile) struct stackprofile *profile = NULL;
+	const int32_t focus[] = { 7, 1 };
+	struct stackprofile_options options = usual;
+	uint32_t number;
+	struct stackprofile_sample sample = {
+		.time_ns = SPIKE,
+		.pid = 2,
+		.tid = 22,
+		.process = "noisy",
+		.thread = "t",
+		.frames = &number,
+		.frame_count = 1,
+		.count = 3,
+	};
+
+	options.focus = focus;
+	options.focus_count = ARRAY_LEN(focus);
+	ck_assert_int_eq(stackprofile_new(&options, &profile), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 2), 0);
+	ck_assert_int_eq(frame(profile, 0, 1, "hidden", &number), 0);
+	ck_assert_int_eq(stackprofile_add(profile, &sample), 0);
+	writes(stackprofile_write_functions, profile,
+	       HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 0, 5\n"
+			      "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\n"
+			      "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\n"
+			      "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\n");
+	writes(stackprofile_write_folded, profile, "noisy;hidden 3\np;m;f 2\n");
+}
+END_TEST
+
 START_TEST(frames_without_names_are_called_after_their_module)
 {
 	AUTO(free_profile) struct stackprofile *profile = NULL;
@@ -428,6 +460,7 @@ Suite *stackprofile_suite(void)
 	tcase_add_test(tcase, samples_before_and_during_are_told_apart);
 	tcase_add_test(tcase, build_ids_go_into_the_profile_as_hexadecimal);
 	tcase_add_test(tcase, the_top_thread_does_not_depend_on_the_order_of_samples);
+	tcase_add_test(tcase, of_processes_out_of_focus_there_is_the_name);
 	tcase_add_test(tcase, frames_without_names_are_called_after_their_module);
 	tcase_add_test(tcase, inlined_functions_are_frames_of_their_own);
 	tcase_add_test(tcase, stacks_beyond_the_limit_are_other);
