@@ -248,10 +248,13 @@ static int serve(void)
 		_exit(127);
 	}
 	close(ends[1]);
-	ssize_t len = read(ends[0], port, sizeof(port) - 1);
+	size_t len = 0;
 
+	/* The whole line, or the server finds nobody who reads the rest. */
+	while (len + 1 < sizeof(port) && !strchr(port, '\n') && read(ends[0], port + len, 1) == 1)
+		len++;
 	close(ends[0]);
-	if (len <= 0)
+	if (len == 0)
 		fprintf(stderr, "skipped: there is no python3\n");
 
 	return len > 0 ? (int)strtol(port, NULL, 10) : 0;
