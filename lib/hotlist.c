@@ -248,17 +248,27 @@ static int write_rest(uint32_t left_out, const struct sink *sink)
 	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
 }
 
+/* A function that was given a number may be on no stack that was counted. */
+static bool was_seen(const struct hotlist *list, uint32_t function)
+{
+	const struct tally *tally = &list->tallies[function - 1];
+
+	return tally->total[HOTLIST_BEFORE] + tally->total[HOTLIST_DURING] > 0;
+}
+
 int hotlist_write(const struct hotlist *list, const struct sink *sink)
 {
-	uint32_t count = list->functions.count, shown = count < HOTLIST_ROWS_MAX ? count : HOTLIST_ROWS_MAX;
-	AUTO_FREE uint32_t *order = malloc((count + 1) * sizeof(*order));
+	AUTO_FREE uint32_t *order = malloc(((size_t)list->functions.count + 1) * sizeof(*order));
+	uint32_t count = 0, shown;
 	int rc;
 
 	if (!order)
 		return -ENOMEM;
 
-	for (uint32_t i = 0; i < count; i++)
-		order[i] = i + 1;
+	for (uint32_t i = 1; i <= list->functions.count; i++)
+		if (was_seen(list, i))
+			order[count++] = i;
+	shown = count < HOTLIST_ROWS_MAX ? count : HOTLIST_ROWS_MAX;
 	qsort_r(order, count, sizeof(*order), by_heat, (void *)list);
 	rc = write_head(list, sink);
 	for (uint32_t i = 0; i < shown && rc == 0; i++)
