@@ -56,21 +56,22 @@ static void write_forward(uint64_t number)
 static uint64_t check_copy(size_t len, uint64_t newest)
 {
 	uint64_t number = newest + 1;
+	bool right = true;
 
-	for (size_t at = 0; at < len;) {
+	for (size_t at = 0; at < len && right;) {
 		struct perf_event_header header;
 		uint64_t word;
 
 		memcpy(&header, copy + at, sizeof(header));
 		number--;
-		ck_assert_uint_eq(header.size, 16 + 8 * (number % 13));
-		for (size_t i = 8; i < header.size; i += 8) {
+		right = header.size == 16 + 8 * (number % 13) && header.size <= len - at;
+		for (size_t i = 8; right && i < header.size; i += 8) {
 			memcpy(&word, copy + at + i, sizeof(word));
-			ck_assert_uint_eq(word, number);
+			right = word == number;
 		}
 		at += header.size;
-		ck_assert_uint_le(at, len);
 	}
+	ck_assert_msg(right, "record %llu of %llu is another", (unsigned long long)number, (unsigned long long)newest);
 	return number;
 }
 
@@ -131,6 +132,7 @@ static int take(void *ctx, const struct perf_event_header *record, size_t len)
 {
 	struct taken *taken = ctx;
 	const uint8_t *bytes = (const uint8_t *)record;
+	bool right = true;
 
 	ck_assert_uint_eq((uintptr_t)record % 8, 0);
 	ck_assert_uint_eq(len, 16 + 8 * (taken->next % 13));
@@ -138,8 +140,9 @@ static int take(void *ctx, const struct perf_event_header *record, size_t len)
 		uint64_t word;
 
 		memcpy(&word, bytes + i, sizeof(word));
-		ck_assert_uint_eq(word, taken->next);
+		right &= word == taken->next;
 	}
+	ck_assert(right);
 	return taken->next++ == taken->stop_at ? -EPIPE : 0;
 }
 
