@@ -157,15 +157,19 @@ START_TEST(no_more_rows_than_the_limit)
 	struct sink sink = sink_buffer(&out);
 	char name[16];
 	uint32_t function;
+	struct hotlist_stack stack = { .functions = &function, .count = 1, .samples = { 1, 0 } };
 
 	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_thread(list, 1, "t", &stack.thread), 0);
 	for (unsigned i = 0; i < HOTLIST_ROWS_MAX + 3; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		ck_assert_int_eq(hotlist_function(list, name, "", &function), 0);
+		ck_assert_int_eq(hotlist_add(list, &stack), 0);
 	}
+	ck_assert_int_eq(hotlist_function(list, "never seen", "", &function), 0);
 	ck_assert_int_eq(hotlist_write(list, &sink), 0);
 	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
-	ck_assert_ptr_nonnull(strstr(out.data, "\t0\n# 3 more functions\n"));
+	ck_assert_ptr_nonnull(strstr(out.data, "\t1\n# 3 more functions\n"));
 	buffer_release(&out);
 }
 END_TEST
