@@ -27,7 +27,8 @@ def _():
     run("dpkg", "-i", "/vm/next.deb")
     service.until_answers()
     expect(service.pid() != pid, "it was not restarted")
-    equal([path for path, text in kept.items() if contents().get(path) != text], [], "files that changed or are gone")
+    now = contents()
+    equal([path for path, text in kept.items() if now.get(path) != text], [], "files that changed or are gone")
 
 
 @check("removal stops the service and keeps configuration and incidents")
