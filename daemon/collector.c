@@ -368,7 +368,7 @@ static bool enqueue(struct collector *collector, enum job_kind kind, struct coll
 	if (!job)
 		return false;
 
-	job->kind = kind;
+	job->kind = (int)kind;
 	job->subject = incident;
 	jobs_put(&collector->jobs, job, kind == JOB_CAPTURE && !incident->slice);
 

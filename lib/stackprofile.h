@@ -54,9 +54,10 @@ struct stackprofile_options {
 	uint64_t
 		spike_from_ns; /* where the rule's window begins: samples before it are "before", the others "during" */
 	uint64_t period_ns;    /* of CPU time, between two samples */
-	const int32_t *focus;  /* pids whose functions are of interest; of others the table of functions has only their names */
-	size_t focus_count;    /* 0: everybody's. Borrowed until the profile is freed */
-	size_t stacks_max;     /* 0: STACKPROFILE_STACKS_DEFAULT */
+	const int32_t *
+		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
+	size_t focus_count; /* 0: everybody's. Borrowed until the profile is freed */
+	size_t stacks_max;  /* 0: STACKPROFILE_STACKS_DEFAULT */
 	size_t bytes_max; /* of memory for all of it; 0: STACKPROFILE_BYTES_DEFAULT. Writing takes about as much again. */
 };
 

@@ -34,6 +34,9 @@ expected() {
 	for file in README.md CHANGELOG.md LICENSE docs/*.md; do
 		echo ".$1/share/doc/spikewatch/${file##*/}"
 	done
+	for file in conf/hooks/*; do
+		echo ".$1/share/doc/spikewatch/hooks/${file##*/}"
+	done
 	for unit in systemd/*; do
 		case $unit in
 		*.sysusers.conf) echo ".$1/lib/sysusers.d/spikewatch.conf" ;;

@@ -5,7 +5,7 @@ import pathlib
 
 import harness
 
-THEMES = """install unit limits discovery reload restart kill trigger disk journal metrics growth package""".split()
+THEMES = """install unit limits discovery reload restart kill trigger disk journal metrics stacks growth package""".split()
 
 here = pathlib.Path(__file__).parent
 only = (here / "only").read_text().strip()
