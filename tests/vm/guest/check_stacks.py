@@ -27,6 +27,7 @@ def _():
 
 @check("with the drop-in of the documents an incident has them")
 def _():
+    run("sysctl", "kernel.perf_event_paranoid=2")
     service.drop_in(drop_in_of_the_document())
     service.fresh(stacks=MODE)
     stacks = service.status()["stacks"]
