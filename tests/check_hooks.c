@@ -180,7 +180,9 @@ START_TEST(it_knows_what_it_is_for_and_nothing_of_the_daemon)
 	    "{\"name\":\"state\",\"command\":[\"/bin/sh\",\"-c\",\"pwd; ls -l /proc/self/fd | wc -l; readlink "
 	    "/proc/self/fd/0;"
 	    " cat /proc/self/oom_score_adj; ps -o pid=,pgid= -p $$ | awk '{{print $1 == $2}'; ulimit -c; ulimit -f;"
-	    " grep -E 'Sig(Blk|Ign)' /proc/self/status | awk '{{print $2}'\"]}]");
+	    /* Signals 32 and 33 are the C library's: nobody can reset what was inherited of them. */
+	    " for mask in $(grep -E 'Sig(Blk|Ign)' /proc/self/status | awk '{{print $2}');"
+	    " do echo $((0x$mask & ~0x180000000)); done\"]}]");
 	signal(SIGUSR2, SIG_DFL);
 	close(leak);
 	for (int i = 0; i < 3; i++)
@@ -200,8 +202,7 @@ START_TEST(it_knows_what_it_is_for_and_nothing_of_the_daemon)
 	free(text);
 	text = output("run-state.txt");
 	/* ls: a line for the total, 0, 1, 2 and the directory that it reads. */
-	snprintf(expected, sizeof(expected), "%s\n5\n/dev/null\n0\n1\n0\n2048\n0000000000000000\n0000000000000000\n",
-		 directory);
+	snprintf(expected, sizeof(expected), "%s\n5\n/dev/null\n0\n1\n0\n2048\n0\n0\n", directory);
 	ck_assert_str_eq(text, expected);
 	free(text);
 }
