@@ -16,6 +16,8 @@ here=$(dirname "$0")
 cgroups=${CGROUPS:-v2 v1}
 # Three times what a machine takes where nothing else runs.
 limit_seconds=900
+# Six times what it takes until the first check, which needs nothing of what is tried here.
+boot_seconds=180
 
 # libmicrohttpd12 is what the package only recommends.
 packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3,libmicrohttpd12
@@ -82,17 +84,41 @@ make_disk() {
 	mke2fs -q -t ext4 -d "$work/root" "$work/disk.img" 2G >/dev/null
 }
 
-# boot v1|v2: the report goes to the screen and to $work/NAME.report, the console to $work/NAME.console.
-boot() {
-	local name=$1 options=
-	[ "$name" = v1 ] && options=systemd.unified_cgroup_hierarchy=0
+# machine NAME OPTION...: the report goes to the screen and to $work/NAME.report, the console to $work/NAME.console.
+machine() {
+	local name=$1
+	shift
 	TMPDIR=$work timeout --kill-after=10 $limit_seconds qemu-system-x86_64 -nodefaults -display none -no-reboot -nic none \
 		-accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
 		-kernel "$work"/root/boot/vmlinuz-* -initrd "$work"/root/boot/initrd.img-* \
-		-append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=-1 $options" \
+		-append "root=/dev/vda rw console=ttyS0 systemd.show_status=0 panic=-1 $*" \
 		-drive "file=$work/disk.img,format=raw,if=virtio,snapshot=on,cache=unsafe" -pidfile "$work/$name.pid" \
 		-serial "file:$work/$name.console" -serial stdio </dev/null |
 		sed -u 's/\r$//' | tee "$work/$name.report" | sed -u "s/^/$name: /" || true
+}
+
+# Ends a machine that has reported nothing for so long.
+end_if_silent() {
+	local file=$work/$1.pid
+	sleep 5
+	for _ in $(seq $boot_seconds); do
+		sleep 1
+		[ -e "$file" ] && [ ! -s "$work/$1.report" ] || return 0
+	done
+	kill "$(cat "$file")"
+}
+
+# boot v1|v2: seldom, emulated CPUs lose each other while the kernel starts. Such a machine is started again, up to twice.
+boot() {
+	local name=$1 options=
+	[ "$name" = v1 ] && options=systemd.unified_cgroup_hierarchy=0
+	for _ in 1 2 3; do
+		end_if_silent "$name" >/dev/null 2>&1 &
+		machine "$name" $options
+		[ ! -s "$work/$name.report" ] || break
+		echo "$name: it did not boot; its console:"
+		tail -n 10 "$work/$name.console" | sed "s/^/$name:     /"
+	done
 	grep -q '^end: ' "$work/$name.report" && return
 	echo "$name: FAIL the machine did not come to its end; its console:"
 	tail -n 40 "$work/$name.console" | sed "s/^/$name:     /"
