@@ -15,6 +15,7 @@
 #include "sealing.h"
 #include "sequel.h"
 #include "stackevidence.h"
+#include "steadyclock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,6 +40,7 @@ struct failing {
 };
 
 struct collector {
+	struct steadyclock steady; /* the thread's */
 	struct session *session;
 	struct spool *spool;
 	struct clock clock;
@@ -273,7 +275,8 @@ static void follow(struct collector_incident *incident)
 /* Without a directory the limits cannot be kept either: one reason, one entry. */
 static void enforce(struct collector *collector)
 {
-	int r = spool_enforce(collector->spool, clock_wall(&collector->clock), on_removed, collector);
+	wall_t now = steadyclock_look(&collector->steady, clock_mono(&collector->clock), clock_wall(&collector->clock));
+	int r = spool_enforce(collector->spool, now, on_removed, collector);
 
 	if (r < 0 && r != collector->unkept)
 		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
@@ -423,6 +426,7 @@ int collector_new(struct session *session, struct spool *spool, struct collector
 	collector->session = session;
 	collector->spool = spool;
 	collector->clock = realclock();
+	steadyclock_look(&collector->steady, clock_mono(&collector->clock), clock_wall(&collector->clock));
 	r = hooks_new(&collector->clock, &collector->hooks);
 	if (r < 0) {
 		free(collector);

@@ -101,7 +101,7 @@ void spool_abort(struct spool_draft *draft);
 
 /*
  * Makes the limits true by removing what retention_choose says. removed (may be NULL) is called for each that was
- * removed. What cannot be removed stays. now: the wall clock. 0; -ENOMEM; -errno: the first failure; what could be
+ * removed. What cannot be removed stays. now: the wall clock; 0: none goes for its age. 0; -ENOMEM; -errno: the first failure; what could be
  * done was done.
  */
 int spool_enforce(struct spool *spool, wall_t now,
