@@ -9,6 +9,7 @@
 # KEEP=1       use the root file system of the last run again, if it has the same packages
 # CGROUPS=v2   only this machine
 # CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
+# CHECKS_V1=a  the same for the machine with cgroup v1
 set -euo pipefail
 
 build=${B:-build}
@@ -71,7 +72,6 @@ put_checks_into_root() {
 	mkdir "$root/vm"
 	cp "$here"/guest/*.py "$here/../../daemon/messages.h" "$root/vm/"
 	cp "$deb" "$root/vm/spikewatch.deb"
-	echo "${CHECKS:-}" >"$root/vm/only"
 	make_next
 	cp "$here/guest/checks.service" "$root/etc/systemd/system/"
 	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
@@ -110,8 +110,8 @@ end_if_silent() {
 
 # boot v1|v2: seldom, emulated CPUs lose each other while the kernel starts. Such a machine is started again, up to twice.
 boot() {
-	local name=$1 options=
-	[ "$name" = v1 ] && options=systemd.unified_cgroup_hierarchy=0
+	local name=$1 options=vm.checks=${CHECKS:-}
+	[ "$name" = v1 ] && options="systemd.unified_cgroup_hierarchy=0 vm.checks=${CHECKS_V1:-${CHECKS:-}}"
 	for _ in 1 2 3; do
 		end_if_silent "$name" >/dev/null 2>&1 &
 		machine "$name" $options
