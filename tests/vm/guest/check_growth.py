@@ -1,6 +1,6 @@
 """What the daemon takes after a long day, against what it took in the morning.
 
-The same process is measured after a few rounds of everything that makes it take memory, and after eight more: reloads, targets that
+The same process is measured after a few rounds of everything that makes it take memory, and after five more: reloads, targets that
 come and go, incidents. Allowed: 2 MiB more memory of its own (the ring is a file, of fixed size), which is the allocator's slack,
 and not one descriptor. The first reload alone takes 700 KiB, because two configurations are there for a moment.
 """
@@ -12,7 +12,7 @@ import service
 from harness import check, eventually, expect, run
 
 WARM_UP = 2
-ROUNDS = 8
+ROUNDS = 5
 SLACK_KIB = 2048
 UNIT = "vm-round.service"
 
