@@ -1,9 +1,14 @@
 /*
- * stackrecorder.h: the CPU profile of the last seconds, always at hand: one overwriting perf ring per CPU that nobody reads until an incident
- * asks, and beside it a thread that keeps book of who had which files mapped (addressbook.h).
+ * stackrecorder.h: who burned the CPU and who touched new memory in the last seconds, always at hand: overwriting perf rings, one per CPU and
+ * kind of sample, that nobody reads until an incident asks; and beside them a thread that keeps book of who had which files mapped
+ * (addressbook.h).
  *
- * All functions but stackrecorder_status belong to one thread. Needs CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1),
- * and CAP_IPC_LOCK or kernel.perf_event_mlock_kb for the rings.
+ *	everybody's events  one per CPU, call chains by frame pointers. Take CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
+ *	followed            one per thread and CPU of the processes of stackrecorder_follow, with what they start; with registers and a copy of
+ *	                    the stack if `dwarf`. Without the privilege they are all there is: of processes that may be traced, user stacks only
+ *
+ * Rings take CAP_IPC_LOCK, or room in kernel.perf_event_mlock_kb or RLIMIT_MEMLOCK. All functions but stackrecorder_status and
+ * stackrecorder_follow belong to one thread.
  */
 #ifndef SPIKEWATCH_STACKRECORDER_H
 #define SPIKEWATCH_STACKRECORDER_H
@@ -11,6 +16,7 @@
 #include "addressbook.h"
 #include "perfrecord.h"
 #include "sink.h"
+#include "stackfile.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +26,19 @@ struct stackrecorder;
 
 /* Zero is the default. */
 struct stackrecorder_options {
-	uint32_t frequency;  /* 99; samples per second of each CPU */
-	uint64_t ring_bytes; /* 1 MiB; of each CPU, rounded up to a power of two */
+	uint32_t frequency; /* 99; samples per second of each CPU, of each kind */
+	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a CPU that is busy */
 	uint64_t
-		max_memory_bytes; /* 64 MiB; rings and book. Rings are halved until they fit into three quarters of it */
-	int proc_fd;              /* of /proc, borrowed, must outlive it; 0: /proc is opened */
+		ring_bytes; /* 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of two */
+	uint64_t
+		max_memory_bytes; /* 64 MiB; book and rings, which get three quarters: those of stacks are halved first, then all others */
+	uint32_t stack_bytes; /* 8192; what is copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
+	bool dwarf; /* followed threads with registers and stack. What cannot be afforded falls back to frame pointers */
+	bool cycles;         /* CPU samples by the hardware's cycles where it has them */
+	bool without_faults; /* no samples of page faults */
+	bool followed_only;  /* as without the privilege; for tests */
+	int proc_fd;         /* of /proc, borrowed, must outlive it; 0: /proc is opened */
 };
-
-#define STACKRECORDER_REASON_MAX 200
 
 /*
  * Opens events and rings and starts the thread. 0; -ENOMEM; -errno, and then reason, of STACKRECORDER_REASON_MAX bytes, says it for people:
@@ -48,22 +59,30 @@ struct stackrecorder_file {
 	uint64_t frames;     /* how often: they are sorted by it, most first */
 };
 
+/* Samples of one kind. */
+struct stackrecorder_stream {
+	struct stackfile_stream head; /* record_bytes is that of records */
+	struct buffer records;        /* ordered by time; see stackfile.h */
+	uint64_t samples;
+	uint64_t left_out;    /* bytes of records that did not fit into max_bytes, or samples that made no sense */
+	uint64_t paused_ns;   /* the longest that one CPU's output was paused */
+	unsigned rings, torn; /* read, and those whose oldest records made no sense */
+};
+
 /* {0} is empty. */
 struct stackrecorder_snapshot {
-	struct buffer records; /* ordered by time, as stackfile.h wants them: of the book, then SAMPLE and LOST */
+	struct stackrecorder_stream streams[STACKFILE_STREAM_KINDS]; /* the book's first */
+	size_t stream_count;
 	struct stackrecorder_file *files;
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
+	struct stackfile_cgroup *
+		cgroups; /* of pids that still run, ascending; as /proc/<pid>/cgroup has it: see stackrecorder_seed.c which line */
+	size_t cgroup_count;
 	uint64_t from_ns, to_ns; /* what was asked for, and not after it was taken */
-	uint64_t covered_ns;     /* from here on every CPU's ring held everything; >= from_ns */
-	uint64_t samples;
-	uint64_t lost;       /* by the kernel's count, in what was recovered */
-	uint64_t left_out;   /* bytes of records that did not fit into max_bytes, or samples that made no sense */
-	uint64_t unmapped;   /* processes in pids of which nothing is known: they came and went unseen */
-	uint64_t paused_ns;  /* the longest that one CPU's output was paused */
-	unsigned cpus, torn; /* rings read, and those whose oldest records made no sense */
-	struct buffer paths;
+	uint64_t unmapped;       /* processes in pids of which nothing is known: they came and went unseen */
+	struct buffer paths;     /* texts of files and cgroups */
 };
 
 /*
@@ -78,13 +97,25 @@ int stackrecorder_snapshot(struct stackrecorder *recorder, uint64_t from_ns, uin
 /* {0} is fine. */
 void stackrecorder_snapshot_release(struct stackrecorder_snapshot *snapshot);
 
+/*
+ * From now on the threads of these processes have events of their own, and so has what they start; replaces the set. The recorder's thread opens
+ * and closes them soon after. So many processes, threads and descriptors and no more: what did not fit is in the status. Any thread. 0 or -ENOMEM.
+ */
+int stackrecorder_follow(struct stackrecorder *recorder, const uint32_t *pids, size_t count);
+
 struct stackrecorder_status {
+	bool everybody;      /* has everybody's events; if not, reason says why */
+	bool dwarf;          /* followed threads have registers and stack */
+	bool kernel;         /* call chains have the kernel's part */
+	bool faults, cycles; /* there are samples of page faults; CPU samples are by the hardware's cycles */
+	char limits
+		[STACKRECORDER_REASON_MAX]; /* what was asked for and is not so, and why, for people; "" if nothing */
+	unsigned followed_processes, followed_threads; /* at present, not counting what they started since */
+	unsigned not_followed; /* processes that were asked for, run, and have no events: no room or not allowed */
 	unsigned cpus;         /* that are sampled */
 	unsigned cpus_missing; /* online when it was opened, and refused (or gone meanwhile) */
 	uint32_t frequency;    /* as asked for, or what the kernel allows (kernel.perf_event_max_sample_rate) */
-	uint64_t period_ns;    /* between two samples of a busy CPU */
-	uint64_t sample_type;  /* perfrecord_format */
-	uint64_t ring_bytes;   /* of each CPU, as it came out */
+	uint64_t ring_bytes;   /* of each CPU, all kinds together, as it came out */
 	uint64_t memory_bytes; /* all rings */
 	uint64_t side_lost;    /* records of mappings that the kernel had no room for: the thread came too late */
 	uint64_t side_wakeups; /* of the thread */
