@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define STACKRECORDER_REASON_MAX 200
+
 struct stackrecorder;
 
 /* Zero is the default. */

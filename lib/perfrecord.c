@@ -266,17 +266,38 @@ static void put_pair(struct pen *pen, uint32_t first, uint32_t second)
 	put(pen, pair, sizeof(pair));
 }
 
-/* Terminated, and padded to a word. */
-static void put_text(struct pen *pen, const char *text, size_t len)
+static void put_zeroes(struct pen *pen, size_t len)
 {
 	static const uint8_t zeroes[8];
 
-	put(pen, text, len);
-	put(pen, zeroes, 8 - len % 8);
+	put(pen, zeroes, len);
 }
 
-static void encode_sample(struct pen *pen, const struct perfrecord *record)
+/* Terminated, and padded to a word. */
+static void put_text(struct pen *pen, const char *text, size_t len)
 {
+	put(pen, text, len);
+	put_zeroes(pen, 8 - len % 8);
+}
+
+static void encode_stack(struct pen *pen, const struct perfrecord_sample *sample)
+{
+	size_t size = sample->stack != NULL ? (sample->stack_bytes + 7) / 8 * 8 : 0;
+
+	if (sample->stack != NULL && sample->stack_bytes > PERFRECORD_SIZE_MAX)
+		pen->full = true;
+	put_word(pen, size);
+	if (size == 0 || pen->full)
+		return;
+	put(pen, sample->stack, sample->stack_bytes);
+	put_zeroes(pen, size - sample->stack_bytes);
+	put_word(pen, sample->stack_bytes);
+}
+
+static int encode_sample(const struct perfrecord_format *format, struct pen *pen, const struct perfrecord *record)
+{
+	size_t regs = (size_t)__builtin_popcountll(format->regs_user);
+
 	put_word(pen, record->sample.ip);
 	put_pair(pen, record->pid, record->tid);
 	put_word(pen, record->time_ns);
@@ -286,6 +307,17 @@ static void encode_sample(struct pen *pen, const struct perfrecord *record)
 	if (record->sample.chain_len > PERFRECORD_SIZE_MAX)
 		pen->full = true;
 	put(pen, record->sample.chain, record->sample.chain_len * sizeof(uint64_t));
+	if (format->sample_type & PERF_SAMPLE_REGS_USER) {
+		put_word(pen, record->sample.regs_abi);
+		if (record->sample.regs_abi != PERF_SAMPLE_REGS_ABI_NONE) {
+			if (record->sample.regs_len != regs)
+				return -EINVAL;
+			put(pen, record->sample.regs, regs * sizeof(uint64_t));
+		}
+	}
+	if (format->sample_type & PERF_SAMPLE_STACK_USER)
+		encode_stack(pen, &record->sample);
+	return 0;
 }
 
 static void encode_mmap(struct pen *pen, const struct perfrecord *record)
@@ -324,12 +356,11 @@ static uint16_t encode_misc(const struct perfrecord *record)
 	return (uint16_t)misc;
 }
 
-static int encode_body(struct pen *pen, const struct perfrecord *record)
+static int encode_body(const struct perfrecord_format *format, struct pen *pen, const struct perfrecord *record)
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
-		encode_sample(pen, record);
-		return 0;
+		return encode_sample(format, pen, record);
 	case PERF_RECORD_MMAP2:
 		encode_mmap(pen, record);
 		return 0;
@@ -352,14 +383,18 @@ static int encode_body(struct pen *pen, const struct perfrecord *record)
 	}
 }
 
-int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size)
+int perfrecord_encode_as(const struct perfrecord_format *format, const struct perfrecord *record, void *buf, size_t cap,
+			 size_t *ret_size)
 {
 	struct perf_event_header head = { .type = record->type, .misc = encode_misc(record) };
 	struct pen pen = { .at = buf, .left = cap < PERFRECORD_SIZE_MAX ? cap : PERFRECORD_SIZE_MAX };
 	int r;
 
+	if ((format->sample_type | PERFRECORD_FRAME_POINTERS) != format->sample_type ||
+	    (format->sample_type & ~PERFRECORD_SAMPLE_TYPES))
+		return -EINVAL;
 	put(&pen, &head, sizeof(head));
-	r = encode_body(&pen, record);
+	r = encode_body(format, &pen, record);
 	if (r < 0)
 		return r;
 	if (record->type != PERF_RECORD_SAMPLE) {
@@ -373,6 +408,13 @@ int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, si
 	memcpy(buf, &head, sizeof(head));
 	*ret_size = pen.used;
 	return 0;
+}
+
+int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size)
+{
+	const struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
+
+	return perfrecord_encode_as(&format, record, buf, cap, ret_size);
 }
 
 bool perfrecord_file_same(const struct perfrecord_file *a, const struct perfrecord_file *b)

@@ -22,6 +22,13 @@
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
 		    PERF_SAMPLE_CALLCHAIN))
 
+/* The same, with the registers and a copy of the stack to unwind from. */
+#define PERFRECORD_DWARF \
+	(PERFRECORD_FRAME_POINTERS | (uint64_t)PERF_SAMPLE_REGS_USER | (uint64_t)PERF_SAMPLE_STACK_USER)
+
+/* regs_user of x86-64: all but ds, es, fs and gs; from the lowest bit ax bx cx dx si di bp sp ip flags cs ss r8 .. r15. */
+#define PERFRECORD_REGS_X86_64 0xff0fffULL
+
 /* No record is longer: its size is 16 bits, in steps of 8. */
 #define PERFRECORD_SIZE_MAX 65528u
 #define PERFRECORD_BUILD_ID_MAX 20u
@@ -97,10 +104,15 @@ struct perfrecord {
 int perfrecord_decode(const struct perfrecord_format *format, const void *data, size_t len, struct perfrecord *ret);
 
 /*
- * Writes record as the kernel would with PERFRECORD_FRAME_POINTERS and sample_id_all into buf, 8-aligned: SAMPLE
- * (without registers and stack), MMAP2, COMM, FORK, EXIT, LOST. record->size is not looked at, *ret_size is what was
- * written. 0; -ENOSPC: it takes more than cap, or more than a record can be; -EINVAL: another type.
+ * Writes record as the kernel would with this format, all of PERFRECORD_FRAME_POINTERS at least, and sample_id_all into buf, 8-aligned: SAMPLE,
+ * MMAP2, COMM, FORK, EXIT, LOST. Of a stack, what was read is written, padded to a word, and not the room that the kernel left behind it.
+ * record->size is not looked at, *ret_size is what was written. 0; -ENOSPC: it takes more than cap, or more than a record can be; -EINVAL:
+ * another type, another format, or not as many registers as the format has.
  */
+int perfrecord_encode_as(const struct perfrecord_format *format, const struct perfrecord *record, void *buf, size_t cap,
+			 size_t *ret_size);
+
+/* perfrecord_encode_as with PERFRECORD_FRAME_POINTERS. */
 int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size);
 
 /* The same file by what the kernel said of it. Two that are all zeroes are the same. */

@@ -194,6 +194,75 @@ START_TEST(registers_and_stack_are_found)
 }
 END_TEST
 
+static struct perfrecord wide_sample(const uint64_t *regs, const uint8_t *stack, size_t stack_bytes)
+{
+	struct perfrecord record = sample();
+
+	record.sample.regs_abi = PERF_SAMPLE_REGS_ABI_64;
+	record.sample.regs = regs;
+	record.sample.regs_len = 20;
+	record.sample.stack = stack;
+	record.sample.stack_bytes = stack_bytes;
+	return record;
+}
+
+START_TEST(registers_and_stack_come_back)
+{
+	static const struct perfrecord_format wide = { PERFRECORD_DWARF, PERFRECORD_REGS_X86_64 };
+	static const uint64_t regs[20] = { 1, 2, 3, [7] = 0x7ffe0000, [8] = 0x401000, [19] = 15 };
+	static uint8_t stack[4096];
+	struct perfrecord record, read;
+
+	for (size_t i = 0; i < sizeof(stack); i++)
+		stack[i] = (uint8_t)(i * 7 + 1);
+	for (size_t n = 1; n < 4096; n += n < 20 ? 1 : 501) {
+		record = wide_sample(regs, stack, n);
+		memset(bytes, 0xee, sizeof(bytes));
+		ck_assert_int_eq(perfrecord_encode_as(&wide, &record, bytes, sizeof(bytes), &len), 0);
+		ck_assert_int_eq(perfrecord_decode(&wide, bytes, len, &read), 0);
+		ck_assert_uint_eq(read.size, len);
+		ck_assert_uint_eq(read.sample.chain_len, 5);
+		ck_assert_mem_eq(read.sample.chain, chain, sizeof(chain));
+		ck_assert_uint_eq(read.sample.regs_len, 20);
+		ck_assert_mem_eq(read.sample.regs, regs, sizeof(regs));
+		ck_assert_uint_eq(read.sample.stack_bytes, n);
+		ck_assert_mem_eq(read.sample.stack, stack, n);
+		for (size_t cut = 0; n < 20 && cut < len; cut++) {
+			size_t unused;
+
+			ck_assert_int_eq(perfrecord_decode(&wide, bytes, cut, &read), -EBADMSG);
+			ck_assert_int_eq(perfrecord_encode_as(&wide, &record, bytes, cut, &unused), -ENOSPC);
+		}
+	}
+	/* a kernel thread: neither */
+	record = sample();
+	ck_assert_int_eq(perfrecord_encode_as(&wide, &record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perfrecord_decode(&wide, bytes, len, &read), 0);
+	ck_assert_uint_eq(read.sample.regs_abi, PERF_SAMPLE_REGS_ABI_NONE);
+	ck_assert_ptr_null(read.sample.regs);
+	ck_assert_ptr_null(read.sample.stack);
+}
+END_TEST
+
+START_TEST(what_the_format_cannot_hold_is_refused)
+{
+	static const struct perfrecord_format wide = { PERFRECORD_DWARF, PERFRECORD_REGS_X86_64 };
+	static const struct perfrecord_format thin = { PERF_SAMPLE_IP | PERF_SAMPLE_TID, 0 };
+	static const struct perfrecord_format odd = { PERFRECORD_DWARF | PERF_SAMPLE_ADDR, 0 };
+	static const uint64_t regs[20];
+	static const uint8_t stack[8];
+	struct perfrecord record = wide_sample(regs, stack, 8);
+
+	record.sample.regs_len = 19;
+	ck_assert_int_eq(perfrecord_encode_as(&wide, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	record.sample.regs_len = 20;
+	ck_assert_int_eq(perfrecord_encode_as(&thin, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	ck_assert_int_eq(perfrecord_encode_as(&odd, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	record.sample.stack_bytes = SIZE_MAX - 3;
+	ck_assert_int_eq(perfrecord_encode_as(&wide, &record, bytes, sizeof(bytes), &len), -ENOSPC);
+}
+END_TEST
+
 /* Each cut is refused, by its size; and so is each size that is shorter than what is inside says. */
 START_TEST(cut_records_are_refused)
 {
@@ -289,6 +358,8 @@ Suite *perfrecord_suite(void)
 	tcase_add_test(tcase, name_fork_exit_and_lost_come_back);
 	tcase_add_test(tcase, kernels_layout_is_understood);
 	tcase_add_test(tcase, registers_and_stack_are_found);
+	tcase_add_test(tcase, registers_and_stack_come_back);
+	tcase_add_test(tcase, what_the_format_cannot_hold_is_refused);
 	tcase_add_test(tcase, cut_records_are_refused);
 	tcase_add_test(tcase, counts_and_texts_that_lie_are_refused);
 	tcase_add_test(tcase, what_does_not_fit_is_not_written);
