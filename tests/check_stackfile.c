@@ -17,12 +17,27 @@ static const struct stackfile_entry entries[] = {
 	{ .binary = { .fd = -1, .kind = STACKFILE_KALLSYMS }, .path = "" },
 	{ .binary = { .fd = 4, .kind = STACKFILE_PERF_MAP, .pid = 9 }, .path = "/tmp/perf-9.map" },
 };
+static const uint64_t sample[] = { PERF_RECORD_SAMPLE | (16ULL << 48), 77 };
+static const struct stackfile_records streams[] = {
+	{ .stream = { .kind = STACKFILE_BOOK, .sample_type = PERFRECORD_FRAME_POINTERS },
+	  .records = records,
+	  .record_bytes = sizeof(records) },
+	{ .stream = { .kind = STACKFILE_CPU_FOLLOWED,
+		      .sample_type = PERFRECORD_FRAME_POINTERS,
+		      .units_per_second = 9 } },
+	{ .stream = { .kind = STACKFILE_FAULTS, .stack_bytes = 4096, .regs_user = 5, .covered_ns = 6, .lost = 7 },
+	  .records = sample,
+	  .record_bytes = sizeof(sample) },
+};
+static const struct stackfile_cgroup cgroups[] = { { 7, "/system.slice/first" }, { 9, "" }, { 10, "/x" } };
 static struct stackfile_content content = {
-	.head = { .sample_type = PERFRECORD_FRAME_POINTERS, .fired_mono_ns = 55, .page_bytes = 4096 },
+	.head = { .fired_mono_ns = 55, .page_bytes = 4096, .frequency = 99 },
+	.streams = streams,
+	.stream_count = 3,
 	.entries = entries,
 	.entry_count = 3,
-	.records = records,
-	.record_bytes = sizeof(records),
+	.cgroups = cgroups,
+	.cgroup_count = 3,
 };
 
 static void written(struct buffer *buffer)
@@ -51,9 +66,44 @@ START_TEST(file_comes_back)
 		ck_assert_uint_eq(binary->pid, entries[i].binary.pid);
 		ck_assert(perfrecord_file_same(&binary->file, &entries[i].binary.file));
 	}
-	ck_assert_uint_eq((uintptr_t)file.records % PERFRECORD_ALIGN, 0);
-	ck_assert_uint_eq(file.head->record_bytes, sizeof(records));
-	ck_assert_mem_eq(file.records, records, sizeof(records));
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(streams_come_back_each_with_its_records)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile file;
+
+	written(&buffer);
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert_uint_eq(file.head->streams, 3);
+	for (size_t i = 0; i < 3; i++) {
+		struct stackfile_stream expected = streams[i].stream;
+
+		expected.record_bytes = streams[i].record_bytes;
+		ck_assert_mem_eq(&file.streams[i], &expected, sizeof(expected));
+		ck_assert_uint_eq((uintptr_t)file.records[i] % PERFRECORD_ALIGN, 0);
+		ck_assert(expected.record_bytes == 0 ||
+			  memcmp(file.records[i], streams[i].records, expected.record_bytes) == 0);
+	}
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(cgroups_of_processes_come_back)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile file;
+
+	written(&buffer);
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert_uint_eq(file.head->processes, 3);
+	for (size_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(file.processes[i].pid, cgroups[i].pid);
+		ck_assert_str_eq(file.strings + file.processes[i].cgroup_offset, cgroups[i].path);
+		ck_assert_uint_eq(file.processes[i].cgroup_len, strlen(cgroups[i].path));
+	}
 	buffer_release(&buffer);
 }
 END_TEST
@@ -69,6 +119,8 @@ START_TEST(empty_file_is_a_file)
 	ck_assert_uint_eq(buffer.len, sizeof(struct stackfile_head));
 	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
 	ck_assert_uint_eq(file.head->binaries, 0);
+	ck_assert_uint_eq(file.head->streams, 0);
+	ck_assert_uint_eq(file.head->processes, 0);
 	buffer_release(&buffer);
 }
 END_TEST
@@ -116,7 +168,7 @@ START_TEST(tables_that_lie_are_refused)
 	struct stackfile file;
 
 	written(&buffer);
-	first = (void *)(buffer.data + sizeof(struct stackfile_head));
+	first = (void *)(buffer.data + sizeof(struct stackfile_head) + 3 * sizeof(struct stackfile_stream));
 	first->path_len--;
 	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
 	first->path_len += 2;
@@ -130,6 +182,52 @@ START_TEST(tables_that_lie_are_refused)
 	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
 	first->kind = STACKFILE_ELF;
 	first->file.build_id_len = 21;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(streams_that_lie_are_refused)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile_stream *stream;
+	struct stackfile file;
+
+	written(&buffer);
+	stream = (void *)(buffer.data + sizeof(struct stackfile_head));
+	stream[1].kind = STACKFILE_BOOK; /* a second one */
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	stream[1].kind = STACKFILE_STREAM_KINDS;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	stream[1].kind = STACKFILE_CPU;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	stream[0].record_bytes -= 4; /* of the right sum, but not aligned */
+	stream[2].record_bytes += 4;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	stream[0].record_bytes += 4;
+	stream[2].record_bytes = 0 - (uint64_t)sizeof(records);
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	buffer_release(&buffer);
+}
+END_TEST
+
+START_TEST(processes_that_lie_are_refused)
+{
+	struct buffer buffer = { 0 };
+	struct stackfile_process *process;
+	struct stackfile file;
+
+	written(&buffer);
+	process = (void *)(buffer.data + sizeof(struct stackfile_head) + 3 * sizeof(struct stackfile_stream) +
+			   3 * sizeof(struct stackfile_binary));
+	process[1].pid = process[0].pid;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	process[1].pid++;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), 0);
+	process[2].cgroup_len++;
+	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
+	process[2].cgroup_len--;
+	process[2].cgroup_offset += 64;
 	ck_assert_int_eq(stackfile_parse(buffer.data, buffer.len, &file), -EBADMSG);
 	buffer_release(&buffer);
 }
@@ -156,10 +254,14 @@ Suite *stackfile_suite(void)
 	TCase *tcase = tcase_create("stackfile");
 
 	tcase_add_test(tcase, file_comes_back);
+	tcase_add_test(tcase, streams_come_back_each_with_its_records);
+	tcase_add_test(tcase, cgroups_of_processes_come_back);
 	tcase_add_test(tcase, empty_file_is_a_file);
 	tcase_add_test(tcase, every_other_length_is_refused);
 	tcase_add_test(tcase, flipped_bytes_stay_inside);
 	tcase_add_test(tcase, tables_that_lie_are_refused);
+	tcase_add_test(tcase, streams_that_lie_are_refused);
+	tcase_add_test(tcase, processes_that_lie_are_refused);
 	tcase_add_test(tcase, every_write_may_fail);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -16,10 +16,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 0)
 		memcpy(aligned, data, size);
 	if (stackfile_parse(aligned, size, &file) == 0) {
+		const uint8_t *end = (const uint8_t *)file.strings + file.head->string_bytes;
+
 		for (uint32_t i = 0; i < file.head->binaries; i++)
 			if (strlen(file.strings + file.binaries[i].path_offset) != file.binaries[i].path_len)
 				abort();
-		if (file.records + file.head->record_bytes != aligned + size)
+		for (uint32_t i = 0; i < file.head->processes; i++)
+			if (strlen(file.strings + file.processes[i].cgroup_offset) != file.processes[i].cgroup_len ||
+			    (i > 0 && file.processes[i].pid <= file.processes[i - 1].pid))
+				abort();
+		for (uint32_t i = 0; i < file.head->streams; end += file.streams[i++].record_bytes)
+			if (file.records[i] != end || file.streams[i].kind >= STACKFILE_STREAM_KINDS)
+				abort();
+		if (end != aligned + size)
 			abort();
 	}
 	free(aligned);
