@@ -21,7 +21,7 @@ static int write_streams(const struct stackfile_content *content, const struct s
 	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
 		struct stackfile_stream stream = content->streams[i].stream;
 
-		stream.record_bytes = content->streams[i].record_bytes;
+		stream.record_bytes = content->streams[i].record_bytes + content->streams[i].more_bytes;
 		r = sink_write(sink, &stream, sizeof(stream));
 	}
 	return r;
@@ -75,13 +75,22 @@ static int write_texts(const struct stackfile_content *content, size_t len, cons
 	return r < 0 || padded(len) == len ? r : sink_write(sink, zeroes, padded(len) - len);
 }
 
+static int write_some(const void *records, size_t bytes, const struct sink *sink)
+{
+	return bytes > 0 ? sink_write(sink, records, bytes) : 0;
+}
+
 static int write_records(const struct stackfile_content *content, const struct sink *sink)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < content->stream_count; i++)
-		if (content->streams[i].record_bytes > 0)
-			r = sink_write(sink, content->streams[i].records, content->streams[i].record_bytes);
+	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
+		const struct stackfile_records *stream = &content->streams[i];
+
+		r = write_some(stream->records, stream->record_bytes, sink);
+		if (r == 0)
+			r = write_some(stream->more, stream->more_bytes, sink);
+	}
 	return r;
 }
 

@@ -99,6 +99,8 @@ struct stackfile_records {
 	struct stackfile_stream stream; /* record_bytes is filled in by stackfile_write */
 	const void *records;
 	size_t record_bytes;
+	const void *more; /* those that come after them; NULL with more_bytes 0: there are none */
+	size_t more_bytes;
 };
 
 struct stackfile_cgroup {
