@@ -40,6 +40,7 @@ struct discovery {
 	const struct config *config;
 	struct roster *roster;
 	struct matcher *matcher;
+	struct following *following; /* NULL: nobody asks */
 	uint64_t scan;
 	uint64_t processes, unreadable; /* in the running scan */
 	mono_t limits_read;
@@ -111,6 +112,8 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
 		r = roster_new(&discovery->options.roster, &discovery->roster);
+	if (r == 0 && options->follow)
+		r = following_new(options->follow, options->follow_ctx, &discovery->following);
 	if (r < 0) {
 		discovery_free(discovery);
 		return r;
@@ -129,6 +132,7 @@ void discovery_free(struct discovery *discovery)
 	discovery_stop(discovery);
 	roster_free(discovery->roster);
 	matcher_free(discovery->matcher);
+	following_free(discovery->following);
 	pthread_cond_destroy(&discovery->wake);
 	turnstile_release(&discovery->turn);
 	free(discovery);
@@ -157,6 +161,8 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->config = config;
 		discovery->options.roster.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
+		if (discovery->following)
+			following_forget(discovery->following);
 		discovery->limits_due = true;
 		discovery->rescan = true;
 		pthread_cond_signal(&discovery->wake);
@@ -248,7 +254,10 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 
 	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
 
-	if (watched || (ran && in_watched_cgroup(discovery, scanned)))
+	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
+	if (discovery->following)
+		following_met(discovery->following, &scanned->stat, watched);
+	if (watched)
 		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
 	else
 		baseline_unchanged(discovery->options.baseline, &scanned->stat);
@@ -340,6 +349,8 @@ static int scan_locked(struct discovery *discovery)
 	roster_reopen(discovery->roster);
 	matcher_read_pidfiles(discovery->matcher);
 	baseline_scan_begin(discovery->options.baseline, began);
+	if (discovery->following)
+		following_begin(discovery->following);
 	r = visit_all(discovery);
 	if (r == -ECANCELED)
 		return r;
@@ -348,6 +359,8 @@ static int scan_locked(struct discovery *discovery)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	baseline_scan_end(discovery->options.baseline);
+	if (discovery->following)
+		following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);
 	refresh_limits(discovery, began);
 	discovery->state.processes = discovery->processes;

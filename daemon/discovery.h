@@ -11,6 +11,7 @@
 #define SPIKEWATCH_DISCOVERY_H
 
 #include "baseline.h"
+#include "following.h"
 #include "roster.h"
 
 #include <stddef.h>
@@ -21,6 +22,8 @@ struct discovery;
 struct discovery_options {
 	struct roster_options roster;
 	struct baseline *baseline; /* kept up to date by the scans; must outlive the thread */
+	following_take *follow; /* is told which processes are watched, by the thread that scans; NULL: nobody asks */
+	void *follow_ctx;
 };
 
 struct discovery_state {

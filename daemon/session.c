@@ -153,6 +153,46 @@ static bool is_own_proc(int procfd)
 	return len > 0 && strtol(self, NULL, 10) == getpid();
 }
 
+/* Everything else works without. */
+static void open_stacks(struct session *session)
+{
+	const struct config_stacks *stacks = &session->config->stacks;
+	struct stackrecorder_options options = {
+		.frequency = stacks->frequency,
+		.before_ns = session->config->incidents.before_ns,
+		.ring_bytes = stacks->ring_bytes,
+		.max_memory_bytes = stacks->max_memory_bytes,
+		.stack_bytes = (uint32_t)stacks->stack_bytes & ~7u,
+		.dwarf = stacks->mode == CONFIG_STACKS_DWARF,
+		.cycles = stacks->clock == CONFIG_CLOCK_CYCLES,
+		.without_faults = !stacks->page_faults,
+		.proc_fd = session->procfd,
+	};
+	struct log_about about = { .message = MESSAGE_FEATURE_OFF };
+	struct stackrecorder_status status;
+
+	if (stacks->mode == CONFIG_STACKS_OFF)
+		return;
+	if (!stackcapture_find_symbolizer(session->symbolizer, sizeof session->symbolizer))
+		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
+	else
+		stackrecorder_open(&options, &session->stacks, session->stacks_off);
+	if (!session->stacks) {
+		log_about(LOG_NOTICE, &about, "no stacks: %s", session->stacks_off);
+		return;
+	}
+	stackrecorder_status(session->stacks, &status);
+	if (*status.limits)
+		log_about(LOG_NOTICE, &about, "stacks, but: %s", status.limits);
+}
+
+static void follow(void *ctx, const uint32_t *pids, size_t count)
+{
+	struct session *session = ctx;
+
+	stackrecorder_follow(session->stacks, pids, count); /* without memory: those that were followed still are */
+}
+
 static int build_discovery(struct session *session)
 {
 	struct discovery_options options = {
@@ -164,6 +204,8 @@ static int build_discovery(struct session *session)
 			.procfd = session->procfd,
 			.own_proc = is_own_proc(session->procfd),
 		},
+		.follow = session->stacks ? follow : NULL,
+		.follow_ctx = session,
 	};
 	int r = baseline_new(session->procfd, session->config->incidents.captures & CONFIG_CAPTURE_SMAPS,
 			     &session->baseline);
@@ -177,28 +219,6 @@ static int build_discovery(struct session *session)
 		r = discovery_scan(session->discovery);
 
 	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
-}
-
-/* Everything else works without. */
-static void open_stacks(struct session *session)
-{
-	const struct config_stacks *stacks = &session->config->stacks;
-	struct stackrecorder_options options = {
-		.frequency = stacks->frequency,
-		.ring_bytes = stacks->ring_bytes,
-		.max_memory_bytes = stacks->max_memory_bytes,
-		.proc_fd = session->procfd,
-	};
-
-	if (stacks->mode == CONFIG_STACKS_OFF)
-		return;
-	if (!stackcapture_find_symbolizer(session->symbolizer, sizeof session->symbolizer))
-		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
-	else
-		stackrecorder_open(&options, &session->stacks, session->stacks_off);
-	if (!session->stacks)
-		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF }, "no stacks: %s",
-			  session->stacks_off);
 }
 
 int session_new(const struct config *config, const char *ring_path, struct session **ret)
@@ -218,12 +238,13 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 	if (r == 0)
 		r = build_sampler(session);
 	if (r == 0)
+		open_stacks(session);
+	if (r == 0)
 		r = build_discovery(session);
 	if (r < 0) {
 		session_free(session);
 		return r;
 	}
-	open_stacks(session);
 	*ret = session;
 
 	return 0;

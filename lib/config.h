@@ -78,7 +78,9 @@ enum config_capture {
 
 enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
 
-enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS };
+enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFIG_STACKS_DWARF };
+
+enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
 /* "sampling" */
 struct config_sampling {
@@ -126,9 +128,12 @@ struct config_metrics {
 
 /* "stacks" */
 struct config_stacks {
-	enum config_stacks_mode mode; /* off */
+	enum config_stacks_mode mode; /* dwarf: what is watched with registers and stack, all else by frame pointers */
+	enum config_clock clock;      /* cpu; cycles: of the hardware, where it counts them */
+	bool page_faults;             /* true; the stacks that made memory grow */
 	uint32_t frequency;           /* 99; samples per second of each CPU */
-	uint64_t ring_bytes;          /* 1MiB; of each CPU */
+	uint64_t stack_bytes;         /* 8KiB; what is copied of the stack for dwarf */
+	uint64_t ring_bytes;          /* 0: what `before` takes. Of each CPU */
 	uint64_t max_memory_bytes;    /* 64MiB; all rings, and the book of who mapped what */
 };
 

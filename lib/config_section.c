@@ -26,7 +26,8 @@
 #define DAY (24 * HOUR)
 
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
-static const char *const stacks_choices[] = { "off", "frame-pointers", NULL };
+static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
+static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 
 /* LIVE, RESTART: what a change of the key takes. */
 // clang-format off
@@ -60,7 +61,8 @@ static const char *const stacks_choices[] = { "off", "frame-pointers", NULL };
  * textfile_interval  What is collected from it is collected every 15 to 60 s.
  * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
  * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred times a second.
- * stacks.ring_size  Half a minute of a CPU that is busy with stacks of forty frames. max_memory: 64 such CPUs' rings would be too much.
+ * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there in virtual machines too.
+ * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs that are busy with what is watched.
  *
  * What only a restart changes: the rings and the state, which are mapped and locked by then, and where everything is read
  * from or written to, because descriptors below it are open.
@@ -105,9 +107,12 @@ const struct config_field config_section_fields[] = {
 	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
 	DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
 	COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
-	CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_OFF, stacks_choices),
+	CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_DWARF, stacks_choices),
+	CHOICE(  "stacks",   "clock",             RESTART, stacks.clock,                 CONFIG_CLOCK_CPU, clock_choices),
+	BOOL(    "stacks",   "page_faults",       RESTART, stacks.page_faults,           true),
 	COUNT(   "stacks",   "frequency",         RESTART, stacks.frequency,             99,       1,        1000),
-	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            MIB,      64 * KIB, 64 * MIB),
+	BYTES(   "stacks",   "stack_size",        RESTART, stacks.stack_bytes,           8 * KIB,  KIB,      32 * KIB),
+	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            0,        64 * KIB, 64 * MIB, .zero = true),
 	BYTES(   "stacks",   "max_memory",        RESTART, stacks.max_memory_bytes,      64 * MIB, MIB,      16 * GIB),
 };
 // clang-format on
@@ -142,6 +147,21 @@ static int read_captures(const struct config_scope *scope, const struct json_nod
 	return 0;
 }
 
+/* "stacks": "off" is short for "stacks": { "mode": "off" }. */
+static int apply_stacks(const struct config_scope *within, const struct json_node *section, struct config_merge *merge)
+{
+	struct json_node mode = *section, object = *section;
+
+	if (section->type == JSON_STRING) {
+		mode.key = "mode";
+		mode.next = NULL;
+		object.type = JSON_OBJECT;
+		object.first = &mode;
+	}
+	return config_field_apply(within, config_section_fields, config_section_field_count, "stacks", &object,
+				  merge->config, merge->origins);
+}
+
 int config_section_apply(const struct config_scope *scope, const struct json_node *root, struct config_merge *merge)
 {
 	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks" };
@@ -155,8 +175,10 @@ int config_section_apply(const struct config_scope *scope, const struct json_nod
 		if (section == NULL)
 			continue;
 		snprintf(within.path, sizeof(within.path), "%s", sections[i]);
-		r = config_field_apply(&within, config_section_fields, config_section_field_count, sections[i], section,
-				       merge->config, merge->origins);
+		r = strcmp(sections[i], "stacks") == 0
+			    ? apply_stacks(&within, section, merge)
+			    : config_field_apply(&within, config_section_fields, config_section_field_count,
+						 sections[i], section, merge->config, merge->origins);
 		if (r == 0 && json_member(section, "captures") != NULL)
 			r = read_captures(&within, json_member(section, "captures"), merge->config);
 	}
