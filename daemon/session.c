@@ -5,7 +5,7 @@
 #include "procfs.h"
 #include "procread.h"
 #include "scope.h"
-#include "stackcapture.h"
+#include "symbolizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +173,7 @@ static void open_stacks(struct session *session)
 
 	if (stacks->mode == CONFIG_STACKS_OFF)
 		return;
-	if (!stackcapture_find_symbolizer(session->symbolizer, sizeof session->symbolizer))
+	if (!symbolizer_find(session->symbolizer, sizeof session->symbolizer))
 		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
 	else
 		stackrecorder_open(&options, &session->stacks, session->stacks_off);

@@ -1,50 +1,33 @@
 /*
- * stackcapture.c: two looks at the rings, put together; the files they speak of, opened with our rights and handed over; one child.
+ * stackcapture.c: two looks at the rings, put together; the files they speak of, opened with our rights and handed over.
  *
- * The child gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between fork and exec only what is safe there is
- * called.
+ * The second look begins where the first has ended, so of each kind of sample the records of both are in order, one after the other. What the
+ * book said of a process that is in both is said twice, which changes nothing, but it has to be sorted in.
  */
 #include "stackcapture.h"
 
 #include "perfmerge.h"
-#include "realclock.h"
 #include "scope.h"
 #include "stackfile.h"
 #include "stackparcel.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* Of both looks together. */
-#define RECORDS_MAX (64u << 20)
-
-/* What the child says, and complains. */
-#define SAID_MAX 4096u
-
-#define OUTPUTS 3
+/* Of each look, beyond what all rings hold: for what the book knows. */
+#define BOOK_MAX (16u << 20)
 
 struct stackcapture {
-	struct stackcapture_focus focus;
 	struct stackcapture_options options;
-	struct stackrecorder_snapshot first;
-};
-
-static const struct {
-	const char *name, *file, *option;
-} outputs[OUTPUTS] = {
-	{ "stacks", "cpu.pb.gz", "--pprof" },
-	{ "stacks-folded", "cpu.folded", "--folded" },
-	{ "functions", "functions.tsv", "--functions" },
+	struct stackrecorder_snapshot first, second;
+	struct buffer book; /* of both */
 };
 
 /* ---- looking ---- */
@@ -55,18 +38,39 @@ void stackcapture_free(struct stackcapture *capture)
 		return;
 
 	stackrecorder_snapshot_release(&capture->first);
+	stackrecorder_snapshot_release(&capture->second);
+	buffer_release(&capture->book);
 	free(capture);
 }
 
-static int add_records(struct perfmerge *merge, const struct perfrecord_format *format, const struct buffer *records)
+static int look(struct stackrecorder *recorder, uint64_t from_ns, struct stackrecorder_snapshot *ret)
 {
+	struct stackrecorder_status status;
+
+	stackrecorder_status(recorder, &status);
+
+	return stackrecorder_snapshot(recorder, from_ns, UINT64_MAX, status.memory_bytes + BOOK_MAX, ret);
+}
+
+static const struct stackrecorder_stream *find_stream(const struct stackrecorder_snapshot *snapshot, uint32_t kind)
+{
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		if (snapshot->streams[i].head.kind == kind)
+			return &snapshot->streams[i];
+
+	return NULL;
+}
+
+static int add_records(struct perfmerge *merge, const struct stackrecorder_stream *stream)
+{
+	struct perfrecord_format format = { stream->head.sample_type, stream->head.regs_user };
 	struct perfrecord record;
 
-	for (size_t at = 0; at < records->len; at += record.size) {
-		int r = perfrecord_decode(format, records->data + at, records->len - at, &record);
+	for (size_t at = 0; at < stream->records.len; at += record.size) {
+		int r = perfrecord_decode(&format, stream->records.data + at, stream->records.len - at, &record);
 
 		if (r == 0)
-			r = perfmerge_add(merge, records->data + at, record.size, record.time_ns);
+			r = perfmerge_add(merge, stream->records.data + at, record.size, record.time_ns);
 		if (r < 0)
 			return r == -EFBIG || r == -EBADMSG ? 0 : r;
 	}
@@ -74,17 +78,16 @@ static int add_records(struct perfmerge *merge, const struct perfrecord_format *
 	return 0;
 }
 
-/* Both looks in the order of time. What the book said in both is said twice, which changes nothing. */
-static int merge_looks(const struct stackcapture *capture, const struct stackrecorder_snapshot *second, uint64_t type,
-		       struct buffer *ret)
+static int merge_books(struct stackcapture *capture)
 {
-	struct perfrecord_format format = { .sample_type = type };
-	struct perfmerge merge = { .bytes.max = RECORDS_MAX };
-	struct sink sink = sink_buffer(ret);
-	int r = add_records(&merge, &format, &capture->first.records);
+	const struct stackrecorder_stream *first = find_stream(&capture->first, STACKFILE_BOOK);
+	const struct stackrecorder_stream *second = find_stream(&capture->second, STACKFILE_BOOK);
+	struct perfmerge merge = { .bytes.max = 2 * BOOK_MAX };
+	struct sink sink = sink_buffer(&capture->book);
+	int r = first ? add_records(&merge, first) : 0;
 
-	if (r == 0)
-		r = add_records(&merge, &format, &second->records);
+	if (r == 0 && second)
+		r = add_records(&merge, second);
 	if (r == 0) {
 		perfmerge_sort(&merge);
 		r = perfmerge_write(&merge, &sink);
@@ -96,170 +99,90 @@ static int merge_looks(const struct stackcapture *capture, const struct stackrec
 
 /* ---- the stackfile ---- */
 
-static struct stackfile_head head_of(const struct stackcapture *capture, const struct stackrecorder_snapshot *second)
+/* What both looks say of one kind of sample; the first covers less of its time, if any does: rings overwrite their oldest. False: nothing. */
+static bool join(const struct stackcapture *capture, uint32_t kind, struct stackfile_records *ret)
 {
+	const struct stackrecorder_stream *first = find_stream(&capture->first, kind);
+	const struct stackrecorder_stream *second = find_stream(&capture->second, kind);
+
+	if (!first && !second)
+		return false;
+
+	*ret = (struct stackfile_records){ .stream = first ? first->head : second->head };
+	if (kind == STACKFILE_BOOK) {
+		ret->records = capture->book.data;
+		ret->record_bytes = capture->book.len;
+		return true;
+	}
+	if (first) {
+		ret->records = first->records.data;
+		ret->record_bytes = first->records.len;
+	}
+	if (second) {
+		ret->more = second->records.data;
+		ret->more_bytes = second->records.len;
+		ret->stream.units_per_second = second->head.units_per_second;
+	}
+	if (first && second)
+		ret->stream.lost += second->head.lost;
+
+	return true;
+}
+
+/* Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the texts are the looks'. */
+static size_t join_cgroups(const struct stackcapture *capture, struct stackfile_cgroup **ret)
+{
+	const struct stackrecorder_snapshot *a = &capture->first, *b = &capture->second;
+	struct stackfile_cgroup *joined = calloc(a->cgroup_count + b->cgroup_count + 1, sizeof *joined);
+	size_t count = 0, i = 0, j = 0;
+
+	while (joined && (i < a->cgroup_count || j < b->cgroup_count)) {
+		bool of_a = j == b->cgroup_count || (i < a->cgroup_count && a->cgroups[i].pid <= b->cgroups[j].pid);
+		const struct stackfile_cgroup *next = of_a ? &a->cgroups[i++] : &b->cgroups[j++];
+
+		if (count == 0 || joined[count - 1].pid != next->pid)
+			joined[count++] = *next;
+	}
+	*ret = joined;
+
+	return count;
+}
+
+static int write_stackfile(const struct stackcapture *capture, const struct stackparcel *parcel, int *ret_fd)
+{
+	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
+	AUTO_FREE struct stackfile_cgroup *cgroups = NULL;
+	struct stackfile_records streams[STACKFILE_STREAM_KINDS];
 	struct stackrecorder_status status;
+	struct stackfile_content content = {
+		.streams = streams,
+		.entries = parcel->entries,
+		.entry_count = parcel->count,
+		.cgroup_count = join_cgroups(capture, &cgroups),
+	};
+	struct sink sink = sink_fd(&fd);
+	int r;
+
+	if (fd < 0)
+		return -errno;
 
 	stackrecorder_status(capture->options.recorder, &status);
-
-	return (struct stackfile_head){
-		.sample_type = status.sample_type,
+	content.cgroups = cgroups;
+	content.head = (struct stackfile_head){
 		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+		.frequency = status.frequency,
 		.fired_mono_ns = capture->options.fired.ns,
 		.fired_wall_ns = capture->options.wall.ns,
 		.from_ns = capture->first.from_ns,
-		.to_ns = second->to_ns,
-		.covered_ns = capture->first.covered_ns,
-		.period_ns = status.period_ns,
-		.lost = capture->first.lost + second->lost,
+		.to_ns = capture->second.to_ns,
 	};
-}
-
-static int write_stackfile(const struct stackcapture *capture, const struct stackrecorder_snapshot *second,
-			   const struct stackparcel *parcel, int *ret_fd)
-{
-	AUTO(buffer_release) struct buffer records = { .max = RECORDS_MAX };
-	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
-	struct stackfile_content content = {
-		.head = head_of(capture, second),
-		.entries = parcel->entries,
-		.entry_count = parcel->count,
-	};
-	struct sink sink = sink_fd(&fd);
-	int r = fd < 0 ? -errno : merge_looks(capture, second, content.head.sample_type, &records);
-
-	if (r < 0)
-		return r;
-
-	content.records = records.data;
-	content.record_bytes = records.len;
+	for (uint32_t kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+		content.stream_count += join(capture, kind, &streams[content.stream_count]);
 	r = stackfile_write(&content, &sink);
-	if (r < 0)
-		return r;
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return -errno;
-	*ret_fd = TAKE_FD(fd);
+	if (r == 0)
+		*ret_fd = TAKE_FD(fd);
 
-	return 0;
-}
-
-/* ---- the child ---- */
-
-struct child {
-	int input, said, outputs[OUTPUTS];
-	char *words[OUTPUTS + 5];
-	char text[OUTPUTS + 2][64], focus[16 + 12 * STACKCAPTURE_FOCUS_MAX];
-};
-
-/* "--focus=1,2,3" */
-static char *name_focus(const struct stackcapture_focus *focus, char *buf, size_t cap)
-{
-	size_t len = (size_t)snprintf(buf, cap, "--focus");
-
-	for (size_t i = 0; i < focus->count && len < cap; i++)
-		len += (size_t)snprintf(buf + len, cap - len, "%c%d", i ? ',' : '=', focus->pids[i]);
-
-	return buf;
-}
-
-static void name_words(struct child *child, const struct stackcapture *capture)
-{
-	int count = 0;
-
-	child->words[count++] = (char *)(uintptr_t)capture->options.symbolizer;
-	for (int i = 0; i < OUTPUTS; i++, count++) {
-		snprintf(child->text[i], sizeof child->text[i], "%s=%d", outputs[i].option, child->outputs[i]);
-		child->words[count] = child->text[i];
-	}
-	snprintf(child->text[OUTPUTS], sizeof child->text[0], "--spike-from=%ju",
-		 (uintmax_t)capture->options.spike_from_ns);
-	child->words[count++] = child->text[OUTPUTS];
-	snprintf(child->text[OUTPUTS + 1], sizeof child->text[0], "--wall=%llu", STACKCAPTURE_PATIENCE_NS / NS_PER_S);
-	child->words[count++] = child->text[OUTPUTS + 1];
-	if (capture->focus.count)
-		child->words[count++] = name_focus(&capture->focus, child->focus, sizeof child->focus);
-	child->words[count] = NULL;
-}
-
-static void keep_open(int fd)
-{
-	if (fd >= 0)
-		fcntl(fd, F_SETFD, 0);
-}
-
-/* In the child, where little is allowed. */
-_Noreturn static void become(const struct child *child, const struct stackparcel *parcel)
-{
-	static char path[] = "PATH=/usr/bin:/bin";
-	char *const environment[] = { path, NULL };
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Else the service's capabilities go along, and it forbids to give them up (capset(2)): the symboliser would refuse to work. */
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	setpgid(0, 0);
-	dup2(child->input, STDIN_FILENO);
-	dup2(child->said, STDOUT_FILENO);
-	dup2(child->said, STDERR_FILENO);
-	for (int i = 0; i < OUTPUTS; i++)
-		keep_open(child->outputs[i]);
-	for (size_t i = 0; i < parcel->count; i++)
-		keep_open(parcel->entries[i].binary.fd);
-	execve(child->words[0], child->words, environment);
-	_exit(127);
-}
-
-/* Reads until its end or the deadline. What it says is kept as far as there is room. */
-static void listen_to(int fd, mono_t deadline, char *said, size_t cap)
-{
-	struct clock clock = realclock();
-	size_t len = 0;
-	char scrap[512];
-
-	for (;;) {
-		int64_t left = mono_diff(deadline, clock_mono(&clock));
-		struct pollfd wait = { .fd = fd, .events = POLLIN };
-		ssize_t got;
-
-		if (left <= 0 || poll(&wait, 1, (int)(left / (int64_t)NS_PER_MS) + 1) == 0)
-			break;
-		got = len + 1 < cap ? read(fd, said + len, cap - 1 - len) : read(fd, scrap, sizeof scrap);
-		if (got == 0 || (got < 0 && errno != EINTR))
-			break;
-		if (got > 0 && len + 1 < cap)
-			len += (size_t)got;
-	}
-	said[len] = '\0';
-}
-
-/* 0; -errno; positive: how it ended, as wait(2) says it. said: what it said. */
-static int run_child(struct child *child, const struct stackparcel *parcel, char *said)
-{
-	struct clock clock = realclock();
-	AUTO_CLOSE int listening = -1, speaking = -1;
-	int pipe[2], status = 0;
-	pid_t pid;
-
-	if (pipe2(pipe, O_CLOEXEC) < 0)
-		return -errno;
-	listening = pipe[0];
-	speaking = pipe[1];
-	child->said = speaking;
-	pid = fork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0)
-		become(child, parcel);
-
-	close(speaking);
-	speaking = -1;
-	listen_to(listening, mono_add(clock_mono(&clock), STACKCAPTURE_PATIENCE_NS + 2 * NS_PER_S), said, SAID_MAX);
-	kill(-pid, SIGKILL); /* it has said its last word, or had its time */
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		continue;
-
-	return status;
+	return r;
 }
 
 /* ---- the incident ---- */
@@ -269,98 +192,157 @@ static void add_record(struct incident *info, int output, enum incident_capture_
 {
 	struct incident_capture record = { .status = status, .bytes = bytes };
 
-	incident_text(record.name, sizeof record.name, outputs[output].name);
+	incident_text(record.name, sizeof record.name, symbolizer_outputs[output].name);
 	incident_text(record.why, sizeof record.why, why);
 	if (status == INCIDENT_CAPTURE_OK)
-		incident_text(record.file, sizeof record.file, outputs[output].file);
+		incident_text(record.file, sizeof record.file, symbolizer_outputs[output].file);
 	incident_add_capture(info, &record);
 }
 
 static void give_up(int dirfd, struct incident *info, const char *why)
 {
-	for (int i = 0; i < OUTPUTS; i++)
-		unlinkat(dirfd, outputs[i].file, 0);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
 	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, why);
 }
 
-static void say_end(int status, const char *said, char *why, size_t cap)
+static int open_outputs(int outputs[SYMBOLIZER_OUTPUTS], int dirfd)
 {
-	if (WIFSIGNALED(status))
-		snprintf(why, cap, "the symboliser was ended by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
-	else
-		snprintf(why, cap, "the symboliser failed with %d: %.*s", WEXITSTATUS(status), (int)strcspn(said, "\n"),
-			 said);
-}
-
-static int open_outputs(struct child *child, int dirfd)
-{
-	for (int i = 0; i < OUTPUTS; i++) {
-		child->outputs[i] = openat(dirfd, outputs[i].file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-		if (child->outputs[i] < 0)
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
+		outputs[i] = openat(dirfd, symbolizer_outputs[i].file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+		if (outputs[i] < 0)
 			return -errno;
 	}
 
 	return 0;
 }
 
-static void close_outputs(const struct child *child)
+static void close_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
 {
-	for (int i = 0; i < OUTPUTS; i++)
-		if (child->outputs[i] >= 0)
-			close(child->outputs[i]);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		if (outputs[i] >= 0)
+			close(outputs[i]);
 }
 
-/* What is not as it should be with the profile; "" if nothing. */
-static void describe_gaps(const struct stackcapture *capture, const struct stackrecorder_snapshot *second, char *why,
-			  size_t cap)
+static void empty_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
 {
-	uint64_t late_ns = capture->first.covered_ns - capture->first.from_ns;
-	uint64_t lost = capture->first.lost + second->lost;
-	size_t len = 0;
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		if (ftruncate(outputs[i], 0) == 0)
+			lseek(outputs[i], 0, SEEK_SET);
+}
 
-	why[0] = '\0';
+/* Adds "; text" to what is said already. */
+__attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap, const char *format, ...)
+{
+	size_t len = strlen(why);
+	va_list args;
+
+	if (len && len + 2 < cap)
+		len += (size_t)snprintf(why + len, cap - len, "; ");
+	va_start(args, format);
+	vsnprintf(why + len, cap - len, format, args);
+	va_end(args);
+}
+
+/* Everybody's samples of a quantity, or where there are none those of the threads that are followed. */
+static const struct stackrecorder_stream *widest(const struct stackcapture *capture, bool memory)
+{
+	const struct stackrecorder_stream *all =
+		find_stream(&capture->first, memory ? STACKFILE_FAULTS : STACKFILE_CPU);
+
+	return all ? all : find_stream(&capture->first, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
+}
+
+/* What is not as it should be with the profile of a quantity is added to why. */
+static void describe_gaps(const struct stackcapture *capture, bool memory, char *why, size_t cap)
+{
+	const struct stackrecorder_stream *stream = widest(capture, memory);
+	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
+
 	if (late_ns > NS_PER_S)
-		len = (size_t)snprintf(why, cap, "the first %.1f s had been overwritten", (double)late_ns / 1e9);
-	if (lost && len < cap)
-		snprintf(why + len, cap - len, "%s%ju samples were lost", len ? "; " : "", (uintmax_t)lost);
+		add_text(why, cap, "the first %.1f s had been overwritten", (double)late_ns / 1e9);
+	for (uint32_t kind = memory ? STACKFILE_FAULTS : STACKFILE_CPU, i = 0; i < 2; i++, kind++) {
+		const struct stackrecorder_stream *looks[] = { find_stream(&capture->first, kind),
+							       find_stream(&capture->second, kind) };
+
+		for (size_t look_no = 0; look_no < ARRAY_LEN(looks); look_no++) {
+			lost += looks[look_no] ? looks[look_no]->head.lost : 0;
+			left_out += looks[look_no] ? looks[look_no]->left_out : 0;
+		}
+	}
+	if (lost)
+		add_text(why, cap, "%ju samples were lost", (uintmax_t)lost);
+	if (left_out)
+		add_text(why, cap, "%ju bytes of samples found no room", (uintmax_t)left_out);
 }
 
-static void report(const struct stackcapture *capture, const struct stackrecorder_snapshot *second,
-		   const struct child *child, struct incident *info)
+/* An output that is empty has nothing to tell: it goes. */
+static void report(const struct stackcapture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
+		   const char *nameless, struct incident *info)
 {
-	char why[160];
-	struct stat st;
+	struct stackrecorder_status status;
 
-	describe_gaps(capture, second, why, sizeof why);
-	for (int i = 0; i < OUTPUTS; i++)
-		add_record(info, i, INCIDENT_CAPTURE_OK, fstat(child->outputs[i], &st) == 0 ? (uint64_t)st.st_size : 0,
-			   i == 0 ? why : "");
+	stackrecorder_status(capture->options.recorder, &status);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
+		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
+		char why[160] = "";
+		struct stat st;
+
+		if (fstat(outputs[i], &st) < 0 || st.st_size == 0) {
+			unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+			continue;
+		}
+		if (first) {
+			if (*nameless)
+				add_text(why, sizeof why, "no names: %s", nameless);
+			describe_gaps(capture, memory, why, sizeof why);
+			if (*status.limits)
+				add_text(why, sizeof why, "%s", status.limits);
+		}
+		add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
+	}
 }
 
-/* The child's part. 0; -errno: nothing was written; else why says how the child ended. */
-static int symbolize(const struct stackcapture *capture, const struct stackrecorder_snapshot *second, int dirfd,
-		     struct child *child, char *why, size_t cap)
+/* They are in the stackfile now, and can be megabytes. */
+static void drop_records(struct stackrecorder_snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		buffer_release(&snapshot->streams[i].records);
+}
+
+/* The child's part. 0: there are names; 1: it only got through without reading any file, and why says why. 2: not even so. -errno. */
+static int symbolize(struct stackcapture *capture, const struct stackcapture_focus *focus,
+		     const int outputs[SYMBOLIZER_OUTPUTS], char *why, size_t cap)
 {
 	AUTO_FREE struct stackparcel *parcel = calloc(1, sizeof *parcel);
 	AUTO_CLOSE int stackfile = -1;
-	char said[SAID_MAX] = "";
+	struct symbolizer_job job = {
+		.program = capture->options.symbolizer,
+		.parcel = parcel,
+		.spike_from_ns = capture->options.spike_from_ns,
+		.focus = focus->pids,
+		.focus_count = focus->count,
+	};
+	char again[160];
 	int r;
 
 	if (!parcel)
 		return -ENOMEM;
 
-	stackparcel_open(parcel, capture->options.procfd, &capture->first, second);
-	r = write_stackfile(capture, second, parcel, &stackfile);
+	memcpy(job.outputs, outputs, sizeof job.outputs);
+	stackparcel_open(parcel, capture->options.procfd, &capture->first, &capture->second);
+	r = write_stackfile(capture, parcel, &stackfile);
+	job.stackfile = stackfile;
+	drop_records(&capture->first);
+	drop_records(&capture->second);
 	if (r == 0)
-		r = open_outputs(child, dirfd);
-	if (r == 0) {
-		child->input = stackfile;
-		name_words(child, capture);
-		r = run_child(child, parcel, said);
+		r = symbolizer_run(&job, why, cap);
+	if (r > 0) {
+		empty_outputs(outputs);
+		job.raw = true;
+		r = symbolizer_run(&job, again, sizeof again);
+		r = r < 0 ? r : 1 + r;
 	}
-	if (r > 0)
-		say_end(r, said, why, cap);
 	stackparcel_close(parcel);
 
 	return r;
@@ -374,7 +356,7 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 
 	if (capture) {
 		capture->options = *options;
-		r = stackrecorder_snapshot(options->recorder, from.ns, UINT64_MAX, RECORDS_MAX / 2, &capture->first);
+		r = look(options->recorder, from.ns, &capture->first);
 	}
 	if (r == 0)
 		return capture;
@@ -388,46 +370,22 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
 			struct incident *info)
 {
-	struct child child = { .outputs = { -1, -1, -1 } };
-	struct stackrecorder_snapshot second = { 0 };
+	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[160] = "";
-	int r = stackrecorder_snapshot(capture->options.recorder, capture->first.to_ns, UINT64_MAX, RECORDS_MAX / 2,
-				       &second);
+	int r = look(capture->options.recorder, capture->first.to_ns, &capture->second);
 
-	capture->focus = *focus;
 	if (r == 0)
-		r = symbolize(capture, &second, dirfd, &child, why, sizeof why);
+		r = merge_books(capture);
+	if (r == 0)
+		r = open_outputs(outputs, dirfd);
+	if (r == 0)
+		r = symbolize(capture, focus, outputs, why, sizeof why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
-	if (r == 0)
-		report(capture, &second, &child, info);
+	if (r == 0 || r == 1)
+		report(capture, outputs, dirfd, why, info);
 	else
 		give_up(dirfd, info, why);
-	close_outputs(&child);
-	stackrecorder_snapshot_release(&second);
+	close_outputs(outputs);
 	stackcapture_free(capture);
-}
-
-/* ---- the program ---- */
-
-#ifndef SPIKEWATCH_LIBEXEC
-#define SPIKEWATCH_LIBEXEC "/usr/libexec/spikewatch"
-#endif
-
-bool stackcapture_find_symbolizer(char *ret, size_t cap)
-{
-	char self[1024];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-	char *slash;
-
-	if (len > 0) {
-		self[len] = '\0';
-		slash = strrchr(self, '/');
-		if (slash && (size_t)snprintf(ret, cap, "%.*s/spikewatch-symbolize", (int)(slash - self), self) < cap &&
-		    access(ret, X_OK) == 0)
-			return true;
-	}
-
-	return (size_t)snprintf(ret, cap, "%s/spikewatch-symbolize", SPIKEWATCH_LIBEXEC) < cap &&
-	       access(ret, X_OK) == 0;
 }

@@ -29,7 +29,7 @@ static void choose_focus(struct session *session, const struct collector_inciden
 		return;
 	if (incident->target.kind == TARGET_GROUP)
 		ret->count = discovery_pids(session_discovery(session), incident->target.id, ret->pids,
-					    STACKCAPTURE_FOCUS_MAX);
+					    SYMBOLIZER_FOCUS_MAX);
 	for (size_t i = 0; ret->count == i && i < incident->member_count; i++)
 		ret->pids[ret->count++] = incident->members[i].pid;
 }

@@ -210,6 +210,15 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 	put_bool(json, "recorded", recorder != NULL);
 	if (recorder) {
 		stackrecorder_status(recorder, &status);
+		put_bool(json, "everybody", status.everybody);
+		put_bool(json, "dwarf", status.dwarf);
+		put_bool(json, "kernel", status.kernel);
+		put_bool(json, "page_faults", status.faults);
+		put_bool(json, "cycles", status.cycles);
+		put_text(json, "limits", status.limits);
+		put_u64(json, "followed_processes", status.followed_processes);
+		put_u64(json, "followed_threads", status.followed_threads);
+		put_u64(json, "not_followed", status.not_followed);
 		put_u64(json, "cpus", status.cpus);
 		put_u64(json, "frequency", status.frequency);
 		put_u64(json, "memory_bytes", status.memory_bytes);
