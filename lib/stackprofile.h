@@ -46,8 +46,15 @@ enum {
 
 struct stackprofile;
 
+/* What samples weigh. */
+enum stackprofile_quantity {
+	STACKPROFILE_CPU,    /* nanoseconds */
+	STACKPROFILE_MEMORY, /* bytes */
+};
+
 /* Times are of one monotonic clock, but for wall_ns. */
 struct stackprofile_options {
+	enum stackprofile_quantity quantity;
 	uint64_t fired_ns;
 	uint64_t wall_ns;        /* fired_ns by the wall clock, since 1970 */
 	uint64_t from_ns, to_ns; /* what the samples cover */
@@ -91,7 +98,7 @@ struct stackprofile_sample {
 	const uint32_t *frames;       /* what stackprofile_frame gave, leaf first */
 	size_t frame_count;           /* 0: counts for a stack of one frame, "[no stack]" */
 	uint64_t count;               /* samples it stands for */
-	uint64_t weight_ns;           /* CPU time it stands for, all of them together */
+	uint64_t weight;              /* nanoseconds or bytes it stands for, all of them together */
 };
 
 /* How much there is. */

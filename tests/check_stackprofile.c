@@ -53,7 +53,7 @@ static int add(struct stackprofile *profile, uint64_t time_ns, int32_t tid, cons
 		.thread = "t",
 		.frames = frames,
 		.count = count,
-		.weight_ns = count * 10,
+		.weight = count * 10,
 	};
 	int rc = 0;
 
