@@ -53,7 +53,7 @@ static const struct {
 	{ "\"state_file\":\"/s\",",
 	  "state_file: cannot change while spikewatchd runs (\"\" in force, \"/s\" wanted): restart it" },
 	{ "\"stacks\":{\"mode\":\"frame-pointers\"},",
-	  "stacks.mode: cannot change while spikewatchd runs (off in force, frame-pointers wanted): restart it" },
+	  "stacks.mode: cannot change while spikewatchd runs (dwarf in force, frame-pointers wanted): restart it" },
 	{ "\"incidents\":{\"directory\":\"/i\"},",
 	  "incidents.directory: cannot change while spikewatchd runs (\"\" in force, \"/i\" wanted): restart it" },
 };

@@ -1,37 +1,31 @@
-"""Call stacks: refused by the unit as it is shipped, recorded with the drop-in that the documents show."""
-
-import gzip
-import pathlib
-import re
+"""Call stacks: by the unit as it is shipped, once the kernel allows them; until then refused, and said."""
 
 import service
 from harness import check, expect, run
 
-DOCUMENT = "/usr/share/doc/spikewatch/configuration.md"
-MODE = {"mode": "frame-pointers"}
 BURNER = "vm-burn.service"
 
 
-def drop_in_of_the_document():
-    packed = pathlib.Path(DOCUMENT + ".gz")
-    text = gzip.open(packed, "rt").read() if packed.exists() else pathlib.Path(DOCUMENT).read_text()
-    return re.search(r"```ini\n(\[Service\]\n[^`]*PERFMON[^`]*)```", text).group(1)
+def journal_says_why():
+    return run("journalctl", "-u", "spikewatchd", "-o", "cat", "--no-pager").count("no stacks: ")
 
 
-@check("without the capability there are none, and status says why")
+@check("where the kernel allows nobody there are none, and journal and status say why")
 def _():
-    service.fresh(stacks=MODE)
+    run("sysctl", "kernel.perf_event_paranoid=3")
+    before = journal_says_why()
+    service.fresh(stacks="dwarf")
     stacks = service.status()["stacks"]
     expect(not stacks["recorded"] and "perf_event" in stacks["why"], f"stacks: {stacks}")
+    expect(journal_says_why() == before + 1, "the journal does not say it once")
 
 
-@check("with the drop-in of the documents an incident has them")
+@check("where the capability is enough an incident has them, by default")
 def _():
     run("sysctl", "kernel.perf_event_paranoid=2")
-    service.drop_in(drop_in_of_the_document())
-    service.fresh(stacks=MODE)
+    service.fresh()
     stacks = service.status()["stacks"]
-    expect(stacks["recorded"], f"stacks: {stacks}")
+    expect(stacks["recorded"] and stacks["everybody"] and stacks["dwarf"] and stacks["page_faults"], f"stacks: {stacks}")
     service.start_burner()
     service.until_watched(BURNER)
     incidents = service.NewIncidents()
@@ -42,4 +36,10 @@ def _():
     shown = run("spikewatch", "show", made["id"])
     expect("Hottest functions" in shown, "not shown")
     service.stop_unit(BURNER)
-    service.drop_in("")
+
+
+@check("what they do not need is off: a mode, and no rings")
+def _():
+    service.fresh(stacks="off")
+    stacks = service.status()["stacks"]
+    expect(not stacks["recorded"] and stacks["why"] == "", f"stacks: {stacks}")
