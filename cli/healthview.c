@@ -35,6 +35,28 @@ static void say_figures(const struct json_node *root, size_t width, FILE *file)
 	output_wrap(line, width, file);
 }
 
+/* Nothing if the configuration does not want them. */
+static void say_stacks(const struct json_node *stacks, size_t width, FILE *file)
+{
+	char line[512], memory[UNITS_TEXT_MAX], why[200];
+
+	if (!answer_is_true(stacks, "recorded")) {
+		snprintf(line, sizeof(line), "no stacks: %s", ANSWER_TEXT(stacks, "why", why));
+		if (*answer_text(stacks, "why"))
+			output_wrap(line, width, file);
+		return;
+	}
+	snprintf(line, sizeof(line), "stacks of %s%s, %ju times a second; %ju processes have events of their own%s; %s",
+		 answer_is_true(stacks, "everybody") ? "everybody" : "what is watched",
+		 answer_is_true(stacks, "page_faults") ? ", page faults too" : "",
+		 (uintmax_t)answer_whole(stacks, "frequency"), (uintmax_t)answer_whole(stacks, "followed_processes"),
+		 answer_is_true(stacks, "dwarf") ? ", with registers and stack" : "",
+		 answer_bytes(stacks, "memory_bytes", memory));
+	output_wrap(line, width, file);
+	if (*answer_text(stacks, "limits"))
+		output_wrap(ANSWER_TEXT(stacks, "limits", why), width, file);
+}
+
 static void say_verdict(const struct json_node *verdict, size_t width, FILE *file)
 {
 	double threshold = answer_number(verdict, "threshold", NAN);
@@ -120,6 +142,7 @@ void healthview_print(const struct json_node *root, size_t width, FILE *file)
 	char line[512], why[200];
 
 	say_figures(root, width, file);
+	say_stacks(answer_member(root, "stacks"), width, file);
 	if (answer_whole(daemon, "slowdown") > 1) {
 		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
 			 (uintmax_t)answer_whole(daemon, "slowdown"));
