@@ -21,6 +21,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Files that an incident holds open from the firing on; the others are opened when it ends. */
+#define FILES_AT_ONCE 64u
+
 /* Of each look, beyond what all rings hold: for what the book knows. */
 #define BOOK_MAX (16u << 20)
 
@@ -28,6 +31,7 @@ struct stackcapture {
 	struct stackcapture_options options;
 	struct stackrecorder_snapshot first, second;
 	struct buffer book; /* of both */
+	struct stackparcel parcel;
 };
 
 /* ---- looking ---- */
@@ -40,6 +44,7 @@ void stackcapture_free(struct stackcapture *capture)
 	stackrecorder_snapshot_release(&capture->first);
 	stackrecorder_snapshot_release(&capture->second);
 	buffer_release(&capture->book);
+	stackparcel_close(&capture->parcel);
 	free(capture);
 }
 
@@ -148,7 +153,7 @@ static size_t join_cgroups(const struct stackcapture *capture, struct stackfile_
 	return count;
 }
 
-static int write_stackfile(const struct stackcapture *capture, const struct stackparcel *parcel, int *ret_fd)
+static int write_stackfile(const struct stackcapture *capture, int *ret_fd)
 {
 	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
 	AUTO_FREE struct stackfile_cgroup *cgroups = NULL;
@@ -156,8 +161,8 @@ static int write_stackfile(const struct stackcapture *capture, const struct stac
 	struct stackrecorder_status status;
 	struct stackfile_content content = {
 		.streams = streams,
-		.entries = parcel->entries,
-		.entry_count = parcel->count,
+		.entries = capture->parcel.entries,
+		.entry_count = capture->parcel.count,
 		.cgroup_count = join_cgroups(capture, &cgroups),
 	};
 	struct sink sink = sink_fd(&fd);
@@ -314,11 +319,10 @@ static void drop_records(struct stackrecorder_snapshot *snapshot)
 static int symbolize(struct stackcapture *capture, const struct stackcapture_focus *focus,
 		     const int outputs[SYMBOLIZER_OUTPUTS], char *why, size_t cap)
 {
-	AUTO_FREE struct stackparcel *parcel = calloc(1, sizeof *parcel);
 	AUTO_CLOSE int stackfile = -1;
 	struct symbolizer_job job = {
 		.program = capture->options.symbolizer,
-		.parcel = parcel,
+		.parcel = &capture->parcel,
 		.spike_from_ns = capture->options.spike_from_ns,
 		.focus = focus->pids,
 		.focus_count = focus->count,
@@ -326,12 +330,10 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 	char again[160];
 	int r;
 
-	if (!parcel)
-		return -ENOMEM;
-
 	memcpy(job.outputs, outputs, sizeof job.outputs);
-	stackparcel_open(parcel, capture->options.procfd, &capture->first, &capture->second);
-	r = write_stackfile(capture, parcel, &stackfile);
+	stackparcel_add(&capture->parcel, capture->options.procfd, &capture->second, STACKPARCEL_FILES_MAX);
+	stackparcel_add_kernel(&capture->parcel, capture->options.procfd);
+	r = write_stackfile(capture, &stackfile);
 	job.stackfile = stackfile;
 	drop_records(&capture->first);
 	drop_records(&capture->second);
@@ -343,7 +345,6 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 		r = symbolizer_run(&job, again, sizeof again);
 		r = r < 0 ? r : 1 + r;
 	}
-	stackparcel_close(parcel);
 
 	return r;
 }
@@ -358,8 +359,10 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 		capture->options = *options;
 		r = look(options->recorder, from.ns, &capture->first);
 	}
-	if (r == 0)
+	if (r == 0) {
+		stackparcel_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
 		return capture;
+	}
 
 	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, strerrordesc_np(-r));
 	free(capture);

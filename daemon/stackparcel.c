@@ -1,6 +1,6 @@
 /*
  * stackparcel.c: a file is handed over only if it is the one that was mapped: same device and inode where the kernel has said these; where it
- * has said the build id, the symboliser compares. What cannot be opened is handed over closed (-1), for its build id.
+ * has said the build id, the symboliser compares. They are opened as early as can be: a process that ends takes its view of the files along. What cannot be opened is handed over closed (-1), for its build id.
  */
 #include "stackparcel.h"
 
@@ -41,20 +41,21 @@ static bool is_the_one(int fd, const struct perfrecord_file *file)
 	       (major(st.st_dev) == file->major && minor(st.st_dev) == file->minor && st.st_ino == file->inode);
 }
 
-/* As the process sees it; then through its mapping, which also reaches what was deleted or is of another mount. -1: neither. */
+/*
+ * As the process sees it; then through its mapping, which also reaches what was deleted or is of another mount; and when the process is gone, where
+ * we would find it. -1: nowhere.
+ */
 static int open_mapped(int procfd, const struct stackrecorder_file *file)
 {
-	char path[4200];
+	char paths[3][4200];
 
-	for (int way = 0; way < 2; way++) {
-		AUTO_CLOSE int fd = -1;
+	snprintf(paths[0], sizeof paths[0], "%u/root%s", file->pid, file->path);
+	snprintf(paths[1], sizeof paths[1], "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
+		 (uintmax_t)file->end);
+	snprintf(paths[2], sizeof paths[2], "%s", file->path);
+	for (int way = 0; way < 3; way++) {
+		AUTO_CLOSE int fd = open_regular(procfd, paths[way], 0);
 
-		if (way == 0)
-			snprintf(path, sizeof path, "%u/root%s", file->pid, file->path);
-		else
-			snprintf(path, sizeof path, "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
-				 (uintmax_t)file->end);
-		fd = open_regular(procfd, path, 0);
 		if (fd >= 0 && is_the_one(fd, &file->file))
 			return TAKE_FD(fd);
 	}
@@ -62,32 +63,33 @@ static int open_mapped(int procfd, const struct stackrecorder_file *file)
 	return -1;
 }
 
-static void add_entry(struct stackparcel *parcel, const struct stackfile_binary *binary, const char *path)
-{
-	parcel->entries[parcel->count++] = (struct stackfile_entry){ .binary = *binary, .path = path };
-}
-
-static bool is_there(const struct stackparcel *parcel, const struct stackrecorder_file *file)
+static struct stackfile_entry *find_file(struct stackparcel *parcel, const struct stackrecorder_file *file)
 {
 	for (size_t i = 0; i < parcel->count; i++)
-		if (perfrecord_file_same(&parcel->entries[i].binary.file, &file->file) &&
+		if (parcel->entries[i].binary.kind == STACKFILE_ELF &&
+		    perfrecord_file_same(&parcel->entries[i].binary.file, &file->file) &&
 		    strcmp(parcel->entries[i].path, file->path) == 0)
-			return true;
+			return &parcel->entries[i];
 
-	return false;
+	return NULL;
 }
 
-static void add_files(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot)
+static void add_file(struct stackparcel *parcel, int procfd, const struct stackrecorder_file *file, size_t files_max)
 {
-	for (size_t i = 0; i < snapshot->file_count && parcel->count < STACKPARCEL_FILES_MAX; i++) {
-		const struct stackrecorder_file *file = &snapshot->files[i];
-		struct stackfile_binary binary = { .kind = STACKFILE_ELF, .pid = file->pid, .file = file->file };
+	struct stackfile_entry *entry = find_file(parcel, file);
 
-		if (file->path[0] != '/' || is_there(parcel, file))
-			continue;
-		binary.fd = open_mapped(procfd, file);
-		add_entry(parcel, &binary, file->path);
+	if (!entry) {
+		if (parcel->files == files_max)
+			return;
+		parcel->files++;
+		entry = &parcel->entries[parcel->count++];
+		*entry = (struct stackfile_entry){
+			.binary = { .fd = -1, .kind = STACKFILE_ELF, .pid = file->pid, .file = file->file },
+			.path = file->path,
+		};
 	}
+	if (entry->binary.fd < 0)
+		entry->binary.fd = open_mapped(procfd, file);
 }
 
 /* The number that a process has in the innermost pid namespace, which its perf map is called by. */
@@ -111,49 +113,60 @@ static uint32_t inner_pid(int procfd, uint32_t pid)
 	return last ? (uint32_t)strtoul(last + 1, NULL, 10) : pid;
 }
 
-/* A perf map of a running process, if it has one that is a file. */
+static bool has_perf_map(const struct stackparcel *parcel, uint32_t pid)
+{
+	for (size_t i = 0; i < parcel->count; i++)
+		if (parcel->entries[i].binary.kind == STACKFILE_PERF_MAP && parcel->entries[i].binary.pid == pid)
+			return true;
+
+	return false;
+}
+
+/* A perf map of a running process, if it has one that is a file. It is read later, and may grow until then. */
 static void add_perf_map(struct stackparcel *parcel, int procfd, uint32_t pid)
 {
 	struct stackfile_binary binary = { .kind = STACKFILE_PERF_MAP, .pid = pid };
-	char *path = parcel->paths[parcel->count], full[96];
+	char *path = parcel->names[parcel->perf_maps], full[96];
 
-	snprintf(path, sizeof parcel->paths[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
+	if (has_perf_map(parcel, pid))
+		return;
+
+	snprintf(path, sizeof parcel->names[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
 	snprintf(full, sizeof full, "%u/root%s", pid, path);
 	binary.fd = open_regular(procfd, full, O_NOFOLLOW);
 	if (binary.fd < 0)
 		return;
-	add_entry(parcel, &binary, path);
+
+	parcel->entries[parcel->count++] = (struct stackfile_entry){ .binary = binary, .path = path };
+	parcel->perf_maps++;
 }
 
-static void add_perf_maps(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot)
+void stackparcel_add(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot,
+		     size_t files_max)
 {
-	size_t before = parcel->count;
-
-	for (size_t i = 0; i < snapshot->pid_count && parcel->count - before < STACKPARCEL_PERF_MAPS_MAX; i++)
+	if (files_max > STACKPARCEL_FILES_MAX)
+		files_max = STACKPARCEL_FILES_MAX;
+	for (size_t i = 0; i < snapshot->file_count; i++)
+		if (snapshot->files[i].path[0] == '/')
+			add_file(parcel, procfd, &snapshot->files[i], files_max);
+	for (size_t i = 0; i < snapshot->pid_count && parcel->perf_maps < STACKPARCEL_PERF_MAPS_MAX; i++)
 		add_perf_map(parcel, procfd, snapshot->pids[i]);
 }
 
-static void add_kallsyms(struct stackparcel *parcel, int procfd)
+void stackparcel_add_kernel(struct stackparcel *parcel, int procfd)
 {
-	struct stackfile_binary binary = { .kind = STACKFILE_KALLSYMS, .fd = -1 };
+	struct stackfile_binary binary = { .kind = STACKFILE_KALLSYMS };
 
 	binary.fd = openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
 	if (binary.fd >= 0)
-		add_entry(parcel, &binary, "/proc/kallsyms");
+		parcel->entries[parcel->count++] =
+			(struct stackfile_entry){ .binary = binary, .path = "/proc/kallsyms" };
 }
 
-void stackparcel_open(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *first,
-		      const struct stackrecorder_snapshot *second)
-{
-	add_files(parcel, procfd, first);
-	add_files(parcel, procfd, second);
-	add_perf_maps(parcel, procfd, second->pid_count ? second : first);
-	add_kallsyms(parcel, procfd);
-}
-
-void stackparcel_close(const struct stackparcel *parcel)
+void stackparcel_close(struct stackparcel *parcel)
 {
 	for (size_t i = 0; i < parcel->count; i++)
 		if (parcel->entries[i].binary.fd >= 0)
 			close(parcel->entries[i].binary.fd);
+	parcel->count = parcel->files = parcel->perf_maps = 0;
 }

@@ -15,16 +15,22 @@
 
 /* Zeroed is empty. Large: on the heap. */
 struct stackparcel {
-	struct stackfile_entry entries[STACKPARCEL_ENTRIES_MAX]; /* paths are those of the snapshots, or in `paths` */
-	char paths[STACKPARCEL_ENTRIES_MAX][64];
-	size_t count;
+	struct stackfile_entry entries[STACKPARCEL_ENTRIES_MAX]; /* paths are those of the snapshots, or in `names` */
+	char names[STACKPARCEL_PERF_MAPS_MAX][64];
+	size_t count, files, perf_maps;
 };
 
-/* Opens what both snapshots speak of, which must outlive the parcel. What cannot be opened has the descriptor -1. procfd: the proc root. */
-void stackparcel_open(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *first,
-		      const struct stackrecorder_snapshot *second);
+/*
+ * Opens what a snapshot speaks of, which must outlive the parcel, unless it is open already: up to files_max files in all. What cannot be opened has the
+ * descriptor -1, and is tried again with the next snapshot. procfd: the proc root.
+ */
+void stackparcel_add(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot,
+		     size_t files_max);
+
+/* The kernel's symbols, if they may be read. Once. */
+void stackparcel_add_kernel(struct stackparcel *parcel, int procfd);
 
 /* Closes all. */
-void stackparcel_close(const struct stackparcel *parcel);
+void stackparcel_close(struct stackparcel *parcel);
 
 #endif
