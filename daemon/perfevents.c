@@ -3,9 +3,15 @@
  *
  * A ring that is mapped for reading alone is one that the kernel overwrites; write_backward makes it walkable from the newest record. The CPU clock
  * is a timer of the kernel's (no counter of the processor: it is there in virtual machines too), and exclude_idle makes it pass over a CPU that has
- * nothing to do.
+ * nothing to do. Page faults are sampled by frequency as well: the kernel adapts how many of them a sample stands for, so that a process that touches
+ * memory all day costs no more than one that computes.
  *
- * The second event counts nothing (a "dummy") and exists for what comes along with it.
+ * The side events count nothing (a "dummy") and exist for what comes along with them. So does the one that a ring for threads is held by: threads
+ * come and go, it stays. It is switched off and belongs to us; the kernel asks only that whoever writes into its ring is of the same CPU, the same
+ * clock and the same direction.
+ *
+ * An event of a thread is inherited by the threads and processes it starts, and theirs is written where their parent's is. Without a CPU of its own,
+ * an inherited event may not have a ring: that is why it takes one for each CPU.
  */
 #include "perfevents.h"
 
@@ -48,7 +54,16 @@ uint32_t perfevents_frequency(uint32_t wanted)
 	return wanted;
 }
 
-/* "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", the latter where it may be the cause. */
+bool perfevents_cpu_is_online(uint32_t cpu)
+{
+	char path[64];
+	long online;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/online", cpu);
+	return !read_sysctl(path, &online) || online != 0;
+}
+
+/* The sysctl where it may be the cause. */
 static int refuse(const char *call, const char *name, int error, char *reason)
 {
 	char path[64];
@@ -61,16 +76,112 @@ static int refuse(const char *call, const char *name, int error, char *reason)
 	return -error;
 }
 
-static int open_event(struct perf_event_attr *attr, uint32_t cpu)
+int perfevents_refusal(int error, char *reason)
 {
-	attr->size = sizeof(*attr);
-	attr->type = PERF_TYPE_SOFTWARE;
-	attr->sample_type = PERFRECORD_FRAME_POINTERS;
-	attr->sample_id_all = 1;
-	attr->use_clockid = 1;
-	attr->clockid = CLOCK_MONOTONIC;
-	attr->exclude_hv = 1;
-	return (int)syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	return refuse("perf_event_open", "perf_event_paranoid", -error, reason);
+}
+
+/* ---- what an event is ---- */
+
+#if defined(__x86_64__)
+#define REGS_USER PERFRECORD_REGS_X86_64
+#else
+#define REGS_USER 0ULL /* whoever unwinds knows no other machine's */
+#endif
+
+bool perfevents_can_dwarf(void)
+{
+	return REGS_USER != 0;
+}
+
+struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted)
+{
+	if (wanted->stack_bytes == 0)
+		return (struct perfrecord_format){ .sample_type = PERFRECORD_FRAME_POINTERS };
+	return (struct perfrecord_format){ .sample_type = PERFRECORD_DWARF, .regs_user = REGS_USER };
+}
+
+/* What all have: the same clock and the same trailer. */
+static struct perf_event_attr common(const struct perfevents_wanted *wanted)
+{
+	bool side = wanted->kind == PERFEVENTS_SIDE;
+
+	return (struct perf_event_attr){
+		.size = sizeof(struct perf_event_attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERFRECORD_FRAME_POINTERS,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+		.exclude_hv = 1,
+		.exclude_kernel = side || wanted->user_only,
+		.exclude_callchain_kernel = side || wanted->user_only,
+		.write_backward = !side,
+		.watermark = 1,
+		/* Nobody waits for a ring of samples: never wake. */
+		.wakeup_watermark = UINT32_MAX,
+	};
+}
+
+static struct perf_event_attr side_attr(const struct perfevents_wanted *wanted)
+{
+	struct perf_event_attr attr = common(wanted);
+
+	attr.sample_period = 1;
+	attr.mmap = 1;
+	attr.mmap2 = 1;
+	attr.comm = 1;
+	attr.comm_exec = 1;
+	attr.task = 1;
+	attr.build_id = wanted->build_ids;
+	return attr;
+}
+
+static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted)
+{
+	struct perf_event_attr attr = common(wanted);
+	struct perfrecord_format format = perfevents_format(wanted);
+
+	attr.freq = 1;
+	attr.sample_freq = wanted->frequency;
+	attr.sample_type = format.sample_type;
+	attr.sample_regs_user = format.regs_user;
+	attr.sample_stack_user = wanted->stack_bytes;
+	if (wanted->kind == PERFEVENTS_FAULTS) {
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
+	} else if (wanted->cycles) {
+		/* A CPU that idles has none; not every driver of the hardware takes exclude_idle. */
+		attr.type = PERF_TYPE_HARDWARE;
+		attr.config = PERF_COUNT_HW_CPU_CYCLES;
+		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;
+	} else {
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.exclude_idle = 1;
+	}
+	return attr;
+}
+
+static struct perf_event_attr attr_of(const struct perfevents_wanted *wanted)
+{
+	return wanted->kind == PERFEVENTS_SIDE ? side_attr(wanted) : sample_attr(wanted);
+}
+
+/* ---- opening ---- */
+
+static int open_event(struct perf_event_attr *attr, pid_t tid, uint32_t cpu)
+{
+	int fd = (int)syscall(SYS_perf_event_open, attr, tid, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t cpu)
+{
+	struct perf_event_attr attr = attr_of(wanted);
+
+	attr.inherit = tid != -1;
+	return open_event(&attr, tid, cpu);
 }
 
 static int map_ring(struct perfevents *events, size_t ring_bytes, int prot, char *reason)
@@ -88,61 +199,73 @@ static int map_ring(struct perfevents *events, size_t ring_bytes, int prot, char
 	return perfring_init(&events->ring, events->map, events->map_bytes, page);
 }
 
-/* What was opened as fd, or errno. */
-static int finish(int fd, uint32_t cpu, size_t ring_bytes, int prot, struct perfevents *ret, char *reason)
+static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_bytes, struct perfevents *events,
+			  char *reason)
 {
-	struct perfevents events = { .fd = fd, .cpu = cpu };
+	int prot = attr->write_backward ? PROT_READ : PROT_READ | PROT_WRITE, r;
+
+	if (!attr->write_backward)
+		attr->wakeup_watermark = (uint32_t)(ring_bytes / 2);
+	events->fd = open_event(attr, tid, events->cpu);
+	if (events->fd < 0)
+		return perfevents_refusal(events->fd, reason);
+	r = map_ring(events, ring_bytes, prot, reason);
+	if (r < 0)
+		perfevents_close(events);
+	return r;
+}
+
+int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perfevents *ret,
+		    char *reason)
+{
+	struct perf_event_attr attr = attr_of(wanted);
+	struct perfevents events = { .fd = -1, .cpu = cpu };
+	int r = open_with_ring(&attr, -1, ring_bytes, &events, reason);
+
+	if (r == 0)
+		*ret = events;
+	return r;
+}
+
+int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
+			 struct perfevents *ret, char *reason)
+{
+	struct perf_event_attr attr = common(wanted);
+	struct perfevents events = { .fd = -1, .cpu = cpu };
 	int r;
 
-	if (fd < 0)
-		return refuse("perf_event_open", "perf_event_paranoid", errno, reason);
-	r = map_ring(&events, ring_bytes, prot, reason);
-	if (r < 0) {
-		perfevents_close(&events);
-		return r;
+	attr.disabled = 1;
+	attr.exclude_kernel = 1;
+	attr.exclude_callchain_kernel = 1;
+	r = open_with_ring(&attr, 0, ring_bytes, &events, reason);
+	if (r == 0)
+		*ret = events;
+	return r;
+}
+
+int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring)
+{
+	int fd = perfevents_event(wanted, tid, ring->cpu);
+
+	if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring->fd) < 0) {
+		int error = errno;
+
+		close(fd);
+		return -error;
 	}
-	*ret = events;
+	return fd;
+}
+
+int perfevents_count(int fd, uint64_t *cycles, uint64_t *running_ns)
+{
+	uint64_t words[2]; /* read_format: the count, the time */
+	ssize_t len = read(fd, words, sizeof(words));
+
+	if (len != (ssize_t)sizeof(words))
+		return len < 0 ? -errno : -EBADMSG;
+	*cycles += words[0];
+	*running_ns += words[1];
 	return 0;
-}
-
-int perfevents_open_samples(uint32_t cpu, uint32_t frequency, size_t ring_bytes, struct perfevents *ret, char *reason)
-{
-	struct perf_event_attr attr = {
-		.config = PERF_COUNT_SW_CPU_CLOCK,
-		.freq = 1,
-		.sample_freq = frequency,
-		.exclude_idle = 1,
-		.write_backward = 1,
-		/* Nobody waits for this ring: never wake. */
-		.watermark = 1,
-		.wakeup_watermark = UINT32_MAX,
-	};
-
-	return finish(open_event(&attr, cpu), cpu, ring_bytes, PROT_READ, ret, reason);
-}
-
-int perfevents_open_side(uint32_t cpu, size_t ring_bytes, bool *build_ids, struct perfevents *ret, char *reason)
-{
-	struct perf_event_attr attr = {
-		.config = PERF_COUNT_SW_DUMMY,
-		.sample_period = 1,
-		.mmap = 1,
-		.mmap2 = 1,
-		.comm = 1,
-		.comm_exec = 1,
-		.task = 1,
-		.build_id = *build_ids,
-		.watermark = 1,
-		.wakeup_watermark = (uint32_t)(ring_bytes / 2),
-	};
-	int fd = open_event(&attr, cpu);
-
-	if (fd < 0 && errno == EINVAL && *build_ids) {
-		attr.build_id = 0;
-		fd = open_event(&attr, cpu);
-		*build_ids = fd < 0;
-	}
-	return finish(fd, cpu, ring_bytes, PROT_READ | PROT_WRITE, ret, reason);
 }
 
 int perfevents_pause(const struct perfevents *events, bool pause)

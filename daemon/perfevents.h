@@ -1,6 +1,10 @@
 /*
- * perfevents.h: opening what the kernel reports of one CPU, each with its ring: samples, into one that overwrites its oldest; and who maps, forks,
- * executes and exits, into one that is emptied.
+ * perfevents.h: opening what the kernel reports: samples, into rings that overwrite their oldest; and who maps, forks, executes and exits, into rings
+ * that are emptied. Of one CPU, whoever runs; or of one thread and what it starts, on one CPU.
+ *
+ *	everybody's        the event and its ring are one descriptor:  perfevents_open
+ *	a thread's         the ring is there by itself, of one CPU:    perfevents_open_ring
+ *	                   and many events are written into it:        perfevents_follow
  */
 #ifndef SPIKEWATCH_PERFEVENTS_H
 #define SPIKEWATCH_PERFEVENTS_H
@@ -10,9 +14,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PERFEVENTS_REASON_MAX 200
 
+enum perfevents_kind {
+	PERFEVENTS_CPU, /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
+	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; the period says how many faults it stands for */
+	PERFEVENTS_SIDE, /* MMAP2, COMM, FORK and EXIT */
+};
+
+/* What is to be reported. All events that share a ring have the same. */
+struct perfevents_wanted {
+	enum perfevents_kind kind;
+	uint32_t frequency;   /* of samples: at most so many a second */
+	uint32_t stack_bytes; /* 0: by frame pointers; else with registers and so much of the stack: PERFRECORD_DWARF */
+	bool cycles;          /* PERFEVENTS_CPU: of the hardware, instead of the clock */
+	bool user_only;       /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
+	bool build_ids;       /* PERFEVENTS_SIDE: Linux 5.12 */
+};
+
+/* A ring, and maybe an event of its own. */
 struct perfevents {
 	int fd; /* -1: closed */
 	uint32_t cpu;
@@ -24,17 +46,38 @@ struct perfevents {
 /* {-1} of it. */
 #define PERFEVENTS_NONE ((struct perfevents){ .fd = -1 })
 
-/*
- * Samples cpu while it is busy, frequency times a second, whoever runs: PERFRECORD_FRAME_POINTERS. 0; -ENODEV: offline, or no such CPU; -errno, and
- * then reason, of PERFEVENTS_REASON_MAX bytes, says it for people. *ret is closed by perfevents_close.
- */
-int perfevents_open_samples(uint32_t cpu, uint32_t frequency, size_t ring_bytes, struct perfevents *ret, char *reason);
+/* Whether registers and stacks can be had on this machine. */
+bool perfevents_can_dwarf(void);
+
+/* How the records of these events are read. */
+struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted);
 
 /*
- * MMAP2, COMM, FORK and EXIT of what runs on cpu, with the same trailer. *build_ids: whether to ask for build ids; false afterwards if the kernel
- * is too old for that. poll(2) wakes when the ring is half full. Otherwise as perfevents_open_samples.
+ * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and then of all that it starts, on cpu. The descriptor;
+ * -ENODEV: cpu is offline; -ESRCH: no such thread; -errno. Good for asking whether it is possible.
  */
-int perfevents_open_side(uint32_t cpu, size_t ring_bytes, bool *build_ids, struct perfevents *ret, char *reason);
+int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t cpu);
+
+/* "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", of PERFEVENTS_REASON_MAX bytes. error: a negative errno; returns it. */
+int perfevents_refusal(int error, char *reason);
+
+/*
+ * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERFEVENTS_SIDE is half full. 0; -ENODEV: offline, or no such CPU;
+ * -errno, and then reason, of PERFEVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM is no room for locked memory. *ret is closed by
+ * perfevents_close.
+ */
+int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perfevents *ret,
+		    char *reason);
+
+/* A ring for perfevents_follow: its own event counts nothing. Otherwise as perfevents_open. */
+int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
+			 struct perfevents *ret, char *reason);
+
+/* perfevents_event of a thread, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
+int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring);
+
+/* What events with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno. */
+int perfevents_count(int fd, uint64_t *cycles, uint64_t *running_ns);
 
 /* Holds the ring still, or lets it go on. 0 or -errno. */
 int perfevents_pause(const struct perfevents *events, bool pause);
@@ -44,5 +87,8 @@ void perfevents_close(struct perfevents *events);
 
 /* As many samples per second as are wanted and as the kernel allows. */
 uint32_t perfevents_frequency(uint32_t wanted);
+
+/* Whether the kernel says that cpu is online; true if it does not say. */
+bool perfevents_cpu_is_online(uint32_t cpu);
 
 #endif

@@ -4,7 +4,6 @@
  * Stacks repeat: an address is looked up once per page and life of a process, by a cache that forgets what collides. The book is locked for one
  * sample at a time, so that the thread of the side rings is never held up for long.
  */
-#include "scope.h"
 #include "stackrecorder_inside.h"
 
 #include <errno.h>
@@ -19,10 +18,10 @@ struct cached {
 	uint32_t pid, file; /* index, NO_FILE: none; pid 0: empty */
 };
 
-struct tally {
+struct stackrecorder_tally {
 	struct stackrecorder *recorder;
 	struct stackrecorder_snapshot *snapshot;
-	struct cached *cache;
+	struct cached cache[CACHE_ENTRIES];
 	size_t *offsets; /* of the paths: their buffer moves while it grows */
 	bool *running;
 	size_t cap;
@@ -33,7 +32,7 @@ static bool is_file(const char *path)
 	return path[0] == '/' && strncmp(path, "//", 2) != 0 && strcmp(path, "/anon_hugepage") != 0;
 }
 
-static int grow(struct tally *tally)
+static int grow(struct stackrecorder_tally *tally)
 {
 	size_t cap = tally->cap == 0 ? 64 : 2 * tally->cap;
 	struct stackrecorder_file *files = reallocarray(tally->snapshot->files, cap, sizeof(*files));
@@ -56,7 +55,8 @@ static int grow(struct tally *tally)
 }
 
 /* The file's index, found or added; -ENOMEM. */
-static int index_of(struct tally *tally, uint32_t pid, const struct addressbook_place *place, uint32_t *ret)
+static int index_of(struct stackrecorder_tally *tally, uint32_t pid, const struct addressbook_place *place,
+		    uint32_t *ret)
 {
 	struct stackrecorder_snapshot *snapshot = tally->snapshot;
 	size_t i = 0;
@@ -86,7 +86,8 @@ static int index_of(struct tally *tally, uint32_t pid, const struct addressbook_
 	return 0;
 }
 
-static int count_frame(struct tally *tally, const struct perfrecord *sample, uint64_t began_ns, uint64_t address)
+static int count_frame(struct stackrecorder_tally *tally, const struct perfrecord *sample, uint64_t began_ns,
+		       uint64_t address)
 {
 	uint64_t page = address >> 12;
 	struct cached *cached = &tally->cache[(page ^ sample->pid * 2654435761u) % CACHE_ENTRIES];
@@ -108,7 +109,7 @@ static int count_frame(struct tally *tally, const struct perfrecord *sample, uin
 	return 0;
 }
 
-static int count_sample(struct tally *tally, const struct perfrecord *sample)
+static int count_sample(struct stackrecorder_tally *tally, const struct perfrecord *sample)
 {
 	bool user = false;
 	uint64_t began_ns;
@@ -135,28 +136,66 @@ static int compare(const void *left, const void *right)
 	return a->frames > b->frames ? -1 : a->frames < b->frames;
 }
 
-int stackrecorder_count_files(struct stackrecorder *recorder, const struct perfmerge *merge,
-			      struct stackrecorder_snapshot *snapshot)
+int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const struct perfrecord_format *format,
+				const struct perfmerge *merge)
 {
-	AUTO_FREE struct cached *cache = calloc(CACHE_ENTRIES, sizeof(*cache));
-	struct tally tally = { .recorder = recorder, .snapshot = snapshot, .cache = cache };
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	int r = cache != NULL ? 0 : -ENOMEM;
+	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < merge->count; i++) {
 		struct perfrecord record;
 		size_t size;
 		const void *bytes = perfmerge_record(merge, i, &size);
 
-		if (perfrecord_decode(&format, bytes, size, &record) == 0 && record.type == PERF_RECORD_SAMPLE &&
+		if (perfrecord_decode(format, bytes, size, &record) == 0 && record.type == PERF_RECORD_SAMPLE &&
 		    record.pid != 0)
-			r = count_sample(&tally, &record);
+			r = count_sample(tally, &record);
 	}
+	return r;
+}
+
+int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record)
+{
+	struct addressbook_place place;
+	uint32_t unused;
+	int r = 0;
+
+	pthread_mutex_lock(&tally->recorder->lock);
+	if (is_file(record->mmap.path) &&
+	    addressbook_find(tally->recorder->book, record->pid, record->time_ns, record->mmap.start, &place) &&
+	    is_file(place.path))
+		r = index_of(tally, record->pid, &place, &unused);
+	pthread_mutex_unlock(&tally->recorder->lock);
+	return r;
+}
+
+void stackrecorder_tally_finish(struct stackrecorder_tally *tally)
+{
+	struct stackrecorder_snapshot *snapshot = tally->snapshot;
+
 	for (size_t i = 0; i < snapshot->file_count; i++)
-		snapshot->files[i].path = snapshot->paths.data + tally.offsets[i];
+		snapshot->files[i].path = snapshot->paths.data + tally->offsets[i];
 	if (snapshot->file_count > 0)
 		qsort(snapshot->files, snapshot->file_count, sizeof(*snapshot->files), compare);
-	free(tally.offsets);
-	free(tally.running);
-	return r;
+}
+
+int stackrecorder_tally_new(struct stackrecorder *recorder, struct stackrecorder_snapshot *snapshot,
+			    struct stackrecorder_tally **ret)
+{
+	struct stackrecorder_tally *tally = calloc(1, sizeof(*tally));
+
+	if (tally == NULL)
+		return -ENOMEM;
+	tally->recorder = recorder;
+	tally->snapshot = snapshot;
+	*ret = tally;
+	return 0;
+}
+
+void stackrecorder_tally_free(struct stackrecorder_tally *tally)
+{
+	if (tally == NULL)
+		return;
+	free(tally->offsets);
+	free(tally->running);
+	free(tally);
 }

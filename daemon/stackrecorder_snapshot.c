@@ -1,10 +1,11 @@
 /*
  * stackrecorder_snapshot.c: what the rings hold of a span of time.
  *
- *	each CPU: pause, copy, resume │ keep what is of the span │ look up who was hit │ the book's records of them │ sort
+ *	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up who was hit │ the book's records of them │ their files
  *
  * Only the copy happens while a ring is held still, into memory that was touched before. Samples take three quarters of what is allowed at most, so
- * that there is room to say whose they are.
+ * that there is room to say whose they are. Call chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks only
+ * what the kernel could read is kept: it leaves room for as much as was asked for.
  */
 #include "realclock.h"
 #include "scope.h"
@@ -15,17 +16,26 @@
 #include <string.h>
 
 #define DEFAULT_BYTES ((size_t)64 << 20)
+#define BOOK_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
+
+/* In this order they get what room there is. */
+static const enum stackfile_stream_kind order[] = { STACKFILE_CPU, STACKFILE_FAULTS, STACKFILE_CPU_FOLLOWED,
+						    STACKFILE_FAULTS_FOLLOWED };
 
 struct picture {
 	struct stackrecorder *recorder;
 	struct stackrecorder_snapshot *snapshot;
-	struct perfmerge merge;
+	struct perfmerge merges[STACKFILE_STREAM_KINDS];
+	struct stackrecorder_stream streams[STACKFILE_STREAM_KINDS];
 	struct stackrecorder_hit *hits;
 	size_t hit_count, hit_cap;
-	void *copy; /* of one ring */
+	void *copy;    /* of one ring */
+	void *scratch; /* of one record */
 };
 
-static int add_hit(struct picture *picture, const struct perfrecord *sample)
+/* ---- samples ---- */
+
+static int add_hit(struct picture *picture, const struct perfrecord *sample, bool stacks)
 {
 	if (picture->hit_count == picture->hit_cap) {
 		size_t cap = picture->hit_cap == 0 ? 1024 : 2 * picture->hit_cap;
@@ -36,39 +46,56 @@ static int add_hit(struct picture *picture, const struct perfrecord *sample)
 		picture->hits = hits;
 		picture->hit_cap = cap;
 	}
-	picture->hits[picture->hit_count++] = (struct stackrecorder_hit){ sample->pid, sample->tid, sample->time_ns };
+	picture->hits[picture->hit_count++] =
+		(struct stackrecorder_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
 	return 0;
 }
 
-/* 0 or -ENOMEM. */
-static int keep(struct picture *picture, const void *bytes, const struct perfrecord *record)
+/* The record, in the scratch without the room behind its stack, or as it is. */
+static const void *shorten(struct picture *picture, const struct perfrecord_format *format, const void *bytes,
+			   const struct perfrecord *record, size_t *ret_size)
 {
+	*ret_size = record->size;
+	if (record->type != PERF_RECORD_SAMPLE || !(format->sample_type & PERF_SAMPLE_STACK_USER) ||
+	    perfrecord_encode_as(format, record, picture->scratch, PERFRECORD_SIZE_MAX, ret_size) < 0)
+		return bytes;
+	return picture->scratch;
+}
+
+/* 0 or -ENOMEM. */
+static int keep(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
+		const struct perfrecord *record)
+{
+	const struct perfrecord_format *format = &picture->recorder->kinds[kind].format;
 	struct stackrecorder_snapshot *snapshot = picture->snapshot;
+	struct stackrecorder_stream *stream = &picture->streams[kind];
+	size_t size;
 	int r;
 
 	if (record->time_ns < snapshot->from_ns || record->time_ns > snapshot->to_ns)
 		return 0;
 	if (record->type != PERF_RECORD_SAMPLE && record->type != PERF_RECORD_LOST)
 		return 0;
-	r = perfmerge_add(&picture->merge, bytes, record->size, record->time_ns);
+	bytes = shorten(picture, format, bytes, record, &size);
+	r = perfmerge_add(&picture->merges[kind], bytes, size, record->time_ns);
 	if (r == -EFBIG) {
-		snapshot->left_out += record->size;
+		stream->left_out += size;
 		return 0;
 	}
 	if (r < 0)
 		return r;
 	if (record->type == PERF_RECORD_LOST) {
-		snapshot->lost += record->lost.count;
+		stream->head.lost += record->lost.count;
 		return 0;
 	}
-	snapshot->samples++;
-	return add_hit(picture, record);
+	stream->samples++;
+	return add_hit(picture, record, (format->sample_type & PERF_SAMPLE_STACK_USER) != 0);
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
-static int walk(struct picture *picture, size_t len, uint64_t *ret_oldest_ns)
+static int walk(struct picture *picture, enum stackfile_stream_kind kind, size_t len, uint64_t *ret_oldest_ns)
 {
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
+	const struct perfrecord_format *format = &picture->recorder->kinds[kind].format;
 	const uint8_t *bytes = picture->copy;
 	int r = 0;
 
@@ -77,22 +104,22 @@ static int walk(struct picture *picture, size_t len, uint64_t *ret_oldest_ns)
 		struct perfrecord record;
 
 		memcpy(&header, bytes + at, sizeof(header));
-		if (perfrecord_decode(&format, bytes + at, len - at, &record) < 0) {
-			picture->snapshot->left_out += header.size;
+		if (perfrecord_decode(format, bytes + at, len - at, &record) < 0) {
+			picture->streams[kind].left_out += header.size;
 		} else {
 			*ret_oldest_ns = record.time_ns;
-			r = keep(picture, bytes + at, &record);
+			r = keep(picture, kind, bytes + at, &record);
 		}
 		at += header.size;
 	}
 	return r;
 }
 
-static int read_ring(struct picture *picture, const struct perfevents *events)
+static int read_ring(struct picture *picture, enum stackfile_stream_kind kind, const struct perfevents *events)
 {
-	struct stackrecorder_snapshot *snapshot = picture->snapshot;
+	struct stackrecorder_stream *stream = &picture->streams[kind];
 	struct clock clock = realclock();
-	uint64_t oldest_ns = snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
+	uint64_t oldest_ns = picture->snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
 	bool paused = perfevents_pause(events, true) == 0, torn, came_round;
 	size_t len;
 	int r;
@@ -102,16 +129,68 @@ static int read_ring(struct picture *picture, const struct perfevents *events)
 	if (paused)
 		perfevents_pause(events, false);
 	paused_ns = clock_mono(&clock).ns - before_ns;
-	if (paused && paused_ns > snapshot->paused_ns)
-		snapshot->paused_ns = paused_ns;
-	snapshot->cpus++;
-	snapshot->torn += torn;
-	r = walk(picture, len, &oldest_ns);
+	if (paused && paused_ns > stream->paused_ns)
+		stream->paused_ns = paused_ns;
+	stream->rings++;
+	stream->torn += torn;
+	r = walk(picture, kind, len, &oldest_ns);
 	covered_ns = came_round || torn ? oldest_ns : picture->recorder->opened_ns;
-	if (covered_ns > snapshot->covered_ns)
-		snapshot->covered_ns = covered_ns;
+	if (covered_ns > stream->head.covered_ns)
+		stream->head.covered_ns = covered_ns;
 	return r;
 }
+
+/* *left: bytes that records may still take. */
+static int read_kind(struct picture *picture, enum stackfile_stream_kind kind, size_t *left)
+{
+	const struct stackrecorder_kind *entry = &picture->recorder->kinds[kind];
+	struct perfmerge *merge = &picture->merges[kind];
+	unsigned cpus = picture->recorder->status.cpus;
+	int r = 0;
+
+	if (!entry->on)
+		return 0;
+	picture->streams[kind].head = (struct stackfile_stream){ .kind = kind,
+								 .stack_bytes = entry->wanted.stack_bytes,
+								 .sample_type = entry->format.sample_type,
+								 .regs_user = entry->format.regs_user,
+								 .covered_ns = picture->snapshot->from_ns };
+	for (unsigned i = 0; r == 0 && i < cpus; i++) {
+		size_t before = merge->bytes.len;
+
+		merge->bytes.max = before + *left / (cpus - i);
+		/* 0 would be no limit. */
+		merge->bytes.max += merge->bytes.max == 0;
+		r = read_ring(picture, kind, &entry->rings[i]);
+		*left -= merge->bytes.len - before;
+	}
+	perfmerge_sort(merge);
+	picture->streams[kind].head.units_per_second = stackrecorder_units(picture->recorder, kind);
+	return r;
+}
+
+static int read_kinds(struct picture *picture, size_t max_bytes, size_t *left)
+{
+	size_t largest = 0, of_samples = max_bytes / 4 * 3;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(order); i++)
+		if (picture->recorder->kinds[order[i]].on && picture->recorder->kinds[order[i]].ring_bytes > largest)
+			largest = picture->recorder->kinds[order[i]].ring_bytes;
+	picture->copy = malloc(largest);
+	picture->scratch = malloc(PERFRECORD_SIZE_MAX);
+	if (picture->copy == NULL || picture->scratch == NULL)
+		return -ENOMEM;
+	memset(picture->copy, 0xff, largest);
+	*left = max_bytes - of_samples;
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
+		r = read_kind(picture, order[i], &of_samples);
+	*left += of_samples;
+	free(TAKE(picture->copy));
+	return r;
+}
+
+/* ---- who was hit ---- */
 
 static int compare_hits(const void *left, const void *right)
 {
@@ -134,9 +213,12 @@ static int sum_up_hits(struct picture *picture)
 	if (picture->hit_count == 0)
 		return 0;
 	qsort(hits, picture->hit_count, sizeof(*hits), compare_hits);
-	for (size_t i = 0; i < picture->hit_count; i++)
+	for (size_t i = 0; i < picture->hit_count; i++) {
 		if (count == 0 || hits[count - 1].pid != hits[i].pid || hits[count - 1].tid != hits[i].tid)
 			hits[count++] = hits[i];
+		else
+			hits[count - 1].stacks |= hits[i].stacks;
+	}
 	picture->hit_count = count;
 	snapshot->pids = calloc(count, sizeof(*snapshot->pids));
 	if (snapshot->pids == NULL)
@@ -147,12 +229,14 @@ static int sum_up_hits(struct picture *picture)
 	return 0;
 }
 
+/* ---- whose they are ---- */
+
 /* One record of the book's. */
 static int take_book(void *ctx, const void *data, size_t len)
 {
 	struct picture *picture = ctx;
 	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	_Alignas(PERFRECORD_ALIGN) uint8_t aligned[16384];
+	_Alignas(PERFRECORD_ALIGN) uint8_t aligned[BOOK_RECORD_MAX];
 	struct perfrecord record;
 	int r;
 
@@ -161,14 +245,14 @@ static int take_book(void *ctx, const void *data, size_t len)
 	memcpy(aligned, data, len);
 	if (perfrecord_decode(&format, aligned, len, &record) < 0)
 		return -EBADMSG;
-	r = perfmerge_add(&picture->merge, aligned, len, record.time_ns);
+	r = perfmerge_add(&picture->merges[STACKFILE_BOOK], aligned, len, record.time_ns);
 	if (r == -EFBIG)
-		picture->snapshot->left_out += len;
+		picture->streams[STACKFILE_BOOK].left_out += len;
 	return r == -EFBIG ? 0 : r;
 }
 
 /* What the book has of each process; locked for one at a time. */
-static int add_book(struct picture *picture)
+static int read_book(struct picture *picture, size_t left)
 {
 	struct stackrecorder_snapshot *snapshot = picture->snapshot;
 	struct stackrecorder *recorder = picture->recorder;
@@ -176,6 +260,10 @@ static int add_book(struct picture *picture)
 	size_t hit = 0;
 	int r = 0;
 
+	picture->merges[STACKFILE_BOOK].bytes.max = left + (left == 0);
+	picture->streams[STACKFILE_BOOK].head = (struct stackfile_stream){
+		.kind = STACKFILE_BOOK, .sample_type = STACKRECORDER_FORMAT.sample_type, .covered_ns = snapshot->from_ns
+	};
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i], parent;
 
@@ -186,35 +274,107 @@ static int add_book(struct picture *picture)
 		r = addressbook_write(recorder->book, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
 		pthread_mutex_unlock(&recorder->lock);
 	}
+	perfmerge_sort(&picture->merges[STACKFILE_BOOK]);
+	return r;
+}
+
+/* ---- files ---- */
+
+static bool has_stacks(const struct picture *picture, uint32_t pid)
+{
+	size_t low = 0, high = picture->hit_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (picture->hits[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < picture->hit_count && picture->hits[low].pid == pid; low++)
+		if (picture->hits[low].stacks)
+			return true;
+	return false;
+}
+
+/* Whoever unwinds a stack meets modules that no chain went through. */
+static int tally_modules(struct picture *picture, struct stackrecorder_tally *tally)
+{
+	struct perfrecord_format format = STACKRECORDER_FORMAT;
+	const struct perfmerge *book = &picture->merges[STACKFILE_BOOK];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < book->count; i++) {
+		struct perfrecord record;
+		size_t size;
+		const void *bytes = perfmerge_record(book, i, &size);
+
+		if (perfrecord_decode(&format, bytes, size, &record) == 0 && record.type == PERF_RECORD_MMAP2 &&
+		    has_stacks(picture, record.pid))
+			r = stackrecorder_tally_mapping(tally, &record);
+	}
+	return r;
+}
+
+static int tally_files(struct picture *picture)
+{
+	struct stackrecorder_tally *tally;
+	int r = stackrecorder_tally_new(picture->recorder, picture->snapshot, &tally);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
+		r = stackrecorder_tally_samples(tally, &picture->recorder->kinds[order[i]].format,
+						&picture->merges[order[i]]);
+	if (r == 0)
+		r = tally_modules(picture, tally);
+	if (r == 0)
+		stackrecorder_tally_finish(tally);
+	stackrecorder_tally_free(tally);
+	return r;
+}
+
+/* ---- all of it ---- */
+
+/* The records of a kind go into the snapshot, and are freed here. */
+static int hand_over(struct picture *picture, enum stackfile_stream_kind kind)
+{
+	struct stackrecorder_stream *stream = &picture->snapshot->streams[picture->snapshot->stream_count++];
+	const struct sink sink = sink_buffer(&stream->records);
+	int r;
+
+	*stream = picture->streams[kind];
+	r = perfmerge_write(&picture->merges[kind], &sink);
+	stream->head.record_bytes = stream->records.len;
+	perfmerge_release(&picture->merges[kind]);
 	return r;
 }
 
 static int take_picture(struct picture *picture, size_t max_bytes)
 {
 	struct stackrecorder *recorder = picture->recorder;
-	const struct sink sink = sink_buffer(&picture->snapshot->records);
-	int r = 0;
+	size_t left;
+	int r = read_kinds(picture, max_bytes, &left);
 
-	picture->merge.bytes.max = max_bytes / 4 * 3;
-	picture->copy = malloc(recorder->status.ring_bytes);
-	if (picture->copy == NULL)
-		return -ENOMEM;
-	memset(picture->copy, 0xff, recorder->status.ring_bytes);
-	for (unsigned i = 0; r == 0 && i < recorder->status.cpus; i++)
-		r = read_ring(picture, &recorder->samples[i]);
 	if (r == 0)
 		r = sum_up_hits(picture);
 	if (r < 0)
 		return r;
 	stackrecorder_drain(recorder);
 	stackrecorder_look_up(recorder, picture->hits, picture->hit_count);
-	perfmerge_sort(&picture->merge);
-	r = stackrecorder_count_files(recorder, &picture->merge, picture->snapshot);
-	picture->merge.bytes.max = max_bytes;
+	r = stackrecorder_look_up_cgroups(recorder, picture->snapshot);
 	if (r == 0)
-		r = add_book(picture);
-	perfmerge_sort(&picture->merge);
-	return r == 0 ? perfmerge_write(&picture->merge, &sink) : r;
+		r = read_book(picture, left);
+	if (r == 0)
+		r = tally_files(picture);
+	if (r < 0)
+		return r;
+	stackrecorder_settle_cgroups(picture->snapshot);
+	for (int kind = 0; r == 0 && kind < STACKFILE_STREAM_KINDS; kind++)
+		if (recorder->kinds[kind].on)
+			r = hand_over(picture, (enum stackfile_stream_kind)kind);
+	return r;
 }
 
 int stackrecorder_snapshot(struct stackrecorder *recorder, uint64_t from_ns, uint64_t to_ns, size_t max_bytes,
@@ -226,11 +386,12 @@ int stackrecorder_snapshot(struct stackrecorder *recorder, uint64_t from_ns, uin
 	struct picture picture = { .recorder = recorder, .snapshot = &snapshot };
 	int r;
 
-	snapshot.covered_ns = from_ns;
 	r = take_picture(&picture, max_bytes != 0 ? max_bytes : DEFAULT_BYTES);
-	perfmerge_release(&picture.merge);
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+		perfmerge_release(&picture.merges[kind]);
 	free(picture.hits);
 	free(picture.copy);
+	free(picture.scratch);
 	if (r < 0) {
 		stackrecorder_snapshot_release(&snapshot);
 		return r;
@@ -241,9 +402,11 @@ int stackrecorder_snapshot(struct stackrecorder *recorder, uint64_t from_ns, uin
 
 void stackrecorder_snapshot_release(struct stackrecorder_snapshot *snapshot)
 {
-	buffer_release(&snapshot->records);
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		buffer_release(&snapshot->streams[i].records);
 	buffer_release(&snapshot->paths);
 	free(snapshot->files);
 	free(snapshot->pids);
+	free(snapshot->cgroups);
 	*snapshot = (struct stackrecorder_snapshot){ 0 };
 }

@@ -23,7 +23,6 @@ Suite *stackrecorder_suite(void);
 
 static struct stackrecorder *recorder;
 static struct stackrecorder_snapshot snapshot;
-static const struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
 
 static uint64_t now_ns(void)
 {
@@ -32,16 +31,30 @@ static uint64_t now_ns(void)
 	return clock_mono(&clock).ns;
 }
 
-/* False: not allowed here. */
-static bool begin(void)
+static bool begin_with(const struct stackrecorder_options *options)
 {
 	char reason[STACKRECORDER_REASON_MAX];
-	int r = stackrecorder_open(&(struct stackrecorder_options){ 0 }, &recorder, reason);
+	int r = stackrecorder_open(options, &recorder, reason);
 
 	if (r == 0)
 		return true;
 	ck_assert_str_ne(reason, "");
 	fprintf(stderr, "stackrecorder: not checked: %s\n", reason);
+	return false;
+}
+
+/* False: not allowed here. */
+static bool begin(void)
+{
+	struct stackrecorder_status status;
+
+	if (!begin_with(&(struct stackrecorder_options){ 0 }))
+		return false;
+	stackrecorder_status(recorder, &status);
+	if (status.everybody)
+		return true;
+	stackrecorder_close(recorder);
+	fprintf(stderr, "stackrecorder: not checked: everybody's events are not allowed\n");
 	return false;
 }
 
@@ -100,47 +113,90 @@ static void wait_until_it_burned(pid_t pid, uint64_t cpu_ns)
 }
 
 struct seen {
-	unsigned samples, in_function, comms, maps;
-	uint64_t first_ns, last_ns, time_ns;
+	unsigned samples, in_function, with_stack, with_kernel, comms, maps, tids;
+	uint32_t last_tid;
+	uint64_t period, first_ns, last_ns, time_ns;
 	uint64_t start, end; /* of the mapping that has burn_here */
 	char comm[32];
 };
 
-/* What the records say of pid, in the order they come; they are in the order of time. */
-static struct seen look(pid_t pid)
+static const struct stackrecorder_stream *stream_of(enum stackfile_stream_kind kind)
+{
+	for (size_t i = 0; i < snapshot.stream_count; i++)
+		if (snapshot.streams[i].head.kind == (uint32_t)kind)
+			return &snapshot.streams[i];
+	return NULL;
+}
+
+static void look_at_sample(const struct perfrecord *record, struct seen *seen)
+{
+	bool here = false, kernel = false;
+
+	seen->samples++;
+	seen->period += record->sample.period;
+	seen->first_ns = seen->first_ns == 0 ? record->time_ns : seen->first_ns;
+	seen->last_ns = record->time_ns;
+	seen->tids += record->tid != seen->last_tid;
+	seen->last_tid = record->tid;
+	for (size_t i = 0; i < record->sample.chain_len; i++) {
+		here |= record->sample.chain[i] >= seen->start && record->sample.chain[i] < seen->end;
+		kernel |= record->sample.chain[i] == PERF_CONTEXT_KERNEL;
+	}
+	seen->in_function += here;
+	seen->with_kernel += kernel;
+	seen->with_stack += record->sample.stack_bytes > 0 && record->sample.regs_len == 20;
+}
+
+static void look_at(const struct perfrecord *record, struct seen *seen)
 {
 	uint64_t function = (uint64_t)(uintptr_t)burn_here;
-	struct seen seen = { 0 };
-	struct perfrecord record;
 
-	for (size_t at = 0; at < snapshot.records.len; at += record.size) {
-		if (perfrecord_decode(&format, snapshot.records.data + at, snapshot.records.len - at, &record) < 0 ||
-		    record.time_ns < seen.time_ns)
-			ck_abort_msg("a record at %zu that cannot be read, or is out of order", at);
-		seen.time_ns = record.time_ns;
-		if (record.pid != (uint32_t)pid)
-			continue;
-		if (record.type == PERF_RECORD_COMM && record.tid == record.pid) {
-			seen.comms++;
-			snprintf(seen.comm, sizeof(seen.comm), "%s", record.comm.name);
-		} else if (record.type == PERF_RECORD_MMAP2) {
-			seen.maps++;
-			if (function >= record.mmap.start && function < record.mmap.start + record.mmap.len) {
-				seen.start = record.mmap.start;
-				seen.end = record.mmap.start + record.mmap.len;
-			}
-		} else if (record.type == PERF_RECORD_SAMPLE) {
-			bool here = false;
-
-			seen.samples++;
-			seen.first_ns = seen.first_ns == 0 ? record.time_ns : seen.first_ns;
-			seen.last_ns = record.time_ns;
-			for (size_t i = 0; i < record.sample.chain_len; i++)
-				here |= record.sample.chain[i] >= seen.start && record.sample.chain[i] < seen.end;
-			seen.in_function += here;
+	if (record->type == PERF_RECORD_COMM && record->tid == record->pid) {
+		seen->comms++;
+		snprintf(seen->comm, sizeof(seen->comm), "%s", record->comm.name);
+	} else if (record->type == PERF_RECORD_MMAP2) {
+		seen->maps++;
+		if (function >= record->mmap.start && function < record->mmap.start + record->mmap.len) {
+			seen->start = record->mmap.start;
+			seen->end = record->mmap.start + record->mmap.len;
 		}
+	} else if (record->type == PERF_RECORD_SAMPLE) {
+		look_at_sample(record, seen);
 	}
+}
+
+static void look_through(const struct stackrecorder_stream *stream, pid_t pid, struct seen *seen)
+{
+	const struct perfrecord_format format = { stream->head.sample_type, stream->head.regs_user };
+	struct perfrecord record;
+	uint64_t time_ns = 0;
+
+	ck_assert_uint_eq(stream->head.record_bytes, stream->records.len);
+	for (size_t at = 0; at < stream->records.len; at += record.size) {
+		if (perfrecord_decode(&format, stream->records.data + at, stream->records.len - at, &record) < 0 ||
+		    record.time_ns < time_ns)
+			ck_abort_msg("a record at %zu that cannot be read, or is out of order", at);
+		time_ns = record.time_ns;
+		if (record.pid == (uint32_t)pid)
+			look_at(&record, seen);
+	}
+}
+
+/* What the records say of pid: those of the book, and samples of this kind. */
+static struct seen look_in(enum stackfile_stream_kind kind, pid_t pid)
+{
+	struct seen seen = { 0 };
+
+	ck_assert_uint_eq(snapshot.streams[0].head.kind, STACKFILE_BOOK);
+	look_through(&snapshot.streams[0], pid, &seen);
+	if (stream_of(kind) != NULL)
+		look_through(stream_of(kind), pid, &seen);
 	return seen;
+}
+
+static struct seen look(pid_t pid)
+{
+	return look_in(STACKFILE_CPU, pid);
 }
 
 static void check_child(pid_t pid, uint64_t since_ns, uint64_t asked_ns)
@@ -253,7 +309,8 @@ START_TEST(nothing_outside_the_span_is_given)
 	ck_assert_uint_gt(look(pid).samples, 0);
 	ck_assert_uint_ge(look(pid).first_ns, from_ns);
 	ck_assert_uint_le(look(pid).last_ns, to_ns);
-	ck_assert_uint_eq(snapshot.covered_ns, from_ns);
+	ck_assert_uint_eq(stream_of(STACKFILE_CPU)->head.covered_ns, from_ns);
+	ck_assert_uint_eq(stream_of(STACKFILE_CPU)->head.units_per_second, NS_PER_S);
 	stackrecorder_snapshot_release(&snapshot);
 
 	/* The second question gets the same answer: nothing was consumed. */
@@ -265,6 +322,7 @@ END_TEST
 
 START_TEST(records_beyond_the_limit_are_left_out_and_counted)
 {
+	uint64_t bytes = 0, left_out = 0;
 	pid_t pid;
 
 	if (!begin())
@@ -273,8 +331,12 @@ START_TEST(records_beyond_the_limit_are_left_out_and_counted)
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
 	ck_assert_int_eq(stackrecorder_snapshot(recorder, 0, UINT64_MAX, 1024, &snapshot), 0);
 	end_child(pid);
-	ck_assert_uint_le(snapshot.records.len, 1024);
-	ck_assert_uint_gt(snapshot.left_out, 0);
+	for (size_t i = 0; i < snapshot.stream_count; i++) {
+		bytes += snapshot.streams[i].records.len;
+		left_out += snapshot.streams[i].left_out;
+	}
+	ck_assert_uint_le(bytes, 1024);
+	ck_assert_uint_gt(left_out, 0);
 	end();
 }
 END_TEST
@@ -324,36 +386,6 @@ START_TEST(every_allocation_of_opening_may_fail)
 }
 END_TEST
 
-START_TEST(rings_shrink_to_the_memory_there_is)
-{
-	struct stackrecorder_options options = { .ring_bytes = 3 << 20, .max_memory_bytes = 1 << 30 };
-	struct stackrecorder_status status;
-	char reason[STACKRECORDER_REASON_MAX];
-
-	if (!begin())
-		return;
-	stackrecorder_status(recorder, &status);
-	end();
-	ck_assert_uint_eq(status.ring_bytes, 1 << 20);
-	ck_assert_uint_eq(status.period_ns, NS_PER_S / status.frequency);
-
-	ck_assert_int_eq(stackrecorder_open(&options, &recorder, reason), 0);
-	stackrecorder_status(recorder, &status);
-	end();
-	ck_assert_uint_eq(status.ring_bytes, 4 << 20);
-
-	options.max_memory_bytes = status.cpus * (256ULL << 10);
-	ck_assert_int_eq(stackrecorder_open(&options, &recorder, reason), 0);
-	stackrecorder_status(recorder, &status);
-	end();
-	ck_assert_uint_eq(status.ring_bytes, 128 << 10);
-
-	options.max_memory_bytes = 65536;
-	ck_assert_int_eq(stackrecorder_open(&options, &recorder, reason), -ENOSPC);
-	ck_assert_ptr_nonnull(strstr(reason, "KiB are allowed"));
-}
-END_TEST
-
 START_TEST(without_permission_the_reason_is_told)
 {
 	int status;
@@ -371,8 +403,13 @@ START_TEST(without_permission_the_reason_is_told)
 		if (setresuid(65534, 65534, 65534) < 0)
 			_exit(1);
 		r = stackrecorder_open(&(struct stackrecorder_options){ 0 }, &recorder, reason);
-		if (r == 0)
-			_exit(0); /* kernel.perf_event_paranoid allows it to everybody */
+		if (r == 0) {
+			struct stackrecorder_status got;
+
+			stackrecorder_status(recorder, &got);
+			/* kernel.perf_event_paranoid allows it to everybody, or at least of its own processes */
+			_exit(got.everybody == (reason[0] == '\0') ? 0 : 3);
+		}
 		_exit((r == -EACCES || r == -EPERM) && strstr(reason, "perf_event_open: ") == reason &&
 				      strstr(reason, "; kernel.perf_event_paranoid is ") != NULL
 			      ? 0
@@ -381,6 +418,63 @@ START_TEST(without_permission_the_reason_is_told)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+/* ---- followed ---- */
+
+static struct stackrecorder_status status_now(void)
+{
+	struct stackrecorder_status status;
+
+	stackrecorder_status(recorder, &status);
+	return status;
+}
+
+static void wait_until_followed(unsigned processes)
+{
+	uint64_t deadline = now_ns() + WAIT_NS;
+
+	while (status_now().followed_processes != processes) {
+		ck_assert_uint_lt(now_ns(), deadline);
+		usleep(5000);
+	}
+}
+
+static void follow_one(pid_t pid)
+{
+	uint32_t one = (uint32_t)pid;
+
+	ck_assert_int_eq(stackrecorder_follow(recorder, &one, 1), 0);
+	wait_until_followed(1);
+}
+
+START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
+{
+	uint64_t since_ns = now_ns();
+	struct seen seen;
+	pid_t pid;
+
+	if (!begin_with(&(struct stackrecorder_options){ .dwarf = true }))
+		return;
+	if (!status_now().dwarf) {
+		fprintf(stderr, "stackrecorder: not checked: %s\n", status_now().limits);
+		end();
+		return;
+	}
+	pid = burning_child();
+	follow_one(pid);
+	ck_assert_uint_eq(status_now().followed_threads, 1);
+	wait_until_it_burned(pid, 400 * NS_PER_MS);
+	end_child(pid);
+	ck_assert_int_eq(stackrecorder_snapshot(recorder, since_ns, UINT64_MAX, 0, &snapshot), 0);
+	seen = look_in(STACKFILE_CPU_FOLLOWED, pid);
+	ck_assert_uint_ge(seen.samples, 10);
+	ck_assert_uint_eq(seen.with_stack, seen.samples);
+	ck_assert_uint_ge(seen.in_function * 10, seen.samples * 8);
+	ck_assert_str_eq(seen.comm, "burning;child");
+	ck_assert_uint_eq(stream_of(STACKFILE_CPU_FOLLOWED)->head.stack_bytes, 8192);
+	end();
 }
 END_TEST
 
@@ -398,8 +492,8 @@ Suite *stackrecorder_suite(void)
 	tcase_add_test(tcase, records_beyond_the_limit_are_left_out_and_counted);
 	tcase_add_test(tcase, every_allocation_of_a_snapshot_may_fail);
 	tcase_add_test(tcase, every_allocation_of_opening_may_fail);
-	tcase_add_test(tcase, rings_shrink_to_the_memory_there_is);
 	tcase_add_test(tcase, without_permission_the_reason_is_told);
+	tcase_add_test(tcase, a_followed_process_is_sampled_with_registers_and_stack);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
