@@ -73,7 +73,7 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
 LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate -ldl))$(LIBS)
 # Of what names functions; --as-needed leaves them out of everything else.
-SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -lstdc++)$(SYMBOL_LIBS)
+SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -liberty)$(SYMBOL_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
 
 # V=1 shows whole commands.

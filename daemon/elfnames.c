@@ -11,6 +11,7 @@
 #include "elfnames.h"
 
 #include "arena.h"
+#include "demangle.h"
 #include "elflines.h"
 #include "scope.h"
 #include "symtable.h"
@@ -25,13 +26,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Longer names are not demangled: what they say grows faster than they do. */
-#define MANGLED_MAX 1024
-
 #define SEGMENTS_MAX 64
-
-/* The standard C++ library's, which all C++ programs have: https://itanium-cxx-abi.github.io/cxx-abi/abi.html#demangler */
-char *__cxa_demangle(const char *mangled, char *buffer, size_t *len, int *status);
 
 struct segment {
 	uint64_t offset, size, address;
@@ -47,7 +42,13 @@ struct elfnames {
 	struct segment segments[SEGMENTS_MAX];
 	size_t segment_count;
 	struct symtable symbols;
-	struct elflines *lines; /* NULL: no debug information */
+	Dwarf *dwarf;           /* libdwfl's; NULL: no debug information */
+	struct elflines *lines; /* the same */
+	Dwarf *shared;          /* what the debug information shares with that of other files */
+	Elf *shared_elf;
+	int shared_fd;
+	elfnames_ask *ask;
+	void *ctx;
 	uint64_t lines_bias;
 	struct arena texts;
 	bool read;
@@ -140,7 +141,7 @@ int elfnames_open(int fd, struct elfnames **ret)
 
 	if (names == NULL)
 		return -ENOMEM;
-	names->debug_fd = -1;
+	names->debug_fd = names->shared_fd = -1;
 	elf_version(EV_CURRENT);
 	r = open_module(names, &owned);
 	if (r < 0) {
@@ -161,6 +162,10 @@ void elfnames_free(struct elfnames *names)
 	arena_release(&names->texts);
 	if (names->dwfl != NULL)
 		dwfl_end(names->dwfl);
+	if (names->shared != NULL)
+		dwarf_end(names->shared);
+	elf_end(names->shared_elf);
+	scope_close(&names->shared_fd);
 	scope_close(&names->debug_fd);
 	free(names);
 }
@@ -197,6 +202,17 @@ bool elfnames_debug_file(struct elfnames *names, int fd)
 		names->debug_fd = TAKE_FD(owned);
 
 	return same;
+}
+
+void elfnames_shared(struct elfnames *names, elfnames_ask *ask, void *ctx)
+{
+	names->ask = ask;
+	names->ctx = ctx;
+}
+
+struct Elf *elfnames_elf(const struct elfnames *names)
+{
+	return names->elf;
 }
 
 bool elfnames_address(const struct elfnames *names, uint64_t offset_bytes, uint64_t *ret)
@@ -299,33 +315,54 @@ static int read_symbols(struct elfnames *names)
 	return symtable_seal(&names->symbols, SYMTABLE_INNERMOST);
 }
 
+/* If the debug information wants a shared one, and there is that one: without it, names that are there are missing. */
+static void read_shared(struct elfnames *names)
+{
+	const char *name;
+	const void *wanted;
+	uint8_t found[ELFNAMES_BUILD_ID_MAX];
+	ssize_t len = dwelf_dwarf_gnu_debugaltlink(names->dwarf, &name, &wanted);
+
+	if (len <= 0 || len > ELFNAMES_BUILD_ID_MAX || names->ask == NULL)
+		return;
+	names->shared_fd = names->ask(names->ctx, wanted, (size_t)len);
+	if (names->shared_fd < 0)
+		return;
+	names->shared_elf = elf_begin(names->shared_fd, ELF_C_READ_MMAP, NULL);
+	if (names->shared_elf != NULL && build_id_of(names->shared_elf, found) == (size_t)len &&
+	    memcmp(found, wanted, (size_t)len) == 0)
+		names->shared = dwarf_begin_elf(names->shared_elf, DWARF_C_READ, NULL);
+	if (names->shared != NULL)
+		dwarf_setalt(names->dwarf, names->shared);
+}
+
 static void read_all(struct elfnames *names)
 {
-	Dwarf *dwarf = dwfl_module_getdwarf(names->module, &names->lines_bias);
-
 	names->read = true;
-	if (dwarf != NULL && elflines_new(dwarf, &names->lines) < 0)
+	names->dwarf = dwfl_module_getdwarf(names->module, &names->lines_bias);
+	if (names->dwarf != NULL)
+		read_shared(names);
+	if (names->dwarf != NULL && elflines_new(names->dwarf, &names->lines) < 0)
 		names->lines = NULL;
 	if (read_symbols(names) < 0)
 		symtable_release(&names->symbols);
 }
 
+struct Dwarf *elfnames_dwarf(struct elfnames *names, uint64_t *ret_bias)
+{
+	if (!names->read)
+		read_all(names);
+	*ret_bias = names->lines_bias - names->bias;
+
+	return names->dwarf;
+}
+
 static const char *keep(struct elfnames *names, const char *name, size_t len)
 {
-	char mangled[MANGLED_MAX + 1];
-	int status = -1;
+	char plain[DEMANGLE_MAX];
+	size_t plain_len = demangle(name, len, plain);
 
-	if (len < 3 || len > MANGLED_MAX || name[0] != '_' || name[1] != 'Z')
-		return arena_copy(&names->texts, name, len);
-	memcpy(mangled, name, len);
-	mangled[len] = '\0';
-
-	AUTO_FREE char *plain = __cxa_demangle(mangled, NULL, NULL, &status);
-
-	if (status != 0 || plain == NULL)
-		return arena_copy(&names->texts, name, len);
-
-	return arena_copy(&names->texts, plain, strlen(plain));
+	return plain_len > 0 ? arena_copy(&names->texts, plain, plain_len) : arena_copy(&names->texts, name, len);
 }
 
 static const char *name_of(struct elfnames *names, const struct elflines_frame *frame,

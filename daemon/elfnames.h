@@ -4,10 +4,10 @@
  *
  * Symbols come from the symbol table of the debug file or the file itself, else from its dynamic symbols and .gnu_debugdata. An address is
  * in a symbol if it is within the symbol's size. Symbols without a size (written in assembly) count only where there is a full symbol
- * table, and reach to the next symbol or the end of their section. Otherwise there is no name: never that of a neighbour. C++ names, and
- * those of Rust that look like them, are demangled.
+ * table, and reach to the next symbol or the end of their section. Otherwise there is no name: never that of a neighbour. Names are demangled
+ * (demangle.h).
  *
- * Nothing is opened but the descriptors that are given: no debug files of other places, no split or shared (dwz) debug information.
+ * Nothing is opened but the descriptors that are given: no debug files of other places, no split debug information.
  */
 #ifndef SPIKEWATCH_ELFNAMES_H
 #define SPIKEWATCH_ELFNAMES_H
@@ -44,6 +44,20 @@ size_t elfnames_build_id(const struct elfnames *names, uint8_t ret[ELFNAMES_BUIL
  * by its build id, and not used.
  */
 bool elfnames_debug_file(struct elfnames *names, int fd);
+
+/*
+ * How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build id: a descriptor, or -1. Asked once, if at
+ * all, at the first elfnames_find or elfnames_dwarf.
+ */
+typedef int elfnames_ask(void *ctx, const uint8_t *build_id, size_t len);
+
+void elfnames_shared(struct elfnames *names, elfnames_ask *ask, void *ctx);
+
+/* libelf's handle of the file. Belongs to names. */
+struct Elf *elfnames_elf(const struct elfnames *names);
+
+/* libdw's handle of the debug information, which is read now if it was not; NULL: there is none. *ret_bias: what its addresses are more than the file's. */
+struct Dwarf *elfnames_dwarf(struct elfnames *names, uint64_t *ret_bias);
 
 /* What address, in the file's own counting, an offset in the file is loaded to. False: it is not loaded as code. */
 bool elfnames_address(const struct elfnames *names, uint64_t offset_bytes, uint64_t *ret);

@@ -21,6 +21,7 @@ struct module {
 	bool opened;
 	enum module_state state;
 	struct elfnames *names;
+	struct elfframes *frames;
 	uint8_t build_id[ELFNAMES_BUILD_ID_MAX];
 	size_t build_id_len;
 	struct buffer text; /* of a perf map or kallsyms */
@@ -67,6 +68,7 @@ void modules_free(struct modules *modules)
 	for (size_t i = 0; i < modules->count; i++) {
 		struct module *module = &modules->all[i];
 
+		elfframes_free(module->frames);
 		elfnames_free(module->names);
 		symtable_release(&module->symbols);
 		buffer_release(&module->text);
@@ -175,10 +177,15 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 	module->state = MODULE_GOOD;
 	modules->counts->binaries_read++;
 	find_debug_file(modules, module);
+	if (modules->options->debug_file != NULL)
+		elfnames_shared(module->names, modules->options->debug_file, modules->options->ctx);
+	if (elfframes_new(module->names, &module->frames) < 0)
+		module->frames = NULL;
 }
 
-struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
-			     enum module_state *ret_state)
+/* NULL unless MODULE_GOOD. */
+static struct module *good_module(struct modules *modules, const struct addressspace_mapping *mapping,
+				  enum module_state *ret_state)
 {
 	struct module *module = module_of(modules, mapping);
 
@@ -188,7 +195,23 @@ struct elfnames *modules_elf(struct modules *modules, const struct addressspace_
 	open_elf(modules, module, &mapping->file);
 	*ret_state = module->state;
 
-	return module->state == MODULE_GOOD ? module->names : NULL;
+	return module->state == MODULE_GOOD ? module : NULL;
+}
+
+struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
+			     enum module_state *ret_state)
+{
+	struct module *module = good_module(modules, mapping, ret_state);
+
+	return module != NULL ? module->names : NULL;
+}
+
+struct elfframes *modules_frames(struct modules *modules, const struct addressspace_mapping *mapping,
+				 enum module_state *ret_state)
+{
+	struct module *module = good_module(modules, mapping, ret_state);
+
+	return module != NULL ? module->frames : NULL;
 }
 
 static size_t name_at(const struct symtable *symbols, uint64_t address, const char **ret)

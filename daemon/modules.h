@@ -6,6 +6,7 @@
 #define SPIKEWATCH_MODULES_H
 
 #include "addressspace.h"
+#include "elfframes.h"
 #include "elfnames.h"
 #include "symbolize.h"
 
@@ -28,6 +29,10 @@ void modules_free(struct modules *modules);
 /* The file of a mapping, opened and compared if it was not yet; *ret_state says what came of it. NULL unless MODULE_GOOD. */
 struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
 			     enum module_state *ret_state);
+
+/* The unwinding tables of the same file: NULL unless MODULE_GOOD, and where it has none that can be read. */
+struct elfframes *modules_frames(struct modules *modules, const struct addressspace_mapping *mapping,
+				 enum module_state *ret_state);
 
 /* The function of process pid's just-in-time compiler at address: length of its name, 0: not known. */
 size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address, const char **ret);

@@ -1,6 +1,6 @@
 /*
- * symbolize.h: from samples of addresses (stackfile.h) to a profile of functions (stackprofile.h): what spikewatch-symbolize does. What is
- * read belongs to strangers: only in a process that may be killed by it, in a sandbox.
+ * symbolize.h: from samples of addresses (stackfile.h) to profiles of functions (stackprofile.h), one of CPU time and one of memory that was
+ * touched for the first time: what spikewatch-symbolize does. What is read belongs to strangers: only in a process that may be killed by it, in a sandbox.
  *
  * An address is looked up in the file that its process had mapped there at that moment, if that file was handed over and is that one:
  * where the kernel said a build id, that of the file must be the same. Otherwise it has no function, and counts for its mapping.
@@ -20,20 +20,28 @@ struct symbolize_options {
 	size_t focus_count;
 	bool raw; /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
-	/* Opens the debug file of a build id, or returns -1. May be NULL. */
+	/* Opens the debug file, or what debug files share, of a build id, or returns -1. May be NULL. */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
 	void *ctx;
 };
 
+/* By enum stackprofile_quantity. */
+#define SYMBOLIZE_PROFILES 2
+
 /* What came of it, as names and values: name(of what). Frames are counted once for each sample that they are in. */
 #define SYMBOLIZE_COUNTS(count) \
-	count(samples)                       /* taken into the profile */ \
-		count(samples_without_stack) /* of them: not a single frame */ \
-		count(records_broken)        /* what made no sense; nothing behind it was read */ \
+	count(samples)                       /* taken into the profile of CPU time */ \
+		count(samples_of_faults)     /* taken into the profile of memory */ \
+		count(faults)                /* that they stand for */ \
+		count(samples_without_stack) /* of both: not a single frame */ \
+		count(samples_cut)           /* of both: the stack was deeper than its copy */ \
+		count(samples_twice)         /* left out: events of the thread's own have them, too */ \
+		count(records_broken)        /* what made no sense; nothing behind it in its stream was read */ \
 		count(records_lost)          /* samples that the kernel had to drop */ \
 		count(records_left_out)      /* of mappings and names, for want of room */ \
 		count(frames) count(frames_kernel) \
 			count(frames_named)                   /* of frames: that have the name of a function */ \
+		count(frames_by_tables)                       /* of frames: whose caller unwinding tables told */ \
 		count(frames_unmapped)                        /* of frames: nothing is known of where they are */ \
 		count(frames_replaced)                        /* of frames: the file is another one by now */ \
 		count(binaries_read) count(binaries_replaced) /* another build id */ \
@@ -48,10 +56,10 @@ struct symbolize_counts {
 };
 
 /*
- * Descriptors of the binaries in the file are taken over. 0: *ret is the caller's (stackprofile_free), also when records were broken;
+ * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's (stackprofile_free), also when records were broken;
  * -ENOMEM; -EINVAL: samples of a kind that perfrecord.h does not read.
  */
-int symbolize_run(const struct stackfile *file, const struct symbolize_options *options, struct stackprofile **ret,
-		  struct symbolize_counts *ret_counts);
+int symbolize_run(const struct stackfile *file, const struct symbolize_options *options,
+		  struct stackprofile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
 
 #endif

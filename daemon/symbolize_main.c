@@ -48,8 +48,10 @@ static const char usage[] =
 	"usage: spikewatch-symbolize [OPTIONS] < STACKFILE > COUNTS\n"
 	"Started by spikewatchd: gives names to the stacks of an incident. Descriptors must be open and allow "
 	"writing.\n"
-	"  --pprof=FD, --folded=FD, --functions=FD   where to write the profile, in each of its forms; any may be left "
-	"out\n"
+	"  --pprof=FD, --folded=FD, --functions=FD   where to write the profile of CPU time, in each of its forms\n"
+	"  --memory-pprof=FD, --memory-folded=FD, --memory-functions=FD   and that of memory. Any may be left out; of "
+	"a\n"
+	"                         profile without samples nothing is written\n"
 	"  --focus=PID,...        the table of functions is about these; of others it has the names\n"
 	"  --spike-from=NS        begin of the spike, CLOCK_MONOTONIC (default: when the rule fired)\n"
 	"  --raw                  read no binaries: addresses count for the files they are in\n"
@@ -60,11 +62,14 @@ static const char usage[] =
 	"  --kill                 be killed, too, by a system call that is not allowed\n"
 	"Exit codes: 1 no stackfile, 2 output failed, 3 no sandbox, 64 usage.\n";
 
+#define FORMS 3
+#define OUTPUTS (SYMBOLIZE_PROFILES * FORMS)
+
 /* Processes in the focus. */
 #define FOCUS_MAX 64
 
 struct setup {
-	int outputs[3]; /* in the order of `forms` */
+	int outputs[OUTPUTS]; /* in the order of enum stackprofile_quantity, of each in that of `forms` */
 	uint64_t spike_from_ns, memory_bytes, cpu_seconds, wall_seconds;
 	const char *debug_files;
 	bool raw;
@@ -74,7 +79,7 @@ struct setup {
 	size_t focus_count;
 };
 
-static int (*const forms[])(const struct stackprofile *, const struct sink *) = {
+static int (*const forms[FORMS])(const struct stackprofile *, const struct sink *) = {
 	stackprofile_write_pprof,
 	stackprofile_write_folded,
 	stackprofile_write_functions,
@@ -84,6 +89,9 @@ static const struct option options[] = {
 	{ "pprof", required_argument, NULL, 0 },
 	{ "folded", required_argument, NULL, 1 },
 	{ "functions", required_argument, NULL, 2 },
+	{ "memory-pprof", required_argument, NULL, FORMS },
+	{ "memory-folded", required_argument, NULL, FORMS + 1 },
+	{ "memory-functions", required_argument, NULL, FORMS + 2 },
 	{ "focus", required_argument, NULL, 'f' },
 	{ "spike-from", required_argument, NULL, 's' },
 	{ "raw", no_argument, NULL, 'r' },
@@ -137,11 +145,9 @@ static bool pids(const char *text, struct setup *setup)
 
 static bool set(struct setup *setup, int option)
 {
-	switch (option) {
-	case 0:
-	case 1:
-	case 2:
+	if (option < OUTPUTS)
 		return descriptor(optarg, &setup->outputs[option]);
+	switch (option) {
 	case 'f':
 		return pids(optarg, setup);
 	case 's':
@@ -231,16 +237,17 @@ static int write_counts(const struct symbolize_counts *counts)
 	return sink_write_all(out, text, used);
 }
 
-static int write_all(const struct setup *setup, const struct stackprofile *profile,
+static int write_all(const struct setup *setup, struct stackprofile *profiles[SYMBOLIZE_PROFILES],
 		     const struct symbolize_counts *counts)
 {
+	const uint64_t samples[SYMBOLIZE_PROFILES] = { counts->samples, counts->samples_of_faults };
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(forms) && r == 0; i++) {
+	for (size_t i = 0; i < OUTPUTS && r == 0; i++) {
 		struct sink sink = sink_fd(&setup->outputs[i]);
 
-		if (setup->outputs[i] >= 0)
-			r = forms[i](profile, &sink);
+		if (setup->outputs[i] >= 0 && samples[i / FORMS] > 0)
+			r = forms[i % FORMS](profiles[i / FORMS], &sink);
 	}
 
 	return r == 0 ? write_counts(counts) : r;
@@ -272,20 +279,21 @@ static int work(struct setup *setup, int vdso)
 		.ctx = setup,
 	};
 	struct symbolize_counts counts;
-	struct stackprofile *profile = NULL;
+	struct stackprofile *profiles[SYMBOLIZE_PROFILES] = { NULL };
 	struct stackfile file;
 	size_t len;
 	const void *data = map_input(&len);
 	int r = data != NULL ? stackfile_parse(data, len, &file) : -EBADMSG;
 
 	if (r == 0)
-		r = symbolize_run(&file, &how, &profile, &counts);
+		r = symbolize_run(&file, &how, profiles, &counts);
 	if (r < 0) {
 		say("the stackfile", r);
 		return EXIT_STACKFILE;
 	}
-	r = write_all(setup, profile, &counts);
-	stackprofile_free(profile);
+	r = write_all(setup, profiles, &counts);
+	for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
+		stackprofile_free(profiles[i]);
 	if (r < 0) {
 		say("writing", r);
 		return EXIT_OUTPUT;
@@ -297,7 +305,7 @@ static int work(struct setup *setup, int vdso)
 int main(int argc, char **argv)
 {
 	struct setup setup = {
-		.outputs = { -1, -1, -1 },
+		.outputs = { -1, -1, -1, -1, -1, -1 },
 		.memory_bytes = 2ull << 30,
 		.cpu_seconds = 30,
 		.wall_seconds = 60,

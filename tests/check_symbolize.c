@@ -505,7 +505,7 @@ START_TEST(records_that_make_no_sense_end_the_reading_not_the_profile)
 		return;
 	rig_name(&rig, 7, "some");
 	rig_sample(&rig, 7, (uint64_t)0x10010, (uint64_t)0);
-	ck_assert_int_eq(buffer_append(&rig.records, "\377\377\377\377\377\377\1\0", 8), 0);
+	ck_assert_int_eq(buffer_append(&rig.records[STACKFILE_CPU], "\377\377\377\377\377\377\1\0", 8), 0);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
 	rig_expect(&rig, "some;[unknown]", 1);
 	ck_assert_uint_eq(rig_count(&rig, "records_broken"), 1);

@@ -64,7 +64,9 @@ build() {
 	library libmicrohttpd-dev 'MHD_stop_daemon(0)' libmicrohttpd microhttpd.h
 	library libdw-dev 'dwfl_begin(0)' libdw elfutils/libdw.h elfutils/libdwelf.h elfutils/libdwfl.h
 	library libelf-dev 'elf_version(0)' libelf gelf.h libelf.h
-	# The standard C++ library, which knows what the names of its functions mean.
+	# It has no pkg-config.
+	compiles 'rust_demangle_callback("", 0, 0, 0)' stddef.h libiberty/demangle.h || need libiberty-dev
+	# Tests compile programs of C++.
 	has g++ || need g++
 	library check 'suite_create("probe")' check check.h
 }

@@ -22,12 +22,16 @@
 struct rig {
 	char dir[64];
 	char program[512]; /* spikewatch-symbolize */
-	struct buffer records;
+	struct buffer records[STACKFILE_STREAM_KINDS];
+	struct stackfile_stream heads[STACKFILE_STREAM_KINDS]; /* record_bytes is filled in */
+	enum stackfile_stream_kind kind;                       /* where samples go now */
+	struct stackfile_cgroup cgroups[8];
+	size_t cgroup_count;
 	struct stackfile_entry entries[RIG_ENTRIES_MAX];
 	char paths[RIG_ENTRIES_MAX][256];
 	size_t entry_count;
 	uint64_t time_ns;
-	char *folded, *functions, *counts; /* what came out last */
+	char *folded, *functions, *counts, *memory; /* what came out last; memory: folded */
 };
 
 /* A process of a program that was compiled. */
@@ -36,10 +40,26 @@ struct rig_process {
 	FILE *out;
 };
 
+static inline void rig_streams(struct rig *rig)
+{
+	for (uint32_t kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
+		bool faults = kind == STACKFILE_FAULTS || kind == STACKFILE_FAULTS_FOLLOWED;
+
+		rig->heads[kind] = (struct stackfile_stream){
+			.kind = kind,
+			.sample_type = PERFRECORD_FRAME_POINTERS,
+			.units_per_second = faults ? 0 : 1000000000,
+			.covered_ns = RIG_FIRED_NS / 2,
+		};
+	}
+	rig->kind = STACKFILE_CPU;
+}
+
 /* False: spikewatch-symbolize is not there. */
 static inline bool rig_init(struct rig *rig)
 {
 	*rig = (struct rig){ .dir = "/tmp/spikewatch-symbolize-XXXXXX", .time_ns = RIG_FIRED_NS / 2 };
+	rig_streams(rig);
 
 	return program_find("spikewatch-symbolize", rig->program) && mkdtemp(rig->dir) != NULL;
 }
@@ -49,7 +69,8 @@ static inline void rig_forget(struct rig *rig)
 	free(rig->folded);
 	free(rig->functions);
 	free(rig->counts);
-	rig->folded = rig->functions = rig->counts = NULL;
+	free(rig->memory);
+	rig->folded = rig->functions = rig->counts = rig->memory = NULL;
 }
 
 /* Back to nothing but the directory. */
@@ -59,7 +80,10 @@ static inline void rig_clear(struct rig *rig)
 		if (rig->entries[i].binary.fd >= 0)
 			close(rig->entries[i].binary.fd);
 	rig->entry_count = 0;
-	buffer_release(&rig->records);
+	rig->cgroup_count = 0;
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+		buffer_release(&rig->records[kind]);
+	rig_streams(rig);
 	rig_forget(rig);
 }
 
@@ -140,11 +164,14 @@ static inline uint64_t rig_address(struct rig_process *process)
 static inline void rig_record(struct rig *rig, struct perfrecord *record)
 {
 	static _Alignas(8) char bytes[PERFRECORD_SIZE_MAX];
+	bool sample = record->type == PERF_RECORD_SAMPLE || record->type == PERF_RECORD_LOST;
+	enum stackfile_stream_kind kind = sample ? rig->kind : STACKFILE_BOOK;
+	struct perfrecord_format format = { rig->heads[kind].sample_type, rig->heads[kind].regs_user };
 	size_t size;
 
 	record->time_ns = rig->time_ns++;
-	ck_assert_int_eq(perfrecord_encode(record, bytes, sizeof(bytes), &size), 0);
-	ck_assert_int_eq(buffer_append(&rig->records, bytes, size), 0);
+	ck_assert_int_eq(perfrecord_encode_as(&format, record, bytes, sizeof(bytes), &size), 0);
+	ck_assert_int_eq(buffer_append(&rig->records[kind], bytes, size), 0);
 }
 
 static inline struct stackfile_binary *rig_entry(struct rig *rig, enum stackfile_kind kind, int fd, const char *path)
@@ -267,20 +294,21 @@ static inline int rig_open(struct rig *rig, const char *name)
 static inline int rig_give(struct rig *rig, int input, const char *option)
 {
 	int out = rig_open(rig, "counts"), folded = rig_open(rig, "folded"), functions = rig_open(rig, "functions");
-	int pprof = rig_open(rig, "pprof"), err = rig_open(rig, "stderr"), status;
-	char options[3][64];
+	int pprof = rig_open(rig, "pprof"), memory = rig_open(rig, "memory"), err = rig_open(rig, "stderr"), status;
+	char options[4][64];
 
 	snprintf(options[0], sizeof(options[0]), "--folded=%d", folded);
 	snprintf(options[1], sizeof(options[1]), "--functions=%d", functions);
 	snprintf(options[2], sizeof(options[2]), "--pprof=%d", pprof);
+	snprintf(options[3], sizeof(options[3]), "--memory-folded=%d", memory);
 	pid_t pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		dup2(input, STDIN_FILENO);
 		dup2(out, STDOUT_FILENO);
 		dup2(err, STDERR_FILENO);
-		execle(rig->program, rig->program, options[0], options[1], options[2], "--cpu=20", "--wall=60", option,
-		       NULL, (char *[]){ NULL });
+		execle(rig->program, rig->program, options[0], options[1], options[2], options[3], "--cpu=20",
+		       "--wall=60", option, NULL, (char *[]){ NULL });
 		_exit(126);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -288,11 +316,13 @@ static inline int rig_give(struct rig *rig, int input, const char *option)
 	close(folded);
 	close(functions);
 	close(pprof);
+	close(memory);
 	close(err);
 	rig_forget(rig);
 	rig->folded = rig_read(rig, "folded");
 	rig->functions = rig_read(rig, "functions");
 	rig->counts = rig_read(rig, "counts");
+	rig->memory = rig_read(rig, "memory");
 
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -302,21 +332,32 @@ static inline int rig_run(struct rig *rig, const char *option)
 {
 	int input = memfd_create("stacks", MFD_CLOEXEC);
 	struct sink sink = sink_fd(&input);
+	struct stackfile_records streams[STACKFILE_STREAM_KINDS];
+	size_t count = 0;
+
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+		if (rig->records[kind].len > 0)
+			streams[count++] = (struct stackfile_records){
+				.stream = rig->heads[kind],
+				.records = rig->records[kind].data,
+				.record_bytes = rig->records[kind].len,
+			};
+
 	struct stackfile_content content = {
 		.head = {
-			.sample_type = PERFRECORD_FRAME_POINTERS,
 			.page_bytes = 4096,
+			.frequency = 99,
 			.fired_mono_ns = RIG_FIRED_NS,
 			.fired_wall_ns = 1700000000000000000u,
 			.from_ns = RIG_FIRED_NS / 2,
-			.covered_ns = RIG_FIRED_NS / 2,
 			.to_ns = 2 * RIG_FIRED_NS,
-			.period_ns = 10101010,
 		},
+		.streams = streams,
+		.stream_count = count,
 		.entries = rig->entries,
 		.entry_count = rig->entry_count,
-		.records = rig->records.data,
-		.record_bytes = rig->records.len,
+		.cgroups = rig->cgroups,
+		.cgroup_count = rig->cgroup_count,
 	};
 
 	ck_assert_int_eq(stackfile_write(&content, &sink), 0);
@@ -327,11 +368,11 @@ static inline int rig_run(struct rig *rig, const char *option)
 }
 
 /* How often this whole stack is among the folded ones. */
-static inline uint64_t rig_stacks(const struct rig *rig, const char *stack)
+static inline uint64_t rig_stacks_in(const char *folded, const char *stack)
 {
 	size_t len = strlen(stack);
 
-	for (const char *line = rig->folded; line != NULL && *line;
+	for (const char *line = folded; line != NULL && *line;
 	     line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
 		if (strncmp(line, stack, len) == 0 && line[len] == ' ')
 			return strtoull(line + len, NULL, 10);
@@ -340,8 +381,12 @@ static inline uint64_t rig_stacks(const struct rig *rig, const char *stack)
 }
 
 #define rig_expect(rig, stack, count) \
-	ck_assert_msg(rig_stacks(rig, stack) == (count), "expected %s %d, there is:\n%s", stack, (int)(count), \
-		      (rig)->folded)
+	ck_assert_msg(rig_stacks_in((rig)->folded, stack) == (count), "expected %s %d, there is:\n%s", stack, \
+		      (int)(count), (rig)->folded)
+
+#define rig_expect_memory(rig, stack, count) \
+	ck_assert_msg(rig_stacks_in((rig)->memory, stack) == (count), "expected %s %d, there is:\n%s", stack, \
+		      (int)(count), (rig)->memory)
 
 /* One of the counts. */
 static inline uint64_t rig_count(const struct rig *rig, const char *name)
