@@ -68,7 +68,7 @@ static void take(struct functions *functions, const struct hotrows_row *from)
 	copy_name(row->thread, &from->thread);
 	row->tid = from->tid;
 	row->self_ns = from->self_ns;
-	row->top_samples = from->top_samples;
+	row->top_samples = from->top_amount;
 	memcpy(row->self, from->self, sizeof(row->self));
 	memcpy(row->total, from->total, sizeof(row->total));
 }
@@ -91,8 +91,10 @@ static void choose(const char *text, size_t len, struct functions *ret)
 	ret->there = hotrows_start(&rows, text, len);
 	if (!ret->there)
 		return;
-	memcpy(ret->samples, rows.samples, sizeof(ret->samples));
+	memcpy(ret->samples, rows.sum, sizeof(ret->samples));
 	while (hotrows_next(&rows, &row)) {
+		if (row.function.len == 0)
+			continue;
 		rank(&before, HOTLIST_BEFORE, &row);
 		rank(&during, HOTLIST_DURING, &row);
 	}

@@ -231,7 +231,7 @@ static int take_sample(struct symbolizing *job, const struct perfrecord *record)
 		.thread = addressspaces_name(job->spaces, record->tid),
 		.frames = frames,
 		.count = 1,
-		.weight_ns = record->sample.period > 0 ? record->sample.period : job->file->head->period_ns,
+		.weight = record->sample.period > 0 ? record->sample.period : job->file->head->period_ns,
 	};
 	int r = frames_of(job, record, frames, &sample.frame_count);
 

@@ -75,7 +75,7 @@ static uint64_t add_sample(struct stackprofile *profile, struct input *input)
 	sample.cgroup = name(input, cgroup);
 	sample.frames = frames;
 	sample.frame_count = byte(input) % 9;
-	sample.weight_ns = sample.count * 1000000;
+	sample.weight = sample.count * 1000000;
 	for (size_t i = 0; i < sample.frame_count; i++)
 		frames[i] = byte(input);
 	return stackprofile_add(profile, &sample) >= 0 ? sample.count : 0;

@@ -63,7 +63,7 @@ static void add(struct stackprofile *profile, uint64_t time_ns, const struct sta
 	sample.frames = frames;
 	sample.frame_count = count;
 	sample.count = samples;
-	sample.weight_ns = samples * PERIOD;
+	sample.weight = samples * PERIOD;
 	must(stackprofile_add(profile, &sample));
 }
 
