@@ -347,11 +347,11 @@ static int write_head(const struct hotlist *list, const struct sink *sink)
 	return sink_write(sink, text, strlen(text));
 }
 
-static int write_rest(uint32_t left_out, const char *what, const struct sink *sink)
+static int write_rest(uint32_t left_out, const char *rest, const struct sink *sink)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "# %u more %s\n", left_out, what);
+	snprintf(text, sizeof(text), "# %u%s\n", left_out, rest);
 	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
 }
 
@@ -367,16 +367,37 @@ static bool was_seen(const struct tally *tally)
 struct part_of_table {
 	const struct tallies *tallies;
 	uint32_t count, rows_max;
-	const char *what;
+	const char *rest; /* of the remark about those left out */
 	int (*compare)(const void *a, const void *b, void *list);
 	int (*write_row)(const struct hotlist *list, uint32_t number, const struct sink *sink);
 };
+
+/* Rows as far as there is room; *ret: how many. */
+static int write_rows(const struct hotlist *list, const struct part_of_table *part, const uint32_t order[static 1],
+		      uint32_t *ret, const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer row = { 0 };
+	const struct sink to_row = sink_buffer(&row);
+	size_t used = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < *ret && rc == 0; i++) {
+		row.len = 0;
+		rc = part->write_row(list, order[i], &to_row);
+		used += row.len;
+		if (rc == 0 && used > HOTLIST_PART_BYTES_MAX)
+			*ret = i;
+		else if (rc == 0)
+			rc = sink_write(sink, row.data, row.len);
+	}
+	return rc;
+}
 
 static int write_part(const struct hotlist *list, const struct part_of_table *part, const struct sink *sink)
 {
 	AUTO_FREE uint32_t *order = malloc(((size_t)part->count + 1) * sizeof(*order));
 	uint32_t count = 0, shown;
-	int rc = 0;
+	int rc;
 
 	if (!order)
 		return -ENOMEM;
@@ -386,19 +407,19 @@ static int write_part(const struct hotlist *list, const struct part_of_table *pa
 			order[count++] = i;
 	shown = count < part->rows_max ? count : part->rows_max;
 	qsort_r(order, count, sizeof(*order), part->compare, (void *)list);
-	for (uint32_t i = 0; i < shown && rc == 0; i++)
-		rc = part->write_row(list, order[i], sink);
-	return rc == 0 ? write_rest(count - shown, part->what, sink) : rc;
+	rc = write_rows(list, part, order, &shown, sink);
+	return rc == 0 ? write_rest(count - shown, part->rest, sink) : rc;
 }
 
 int hotlist_write(const struct hotlist *list, const struct sink *sink)
 {
 	const struct part_of_table functions = {
-		&list->of_functions, list->functions.count, HOTLIST_ROWS_MAX, "functions", by_heat, write_function_row,
+		&list->of_functions, list->functions.count, HOTLIST_ROWS_MAX, HOTLIST_MORE_FUNCTIONS, by_heat,
+		write_function_row,
 	};
 	const struct part_of_table threads = {
-		&list->of_threads, list->threads.count, HOTLIST_THREADS_MAX,
-		"threads",         by_thread_heat,      write_thread_row,
+		&list->of_threads,    list->threads.count, HOTLIST_THREADS_MAX,
+		HOTLIST_MORE_THREADS, by_thread_heat,      write_thread_row,
 	};
 	int rc = write_head(list, sink);
 

@@ -24,9 +24,17 @@
 #define HOTLIST_SAMPLES "# samples before, during:"
 #define HOTLIST_BYTES "# bytes before, during:"
 
-/* More functions, and more threads, are not written. */
+/*
+ * More functions, and more threads, are not written. The bytes are those of each of the two: readers look at the first
+ * MiB of a file, and long names must not push the threads, which come last, out of it.
+ */
 #define HOTLIST_ROWS_MAX 2000
 #define HOTLIST_THREADS_MAX 200
+#define HOTLIST_PART_BYTES_MAX ((size_t)400 << 10)
+
+/* What the remarks about those that are left out end with, "# 3 more functions". */
+#define HOTLIST_MORE_FUNCTIONS " more functions"
+#define HOTLIST_MORE_THREADS " more threads"
 
 enum hotlist_phase { HOTLIST_BEFORE, HOTLIST_DURING, HOTLIST_PHASES };
 

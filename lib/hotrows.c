@@ -210,6 +210,24 @@ static bool read_remark(struct hotrows *rows, const struct hotrows_name *line)
 	return false;
 }
 
+/* "# 3 more functions" */
+static bool read_more(const struct hotrows_name *line, const char *rest, uint64_t *ret)
+{
+	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
+
+	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rest) && memcmp(at, rest, strlen(rest)) == 0;
+}
+
+static void read_left_out(struct hotrows *rows, const struct hotrows_name *line)
+{
+	uint64_t more;
+
+	if (read_more(line, HOTLIST_MORE_FUNCTIONS, &more))
+		rows->more_functions = more;
+	else if (read_more(line, HOTLIST_MORE_THREADS, &more))
+		rows->more_threads = more;
+}
+
 bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
 {
 	struct hotrows_name line;
@@ -230,8 +248,10 @@ bool hotrows_next(struct hotrows *rows, struct hotrows_row *ret)
 
 	while (next_line(rows, &line)) {
 		struct hotrows_row row = { 0 };
-		bool good = line.len > 0 && *line.text != '#';
+		bool remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !remark;
 
+		if (remark)
+			read_left_out(rows, &line);
 		for (size_t c = 0; good && c < rows->column_count && next_cell(&line, &cell); c++)
 			good = take_cell((enum column)rows->columns[c], &cell, &row);
 		if (good && (row.function.len > 0 || row.thread.len > 0 || row.tid != 0)) {

@@ -35,7 +35,8 @@ struct hotrows {
 	unsigned char columns[16]; /* what each of them is */
 	size_t column_count;
 	enum hotlist_unit unit;
-	uint64_t sum[HOTLIST_PHASES]; /* of all functions; 0, 0 if it does not say so */
+	uint64_t sum[HOTLIST_PHASES];          /* of all functions; 0, 0 if it does not say so */
+	uint64_t more_functions, more_threads; /* left out, as far as remarks before this row say so */
 };
 
 /* Reads the header and the remark below it. False: this is no such table. */

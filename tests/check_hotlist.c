@@ -182,6 +182,41 @@ START_TEST(no_more_rows_than_the_limit)
 }
 END_TEST
 
+/* Threads come after the functions, and within the first MiB. */
+START_TEST(long_names_do_not_crowd_out_the_threads)
+{
+	AUTO(free_list) struct hotlist *list = NULL;
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+	char name[1001], *rest;
+	uint32_t function;
+	struct hotlist_stack stack = { .functions = &function, .count = 1 };
+
+	memset(name, '\1', sizeof(name) - 1);
+	name[1000] = '\0';
+	ck_assert_int_eq(hotlist_new(HOTLIST_IN_SAMPLES, &list), 0);
+	ck_assert_int_eq(hotlist_thread(list, &(struct hotlist_thread){ 7, 8, "p", "t" }, &stack.thread), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(name, 8, "f%05u:", i);
+		name[7] = '\1';
+		stack.samples[HOTLIST_DURING] = 1000 - i;
+		ck_assert_int_eq(hotlist_function(list, name, "", &function), 0);
+		ck_assert_int_eq(hotlist_add(list, &stack), 0);
+	}
+	ck_assert_int_eq(hotlist_write(list, &sink), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_uint_gt(out.len, HOTLIST_PART_BYTES_MAX - 8192);
+	ck_assert_uint_lt(out.len, HOTLIST_PART_BYTES_MAX + 1024);
+	rest = strstr(out.data, " more functions\n");
+	ck_assert_ptr_nonnull(rest);
+	ck_assert_str_eq(rest, " more functions\n\t\t0\t0\t500500\t500500\t0.000\tt\t8\t500500\tp\t7\n");
+	/* The hottest are there. */
+	ck_assert_ptr_nonnull(strstr(out.data, "f00000:"));
+	ck_assert_ptr_null(strstr(out.data, "f00999:"));
+	buffer_release(&out);
+}
+END_TEST
+
 START_TEST(no_more_threads_than_the_limit)
 {
 	AUTO(free_list) struct hotlist *list = NULL;
@@ -309,6 +344,7 @@ Suite *hotlist_suite(void)
 	tcase_add_test(tcase, numbers_that_were_not_given_are_refused);
 	tcase_add_test(tcase, hostile_names_stay_one_cell);
 	tcase_add_test(tcase, no_more_rows_than_the_limit);
+	tcase_add_test(tcase, long_names_do_not_crowd_out_the_threads);
 	tcase_add_test(tcase, no_more_threads_than_the_limit);
 	tcase_add_test(tcase, threads_of_one_number_are_told_apart_by_their_names_and_processes);
 	tcase_add_test(tcase, a_table_of_memory_counts_bytes);

@@ -122,6 +122,26 @@ START_TEST(a_thread_may_have_no_name)
 }
 END_TEST
 
+START_TEST(remarks_say_how_many_are_left_out)
+{
+	static const char text[] = "function\ttop_tid\n"
+				   "# 3 more functions\n"
+				   "#\n# \n# more functions\n#x9 more functions\n# 9 more functions.\n# 9\n"
+				   "f\t1\n"
+				   "# 18446744073709551615 more threads\n";
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert(hotrows_start(&rows, text, strlen(text)));
+	ck_assert(hotrows_next(&rows, &row));
+	ck_assert_uint_eq(rows.more_functions, 3);
+	ck_assert_uint_eq(rows.more_threads, 0);
+	ck_assert(!hotrows_next(&rows, &row));
+	ck_assert_uint_eq(rows.more_functions, 3);
+	ck_assert_uint_eq(rows.more_threads, UINT64_MAX);
+}
+END_TEST
+
 START_TEST(columns_are_found_by_their_names)
 {
 	static const char text[] = "new\tself_during\tfunction\n"
@@ -196,6 +216,7 @@ Suite *hotrows_suite(void)
 	tcase_add_test(tcase, what_was_written_comes_back);
 	tcase_add_test(tcase, bytes_come_back_as_bytes);
 	tcase_add_test(tcase, a_thread_may_have_no_name);
+	tcase_add_test(tcase, remarks_say_how_many_are_left_out);
 	tcase_add_test(tcase, columns_are_found_by_their_names);
 	tcase_add_test(tcase, what_is_no_such_table_is_told);
 	tcase_add_test(tcase, milliseconds_have_up_to_six_digits);
