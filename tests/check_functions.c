@@ -250,6 +250,52 @@ START_TEST(endless_reasons_are_cut)
 }
 END_TEST
 
+static void json_is(const struct functions *functions, const char *want)
+{
+	struct buffer out = { 0 };
+	struct json_writer *json;
+
+	ck_assert_int_eq(json_writer_new(sink_buffer(&out), false, &json), 0);
+	json_begin_object(json);
+	functions_json(functions, json);
+	json_end_object(json);
+	ck_assert_int_eq(json_writer_close(json), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_str_eq(out.data, want);
+	buffer_release(&out);
+}
+
+START_TEST(json_has_the_numbers_of_the_file)
+{
+	struct functions functions;
+
+	show_text(HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 7, 8\nf\tm\t1\t2\t3\t4\t30.5\t\x1b\t815\t4\tp\t812\n"
+				 "\t\t2\t2\t4\t4\t40\thot\t815\t4\tp\t812\n# 6 more functions\n",
+		  80, &functions);
+	json_is(&functions,
+		"{\"functions\":{\"samples_before\":7,\"samples_during\":8,\"hottest\":[{\"function\":\"f\","
+		"\"module\":\"m\",\"self_before\":1,\"total_before\":2,\"self_during\":3,\"total_during\":4,"
+		"\"self_during_ns\":30500000,\"top_thread\":\"\\\\x1b\",\"top_tid\":815,\"top_samples\":4,"
+		"\"top_process\":\"p\",\"top_pid\":812}],\"threads\":[{\"thread\":\"hot\",\"tid\":815,"
+		"\"process\":\"p\",\"pid\":812,\"samples_before\":2,\"samples_during\":4}],"
+		"\"functions_left_out\":6,\"threads_left_out\":0}}\n");
+	unit = HOTLIST_IN_BYTES;
+	show_text(HOTLIST_HEADER_BYTES "\n" HOTLIST_BYTES " 7, 8\nf\tm\t1\t2\t3\t4\t5\tt\t815\t4\tp\t812\n"
+				       "\t\t2\t2\t4\t4\t1\thot\t815\t4\tp\t812\n# 6 more threads\n",
+		  80, &functions);
+	json_is(&functions,
+		"{\"memory_functions\":{\"bytes_before\":7,\"bytes_during\":8,\"hottest\":[{\"function\":\"f\","
+		"\"module\":\"m\",\"self_before\":1,\"total_before\":2,\"self_during\":3,\"total_during\":4,"
+		"\"self_during_faults\":5,\"top_thread\":\"t\",\"top_tid\":815,\"top_bytes\":4,"
+		"\"top_process\":\"p\",\"top_pid\":812}],\"threads\":[{\"thread\":\"hot\",\"tid\":815,"
+		"\"process\":\"p\",\"pid\":812,\"bytes_before\":2,\"bytes_during\":4}],"
+		"\"functions_left_out\":0,\"threads_left_out\":6}}\n");
+	unlinkat(dirfd_of_test, FUNCTIONS_MEMORY_FILE, 0);
+	show(80, &functions);
+	json_is(&functions, "{\"memory_functions\":null}\n");
+}
+END_TEST
+
 START_TEST(no_order_of_the_file_is_relied_on)
 {
 	struct functions functions;
@@ -359,6 +405,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, what_was_lost_is_said);
 	tcase_add_test(tcase, endless_reasons_are_cut);
+	tcase_add_test(tcase, json_has_the_numbers_of_the_file);
 	tcase_add_test(tcase, no_order_of_the_file_is_relied_on);
 	tcase_add_test(tcase, hostile_tables_are_harmless);
 	tcase_add_test(tcase, what_is_no_table_is_as_if_it_was_not_there);
