@@ -4,6 +4,7 @@
 #include "incidentmade.h"
 #include "scope.h"
 #include "sink.h"
+#include "torture.h"
 
 #include <check.h>
 #include <errno.h>
@@ -393,6 +394,24 @@ START_TEST(every_prefix_of_a_table_can_be_shown)
 }
 END_TEST
 
+START_TEST(any_allocation_may_fail)
+{
+	struct functions functions;
+	bool injected = true;
+
+	load_file("tests/data/functions/functions.tsv");
+	for (long n = 1; injected; n++) {
+		int rc;
+
+		torture_arm(n);
+		rc = functions_load(dirfd_of_test, unit, &functions);
+		injected = torture_disarm();
+		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
+		ck_assert_int_eq(functions.there, !injected);
+	}
+}
+END_TEST
+
 Suite *functions_suite(void)
 {
 	Suite *suite = suite_create("functions");
@@ -410,6 +429,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, hostile_tables_are_harmless);
 	tcase_add_test(tcase, what_is_no_table_is_as_if_it_was_not_there);
 	tcase_add_test(tcase, every_prefix_of_a_table_can_be_shown);
+	tcase_add_test(tcase, any_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

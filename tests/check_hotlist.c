@@ -294,7 +294,8 @@ static int everything(const struct sink *sink)
 
 	if (rc == 0)
 		rc = add(list, 1, "cba", 5, 2);
-	for (char name[] = "!"; rc == 0 && *name < 'Z'; (*name)++)
+	/* More than the tallies begin with. */
+	for (char name[] = "!"; rc == 0 && *name < 'z'; (*name)++)
 		rc = add(list, *name, name, 1, 1);
 	return rc == 0 ? hotlist_write(list, sink) : rc;
 }
