@@ -1,6 +1,7 @@
 /*
- * functions.c: two rankings from one walk over the file, one for each phase, shown as one table: a function that was
- * not there before the spike, or is not any more, has its zeros side by side with the others' numbers.
+ * functions.c: two rankings of functions from one walk over the file, one for each phase, that become one list: a
+ * function that was not there before the spike, or is not any more, has its zeros side by side with the others' numbers.
+ * Threads are ranked once. functions_text.c prints them.
  */
 #include "functions.h"
 
@@ -13,37 +14,79 @@
 #include <errno.h>
 #include <string.h>
 
-#define WIDTH_MIN 70
-#define WIDE 100         /* from here on there is room for long names */
-#define NUMBERS_WIDTH 30 /* four shares and what is between them */
-#define SHARE_MAX 999.9  /* a file that lies may have more samples in a function than in all */
+#define ROWS_MAX 10
 
-/* Rows of the text, the hottest of a phase first. */
+_Static_assert(FUNCTIONS_SHOWN <= ROWS_MAX && FUNCTIONS_THREADS_SHOWN <= ROWS_MAX, "all that is shown is ranked");
+
+static const struct {
+	const char *file, *key, *before, *during, *beside, *top;
+} forms[] = {
+	[HOTLIST_IN_SAMPLES] = { FUNCTIONS_FILE, "functions", "samples_before", "samples_during", "self_during_ns",
+				 "top_samples" },
+	[HOTLIST_IN_BYTES] = { FUNCTIONS_MEMORY_FILE, "memory_functions", "bytes_before", "bytes_during",
+			       "self_during_faults", "top_bytes" },
+};
+
+/* ---- ranking ---- */
+
+/* Rows of the text, the hottest first. */
 struct ranking {
-	struct hotrows_row row[FUNCTIONS_SHOWN];
-	size_t count;
+	struct hotrows_row row[ROWS_MAX];
+	size_t count, max;
+	bool (*hotter)(const struct hotrows_row *a, const struct hotrows_row *b);
 };
 
 static uint64_t heat(const struct hotrows_row *row, enum hotlist_phase phase)
 {
-	return row->self[phase] + row->total[phase];
+	uint64_t sum = row->self[phase] + row->total[phase];
+
+	/* Only in a file that lies. */
+	return sum < row->self[phase] ? UINT64_MAX : sum;
 }
 
-static void rank(struct ranking *ranking, enum hotlist_phase phase, const struct hotrows_row *row)
+static bool hotter_before(const struct hotrows_row *a, const struct hotrows_row *b)
 {
+	return heat(a, HOTLIST_BEFORE) > heat(b, HOTLIST_BEFORE);
+}
+
+static bool hotter_during(const struct hotrows_row *a, const struct hotrows_row *b)
+{
+	return heat(a, HOTLIST_DURING) > heat(b, HOTLIST_DURING);
+}
+
+static bool busier(const struct hotrows_row *a, const struct hotrows_row *b)
+{
+	return heat(a, HOTLIST_DURING) != heat(b, HOTLIST_DURING) ? hotter_during(a, b) : hotter_before(a, b);
+}
+
+/* What is no hotter than nothing is not ranked. */
+static void rank(struct ranking *ranking, const struct hotrows_row *row)
+{
+	static const struct hotrows_row nothing;
 	size_t at = ranking->count;
 
-	if (heat(row, phase) == 0)
+	if (!ranking->hotter(row, &nothing))
 		return;
-	while (at > 0 && heat(&ranking->row[at - 1], phase) < heat(row, phase))
+	while (at > 0 && ranking->hotter(row, &ranking->row[at - 1]))
 		at--;
-	if (at == FUNCTIONS_SHOWN)
+	if (at == ranking->max)
 		return;
-	if (ranking->count < FUNCTIONS_SHOWN)
+	if (ranking->count < ranking->max)
 		ranking->count++;
 	memmove(&ranking->row[at + 1], &ranking->row[at], (ranking->count - at - 1) * sizeof(*row));
 	ranking->row[at] = *row;
 }
+
+/* Rows of one text are the same if they are in the same place. */
+static bool has(const struct ranking *ranking, const struct hotrows_row *row)
+{
+	for (size_t i = 0; i < ranking->count; i++)
+		if (ranking->row[i].function.text == row->function.text)
+			return true;
+	return false;
+}
+
+/* ---- loading ---- */
 
 /* Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as \x5c, and nothing else so. */
 static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_name *name)
@@ -59,187 +102,77 @@ static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_
 	ret[to] = '\0';
 }
 
-static void take(struct functions *functions, const struct hotrows_row *from)
+static void take(const struct hotrows_row *from, struct functions_row *row)
 {
-	struct functions_row *row = &functions->row[functions->count++];
-
 	copy_name(row->function, &from->function);
 	copy_name(row->module, &from->module);
 	copy_name(row->thread, &from->thread);
+	copy_name(row->process, &from->process);
 	row->tid = from->tid;
+	row->pid = from->pid;
 	row->self_ns = from->self_ns;
-	row->top_samples = from->top_samples;
+	row->self_faults = from->self_faults;
+	row->top_amount = from->top_amount;
 	memcpy(row->self, from->self, sizeof(row->self));
 	memcpy(row->total, from->total, sizeof(row->total));
 }
 
-/* Rows of one text are the same if they are in the same place. */
-static bool has(const struct ranking *ranking, const struct hotrows_row *row)
+/* What stackprofile.h calls so is in no module. */
+static bool is_called(const struct hotrows_row *row, const char *name)
 {
-	for (size_t i = 0; i < ranking->count; i++)
-		if (ranking->row[i].function.text == row->function.text)
-			return true;
-	return false;
+	return row->module.len == 0 && row->function.len == strlen(name) &&
+	       memcmp(row->function.text, name, row->function.len) == 0;
+}
+
+static void note(const struct hotrows_row *row, struct functions *ret)
+{
+	if (is_called(row, "(other)"))
+		memcpy(ret->other, row->self, sizeof(ret->other));
+	else if (is_called(row, "[no stack]"))
+		memcpy(ret->no_stack, row->self, sizeof(ret->no_stack));
 }
 
 static void choose(const char *text, size_t len, struct functions *ret)
 {
-	struct ranking before = { .count = 0 }, during = { .count = 0 };
+	struct ranking before = { .max = FUNCTIONS_SHOWN, .hotter = hotter_before };
+	struct ranking during = { .max = FUNCTIONS_SHOWN, .hotter = hotter_during };
+	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .hotter = busier };
 	struct hotrows rows;
 	struct hotrows_row row;
 
-	ret->there = hotrows_start(&rows, text, len);
+	ret->there = hotrows_start(&rows, text, len) && rows.unit == ret->unit;
 	if (!ret->there)
 		return;
-	memcpy(ret->samples, rows.samples, sizeof(ret->samples));
+	memcpy(ret->sum, rows.sum, sizeof(ret->sum));
 	while (hotrows_next(&rows, &row)) {
-		rank(&before, HOTLIST_BEFORE, &row);
-		rank(&during, HOTLIST_DURING, &row);
+		if (row.function.len == 0) {
+			rank(&threads, &row);
+			continue;
+		}
+		rank(&before, &row);
+		rank(&during, &row);
+		note(&row, ret);
 	}
 	for (size_t i = 0; i < during.count; i++)
-		take(ret, &during.row[i]);
+		take(&during.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < before.count; i++)
 		if (!has(&during, &before.row[i]))
-			take(ret, &before.row[i]);
+			take(&before.row[i], &ret->row[ret->count++]);
+	for (size_t i = 0; i < threads.count; i++)
+		take(&threads.row[i], &ret->thread[ret->thread_count++]);
+	ret->more_functions = rows.more_functions;
+	ret->more_threads = rows.more_threads;
 }
 
-int functions_load(int incidentfd, struct functions *ret)
+int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
-	int rc = incidentload_capture(incidentfd, FUNCTIONS_FILE, &text);
+	int rc = incidentload_capture(incidentfd, forms[unit].file, &text);
 
-	*ret = (struct functions){ .there = false };
+	*ret = (struct functions){ .unit = unit };
 	if (rc == 0 && text.len > 0)
 		choose(text.data, text.len, ret);
 	return rc == -ENOMEM ? rc : 0;
-}
-
-/* ---- text ---- */
-
-/* What stands in the columns of text. */
-struct cells {
-	const char *function, *module;
-	char thread[FUNCTIONS_NAME_MAX + 64];
-};
-
-static void make_cells(const struct functions_row *row, struct cells *ret)
-{
-	const char *slash = strrchr(row->module, '/');
-	uint64_t all = row->total[row->total[HOTLIST_DURING] > 0 ? HOTLIST_DURING : HOTLIST_BEFORE];
-	size_t used;
-
-	ret->function = row->function;
-	ret->module = slash && slash[1] ? slash + 1 : row->module;
-	ret->thread[0] = '\0';
-	if (!row->thread[0])
-		return;
-	used = (size_t)snprintf(ret->thread, sizeof(ret->thread), row->tid ? "%s/%jd" : "%s", row->thread,
-				(intmax_t)row->tid);
-	if (row->top_samples < all && used < sizeof(ret->thread))
-		snprintf(ret->thread + used, sizeof(ret->thread) - used, ", %.0f %%",
-			 100 * (double)row->top_samples / (double)all);
-}
-
-/* The widest of a column, but no more than max. */
-static size_t widen(size_t width, const char *text, size_t max)
-{
-	size_t have = output_characters(text, strlen(text));
-
-	have = have > width ? have : width;
-	return have < max ? have : max;
-}
-
-/* Cuts at a character, or pads. */
-static void print_text(const char *text, size_t width, bool last, FILE *file)
-{
-	size_t have = output_characters(text, strlen(text)), room = have > width ? width - 2 : width, shown = 0;
-
-	for (; *text && (shown < room || ((unsigned char)*text & 0xC0) == 0x80); text++) {
-		shown += ((unsigned char)text[1] & 0xC0) != 0x80;
-		fputc(*text, file);
-	}
-	if (have > width)
-		fputs("..", file);
-	else if (!last)
-		fprintf(file, "%*s", (int)(width - have), "");
-}
-
-static void print_share(uint64_t part, uint64_t all, FILE *file)
-{
-	double share = all > 0 ? 100 * (double)part / (double)all : 0;
-
-	if (all > 0)
-		fprintf(file, "%6.1f", share < SHARE_MAX ? share : SHARE_MAX);
-	else
-		fputs("     -", file);
-}
-
-static void print_numbers(const struct functions *functions, const struct functions_row *row, FILE *file)
-{
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++) {
-		print_share(row->self[p], functions->samples[p], file);
-		fputc(' ', file);
-		print_share(row->total[p], functions->samples[p], file);
-		fputs("  ", file);
-	}
-}
-
-static void print_names(const struct cells *cells, const size_t width[static 3], FILE *file)
-{
-	print_text(cells->function, width[0], false, file);
-	fputs("  ", file);
-	print_text(cells->module, width[1], false, file);
-	fputs("  ", file);
-	print_text(cells->thread, width[2], true, file);
-	fputc('\n', file);
-}
-
-/* Of function, module and thread. */
-static void measure(const struct functions *functions, size_t line, const struct cells *head, size_t ret[static 3])
-{
-	size_t left;
-
-	ret[0] = widen(0, head->function, FUNCTIONS_NAME_MAX);
-	ret[1] = widen(0, head->module, FUNCTIONS_NAME_MAX);
-	ret[2] = widen(0, head->thread, FUNCTIONS_NAME_MAX);
-	for (size_t i = 0; i < functions->count; i++) {
-		struct cells cells;
-
-		make_cells(&functions->row[i], &cells);
-		ret[0] = widen(ret[0], cells.function, FUNCTIONS_NAME_MAX);
-		ret[1] = widen(ret[1], cells.module, line < WIDE ? 12 : 24);
-		ret[2] = widen(ret[2], cells.thread, line < WIDE ? 18 : 30);
-	}
-	left = (line < WIDTH_MIN ? WIDTH_MIN : line) - NUMBERS_WIDTH - 4 - ret[1];
-	/* Of narrow lines the thread gives way to the function, but not altogether. */
-	if (left < 16 + ret[2])
-		ret[2] = left - 16 > 8 ? left - 16 : 8;
-	if (ret[0] > left - ret[2])
-		ret[0] = left - ret[2];
-}
-
-void functions_print(const struct functions *functions, const struct plot_style *style, FILE *file)
-{
-	const struct cells head = { "function", "module", "busiest thread" };
-	struct cells cells;
-	size_t width[3];
-	char title[160];
-
-	if (functions->count == 0)
-		return;
-	snprintf(title, sizeof(title),
-		 "Hottest functions (percent of the samples: %ju before the spike, %ju during it)",
-		 (uintmax_t)functions->samples[HOTLIST_BEFORE], (uintmax_t)functions->samples[HOTLIST_DURING]);
-	fputc('\n', file);
-	output_wrap(title, style->width > WIDTH_MIN ? style->width : WIDTH_MIN, file);
-	measure(functions, style->width, &head, width);
-	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
-	print_names(&head, width, file);
-	for (size_t i = 0; i < functions->count; i++) {
-		print_numbers(functions, &functions->row[i], file);
-		make_cells(&functions->row[i], &cells);
-		print_names(&cells, width, file);
-	}
 }
 
 /* ---- JSON ---- */
@@ -250,7 +183,13 @@ static void put_number(struct json_writer *json, const char *key, uint64_t value
 	json_u64(json, value);
 }
 
-static void put_row(struct json_writer *json, const struct functions_row *row)
+static void put_id(struct json_writer *json, const char *key, int64_t value)
+{
+	json_key(json, key);
+	json_i64(json, value);
+}
+
+static void put_function(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
 {
 	json_begin_object(json);
 	output_json_text(json, "function", row->function);
@@ -259,28 +198,50 @@ static void put_row(struct json_writer *json, const struct functions_row *row)
 	put_number(json, "total_before", row->total[HOTLIST_BEFORE]);
 	put_number(json, "self_during", row->self[HOTLIST_DURING]);
 	put_number(json, "total_during", row->total[HOTLIST_DURING]);
-	put_number(json, "self_during_ns", row->self_ns);
+	put_number(json, forms[unit].beside, unit == HOTLIST_IN_BYTES ? row->self_faults : row->self_ns);
 	output_json_text(json, "top_thread", row->thread);
-	json_key(json, "top_tid");
-	json_i64(json, row->tid);
-	put_number(json, "top_samples", row->top_samples);
+	put_id(json, "top_tid", row->tid);
+	put_number(json, forms[unit].top, row->top_amount);
+	output_json_text(json, "top_process", row->process);
+	put_id(json, "top_pid", row->pid);
+	json_end_object(json);
+}
+
+static void put_thread(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
+{
+	json_begin_object(json);
+	output_json_text(json, "thread", row->thread);
+	put_id(json, "tid", row->tid);
+	output_json_text(json, "process", row->process);
+	put_id(json, "pid", row->pid);
+	put_number(json, forms[unit].before, row->self[HOTLIST_BEFORE]);
+	put_number(json, forms[unit].during, row->self[HOTLIST_DURING]);
 	json_end_object(json);
 }
 
 void functions_json(const struct functions *functions, struct json_writer *json)
 {
-	json_key(json, "functions");
+	enum hotlist_unit unit = functions->unit;
+
+	json_key(json, forms[unit].key);
 	if (!functions->there) {
 		json_null(json);
 		return;
 	}
 	json_begin_object(json);
-	put_number(json, "samples_before", functions->samples[HOTLIST_BEFORE]);
-	put_number(json, "samples_during", functions->samples[HOTLIST_DURING]);
+	put_number(json, forms[unit].before, functions->sum[HOTLIST_BEFORE]);
+	put_number(json, forms[unit].during, functions->sum[HOTLIST_DURING]);
 	json_key(json, "hottest");
 	json_begin_array(json);
 	for (size_t i = 0; i < functions->count; i++)
-		put_row(json, &functions->row[i]);
+		put_function(json, unit, &functions->row[i]);
 	json_end_array(json);
+	json_key(json, "threads");
+	json_begin_array(json);
+	for (size_t i = 0; i < functions->thread_count; i++)
+		put_thread(json, unit, &functions->thread[i]);
+	json_end_array(json);
+	put_number(json, "functions_left_out", functions->more_functions);
+	put_number(json, "threads_left_out", functions->more_threads);
 	json_end_object(json);
 }

@@ -3,8 +3,10 @@
  * number.
  */
 #include "commands.h"
+#include "incidentfilter.h"
 #include "incidentload.h"
 #include "json.h"
+#include "moment.h"
 #include "options.h"
 #include "output.h"
 #include "plot.h"
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 
 static void pad(size_t printed, size_t width)
 {
@@ -104,6 +107,10 @@ static void list_all(int dirfd, const struct incidentload_names *names, const ch
 {
 	if (json) {
 		json_begin_array(json);
+	} else if (names->count == 0 && names->cap > 0) {
+		printf("No incident in ");
+		output_escaped(stdout, directory);
+		printf(" matches.\n");
 	} else if (names->count == 0) {
 		printf("There are no incidents in ");
 		output_escaped(stdout, directory);
@@ -120,35 +127,28 @@ static void list_all(int dirfd, const struct incidentload_names *names, const ch
 			INCIDENTLOAD_NAMES_MAX);
 }
 
-int list_command(int argc, char **argv)
+/* A moment, if there is a text. 0; -EINVAL after an explanation. */
+static int read_moment(const char *option, const char *text, wall_t now, wall_t *ret)
 {
-	const char *option = NULL;
-	bool json_wanted = false;
-	const struct option_spec options[] = {
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see below", &option },
-		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array", &json_wanted },
-	};
-	const struct options_usage usage = {
-		.command = "spikewatch list",
-		.summary = "Lists incidents, newest last.",
-		.description =
-			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
-			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is damaged is marked;\n"
-			"only sizes are checked here, see spikewatch verify.",
-		.example = "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
-		.exits = "0 listed (perhaps none), 1 the directory cannot be read, 2 wrong usage",
-		.options = options,
-		.option_count = ARRAY_LEN(options),
-	};
+	int rc = text ? moment_parse(text, now, ret) : 0;
+
+	if (rc == 0)
+		return 0;
+	fprintf(stderr, "spikewatch list: %s: \"", option);
+	output_escaped(stderr, text);
+	fprintf(stderr, "\" is no time; " MOMENT_EXPECTED "\nTry 'spikewatch list --help'.\n");
+	return -EINVAL;
+}
+
+/* The code to exit with. */
+static int list(const char *option, const struct incidentfilter *filter, bool json_wanted)
+{
 	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
 	AUTO(output_json_release) struct json_writer *json = NULL;
 	AUTO_CLOSE int dirfd = -1;
 	char directory[INCIDENTLOAD_PATH_MAX];
-	int first, rc, code = options_start(&usage, argc, argv, &first);
+	int rc = incidentload_directory(option, directory, sizeof(directory));
 
-	if (code >= 0)
-		return code;
-	rc = incidentload_directory(option, directory, sizeof(directory));
 	if (rc < 0)
 		return complain("the directory of incidents", rc);
 	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -161,6 +161,48 @@ int list_command(int argc, char **argv)
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
+	incidentfilter_apply(filter, dirfd, &names);
 	list_all(dirfd, &names, directory, json);
 	return EXIT_OK;
+}
+
+int list_command(int argc, char **argv)
+{
+	const char *directory = NULL, *since = NULL, *until = NULL;
+	struct incidentfilter filter = { 0 };
+	uint64_t limit = 0;
+	bool json = false;
+	const struct option_spec options[] = {
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see below", &directory },
+		{ 0, "since", OPTION_TEXT, "TIME", "that fired then or later: 2h, yesterday, 2026-11-20", &since },
+		{ 0, "until", OPTION_TEXT, "TIME", "that fired before then", &until },
+		{ 't', "target", OPTION_TEXT, "NAME", "of targets or entries called so; * and ? match anything",
+		  &filter.target },
+		{ 'r', "rule", OPTION_TEXT, "NAME", "of rules called so; also manual and recovered", &filter.rule },
+		{ 'n', "limit", OPTION_NUMBER, "COUNT", "the newest so many; 0, the default: all", &limit },
+		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array", &json },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch list",
+		.summary = "Lists incidents, newest last.",
+		.description =
+			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
+			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is damaged is marked;\n"
+			"only sizes are checked here, see spikewatch verify.",
+		.example = "spikewatch list --since yesterday --target 'db*'\n"
+			   "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
+		.exits = "0 listed (perhaps none), 1 the directory cannot be read, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+	};
+	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
+	int first, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	filter.limit = limit;
+	if (read_moment("--since", since, now, &filter.since) < 0 ||
+	    read_moment("--until", until, now, &filter.until) < 0)
+		return EXIT_USAGE;
+	return list(directory, &filter, json);
 }

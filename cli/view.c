@@ -41,12 +41,20 @@ static void free_pictures(struct pictures *pictures)
 int view_load(int incidentfd, struct view *ret)
 {
 	incidentload_glance(incidentfd, &ret->incident, &ret->glance);
-	if (functions_load(incidentfd, &ret->functions) < 0)
+	if (functions_load(incidentfd, HOTLIST_IN_SAMPLES, &ret->functions) < 0 ||
+	    functions_load(incidentfd, HOTLIST_IN_BYTES, &ret->memory_functions) < 0)
 		return -ENOMEM;
 	return incidentload_samples(incidentfd, ret->incident.wall, &ret->samples);
 }
 
 /* ---- pictures ---- */
+
+/* What made memory grow comes first then. */
+static bool of_memory(const struct incident *incident)
+{
+	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
+	       strcmp(incident->rule.metric, "faults") == 0;
+}
 
 static bool of_limit(const struct incident *incident)
 {
@@ -317,10 +325,14 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	draw_memory(view, &pictures, style, file);
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
+	if (of_memory(incident))
+		functions_print(&view->memory_functions, incident, style, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
-	functions_print(&view->functions, style, file);
+	functions_print(&view->functions, incident, style, file);
+	if (!of_memory(incident))
+		functions_print(&view->memory_functions, incident, style, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
 	exhibits_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
@@ -407,6 +419,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	put_series(json, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);
+	functions_json(&view->memory_functions, json);
 	json_end_object(json);
 	return json_writer_close(json);
 }

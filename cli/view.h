@@ -14,10 +14,10 @@ struct view {
 	struct incident incident;
 	struct incidentload_glance glance;
 	struct incidentload_samples samples;
-	struct functions functions;
+	struct functions functions, memory_functions;
 };
 
-/* Reads all of an incident but its captures, of which functions.tsv is read. 0; -ENOMEM. samples are to be released. */
+/* Reads all of an incident but its captures, of which functions.tsv and memory-functions.tsv are read. 0; -ENOMEM. samples are to be released. */
 int view_load(int incidentfd, struct view *ret);
 
 /* Words, pictures, tables. Captures are read from incidentfd. 0; -ENOMEM. */
@@ -25,8 +25,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 
 /*
  * To stdout: "incident": what incident.json says; "damaged" and why; "summary": the words; "series": what the pictures show, as
- * many columns as fit style, null where there are none; "targets": peaks of each target in the samples; "functions": the
- * hottest, see functions.h. 0; -ENOMEM.
+ * many columns as fit style, null where there are none; "targets": peaks of each target in the samples; "functions" and
+ * "memory_functions": the hottest, see functions.h. 0; -ENOMEM.
  */
 int view_json(const struct view *view, const struct plot_style *style);
 

@@ -28,48 +28,123 @@ static void release_cursor(struct ring_cursor **cursor)
 	ring_cursor_free(*cursor);
 }
 
-/* First and last tick of what will be saved, and the wall clock of both. */
-struct span {
-	mono_t from, to;
-	wall_t from_wall, to_wall;
-	uint64_t ticks, samples, lost_pages;
+/* ---- a first walk: what there is ---- */
+
+/* While the ring is walked over. */
+struct survey {
+	struct recover_report *report;
+	uint64_t next_tick; /* number that would follow */
+	uint64_t pages;     /* lost since the last tick */
 };
 
-static int measure(const struct ring *ring, mono_t since, struct span *ret)
+static void add_hole(struct recover_report *report, const struct recover_hole *hole)
+{
+	struct recover_hole *last = &report->holes[RECOVER_HOLES_MAX - 1];
+
+	if (report->hole_count < RECOVER_HOLES_MAX) {
+		report->holes[report->hole_count++] = *hole;
+		return;
+	}
+	last->to = hole->to;
+	last->ticks += hole->ticks;
+	last->pages += hole->pages;
+}
+
+static void see_tick(struct survey *survey, const struct ring_event *event)
+{
+	struct recover_report *report = survey->report;
+	struct recover_hole hole = { .from = report->to_wall, .to = event->wall, .pages = survey->pages };
+
+	if (report->ticks > 0 && event->tick > survey->next_tick)
+		hole.ticks = event->tick - survey->next_tick;
+	if (hole.ticks > 0 || hole.pages > 0)
+		add_hole(report, &hole);
+	survey->pages = 0;
+	survey->next_tick = event->tick + 1;
+	if (report->ticks++ == 0) {
+		report->from = event->time;
+		report->from_wall = event->wall;
+	}
+	report->to = event->time;
+	report->to_wall = event->wall;
+}
+
+static void see(struct survey *survey, const struct ring_event *event)
+{
+	struct recover_report *report = survey->report;
+
+	switch (event->type) {
+	case RING_EVENT_TICK:
+		see_tick(survey, event);
+		break;
+	case RING_EVENT_SAMPLE:
+		report->samples++;
+		break;
+	case RING_EVENT_TARGET:
+		report->targets++;
+		break;
+	case RING_EVENT_GONE:
+		report->gone++;
+		break;
+	case RING_EVENT_LAPPED:
+	case RING_EVENT_DAMAGED:
+		report->lost_pages += event->lost_pages;
+		survey->pages += event->lost_pages;
+		break;
+	case RING_EVENT_TICK_END:
+		break;
+	}
+}
+
+/* Up to the last tick there is now: a ring that is being written has no end. */
+static int measure(const struct ring *ring, mono_t since, mono_t until, struct recover_report *ret)
 {
 	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	struct survey survey = { .report = ret };
 	struct ring_event event;
 	int r = ring_cursor_new(ring, RING_OLDEST, &cursor);
 
 	if (r < 0)
 		return r;
 
-	*ret = (struct span){ 0 };
 	ring_cursor_seek(cursor, since);
 	while ((r = ring_cursor_next(cursor, &event)) == 0) {
-		if (event.type == RING_EVENT_LAPPED || event.type == RING_EVENT_DAMAGED)
-			ret->lost_pages += event.lost_pages;
-		ret->samples += event.type == RING_EVENT_SAMPLE;
-		if (event.type != RING_EVENT_TICK)
-			continue;
-		if (ret->ticks++ == 0) {
-			ret->from = event.time;
-			ret->from_wall = event.wall;
-		}
-		ret->to = event.time;
-		ret->to_wall = event.wall;
+		if (event.type == RING_EVENT_TICK && mono_diff(event.time, until) > 0)
+			break;
+		see(&survey, &event);
 	}
+	/* Behind the last tick that could be read. */
+	if (survey.pages > 0)
+		add_hole(ret, &(struct recover_hole){ .from = ret->to_wall, .pages = survey.pages });
 
 	return r < 0 ? r : 0;
 }
 
-static int write_samples(const struct ring *ring, mono_t since, const struct span *span, int dirfd)
+/* ---- a second walk: all of it, to the disk ---- */
+
+static int close_recorder(struct recorder *recorder, const struct stats *stats, struct recover_report *report)
+{
+	struct recorder_counts counts;
+	int r = recorder_pump(recorder), closed;
+
+	recorder_counts(recorder, &counts);
+	closed = recorder_close(recorder, stats);
+	/* A writer that goes on may have overtaken this walk where it had not overtaken the first. */
+	report->ticks = counts.ticks;
+	report->samples = counts.rows;
+	if (counts.damaged_pages > report->lost_pages)
+		report->lost_pages = counts.damaged_pages;
+
+	return r < 0 ? r : closed;
+}
+
+static int write_samples(const struct ring *ring, mono_t since, struct recover_report *report, int dirfd)
 {
 	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-	struct recorder_options options = { .format = STREAM_SPIKEWATCH,
-					    .start = span->from,
-					    .start_wall = span->from_wall };
+	struct recorder_options options = {
+		.format = STREAM_SPIKEWATCH, .start = report->from, .start_wall = report->from_wall, .until = report->to
+	};
 	struct recorder *recorder;
 	struct stats stats = { 0 };
 	int r;
@@ -85,10 +160,19 @@ static int write_samples(const struct ring *ring, mono_t since, const struct spa
 	ring_stats(ring, &stats);
 	r = recorder_new(cursor, sink_fd(&fd), &options, &recorder);
 
-	return r < 0 ? r : recorder_close(recorder, &stats);
+	return r < 0 ? r : close_recorder(recorder, &stats, report);
 }
 
-static void describe(const struct ring *ring, const struct span *span, uint64_t before_ns, struct incident *incident)
+/* ---- the incident ---- */
+
+static void write_boot_id(const uint8_t id[16], char *ret, size_t cap)
+{
+	snprintf(ret, cap, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", id[0], id[1], id[2],
+		 id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13], id[14], id[15]);
+}
+
+static void describe(const struct ring *ring, const struct recover_report *report, uint64_t before_ns,
+		     struct incident *incident)
 {
 	struct ring_info info;
 	struct utsname name;
@@ -97,62 +181,83 @@ static void describe(const struct ring *ring, const struct span *span, uint64_t 
 	ring_info(ring, &info);
 	incident_init(incident, SPIKEWATCH_VERSION);
 	incident->kind = INCIDENT_RECOVERED;
-	incident->wall = span->to_wall;
-	incident->mono = span->to;
-	incident->window_from = span->from;
-	incident->window_to = span->to;
+	incident->wall = report->to_wall;
+	incident->mono = report->to;
+	incident->window_from = report->from;
+	incident->window_to = report->to;
 	incident_text(incident->rule.name, sizeof incident->rule.name, "recovered");
 	incident_text(incident->target.name, sizeof incident->target.name, "all");
-	incident->coverage.want_before_ns = before_ns;
-	incident->coverage.got_from_ns = mono_diff(span->from, span->to);
-	incident->coverage.ticks_got = span->ticks;
-	incident->coverage.samples = span->samples;
-	if (info.interval_ns)
-		incident->coverage.ticks_expected = (uint64_t)mono_diff(span->to, span->from) / info.interval_ns + 1;
-	incident->coverage.lost_pages = span->lost_pages;
+	incident->coverage.want_before_ns = before_ns ? before_ns : (uint64_t)mono_diff(report->to, report->from);
+	incident->coverage.got_from_ns = mono_diff(report->from, report->to);
+	incident->coverage.ticks_got = report->ticks;
+	incident->coverage.samples = report->samples;
+	incident->coverage.ticks_expected = report->slots;
+	incident->coverage.gaps = report->hole_count;
+	incident->coverage.lost_pages = report->lost_pages;
 	incident->cost.interval_ns = info.interval_ns;
 	if (ring_stats(ring, &stats) == 0 && stats.total_slots)
 		incident->coverage.capture_rate = (double)stats.total_snapshots / (double)stats.total_slots;
+	write_boot_id(info.boot_id, incident->boot_id, sizeof incident->boot_id);
 	if (uname(&name) == 0) {
 		incident_text(incident->hostname, sizeof incident->hostname, name.nodename);
 		incident_text(incident->kernel, sizeof incident->kernel, name.release);
 	}
 }
 
-static int save(const struct ring *ring, const struct config *config, struct spool *spool, char *ret_name, size_t cap)
+static int seal(const struct ring *ring, mono_t since, uint64_t before_ns, struct spool_draft *draft,
+		struct recover_report *report)
 {
+	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
+	struct incident incident;
+	int r = write_samples(ring, since, report, spool_draft_dirfd(draft));
+
+	if (r < 0) {
+		spool_abort(draft);
+		return r;
+	}
+	describe(ring, report, before_ns, &incident);
+	incident_text(incident.id, sizeof incident.id, report->name);
+	incident_add_capture(&incident, &samples);
+
+	return spool_seal(draft, &incident);
+}
+
+int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret)
+{
+	struct recover_report report = { 0 };
 	struct ring_info info;
 	struct spool_draft *draft;
-	struct incident incident;
-	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
-	struct span span;
 	char stem[INCIDENT_NAME_MAX + 1];
 	mono_t since;
 	int r;
 
 	ring_info(ring, &info);
-	since = mono_sub(info.last_tick, config->incidents.before_ns);
-	r = measure(ring, since, &span);
-	if (r < 0 || span.ticks == 0)
+	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
+	report.interval_ns = info.interval_ns;
+	r = measure(ring, since, info.last_tick, &report);
+	if (r < 0)
 		return r;
+	if (report.ticks == 0) {
+		*ret = report;
+		return 0;
+	}
+	if (info.interval_ns)
+		report.slots = (uint64_t)mono_diff(report.to, report.from) / info.interval_ns + 1;
 
-	describe(ring, &span, config->incidents.before_ns, &incident);
-	incident_stem(span.to_wall, "all", "recovered", stem, sizeof stem);
+	incident_stem(report.to_wall, "all", "recovered", stem, sizeof stem);
 	r = spool_begin(spool, stem, &draft);
 	if (r < 0)
 		return r;
-
-	snprintf(ret_name, cap, "%s", spool_draft_name(draft));
-	incident_text(incident.id, sizeof incident.id, ret_name);
-	r = write_samples(ring, since, &span, spool_draft_dirfd(draft));
-	if (r < 0) {
-		spool_abort(draft);
+	incident_text(report.name, sizeof report.name, spool_draft_name(draft));
+	r = seal(ring, since, before_ns, draft, &report);
+	if (r < 0)
 		return r;
-	}
-	incident_add_capture(&incident, &samples);
+	*ret = report;
 
-	return spool_seal(draft, &incident);
+	return 0;
 }
+
+/* ---- the daemon's start ---- */
 
 static void set_aside(const char *path, int error)
 {
@@ -177,7 +282,7 @@ static void enforce(struct spool *spool)
 void recover_ring(const char *path, const struct config *config, struct spool *spool)
 {
 	AUTO(release_ring) struct ring *ring = NULL;
-	char name[INCIDENT_NAME_MAX + 1] = "";
+	struct recover_report report;
 	struct ring_info info;
 	int r = ring_open(AT_FDCWD, path, false, &ring);
 
@@ -192,16 +297,16 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 	if (info.clean)
 		return;
 
-	r = save(ring, config, spool, name, sizeof name);
+	r = recover_save(ring, config->incidents.before_ns ? config->incidents.before_ns : 1, spool, &report);
 	if (r < 0) {
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = r },
 			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(-r));
 		return;
 	}
 
-	if (*name)
-		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = name },
-			  "the last daemon was killed: what its ring held is incident %s", name);
+	if (*report.name)
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = report.name },
+			  "the last daemon was killed: what its ring held is incident %s", report.name);
 	unlink(path); /* once is enough, also for a daemon that gets no further than this again and again */
 	enforce(spool);
 }

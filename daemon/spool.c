@@ -30,7 +30,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 
 #define BLOCK_BYTES 4096u
 #define NUMBER_MAX 9999u /* incidents of one target and rule within a millisecond */
@@ -196,21 +195,6 @@ static int add_size(void *ctx, const char *name)
 	return 0;
 }
 
-/* "20261120T031502.123Z-...", which incident_name_ok has seen. */
-static wall_t name_time(const char *name)
-{
-	struct tm utc = { 0 };
-	unsigned milliseconds = 0;
-
-	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3u", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min,
-		   &utc.tm_sec, &milliseconds) != 7)
-		return (wall_t){ 0 };
-	utc.tm_year -= 1900;
-	utc.tm_mon -= 1;
-	time_t seconds = timegm(&utc);
-	return (wall_t){ seconds < 0 ? 0 : (uint64_t)seconds * NS_PER_S + milliseconds * NS_PER_MS };
-}
-
 /* What cannot be understood counts as mild; what could not be read for want of memory must not. */
 static int read_severity(int dirfd, double *ret)
 {
@@ -267,14 +251,14 @@ static int list_entry(void *ctx, const char *name)
 	if (r < 0)
 		return r;
 	entry = &listing->entries[listing->count++];
-	*entry = (struct retention_entry){ .wall = name_time(name), .bytes = sum.bytes, .severity = severity };
+	*entry = (struct retention_entry){ .wall = incident_name_wall(name), .bytes = sum.bytes, .severity = severity };
 	memcpy(entry->name, name, strlen(name));
 	return 0;
 }
 
-int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
+int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 {
-	struct listing listing = { .dirfd = spooldir_fd(spool->dir) };
+	struct listing listing = { .dirfd = dirfd };
 	int r = dirlist_each(listing.dirfd, list_entry, &listing);
 
 	if (r < 0) {
@@ -286,6 +270,11 @@ int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *
 	*ret = listing.entries;
 	*ret_count = listing.count;
 	return 0;
+}
+
+int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
+{
+	return spool_list_at(spooldir_fd(spool->dir), ret, ret_count);
 }
 
 /* ---- an incident that is being written ---- */

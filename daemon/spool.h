@@ -61,6 +61,9 @@ bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
  */
 int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count);
 
+/* The same of a directory that is only looked at: nothing is made, removed or sealed in it. */
+int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
+
 /*
  * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0; -ENOMEM; -EINVAL:
  * stem is no name of an incident; -errno: the directory cannot be used, and was not made anew if it was gone.

@@ -149,8 +149,8 @@ static uint64_t limit_of(const struct sample *sample, enum sample_field field)
 	return sample_has(sample, field) ? sample->value[field] : UINT64_MAX;
 }
 
-static void fire(struct evaluator *evaluator, const struct watch *watch, const struct watch_pair *pair,
-		 const struct watch_window *window, const struct metric_point *to, struct tick *tick)
+static void hand_out(struct evaluator *evaluator, const struct watch *watch, const struct watch_pair *pair,
+		     const struct watch_window *window, const struct metric_point *to, struct tick *tick)
 {
 	struct evaluator_firing firing = {
 		.rule = pair->rule,
@@ -158,13 +158,16 @@ static void fire(struct evaluator *evaluator, const struct watch *watch, const s
 		.from = window->from.time,
 		.to = to->time,
 		.wall = { tick->wall.ns + (uint64_t)mono_diff(to->time, tick->now) },
+		.sample = &to->sample,
 		.decision = &pair->decision,
 		.effective = &pair->rule->trigger,
 		.cpu_limit = limit_of(&to->sample, SAMPLE_CPU_LIMIT),
 		.memory_limit = limit_of(&to->sample, SAMPLE_MEMORY_LIMIT),
 	};
-	int r = evaluator->options.fire(evaluator->options.ctx, &firing);
 
+	if (evaluator->options.witness)
+		evaluator->options.witness(evaluator->options.ctx, &firing);
+	int r = pair->decision.fires ? evaluator->options.fire(evaluator->options.ctx, &firing) : 0;
 	if (tick->result == 0)
 		tick->result = r;
 }
@@ -197,8 +200,8 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 	remember(evaluator, watch, pair);
 	if (evaluator->options.judged)
 		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
-	if (pair->decision.fires)
-		fire(evaluator, watch, pair, window, to, tick);
+	if (pair->decision.fires || evaluator->options.witness)
+		hand_out(evaluator, watch, pair, window, to, tick);
 }
 
 static void end_window(struct evaluator *evaluator, struct watch *watch, struct watch_window *window,
@@ -435,14 +438,10 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		const struct watch *watch = evaluator->table.watches[i];
-		struct evaluator_sight sight = { .target = &watch->target };
+		struct evaluator_sight sight = { .target = &watch->target, .seen = watch->seen, .at = watch->at };
 		int r;
 
-		if (watch->seen) {
-			sight.seen = true;
-			sight.at = watch->at;
-			sight.sample = &watch->sample;
-		}
+		sight.sample = watch->seen ? &watch->sample : NULL;
 		r = visit(ctx, &sight);
 		if (r != 0)
 			return r;

@@ -20,12 +20,13 @@
 
 struct evaluator;
 
-/* One rule fired on one target. Valid during the call. */
+/* One rule fired on one target, or one of its windows was judged. Valid during the call. */
 struct evaluator_firing {
 	const struct config_rule *rule;
 	const struct target *target;
-	mono_t from, to; /* the window: the two observations it lies between */
-	wall_t wall;     /* of to */
+	mono_t from, to;             /* the window: the two observations it lies between */
+	wall_t wall;                 /* of to */
+	const struct sample *sample; /* as last seen by then */
 	const struct trigger_decision *decision;
 	const struct trigger_rule *effective; /* thresholds */
 	uint64_t cpu_limit, memory_limit;     /* as in the last sample; UINT64_MAX unknown */
@@ -56,6 +57,8 @@ struct evaluator_options {
 	bool (*disk_ok)(void *ctx);                                    /* NULL: always. Asked at most once in a tick */
 	/* Every window that was judged, before fire; must not call back either. NULL: nobody wants to know. */
 	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
+	/* The same with all there is to say of it; decision->fires says whether fire comes next. NULL as well. */
+	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;
 };
 

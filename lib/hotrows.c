@@ -18,22 +18,38 @@ enum column {
 	COLUMN_SELF_DURING,
 	COLUMN_TOTAL_DURING,
 	COLUMN_SELF_DURING_MS,
+	COLUMN_SELF_DURING_FAULTS,
 	COLUMN_TOP_THREAD,
 	COLUMN_TOP_TID,
-	COLUMN_TOP_SAMPLES,
+	COLUMN_TOP_AMOUNT,
+	COLUMN_TOP_PROCESS,
+	COLUMN_TOP_PID,
 };
 
-static const char *const names[] = {
-	[COLUMN_FUNCTION] = "function",
-	[COLUMN_MODULE] = "module",
-	[COLUMN_SELF_BEFORE] = "self_before",
-	[COLUMN_TOTAL_BEFORE] = "total_before",
-	[COLUMN_SELF_DURING] = "self_during",
-	[COLUMN_TOTAL_DURING] = "total_during",
-	[COLUMN_SELF_DURING_MS] = "self_during_ms",
-	[COLUMN_TOP_THREAD] = "top_thread",
-	[COLUMN_TOP_TID] = "top_tid",
-	[COLUMN_TOP_SAMPLES] = "top_samples",
+static const struct {
+	const char *name;
+	enum column column;
+} names[] = {
+	{ "function", COLUMN_FUNCTION },
+	{ "module", COLUMN_MODULE },
+	{ "self_before", COLUMN_SELF_BEFORE },
+	{ "total_before", COLUMN_TOTAL_BEFORE },
+	{ "self_during", COLUMN_SELF_DURING },
+	{ "total_during", COLUMN_TOTAL_DURING },
+	{ "self_during_ms", COLUMN_SELF_DURING_MS },
+	{ "self_during_faults", COLUMN_SELF_DURING_FAULTS },
+	{ "top_thread", COLUMN_TOP_THREAD },
+	{ "top_tid", COLUMN_TOP_TID },
+	{ "top_samples", COLUMN_TOP_AMOUNT },
+	{ "top_bytes", COLUMN_TOP_AMOUNT },
+	{ "top_process", COLUMN_TOP_PROCESS },
+	{ "top_pid", COLUMN_TOP_PID },
+};
+
+/* The remark below the header says the unit. */
+static const char *const sums[] = {
+	[HOTLIST_IN_SAMPLES] = HOTLIST_SAMPLES " ",
+	[HOTLIST_IN_BYTES] = HOTLIST_BYTES " ",
 };
 
 static bool next_line(struct hotrows *rows, struct hotrows_name *ret)
@@ -98,7 +114,7 @@ static bool parse_ms(const struct hotrows_name *cell, uint64_t *ret_ns)
 	return at == end;
 }
 
-static bool parse_tid(const struct hotrows_name *cell, int64_t *ret)
+static bool parse_id(const struct hotrows_name *cell, int64_t *ret)
 {
 	bool minus = cell->len > 0 && *cell->text == '-';
 	struct hotrows_name digits = { cell->text + minus, cell->len - minus };
@@ -122,6 +138,9 @@ static bool take_cell(enum column column, const struct hotrows_name *cell, struc
 	case COLUMN_TOP_THREAD:
 		row->thread = *cell;
 		return true;
+	case COLUMN_TOP_PROCESS:
+		row->process = *cell;
+		return true;
 	case COLUMN_SELF_BEFORE:
 		return parse_count(cell, &row->self[HOTLIST_BEFORE]);
 	case COLUMN_TOTAL_BEFORE:
@@ -132,10 +151,14 @@ static bool take_cell(enum column column, const struct hotrows_name *cell, struc
 		return parse_count(cell, &row->total[HOTLIST_DURING]);
 	case COLUMN_SELF_DURING_MS:
 		return parse_ms(cell, &row->self_ns);
+	case COLUMN_SELF_DURING_FAULTS:
+		return parse_count(cell, &row->self_faults);
 	case COLUMN_TOP_TID:
-		return parse_tid(cell, &row->tid);
-	case COLUMN_TOP_SAMPLES:
-		return parse_count(cell, &row->top_samples);
+		return parse_id(cell, &row->tid);
+	case COLUMN_TOP_PID:
+		return parse_id(cell, &row->pid);
+	case COLUMN_TOP_AMOUNT:
+		return parse_count(cell, &row->top_amount);
 	case COLUMN_OTHER:
 		return true;
 	}
@@ -152,22 +175,21 @@ static bool read_header(struct hotrows *rows, struct hotrows_name line)
 	while (rows->column_count < ARRAY_LEN(rows->columns) && next_cell(&line, &cell)) {
 		unsigned char *column = &rows->columns[rows->column_count++];
 
-		for (unsigned c = COLUMN_FUNCTION; c < ARRAY_LEN(names); c++)
-			if (is(&cell, names[c]))
-				*column = (unsigned char)c;
+		for (size_t i = 0; i < ARRAY_LEN(names); i++)
+			if (is(&cell, names[i].name))
+				*column = (unsigned char)names[i].column;
 		found |= *column == COLUMN_FUNCTION;
 	}
 	return found;
 }
 
-/* "# samples before, during: 31, 66" */
-static bool read_samples(const struct hotrows_name *line, uint64_t ret[static HOTLIST_PHASES])
+/* "# samples before, during: 31, 66", "# bytes before, during: 8192, 4096" */
+static bool read_sums(const struct hotrows_name *line, const char *prefix, uint64_t ret[static HOTLIST_PHASES])
 {
-	const char *end = line->text + line->len, *at = line->text + strlen(HOTLIST_SAMPLES " ");
+	const char *end = line->text + line->len, *at = line->text + strlen(prefix);
 	uint64_t before, during;
 
-	if (line->len < strlen(HOTLIST_SAMPLES " ") ||
-	    memcmp(line->text, HOTLIST_SAMPLES " ", strlen(HOTLIST_SAMPLES " ")) != 0)
+	if (line->len < strlen(prefix) || memcmp(line->text, prefix, strlen(prefix)) != 0)
 		return false;
 	at = text_parse_u64(at, end, &before);
 	if (!at || end - at < 2 || at[0] != ',' || at[1] != ' ' || text_parse_u64(at + 2, end, &during) != end)
@@ -176,6 +198,34 @@ static bool read_samples(const struct hotrows_name *line, uint64_t ret[static HO
 	ret[HOTLIST_BEFORE] = before;
 	ret[HOTLIST_DURING] = during;
 	return true;
+}
+
+static bool read_remark(struct hotrows *rows, const struct hotrows_name *line)
+{
+	for (unsigned unit = 0; unit < ARRAY_LEN(sums); unit++)
+		if (read_sums(line, sums[unit], rows->sum)) {
+			rows->unit = (enum hotlist_unit)unit;
+			return true;
+		}
+	return false;
+}
+
+/* "# 3 more functions" */
+static bool read_more(const struct hotrows_name *line, const char *rest, uint64_t *ret)
+{
+	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
+
+	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rest) && memcmp(at, rest, strlen(rest)) == 0;
+}
+
+static void read_left_out(struct hotrows *rows, const struct hotrows_name *line)
+{
+	uint64_t more;
+
+	if (read_more(line, HOTLIST_MORE_FUNCTIONS, &more))
+		rows->more_functions = more;
+	else if (read_more(line, HOTLIST_MORE_THREADS, &more))
+		rows->more_threads = more;
 }
 
 bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
@@ -187,7 +237,7 @@ bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
 	if (!next_line(rows, &line) || !read_header(rows, line))
 		return false;
 	first = rows->at;
-	if (next_line(rows, &line) && !read_samples(&line, rows->samples))
+	if (next_line(rows, &line) && !read_remark(rows, &line))
 		rows->at = first;
 	return true;
 }
@@ -198,11 +248,13 @@ bool hotrows_next(struct hotrows *rows, struct hotrows_row *ret)
 
 	while (next_line(rows, &line)) {
 		struct hotrows_row row = { 0 };
-		bool good = line.len > 0 && *line.text != '#';
+		bool remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !remark;
 
+		if (remark)
+			read_left_out(rows, &line);
 		for (size_t c = 0; good && c < rows->column_count && next_cell(&line, &cell); c++)
 			good = take_cell((enum column)rows->columns[c], &cell, &row);
-		if (good && row.function.len > 0) {
+		if (good && (row.function.len > 0 || row.thread.len > 0 || row.tid != 0)) {
 			*ret = row;
 			return true;
 		}

@@ -152,3 +152,18 @@ bool incident_name_ok(const char *name)
 		len--;
 	return len > at && name[len - 1] == '-';
 }
+
+wall_t incident_name_wall(const char *name)
+{
+	struct tm utc = { 0 };
+	unsigned milliseconds = 0;
+	time_t seconds;
+
+	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3u", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min,
+		   &utc.tm_sec, &milliseconds) != 7)
+		return (wall_t){ 0 };
+	utc.tm_year -= 1900;
+	utc.tm_mon -= 1;
+	seconds = timegm(&utc);
+	return (wall_t){ seconds < 0 ? 0 : (uint64_t)seconds * NS_PER_S + milliseconds * NS_PER_MS };
+}

@@ -177,4 +177,7 @@ void incident_stem(wall_t wall, const char *target, const char *rule, char *ret,
 /* Has name the form of an incident's directory: time, dash, allowed bytes, dash, number. */
 bool incident_name_ok(const char *name);
 
+/* When it fired, by its name, to the millisecond; 0 if name begins with no time. */
+wall_t incident_name_wall(const char *name);
+
 #endif

@@ -88,13 +88,30 @@ static void header_fill(struct ring_header *header, const struct ring_options *o
 }
 
 /* Whether header describes a file of this size. Looks at bytes that somebody else may have written. */
-static bool header_valid(const struct ring_header *header, uint64_t size_bytes)
+static uint64_t file_bytes(const struct ring_header *header)
+{
+	return RING_HEADER_BYTES + (uint64_t)header->page_count * header->page_bytes;
+}
+
+static bool header_valid(const struct ring_header *header)
 {
 	return header->magic == RING_MAGIC && header->endian == RING_ENDIAN && header->version == RING_VERSION &&
 	       header->header_bytes == RING_HEADER_BYTES && header->page_header_bytes == sizeof(struct ring_page) &&
 	       page_bytes_valid(header->page_bytes) && header->page_count >= RING_PAGES_MIN &&
-	       size_bytes == RING_HEADER_BYTES + (uint64_t)header->page_count * header->page_bytes &&
 	       header->crc == header_sum(header);
+}
+
+int ring_size(const void *head, size_t len, uint64_t *ret_bytes)
+{
+	struct ring_header header;
+
+	if (len < sizeof(header))
+		return -EBADMSG;
+	memcpy(&header, head, sizeof(header));
+	if (!header_valid(&header))
+		return -EBADMSG;
+	*ret_bytes = file_bytes(&header);
+	return 0;
 }
 
 /* Maps fd and makes the object; the header is not looked at yet. */
@@ -207,7 +224,7 @@ int ring_open(int dirfd, const char *name, bool writable, struct ring **ret)
 
 	struct ring_header header;
 	memcpy(&header, ring->header, offsetof(struct ring_header, unused0));
-	if (!header_valid(&header, (uint64_t)st.st_size))
+	if (!header_valid(&header) || file_bytes(&header) != (uint64_t)st.st_size)
 		return -EBADMSG;
 
 	geometry_apply(ring, header.page_bytes, header.page_count);

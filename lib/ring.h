@@ -88,6 +88,13 @@ int ring_create(int dirfd, const char *name, const struct ring_options *options,
  */
 int ring_open(int dirfd, const char *name, bool writable, struct ring **ret);
 
+/*
+ * How large a ring file is that begins with these bytes (4 KiB of them), by its own words: what is left of one that was cut off can be
+ * opened when it is made that long again; pages that are missing then count as damaged or never used. 0; -EBADMSG: not a ring, or of
+ * another version.
+ */
+int ring_size(const void *head, size_t len, uint64_t *ret_bytes);
+
 /* A ring in anonymous shared memory: the same object without a name. */
 int ring_create_anonymous(const struct ring_options *options, struct ring **ret);
 

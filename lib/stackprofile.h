@@ -1,6 +1,6 @@
 /*
- * stackprofile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often, before the
- * spike and during it; and written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
+ * stackprofile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often and how much
+ * CPU time or memory, before the spike and during it; and written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
  *
  *	stackprofile_new ─▶ { stackprofile_mapping ─▶ stackprofile_frame ─▶ stackprofile_add } ─▶ stackprofile_write_*
  *
@@ -39,6 +39,12 @@
 /* Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only there. */
 #define STACKPROFILE_FOLDED_MAX ((size_t)16 << 20)
 
+/*
+ * What a profile is of. CPU: samples of what was running, whose weight is nanoseconds of CPU time. MEMORY: page faults,
+ * each the first touch of a page, whose weight is the bytes of the pages.
+ */
+enum stackprofile_quantity { STACKPROFILE_CPU, STACKPROFILE_MEMORY };
+
 /* Positive returns. */
 enum {
 	STACKPROFILE_FULL = 1, /* beyond a limit; the sample counts for "(other)" */
@@ -60,7 +66,8 @@ struct stackprofile_options {
 	uint64_t from_ns, to_ns; /* what the samples cover */
 	uint64_t
 		spike_from_ns; /* where the rule's window begins: samples before it are "before", the others "during" */
-	uint64_t period_ns;    /* of CPU time, between two samples */
+	uint64_t period_ns;    /* CPU: of CPU time, between two samples */
+	uint64_t period_bytes; /* MEMORY: bytes between two samples, if that is so; 0: not known */
 	const int32_t *
 		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
 	size_t focus_count; /* 0: everybody's. Borrowed until the profile is freed */
@@ -97,11 +104,11 @@ struct stackprofile_sample {
 	const char *cgroup;           /* "" or NULL: not known */
 	const uint32_t *frames;       /* what stackprofile_frame gave, leaf first */
 	size_t frame_count;           /* 0: counts for a stack of one frame, "[no stack]" */
-	uint64_t count;               /* samples it stands for */
-	uint64_t weight;              /* nanoseconds or bytes it stands for, all of them together */
+	uint64_t count;               /* samples, or page faults, it stands for */
+	uint64_t weight;              /* ns of CPU time, or bytes, it stands for, all of them together */
 };
 
-/* How much there is. */
+/* How much there is; samples: page faults in a profile of memory. */
 struct stackprofile_counts {
 	uint64_t samples_before, samples_during; /* "(other)" included */
 	uint64_t samples_other;                  /* merged into "(other)" */
@@ -132,11 +139,11 @@ void stackprofile_counts(const struct stackprofile *profile, struct stackprofile
 /*
  * Write it, as often as you like. 0; -ENOMEM; what sink returns.
  *
- * pprof: gzip; values cpu/nanoseconds and samples/count; labels process, process_id, thread, thread_id, cgroup and
- * phase ("before",
- *        "during") of each sample.
- * folded: "process;root;...;leaf count", before and during together.
- * functions: see hotlist.h.
+ * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which the second is shown
+ *        if nobody asks; labels process, process_id, thread, thread_id, cgroup and phase ("before", "during") of each
+ *        sample.
+ * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
+ * functions: see hotlist.h; in samples, or bytes.
  */
 int stackprofile_write_pprof(const struct stackprofile *profile, const struct sink *sink);
 int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink);

@@ -169,7 +169,7 @@ static void count_sample(const struct stackprofile *profile, struct stackprofile
 	enum hotlist_phase phase = sample->time_ns < profile->options.spike_from_ns ? HOTLIST_BEFORE : HOTLIST_DURING;
 
 	tally->samples[phase] += sample->count;
-	tally->weight_ns[phase] += sample->weight;
+	tally->weight[phase] += sample->weight;
 }
 
 static int put_thread(struct stackprofile *profile, const struct stackprofile_sample *sample, uint32_t *ret)

@@ -42,7 +42,7 @@ struct stackprofile_thread_key {
 
 /* How often a stack was seen. */
 struct stackprofile_tally {
-	uint64_t samples[HOTLIST_PHASES], weight_ns[HOTLIST_PHASES];
+	uint64_t samples[HOTLIST_PHASES], weight[HOTLIST_PHASES];
 };
 
 struct stackprofile {

@@ -23,6 +23,14 @@
 
 static const char *const phase_names[HOTLIST_PHASES] = { "before", "during" };
 
+static const struct form {
+	struct pprof_value_type count, weight;
+	enum hotlist_unit unit;
+} forms[] = {
+	[STACKPROFILE_CPU] = { { "samples", "count" }, { "cpu", "nanoseconds" }, HOTLIST_IN_SAMPLES },
+	[STACKPROFILE_MEMORY] = { { "faults", "count" }, { "memory", "bytes" }, HOTLIST_IN_BYTES },
+};
+
 static const char *text_of(const struct stackprofile *profile, uint32_t string)
 {
 	return string ? intern_text(&profile->strings, string) : "";
@@ -174,10 +182,10 @@ static int put_phases(struct pprof *pprof, const struct stackprofile_tally *tall
 	for (unsigned p = 0; p < HOTLIST_PHASES && rc == 0; p++) {
 		struct pprof_sample sample = *template;
 
-		if (tally->samples[p] == 0 && tally->weight_ns[p] == 0)
+		if (tally->samples[p] == 0 && tally->weight[p] == 0)
 			continue;
 		sample.values[0] = tally->samples[p];
-		sample.values[1] = tally->weight_ns[p];
+		sample.values[1] = tally->weight[p];
 		sample.labels[0] = (struct pprof_label){ .key = "phase", .text = phase_names[p] };
 		rc = pprof_add_sample(pprof, &sample);
 	}
@@ -234,12 +242,13 @@ static int put_other(const struct stackprofile *profile, struct pprof *pprof)
 int stackprofile_write_pprof(const struct stackprofile *profile, const struct sink *sink)
 {
 	const struct stackprofile_options *options = &profile->options;
+	const struct form *form = &forms[options->quantity];
 	const struct pprof_options head = {
-		.values = { { "samples", "count" }, { "cpu", "nanoseconds" } },
+		.values = { form->count, form->weight },
 		.value_count = 2,
 		.value_shown = 1,
-		.period_type = { "cpu", "nanoseconds" },
-		.period = options->period_ns,
+		.period_type = form->weight,
+		.period = options->quantity == STACKPROFILE_MEMORY ? options->period_bytes : options->period_ns,
 		.wall_ns = options->wall_ns - (options->fired_ns - options->from_ns),
 		.duration_ns = options->to_ns > options->from_ns ? options->to_ns - options->from_ns : 0,
 	};
@@ -266,9 +275,12 @@ static void free_folded(struct folded **folded)
 	folded_free(*folded);
 }
 
-static uint64_t samples_of(const struct stackprofile_tally *tally)
+/* Bytes of memory rather than faults: a fault may be of a page of any size. */
+static uint64_t folded_of(const struct stackprofile *profile, const struct stackprofile_tally *tally)
 {
-	return tally->samples[HOTLIST_BEFORE] + tally->samples[HOTLIST_DURING];
+	const uint64_t *counts = profile->options.quantity == STACKPROFILE_MEMORY ? tally->weight : tally->samples;
+
+	return counts[HOTLIST_BEFORE] + counts[HOTLIST_DURING];
 }
 
 /* Both orders are turned around: lines begin with the root, and with who a function was inlined into. */
@@ -286,7 +298,7 @@ static int fold_stack(const struct stackprofile *profile, struct folded *folded,
 			rc = folded_push(folded,
 					 text_of(profile, function_of(profile, lines_of(frame)[n - 1].function)->name));
 	}
-	return rc == 0 ? folded_count(folded, samples_of(&profile->tallies[number - 1])) : rc;
+	return rc == 0 ? folded_count(folded, folded_of(profile, &profile->tallies[number - 1])) : rc;
 }
 
 int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink)
@@ -297,7 +309,7 @@ int stackprofile_write_folded(const struct stackprofile *profile, const struct s
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
 		rc = fold_stack(profile, folded, i);
 	if (rc == 0)
-		folded_other(folded, samples_of(&profile->other));
+		folded_other(folded, folded_of(profile, &profile->other));
 	return rc == 0 ? folded_write(folded, sink) : rc;
 }
 
@@ -328,7 +340,9 @@ static int make_heating(const struct stackprofile *profile, struct heating *ret)
 	ret->functions = malloc(((size_t)profile->functions.count + 1) * sizeof(uint32_t));
 	ret->threads = malloc(((size_t)profile->threads.count + 1) * sizeof(uint32_t));
 	ret->order = malloc(((size_t)profile->stacks.count + 1) * sizeof(uint32_t));
-	return ret->functions && ret->threads && ret->order ? hotlist_new(&ret->list) : -ENOMEM;
+	return ret->functions && ret->threads && ret->order
+		       ? hotlist_new(forms[profile->options.quantity].unit, &ret->list)
+		       : -ENOMEM;
 }
 
 static int name_all(struct heating *heating)
@@ -344,8 +358,10 @@ static int name_all(struct heating *heating)
 	}
 	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
 		const struct stackprofile_thread_key *key = thread_of(profile, i);
+		const struct hotlist_thread thread = { key->pid, key->tid, text_of(profile, key->process),
+						       text_of(profile, key->thread) };
 
-		rc = hotlist_thread(heating->list, key->tid, text_of(profile, key->thread), &heating->threads[i - 1]);
+		rc = hotlist_thread(heating->list, &thread, &heating->threads[i - 1]);
 	}
 	return rc;
 }
@@ -400,7 +416,7 @@ static int heat_stack(struct heating *heating, uint32_t number)
 	int rc = 0;
 
 	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
-	memcpy(stack.weight_ns, tally->weight_ns, sizeof(stack.weight_ns));
+	memcpy(stack.weight, tally->weight, sizeof(stack.weight));
 	if (!is_in_focus(profile, thread_of(profile, thread)->pid))
 		return heat_neighbour(heating, thread_of(profile, thread), &stack);
 
@@ -429,9 +445,9 @@ static int heat_other(struct heating *heating)
 		return 0;
 	rc = hotlist_function(heating->list, OTHER, "", &function);
 	if (rc == 0)
-		rc = hotlist_thread(heating->list, 0, OTHER, &stack.thread);
+		rc = hotlist_thread(heating->list, &(struct hotlist_thread){ 0, 0, "", OTHER }, &stack.thread);
 	memcpy(stack.samples, other->samples, sizeof(stack.samples));
-	memcpy(stack.weight_ns, other->weight_ns, sizeof(stack.weight_ns));
+	memcpy(stack.weight, other->weight, sizeof(stack.weight));
 	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
 }
 

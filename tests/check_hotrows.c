@@ -25,18 +25,19 @@ START_TEST(what_was_written_comes_back)
 	struct hotrows rows;
 	struct hotrows_row row;
 
-	ck_assert_int_eq(hotlist_new(&list), 0);
+	ck_assert_int_eq(hotlist_new(HOTLIST_IN_SAMPLES, &list), 0);
 	ck_assert_int_eq(hotlist_function(list, "a\tb", "/lib/x.so", &function), 0);
-	ck_assert_int_eq(hotlist_thread(list, -7, "worker 1", &stack.thread), 0);
+	ck_assert_int_eq(
+		hotlist_thread(list, &(struct hotlist_thread){ 812, -7, "post\tgres", "worker 1" }, &stack.thread), 0);
 	stack.samples[HOTLIST_BEFORE] = 3;
 	stack.samples[HOTLIST_DURING] = UINT64_C(1) << 40;
-	stack.weight_ns[HOTLIST_DURING] = 1234567 * MS + 891000;
+	stack.weight[HOTLIST_DURING] = 1234567 * MS + 891000;
 	ck_assert_int_eq(hotlist_add(list, &stack), 0);
 	ck_assert_int_eq(hotlist_write(list, &sink), 0);
 
 	ck_assert(hotrows_start(&rows, out.data, out.len));
-	ck_assert_uint_eq(rows.samples[HOTLIST_BEFORE], 3);
-	ck_assert_uint_eq(rows.samples[HOTLIST_DURING], UINT64_C(1) << 40);
+	ck_assert_uint_eq(rows.sum[HOTLIST_BEFORE], 3);
+	ck_assert_uint_eq(rows.sum[HOTLIST_DURING], UINT64_C(1) << 40);
 	ck_assert(hotrows_next(&rows, &row));
 	name_is(&row.function, "a\\x09b");
 	name_is(&row.module, "/lib/x.so");
@@ -47,10 +48,97 @@ START_TEST(what_was_written_comes_back)
 	ck_assert_uint_eq(row.self[HOTLIST_DURING], UINT64_C(1) << 40);
 	ck_assert_uint_eq(row.total[HOTLIST_DURING], UINT64_C(1) << 40);
 	ck_assert_uint_eq(row.self_ns, 1234567 * MS + 891000);
-	ck_assert_uint_eq(row.top_samples, UINT64_C(1) << 40);
+	ck_assert_uint_eq(row.top_amount, UINT64_C(1) << 40);
+	name_is(&row.process, "post\\x09gres");
+	ck_assert_int_eq(row.pid, 812);
+	/* The thread. */
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.function, "");
+	name_is(&row.module, "");
+	name_is(&row.thread, "worker 1");
+	ck_assert_int_eq(row.tid, -7);
+	ck_assert_uint_eq(row.self[HOTLIST_BEFORE], 3);
+	ck_assert_uint_eq(row.self[HOTLIST_DURING], UINT64_C(1) << 40);
+	ck_assert_uint_eq(row.self_ns, 1234567 * MS + 891000);
 	ck_assert(!hotrows_next(&rows, &row));
 	buffer_release(&out);
 	hotlist_free(list);
+}
+END_TEST
+
+START_TEST(bytes_come_back_as_bytes)
+{
+	struct hotlist *list = NULL;
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+	uint32_t function;
+	struct hotlist_stack stack = {
+		.functions = &function, .count = 1, .samples = { 2, 3 }, .weight = { 8192, 12288 }
+	};
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert_int_eq(hotlist_new(HOTLIST_IN_BYTES, &list), 0);
+	ck_assert_int_eq(hotlist_function(list, "grow", "", &function), 0);
+	ck_assert_int_eq(hotlist_thread(list, &(struct hotlist_thread){ 812, 813, "p", "t" }, &stack.thread), 0);
+	ck_assert_int_eq(hotlist_add(list, &stack), 0);
+	ck_assert_int_eq(hotlist_write(list, &sink), 0);
+	ck_assert(hotrows_start(&rows, out.data, out.len));
+	ck_assert_int_eq(rows.unit, HOTLIST_IN_BYTES);
+	ck_assert_uint_eq(rows.sum[HOTLIST_BEFORE], 8192);
+	ck_assert_uint_eq(rows.sum[HOTLIST_DURING], 12288);
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.function, "grow");
+	ck_assert_uint_eq(row.self[HOTLIST_DURING], 12288);
+	ck_assert_uint_eq(row.self_faults, 3);
+	ck_assert_uint_eq(row.self_ns, 0);
+	ck_assert_uint_eq(row.top_amount, 12288);
+	ck_assert(hotrows_next(&rows, &row));
+	ck_assert_int_eq(row.tid, 813);
+	ck_assert(!hotrows_next(&rows, &row));
+	buffer_release(&out);
+	hotlist_free(list);
+}
+END_TEST
+
+START_TEST(a_thread_may_have_no_name)
+{
+	static const char text[] = "function\ttop_thread\ttop_tid\ttop_pid\n"
+				   "\t\t0\t7\n"
+				   "\t\t12\t7\n"
+				   "\t\t12\tseven\n"
+				   "\tidle\t0\t0\n";
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert(hotrows_start(&rows, text, strlen(text)));
+	ck_assert_int_eq(rows.unit, HOTLIST_IN_SAMPLES);
+	ck_assert(hotrows_next(&rows, &row));
+	ck_assert_int_eq(row.tid, 12);
+	ck_assert_int_eq(row.pid, 7);
+	ck_assert(hotrows_next(&rows, &row));
+	name_is(&row.thread, "idle");
+	ck_assert(!hotrows_next(&rows, &row));
+}
+END_TEST
+
+START_TEST(remarks_say_how_many_are_left_out)
+{
+	static const char text[] = "function\ttop_tid\n"
+				   "# 3 more functions\n"
+				   "#\n# \n# more functions\n#x9 more functions\n# 9 more functions.\n# 9\n"
+				   "f\t1\n"
+				   "# 18446744073709551615 more threads\n";
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ck_assert(hotrows_start(&rows, text, strlen(text)));
+	ck_assert(hotrows_next(&rows, &row));
+	ck_assert_uint_eq(rows.more_functions, 3);
+	ck_assert_uint_eq(rows.more_threads, 0);
+	ck_assert(!hotrows_next(&rows, &row));
+	ck_assert_uint_eq(rows.more_functions, 3);
+	ck_assert_uint_eq(rows.more_threads, UINT64_MAX);
 }
 END_TEST
 
@@ -71,7 +159,7 @@ START_TEST(columns_are_found_by_their_names)
 	struct hotrows_row row;
 
 	ck_assert(hotrows_start(&rows, text, strlen(text)));
-	ck_assert_uint_eq(rows.samples[HOTLIST_BEFORE], 0);
+	ck_assert_uint_eq(rows.sum[HOTLIST_BEFORE], 0);
 	ck_assert(hotrows_next(&rows, &row));
 	name_is(&row.function, "f");
 	ck_assert_uint_eq(row.self[HOTLIST_DURING], 5);
@@ -126,6 +214,9 @@ Suite *hotrows_suite(void)
 	TCase *tcase = tcase_create("rows");
 
 	tcase_add_test(tcase, what_was_written_comes_back);
+	tcase_add_test(tcase, bytes_come_back_as_bytes);
+	tcase_add_test(tcase, a_thread_may_have_no_name);
+	tcase_add_test(tcase, remarks_say_how_many_are_left_out);
 	tcase_add_test(tcase, columns_are_found_by_their_names);
 	tcase_add_test(tcase, what_is_no_such_table_is_told);
 	tcase_add_test(tcase, milliseconds_have_up_to_six_digits);

@@ -160,6 +160,8 @@ void incidentmade_fill(const struct incidentmade_options *options, struct incide
 	};
 	ret->rule.severity = incident_severity(&ret->rule);
 	incident_set_target(ret, &target);
+	if (options->metric)
+		incident_text(ret->rule.metric, sizeof(ret->rule.metric), options->metric);
 	if (options->manual)
 		make_manual(ret);
 	if (options->everything) {
@@ -247,7 +249,9 @@ void incidentmade_write(int dirfd, const struct incidentmade_options *options)
 	write_file(fd, "threads.tsv", threads, incident, "threads");
 	write_file(fd, "smaps.tsv", smaps, incident, "smaps");
 	if (options->functions)
-		write_file(fd, "functions.tsv", options->functions, incident, "stacks");
+		write_file(fd, "functions.tsv", options->functions, incident, "functions");
+	if (options->memory_functions)
+		write_file(fd, "memory-functions.tsv", options->memory_functions, incident, "memory-functions");
 	ck_assert_int_eq(incident_json_write(incident, sink_buffer(&json)), 0);
 	ck_assert_int_eq(buffer_append(&json, "", 1), 0);
 	write_file(fd, INCIDENT_FILE, json.data, incident, "incident");

@@ -262,6 +262,19 @@ START_TEST(functions_of_the_spike_are_shown_beside_those_before_it)
 }
 END_TEST
 
+START_TEST(of_memory_it_shows_first_what_made_it_grow)
+{
+	make(&(struct incidentmade_options){ .metric = _i ? "memory_bytes" : "cpu",
+					     .functions = HOTLIST_HEADER "\nspin\t\t0\t0\t1\t1\n",
+					     .memory_functions = HOTLIST_HEADER_BYTES "\n" HOTLIST_BYTES
+										      " 0, 1\ngrow\t\t0\t0\t1\t1\n" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("\nWhat made memory grow (bytes");
+	says("\nHottest functions (percent");
+	ck_assert_int_eq(strstr(output, "made memory grow") < strstr(output, "Hottest functions"), _i);
+}
+END_TEST
+
 START_TEST(without_a_table_of_functions_nothing_is_said_of_them)
 {
 	struct json_document *document;
@@ -467,6 +480,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, what_was_asked_for_by_hand_has_no_value_and_no_threshold);
 	tcase_add_test(tcase, of_everything_targets_are_listed_by_their_peaks);
 	tcase_add_test(tcase, functions_of_the_spike_are_shown_beside_those_before_it);
+	tcase_add_loop_test(tcase, of_memory_it_shows_first_what_made_it_grow, 0, 2);
 	tcase_add_test(tcase, without_a_table_of_functions_nothing_is_said_of_them);
 	tcase_add_test(tcase, what_is_not_there_is_said);
 	tcase_add_test(tcase, ambiguous_names_are_refused);

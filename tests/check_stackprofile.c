@@ -126,8 +126,10 @@ START_TEST(samples_before_and_during_are_told_apart)
 	writes(stackprofile_write_folded, profile, "p;m 6\np;m;f 12\n");
 	writes(stackprofile_write_functions, profile,
 	       HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 9, 9\n"
-			      "f\t\t3\t3\t9\t9\t0.000\tt\t2\t5\n"
-			      "m\t\t6\t9\t0\t9\t0.000\tt\t2\t5\n");
+			      "f\t\t3\t3\t9\t9\t0.000\tt\t2\t5\tp\t1\n"
+			      "m\t\t6\t9\t0\t9\t0.000\tt\t2\t5\tp\t1\n"
+			      "\t\t0\t0\t5\t5\t0.000\tt\t2\t5\tp\t1\n"
+			      "\t\t9\t9\t4\t4\t0.000\tt\t1\t4\tp\t1\n");
 }
 END_TEST
 
@@ -165,9 +167,12 @@ START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
 	ck_assert_int_eq(add(profile, SPIKE, 3, "f", 1), 0);
 	writes(stackprofile_write_functions, profile,
 	       HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 0, 8\n"
-			      "f\t\t0\t0\t8\t8\t0.000\tt\t1\t4\n"
-			      "m\t\t0\t0\t0\t5\t0.000\tt\t2\t3\n"
-			      "n\t\t0\t0\t0\t2\t0.000\tt\t1\t2\n");
+			      "f\t\t0\t0\t8\t8\t0.000\tt\t1\t4\tp\t1\n"
+			      "m\t\t0\t0\t0\t5\t0.000\tt\t2\t3\tp\t1\n"
+			      "n\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
+			      "\t\t0\t0\t4\t4\t0.000\tt\t1\t4\tp\t1\n"
+			      "\t\t0\t0\t3\t3\t0.000\tt\t2\t3\tp\t1\n"
+			      "\t\t0\t0\t1\t1\t0.000\tt\t3\t1\tp\t1\n");
 }
 END_TEST
 
@@ -196,9 +201,11 @@ START_TEST(of_processes_out_of_focus_there_is_the_name)
 	ck_assert_int_eq(stackprofile_add(profile, &sample), 0);
 	writes(stackprofile_write_functions, profile,
 	       HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 0, 5\n"
-			      "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\n"
-			      "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\n"
-			      "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\n");
+			      "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
+			      "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
+			      "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
+			      "\t\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
+			      "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n");
 	writes(stackprofile_write_folded, profile, "noisy;hidden 3\np;m;f 2\n");
 }
 END_TEST
@@ -359,6 +366,53 @@ START_TEST(odd_samples_count_too)
 }
 END_TEST
 
+/* Faults of 10 bytes each, as add() has it. */
+START_TEST(memory_is_counted_in_bytes)
+{
+	AUTO(free_profile) struct stackprofile *profile = NULL;
+	struct stackprofile_options options = usual;
+	struct buffer out = { 0 }, plain = { 0 };
+	struct sink sink = sink_buffer(&out);
+
+	options.quantity = STACKPROFILE_MEMORY;
+	options.period_bytes = 4096;
+	options.stacks_max = 2;
+	ck_assert_int_eq(stackprofile_new(&options, &profile), 0);
+	ck_assert_int_eq(add(profile, 0, 1, "fm", 3), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 4), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 2, "m", 5), 0);
+	ck_assert_int_eq(add(profile, SPIKE, 2, "gm", 6), STACKPROFILE_FULL);
+	counts_are(profile, 3, 15, 6);
+	writes(stackprofile_write_folded, profile, "(other);(other) 60\np;m 50\np;m;f 70\n");
+	writes(stackprofile_write_functions, profile,
+	       HOTLIST_HEADER_BYTES "\n" HOTLIST_BYTES " 30, 150\n"
+				    "m\t\t0\t30\t50\t90\t5\tt\t2\t50\tp\t1\n"
+				    "(other)\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
+				    "f\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n"
+				    "\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
+				    "\t\t0\t0\t50\t50\t5\tt\t2\t50\tp\t1\n"
+				    "\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n");
+	ck_assert_int_eq(stackprofile_write_pprof(profile, &sink), 0);
+	unpacked(&out, &plain);
+	ck_assert_ptr_nonnull(memmem(plain.data, plain.len,
+				     "\x06"
+				     "faults",
+				     7));
+	ck_assert_ptr_nonnull(memmem(plain.data, plain.len,
+				     "\x06"
+				     "memory",
+				     7));
+	ck_assert_ptr_nonnull(memmem(plain.data, plain.len,
+				     "\x05"
+				     "bytes",
+				     6));
+	ck_assert_ptr_null(memmem(plain.data, plain.len, "nanoseconds", 11));
+	ck_assert_ptr_null(memmem(plain.data, plain.len, "samples", 7));
+	buffer_release(&out);
+	buffer_release(&plain);
+}
+END_TEST
+
 static int fill(struct stackprofile *profile)
 {
 	const struct stackprofile_mapping mapping = { .start = 1, .end = 9, .path = "/a", .build_id_len = 20 };
@@ -466,6 +520,7 @@ Suite *stackprofile_suite(void)
 	tcase_add_test(tcase, stacks_beyond_the_limit_are_other);
 	tcase_add_test(tcase, memory_stays_within_the_limit);
 	tcase_add_test(tcase, odd_samples_count_too);
+	tcase_add_test(tcase, memory_is_counted_in_bytes);
 	tcase_add_test(tcase, any_allocation_may_fail);
 	tcase_add_test(tcase, any_write_may_fail);
 	tcase_add_test(tcase, a_failed_allocation_leaves_the_profile_as_it_was);

@@ -1,5 +1,5 @@
 /*
- * Whatever the table is: names are within the text and hold neither tabs nor newlines, and the walk ends.
+ * Whatever the table is: each row is of something, names are within the text and hold neither tabs nor newlines, and the walk ends.
  */
 #include "hotrows.h"
 
@@ -26,12 +26,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!hotrows_start(&rows, text, size))
 		return 0;
+	if (rows.unit != HOTLIST_IN_SAMPLES && rows.unit != HOTLIST_IN_BYTES)
+		abort();
 	while (hotrows_next(&rows, &row)) {
-		if (row.function.len == 0 || ++count > size)
+		if ((row.function.len == 0 && row.thread.len == 0 && row.tid == 0) || ++count > size)
 			abort();
 		check_name(&row.function, text, size);
 		check_name(&row.module, text, size);
 		check_name(&row.thread, text, size);
+		check_name(&row.process, text, size);
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
  */
 #include "stackprofile.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,10 +99,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct stackprofile_options options = { .spike_from_ns = 100,
 						.stacks_max = byte(&input),
 						.bytes_max = BYTES_MAX };
+	/* Of the other bytes none is changed: the corpus keeps what it found. */
+	bool memory = size > 0 && data[size - 1] % 2;
 	struct stackprofile_counts counts;
 	struct stackprofile *profile = NULL;
 	uint64_t samples = 0;
 
+	options.quantity = memory ? STACKPROFILE_MEMORY : STACKPROFILE_CPU;
 	if (stackprofile_new(&options, &profile) != 0)
 		abort();
 	while (input.len > 0) {

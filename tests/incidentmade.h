@@ -16,13 +16,15 @@
 
 /* What differs from the usual story. {0}: nothing does. */
 struct incidentmade_options {
-	const char *name;      /* of the directory; NULL: INCIDENTMADE_ID */
-	const char *comm;      /* NULL: "postgres" */
-	bool gap;              /* ticks are missing from -6 s to -4 s */
-	bool gone;             /* the target ends 3 s after the trigger */
-	bool manual;           /* no rule fired: somebody asked for it, and once more while it was open */
-	bool everything;       /* for all targets: a second one uses twice the CPU and four times the memory */
-	const char *functions; /* what is in functions.tsv; NULL: there is none */
+	const char *name;             /* of the directory; NULL: INCIDENTMADE_ID */
+	const char *comm;             /* NULL: "postgres" */
+	bool gap;                     /* ticks are missing from -6 s to -4 s */
+	bool gone;                    /* the target ends 3 s after the trigger */
+	bool manual;                  /* no rule fired: somebody asked for it, and once more while it was open */
+	bool everything;              /* for all targets: a second one uses twice the CPU and four times the memory */
+	const char *functions;        /* what is in functions.tsv; NULL: there is none */
+	const char *memory_functions; /* what is in memory-functions.tsv; NULL: there is none */
+	const char *metric;           /* of the rule; NULL: "cpu" */
 };
 
 /* Fills in what the story says. */

@@ -1,7 +1,8 @@
 /*
- * make_profile.c: a known profile in all its forms, for tests/pprof.sh: cpu.pb.gz, cpu.folded and functions.tsv in the
- * directory that is the only argument. The story: postgres scans, and a thread of it spins in a function inlined twice;
- * libc is without symbols; bash sleeps and has a hostile name; one stack is beyond the limit.
+ * make_profile.c: known profiles in all their forms, for tests/pprof.sh: cpu.pb.gz, cpu.folded and functions.tsv,
+ * memory.pb.gz, memory.folded and memory-functions.tsv in the directory that is the only argument. The story: postgres
+ * scans, and a thread of it spins in a function inlined twice; libc is without symbols; bash sleeps and has a hostile
+ * name; one stack is beyond the limit. Memory: a thread of postgres fills a hash table, and sorts.
  */
 #include "scope.h"
 #include "stackprofile.h"
@@ -13,6 +14,7 @@
 #define MS UINT64_C(1000000)
 #define FIRED (UINT64_C(100000) * MS)
 #define PERIOD (10 * MS)
+#define PAGE 4096
 
 static int failed;
 
@@ -54,6 +56,9 @@ static uint32_t function(struct stackprofile *profile, uint32_t in, uint64_t add
 	return frame(profile, in, address, &(struct stackprofile_line){ name, file, line }, 1);
 }
 
+/* Of the profile that is made. */
+static uint64_t weight_of_one = PERIOD;
+
 static void add(struct stackprofile *profile, uint64_t time_ns, const struct stackprofile_sample *of,
 		const uint32_t *frames, size_t count, uint64_t samples)
 {
@@ -63,7 +68,7 @@ static void add(struct stackprofile *profile, uint64_t time_ns, const struct sta
 	sample.frames = frames;
 	sample.frame_count = count;
 	sample.count = samples;
-	sample.weight = samples * PERIOD;
+	sample.weight = samples * weight_of_one;
 	must(stackprofile_add(profile, &sample));
 }
 
@@ -102,6 +107,27 @@ static void fill(struct stackprofile *profile)
 	add(profile, FIRED - 10 * MS, &shell, (uint32_t[]){ root }, 1, 2);
 }
 
+static void fill_memory(struct stackprofile *profile)
+{
+	static const struct stackprofile_sample hashing = {
+		.pid = 812, .tid = 815, .process = "postgres", .thread = "hash-join", .cgroup = "/db.slice"
+	};
+	static const struct stackprofile_sample sorting = {
+		.pid = 812, .tid = 812, .process = "postgres", .thread = "postgres", .cgroup = "/db.slice"
+	};
+	uint32_t server = mapping(profile, "/usr/lib/postgresql/15/bin/postgres", 0x400000, 0x10);
+	uint32_t libc = mapping(profile, "/usr/lib/libc.so.6", 0x7f0000000000, 0xa0);
+	uint32_t root = function(profile, server, 0x401234, "main", "/src/main.c", 12);
+	uint32_t build = function(profile, server, 0x404000, "build_hash", "/src/hash.c", 31);
+	uint32_t sort = function(profile, server, 0x405000, "tuplesort", "/src/sort.c", 7);
+	uint32_t set = frame(profile, libc, 0x7f0000000abc, NULL, 0);
+
+	add(profile, FIRED - 900 * MS, &sorting, (uint32_t[]){ sort, root }, 2, 256);
+	add(profile, FIRED - 50 * MS, &sorting, (uint32_t[]){ sort, root }, 2, 128);
+	add(profile, FIRED - 40 * MS, &hashing, (uint32_t[]){ set, build, root }, 3, 25600);
+	add(profile, FIRED - 30 * MS, &hashing, (uint32_t[]){ build, root }, 2, 5120);
+}
+
 static void write_file(const char *directory, const char *name, const struct stackprofile *profile,
 		       int (*write_to)(const struct stackprofile *profile, const struct sink *sink))
 {
@@ -120,30 +146,54 @@ static void write_file(const char *directory, const char *name, const struct sta
 	must(write_to(profile, &sink));
 }
 
-int main(int argc, char **argv)
+/* A kind of profile, and what its files are called. */
+struct kind {
+	enum stackprofile_quantity quantity;
+	uint64_t weight_of_one;
+	void (*fill)(struct stackprofile *profile);
+	const char *pprof, *folded, *functions;
+};
+
+static void make(const char *directory, const struct kind *kind)
 {
-	static const struct stackprofile_options options = {
+	const struct stackprofile_options options = {
+		.quantity = kind->quantity,
 		.fired_ns = FIRED,
 		.wall_ns = UINT64_C(1795144502123000000),
 		.from_ns = FIRED - 10000 * MS,
 		.to_ns = FIRED + 5000 * MS,
 		.spike_from_ns = FIRED - 100 * MS,
 		.period_ns = PERIOD,
+		.period_bytes = PAGE,
 		.stacks_max = 5,
 	};
 	struct stackprofile *profile = NULL;
+
+	must(stackprofile_new(&options, &profile));
+	if (failed)
+		return;
+	weight_of_one = kind->weight_of_one;
+	kind->fill(profile);
+	write_file(directory, kind->pprof, profile, stackprofile_write_pprof);
+	write_file(directory, kind->folded, profile, stackprofile_write_folded);
+	write_file(directory, kind->functions, profile, stackprofile_write_functions);
+	stackprofile_free(profile);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct kind cpu = {
+		STACKPROFILE_CPU, PERIOD, fill, "cpu.pb.gz", "cpu.folded", "functions.tsv",
+	};
+	static const struct kind memory = {
+		STACKPROFILE_MEMORY, PAGE, fill_memory, "memory.pb.gz", "memory.folded", "memory-functions.tsv",
+	};
 
 	if (argc != 2) {
 		fprintf(stderr, "Usage: make_profile DIRECTORY\n");
 		return 2;
 	}
-	must(stackprofile_new(&options, &profile));
-	if (failed)
-		return 1;
-	fill(profile);
-	write_file(argv[1], "cpu.pb.gz", profile, stackprofile_write_pprof);
-	write_file(argv[1], "cpu.folded", profile, stackprofile_write_folded);
-	write_file(argv[1], "functions.tsv", profile, stackprofile_write_functions);
-	stackprofile_free(profile);
+	make(argv[1], &cpu);
+	make(argv[1], &memory);
 	return failed;
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make check-pprof: what Google's pprof, as it comes with Go, reads from a known profile (tests/make_profile.c): names, values, labels, mappings
+# make check-pprof: what Google's pprof, as it comes with Go, reads from known profiles (tests/make_profile.c): names, values, labels, mappings
 # and times must be as they were put in. Works without a network; everything it writes goes into a directory of its own, which it removes.
 set -u
 
@@ -12,10 +12,11 @@ failed=
 good() { printf '   ok: %s\n' "$*"; }
 bad() { printf '   FAILED: %s\n' "$*"; failed=1; }
 
-# pprof WORD...: it may use nothing but what is on this machine.
+# pprof WORD...: of $profile; it may use nothing but what is on this machine.
+profile=cpu.pb.gz
 pprof() {
 	env HOME="$out" PPROF_TMPDIR="$out" GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off TZ=UTC \
-		go tool pprof -symbolize=none "$@" "$out/cpu.pb.gz" 2>"$out/stderr"
+		go tool pprof -symbolize=none "$@" "$out/$profile" 2>"$out/stderr"
 }
 
 # says WHAT FILE LINE...: these lines stand one after the other in the file; blanks at the ends and their number do not count.
@@ -85,9 +86,35 @@ says "only the spike, in samples" during '50 51.55% 51.55% 57 58.76% hash_bytes 
 	'7 7.22% 58.76% 7 7.22% [libc.so.6]' '4 4.12% 62.89% 4 4.12% [no stack]' \
 	'3 3.09% 65.98% 3 3.09% ExecSeqScan<int, std::less<int> >'
 
-# As flamegraph.pl takes them apart.
-folded=$(sed -n 's/^\(.*\) \([0-9][0-9]*\)$/\2/p' "$out/cpu.folded" | awk '{ sum += $1 } END { print sum, NR }')
-if [ "$folded" = "97 6" ]; then good "folded stacks have all samples"; else bad "folded stacks: $folded"; fi
+# folded WHAT FILE SUM LINES: as flamegraph.pl takes them apart.
+folded() {
+	have=$(sed -n 's/^\(.*\) \([0-9][0-9]*\)$/\2/p' "$out/$2" | awk '{ sum += $1 } END { printf "%d %d", sum, NR }')
+	if [ "$have" = "$3 $4" ]; then good "$1"; else bad "$1: $have"; fi
+}
+folded "folded stacks have all samples" cpu.folded 97 6
+
+# 384 + 25600 + 5120 pages: 1.5, 100 and 20 MiB.
+profile=memory.pb.gz
+for form in top raw tags; do
+	pprof -$form >"$out/memory-$form" || { bad "pprof -$form of memory"; cat "$out/stderr"; }
+done
+pprof -top -unit=B -tagfocus=phase=before >"$out/memory-before" || bad "pprof with a filter, of memory"
+pprof -top -sample_index=faults >"$out/memory-faults" || bad "pprof by faults"
+test -s "$out/stderr" && { bad "it complains"; cat "$out/stderr"; }
+says "of memory: the unit, and a page for each sample" memory-raw 'PeriodType: memory bytes' 'Period: 4096' \
+	'Time: 2026-11-20 03:14:52.123 +0000 UTC' 'Duration: 15s' 'Samples:' 'faults/count memory/bytes[dflt]'
+says "of memory: faults and bytes of a sample" memory-raw '25600 104857600: 3 4 2' \
+	'cgroup:[/db.slice] phase:[during] process:[postgres] thread:[hash-join]' 'process_id:[812] thread_id:[815]'
+says "of memory: sizes, if nobody asks for faults" memory-top \
+	'Duration: 15s, Total samples = 121.50MB'
+says "of memory: the table of functions" memory-top '100MB 82.30% 82.30% 100MB 82.30% [libc.so.6]' \
+	'20MB 16.46% 98.77% 120MB 98.77% build_hash' '1.50MB 1.23% 100% 1.50MB 1.23% tuplesort' \
+	'0 0% 100% 121.50MB 100% main'
+says "of memory: only what was before, in bytes" memory-before '1048576B 0.82% 0.82% 1048576B 0.82% tuplesort'
+says "of memory: in faults" memory-faults '25600 82.30% 82.30% 25600 82.30% [libc.so.6]' \
+	'5120 16.46% 98.77% 30720 98.77% build_hash'
+says "of memory: by thread" memory-tags 'thread: Total 121.5MB' '120.0MB (98.77%): hash-join' '1.5MB ( 1.23%): postgres'
+folded "folded stacks of memory are in bytes" memory.folded 127401984 3
 
 [ -z "$failed" ] && printf '\ncheck-pprof: all held\n' || printf '\ncheck-pprof: FAILED\n'
 [ -z "$failed" ]

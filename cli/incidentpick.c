@@ -1,0 +1,68 @@
+/* incidentpick.c: a path is taken as it is; an id is looked for among the names that are there. */
+#include "incidentpick.h"
+
+#include "incident_json.h"
+#include "output.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Explains on stderr. Returns error. */
+static int refuse(const char *command, const char *what, const char *why, int error)
+{
+	fprintf(stderr, "%s: ", command);
+	output_escaped(stderr, what);
+	fprintf(stderr, ": %s\n", why);
+	return error;
+}
+
+static int open_by_id(const char *command, const char *directory, const char *query)
+{
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const char *name;
+	int fd, rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : -errno;
+
+	if (rc < 0)
+		return refuse(command, directory, strerror(-rc), rc);
+	rc = incidentload_find(&names, query, &name);
+	if (rc == INCIDENTLOAD_NONE)
+		return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
+	if (rc == INCIDENTLOAD_MANY) {
+		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
+		fprintf(stderr, "  %s\n", name);
+		return -EEXIST;
+	}
+	fd = incidentload_open(dirfd, name);
+	return fd >= 0 ? fd : refuse(command, query, strerror(-fd), fd);
+}
+
+static int open_any(const char *command, const char *option, const char *query)
+{
+	char directory[INCIDENTLOAD_PATH_MAX];
+	int rc;
+
+	if (strchr(query, '/') || strcmp(query, ".") == 0) {
+		rc = incidentload_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
+		return rc >= 0 ? rc : refuse(command, query, strerror(-rc), rc);
+	}
+	rc = incidentload_directory(option, directory, sizeof(directory));
+	if (rc < 0)
+		return refuse(command, "the directory of incidents", strerror(-rc), rc);
+	return open_by_id(command, directory, query);
+}
+
+int incidentpick(const char *command, const char *directory, const char *query, int *ret)
+{
+	AUTO_CLOSE int fd = open_any(command, directory, query);
+
+	if (fd < 0)
+		return fd;
+	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it", INCIDENTPICK_FOREIGN);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
