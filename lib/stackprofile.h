@@ -52,12 +52,6 @@ enum {
 
 struct stackprofile;
 
-/* What samples weigh. */
-enum stackprofile_quantity {
-	STACKPROFILE_CPU,    /* nanoseconds */
-	STACKPROFILE_MEMORY, /* bytes */
-};
-
 /* Times are of one monotonic clock, but for wall_ns. */
 struct stackprofile_options {
 	enum stackprofile_quantity quantity;
