@@ -154,6 +154,7 @@ static int apply_stacks(const struct config_scope *within, const struct json_nod
 
 	if (section->type == JSON_STRING) {
 		mode.key = "mode";
+		mode.key_len = strlen(mode.key);
 		mode.next = NULL;
 		object.type = JSON_OBJECT;
 		object.first = &mode;

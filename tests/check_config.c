@@ -106,7 +106,7 @@ static const struct bad bad_texts[] = {
 	{ "{\"stacks\":{\"clock\":\"tsc\"}}", "t.json:1:20: stacks.clock: expected one of cpu, cycles; found \"tsc\"" },
 	{ "{\"stacks\":{\"stack_size\":\"64KiB\"}}", "t.json:1:25: stacks.stack_size: out of range: expected 1 KiB to 32 KiB, found \"64KiB\"" },
 	{ "{\"stacks\":{\"frequency\":1001}}", "t.json:1:24: stacks.frequency: out of range: expected 1 to 1000, found 1001" },
-	{ "{\"stacks\":{\"ring_size\":\"4KiB\"}}", "t.json:1:24: stacks.ring_size: out of range: expected 64 KiB to 64 MiB, found \"4KiB\"" },
+	{ "{\"stacks\":{\"ring_size\":\"4KiB\"}}", "t.json:1:24: stacks.ring_size: out of range: expected 64 KiB to 64 MiB, or 0, found \"4KiB\"" },
 	{ "{\"metrics\":{\"max_targets\":10001}}", "t.json:1:27: metrics.max_targets: out of range: expected 1 to 10000, found 10001" },
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}", "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },

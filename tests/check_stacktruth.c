@@ -179,7 +179,8 @@ START_TEST(a_process_that_exits_right_at_its_spike_has_names)
 	stacks_rig_start_work(&rig, arguments);
 	stacks_rig_until_stopped(&rig);
 	stacks_rig_start_daemon(&rig, DWARF,
-				"[{\"name\": \"spike\", \"metric\": \"cpu\", \"percent\": \"20%\", \"for\": \"0s\"}]");
+				"[{\"name\": \"spike\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", "
+				"\"percent\": \"20%\", \"warmup\": 1}]");
 	kill(rig.work.pid, SIGCONT);
 	ck_assert_int_eq(program_wait(&rig.work), 0);
 	rig.work.pid = 0;
@@ -317,7 +318,8 @@ static bool find_python(char ret[512])
 {
 	FILE *file = popen(
 		"for p in python3.14 python3.13 python3.12 python3 \"$HOME\"/.pyenv/versions/3.1[2-9]*/bin/python3; do "
-		"$p -X perf -c 'import sys; sys._is_perf_trampoline_active or 1; print(sys.executable)' 2>/dev/null && "
+		"$p -X perf -c 'import sys; assert sys.is_stack_trampoline_active(); print(sys.executable)' "
+		"2>/dev/null && "
 		"break; done",
 		"re");
 	bool found = file && fgets(ret, 512, file) != NULL;
