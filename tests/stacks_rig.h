@@ -18,6 +18,7 @@ struct stacks_rig {
 	char spikewatchd[512], spikewatch[512], symbolizer[512];
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
+	const char *after; /* how long an incident goes on */
 	int asked;
 	char incident[512];
 };
@@ -40,7 +41,7 @@ static inline bool stacks_rig_perf_is_allowed(void)
 /* False: something is missing here, which was said. */
 static inline bool stacks_rig_init(struct stacks_rig *rig)
 {
-	*rig = (struct stacks_rig){ .work.pid = 0 };
+	*rig = (struct stacks_rig){ .after = "0s" };
 	scene_directory(rig->directory);
 	snprintf(rig->config, sizeof(rig->config), "%s/config.json", rig->directory);
 	snprintf(rig->out, sizeof(rig->out), "%s/out", rig->directory);
@@ -119,10 +120,10 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 	scene_write(rig->config,
 		    "{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
 		    "\"sampling\": {\"cpu_budget\": \"100%%\"}, \"stacks\": %s,\n"
-		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"60s\", \"after\": \"0s\",\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"60s\", \"after\": \"%s\",\n"
 		    "\"min_free\": \"0B\", \"captures\": [\"samples\"]},\n"
 		    "\"targets\": [{\"name\": \"work\", \"pid\": %d}], \"rules\": %s}\n",
-		    rig->directory, stacks, rig->directory, rig->work.pid, rules);
+		    rig->directory, stacks, rig->directory, rig->after, rig->work.pid, rules);
 	rig->daemon = program_start(arguments, rig->directory, -1, 0);
 	scene_wait_for(scene_says(rig->daemon.err, "watching 1 targets"));
 	for (int i = 0; follows && i < 200 && !stacks_rig_follows(rig); i++)
