@@ -28,7 +28,8 @@ struct stackrecorder;
 
 /* Zero is the default. */
 struct stackrecorder_options {
-	uint32_t frequency; /* 99; samples per second of each CPU, of each kind */
+	/* 99; samples per second of each CPU that is busy, of each kind; of page faults: while there are 100,000 a second, each of 1,011 of them */
+	uint32_t frequency;
 	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a CPU that is busy */
 	/* 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of two */
 	uint64_t ring_bytes;
