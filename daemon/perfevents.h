@@ -19,15 +19,15 @@
 #define PERFEVENTS_REASON_MAX 200
 
 enum perfevents_kind {
-	PERFEVENTS_CPU, /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
-	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; the period says how many faults it stands for */
-	PERFEVENTS_SIDE, /* MMAP2, COMM, FORK and EXIT */
+	PERFEVENTS_CPU,    /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
+	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perfevents_period faults */
+	PERFEVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
 };
 
 /* What is to be reported. All events that share a ring have the same. */
 struct perfevents_wanted {
 	enum perfevents_kind kind;
-	uint32_t frequency;   /* of samples: at most so many a second */
+	uint32_t frequency;   /* samples a second of a CPU that is busy, or that has 100,000 faults a second; not 0 */
 	uint32_t stack_bytes; /* 0: by frame pointers; else with registers and so much of the stack: PERFRECORD_DWARF */
 	bool cycles;          /* PERFEVENTS_CPU: of the hardware, instead of the clock */
 	bool user_only;       /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
@@ -49,8 +49,11 @@ struct perfevents {
 /* Whether registers and stacks can be had on this machine. */
 bool perfevents_can_dwarf(void);
 
-/* How the records of these events are read. */
+/* How the records of these events are read. Samples of faults do not say their period. */
 struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted);
+
+/* The period of samples that do not say it; 0: they do. Odd, so that loops of round numbers do not always meet the same fault. */
+uint64_t perfevents_period(const struct perfevents_wanted *wanted);
 
 /*
  * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and then of all that it starts, on cpu. The descriptor;

@@ -7,106 +7,50 @@
  *	      └───────────────▶ (kin) ◀──── fork, as notes tell ─────────────┘
  *	                          │ its root was closed, it is in the set: opened as a root
  *
- * A thread that appears while its process is being opened was either started by one that had its events already, and has inherited them; or by one
- * that had not, and has none. The notes tell which: that is why the table of threads is read first, then the notes, then the events are opened.
- *
  * Rejected: an event for each process with what it starts, which perf_event_open(2) does not know; PERF_SAMPLE_ID in each sample to sort out later
  * who was counted twice, which costs eight bytes of each and does not tell how much of which to leave out.
  */
 #include "perfthreads.h"
 
-#include "dirlist.h"
+#include "perfthreads_inside.h"
 #include "procfs.h"
 #include "procread.h"
-#include "scope.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define EVENTS_MAX 4096
-#define BUCKETS 1024
-#define KIN_MAX 16384                   /* beyond it, who descends from a root is forgotten and may be counted twice */
-#define ROUNDS_MAX 16                   /* a process that starts threads all the time: they are inherited soon */
-#define NOTE_DELAY_NS (500 * NS_PER_US) /* from a fork to its note */
-
-struct thread {
-	uint32_t tid;
-	uint64_t
-		opened_ns; /* what it starts from then on inherits; UINT64_MAX: it has inherited itself, from its beginning */
-	int *fds;          /* outputs x CPUs, -1 where there is none; NULL: inherited */
-};
-
-struct root {
-	uint32_t pid;
-	struct thread *threads;
-	size_t thread_count, thread_cap;
-	unsigned kin; /* that run */
-	unsigned events;
-	bool leader_exited, wanted;
-};
-
-/* A process that runs and has events: a root, or one that inherited them. */
-struct known {
-	struct known *next;
-	uint32_t pid;
-	struct root *root;
-};
-
-struct wish {
-	uint32_t pid;
-	int error; /* of the last try */
-};
-
-struct perfthreads {
-	struct perfthreads_options options;
-	struct known *buckets[BUCKETS];
-	struct root **roots;
-	size_t root_count;
-	struct wish *wishes;
-	size_t wish_count, wishes_left_out;
-	struct root *opening; /* the one whose threads are being enumerated */
-	unsigned events, kin;
-};
+#define KIN_MAX 16384 /* beyond it, who descends from a root is forgotten and may be counted twice */
 
 unsigned perfthreads_max_events(uint64_t nofile)
 {
 	return nofile / 4 < EVENTS_MAX ? (unsigned)(nofile / 4) : EVENTS_MAX;
 }
 
-static uint64_t now_ns(const struct perfthreads *threads)
-{
-	return clock_mono(&threads->options.clock).ns;
-}
-
 /* ---- who has events ---- */
 
-static struct known **bucket_of(struct perfthreads *threads, uint32_t pid)
+static struct perfthreads_known **bucket_of(struct perfthreads *threads, uint32_t pid)
 {
-	return &threads->buckets[pid % BUCKETS];
+	return &threads->buckets[pid % PERFTHREADS_BUCKETS];
 }
 
-static struct known *find(struct perfthreads *threads, uint32_t pid)
+static struct perfthreads_known *find(struct perfthreads *threads, uint32_t pid)
 {
-	struct known *known = *bucket_of(threads, pid);
+	struct perfthreads_known *known = *bucket_of(threads, pid);
 
 	while (known != NULL && known->pid != pid)
 		known = known->next;
 	return known;
 }
 
-static int learn(struct perfthreads *threads, uint32_t pid, struct root *root)
+static int learn(struct perfthreads *threads, uint32_t pid, struct perfthreads_root *root)
 {
-	struct known *known = malloc(sizeof(*known));
-	struct known **bucket = bucket_of(threads, pid);
+	struct perfthreads_known *known = malloc(sizeof(*known));
+	struct perfthreads_known **bucket = bucket_of(threads, pid);
 
 	if (known == NULL)
 		return -ENOMEM;
-	*known = (struct known){ *bucket, pid, root };
+	*known = (struct perfthreads_known){ *bucket, pid, root };
 	*bucket = known;
 	if (pid != root->pid) {
 		root->kin++;
@@ -115,9 +59,9 @@ static int learn(struct perfthreads *threads, uint32_t pid, struct root *root)
 	return 0;
 }
 
-static void forget(struct perfthreads *threads, struct known **at)
+static void forget(struct perfthreads *threads, struct perfthreads_known **at)
 {
-	struct known *known = *at;
+	struct perfthreads_known *known = *at;
 
 	if (known->pid != known->root->pid) {
 		known->root->kin--;
@@ -129,7 +73,7 @@ static void forget(struct perfthreads *threads, struct known **at)
 
 static void forget_pid(struct perfthreads *threads, uint32_t pid)
 {
-	struct known **at = bucket_of(threads, pid);
+	struct perfthreads_known **at = bucket_of(threads, pid);
 
 	while (*at != NULL && (*at)->pid != pid)
 		at = &(*at)->next;
@@ -137,10 +81,10 @@ static void forget_pid(struct perfthreads *threads, uint32_t pid)
 		forget(threads, at);
 }
 
-static void forget_all_of(struct perfthreads *threads, const struct root *root)
+static void forget_all_of(struct perfthreads *threads, const struct perfthreads_root *root)
 {
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct known **at = &threads->buckets[i]; *at != NULL;) {
+	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
+		for (struct perfthreads_known **at = &threads->buckets[i]; *at != NULL;) {
 			if ((*at)->root == root)
 				forget(threads, at);
 			else
@@ -148,191 +92,10 @@ static void forget_all_of(struct perfthreads *threads, const struct root *root)
 		}
 }
 
-/* ---- threads of a root ---- */
-
-static size_t events_of_thread(const struct perfthreads *threads)
-{
-	return threads->options.output_count * threads->options.cpus;
-}
-
-static struct thread *thread_of(const struct root *root, uint32_t tid)
-{
-	for (size_t i = 0; i < root->thread_count; i++)
-		if (root->threads[i].tid == tid)
-			return &root->threads[i];
-	return NULL;
-}
-
-static int add_thread(struct root *root, const struct thread *thread)
-{
-	if (root->thread_count == root->thread_cap) {
-		size_t cap = root->thread_cap == 0 ? 8 : 2 * root->thread_cap;
-		struct thread *grown = reallocarray(root->threads, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		root->threads = grown;
-		root->thread_cap = cap;
-	}
-	root->threads[root->thread_count++] = *thread;
-	return 0;
-}
-
-static void close_thread(struct perfthreads *threads, struct root *root, struct thread *thread)
-{
-	for (size_t i = 0; thread->fds != NULL && i < events_of_thread(threads); i++)
-		if (thread->fds[i] >= 0) {
-			close(thread->fds[i]);
-			threads->events--;
-			root->events--;
-		}
-	free(thread->fds);
-}
-
-static void free_root(struct perfthreads *threads, struct root *root)
-{
-	for (size_t i = 0; i < root->thread_count; i++)
-		close_thread(threads, root, &root->threads[i]);
-	free(root->threads);
-	free(root);
-}
-
-/* -ESRCH: it has ended. */
-static int open_events(struct perfthreads *threads, struct root *root, struct thread *thread)
-{
-	const struct perfthreads_options *options = &threads->options;
-
-	for (size_t i = 0; i < events_of_thread(threads); i++) {
-		const struct perfthreads_output *output = &options->outputs[i / options->cpus];
-		int fd = -ENOSPC;
-
-		if (threads->events < options->max_events)
-			fd = perfevents_follow(output->wanted, (pid_t)thread->tid, &output->rings[i % options->cpus]);
-		if (fd == -ENODEV) /* a CPU that went offline */
-			continue;
-		if (fd < 0)
-			return fd;
-		thread->fds[i] = fd;
-		threads->events++;
-		root->events++;
-	}
-	return 0;
-}
-
-static int open_thread(struct perfthreads *threads, struct root *root, uint32_t tid)
-{
-	struct thread thread = { .tid = tid, .fds = calloc(events_of_thread(threads), sizeof(int)) };
-	int r = thread.fds != NULL ? 0 : -ENOMEM;
-
-	for (size_t i = 0; r == 0 && i < events_of_thread(threads); i++)
-		thread.fds[i] = -1;
-	if (r == 0)
-		r = open_events(threads, root, &thread);
-	thread.opened_ns = now_ns(threads);
-	if (r == 0)
-		r = add_thread(root, &thread);
-	if (r < 0)
-		close_thread(threads, root, &thread);
-	return r == -ESRCH ? 0 : r;
-}
-
-/* ---- opening a process ---- */
-
-struct listing {
-	uint32_t *tids;
-	size_t count, cap;
-};
-
-static int list_tid(void *ctx, const char *name)
-{
-	struct listing *listing = ctx;
-	int32_t tid = procread_pid_of(name);
-
-	if (tid == 0)
-		return 0;
-	if (listing->count == listing->cap) {
-		size_t cap = listing->cap == 0 ? 64 : 2 * listing->cap;
-		uint32_t *tids = reallocarray(listing->tids, cap, sizeof(*tids));
-
-		if (tids == NULL)
-			return -ENOMEM;
-		listing->tids = tids;
-		listing->cap = cap;
-	}
-	listing->tids[listing->count++] = (uint32_t)tid;
-	return 0;
-}
-
-/* -ESRCH: the process is gone. */
-static int list_threads(const struct perfthreads *threads, uint32_t pid, struct listing *listing)
-{
-	char name[32];
-	int r;
-
-	listing->count = 0;
-	snprintf(name, sizeof(name), "%u/task", pid);
-	AUTO_CLOSE int fd = openat(threads->options.proc_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	r = dirlist_each(fd, list_tid, listing);
-	if (r == -ENOENT || (r == 0 && listing->count == 0))
-		return -ESRCH;
-	return r;
-}
-
-static size_t count_new(const struct root *root, const struct listing *listing)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < listing->count; i++)
-		count += thread_of(root, listing->tids[i]) == NULL;
-	return count;
-}
-
-/* One look at the threads. Positive: there were new ones. */
-static int open_round(struct perfthreads *threads, struct root *root, struct listing *listing, bool first)
-{
-	const struct timespec delay = { .tv_nsec = NOTE_DELAY_NS };
-	int r = list_threads(threads, root->pid, listing);
-	size_t new = r == 0 ? count_new(root, listing) : 0;
-
-	if (r < 0 || new == 0)
-		return r;
-	/* Asked beforehand: a process of hundreds of threads that has no room should not cost hundreds of events. */
-	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
-		return -ENOSPC;
-	if (!first) {
-		nanosleep(&delay, NULL);
-		threads->options.catch_up(threads->options.ctx);
-	}
-	for (size_t i = 0; r == 0 && i < listing->count; i++)
-		if (thread_of(root, listing->tids[i]) == NULL)
-			r = open_thread(threads, root, listing->tids[i]);
-	return r == 0 ? 1 : r;
-}
-
-static int open_threads(struct perfthreads *threads, struct root *root)
-{
-	struct listing listing = { 0 };
-	int r = 1;
-
-	threads->opening = root;
-	for (int round = 0; r > 0 && round < ROUNDS_MAX; round++)
-		r = open_round(threads, root, &listing, round == 0);
-	threads->opening = NULL;
-	if (r >= 0 && root->events == 0)
-		r = -ESRCH;
-	if (r >= 0 && threads->options.opened != NULL && list_threads(threads, root->pid, &listing) == 0)
-		threads->options.opened(threads->options.ctx, root->pid, listing.tids, listing.count);
-	free(listing.tids);
-	return r < 0 ? r : 0;
-}
-
 /* -ESRCH: gone. */
 static int open_root(struct perfthreads *threads, uint32_t pid)
 {
-	struct root *root;
+	struct perfthreads_root *root;
 	int r;
 
 	if (threads->root_count == threads->options.max_processes)
@@ -341,13 +104,12 @@ static int open_root(struct perfthreads *threads, uint32_t pid)
 	if (root == NULL)
 		return -ENOMEM;
 	root->pid = pid;
-	root->wanted = true;
 	r = learn(threads, pid, root);
 	if (r == 0)
-		r = open_threads(threads, root);
+		r = perfthreads_open_threads(threads, root);
 	if (r < 0) {
 		forget_all_of(threads, root);
-		free_root(threads, root);
+		perfthreads_free_root(threads, root);
 		return r;
 	}
 	threads->roots[threads->root_count++] = root;
@@ -356,19 +118,19 @@ static int open_root(struct perfthreads *threads, uint32_t pid)
 
 static void close_root(struct perfthreads *threads, size_t index)
 {
-	struct root *root = threads->roots[index];
+	struct perfthreads_root *root = threads->roots[index];
 
 	threads->roots[index] = threads->roots[--threads->root_count];
 	forget_all_of(threads, root);
-	free_root(threads, root);
+	perfthreads_free_root(threads, root);
 }
 
 /* ---- notes ---- */
 
 /* Whether what thread ptid of root, or of its kin, began at time_ns has its events. */
-static bool inherits(const struct root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
+static bool inherits(const struct perfthreads_root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
 {
-	const struct thread *parent = ppid == root->pid ? thread_of(root, ptid) : NULL;
+	const struct perfthreads_thread *parent = ppid == root->pid ? perfthreads_thread_of(root, ptid) : NULL;
 
 	if (parent != NULL)
 		return parent->fds == NULL || time_ns >= parent->opened_ns;
@@ -378,7 +140,7 @@ static bool inherits(const struct root *root, uint32_t ppid, uint32_t ptid, uint
 
 static void note_ended(struct perfthreads *threads, uint32_t pid)
 {
-	struct known *known = find(threads, pid);
+	struct perfthreads_known *known = find(threads, pid);
 
 	if (known == NULL)
 		return;
@@ -390,7 +152,7 @@ static void note_ended(struct perfthreads *threads, uint32_t pid)
 
 void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note *note)
 {
-	struct known *parent;
+	struct perfthreads_known *parent;
 
 	if (note->ended) {
 		note_ended(threads, note->pid);
@@ -400,12 +162,12 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
 	if (parent == NULL || !inherits(parent->root, note->ppid, note->ptid, note->time_ns))
 		return;
 	if (note->pid == note->ppid) {
-		struct thread thread = { .tid = note->tid };
+		struct perfthreads_thread thread = { .tid = note->tid };
 
 		/* Only while the threads are enumerated does it matter. */
 		if (parent->root == threads->opening && note->pid == parent->root->pid &&
-		    thread_of(parent->root, note->tid) == NULL)
-			add_thread(parent->root, &thread);
+		    perfthreads_thread_of(parent->root, note->tid) == NULL)
+			perfthreads_add(parent->root, &thread);
 		return;
 	}
 	if (find(threads, note->pid) == NULL && threads->kin < KIN_MAX)
@@ -414,7 +176,7 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
 
 /* ---- the set ---- */
 
-static void try_wish(struct perfthreads *threads, struct wish *wish)
+static void try_wish(struct perfthreads *threads, struct perfthreads_wish *wish)
 {
 	if (find(threads, wish->pid) == NULL && wish->error == 0)
 		wish->error = open_root(threads, wish->pid);
@@ -436,7 +198,7 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 		if (threads->wish_count == threads->options.max_processes)
 			threads->wishes_left_out++;
 		else if (!has_wish(threads, pids[i]))
-			threads->wishes[threads->wish_count++] = (struct wish){ .pid = pids[i] };
+			threads->wishes[threads->wish_count++] = (struct perfthreads_wish){ .pid = pids[i] };
 	}
 	threads->options.catch_up(threads->options.ctx);
 	for (size_t i = threads->root_count; i-- > 0;)
@@ -461,10 +223,10 @@ static bool has_ended(const struct perfthreads *threads, uint32_t pid)
 }
 
 /* Kin whose end was not told. */
-static void look_at_kin(struct perfthreads *threads, const struct root *root)
+static void look_at_kin(struct perfthreads *threads, const struct perfthreads_root *root)
 {
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct known **at = &threads->buckets[i]; *at != NULL;) {
+	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
+		for (struct perfthreads_known **at = &threads->buckets[i]; *at != NULL;) {
 			if ((*at)->root == root && (*at)->pid != root->pid && has_ended(threads, (*at)->pid))
 				forget(threads, at);
 			else
@@ -477,7 +239,7 @@ bool perfthreads_sweep(struct perfthreads *threads, bool look)
 	bool closed = false;
 
 	for (size_t i = threads->root_count; i-- > 0;) {
-		struct root *root = threads->roots[i];
+		struct perfthreads_root *root = threads->roots[i];
 
 		if ((!look && !root->leader_exited) || !has_ended(threads, root->pid))
 			continue;
@@ -500,7 +262,7 @@ void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_
 	unsigned cpus = threads->options.cpus;
 
 	for (size_t i = 0; i < threads->root_count; i++) {
-		const struct root *root = threads->roots[i];
+		const struct perfthreads_root *root = threads->roots[i];
 
 		for (size_t j = 0; j < root->thread_count; j++)
 			for (unsigned cpu = 0; root->threads[j].fds != NULL && cpu < cpus; cpu++)
@@ -518,7 +280,7 @@ void perfthreads_status(const struct perfthreads *threads, struct perfthreads_st
 		for (size_t j = 0; j < threads->roots[i]->thread_count; j++)
 			status.threads += threads->roots[i]->threads[j].fds != NULL;
 	for (size_t i = 0; i < threads->wish_count; i++) {
-		const struct wish *wish = &threads->wishes[i];
+		const struct perfthreads_wish *wish = &threads->wishes[i];
 
 		status.processes += find((struct perfthreads *)threads, wish->pid) != NULL;
 		if (wish->error < 0 && wish->error != -ESRCH) {
@@ -536,8 +298,8 @@ int perfthreads_new(const struct perfthreads_options *options, struct perfthread
 	if (threads == NULL)
 		return -ENOMEM;
 	threads->options = *options;
-	threads->roots = calloc(options->max_processes, sizeof(struct root *));
-	threads->wishes = calloc(options->max_processes, sizeof(struct wish));
+	threads->roots = calloc(options->max_processes, sizeof(struct perfthreads_root *));
+	threads->wishes = calloc(options->max_processes, sizeof(struct perfthreads_wish));
 	if (threads->roots == NULL || threads->wishes == NULL) {
 		perfthreads_free(threads);
 		return -ENOMEM;

@@ -72,6 +72,7 @@ bool perfthreads_sweep(struct perfthreads *threads, bool look);
 /* What all events of an output have counted, which have `cycles`, and for how long. */
 void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_t *cycles, uint64_t *running_ns);
 
+/* As of now. */
 void perfthreads_status(const struct perfthreads *threads, struct perfthreads_status *ret);
 
 #endif

@@ -28,12 +28,13 @@ struct stackrecorder;
 
 /* Zero is the default. */
 struct stackrecorder_options {
-	uint32_t frequency; /* 99; samples per second of each CPU, of each kind */
+	/* 99; samples per second of each CPU that is busy, of each kind; of page faults: while there are 100,000 a second, each of 1,011 of them */
+	uint32_t frequency;
 	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a CPU that is busy */
-	uint64_t
-		ring_bytes; /* 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of two */
-	uint64_t
-		max_memory_bytes; /* 64 MiB; book and rings, which get three quarters: those of stacks are halved first, then all others */
+	/* 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of two */
+	uint64_t ring_bytes;
+	/* 64 MiB; book and rings, which get three quarters: those of stacks are halved first, then all others: see stackrecorder_plan.c */
+	uint64_t max_memory_bytes;
 	uint32_t stack_bytes; /* 8192; what is copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
 	bool dwarf; /* followed threads with registers and stack. What cannot be afforded falls back to frame pointers */
 	bool cycles;         /* CPU samples by the hardware's cycles where it has them */
@@ -44,7 +45,8 @@ struct stackrecorder_options {
 
 /*
  * Opens events and rings and starts the thread. 0; -ENOMEM; -errno, and then reason, of STACKRECORDER_REASON_MAX bytes, says it for people:
- * "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2". A CPU that is offline is left out; one that comes later is not
+ * "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2". Where only everybody's events are not allowed it is 0, and reason says why
+ * they are not; else "". A CPU that is offline is left out; one that comes later is not
  * sampled. *ret belongs to the caller: stackrecorder_close.
  */
 int stackrecorder_open(const struct stackrecorder_options *options, struct stackrecorder **ret, char *reason);
@@ -58,7 +60,8 @@ struct stackrecorder_file {
 	const char *path;    /* as its process saw it: below /proc/<pid>/root; in the snapshot */
 	uint32_t pid;        /* one that had it mapped, and still has if any of them does, as far as the book knows */
 	uint64_t start, end; /* of that mapping: /proc/<pid>/map_files/<start>-<end> */
-	uint64_t frames;     /* how often: they are sorted by it, most first */
+	/* how often in call chains: they are sorted by it, most first. 0: mapped by a process of which there are stacks */
+	uint64_t frames;
 };
 
 /* Samples of one kind. */
@@ -79,8 +82,8 @@ struct stackrecorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	struct stackfile_cgroup *
-		cgroups; /* of pids that still run, ascending; as /proc/<pid>/cgroup has it: see stackrecorder_seed.c which line */
+	/* of pids that still run, ascending; as /proc/<pid>/cgroup has it: see stackrecorder_cgroups.c which line */
+	struct stackfile_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns; /* what was asked for, and not after it was taken */
 	uint64_t unmapped;       /* processes in pids of which nothing is known: they came and went unseen */
@@ -101,17 +104,21 @@ void stackrecorder_snapshot_release(struct stackrecorder_snapshot *snapshot);
 
 /*
  * From now on the threads of these processes have events of their own, and so has what they start; replaces the set. The recorder's thread opens
- * and closes them soon after. So many processes, threads and descriptors and no more: what did not fit is in the status. Any thread. 0 or -ENOMEM.
+ * and closes them soon after; the same set in the same order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
+ * RLIMIT_NOFILE: each thread takes one for each CPU and kind of event. A process is followed as a whole or not; those that come first are tried
+ * first, and what did not fit is in the status, and tried again when the set changes. A process that was started by a followed one has inherited
+ * its events and takes none of its own until that one leaves the set. Where everybody's events are there and `dwarf` is not, nothing is followed.
+ * Any thread. 0 or -ENOMEM.
  */
 int stackrecorder_follow(struct stackrecorder *recorder, const uint32_t *pids, size_t count);
 
 struct stackrecorder_status {
-	bool everybody;      /* has everybody's events; if not, reason says why */
+	bool everybody;      /* has everybody's events; if not, the reason of stackrecorder_open says why */
 	bool dwarf;          /* followed threads have registers and stack */
 	bool kernel;         /* call chains have the kernel's part */
 	bool faults, cycles; /* there are samples of page faults; CPU samples are by the hardware's cycles */
-	char limits
-		[STACKRECORDER_REASON_MAX]; /* what was asked for and is not so, and why, for people; "" if nothing */
+	/* what was asked for and is not so, and why, for people; "" if nothing */
+	char limits[STACKRECORDER_REASON_MAX];
 	unsigned followed_processes, followed_threads; /* at present, not counting what they started since */
 	unsigned not_followed; /* processes that were asked for, run, and have no events: no room or not allowed */
 	unsigned cpus;         /* that are sampled */

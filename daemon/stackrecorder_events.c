@@ -105,7 +105,8 @@ static void want(struct stackrecorder *recorder, enum stackfile_stream_kind kind
 		entry->wanted.stack_bytes = 0;
 	entry->followed = kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED ||
 			  (kind == STACKFILE_BOOK && !recorder->status.everybody);
-	entry->format = perfevents_format(&entry->wanted);
+	entry->format = entry->written = perfevents_format(&entry->wanted);
+	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
 }
 
 /* Whether everybody's events are allowed; if not, whether those of our own are. 0; -errno and then reason. */

@@ -17,7 +17,8 @@ struct stackrecorder_kind {
 	bool on;
 	bool followed; /* by events on threads; else everybody's */
 	struct perfevents_wanted wanted;
-	struct perfrecord_format format;
+	struct perfrecord_format format;  /* of the rings */
+	struct perfrecord_format written; /* of snapshots: with a period in any case */
 	uint64_t ring_bytes;
 	struct perfevents *rings; /* status.cpus of them */
 };

@@ -5,7 +5,7 @@
  *
  * Only the copy happens while a ring is held still, into memory that was touched before. Samples take three quarters of what is allowed at most, so
  * that there is room to say whose they are. Call chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks only
- * what the kernel could read is kept: it leaves room for as much as was asked for.
+ * what the kernel could read is kept: it leaves room for as much as was asked for. And where samples do not say their period, it is put in.
  */
 #include "realclock.h"
 #include "scope.h"
@@ -51,14 +51,21 @@ static int add_hit(struct picture *picture, const struct perfrecord *sample, boo
 	return 0;
 }
 
-/* The record, in the scratch without the room behind its stack, or as it is. */
-static const void *shorten(struct picture *picture, const struct perfrecord_format *format, const void *bytes,
+/* The record as it is kept, of *ret_size bytes: in the scratch, or where it is. NULL: it grew beyond what a record can be. */
+static const void *rewrite(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
 			   const struct perfrecord *record, size_t *ret_size)
 {
+	const struct stackrecorder_kind *entry = &picture->recorder->kinds[kind];
+	uint64_t period = perfevents_period(&entry->wanted);
+	struct perfrecord copy = *record;
+
 	*ret_size = record->size;
-	if (record->type != PERF_RECORD_SAMPLE || !(format->sample_type & PERF_SAMPLE_STACK_USER) ||
-	    perfrecord_encode_as(format, record, picture->scratch, PERFRECORD_SIZE_MAX, ret_size) < 0)
+	if (record->type != PERF_RECORD_SAMPLE || (period == 0 && entry->wanted.stack_bytes == 0))
 		return bytes;
+	if (period != 0)
+		copy.sample.period = period;
+	if (perfrecord_encode_as(&entry->written, &copy, picture->scratch, PERFRECORD_SIZE_MAX, ret_size) < 0)
+		return NULL;
 	return picture->scratch;
 }
 
@@ -66,7 +73,6 @@ static const void *shorten(struct picture *picture, const struct perfrecord_form
 static int keep(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
 		const struct perfrecord *record)
 {
-	const struct perfrecord_format *format = &picture->recorder->kinds[kind].format;
 	struct stackrecorder_snapshot *snapshot = picture->snapshot;
 	struct stackrecorder_stream *stream = &picture->streams[kind];
 	size_t size;
@@ -76,8 +82,8 @@ static int keep(struct picture *picture, enum stackfile_stream_kind kind, const 
 		return 0;
 	if (record->type != PERF_RECORD_SAMPLE && record->type != PERF_RECORD_LOST)
 		return 0;
-	bytes = shorten(picture, format, bytes, record, &size);
-	r = perfmerge_add(&picture->merges[kind], bytes, size, record->time_ns);
+	bytes = rewrite(picture, kind, bytes, record, &size);
+	r = bytes != NULL ? perfmerge_add(&picture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
 	if (r == -EFBIG) {
 		stream->left_out += size;
 		return 0;
@@ -89,7 +95,7 @@ static int keep(struct picture *picture, enum stackfile_stream_kind kind, const 
 		return 0;
 	}
 	stream->samples++;
-	return add_hit(picture, record, (format->sample_type & PERF_SAMPLE_STACK_USER) != 0);
+	return add_hit(picture, record, picture->recorder->kinds[kind].wanted.stack_bytes != 0);
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
@@ -152,8 +158,8 @@ static int read_kind(struct picture *picture, enum stackfile_stream_kind kind, s
 		return 0;
 	picture->streams[kind].head = (struct stackfile_stream){ .kind = kind,
 								 .stack_bytes = entry->wanted.stack_bytes,
-								 .sample_type = entry->format.sample_type,
-								 .regs_user = entry->format.regs_user,
+								 .sample_type = entry->written.sample_type,
+								 .regs_user = entry->written.regs_user,
 								 .covered_ns = picture->snapshot->from_ns };
 	for (unsigned i = 0; r == 0 && i < cpus; i++) {
 		size_t before = merge->bytes.len;
@@ -325,7 +331,7 @@ static int tally_files(struct picture *picture)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
-		r = stackrecorder_tally_samples(tally, &picture->recorder->kinds[order[i]].format,
+		r = stackrecorder_tally_samples(tally, &picture->recorder->kinds[order[i]].written,
 						&picture->merges[order[i]]);
 	if (r == 0)
 		r = tally_modules(picture, tally);

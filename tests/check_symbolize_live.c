@@ -1,6 +1,6 @@
 /*
- * check_symbolize_live.c: from the kernel's samples to names: two functions that share a process's time 70 to 30 do so in the profile. Needs
- * to be allowed to open perf events; says so if it is not.
+ * check_symbolize_live.c: from the kernel's samples to names: two functions that share a process's time 70 to 30 do so in the profile, with
+ * events of everybody and with those of its own beside them. Needs to be allowed to open perf events; says so if it is not.
  */
 #include "realclock.h"
 #include "stackrecorder.h"
@@ -48,40 +48,72 @@ static uint64_t below(const struct rig *rig, const char *program, const char *fu
 	return sum;
 }
 
-START_TEST(functions_that_share_the_time_70_to_30_do_so_in_the_profile)
+/* What was recorded, as if it was handed over. */
+static void take_streams(struct rig *rig, const struct stackrecorder_snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->stream_count; i++) {
+		const struct stackrecorder_stream *stream = &snapshot->streams[i];
+
+		rig->heads[stream->head.kind] = stream->head;
+		ck_assert_int_eq(
+			buffer_append(&rig->records[stream->head.kind], stream->records.data, stream->records.len), 0);
+	}
+	for (size_t i = 0; i < snapshot->cgroup_count && i < ARRAY_LEN(rig->cgroups); i++)
+		rig->cgroups[rig->cgroup_count++] = snapshot->cgroups[i];
+}
+
+static void shares_are_70_to_30(const struct stackrecorder_options *options, const char *flags)
 {
 	char reason[STACKRECORDER_REASON_MAX];
-	struct stackrecorder_snapshot snapshot = { .cpus = 0 };
+	struct stackrecorder_snapshot snapshot = { .stream_count = 0 };
 	struct stackrecorder *recorder;
 	struct rig rig;
 
 	if (!rig_init(&rig))
 		return;
-	if (stackrecorder_open(&(struct stackrecorder_options){ 0 }, &recorder, reason) < 0) {
+	if (stackrecorder_open(options, &recorder, reason) < 0) {
 		fprintf(stderr, "skipped: %s\n", reason);
 		rig_release(&rig);
 		return;
 	}
 	rig_write(&rig, "shares.c", workload);
-	ck_assert_int_eq(
-		rig_shell(&rig, "gcc -O0 -fno-omit-frame-pointer -DSECONDS=%d -o shares shares.c", CPU_SECONDS), 0);
+	ck_assert_int_eq(rig_shell(&rig, "gcc %s -DSECONDS=%d -o shares shares.c", flags, CPU_SECONDS), 0);
 	struct rig_process process = rig_start(&rig, "shares");
+	if (options->dwarf)
+		ck_assert_int_eq(stackrecorder_follow(recorder, &(uint32_t){ (uint32_t)process.pid }, 1), 0);
 	(void)rig_address(&process); /* done */
 	ck_assert_int_eq(stackrecorder_snapshot(recorder, 1, UINT64_MAX, 0, &snapshot), 0);
 	take_entries(&rig, &snapshot);
-	rig.records = snapshot.records;
+	take_streams(&rig, &snapshot);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
-	rig.records = (struct buffer){ 0 };
 
 	uint64_t heavy = below(&rig, "shares;", ";main;loop;heavy;work"),
 		 light = below(&rig, "shares;", ";main;loop;light;work");
 	double share = (double)heavy / (double)(heavy + light);
-	ck_assert_msg(heavy + light > 50 && share > 0.55 && share < 0.85, "%lu to %lu", heavy, light);
+	ck_assert_msg(heavy + light > 50 && share > 0.55 && share < 0.85, "%lu to %lu:\n%s", heavy, light, rig.folded);
+	/* Sampled twice, it would be twice its time. */
+	ck_assert_uint_lt(heavy + light, CPU_SECONDS * 99 * 3 / 2);
 	ck_assert_uint_eq(rig_count(&rig, "records_broken"), 0);
+	if (options->dwarf) {
+		ck_assert_uint_gt(rig_count(&rig, "samples_twice"), 0);
+		ck_assert_uint_gt(rig_count(&rig, "frames_by_tables"), heavy + light);
+	}
 	rig_end(&process);
 	stackrecorder_snapshot_release(&snapshot);
 	stackrecorder_close(recorder);
 	rig_release(&rig);
+}
+
+START_TEST(functions_that_share_the_time_70_to_30_do_so_in_the_profile)
+{
+	shares_are_70_to_30(&(struct stackrecorder_options){ 0 }, "-O0 -fno-omit-frame-pointer");
+}
+END_TEST
+
+START_TEST(they_do_with_events_of_their_own_and_without_frame_pointers)
+{
+	shares_are_70_to_30(&(struct stackrecorder_options){ .dwarf = true, .before_ns = 5000000000u },
+			    "-O1 -fomit-frame-pointer");
 }
 END_TEST
 
@@ -91,6 +123,8 @@ Suite *symbolize_live_suite(void)
 	Suite *suite = suite_create("symbolize_live");
 	TCase *core = tcase_create("core");
 
+	tcase_set_timeout(core, 120);
+	tcase_add_test(core, they_do_with_events_of_their_own_and_without_frame_pointers);
 	tcase_add_test(core, functions_that_share_the_time_70_to_30_do_so_in_the_profile);
 	suite_add_tcase(suite, core);
 

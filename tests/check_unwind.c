@@ -31,6 +31,21 @@ static const char workload[] =
 	"int main(void) { puts(\"0\"); fflush(stdout); signal(SIGUSR1, interrupt);\n"
 	"  for (;;) { raise(SIGUSR1); raise(SIGUSR1); sorts(); recurse(20); recurse(20); deep(30); deep(30); } }\n";
 
+/* What a compiler at run time may have made: push bp; mov bp, sp; call di; pop bp; ret. It calls a function that keeps no frame pointer. */
+static const char jit[] =
+	"#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\nvolatile long sink;\n" STAY
+	"void burn(void) { for (int i = 0; i < 200000; i++) sink++; }\n" STAY
+	"void called(void) { burn(); sink++; }\n" STAY
+	"void enter(void *code) { ((void (*)(void (*)(void)))code)(called); sink++; }\n"
+	"int main(void) {\n"
+	"  void *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+	"  memcpy(code, \"\\x55\\x48\\x89\\xe5\\xff\\xd7\\x5d\\xc3\", 8);\n"
+	"  puts(\"0\"); fflush(stdout); for (;;) enter(code); }\n";
+
+static const char clocks[] = "#include <stdio.h>\n#include <time.h>\n" STAY
+			     "void ask(void) { struct timespec now; clock_gettime(CLOCK_MONOTONIC, &now); }\n"
+			     "int main(void) { puts(\"0\"); fflush(stdout); for (;;) ask(); }\n";
+
 static struct rig rig;
 static bool there;
 
@@ -119,13 +134,13 @@ static bool sample(pid_t pid, enum stackfile_stream_kind kind, size_t wanted)
 	return true;
 }
 
-/* Compiles, runs, samples and symbolises the workload as program `name`. False: not allowed here. */
-static bool profile(const char *flags, const char *name, const char *build_id_option, const uint8_t *build_id)
+/* Compiles, runs, samples and symbolises a source as program `name`. False: not allowed here. */
+static bool profile_of(const char *source, const char *flags, const char *name, const uint8_t *build_id)
 {
 	if (!there)
 		return false;
-	rig_write(&rig, "workload.c", workload);
-	ck_assert_int_eq(rig_shell(&rig, "gcc %s %s -o %s workload.c", flags, build_id_option, name), 0);
+	rig_write(&rig, "program.c", source);
+	ck_assert_int_eq(rig_shell(&rig, "gcc %s -o %s program.c", flags, name), 0);
 	struct rig_process process = rig_start(&rig, name);
 	(void)rig_address(&process);
 	rig_maps(&rig, process.pid, name, build_id);
@@ -137,6 +152,11 @@ static bool profile(const char *flags, const char *name, const char *build_id_op
 	ck_assert_uint_eq(rig_count(&rig, "records_broken"), 0);
 
 	return true;
+}
+
+static bool profile(const char *flags, const char *name)
+{
+	return profile_of(workload, flags, name, NULL);
 }
 
 /* ---- what comes out ---- */
@@ -193,7 +213,7 @@ START_TEST(functions_without_frame_pointers_have_their_callers)
 					     "-O2 -fomit-frame-pointer -static" };
 
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
-		if (!profile(flags[i], "bare", "", NULL))
+		if (!profile(flags[i], "bare"))
 			return;
 		expect(";compare;burn", "bare;_start;", ";main;sorts;", 1);
 		expect(";recurse;burn", "bare;_start;", ";recurse", 21);
@@ -206,7 +226,7 @@ END_TEST
 
 START_TEST(a_stack_that_is_deeper_than_its_copy_says_so)
 {
-	if (!profile("-O2 -fomit-frame-pointer", "bare", "", NULL))
+	if (!profile("-O2 -fomit-frame-pointer", "bare"))
 		return;
 	expect(";deep;burn", "bare;[stack cut];deep;", ";main", 0);
 	ck_assert_uint_gt(rig_count(&rig, "samples_cut"), 0);
@@ -216,7 +236,7 @@ END_TEST
 
 START_TEST(the_frame_pointers_of_a_deep_stack_go_on_where_its_copy_ends)
 {
-	if (!profile("-O2 -fno-omit-frame-pointer", "framed", "", NULL))
+	if (!profile("-O2 -fno-omit-frame-pointer", "framed"))
 		return;
 	expect(";deep;burn", "framed;", ";main;deep;", 1);
 	expect(";deep;burn", "framed;", ";deep", 31);
@@ -226,7 +246,7 @@ END_TEST
 
 START_TEST(a_stripped_program_is_unwound)
 {
-	if (!profile("-O2 -fomit-frame-pointer -s", "bare", "", NULL))
+	if (!profile("-O2 -fomit-frame-pointer -s", "bare"))
 		return;
 	/* _start, main, 21 times recurse() and burn(). */
 	struct share share = share_of("[bare];[bare]", "bare;[bare];", ";[bare]", 24);
@@ -239,7 +259,7 @@ START_TEST(a_file_that_is_another_one_by_now_is_not_unwound_with)
 {
 	static const uint8_t other[20] = { 1, 2, 3 };
 
-	if (!profile("-O2 -fomit-frame-pointer", "bare", "-Wl,--build-id=sha1", other))
+	if (!profile_of(workload, "-O2 -fomit-frame-pointer -Wl,--build-id=sha1", "bare", other))
 		return;
 	ck_assert_uint_eq(rig_count(&rig, "frames_by_tables"), 0);
 	ck_assert_uint_gt(rig_count(&rig, "binaries_replaced"), 0);
@@ -250,9 +270,7 @@ END_TEST
 
 START_TEST(without_debug_frames_or_exception_tables_the_frame_pointers_are_followed)
 {
-	if (!profile("-O2 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fno-asynchronous-unwind-tables "
-		     "-fno-unwind-tables",
-		     "framed", "", NULL))
+	if (!profile("-O2 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables", "framed"))
 		return;
 	expect(";recurse;burn", "framed;", ";main;recurse;", 1);
 	expect(";recurse;burn", "framed;", ";recurse", 20); /* burn() itself has none */
@@ -261,11 +279,41 @@ END_TEST
 
 START_TEST(debug_frames_are_read_where_there_are_no_exception_tables)
 {
-	if (!profile("-O2 -g -fomit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables", "bare", "",
-		     NULL))
+	if (!profile("-O2 -g -fomit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables", "bare"))
 		return;
 	expect(";recurse;burn", "bare;_start;", ";main;recurse;", 1);
 	expect(";recurse;burn", "bare;_start;", ";recurse", 21);
+}
+END_TEST
+
+START_TEST(code_that_was_made_at_run_time_is_gone_through_by_its_frame_pointer)
+{
+	if (!profile_of(jit, "-O2 -fomit-frame-pointer", "jit", NULL))
+		return;
+	expect(";called;burn", "jit;_start;", ";main;enter;[anon];called;", 1);
+}
+END_TEST
+
+START_TEST(the_vdso_is_unwound)
+{
+	uint64_t all = 0, good = 0;
+
+	if (!profile_of(clocks, "-O2 -fomit-frame-pointer", "clocks", NULL))
+		return;
+	for (const char *line = rig.folded, *end; *line; line = *end ? end + 1 : end) {
+		end = strchrnul(line, '\n');
+		const char *space = memrchr(line, ' ', (size_t)(end - line)),
+			   *leaf = memrchr(line, ';', (size_t)(space - line));
+
+		if (occurrences(leaf, space, "vdso") == 0)
+			continue;
+		all += strtoull(space, NULL, 10);
+		if (occurrences(line, space, ";main;ask;") == 1 && strncmp(line, "clocks;_start;", 14) == 0)
+			good += strtoull(space, NULL, 10);
+	}
+	if (all == 0)
+		fprintf(stderr, "skipped: the clock here is not read in the vDSO\n");
+	ck_assert_msg(good * 20 >= all * 19, "%lu of %lu:\n%s", good, all, rig.folded);
 }
 END_TEST
 
@@ -275,7 +323,7 @@ START_TEST(damaged_tables_harm_nobody)
 	unsigned long start, size;
 	size_t which = 0;
 
-	if (!profile("-O2 -fomit-frame-pointer", "bare", "", NULL))
+	if (!profile("-O2 -fomit-frame-pointer", "bare"))
 		return;
 	rig_shell(&rig,
 		  "readelf -SW bare | sed -n 's/.* \\.eh_frame  *PROGBITS *[0-9a-f]* \\([0-9a-f]*\\) \\([0-9a-f]*\\) "
@@ -323,6 +371,8 @@ Suite *unwind_suite(void)
 	tcase_add_test(core, a_file_that_is_another_one_by_now_is_not_unwound_with);
 	tcase_add_test(core, without_debug_frames_or_exception_tables_the_frame_pointers_are_followed);
 	tcase_add_test(core, debug_frames_are_read_where_there_are_no_exception_tables);
+	tcase_add_test(core, code_that_was_made_at_run_time_is_gone_through_by_its_frame_pointer);
+	tcase_add_test(core, the_vdso_is_unwound);
 	tcase_add_test(core, damaged_tables_harm_nobody);
 #endif
 	suite_add_tcase(suite, core);

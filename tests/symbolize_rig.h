@@ -31,6 +31,7 @@ struct rig {
 	char paths[RIG_ENTRIES_MAX][256];
 	size_t entry_count;
 	uint64_t time_ns;
+	const char *more;                           /* one more option, or NULL */
 	char *folded, *functions, *counts, *memory; /* what came out last; memory: folded */
 };
 

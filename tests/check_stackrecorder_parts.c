@@ -1,0 +1,227 @@
+/* check_stackrecorder_parts.c: what of the recorder is pure: how large rings are, cycles to time, which cgroup a process is in. */
+#include "clock.h"
+#include "scope.h"
+#include "stackrecorder_inside.h"
+
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+
+Suite *stackrecorder_parts_suite(void);
+
+#define MB (1ULL << 20)
+#define KB (1ULL << 10)
+
+/* ---- plans ---- */
+
+static struct stackrecorder_options options;
+static struct stackrecorder_needs needs;
+static struct stackrecorder_plan plan;
+static char reason[STACKRECORDER_REASON_MAX];
+
+static void need(unsigned cpus, bool everybody, bool dwarf, uint64_t memory_bytes)
+{
+	options = (struct stackrecorder_options){ .max_memory_bytes = memory_bytes };
+	needs = (struct stackrecorder_needs){
+		.options = &options, .cpus = cpus, .frequency = 99, .everybody = everybody, .dwarf = dwarf
+	};
+	reason[0] = '\0';
+}
+
+static void check_plan(uint64_t chains, uint64_t chain_faults, uint64_t stacks, uint64_t stack_faults)
+{
+	ck_assert_int_eq(stackrecorder_plan(&needs, &plan, reason), 0);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_BOOK], 64 * KB);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_CPU], chains);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS], chain_faults);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_CPU_FOLLOWED], stacks);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS_FOLLOWED], stack_faults);
+	ck_assert_uint_eq(stackrecorder_plan_bytes(&plan), 64 * KB + chains + chain_faults + stacks + stack_faults);
+	ck_assert_uint_le(needs.cpus * stackrecorder_plan_bytes(&plan), stackrecorder_plan_memory(&options) / 4 * 3);
+}
+
+START_TEST(with_memory_enough_rings_hold_what_was_asked_for)
+{
+	/* 20 s x 99 x 320 bytes is 619 KiB; x 8592 bytes is 16.2 MiB */
+	need(2, true, false, 1024 * MB);
+	check_plan(1 * MB, 512 * KB, 0, 0);
+	ck_assert(!plan.dwarf);
+	need(2, true, true, 1024 * MB);
+	check_plan(1 * MB, 512 * KB, 16 * MB, 8 * MB);
+	ck_assert(plan.dwarf);
+	need(2, false, true, 1024 * MB);
+	check_plan(0, 0, 16 * MB, 8 * MB);
+	need(2, false, false, 1024 * MB);
+	check_plan(0, 0, 1 * MB, 512 * KB);
+	ck_assert(!plan.dwarf);
+}
+END_TEST
+
+START_TEST(what_is_asked_for_counts)
+{
+	need(2, true, true, 4096 * MB);
+	options.before_ns = 75 * NS_PER_S;
+	check_plan(4 * MB, 2 * MB, 64 * MB, 32 * MB);
+	options.ring_bytes = 3 * MB;
+	check_plan(4 * MB, 2 * MB, 64 * MB, 32 * MB);
+	options.ring_bytes = 5 * MB;
+	options.stack_bytes = 32768;
+	check_plan(8 * MB, 4 * MB, 256 * MB, 128 * MB);
+	needs.frequency = 10;
+	check_plan(8 * MB, 4 * MB, 32 * MB, 16 * MB);
+	options.without_faults = true;
+	check_plan(8 * MB, 0, 32 * MB, 0);
+	options.before_ns = UINT64_MAX;
+	options.max_memory_bytes = UINT64_MAX;
+	ck_assert_int_eq(stackrecorder_plan(&needs, &plan, reason), 0);
+}
+END_TEST
+
+START_TEST(stacks_give_way_first_then_chains_then_stacks_altogether)
+{
+	need(2, true, true, 64 * MB); /* 24 MiB of each CPU */
+	check_plan(1 * MB, 512 * KB, 16 * MB, 4 * MB);
+	need(2, true, true, 32 * MB);
+	check_plan(1 * MB, 512 * KB, 8 * MB, 2 * MB);
+	need(16, true, true, 64 * MB); /* 3 MiB */
+	check_plan(512 * KB, 256 * KB, 1 * MB, 512 * KB);
+	need(24, true, true, 64 * MB); /* 2 MiB */
+	check_plan(256 * KB, 128 * KB, 1 * MB, 512 * KB);
+	need(32, true, true, 64 * MB); /* 1.5 MiB: less than a second of stacks */
+	check_plan(512 * KB, 256 * KB, 0, 0);
+	ck_assert(!plan.dwarf);
+	need(32, false, true, 64 * MB);
+	check_plan(0, 0, 512 * KB, 256 * KB);
+	ck_assert(!plan.dwarf);
+	need(31, false, true, 64 * MB); /* just not */
+	options.without_faults = true;
+	check_plan(0, 0, 1 * MB, 0);
+	ck_assert(plan.dwarf);
+}
+END_TEST
+
+/* The next smaller plan, and so on until there is none: how room for locked memory is found. */
+START_TEST(plans_become_smaller_until_there_is_none)
+{
+	static const bool both[] = { false, true };
+
+	for (size_t everybody = 0; everybody < 2; everybody++)
+		for (size_t dwarf = 0; dwarf < 2; dwarf++) {
+			uint64_t before = UINT64_MAX;
+			int r, steps = 0;
+
+			need(3, both[everybody], both[dwarf], 512 * MB);
+			while ((r = stackrecorder_plan(&needs, &plan, reason)) == 0) {
+				uint64_t bytes = 3 * stackrecorder_plan_bytes(&plan);
+
+				ck_assert_uint_lt(bytes, before);
+				for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+					ck_assert_uint_eq(plan.ring_bytes[kind] & (plan.ring_bytes[kind] - 1), 0);
+				before = bytes;
+				needs.most = bytes - 1;
+				ck_assert_int_lt(++steps, 40);
+			}
+			ck_assert_int_eq(r, -ENOSPC);
+			ck_assert_uint_eq(before, 3 * 192 * KB);
+			ck_assert_ptr_nonnull(strstr(reason, "take 576 KiB, and 575 KiB are allowed"));
+		}
+}
+END_TEST
+
+/* ---- cycles ---- */
+
+START_TEST(busy_time_is_read_from_proc_stat)
+{
+	static const char text[] = "cpu  100 20 3 9000 500 7 40 1 5 0\ncpu0 50 10 1 4500 250 3 20 0 2 0\n";
+
+	/* 100 + 20 + 3 + 7 + 40 ticks */
+	ck_assert_uint_eq(stackrecorder_busy_ns(text, strlen(text), 100), 1700 * NS_PER_MS);
+	ck_assert_uint_eq(stackrecorder_busy_ns(text, strlen(text), 0), 0);
+	ck_assert_uint_eq(stackrecorder_busy_ns("cpu 1 2 3\n", 10, 100), 0);
+	ck_assert_uint_eq(stackrecorder_busy_ns("cpu", 3, 100), 0);
+	ck_assert_uint_eq(stackrecorder_busy_ns("intr 1 2 3 4 5 6 7 8\n", 21, 100), 0);
+	for (size_t len = 0; len < 33; len++)
+		ck_assert_uint_eq(stackrecorder_busy_ns(text, len, 100), 0);
+}
+END_TEST
+
+START_TEST(cycles_become_a_rate_when_there_was_time_enough)
+{
+	ck_assert_uint_eq(stackrecorder_cycles_per_second(3000000000, NS_PER_S), 3000000000);
+	ck_assert_uint_eq(stackrecorder_cycles_per_second(300000000, 100 * NS_PER_MS), 3000000000);
+	ck_assert_uint_eq(stackrecorder_cycles_per_second(300000000, 99 * NS_PER_MS), 0);
+	ck_assert_uint_eq(stackrecorder_cycles_per_second(0, 0), 0);
+	/* a year of a thousand CPUs */
+	ck_assert_uint_eq(stackrecorder_cycles_per_second(UINT64_MAX / 2, UINT64_MAX / 4), 2 * NS_PER_S);
+}
+END_TEST
+
+/* ---- cgroups ---- */
+
+static const char *cgroup_of(const char *text)
+{
+	static char path[64];
+
+	return stackrecorder_cgroup_of(text, strlen(text), path, sizeof(path)) ? path : NULL;
+}
+
+START_TEST(a_process_has_one_cgroup_that_stands_for_it)
+{
+	ck_assert_str_eq(cgroup_of("0::/system.slice/a.service\n"), "/system.slice/a.service");
+	ck_assert_str_eq(cgroup_of("0::/\n"), "/");
+	/* hybrid: the cpu controller is where it is used */
+	ck_assert_str_eq(cgroup_of("5:memory:/m\n4:cpu,cpuacct:/c\n0::/\n"), "/c");
+	ck_assert_str_eq(cgroup_of("0::/\n4:cpuacct,cpu:/c\n"), "/c");
+	ck_assert_str_eq(cgroup_of("4:cpu,cpuacct:/c\n0::/u\n"), "/u");
+	/* v1 alone */
+	ck_assert_str_eq(cgroup_of("4:cpu:/c\n1:name=systemd:/s\n"), "/c");
+	ck_assert_ptr_null(cgroup_of("4:cpuset:/c\n3:cpuacct:/d\n1:name=systemd:/s\n"));
+	ck_assert_ptr_null(cgroup_of(""));
+	ck_assert_ptr_null(
+		cgroup_of("0::/of-a-path-that-is-longer-than-the-room-that-there-is-for-it-here-and-so-on\n"));
+}
+END_TEST
+
+/* ---- descriptors ---- */
+
+START_TEST(a_quarter_of_the_descriptors_may_be_events)
+{
+	ck_assert_uint_eq(perfthreads_max_events(0), 0);
+	ck_assert_uint_eq(perfthreads_max_events(1024), 256);
+	ck_assert_uint_eq(perfthreads_max_events(16384), 4096);
+	ck_assert_uint_eq(perfthreads_max_events(524288), 4096);
+	ck_assert_uint_eq(perfthreads_max_events(UINT64_MAX), 4096);
+}
+END_TEST
+
+START_TEST(samples_of_faults_have_a_period_that_is_put_in)
+{
+	struct perfevents_wanted wanted = { .kind = PERFEVENTS_FAULTS, .frequency = 99 };
+
+	ck_assert_uint_eq(perfevents_period(&wanted), 1011);
+	wanted.frequency = 1000000;
+	ck_assert_uint_eq(perfevents_period(&wanted), 1);
+	ck_assert_uint_eq(perfevents_format(&wanted).sample_type & PERF_SAMPLE_PERIOD, 0);
+	wanted.kind = PERFEVENTS_CPU;
+	ck_assert_uint_eq(perfevents_period(&wanted), 0);
+	ck_assert_uint_eq(perfevents_format(&wanted).sample_type, PERFRECORD_FRAME_POINTERS);
+}
+END_TEST
+
+Suite *stackrecorder_parts_suite(void)
+{
+	Suite *suite = suite_create("stackrecorder_parts");
+	TCase *tcase = tcase_create("stackrecorder_parts");
+
+	tcase_add_test(tcase, with_memory_enough_rings_hold_what_was_asked_for);
+	tcase_add_test(tcase, what_is_asked_for_counts);
+	tcase_add_test(tcase, stacks_give_way_first_then_chains_then_stacks_altogether);
+	tcase_add_test(tcase, plans_become_smaller_until_there_is_none);
+	tcase_add_test(tcase, busy_time_is_read_from_proc_stat);
+	tcase_add_test(tcase, cycles_become_a_rate_when_there_was_time_enough);
+	tcase_add_test(tcase, a_process_has_one_cgroup_that_stands_for_it);
+	tcase_add_test(tcase, a_quarter_of_the_descriptors_may_be_events);
+	tcase_add_test(tcase, samples_of_faults_have_a_period_that_is_put_in);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
