@@ -61,6 +61,7 @@ build() {
 		systemd/sd-journal.h
 	library libyajl-dev 'yajl_gen_alloc(0)' yajl yajl/yajl_gen.h yajl/yajl_parse.h
 	library libdeflate-dev 'libdeflate_adler32(1, "", 0)' libdeflate libdeflate.h
+	library libncurses-dev 'use_env(FALSE)' ncursesw curses.h term.h
 	library libmicrohttpd-dev 'MHD_stop_daemon(0)' libmicrohttpd microhttpd.h
 	library libdw-dev 'dwfl_begin(0)' libdw elfutils/libdw.h elfutils/libdwelf.h elfutils/libdwfl.h
 	library libelf-dev 'elf_version(0)' libelf gelf.h libelf.h
