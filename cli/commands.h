@@ -15,6 +15,7 @@
 	X(status, "how the daemon is, and why each rule did or did not fire")     \
 	X(trigger, "an incident now, of one target or of everything")          \
 	X(reload, "the daemon reads its configuration again")                  \
+	X(top,    "targets live: CPU, memory, distance to firing, peaks")       \
 	X(replay, "rules over what was recorded: what fires, what nearly did")  \
 	X(record, "stream samples of processes, without a daemon")             \
 	X(verify, "is an incident or a recording whole, and if not, what is lost")

@@ -52,6 +52,9 @@ _spikewatch_value() {
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
+	--sort) _spikewatch_offer 'cpu memory distance name' "$2" ;;
+	--ring) _spikewatch_files "$2" ;;
+	--filter | --count) ;;
 	--what-if | --suggest | --as | --cpus | --memory) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule) ;;
 	--keep | --max-size | --older-than | -b | --before) ;;
@@ -112,7 +115,7 @@ _spikewatch() {
 	case $command:$word in
 	record:*) _spikewatch_record "$1" "$word" ;;
 	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
-	list:* | prune:* | reload:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
+	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
 	replay:*)
 		_spikewatch_files "$word"
