@@ -17,6 +17,7 @@
 	X(reload, "the daemon reads its configuration again")                  \
 	X(top,    "targets live: CPU, memory, distance to firing, peaks")       \
 	X(replay, "rules over what was recorded: what fires, what nearly did")  \
+	X(trap,   "wait for a spike and write it down, without a daemon")      \
 	X(record, "stream samples of processes, without a daemon")             \
 	X(verify, "is an incident or a recording whole, and if not, what is lost")
 // clang-format on
