@@ -316,7 +316,7 @@ void trapsession_view(const struct trapsession *trap, struct trapsession_view *r
 /* The highest number of it that there is. */
 static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_MAX + 1])
 {
-	char name[INCIDENT_NAME_MAX + 8];
+	char name[INCIDENT_NAME_MAX + 16];
 	bool found = false;
 
 	for (int number = 1; number <= NUMBER_MAX; number++) {

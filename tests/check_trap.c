@@ -31,7 +31,7 @@ static void teardown(void)
 }
 
 #define TRAP(...) ((const char *const[]){ spikewatch, "trap", __VA_ARGS__, NULL })
-#define SOON "--cpu", "4%", "--for", "100ms", "--after", "0s", "-o", incidents
+#define SOON "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o", incidents
 
 /* A shell that burns a second or two, and ends with code. */
 #define BURN(code) "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit " #code
@@ -73,6 +73,23 @@ static int count_incidents(const char *path)
 	return count;
 }
 
+/* Whether incident.json of one of them says so. */
+static bool incidents_say(const char *part)
+{
+	DIR *dir = opendir(incidents);
+	char path[512];
+	bool says = false;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		snprintf(path, sizeof(path), "%s/%s/incident.json", incidents, item->d_name);
+		says |= scene_says(path, part);
+	}
+	if (dir)
+		closedir(dir);
+
+	return says;
+}
+
 /* What the program says, kept from the programs that run after it. */
 static char *words_of(const struct program *program)
 {
@@ -101,7 +118,7 @@ START_TEST(a_process_that_burns_is_caught)
 	ck_assert_int_eq(program_wait(&program), 0);
 	AUTO_FREE char *text = words_of(&program);
 
-	expect_words(text, ": more than 4% of a core for 100 ms; Ctrl-C ends it\n");
+	expect_words(text, ": more than 2% of a core for 100 ms; Ctrl-C ends it\n");
 	expect_words(text, "caught scene-trap-");
 	expect_words(text, "% of a core; recording 0 s more\n");
 	expect_words(text, "wrote 20");
@@ -190,6 +207,27 @@ START_TEST(a_process_that_does_not_exist_yet_is_waited_for)
 }
 END_TEST
 
+START_TEST(what_comes_when_there_are_enough_is_left_alone)
+{
+	if (!built)
+		return;
+
+	struct actor actors[2] = { actor_start("scene-trap-two"), actor_start("scene-trap-two") };
+	struct program program = program_start(
+		TRAP("--cpu", "2%", "--for", "100ms", "--after", "1s", "-o", incidents, "--comm", "scene-trap-two"),
+		directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_do(&actors[0], 'b', "hot");
+	wait_for_words(&program, "caught");
+	actor_do(&actors[1], 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	actor_end(&actors[0]);
+	actor_end(&actors[1]);
+}
+END_TEST
+
 START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 {
 	if (!built)
@@ -198,6 +236,7 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c", BURN(7)), directory), 7);
 	program_said(directory, "waiting for sh-");
 	program_said(directory, "the command goes on");
+	ck_assert_msg(incidents_say("\"comm\": \"sh\""), "it has the name of its program from the start");
 	ck_assert_int_eq(count_incidents(incidents), 1);
 
 	/* Too short for anything. */
@@ -217,7 +256,7 @@ START_TEST(what_is_open_when_the_command_ends_is_written)
 	if (!built)
 		return;
 
-	ck_assert_int_eq(program_run(TRAP("--cpu", "4%", "--for", "100ms", "--after", "1h", "-o", incidents, "--",
+	ck_assert_int_eq(program_run(TRAP("--cpu", "2%", "--for", "100ms", "--after", "1h", "-o", incidents, "--",
 					  "/bin/sh", "-c", BURN(0)),
 				     directory),
 			 0);
@@ -360,7 +399,7 @@ START_TEST(show_finds_it_at_once_and_nothing_else_is_left)
 		setenv(names[i], paths[i], 1);
 	}
 	ck_assert_int_eq(
-		program_run(TRAP("--cpu", "4%", "--for", "100ms", "--after", "0s", "--", "/bin/sh", "-c", BURN(0)),
+		program_run(TRAP("--cpu", "2%", "--for", "100ms", "--after", "0s", "--", "/bin/sh", "-c", BURN(0)),
 			    directory),
 		0);
 	program_said(directory, "to see it: spikewatch show last\n");
@@ -501,6 +540,7 @@ Suite *trap_suite(void)
 	tcase_add_test(tcase, each_spike_is_an_incident_until_there_are_enough);
 	tcase_add_test(tcase, memory_that_stays_is_one_spike);
 	tcase_add_test(tcase, a_process_that_does_not_exist_yet_is_waited_for);
+	tcase_add_test(tcase, what_comes_when_there_are_enough_is_left_alone);
 	tcase_add_test(tcase, a_command_is_watched_and_its_exit_code_is_ours);
 	tcase_add_test(tcase, what_is_open_when_the_command_ends_is_written);
 	tcase_add_test(tcase, nothing_caught_is_exit_code_one);
