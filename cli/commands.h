@@ -12,6 +12,7 @@
 	X(show,   "what happened: in words, pictures and numbers")             \
 	X(prune,  "remove incidents that are old, mild or too many")           \
 	X(recover, "what the ring of a killed daemon holds, as an incident")   \
+	X(report, "an incident as one page of HTML that opens anywhere")       \
 	X(status, "how the daemon is, and why each rule did or did not fire")     \
 	X(trigger, "an incident now, of one target or of everything")          \
 	X(reload, "the daemon reads its configuration again")                  \

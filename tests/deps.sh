@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -120,9 +120,16 @@ pprof() {
 	has go || need golang-go
 }
 
+# The page of a report: its parts are npm packages, and a browser tries it.
+report() {
+	has node || need nodejs
+	has npm || need npm
+	has chromium || need chromium
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm | prometheus | pprof) $what ;;
+	build | lint | fuzz | units | package | deb | vm | prometheus | pprof | report) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done
