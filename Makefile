@@ -71,7 +71,7 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
-LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate,-lcgroup -lsystemd -lyajl -ldeflate -ldl))$(LIBS)
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate ncursesw,-lcgroup -lsystemd -lyajl -ldeflate -lncursesw -ltinfo -ldl))$(LIBS)
 # Of what names functions; --as-needed leaves them out of everything else.
 SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -liberty)$(SYMBOL_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
@@ -86,7 +86,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
 .PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
-.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof
+.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-report
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
@@ -124,6 +124,24 @@ $(B)/%.a: $(B)/flags
 	$(call say,AR  )
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
+# The page of `spikewatch report`, as arrays of C: empty ones if there is no npm. Tried again when npm or a source changes.
+REPORT_SOURCES := $(wildcard cli/report/* cli/report/src/* cli/report/built/*)
+
+$(B)/report/tools: FORCE
+	@mkdir -p $(@D)
+	@{ command -v node; command -v npm; true; } | cmp -s - $@ || { command -v node; command -v npm; true; } > $@
+
+$(B)/report/page.h: $(B)/report/tools $(REPORT_SOURCES)
+	$(call say,PAGE)
+	$(Q)sh cli/report/build.sh $(@D)
+
+$(B)/cli/reportpage.o: $(B)/report/page.h
+$(B)/cli/reportpage.o: INCLUDES += -iquote $(B)
+
+report:
+	@rm -f $(B)/report/page.h
+	@$(MAKE) --no-print-directory $(B)/spikewatch
+
 ARCHIVES := $(B)/daemon.a $(B)/libspikewatch.a
 
 $(B)/spikewatchd: $(B)/daemon/main.o $(ARCHIVES)
@@ -146,9 +164,13 @@ $(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
+# The makers of incidents are a part of the tests.
+$(B)/make_incident: $(B)/tests/check_incidentmade.o
+$(B)/make_incident: TOOL_LIBS = $(CHECK_LIBS)
+
 $(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
 	$(call say,LINK)
-	$(Q)$(LINK) $^ $(LIBS) -lm -o $@
+	$(Q)$(LINK) $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS) $(LIBS) -lm -o $@
 
 # ---- what people type ----
 
@@ -166,6 +188,7 @@ help:
 	@echo 'make check-units  what systemd says of the units'
 	@echo 'make check-prometheus  let a real Prometheus scrape it, and ask that what it has stored'
 	@echo 'make check-pprof  let Go'\''s pprof read a profile, and compare it with what was put in'
+	@echo 'make check-report  open the page of a report in a headless Chromium, and use it'
 	@echo 'make check-vm     install it in machines that boot, with cgroup v2 and v1, and check it there'
 	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
 	@echo 'make clean        remove $(B)'
@@ -177,6 +200,9 @@ deps:
 
 deps-build:
 	@sh tests/deps.sh build
+
+deps-report:
+	@sh tests/deps.sh build report
 
 deps-fuzz:
 	@sh tests/deps.sh build fuzz
@@ -311,5 +337,10 @@ check-prometheus: all
 check-pprof: $(B)/make_profile
 	@sh tests/deps.sh build pprof
 	B=$(B) sh tests/pprof.sh
+
+# The node_modules of the page are those of cli/report/package-lock.json.
+check-report: deps-report
+	@$(MAKE) --no-print-directory $(B)/spikewatch $(B)/make_incident $(B)/workload_demo $(B)/spikewatchd
+	B=$(B) sh tests/report.sh
 
 -include $(ALL_O:.o=.d) $(FUZZER_LIB_O:.o=.d) $(FUZZER_O:.o=.d)

@@ -12,9 +12,13 @@
 	X(show,   "what happened: in words, pictures and numbers")             \
 	X(prune,  "remove incidents that are old, mild or too many")           \
 	X(recover, "what the ring of a killed daemon holds, as an incident")   \
+	X(report, "an incident as one page of HTML that opens anywhere")       \
 	X(status, "how the daemon is, and why each rule did or did not fire")     \
 	X(trigger, "an incident now, of one target or of everything")          \
 	X(reload, "the daemon reads its configuration again")                  \
+	X(top,    "targets live: CPU, memory, distance to firing, peaks")       \
+	X(replay, "rules over what was recorded: what fires, what nearly did")  \
+	X(trap,   "wait for a spike and write it down, without a daemon")      \
 	X(record, "stream samples of processes, without a daemon")             \
 	X(verify, "is an incident or a recording whole, and if not, what is lost")
 // clang-format on

@@ -26,9 +26,23 @@
 /* Rows further from the firing than that are nonsense, and would overflow arithmetic later. */
 #define TIME_MAX_NS (INT64_C(86400) * 1000000000)
 
+int incidentload_own_directory(char *buf, size_t cap)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int len;
+
+	if (state && *state == '/') /* a relative one is to be ignored, says the XDG specification */
+		len = snprintf(buf, cap, "%s/spikewatch/incidents", state);
+	else if (home && *home)
+		len = snprintf(buf, cap, "%s/.local/state/spikewatch/incidents", home);
+	else
+		return -ENOENT;
+	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
+}
+
 int incidentload_directory(const char *option, char *buf, size_t cap)
 {
-	const char *environment = getenv("SPIKEWATCH_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const char *environment = getenv("SPIKEWATCH_DIR");
 	int len;
 
 	if (option)
@@ -37,12 +51,8 @@ int incidentload_directory(const char *option, char *buf, size_t cap)
 		len = snprintf(buf, cap, "%s", environment);
 	else if (access(SYSTEM_DIRECTORY, R_OK) == 0)
 		len = snprintf(buf, cap, "%s", SYSTEM_DIRECTORY);
-	else if (state && *state == '/') /* a relative one is to be ignored, says the XDG specification */
-		len = snprintf(buf, cap, "%s/spikewatch/incidents", state);
-	else if (home && *home)
-		len = snprintf(buf, cap, "%s/.local/state/spikewatch/incidents", home);
 	else
-		return -ENOENT;
+		return incidentload_own_directory(buf, cap);
 	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
 }
 

@@ -65,6 +65,9 @@ struct incidentload_samples {
  */
 int incidentload_directory(const char *option, char *buf, size_t cap);
 
+/* Where this user's own daemon writes them: the last two of that. Into buf. 0; -ENAMETOOLONG; -ENOENT: no home. */
+int incidentload_own_directory(char *buf, size_t cap);
+
 /* Lists directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released. */
 int incidentload_list(int dirfd, struct incidentload_names *ret);
 void incidentload_names_release(struct incidentload_names *names);

@@ -198,8 +198,10 @@ int replaysource_play(struct replaysource *source, const struct tape_options *op
 	*ret = (struct tape_summary){ 0 };
 	if (source->ring)
 		return tape_play_ring(source->ring, options, ret);
-	if (source->interval_ns > 0)
+	if (source->interval_ns > 0) {
 		known.interval_ns = source->interval_ns;
+		known.interval_is_known = true;
+	}
 	if (source->has_clock)
 		known.mono_ahead_ns = source->mono_ahead_ns;
 	r = tape_new(&known, &tape);

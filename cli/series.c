@@ -319,3 +319,21 @@ bool series_above(const struct series *series, const struct series_rule *rule, u
 		*ret_ns = above;
 	return available;
 }
+
+void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns)
+{
+	size_t i = 0, unbroken = 0;
+
+	for (size_t c = 0; c < columns->count; c++) {
+		int64_t at = columns->from_ns + (int64_t)(column_ns(columns) * (double)(c + 1));
+		double value;
+
+		for (; i + 1 < series->count && series->points[i + 1].at_ns <= at; i++)
+			if (series->points[i + 1].after_gap)
+				unbroken = i + 1;
+		if (at > columns->known_to_ns || !series->count || series->points[0].at_ns > at ||
+		    !value_at(series, rule, at, i, unbroken, &value))
+			value = NAN;
+		columns->peak[c] = columns->mean[c] = value;
+	}
+}

@@ -75,4 +75,9 @@ struct series_rule {
  */
 bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns);
 
+/*
+ * The rule's metric over the window that ends where a column ends, as both peak and mean; threshold is not looked at.
+ */
+void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
+
 #endif

@@ -17,15 +17,13 @@
 #include "checksum.h"
 #include "json.h"
 #include "pairmap.h"
+#include "rowpace.h"
 #include "scope.h"
 #include "targetjson.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Rates beyond it are not configurable: rows of one target that are nearer are no sign of one. */
-#define INTERVAL_MIN_NS (100 * NS_PER_US)
 
 /* Rows further from the start of their stream than that are nonsense, and would overflow arithmetic later. */
 #define TIME_MAX_NS (3660ULL * 86400 * NS_PER_S)
@@ -56,7 +54,7 @@ struct tape {
 	bool started; /* there was one, the next two are known */
 	mono_t tick;
 	uint64_t number;
-	uint64_t interval_ns; /* as far as it is known: the least distance of two rows of a target */
+	struct rowpace pace;
 };
 
 /* ---- events ---- */
@@ -100,7 +98,7 @@ static int begin_tick(struct tape *tape, mono_t at)
 /* Ticks in which nothing changed, from the last one up to the one that begins at `at`. */
 static int pass_time(struct tape *tape, mono_t at)
 {
-	uint64_t step = tape->interval_ns;
+	uint64_t step = tape->pace.interval_ns;
 	int r = 0;
 
 	if (!tape->started || mono_diff(at, tape->tick) > (int64_t)(2 * tape->options.heartbeat_ns))
@@ -189,6 +187,7 @@ static int lose_target(struct tape *tape, struct known *known)
 		return 0;
 	known->announced = false;
 	known->checksum = 0;
+	rowpace_lose(&tape->pace, known->id);
 	return hand_over(tape, &event);
 }
 
@@ -257,9 +256,9 @@ static int reach_tick(struct tape *tape, struct known *known, mono_t at)
 	bool again = tape->started && known->tick == tape->number;
 	int64_t since = mono_diff(at, tape->tick);
 
-	if (again && since >= (int64_t)INTERVAL_MIN_NS && since < (int64_t)tape->interval_ns)
-		tape->interval_ns = (uint64_t)since;
-	if (tape->open && (since <= 0 || (!again && since <= (int64_t)(tape->interval_ns / 2))))
+	if (!tape->options.interval_is_known)
+		rowpace_row(&tape->pace, known->id, at);
+	if (tape->open && (since <= 0 || (!again && since <= (int64_t)(tape->pace.interval_ns / 2))))
 		return 0;
 	return next_tick(tape, at);
 }
@@ -302,7 +301,7 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 
 	(void)seq;
 	if (!time_of(tape, time_ns, &at) ||
-	    (tape->started && mono_diff(tape->tick, at) > (target ? (int64_t)tape->interval_ns : 0))) {
+	    (tape->started && mono_diff(tape->tick, at) > (target ? (int64_t)tape->pace.interval_ns : 0))) {
 		tape->summary.late++;
 		return 0;
 	}
@@ -380,6 +379,7 @@ static int on_start_time(void *ctx, wall_t start)
 
 	r = miss(tape, 0);
 	tape->started = false;
+	rowpace_lose(&tape->pace, 0);
 	for (size_t i = 0; r == 0 && i < tape->known_count; i++)
 		if (!tape->known[i].is_column)
 			r = lose_target(tape, &tape->known[i]);
@@ -440,7 +440,7 @@ int tape_new(const struct tape_options *options, struct tape **ret)
 	};
 
 	tape->options = *options;
-	tape->interval_ns = options->interval_ns;
+	tape->pace.interval_ns = options->interval_ns;
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
 		tape->field[c] = SAMPLE_FIELDS;
 	r = salvage_new(&events, &tape->salvage);

@@ -456,6 +456,11 @@ void incidents_finish(struct incidents *incidents)
 	collector_stop(incidents->collector);
 }
 
+bool incidents_is_open(const struct incidents *incidents, const char *key)
+{
+	return find_open(incidents, key) != NULL;
+}
+
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 {
 	struct collector_counts collected;

@@ -110,6 +110,9 @@ void incidents_poll(struct incidents *incidents, mono_t now);
 /* Hands over everything with what there is, and waits until the worker has written it. */
 void incidents_finish(struct incidents *incidents);
 
+/* Whether one of the target with this key is open: what fires on it is merged. */
+bool incidents_is_open(const struct incidents *incidents, const char *key);
+
 /* Totals so far. */
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret);
 

@@ -46,6 +46,7 @@ static const char *program_name = "spikewatchd";
 static const char *journal_path;
 static int journal_fd = -1; /* -1: standard error */
 static bool verbose_lines, may_block;
+static int least_priority = LOG_DEBUG;
 
 static atomic_bool stalled; /* the last entry waited in vain */
 static atomic_uint_fast64_t lost_unsaid, lost_ever;
@@ -92,6 +93,7 @@ void log_open(const char *program, bool verbose)
 	program_name = program;
 	verbose_lines = verbose;
 	may_block = false;
+	least_priority = LOG_DEBUG;
 	atomic_store(&stalled, false);
 	if (stderr_is_journal())
 		log_connect(JOURNAL_SOCKET); /* without a socket standard error is as good, but for the fields */
@@ -100,6 +102,11 @@ void log_open(const char *program, bool verbose)
 void log_may_block(void)
 {
 	may_block = true;
+}
+
+void log_only(int priority)
+{
+	least_priority = priority;
 }
 
 uint64_t log_lost(void)
@@ -329,7 +336,7 @@ __attribute__((format(printf, 3, 0))) static void send_line(int priority, const 
 	char line[LOG_LINE_MAX], escaped[PRINTABLE_LINE_MAX];
 	int saved = errno;
 
-	if (priority == LOG_DEBUG && !verbose_lines)
+	if (priority > least_priority || (priority == LOG_DEBUG && !verbose_lines))
 		return;
 
 	if (vsnprintf(line, sizeof line, format, arguments) >= (int)sizeof line)

@@ -36,6 +36,9 @@ void log_open(const char *program, bool verbose);
 /* For a command, whose reader may set the pace: lines on standard error wait for as long as it takes. Right after log_open. */
 void log_may_block(void);
 
+/* For a command that speaks for itself: nothing less serious than priority is said. Right after log_open. */
+void log_only(int priority);
+
 /* Entries go to this socket of a journal from now on, whatever standard error is. Right after log_open; path must live on. 0 or -errno. */
 int log_connect(const char *path);
 

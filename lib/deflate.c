@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <libdeflate.h>
+#include <sys/types.h>
 
 /* zlib's default: higher levels take twice the time for a few percent. */
 #define LEVEL 6
@@ -43,4 +44,74 @@ int deflate_gzip(const void *data, size_t len, const struct sink *sink)
 	used = libdeflate_gzip_compress(compressor, len ? data : "", len, out, bound);
 	/* Never 0: there is room for the worst. */
 	return used > 0 ? sink_write(sink, out, used) : -ENOMEM;
+}
+
+static void free_decompressor(struct libdeflate_decompressor **decompressor)
+{
+	if (*decompressor)
+		libdeflate_free_decompressor(*decompressor);
+}
+
+/* Room to begin with: a member says its size in its last four bytes, if it is the only one and nobody lies. */
+static size_t first_room(const unsigned char *data, size_t len, size_t max)
+{
+	size_t room = 4096;
+
+	if (len >= 18)
+		room = (size_t)data[len - 4] | (size_t)data[len - 3] << 8 | (size_t)data[len - 2] << 16 |
+		       (size_t)data[len - 1] << 24;
+	/* Nothing deflates to less than a thousandth: a larger size is a lie. */
+	if (room / 1100 > len)
+		room = 1100 * len;
+	if (room < 4096)
+		room = 4096;
+	return room < max ? room : max;
+}
+
+/* One member. Bytes taken of data, or -errno. */
+static ssize_t inflate(struct libdeflate_decompressor *decompressor, const unsigned char *data, size_t len, size_t max,
+		       struct buffer *buffer)
+{
+	size_t room = first_room(data, len, max);
+
+	for (;;) {
+		AUTO_FREE char *out = malloc(room ? room : 1);
+		size_t taken = 0, given = 0;
+		enum libdeflate_result result;
+		int rc;
+
+		if (!out)
+			return -ENOMEM;
+		result = libdeflate_gzip_decompress_ex(decompressor, data, len, out, room, &taken, &given);
+		if (result == LIBDEFLATE_SUCCESS) {
+			rc = buffer_append(buffer, out, given);
+			return rc < 0 ? rc : (ssize_t)taken;
+		}
+		if (result != LIBDEFLATE_INSUFFICIENT_SPACE)
+			return -EBADMSG;
+		if (room >= max)
+			return -EFBIG;
+		room = room > max / 2 ? max : 2 * room;
+	}
+}
+
+int deflate_gunzip(const void *data, size_t len, size_t max, struct buffer *buffer)
+{
+	AUTO(free_decompressor) struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
+	const unsigned char *at = data;
+	size_t begin = buffer->len;
+
+	if (!decompressor)
+		return -ENOMEM;
+	if (len == 0)
+		return -EBADMSG;
+	while (len > 0) {
+		ssize_t taken = inflate(decompressor, at, len, max - (buffer->len - begin), buffer);
+
+		if (taken < 0)
+			return (int)taken;
+		at += taken;
+		len -= (size_t)taken;
+	}
+	return 0;
 }

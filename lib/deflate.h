@@ -19,4 +19,10 @@ uint32_t deflate_crc32(uint32_t crc, const void *data, size_t len);
  */
 int deflate_gzip(const void *data, size_t len, const struct sink *sink);
 
+/*
+ * Appends what gzip holds, of all its members, to buffer, at most max bytes in all. 0; -EBADMSG: no gzip, cut off or damaged; -EFBIG; -ENOMEM.
+ * What was appended by then stays.
+ */
+int deflate_gunzip(const void *data, size_t len, size_t max, struct buffer *buffer);
+
 #endif

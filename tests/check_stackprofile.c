@@ -407,6 +407,8 @@ START_TEST(memory_is_counted_in_bytes)
 				     "bytes",
 				     6));
 	ck_assert_ptr_null(memmem(plain.data, plain.len, "nanoseconds", 11));
+	/* The period, field 12: 4096 in seven bits a byte. */
+	ck_assert_ptr_nonnull(memmem(plain.data, plain.len, "\x60\x80\x20", 3));
 	ck_assert_ptr_null(memmem(plain.data, plain.len, "samples", 7));
 	buffer_release(&out);
 	buffer_release(&plain);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -61,6 +61,7 @@ build() {
 		systemd/sd-journal.h
 	library libyajl-dev 'yajl_gen_alloc(0)' yajl yajl/yajl_gen.h yajl/yajl_parse.h
 	library libdeflate-dev 'libdeflate_adler32(1, "", 0)' libdeflate libdeflate.h
+	library libncurses-dev 'use_env(FALSE)' ncursesw curses.h term.h
 	library libmicrohttpd-dev 'MHD_stop_daemon(0)' libmicrohttpd microhttpd.h
 	library libdw-dev 'dwfl_begin(0)' libdw elfutils/libdw.h elfutils/libdwelf.h elfutils/libdwfl.h
 	library libelf-dev 'elf_version(0)' libelf gelf.h libelf.h
@@ -121,9 +122,16 @@ pprof() {
 	has go || need golang-go
 }
 
+# The page of a report: its parts are npm packages, and a browser tries it.
+report() {
+	has node || need nodejs
+	has npm || need npm
+	has chromium || need chromium
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm | prometheus | pprof) $what ;;
+	build | lint | fuzz | units | package | deb | vm | prometheus | pprof | report) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

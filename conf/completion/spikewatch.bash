@@ -52,20 +52,28 @@ _spikewatch_value() {
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
+	--sort) _spikewatch_offer 'cpu memory distance name' "$2" ;;
+	--ring) _spikewatch_files "$2" ;;
+	--filter | --count) ;;
+	--what-if | --suggest | --as | --cpus | --memory) ;;
+	--stacks) _spikewatch_offer 'off frame-pointers' "$2" ;;
+	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
+	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule) ;;
 	--keep | --max-size | --older-than | -b | --before) ;;
 	*) return 1 ;;
 	esac
 }
 
-# The place of the first word that is neither an option of record nor a value: COMMAND begins there. Nothing: there is none.
+# The place of the first word that is neither an option of record or trap nor a value: COMMAND begins there. Nothing: there is none.
 _spikewatch_recorded() {
 	local i
 
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		--) echo $((i + 1)) && return ;;
-		-[fpoid] | --format | --pid | --output | --interval | --duration | --ring-size) ((i++)) ;;
+		-[fpoidnt] | --format | --pid | --output | --interval | --duration | --ring-size) ((i++)) ;;
+		--comm | --cpu | --memory | --for | --after | --timeout | --count | --stacks) ((i++)) ;;
 		-*) ;;
 		*) echo $i && return ;;
 		esac
@@ -77,7 +85,7 @@ _spikewatch_record() {
 
 	begin=$(_spikewatch_recorded)
 	if [[ -z $begin ]]; then
-		_spikewatch_offer "$(_spikewatch_options "$1" record) --" "$2"
+		_spikewatch_offer "$(_spikewatch_options "$1" "${COMP_WORDS[1]}") --" "$2"
 	elif ((COMP_CWORD > begin)) && declare -F _command_offset >/dev/null; then
 		_command_offset "$begin"
 	elif ((COMP_CWORD > begin)); then
@@ -103,16 +111,20 @@ _spikewatch() {
 	case $command:$before in
 	record:-d) return ;;
 	*:-d) _spikewatch_files "$word" -d && return ;;
-	record:*) [[ -z $(_spikewatch_recorded) ]] && _spikewatch_value "$before" "$word" && return ;;
+	record:* | trap:*) [[ -z $(_spikewatch_recorded) ]] && _spikewatch_value "$before" "$word" && return ;;
 	*) _spikewatch_value "$before" "$word" && return ;;
 	esac
 
 	directory=$(_spikewatch_directory)
 	case $command:$word in
-	record:*) _spikewatch_record "$1" "$word" ;;
+	record:* | trap:*) _spikewatch_record "$1" "$word" ;;
 	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
-	list:* | prune:* | reload:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
+	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
+	replay:*)
+		_spikewatch_files "$word"
+		_spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word"
+		;;
 	show:*/*) _spikewatch_files "$word" -d ;;
 	show:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)

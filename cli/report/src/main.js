@@ -1,0 +1,48 @@
+// Puts the page together: the words are there already, everything else is made of what the page holds.
+import { el } from './text.js';
+import * as format from './format.js';
+import { data } from './embedded.js';
+import * as sections from './sections.js';
+import '../style.css'; // after those of the libraries
+
+function head() {
+	const { incident } = data;
+	const target = incident.target.name || 'an unknown target';
+	const title = incident.kind === 'recovered' ? 'Saved from the ring of a daemon that died' :
+		incident.kind === 'manual' ? `A record of ${data.everything ? 'everything' : target}` : `${incident.rule.name} on ${target}`;
+	document.getElementById('heading').replaceChildren(...el('h1', {}, title).childNodes);
+	const fact = text => el('span', {}, text);
+	const facts = [incident.time.utc?.replace('T', ' ').replace(/(\.\d{3})\d*Z/, '$1 UTC'), incident.machine.hostname && `on ${incident.machine.hostname}`,
+		incident.peaks.cpu_cores !== null && `CPU at most ${format.quantity(incident.peaks.cpu_cores, 'cores')}`,
+		(incident.peaks.memory_peak_bytes ?? incident.peaks.memory_bytes) !== null &&
+			`memory at most ${format.quantity(incident.peaks.memory_peak_bytes ?? incident.peaks.memory_bytes, 'bytes')}`];
+	document.getElementById('facts').append(...facts.filter(Boolean).map(fact));
+	if (data.damaged)
+		document.getElementById('story').before(el('p', { class: 'notice' }, `This incident is damaged: ${data.why}. What could be read is shown.`));
+}
+
+function contents(made) {
+	return el('nav', { 'aria-label': 'Contents' }, made.map(section =>
+		el('a', { href: `#${section.id}` }, section.querySelector('h2').textContent)));
+}
+
+async function build() {
+	head();
+	const main = document.getElementById('main');
+	const { rule, time, cpuFlame, memoryFlame, functions, targets, threads, growth, system, lost, files } = sections;
+	const made = [];
+	for (const make of [rule, time, targets, cpuFlame, memoryFlame, functions, threads, growth, system, lost, files]) {
+		const section = await make();
+		if (section)
+			made.push(section);
+	}
+	main.append(contents(made), ...made);
+	for (const section of made)
+		section.start?.();
+	document.documentElement.dataset.ready = 'yes';
+}
+
+build().catch(error => {
+	document.getElementById('main').prepend(el('p', { class: 'notice' }, `This page could not be put together: ${error.message}`));
+	throw error;
+});

@@ -1,0 +1,367 @@
+// One function per section of the page. Each returns its element, or nothing if there is nothing to say.
+import { el, visible } from './text.js';
+import * as format from './format.js';
+import { data, bytesOf, has, info, names, textOf } from './embedded.js';
+import { parse, table } from './tables.js';
+import { plots } from './plots.js';
+import { Flame } from './flame.js';
+import { load } from './pprof.js';
+import { treeOf, treeOfFolded } from './stacks.js';
+
+const incident = data.incident;
+
+export function section(id, title, ...content) {
+	return el('section', { id, 'aria-labelledby': `${id}-title` }, el('h2', { id: `${id}-title` }, title), content);
+}
+
+// ---- the rule ----
+
+function definitions(pairs) {
+	return el('dl', {}, pairs.filter(([, value]) => value !== null && value !== undefined && value !== '')
+		.map(([name, value]) => el('div', { class: String(value).length > 32 ? 'wide' : null }, el('dt', {}, name), el('dd', {}, value))));
+}
+
+function ofWhat(rule) {
+	return { limit: 'of the limit', core: 'of one core', machine: 'of the machine' }[rule.of] ?? '';
+}
+
+function why(rule) {
+	const value = amount => format.quantity(amount, rule.unit);
+	if (incident.kind === 'manual')
+		return 'No rule fired: somebody asked for this incident.';
+	if (incident.kind === 'recovered')
+		return 'No rule fired: the daemon died, and this is what its ring still held.';
+	if (rule.value === null || data.threshold === null)
+		return 'What the rule saw is not known.';
+	if (rule.reason === 'above-average')
+		return `It fired because ${value(rule.value)} is not below ${value(data.threshold)}, which is ${rule.delta_percent} % above the average of ${value(rule.average)} before.`;
+	return `It fired because ${value(rule.value)} is above the threshold, ${value(data.threshold)}.`;
+}
+
+function mergedTable() {
+	if (!incident.merged?.length)
+		return null;
+	const rows = incident.merged.map(firing => ({ ...firing, at: (firing.wall_ns - incident.time.wall_ns) / 1e9 }));
+	return table({
+		caption: `${incident.merged_total} more on the same target while this incident was open`, rows,
+		columns: [
+			{ key: 'at', title: 'when', number: true, text: row => format.offset(row.at, 2) },
+			{ key: 'rule', title: 'rule' },
+			{ key: 'value', title: 'value', number: true, text: row => row.value === null ? '\u2013' : format.count(row.value) },
+		],
+	});
+}
+
+export function rule() {
+	const r = incident.rule, value = amount => amount === null || amount === undefined ? null : format.quantity(amount, r.unit);
+	const time = ns => ns ? format.duration(ns) : null;
+	const rows = incident.kind === 'rule' ? [
+		['Rule', r.name], ['Metric', `${r.metric} ${ofWhat(r)}`.trim()], ['Value', value(r.value)], ['Threshold', value(r.threshold)],
+		['Above the average by', r.delta_percent === null ? null : `${r.delta_percent} %`], ['Average before', value(r.average)],
+		['Minimum', value(r.minimum)], ['Maximum', value(r.maximum)], ['Window', time(r.window_ns)], ['Has to hold for', time(r.for_ns)],
+		['Was above, in all', data.above_ns === null ? null : format.duration(data.above_ns)],
+		['Severity', r.severity ? r.severity.toFixed(2) : null], ['Cooldown', time(r.cooldown_ns)], ['Armed again', r.rearm],
+		['Fired so far', r.fired ? String(r.fired) : null],
+	] : [];
+	return section('rule', 'Why it fired', el('p', {}, why(r)), definitions(rows), mergedTable());
+}
+
+// ---- over time ----
+
+function moments() {
+	const main = { at: 0, main: true, name: incident.kind === 'recovered' ? 'the daemon died' : incident.kind === 'manual' ? 'asked for' : 'fired' };
+	const merged = (incident.merged ?? []).map(firing => ({ at: (firing.wall_ns - incident.time.wall_ns) / 1e9, name: visible(firing.rule) }));
+	const gone = incident.coverage.target_gone_ns;
+	return [...merged, ...(gone === null ? [] : [{ at: gone / 1e9, name: 'gone' }]), main];
+}
+
+export function time() {
+	if (!data.plots?.length)
+		return section('time', 'Over time', el('p', { class: 'empty' }, 'There are no samples.'));
+	const box = section('time', 'Over time',
+		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. Single samples may exceed a limit: the kernel counts CPU time by its tick.'));
+	// Plots need a width: they are made once the section is in the page.
+	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments() }, box);
+	return box;
+}
+
+// ---- stacks ----
+
+// { tree, unit, phases, stacks }: of the profile if it can be read, else of the folded stacks.
+async function stacksOf(profile, folded, unit) {
+	let trouble = '';
+	if (has(profile) && typeof DecompressionStream === 'function') {
+		try {
+			const { stacks, unit: own } = await load(bytesOf(profile));
+			return { stacks, tree: treeOf(stacks, false), unit: own || unit, phases: true, trouble };
+		} catch (error) {
+			trouble = `${profile} cannot be read (${error.message}); `;
+		}
+	} else if (has(profile)) {
+		trouble = 'This browser cannot unpack the profile; ';
+	}
+	if (!has(folded))
+		return trouble ? { trouble: `${trouble}there are no folded stacks either.` } : null;
+	return { tree: treeOfFolded(textOf(folded)), unit: 'count', phases: false,
+		trouble: trouble && `${trouble}shown are the folded stacks, before and during together.` };
+}
+
+async function flameSection(id, title, files, text) {
+	const found = await stacksOf(...files);
+	if (!found)
+		return null;
+	const box = section(id, title, el('p', { class: 'hint' }, text), found.trouble ? el('p', { class: 'notice' }, found.trouble) : null);
+	if (!found.tree)
+		return box;
+	const flame = new Flame({ title, ...found });
+	if (found.stacks?.some(stack => stack.thread !== '')) {
+		const check = el('input', { type: 'checkbox', change: () => flame.setTree(treeOf(found.stacks, check.checked)) });
+		flame.search.before(el('label', { class: 'check' }, check, 'Threads apart'));
+	}
+	box.append(flame.element);
+	box.start = () => flame.start();
+	return box;
+}
+
+export const cpuFlame = () => flameSection('cpu-flame', 'Flame graph of the spike', ['cpu.pb.gz', 'cpu.folded', 'nanoseconds'],
+	'CPU time by call stack: from the top down, who called whom; the wider, the more. Before is what was recorded before the rule\u2019s window, during is from there on.');
+
+export const memoryFlame = () => flameSection('memory-flame', 'Flame graph of the memory growth', ['memory.pb.gz', 'memory.folded', 'bytes'],
+	'Memory that was touched for the first time, by the call stack that did it.');
+
+// ---- tables ----
+
+function read(name) {
+	return has(name) ? parse(textOf(name)) : { columns: [], rows: [], remarks: [] };
+}
+
+function remarks(list) {
+	return list.length ? el('p', { class: 'remarks' }, list.join('. ')) : null;
+}
+
+const moduleOf = row => row.module?.split('/').pop() ?? '';
+
+// { before, during } out of the remark "samples before, during: 31, 66".
+function sumsOf(parsed) {
+	const match = parsed.remarks.map(text => /^(samples|bytes) before, during: (\d+), (\d+)$/.exec(text)).find(Boolean);
+	return match ? { unit: match[1], before: Number(match[2]), during: Number(match[3]) } : { unit: 'samples', before: 0, during: 0 };
+}
+
+function sharesOf(sums) {
+	return [['self_before', 'self before'], ['total_before', 'total before'], ['self_during', 'self during'], ['total_during', 'total during']]
+		.map(([key, title]) => {
+			const all = key.endsWith('before') ? sums.before : sums.during;
+			return { key, title, number: true, text: row => format.share(Number(row[key]), all), bar: row => all > 0 ? Number(row[key]) / all : 0 };
+		});
+}
+
+function functionsTable(name, caption) {
+	const parsed = read(name);
+	const rows = parsed.rows.filter(row => row.function);
+	if (!rows.length)
+		return null;
+	const sums = sumsOf(parsed);
+	return el('div', {}, table({
+		caption, rows,
+		columns: [{ key: 'function', title: 'function' }, { key: 'module', title: 'in', text: moduleOf }, ...sharesOf(sums),
+			{ key: 'top_thread', title: 'busiest thread', text: row => row.top_thread ? `${row.top_thread}${row.top_tid ? ` (${row.top_tid})` : ''}` : '' }],
+	}), remarks(parsed.remarks.filter(text => /more functions$/.test(text))));
+}
+
+export function functions() {
+	const content = [functionsTable('functions.tsv', 'By CPU time, shares of all samples'),
+		functionsTable('memory-functions.tsv', 'By memory touched for the first time')].filter(Boolean);
+	return content.length ? section('functions', 'Functions', content) : null;
+}
+
+function stackThreads(name, caption) {
+	const parsed = read(name);
+	const rows = parsed.rows.filter(row => !row.function && row.top_thread !== undefined && row.top_tid);
+	if (!rows.length)
+		return null;
+	const [, before, , during] = sharesOf(sumsOf(parsed));
+	rows.sort((a, b) => Number(b.total_during) - Number(a.total_during));
+	return el('div', {}, table({
+		caption, rows, shown: 8,
+		columns: [{ key: 'top_thread', title: 'thread', text: row => row.top_thread || '?' }, { key: 'top_tid', title: 'tid', number: true },
+			{ key: 'top_process', title: 'process', text: row => row.top_process || '?' }, { ...before, title: 'before' }, { ...during, title: 'during' }],
+	}), remarks(parsed.remarks.filter(text => /more threads$/.test(text))));
+}
+
+const threadColumns = [
+	{ key: 'name', title: 'thread' }, { key: 'tid', title: 'tid', number: true }, { key: 'pid', title: 'pid', number: true }, { key: 'state', title: 'state' },
+	{ key: 'cpu_percent', title: 'CPU', number: true, bar: row => Number(row.cpu_percent) / 100 }, { key: 'cpu_ms', title: 'CPU time', number: true },
+	{ key: 'user_ms', title: 'user', number: true }, { key: 'system_ms', title: 'system', number: true }, { key: 'since_ms', title: 'within', number: true },
+	{ key: 'remark', title: '' },
+];
+
+function threadsTable(name, caption) {
+	const { rows, columns } = read(name);
+	return rows.length ? table({ caption, rows, columns: threadColumns.filter(column => columns.includes(column.key)) }) : null;
+}
+
+function laterBy(name) {
+	const capture = incident.captures.find(entry => entry.file === name);
+	return capture?.at_ns === undefined ? '' : `, ${format.offset(capture.at_ns / 1e9, 2)}`;
+}
+
+export function threads() {
+	const content = [threadsTable('threads.tsv', `When it fired${laterBy('threads.tsv')}`),
+		threadsTable('threads.again.tsv', `A second look${laterBy('threads.again.tsv')}`),
+		stackThreads('functions.tsv', 'By their call stacks: shares of all CPU samples'),
+		stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched')].filter(Boolean);
+	return content.length ? section('threads', 'Threads', content) : null;
+}
+
+const mapColumns = [
+	{ key: 'mapping', title: 'mapping' }, { key: 'permissions', title: '' }, { key: 'rss_growth_bytes', title: 'grown by', number: true },
+	{ key: 'rss_bytes', title: 'resident', number: true }, { key: 'private_dirty_bytes', title: 'private', number: true },
+	{ key: 'swap_bytes', title: 'swap', number: true }, { key: 'pid', title: 'pid', number: true },
+];
+
+function mapsTable(name, caption) {
+	const { rows, columns, remarks: said } = read(name);
+	if (!rows.length)
+		return null;
+	return el('div', {}, table({ caption, rows, columns: mapColumns.filter(column => columns.includes(column.key)), shown: 8 }),
+		remarks(said.filter(text => text.startsWith('process') || text.startsWith('cut'))));
+}
+
+// Two looks at the same mappings: what has changed between them.
+function growthTable() {
+	const key = row => [row.pid, row.mapping, row.permissions].join('\u0000');
+	const first = new Map(read('smaps.tsv').rows.map(row => [key(row), row]));
+	const rows = read('smaps.again.tsv').rows.map(row => {
+		const then = first.get(key(row));
+		return { ...row, grown_bytes: String(Number(row.rss_bytes) - Number(then?.rss_bytes ?? 0)) };
+	}).filter(row => row.grown_bytes !== '0').sort((a, b) => Number(b.grown_bytes) - Number(a.grown_bytes));
+	if (!has('smaps.again.tsv'))
+		return null;
+	if (!rows.length)
+		return el('p', {}, 'Between the two looks nothing has grown or shrunk.');
+	return table({
+		caption: `Between the two looks${laterBy('smaps.again.tsv')}`, rows, shown: 8,
+		columns: [mapColumns[0], mapColumns[1], { key: 'grown_bytes', title: 'changed by', number: true }, mapColumns[3], mapColumns[6]],
+	});
+}
+
+export function growth() {
+	const content = [mapsTable('smaps.tsv', `Memory by what is mapped, when it fired${laterBy('smaps.tsv')}`), growthTable()].filter(Boolean);
+	return content.length ? section('growth', 'What grew', content) : null;
+}
+
+export function targets() {
+	if (!data.everything || !data.targets.length)
+		return null;
+	const most = Math.max(...data.targets.map(target => target.cpu_cores ?? 0));
+	return section('targets', 'Targets by their peaks', table({
+		caption: `${data.targets.length} of ${data.targets_total} targets; CPU over 100 ms or more`, rows: data.targets,
+		columns: [
+			{ key: 'name', title: 'target', text: row => row.name || '?' },
+			{ key: 'cpu_cores', title: 'CPU', number: true, text: row => format.quantity(row.cpu_cores, 'cores'), bar: row => most ? row.cpu_cores / most : 0 },
+			{ key: 'memory_bytes', title: 'memory', number: true, text: row => format.quantity(row.memory_bytes, 'bytes') },
+		],
+	}));
+}
+
+// ---- the system ----
+
+// system.txt: "# heading", then its lines; tables have tabs.
+function blocksOf(text) {
+	const blocks = [];
+	for (const line of text.split('\n')) {
+		if (line.startsWith('#'))
+			blocks.push({ title: line.slice(1).trim(), lines: [] });
+		else if (line !== '')
+			(blocks.at(-1) ?? (blocks.push({ title: '', lines: [] }), blocks[0])).lines.push(line);
+	}
+	return blocks;
+}
+
+function block({ title, lines }) {
+	if (lines[0]?.startsWith('pid\t')) {
+		const { rows, columns } = parse(lines.join('\n'));
+		return table({ caption: title, rows, columns: columns.map(key => ({ key, title: key.replace(/_/g, ' ').replace(/ (ms|percent|bytes)$/, ''),
+			number: key !== 'name' && key !== 'state', bar: key === 'cpu_percent' ? row => Number(row.cpu_percent) / 100 : undefined })) });
+	}
+	return el('div', { class: 'block' }, el('h3', {}, title), el('pre', { tabindex: 0 }, lines.join('\n')));
+}
+
+export function system() {
+	const { limits, machine } = incident;
+	const limit = (value, isMachine, from, unit) => `${format.quantity(value, unit)}${isMachine ? ', the machine' : from ? `, ${from}` : ''}`;
+	const about = definitions([
+		['CPU limit', limits.cpu_ns_per_second === null ? null : limit(limits.cpu_ns_per_second / 1e9, limits.cpu_is_machine, limits.cpu_from, 'cores')],
+		['Memory limit', limits.memory_bytes === null ? null : limit(limits.memory_bytes, limits.memory_is_machine, limits.memory_from, 'bytes')],
+		['Host', machine.hostname], ['Kernel', machine.kernel], ['Command', incident.target.cmdline], ['cgroup', incident.target.cgroup],
+	]);
+	const blocks = has('system.txt') ? blocksOf(textOf('system.txt')) : [];
+	const tables = blocks.filter(entry => entry.lines[0]?.startsWith('pid\t')), texts = blocks.filter(entry => !tables.includes(entry));
+	return section('system', 'The system at that moment', about, tables.map(block), el('div', { class: 'blocks' }, texts.map(block)));
+}
+
+// ---- what was lost ----
+
+function losses() {
+	const c = incident.coverage, list = [];
+	const say = (amount, text) => amount > 0 && list.push(`${format.count(amount)} ${text}`);
+	if (data.damaged)
+		list.push(`the incident is damaged: ${data.why}`);
+	say(c.gaps, `${c.gaps === 1 ? 'hole' : 'holes'} in the samples, with ${format.count(c.lost_pages)} pages of the ring`);
+	say(c.samples_dropped, 'samples for which there was no room');
+	if (data.samples_cut)
+		list.push('samples that are not drawn: there are too many, or their times make no sense');
+	for (const capture of incident.captures) {
+		if (capture.status !== 'ok')
+			list.push(`${capture.name}: ${capture.status}, ${capture.why}`);
+		else if (capture.why)
+			list.push(`${capture.file || capture.name}: ${capture.why}`);
+	}
+	for (const absent of data.absent)
+		list.push(`${absent.name} (${format.bytes(absent.bytes)}) is not in this page: ${absent.why}`);
+	return list;
+}
+
+export function lost() {
+	const c = incident.coverage, cost = incident.cost;
+	const list = losses();
+	return section('lost', 'What was lost',
+		list.length ? el('ul', {}, list.map(text => el('li', {}, text))) : el('p', {}, 'Nothing was lost.'),
+		definitions([
+			['Recorded', `${format.offset(c.got_from_ns / 1e9, 2)} \u2026 ${format.offset(c.got_to_ns / 1e9, 2)}`],
+			['Ticks', `${format.count(c.ticks_got)} of ${format.count(c.ticks_expected)}`],
+			['Capture rate', `${(100 * c.capture_rate).toFixed(2)} %`], ['Samples', format.count(c.samples)],
+			['Sampled every', format.duration(cost.interval_ns)], ['Late on average', format.duration(cost.mean_sleep_error_ns)],
+			['Recording cost', `${cost.sampler_cpu_percent.toFixed(2)} % of one core`], ['Slots missed', format.count(cost.missed_slots)],
+		]));
+}
+
+// ---- files ----
+
+function save(name) {
+	const link = el('a', { href: URL.createObjectURL(new Blob([bytesOf(name)])), download: name });
+	link.click();
+	setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+const SHOWN_BYTES = 200000;
+
+function file(name) {
+	const { bytes, crc32 } = info(name);
+	const line = el('span', { class: 'file' }, el('code', {}, name), el('span', { class: 'size' }, format.bytes(bytes)),
+		el('span', { class: 'sum' }, `CRC-32 ${crc32}`), el('button', { type: 'button', 'aria-label': `Save ${visible(name)}`, click: () => save(name) }, 'Save'));
+	if (!/\.(txt|json|tsv|folded)$|^MANIFEST$/.test(name))
+		return el('li', {}, line);
+	const details = el('details', {}, el('summary', {}, `Look into ${name}`));
+	details.addEventListener('toggle', () => {
+		const text = textOf(name);
+		details.append(el('pre', { tabindex: 0 }, text.slice(0, SHOWN_BYTES), text.length > SHOWN_BYTES ? '\n\u2026 the rest is in the file' : ''));
+	}, { once: true });
+	return el('li', {}, line, details);
+}
+
+export function files() {
+	return section('files', 'Files of the incident',
+		el('p', { class: 'hint' }, 'All of them are in this page, bit for bit. To get them back into a directory: spikewatch export, with this page\u2019s path.'),
+		el('ul', { class: 'files' }, names().map(file)));
+}

@@ -1,0 +1,80 @@
+// Stacks as a tree, of profiles or of folded text: { name, module, before, during, children }.
+import { unescaped } from './text.js';
+
+export function emptyTree() {
+	return { name: 'all', module: '', kind: 'all', before: 0, during: 0, children: new Map() };
+}
+
+function kindOf(name, module) {
+	if (module === '[kernel]' || module.startsWith('[kernel'))
+		return 'kernel';
+	if (name.startsWith('['))
+		return 'unknown';
+	if (/\.so(\.|$)/.test(module))
+		return 'library';
+	return module.startsWith('/') || module === '' ? 'program' : 'other';
+}
+
+function child(node, name, module, kind) {
+	const key = `${name}\u0000${module}`;
+	let next = node.children.get(key);
+	if (!next) {
+		next = { name, module, kind: kind ?? kindOf(name, module), before: 0, during: 0, children: new Map() };
+		node.children.set(key, next);
+	}
+	return next;
+}
+
+// byThread: threads are a level of their own between processes and functions.
+export function treeOf(stacks, byThread) {
+	const root = emptyTree();
+	for (const { phase, process, thread, frames, value } of stacks) {
+		let node = root;
+		node[phase] += value;
+		for (const [label, kind] of [[process, 'process'], [byThread ? thread : '', 'thread']]) {
+			if (label !== '') {
+				node = child(node, label, '', kind);
+				node[phase] += value;
+			}
+		}
+		for (const frame of frames) {
+			node = child(node, frame.name, frame.module);
+			node[phase] += value;
+		}
+	}
+	return root;
+}
+
+// Without phases: all of it is "during".
+export function treeOfFolded(text) {
+	const root = emptyTree();
+	for (const line of text.split('\n')) {
+		const space = line.lastIndexOf(' ');
+		const value = Number(line.slice(space + 1));
+		if (space < 1 || !(value > 0))
+			continue;
+		let node = root;
+		node.during += value;
+		line.slice(0, space).split(';').forEach((name, index) => {
+			node = child(node, unescaped(name), '', index === 0 ? 'process' : undefined);
+			node.during += value;
+		});
+	}
+	return root;
+}
+
+// What d3-flame-graph draws. view: "before", "during", or "difference": then widths are the mean of both shares, and delta is what the share
+// has grown by.
+export function graphOf(tree, view) {
+	const all = { before: tree.before, during: tree.during };
+	const part = (node, phase) => all[phase] > 0 ? node[phase] / all[phase] : 0;
+
+	function make(node) {
+		const delta = part(node, 'during') - part(node, 'before');
+		const value = view === 'difference' ? (part(node, 'during') + part(node, 'before')) / 2 : node[view];
+		return { name: node.name, node, value, delta,
+			children: [...node.children.values()].map(make).filter(entry => entry.value > 0) };
+	}
+
+	return make(tree);
+}

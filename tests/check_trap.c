@@ -1,0 +1,557 @@
+/*
+ * check_trap.c: spikewatch trap as it is used: on real processes that burn CPU or take memory, on commands, by people who press Ctrl-C.
+ *
+ * Thresholds are far below what is done and above nothing, so that a busy machine only makes it slower.
+ */
+#include "program.h"
+
+#include "scope.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+Suite *trap_suite(void);
+
+static char directory[64], incidents[128], spikewatch[512];
+static bool built;
+
+static void setup(void)
+{
+	scene_directory(directory);
+	ck_assert_int_eq(chmod(directory, 0777), 0);
+	snprintf(incidents, sizeof(incidents), "%s/incidents", directory);
+	built = program_find("spikewatch", spikewatch);
+}
+
+static void teardown(void)
+{
+	scene_remove(directory);
+}
+
+#define TRAP(...) ((const char *const[]){ spikewatch, "trap", __VA_ARGS__, NULL })
+#define SOON "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o", incidents
+
+/* A shell that burns a second or two, and ends with code. */
+#define BURN(code) "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit " #code
+
+static const char *pid_text(const struct actor *actor)
+{
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%d", actor->pid);
+
+	return text;
+}
+
+/* Waits until the program has said so. */
+static void wait_for_words(const struct program *program, const char *words)
+{
+	scene_wait_for(scene_says(program->err, words));
+}
+
+/* How many incidents there are in a directory, all of which must be whole. */
+static int count_incidents(const char *path)
+{
+	DIR *dir = opendir(path);
+	char incident[512];
+	int count = 0;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		if (item->d_name[0] == '.')
+			continue;
+		snprintf(incident, sizeof(incident), "%s/%s", path, item->d_name);
+		ck_assert_msg(program_run((const char *const[]){ spikewatch, "verify", "-q", incident, NULL },
+					  directory) == 0,
+			      "%s is not whole", incident);
+		count++;
+	}
+	if (dir)
+		closedir(dir);
+
+	return count;
+}
+
+/* Whether incident.json of one of them says so. */
+static bool incidents_say(const char *part)
+{
+	DIR *dir = opendir(incidents);
+	char path[512];
+	bool says = false;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		snprintf(path, sizeof(path), "%s/%s/incident.json", incidents, item->d_name);
+		says |= scene_says(path, part);
+	}
+	if (dir)
+		closedir(dir);
+
+	return says;
+}
+
+/* What the program says, kept from the programs that run after it. */
+static char *words_of(const struct program *program)
+{
+	char *text = scene_read(program->err);
+
+	ck_assert_ptr_nonnull(text);
+
+	return text;
+}
+
+static void expect_words(const char *text, const char *part)
+{
+	ck_assert_msg(strstr(text, part) != NULL, "expected \"%s\", it said: %s", part, text);
+}
+
+START_TEST(a_process_that_burns_is_caught)
+{
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+	struct program program = program_start(TRAP(SOON, "-p", pid_text(&actor)), directory, -1, 0);
+
+	wait_for_words(&program, "waiting for scene-trap-");
+	actor_do(&actor, 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	AUTO_FREE char *text = words_of(&program);
+
+	expect_words(text, ": more than 2% of a core for 100 ms; Ctrl-C ends it\n");
+	expect_words(text, "caught scene-trap-");
+	expect_words(text, "% of a core; recording 0 s more\n");
+	expect_words(text, "wrote 20");
+	expect_words(text, "to see it: spikewatch show -d /tmp/");
+	expect_words(text, "/incidents last\n");
+	ck_assert_msg(!strpbrk(text, "\033\r"), "there is no terminal: %s", text);
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	actor_end(&actor);
+}
+END_TEST
+
+/* Bursts and pauses until it has seen enough. */
+START_TEST(each_spike_is_an_incident_until_there_are_enough)
+{
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+	struct program program = program_start(TRAP(SOON, "-n", "3", "-p", pid_text(&actor)), directory, -1, 0);
+	int status = -1;
+
+	actor_do(&actor, 'b', "hot");
+	for (int i = 0; i < 400 && waitpid(program.pid, &status, WNOHANG) == 0; i++) {
+		kill(actor.pid, i % 2 ? SIGCONT : SIGSTOP);
+		for (int naps = 0; naps < 150; naps++)
+			scene_nap();
+	}
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(count_incidents(incidents), 3);
+	actor_end(&actor);
+}
+END_TEST
+
+/* Resident bytes. */
+static unsigned long resident(pid_t pid)
+{
+	char path[64];
+	unsigned long pages = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+	AUTO_FREE char *text = scene_read(path);
+	ck_assert(text && sscanf(text, "%*u %lu", &pages) == 1);
+
+	return pages * (unsigned long)sysconf(_SC_PAGESIZE);
+}
+
+START_TEST(memory_that_stays_is_one_spike)
+{
+	char limit[32];
+
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+
+	snprintf(limit, sizeof(limit), "%luB", resident(actor.pid) + (16u << 20));
+	struct program program = program_start(TRAP("--memory", limit, "-n", "2", "-t", "1500ms", "--after", "0s", "-o",
+						    incidents, "-p", pid_text(&actor)),
+					       directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_do(&actor, 'm', "");
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "of memory; Ctrl-C");
+	program_said(directory, ": memory ");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_process_that_does_not_exist_yet_is_waited_for)
+{
+	if (!built)
+		return;
+
+	struct program program = program_start(TRAP(SOON, "--comm", "scene-later"), directory, -1, 0);
+
+	wait_for_words(&program, "no process is called scene-later yet");
+	struct actor actor = actor_start("scene-later");
+
+	actor_do(&actor, 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "caught scene-later/");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(what_comes_when_there_are_enough_is_left_alone)
+{
+	if (!built)
+		return;
+
+	struct actor actors[2] = { actor_start("scene-trap-two"), actor_start("scene-trap-two") };
+	struct program program = program_start(
+		TRAP("--cpu", "2%", "--for", "100ms", "--after", "1s", "-o", incidents, "--comm", "scene-trap-two"),
+		directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_do(&actors[0], 'b', "hot");
+	wait_for_words(&program, "caught");
+	actor_do(&actors[1], 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	actor_end(&actors[0]);
+	actor_end(&actors[1]);
+}
+END_TEST
+
+START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
+{
+	if (!built)
+		return;
+
+	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c", BURN(7)), directory), 7);
+	program_said(directory, "waiting for sh-");
+	program_said(directory, "the command goes on");
+	ck_assert_msg(incidents_say("\"comm\": \"sh\""), "it has the name of its program from the start");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+
+	/* Too short for anything. */
+	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/bin/true"), directory), 0);
+	program_said(directory, "nothing was caught");
+	program_said(directory, "what the command has started was not watched");
+	ck_assert_int_eq(program_run(TRAP("-o", incidents, "--", "/bin/sh", "-c", "kill -9 $$"), directory),
+			 128 + SIGKILL);
+	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/nowhere/program"), directory), 127);
+	program_said(directory, "/nowhere/program: No such file or directory");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+}
+END_TEST
+
+START_TEST(what_is_open_when_the_command_ends_is_written)
+{
+	if (!built)
+		return;
+
+	ck_assert_int_eq(program_run(TRAP("--cpu", "2%", "--for", "100ms", "--after", "1h", "-o", incidents, "--",
+					  "/bin/sh", "-c", BURN(0)),
+				     directory),
+			 0);
+	program_said(directory, "recording 1 h more");
+	program_said(directory, "wrote 20");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+}
+END_TEST
+
+START_TEST(nothing_caught_is_exit_code_one)
+{
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+	struct program program =
+		program_start(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_end(&actor);
+	ck_assert_int_eq(program_wait(&program), 1);
+	program_said(directory, "nothing was caught");
+
+	actor = actor_start("scene-trap");
+	ck_assert_int_eq(program_run(TRAP("--cpu", "100000%", "-t", "100ms", "-o", incidents, "-p", pid_text(&actor)),
+				     directory),
+			 1);
+	ck_assert_int_eq(program_run(TRAP("-t", "100ms", "-o", incidents, "--comm", "scene-never"), directory), 1);
+	ck_assert_int_eq(count_incidents(incidents), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(ctrl_c_writes_what_is_open)
+{
+	char limit[32];
+
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+
+	snprintf(limit, sizeof(limit), "%luB", resident(actor.pid) + (16u << 20));
+	struct program program = program_start(
+		TRAP("--memory", limit, "--after", "1h", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_do(&actor, 'm', "");
+	wait_for_words(&program, "caught");
+	kill(program.pid, SIGINT);
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "wrote 20");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+
+	program = program_start(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+	wait_for_words(&program, "waiting for");
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 1);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_second_ctrl_c_ends_it_at_once)
+{
+	int child = 0;
+
+	if (!built)
+		return;
+
+	struct program program = program_start(TRAP("--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
+						    "trap '' INT; echo ready >&2; exec sleep 60"),
+					       directory, -1, 0);
+
+	wait_for_words(&program, "ready");
+	kill(program.pid, SIGINT);
+	wait_for_words(&program, "nothing was caught");
+	ck_assert_int_eq(waitpid(program.pid, NULL, WNOHANG), 0);
+	kill(program.pid, SIGINT);
+	ck_assert_int_eq(program_wait(&program), 128 + SIGINT);
+
+	AUTO_FREE char *text = words_of(&program);
+	const char *name = strstr(text, "waiting for sh-");
+
+	ck_assert(name && sscanf(name, "waiting for sh-%d", &child) == 1);
+	kill(child, SIGKILL);
+}
+END_TEST
+
+START_TEST(an_ordinary_user_needs_no_rights)
+{
+	if (!built || geteuid() != 0)
+		return;
+
+	struct program program = program_start(TRAP(SOON, "--", "/bin/sh", "-c", BURN(0)), directory, -1, 65534);
+	int code = program_wait(&program);
+
+	if (code == 126) /* may not even look into the build directory */
+		return;
+	ck_assert_int_eq(code, 0);
+	program_said(directory, "wrote 20");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+
+	/* Of somebody else's process there are numbers. */
+	struct actor actor = actor_start("scene-trap");
+
+	program = program_start(TRAP(SOON, "-p", pid_text(&actor)), directory, -1, 65534);
+	wait_for_words(&program, "is not yours");
+	actor_do(&actor, 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	ck_assert_int_eq(count_incidents(incidents), 2);
+	actor_end(&actor);
+}
+END_TEST
+
+/* Names in a directory, but for dots. */
+static int entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	int count = 0;
+
+	for (struct dirent *item; dir && (item = readdir(dir));)
+		count += item->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+
+	return count;
+}
+
+START_TEST(show_finds_it_at_once_and_nothing_else_is_left)
+{
+	static const char *const names[] = { "TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME" };
+	char paths[ARRAY_LEN(names)][128], spool[160];
+
+	if (!built || access("/var/lib/spikewatch/incidents", F_OK) == 0)
+		return;
+	unsetenv("SPIKEWATCH_DIR");
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", directory, names[i]);
+		ck_assert_int_eq(mkdir(paths[i], 0700), 0);
+		setenv(names[i], paths[i], 1);
+	}
+	ck_assert_int_eq(
+		program_run(TRAP("--cpu", "2%", "--for", "100ms", "--after", "0s", "--", "/bin/sh", "-c", BURN(0)),
+			    directory),
+		0);
+	program_said(directory, "to see it: spikewatch show last\n");
+	ck_assert_int_eq(program_run((const char *const[]){ spikewatch, "show", "last", NULL }, directory), 0);
+	snprintf(spool, sizeof(spool), "%s/spikewatch/incidents", paths[3]);
+	ck_assert_int_eq(count_incidents(spool), 1);
+	for (size_t i = 0; i + 1 < ARRAY_LEN(names); i++)
+		ck_assert_msg(entries(paths[i]) == 0, "something is left in %s", names[i]);
+	ck_assert_int_eq(entries(paths[3]), 1);
+	snprintf(spool, sizeof(spool), "%s/spikewatch", paths[3]);
+	ck_assert_int_eq(entries(spool), 1);
+}
+END_TEST
+
+START_TEST(a_directory_that_cannot_be_used_is_said)
+{
+	char file[128];
+
+	if (!built)
+		return;
+
+	snprintf(file, sizeof(file), "%s/file", directory);
+	scene_write(file, "x");
+	ck_assert_int_eq(program_run(TRAP("-o", file, "--comm", "a"), directory), 1);
+	program_said(directory, "/file: Not a directory; say where with -o DIR");
+}
+END_TEST
+
+static const struct {
+	const char *arguments[6], *says;
+} mistakes[] = {
+	{ { NULL }, "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND" },
+	{ { "-p", "1", "--comm", "a" }, "one thing at a time" },
+	{ { "-p", "1", "--", "true" }, "one thing at a time" },
+	{ { "-p", "1,2" }, "expected one process id" },
+	{ { "-p", "0" }, "expected one process id" },
+	{ { "-p", "4194304" }, "there is no such process" },
+	{ { "812" }, "did you mean -p 812?" },
+	{ { "--comm", "a", "--count", "0" }, "expected at least 1" },
+	{ { "--comm", "a", "--cpu", "fast" }, "--cpu fast: expected a percentage" },
+	{ { "--comm", "a-name-of-sixteen" }, "the kernel cuts names to 15 bytes" },
+	{ { "--comm", "a", "--stacks", "on" }, "--stacks: " },
+	{ { "--comm", "a", "--treshold", "2" }, "there is no option --treshold" },
+	{ { "--com", "a", "--memry", "2" }, "did you mean --memory?" },
+};
+
+START_TEST(wrong_usage_is_explained)
+{
+	const char *arguments[10] = { spikewatch, "trap" };
+
+	if (!built)
+		return;
+
+	for (size_t i = 0; i < ARRAY_LEN(mistakes[_i].arguments); i++)
+		arguments[2 + i] = mistakes[_i].arguments[i];
+	ck_assert_int_eq(program_run(arguments, directory), 2);
+	program_said(directory, mistakes[_i].says);
+}
+END_TEST
+
+/* ---- on a terminal ---- */
+
+static pid_t start_on_terminal(const char *const *arguments, int *ret_master)
+{
+	struct winsize size = { .ws_row = 24, .ws_col = 40 };
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	ck_assert_int_ge(master, 0);
+	ck_assert_int_eq(grantpt(master), 0);
+	ck_assert_int_eq(unlockpt(master), 0);
+	ck_assert_int_eq(ioctl(master, TIOCSWINSZ, &size), 0);
+	pid_t pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setsid();
+		dup2(open(ptsname(master), O_RDWR), STDERR_FILENO); /* becomes the terminal that Ctrl-C comes from */
+		setenv("TERM", "xterm", 1);
+		execv(arguments[0], (char *const *)(uintptr_t)arguments);
+		_exit(126);
+	}
+	*ret_master = master;
+
+	return pid;
+}
+
+/* Reads until part has come, or the end. */
+static size_t read_until(int master, const char *part, char *buf, size_t len, size_t cap)
+{
+	ssize_t got;
+
+	while ((!part || !strstr(buf, part)) && len + 1 < cap && (got = read(master, buf + len, cap - len - 1)) > 0) {
+		len += (size_t)got;
+		buf[len] = '\0';
+	}
+
+	return len;
+}
+
+START_TEST(on_a_terminal_a_line_is_kept_up_to_date)
+{
+	static const char back[] = "\r\033[J";
+	char buf[1 << 14] = "";
+	int master, status, lines = 0;
+
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-trap");
+	pid_t pid = start_on_terminal(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), &master);
+	size_t len = read_until(master, "memory", buf, 0, sizeof(buf));
+
+	ck_assert_int_eq(write(master, "\003", 1), 1);
+	read_until(master, NULL, buf, len, sizeof(buf));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	expect_words(buf, "nothing was caught");
+	for (const char *at = buf; (at = strstr(at, back)); lines++) {
+		at += strlen(back);
+		if (strncmp(at, "spikewatch trap: ", 17) != 0 && !strstr(at, "^C"))
+			ck_assert_msg(strcspn(at, "\r\n") < 40, "too wide: %s", at);
+	}
+	ck_assert_int_ge(lines, 2);
+	ck_assert_str_eq(buf + strlen(buf) - 2, "\r\n");
+	close(master);
+	actor_end(&actor);
+}
+END_TEST
+
+Suite *trap_suite(void)
+{
+	Suite *suite = suite_create("trap");
+	TCase *tcase = tcase_create("program");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 180);
+	tcase_add_test(tcase, a_process_that_burns_is_caught);
+	tcase_add_test(tcase, each_spike_is_an_incident_until_there_are_enough);
+	tcase_add_test(tcase, memory_that_stays_is_one_spike);
+	tcase_add_test(tcase, a_process_that_does_not_exist_yet_is_waited_for);
+	tcase_add_test(tcase, what_comes_when_there_are_enough_is_left_alone);
+	tcase_add_test(tcase, a_command_is_watched_and_its_exit_code_is_ours);
+	tcase_add_test(tcase, what_is_open_when_the_command_ends_is_written);
+	tcase_add_test(tcase, nothing_caught_is_exit_code_one);
+	tcase_add_test(tcase, ctrl_c_writes_what_is_open);
+	tcase_add_test(tcase, a_second_ctrl_c_ends_it_at_once);
+	tcase_add_test(tcase, an_ordinary_user_needs_no_rights);
+	tcase_add_test(tcase, show_finds_it_at_once_and_nothing_else_is_left);
+	tcase_add_test(tcase, a_directory_that_cannot_be_used_is_said);
+	tcase_add_loop_test(tcase, wrong_usage_is_explained, 0, (int)ARRAY_LEN(mistakes));
+	tcase_add_test(tcase, on_a_terminal_a_line_is_kept_up_to_date);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
