@@ -264,8 +264,13 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 	const struct stackrecorder_stream *stream = widest(capture, memory);
 	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
 
+	if (late_ns > capture->options.before_ns)
+		late_ns = capture->options.before_ns;
+
 	if (late_ns > NS_PER_S)
-		add_text(why, cap, "the first %.1f s had been overwritten", (double)late_ns / 1e9);
+		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
+			 (double)(capture->options.before_ns - late_ns) / 1e9,
+			 (double)capture->options.before_ns / 1e9);
 	for (uint32_t kind = memory ? STACKFILE_FAULTS : STACKFILE_CPU, i = 0; i < 2; i++, kind++) {
 		const struct stackrecorder_stream *looks[] = { find_stream(&capture->first, kind),
 							       find_stream(&capture->second, kind) };

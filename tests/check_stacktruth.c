@@ -155,8 +155,8 @@ static bool sealed(struct stacks_rig *target)
 	for (struct dirent *entry; directory && (entry = readdir(directory));) {
 		char file[640];
 
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || strstr(entry->d_name, ".tmp"))
+			continue; /* it is being written */
 		snprintf(target->incident, sizeof(target->incident), "%s/%s", path, entry->d_name);
 		snprintf(file, sizeof(file), "%s/incident.json", target->incident);
 		found = access(file, F_OK) == 0;
