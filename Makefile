@@ -334,7 +334,7 @@ check-prometheus: all
 	@sh tests/deps.sh build prometheus
 	B=$(B) bash tests/prometheus.sh
 
-check-pprof: $(B)/make_profile
+check-pprof: $(B)/make_profile $(PROGRAMS) $(HELPERS) $(B)/workload_stacks
 	@sh tests/deps.sh build pprof
 	B=$(B) sh tests/pprof.sh
 

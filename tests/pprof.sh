@@ -1,6 +1,6 @@
 #!/bin/sh
 # make check-pprof: what Google's pprof, as it comes with Go, reads from known profiles (tests/make_profile.c): names, values, labels, mappings
-# and times must be as they were put in. Works without a network; everything it writes goes into a directory of its own, which it removes.
+# and times must be as they were put in; and from the profiles of a real incident, whose functions must have the shares that they are known to have had. Works without a network; everything it writes goes into a directory of its own, which it removes.
 set -u
 
 build=${B:-build}
@@ -115,6 +115,72 @@ says "of memory: in faults" memory-faults '25600 82.30% 82.30% 25600 82.30% [lib
 	'5120 16.46% 98.77% 30720 98.77% build_hash'
 says "of memory: by thread" memory-tags 'thread: Total 121.5MB' '120.0MB (98.77%): hash-join' '1.5MB ( 1.23%): postgres'
 folded "folded stacks of memory are in bytes" memory.folded 127401984 3
+
+# ---- the profiles of real incidents ----
+
+# within WHAT TABLE FIRST SECOND SHARE TOLERANCE: of what a table has for two functions, has the first this share, in percent?
+within() {
+	# The column of shares with what they call: "1.98s 65% 65% 2.1s 69.00% burn_seventy".
+	share=$(awk -v first="$3" -v second="$4" '
+		$6 == first { a = $5 + 0 }
+		$6 == second { b = $5 + 0 }
+		END { if (a + b > 0) printf "%.1f", 100 * a / (a + b) }' "$out/$2")
+	if awk -v share="${share:-0}" -v wanted="$5" -v off="$6" 'BEGIN { exit !(share > wanted - off && share < wanted + off) }'; then
+		good "$1: $share %"
+	else
+		bad "$1: ${share:-nothing} %, $5 expected"
+		sed 's/^/      /' "$out/$2"
+	fi
+}
+
+# Stops itself; goes on when the daemon watches it.
+workload() {
+	"$build/workload_stacks" "$@" >>"$out/done" &
+	pids="$pids $!"
+}
+
+# waits_for COMMAND...: a minute at most.
+waits_for() {
+	for _ in $(seq 600); do
+		"$@" && return
+		sleep 0.1
+	done
+	bad "waited in vain for: $*"
+	return 1
+}
+
+pids=
+trap 'kill -KILL $pids $daemon 2>/dev/null; rm -rf "$out"' EXIT
+daemon=
+mkdir "$out/run"
+cat >"$out/config.json" <<END
+{ "ring": { "path": "$out/run/ring", "lock": false }, "stacks": "dwarf",
+  "incidents": { "directory": "$out/incidents", "before": "60s", "after": "0s", "min_free": "0B", "captures": ["samples"] },
+  "targets": [ { "name": "work", "comm": "workload_stacks", "per": "group" } ] }
+END
+both_done() { [ "$(grep -c done "$out/done")" = 2 ]; }
+followed() { "$build/spikewatch" status --socket "$out/run/control" --json 2>/dev/null | grep -q '"followed_processes": *2'; }
+: >"$out/done"
+workload shares 3000
+workload memory 600
+"$build/spikewatchd" -c "$out/config.json" 2>"$out/daemon" &
+daemon=$!
+if grep -q 'no stacks' "$out/daemon" || ! waits_for followed; then
+	bad "the daemon records no stacks: $(cat "$out/daemon")"
+else
+	kill -CONT $pids
+	waits_for both_done
+	incident=$("$build/spikewatch" trigger --wait --socket "$out/run/control" work) || bad "no incident"
+	cp "$incident/cpu.pb.gz" "$out/real-cpu.pb.gz"
+	cp "$incident/memory.pb.gz" "$out/real-memory.pb.gz"
+	profile=real-cpu.pb.gz
+	pprof -top >"$out/real-cpu" || { bad "pprof of an incident"; cat "$out/stderr"; }
+	# Five standard deviations of some 300 samples.
+	within "of an incident: the functions that burned, 70:30" real-cpu burn_seventy burn_thirty 70 13
+	profile=real-memory.pb.gz
+	pprof -top >"$out/real-memory" || { bad "pprof of an incident's memory"; cat "$out/stderr"; }
+	within "of an incident: who grew, 3:1" real-memory grow_three grow_one 75 10
+fi
 
 [ -z "$failed" ] && printf '\ncheck-pprof: all held\n' || printf '\ncheck-pprof: FAILED\n'
 [ -z "$failed" ]
