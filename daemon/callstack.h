@@ -30,6 +30,7 @@ struct callstack {
 	struct pairmap frames; /* see callstack.c -> frame << 2 | its file was replaced << 1 | has a name */
 };
 
+/* Empty; the profile too must outlive it. */
 void callstack_init(struct callstack *stack, const struct callstack_sources *sources, struct stackprofile *profile);
 
 /* Frees its memory. {0} is fine. */

@@ -315,7 +315,7 @@ static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
 	return true;
 }
 
-static enum elfframes_step step(Dwarf_Frame *frame, struct framestate *state)
+static enum elfframes_way step(Dwarf_Frame *frame, struct framestate *state)
 {
 	struct evaluation on = { .state = state };
 	struct framestate caller = *state; /* `beyond` too: a register that nobody needs may have been beyond */
@@ -363,10 +363,10 @@ static bool find_in_tables(struct elfframes *frames, uint64_t address, Dwarf_Fra
 	return find_frame(frames->debug, address - frames->debug_bias, ret);
 }
 
-enum elfframes_step elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state)
+enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state)
 {
 	Dwarf_Frame *frame;
-	enum elfframes_step result;
+	enum elfframes_way result;
 
 	if (!find_in_tables(frames, address, &frame))
 		return ELFFRAMES_UNKNOWN;

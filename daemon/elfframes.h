@@ -10,7 +10,7 @@
 
 struct elfframes;
 
-enum elfframes_step {
+enum elfframes_way {
 	ELFFRAMES_CALLER, /* *state is the caller's */
 	ELFFRAMES_INTERRUPTED, /* the same, and it did not call, but was interrupted by a signal: its program counter is exact */
 	ELFFRAMES_OUTERMOST, /* there is no caller */
@@ -27,6 +27,6 @@ void elfframes_free(struct elfframes *frames);
  * From a function to its caller. address, in the file's own counting: where state's program counter is, or of a return address the byte
  * before it. Takes microseconds, and the first time what reading debug information takes if .eh_frame does not know the address.
  */
-enum elfframes_step elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state);
+enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state);
 
 #endif

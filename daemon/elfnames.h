@@ -51,6 +51,7 @@ bool elfnames_debug_file(struct elfnames *names, int fd);
  */
 typedef int elfnames_ask(void *ctx, const uint8_t *build_id, size_t len);
 
+/* To be called before them; ctx must live until then. */
 void elfnames_shared(struct elfnames *names, elfnames_ask *ask, void *ctx);
 
 /* libelf's handle of the file. Belongs to names. */

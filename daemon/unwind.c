@@ -20,7 +20,7 @@ enum outcome {
 
 /* False: no tables know. */
 static bool step_by_tables(const struct unwind_place *place, uint64_t address, struct framestate *state,
-			   enum elfframes_step *ret)
+			   enum elfframes_way *ret)
 {
 	const struct addressspace_mapping *mapping = addressspaces_find(place->spaces, place->pid, address);
 	enum module_state module;
@@ -61,7 +61,7 @@ static bool step(const struct unwind_place *place, struct framestate *state, str
 {
 	uint64_t sp = state->registers[FRAMESTATE_SP];
 	uint64_t address = state->registers[FRAMESTATE_PC] - !*exact;
-	enum elfframes_step way = ELFFRAMES_CALLER;
+	enum elfframes_way way = ELFFRAMES_CALLER;
 	bool tables = step_by_tables(place, address, state, &way);
 
 	*outcome = tables && way == ELFFRAMES_OUTERMOST ? OUTERMOST : LOST;

@@ -9,7 +9,7 @@
  *
  * The copy is taken whole first (two pieces, where the ring wraps) and walked afterwards, so that the ring is still for no longer
  * than that. If head has moved down by n bytes when the copy is done, its last n bytes may be newer than their surroundings: they are
- * left out. A size of 0 is where the ring has not been filled yet.
+ * left out. A ring that has not come round is copied as far as it was written.
  *
  * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the ring's size. A record that wraps is
  * put together in the caller's scratch.
@@ -47,13 +47,15 @@ static void copy_out(const struct perfring *ring, uint64_t position, void *buf, 
 
 void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, bool *ret_torn)
 {
-	uint64_t head = load_head(ring), moved;
-	size_t len = 0, end = ring->size;
+	uint64_t head = load_head(ring), written = 0 - head, moved;
+	size_t len = 0, end = written < ring->size ? (size_t)written : ring->size, unused = ring->size - end;
 	bool torn = false;
 
-	copy_out(ring, head, buf, ring->size);
+	copy_out(ring, head, buf, end);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	moved = head - load_head(ring);
+	/* What was never written gives way first. */
+	moved -= moved < unused ? moved : unused;
 	end -= moved < end ? (size_t)moved : end;
 	while (end - len >= sizeof(struct perf_event_header)) {
 		struct perf_event_header header;

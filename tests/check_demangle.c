@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_MAX_BYTES 2048
+
 static void says(const char *mangled, const char *plain)
 {
 	char text[DEMANGLE_MAX];
@@ -59,43 +61,51 @@ START_TEST(what_is_no_such_name_stays)
 }
 END_TEST
 
-/* f(P<A, A>, P<that, that>, P<that, that> ...): each is twice as long as the one before. */
-static void double_cpp(char *at, int times)
+static size_t put(char *name, size_t at, const char *text)
 {
-	at += sprintf(at, "_Z1f1A1PIS_S_E");
-	for (int i = 0; i < times; i++) {
-		/* S_ is A, S0_ is P, S1_ the first pair, and so on. */
-		char pair = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i];
+	size_t len = strlen(text);
 
-		at += sprintf(at, "S0_IS%c_S%c_E", pair, pair);
+	ck_assert_uint_lt(at + len, NAME_MAX_BYTES);
+	memcpy(name + at, text, len + 1);
+
+	return at + len;
+}
+
+/* f(P<A, A>, P<that, that>, P<that, that> ...): each is twice as long as the one before. */
+static void double_cpp(char *name, size_t times)
+{
+	size_t at = put(name, 0, "_Z1f1A1PIS_S_E");
+
+	for (size_t i = 0; i < times; i++) {
+		/* S_ is A, S0_ is P, S1_ the first pair, and so on. */
+		char pair = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i], text[32];
+
+		snprintf(text, sizeof(text), "S0_IS%c_S%c_E", pair, pair);
+		at = put(name, at, text);
 	}
 }
 
 /* a::<(u8 ...), (that, that), ...> */
-static void double_rust(char *name, int times)
+static void double_rust(char *name, size_t times)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-	size_t here = (size_t)sprintf(name, "_RIC1a"), last = here;
+	size_t last = put(name, 0, "_RIC1a"), at = put(name, last, "ThhhE");
 
-	here += (size_t)sprintf(name + here, "ThhhE");
-	for (int i = 0; i < times; i++) {
+	for (size_t i = 0; i < times; i++) {
 		/* Places count from behind _R; B_ is 0, B0_ is 1. */
 		size_t number = last - 2 - 1;
-		char back[8];
+		char high[2] = { number < 62 ? '\0' : digits[number / 62], '\0' }, low = digits[number % 62], text[32];
 
-		if (number < 62)
-			snprintf(back, sizeof(back), "B%c_", digits[number]);
-		else
-			snprintf(back, sizeof(back), "B%c%c_", digits[number / 62], digits[number % 62]);
-		last = here;
-		here += (size_t)sprintf(name + here, "T%s%sE", back, back);
+		snprintf(text, sizeof(text), "TB%s%c_B%s%c_E", high, low, high, low);
+		last = at;
+		at = put(name, at, text);
 	}
-	sprintf(name + here, "E");
+	put(name, at, "E");
 }
 
 START_TEST(a_name_that_doubles_with_every_few_letters_stays)
 {
-	char name[2048];
+	char name[NAME_MAX_BYTES];
 
 	double_cpp(name, 2);
 	says(name, "f(A, P<A, A>, P<P<A, A>, P<A, A> >, P<P<P<A, A>, P<A, A> >, P<P<A, A>, P<A, A> > >)");
@@ -111,7 +121,7 @@ END_TEST
 
 START_TEST(a_name_in_itself_many_times_over_ends)
 {
-	char name[2048] = "_Z";
+	char name[NAME_MAX_BYTES] = "_Z";
 
 	for (size_t len = 100; len < sizeof(name) - 2; len += 400) {
 		memset(name + 2, 'P', len);

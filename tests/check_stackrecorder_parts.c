@@ -93,7 +93,7 @@ START_TEST(stacks_give_way_first_then_chains_then_stacks_altogether)
 	need(32, false, true, 64 * MB);
 	check_plan(0, 0, 512 * KB, 256 * KB);
 	ck_assert(!plan.dwarf);
-	need(31, false, true, 64 * MB); /* just not */
+	need(31, false, true, 64 * MB);
 	options.without_faults = true;
 	check_plan(0, 0, 1 * MB, 0);
 	ck_assert(plan.dwarf);

@@ -202,6 +202,41 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 }
 END_TEST
 
+START_TEST(debug_information_that_files_share_is_found_by_build_id)
+{
+	char option[128], command[512];
+
+	if (!there)
+		return;
+	if (rig_shell(&rig, "dwz --version >/dev/null 2>&1") != 0) {
+		fprintf(stderr, "skipped: there is no dwz\n");
+		return;
+	}
+	rig_write(&rig, "workload.c", workload);
+	ck_assert_int_eq(rig_shell(&rig, "gcc -O2 -g -gdwarf-4 -o workload workload.c && cp workload other && "
+					 "dwz -m shared -M /nowhere/shared workload other && cp workload small"),
+			 0);
+	struct rig_process process = sampled("-O2 -g -gdwarf-4", NULL);
+	snprintf(command, sizeof(command), "%s",
+		 "id=$(readelf -n shared | sed -n 's/.*Build ID: //p'); rest=${id#??}; "
+		 "mkdir -p debug/${id%$rest} && cp shared debug/${id%$rest}/$rest.debug");
+	ck_assert_int_eq(rig_shell(&rig, "%s", command), 0);
+	snprintf(command, sizeof(command), "%s/workload", rig.dir);
+	for (size_t i = 0; i < rig.entry_count; i++)
+		if (strcmp(rig.paths[i], command) == 0) {
+			snprintf(option, sizeof(option), "%s/small", rig.dir);
+			ck_assert_int_ge(dup2(open(option, O_RDONLY | O_CLOEXEC), rig.entries[i].binary.fd), 0);
+		}
+	ck_assert_int_eq(rig_run(&rig, "--debug-files="), 0);
+	ck_assert_uint_eq(rig_stacks_in(rig.folded, "burner;main;caller;with_inlined;middle;deepest"), 0);
+	snprintf(option, sizeof(option), "--debug-files=%s/debug", rig.dir);
+	ck_assert_int_eq(rig_run(&rig, option), 0);
+	rig_expect(&rig, "burner;main;caller;with_inlined;middle;deepest", 1);
+	rig_expect(&rig, "burner;main;caller;hidden", 1);
+	rig_end(&process);
+}
+END_TEST
+
 START_TEST(compressed_symbols_of_a_stripped_program_are_read)
 {
 	if (!there)
@@ -553,6 +588,7 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, another_build_id_gives_no_names);
 	tcase_add_test(core, the_same_build_id_gives_names);
 	tcase_add_test(core, a_separate_debug_file_is_found_by_build_id);
+	tcase_add_test(core, debug_information_that_files_share_is_found_by_build_id);
 	tcase_add_test(core, compressed_symbols_of_a_stripped_program_are_read);
 	tcase_add_test(core, names_of_cpp_are_demangled);
 	tcase_add_test(core, functions_of_shared_libraries_are_named);

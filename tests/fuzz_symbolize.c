@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct symbolize_options options = { .vdso = -1 };
 	struct symbolize_counts counts;
-	struct stackprofile *profile;
+	struct stackprofile *profiles[SYMBOLIZE_PROFILES];
 	struct stackprofile_counts sums;
 	struct stackfile file;
 	uint8_t *copy = malloc(size > 0 ? size : 1);
@@ -28,11 +28,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		for (uint32_t i = 0; i < file.head->binaries; i++)
 			binaries[i].fd = -1;
-		if (symbolize_run(&file, &options, &profile, &counts) == 0) {
-			stackprofile_counts(profile, &sums);
+		if (symbolize_run(&file, &options, profiles, &counts) == 0) {
+			stackprofile_counts(profiles[STACKPROFILE_CPU], &sums);
 			assert(sums.samples_before + sums.samples_during == counts.samples);
 			assert(counts.frames_named <= counts.frames && counts.frames_kernel <= counts.frames);
-			stackprofile_free(profile);
+			assert(counts.samples_without_stack <= counts.samples + counts.samples_of_faults);
+			stackprofile_counts(profiles[STACKPROFILE_MEMORY], &sums);
+			assert(sums.samples_before + sums.samples_during == counts.faults);
+			for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
+				stackprofile_free(profiles[i]);
 		}
 	}
 	free(copy);

@@ -137,7 +137,8 @@ confined() {
 	ban "yajl is confined to lib/json.c" "${include}yajl" $(without lib/json.c $ours)
 	ban "libdeflate is confined to lib/deflate.c" "${include}libdeflate" $(without lib/deflate.c $ours)
 	ban "libmicrohttpd is confined to daemon/metrics.c" "${include}microhttpd" $(without daemon/metrics.c $ours)
-	elfutils="daemon/elfnames.c daemon/elflines.c"
+	elfutils="daemon/elfnames.c daemon/elflines.c daemon/elfframes.c"
+	ban "libiberty is confined to daemon/demangle.c" "${include}libiberty" $(without daemon/demangle.c $ours)
 	ban "elfutils is confined to $elfutils" "${include}(elfutils/|gelf|libelf|dwarf)" $(without "$elfutils" $ours)
 	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/metrics.c daemon/reporter.c daemon/watchdog.c"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)

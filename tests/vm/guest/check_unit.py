@@ -12,6 +12,7 @@ import service
 from harness import check, equal, eventually, expect, run, within
 
 CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE = 1 << 2, 1 << 19
+CAP_PERFMON = 1 << 38
 
 
 def process(field):
@@ -26,10 +27,10 @@ def _():
     equal(process("Gid"), [str(grp.getgrnam("spikewatch").gr_gid)] * 4, "the group")
 
 
-@check("it has two capabilities and no others")
+@check("it has three capabilities and no others")
 def _():
     for kind in "CapEff", "CapPrm", "CapBnd":
-        equal(int(process(kind)[0], 16), CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE, kind)
+        equal(int(process(kind)[0], 16), CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_PERFMON, kind)
 
 
 @check("it cannot get more rights, and is confined to system calls")

@@ -1,0 +1,389 @@
+/*
+ * check_perfthreads.c: which threads and processes get events of their own, by what notes tell. The notes are made up, the processes and events are
+ * real: needs to be allowed to open events on its own threads; says so if it is not.
+ */
+#include "perfthreads.h"
+#include "realclock.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Suite *perfthreads_suite(void);
+
+static const struct perfevents_wanted wanted = { .kind = PERFEVENTS_CPU, .frequency = 99, .user_only = true };
+
+/* What happens on the way. */
+static struct {
+	struct perfevents ring;
+	struct perfthreads_output output;
+	struct perfthreads *threads;
+	struct perfthreads_note notes[4]; /* for the catch_up after start_thread */
+	size_t note_count;
+	bool start_thread; /* when the clock is asked next: another thread of ours */
+	uint32_t started_tid;
+	unsigned opened_processes, opened_threads;
+	pthread_t thread;
+	int go[2], told[2];
+} stage;
+
+static void *wait_here(void *unused)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+	char byte;
+
+	if (write(stage.told[1], &tid, sizeof(tid)) == sizeof(tid) && read(stage.go[0], &byte, 1) == 1)
+		return unused;
+	return unused;
+}
+
+static mono_t clock_of_stage(void *unused)
+{
+	struct clock clock = realclock();
+
+	(void)unused;
+	if (stage.start_thread) {
+		stage.start_thread = false;
+		ck_assert_int_eq(pthread_create(&stage.thread, NULL, wait_here, NULL), 0);
+		ck_assert_int_eq(read(stage.told[0], &stage.started_tid, sizeof(stage.started_tid)),
+				 sizeof(stage.started_tid));
+	}
+	return clock_mono(&clock);
+}
+
+static void catch_up(void *unused)
+{
+	(void)unused;
+	if (stage.started_tid == 0)
+		return;
+	for (size_t i = 0; i < stage.note_count; i++) {
+		if (stage.notes[i].tid == 0)
+			stage.notes[i].tid = stage.started_tid;
+		perfthreads_note(stage.threads, &stage.notes[i]);
+	}
+	stage.note_count = 0;
+}
+
+static void opened(void *unused, uint32_t pid, const uint32_t *tids, size_t count)
+{
+	(void)unused;
+	/* no assertion here: memory may be short */
+	stage.opened_processes += pid != 0;
+	for (size_t i = 0; i < count; i++)
+		stage.opened_threads += tids[i] != 0;
+}
+
+static int make(unsigned max_events, unsigned max_processes)
+{
+	static int proc_fd = -1;
+	struct perfthreads_options options = { .outputs = &stage.output,
+					       .output_count = 1,
+					       .cpus = 1,
+					       .max_events = max_events,
+					       .max_processes = max_processes,
+					       .clock = { clock_of_stage, NULL, NULL },
+					       .catch_up = catch_up,
+					       .opened = opened };
+
+	if (proc_fd < 0)
+		proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	options.proc_fd = proc_fd;
+	stage.output = (struct perfthreads_output){ &wanted, &stage.ring };
+	return perfthreads_new(&options, &stage.threads);
+}
+
+/* False: not allowed here. */
+static bool begin_with(unsigned max_events, unsigned max_processes)
+{
+	char reason[PERFEVENTS_REASON_MAX];
+
+	memset(&stage, 0, sizeof(stage));
+	ck_assert_int_eq(pipe(stage.go), 0);
+	ck_assert_int_eq(pipe(stage.told), 0);
+	if (perfevents_open_ring(&wanted, 0, 65536, &stage.ring, reason) < 0) {
+		fprintf(stderr, "perfthreads: not checked: %s\n", reason);
+		return false;
+	}
+	ck_assert_int_eq(make(max_events, max_processes), 0);
+	return true;
+}
+
+static void end(void)
+{
+	perfthreads_free(stage.threads);
+	perfevents_close(&stage.ring);
+	if (stage.started_tid != 0) {
+		ck_assert_int_eq(write(stage.go[1], "x", 1), 1);
+		pthread_join(stage.thread, NULL);
+	}
+	close(stage.go[0]);
+	close(stage.go[1]);
+	close(stage.told[0]);
+	close(stage.told[1]);
+}
+
+static struct perfthreads_status status(void)
+{
+	struct perfthreads_status status;
+
+	perfthreads_status(stage.threads, &status);
+	return status;
+}
+
+static uint32_t sleeping_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return (uint32_t)pid;
+}
+
+static void end_child(uint32_t pid)
+{
+	kill((pid_t)pid, SIGKILL);
+	ck_assert_int_eq(waitpid((pid_t)pid, NULL, 0), (pid_t)pid);
+}
+
+static void note_fork(uint32_t pid, uint32_t ppid, uint64_t time_ns)
+{
+	perfthreads_note(
+		stage.threads,
+		&(struct perfthreads_note){ .time_ns = time_ns, .pid = pid, .tid = pid, .ppid = ppid, .ptid = ppid });
+}
+
+static void note_end(uint32_t pid)
+{
+	perfthreads_note(stage.threads, &(struct perfthreads_note){ .pid = pid, .tid = pid, .ended = true });
+}
+
+/* A thread of ours begins when ours has its events, started by `by` at time_ns. How many threads get events. */
+static unsigned threads_opened(bool note, uint64_t time_ns)
+{
+	uint32_t self = (uint32_t)getpid();
+
+	if (!begin_with(64, 4))
+		return 0;
+	stage.start_thread = true;
+	stage.notes[0] = (struct perfthreads_note){ .time_ns = time_ns, .pid = self, .ppid = self, .ptid = self };
+	stage.note_count = note;
+	perfthreads_follow(stage.threads, &self, 1);
+	ck_assert_uint_eq(status().processes, 1);
+	ck_assert_uint_eq(status().events, status().threads);
+	ck_assert_uint_eq(stage.opened_processes, 1);
+	ck_assert_uint_eq(stage.opened_threads, 2);
+	return status().threads;
+}
+
+START_TEST(a_thread_that_inherited_gets_no_events_of_its_own)
+{
+	unsigned inherited = threads_opened(true, UINT64_MAX), before, silent;
+
+	if (inherited == 0)
+		return;
+	end();
+	before = threads_opened(true, 1);
+	end();
+	silent = threads_opened(false, 0);
+	end();
+	ck_assert_uint_eq(inherited, 1);
+	/* started before its parent had them */
+	ck_assert_uint_eq(before, 2);
+	/* nobody knows who started it */
+	ck_assert_uint_eq(silent, 2);
+}
+END_TEST
+
+START_TEST(descendants_inherit_from_whoever_was_followed_then)
+{
+	uint32_t pids[3];
+
+	if (!begin_with(64, 8))
+		return;
+	for (int i = 0; i < 3; i++)
+		pids[i] = sleeping_child();
+	perfthreads_follow(stage.threads, pids, 1);
+	note_fork(pids[1], pids[0], UINT64_MAX);
+	note_fork(pids[2], pids[1], UINT64_MAX);
+	perfthreads_follow(stage.threads, pids, 3);
+	ck_assert_uint_eq(status().processes, 3);
+	ck_assert_uint_eq(status().threads, 1);
+
+	/* the first leaves: the others need their own */
+	perfthreads_follow(stage.threads, pids + 1, 2);
+	ck_assert_uint_eq(status().processes, 2);
+	ck_assert_uint_eq(status().threads, 2);
+	perfthreads_follow(stage.threads, NULL, 0);
+	ck_assert_uint_eq(status().events, 0);
+	for (int i = 0; i < 3; i++)
+		end_child(pids[i]);
+	end();
+}
+END_TEST
+
+START_TEST(what_was_forked_before_did_not_inherit)
+{
+	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
+
+	if (begin_with(64, 8)) {
+		perfthreads_follow(stage.threads, pids, 1);
+		note_fork(pids[1], pids[0], 1);
+		perfthreads_follow(stage.threads, pids, 2);
+		ck_assert_uint_eq(status().threads, 2);
+		end();
+	}
+	end_child(pids[0]);
+	end_child(pids[1]);
+}
+END_TEST
+
+START_TEST(events_of_one_that_exited_stay_while_its_kin_runs)
+{
+	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
+
+	if (!begin_with(64, 8))
+		return;
+	perfthreads_follow(stage.threads, pids, 2);
+	ck_assert_uint_eq(status().threads, 2);
+	perfthreads_follow(stage.threads, pids, 1);
+	note_fork(pids[1], pids[0], UINT64_MAX);
+	end_child(pids[0]);
+	note_end(pids[0]);
+	ck_assert(!perfthreads_sweep(stage.threads, false));
+	ck_assert(!perfthreads_sweep(stage.threads, true));
+	ck_assert_uint_eq(status().events, 1);
+	end_child(pids[1]);
+	note_end(pids[1]);
+	ck_assert(perfthreads_sweep(stage.threads, false));
+	ck_assert_uint_eq(status().events, 0);
+	ck_assert_uint_eq(status().processes, 0);
+	ck_assert_uint_eq(status().not_followed, 0);
+	end();
+}
+END_TEST
+
+START_TEST(an_end_that_was_not_told_is_found_by_looking)
+{
+	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
+
+	if (!begin_with(64, 8))
+		return;
+	perfthreads_follow(stage.threads, pids, 1);
+	note_fork(pids[1], pids[0], UINT64_MAX);
+	end_child(pids[0]);
+	end_child(pids[1]);
+	ck_assert(!perfthreads_sweep(stage.threads, false));
+	ck_assert_uint_eq(status().events, 1);
+	ck_assert(perfthreads_sweep(stage.threads, true));
+	ck_assert_uint_eq(status().events, 0);
+	end();
+}
+END_TEST
+
+/* A first thread may end while others run on. */
+START_TEST(a_note_of_an_end_is_not_believed_while_it_runs)
+{
+	uint32_t pid = sleeping_child();
+
+	if (begin_with(64, 8)) {
+		perfthreads_follow(stage.threads, &pid, 1);
+		note_end(pid);
+		ck_assert(!perfthreads_sweep(stage.threads, true));
+		ck_assert_uint_eq(status().threads, 1);
+		end();
+	}
+	end_child(pid);
+}
+END_TEST
+
+START_TEST(no_more_events_and_processes_than_allowed)
+{
+	uint32_t pids[4];
+
+	for (int i = 0; i < 4; i++)
+		pids[i] = sleeping_child();
+	if (begin_with(2, 8)) {
+		perfthreads_follow(stage.threads, pids, 4);
+		ck_assert_uint_eq(status().events, 2);
+		ck_assert_uint_eq(status().processes, 2);
+		ck_assert_uint_eq(status().not_followed, 2);
+		ck_assert_int_eq(status().error, -ENOSPC);
+		/* there is room only when the set changes */
+		perfthreads_follow(stage.threads, pids + 2, 2);
+		ck_assert_uint_eq(status().processes, 2);
+		ck_assert_uint_eq(status().not_followed, 0);
+		ck_assert_int_eq(status().error, 0);
+		end();
+	}
+	if (begin_with(64, 3)) {
+		perfthreads_follow(stage.threads, pids, 4);
+		ck_assert_uint_eq(status().processes, 3);
+		ck_assert_uint_eq(status().not_followed, 1);
+		end();
+	}
+	for (int i = 0; i < 4; i++)
+		end_child(pids[i]);
+}
+END_TEST
+
+/* As a whole or not at all: what was opened of it is closed again. */
+START_TEST(every_allocation_may_fail)
+{
+	uint32_t pids[2] = { sleeping_child(), (uint32_t)getpid() };
+	bool injected = true;
+
+	if (!begin_with(64, 8))
+		return;
+	perfthreads_free(stage.threads);
+	stage.threads = NULL;
+	for (long n = 1; injected && n < 1000; n++) {
+		int r;
+
+		torture_arm(n);
+		r = make(64, 8);
+		if (r == 0)
+			perfthreads_follow(stage.threads, pids, 2);
+		injected = torture_disarm();
+		ck_assert(r == 0 || (injected && r == -ENOMEM));
+		if (r == 0) {
+			ck_assert_uint_eq(status().events, status().threads);
+			ck_assert_uint_eq(status().processes + status().not_followed, 2);
+			ck_assert(injected || status().processes == 2);
+			perfthreads_free(stage.threads);
+		}
+		stage.threads = NULL;
+	}
+	ck_assert(!injected);
+	end();
+	end_child(pids[0]);
+}
+END_TEST
+
+Suite *perfthreads_suite(void)
+{
+	Suite *suite = suite_create("perfthreads");
+	TCase *tcase = tcase_create("perfthreads");
+
+	tcase_add_test(tcase, a_thread_that_inherited_gets_no_events_of_its_own);
+	tcase_add_test(tcase, descendants_inherit_from_whoever_was_followed_then);
+	tcase_add_test(tcase, what_was_forked_before_did_not_inherit);
+	tcase_add_test(tcase, events_of_one_that_exited_stay_while_its_kin_runs);
+	tcase_add_test(tcase, an_end_that_was_not_told_is_found_by_looking);
+	tcase_add_test(tcase, a_note_of_an_end_is_not_believed_while_it_runs);
+	tcase_add_test(tcase, no_more_events_and_processes_than_allowed);
+	tcase_add_test(tcase, every_allocation_may_fail);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

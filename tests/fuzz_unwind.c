@@ -1,0 +1,79 @@
+/*
+ * fuzz_unwind.c: registers, a stack, and an ELF file with unwinding tables: from function to caller. What is there: 17 registers, a number of bytes
+ * of the stack, they, and the file.
+ */
+#include "elfframes.h"
+#include "scope.h"
+#include "sink.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool take(const uint8_t **data, size_t *size, void *to, size_t len)
+{
+	if (*size < len)
+		return false;
+	memcpy(to, *data, len);
+	*data += len;
+	*size -= len;
+
+	return true;
+}
+
+static void walk(struct elfnames *names, struct elfframes *frames, struct framestate *state)
+{
+	for (int i = 0; i < 64; i++) {
+		struct framestate before = *state;
+		uint64_t address;
+
+		if (!elfnames_address(names, state->registers[FRAMESTATE_PC], &address))
+			address = state->registers[FRAMESTATE_PC];
+		switch (elfframes_step(frames, address, state)) {
+		case ELFFRAMES_CALLER:
+		case ELFFRAMES_INTERRUPTED:
+			if ((state->known & 1u << FRAMESTATE_PC) == 0 || (state->known & 1u << FRAMESTATE_SP) == 0)
+				abort();
+			break;
+		case ELFFRAMES_OUTERMOST:
+			return;
+		case ELFFRAMES_UNKNOWN:
+			if (memcmp(before.registers, state->registers, sizeof(before.registers)) != 0)
+				abort();
+			if (!framestate_follow_bp(state))
+				return;
+			break;
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct framestate state = { .known = (1u << FRAMESTATE_REGISTERS) - 1 };
+	uint64_t stack_bytes;
+	struct elfnames *names;
+	struct elfframes *frames = NULL;
+	int fd;
+
+	if (!take(&data, &size, state.registers, sizeof(state.registers)) ||
+	    !take(&data, &size, &stack_bytes, sizeof(stack_bytes)) || stack_bytes > size)
+		return 0;
+	state.stack = data;
+	state.stack_bytes = (size_t)stack_bytes;
+	state.stack_start = state.registers[FRAMESTATE_SP];
+	if (state.stack_start + state.stack_bytes < state.stack_start)
+		return 0;
+	fd = memfd_create("file", MFD_CLOEXEC);
+	if (sink_write_all(fd, data + stack_bytes, size - (size_t)stack_bytes) < 0)
+		abort();
+	if (elfnames_open(fd, &names) < 0)
+		return 0;
+	if (elfframes_new(names, &frames) == 0)
+		walk(names, frames, &state);
+	elfframes_free(frames);
+	elfnames_free(names);
+
+	return 0;
+}
