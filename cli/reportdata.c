@@ -317,6 +317,26 @@ static void put_files(struct json_writer *json, const struct reportdata_files *f
 	json_end_array(json);
 }
 
+/* What became of samples.tsv on the way here. */
+static void put_samples(struct json_writer *json, const struct incidentload_samples *samples)
+{
+	const struct salvage_report *report = &samples->report;
+
+	json_key(json, "samples");
+	json_begin_object(json);
+	put_text(json, "error",
+		 samples->error == 0         ? ""
+		 : samples->error == -ENOENT ? "there is no file"
+					     : strerror(-samples->error));
+	put_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
+	put_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
+	json_key(json, "complete");
+	json_bool(json, samples->error || report->complete);
+	json_key(json, "cut");
+	json_bool(json, samples->cut || samples->outside);
+	json_end_object(json);
+}
+
 static void put_story(struct json_writer *json, const struct view *view, const char *words)
 {
 	const struct incident_rule *rule = &view->incident.rule;
@@ -333,8 +353,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	json_double(json, story_threshold(rule, &threshold) ? threshold : NAN);
 	json_key(json, "above_ns");
 	put_value(json, story_above(&view->incident, &view->samples.series, &above_ns) ? (double)above_ns : NAN, 1);
-	json_key(json, "samples_cut");
-	json_bool(json, view->samples.cut || view->samples.outside);
+	put_samples(json, &view->samples);
 }
 
 static int write_rest(struct drawing *drawing, int incidentfd, const struct reportdata_files *files, const char *words)

@@ -285,6 +285,7 @@ async function others(browser) {
 	check('everything: each target has its line', await everything.run(`document.querySelectorAll('[data-plot=cpu] .u-series').length`) === 3);
 	const bare = await Page.open(browser, 'bare');
 	await quiet(bare, 'bare');
+	check('bare: what was lost is the samples', (await bare.run(`document.getElementById('lost').textContent`)).includes('the samples: there is no file'));
 	check('bare: what is missing is said', (await bare.run('document.body.textContent')).includes('There are no samples'));
 }
 

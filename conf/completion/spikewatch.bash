@@ -59,7 +59,7 @@ _spikewatch_value() {
 	--stacks) _spikewatch_offer 'off frame-pointers' "$2" ;;
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
 	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
-	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule) ;;
+	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
 	--keep | --max-size | --older-than | -b | --before) ;;
 	*) return 1 ;;
 	esac
@@ -125,8 +125,8 @@ _spikewatch() {
 		_spikewatch_files "$word"
 		_spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word"
 		;;
-	show:*/*) _spikewatch_files "$word" -d ;;
-	show:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
+	show:*/* | report:*/*) _spikewatch_files "$word" -d ;;
+	show:* | report:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "$(_spikewatch_ids "$directory" | sed "s|^|$directory/|")" "$word"
