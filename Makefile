@@ -297,18 +297,20 @@ uninstall:
 	rm -rf $(D)$(docdir) $(D)$(libexecdir)/spikewatch
 	@echo 'kept: $(D)$(sysconfdir)/spikewatch'
 
-# ---- a Debian package, from a copy of the tree: nothing of this build, or of what make was told, gets into it ----
+# ---- a Debian package, from a copy of the tree: nothing of this build, or of what make was told, gets into it, but for the page of reports, ----
+# ---- because the package is built without a network ----
 
 PACKAGED := Makefile README.md CHANGELOG.md LICENSE cli conf daemon docs lib systemd tests
 DEB_TREE := $(B)/deb/spikewatch-$(VERSION)
 # The package's build runs no tests unless it is asked to: make deb DEB_BUILD_OPTIONS=
 DEB_BUILD_OPTIONS ?= nocheck
 
-deb:
+deb: $(B)/report/page.h
 	@sh tests/deps.sh build package
 	rm -rf $(B)/deb
 	mkdir -p $(DEB_TREE)
 	cp -R $(PACKAGED) $(DEB_TREE)/
+	install -D -m 644 $(B)/report/page.h $(DEB_TREE)/cli/report/built/page.h
 	cp -R conf/debian $(DEB_TREE)/debian
 	sh conf/debian/changelog.sh $(VERSION) CHANGELOG.md > $(DEB_TREE)/debian/changelog
 	cd $(DEB_TREE) && env -i PATH="$$PATH" HOME=/nonexistent LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS='$(DEB_BUILD_OPTIONS)' \

@@ -10,6 +10,7 @@
 #define COMMAND_TABLE(X)                                                       \
 	X(list,   "incidents, newest last")                                    \
 	X(show,   "what happened: in words, pictures and numbers")             \
+	X(export, "for the Firefox Profiler, Perfetto, pprof, spreadsheets")   \
 	X(prune,  "remove incidents that are old, mild or too many")           \
 	X(recover, "what the ring of a killed daemon holds, as an incident")   \
 	X(report, "an incident as one page of HTML that opens anywhere")       \

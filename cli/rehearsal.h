@@ -19,7 +19,7 @@ struct rehearsal;
 /* The window that came nearest to a threshold without reaching it. */
 struct rehearsal_miss {
 	bool known;
-	double value, distance; /* value + distance is the threshold; distance > 0 */
+	double value, distance; /* value + distance is the threshold; distance >= 0 */
 	wall_t wall;            /* the window's end */
 	char target[128];       /* its name, cut; may hold any byte */
 };

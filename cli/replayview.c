@@ -414,6 +414,11 @@ void replayview_whatif(struct replayview *view, const struct whatif *whatif, con
 
 /* ---- proposals ---- */
 
+static bool is_proposal(const struct replayview_proposal *proposal)
+{
+	return proposal->fits && proposal->answer.known;
+}
+
 static void put_proposal(struct json_writer *json, const struct replayview_proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
@@ -422,8 +427,8 @@ static void put_proposal(struct json_writer *json, const struct replayview_propo
 	output_json_text(json, "rule", proposal->rule->name);
 	put_double(json, "per_day", proposal->per_day);
 	put_u64(json, "wanted", proposal->wanted);
-	put_bool(json, "known", proposal->fits && answer->known);
-	if (proposal->fits && answer->known) {
+	put_bool(json, "known", is_proposal(proposal));
+	if (is_proposal(proposal)) {
 		output_json_text(json, "key",
 				 metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
 		put_double(json, "threshold", answer->threshold);
@@ -444,7 +449,7 @@ static void print_proposal(const struct replayview_proposal *proposal)
 	char text[64];
 
 	pad(output_escaped(stdout, proposal->rule->name), 14);
-	if (!proposal->fits || !answer->known) {
+	if (!is_proposal(proposal)) {
 		puts(proposal->fits ? "nothing to go by: it never had a value that could fire"
 				    : "nothing to propose: it has no threshold of its own, or its for is too long");
 		return;
@@ -476,5 +481,6 @@ void replayview_proposals(struct replayview *view, const struct replayview_propo
 	       units_format_duration(span, sizeof(span), span_ns));
 	printf("%-14s  %6s  %-22s  %5s  %s\n", "Rule", "A day", "Threshold", "Fired", "Highest seen");
 	for (size_t i = 0; i < count; i++)
-		print_proposal(&proposals[i]);
+		if (i == 0 || is_proposal(&proposals[i]) || proposals[i].rule != proposals[i - 1].rule)
+			print_proposal(&proposals[i]);
 }

@@ -138,29 +138,33 @@ static void end_picture(struct json_writer *json)
 
 /* ---- of one target ---- */
 
+static uint64_t step_of(const struct series_columns *columns)
+{
+	return (uint64_t)(columns->to_ns - columns->from_ns) / columns->count;
+}
+
 /* What a rule saw at each moment; where points lie further apart than its window, the most it saw since the last one. */
-static void window_of_cpu(const struct drawing *drawing, uint64_t window_ns, uint64_t step_ns)
+static void window_of_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
 {
 	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = window_ns };
 
-	if (step_ns < window_ns)
-		series_metric(&drawing->view->samples.series, &rule, &drawing->columns);
+	if (step_of(columns) < window_ns)
+		series_metric(series, &rule, columns);
 }
 
 static void put_cpu(struct drawing *drawing)
 {
 	const struct incident *incident = &drawing->view->incident;
 	const struct series *series = &drawing->view->samples.series;
-	uint64_t step = (uint64_t)(drawing->columns.to_ns - drawing->columns.from_ns) / drawing->columns.count;
 	struct picture picture;
 	char name[128], text[64];
 
 	pictures_cpu(incident, series, &picture);
 	series_cpu(series, picture.window_ns, &drawing->columns);
 	begin_picture(drawing->json, "cpu", &picture);
-	snprintf(name, sizeof(name), "each %s", units_format_duration(text, sizeof(text), step));
+	snprintf(name, sizeof(name), "each %s", units_format_duration(text, sizeof(text), step_of(&drawing->columns)));
 	put_line(drawing, name, "area", drawing->columns.mean, &picture);
-	window_of_cpu(drawing, picture.window_ns, step);
+	window_of_cpu(series, picture.window_ns, &drawing->columns);
 	snprintf(name, sizeof(name),
 		 strncmp(incident->rule.metric, "cpu", 3) == 0 ? "over %s, as the rule sees it" : "over %s",
 		 units_format_duration(text, sizeof(text), picture.window_ns));
@@ -233,10 +237,12 @@ static void put_crowd(struct drawing *drawing, const struct crowd *crowd, const 
 		if (member->series.count == 0)
 			continue;
 		drawing->columns.known_to_ns = member->series.points[member->series.count - 1].at_ns;
-		if (picture->unit == PLOT_BYTES)
+		if (picture->unit == PLOT_BYTES) {
 			series_memory(&member->series, &drawing->columns);
-		else
+		} else {
 			series_cpu(&member->series, picture->window_ns, &drawing->columns);
+			window_of_cpu(&member->series, picture->window_ns, &drawing->columns);
+		}
 		put_line(drawing, member->target->name[0] ? member->target->name : "?", "line", drawing->columns.peak,
 			 picture);
 	}
@@ -311,6 +317,26 @@ static void put_files(struct json_writer *json, const struct reportdata_files *f
 	json_end_array(json);
 }
 
+/* What became of samples.tsv on the way here. */
+static void put_samples(struct json_writer *json, const struct incidentload_samples *samples)
+{
+	const struct salvage_report *report = &samples->report;
+
+	json_key(json, "samples");
+	json_begin_object(json);
+	put_text(json, "error",
+		 samples->error == 0         ? ""
+		 : samples->error == -ENOENT ? "there is no file"
+					     : strerror(-samples->error));
+	put_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
+	put_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
+	json_key(json, "complete");
+	json_bool(json, samples->error || report->complete);
+	json_key(json, "cut");
+	json_bool(json, samples->cut || samples->outside);
+	json_end_object(json);
+}
+
 static void put_story(struct json_writer *json, const struct view *view, const char *words)
 {
 	const struct incident_rule *rule = &view->incident.rule;
@@ -327,8 +353,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	json_double(json, story_threshold(rule, &threshold) ? threshold : NAN);
 	json_key(json, "above_ns");
 	put_value(json, story_above(&view->incident, &view->samples.series, &above_ns) ? (double)above_ns : NAN, 1);
-	json_key(json, "samples_cut");
-	json_bool(json, view->samples.cut || view->samples.outside);
+	put_samples(json, &view->samples);
 }
 
 static int write_rest(struct drawing *drawing, int incidentfd, const struct reportdata_files *files, const char *words)

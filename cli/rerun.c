@@ -165,9 +165,9 @@ static void end_source(struct rerun *rerun, const struct replaysource *source, c
 	const struct salvage_report *report = &summary->report;
 	bool stream = source->kind != REPLAYSOURCE_RING;
 
-	if (rerun->trying)
+	if (rerun->trying || result == -EPIPE)
 		return;
-	if (result < 0 && result != -EPIPE && result != -ENOMEM)
+	if (result < 0 && result != -ENOMEM)
 		on_trouble(rerun, 0, 0, strerror(-result));
 	if (stream && report->ours && !report->complete)
 		on_trouble(rerun, 0, 0, "it has no closing checksum: it was cut off, or is still being written");

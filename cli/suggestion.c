@@ -233,24 +233,28 @@ static uint64_t count_firings(const struct suggestion *suggestion, double thresh
 	return firings;
 }
 
-/* The least multiple of step that is not below value. */
-static double multiple(double value, double step)
+/* The least whole number that is not below value, which is not negative and below 2^53. */
+static double whole(double value)
 {
-	double rounded = (double)(int64_t)(value / step) * step;
+	double below = (double)(uint64_t)value;
 
-	return rounded < value ? rounded + step : rounded;
+	return below < value ? below + 1 : below;
 }
 
-/* The roundest number in [from, below), both not negative. base: 10, or 2 for bytes. */
+/* The roundest number in [from, below), both not negative. base: 10, or 2 for bytes. Parts of one are divisions, so that 0.1 is 0.1. */
 static double round_in(double from, double below, double base)
 {
-	double step = 1;
+	double step = 1, rounded;
 
-	while (step <= below && step < 1e18)
+	while (step <= below && step < 1e15)
 		step *= base;
-	for (; step > 1e-9 && from / step < 1e15; step /= base) {
-		double rounded = multiple(from, step);
-
+	for (; step > 1; step /= base) {
+		rounded = whole(from / step) * step;
+		if (rounded >= from && rounded < below)
+			return rounded;
+	}
+	for (double parts = 1; parts < 1e9 && from * parts < 1e15; parts *= base) {
+		rounded = whole(from * parts) / parts;
 		if (rounded >= from && rounded < below)
 			return rounded;
 	}

@@ -115,6 +115,12 @@ static int next_tick(struct tape *tape, mono_t at)
 {
 	int r = end_tick(tape);
 
+	/* Another stream may be of earlier. An empty tick tells the evaluator, which then forgets what it has seen: not yet the first sample. */
+	if (r == 0 && !tape->started && tape->streams > 1) {
+		r = begin_tick(tape, mono_sub(at, tape->pace.interval_ns));
+		if (r == 0)
+			r = end_tick(tape);
+	}
 	if (r == 0)
 		r = pass_time(tape, at);
 	return r == 0 ? begin_tick(tape, at) : r;

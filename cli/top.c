@@ -1,5 +1,6 @@
 /*
- * top.c: spikewatch top: pages on a screen, or one after the other as text. While it is paused the ring is not read: what comes meanwhile is there afterwards, for as long as the ring lasts.
+ * top.c: spikewatch top: pages on a screen, or one after the other as text. While it is paused the ring is not read: what comes meanwhile is
+ * there afterwards, for as long as the ring lasts.
  */
 #include "commands.h"
 

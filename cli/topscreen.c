@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <term.h>
 #include <unistd.h>
 
@@ -84,6 +85,16 @@ static void prepare_colors(struct topscreen *screen, bool color)
 	init_pair(2, COLOR_YELLOW, -1);
 }
 
+/* What the terminal itself says counts, and not $LINES and $COLUMNS, as curses would have it: they do not change with it. */
+static void fit_terminal(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0 &&
+	    is_term_resized(size.ws_row, size.ws_col))
+		resize_term(size.ws_row, size.ws_col);
+}
+
 int topscreen_open(bool color, struct topscreen **ret)
 {
 	struct topscreen *screen;
@@ -96,8 +107,6 @@ int topscreen_open(bool color, struct topscreen **ret)
 
 	/* Before curses installs handlers of its own for those that have none. */
 	take_signals(screen);
-	/* The terminal knows its size, also when it changes. */
-	use_env(FALSE);
 	screen->screen = newterm(NULL, stdout, stdin);
 	if (!screen->screen) {
 		give_signals_back(screen);
@@ -111,6 +120,7 @@ int topscreen_open(bool color, struct topscreen **ret)
 	keypad(stdscr, TRUE);
 	nodelay(stdscr, TRUE);
 	curs_set(0);
+	fit_terminal();
 	prepare_colors(screen, color);
 	*ret = screen;
 	return 0;
@@ -177,6 +187,9 @@ void topscreen_show(struct topscreen *screen, size_t line)
 	refresh();
 }
 
+/* Ctrl-L: as everywhere. */
+#define REPAINT '\f'
+
 static int translate(int key)
 {
 	static const struct {
@@ -196,8 +209,14 @@ static int translate(int key)
 		{ '\n', TOPSCREEN_ENTER },
 		{ 0x1b, TOPSCREEN_ESCAPE },
 		{ KEY_RESIZE, TOPSCREEN_RESIZED },
+		{ REPAINT, TOPSCREEN_RESIZED },
 	};
 
+	/* What a terminal makes of its text when it is resized, nobody knows. */
+	if (key == KEY_RESIZE || key == REPAINT) {
+		fit_terminal();
+		clearok(stdscr, TRUE);
+	}
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		if (keys[i].curses == key)
 			return keys[i].ours;

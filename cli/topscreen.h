@@ -25,7 +25,7 @@ enum topscreen_look {
 enum topscreen_key {
 	TOPSCREEN_NOTHING = -1, /* the time is over */
 	TOPSCREEN_END = -2,     /* a signal says so, or there is no terminal any more */
-	TOPSCREEN_RESIZED = -3,
+	TOPSCREEN_RESIZED = -3, /* or everything is to be drawn anew (Ctrl-L) */
 	TOPSCREEN_UP = -4,
 	TOPSCREEN_DOWN = -5,
 	TOPSCREEN_PAGE_UP = -6,

@@ -52,20 +52,26 @@ struct trap {
 	uint64_t written;
 };
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, passed_on;
 
-/* The first is an end in good order. Who presses Ctrl-C once more does not want to wait for that. */
-static void on_signal(int number)
+/*
+ * The first is an end in good order. Who presses Ctrl-C once more does not want to wait for that. What the terminal sends it sends to
+ * COMMAND too: that must not be hit twice.
+ */
+static void on_signal(int number, siginfo_t *info, void *context)
 {
+	(void)context;
 	if (interrupted && number == SIGINT)
 		_exit(128 + number);
 	interrupted = number;
+	if (info->si_code != SI_KERNEL)
+		passed_on = number;
 }
 
 static void catch_signals(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_handler = on_signal }, before;
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, before;
 
 	for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup(1) */
@@ -403,7 +409,7 @@ static int exit_code(struct trap *trap, bool has_command, int result)
 	if (goes_on)
 		fprintf(stderr, SELF ": the command goes on\n");
 
-	int code = has_command ? gatedchild_wait(&trap->child, &interrupted) : EXIT_OK;
+	int code = has_command ? gatedchild_wait(&trap->child, &passed_on) : EXIT_OK;
 
 	if (result > 0)
 		return result;

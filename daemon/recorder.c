@@ -18,6 +18,11 @@ static const enum sample_field gvisor_fields[RECORDER_GVISOR_FIELDS] = {
 	SAMPLE_CPU, SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MEMORY, SAMPLE_THREADS, SAMPLE_MINOR_FAULTS,
 };
 
+const enum sample_field *recorder_gvisor_fields(void)
+{
+	return gvisor_fields;
+}
+
 #define COLUMN_NAME_BYTES 128
 
 struct recorder {

@@ -19,6 +19,9 @@ struct recorder;
 #define RECORDER_GVISOR_FIELDS 6u
 #define RECORDER_GVISOR_TARGETS (STREAM_COLUMNS_MAX / RECORDER_GVISOR_FIELDS)
 
+/* Which fields of a sample these are, RECORDER_GVISOR_FIELDS of them in the order of the columns. */
+const enum sample_field *recorder_gvisor_fields(void);
+
 struct recorder_options {
 	enum stream_format format;
 	mono_t start; /* what the times of rows count from */

@@ -23,6 +23,7 @@ int idindex_init(struct idindex *index, const void *things, uint32_t count, size
 /* False: there is no such id. */
 bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret);
 
+/* The index is empty then. {0} is fine. */
 void idindex_release(struct idindex *index);
 
 #endif

@@ -48,7 +48,12 @@ _spikewatch_files() {
 # _spikewatch_value OPTION WORD: values of an option; fails if it has none. Times and sizes are for people to write.
 _spikewatch_value() {
 	case $1 in
-	-f | --format) _spikewatch_offer 'spikewatch gvisor' "$2" ;;
+	-f | --format)
+		case ${COMP_WORDS[1]} in
+		export) _spikewatch_offer 'csv json gvisor pprof folded firefox perfetto' "$2" ;;
+		*) _spikewatch_offer 'spikewatch gvisor' "$2" ;;
+		esac
+		;;
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
@@ -59,7 +64,7 @@ _spikewatch_value() {
 	--stacks) _spikewatch_offer 'off frame-pointers' "$2" ;;
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
 	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
-	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule) ;;
+	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
 	--keep | --max-size | --older-than | -b | --before) ;;
 	*) return 1 ;;
 	esac
@@ -121,12 +126,14 @@ _spikewatch() {
 	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
 	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
+	export:*/*) _spikewatch_files "$word" -d ;;
+	export:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	replay:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word"
 		;;
-	show:*/*) _spikewatch_files "$word" -d ;;
-	show:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
+	show:*/* | report:*/*) _spikewatch_files "$word" -d ;;
+	show:* | report:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "$(_spikewatch_ids "$directory" | sed "s|^|$directory/|")" "$word"

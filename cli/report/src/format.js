@@ -40,7 +40,7 @@ export function quantity(value, unit) {
 	case 'percent':
 		return `${trimmed(value, 1)} %`;
 	case 'cores':
-		return `${trimmed(value, 2)} ${value === 1 ? 'core' : 'cores'}`;
+		return `${trimmed(value, 2)} ${trimmed(value, 2) === '1' ? 'core' : 'cores'}`;
 	case 'per_second':
 		return `${trimmed(value, value < 10 ? 1 : 0)} /s`;
 	default:

@@ -131,7 +131,7 @@ function optionsOf(plot, marks, time, group) {
 	return {
 		width: 600,
 		height: 240,
-		padding: [12, 10, 0, 0],
+		padding: [12, 26, 0, 0],
 		scales: {
 			x: { time: false, range: (self, min, max) => [Math.max(min, time.from), Math.min(max, time.to)] },
 			y: { range: () => [0, top] },

@@ -307,9 +307,20 @@ function losses() {
 	const say = (amount, text) => amount > 0 && list.push(`${format.count(amount)} ${text}`);
 	if (data.damaged)
 		list.push(`the incident is damaged: ${data.why}`);
+	const { samples } = data;
+	if (samples.error)
+		list.push(`the samples: ${samples.error}`);
+	if (samples.rows_lost || samples.damaged_lines)
+		list.push(`${format.count(samples.rows_lost)} rows to damage of the file of samples`);
+	else if (!samples.complete)
+		list.push('the end of the samples, which were cut off');
+	if (c.capture_rate > 0 && c.capture_rate < 0.99)
+		list.push(`${(100 - 100 * c.capture_rate).toFixed(1)} % of the ticks`);
+	if (c.want_before_ns < 86400e9 && c.got_from_ns > 1e9 - c.want_before_ns)
+		list.push(`the first ${format.duration(c.got_from_ns + c.want_before_ns)}, before the recorder was there`);
 	say(c.gaps, `${c.gaps === 1 ? 'hole' : 'holes'} in the samples, with ${format.count(c.lost_pages)} pages of the ring`);
 	say(c.samples_dropped, 'samples for which there was no room');
-	if (data.samples_cut)
+	if (samples.cut)
 		list.push('samples that are not drawn: there are too many, or their times make no sense');
 	for (const capture of incident.captures) {
 		if (capture.status !== 'ok')

@@ -1,0 +1,499 @@
+/*
+ * exportfirefox.c: each target has a main thread, which its counters belong to; threads in which stacks were sampled come behind them,
+ * or are that main thread if it is the same one.
+ *
+ * A profile of pprof knows of a sample in which phase it was taken, before the spike or during it, and not when. So the samples of a
+ * thread are spread evenly over their phase: how often a stack was seen is true, in what order within the phase is not, and "extra" of the
+ * profile says so.
+ */
+#include "exportfirefox.h"
+
+#include "foxcounters.h"
+#include "foxmeta.h"
+#include "foxstacks.h"
+#include "json.h"
+#include "printable.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More samples are not spread one by one: a stack then is one sample with the weight of all. */
+#define SPREAD_MAX 200000
+
+#define DAY_NS (INT64_C(86400) * 1000000000)
+
+/* A stack of a thread in a phase. */
+struct part {
+	uint32_t thread; /* place in threads */
+	uint32_t order;
+	bool during;
+	int64_t stack;
+	uint64_t count;
+	double weight;
+};
+
+struct thread {
+	const char *name, *process; /* may hold any byte */
+	size_t name_len, process_len;
+	char pid[32];
+	int64_t tid;
+	bool main;
+	size_t first, count; /* of parts */
+};
+
+struct fox {
+	const struct exporting *exporting;
+	const struct incident *incident;
+	struct foxcounters counters;
+	struct foxstacks stacks;
+	struct thread *threads;
+	size_t thread_count, thread_cap;
+	struct part *parts;
+	size_t part_count;
+	int value, counted; /* of a sample: its weight, how many it stands for; -1: there is none */
+	bool spread;
+	int64_t zero_ns, window_ns, end_ns; /* since the firing */
+	uint32_t marker;                    /* string */
+	struct json_writer *json;
+};
+
+static void release_fox(struct fox *fox)
+{
+	foxcounters_release(&fox->counters);
+	foxstacks_release(&fox->stacks);
+	free(fox->threads);
+	free(fox->parts);
+}
+
+static void put_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	printable_json(json, text);
+}
+
+static void put_integer(struct json_writer *json, const char *key, int64_t value)
+{
+	json_key(json, key);
+	json_i64(json, value);
+}
+
+static void put_double(struct json_writer *json, const char *key, double value)
+{
+	json_key(json, key);
+	json_double(json, value);
+}
+
+static void put_bool(struct json_writer *json, const char *key, bool value)
+{
+	json_key(json, key);
+	json_bool(json, value);
+}
+
+static void put_null(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_null(json);
+}
+
+/* ---- threads ---- */
+
+static int add_thread(struct fox *fox, const struct thread *thread, uint32_t *ret)
+{
+	if (fox->thread_count == fox->thread_cap) {
+		size_t cap = fox->thread_cap ? 2 * fox->thread_cap : 16;
+		struct thread *threads = realloc(fox->threads, cap * sizeof(*threads));
+
+		if (!threads)
+			return -ENOMEM;
+		fox->threads = threads;
+		fox->thread_cap = cap;
+	}
+	*ret = (uint32_t)fox->thread_count;
+	fox->threads[fox->thread_count++] = *thread;
+	return 0;
+}
+
+static int add_targets(struct fox *fox)
+{
+	for (size_t i = 0; i < fox->counters.walk.count; i++) {
+		const struct samplewalk_target *target = &fox->counters.walk.targets[i];
+		struct thread thread = { .name = target->name,
+					 .name_len = strlen(target->name),
+					 .process = target->name,
+					 .process_len = strlen(target->name),
+					 .tid = target->pid ? target->pid : (int64_t)i,
+					 .main = true };
+		uint32_t place;
+		int rc;
+
+		foxcounters_pid(&fox->counters, i, thread.pid);
+		rc = add_thread(fox, &thread, &place);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static void take_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key, const char **ret,
+		       size_t *ret_len)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
+	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+
+	*ret = text && text->len ? text->at : "?";
+	*ret_len = text && text->len ? text->len : 1;
+}
+
+static int64_t number_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
+
+	return label ? label->number : 0;
+}
+
+/* Samples of a thread mostly follow one another: the search begins at the end. */
+static int find_thread(struct fox *fox, const struct pprofread_sample *sample, uint32_t *ret)
+{
+	int64_t pid = number_label(fox, sample, "process_id");
+	struct thread thread = { .tid = number_label(fox, sample, "thread_id") };
+
+	snprintf(thread.pid, sizeof(thread.pid), "%lld", (long long)pid);
+	for (size_t i = fox->thread_count; i > 0; i--) {
+		if (fox->threads[i - 1].tid != thread.tid || strcmp(fox->threads[i - 1].pid, thread.pid) != 0)
+			continue;
+		*ret = (uint32_t)(i - 1);
+		return 0;
+	}
+	thread.main = thread.tid == pid;
+	take_label(fox, sample, "thread", &thread.name, &thread.name_len);
+	take_label(fox, sample, "process", &thread.process, &thread.process_len);
+	return add_thread(fox, &thread, ret);
+}
+
+/* ---- stacks ---- */
+
+static int compare_parts(const void *a, const void *b)
+{
+	const struct part *left = a, *right = b;
+
+	if (left->thread != right->thread)
+		return left->thread < right->thread ? -1 : 1;
+	if (left->during != right->during)
+		return right->during ? -1 : 1;
+	return left->order < right->order ? -1 : left->order > right->order;
+}
+
+static bool is_during(const struct fox *fox, const struct pprofread_sample *sample)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, "phase");
+	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+
+	return !text || text->len != strlen("before") || memcmp(text->at, "before", text->len) != 0;
+}
+
+static int add_part(struct fox *fox, uint32_t order, uint64_t *total)
+{
+	const struct pprofread_sample *sample = &fox->stacks.profile->samples[order];
+	struct part part = { .order = order, .during = is_during(fox, sample), .count = 1, .weight = 1 };
+	int rc = find_thread(fox, sample, &part.thread);
+
+	if (rc == 0)
+		rc = foxstacks_stack(&fox->stacks, sample, &part.stack);
+	if (rc < 0)
+		return rc;
+	if (fox->counted >= 0 && sample->values[fox->counted] > 0)
+		part.count = (uint64_t)sample->values[fox->counted];
+	if (fox->value >= 0)
+		part.weight = (double)sample->values[fox->value] / (fox->exporting->memory ? 1 : 1e6);
+	else
+		part.weight = (double)part.count;
+	*total = part.count > SPREAD_MAX ? SPREAD_MAX + 1 : *total + part.count;
+	fox->spread &= *total <= SPREAD_MAX;
+	fox->parts[fox->part_count++] = part;
+	return 0;
+}
+
+static int add_stacks(struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	uint64_t total = 0;
+	int rc = 0;
+
+	if (!profile || profile->sample_count == 0)
+		return 0;
+	if (fox->exporting->memory)
+		fox->value = pprofread_value(profile, "memory", "bytes");
+	else
+		fox->value = pprofread_value(profile, "cpu", "nanoseconds");
+	fox->counted = pprofread_value(profile, fox->exporting->memory ? "faults" : "samples", "count");
+	fox->spread = !fox->exporting->memory; /* faults are too many, and worth different sums */
+	fox->parts = calloc(profile->sample_count, sizeof(*fox->parts));
+	if (!fox->parts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++)
+		rc = add_part(fox, i, &total);
+	qsort(fox->parts, fox->part_count, sizeof(*fox->parts), compare_parts);
+	for (size_t i = fox->part_count; i > 0; i--) {
+		fox->threads[fox->parts[i - 1].thread].first = i - 1;
+		fox->threads[fox->parts[i - 1].thread].count++;
+	}
+	return rc;
+}
+
+/* ---- when ---- */
+
+static void set_times(struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	int64_t from = profile ? profile->time_ns - (int64_t)fox->incident->wall.ns : 0;
+
+	fox->zero_ns = fox->counters.from_ns;
+	fox->end_ns = fox->counters.to_ns;
+	fox->window_ns = mono_diff(fox->incident->window_from, fox->incident->mono);
+	if (profile && profile->time_ns > 0 && from > -DAY_NS && from < DAY_NS) {
+		fox->zero_ns = from < fox->zero_ns || fox->counters.count == 0 ? from : fox->zero_ns;
+		if (profile->duration_ns > 0 && profile->duration_ns < DAY_NS &&
+		    from + profile->duration_ns > fox->end_ns)
+			fox->end_ns = from + profile->duration_ns;
+	}
+	if (fox->window_ns > 0 || fox->window_ns < fox->zero_ns)
+		fox->window_ns = 0;
+	if (fox->window_ns < fox->zero_ns)
+		fox->window_ns = fox->zero_ns;
+	if (fox->end_ns < fox->window_ns)
+		fox->end_ns = fox->window_ns;
+}
+
+/* Milliseconds since the beginning of the profile. */
+static double since_zero(const struct fox *fox, int64_t at_ns)
+{
+	return (double)(at_ns - fox->zero_ns) / 1e6;
+}
+
+enum column { COLUMN_STACK, COLUMN_TIME, COLUMN_WEIGHT };
+
+/* One value for each sample of the parts of one phase. Returns how many. */
+static uint64_t put_phase(const struct fox *fox, const struct part *parts, size_t count, enum column column)
+{
+	int64_t from = parts->during ? fox->window_ns : fox->zero_ns, to = parts->during ? fox->end_ns : fox->window_ns;
+	uint64_t total = 0, done = 0;
+
+	for (size_t i = 0; i < count; i++)
+		total += fox->spread ? parts[i].count : 1;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t times = fox->spread ? parts[i].count : 1;
+
+		for (uint64_t n = 0; n < times; n++, done++) {
+			if (column == COLUMN_TIME)
+				json_double(fox->json,
+					    since_zero(fox, from) + since_zero(fox, to - from + fox->zero_ns) *
+									    (double)done / (double)total);
+			else if (column == COLUMN_WEIGHT)
+				json_double(fox->json, parts[i].weight / (double)times);
+			else if (parts[i].stack < 0)
+				json_null(fox->json);
+			else
+				json_i64(fox->json, parts[i].stack);
+		}
+	}
+	return total;
+}
+
+static uint64_t put_column(const struct fox *fox, const struct thread *thread, const char *key, enum column column)
+{
+	const struct part *parts = fox->parts + thread->first;
+	size_t before = 0;
+	uint64_t length = 0;
+
+	json_key(fox->json, key);
+	json_begin_array(fox->json);
+	while (before < thread->count && !parts[before].during)
+		before++;
+	if (before > 0)
+		length += put_phase(fox, parts, before, column);
+	if (before < thread->count)
+		length += put_phase(fox, parts + before, thread->count - before, column);
+	json_end_array(fox->json);
+	return length;
+}
+
+static void put_samples(const struct fox *fox, const struct thread *thread)
+{
+	uint64_t length;
+
+	json_key(fox->json, "samples");
+	json_begin_object(fox->json);
+	length = put_column(fox, thread, "stack", COLUMN_STACK);
+	put_column(fox, thread, "time", COLUMN_TIME);
+	put_column(fox, thread, "weight", COLUMN_WEIGHT);
+	put_text(fox->json, "weightType", fox->value < 0 ? "samples" : fox->exporting->memory ? "bytes" : "tracing-ms");
+	put_integer(fox->json, "length", (int64_t)length);
+	json_end_object(fox->json);
+}
+
+/* ---- markers: the window of the rule, and the firing ---- */
+
+static void put_pair(struct json_writer *json, const char *key, double first, double second)
+{
+	json_key(json, key);
+	json_begin_array(json);
+	json_double(json, first);
+	json_double(json, second);
+	json_end_array(json);
+}
+
+static void put_marker_data(const struct fox *fox, const char *what)
+{
+	json_begin_object(fox->json);
+	put_text(fox->json, "type", FOXMETA_MARKER);
+	put_text(fox->json, "what", what);
+	put_text(fox->json, "rule", fox->incident->rule.name);
+	if (fox->incident->rule.has_value)
+		put_double(fox->json, "value", fox->incident->rule.value);
+	put_text(fox->json, "unit", fox->incident->rule.unit);
+	json_end_object(fox->json);
+}
+
+static void put_empty_column(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_array(json);
+	json_end_array(json);
+}
+
+static void put_markers(const struct fox *fox, bool has)
+{
+	static const char *const columns[] = { "data", "name", "startTime", "endTime", "phase", "category" };
+	double window = since_zero(fox, fox->window_ns), fired = since_zero(fox, 0);
+
+	json_key(fox->json, "markers");
+	json_begin_object(fox->json);
+	for (size_t i = 0; i < ARRAY_LEN(columns) && !has; i++)
+		put_empty_column(fox->json, columns[i]);
+	if (has) {
+		json_key(fox->json, "data");
+		json_begin_array(fox->json);
+		put_marker_data(fox, "the window of the rule");
+		put_marker_data(fox, "fired");
+		json_end_array(fox->json);
+		put_pair(fox->json, "name", fox->marker, fox->marker);
+		put_pair(fox->json, "startTime", window, fired);
+		put_pair(fox->json, "endTime", fired, fired);
+		put_pair(fox->json, "phase", 1, 0); /* an interval, an instant */
+		put_pair(fox->json, "category", FOXSTACKS_OTHER, FOXSTACKS_OTHER);
+	}
+	put_integer(fox->json, "length", has ? 2 : 0);
+	json_end_object(fox->json);
+}
+
+static int put_cut_text(struct json_writer *json, const char *key, const char *text, size_t len)
+{
+	AUTO_FREE char *copy = strndup(text, len);
+
+	if (!copy)
+		return -ENOMEM;
+	put_text(json, key, copy);
+	return 0;
+}
+
+static int put_thread(const struct fox *fox, size_t at)
+{
+	const struct thread *thread = &fox->threads[at];
+	int rc;
+
+	json_begin_object(fox->json);
+	put_text(fox->json, "processType", "default");
+	put_integer(fox->json, "processStartupTime", 0);
+	put_null(fox->json, "processShutdownTime");
+	put_integer(fox->json, "registerTime", 0);
+	put_null(fox->json, "unregisterTime");
+	put_empty_column(fox->json, "pausedRanges");
+	put_bool(fox->json, "showMarkersInTimeline", at == 0);
+	rc = put_cut_text(fox->json, "name", thread->name, thread->name_len);
+	put_bool(fox->json, "isMainThread", thread->main);
+	if (rc == 0)
+		rc = put_cut_text(fox->json, "processName", thread->process, thread->process_len);
+	put_text(fox->json, "pid", thread->pid);
+	put_integer(fox->json, "tid", thread->tid);
+	put_samples(fox, thread);
+	put_markers(fox, at == 0 && fox->zero_ns <= 0);
+	json_end_object(fox->json);
+	return rc;
+}
+
+static void put_meta(const struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	struct foxmeta meta = { .incident = fox->incident,
+				.has_stacks = profile != NULL,
+				.zero_ns = fox->zero_ns,
+				.end_ns = fox->end_ns,
+				.interval_ns = fox->incident->cost.interval_ns };
+
+	if (profile && profile->period > 0 && !fox->exporting->memory)
+		meta.interval_ns = (uint64_t)profile->period;
+	foxmeta_put(&meta, fox->json);
+}
+
+static int put_profile(struct fox *fox)
+{
+	int rc = 0, shared;
+
+	json_begin_object(fox->json);
+	put_meta(fox);
+	put_empty_column(fox->json, "libs");
+	put_empty_column(fox->json, "pages");
+	foxcounters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
+	json_key(fox->json, "threads");
+	json_begin_array(fox->json);
+	for (size_t i = 0; i < fox->thread_count && rc == 0; i++)
+		rc = put_thread(fox, i);
+	json_end_array(fox->json);
+	shared = foxstacks_put(&fox->stacks, fox->json);
+	json_end_object(fox->json);
+	return rc ? rc : shared;
+}
+
+static int load(struct fox *fox)
+{
+	const struct exporting *exporting = fox->exporting;
+	int samples = foxcounters_load(exporting->fd, fox->incident, &fox->counters);
+	int stacks = foxstacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &fox->stacks);
+
+	if (samples == -ENOENT && stacks == -ENOENT) {
+		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");
+		return EXPORTING_NOTHING;
+	}
+	if (samples < 0 && samples != -ENOENT)
+		return samples;
+	if (stacks < 0 && stacks != -ENOENT)
+		return stacks;
+	if (fox->counters.cut)
+		fprintf(stderr, "spikewatch export: there are more samples than %zu; the rest is left out\n",
+			FOXCOUNTERS_ROWS_MAX);
+	return 0;
+}
+
+int exportfirefox_write(const struct exporting *exporting)
+{
+	AUTO(release_fox)
+	struct fox fox = { .exporting = exporting, .incident = exporting->incident, .value = -1, .counted = -1 };
+	int closed, rc = load(&fox);
+
+	if (rc == 0)
+		rc = add_targets(&fox);
+	if (rc == 0)
+		rc = add_stacks(&fox);
+	if (rc == 0)
+		rc = foxstacks_string(&fox.stacks, FOXMETA_MARKER, &fox.marker);
+	if (rc == 0)
+		rc = json_writer_new(exporting->sink, false, &fox.json);
+	if (rc != 0)
+		return rc;
+	set_times(&fox);
+	rc = put_profile(&fox);
+	closed = json_writer_close(fox.json);
+	return rc ? rc : closed;
+}

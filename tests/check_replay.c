@@ -1,0 +1,357 @@
+/*
+ * check_replay.c: spikewatch replay as it is run: over what a real daemon recorded, in the ring and in incidents; over recordings that are whole,
+ * damaged or none; and what it says of wrong usage.
+ */
+#include "incident_json.h"
+#include "json.h"
+#include "program.h"
+#include "ring.h"
+#include "scope.h"
+
+#include <dirent.h>
+
+Suite *replay_suite(void);
+
+static char directory[64], spikewatch[512], spikewatchd[512], config_path[128], ring_path[128], incidents[128],
+	out_path[128];
+static bool built;
+
+static void setup(void)
+{
+	scene_directory(directory);
+	snprintf(config_path, sizeof(config_path), "%s/config.json", directory);
+	snprintf(ring_path, sizeof(ring_path), "%s/ring", directory);
+	snprintf(incidents, sizeof(incidents), "%s/incidents", directory);
+	snprintf(out_path, sizeof(out_path), "%s/out", directory);
+	built = program_find("spikewatch", spikewatch) && program_find("spikewatchd", spikewatchd);
+}
+
+static void teardown(void)
+{
+	scene_remove(directory);
+}
+
+#define REPLAY(...) \
+	replay((const char *const[]){ spikewatch, "replay", "-c", config_path, __VA_ARGS__ __VA_OPT__(, ) NULL })
+
+/* Runs it to its end: its exit code. What it prints is in out_path. */
+static int replay(const char *const *arguments)
+{
+	int out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct program program = program_start(arguments, directory, out, 0);
+
+	close(out);
+
+	return program_wait(&program);
+}
+
+static void printed(const char *part)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+
+	ck_assert_msg(text && strstr(text, part), "expected \"%s\" in: %s", part, text ? text : "nothing");
+}
+
+static void configure(pid_t pid)
+{
+	scene_write(
+		config_path,
+		"{\"sampling\": {\"interval\": \"5ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},\n"
+		"\"ring\": {\"path\": \"%s\", \"size\": \"32MiB\", \"lock\": false},\n"
+		"\"incidents\": {\"directory\": \"%s\", \"before\": \"2s\", \"after\": \"300ms\", \"min_free\": "
+		"\"0B\"},\n"
+		"\"state_file\": \"%s/state.json\",\n"
+		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}, {\"name\": \"us\", \"pid\": %d}],\n"
+		"\"rules\": [\n"
+		"{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": 5, "
+		"\"warmup\": 1, "
+		"\"cooldown\": \"500ms\"},\n"
+		"{\"name\": \"held\", \"metric\": \"cpu\", \"window\": \"50ms\", \"percent\": 2, \"warmup\": 0, "
+		"\"for\": "
+		"\"100ms\", \"cooldown\": \"0s\", \"count\": 4},\n"
+		"{\"name\": \"jump\", \"metric\": \"memory_bytes\", \"window\": \"50ms\", \"delta\": 60, \"warmup\": "
+		"2, "
+		"\"minimum\": \"4MiB\", \"cooldown\": \"100ms\"},\n"
+		"{\"name\": \"many\", \"metric\": \"threads\", \"window\": \"50ms\", \"above\": 1, \"maximum\": 3, "
+		"\"warmup\": 0, "
+		"\"rearm\": \"below\", \"cooldown\": \"200ms\"} ] }\n",
+		ring_path, incidents, directory, pid, getpid());
+}
+
+/* "hot burner/12 93.8%": what a daemon says of a firing, and a replay too, in their own words. */
+struct firings {
+	char line[512][200];
+	size_t count;
+};
+
+static int compare_lines(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* The daemon: "rule NAME fired on TARGET: METRIC is VALUE ...". */
+static void read_log(const char *path, struct firings *ret)
+{
+	AUTO_FREE char *text = scene_read(path);
+
+	ret->count = 0;
+	ck_assert_ptr_nonnull(text);
+	for (char *at = text; (at = strstr(at, "rule ")) != NULL; at++) {
+		char rule[64], target[64], metric[64];
+		int len = 0;
+
+		if (sscanf(at, "rule %63s fired on %63[^:]: %63s is %n", rule, target, metric, &len) < 3 || len == 0)
+			continue;
+		const char *value = at + len;
+
+		ck_assert_uint_lt(ret->count, ARRAY_LEN(ret->line));
+		snprintf(ret->line[ret->count++], sizeof(ret->line[0]), "%s %s %.*s", rule, target,
+			 (int)strcspn(value, ",>\n") - (value[strcspn(value, ",>\n")] == '>'), value);
+	}
+}
+
+/* The replay: "WHEN  RULE  TARGET  VALUE > ...". */
+static void read_replay(struct firings *ret)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+
+	ret->count = 0;
+	ck_assert_ptr_nonnull(text);
+	for (char *line = text, *next; line; line = next) {
+		char rule[64], target[64];
+		int len = 0;
+
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		if (strncmp(line, "20", 2) != 0 || sscanf(line, "%*s %*s %63s %63s %n", rule, target, &len) < 2 ||
+		    len == 0)
+			continue;
+		const char *end = strstr(line + len, " >");
+
+		ck_assert_ptr_nonnull(end);
+		ck_assert_uint_lt(ret->count, ARRAY_LEN(ret->line));
+		snprintf(ret->line[ret->count++], sizeof(ret->line[0]), "%s %s %.*s", rule, target,
+			 (int)(end - line) - len, line + len);
+	}
+}
+
+static unsigned long long number(const struct json_node *object, const char *key)
+{
+	const struct json_node *node = json_member(object, key);
+
+	ck_assert_msg(node && node->type == JSON_NUMBER, "%s", key);
+
+	return strtoull(node->text, NULL, 10);
+}
+
+/* Whether a replay as JSON has exactly this firing: to the nanosecond, and the value as far as it is written. */
+static bool has_firing(const struct json_node *firings, const struct incident *incident)
+{
+	for (const struct json_node *at = firings->first; at; at = at->next) {
+		if (number(at, "wall") != incident->wall.ns || number(at, "mono") != incident->mono.ns ||
+		    strcmp(json_member(at, "rule")->text, incident->rule.name) != 0 ||
+		    strcmp(json_member(at, "target")->text, incident->target.name) != 0)
+			continue;
+		ck_assert_double_eq_tol(json_member(at, "value")->number, incident->rule.value, 1e-6);
+		ck_assert_uint_eq(number(at, "window_ns"),
+				  (uint64_t)mono_diff(incident->window_to, incident->window_from));
+		ck_assert_str_eq(json_member(at, "reason")->text, incident->rule.reason);
+
+		return true;
+	}
+
+	return false;
+}
+
+/* Every incident that the daemon wrote is a firing of the replay. How many. */
+static unsigned expect_incidents(void)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+	struct json_document *document;
+	DIR *dir = opendir(incidents);
+	unsigned count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	ck_assert_int_eq(json_parse(text, strlen(text), NULL, &document, NULL), 0);
+	const struct json_node *firings = json_member(json_member(json_root(document), "sources")->first, "firings");
+
+	for (struct dirent *item; (item = readdir(dir));) {
+		static struct incident incident;
+
+		if (item->d_name[0] == '.')
+			continue;
+		AUTO_CLOSE int fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		ck_assert_int_eq(incident_json_read(fd, &incident), 0);
+		ck_assert_msg(has_firing(firings, &incident), "%s was not replayed", item->d_name);
+		count++;
+	}
+	closedir(dir);
+	json_document_free(document);
+
+	return count;
+}
+
+/* Runs a daemon over a process that burns, grows and threads; its log is left in log_path. */
+static void run_daemon(char log_path[160])
+{
+	struct actor actor = actor_start("scene-replay");
+
+	configure(actor.pid);
+	struct program program =
+		program_start((const char *const[]){ spikewatchd, "-c", config_path, NULL }, directory, -1, 0);
+
+	scene_wait_for(scene_says(program.err, "watching 2 targets") || waitpid(program.pid, NULL, WNOHANG) != 0);
+	for (int naps = 0; naps < 150; naps++)
+		scene_nap();
+	actor_do(&actor, 'm', "");
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(scene_says(program.err, "rule hot fired") && scene_says(program.err, "rule jump fired") &&
+		       scene_says(program.err, "rule held fired") && scene_says(program.err, "rule many fired"));
+	for (int naps = 0; naps < 500; naps++)
+		scene_nap();
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+	actor_end(&actor);
+	snprintf(log_path, 160, "%s/daemon.log", directory);
+	ck_assert_int_eq(rename(program.err, log_path), 0);
+}
+
+START_TEST(what_a_daemon_decided_is_decided_again)
+{
+	static struct firings real, replayed;
+	char log_path[160];
+
+	if (!built)
+		return;
+
+	run_daemon(log_path);
+	ck_assert_int_eq(REPLAY(ring_path), 0);
+	read_log(log_path, &real);
+	read_replay(&replayed);
+	qsort(real.line, real.count, sizeof(real.line[0]), compare_lines);
+	qsort(replayed.line, replayed.count, sizeof(replayed.line[0]), compare_lines);
+	ck_assert_uint_ge(real.count, 6);
+	for (size_t i = 0; i < real.count && i < replayed.count; i++)
+		ck_assert_str_eq(replayed.line[i], real.line[i]);
+	ck_assert_uint_eq(replayed.count, real.count);
+
+	ck_assert_int_eq(REPLAY("--json"), 0); /* the ring of the configuration */
+	ck_assert_uint_ge(expect_incidents(), 2);
+	ck_assert_int_eq(REPLAY("last", "-s"), 0);
+	printed(": incident, ");
+}
+END_TEST
+
+/* ---- recordings ---- */
+
+static char recording[128];
+
+/* Of a second, the process busy all the time: 10 windows. */
+static void record(bool damaged)
+{
+	struct actor actor = actor_start("scene-replay");
+	char pid[16];
+
+	snprintf(recording, sizeof(recording), "%s/recording", directory);
+	snprintf(pid, sizeof(pid), "%d", actor.pid);
+	actor_do(&actor, 'b', "hot-thread");
+	ck_assert_int_eq(
+		program_run((const char *const[]){ spikewatch, "record", "-p", pid, "-d", "1s", "-o", recording, NULL },
+			    directory),
+		0);
+	actor_end(&actor);
+	if (!damaged)
+		return;
+
+	int fd = open(recording, O_WRONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(pwrite(fd, "?", 1, lseek(fd, 0, SEEK_END) / 2), 1);
+	close(fd);
+}
+
+#define RULES \
+	"{\"targets\": [{\"name\": \"job\", \"comm\": \"scene-replay\"}, {\"name\": \"other\", \"comm\": " \
+	"\"none\"}],\n" \
+	"\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": " \
+	"1, \"warmup\": 0, " \
+	"\"targets\": [\"job\"]},\n" \
+	"{\"name\": \"other\", \"metric\": \"cpu\", \"percent\": 1, \"targets\": [\"other\"]} ] }\n"
+
+START_TEST(a_recording_is_judged_and_tried_with_other_values)
+{
+	if (!built)
+		return;
+
+	record(false);
+	scene_write(config_path, "%s", RULES);
+	ck_assert_int_eq(
+		REPLAY(recording, "--what-if", "hot.percent=0.5,5000;hot.cooldown=0s", "--suggest", "1,100000"), 0);
+	printed("  hot  ");
+	printed("other           not judged: there is no target that it names");
+	printed("What if: rule hot");
+	printed("  percent 0.5                   1");
+	printed("  percent 5000                  0          0  -");
+	printed("Thresholds that fire so often");
+	ck_assert_int_eq(REPLAY(recording, "--as", "other", "-s"),
+			 0); /* no help: the name of the process selects it before */
+	printed("other           not judged: there is no target that it names");
+}
+END_TEST
+
+START_TEST(a_damaged_recording_is_judged_with_a_warning)
+{
+	if (!built)
+		return;
+
+	record(true);
+	scene_write(config_path, "%s", RULES);
+	ck_assert_int_eq(REPLAY(recording), 1);
+	printed("  hot  ");
+	program_said(directory, "warning");
+	program_said(directory, recording);
+}
+END_TEST
+
+START_TEST(wrong_usage_is_said)
+{
+	if (!built)
+		return;
+
+	scene_write(config_path, "%s", RULES);
+	ck_assert_int_eq(REPLAY("--what-if", "hots.percent=5"), 2);
+	program_said(directory, "did you mean \"hot\"?");
+	ck_assert_int_eq(REPLAY("--suggest", "often"), 2);
+	program_said(directory, "--suggest: expected");
+	ck_assert_int_eq(REPLAY("--as", "nobody"), 2);
+	program_said(directory, "no target of this name");
+	ck_assert_int_eq(REPLAY("-d", directory, "nothing"), 2);
+	program_said(directory, "no such file, and no incident of this name");
+	ck_assert_int_eq(REPLAY("/nowhere/file"), 2);
+	program_said(directory, "/nowhere/file: No such file");
+	ck_assert_int_eq(REPLAY(config_path), 2);
+	program_said(directory, "there is no line of ours in it");
+	ck_assert_int_eq(REPLAY(directory), 2);
+	program_said(directory, "there is no samples.tsv");
+	scene_write(config_path, "{ \"targts\": 1 }");
+	ck_assert_int_eq(REPLAY(ring_path), 2);
+	program_said(directory, "config.json:1:3: targts");
+}
+END_TEST
+
+Suite *replay_suite(void)
+{
+	Suite *suite = suite_create("replay");
+	TCase *tcase = tcase_create("program");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, what_a_daemon_decided_is_decided_again);
+	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
+	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
+	tcase_add_test(tcase, wrong_usage_is_said);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

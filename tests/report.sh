@@ -1,0 +1,54 @@
+#!/bin/sh
+# make check-report: reports of made incidents (tests/make_incident.c), and of a real one if the demo's workload can be recorded here, opened in a
+# headless Chromium without a network (tests/report.mjs); and their files taken out again. Everything is in a directory of its own, which is removed;
+# KEEP=DIR keeps a copy, with pictures of the pages.
+set -u
+
+build=${B:-build}
+out=$(mktemp -d "${TMPDIR:-/tmp}/spikewatch-report.XXXXXX") || exit 1
+daemon=
+trap '[ -n "$daemon" ] && kill "$daemon" 2>/dev/null; [ -n "${KEEP:-}" ] && cp -r "$out" "$KEEP"; rm -rf "$out"' EXIT
+trap 'exit 130' INT TERM
+
+good() { printf '   ok: %s\n' "$*"; }
+fail() {
+	printf '   FAILED: %s\n' "$*"
+	exit 1
+}
+
+# A spike of the demo's workload, as the daemon records it.
+record() {
+	mkdir -p "$out/real"
+	sed "s|^{|{ \"state_file\": \"$out/state.json\",|
+	     s|\"lock\": false|\"lock\": false, \"path\": \"$out/ring\"|
+	     s|\"before\": \"3s\"|\"directory\": \"$out/real\", \"before\": \"3s\"|
+	     s|\"80%\"|\"20%\"|" conf/demo.json >"$out/demo.json"
+	"$build/spikewatchd" -c "$out/demo.json" >"$out/daemon.log" 2>&1 &
+	daemon=$!
+	"$build/workload_demo" >"$out/workload.log" 2>&1
+	sleep 2
+	kill "$daemon" && wait "$daemon"
+	daemon=
+	set -- "$out"/real/*-cpu-*
+	test -e "$1/MANIFEST" || fail "the daemon has recorded no spike, see its log: $(tail -3 "$out/daemon.log")"
+	real=$1
+}
+
+# page INCIDENT NAME CODE: writes the page.
+page() {
+	"$build/spikewatch" report "$1/" -o "$out/$2.html" >"$out/said"
+	test $? -eq "$3" || fail "report of $2: $(cat "$out/said")"
+	good "$2: $(du -b "$1" | cut -f1) bytes of incident, a page of $(wc -c <"$out/$2.html")"
+}
+
+"$build/make_incident" "$out" >"$out/made" || fail "no incidents: $(cat "$out/made")"
+record
+page "$out/hostile" hostile 0
+page "$out/everything" everything 0
+page "$out/bare" bare 1
+page "$real" real 0
+
+# In a network of its own, where that is allowed: nothing could be fetched, whatever the page tried.
+alone=
+unshare -n true 2>/dev/null && alone='unshare -n'
+$alone node tests/report.mjs "$out" || fail 'see above'
