@@ -141,9 +141,10 @@ START_TEST(cgroups_of_processes_are_labels_of_their_samples)
 	if (!there)
 		return;
 	rig.cgroups[0] = (struct stackfile_cgroup){ 1, "/of.another" };
-	rig.cgroups[1] = (struct stackfile_cgroup){ 7, "/batch.slice/seven.service" };
-	rig.cgroups[2] = (struct stackfile_cgroup){ 9, "/of.one.more" };
-	rig.cgroup_count = 3;
+	rig.cgroups[1] = (struct stackfile_cgroup){ 5, "/of.one.more" };
+	rig.cgroups[2] = (struct stackfile_cgroup){ 6, "/of.a.third" };
+	rig.cgroups[3] = (struct stackfile_cgroup){ 7, "/batch.slice/seven.service" };
+	rig.cgroup_count = 4;
 	sample(STACKFILE_CPU, 0x10000, 1);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
 	ck_assert_int_eq(rig_shell(&rig, "zcat < pprof | grep -aq /batch.slice/seven.service"), 0);
