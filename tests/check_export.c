@@ -276,6 +276,49 @@ static double sum(const struct json_node *array)
 	return total;
 }
 
+static const struct json_node *at(const struct json_node *array, double place)
+{
+	const struct json_node *value = array->first;
+
+	for (; value && place > 0; place--)
+		value = value->next;
+	ck_assert_ptr_nonnull(value);
+	return value;
+}
+
+/* The functions of a stack, leaf first, each followed by a space. */
+static void unwind(const struct json_node *shared, double stack, char *ret, size_t cap)
+{
+	const struct json_node *stacks = json_member(shared, "stackTable"), *frames = json_member(shared, "frameTable");
+	double offset = 1;
+
+	for (*ret = '\0'; offset > 0; stack -= offset) {
+		double function =
+			at(json_member(frames, "func"), at(json_member(stacks, "frame"), stack)->number)->number;
+		double name = at(json_member(json_member(shared, "funcTable"), "name"), function)->number;
+		size_t len = strlen(ret);
+
+		snprintf(ret + len, cap - len, "%s ", at(json_member(shared, "stringArray"), name)->text);
+		offset = at(json_member(stacks, "prefixOffset"), stack)->number;
+	}
+}
+
+START_TEST(stacks_lead_from_the_leaf_to_the_root)
+{
+	const struct json_node *root, *stacks;
+	char text[300];
+
+	make(NULL);
+	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	root = exported("firefox");
+	stacks = json_member(json_member(json_member(root, "threads")->first, "samples"), "stack");
+	unwind(json_member(root, "shared"), stacks->first->number, text, sizeof(text));
+	ck_assert_str_eq(text, "inner evil\"\\x1b[31m\\x0a main ");
+	unwind(json_member(root, "shared"), stacks->first->next->number, text, sizeof(text));
+	ck_assert_str_eq(text, "[libx.so] main ");
+}
+END_TEST
+
 START_TEST(the_firefox_profiler_gets_counters_beside_stacks)
 {
 	const struct json_node *root, *samples, *counter;
@@ -515,6 +558,7 @@ Suite *export_suite(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, the_firefox_profiler_gets_counters_beside_stacks);
+	tcase_add_test(tcase, stacks_lead_from_the_leaf_to_the_root);
 	tcase_add_test(tcase, samples_alone_and_stacks_alone_are_profiles_too);
 	tcase_add_test(tcase, memory_is_weighed_in_bytes);
 	tcase_add_test(tcase, a_damaged_profile_is_said);
