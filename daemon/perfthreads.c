@@ -230,7 +230,7 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 		else if (!has_wish(threads, pids[i]))
 			threads->wishes[threads->wish_count++] = (struct perfthreads_wish){ .pid = pids[i] };
 	}
-	threads->options.catch_up(threads->options.ctx);
+	perfthreads_catch_up(threads);
 	for (size_t i = threads->root_count; i-- > 0;)
 		if (!has_wish(threads, threads->roots[i]->pid))
 			close_root(threads, i);
