@@ -175,7 +175,9 @@ int export_command(int argc, char **argv)
 		.summary = "Writes an incident in a form that other programs read.",
 		.description =
 			"Also pprof, folded: the profile of stacks; firefox: it and the samples, for the Firefox\n"
-			"Profiler (profiler.firefox.com, Load a profile from file).\n" INCIDENTPICK_HELP,
+			"Profiler (profiler.firefox.com, Load a profile from file).\n"
+			"A page of spikewatch report, without a format, becomes the incident's directory "
+			"again.\n" INCIDENTPICK_HELP,
 		.example = "spikewatch export last --format firefox -o spike.json\n"
 			   "spikewatch export last --format folded | flamegraph.pl > spike.svg",
 		.exits = "0 written, 1 not found, or it does not have that, 2 wrong usage, or no incident",

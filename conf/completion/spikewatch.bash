@@ -126,7 +126,7 @@ _spikewatch() {
 	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
 	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
-	export:*/*) _spikewatch_files "$word" -d ;;
+	export:*/*) _spikewatch_files "$word" ;;
 	export:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	replay:*)
 		_spikewatch_files "$word"
