@@ -76,7 +76,9 @@ class Page {
 			{ name: 'prefers-reduced-motion', value: 'reduce' }] });
 		page.url = `file://${join(dir, `${name}.html`)}`;
 		await page.send('Page.navigate', { url: page.url });
-		for (let i = 0; i < 300 && !await page.run('document.documentElement.dataset.ready === "yes"'); i++)
+		// While one page gives way to the other there is neither.
+		const ready = () => page.run('document.documentElement?.dataset.ready === "yes"').catch(() => false);
+		for (let i = 0; i < 300 && !await ready(); i++)
 			await pause(50);
 		await page.settle();
 		return page;

@@ -112,7 +112,7 @@ export class Flame {
 		this.width = Math.max(200, Math.floor(this.chartBox.clientWidth) || 900);
 		this.chart = flamegraph()
 			.width(this.width).cellHeight(20).minFrameSize(1.2).inverted(true)
-			.sort((a, b) => b.value - a.value)
+			.sort((a, b) => Boolean(b.data.node.own) - Boolean(a.data.node.own) || b.value - a.value)
 			.transitionDuration(matchMedia('(prefers-reduced-motion: reduce)').matches ? 0 : 250)
 			.tooltip(Object.assign(() => {}, { show() {}, hide() {} }))
 			.resetHeightOnZoom(true);
@@ -161,7 +161,10 @@ export class Flame {
 			frame.classList.remove('current');
 		if (!d?.data?.node)
 			return;
-		select(this.chartBox).selectAll('g').filter(other => other === d).each(function mark() { this.classList.add('current'); });
+		select(this.chartBox).selectAll('g').filter(other => other === d).each(function mark() {
+			this.classList.add('current');
+			this.scrollIntoView({ block: 'nearest', inline: 'nearest', behavior: 'instant' });
+		});
 		this.details.textContent = this.describe(d.data);
 	}
 

@@ -31,7 +31,8 @@ async function build() {
 	const main = document.getElementById('main');
 	const { rule, time, cpuFlame, memoryFlame, functions, targets, threads, growth, system, lost, files } = sections;
 	const made = [];
-	for (const make of [rule, time, targets, cpuFlame, memoryFlame, functions, threads, growth, system, lost, files]) {
+	const flames = sections.ofMemory ? [memoryFlame, cpuFlame] : [cpuFlame, memoryFlame];
+	for (const make of [rule, time, targets, ...flames, functions, threads, growth, system, lost, files]) {
 		const section = await make();
 		if (section)
 			made.push(section);
