@@ -29,11 +29,8 @@
 /* A scan may take one part in so many of a core. Its CPU time counts: on a busy machine it lasts longer, and costs no more. */
 #define SCAN_SHARE 50u
 
-/* How long the thread shows no sign of life while it waits. */
-#define PULSE_NS NS_PER_S
-
-/* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
-#define RETRY_NS (100 * NS_PER_MS)
+#define PULSE_NS NS_PER_S          /* how long the thread shows no sign of life while it waits */
+#define RETRY_NS (100 * NS_PER_MS) /* before the next scan when the queue to the sampler was full: a few of its ticks */
 
 struct discovery {
 	struct discovery_options options;
@@ -161,8 +158,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->config = config;
 		discovery->options.roster.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
-		if (discovery->following)
-			following_forget(discovery->following);
+		following_forget(discovery->following);
 		discovery->limits_due = true;
 		discovery->rescan = true;
 		pthread_cond_signal(&discovery->wake);
@@ -255,8 +251,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
 
 	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
-	if (discovery->following)
-		following_met(discovery->following, &scanned->stat, watched);
+	following_met(discovery->following, &scanned->stat, watched);
 	if (watched)
 		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
 	else
@@ -349,8 +344,7 @@ static int scan_locked(struct discovery *discovery)
 	roster_reopen(discovery->roster);
 	matcher_read_pidfiles(discovery->matcher);
 	baseline_scan_begin(discovery->options.baseline, began);
-	if (discovery->following)
-		following_begin(discovery->following);
+	following_begin(discovery->following);
 	r = visit_all(discovery);
 	if (r == -ECANCELED)
 		return r;
@@ -359,8 +353,7 @@ static int scan_locked(struct discovery *discovery)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	baseline_scan_end(discovery->options.baseline);
-	if (discovery->following)
-		following_end(discovery->following);
+	following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);
 	refresh_limits(discovery, began);
 	discovery->state.processes = discovery->processes;
