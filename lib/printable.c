@@ -2,10 +2,11 @@
  * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is
  * copied, to the stack: nothing here can fail but the writer.
  *
- * Works on bytes: C1 characters are the pairs c2 80 to c2 9f, and c2 is the first byte of no other kind of sequence.
  * What is not UTF-8 is the JSON writer's to replace.
  */
 #include "printable.h"
+
+#include "text.h"
 
 #include <string.h>
 
@@ -14,11 +15,14 @@
 /* Length of the harmful character at text (NUL-terminated), 0 if it is harmless. */
 static size_t harmful(const char *text)
 {
-	unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
+	uint32_t code = 0;
+	size_t len;
 
-	if (first == 0x7f)
-		return 1;
-	return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
+	if ((unsigned char)text[0] < 0x7f)
+		return 0;
+	len = text_decode(text, strnlen(text, 4), &code);
+
+	return len && text_is_hidden(code) ? len : 0;
 }
 
 int printable_json(struct json_writer *writer, const char *text)

@@ -1,6 +1,6 @@
 /*
  * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control characters below 0x20
- * itself, but lets DEL and U+0080 to U+009F through, which terminals obey.
+ * itself, but lets the other hidden ones (text_is_hidden) through, which terminals obey.
  */
 #ifndef SPIKEWATCH_PRINTABLE_H
 #define SPIKEWATCH_PRINTABLE_H

@@ -8,7 +8,6 @@
 #include "text.h"
 
 #include <endian.h>
-#include <stdbool.h>
 #include <string.h>
 
 #define TEN_TO_8 100000000ULL
@@ -129,11 +128,36 @@ static size_t utf8_length(const unsigned char *p, size_t len)
 	return want;
 }
 
-static bool is_printable(const unsigned char *p, size_t len)
+size_t text_decode(const char *text, size_t len, uint32_t *ret)
 {
-	if (len == 1)
-		return p[0] >= 0x20 && p[0] != 0x7f && p[0] != '\\';
-	return !(len == 2 && p[0] == 0xc2 && p[1] < 0xa0); /* U+0080 .. U+009F: terminals obey them */
+	const unsigned char *p = (const unsigned char *)text;
+	size_t n = len ? utf8_length(p, len) : 0;
+
+	if (n == 0)
+		return 0;
+
+	uint32_t code = n > 1 ? p[0] & (0x7fu >> n) : p[0];
+
+	for (size_t i = 1; i < n; i++)
+		code = code << 6 | (p[i] & 0x3f);
+	*ret = code;
+	return n;
+}
+
+bool text_is_hidden(uint32_t code)
+{
+	static const uint32_t hidden[][2] = {
+		{ 0, 0x1f },        { 0x7f, 0x9f },     { 0xad, 0xad },       { 0x61c, 0x61c },
+		{ 0x200b, 0x200b }, { 0x200e, 0x200f }, { 0x2028, 0x202e },   { 0x2060, 0x206f },
+		{ 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+	};
+
+	if (code >= 0x20 && code < 0x7f)
+		return false;
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++)
+		if (code >= hidden[i][0] && code <= hidden[i][1])
+			return true;
+	return false;
 }
 
 size_t text_escape(char *out, size_t size, const char *data, size_t len)
@@ -143,8 +167,9 @@ size_t text_escape(char *out, size_t size, const char *data, size_t len)
 	size_t used = 0;
 
 	for (size_t i = 0; i < len;) {
-		size_t n = utf8_length(in + i, len - i);
-		bool plain = n && is_printable(in + i, n);
+		uint32_t code = 0;
+		size_t n = text_decode(data + i, len - i, &code);
+		bool plain = n && code != '\\' && !text_is_hidden(code);
 
 		if (!plain)
 			n = 1;

@@ -5,6 +5,7 @@
 #ifndef SPIKEWATCH_TEXT_H
 #define SPIKEWATCH_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,9 +26,15 @@ char *text_put_hex(char *out, uint64_t value);
 const char *text_parse_u64(const char *p, const char *end, uint64_t *ret);
 const char *text_parse_hex(const char *p, const char *end, uint64_t *ret);
 
+/* The length of the character of UTF-8 that text begins with, and *ret: its code; 0: there is none, *ret is untouched. */
+size_t text_decode(const char *text, size_t len, uint32_t *ret);
+
+/* One that terminals obey (C0, DEL, C1), that is not seen, or that turns the direction of what follows. */
+bool text_is_hidden(uint32_t code);
+
 /*
- * Copies data to out so that it is safe to print on one line of a terminal: control characters (C0, DEL, C1),
- * bytes that are not UTF-8, and the backslash become \xNN. Terminated; stops before a character that does not fit
+ * Copies data to out so that it is safe to print on one line of a terminal: hidden characters, bytes that are not
+ * UTF-8, and the backslash become \xNN. Terminated; stops before a character that does not fit
  * whole into size > 0 bytes. Returns the length; 4 * len + 1 bytes always suffice.
  */
 size_t text_escape(char *out, size_t size, const char *data, size_t len);

@@ -135,6 +135,10 @@ START_TEST(control_characters_and_the_backslash_are_escaped)
 	expect_escaped("\x1b[2J\n\t\x7f\0z", 9, "\\x1b[2J\\x0a\\x09\\x7f\\x00z");
 	expect_escaped("a\\x41", 5, "a\\x5cx41");
 	expect_escaped("\xc2\x9b!m", 4, "\\xc2\\x9b!m");
+	expect_escaped("exe\xe2\x80\xaegpj.", 10, "exe\\xe2\\x80\\xaegpj."); /* what follows would be turned around */
+	expect_escaped("a\xe2\x80\x8b\xef\xbb\xbfz", 8, "a\\xe2\\x80\\x8b\\xef\\xbb\\xbfz");
+	expect_escaped("\xe2\x80\x8d\xf0\x9f\x94\xa5", 7,
+		       "\xe2\x80\x8d\xf0\x9f\x94\xa5"); /* joiners belong to scripts */
 }
 END_TEST
 
