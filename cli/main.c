@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef SPIKEWATCH_VERSION
 #define SPIKEWATCH_VERSION "unknown"
@@ -82,15 +84,23 @@ static int dispatch(int argc, char **argv)
 	return unknown(word);
 }
 
+/* Why an earlier write failed stdio does not keep: of a pipe it can be seen that nobody reads it any more. */
+static bool is_unread(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
+
+	return poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLERR;
+}
+
 /* A disk that is full shows itself here at the latest. A reader that has seen enough (head) is no news. */
 static int finish(int code)
 {
-	bool failed = ferror(stdout) != 0;
+	bool failed = ferror(stdout) != 0, unread = failed && is_unread(STDOUT_FILENO);
 
 	errno = 0;
 	if (fclose(stdout) == 0 && !failed)
 		return code;
-	if (errno != EPIPE)
+	if (errno != EPIPE && !unread)
 		fprintf(stderr, "spikewatch: cannot write the output: %s\n", errno ? strerror(errno) : "write error");
 	return code == EXIT_OK ? EXIT_TROUBLE : code;
 }

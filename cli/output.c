@@ -43,9 +43,14 @@ static int write_stdout(void *ctx, const void *data, size_t len)
 	return errno ? -errno : -EIO;
 }
 
+struct sink output_sink(void)
+{
+	return (struct sink){ .write = write_stdout };
+}
+
 int output_json_new(struct json_writer **ret)
 {
-	return json_writer_new((struct sink){ .write = write_stdout }, true, ret);
+	return json_writer_new(output_sink(), true, ret);
 }
 
 void output_json_release(struct json_writer **json)

@@ -6,6 +6,7 @@
 #define SPIKEWATCH_OUTPUT_H
 
 #include "json.h"
+#include "sink.h"
 
 #include <stdio.h>
 
@@ -14,6 +15,9 @@ size_t output_escaped(FILE *file, const char *text);
 
 /* The same of len bytes, that need no NUL. */
 size_t output_escaped_len(FILE *file, const char *text, size_t len);
+
+/* Standard output. */
+struct sink output_sink(void);
 
 /* A pretty-printing JSON writer on stdout. 0 or -ENOMEM. */
 int output_json_new(struct json_writer **ret);

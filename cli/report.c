@@ -37,12 +37,6 @@ static int put_page(struct job *job, const struct sink *sink)
 	return reporthtml_write(&job->view, job->incidentfd, job->file_bytes_max, sink, &job->left_out);
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -EIO;
-}
-
 /* A file that is there and is no plain one (a terminal, a pipe) cannot be replaced, only written. */
 static bool replaceable(const char *path)
 {
@@ -73,7 +67,7 @@ static int write_beside(const char *temporary, struct job *job)
 /* 0 or -errno. */
 static int write_report(const char *path, struct job *job)
 {
-	struct sink out = { .write = write_stdout };
+	struct sink out = output_sink();
 	char temporary[PATH_MAX];
 	int rc;
 
@@ -111,6 +105,8 @@ static void say_where(const char *path, const struct reportdata_files *left_out)
 
 static int fail(const char *path, int error)
 {
+	if (ferror(stdout)) /* which is said when the program ends */
+		return EXIT_TROUBLE;
 	fputs("spikewatch report: ", stderr);
 	output_escaped(stderr, path);
 	fprintf(stderr, ": %s\n", strerror(-error));

@@ -8,6 +8,7 @@
 #include "json.h"
 #include "manifest.h"
 #include "options.h"
+#include "program.h"
 #include "reportfile.h"
 #include "reporthtml.h"
 #include "reportpage.h"
@@ -291,11 +292,11 @@ START_TEST(what_strangers_have_named_stays_in_its_place)
 	data = parse_data();
 	/* As far as JSON can say it. */
 	ck_assert_str_eq(member(member(member(json_root(data), "incident"), "target"), "comm")->text,
-			 "</script><b>\"'&\xe2\x80\xae\xef\xbf\xbd");
+			 "</script><b>\"'&\xef\xbf\xbd\xef\xbf\xbd");
 	json_document_free(data);
 	/* The words: every tag is escaped, nothing turns the text around. */
 	ck_assert_ptr_null(find("<b>"));
-	ck_assert_ptr_nonnull(find("&#60;/script&#62;&#60;b&#62;&#34;&#39;&#38;\\u{202e}"));
+	ck_assert_ptr_nonnull(find("&#60;/script&#62;&#60;b&#62;&#34;&#39;&#38;\xef\xbf\xbd"));
 	for (const char *at = page.data; (at = memmem(at, (size_t)(page.data + page.len - at), "</script>", 9));
 	     at += 9)
 		scripts++;
@@ -424,6 +425,31 @@ static int run(char **words)
 	return code;
 }
 
+/* A page is larger than what stdio keeps back: why writing has failed must be seen from the pipe. */
+START_TEST(a_reader_that_has_seen_enough_is_no_news)
+{
+	char program[512], incident[500], directory[64];
+	struct program run;
+	int ends[2];
+
+	if (!reportpage_built() || !program_find("spikewatch", program))
+		return;
+	make_page(NULL);
+	snprintf(incident, sizeof(incident), "%s/%s", path, INCIDENTMADE_ID);
+	scene_directory(directory);
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	close(ends[0]);
+	run = program_start((const char *const[]){ program, "report", "-o", "-", incident, NULL }, directory, ends[1],
+			    0);
+	close(ends[1]);
+	ck_assert_int_eq(program_wait(&run), EXIT_TROUBLE);
+	AUTO_FREE char *said = scene_read(run.err);
+
+	ck_assert_str_eq(said, "");
+	scene_remove(directory);
+}
+END_TEST
+
 START_TEST(the_command_writes_a_page_or_says_that_it_cannot)
 {
 	char incident[500], out[500];
@@ -472,6 +498,7 @@ Suite *report_suite(void)
 	tcase_add_test(files, the_command_writes_a_page_or_says_that_it_cannot);
 	tcase_add_test(trouble, without_samples_and_incident_json_there_is_still_a_page);
 	tcase_add_test(trouble, without_memory_it_says_so_or_leaves_a_hole);
+	tcase_add_test(trouble, a_reader_that_has_seen_enough_is_no_news);
 	tcase_add_test(trouble, a_disk_that_is_full_is_said);
 	return suite;
 }
