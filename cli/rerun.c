@@ -43,6 +43,7 @@ struct rerun {
 	uint64_t span_ns;
 	bool rereadable;
 	int code; /* enum options_exit; the worst so far */
+	bool any; /* source could be opened */
 };
 
 /* ---- stages ---- */
@@ -216,8 +217,10 @@ static int play_one(struct rerun *rerun, const char *operand)
 
 	if (r == -ENOMEM)
 		return r;
-	if (r == 0)
+	if (r == 0) {
+		rerun->any = true;
 		return play(rerun, &source);
+	}
 	if (!rerun->trying)
 		complain(rerun, r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE, message);
 	return 0;
@@ -355,7 +358,7 @@ static int run(struct rerun *rerun)
 		r = stage_add_variants(&rerun->stage, rerun->request->whatif, &rerun->request->machine);
 	if (r == 0)
 		r = play_all(rerun, &rerun->stage);
-	if (r < 0)
+	if (r < 0 || (!rerun->any && !rerun->request->json)) /* tables of nothing would hide what was said */
 		return r;
 	replayview_rules(&rerun->view, rehearsal_rules(rerun->stage.rehearsals[0]), rerun->request->config->rule_count);
 	if (rerun->request->whatif->count > 0)

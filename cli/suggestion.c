@@ -281,6 +281,7 @@ void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct s
 	AUTO_FREE double *sorted = calloc(suggestion->count + 1, sizeof(*sorted));
 	double base = metric_unit(suggestion->rule->metric) == METRIC_BYTES ? 2 : 10;
 	size_t count, low = 0, high;
+	double above;
 
 	*ret = (struct suggestion_answer){ .highest = suggestion->highest };
 	if (!sorted || suggestion->count == 0)
@@ -300,7 +301,9 @@ void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct s
 			low = middle + 1;
 	}
 	ret->known = true;
-	ret->threshold = round_in(sorted[low], low + 1 < count ? sorted[low + 1] : sorted[low] * 1.1 + 1, base);
+	/* Above the highest any would do: one that is not far from it says what there was. */
+	above = low + 1 < count ? sorted[low + 1] : sorted[low] > 0 ? sorted[low] * 1.1 : 1;
+	ret->threshold = round_in(sorted[low], above, base);
 	ret->firings = count_firings(suggestion, ret->threshold);
 }
 

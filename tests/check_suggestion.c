@@ -136,8 +136,11 @@ START_TEST(thresholds_are_round)
 {
 	static const struct {
 		double low, high, threshold;
+		bool never;
 	} cases[] = {
-		{ 83.27, 91.4, 90 }, { 50.1, 50.2, 50.1 }, { 7, 8, 7 }, { 1234, 5678, 2000 }, { 0.123, 0.9, 0.2 }
+		{ 83.27, 91.4, 90, false },  { 50.1, 50.2, 50.1, false }, { 7, 8, 7, false },
+		{ 1234, 5678, 2000, false }, { 0.123, 0.9, 0.2, false },  { 0.2, 0.59, 0.6, true },
+		{ 20, 30.5, 31, true },      { 0, 0, 0, true },
 	};
 	struct sample sample = { 0 };
 	struct target target = rig_target(1);
@@ -157,8 +160,8 @@ START_TEST(thresholds_are_round)
 			decision.value = k ? cases[i].high : cases[i].low;
 			ck_assert_int_eq(suggestion_add(suggestion, 0, &window), 0);
 		}
-		suggestion_answer(suggestion, 1, &answer);
-		ck_assert(answer.known && answer.firings == 1);
+		suggestion_answer(suggestion, cases[i].never ? 0 : 1, &answer);
+		ck_assert(answer.known && answer.firings == (cases[i].never ? 0 : 1));
 		ck_assert_double_eq_tol(answer.threshold, cases[i].threshold, 1e-9);
 		release();
 	}
