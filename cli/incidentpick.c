@@ -9,6 +9,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NOT_A_DIRECTORY \
+	"a file, and not the directory of an incident; a page of a report spikewatch export, without a format, makes " \
+	"one"
 
 /* Explains on stderr. Returns error. */
 static int refuse(const char *command, const char *what, const char *why, int error)
@@ -17,6 +23,25 @@ static int refuse(const char *command, const char *what, const char *why, int er
 	output_escaped(stderr, what);
 	fprintf(stderr, ": %s\n", why);
 	return error;
+}
+
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What might have been meant. Returns -ENOENT. */
+static int refuse_none(const char *command, const char *directory, const char *query, size_t count)
+{
+	if (is_file(query))
+		return refuse(command, query, NOT_A_DIRECTORY, -ENOENT);
+	if (access(query, F_OK) == 0)
+		return refuse(command, query, "no incident is called so; a path has a slash, as in ./NAME", -ENOENT);
+	if (count == 0)
+		return refuse(command, directory, "there are no incidents; -d DIR looks elsewhere", -ENOENT);
+	return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
 }
 
 static int open_by_id(const char *command, const char *directory, const char *query)
@@ -30,7 +55,7 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 		return refuse(command, directory, strerror(-rc), rc);
 	rc = incidentload_find(&names, query, &name);
 	if (rc == INCIDENTLOAD_NONE)
-		return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
+		return refuse_none(command, directory, query, names.count);
 	if (rc == INCIDENTLOAD_MANY) {
 		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
 		fprintf(stderr, "  %s\n", name);
@@ -47,7 +72,7 @@ static int open_any(const char *command, const char *option, const char *query)
 
 	if (strchr(query, '/') || strcmp(query, ".") == 0) {
 		rc = incidentload_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
-		return rc >= 0 ? rc : refuse(command, query, strerror(-rc), rc);
+		return rc >= 0 ? rc : refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
 	}
 	rc = incidentload_directory(option, directory, sizeof(directory));
 	if (rc < 0)

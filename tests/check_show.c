@@ -291,8 +291,16 @@ END_TEST
 
 START_TEST(what_is_not_there_is_said)
 {
+	char page[400];
+
 	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("there are no incidents");
+	incidentmade_write(dirfd_of_test, &(struct incidentmade_options){ 0 });
+	ck_assert_int_eq(RUN(show, "lost"), EXIT_TROUBLE);
 	says("no incident is called so");
+	snprintf(page, sizeof(page), "%s/" INCIDENTMADE_ID "/incident.json", path);
+	ck_assert_int_eq(RUN(show, page), EXIT_TROUBLE);
+	says("a page of a report spikewatch export");
 	ck_assert_int_eq(RUN(show, "/nonexistent/incident"), EXIT_TROUBLE);
 	ck_assert_int_eq(RUN(show, path), EXIT_USAGE);
 	says("there is no incident.json in it");
