@@ -38,10 +38,13 @@
 #define NAP_NS (20 * NS_PER_MS)
 #define REDRAW_NS (200 * NS_PER_MS)
 
+/* An option that was not given; 0 somebody may have typed. */
+#define UNSAID UINT64_MAX
+
 struct trap {
 	struct trapplan plan;
 	const char *pid_text, *output;
-	uint64_t count, timeout_ns;
+	uint64_t count, timeout_ns, memory_bytes, for_ns;
 	char directory[INCIDENTLOAD_PATH_MAX];
 	struct gatedchild child;
 	struct traplive live;
@@ -118,6 +121,12 @@ static int check_request(struct trap *trap, char *const *command)
 				   : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
 	if (trap->count == 0)
 		return wrong("--count 0: expected at least 1");
+	if (trap->memory_bytes == 0)
+		return wrong("--memory 0: expected a size such as 512MiB");
+	if (trap->for_ns == 0)
+		return wrong("--for 0s: out of range: expected 20ms to 1h");
+	trap->plan.memory_bytes = trap->memory_bytes == UNSAID ? 0 : trap->memory_bytes;
+	trap->plan.for_ns = trap->for_ns == UNSAID ? 0 : trap->for_ns;
 
 	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
 
@@ -422,15 +431,18 @@ static int trap_all(struct trap *trap, char *const *command)
 
 int trap_command(int argc, char **argv)
 {
-	struct trap trap = {
-		.count = 1, .child = { .gate = -1 }, .clock = realclock(), .plan.after_ns = TRAPPLAN_AFTER_NS
-	};
+	struct trap trap = { .count = 1,
+			     .memory_bytes = UNSAID,
+			     .for_ns = UNSAID,
+			     .child = { .gate = -1 },
+			     .clock = realclock(),
+			     .plan.after_ns = TRAPPLAN_AFTER_NS };
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID", "a process that runs", &trap.pid_text },
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
 		{ 0, "cpu", OPTION_TEXT, "PERCENT", "more than this of one core (80%)", &trap.plan.cpu },
-		{ 0, "memory", OPTION_SIZE, "SIZE", "more memory than this", &trap.plan.memory_bytes },
-		{ 0, "for", OPTION_DURATION, "TIME", "for so long (CPU 1s, memory at once)", &trap.plan.for_ns },
+		{ 0, "memory", OPTION_SIZE, "SIZE", "more memory than this", &trap.memory_bytes },
+		{ 0, "for", OPTION_DURATION, "TIME", "for so long (CPU 1s, memory at once)", &trap.for_ns },
 		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after so many incidents (1)", &trap.count },
 		{ 0, "after", OPTION_DURATION, "TIME", "an incident goes on for so long (3s)", &trap.plan.after_ns },
 		{ 't', "timeout", OPTION_DURATION, "TIME", "give up then (never)", &trap.timeout_ns },

@@ -34,7 +34,8 @@ static void teardown(void)
 #define SOON "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o", incidents
 
 /* A shell that burns a second or two, and ends with code. */
-#define BURN(code) "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit " #code
+#define BURST "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
+#define BURN(code) BURST "; exit " #code
 
 static const char *pid_text(const struct actor *actor)
 {
@@ -238,7 +239,14 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	if (!built)
 		return;
 
-	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c", BURN(7)), directory), 7);
+	char words[128];
+
+	/* It burns until it is said that it goes on, however long writing takes. */
+	snprintf(words, sizeof(words), "%s/stderr", directory);
+	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c",
+					  "until grep -q 'goes on' \"$0\"; do " BURST "; done; exit 7", words),
+				     directory),
+			 7);
 	program_said(directory, "waiting for sh-");
 	program_said(directory, "the command goes on");
 	AUTO_FREE char *incident = read_incident();
@@ -467,6 +475,8 @@ static const struct {
 	{ { "-p", "4194304" }, "there is no such process" },
 	{ { "812" }, "did you mean -p 812?" },
 	{ { "--comm", "a", "--count", "0" }, "expected at least 1" },
+	{ { "--comm", "a", "--memory", "0" }, "--memory 0: expected a size" },
+	{ { "--comm", "a", "--for", "0s" }, "--for 0s: out of range" },
 	{ { "--comm", "a", "--cpu", "fast" }, "--cpu fast: expected a percentage" },
 	{ { "--comm", "a-name-of-sixteen" }, "the kernel cuts names to 15 bytes" },
 	{ { "--comm", "a", "--stacks", "on" }, "--stacks: " },
