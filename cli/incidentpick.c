@@ -25,6 +25,33 @@ static int refuse(const char *command, const char *what, const char *why, int er
 	return error;
 }
 
+int incidentpick_directory(const char *command, const char *option, char *buf, size_t cap)
+{
+	int rc = incidentload_directory(option, buf, cap);
+
+	if (rc == -ENOENT)
+		return refuse(command, "cannot tell where incidents are",
+			      "neither HOME nor XDG_STATE_HOME is set; -d DIR says it", rc);
+	return rc < 0 ? refuse(command, "cannot tell where incidents are", strerror(-rc), rc) : 0;
+}
+
+size_t incidentpick_hidden(const char *command, int dirfd, const struct incidentload_names *names)
+{
+	size_t hidden = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		AUTO_CLOSE int fd = incidentload_open(dirfd, names->name[i]);
+
+		hidden += fd == -EACCES || fd == -EPERM;
+	}
+	if (hidden)
+		fprintf(stderr,
+			"%s: %zu of %zu incidents may not be read: ask as root, or as a member of the group "
+			"spikewatch\n",
+			command, hidden, names->count);
+	return hidden;
+}
+
 static bool is_file(const char *path)
 {
 	struct stat st;
@@ -74,9 +101,9 @@ static int open_any(const char *command, const char *option, const char *query)
 		rc = incidentload_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
 		return rc >= 0 ? rc : refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
 	}
-	rc = incidentload_directory(option, directory, sizeof(directory));
+	rc = incidentpick_directory(command, option, directory, sizeof(directory));
 	if (rc < 0)
-		return refuse(command, "the directory of incidents", strerror(-rc), rc);
+		return rc;
 	return open_by_id(command, directory, query);
 }
 

@@ -11,6 +11,12 @@
 	"ID is the name of an incident, its beginning, or any part of it that no other has;\n" \
 	"\"last\" is the newest. What has a slash is the path of an incident's directory."
 
+/* incidentload_directory, explained on stderr if it cannot be told. 0 or -errno. */
+int incidentpick_directory(const char *command, const char *option, char *buf, size_t cap);
+
+/* How many of names may not be opened, which is said on stderr if there are any: they belong to somebody else. */
+size_t incidentpick_hidden(const char *command, int dirfd, const struct incidentload_names *names);
+
 /* Positive return. */
 enum { INCIDENTPICK_FOREIGN = 1 }; /* a directory, but no incident */
 

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "incidentfilter.h"
 #include "incidentload.h"
+#include "incidentpick.h"
 #include "json.h"
 #include "moment.h"
 #include "options.h"
@@ -147,10 +148,11 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 	AUTO(output_json_release) struct json_writer *json = NULL;
 	AUTO_CLOSE int dirfd = -1;
 	char directory[INCIDENTLOAD_PATH_MAX];
-	int rc = incidentload_directory(option, directory, sizeof(directory));
+	size_t hidden;
+	int rc = incidentpick_directory("spikewatch list", option, directory, sizeof(directory));
 
 	if (rc < 0)
-		return complain("the directory of incidents", rc);
+		return EXIT_TROUBLE;
 	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* A directory that nobody named and that is not there yet holds no incidents. */
 	if (dirfd < 0 && (errno != ENOENT || option))
@@ -161,9 +163,10 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
+	hidden = incidentpick_hidden("spikewatch list", dirfd, &names);
 	incidentfilter_apply(filter, dirfd, &names);
 	list_all(dirfd, &names, directory, json);
-	return EXIT_OK;
+	return hidden ? EXIT_TROUBLE : EXIT_OK;
 }
 
 int list_command(int argc, char **argv)
@@ -191,7 +194,7 @@ int list_command(int argc, char **argv)
 			"only sizes are checked here, see spikewatch verify.",
 		.example = "spikewatch list --since yesterday --target 'db*'\n"
 			   "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
-		.exits = "0 listed (perhaps none), 1 the directory cannot be read, 2 wrong usage",
+		.exits = "0 listed (perhaps none), 1 the directory or some of it cannot be read, 2 wrong usage",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 	};

@@ -6,6 +6,7 @@
  */
 #include "commands.h"
 #include "incidentload.h"
+#include "incidentpick.h"
 #include "json.h"
 #include "options.h"
 #include "output.h"
@@ -107,6 +108,16 @@ static int prune(const char *directory, const struct retention_limits *limits, w
 	return rc;
 }
 
+/* Whether there are incidents that nobody could judge, which is said. */
+static bool is_hidden(const char *directory)
+{
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dirfd >= 0 && incidentload_list(dirfd, &names) == 0 &&
+	       incidentpick_hidden("spikewatch prune", dirfd, &names) > 0;
+}
+
 static void conclude(const struct pruning *pruning, const char *directory)
 {
 	char size[UNITS_TEXT_MAX];
@@ -127,10 +138,10 @@ static int run(const char *option, const struct retention_limits *limits, bool d
 	struct pruning pruning = { .dry = dry };
 	char directory[INCIDENTLOAD_PATH_MAX];
 	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
-	int rc = incidentload_directory(option, directory, sizeof(directory));
+	int rc = incidentpick_directory("spikewatch prune", option, directory, sizeof(directory));
 
 	if (rc < 0)
-		return complain("the directory of incidents", rc);
+		return EXIT_TROUBLE;
 	if (json) {
 		if (output_json_new(&writer) < 0)
 			return output_no_memory();
@@ -143,6 +154,8 @@ static int run(const char *option, const struct retention_limits *limits, bool d
 	/* A directory that nobody named and that is not there yet holds nothing to remove. */
 	if (rc < 0 && (rc != -ENOENT || option))
 		return complain(directory, rc);
+	if (is_hidden(directory))
+		return EXIT_TROUBLE;
 	if (!json)
 		conclude(&pruning, directory);
 	return EXIT_OK;
@@ -174,7 +187,7 @@ int prune_command(int argc, char **argv)
 			"What is too old goes first. For number and size the mildest go, not the oldest: severity\n"
 			"is in incident.json; of equals the oldest. What is being written is never touched.",
 		.example = "spikewatch prune --older-than 30d --max-size 1GiB --dry-run",
-		.exits = "0 done (perhaps nothing to do), 1 something could not be removed, 2 wrong usage",
+		.exits = "0 done (perhaps nothing to do), 1 something could not be removed or read, 2 wrong usage",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 	};
