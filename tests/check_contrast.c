@@ -173,7 +173,7 @@ START_TEST(an_allocation_that_fails_leaves_no_key_without_row)
 		contrast_release(&contrast);
 		torture_arm(n);
 		for (int i = 0; i < 200 && rc == 0; i++) {
-			char name[8];
+			char name[16];
 
 			snprintf(name, sizeof(name), "%d", i);
 			rc = try_add(CONTRAST_A, name, "", 1, 1);
