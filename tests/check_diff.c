@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "hotlist.h"
+#include "incident_json.h"
 #include "incidentmade.h"
 #include "json.h"
 #include "manifest.h"
@@ -252,6 +253,47 @@ START_TEST(one_incident_is_its_first_look_against_its_second)
 }
 END_TEST
 
+/* When the looks at its memory were. */
+static void put_times(int64_t first_ns, int64_t second_ns)
+{
+	AUTO_CLOSE int in = open_incident(INCIDENTMADE_ID);
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct incident incident;
+
+	ck_assert_int_eq(incident_json_read(in, &incident), 0);
+	for (size_t i = 0; i < incident.capture_count; i++) {
+		struct incident_capture *capture = &incident.captures[i];
+
+		if (strncmp(capture->name, "smaps", 5) != 0)
+			continue;
+		capture->has_at = true;
+		capture->at_ns = capture->name[5] ? second_ns : first_ns;
+	}
+	if (!strstr(incident.captures[incident.capture_count - 1].name, "again"))
+		incident_add_capture(&incident, &(struct incident_capture){ .name = "smaps-again",
+									    .file = "smaps.again.tsv",
+									    .has_at = true,
+									    .at_ns = second_ns });
+	ck_assert_int_eq(incident_json_write(&incident, sink_buffer(&text)), 0);
+	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
+	put_text(INCIDENTMADE_ID, INCIDENT_FILE, text.data);
+}
+
+START_TEST(it_is_said_how_far_apart_the_looks_were)
+{
+	make_a();
+	put_text(INCIDENTMADE_ID, "functions.tsv", NULL);
+	put_text(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
+	put_text(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
+	put_times((int64_t)(100 * MS), (int64_t)(5100 * MS));
+	ck_assert_int_eq(DIFF("last"), EXIT_OK);
+	commandrun_says("Compared: its two looks at threads and memory, 5 s apart\n");
+	put_times((int64_t)(100 * MS), (int64_t)(100 * MS));
+	ck_assert_int_eq(DIFF("last"), EXIT_OK);
+	commandrun_says("Compared: its two looks at threads and memory\n");
+}
+END_TEST
+
 START_TEST(without_stacks_threads_and_mappings_are_compared)
 {
 	make_both();
@@ -317,6 +359,30 @@ START_TEST(names_of_strangers_are_harmless_and_lines_fit)
 	}
 	ck_assert_int_eq(DIFF_BOTH("--json"), EXIT_OK);
 	commandrun_harmless();
+}
+END_TEST
+
+START_TEST(long_names_are_cut_where_they_say_least)
+{
+	static const char rows[] =
+		HOTLIST_HEADER "\n" HOTLIST_SAMPLES " 0, 10000\n"
+			       "a_function_with_a_rather_long_name\t/x/a-module-with-a-rather-long-name.so"
+			       "\t0\t0\t2\t5000\t0.000\tx\t1\t9\tx\t1\n";
+	static const char smaps[] = "mapping\tpermissions\trss_bytes\tswap_bytes\n"
+				    "/usr/lib/x86_64-linux-gnu/libc.so.6\tr-xp\t2097152\t0\n"
+				    "/usr/lib/x86_64-linux-gnu/libcrypto.so.3\tr-xp\t1048576\t0\n";
+
+	make_both();
+	put_text(B_ID, "functions.tsv", rows);
+	put_text(B_ID, "smaps.tsv", smaps);
+	setenv("COLUMNS", "80", 1);
+	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
+	/* 0.02 points read 0.0, and have no sign. */
+	commandrun_says("\n     -      -     0.0   50.0      0.0   +50.0  B     a_function_wi..  a-module..\n");
+	setenv("COLUMNS", "40", 1);
+	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
+	commandrun_says("\n    0.0   +50.0  B     a_function_with..\n");
+	commandrun_says("\n    +1 MiB  B     ..x-gnu/libcrypto.so.3\n");
 }
 END_TEST
 
@@ -728,10 +794,12 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, another_time_of_the_stacks_may_be_compared);
 	tcase_add_test(tcase, one_incident_is_before_against_during);
 	tcase_add_test(tcase, one_incident_is_its_first_look_against_its_second);
+	tcase_add_test(tcase, it_is_said_how_far_apart_the_looks_were);
 	tcase_add_test(tcase, without_stacks_threads_and_mappings_are_compared);
 	tcase_add_test(tcase, nothing_to_compare_is_trouble);
 	tcase_add_test(tcase, what_is_the_same_has_not_changed);
 	tcase_add_test(tcase, names_of_strangers_are_harmless_and_lines_fit);
+	tcase_add_test(tcase, long_names_are_cut_where_they_say_least);
 	tcase_add_test(tcase, damage_is_said_with_the_file);
 	tcase_add_test(tcase, json_has_every_row_and_null_for_what_is_not_there);
 	tcase_add_test(tcase, json_of_one_has_no_b);
