@@ -151,21 +151,29 @@ static int load_stacks(struct difference *difference, enum contrast_side side, i
 		     memory ? NULL : "its stacks cannot be compared", rc);
 }
 
+static bool has_stacks(const struct difference *difference)
+{
+	return contrast_ready(&difference->table[DIFFERENCE_FUNCTIONS]) ||
+	       contrast_ready(&difference->table[DIFFERENCE_MEMORY_FUNCTIONS]);
+}
+
 static int load_side(struct difference *difference, enum contrast_side side, int fd)
 {
-	bool again = difference->one && side == CONTRAST_B;
+	bool again = difference->one && side == CONTRAST_B, stacks;
 	int rc = load_stacks(difference, side, fd, HOTLIST_IN_SAMPLES);
 
 	if (rc == 0)
 		rc = load_stacks(difference, side, fd, HOTLIST_IN_BYTES);
+	stacks = has_stacks(difference);
 	if (rc == 0)
 		rc = judge(difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
 			   contrastload_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
 	if (rc == 0)
 		rc = judge(
 			difference, side, mapping_files[again],
-			again ? "there was no second look, so only its stacks before and during can be compared"
-			      : "its mappings cannot be compared",
+			!again   ? "its mappings cannot be compared"
+			: stacks ? "there was no second look, so only its stacks before and during can be compared"
+				 : "there was no second look",
 			contrastload_mappings(fd, mapping_files[again], side, &difference->table[DIFFERENCE_MAPPINGS]));
 	return rc;
 }
@@ -291,8 +299,7 @@ static void tell_incident(const struct incident *incident, FILE *file)
 
 static void tell_looks(const struct difference *difference, FILE *file)
 {
-	bool stacks = contrast_ready(&difference->table[DIFFERENCE_FUNCTIONS]) ||
-		      contrast_ready(&difference->table[DIFFERENCE_MEMORY_FUNCTIONS]);
+	bool stacks = has_stacks(difference);
 	bool looks = contrast_ready(&difference->table[DIFFERENCE_THREADS]) ||
 		     contrast_ready(&difference->table[DIFFERENCE_MAPPINGS]);
 	char between[64];

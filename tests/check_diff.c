@@ -317,6 +317,7 @@ START_TEST(nothing_to_compare_is_trouble)
 	put_text(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
 	ck_assert_int_eq(DIFF("last"), EXIT_TROUBLE);
 	commandrun_says("Compared: nothing of it can be compared\n");
+	commandrun_says("Note: the incident has no smaps.again.tsv: there was no second look.\n");
 }
 END_TEST
 
