@@ -262,6 +262,12 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 			 128 + SIGKILL);
 	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/nowhere/program"), directory), 127);
 	program_said(directory, "/nowhere/program: No such file or directory");
+	struct program failed = program_start(TRAP("-o", incidents, "/nowhere/program"), directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&failed), 127);
+	AUTO_FREE char *text = words_of(&failed);
+
+	ck_assert_msg(!strstr(text, "nothing was caught"), "%s", text); /* nothing was there to be caught */
 	ck_assert_int_eq(count_incidents(incidents), 1);
 }
 END_TEST

@@ -62,7 +62,7 @@ _spikewatch_value() {
 	--ring) _spikewatch_files "$2" ;;
 	--filter | --count) ;;
 	--what-if | --suggest | --as | --cpus | --memory) ;;
-	--stacks) _spikewatch_offer 'off frame-pointers' "$2" ;;
+	--stacks) _spikewatch_offer 'dwarf frame-pointers off' "$2" ;;
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
 	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
