@@ -5,7 +5,7 @@
 #include "procfs.h"
 #include "procread.h"
 #include "scope.h"
-#include "stackcapture.h"
+#include "symbolizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,6 @@ struct session {
 	struct discovery *discovery;
 	struct stackrecorder *stacks;
 	char stacks_off[STACKRECORDER_REASON_MAX];
-	struct stackcapture_purse purse;
 	char symbolizer[1024];
 };
 
@@ -172,7 +171,6 @@ static void open_stacks(struct session *session)
 	struct log_about about = { .message = MESSAGE_FEATURE_OFF };
 	struct stackrecorder_status status;
 
-	session->purse.max_bytes = stacks->max_memory_bytes;
 	if (stacks->mode == CONFIG_STACKS_OFF)
 		return;
 	if (!symbolizer_find(session->symbolizer, sizeof session->symbolizer))
@@ -346,11 +344,6 @@ struct stackrecorder *session_stacks(struct session *session)
 const char *session_stacks_off(const struct session *session)
 {
 	return session->stacks_off;
-}
-
-struct stackcapture_purse *session_stack_purse(struct session *session)
-{
-	return &session->purse;
 }
 
 const char *session_symbolizer(const struct session *session)

@@ -15,7 +15,6 @@
 #include "stackrecorder.h"
 
 struct session;
-struct stackcapture_purse;
 
 /*
  * Opens everything and makes a first scan, so that the targets that exist are there from the first tick on. config must outlive the session.
@@ -52,9 +51,6 @@ int session_procfd(const struct session *session);
 /* NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it. */
 struct stackrecorder *session_stacks(struct session *session);
 const char *session_stacks_off(const struct session *session);
-
-/* What incidents that are open may hold of stacks, all together: stacks.max_memory. The worker's. */
-struct stackcapture_purse *session_stack_purse(struct session *session);
 
 /* The program that gives names to stacks, if there are stacks. */
 const char *session_symbolizer(const struct session *session);

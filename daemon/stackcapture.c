@@ -32,44 +32,15 @@ struct stackcapture {
 	struct stackrecorder_snapshot first, second;
 	struct buffer book; /* of both */
 	struct stackparcel parcel;
-	uint64_t held_bytes; /* of the purse */
 };
 
 /* ---- looking ---- */
-
-/* Of what was secured, as it turned out. */
-static void hold(struct stackcapture *capture, uint64_t bytes)
-{
-	struct stackcapture_purse *purse = capture->options.purse;
-
-	if (!purse)
-		return;
-
-	purse->held_bytes += bytes - capture->held_bytes;
-	capture->held_bytes = bytes;
-}
-
-static bool may_hold(const struct stackcapture_purse *purse)
-{
-	return !purse || purse->held_bytes < purse->max_bytes;
-}
-
-static uint64_t bytes_of(const struct stackrecorder_snapshot *snapshot)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < snapshot->stream_count; i++)
-		bytes += snapshot->streams[i].records.len;
-
-	return bytes;
-}
 
 void stackcapture_free(struct stackcapture *capture)
 {
 	if (!capture)
 		return;
 
-	hold(capture, 0);
 	stackrecorder_snapshot_release(&capture->first);
 	stackrecorder_snapshot_release(&capture->second);
 	buffer_release(&capture->book);
@@ -281,10 +252,10 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 /* Everybody's samples of a quantity, or where there are none those of the threads that are followed. */
 static const struct stackrecorder_stream *widest(const struct stackcapture *capture, bool memory)
 {
-	const struct stackrecorder_snapshot *look_at = capture->first.stream_count ? &capture->first : &capture->second;
-	const struct stackrecorder_stream *all = find_stream(look_at, memory ? STACKFILE_FAULTS : STACKFILE_CPU);
+	const struct stackrecorder_stream *all =
+		find_stream(&capture->first, memory ? STACKFILE_FAULTS : STACKFILE_CPU);
 
-	return all ? all : find_stream(look_at, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
+	return all ? all : find_stream(&capture->first, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
 }
 
 /* What is not as it should be with the profile of a quantity is added to why. */
@@ -391,11 +362,9 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 
 	if (capture) {
 		capture->options = *options;
-		capture->first = (struct stackrecorder_snapshot){ .from_ns = from.ns, .to_ns = from.ns };
-		r = may_hold(options->purse) ? look(options->recorder, from.ns, &capture->first) : 0;
+		r = look(options->recorder, from.ns, &capture->first);
 	}
 	if (r == 0) {
-		hold(capture, bytes_of(&capture->first));
 		stackparcel_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
 		return capture;
 	}

@@ -15,25 +15,18 @@
 
 struct stackcapture;
 
-/* What all captures that are open may hold in memory: a look at the rings each. The worker's. */
-struct stackcapture_purse {
-	uint64_t held_bytes, max_bytes;
-};
-
 struct stackcapture_options {
 	struct stackrecorder *recorder;
-	struct stackcapture_purse *purse; /* NULL: as much as it takes */
-	int procfd;                       /* of the proc root */
-	const char *symbolizer;           /* path of the program */
-	uint64_t before_ns;               /* how far back */
-	uint64_t spike_from_ns;           /* begin of the rule's window */
+	int procfd;             /* of the proc root */
+	const char *symbolizer; /* path of the program */
+	uint64_t before_ns;     /* how far back */
+	uint64_t spike_from_ns; /* begin of the rule's window */
 	mono_t fired;
 	wall_t wall; /* of fired */
 };
 
 /*
- * Reads the rings, if the purse allows; else what they still hold when the incident ends is all there will be. Options are copied, what they point to must
- * outlive the capture. NULL: they could not be read, info says why.
+ * Reads the rings. Options are copied, what they point to must outlive the capture. NULL: they could not be read, info says why.
  */
 struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info);
 

@@ -8,7 +8,6 @@ void stackevidence_secure(struct session *session, struct collector_incident *in
 {
 	struct stackcapture_options options = {
 		.recorder = session_stacks(session),
-		.purse = session_stack_purse(session),
 		.procfd = session_procfd(session),
 		.symbolizer = session_symbolizer(session),
 		.before_ns = incident->settings.before_ns,

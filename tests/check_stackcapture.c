@@ -205,60 +205,6 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 }
 END_TEST
 
-/* The first takes all there is; the second has what the rings still hold when it ends. */
-START_TEST(what_open_incidents_hold_is_bounded)
-{
-	struct stackcapture_purse purse = { .max_bytes = 1 };
-	struct stackrecorder_options how = { 0 };
-	char reason[STACKRECORDER_REASON_MAX];
-	struct stackrecorder *recorder;
-	struct clock clock = realclock();
-	struct incident info[2];
-	struct stackcapture *capture[2];
-	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (!able)
-		return;
-	ck_assert_int_eq(stackrecorder_open(&how, &recorder, reason), 0);
-	for (uint64_t i = 0; i < 100000000; i++)
-		__asm__ volatile(""); /* so that there is a sample */
-
-	struct stackcapture_options options = {
-		.recorder = recorder,
-		.purse = &purse,
-		.procfd = procfd,
-		.symbolizer = rig.symbolizer,
-		.before_ns = 60 * NS_PER_S,
-		.fired = clock_mono(&clock),
-		.wall = clock_wall(&clock),
-	};
-	uint64_t held[2];
-
-	for (int i = 0; i < 2; i++) {
-		incident_init(&info[i], "0");
-		capture[i] = stackcapture_secure(&options, &info[i]);
-		ck_assert_ptr_nonnull(capture[i]);
-		held[i] = purse.held_bytes;
-	}
-	ck_assert_uint_gt(held[0], 1);
-	ck_assert_uint_eq(held[1], held[0]);
-	for (int i = 0; i < 2; i++) {
-		char place[128];
-		int dirfd =
-			open(stacks_rig_place(&rig, i == 0 ? "one" : "two", place), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-		stackcapture_write(capture[i], &(struct stackcapture_focus){ .count = 0 }, dirfd, &info[i]);
-		ck_assert_uint_ge(info[i].capture_count, 3);
-		ck_assert_int_eq(info[i].captures[0].status, INCIDENT_CAPTURE_OK);
-		ck_assert_uint_gt(info[i].captures[0].bytes, 100);
-		close(dirfd);
-	}
-	ck_assert_uint_eq(purse.held_bytes, 0);
-	stackrecorder_close(recorder);
-	close(procfd);
-}
-END_TEST
-
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -271,7 +217,6 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, the_incident_is_whole_and_lists_its_profile);
 	tcase_add_test(tcase, a_symboliser_that_fails_costs_the_stacks_and_nothing_else);
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
-	tcase_add_test(tcase, what_open_incidents_hold_is_bounded);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
