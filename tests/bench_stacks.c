@@ -239,7 +239,7 @@ static void measure_incident(const struct program *program)
 	secured = bench_now() - from;
 	bench_need(capture != NULL, "the rings");
 	from = bench_now();
-	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, &info);
+	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, &info);
 	written = bench_now() - from;
 	bench_report((struct bench_row){ .what = "stacks: from the firing to what the rings hold being secured",
 					 .unit = "ms",

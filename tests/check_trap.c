@@ -34,8 +34,7 @@ static void teardown(void)
 #define SOON "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o", incidents
 
 /* A shell that burns a second or two, and ends with code. */
-#define BURST "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
-#define BURN(code) BURST "; exit " #code
+#define BURN(code) "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit " #code
 
 static const char *pid_text(const struct actor *actor)
 {
@@ -239,16 +238,17 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	if (!built)
 		return;
 
-	char words[128];
+	char end[128];
 
-	/* It burns until it is said that it goes on, however long writing takes. */
-	snprintf(words, sizeof(words), "%s/stderr", directory);
-	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c",
-					  "until grep -q 'goes on' \"$0\"; do " BURST "; done; exit 7", words),
-				     directory),
-			 7);
+	snprintf(end, sizeof(end), "%s/end", directory);
+
+	struct program program = program_start(
+		TRAP(SOON, "--", "/bin/sh", "-c", "while ! [ -e \"$0\" ]; do :; done; exit 7", end), directory, -1, 0);
+
+	scene_wait_for(scene_says(program.err, "the command goes on"));
+	scene_write(end, "%s", "");
+	ck_assert_int_eq(program_wait(&program), 7);
 	program_said(directory, "waiting for sh-");
-	program_said(directory, "the command goes on");
 	AUTO_FREE char *incident = read_incident();
 
 	expect_words(incident, "\"comm\": \"sh\""); /* from the start, although it had not begun */

@@ -60,6 +60,9 @@ back "$out/everything" everything
 back "$out/bare" bare
 back "$real" real
 
+"$build/spikewatch" diff "$out/hostile/" --html -o "$out/diff-one.html" >"$out/said" 2>&1 || fail "diff of one: $(cat "$out/said")"
+"$build/spikewatch" diff "$out/hostile/" "$real/" --html -o "$out/diff-two.html" >"$out/said" 2>&1 || fail "diff of two: $(cat "$out/said")"
+
 # In a network of its own, where that is allowed: nothing could be fetched, whatever the page tried.
 alone=
 unshare -n true 2>/dev/null && alone='unshare -n'

@@ -57,6 +57,7 @@ _spikewatch_value() {
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
+	--phase) _spikewatch_offer 'during before all' "$2" ;;
 	--sort) _spikewatch_offer 'cpu memory distance name' "$2" ;;
 	--ring) _spikewatch_files "$2" ;;
 	--filter | --count) ;;
@@ -132,8 +133,8 @@ _spikewatch() {
 		_spikewatch_files "$word"
 		_spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word"
 		;;
-	show:*/* | report:*/*) _spikewatch_files "$word" -d ;;
-	show:* | report:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
+	show:*/* | report:*/* | diff:*/*) _spikewatch_files "$word" -d ;;
+	show:* | report:* | diff:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "$(_spikewatch_ids "$directory" | sed "s|^|$directory/|")" "$word"

@@ -11,7 +11,7 @@ import { treeOf, treeOfFolded } from './stacks.js';
 const incident = data.incident;
 
 // What made memory grow comes first then.
-export const ofMemory = /^memory|^faults$/.test(incident.rule.metric);
+export const ofMemory = /^memory|^faults$/.test(incident?.rule.metric ?? '');
 const inOrder = (cpu, memory) => (ofMemory ? [memory, cpu] : [cpu, memory]).filter(Boolean);
 
 export function section(id, title, ...content) {

@@ -77,6 +77,28 @@ export function treeOfFolded(text) {
 	return root;
 }
 
+// Lines with two counts, "a;b 3 5": the first is "before", the second "during".
+export function treeOfPair(text) {
+	const root = emptyTree();
+	for (const line of text.split('\n')) {
+		const match = /^(.+) (\d+) (\d+)$/.exec(line);
+		if (!match)
+			continue;
+		const before = Number(match[2]), during = Number(match[3]);
+		let node = root;
+		const add = () => {
+			node.before += before;
+			node.during += during;
+		};
+		add();
+		match[1].split(';').forEach((name, index) => {
+			node = child(node, unescaped(name), '', index === 0 ? 'process' : undefined);
+			add();
+		});
+	}
+	return root;
+}
+
 // What d3-flame-graph draws. view: "before", "during", or "difference": then widths are the mean of both shares, and delta is what the share
 // has grown by.
 export function graphOf(tree, view) {
