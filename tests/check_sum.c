@@ -48,10 +48,10 @@ START_TEST(counters_count_from_joining_and_stay)
 	struct sum_part b;
 	struct sample sample = member(1000, 10);
 
-	sum_join(&sum, &a, &sample);
+	sum_join(&sum, &a, &sample, false);
 	expect(&sum, 0, 10, 1);
 	sample = member(5000, 7);
-	sum_join(&sum, &b, &sample);
+	sum_join(&sum, &b, &sample, false);
 	expect(&sum, 0, 17, 2);
 	sample = member(1100, 20);
 	sum_update(&sum, &a, &sample);
@@ -71,7 +71,7 @@ START_TEST(a_member_that_steps_back_is_not_counted_twice)
 	struct sum_part part;
 	struct sample sample = member(1000, 10);
 
-	sum_join(&sum, &part, &sample);
+	sum_join(&sum, &part, &sample, false);
 	for (uint64_t round = 1; round <= 3; round++) {
 		sample = member(1000 + 10 * round, 10);
 		sum_update(&sum, &part, &sample);
@@ -93,8 +93,8 @@ START_TEST(a_gauge_needs_every_member)
 	struct sample sample;
 
 	sample_set(&with, SAMPLE_FDS, 5);
-	sum_join(&sum, &a, &with);
-	sum_join(&sum, &b, &without);
+	sum_join(&sum, &a, &with, false);
+	sum_join(&sum, &b, &without, false);
 	sum_sample(&sum, &sample);
 	ck_assert(!sample_has(&sample, SAMPLE_FDS));
 	sample_set(&without, SAMPLE_FDS, 6);
