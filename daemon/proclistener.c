@@ -454,7 +454,7 @@ static int open_source(struct proclistener *listener, const struct proclistener_
 	r = open_rings(listener, options, perf_reason);
 	if (r == 0)
 		listener->source = PROCLISTENER_PERF;
-	snprintf(reason, PROCLISTENER_REASON_MAX, "%s%s%s", connector_reason, r < 0 && *connector_reason ? "; " : "",
+	snprintf(reason, PROCLISTENER_REASON_MAX, "%.96s%s%.100s", connector_reason, r < 0 && *connector_reason ? "; " : "",
 		 r < 0 ? perf_reason : "");
 	return r;
 }
