@@ -45,7 +45,8 @@ struct discovery {
 	bool limits_due;   /* whenever they were read */
 	bool rescan;       /* the configuration is another one: what runs is given up, what is due is due now */
 	bool again;        /* something was missed: the next scan is due as soon as one may be */
-	bool tuned, tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
+	bool tuned,
+		tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
 	struct discovery_state state;
 	uint64_t scan_cpu_ns; /* what the last whole scan took, however long it waited for a CPU */
 	_Atomic uint64_t pulse_ns;
@@ -57,6 +58,7 @@ struct discovery {
 
 /* ---- discovery.c ---- */
 
+/* It lives: see discovery_pulse. Returns now. */
 mono_t discovery_show_life(struct discovery *discovery);
 
 /* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */

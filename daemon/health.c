@@ -197,8 +197,8 @@ static void say_source(struct health *health, const struct discovery_state *stat
 {
 	const char *why = state->source_why;
 
-	if (!state->listened || (health->source_said && health->source == state->source &&
-				 health->exit_totals == state->exit_totals))
+	if (!state->listened ||
+	    (health->source_said && health->source == state->source && health->exit_totals == state->exit_totals))
 		return;
 
 	health->source_said = true;

@@ -11,9 +11,27 @@ Suite *discovery_news_suite(void);
 
 #define HOURLY "\"sampling\": {\"rescan_interval\": \"1h\"}, "
 #define ENTRY(selector) "{\"name\": \"e\", " selector "}"
+#define SHORT_ENTRY ENTRY("\"comm\": \"short@\"")
 #define TRIES 20
 
 static struct discovery_options options;
+
+/* The text with this process's number for each @: other runs of this test, at the same time, have processes too. */
+static const char *own(const char *text)
+{
+	static char texts[4][512];
+	static unsigned next;
+	static int pid; /* not that of a child */
+	char *made = texts[next++ % 4];
+	size_t len = 0;
+
+	pid = pid ? pid : getpid();
+	for (; *text; text++)
+		len += (size_t)snprintf(made + len, sizeof(texts[0]) - len, *text == '@' ? "%d" : "%c",
+					*text == '@' ? pid : *text);
+
+	return made;
+}
 
 /* make() of the rig, with a listener as wanted and the threads running. */
 static void start(struct config *made, struct proclistener_options listen)
@@ -21,6 +39,7 @@ static void start(struct config *made, struct proclistener_options listen)
 	struct ring_options ring_options = { .size_bytes = 4 << 20, .page_bytes = 16384 };
 	struct sampler_options sampler_options = { .source = { .capacity = 4096 }, .interval_ns = 2 * NS_PER_MS };
 
+	own("");
 	config = made;
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
@@ -56,7 +75,7 @@ static struct discovery_state state(void)
 /* Whether the machine lets this source be heard; starts on it and waits for the first scan. */
 static bool started(const char *entries, struct proclistener_options listen)
 {
-	start(scene_config("{" HOURLY "\"targets\": [%s]}", entries), listen);
+	start(scene_config("{" HOURLY "\"targets\": [%s]}", own(entries)), listen);
 	scene_wait_for(state().scans >= 1);
 
 	return state().source != PROCLISTENER_NONE &&
@@ -162,9 +181,9 @@ START_TEST(a_process_of_30_ms_appears_with_its_cpu_time)
 	char path[128], name[32];
 	bool seen = false;
 
-	if (!started(ENTRY("\"comm\": \"shortlived\""), sources[_i]))
+	if (!started(ENTRY("\"comm\": \"short@\""), sources[_i]))
 		return;
-	make_program("shortlived", path);
+	make_program(own("short@"), path);
 	for (int i = 0; i < TRIES && !seen; i++) {
 		pid_t pid = run_program(path, SHORT);
 		struct tally tally = { .name = name };
@@ -190,15 +209,14 @@ START_TEST(a_process_that_executes_is_another_from_then_on)
 	char byte = 0;
 	pid_t pid;
 
-	if (!started("{\"name\": \"b\", \"comm\": \"is_before\"}, {\"name\": \"a\", \"comm\": \"is_after\"}",
-		     sources[_i]))
+	if (!started("{\"name\": \"b\", \"comm\": \"before@\"}, {\"name\": \"a\", \"comm\": \"after@\"}", sources[_i]))
 		return;
-	make_program("is_after", path);
+	make_program(own("after@"), path);
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, "is_before");
+		prctl(PR_SET_NAME, own("before@"));
 		if (read(go[0], &byte, 1) == 1)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
@@ -230,16 +248,16 @@ START_TEST(a_target_that_executes_another_program_is_another_target)
 	char byte = 0;
 	pid_t pid;
 
+	make_program(own("after@"), path); /* before there is a child that would say another number */
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(path, sizeof(path), "%s/is_after", root);
+		snprintf(path, sizeof(path), "%s/%s", root, own("after@"));
 		if (read(go[0], &byte, 1) == 1)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
 	}
-	make_program("is_after", path);
 	snprintf(entry, sizeof(entry), "{\"name\": \"e\", \"pid\": %d}", pid);
 	snprintf(name, sizeof(name), "e");
 	if (started(entry, sources[_i])) {
@@ -267,7 +285,7 @@ static uint64_t storm(int count, uint64_t burn_each_ns)
 	int status;
 
 	if (parent == 0) {
-		prctl(PR_SET_NAME, "stormy");
+		prctl(PR_SET_NAME, own("stormy@"));
 		for (int i = 0; i < count; i++) {
 			pid_t pid = fork();
 
@@ -295,7 +313,7 @@ static bool all_are_counted(void)
 
 START_TEST(nothing_of_a_storm_is_lost_without_being_counted)
 {
-	if (!started(ENTRY("\"comm\": \"stormy\", \"per\": \"group\""), sources[_i]))
+	if (!started(ENTRY("\"comm\": \"stormy@\", \"per\": \"group\""), sources[_i]))
 		return;
 	storm(STORM, 0);
 	scene_wait_for(all_are_counted());
@@ -307,7 +325,7 @@ START_TEST(a_group_holds_what_processes_used_that_nobody_looked_at)
 	struct tally tally = { .name = "e" };
 	uint64_t used_ns;
 
-	if (!started(ENTRY("\"comm\": \"stormy\", \"per\": \"group\""), sources[0]) || !state().exit_totals)
+	if (!started(ENTRY("\"comm\": \"stormy@\", \"per\": \"group\""), sources[0]) || !state().exit_totals)
 		return;
 	used_ns = storm(STORM / 4, 500 * NS_PER_US);
 	ck_assert_uint_ge(used_ns, STORM / 4 * 500 * NS_PER_US);
@@ -324,7 +342,7 @@ START_TEST(an_overrun_is_followed_by_a_scan)
 {
 	struct proclistener_options tiny = { .only = PROCLISTENER_CONNECTOR, .receive_bytes = 1 };
 
-	if (!started(ENTRY("\"comm\": \"stormy\""), tiny))
+	if (!started(ENTRY("\"comm\": \"stormy@\""), tiny))
 		return;
 	for (int i = 0; i < 50 && state().overruns == 0; i++)
 		storm(100, 0);
@@ -341,8 +359,9 @@ static void *start_elsewhere(void *ctx)
 
 	*possible = unshare(CLONE_NEWNET) == 0;
 	if (*possible)
-		start(scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [" ENTRY(
-			      "\"comm\": \"shortlived\"") "]}"),
+		start(scene_config(
+			      "%s",
+			      own("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [" SHORT_ENTRY "]}")),
 		      sources[0]);
 
 	return NULL;
@@ -362,7 +381,7 @@ START_TEST(where_nothing_can_be_heard_rescans_find_and_it_is_said)
 	scene_wait_for(state().listened);
 	ck_assert_int_eq(state().source, PROCLISTENER_NONE);
 	ck_assert_str_eq(state().source_why, "proc connector: not in this network namespace");
-	make_program("shortlived", path);
+	make_program(own("short@"), path);
 	pid = run_program(path, "kill -STOP $$");
 	scene_wait_for(state().roster.targets == 1);
 	ck_assert_uint_eq(state().events, 0);
@@ -377,14 +396,14 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 
 	start(scene_config(
 		      "{\"sampling\": {\"rescan_interval\": \"1h\", \"discovery\": \"rescan\"}, \"targets\": [" ENTRY(
-			      "\"comm\": \"shortlived\"") "]}"),
+			      "\"comm\": \"short@\"") "]}"),
 	      (struct proclistener_options){ 0 });
 	scene_wait_for(state().scans >= 1);
 	ck_assert_int_eq(state().source, PROCLISTENER_NONE);
 	ck_assert_str_eq(state().source_why, "sampling.discovery is \"rescan\"");
 
 	first = config;
-	config = scene_config("{" HOURLY "\"targets\": [" ENTRY("\"comm\": \"shortlived\"") "]}");
+	config = scene_config("%s", own("{" HOURLY "\"targets\": [" SHORT_ENTRY "]}"));
 	ck_assert_int_eq(discovery_reload(discovery, config), 0);
 	config_free(first);
 	scene_wait_for(state().scans >= 2);
@@ -393,7 +412,7 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	second = config;
 	config = scene_config(
 		"{\"sampling\": {\"rescan_interval\": \"1h\", \"discovery\": \"rescan\"}, \"targets\": [" ENTRY(
-			"\"comm\": \"shortlived\"") "]}");
+			"\"comm\": \"short@\"") "]}");
 	ck_assert_int_eq(discovery_reload(discovery, config), 0);
 	config_free(second);
 	scene_wait_for(state().scans >= 3);
