@@ -43,8 +43,9 @@ struct discovery_state {
 	bool exit_totals;                /* with all that a process used when it ended */
 	char source_why[PROCLISTENER_REASON_MAX]; /* why the source is not a better one, for people; "" */
 	uint64_t events;                          /* heard */
-	uint64_t overruns; /* times that the kernel had no room for some: each is followed by a scan */
-	uint64_t looks;    /* at a single process for what was heard of it */
+	uint64_t overruns;      /* times that the kernel had no room for some: each is followed by a scan */
+	uint64_t cgroups_heard; /* of that came */
+	uint64_t looks;         /* at a single process for what was heard of it */
 	uint64_t missed; /* processes that came and went before they were looked at; of some there was an exit record */
 	uint64_t dropped;  /* processes that were forgotten before they were looked at */
 	uint64_t credited; /* of the missed: counted in a group, by their exit records */

@@ -2,6 +2,7 @@
 #ifndef SPIKEWATCH_DISCOVERY_INSIDE_H
 #define SPIKEWATCH_DISCOVERY_INSIDE_H
 
+#include "cgroupwatch.h"
 #include "discovery.h"
 #include "matcher.h"
 #include "newcomers.h"
@@ -40,11 +41,13 @@ struct discovery {
 	uint64_t scan;
 	uint64_t processes, unreadable; /* in the running scan */
 	mono_t limits_read;
-	mono_t scan_began; /* the last whole one */
-	mono_t scan_ended; /* the last one */
-	bool limits_due;   /* whenever they were read */
-	bool rescan;       /* the configuration is another one: what runs is given up, what is due is due now */
-	bool again;        /* something was missed: the next scan is due as soon as one may be */
+	mono_t scan_began;     /* the last whole one */
+	mono_t scan_ended;     /* the last one */
+	bool limits_due;       /* whenever they were read */
+	bool rescan;           /* the configuration is another one: what runs is given up, what is due is due now */
+	bool again;            /* something was missed: the next scan is due as soon as one may be */
+	mono_t cgroups_looked; /* when it was looked whether some came */
+	bool cgroups_tried;    /* whether they were wanted when that was tried last */
 	bool tuned,
 		tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
 	struct discovery_state state;
@@ -71,6 +74,9 @@ int discovery_scan_locked(struct discovery *discovery);
 
 /* Hands a process to an entry that it matches. 0; -ENOMEM, or out of descriptors. */
 int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *scanned, bool whole);
+
+/* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */
+int discovery_sight_cgroup(struct discovery *discovery, const char *path);
 
 /* ---- discovery_news.c ---- */
 

@@ -53,7 +53,7 @@ static void free_news(struct discovery_news *news)
 	free(news);
 }
 
-void discovery_tune_out(struct discovery *discovery)
+static void tune_out_of_processes(struct discovery *discovery)
 {
 	if (!discovery->news)
 		return;
@@ -63,6 +63,13 @@ void discovery_tune_out(struct discovery *discovery)
 	discovery->news = NULL;
 	discovery->state.source = PROCLISTENER_NONE;
 	discovery->state.exit_totals = discovery->state.held_off = false;
+}
+
+void discovery_tune_out(struct discovery *discovery)
+{
+	tune_out_of_processes(discovery);
+	cgroupwatch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
 }
 
 static int make_news(const struct discovery *discovery, struct discovery_news **ret, char *reason)
@@ -89,12 +96,27 @@ static int make_news(const struct discovery *discovery, struct discovery_news **
 	return 0;
 }
 
+/* Cgroups are heard of while an entry selects them by path. What cannot be had is found by scans. */
+static void tune_in_to_cgroups(struct discovery *discovery, bool wanted)
+{
+	wanted = wanted && discovery->matcher->by_path;
+	if (wanted == discovery->cgroups_tried)
+		return;
+
+	discovery->cgroups_tried = wanted;
+	cgroupwatch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
+	if (wanted && cgroupwatch_new(discovery->options.roster.mounts, &discovery->cgroups) < 0)
+		discovery->cgroups = NULL;
+}
+
 void discovery_tune_in(struct discovery *discovery)
 {
 	bool wanted = discovery->config->sampling.discovery == CONFIG_DISCOVERY_AUTO;
 	struct discovery_state *state = &discovery->state;
 	int r;
 
+	tune_in_to_cgroups(discovery, wanted);
 	if (discovery->tuned && wanted == discovery->tuned_in)
 		return;
 
@@ -103,7 +125,7 @@ void discovery_tune_in(struct discovery *discovery)
 	state->listened = true;
 	state->source_why[0] = '\0';
 	if (!wanted) {
-		discovery_tune_out(discovery);
+		tune_out_of_processes(discovery);
 		snprintf(state->source_why, sizeof(state->source_why), "sampling.discovery is \"rescan\"");
 		return;
 	}
@@ -344,11 +366,32 @@ static uint64_t gap(const struct discovery *discovery)
 	return discovery->state.held_off ? HELD_OFF_GAP_NS : GAP_NS;
 }
 
+static void visit_new_cgroup(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	discovery->state.cgroups_heard++;
+	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
+}
+
+static void hear_cgroups(struct discovery *discovery, mono_t now)
+{
+	if (!discovery->cgroups || mono_diff(now, discovery->cgroups_looked) < (int64_t)GAP_NS)
+		return;
+
+	discovery->cgroups_looked = now;
+	if (cgroupwatch_hear(discovery->cgroups, now, visit_new_cgroup, discovery))
+		return;
+	discovery->state.overruns++;
+	discovery->again = true;
+}
+
 void discovery_hear(struct discovery *discovery, mono_t now)
 {
 	struct discovery_news *news = discovery->news;
 	uint64_t cpu;
 
+	hear_cgroups(discovery, now);
 	if (!news || news->hearing || mono_diff(now, news->heard) < (int64_t)gap(discovery))
 		return;
 
@@ -371,25 +414,38 @@ static void sooner(mono_t *until, mono_t at)
 		*until = at;
 }
 
-size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until)
+/* Of processes. True: the listener's descriptor is to be polled. */
+static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
 {
-	struct discovery_news *news = discovery->news;
+	const struct discovery_news *news = discovery->news;
 	mono_t next;
 
-	fds[0] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
-	if (!news)
-		return 1;
 	if (!discovery->state.held_off && newcomers_next(news->newcomers, DELAY_NS, &next))
 		sooner(until, next);
 	if (roster_ended(discovery->roster) > 0 && mono_diff(news->settle_until, now) > 0)
 		sooner(until, mono_add(now, SETTLE_NS));
-	if (discovery->state.held_off || news->more) {
-		sooner(until, mono_add(news->heard, gap(discovery)));
-		return 1;
-	}
-	fds[1] = (struct pollfd){ .fd = proclistener_fd(news->listener), .events = POLLIN };
+	if (!discovery->state.held_off && !news->more)
+		return true;
+	sooner(until, mono_add(news->heard, gap(discovery)));
 
-	return 2;
+	return false;
+}
+
+size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until)
+{
+	size_t count = 0;
+	mono_t next;
+
+	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
+	if (discovery->cgroups) {
+		fds[count++] = (struct pollfd){ .fd = cgroupwatch_fd(discovery->cgroups), .events = POLLIN };
+		if (cgroupwatch_next(discovery->cgroups, &next))
+			sooner(until, next);
+	}
+	if (discovery->news && await_processes(discovery, now, until))
+		fds[count++] = (struct pollfd){ .fd = proclistener_fd(discovery->news->listener), .events = POLLIN };
+
+	return count;
 }
 
 void discovery_news_state(const struct discovery *discovery, struct discovery_state *ret)

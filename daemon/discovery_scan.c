@@ -141,14 +141,36 @@ static int visit_processes(struct discovery *discovery)
 
 /* ---- visit: cgroups ---- */
 
+int discovery_sight_cgroup(struct discovery *discovery, const char *path)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
+		if (matcher_cgroup(discovery->matcher, i, path))
+			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
+
+	return r;
+}
+
 static int visit_cgroup(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
 	int r = discovery_step_aside(discovery);
 
-	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
-		if (matcher_cgroup(discovery->matcher, i, path))
-			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
+	if (r < 0)
+		return r;
+	if (discovery->cgroups && cgroupwatch_wants_all(discovery->cgroups))
+		cgroupwatch_add(discovery->cgroups, path);
+
+	return discovery_sight_cgroup(discovery, path);
+}
+
+static int visit_cgroups(struct discovery *discovery)
+{
+	int r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+
+	if (r == 0 && discovery->cgroups)
+		cgroupwatch_has_all(discovery->cgroups);
 
 	return r;
 }
@@ -172,7 +194,7 @@ static int visit_all(struct discovery *discovery)
 	int r = visit_processes(discovery);
 
 	if (r == 0 && discovery->matcher->by_path)
-		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+		r = visit_cgroups(discovery);
 
 	return r == -E2BIG ? 0 : r;
 }

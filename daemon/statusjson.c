@@ -239,6 +239,7 @@ static void put_news(struct json_writer *json, const struct discovery_state *fou
 	put_bool(json, "exit_records", found->exit_totals);
 	put_u64(json, "events", found->events);
 	put_u64(json, "overruns", found->overruns);
+	put_u64(json, "cgroups_heard", found->cgroups_heard);
 	put_u64(json, "looks", found->looks);
 	put_u64(json, "missed", found->missed + found->dropped);
 	put_u64(json, "credited", found->credited);

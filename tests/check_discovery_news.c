@@ -15,6 +15,7 @@ Suite *discovery_news_suite(void);
 #define TRIES 20
 
 static struct discovery_options options;
+static const char *cgroup_root; /* NULL: the machine's */
 
 /* The text with this process's number for each @: other runs of this test, at the same time, have processes too. */
 static const char *own(const char *text)
@@ -42,7 +43,7 @@ static void start(struct config *made, struct proclistener_options listen)
 	own("");
 	config = made;
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
+	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
 	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
@@ -420,6 +421,43 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 }
 END_TEST
 
+/* A cgroup with the files that are read. */
+static void make_cgroup(const char *path)
+{
+	char file[160];
+
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	snprintf(file, sizeof(file), "%s/cpu.stat", path);
+	scene_write(file, "usage_usec 10\nuser_usec 5\nsystem_usec 5\n");
+	snprintf(file, sizeof(file), "%s/memory.current", path);
+	scene_write(file, "4096\n");
+}
+
+START_TEST(a_cgroup_that_comes_is_a_target_without_a_scan)
+{
+	static char tree[96];
+	char path[128], made[128];
+
+	snprintf(tree, sizeof(tree), "%s/tree", root);
+	ck_assert_int_eq(mkdir(tree, 0700), 0);
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
+	scene_write(path, "cpu memory\n");
+	snprintf(made, sizeof(made), "%s/made", root);
+	make_cgroup(made);
+	cgroup_root = tree;
+	start(scene_config("{" HOURLY "\"targets\": [" ENTRY("\"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"") "]}"),
+	      (struct proclistener_options){ 0 });
+	cgroup_root = NULL;
+	scene_wait_for(state().scans >= 1);
+	ck_assert_uint_eq(state().roster.targets, 0);
+	snprintf(path, sizeof(path), "%s/jobs-1", tree);
+	ck_assert_int_eq(rename(made, path), 0);
+	scene_wait_for(state().roster.targets == 1);
+	ck_assert_uint_eq(state().scans, 1);
+	ck_assert_uint_eq(state().cgroups_heard, 1);
+}
+END_TEST
+
 Suite *discovery_news_suite(void)
 {
 	Suite *suite = suite_create("discovery_news");
@@ -434,6 +472,7 @@ Suite *discovery_news_suite(void)
 	tcase_add_test(news, a_group_holds_what_processes_used_that_nobody_looked_at);
 	tcase_add_test(news, an_overrun_is_followed_by_a_scan);
 	tcase_add_test(news, where_nothing_can_be_heard_rescans_find_and_it_is_said);
+	tcase_add_test(news, a_cgroup_that_comes_is_a_target_without_a_scan);
 	tcase_add_test(news, listening_begins_and_ceases_with_the_configuration);
 	suite_add_tcase(suite, news);
 
