@@ -178,6 +178,16 @@ START_TEST(a_message_that_is_cut_off_is_refused)
 }
 END_TEST
 
+START_TEST(a_length_that_is_more_than_there_is_is_refused)
+{
+	load("exec");
+	message[32] = message[33] = 0xff; /* of the connector's message */
+	ck_assert_int_eq(procevents_connector(message, message_len, &event, &error), -EBADMSG);
+	ck_assert_int_eq(connector("lying_length"), -EBADMSG);
+	ck_assert_int_eq(taskstats("attribute_too_long"), -EBADMSG);
+}
+END_TEST
+
 START_TEST(a_record_of_perf_is_the_same_news)
 {
 	struct perfrecord record = { .type = PERF_RECORD_FORK, .pid = 7, .tid = 7, .fork.ppid = 3 };
@@ -216,6 +226,7 @@ Suite *procevents_suite(void)
 	tcase_add_test(decoding, another_family_is_nothing_to_us);
 	tcase_add_test(decoding, the_number_of_a_family_is_read);
 	tcase_add_test(decoding, a_message_that_is_cut_off_is_refused);
+	tcase_add_test(decoding, a_length_that_is_more_than_there_is_is_refused);
 	tcase_add_test(decoding, a_record_of_perf_is_the_same_news);
 	suite_add_tcase(suite, decoding);
 
