@@ -158,7 +158,9 @@ static int match_again(struct discovery *discovery, const struct newcomer *newco
 			roster_unmatch(discovery->roster, i, facts->pid, start);
 			continue;
 		}
-		if (roster_was_other(discovery->roster, i, facts->pid, start, facts->comm))
+		/* An entry by pid means the process, whatever it runs. */
+		if (discovery->config->targets[i].selector > CONFIG_PIDFILE &&
+		    roster_was_other(discovery->roster, i, facts->pid, start, facts->comm))
 			roster_unmatch(discovery->roster, i, facts->pid, start);
 		if (roster_process_known(discovery->roster, i, facts->pid, start, discovery->scan))
 			continue;

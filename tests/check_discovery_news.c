@@ -270,8 +270,8 @@ START_TEST(a_target_that_executes_another_program_is_another_target)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
 	}
-	snprintf(entry, sizeof(entry), "{\"name\": \"e\", \"pid\": %d}", pid);
-	snprintf(name, sizeof(name), "e");
+	snprintf(entry, sizeof(entry), ENTRY("\"cmdline\": \"check-spikewatch|after@\""));
+	snprintf(name, sizeof(name), "e/%d", pid);
 	if (started(entry, sources[_i])) {
 		scene_wait_for(is_described(&tally));
 		ck_assert_int_eq(write(go[1], &byte, 1), 1);
