@@ -216,7 +216,7 @@ check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TO
 demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
 
-bench: deps-build $(PROGRAMS) $(TOOL_BINS)
+bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	@sh tests/bench.sh $(BENCH_BINS)
 
 lint:

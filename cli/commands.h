@@ -13,6 +13,7 @@
 	X(export, "for the Firefox Profiler, Perfetto, pprof, spreadsheets")   \
 	X(prune,  "remove incidents that are old, mild or too many")           \
 	X(recover, "what the ring of a killed daemon holds, as an incident")   \
+	X(diff,   "which functions, threads and mappings grew, A to B")         \
 	X(report, "an incident as one page of HTML that opens anywhere")       \
 	X(status, "how the daemon is, and why each rule did or did not fire")     \
 	X(trigger, "an incident now, of one target or of everything")          \

@@ -1,6 +1,5 @@
 /*
- * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line in a table. A file is written under
- * another name and renamed, so that a file that was there is replaced by a whole one or not at all.
+ * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line in a table.
  */
 #include "commands.h"
 #include "exportfirefox.h"
@@ -11,6 +10,7 @@
 #include "incidentload.h"
 #include "incidentpick.h"
 #include "options.h"
+#include "outfile.h"
 #include "output.h"
 #include "restore.h"
 #include "scope.h"
@@ -127,34 +127,19 @@ static int write_form(const struct form *form, int fd, bool memory, FILE *out)
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
 }
 
-static int complain(const char *path, int error)
-{
-	fprintf(stderr, "%s: ", command);
-	output_escaped(stderr, path);
-	fprintf(stderr, ": %s\n", strerror(error));
-	return EXIT_TROUBLE;
-}
+/* What is written where. */
+struct job {
+	const struct form *form;
+	int fd;
+	bool memory;
+};
 
-static int write_to(const struct form *form, int fd, bool memory, const char *path)
+static int write_job(void *ctx, FILE *file, bool *keep)
 {
-	char temporary[INCIDENTLOAD_PATH_MAX];
-	int code, len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", path, (int)getpid());
-	FILE *out;
+	const struct job *job = ctx;
 
-	if (len < 0 || (size_t)len >= sizeof(temporary))
-		return complain(path, ENAMETOOLONG);
-	out = fopen(temporary, "wxe");
-	if (!out)
-		return complain(temporary, errno);
-	code = write_form(form, fd, memory, out);
-	errno = 0;
-	if ((ferror(out) | fclose(out)) != 0 && code == EXIT_OK)
-		code = complain(temporary, errno ? errno : EIO);
-	if (code == EXIT_OK && rename(temporary, path) < 0)
-		code = complain(path, errno);
-	if (code != EXIT_OK)
-		unlink(temporary);
-	return code;
+	(void)keep; /* of what failed nothing is */
+	return write_form(job->form, job->fd, job->memory, file);
 }
 
 int export_command(int argc, char **argv)
@@ -175,7 +160,9 @@ int export_command(int argc, char **argv)
 		.summary = "Writes an incident in a form that other programs read.",
 		.description =
 			"Also pprof, folded: the profile of stacks; firefox: it and the samples, for the Firefox\n"
-			"Profiler (profiler.firefox.com, Load a profile from file).\n" INCIDENTPICK_HELP,
+			"Profiler (profiler.firefox.com, Load a profile from file).\n"
+			"A page of spikewatch report, without a format, becomes the incident's directory "
+			"again.\n" INCIDENTPICK_HELP,
 		.example = "spikewatch export last --format firefox -o spike.json\n"
 			   "spikewatch export last --format folded | flamegraph.pl > spike.svg",
 		.exits = "0 written, 1 not found, or it does not have that, 2 wrong usage, or no incident",
@@ -203,5 +190,10 @@ int export_command(int argc, char **argv)
 	rc = incidentpick(command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
-	return strcmp(output, "-") == 0 ? write_form(form, fd, memory, stdout) : write_to(form, fd, memory, output);
+	return outfile_write(&(struct outfile){
+		.command = command,
+		.path = output,
+		.write = write_job,
+		.ctx = &(struct job){ form, fd, memory },
+	});
 }

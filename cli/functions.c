@@ -33,30 +33,38 @@ static const struct {
 struct ranking {
 	struct hotrows_row row[ROWS_MAX];
 	size_t count, max;
-	bool (*hotter)(const struct hotrows_row *a, const struct hotrows_row *b);
+	enum hotlist_phase phase;
+	bool callers; /* those who call count as much as those who are called: see hotlist.c */
+	bool tie;     /* is broken by the other phase */
 };
 
-static uint64_t heat(const struct hotrows_row *row, enum hotlist_phase phase)
+static uint64_t heat(const struct ranking *ranking, const struct hotrows_row *row, enum hotlist_phase phase)
 {
-	uint64_t sum = row->self[phase] + row->total[phase];
+	uint64_t sum = row->self[phase] + (ranking->callers ? row->total[phase] : 0);
 
 	/* Only in a file that lies. */
 	return sum < row->self[phase] ? UINT64_MAX : sum;
 }
 
-static bool hotter_before(const struct hotrows_row *a, const struct hotrows_row *b)
+static int compare(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b,
+		   enum hotlist_phase phase)
 {
-	return heat(a, HOTLIST_BEFORE) > heat(b, HOTLIST_BEFORE);
+	uint64_t of_a = heat(ranking, a, phase), of_b = heat(ranking, b, phase);
+
+	if (of_a == of_b) {
+		of_a = a->total[phase];
+		of_b = b->total[phase];
+	}
+	return (of_a > of_b) - (of_a < of_b);
 }
 
-static bool hotter_during(const struct hotrows_row *a, const struct hotrows_row *b)
+static bool hotter(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b)
 {
-	return heat(a, HOTLIST_DURING) > heat(b, HOTLIST_DURING);
-}
+	int order = compare(ranking, a, b, ranking->phase);
 
-static bool busier(const struct hotrows_row *a, const struct hotrows_row *b)
-{
-	return heat(a, HOTLIST_DURING) != heat(b, HOTLIST_DURING) ? hotter_during(a, b) : hotter_before(a, b);
+	if (order == 0 && ranking->tie)
+		order = compare(ranking, a, b, HOTLIST_BEFORE);
+	return order > 0;
 }
 
 /* What is no hotter than nothing is not ranked. */
@@ -65,9 +73,9 @@ static void rank(struct ranking *ranking, const struct hotrows_row *row)
 	static const struct hotrows_row nothing;
 	size_t at = ranking->count;
 
-	if (!ranking->hotter(row, &nothing))
+	if (!hotter(ranking, row, &nothing))
 		return;
-	while (at > 0 && ranking->hotter(row, &ranking->row[at - 1]))
+	while (at > 0 && hotter(ranking, row, &ranking->row[at - 1]))
 		at--;
 	if (at == ranking->max)
 		return;
@@ -134,9 +142,10 @@ static void note(const struct hotrows_row *row, struct functions *ret)
 
 static void choose(const char *text, size_t len, struct functions *ret)
 {
-	struct ranking before = { .max = FUNCTIONS_SHOWN, .hotter = hotter_before };
-	struct ranking during = { .max = FUNCTIONS_SHOWN, .hotter = hotter_during };
-	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .hotter = busier };
+	bool callers = ret->unit == HOTLIST_IN_BYTES;
+	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_BEFORE, .callers = callers };
+	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_DURING, .callers = callers };
+	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
 	struct hotrows rows;
 	struct hotrows_row row;
 

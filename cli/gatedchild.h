@@ -8,7 +8,7 @@
 /* {.gate = -1} is none, and legal. */
 struct gatedchild {
 	pid_t pid; /* 0: none, or waited for */
-	int gate;  /* our end */
+	int gate;  /* our end, until it was waited for */
 	int status;
 };
 
@@ -21,13 +21,16 @@ int gatedchild_fork(const char *who, char *const *words, struct gatedchild *ret)
 /* It may begin. 0 or -errno. */
 int gatedchild_open(struct gatedchild *child);
 
+/* It has said that it could not be started. Tells it once, and only after gatedchild_ended. */
+bool gatedchild_failed(const struct gatedchild *child);
+
 /* It has ended. It is not reaped: what it has used in all can still be read. */
 bool gatedchild_ended(const struct gatedchild *child);
 
 /*
- * Waits for its end; one that never began does not begin any more. *signal: once it is not 0, the child is sent this signal; a
- * handler may set it meanwhile. Returns its exit code: as of a shell 128 and the signal that ended it, 127: it could not be started.
+ * Waits for its end; one that never began does not begin any more. What we are told to end by (interruption.h) it is sent too.
+ * Returns its exit code: as of a shell 128 and the signal that ended it; 127: there is no such program, 126: it could not be started.
  */
-int gatedchild_wait(struct gatedchild *child, const volatile int *signal);
+int gatedchild_wait(struct gatedchild *child);
 
 #endif

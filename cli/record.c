@@ -9,6 +9,8 @@
 
 #include "config.h"
 #include "discovery.h"
+#include "gatedchild.h"
+#include "interruption.h"
 #include "log.h"
 #include "options.h"
 #include "procread.h"
@@ -16,9 +18,9 @@
 #include "recorder.h"
 #include "scope.h"
 #include "session.h"
+#include "targetname.h"
 #include "units.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,7 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* How often buffered lines are handed to the sink when nothing else does it: what a person who watches the output sees. */
@@ -38,35 +39,15 @@ struct record {
 	uint64_t interval_ns, duration_ns, ring_bytes;
 	bool spin, quiet;
 	enum stream_format format;
-	int fd;      /* of the sink */
-	pid_t child; /* COMMAND, or 0 */
-	int child_status;
-	int gate; /* writing end */
+	int fd;                  /* of the sink */
+	struct gatedchild child; /* COMMAND, or none */
 	int32_t watched[64];
 	size_t watched_count;
-	char names[64][32];
+	char names[64][TARGETNAME_MAX];
 	const char *name_pointers[64];
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-	interrupted = number;
-}
-
 /* ---- what to watch ---- */
-
-/* "postgres-812": what a target entry may be called, made of a program's name and its pid. */
-static void name_target(char *ret, size_t cap, const char *program, long pid)
-{
-	const char *slash = strrchr(program, '/');
-
-	snprintf(ret, cap, "%.20s-%ld", slash && slash[1] ? slash + 1 : program, pid);
-	for (char *at = ret; *at; at++)
-		if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
-			*at = '_';
-}
 
 /* program: NULL, to ask the process itself. */
 static int add_pid(struct record *record, long pid, const char *program)
@@ -88,7 +69,7 @@ static int add_pid(struct record *record, long pid, const char *program)
 		program = comm;
 	}
 	record->watched[i] = (int32_t)pid;
-	name_target(record->names[i], sizeof record->names[i], program, pid);
+	targetname_of(program, (int32_t)pid, record->names[i]);
 	record->name_pointers[i] = record->names[i];
 
 	return 0;
@@ -133,40 +114,6 @@ static int parse_pids(struct record *record)
 	}
 
 	return 0;
-}
-
-/* Forks COMMAND, which waits at the gate for a byte: recording has begun. */
-static int spawn(struct record *record, char **command)
-{
-	int gate[2];
-
-	if (pipe2(gate, O_CLOEXEC) < 0)
-		return -errno;
-
-	pid_t child = fork();
-
-	if (child < 0) {
-		close(gate[0]);
-		close(gate[1]);
-		return -errno;
-	}
-	if (child == 0) {
-		char go;
-
-		close(gate[1]);
-		if (read(gate[0], &go, 1) != 1)
-			_exit(127); /* recording has not come about */
-		signal(SIGPIPE, SIG_DFL);
-		execvp(command[0], command);
-		fprintf(stderr, "spikewatch record: %s: %s\n", command[0], strerror(errno));
-		_exit(127);
-	}
-
-	close(gate[0]);
-	record->gate = gate[1];
-	record->child = child;
-
-	return add_pid(record, child, command[0]);
 }
 
 /* The configuration that the options amount to. 0; EXIT_USAGE, which was said; -errno. */
@@ -215,10 +162,10 @@ static int write_output(void *ctx, const void *data, size_t len)
 	struct pollfd pollfd = { .fd = record->fd, .events = POLLOUT };
 
 	for (const char *at = data; len > 0;) {
-		if (interrupted && poll(&pollfd, 1, SINK_PATIENCE_MS) == 0)
+		if (interruption_signal() && poll(&pollfd, 1, SINK_PATIENCE_MS) == 0)
 			return -ETIMEDOUT;
 
-		ssize_t n = write(record->fd, at, interrupted && len > PIPE_BUF ? PIPE_BUF : len);
+		ssize_t n = write(record->fd, at, interruption_signal() && len > PIPE_BUF ? PIPE_BUF : len);
 
 		if (n < 0 && errno == EAGAIN)
 			poll(&pollfd, 1, -1);
@@ -234,20 +181,18 @@ static int write_output(void *ctx, const void *data, size_t len)
 static bool over(struct record *record, const struct recorder *recorder, mono_t start, mono_t now)
 {
 	struct recorder_counts counts;
-	siginfo_t ended = { 0 };
 
-	if (interrupted)
+	if (interruption_signal())
 		return true;
 	if (record->duration_ns && mono_diff(now, start) >= (int64_t)record->duration_ns)
 		return true;
 	/* Not reaped yet: what it has used in all is there for the last look. */
-	if (record->child && waitid(P_PID, (id_t)record->child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	    ended.si_pid == record->child)
+	if (gatedchild_ended(&record->child))
 		return true;
 
 	recorder_counts(recorder, &counts);
 
-	return counts.targets && counts.gone == counts.targets && !record->child;
+	return counts.targets && counts.gone == counts.targets && !record->child.pid;
 }
 
 static int pump_until_over(struct record *record, struct recorder *recorder, const struct clock *clock, mono_t start)
@@ -320,8 +265,8 @@ static int run_session(struct record *record, struct session *session)
 		return r;
 
 	r = session_start(session);
-	if (r == 0 && record->gate >= 0 && write(record->gate, "", 1) < 0)
-		r = -errno;
+	if (r == 0)
+		r = gatedchild_open(&record->child);
 	if (r == 0)
 		r = pump_until_over(record, recorder, &clock, options.start);
 	session_stop(session);
@@ -338,28 +283,19 @@ static int run_session(struct record *record, struct session *session)
 	return r < 0 ? r : pumped < 0 ? pumped : closed;
 }
 
-/* The command's own exit code is ours, as with time(1). */
-static int exit_code(struct record *record, int result)
+/* The command's own exit code is ours, as with time(1). Recording may be over; what COMMAND does is its own affair, unless we were told to stop. */
+static int exit_code(struct record *record, bool has_command, int result)
 {
-	if (record->gate >= 0)
-		close(TAKE_FD(record->gate));
-	/* Recording may be over; what COMMAND does is its own affair, unless we were told to stop. */
-	while (record->child) {
-		if (interrupted)
-			kill(record->child, interrupted);
-		if (waitpid(record->child, &record->child_status, 0) == record->child || errno != EINTR)
-			record->child = 0;
-	}
+	int code = has_command ? gatedchild_wait(&record->child) : EXIT_OK;
+
 	if (result > 0)
 		return result;
 	if (result < 0) {
 		fprintf(stderr, "spikewatch record: %s: %s\n", record->output, strerror(-result));
 		return EXIT_TROUBLE;
 	}
-	if (WIFEXITED(record->child_status))
-		return WEXITSTATUS(record->child_status);
 
-	return 128 + WTERMSIG(record->child_status);
+	return code;
 }
 
 static bool open_output(struct record *record)
@@ -399,17 +335,6 @@ static int check_request(struct record *record, bool has_command)
 	return r;
 }
 
-static void catch_signals(void)
-{
-	struct sigaction action = { .sa_handler = on_signal }, before;
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup(1) */
-		sigaction(SIGHUP, &action, NULL);
-	signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(2) */
-}
-
 /* The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would never come. 0; EXIT_TROUBLE. */
 static int check_found(struct session *session)
 {
@@ -427,7 +352,10 @@ static int record_all(struct record *record, char **command)
 {
 	struct config *config = NULL;
 	struct session *session = NULL;
-	int r = *command ? spawn(record, command) : 0;
+	int r = *command ? gatedchild_fork("spikewatch record", command, &record->child) : 0;
+
+	if (r == 0 && *command)
+		r = add_pid(record, record->child.pid, command[0]);
 
 	if (r == 0)
 		r = build_config(record, &config);
@@ -451,7 +379,7 @@ int record_command(int argc, char **argv)
 		.interval_ns = 10 * NS_PER_MS,
 		.ring_bytes = 8u << 20,
 		.fd = -1,
-		.gate = -1,
+		.child.gate = -1,
 	};
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID[,PID]", "processes to record", &record.pids },
@@ -492,8 +420,9 @@ int record_command(int argc, char **argv)
 
 	log_open("spikewatch record", false);
 	log_may_block();
-	catch_signals();
-	code = exit_code(&record, record_all(&record, argv + first));
+	interruption_catch();
+	code = record_all(&record, argv + first);
+	code = exit_code(&record, first < argc, code);
 	close(record.fd);
 
 	return code;

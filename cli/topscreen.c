@@ -51,7 +51,14 @@ bool topscreen_possible(void)
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !term || !*term)
 		return false;
-	return setupterm(term, STDOUT_FILENO, &error) == OK && cursor_address && clear_screen;
+	if (setupterm(term, STDOUT_FILENO, &error) != OK)
+		return false;
+
+	bool movable = cursor_address && clear_screen;
+
+	/* newterm() reads it again. */
+	del_curterm(cur_term);
+	return movable;
 }
 
 static void take_signals(struct topscreen *screen)

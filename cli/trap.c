@@ -9,6 +9,7 @@
 
 #include "gatedchild.h"
 #include "incidentload.h"
+#include "interruption.h"
 #include "log.h"
 #include "metrictext.h"
 #include "options.h"
@@ -22,7 +23,6 @@
 #include "trapsession.h"
 #include "units.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -51,32 +51,6 @@ struct trap {
 	char last[INCIDENT_NAME_MAX + 1]; /* incident that was written last; "" */
 	uint64_t written;
 };
-
-static volatile sig_atomic_t interrupted, passed_on;
-
-/*
- * The first is an end in good order. Who presses Ctrl-C once more does not want to wait for that. What the terminal sends it sends to
- * COMMAND too: that must not be hit twice.
- */
-static void on_signal(int number, siginfo_t *info, void *context)
-{
-	(void)context;
-	if (interrupted && number == SIGINT)
-		_exit(128 + number);
-	interrupted = number;
-	if (info->si_code != SI_KERNEL)
-		passed_on = number;
-}
-
-static void catch_signals(void)
-{
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, before;
-
-	for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup(1) */
-			sigaction(numbers[i], &action, NULL);
-}
 
 /* Says why. Returns EXIT_USAGE. */
 static int wrong(const char *error)
@@ -244,6 +218,8 @@ static void say_nothing(struct trap *trap)
 	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX];
 	double cpu_percent, memory_bytes;
 
+	if (gatedchild_ended(&trap->child) && gatedchild_failed(&trap->child))
+		return; /* the child has said why */
 	trapsession_most(trap->session, &cpu_percent, &memory_bytes);
 	fprintf(stderr, SELF ": nothing was caught");
 	if (cpu_percent > 0)
@@ -305,7 +281,7 @@ static bool is_over(struct trap *trap, mono_t now)
 {
 	int error;
 
-	if (interrupted || trapsession_done(trap->session))
+	if (interruption_signal() || trapsession_done(trap->session))
 		return true;
 	if (trap->timeout_ns && mono_diff(now, trap->begun) >= (int64_t)trap->timeout_ns)
 		return true;
@@ -404,12 +380,12 @@ static int open_and_run(struct trap *trap, struct config **config)
 /* COMMAND's own, as with time(1) and record; else whether something was caught. */
 static int exit_code(struct trap *trap, bool has_command, int result)
 {
-	bool goes_on = has_command && result >= 0 && !interrupted && !gatedchild_ended(&trap->child);
+	bool goes_on = has_command && result >= 0 && !interruption_signal() && !gatedchild_ended(&trap->child);
 
 	if (goes_on)
 		fprintf(stderr, SELF ": the command goes on\n");
 
-	int code = has_command ? gatedchild_wait(&trap->child, &passed_on) : EXIT_OK;
+	int code = has_command ? gatedchild_wait(&trap->child) : EXIT_OK;
 
 	if (result > 0)
 		return result;
@@ -429,7 +405,7 @@ static int trap_all(struct trap *trap, char *const *command)
 	log_open(SELF, false);
 	log_only(LOG_WARNING);
 	log_may_block();
-	catch_signals();
+	interruption_catch();
 	if (*command)
 		r = gatedchild_fork(SELF, command, &trap->child);
 	if (r < 0)
@@ -458,7 +434,8 @@ int trap_command(int argc, char **argv)
 		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after so many incidents (1)", &trap.count },
 		{ 0, "after", OPTION_DURATION, "TIME", "an incident goes on for so long (3s)", &trap.plan.after_ns },
 		{ 't', "timeout", OPTION_DURATION, "TIME", "give up then (never)", &trap.timeout_ns },
-		{ 0, "stacks", OPTION_TEXT, "MODE", "call stacks: off or frame-pointers (off)", &trap.plan.stacks },
+		{ 0, "stacks", OPTION_TEXT, "MODE", "call stacks: dwarf, frame-pointers, off (dwarf)",
+		  &trap.plan.stacks },
 		{ 'o', "output", OPTION_TEXT, "DIR", "where to (where list and show look)", &trap.output },
 	};
 	const struct options_usage usage = {

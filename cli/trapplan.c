@@ -17,7 +17,6 @@
 #include "text.h"
 #include "units.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,25 +59,10 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *error, size_t cap,
 
 /* ---- defaults ---- */
 
-/* What a target entry may be called; it becomes part of file names. */
-static void name_target(struct trapplan *plan, const char *program)
-{
-	const char *slash = strrchr(program, '/');
-
-	program = slash && slash[1] ? slash + 1 : program;
-	if (plan->pid)
-		snprintf(plan->name, sizeof plan->name, "%.20s-%d", program, plan->pid);
-	else
-		snprintf(plan->name, sizeof plan->name, "%.20s", program);
-	for (char *at = plan->name; *at; at++)
-		if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
-			*at = '_';
-}
-
 void trapplan_watch(struct trapplan *plan, int32_t pid, const char *program)
 {
 	plan->pid = pid;
-	name_target(plan, program);
+	targetname_of(program, plan->pid, plan->name);
 }
 
 static int resolve_cpu(struct trapplan *plan, char *error, size_t cap)
@@ -106,14 +90,14 @@ int trapplan_resolve(struct trapplan *plan, char *error, size_t cap)
 			"--comm \"%s\": no process is called so: the kernel cuts names to %d bytes: expected \"%.*s\"",
 			plan->comm, COMM_MAX, COMM_MAX, *plan->comm ? plan->comm : "bash");
 	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
-		return refuse(error, cap, "--stacks %s: expected off or frame-pointers", plan->stacks);
+		return refuse(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
 
 	if (!plan->cpu && !plan->memory_bytes) {
 		plan->cpu_percent = CPU_DEFAULT_PERCENT;
 		plan->growth = true;
 	}
 	if (plan->comm)
-		name_target(plan, plan->comm);
+		targetname_of(plan->comm, plan->pid, plan->name);
 
 	return 0;
 }

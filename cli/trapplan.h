@@ -7,12 +7,12 @@
 
 #include "clock.h"
 #include "config.h"
+#include "targetname.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRAPPLAN_NAME_MAX 40
 #define TRAPPLAN_TEXT_MAX 320
 
 /* How long an incident goes on, unless somebody wants it otherwise: the height of the spike, and perhaps its end. */
@@ -27,10 +27,10 @@ struct trapplan {
 	uint64_t for_ns;       /* how long it has to last; 0: a second for CPU, no time for memory */
 	uint64_t after_ns;
 	/* What trapplan_watch and trapplan_resolve make of it. */
-	int32_t pid;                  /* 0: comm */
-	char name[TRAPPLAN_NAME_MAX]; /* of the target entry */
-	double cpu_percent;           /* 0: no such rule */
-	bool growth;                  /* a rule for memory that grows: nothing was asked for */
+	int32_t pid;               /* 0: comm */
+	char name[TARGETNAME_MAX]; /* of the target entry */
+	double cpu_percent;        /* 0: no such rule */
+	bool growth;               /* a rule for memory that grows: nothing was asked for */
 };
 
 /* It is about this process, which runs a program of this name, or path. */

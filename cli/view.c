@@ -7,6 +7,7 @@
 #include "incident_json.h"
 #include "json.h"
 #include "output.h"
+#include "pictures.h"
 #include "scope.h"
 #include "story.h"
 #include "table.h"
@@ -20,17 +21,13 @@
 #define THREADS_SHOWN 8
 #define MAPS_SHOWN 8
 #define TARGETS_SHOWN 20
-#define TEXT_WIDTH_MAX 100               /* longer lines are hard to read */
-#define PEAK_WINDOW_NS (100 * NS_PER_MS) /* below that, the grain of the kernel's accounting shows */
-#define PEAK_WINDOW_MAX (60 * NS_PER_S)
+#define TEXT_WIDTH_MAX 100 /* longer lines are hard to read */
 
 /* What is plotted: CPU in the unit that suits the incident, memory in bytes. */
 struct pictures {
 	struct series_columns cpu, memory;
-	uint64_t window_ns; /* of the peaks of CPU */
-	enum plot_unit cpu_unit;
-	double cpu_scale; /* cores to cpu_unit */
-	double *values;   /* all four, for free(3) */
+	struct picture cpu_picture;
+	double *values; /* all four, for free(3) */
 };
 
 static void free_pictures(struct pictures *pictures)
@@ -49,88 +46,31 @@ int view_load(int incidentfd, struct view *ret)
 
 /* ---- pictures ---- */
 
-/* What made memory grow comes first then. */
-static bool of_memory(const struct incident *incident)
-{
-	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
-	       strcmp(incident->rule.metric, "faults") == 0;
-}
-
-static bool of_limit(const struct incident *incident)
-{
-	return incident->limits.cpu != UINT64_MAX && incident->limits.cpu > 0;
-}
-
-/* Percent where there is something to be a percentage of, unless the rule thinks in cores. */
-static void choose_unit(const struct incident *incident, struct pictures *pictures)
-{
-	pictures->cpu_unit = PLOT_PERCENT;
-	if (strcmp(incident->rule.metric, "cpu") == 0 && strcmp(incident->rule.of, "core") == 0) {
-		pictures->cpu_scale = 100;
-	} else if (of_limit(incident) && strcmp(incident->rule.metric, "cpu_cores") != 0) {
-		pictures->cpu_scale = 100 * 1e9 / (double)incident->limits.cpu;
-	} else {
-		pictures->cpu_unit = PLOT_CORES;
-		pictures->cpu_scale = 1;
-	}
-}
-
-static uint64_t peak_window(const struct view *view)
-{
-	const struct incident_rule *rule = &view->incident.rule;
-	uint64_t window_ns = PEAK_WINDOW_NS;
-
-	if (strncmp(rule->metric, "cpu", 3) == 0 && rule->window_ns > 0 && rule->window_ns <= PEAK_WINDOW_MAX)
-		window_ns = rule->window_ns;
-	return window_ns > view->samples.series.grain_ns ? window_ns : view->samples.series.grain_ns;
-}
-
-/* The time that is shown: what was recorded, the trigger included. */
-static void time_range(const struct view *view, struct series_columns *ret)
-{
-	const struct series *series = &view->samples.series;
-	const struct slice_coverage *coverage = &view->incident.coverage;
-	int64_t first = series->points[0].at_ns, last = series->points[series->count - 1].at_ns;
-	int64_t most = (int64_t)(3600 * NS_PER_S);
-
-	ret->known_to_ns = last;
-	if (coverage->got_from_ns < first && coverage->got_from_ns > first - most)
-		first = coverage->got_from_ns;
-	if (coverage->got_to_ns > last && coverage->got_to_ns < last + most) {
-		last = coverage->got_to_ns;
-		/* Looked at until the end and not written again: unchanged. */
-		if (!coverage->gone)
-			ret->known_to_ns = last;
-	}
-	ret->from_ns = first < 0 ? first : 0;
-	ret->to_ns = last > ret->from_ns ? last : ret->from_ns + 1;
-}
-
 /* 0; -ENOMEM. Without samples, or with those of all targets, there are no columns. */
 static int make_pictures(const struct view *view, const struct plot_style *style, struct pictures *ret)
 {
 	const struct series *series = &view->samples.series;
 	size_t columns = plot_columns(style);
 
-	*ret = (struct pictures){ .window_ns = peak_window(view) };
-	choose_unit(&view->incident, ret);
+	*ret = (struct pictures){ .values = NULL };
+	pictures_cpu(&view->incident, series, &ret->cpu_picture);
 	if (series->count == 0 || incident_of_everything(&view->incident))
 		return 0;
 	ret->values = calloc(columns * 4, sizeof(double));
 	if (!ret->values)
 		return -ENOMEM;
 
-	time_range(view, &ret->cpu);
+	pictures_range(&view->incident, series, &ret->cpu);
 	ret->cpu.count = columns;
 	ret->memory = ret->cpu;
 	ret->cpu.peak = ret->values;
 	ret->cpu.mean = ret->values + columns;
 	ret->memory.peak = ret->values + columns * 2;
 	ret->memory.mean = ret->values + columns * 3;
-	series_cpu(series, ret->window_ns, &ret->cpu);
+	series_cpu(series, ret->cpu_picture.window_ns, &ret->cpu);
 	series_memory(series, &ret->memory);
 	for (size_t i = 0; i < columns * 2; i++)
-		ret->values[i] *= ret->cpu_scale;
+		ret->values[i] *= ret->cpu_picture.scale;
 	return 0;
 }
 
@@ -143,74 +83,46 @@ static bool any(const struct series_columns *columns)
 	return false;
 }
 
-static void add_level(struct plot *plot, const char *name, double value)
-{
-	if (plot->levels < PLOT_LEVELS_MAX)
-		plot->level[plot->levels++] = (struct plot_level){ name, value };
-}
-
-static void draw(const struct series_columns *columns, const struct plot *plot, const struct plot_style *style,
+static void draw(const struct series_columns *columns, const struct picture *picture, const struct plot_style *style,
 		 FILE *file)
 {
-	struct plot whole = *plot;
+	struct plot plot = {
+		.title = picture->title,
+		.unit = picture->unit,
+		.peak = columns->peak,
+		.mean = columns->mean,
+		.columns = columns->count,
+		.from_s = (double)columns->from_ns / 1e9,
+		.to_s = (double)columns->to_ns / 1e9,
+		.trigger = true,
+		.levels = picture->levels,
+	};
 
 	if (!any(columns))
 		return;
-	whole.peak = columns->peak;
-	whole.mean = columns->mean;
-	whole.columns = columns->count;
-	whole.from_s = (double)columns->from_ns / 1e9;
-	whole.to_s = (double)columns->to_ns / 1e9;
-	whole.trigger = true;
+	memcpy(plot.level, picture->level, sizeof(plot.level));
 	fputc('\n', file);
-	plot_draw(&whole, style, file);
+	plot_draw(&plot, style, file);
 }
 
-static void draw_cpu(const struct view *view, const struct pictures *pictures, const struct plot_style *style,
-		     FILE *file)
+static void draw_cpu(const struct pictures *pictures, const struct plot_style *style, FILE *file)
 {
-	const struct incident *incident = &view->incident;
-	const char *metric = incident->rule.metric;
-	struct plot plot = { .unit = pictures->cpu_unit };
-	char title[160], window[64];
-	double threshold;
-	bool core = strcmp(incident->rule.of, "core") == 0;
+	struct picture picture = pictures->cpu_picture;
+	size_t len = strlen(picture.title);
+	char window[64];
 
-	snprintf(title, sizeof(title), "CPU, %s (peaks: over %s)",
-		 pictures->cpu_unit == PLOT_CORES     ? "cores"
-		 : strcmp(metric, "cpu") == 0 && core ? "percent of one core"
-		 : incident->limits.cpu_is_machine    ? "percent of the machine"
-						      : "percent of the limit",
-		 units_format_duration(window, sizeof(window), pictures->window_ns));
-	plot.title = title;
-	/* The machine is no threshold of this picture unless it is the limit. */
-	if (story_threshold(&incident->rule, &threshold) &&
-	    (strcmp(metric, "cpu_cores") == 0 ||
-	     (strcmp(metric, "cpu") == 0 &&
-	      (strcmp(incident->rule.of, "machine") != 0 || incident->limits.cpu_is_machine))))
-		add_level(&plot, "threshold", threshold);
-	if (of_limit(incident))
-		add_level(&plot, "limit", (double)incident->limits.cpu / 1e9 * pictures->cpu_scale);
-	draw(&pictures->cpu, &plot, style, file);
+	snprintf(picture.title + len, sizeof(picture.title) - len, " (peaks: over %s)",
+		 units_format_duration(window, sizeof(window), picture.window_ns));
+	draw(&pictures->cpu, &picture, style, file);
 }
 
-static void draw_memory(const struct view *view, const struct pictures *pictures, const struct plot_style *style,
-			FILE *file)
+static void draw_memory(const struct incident *incident, const struct pictures *pictures,
+			const struct plot_style *style, FILE *file)
 {
-	const struct incident *incident = &view->incident;
-	uint64_t limit = incident->limits.memory_bytes;
-	struct plot plot = { .title = "Memory", .unit = PLOT_BYTES };
-	double threshold;
+	struct picture picture;
 
-	if (story_threshold(&incident->rule, &threshold)) {
-		if (strncmp(incident->rule.metric, "memory_", 7) == 0 && strcmp(incident->rule.unit, "bytes") == 0)
-			add_level(&plot, "threshold", threshold);
-		else if (strcmp(incident->rule.metric, "memory") == 0 && limit != UINT64_MAX)
-			add_level(&plot, "threshold", threshold / 100 * (double)limit);
-	}
-	if (limit != UINT64_MAX)
-		add_level(&plot, "limit", (double)limit);
-	draw(&pictures->memory, &plot, style, file);
+	pictures_memory(incident, &picture);
+	draw(&pictures->memory, &picture, style, file);
 }
 
 /* ---- sections of text ---- */
@@ -305,6 +217,13 @@ static void print_recording(const struct view *view, FILE *file)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
 
+/* What made memory grow comes first then. */
+static bool of_memory(const struct incident *incident)
+{
+	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
+	       strcmp(incident->rule.metric, "faults") == 0;
+}
+
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file)
 {
 	const struct incident *incident = &view->incident;
@@ -321,8 +240,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
 	if (view->glance.readable)
 		output_wrap(words, width, file);
-	draw_cpu(view, &pictures, style, file);
-	draw_memory(view, &pictures, style, file);
+	draw_cpu(&pictures, style, file);
+	draw_memory(incident, &pictures, style, file);
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
 	if (of_memory(incident))
@@ -375,8 +294,8 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 	json_key(json, "to_ns");
 	json_i64(json, pictures->cpu.to_ns);
 	json_key(json, "peak_window_ns");
-	json_u64(json, pictures->window_ns);
-	put_columns(json, pictures->cpu_unit == PLOT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
+	json_u64(json, pictures->cpu_picture.window_ns);
+	put_columns(json, pictures->cpu_picture.unit == PLOT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
 	put_columns(json, "memory_bytes", &pictures->memory);
 	json_end_object(json);
 }

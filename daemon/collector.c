@@ -1,13 +1,12 @@
 /*
- * collector.c: a queue of jobs, in order, so that the captures of an incident are done when it is sealed. The thread knows no
+ * collector.c: a queue of jobs, captures before what seals. The thread knows no
  * configuration: an incident brings along what was in force when it was opened, so a reload has nothing to wait for here.
  *
  * What is lost by waiting comes first: captures run as soon as a rule has fired, into the draft that the incident will become. The samples
- * and incident.json follow when the window is over.
+ * and incident.json follow when the window is over. Only the naming of stacks takes long; captures of other incidents go on meanwhile.
  */
 #include "collector.h"
 
-#include "diskroom.h"
 #include "evidence.h"
 #include "log.h"
 #include "realclock.h"
@@ -30,6 +29,9 @@
 /* Second looks that may be waited for; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
+/* What all stacks together may still take, by the clock, when the daemon is being stopped: a fraction of what systemd waits for. */
+#define STOPPING_NS (10 * NS_PER_S)
+
 enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
 
 /* While incidents cannot be written. The thread's. */
@@ -49,40 +51,14 @@ struct collector {
 	struct collector_counts counts;
 	bool running;
 	struct failing failing;
-	int unkept; /* the last result of keeping the limits. The thread's */
+	size_t stacks_held; /* by incidents that are open. The thread's */
+	mono_t stop_by;     /* 0: it was not being stopped when somebody looked. The thread's */
+	int unkept;         /* the last result of keeping the limits. The thread's */
 	_Atomic uint64_t busy_since;
 	pthread_t thread;
 	struct hooks *hooks;
 	struct collector_incident *again; /* with a second look to come. The thread's */
 };
-
-void collector_incident_free(struct collector_incident *incident)
-{
-	if (!incident)
-		return;
-
-	slice_free(incident->slice);
-	hookrun_free(incident->run);
-	hookplan_free(incident->plan);
-	panorama_abort(incident->panorama);
-	spool_abort(incident->draft);
-	stackcapture_free(incident->stacks);
-	free(incident);
-}
-
-struct collector_settings collector_settings_of(const struct config *config)
-{
-	uint64_t most = config->incidents.max_incident_bytes;
-
-	return (struct collector_settings){
-		.before_ns = config->incidents.before_ns,
-		.after_ns = config->incidents.after_ns,
-		.interval_ns = config->sampling.interval_ns,
-		.max_bytes = most > 2 * (uint64_t)DISKROOM_CAPTURES_BYTES ? most - DISKROOM_CAPTURES_BYTES : most / 2,
-		.captures = config->incidents.captures,
-		.max_incident_bytes = most,
-	};
-}
 
 /* ---- what is said ---- */
 
@@ -140,6 +116,18 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 	pthread_mutex_unlock(&collector->lock);
 	log_about(LOG_INFO, &about, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
 		  retention_reason_name(why));
+}
+
+/* The incident whose second look comes next, NULL: none. */
+static struct collector_incident *next_again(const struct collector *collector)
+{
+	struct collector_incident *next = collector->again;
+
+	for (struct collector_incident *other = next; other; other = other->again_next)
+		if (mono_diff(other->again_at, next->again_at) < 0)
+			next = other;
+
+	return next;
 }
 
 /* ---- jobs ---- */
@@ -249,7 +237,7 @@ static void capture(struct collector *collector, struct collector_incident *inci
 {
 	struct sealing sealing = sealing_of(collector);
 
-	stackevidence_secure(collector->session, incident); /* first of all: the rings go on */
+	stackevidence_secure(collector->session, &collector->stacks_held, incident); /* first of all: the rings go on */
 	sealing_begin(&sealing, incident);
 	if (!incident->draft)
 		return;
@@ -283,13 +271,44 @@ static void enforce(struct collector *collector)
 	collector->unkept = r;
 }
 
+/* An urgent one. */
+static void do_urgent(struct collector *collector, struct job *job)
+{
+	if (job->kind == JOB_CAPTURE)
+		capture(collector, job->subject);
+	else
+		follow(job->subject);
+	free(job);
+}
+
+/* While names are given to stacks: what would be lost by waiting for it. False: there is no time left. */
+static bool meanwhile(void *ctx)
+{
+	struct collector *collector = ctx;
+	struct collector_incident *again = next_again(collector);
+	mono_t now = clock_mono(&collector->clock);
+	struct job *job = jobs_urgent(&collector->jobs);
+
+	if (job)
+		do_urgent(collector, job);
+	else if (again && mono_diff(now, again->again_at) >= 0)
+		look_again(collector, again);
+	if (!jobs_stopping(&collector->jobs))
+		return true;
+	if (collector->stop_by.ns == 0)
+		collector->stop_by = mono_add(now, STOPPING_NS);
+
+	return mono_diff(collector->stop_by, now) > 0;
+}
+
 static void seal(struct collector *collector, struct collector_incident *incident)
 {
+	const struct symbolizer_waiting waiting = { meanwhile, collector };
 	struct sealing sealing = sealing_of(collector);
 	int r;
 
 	sequel_report(incident);
-	stackevidence_write(collector->session, incident);
+	stackevidence_write(collector->session, &waiting, incident);
 	r = sealing_finish(&sealing, incident);
 
 	pthread_mutex_lock(&collector->lock);
@@ -310,36 +329,22 @@ static void seal(struct collector *collector, struct collector_incident *inciden
 
 /* ---- the thread ---- */
 
-/* The incident whose second look comes next, NULL: none. */
-static struct collector_incident *next_again(const struct collector *collector)
-{
-	struct collector_incident *next = collector->again;
-
-	for (struct collector_incident *other = next; other; other = other->again_next)
-		if (mono_diff(other->again_at, next->again_at) < 0)
-			next = other;
-
-	return next;
-}
-
-/* True: the job is done, and is to be freed. */
-static bool do_job(struct collector *collector, struct job *job)
+static void do_job(struct collector *collector, struct job *job)
 {
 	struct collector_incident *incident = job->subject;
 
 	if (job->kind == JOB_SEAL && jobs_park(&collector->jobs, &incident->pending, job))
-		return false;
+		return;
 
-	if (job->kind == JOB_CAPTURE)
-		capture(collector, incident);
-	else if (job->kind == JOB_FOLLOW)
-		follow(incident);
-	else if (job->kind == JOB_SEAL)
+	if (job->urgent) {
+		do_urgent(collector, job);
+		return;
+	}
+	if (job->kind == JOB_SEAL)
 		seal(collector, incident);
 	else
 		enforce(collector);
-
-	return true;
+	free(job);
 }
 
 static void *run(void *argument)
@@ -358,8 +363,8 @@ static void *run(void *argument)
 		atomic_store(&collector->busy_since, clock_mono(&collector->clock).ns);
 		if (r == JOBS_DUE)
 			look_again(collector, again);
-		else if (do_job(collector, job))
-			free(job);
+		else
+			do_job(collector, job);
 		atomic_store(&collector->busy_since, 0);
 	}
 }
@@ -367,13 +372,16 @@ static void *run(void *argument)
 static bool enqueue(struct collector *collector, enum job_kind kind, struct collector_incident *incident)
 {
 	struct job *job = calloc(1, sizeof *job);
+	enum jobs_order order = JOBS_LAST;
 
 	if (!job)
 		return false;
 
+	if (kind == JOB_CAPTURE || kind == JOB_FOLLOW)
+		order = kind == JOB_CAPTURE && !incident->slice ? JOBS_FIRST : JOBS_URGENT;
 	job->kind = (int)kind;
 	job->subject = incident;
-	jobs_put(&collector->jobs, job, kind == JOB_CAPTURE && !incident->slice);
+	jobs_put(&collector->jobs, job, order);
 
 	return true;
 }

@@ -97,8 +97,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
 
 	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
-	if (discovery->following)
-		following_met(discovery->following, &scanned->stat, watched);
+	following_met(discovery->following, &scanned->stat, watched);
 	if (watched)
 		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
 	else
@@ -213,8 +212,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	roster_reopen(discovery->roster);
 	matcher_read_pidfiles(discovery->matcher);
 	baseline_scan_begin(discovery->options.baseline, began);
-	if (discovery->following)
-		following_begin(discovery->following);
+	following_begin(discovery->following);
 	r = visit_all(discovery);
 	if (r == -ECANCELED)
 		return r;
@@ -223,8 +221,7 @@ int discovery_scan_locked(struct discovery *discovery)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	baseline_scan_end(discovery->options.baseline);
-	if (discovery->following)
-		following_end(discovery->following);
+	following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);
 	refresh_limits(discovery, began);
 	discovery->state.processes = discovery->processes;

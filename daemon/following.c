@@ -53,6 +53,8 @@ void following_free(struct following *following)
 
 void following_begin(struct following *following)
 {
+	if (following == NULL)
+		return;
 	following->now.count = 0;
 }
 
@@ -93,10 +95,10 @@ static bool has_room(struct list *list)
 
 void following_met(struct following *following, const struct procfs_stat *stat, bool watched)
 {
-	const struct candidate *before = recall(&following->last, stat);
+	const struct candidate *before = following != NULL ? recall(&following->last, stat) : NULL;
 	uint64_t cpu_ticks = stat->user_ticks + stat->system_ticks;
 
-	if ((!watched && before == NULL) || !has_room(&following->now))
+	if (following == NULL || (!watched && before == NULL) || !has_room(&following->now))
 		return;
 	following->now.rows[following->now.count++] = (struct candidate){
 		.pid = (uint32_t)stat->pid,
@@ -155,8 +157,11 @@ static bool make_set(struct following *following, const struct list *list)
 
 void following_end(struct following *following)
 {
-	struct list last = following->last;
+	struct list last;
 
+	if (following == NULL)
+		return;
+	last = following->last;
 	choose(&following->now);
 	following->last = following->now;
 	following->now = last;
@@ -166,5 +171,7 @@ void following_end(struct following *following)
 
 void following_forget(struct following *following)
 {
+	if (following == NULL)
+		return;
 	following->last.count = 0;
 }

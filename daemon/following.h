@@ -1,6 +1,6 @@
 /*
  * following.h: which of the watched processes get events of their own (stackrecorder_follow): all, or the busiest if they are many. Fed by the
- * scans of discovery, under whose lock it stands.
+ * scans of discovery, under whose lock it stands. Where nobody asks there is none: all but following_new take NULL, and do nothing.
  *
  *	following_begin ─▶ following_met for every process ─▶ following_end: the set, handed on if it is another than before
  */
@@ -27,7 +27,7 @@ typedef void following_take(void *ctx, const uint32_t *pids, size_t count);
 /* 0 or -ENOMEM. */
 int following_new(following_take *take, void *ctx, struct following **ret);
 
-/* NULL is fine. */
+/* Its memory. */
 void following_free(struct following *following);
 
 /* A scan begins; it may follow one that was given up. */

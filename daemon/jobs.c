@@ -27,22 +27,35 @@ void jobs_release(struct jobs *jobs)
 }
 
 /* The lock is held. */
+static void insert(struct jobs *jobs, struct job *job, enum jobs_order order)
+{
+	struct job **at = &jobs->first;
+
+	while (order == JOBS_URGENT && *at && (*at)->urgent)
+		at = &(*at)->next;
+	job->urgent = true;
+	job->next = *at;
+	*at = job;
+	if (!job->next)
+		jobs->last = &job->next;
+}
+
+/* The lock is held. */
 static void append(struct jobs *jobs, struct job *job)
 {
+	job->urgent = false;
 	job->next = NULL;
 	*jobs->last = job;
 	jobs->last = &job->next;
 }
 
-void jobs_put(struct jobs *jobs, struct job *job, bool first)
+void jobs_put(struct jobs *jobs, struct job *job, enum jobs_order order)
 {
 	pthread_mutex_lock(&jobs->lock);
-	if (first && jobs->first) {
-		job->next = jobs->first;
-		jobs->first = job;
-	} else {
+	if (order == JOBS_LAST)
 		append(jobs, job);
-	}
+	else
+		insert(jobs, job, order);
 	pthread_cond_signal(&jobs->wake);
 	pthread_mutex_unlock(&jobs->lock);
 }
@@ -98,6 +111,29 @@ int jobs_next(struct jobs *jobs, const struct clock *clock, mono_t until, struct
 	pthread_mutex_unlock(&jobs->lock);
 
 	return r;
+}
+
+struct job *jobs_urgent(struct jobs *jobs)
+{
+	struct job *job = NULL;
+
+	pthread_mutex_lock(&jobs->lock);
+	if (jobs->first && jobs->first->urgent)
+		job = take_first(jobs);
+	pthread_mutex_unlock(&jobs->lock);
+
+	return job;
+}
+
+bool jobs_stopping(struct jobs *jobs)
+{
+	bool stop;
+
+	pthread_mutex_lock(&jobs->lock);
+	stop = jobs->stop;
+	pthread_mutex_unlock(&jobs->lock);
+
+	return stop;
 }
 
 /* ---- what is waited for ---- */

@@ -127,6 +127,37 @@ static void close_root(struct perfthreads *threads, size_t index)
 
 /* ---- notes ---- */
 
+/*
+ * A root turns out to have inherited another's events, or to be an old one whose pid was given away: it, and what it started, is kin of the other.
+ */
+static void adopt(struct perfthreads *threads, struct perfthreads_root *child, struct perfthreads_root *root)
+{
+	size_t index = 0;
+
+	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
+		for (struct perfthreads_known *known = threads->buckets[i]; known != NULL; known = known->next)
+			if (known->root == child) {
+				known->root = root;
+				root->kin++;
+			}
+	threads->kin++;
+	while (threads->roots[index] != child)
+		index++;
+	threads->roots[index] = threads->roots[--threads->root_count];
+	perfthreads_free_root(threads, child);
+}
+
+/* A process began that has the events of root. */
+static void note_kin(struct perfthreads *threads, uint32_t pid, struct perfthreads_root *root)
+{
+	struct perfthreads_known *known = find(threads, pid);
+
+	if (known == NULL && threads->kin < KIN_MAX)
+		learn(threads, pid, root);
+	else if (known != NULL && known->root->pid == pid && known->root != root && known->root != threads->opening)
+		adopt(threads, known->root, root);
+}
+
 /* Whether what thread ptid of root, or of its kin, began at time_ns has its events. */
 static bool inherits(const struct perfthreads_root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
 {
@@ -170,8 +201,7 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
 			perfthreads_add(parent->root, &thread);
 		return;
 	}
-	if (find(threads, note->pid) == NULL && threads->kin < KIN_MAX)
-		learn(threads, note->pid, parent->root);
+	note_kin(threads, note->pid, parent->root);
 }
 
 /* ---- the set ---- */
@@ -200,7 +230,7 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 		else if (!has_wish(threads, pids[i]))
 			threads->wishes[threads->wish_count++] = (struct perfthreads_wish){ .pid = pids[i] };
 	}
-	threads->options.catch_up(threads->options.ctx);
+	perfthreads_catch_up(threads);
 	for (size_t i = threads->root_count; i-- > 0;)
 		if (!has_wish(threads, threads->roots[i]->pid))
 			close_root(threads, i);

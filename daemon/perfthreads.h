@@ -64,8 +64,8 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note *note);
 
 /*
- * Closes events of those that have exited; what they started and is in the set gets its own. look: at all processes, not only at those that notes
- * tell of. Whether there were any.
+ * Closes events of those that have exited, with what they started. look: at all processes, not only at those that notes tell of. Whether there were
+ * any.
  */
 bool perfthreads_sweep(struct perfthreads *threads, bool look);
 

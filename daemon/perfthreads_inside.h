@@ -46,6 +46,9 @@ struct perfthreads {
 	unsigned events, kin;
 };
 
+/* Waits until whatever happened before the call has its note, and takes them. */
+void perfthreads_catch_up(struct perfthreads *threads);
+
 /* The thread of root, or NULL. */
 struct perfthreads_thread *perfthreads_thread_of(const struct perfthreads_root *root, uint32_t tid);
 

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS_MAX 16                   /* a process that starts threads all the time: they are inherited soon */
 #define NOTE_DELAY_NS (500 * NS_PER_US) /* from a fork to its note */
+#define ROUNDS_MAX 16                   /* a process that starts threads all the time: they are inherited soon */
 
 static uint64_t now_ns(const struct perfthreads *threads)
 {
@@ -166,10 +166,17 @@ static size_t count_new(const struct perfthreads_root *root, const struct listin
 	return count;
 }
 
+void perfthreads_catch_up(struct perfthreads *threads)
+{
+	const struct timespec delay = { .tv_nsec = NOTE_DELAY_NS };
+
+	nanosleep(&delay, NULL);
+	threads->options.catch_up(threads->options.ctx);
+}
+
 /* One look at the threads. Positive: there were new ones. */
 static int open_round(struct perfthreads *threads, struct perfthreads_root *root, struct listing *listing, bool first)
 {
-	const struct timespec delay = { .tv_nsec = NOTE_DELAY_NS };
 	int r = list_threads(threads, root->pid, listing);
 	size_t new = r == 0 ? count_new(root, listing) : 0;
 
@@ -178,10 +185,8 @@ static int open_round(struct perfthreads *threads, struct perfthreads_root *root
 	/* Asked beforehand: a process of hundreds of threads that has no room should not cost hundreds of events. */
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
-	if (!first) {
-		nanosleep(&delay, NULL);
-		threads->options.catch_up(threads->options.ctx);
-	}
+	if (!first)
+		perfthreads_catch_up(threads);
 	for (size_t i = 0; r == 0 && i < listing->count; i++)
 		if (perfthreads_thread_of(root, listing->tids[i]) == NULL)
 			r = open_thread(threads, root, listing->tids[i]);

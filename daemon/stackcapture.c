@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,34 +28,57 @@
 /* Of each look, beyond what all rings hold: for what the book knows. */
 #define BOOK_MAX (16u << 20)
 
+/* As much as an incident says about one capture. */
+#define WHY_MAX 160
+
 struct stackcapture {
 	struct stackcapture_options options;
 	struct stackrecorder_snapshot first, second;
 	struct buffer book; /* of both */
 	struct stackparcel parcel;
+	size_t held; /* of options.held, by this one */
 };
 
 /* ---- looking ---- */
+
+static void hold(struct stackcapture *capture)
+{
+	for (size_t i = 0; i < capture->first.stream_count; i++)
+		capture->held += capture->first.streams[i].records.cap;
+	if (capture->options.held)
+		*capture->options.held += capture->held;
+}
+
+static void let_go(struct stackcapture *capture)
+{
+	if (capture->options.held)
+		*capture->options.held -= capture->held;
+	capture->held = 0;
+}
 
 void stackcapture_free(struct stackcapture *capture)
 {
 	if (!capture)
 		return;
 
+	let_go(capture);
 	stackrecorder_snapshot_release(&capture->first);
 	stackrecorder_snapshot_release(&capture->second);
 	buffer_release(&capture->book);
 	stackparcel_close(&capture->parcel);
 	free(capture);
+	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 }
 
-static int look(struct stackrecorder *recorder, uint64_t from_ns, struct stackrecorder_snapshot *ret)
+static int look(struct stackrecorder *recorder, uint64_t from_ns, size_t held, struct stackrecorder_snapshot *ret)
 {
 	struct stackrecorder_status status;
 
 	stackrecorder_status(recorder, &status);
 
-	return stackrecorder_snapshot(recorder, from_ns, UINT64_MAX, status.memory_bytes + BOOK_MAX, ret);
+	size_t most = status.memory_bytes + BOOK_MAX;
+
+	return stackrecorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
 }
 
 static const struct stackrecorder_stream *find_stream(const struct stackrecorder_snapshot *snapshot, uint32_t kind)
@@ -295,7 +319,7 @@ static void report(const struct stackcapture *capture, const int outputs[SYMBOLI
 	stackrecorder_status(capture->options.recorder, &status);
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
 		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
-		char why[160] = "";
+		char why[WHY_MAX] = "";
 		struct stat st;
 
 		if (fstat(outputs[i], &st) < 0 || st.st_size == 0) {
@@ -308,6 +332,9 @@ static void report(const struct stackcapture *capture, const int outputs[SYMBOLI
 			describe_gaps(capture, memory, why, sizeof why);
 			if (*status.limits)
 				add_text(why, sizeof why, "%s", status.limits);
+			if (status.dwarf && status.not_followed)
+				add_text(why, sizeof why, "of %u watched processes there are no whole stacks",
+					 status.not_followed);
 		}
 		add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
 	}
@@ -322,7 +349,7 @@ static void drop_records(struct stackrecorder_snapshot *snapshot)
 
 /* The child's part. 0: there are names; 1: it only got through without reading any file, and why says why. 2: not even so. -errno. */
 static int symbolize(struct stackcapture *capture, const struct stackcapture_focus *focus,
-		     const int outputs[SYMBOLIZER_OUTPUTS], char *why, size_t cap)
+		     const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS], char why[WHY_MAX])
 {
 	AUTO_CLOSE int stackfile = -1;
 	struct symbolizer_job job = {
@@ -331,8 +358,9 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 		.spike_from_ns = capture->options.spike_from_ns,
 		.focus = focus->pids,
 		.focus_count = focus->count,
+		.waiting = waiting,
 	};
-	char again[160];
+	char again[WHY_MAX];
 	int r;
 
 	memcpy(job.outputs, outputs, sizeof job.outputs);
@@ -341,9 +369,10 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 	r = write_stackfile(capture, &stackfile);
 	job.stackfile = stackfile;
 	drop_records(&capture->first);
+	let_go(capture);
 	drop_records(&capture->second);
 	if (r == 0)
-		r = symbolizer_run(&job, why, cap);
+		r = symbolizer_run(&job, why, WHY_MAX);
 	if (r > 0) {
 		empty_outputs(outputs);
 		job.raw = true;
@@ -362,9 +391,10 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 
 	if (capture) {
 		capture->options = *options;
-		r = look(options->recorder, from.ns, &capture->first);
+		r = look(options->recorder, from.ns, options->held ? *options->held : 0, &capture->first);
 	}
 	if (r == 0) {
+		hold(capture);
 		stackparcel_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
 		return capture;
 	}
@@ -376,18 +406,18 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 }
 
 void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
-			struct incident *info)
+			const struct symbolizer_waiting *waiting, struct incident *info)
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
-	char why[160] = "";
-	int r = look(capture->options.recorder, capture->first.to_ns, &capture->second);
+	char why[WHY_MAX] = "";
+	int r = look(capture->options.recorder, capture->first.to_ns, 0, &capture->second);
 
 	if (r == 0)
 		r = merge_books(capture);
 	if (r == 0)
 		r = open_outputs(outputs, dirfd);
 	if (r == 0)
-		r = symbolize(capture, focus, outputs, why, sizeof why);
+		r = symbolize(capture, focus, waiting, outputs, why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
 	if (r == 0 || r == 1)

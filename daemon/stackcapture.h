@@ -23,6 +23,11 @@ struct stackcapture_options {
 	uint64_t spike_from_ns; /* begin of the rule's window */
 	mono_t fired;
 	wall_t wall; /* of fired */
+	/*
+	 * What the captures that wait hold of the rings, in bytes: it is counted here, by all that share it. A look takes half of what is left of twice
+	 * what the rings can hold; beyond it the oldest samples are left out, and the incident says so. NULL: as if there were no others.
+	 */
+	size_t *held;
 };
 
 /*
@@ -38,10 +43,10 @@ struct stackcapture_focus {
 
 /*
  * Reads the rings once more, has names given and writes the files into the directory; what became of it is added to info. Takes
- * up to twice SYMBOLIZER_PATIENCE_NS: where files with names kill the symboliser, it is run again without reading any. capture is freed.
+ * up to twice SYMBOLIZER_PATIENCE_NS: where files with names kill the symboliser, it is run again without reading any. waiting: what to do meanwhile, or NULL. capture is freed.
  */
 void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
-			struct incident *info);
+			const struct symbolizer_waiting *waiting, struct incident *info);
 
 /* NULL is fine. */
 void stackcapture_free(struct stackcapture *capture);

@@ -4,7 +4,7 @@
 #include "scope.h"
 #include "stackcapture.h"
 
-void stackevidence_secure(struct session *session, struct collector_incident *incident)
+void stackevidence_secure(struct session *session, size_t *held, struct collector_incident *incident)
 {
 	struct stackcapture_options options = {
 		.recorder = session_stacks(session),
@@ -14,6 +14,7 @@ void stackevidence_secure(struct session *session, struct collector_incident *in
 		.spike_from_ns = incident->info.window_from.ns,
 		.fired = incident->fired,
 		.wall = incident->wall,
+		.held = held,
 	};
 
 	if (options.recorder)
@@ -34,7 +35,8 @@ static void choose_focus(struct session *session, const struct collector_inciden
 		ret->pids[ret->count++] = incident->members[i].pid;
 }
 
-void stackevidence_write(struct session *session, struct collector_incident *incident)
+void stackevidence_write(struct session *session, const struct symbolizer_waiting *waiting,
+			 struct collector_incident *incident)
 {
 	struct stackcapture_focus focus;
 
@@ -42,5 +44,6 @@ void stackevidence_write(struct session *session, struct collector_incident *inc
 		return;
 
 	choose_focus(session, incident, &focus);
-	stackcapture_write(TAKE(incident->stacks), &focus, spool_draft_dirfd(incident->draft), &incident->evidence);
+	stackcapture_write(TAKE(incident->stacks), &focus, spool_draft_dirfd(incident->draft), waiting,
+			   &incident->evidence);
 }

@@ -82,18 +82,24 @@ static void opened(void *ctx, uint32_t pid, const uint32_t *tids, size_t count)
 static void tell(struct stackrecorder *recorder)
 {
 	struct perfthreads_status followed;
-	uint64_t cycles = 0, running_ns = 0, units = 0;
 
 	perfthreads_status(recorder->threads, &followed);
-	for (size_t i = 0; i < recorder->output_count; i++)
-		if (recorder->outputs[i].wanted->cycles && !recorder->status.everybody) {
-			perfthreads_count(recorder->threads, i, &cycles, &running_ns);
-			units = stackrecorder_cycles_per_second(cycles, running_ns);
-		}
 	pthread_mutex_lock(&recorder->lock);
 	recorder->followed = followed;
-	recorder->followed_units = units;
 	recorder->take_notes = followed.threads > 0;
+	pthread_mutex_unlock(&recorder->lock);
+}
+
+/* Where nobody else's events tell. */
+static void tell_units(struct stackrecorder *recorder)
+{
+	uint64_t cycles = 0, running_ns = 0;
+
+	for (size_t i = 0; i < recorder->output_count; i++)
+		if (recorder->outputs[i].wanted->cycles && !recorder->status.everybody)
+			perfthreads_count(recorder->threads, i, &cycles, &running_ns);
+	pthread_mutex_lock(&recorder->lock);
+	recorder->followed_units = stackrecorder_cycles_per_second(cycles, running_ns);
 	pthread_mutex_unlock(&recorder->lock);
 }
 
@@ -122,9 +128,10 @@ void stackrecorder_reconcile(struct stackrecorder *recorder, bool look)
 	hand_on_notes(recorder);
 	if (changed)
 		perfthreads_follow(recorder->threads, pids, count);
-	changed |= perfthreads_sweep(recorder->threads, look);
+	perfthreads_sweep(recorder->threads, look);
+	tell(recorder);
 	if (changed || look)
-		tell(recorder);
+		tell_units(recorder);
 }
 
 int stackrecorder_follow(struct stackrecorder *recorder, const uint32_t *pids, size_t count)

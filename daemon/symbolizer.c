@@ -29,6 +29,9 @@ const struct symbolizer_output symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
 /* What the child says, and complains. */
 #define SAID_MAX 4096u
 
+/* How often the starter may do something else meanwhile. */
+#define LOOK_MS 100
+
 struct child {
 	const struct symbolizer_job *job;
 	int speaking;
@@ -98,20 +101,32 @@ _Noreturn static void become(const struct child *child)
 	_exit(127);
 }
 
-/* Reads until its end or the deadline. What it says is kept as far as there is room. */
-static void listen_to(int fd, mono_t deadline, char *said, size_t cap)
+enum end { BY_ITSELF, TOO_LATE, STOPPED };
+
+static bool go_on(const struct symbolizer_job *job)
 {
+	return job->waiting == NULL || job->waiting->go_on(job->waiting->ctx);
+}
+
+/* Reads until its end or the deadline. What it says is kept as far as there is room. */
+static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
+{
+	enum end end = BY_ITSELF;
 	struct clock clock = realclock();
 	size_t len = 0;
 	char scrap[512];
 
-	for (;;) {
-		int64_t left = mono_diff(deadline, clock_mono(&clock));
+	while (end == BY_ITSELF) {
 		struct pollfd wait = { .fd = fd, .events = POLLIN };
 		ssize_t got;
 
-		if (left <= 0 || poll(&wait, 1, (int)(left / (int64_t)NS_PER_MS) + 1) == 0)
-			break;
+		if (poll(&wait, 1, LOOK_MS) <= 0) {
+			if (mono_diff(deadline, clock_mono(&clock)) <= 0)
+				end = TOO_LATE;
+			else if (!go_on(job))
+				end = STOPPED;
+			continue;
+		}
 		got = len + 1 < cap ? read(fd, said + len, cap - 1 - len) : read(fd, scrap, sizeof scrap);
 		if (got == 0 || (got < 0 && errno != EINTR))
 			break;
@@ -119,10 +134,12 @@ static void listen_to(int fd, mono_t deadline, char *said, size_t cap)
 			len += (size_t)got;
 	}
 	said[len] = '\0';
+
+	return end;
 }
 
 /* 0; -errno; positive: how it ended, as wait(2) says it. said: what it said. */
-static int run(struct child *child, char *said)
+static int run(struct child *child, char *said, enum end *ret_end)
 {
 	struct clock clock = realclock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
@@ -142,7 +159,8 @@ static int run(struct child *child, char *said)
 
 	close(speaking);
 	speaking = -1;
-	listen_to(listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S), said, SAID_MAX);
+	*ret_end = listen_to(child->job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
+			     said, SAID_MAX);
 	kill(-pid, SIGKILL); /* it has said its last word, or had its time */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
@@ -150,9 +168,13 @@ static int run(struct child *child, char *said)
 	return status;
 }
 
-static void say_end(int status, const char *said, char *why, size_t cap)
+static void say_end(int status, enum end end, const char *said, char *why, size_t cap)
 {
-	if (WIFSIGNALED(status))
+	if (end == STOPPED)
+		snprintf(why, cap, "the daemon was being stopped");
+	else if (end == TOO_LATE || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
+		snprintf(why, cap, "the symboliser took more than %llu s", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
+	else if (WIFSIGNALED(status))
 		snprintf(why, cap, "the symboliser was ended by signal %d (%s)", WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
 	else
@@ -164,12 +186,14 @@ int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
 	struct child child = { .job = job };
 	char said[SAID_MAX] = "";
-	int r;
+	enum end end = STOPPED;
+	int r = 1;
 
 	name_words(&child);
-	r = run(&child, said);
+	if (go_on(job))
+		r = run(&child, said, &end);
 	if (r > 0)
-		say_end(r, said, why, cap);
+		say_end(r, end, said, why, cap);
 
 	return r > 0 ? 1 : r;
 }

@@ -24,6 +24,13 @@ extern const struct symbolizer_output {
 /* Processes that the tables of functions are about. */
 #define SYMBOLIZER_FOCUS_MAX 64
 
+/* What its starter does while it runs. */
+struct symbolizer_waiting {
+	/* Called ten times a second: there may be other work. False: it is ended now, the daemon is being stopped. */
+	bool (*go_on)(void *ctx);
+	void *ctx;
+};
+
 struct symbolizer_job {
 	const char *program;
 	int stackfile; /* at its beginning */
@@ -31,8 +38,9 @@ struct symbolizer_job {
 	int outputs[SYMBOLIZER_OUTPUTS];
 	uint64_t spike_from_ns;
 	const int32_t *focus;
-	size_t focus_count; /* at most SYMBOLIZER_FOCUS_MAX; 0: about everybody */
-	bool raw;           /* it is not to read any file: no names */
+	size_t focus_count;                       /* at most SYMBOLIZER_FOCUS_MAX; 0: about everybody */
+	bool raw;                                 /* it is not to read any file: no names */
+	const struct symbolizer_waiting *waiting; /* NULL: nothing */
 };
 
 /* 0; -errno: it was not started; 1: it failed, and why, of cap bytes, says how. What was written by then is there. */

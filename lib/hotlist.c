@@ -219,21 +219,29 @@ static int descending(uint64_t a, uint64_t b)
 	return a < b ? 1 : -(a > b);
 }
 
-static int compare_heat(const struct tally *x, const struct tally *y)
+/*
+ * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3) and its like wherever it came from: there those who
+ * called count as much.
+ */
+static int compare_heat(const struct hotlist *list, const struct tally *x, const struct tally *y)
 {
-	int rc = descending(x->self[HOTLIST_DURING] + x->total[HOTLIST_DURING],
-			    y->self[HOTLIST_DURING] + y->total[HOTLIST_DURING]);
+	bool callers = list->unit == HOTLIST_IN_BYTES;
+	int rc = 0;
 
-	return rc != 0 ? rc
-		       : descending(x->self[HOTLIST_BEFORE] + x->total[HOTLIST_BEFORE],
-				    y->self[HOTLIST_BEFORE] + y->total[HOTLIST_BEFORE]);
+	for (int phase = HOTLIST_DURING; rc == 0 && phase >= HOTLIST_BEFORE; phase--) {
+		rc = descending(x->self[phase] + (callers ? x->total[phase] : 0),
+				y->self[phase] + (callers ? y->total[phase] : 0));
+		if (rc == 0)
+			rc = descending(x->total[phase], y->total[phase]);
+	}
+	return rc;
 }
 
 static int by_heat(const void *a, const void *b, void *ctx)
 {
 	const struct hotlist *list = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
-	int rc = compare_heat(&list->of_functions.tally[first - 1], &list->of_functions.tally[second - 1]);
+	int rc = compare_heat(list, &list->of_functions.tally[first - 1], &list->of_functions.tally[second - 1]);
 
 	if (rc == 0)
 		rc = strcmp(intern_text(&list->functions, first), intern_text(&list->functions, second));
@@ -255,7 +263,7 @@ static int by_thread_heat(const void *a, const void *b, void *ctx)
 	const struct hotlist *list = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
 	struct thread_key x, y;
-	int rc = compare_heat(&list->of_threads.tally[first - 1], &list->of_threads.tally[second - 1]);
+	int rc = compare_heat(list, &list->of_threads.tally[first - 1], &list->of_threads.tally[second - 1]);
 
 	thread_of(list, first, &x);
 	thread_of(list, second, &y);

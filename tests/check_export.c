@@ -12,6 +12,7 @@
 #include "salvage.h"
 #include "scene.h"
 #include "scope.h"
+#include "torture.h"
 
 #include <fcntl.h>
 
@@ -276,6 +277,49 @@ static double sum(const struct json_node *array)
 	return total;
 }
 
+static const struct json_node *at(const struct json_node *array, double place)
+{
+	const struct json_node *value = array->first;
+
+	for (; value && place > 0; place--)
+		value = value->next;
+	ck_assert_ptr_nonnull(value);
+	return value;
+}
+
+/* The functions of a stack, leaf first, each followed by a space. */
+static void unwind(const struct json_node *shared, double stack, char *ret, size_t cap)
+{
+	const struct json_node *stacks = json_member(shared, "stackTable"), *frames = json_member(shared, "frameTable");
+	double offset = 1;
+
+	for (*ret = '\0'; offset > 0; stack -= offset) {
+		double function =
+			at(json_member(frames, "func"), at(json_member(stacks, "frame"), stack)->number)->number;
+		double name = at(json_member(json_member(shared, "funcTable"), "name"), function)->number;
+		size_t len = strlen(ret);
+
+		snprintf(ret + len, cap - len, "%s ", at(json_member(shared, "stringArray"), name)->text);
+		offset = at(json_member(stacks, "prefixOffset"), stack)->number;
+	}
+}
+
+START_TEST(stacks_lead_from_the_leaf_to_the_root)
+{
+	const struct json_node *root, *stacks;
+	char text[300];
+
+	make(NULL);
+	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	root = exported("firefox");
+	stacks = json_member(json_member(json_member(root, "threads")->first, "samples"), "stack");
+	unwind(json_member(root, "shared"), stacks->first->number, text, sizeof(text));
+	ck_assert_str_eq(text, "inner evil\"\\x1b[31m\\x0a main ");
+	unwind(json_member(root, "shared"), stacks->first->next->number, text, sizeof(text));
+	ck_assert_str_eq(text, "[libx.so] main ");
+}
+END_TEST
+
 START_TEST(the_firefox_profiler_gets_counters_beside_stacks)
 {
 	const struct json_node *root, *samples, *counter;
@@ -305,6 +349,7 @@ END_TEST
 
 START_TEST(samples_alone_and_stacks_alone_are_profiles_too)
 {
+	const struct json_node *root;
 	char file[600];
 
 	make(NULL);
@@ -312,7 +357,11 @@ START_TEST(samples_alone_and_stacks_alone_are_profiles_too)
 	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
 	snprintf(file, sizeof(file), "%s/%s/samples.tsv", path, INCIDENTMADE_ID);
 	ck_assert_int_eq(unlink(file), 0);
-	ck_assert_uint_eq(check_firefox(exported("firefox")), 2);
+	root = exported("firefox");
+	ck_assert_uint_eq(check_firefox(root), 2);
+	/* 812 of process 812, and 815. */
+	ck_assert(json_member(json_member(root, "threads")->first, "isMainThread")->boolean);
+	ck_assert(!json_member(json_member(root, "threads")->first->next, "isMainThread")->boolean);
 	snprintf(file, sizeof(file), "%s/%s/cpu.pb.gz", path, INCIDENTMADE_ID);
 	ck_assert_int_eq(unlink(file), 0);
 	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "firefox"), EXIT_TROUBLE);
@@ -494,6 +543,37 @@ START_TEST(a_file_is_replaced_by_a_whole_one_or_not_at_all)
 }
 END_TEST
 
+/* Each allocation fails once: the command says so, or does without what it wanted to say more. */
+START_TEST(memory_that_is_short_is_said)
+{
+	static char *const forms[] = { "csv", "json", "gvisor", "firefox", "perfetto" };
+	char file[400];
+
+	make(NULL);
+	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	snprintf(file, sizeof(file), "%s/out", path);
+	int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+		bool injected = true, wrong = false;
+		int code = EXIT_OK;
+
+		dup2(null, STDERR_FILENO);
+		for (long n = 1; injected && n < 100000; n++) {
+			char *words[] = { "export", INCIDENTMADE_ID, "-f", forms[i], "-o", file, NULL };
+
+			torture_arm(n);
+			code = export_command(6, words);
+			injected = torture_disarm();
+			wrong |= code != EXIT_OK && (code != EXIT_TROUBLE || !injected);
+		}
+		dup2(saved, STDERR_FILENO);
+		ck_assert_msg(!injected && !wrong && code == EXIT_OK, "%s: %d", forms[i], code);
+	}
+	close(null);
+	close(saved);
+}
+END_TEST
+
 START_TEST(what_is_asked_for_must_make_sense)
 {
 	make(NULL);
@@ -515,6 +595,7 @@ Suite *export_suite(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, the_firefox_profiler_gets_counters_beside_stacks);
+	tcase_add_test(tcase, stacks_lead_from_the_leaf_to_the_root);
 	tcase_add_test(tcase, samples_alone_and_stacks_alone_are_profiles_too);
 	tcase_add_test(tcase, memory_is_weighed_in_bytes);
 	tcase_add_test(tcase, a_damaged_profile_is_said);
@@ -524,6 +605,7 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);
 	tcase_add_test(tcase, a_file_is_replaced_by_a_whole_one_or_not_at_all);
+	tcase_add_test(tcase, memory_that_is_short_is_said);
 	tcase_add_test(tcase, what_is_asked_for_must_make_sense);
 	suite_add_tcase(suite, tcase);
 	return suite;

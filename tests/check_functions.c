@@ -304,8 +304,8 @@ START_TEST(no_order_of_the_file_is_relied_on)
 	show_text("self_during\tfunction\ttotal_during\tself_before\n1\ta\t1\t0\n5\tb\t5\t0\n3\tc\t9\t0\n0\td\t0\t9\n",
 		  80, &functions);
 	ck_assert_uint_eq(functions.count, 4);
-	ck_assert_str_eq(functions.row[0].function, "c");
-	ck_assert_str_eq(functions.row[1].function, "b");
+	ck_assert_str_eq(functions.row[0].function, "b");
+	ck_assert_str_eq(functions.row[1].function, "c");
 	ck_assert_str_eq(functions.row[2].function, "a");
 	ck_assert_str_eq(functions.row[3].function, "d");
 	show_text("function\tself_during\n# samples before, during: 0, 1\nf\t18446744073709551615\n", 80, &functions);

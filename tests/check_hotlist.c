@@ -61,8 +61,8 @@ START_TEST(self_is_of_the_leaf_and_total_of_all)
 	ck_assert_int_eq(add(list, 1, "", 1, 1), 0);
 	writes(list, HOTLIST_SAMPLES " 6, 7\n"
 				     "b\tm\t0\t5\t4\t6\t40.000\tt1\t1\t6\tp\t101\n"
-				     "a\tm\t0\t5\t0\t6\t0.000\tt1\t1\t6\tp\t101\n"
 				     "c\tm\t5\t5\t2\t2\t20.000\tt1\t1\t2\tp\t101\n"
+				     "a\tm\t0\t5\t0\t6\t0.000\tt1\t1\t6\tp\t101\n"
 				     "\t\t6\t6\t7\t7\t70.000\tt1\t1\t7\tp\t101\n");
 }
 END_TEST

@@ -233,6 +233,35 @@ START_TEST(descendants_inherit_from_whoever_was_followed_then)
 }
 END_TEST
 
+/* The note of a fork comes when the child has events already. */
+START_TEST(what_turns_out_to_have_inherited_gives_its_own_back)
+{
+	uint32_t pids[3];
+
+	if (!begin_with(64, 8))
+		return;
+	for (int i = 0; i < 3; i++)
+		pids[i] = sleeping_child();
+	perfthreads_follow(stage.threads, pids, 2);
+	note_fork(pids[2], pids[1], UINT64_MAX);
+	ck_assert_uint_eq(status().threads, 2);
+	note_fork(pids[1], pids[0], UINT64_MAX);
+	perfthreads_follow(stage.threads, pids, 3);
+	ck_assert_uint_eq(status().processes, 3);
+	ck_assert_uint_eq(status().threads, 1);
+	ck_assert_uint_eq(status().events, 1);
+
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(status().events, 1);
+		end_child(pids[i]);
+		note_end(pids[i]);
+		perfthreads_sweep(stage.threads, false);
+	}
+	ck_assert_uint_eq(status().events, 0);
+	end();
+}
+END_TEST
+
 START_TEST(what_was_forked_before_did_not_inherit)
 {
 	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
@@ -378,6 +407,7 @@ Suite *perfthreads_suite(void)
 
 	tcase_add_test(tcase, a_thread_that_inherited_gets_no_events_of_its_own);
 	tcase_add_test(tcase, descendants_inherit_from_whoever_was_followed_then);
+	tcase_add_test(tcase, what_turns_out_to_have_inherited_gives_its_own_back);
 	tcase_add_test(tcase, what_was_forked_before_did_not_inherit);
 	tcase_add_test(tcase, events_of_one_that_exited_stay_while_its_kin_runs);
 	tcase_add_test(tcase, an_end_that_was_not_told_is_found_by_looking);

@@ -209,6 +209,21 @@ START_TEST(what_is_missing_is_a_hole)
 }
 END_TEST
 
+START_TEST(another_metric_of_a_rule_has_its_own_plot)
+{
+	struct incidentmade_options options = { .metric = "threads" };
+	struct json_document *data;
+	const struct json_node *line;
+
+	make_page(&options);
+	data = parse_data();
+	line = child(member(plot_of(data, 2, "metric", "percent"), "lines"), 0);
+	ck_assert_double_eq(highest(line), 3);
+	ck_assert_uint_lt(unknown(line), member(line, "values")->count / 10);
+	json_document_free(data);
+}
+END_TEST
+
 START_TEST(of_everything_each_target_has_a_line)
 {
 	struct incidentmade_options options = { .everything = true, .manual = true };
@@ -449,6 +464,7 @@ Suite *report_suite(void)
 	}
 	tcase_add_test(data, plots_have_what_happened_in_them);
 	tcase_add_test(data, what_is_missing_is_a_hole);
+	tcase_add_test(data, another_metric_of_a_rule_has_its_own_plot);
 	tcase_add_test(data, of_everything_each_target_has_a_line);
 	tcase_add_test(data, what_strangers_have_named_stays_in_its_place);
 	tcase_add_test(files, every_file_comes_out_bit_for_bit);

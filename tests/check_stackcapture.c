@@ -120,7 +120,7 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stackcapture *capture = stackcapture_secure(&options, &info);
 
 	ck_assert_ptr_nonnull(capture);
-	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, &info);
+	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, &info);
 	ck_assert_uint_eq(info.capture_count, 1);
 	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_msg(strstr(info.captures[0].why, why), "%s", info.captures[0].why);
@@ -187,7 +187,7 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 	ck_assert_ptr_nonnull(capture);
 	for (uint64_t i = 0; i < 30000000; i++)
 		__asm__ volatile(""); /* so that there is a sample */
-	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, &info);
+	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, &info);
 	ck_assert_uint_ge(info.capture_count, 3);
 	ck_assert_str_eq(info.captures[0].name, "stacks");
 	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_OK);
@@ -205,6 +205,112 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 }
 END_TEST
 
+/* ---- while it runs ---- */
+
+struct patience {
+	unsigned asked, enough;
+};
+
+static bool until_enough(void *ctx)
+{
+	struct patience *patience = ctx;
+
+	return ++patience->asked < patience->enough;
+}
+
+static void have_stopped(const char *symbolizer, unsigned enough)
+{
+	struct patience patience = { .enough = enough };
+	const struct symbolizer_waiting waiting = { until_enough, &patience };
+	struct stackparcel *parcel = calloc(1, sizeof *parcel);
+	struct symbolizer_job job = { .program = symbolizer, .parcel = parcel, .waiting = &waiting };
+	char why[160];
+
+	ck_assert_ptr_nonnull(parcel);
+	job.stackfile = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		job.outputs[i] = -1;
+	ck_assert_int_eq(symbolizer_run(&job, why, sizeof(why)), 1);
+	ck_assert_str_eq(why, "the daemon was being stopped");
+	ck_assert_uint_eq(patience.asked, enough);
+	close(job.stackfile);
+	free(parcel);
+}
+
+START_TEST(a_symboliser_ends_when_the_daemon_does)
+{
+	char hangs[128], witness[160];
+
+	snprintf(hangs, sizeof(hangs), "%s/hangs", rig.directory);
+	scene_write(hangs, "#!/bin/sh\n: >%s/started\nkill -STOP $$\n", rig.directory);
+	ck_assert_int_eq(chmod(hangs, 0755), 0);
+	snprintf(witness, sizeof(witness), "%s/started", rig.directory);
+
+	have_stopped(hangs, 1);
+	ck_assert_msg(access(witness, F_OK) < 0, "started although there was no time");
+	have_stopped(hangs, 3);
+}
+END_TEST
+
+/* ---- what waits ---- */
+
+/* A look while others hold so much of the rings; what the incident says of it. */
+static void look_beside(struct stackrecorder *recorder, size_t others, struct incident *info)
+{
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct clock clock = realclock();
+	size_t held = others;
+
+	incident_init(info, "0");
+
+	struct stackcapture_options options = {
+		.recorder = recorder,
+		.procfd = procfd,
+		.symbolizer = rig.symbolizer,
+		.before_ns = NS_PER_S,
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+		.held = &held,
+	};
+	struct stackcapture *capture = stackcapture_secure(&options, info);
+
+	ck_assert_ptr_nonnull(capture);
+	if (others == 0)
+		ck_assert_uint_gt(held, 0);
+	for (uint64_t i = 0; i < 30000000; i++)
+		__asm__ volatile(""); /* so that there is a sample */
+	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, info);
+	ck_assert_uint_eq(held, others);
+	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+	close(procfd);
+	close(dirfd);
+}
+
+START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
+{
+	struct stackrecorder_options how = { 0 };
+	char reason[STACKRECORDER_REASON_MAX];
+	struct stackrecorder *recorder;
+	struct incident info;
+
+	if (!able)
+		return;
+
+	ck_assert_int_eq(stackrecorder_open(&how, &recorder, reason), 0);
+	for (uint64_t i = 0; i < 100000000; i++)
+		__asm__ volatile("");
+	look_beside(recorder, 0, &info);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_msg(!strstr(info.captures[0].why, "found no room"), "%s", info.captures[0].why);
+	look_beside(recorder, SIZE_MAX, &info);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_msg(strstr(info.captures[0].why, "bytes of samples found no room"), "%s", info.captures[0].why);
+	stackrecorder_close(recorder);
+}
+END_TEST
+
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -217,6 +323,8 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, the_incident_is_whole_and_lists_its_profile);
 	tcase_add_test(tcase, a_symboliser_that_fails_costs_the_stacks_and_nothing_else);
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
+	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
+	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

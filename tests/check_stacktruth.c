@@ -67,15 +67,16 @@ END_TEST
 
 START_TEST(every_level_of_a_recursion_is_there)
 {
-	char levels[20 * 11 + 16] = "";
+	char levels[20 * 10 + 16];
+	size_t len = 0;
 
 	if (!able)
 		return;
 
 	run(DWARF, "recursion", "1500", NULL);
 	for (int i = 0; i < 20; i++)
-		strcat(levels, ";go_deeper"); /* fits: see its size */
-	strcat(levels, ";burn_leaf");
+		len += (size_t)snprintf(levels + len, sizeof(levels) - len, ";go_deeper");
+	snprintf(levels + len, sizeof(levels) - len, ";burn_leaf");
 	EXPECT_SAMPLES(STACKS_RIG_FOLDED(&rig, "cpu.folded", ";main;", levels), 1500);
 	ck_assert_uint_eq(STACKS_RIG_FOLDED(&rig, "cpu.folded", ";go_deeper", levels), 0); /* 21 levels */
 	stacks_rig_end(&rig);

@@ -238,9 +238,17 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	if (!built)
 		return;
 
-	ck_assert_int_eq(program_run(TRAP(SOON, "--", "/bin/sh", "-c", BURN(7)), directory), 7);
+	char end[128];
+
+	snprintf(end, sizeof(end), "%s/end", directory);
+
+	struct program program = program_start(
+		TRAP(SOON, "--", "/bin/sh", "-c", "while ! [ -e \"$0\" ]; do :; done; exit 7", end), directory, -1, 0);
+
+	scene_wait_for(scene_says(program.err, "the command goes on"));
+	scene_write(end, "%s", "");
+	ck_assert_int_eq(program_wait(&program), 7);
 	program_said(directory, "waiting for sh-");
-	program_said(directory, "the command goes on");
 	AUTO_FREE char *incident = read_incident();
 
 	expect_words(incident, "\"comm\": \"sh\""); /* from the start, although it had not begun */
@@ -254,6 +262,12 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 			 128 + SIGKILL);
 	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/nowhere/program"), directory), 127);
 	program_said(directory, "/nowhere/program: No such file or directory");
+	struct program failed = program_start(TRAP("-o", incidents, "/nowhere/program"), directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&failed), 127);
+	AUTO_FREE char *text = words_of(&failed);
+
+	ck_assert_msg(!strstr(text, "nothing was caught"), "%s", text); /* nothing was there to be caught */
 	ck_assert_int_eq(count_incidents(incidents), 1);
 }
 END_TEST

@@ -42,6 +42,16 @@ static const char jit[] =
 	"  memcpy(code, \"\\x55\\x48\\x89\\xe5\\xff\\xd7\\x5d\\xc3\", 8);\n"
 	"  puts(\"0\"); fflush(stdout); for (;;) enter(code); }\n";
 
+/* A signal at the first instruction of a function: the one before it belongs to nobody. */
+static const char trap[] =
+	"#include <signal.h>\n#include <stdio.h>\nvolatile long sink;\nvoid falls(void);\n"
+	"__asm__(\".text\\n.skip 64, 0x90\\n.globl falls\\n.type falls, @function\\nfalls: "
+	".cfi_startproc\\nud2\\nret\\n\"\n"
+	"  \".cfi_endproc\\n.size falls, .-falls\\n\");\n" STAY
+	"void burn(void) { for (int i = 0; i < 200000; i++) sink++; }\n" STAY
+	"void handle(int number) { for (;;) { burn(); sink += number; } }\n"
+	"int main(void) { puts(\"0\"); fflush(stdout); signal(SIGILL, handle); falls(); return (int)sink; }\n";
+
 static const char clocks[] = "#include <stdio.h>\n#include <time.h>\n" STAY
 			     "void ask(void) { struct timespec now; clock_gettime(CLOCK_MONOTONIC, &now); }\n"
 			     "int main(void) { puts(\"0\"); fflush(stdout); for (;;) ask(); }\n";
@@ -294,6 +304,14 @@ START_TEST(code_that_was_made_at_run_time_is_gone_through_by_its_frame_pointer)
 }
 END_TEST
 
+START_TEST(what_a_signal_interrupted_is_exactly_where_it_was)
+{
+	if (!profile_of(trap, "-O2 -fomit-frame-pointer", "trap", NULL))
+		return;
+	expect(";handle;burn", "trap;_start;", ";main;falls;", 1);
+}
+END_TEST
+
 START_TEST(the_vdso_is_unwound)
 {
 	uint64_t all = 0, good = 0;
@@ -372,6 +390,7 @@ Suite *unwind_suite(void)
 	tcase_add_test(core, without_debug_frames_or_exception_tables_the_frame_pointers_are_followed);
 	tcase_add_test(core, debug_frames_are_read_where_there_are_no_exception_tables);
 	tcase_add_test(core, code_that_was_made_at_run_time_is_gone_through_by_its_frame_pointer);
+	tcase_add_test(core, what_a_signal_interrupted_is_exactly_where_it_was);
 	tcase_add_test(core, the_vdso_is_unwound);
 	tcase_add_test(core, damaged_tables_harm_nobody);
 #endif

@@ -91,7 +91,7 @@ static inline void start(const char *min_free, const char *rules)
 {
 	config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
-		"\"ring\": {\"size\": \"4MiB\", \"lock\": false},"
+		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
 		"\"incidents\": {\"before\": \"500ms\", \"after\": \"300ms\", \"min_free\": \"%s\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
 		min_free, actor.pid, rules);

@@ -1,4 +1,4 @@
-// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real}.html. Chromium is spoken to over its debugging pipe:
+// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real,diff-one,diff-two}.html. Chromium is spoken to over its debugging pipe:
 // no port is opened. What has to hold is said by name; the exit code says whether all does.
 import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -76,7 +76,9 @@ class Page {
 			{ name: 'prefers-reduced-motion', value: 'reduce' }] });
 		page.url = `file://${join(dir, `${name}.html`)}`;
 		await page.send('Page.navigate', { url: page.url });
-		for (let i = 0; i < 300 && !await page.run('document.documentElement.dataset.ready === "yes"'); i++)
+		// While one page gives way to the other there is neither.
+		const ready = () => page.run('document.documentElement?.dataset.ready === "yes"').catch(() => false);
+		for (let i = 0; i < 300 && !await ready(); i++)
 			await pause(50);
 		await page.settle();
 		return page;
@@ -289,10 +291,35 @@ async function others(browser) {
 	check('bare: what is missing is said', (await bare.run('document.body.textContent')).includes('There are no samples'));
 }
 
+async function differences(browser) {
+	const one = await Page.open(browser, 'diff-one');
+	await quiet(one, 'diff of one');
+	const script = '<script>document.title=\'owned\'</script>', turned = 'exe\\u{202e}gpj."onload=x', bytes = 'bad\\xff\\xfe;utf8';
+	const drawn_ = await one.run(frames('cpu-flame'));
+	for (const name of [script, turned, bytes])
+		check(`diff of one: the difference of the stacks has ${name}`, drawn_.some(frame => frame.name === name), drawn_);
+	const legend = await one.run(`document.querySelector('#cpu-flame .legend').textContent`);
+	check('diff of one: it shows the difference at first', legend.includes('more during the spike than before'), legend);
+	await flame(one, 'diff of one', 'cpu-flame', 'PARSE');
+	await flame(one, 'diff of one', 'memory-flame', 'parse');
+	const cells = await one.run(`[...document.querySelectorAll('#functions td')].map(td => td.textContent)`);
+	for (const name of [script, turned, bytes, '+40.0', 'only during'])
+		check(`diff of one: a cell says ${name}`, cells.includes(name), cells);
+	check('diff of one: it does not offer files', !(await one.run('document.body.textContent')).includes('gives its files back'));
+	const two = await Page.open(browser, 'diff-two');
+	await quiet(two, 'diff of two');
+	check('diff of two: sides are called A and B', (await two.run(`document.querySelector('#cpu-flame .legend').textContent`)).includes('more in B than in A') &&
+		(await two.run(`[...document.querySelectorAll('#functions th')].map(th => th.textContent).join()`)).includes('self A,total A,self B'));
+	await flame(two, 'diff of two', 'cpu-flame', 'parse');
+	await quiet(two, 'diff of two, used');
+	await two.picture('diff');
+}
+
 const browser = new Browser();
 try {
 	await hostile(browser);
 	await others(browser);
+	await differences(browser);
 } catch (error) {
 	check(`the check itself: ${error.stack}`, false);
 } finally {

@@ -41,12 +41,27 @@ page() {
 	good "$2: $(du -b "$1" | cut -f1) bytes of incident, a page of $(wc -c <"$out/$2.html")"
 }
 
+# back INCIDENT NAME: takes the incident out of the page again.
+back() {
+	"$build/spikewatch" export "$out/$2.html" -o "$out/$2.again" >"$out/said" 2>&1
+	diff -r "$1" "$out/$2.again" >"$out/diff" || fail "$2: not as it was: $(cat "$out/diff")"
+	good "$2: out of the page it is as it was, bit for bit"
+}
+
 "$build/make_incident" "$out" >"$out/made" || fail "no incidents: $(cat "$out/made")"
 record
 page "$out/hostile" hostile 0
 page "$out/everything" everything 0
 page "$out/bare" bare 1
 page "$real" real 0
+
+back "$out/hostile" hostile
+back "$out/everything" everything
+back "$out/bare" bare
+back "$real" real
+
+"$build/spikewatch" diff "$out/hostile/" --html -o "$out/diff-one.html" >"$out/said" 2>&1 || fail "diff of one: $(cat "$out/said")"
+"$build/spikewatch" diff "$out/hostile/" "$real/" --html -o "$out/diff-two.html" >"$out/said" 2>&1 || fail "diff of two: $(cat "$out/said")"
 
 # In a network of its own, where that is allowed: nothing could be fetched, whatever the page tried.
 alone=

@@ -24,6 +24,6 @@ if test -e "$here/built/page.h"; then
 fi
 command -v node >/dev/null && command -v npm >/dev/null || without 'there is no npm (make deps-report installs it)'
 cp "$here/package.json" "$here/package-lock.json" "$out/" || exit 1
-(cd "$out" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retries=1) >"$out/npm.log" 2>&1 ||
+(cd "$out" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retries=1) >"$out/npm.log" 2>&1 ||
 	without "npm cannot get its packages, see $out/npm.log; make report tries again"
 node "$here/build.mjs" "$out" >"$out/esbuild.log" 2>&1 || without "the page cannot be built, see $out/esbuild.log"

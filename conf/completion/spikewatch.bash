@@ -57,11 +57,12 @@ _spikewatch_value() {
 	-p | --pid) _spikewatch_offer "$(cd /proc && echo [0-9]*)" "$2" ;;
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
+	--phase) _spikewatch_offer 'during before all' "$2" ;;
 	--sort) _spikewatch_offer 'cpu memory distance name' "$2" ;;
 	--ring) _spikewatch_files "$2" ;;
 	--filter | --count) ;;
 	--what-if | --suggest | --as | --cpus | --memory) ;;
-	--stacks) _spikewatch_offer 'off frame-pointers' "$2" ;;
+	--stacks) _spikewatch_offer 'dwarf frame-pointers off' "$2" ;;
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
 	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
@@ -126,14 +127,14 @@ _spikewatch() {
 	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
 	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
-	export:*/*) _spikewatch_files "$word" -d ;;
+	export:*/*) _spikewatch_files "$word" ;;
 	export:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	replay:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word"
 		;;
-	show:*/* | report:*/*) _spikewatch_files "$word" -d ;;
-	show:* | report:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
+	show:*/* | report:*/* | diff:*/*) _spikewatch_files "$word" -d ;;
+	show:* | report:* | diff:*) _spikewatch_offer "last $(_spikewatch_ids "$directory")" "$word" ;;
 	verify:*)
 		_spikewatch_files "$word"
 		_spikewatch_offer "$(_spikewatch_ids "$directory" | sed "s|^|$directory/|")" "$word"

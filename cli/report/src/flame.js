@@ -30,10 +30,10 @@ function differenceColor(entry) {
 }
 
 export class Flame {
-	// unit: "nanoseconds", "bytes", "count"
-	constructor({ title, unit, tree, phases }) {
-		Object.assign(this, { title, unit, tree, phases });
-		this.view = 'during';
+	// unit: "nanoseconds", "bytes", "count". labels: what the two phases are called, if not before and during; then they are compared at first.
+	constructor({ title, unit, tree, phases, labels }) {
+		Object.assign(this, { title, unit, tree, phases, labels: labels ?? { before: 'before', during: 'during' } });
+		this.view = labels ? 'difference' : 'during';
 		this.term = '';
 		this.details = el('p', { class: 'details', 'aria-live': 'polite' });
 		this.found = el('output', { class: 'found', 'aria-live': 'polite' });
@@ -47,7 +47,8 @@ export class Flame {
 	}
 
 	toolbar() {
-		const views = this.phases ? [['during', 'During'], ['before', 'Before'], ['difference', 'Difference']] : [];
+		const capital = text => text[0].toUpperCase() + text.slice(1);
+		const views = this.phases ? [['during', capital(this.labels.during)], ['before', capital(this.labels.before)], ['difference', 'Difference']] : [];
 		this.buttons = views.map(([view, label]) => el('button', { type: 'button', 'data-view': view, 'aria-pressed': String(view === this.view),
 			click: () => this.show(view) }, label));
 		return el('div', { class: 'toolbar', role: 'group', 'aria-label': `${this.title}: what is shown` }, this.buttons,
@@ -65,9 +66,11 @@ export class Flame {
 			mark.style.background = color;
 			return el('span', {}, mark, text);
 		};
+		const { before, during } = this.labels;
 		this.legendBox.replaceChildren(...(this.view === 'difference'
-			? [chip('hsl(6 75% 65%)', 'more during the spike than before'), chip('hsl(214 75% 65%)', 'less'),
-				chip('hsl(0 0% 92%)', 'as before'), el('span', {}, 'Widths: the mean of the shares before and during.')]
+			? [chip('hsl(6 75% 65%)', during === 'during' ? 'more during the spike than before' : `more in ${during} than in ${before}`),
+				chip('hsl(214 75% 65%)', 'less'), chip('hsl(0 0% 92%)', during === 'during' ? 'as before' : 'as much'),
+				el('span', {}, `Widths: the mean of the shares ${before} and ${during}.`)]
 			: Object.entries(names).map(([kind, text]) => chip(`hsl(${hues[kind][0] + 7} ${hues[kind][1]}% 74%)`, text))));
 	}
 
@@ -84,9 +87,9 @@ export class Flame {
 	describe({ node }) {
 		const { before, during } = this.tree;
 		const parts = [node.module ? `${node.name}, ${node.module}` : node.name,
-			`${this.phases ? 'during' : 'in all'} ${format.share(node.during, during)}, ${this.amount(node.during)}`];
+			`${this.phases ? this.labels.during : 'in all'} ${format.share(node.during, during)}, ${this.amount(node.during)}`];
 		if (this.phases)
-			parts.push(`before ${format.share(node.before, before)}, ${this.amount(node.before)}`);
+			parts.push(`${this.labels.before} ${format.share(node.before, before)}, ${this.amount(node.before)}`);
 		return visible(parts.join(' \u00b7 '));
 	}
 
@@ -112,7 +115,7 @@ export class Flame {
 		this.width = Math.max(200, Math.floor(this.chartBox.clientWidth) || 900);
 		this.chart = flamegraph()
 			.width(this.width).cellHeight(20).minFrameSize(1.2).inverted(true)
-			.sort((a, b) => b.value - a.value)
+			.sort((a, b) => Boolean(b.data.node.own) - Boolean(a.data.node.own) || b.value - a.value)
 			.transitionDuration(matchMedia('(prefers-reduced-motion: reduce)').matches ? 0 : 250)
 			.tooltip(Object.assign(() => {}, { show() {}, hide() {} }))
 			.resetHeightOnZoom(true);
@@ -161,7 +164,10 @@ export class Flame {
 			frame.classList.remove('current');
 		if (!d?.data?.node)
 			return;
-		select(this.chartBox).selectAll('g').filter(other => other === d).each(function mark() { this.classList.add('current'); });
+		select(this.chartBox).selectAll('g').filter(other => other === d).each(function mark() {
+			this.classList.add('current');
+			this.scrollIntoView({ block: 'nearest', inline: 'nearest', behavior: 'instant' });
+		});
 		this.details.textContent = this.describe(d.data);
 	}
 

@@ -3,6 +3,7 @@ import { el } from './text.js';
 import * as format from './format.js';
 import { data } from './embedded.js';
 import * as sections from './sections.js';
+import * as diff from './diff.js';
 import '../style.css'; // after those of the libraries
 
 function head() {
@@ -27,11 +28,12 @@ function contents(made) {
 }
 
 async function build() {
-	head();
+	(data.diff ? diff.head : head)();
 	const main = document.getElementById('main');
 	const { rule, time, cpuFlame, memoryFlame, functions, targets, threads, growth, system, lost, files } = sections;
 	const made = [];
-	for (const make of [rule, time, targets, cpuFlame, memoryFlame, functions, threads, growth, system, lost, files]) {
+	const flames = sections.ofMemory ? [memoryFlame, cpuFlame] : [cpuFlame, memoryFlame];
+	for (const make of data.diff ? diff.sections : [rule, time, targets, ...flames, functions, threads, growth, system, lost, files]) {
 		const section = await make();
 		if (section)
 			made.push(section);

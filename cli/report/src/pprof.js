@@ -141,7 +141,7 @@ function valueIndex(profile) {
 	return index >= 0 ? index : Math.max(0, profile.types.findIndex(({ type }) => type === profile.defaultType));
 }
 
-// { unit, stacks: [{ phase, process, thread, frames: [{ name, module, file, line }] (the root first), value }] }
+// { unit, stacks: [{ phase, process, pid, thread, tid, frames: [{ name, module, file, line }] (the root first), value }] }
 export async function load(compressed) {
 	const profile = readProfile(await gunzip(compressed));
 	const string = index => profile.strings[index] ?? '';
@@ -169,8 +169,8 @@ export async function load(compressed) {
 				[string(label.key), label.text ? string(label.text) : label.number]));
 			return {
 				phase: labels.phase === 'before' ? 'before' : 'during',
-				process: labels.process === undefined ? '' : `${labels.process}${labels.process_id === undefined ? '' : ` (${labels.process_id})`}`,
-				thread: labels.thread === undefined ? '' : `${labels.thread}${labels.thread_id === undefined ? '' : ` (${labels.thread_id})`}`,
+				process: labels.process ?? '', pid: labels.process_id,
+				thread: labels.thread ?? '', tid: labels.thread_id,
 				frames: sample.locations.slice().reverse().flatMap(frames),
 				value: sample.values[which] ?? 0,
 			};

@@ -10,6 +10,10 @@ import { treeOf, treeOfFolded } from './stacks.js';
 
 const incident = data.incident;
 
+// What made memory grow comes first then.
+export const ofMemory = /^memory|^faults$/.test(incident?.rule.metric ?? '');
+const inOrder = (cpu, memory) => (ofMemory ? [memory, cpu] : [cpu, memory]).filter(Boolean);
+
 export function section(id, title, ...content) {
 	return el('section', { id, 'aria-labelledby': `${id}-title` }, el('h2', { id: `${id}-title` }, title), content);
 }
@@ -93,7 +97,7 @@ async function stacksOf(profile, folded, unit) {
 	if (has(profile) && typeof DecompressionStream === 'function') {
 		try {
 			const { stacks, unit: own } = await load(bytesOf(profile));
-			return { stacks, tree: treeOf(stacks, false), unit: own || unit, phases: true, trouble };
+			return { stacks, tree: treeOf(stacks, false, incident.target.pid), unit: own || unit, phases: true, trouble };
 		} catch (error) {
 			trouble = `${profile} cannot be read (${error.message}); `;
 		}
@@ -115,7 +119,7 @@ async function flameSection(id, title, files, text) {
 		return box;
 	const flame = new Flame({ title, ...found });
 	if (found.stacks?.some(stack => stack.thread !== '')) {
-		const check = el('input', { type: 'checkbox', change: () => flame.setTree(treeOf(found.stacks, check.checked)) });
+		const check = el('input', { type: 'checkbox', change: () => flame.setTree(treeOf(found.stacks, check.checked, incident.target.pid)) });
 		flame.search.before(el('label', { class: 'check' }, check, 'Threads apart'));
 	}
 	box.append(flame.element);
@@ -160,17 +164,17 @@ function functionsTable(name, caption) {
 	const rows = parsed.rows.filter(row => row.function);
 	if (!rows.length)
 		return null;
-	const sums = sumsOf(parsed);
+	const [selfBefore, totalBefore, selfDuring, totalDuring] = sharesOf(sumsOf(parsed));
 	return el('div', {}, table({
 		caption, rows,
-		columns: [{ key: 'function', title: 'function' }, { key: 'module', title: 'in', text: moduleOf }, ...sharesOf(sums),
+		columns: [{ key: 'function', title: 'function' }, selfDuring, totalDuring, selfBefore, totalBefore, { key: 'module', title: 'in', text: moduleOf },
 			{ key: 'top_thread', title: 'busiest thread', text: row => row.top_thread ? `${row.top_thread}${row.top_tid ? ` (${row.top_tid})` : ''}` : '' }],
 	}), remarks(parsed.remarks.filter(text => /more functions$/.test(text))));
 }
 
 export function functions() {
-	const content = [functionsTable('functions.tsv', 'By CPU time, shares of all samples'),
-		functionsTable('memory-functions.tsv', 'By memory touched for the first time')].filter(Boolean);
+	const content = inOrder(functionsTable('functions.tsv', 'By CPU time, shares of all samples'),
+		functionsTable('memory-functions.tsv', 'By memory touched for the first time'));
 	return content.length ? section('functions', 'Functions', content) : null;
 }
 
@@ -208,8 +212,8 @@ function laterBy(name) {
 export function threads() {
 	const content = [threadsTable('threads.tsv', `When it fired${laterBy('threads.tsv')}`),
 		threadsTable('threads.again.tsv', `A second look${laterBy('threads.again.tsv')}`),
-		stackThreads('functions.tsv', 'By their call stacks: shares of all CPU samples'),
-		stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched')].filter(Boolean);
+		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of all CPU samples'),
+			stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched'))].filter(Boolean);
 	return content.length ? section('threads', 'Threads', content) : null;
 }
 

@@ -25,16 +25,30 @@ function child(node, name, module, kind) {
 	return next;
 }
 
-// byThread: threads are a level of their own between processes and functions.
-export function treeOf(stacks, byThread) {
+// Many short-lived processes of one name (those of a build, say) are one: each for itself would be too narrow to be seen.
+function processNames(stacks) {
+	const pids = new Map();
+	for (const { process, pid } of stacks)
+		pids.set(process, (pids.get(process) ?? new Set()).add(pid));
+	return process => {
+		const own = pids.get(process);
+		const [pid] = own;
+		return process === '' ? '' : own.size > 1 ? `${process} (${own.size} processes)` : pid === undefined ? process : `${process} (${pid})`;
+	};
+}
+
+// byThread: threads are a level of their own between processes and functions. ownPid: the target's, whose process comes first; 0: not one process.
+export function treeOf(stacks, byThread, ownPid = 0) {
 	const root = emptyTree();
-	for (const { phase, process, thread, frames, value } of stacks) {
+	const processName = processNames(stacks);
+	for (const { phase, process, pid, thread, tid, frames, value } of stacks) {
 		let node = root;
 		node[phase] += value;
-		for (const [label, kind] of [[process, 'process'], [byThread ? thread : '', 'thread']]) {
+		for (const [label, kind] of [[processName(process), 'process'], [byThread && thread ? `${thread} (${tid})` : '', 'thread']]) {
 			if (label !== '') {
 				node = child(node, label, '', kind);
 				node[phase] += value;
+				node.own ||= ownPid !== 0 && pid === ownPid;
 			}
 		}
 		for (const frame of frames) {
@@ -58,6 +72,28 @@ export function treeOfFolded(text) {
 		line.slice(0, space).split(';').forEach((name, index) => {
 			node = child(node, unescaped(name), '', index === 0 ? 'process' : undefined);
 			node.during += value;
+		});
+	}
+	return root;
+}
+
+// Lines with two counts, "a;b 3 5": the first is "before", the second "during".
+export function treeOfPair(text) {
+	const root = emptyTree();
+	for (const line of text.split('\n')) {
+		const match = /^(.+) (\d+) (\d+)$/.exec(line);
+		if (!match)
+			continue;
+		const before = Number(match[2]), during = Number(match[3]);
+		let node = root;
+		const add = () => {
+			node.before += before;
+			node.during += during;
+		};
+		add();
+		match[1].split(';').forEach((name, index) => {
+			node = child(node, unescaped(name), '', index === 0 ? 'process' : undefined);
+			add();
 		});
 	}
 	return root;
