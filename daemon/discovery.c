@@ -141,7 +141,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->config = config;
 		discovery->options.roster.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
-			following_forget(discovery->following);
+		following_forget(discovery->following);
 		discovery->limits_due = true;
 		discovery->rescan = true;
 		wake(discovery);
