@@ -1,6 +1,5 @@
 /*
- * discovery.c: prepare / visit / sweep. Facts about a process are read lazily, only those that some entry needs: most hosts name
- * their processes by comm, which costs one small file each.
+ * discovery.c: the thread, which scans (discovery_scan.c) and hears (discovery_news.c).
  *
  * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
  * the sampler never takes it. A scan holds it, but steps aside between two processes (turnstile.h): a question waits for one
@@ -8,14 +7,11 @@
  */
 #include "discovery.h"
 
-#include "dirlist.h"
-#include "matcher.h"
-#include "procread.h"
+#include "discovery_inside.h"
 #include "realclock.h"
 #include "roster_query.h"
 #include "scanned.h"
 #include "scope.h"
-#include "turnstile.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,37 +20,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
-/* A scan may take one part in so many of a core. Its CPU time counts: on a busy machine it lasts longer, and costs no more. */
-#define SCAN_SHARE 50u
+/* How long the thread shows no sign of life while it waits. */
+#define PULSE_NS NS_PER_S
 
-#define PULSE_NS NS_PER_S          /* how long the thread shows no sign of life while it waits */
-#define RETRY_NS (100 * NS_PER_MS) /* before the next scan when the queue to the sampler was full: a few of its ticks */
-
-struct discovery {
-	struct discovery_options options;
-	const struct config *config;
-	struct roster *roster;
-	struct matcher *matcher;
-	struct following *following; /* NULL: nobody asks */
-	uint64_t scan;
-	uint64_t processes, unreadable; /* in the running scan */
-	mono_t limits_read;
-	bool limits_due; /* whenever they were read */
-	bool rescan;     /* the configuration is another one: what runs is given up, what is due is due now */
-	struct discovery_state state;
-	uint64_t scan_cpu_ns; /* what the last whole scan took, however long it waited for a CPU */
-	_Atomic uint64_t pulse_ns;
-	struct turnstile turn;
-	pthread_cond_t wake;
-	pthread_t thread;
-	bool running, stop;
-};
+/* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
+#define RETRY_NS (100 * NS_PER_MS)
 
 /* ---- while it runs ---- */
 
-static mono_t show_life(struct discovery *discovery)
+mono_t discovery_show_life(struct discovery *discovery)
 {
 	struct clock clock = realclock();
 	mono_t now = clock_mono(&clock);
@@ -71,16 +49,22 @@ mono_t discovery_pulse(const struct discovery *discovery)
 
 static void on_alive(void *ctx)
 {
-	show_life(ctx);
+	discovery_show_life(ctx);
 }
 
-/* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
-static int step_aside(struct discovery *discovery)
+int discovery_step_aside(struct discovery *discovery)
 {
-	show_life(discovery);
+	discovery_hear(discovery, discovery_show_life(discovery));
 	turnstile_yield(&discovery->turn);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
+}
+
+static void wake(struct discovery *discovery)
+{
+	uint64_t once = 1;
+
+	(void)!write(discovery->wake_fd, &once, sizeof(once)); /* what is full already wakes too */
 }
 
 /* ---- build ---- */
@@ -88,7 +72,6 @@ static int step_aside(struct discovery *discovery)
 int discovery_new(const struct discovery_options *options, struct discovery **ret)
 {
 	struct discovery *discovery = calloc(1, sizeof *discovery);
-	pthread_condattr_t attributes;
 	int r;
 
 	if (!discovery)
@@ -99,14 +82,12 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->options.roster.alive_ctx = discovery;
 	discovery->config = options->roster.config;
 	discovery->limits_due = true;
-	show_life(discovery);
+	discovery_show_life(discovery);
 	turnstile_init(&discovery->turn);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&discovery->wake, &attributes);
-	pthread_condattr_destroy(&attributes);
-
-	r = matcher_new(discovery->config, &discovery->matcher);
+	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = discovery->wake_fd < 0 ? -errno : 0;
+	if (r == 0)
+		r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
 		r = roster_new(&discovery->options.roster, &discovery->roster);
 	if (r == 0 && options->follow)
@@ -127,10 +108,12 @@ void discovery_free(struct discovery *discovery)
 		return;
 
 	discovery_stop(discovery);
+	discovery_tune_out(discovery);
 	roster_free(discovery->roster);
 	matcher_free(discovery->matcher);
 	following_free(discovery->following);
-	pthread_cond_destroy(&discovery->wake);
+	if (discovery->wake_fd >= 0)
+		close(discovery->wake_fd);
 	turnstile_release(&discovery->turn);
 	free(discovery);
 }
@@ -161,208 +144,11 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		following_forget(discovery->following);
 		discovery->limits_due = true;
 		discovery->rescan = true;
-		pthread_cond_signal(&discovery->wake);
+		wake(discovery);
 	}
 	turnstile_leave(&discovery->turn);
 
 	return r;
-}
-
-/* ---- visit: processes ---- */
-
-/* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
-static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
-{
-	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
-		return 0;
-
-	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
-}
-
-static int sight(struct discovery *discovery, size_t entry, struct scanned *scanned)
-{
-	const struct match_facts *facts = &scanned->facts;
-
-	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
-		return sight_cgroup(discovery, entry, facts);
-
-	/* For the description, whether or not an entry asked for it. */
-	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
-
-	if (r < 0)
-		return r;
-
-	struct roster_sighting sighting = {
-		.pid = facts->pid,
-		.start_ticks = scanned->stat.start_ticks,
-		.comm = facts->comm,
-		.cmdline = facts->cmdline ? facts->cmdline : "",
-		.cgroup = facts->cgroup ? facts->cgroup : "",
-	};
-
-	return roster_process(discovery->roster, entry, &sighting, discovery->scan);
-}
-
-/* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
-static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
-{
-	return discovery->matcher->by_path && scanned_ask(scanned, MATCH_CGROUP) == 0 && scanned->facts.cgroup &&
-	       matcher_any_cgroup(discovery->matcher, scanned->facts.cgroup);
-}
-
-/* Hands the process to every entry that it matches. */
-static int match_entries(struct discovery *discovery, struct scanned *scanned, bool *ret_watched)
-{
-	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!matcher_process(discovery->matcher, i, &scanned->facts))
-			continue;
-		*ret_watched = true;
-		if (roster_process_known(discovery->roster, i, scanned->facts.pid, scanned->stat.start_ticks,
-					 discovery->scan))
-			continue;
-
-		int r = sight(discovery, i, scanned);
-
-		if (r < 0)
-			return r;
-	}
-
-	return 0;
-}
-
-/* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
-static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
-{
-	bool watched = false;
-	int r = scanned_meet(scanned, pid);
-
-	discovery->processes++;
-	if (r == 0)
-		r = scanned_ask(scanned, discovery->matcher->needs);
-	if (r < 0) {
-		discovery->unreadable += !scanned_starved(r) && r != -ESRCH;
-		return scanned_starved(r) ? r : 0;
-	}
-
-	r = match_entries(discovery, scanned, &watched);
-	if (r < 0)
-		return r;
-
-	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
-
-	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
-	following_met(discovery->following, &scanned->stat, watched);
-	if (watched)
-		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
-	else
-		baseline_unchanged(discovery->options.baseline, &scanned->stat);
-
-	return 0;
-}
-
-/* The scan of /proc: what dirlist_each hands on. */
-struct walk {
-	struct discovery *discovery;
-	struct scanned scanned;
-};
-
-static int visit_name(void *ctx, const char *name)
-{
-	struct walk *walk = ctx;
-	int32_t pid = procread_pid_of(name);
-	int r = step_aside(walk->discovery);
-
-	if (r < 0)
-		return r;
-
-	return pid ? visit_process(walk->discovery, pid, &walk->scanned) : 0;
-}
-
-static int visit_processes(struct discovery *discovery)
-{
-	AUTO_FREE struct walk *walk = malloc(sizeof *walk);
-
-	if (!walk)
-		return -ENOMEM;
-
-	walk->discovery = discovery;
-	walk->scanned.procfd = discovery->options.roster.procfd;
-	walk->scanned.mounts = discovery->options.roster.mounts;
-
-	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
-}
-
-/* ---- visit: cgroups ---- */
-
-static int visit_cgroup(void *ctx, const char *path)
-{
-	struct discovery *discovery = ctx;
-	int r = step_aside(discovery);
-
-	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
-		if (matcher_cgroup(discovery->matcher, i, path))
-			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
-
-	return r;
-}
-
-/* ---- one scan ---- */
-
-static void refresh_limits(struct discovery *discovery, mono_t now)
-{
-	int64_t age = mono_diff(now, discovery->limits_read);
-
-	if (!discovery->limits_due && age < (int64_t)discovery->config->sampling.limits_interval_ns)
-		return;
-
-	discovery->limits_due = false;
-	discovery->limits_read = now;
-	roster_refresh_limits(discovery->roster);
-}
-
-static int visit_all(struct discovery *discovery)
-{
-	int r = visit_processes(discovery);
-
-	if (r == 0 && discovery->matcher->by_path)
-		r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
-
-	return r == -E2BIG ? 0 : r;
-}
-
-/* As discovery_scan, or -ECANCELED. */
-static int scan_locked(struct discovery *discovery)
-{
-	mono_t began = show_life(discovery);
-	uint64_t cpu = realclock_thread_cpu();
-	int r;
-
-	discovery->rescan = false;
-	discovery->scan++;
-	discovery->processes = discovery->unreadable = 0;
-	roster_collect(discovery->roster);
-	roster_reopen(discovery->roster);
-	matcher_read_pidfiles(discovery->matcher);
-	baseline_scan_begin(discovery->options.baseline, began);
-	following_begin(discovery->following);
-	r = visit_all(discovery);
-	if (r == -ECANCELED)
-		return r;
-	discovery->state.error = r;
-	if (r < 0)
-		return r == -EMFILE || r == -ENFILE ? 0 : r;
-
-	baseline_scan_end(discovery->options.baseline);
-	following_end(discovery->following);
-	roster_sweep(discovery->roster, discovery->scan);
-	refresh_limits(discovery, began);
-	discovery->state.processes = discovery->processes;
-	discovery->state.unreadable = discovery->unreadable;
-	discovery->state.scans++;
-	discovery->state.last_scan_ns = (uint64_t)mono_diff(show_life(discovery), began);
-	discovery->scan_cpu_ns = realclock_thread_cpu() - cpu;
-
-	return 0;
 }
 
 int discovery_scan(struct discovery *discovery)
@@ -371,7 +157,7 @@ int discovery_scan(struct discovery *discovery)
 
 	turnstile_enter(&discovery->turn);
 	do {
-		r = scan_locked(discovery);
+		r = discovery_scan_locked(discovery);
 	} while (r == -ECANCELED);
 	turnstile_leave(&discovery->turn);
 
@@ -383,30 +169,42 @@ int discovery_scan(struct discovery *discovery)
 static uint64_t pause_before_scan(const struct discovery *discovery)
 {
 	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
-	uint64_t least = discovery->scan_cpu_ns * SCAN_SHARE;
+	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE;
 
+	if (discovery->again)
+		pause = 0;
 	if (roster_owes(discovery->roster) && pause > RETRY_NS)
 		pause = RETRY_NS;
 
 	return pause > least ? pause : least;
 }
 
-/* Waits, with the lock released, until the next scan is due or the thread is to stop; in slices, which show that it lives. */
+/* Sleeps, with the lock released, until there is something to hear, or until then. */
+static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until)
+{
+	struct pollfd fds[DISCOVERY_FDS];
+	size_t count = discovery_await(discovery, now, fds, &until);
+	uint64_t wait_ns = mono_diff(until, now) > 0 ? (uint64_t)mono_diff(until, now) : 0, calls;
+	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
+
+	turnstile_leave(&discovery->turn);
+	ppoll(fds, count, &wait, NULL);
+	(void)!read(discovery->wake_fd, &calls, sizeof(calls));
+	turnstile_enter(&discovery->turn);
+}
+
+/* Until the next scan is due or the thread is to stop; in slices, which show that it lives. */
 static void wait_locked(struct discovery *discovery)
 {
-	mono_t due = mono_add(show_life(discovery), pause_before_scan(discovery));
+	mono_t began = discovery_show_life(discovery);
 
-	for (mono_t now = show_life(discovery); mono_diff(due, now) > 0; now = show_life(discovery)) {
-		if (discovery->stop || discovery->rescan)
+	for (mono_t now = began;; now = discovery_show_life(discovery)) {
+		mono_t due = mono_add(began, pause_before_scan(discovery)), slice = mono_add(now, PULSE_NS);
+
+		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
-
-		mono_t until = mono_diff(due, now) < (int64_t)PULSE_NS ? due : mono_add(now, PULSE_NS);
-		struct timespec at = {
-			.tv_sec = (time_t)(until.ns / NS_PER_S),
-			.tv_nsec = (long)(until.ns % NS_PER_S),
-		};
-
-		pthread_cond_timedwait(&discovery->wake, &discovery->turn.lock, &at);
+		discovery_hear(discovery, now);
+		sleep_unlocked(discovery, now, mono_diff(due, slice) < 0 ? due : slice);
 	}
 }
 
@@ -417,7 +215,8 @@ static void *run(void *argument)
 	prctl(PR_SET_NAME, "discovery");
 	turnstile_enter(&discovery->turn);
 	while (!discovery->stop) {
-		scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
+		discovery_tune_in(discovery);
+		discovery_scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
 		wait_locked(discovery);
 	}
 	turnstile_leave(&discovery->turn);
@@ -447,7 +246,7 @@ void discovery_stop(struct discovery *discovery)
 
 	turnstile_enter(&discovery->turn);
 	discovery->stop = true;
-	pthread_cond_signal(&discovery->wake);
+	wake(discovery);
 	turnstile_leave(&discovery->turn);
 	pthread_join(discovery->thread, NULL);
 	discovery->running = discovery->stop = false;
@@ -495,5 +294,6 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 	turnstile_enter(&discovery->turn);
 	*ret = discovery->state;
 	roster_counts(discovery->roster, &ret->roster);
+	discovery_news_state(discovery, ret);
 	turnstile_leave(&discovery->turn);
 }

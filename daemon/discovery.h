@@ -3,7 +3,11 @@
  * configuration (match.h) and keeps the roster. It also reads effective limits again, and keeps the baselines against
  * which captures are compared (baseline.h).
  *
- * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches.
+ * Between scans it hears of processes from the kernel (proclistener.h), where that is allowed, and looks at just those: from an exec to the
+ * target it takes a millisecond or two. Scans are the safety net, and what there is where nothing can be heard.
+ *
+ * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans: processes
+ * that come faster are left to the scans for the rest of a second.
  *
  * Questions of other threads, a reload too, are answered between two processes of a running scan.
  */
@@ -12,6 +16,7 @@
 
 #include "baseline.h"
 #include "following.h"
+#include "proclistener.h"
 #include "roster.h"
 
 #include <stddef.h>
@@ -24,15 +29,29 @@ struct discovery_options {
 	struct baseline *baseline; /* kept up to date by the scans; must outlive the thread */
 	following_take *follow; /* is told which processes are watched, by the thread that scans; NULL: nobody asks */
 	void *follow_ctx;
+	struct proclistener_options listen;
 };
 
 struct discovery_state {
 	struct roster_counts roster;
 	uint64_t scans;
-	uint64_t last_scan_ns; /* how long the last one took */
-	uint64_t processes;    /* on the host, as of the last scan */
-	uint64_t unreadable;   /* of them hidden from us (hidepid, another user's) in the last scan */
-	int error; /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
+	uint64_t last_scan_ns;           /* how long the last one took */
+	uint64_t processes;              /* on the host, as of the last scan */
+	uint64_t unreadable;             /* of them hidden from us (hidepid, another user's) in the last scan */
+	bool listened;                   /* the thread knows its source; the rest of this is of no worth before */
+	enum proclistener_source source; /* of news between scans */
+	bool exit_totals;                /* with all that a process used when it ended */
+	char source_why[PROCLISTENER_REASON_MAX]; /* why the source is not a better one, for people; "" */
+	uint64_t events;                          /* heard */
+	uint64_t overruns;      /* times that the kernel had no room for some: each is followed by a scan */
+	uint64_t cgroups_heard; /* of that came */
+	uint64_t looks;         /* at a single process for what was heard of it */
+	uint64_t missed; /* processes that came and went before they were looked at; of some there was an exit record */
+	uint64_t dropped;  /* processes that were forgotten before they were looked at */
+	uint64_t credited; /* of the missed: counted in a group, by their exit records */
+	uint64_t storms;   /* seconds in which processes came faster than they may be looked at: scans find who lasts */
+	bool held_off;     /* now is such a second */
+	int error;         /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
 };
 
 /* Compiles the configuration's selectors. 0; -ENOMEM; -errno. */

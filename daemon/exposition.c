@@ -172,6 +172,12 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_SCANS, found.scans);
 	put_ns(out, FAMILY_LAST_SCAN, found.last_scan_ns);
 	put_u64(out, FAMILY_UNFINISHED, found.error != 0);
+	put_u64(out, FAMILY_LISTENING, found.source != PROCLISTENER_NONE);
+	put_u64(out, FAMILY_EVENTS, found.events);
+	put_u64(out, FAMILY_OVERRUNS, found.overruns);
+	put_u64(out, FAMILY_MISSED, found.missed + found.dropped);
+	put_u64(out, FAMILY_CREDITED, found.credited);
+	put_u64(out, FAMILY_STORMS, found.storms);
 }
 
 static void put_incidents(struct openmetrics *out, const struct overview *overview)

@@ -59,6 +59,12 @@
 	X(SCANS,               "spikewatch_discovery_scans",           COUNTER, "",        "",          "Scans for targets.")                            \
 	X(LAST_SCAN,           "spikewatch_discovery_last_scan_seconds", GAUGE, "seconds", "",          "How long the last scan took.")                  \
 	X(UNFINISHED,          "spikewatch_discovery_unfinished",      GAUGE,   "",        "",          "1 if the last scan could not be finished, else 0.") \
+	X(LISTENING,           "spikewatch_discovery_listening",       GAUGE,   "",        "",          "1 if the kernel tells of processes between scans, else 0.") \
+	X(EVENTS,              "spikewatch_discovery_events",          COUNTER, "",        "",          "News of processes from the kernel.")            \
+	X(OVERRUNS,            "spikewatch_discovery_overruns",        COUNTER, "",        "",          "Times that news were lost; each is followed by a scan.") \
+	X(MISSED,              "spikewatch_discovery_missed_processes", COUNTER, "",       "",          "Processes that came and went before they were looked at.") \
+	X(CREDITED,            "spikewatch_discovery_credited_processes", COUNTER, "",     "",          "Of them counted in a group by their exit records.") \
+	X(STORMS,              "spikewatch_discovery_storms",          COUNTER, "",        "",          "Seconds in which processes came faster than they may be looked at.") \
 	X(INCIDENTS_OPENED,    "spikewatch_incidents_opened",          COUNTER, "",        "",          "Incidents begun.")                              \
 	X(INCIDENTS_SEALED,    "spikewatch_incidents_sealed",          COUNTER, "",        "",          "Incidents written completely.")                 \
 	X(INCIDENTS_MERGED,    "spikewatch_incidents_merged",          COUNTER, "",        "",          "Firings that became part of an open incident.") \

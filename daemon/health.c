@@ -154,6 +154,12 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 			  "For \"Too many open files\" raise LimitNOFILE.",
 			  strerror(-state->error));
 		return;
+	case UNWATCHED_HASTY:
+		about->count = 0;
+		log_about(LOG_NOTICE, about,
+			  "processes come and go faster than they may be looked at one by one: those that last are "
+			  "found by scans, the others are only counted");
+		return;
 	case UNWATCHED_KINDS:
 		return;
 	}
@@ -167,6 +173,7 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 		[UNWATCHED_FAILED] = "all targets can be opened again",
 		[UNWATCHED_UNREADABLE] = "all processes may be looked at again",
 		[UNWATCHED_UNFINISHED] = "new targets are found again",
+		[UNWATCHED_HASTY] = "processes come slowly enough to be looked at one by one again",
 	};
 	struct condition *condition = &health->unwatched[kind];
 	enum condition_turn turn = condition_step(condition, condition_level(count, 2), health->now, HEALTH_CALM_NS);
@@ -185,12 +192,36 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 	}
 }
 
+/* Once, and whenever it is another. */
+static void say_source(struct health *health, const struct discovery_state *state)
+{
+	const char *why = state->source_why;
+
+	if (!state->listened ||
+	    (health->source_said && health->source == state->source && health->exit_totals == state->exit_totals))
+		return;
+
+	health->source_said = true;
+	health->source = state->source;
+	health->exit_totals = state->exit_totals;
+	if (state->source == PROCLISTENER_NONE)
+		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
+	else
+		log_line(LOG_INFO, "new processes are found at once, by the kernel's %s%s%s%s",
+			 state->source == PROCLISTENER_CONNECTOR ? "proc connector" : "perf events",
+			 state->exit_totals ? ", and what they used in all is known when they end" : "",
+			 *why ? "; " : "", why);
+}
+
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
 	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->roster.refused);
 	look_at_unwatched(health, UNWATCHED_FAILED, state, state->roster.failed);
 	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
 	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
+	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
+	health->storms = state->storms;
+	say_source(health, state);
 }
 
 /* ---- rules ---- */

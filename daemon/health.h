@@ -41,6 +41,7 @@ enum health_unwatched {
 	UNWATCHED_FAILED,     /* could not be opened */
 	UNWATCHED_UNREADABLE, /* may not be looked at */
 	UNWATCHED_UNFINISHED, /* the scan stopped half-way */
+	UNWATCHED_HASTY,      /* processes come faster than they may be looked at */
 	UNWATCHED_KINDS
 };
 
@@ -68,6 +69,10 @@ struct health {
 	struct condition verdicts[VERDICT_KINDS];
 	struct condition budget;
 	struct condition unwatched[UNWATCHED_KINDS];
+	bool source_said;
+	enum proclistener_source source; /* as it was said last */
+	bool exit_totals;
+	uint64_t storms;
 	struct condition behind;
 	uint64_t lost_pages, lost_before; /* total; total when the episode began */
 	bool has_clocks;
@@ -85,7 +90,7 @@ void health_judge(struct health *health, const struct stats *stats, mono_t now);
 /* Says when the CPU budget begins or ceases to lengthen the interval. share: CPU of this process, of one core. */
 void health_slowdown(struct health *health, uint32_t slowdown, double share);
 
-/* Says when targets cannot be watched, and why. */
+/* Says when targets cannot be watched, and why; and how new ones are found, when that is known and when it changes. */
 void health_discovery(struct health *health, const struct discovery_state *state);
 
 /* Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far (watcher_counts). */

@@ -116,10 +116,16 @@ uint64_t perfevents_period(const struct perfevents_wanted *wanted)
 	return wanted->kind == PERFEVENTS_FAULTS ? (FAULTS_PER_SECOND / wanted->frequency) | 1 : 0;
 }
 
+/* No samples, but what goes along with them; their rings are emptied. */
+static bool is_side(const struct perfevents_wanted *wanted)
+{
+	return wanted->kind == PERFEVENTS_SIDE || wanted->kind == PERFEVENTS_TASKS;
+}
+
 /* What all have: the same clock and the same trailer. */
 static struct perf_event_attr common(const struct perfevents_wanted *wanted)
 {
-	bool side = wanted->kind == PERFEVENTS_SIDE;
+	bool side = is_side(wanted);
 
 	return (struct perf_event_attr){
 		.size = sizeof(struct perf_event_attr),
@@ -144,8 +150,8 @@ static struct perf_event_attr side_attr(const struct perfevents_wanted *wanted)
 	struct perf_event_attr attr = common(wanted);
 
 	attr.sample_period = 1;
-	attr.mmap = 1;
-	attr.mmap2 = 1;
+	attr.mmap = wanted->kind == PERFEVENTS_SIDE;
+	attr.mmap2 = wanted->kind == PERFEVENTS_SIDE;
 	attr.comm = 1;
 	attr.comm_exec = 1;
 	attr.task = 1;
@@ -182,7 +188,7 @@ static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted
 
 static struct perf_event_attr attr_of(const struct perfevents_wanted *wanted)
 {
-	return wanted->kind == PERFEVENTS_SIDE ? side_attr(wanted) : sample_attr(wanted);
+	return is_side(wanted) ? side_attr(wanted) : sample_attr(wanted);
 }
 
 /* ---- opening ---- */
@@ -223,7 +229,7 @@ static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_b
 	int prot = attr->write_backward ? PROT_READ : PROT_READ | PROT_WRITE, r;
 
 	if (!attr->write_backward)
-		attr->wakeup_watermark = (uint32_t)(ring_bytes / 2);
+		attr->wakeup_watermark = attr->mmap ? (uint32_t)(ring_bytes / 2) : 1;
 	events->fd = open_event(attr, tid, events->cpu);
 	if (events->fd < 0)
 		return perfevents_refusal(events->fd, reason);

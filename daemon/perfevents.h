@@ -22,6 +22,7 @@ enum perfevents_kind {
 	PERFEVENTS_CPU,    /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
 	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perfevents_period faults */
 	PERFEVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
+	PERFEVENTS_TASKS,  /* COMM, FORK and EXIT */
 };
 
 /* What is to be reported. All events that share a ring have the same. */
@@ -65,7 +66,8 @@ int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t
 int perfevents_refusal(int error, char *reason);
 
 /*
- * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERFEVENTS_SIDE is half full. 0; -ENODEV: offline, or no such CPU;
+ * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERFEVENTS_SIDE is half full, and at
+ * everything that PERFEVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
  * -errno, and then reason, of PERFEVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM is no room for locked memory. *ret is closed by
  * perfevents_close.
  */

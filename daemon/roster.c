@@ -10,30 +10,13 @@
 #include "roster.h"
 
 #include "descriptors.h"
-#include "limitscache.h"
+#include "roster_inside.h"
 #include "roster_limits.h"
-#include "roster_list.h"
-#include "roster_target.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct roster {
-	struct roster_options options;
-	struct roster_table table;
-	struct roster_list list; /* of the configuration in force */
-	struct roster_counts counts;
-	uint64_t refused, failed; /* in the running scan */
-	bool starved;             /* out of descriptors, in the running scan */
-	bool owing;               /* the queue was full for a removal or a group */
-	bool crowded;             /* the queue was full for anything, in the running scan */
-	bool unopened;            /* targets were opened for less than is read now */
-	uint32_t reading;         /* what they are opened for: counts the reloads that read more */
-	struct roster_numbers numbers;
-	struct limitscache *limits;
-};
 
 /* ---- life and death ---- */
 
@@ -82,8 +65,7 @@ static int watch(struct roster *roster, struct roster_target *target)
 	return 0;
 }
 
-/* Asks the sampler for a target back. False: the queue is full. */
-static bool ask_back(struct roster *roster, struct roster_target *target)
+bool roster_ask_back(struct roster *roster, struct roster_target *target)
 {
 	target->leaving = sampler_remove(roster->options.sampler, &target->sampled);
 	roster->counts.leaving += target->leaving;
@@ -165,7 +147,7 @@ static int dismiss(void *ctx, struct roster_target *target)
 	if (!target->entry->dismissed || target->leaving || (target->what.kind == TARGET_GROUP) != dismissal->groups)
 		return 0;
 
-	return ask_back(dismissal->roster, target) ? 0 : -EAGAIN;
+	return roster_ask_back(dismissal->roster, target) ? 0 : -EAGAIN;
 }
 
 static void lend_groups(struct roster *roster)
@@ -195,7 +177,7 @@ static void settle_debts(struct roster *roster)
 		lend_groups(roster);
 }
 
-static void take_back(struct roster *roster, struct roster_target *target, enum sampler_return why)
+void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why)
 {
 	if (why == SAMPLER_REFUSED)
 		roster->refused++;
@@ -206,18 +188,21 @@ static void take_back(struct roster *roster, struct roster_target *target, enum 
 		return;
 	}
 
+	if (target->ended) {
+		roster->ended--;
+		if (target->group && why != SAMPLER_REFUSED)
+			source_entry_credit(target->group->sampled.entry, target->sampled.entry, &target->end);
+	}
 	forget(roster, target);
 }
 
 void roster_collect(struct roster *roster)
 {
-	struct sampler_target *sampled;
-	enum sampler_return why;
-
 	roster->refused = roster->failed = 0;
 	roster->starved = roster->crowded = false;
-	while (sampler_returned(roster->options.sampler, &sampled, &why))
-		take_back(roster, sampled->user, why);
+	roster_settle(roster);
+	while (roster_fetch(roster))
+		roster_settle(roster);
 	settle_debts(roster);
 }
 
@@ -290,9 +275,13 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	target->group = group;
 	target->sampled.group = group ? &group->sampled : NULL;
 
-	return watch_opened(roster, target,
-			    source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks,
-						 roster->options.own_proc, &target->sampled, &target->sampled.entry));
+	int r = source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks, roster->options.own_proc,
+				     &target->sampled, &target->sampled.entry);
+
+	if (r == 0 && seen->whole)
+		source_entry_set_whole(target->sampled.entry);
+
+	return watch_opened(roster, target, r);
 }
 
 int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_t scan)
@@ -327,7 +316,7 @@ static int sweep_one(void *ctx, struct roster_target *target)
 	const struct sweep *sweep = ctx;
 
 	if (target->what.kind != TARGET_GROUP && !target->leaving && target->seen != sweep->scan)
-		ask_back(sweep->roster, target);
+		roster_ask_back(sweep->roster, target);
 
 	return 0;
 }

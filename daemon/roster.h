@@ -42,13 +42,16 @@ struct roster_target {
 	struct sampler_target sampled;
 	struct target what; /* strings inside are owned here, but for what.entry, which is the entry's */
 	struct roster_entry *entry;
-	struct roster_target *group; /* the sum it is counted in, or NULL */
-	struct roster_target *next;  /* in its bucket */
-	uint64_t seen;               /* the last scan that met it */
-	bool leaving;                /* its removal was asked for */
-	bool unlent;                 /* a group that the sampler has yet to be given */
-	uint32_t reading;            /* what it was opened for: see roster_reopen */
+	struct roster_target *group;    /* the sum it is counted in, or NULL */
+	struct roster_target *next;     /* in its bucket */
+	struct roster_target *next_pid; /* of a process: in the bucket of its pid */
+	uint64_t seen;                  /* the last scan that met it */
+	bool leaving;                   /* its removal was asked for */
+	bool unlent;                    /* a group that the sampler has yet to be given */
+	uint32_t reading;               /* what it was opened for: see roster_reopen */
 	struct cglimits limits;
+	bool ended;        /* see roster_events.h */
+	struct sample end; /* what it had used by then, if it ended */
 };
 
 struct roster_counts {
@@ -66,6 +69,7 @@ struct roster_sighting {
 	int32_t pid;
 	uint64_t start_ticks;
 	const char *comm, *cmdline, *cgroup;
+	bool whole; /* it has just begun: a group counts all that it used so far */
 };
 
 /* Makes the groups of the configuration (entries per group) too. 0 or -ENOMEM. */

@@ -112,7 +112,7 @@ struct roster_target *roster_table_process(const struct roster_table *table, con
 
 	for (; target; target = target->next)
 		if (target->what.kind == TARGET_PROCESS && target->entry == entry && target->what.pid == pid &&
-		    target->what.start_ticks == start_ticks)
+		    target->what.start_ticks == start_ticks && !target->leaving)
 			return target;
 
 	return NULL;
@@ -131,11 +131,32 @@ struct roster_target *roster_table_cgroup(const struct roster_table *table, cons
 	return NULL;
 }
 
+static uint32_t bucket_of_pid(int32_t pid)
+{
+	return (uint32_t)pid & (ROSTER_BUCKETS - 1);
+}
+
+struct roster_target *roster_table_pid(const struct roster_table *table, int32_t pid, const struct roster_target *after)
+{
+	struct roster_target *target = after ? after->next_pid : table->pids[bucket_of_pid(pid)];
+
+	while (target && target->what.pid != pid)
+		target = target->next_pid;
+
+	return target;
+}
+
 void roster_table_enter(struct roster_table *table, struct roster_target *target)
 {
 	struct roster_target **bucket = &table->buckets[bucket_of(target)];
 
 	target->next = *bucket;
+	*bucket = target;
+	if (target->what.kind != TARGET_PROCESS)
+		return;
+
+	bucket = &table->pids[bucket_of_pid(target->what.pid)];
+	target->next_pid = *bucket;
 	*bucket = target;
 }
 
@@ -146,6 +167,13 @@ void roster_table_remove(struct roster_table *table, struct roster_target *targe
 	while (*at != target)
 		at = &(*at)->next;
 	*at = target->next;
+	if (target->what.kind != TARGET_PROCESS)
+		return;
+
+	at = &table->pids[bucket_of_pid(target->what.pid)];
+	while (*at != target)
+		at = &(*at)->next_pid;
+	*at = target->next_pid;
 }
 
 void roster_table_clear(struct roster_table *table)

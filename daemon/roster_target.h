@@ -10,6 +10,7 @@
 
 struct roster_table {
 	struct roster_target *buckets[ROSTER_BUCKETS];
+	struct roster_target *pids[ROSTER_BUCKETS]; /* processes, by pid */
 };
 
 /* Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no memory. */
@@ -23,11 +24,15 @@ struct roster_target *roster_target_cgroup(struct roster_entry *entry, const cha
 /* Must be in no table, and not lent. */
 void roster_target_free(struct roster_target *target);
 
-/* Those of an entry; NULL: not there. A process is (pid, start_ticks). */
+/* Those of an entry; NULL: not there. A process is (pid, start_ticks); one that is leaving is not there any more. */
 struct roster_target *roster_table_process(const struct roster_table *table, const struct roster_entry *entry,
 					   int32_t pid, uint64_t start_ticks);
 struct roster_target *roster_table_cgroup(const struct roster_table *table, const struct roster_entry *entry,
 					  const char *path);
+
+/* Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`. NULL: no more. */
+struct roster_target *roster_table_pid(const struct roster_table *table, int32_t pid,
+				       const struct roster_target *after);
 
 /* It stays its owner's until roster_table_clear. Must not be there yet. */
 void roster_table_enter(struct roster_table *table, struct roster_target *target);

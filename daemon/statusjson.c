@@ -231,6 +231,21 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 
 /* ---- what is found, what was kept ---- */
 
+static void put_news(struct json_writer *json, const struct discovery_state *found)
+{
+	put_text(json, "source", proclistener_name(found->source));
+	if (found->source_why[0])
+		put_text(json, "source_why", found->source_why);
+	put_bool(json, "exit_records", found->exit_totals);
+	put_u64(json, "events", found->events);
+	put_u64(json, "overruns", found->overruns);
+	put_u64(json, "cgroups_heard", found->cgroups_heard);
+	put_u64(json, "looks", found->looks);
+	put_u64(json, "missed", found->missed + found->dropped);
+	put_u64(json, "credited", found->credited);
+	put_u64(json, "storms", found->storms);
+}
+
 static void put_discovery(struct json_writer *json, const struct overview *overview)
 {
 	struct discovery_state found;
@@ -249,6 +264,7 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 		put_text(json, "failed_why", strerror(-found.roster.last_error));
 	if (found.error)
 		put_text(json, "unfinished_why", strerror(-found.error));
+	put_news(json, &found);
 	json_end_object(json);
 }
 

@@ -76,6 +76,8 @@ enum config_capture {
 	CONFIG_CAPTURE_ALL = (1 << 7) - 1,
 };
 
+enum config_discovery { CONFIG_DISCOVERY_AUTO, CONFIG_DISCOVERY_RESCAN };
+
 enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
 
 enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFIG_STACKS_DWARF };
@@ -84,14 +86,15 @@ enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
 /* "sampling" */
 struct config_sampling {
-	uint64_t interval_ns;        /* 10ms;  100us .. 10s */
-	uint64_t heartbeat_ns;       /* 1s;    an unchanged target is re-read and recorded this often */
-	uint64_t cgroup_interval_ns; /* 100ms; cgroup files cost more */
-	uint64_t peak_interval_ns;   /* 100ms; how often high-water marks are read, of targets that ran */
-	uint64_t fds_interval_ns;    /* 1s;    how often descriptors are counted. 0 = never */
-	uint64_t limits_interval_ns; /* 2s;    how often effective limits are read again */
-	uint64_t rescan_interval_ns; /* 1s;    how often new targets are looked for */
-	enum config_wait wait;       /* sleep */
+	uint64_t interval_ns;            /* 10ms;  100us .. 10s */
+	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is re-read and recorded this often */
+	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
+	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
+	uint64_t fds_interval_ns;        /* 1s;    how often descriptors are counted. 0 = never */
+	uint64_t limits_interval_ns;     /* 2s;    how often effective limits are read again */
+	uint64_t rescan_interval_ns;     /* 1s;    how often new targets are looked for */
+	enum config_discovery discovery; /* auto; whether the kernel is asked to tell of processes between rescans */
+	enum config_wait wait;           /* sleep */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
 	double cpu_budget_percent; /* 10; of one core, for the whole daemon */
 	uint32_t max_targets;      /* 10,000 */

@@ -25,6 +25,7 @@
 #define HOUR (60 * MINUTE)
 #define DAY (24 * HOUR)
 
+static const char *const discovery_choices[] = { "auto", "rescan", NULL };
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
 static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
 static const char *const clock_choices[] = { "cpu", "cycles", NULL };
@@ -86,6 +87,7 @@ const struct config_field config_section_fields[] = {
 	DURATION("sampling", "fds_interval",      LIVE,    sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
 	DURATION("sampling", "limits_interval",   LIVE,    sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
 	DURATION("sampling", "rescan_interval",   LIVE,    sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
+	CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,           CONFIG_DISCOVERY_AUTO, discovery_choices),
 	CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
 	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
 	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        100),

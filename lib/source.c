@@ -156,7 +156,7 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 	if (group) {
 		entry->member_of = group->group;
 		entry->member_of->members++;
-		sum_join(&entry->member_of->sum, &entry->part, &entry->sample);
+		sum_join(&entry->member_of->sum, &entry->part, &entry->sample, entry->whole);
 	} else {
 		entry->listed_index = source->listed_count;
 		source->listed[source->listed_count++] = entry;
@@ -296,10 +296,25 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 	entry->fresh = false;
 }
 
+/* What is added after the flag was cleared raises it again. */
+static void take_credit(struct group *group)
+{
+	uint64_t counters[SUM_COUNTERS];
+
+	if (!atomic_load_explicit(&group->credited, memory_order_relaxed))
+		return;
+
+	atomic_exchange_explicit(&group->credited, false, memory_order_acquire);
+	for (int i = 0; i < SUM_COUNTERS; i++)
+		counters[i] = atomic_exchange_explicit(&group->credit[i], 0, memory_order_relaxed);
+	sum_credit(&group->sum, counters);
+}
+
 static void fill_group(struct source_entry *entry, mono_t at)
 {
 	struct sum *sum = &entry->group->sum;
 
+	take_credit(entry->group);
 	entry->at = at;
 	entry->status = SOURCE_SAME;
 	if (!sum->changed && !entry->fresh && !has_new_limits(entry))

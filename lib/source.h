@@ -12,8 +12,8 @@
  * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
  * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
  *
- * Group sums never step back: a member's counters count from when its entry was made, and stay in the sum when it leaves;
- * gauges are the sum over living members. A group has no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
+ * Group sums never step back: a member's counters count from when its entry was made (or from its beginning: source_entry_set_whole), and stay in
+ * the sum when it leaves, where what it used until its end may be added (source_entry_credit); gauges are the sum over living members. A group has no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
  */
 #ifndef SPIKEWATCH_SOURCE_H
 #define SPIKEWATCH_SOURCE_H
@@ -70,6 +70,16 @@ int source_entry_group(void *user, struct source_entry **ret);
 
 /* Closes and frees. Must not be in a source. NULL is fine. */
 void source_entry_free(struct source_entry *entry);
+
+/* A process that has just begun: as a member of a group it counts with all that it used before its entry was made. Before source_add. */
+void source_entry_set_whole(struct source_entry *entry);
+
+/*
+ * What a process had used when it ended is added to a group. member: its entry, which was in that group and is in the source no more: only what it
+ * has not counted is added; NULL: it never was a member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from
+ * the next fill on.
+ */
+void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end);
 
 /* Effective limits, to be put into the samples from the next fill on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit);

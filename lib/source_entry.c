@@ -121,6 +121,25 @@ void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uin
 	atomic_store_explicit(&entry->limits_set, true, memory_order_release);
 }
 
+void source_entry_set_whole(struct source_entry *entry)
+{
+	entry->whole = true;
+}
+
+void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end)
+{
+	static const struct sum_part nothing = { 0 };
+	struct sum_part part = member ? member->part : nothing;
+	struct sum sum = { 0 };
+
+	assert(group->kind == ENTRY_GROUP);
+
+	sum_update(&sum, &part, end);
+	for (int i = 0; i < SUM_COUNTERS; i++)
+		atomic_fetch_add_explicit(&group->group->credit[i], sum.value[i], memory_order_relaxed);
+	atomic_store_explicit(&group->group->credited, true, memory_order_release);
+}
+
 int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
 			const struct source_options *wanted)
 {

@@ -27,6 +27,8 @@ enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
 struct group {
 	struct sum sum;
 	uint32_t members;
+	_Atomic bool credited;                 /* there is something to be added */
+	_Atomic uint64_t credit[SUM_COUNTERS]; /* by the cold side */
 };
 
 struct source_entry {
@@ -34,6 +36,7 @@ struct source_entry {
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
 	uint8_t status;                           /* enum source_status */
 	bool fresh;                               /* nobody was told of it yet */
+	bool whole;                               /* of a member: counts from its beginning */
 	_Atomic bool limits_set;                  /* new limits to take over */
 	mono_t at;
 	struct gate gate; /* of a process */

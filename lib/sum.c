@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-#define COUNTERS 5 /* the first of the table */
+#define COUNTERS SUM_COUNTERS
 
 static const uint8_t fields[SUM_FIELDS] = {
 	SAMPLE_CPU,          SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MINOR_FAULTS,
 	SAMPLE_MAJOR_FAULTS, SAMPLE_MEMORY,   SAMPLE_THREADS,    SAMPLE_FDS,
 };
 
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now)
+void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool whole)
 {
 	memset(part, 0, sizeof(*part));
-	for (int i = 0; i < COUNTERS; i++)
+	for (int i = 0; i < COUNTERS && !whole; i++)
 		part->value[i] = sample_has(now, (enum sample_field)fields[i]) ? now->value[fields[i]] : 0;
 	sum->members++;
 	sum_update(sum, part, now);
@@ -48,6 +48,16 @@ void sum_leave(struct sum *sum, struct sum_part *part)
 
 	sum_update(sum, part, &nothing);
 	sum->members--;
+}
+
+void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
+{
+	for (int i = 0; i < COUNTERS; i++) {
+		sum->value[i] += counters[i];
+		if (counters[i] > 0)
+			sum->seen |= 1u << fields[i];
+	}
+	sum->changed = true;
 }
 
 void sum_sample(struct sum *sum, struct sample *ret)

@@ -1,7 +1,7 @@
 /*
  * sum.h: the sum of samples whose members come and go. Pure; nothing fails.
  *
- * A member's counters count from when it joins and stay in the sum when it leaves, so no counter of a sum steps back. A gauge
+ * A member's counters count from when it joins, or from its beginning, and stay in the sum when it leaves, so no counter of a sum steps back. A gauge
  * of the sum is that of the members now, and available while every one of them has it. Limits, states and high-water marks
  * cannot be added up (the peak of a sum is not the sum of the peaks): they are unavailable.
  */
@@ -13,8 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS */
+/* CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS; the counters are the first */
 #define SUM_FIELDS 8
+#define SUM_COUNTERS 5
 
 /* Values; {0} is the sum of nobody. */
 struct sum {
@@ -27,14 +28,17 @@ struct sum {
 
 /* What one member contributes. */
 struct sum_part {
-	uint64_t value[SUM_FIELDS]; /* counters: the highest seen, gauges: the last */
+	uint64_t value[SUM_FIELDS]; /* also after it left; counters: the highest seen, gauges: the last */
 	uint32_t mask;
 };
 
-/* *part is made anew; it belongs to the sum until it leaves. */
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now);
+/* *part is made anew; it belongs to the sum until it leaves. whole: its counters count from 0 and not from *now. */
+void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool whole);
 void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
 void sum_leave(struct sum *sum, struct sum_part *part);
+
+/* Adds to the counters what was used by somebody who is no member (any more). */
+void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS]);
 
 /* Sets the fields above and PROCESSES in *ret, all others become unavailable. */
 void sum_sample(struct sum *sum, struct sample *ret);

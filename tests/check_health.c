@@ -240,6 +240,47 @@ START_TEST(targets_that_cannot_be_watched_are_said_once)
 }
 END_TEST
 
+START_TEST(how_new_processes_are_found_is_said_once_and_when_it_changes)
+{
+	struct discovery_state state = { 0 };
+
+	pass(1);
+	health_discovery(&health, &state);
+	said(""); /* the thread has not said yet */
+	state.listened = true;
+	snprintf(state.source_why, sizeof(state.source_why), "it is not permitted");
+	health_discovery(&health, &state);
+	said("found by rescans only (sampling.rescan_interval): it is not permitted");
+	health_discovery(&health, &state);
+	said("");
+	state.source = PROCLISTENER_CONNECTOR;
+	state.exit_totals = true;
+	state.source_why[0] = '\0';
+	health_discovery(&health, &state);
+	said("found at once, by the kernel's proc connector, and what they used in all is known");
+	health_discovery(&health, &state);
+	said("");
+}
+END_TEST
+
+START_TEST(processes_that_come_too_fast_are_said_as_a_condition)
+{
+	struct discovery_state state = { 0 };
+
+	pass(1);
+	health_discovery(&health, &state);
+	for (int i = 0; i < 5; i++) {
+		state.storms++;
+		pass(1);
+		health_discovery(&health, &state);
+		said(i == 0 ? "faster than they may be looked at" : "");
+	}
+	pass(30);
+	health_discovery(&health, &state);
+	said("slowly enough to be looked at one by one again, after 4 s");
+}
+END_TEST
+
 START_TEST(rules_that_fall_behind_are_said_with_how_many_pages)
 {
 	health_rules_behind(&health, 0, now);
@@ -404,6 +445,8 @@ Suite *health_suite(void)
 	tcase_add_test(tcase, a_warning_names_cause_and_remedy);
 	tcase_add_test(tcase, slowing_down_is_said_for_each_step_and_once_when_it_is_over);
 	tcase_add_test(tcase, targets_that_cannot_be_watched_are_said_once);
+	tcase_add_test(tcase, how_new_processes_are_found_is_said_once_and_when_it_changes);
+	tcase_add_test(tcase, processes_that_come_too_fast_are_said_as_a_condition);
 	tcase_add_test(tcase, the_last_words_are_about_the_whole_run);
 	tcase_add_test(tcase, a_run_without_a_tick_has_nothing_to_say);
 	suite_add_tcase(suite, tcase);

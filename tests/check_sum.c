@@ -48,10 +48,10 @@ START_TEST(counters_count_from_joining_and_stay)
 	struct sum_part b;
 	struct sample sample = member(1000, 10);
 
-	sum_join(&sum, &a, &sample);
+	sum_join(&sum, &a, &sample, false);
 	expect(&sum, 0, 10, 1);
 	sample = member(5000, 7);
-	sum_join(&sum, &b, &sample);
+	sum_join(&sum, &b, &sample, false);
 	expect(&sum, 0, 17, 2);
 	sample = member(1100, 20);
 	sum_update(&sum, &a, &sample);
@@ -65,13 +65,42 @@ START_TEST(counters_count_from_joining_and_stay)
 }
 END_TEST
 
+START_TEST(one_that_joins_as_a_whole_counts_from_its_beginning)
+{
+	struct sum sum = { 0 };
+	struct sum_part part;
+	struct sample sample = member(1000, 10);
+
+	sum_join(&sum, &part, &sample, true);
+	expect(&sum, 1000, 10, 1);
+	sample = member(1010, 10);
+	sum_update(&sum, &part, &sample);
+	sum_leave(&sum, &part);
+	expect(&sum, 1010, 0, 0);
+	ck_assert_uint_eq(part.value[0], 1010);
+}
+END_TEST
+
+START_TEST(what_is_credited_is_in_the_counters_alone)
+{
+	static const uint64_t credit[SUM_COUNTERS] = { 30 };
+	struct sum sum = { 0 };
+	struct sum_part part;
+	struct sample sample = member(1000, 10);
+
+	sum_join(&sum, &part, &sample, false);
+	sum_credit(&sum, credit);
+	expect(&sum, 30, 10, 1);
+}
+END_TEST
+
 START_TEST(a_member_that_steps_back_is_not_counted_twice)
 {
 	struct sum sum = { 0 };
 	struct sum_part part;
 	struct sample sample = member(1000, 10);
 
-	sum_join(&sum, &part, &sample);
+	sum_join(&sum, &part, &sample, false);
 	for (uint64_t round = 1; round <= 3; round++) {
 		sample = member(1000 + 10 * round, 10);
 		sum_update(&sum, &part, &sample);
@@ -93,8 +122,8 @@ START_TEST(a_gauge_needs_every_member)
 	struct sample sample;
 
 	sample_set(&with, SAMPLE_FDS, 5);
-	sum_join(&sum, &a, &with);
-	sum_join(&sum, &b, &without);
+	sum_join(&sum, &a, &with, false);
+	sum_join(&sum, &b, &without, false);
 	sum_sample(&sum, &sample);
 	ck_assert(!sample_has(&sample, SAMPLE_FDS));
 	sample_set(&without, SAMPLE_FDS, 6);
@@ -116,6 +145,8 @@ Suite *sum_suite(void)
 
 	tcase_add_test(tcase, the_sum_of_nobody_is_no_process);
 	tcase_add_test(tcase, counters_count_from_joining_and_stay);
+	tcase_add_test(tcase, one_that_joins_as_a_whole_counts_from_its_beginning);
+	tcase_add_test(tcase, what_is_credited_is_in_the_counters_alone);
 	tcase_add_test(tcase, a_member_that_steps_back_is_not_counted_twice);
 	tcase_add_test(tcase, a_gauge_needs_every_member);
 	suite_add_tcase(suite, tcase);

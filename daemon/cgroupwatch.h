@@ -1,0 +1,47 @@
+/*
+ * cgroupwatch.h: hears of cgroups that come (inotify(7) on the directories of the hierarchies), so that entries that select them by path have them at
+ * once. That one goes nobody needs to be told: whoever reads it finds out.
+ *
+ * Belongs to one thread.
+ */
+#ifndef SPIKEWATCH_CGROUPWATCH_H
+#define SPIKEWATCH_CGROUPWATCH_H
+
+#include "cgmount.h"
+#include "clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Directories; below others it is not heard what comes. The kernel's own limit (fs.inotify.max_user_watches) is some 8,000 and more. */
+#define CGROUPWATCH_MAX 4096u
+
+struct cgroupwatch;
+
+/* mounts must outlive it. 0; -ENOENT: no hierarchies; -ENOMEM; -errno. */
+int cgroupwatch_new(const struct cgroup_mounts *mounts, struct cgroupwatch **ret);
+
+/* NULL is fine. */
+void cgroupwatch_free(struct cgroupwatch *watch);
+
+/* For poll(2). */
+int cgroupwatch_fd(const struct cgroupwatch *watch);
+
+/* Whether cgroupwatch_add has to be told of the cgroups that are there: at first, and when something was lost. */
+bool cgroupwatch_wants_all(const struct cgroupwatch *watch);
+
+/* Of every cgroup that a walk meets, and then that the walk is over. What comes in them is heard of from now on. */
+void cgroupwatch_add(struct cgroupwatch *watch, const char *path);
+void cgroupwatch_has_all(struct cgroupwatch *watch);
+
+/*
+ * Takes in what there is to be heard; never waits. A cgroup that came is handed to visit once its directories have had a moment to be made in all
+ * hierarchies. False: something was lost, and only a walk finds it.
+ */
+bool cgroupwatch_hear(struct cgroupwatch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx);
+
+/* When the next one will be handed out. False: none waits. */
+bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret);
+
+#endif

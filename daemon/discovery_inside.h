@@ -1,0 +1,97 @@
+/* discovery_inside.h: what discovery's files share: its thread, its scans, and what it hears between them. All under the turnstile. */
+#ifndef SPIKEWATCH_DISCOVERY_INSIDE_H
+#define SPIKEWATCH_DISCOVERY_INSIDE_H
+
+#include "cgroupwatch.h"
+#include "discovery.h"
+#include "matcher.h"
+#include "newcomers.h"
+#include "scanned.h"
+#include "turnstile.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+/* A scan may take one part in so many of a core, and what is looked at between scans as well. CPU time counts: on a busy machine it lasts longer. */
+#define DISCOVERY_SHARE 50u
+
+/* While there is somebody to hear from. */
+struct discovery_news {
+	struct proclistener *listener;
+	struct newcomers *newcomers;
+	struct scanned scanned;
+	struct procevent events[4 * PROCLISTENER_BATCH];
+	bool hearing;        /* it is not heard while it is heard */
+	bool more;           /* the last look found something: the next comes without waiting for more */
+	mono_t heard;        /* when it was looked last */
+	mono_t settle_until; /* members that ended are waited for */
+	mono_t window;       /* the budget's, and what was taken of it */
+	uint64_t window_cpu_ns;
+	uint64_t missed, dropped; /* by listeners before this one */
+};
+
+struct discovery {
+	struct discovery_options options;
+	const struct config *config;
+	struct roster *roster;
+	struct matcher *matcher;
+	struct following *following; /* NULL: nobody asks */
+	struct discovery_news *news; /* NULL: rescans only */
+	struct cgroupwatch *cgroups; /* NULL: not asked for, or not possible */
+	uint64_t scan;
+	uint64_t processes, unreadable; /* in the running scan */
+	mono_t limits_read;
+	mono_t scan_began;     /* the last whole one */
+	mono_t scan_ended;     /* the last one */
+	bool limits_due;       /* whenever they were read */
+	bool rescan;           /* the configuration is another one: what runs is given up, what is due is due now */
+	bool again;            /* something was missed: the next scan is due as soon as one may be */
+	mono_t cgroups_looked; /* when it was looked whether some came */
+	bool cgroups_tried;    /* whether they were wanted when that was tried last */
+	bool tuned,
+		tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
+	struct discovery_state state;
+	uint64_t scan_cpu_ns; /* what the last whole scan took, however long it waited for a CPU */
+	_Atomic uint64_t pulse_ns;
+	struct turnstile turn;
+	int wake_fd;
+	pthread_t thread;
+	bool running, stop;
+};
+
+/* ---- discovery.c ---- */
+
+/* It lives: see discovery_pulse. Returns now. */
+mono_t discovery_show_life(struct discovery *discovery);
+
+/* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
+int discovery_step_aside(struct discovery *discovery);
+
+/* ---- discovery_scan.c ---- */
+
+/* As discovery_scan, or -ECANCELED. */
+int discovery_scan_locked(struct discovery *discovery);
+
+/* Hands a process to an entry that it matches. 0; -ENOMEM, or out of descriptors. */
+int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *scanned, bool whole);
+
+/* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */
+int discovery_sight_cgroup(struct discovery *discovery, const char *path);
+
+/* ---- discovery_news.c ---- */
+
+/* Begins or ceases to listen, as the configuration wants it. For the thread. */
+void discovery_tune_in(struct discovery *discovery);
+void discovery_tune_out(struct discovery *discovery);
+
+/* Takes in what there is to be heard, unless it was looked just now. */
+void discovery_hear(struct discovery *discovery, mono_t now);
+
+/* What is to be polled until when: fds has room for DISCOVERY_FDS, *until is lessened. The number of fds. */
+#define DISCOVERY_FDS 3
+size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until);
+
+/* Fills in what discovery_state says of it. */
+void discovery_news_state(const struct discovery *discovery, struct discovery_state *ret);
+
+#endif

@@ -1,0 +1,461 @@
+/*
+ * discovery_news.c: what is heard between scans (proclistener.h), and the processes that are looked at for it.
+ *
+ *	executes   looked at at once: it is what it will be (perf says so before the command line is in place: a moment later)
+ *	forks      looked at a moment later: most execute something until then
+ *	ends       its last counters go to the group that it was a member of, or would have been
+ *
+ * What is heard is only where to look: what a process is, is read from /proc, under the same roster, by the same matcher. News that were lost are
+ * followed by a scan.
+ *
+ * Looking costs as much as a scan's look, and is bounded by the same share of a core: beyond it, for the rest of a second, nobody is looked at and
+ * ends are only counted, twenty milliseconds' at a time; then a scan finds who lasts.
+ *
+ * Who came and went before he was looked at leaves only his exit record: name, parent, counters. It is counted in a group whose entry
+ * selects by name, or, because a child is where its parent is, in one that its parent is a member of and that selects by cgroup or unit; and if it did
+ * not execute anything, in its parent's, whatever it selects by.
+ */
+#include "discovery_inside.h"
+#include "realclock.h"
+#include "roster_events.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Between two looks: a storm wakes us 2,000 times a second and not for each process. */
+#define GAP_NS (500 * NS_PER_US)
+#define HELD_OFF_GAP_NS (20 * NS_PER_MS)
+
+/* How long a process that was forked is left alone: to execute something, or to end. */
+#define DELAY_NS (2 * NS_PER_MS)
+
+/* A process that was forked so lately counts in its group with all that it used: of an older one that would be a peak that was none. */
+#define WHOLE_NS (20 * NS_PER_MS)
+
+/* How often, and for how long after an end, it is asked whether the sampler gave members back. */
+#define SETTLE_NS (2 * NS_PER_MS)
+#define SETTLE_MAX_NS NS_PER_S
+
+#define WINDOW_NS NS_PER_S
+
+/* Batches at a time, so that a scan gets on. */
+#define READS_MAX 64
+
+/* ---- tuning in and out ---- */
+
+static void free_news(struct discovery_news *news)
+{
+	proclistener_close(news->listener);
+	newcomers_free(news->newcomers);
+	free(news);
+}
+
+static void tune_out_of_processes(struct discovery *discovery)
+{
+	if (!discovery->news)
+		return;
+
+	discovery_news_state(discovery, &discovery->state);
+	free_news(discovery->news);
+	discovery->news = NULL;
+	discovery->state.source = PROCLISTENER_NONE;
+	discovery->state.exit_totals = discovery->state.held_off = false;
+}
+
+void discovery_tune_out(struct discovery *discovery)
+{
+	tune_out_of_processes(discovery);
+	cgroupwatch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
+}
+
+static int make_news(const struct discovery *discovery, struct discovery_news **ret, char *reason)
+{
+	struct discovery_news *news = calloc(1, sizeof(*news));
+	int r;
+
+	if (!news)
+		return -ENOMEM;
+
+	news->scanned.procfd = discovery->options.roster.procfd;
+	news->scanned.mounts = discovery->options.roster.mounts;
+	news->missed = discovery->state.missed;
+	news->dropped = discovery->state.dropped;
+	r = newcomers_new(&news->newcomers);
+	if (r == 0)
+		r = proclistener_open(&discovery->options.listen, &news->listener, reason);
+	if (r < 0) {
+		free_news(news);
+		return r;
+	}
+	*ret = news;
+
+	return 0;
+}
+
+/* Cgroups are heard of while an entry selects them by path. What cannot be had is found by scans. */
+static void tune_in_to_cgroups(struct discovery *discovery, bool wanted)
+{
+	wanted = wanted && discovery->matcher->by_path;
+	if (wanted == discovery->cgroups_tried)
+		return;
+
+	discovery->cgroups_tried = wanted;
+	cgroupwatch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
+	if (wanted && cgroupwatch_new(discovery->options.roster.mounts, &discovery->cgroups) < 0)
+		discovery->cgroups = NULL;
+}
+
+void discovery_tune_in(struct discovery *discovery)
+{
+	bool wanted = discovery->config->sampling.discovery == CONFIG_DISCOVERY_AUTO;
+	struct discovery_state *state = &discovery->state;
+	int r;
+
+	tune_in_to_cgroups(discovery, wanted);
+	if (discovery->tuned && wanted == discovery->tuned_in)
+		return;
+
+	discovery->tuned = true;
+	discovery->tuned_in = wanted;
+	state->listened = true;
+	state->source_why[0] = '\0';
+	if (!wanted) {
+		tune_out_of_processes(discovery);
+		snprintf(state->source_why, sizeof(state->source_why), "sampling.discovery is \"rescan\"");
+		return;
+	}
+	if (!discovery->options.roster.own_proc) {
+		snprintf(state->source_why, sizeof(state->source_why), "proc_root is not this machine's own /proc");
+		return;
+	}
+	r = make_news(discovery, &discovery->news, state->source_why);
+	if (r == -ENOMEM && state->source_why[0] == '\0')
+		snprintf(state->source_why, sizeof(state->source_why), "%s", strerror(ENOMEM));
+	if (r < 0)
+		return;
+
+	state->source = proclistener_source(discovery->news->listener);
+	state->exit_totals = proclistener_has_totals(discovery->news->listener);
+	discovery->news->window = discovery_show_life(discovery);
+}
+
+/* ---- one process ---- */
+
+static int match_again(struct discovery *discovery, const struct newcomer *newcomer, mono_t now)
+{
+	struct scanned *scanned = &discovery->news->scanned;
+	const struct match_facts *facts = &scanned->facts;
+	bool whole = newcomer->forked && mono_diff(now, newcomer->born) < (int64_t)WHOLE_NS;
+	uint64_t start = scanned->stat.start_ticks;
+
+	for (size_t i = 0; i < discovery->config->target_count; i++) {
+		if (!matcher_process(discovery->matcher, i, facts)) {
+			roster_unmatch(discovery->roster, i, facts->pid, start);
+			continue;
+		}
+		/* An entry by pid means the process, whatever it runs. */
+		if (discovery->config->targets[i].selector > CONFIG_PIDFILE &&
+		    roster_was_other(discovery->roster, i, facts->pid, start, facts->comm))
+			roster_unmatch(discovery->roster, i, facts->pid, start);
+		if (roster_process_known(discovery->roster, i, facts->pid, start, discovery->scan))
+			continue;
+
+		int r = discovery_sight(discovery, i, scanned, whole);
+
+		if (r < 0)
+			return r;
+	}
+
+	return 0;
+}
+
+static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono_t now)
+{
+	struct scanned *scanned = &discovery->news->scanned;
+	int r = scanned_meet(scanned, newcomer->pid);
+
+	if (r == 0)
+		r = scanned_ask(scanned, discovery->matcher->needs);
+	if (r == 0)
+		r = match_again(discovery, newcomer, now);
+	if (r == -ESRCH || r == -ENOENT) {
+		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
+		return;
+	}
+
+	newcomer->state = NEWCOMER_MET;
+	discovery->state.looks++;
+	discovery->again |= r < 0 && scanned_starved(r);
+}
+
+/* ---- ends ---- */
+
+/* Whether a process that nobody looked at was of this entry's group, from what is left of it. */
+static bool was_of(const struct discovery *discovery, size_t entry, const struct procevent *end,
+		   const struct newcomer *newcomer)
+{
+	const struct config_target *config = &discovery->config->targets[entry];
+	struct match_facts facts = { .pid = end->pid, .comm = end->totals.comm };
+	bool stays = config->selector == CONFIG_CGROUP || config->selector == CONFIG_UNIT;
+	bool same = newcomer->forked && !newcomer->executed;
+
+	if (config->per != CONFIG_PER_GROUP)
+		return false;
+	if (config->selector == CONFIG_COMM)
+		return matcher_process(discovery->matcher, entry, &facts);
+
+	return (stays || same) && roster_is_member(discovery->roster, entry, end->ppid);
+}
+
+static void credit_unseen(struct discovery *discovery, const struct procevent *end, const struct newcomer *newcomer,
+			  const struct sample *sample)
+{
+	bool credited = false;
+
+	for (size_t i = 0; i < discovery->config->target_count; i++)
+		if (was_of(discovery, i, end, newcomer))
+			credited |= roster_credit(discovery->roster, i, sample);
+	discovery->state.credited += credited;
+}
+
+static void take_totals(struct discovery *discovery, const struct procevent *end, mono_t now)
+{
+	const struct procevent_totals *totals = &end->totals;
+	struct discovery_news *news = discovery->news;
+	struct newcomer *newcomer = newcomers_find(news->newcomers, end->pid);
+	bool met = newcomer && newcomer->state == NEWCOMER_MET;
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns);
+	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns);
+	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
+	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
+	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
+	met = roster_end(discovery->roster, end->pid, &sample) || met;
+	if (newcomer && newcomer->state == NEWCOMER_GONE)
+		met = met || !newcomer->missed; /* it was met before it ended */
+	newcomer = newcomers_ended(news->newcomers, end->pid, now);
+	/* An older one was met by a scan, and did not match. */
+	if (!met && totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began))
+		credit_unseen(discovery, end, newcomer, &sample);
+}
+
+/* Of a member the CPU time, if it can still be had: exit records do not come from everywhere. */
+static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
+{
+	struct sample sample = { 0 };
+	uint64_t cpu_ns;
+
+	newcomers_ended(discovery->news->newcomers, pid, now);
+	if (proclistener_has_totals(discovery->news->listener) || !roster_knows(discovery->roster, pid))
+		return;
+
+	cpu_ns = realclock_cpu_of((clockid_t)(~(uint32_t)pid << 3 | 2)); /* as clock_getcpuclockid(3) makes it */
+	if (cpu_ns == 0)
+		return;
+	sample_set(&sample, SAMPLE_CPU, cpu_ns);
+	roster_end(discovery->roster, pid, &sample);
+}
+
+/* ---- news ---- */
+
+static void begin(struct discovery *discovery, int32_t pid, enum newcomer_news what, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+	struct newcomer *newcomer = newcomers_began(news->newcomers, pid, what, now);
+
+	if (newcomer && what == NEWCOMER_EXECUTED && discovery->state.source == PROCLISTENER_CONNECTOR &&
+	    !discovery->state.held_off)
+		look_at(discovery, newcomer, now);
+}
+
+static void take_event(struct discovery *discovery, const struct procevent *event, mono_t now)
+{
+	discovery->state.events++;
+	switch (event->kind) {
+	case PROCEVENT_FORK:
+		begin(discovery, event->pid, NEWCOMER_FORKED, now);
+		return;
+	case PROCEVENT_EXEC:
+		begin(discovery, event->pid, NEWCOMER_EXECUTED, now);
+		return;
+	case PROCEVENT_COMM:
+		begin(discovery, event->pid, NEWCOMER_RENAMED, now);
+		return;
+	case PROCEVENT_EXIT:
+		take_exit(discovery, event->pid, now);
+		return;
+	case PROCEVENT_TOTALS:
+		take_totals(discovery, event, now);
+		return;
+	}
+}
+
+/* Between two looks others have their turn; what there is may be gone afterwards. */
+static bool others_first(struct discovery *discovery)
+{
+	discovery_show_life(discovery);
+	turnstile_yield(&discovery->turn);
+
+	return !discovery->stop;
+}
+
+static void take_events(struct discovery *discovery, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+	bool lost = false;
+
+	news->more = false;
+	for (int reads = 0; reads < READS_MAX; reads++) {
+		size_t count = proclistener_read(news->listener, news->events,
+						 sizeof(news->events) / sizeof(news->events[0]), &lost);
+
+		discovery->state.overruns += lost;
+		discovery->again |= lost;
+		for (size_t i = 0; i < count; i++)
+			take_event(discovery, &news->events[i], now);
+		if (count == 0)
+			return;
+		news->more = true;
+		if (!others_first(discovery))
+			return;
+	}
+}
+
+static void look_at_due(struct discovery *discovery, mono_t now)
+{
+	struct newcomer *newcomer;
+
+	while (!discovery->state.held_off && (newcomer = newcomers_due(discovery->news->newcomers, DELAY_NS, now))) {
+		look_at(discovery, newcomer, now);
+		if (!others_first(discovery))
+			return;
+	}
+}
+
+/* ---- what it may cost ---- */
+
+static void spend(struct discovery *discovery, uint64_t cpu_ns, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+	bool over;
+
+	news->window_cpu_ns += cpu_ns;
+	over = news->window_cpu_ns > WINDOW_NS / DISCOVERY_SHARE;
+	if (over && !discovery->state.held_off) {
+		discovery->state.held_off = true;
+		discovery->state.storms++;
+	}
+	if (mono_diff(now, news->window) < (int64_t)WINDOW_NS)
+		return;
+
+	if (discovery->state.held_off) {
+		newcomers_give_up(news->newcomers);
+		discovery->again = true;
+	}
+	discovery->state.held_off = false;
+	news->window = now;
+	news->window_cpu_ns = 0;
+}
+
+static uint64_t gap(const struct discovery *discovery)
+{
+	return discovery->state.held_off ? HELD_OFF_GAP_NS : GAP_NS;
+}
+
+static void visit_new_cgroup(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	discovery->state.cgroups_heard++;
+	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
+}
+
+static void hear_cgroups(struct discovery *discovery, mono_t now)
+{
+	if (!discovery->cgroups || mono_diff(now, discovery->cgroups_looked) < (int64_t)GAP_NS)
+		return;
+
+	discovery->cgroups_looked = now;
+	if (cgroupwatch_hear(discovery->cgroups, now, visit_new_cgroup, discovery))
+		return;
+	discovery->state.overruns++;
+	discovery->again = true;
+}
+
+void discovery_hear(struct discovery *discovery, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+	uint64_t cpu;
+
+	hear_cgroups(discovery, now);
+	if (!news || news->hearing || mono_diff(now, news->heard) < (int64_t)gap(discovery))
+		return;
+
+	news->hearing = true;
+	news->heard = now;
+	cpu = realclock_thread_cpu();
+	roster_fetch(discovery->roster);
+	take_events(discovery, now);
+	roster_settle(discovery->roster);
+	look_at_due(discovery, now);
+	if (news->more)
+		news->settle_until = mono_add(now, SETTLE_MAX_NS);
+	spend(discovery, realclock_thread_cpu() - cpu, now);
+	news->hearing = false;
+}
+
+static void sooner(mono_t *until, mono_t at)
+{
+	if (mono_diff(*until, at) > 0)
+		*until = at;
+}
+
+/* Of processes. True: the listener's descriptor is to be polled. */
+static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
+{
+	const struct discovery_news *news = discovery->news;
+	mono_t next;
+
+	if (!discovery->state.held_off && newcomers_next(news->newcomers, DELAY_NS, &next))
+		sooner(until, next);
+	if (roster_ended(discovery->roster) > 0 && mono_diff(news->settle_until, now) > 0)
+		sooner(until, mono_add(now, SETTLE_NS));
+	if (!discovery->state.held_off && !news->more)
+		return true;
+	sooner(until, mono_add(news->heard, gap(discovery)));
+
+	return false;
+}
+
+size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until)
+{
+	size_t count = 0;
+	mono_t next;
+
+	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
+	if (discovery->cgroups) {
+		fds[count++] = (struct pollfd){ .fd = cgroupwatch_fd(discovery->cgroups), .events = POLLIN };
+		if (cgroupwatch_next(discovery->cgroups, &next))
+			sooner(until, next);
+	}
+	if (discovery->news && await_processes(discovery, now, until))
+		fds[count++] = (struct pollfd){ .fd = proclistener_fd(discovery->news->listener), .events = POLLIN };
+
+	return count;
+}
+
+void discovery_news_state(const struct discovery *discovery, struct discovery_state *ret)
+{
+	const struct discovery_news *news = discovery->news;
+
+	if (!news)
+		return;
+	ret->missed = news->missed + newcomers_missed(news->newcomers);
+	ret->dropped = news->dropped + newcomers_dropped(news->newcomers);
+}

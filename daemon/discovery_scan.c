@@ -1,0 +1,235 @@
+/*
+ * discovery_scan.c: prepare / visit / sweep. Facts about a process are read lazily, only those that some entry needs: most hosts name
+ * their processes by comm, which costs one small file each.
+ */
+#include "cgmount.h"
+#include "dirlist.h"
+#include "discovery_inside.h"
+#include "procread.h"
+#include "realclock.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- visit: processes ---- */
+
+/* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
+static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
+{
+	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
+		return 0;
+
+	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
+}
+
+int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *scanned, bool whole)
+{
+	const struct match_facts *facts = &scanned->facts;
+
+	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
+		return sight_cgroup(discovery, entry, facts);
+
+	/* For the description, whether or not an entry asked for it. */
+	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
+
+	if (r < 0)
+		return r;
+
+	struct roster_sighting sighting = {
+		.pid = facts->pid,
+		.start_ticks = scanned->stat.start_ticks,
+		.comm = facts->comm,
+		.cmdline = facts->cmdline ? facts->cmdline : "",
+		.cgroup = facts->cgroup ? facts->cgroup : "",
+		.whole = whole,
+	};
+
+	return roster_process(discovery->roster, entry, &sighting, discovery->scan);
+}
+
+/* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
+static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
+{
+	return discovery->matcher->by_path && scanned_ask(scanned, MATCH_CGROUP) == 0 && scanned->facts.cgroup &&
+	       matcher_any_cgroup(discovery->matcher, scanned->facts.cgroup);
+}
+
+/* Hands the process to every entry that it matches. */
+static int match_entries(struct discovery *discovery, struct scanned *scanned, bool *ret_watched)
+{
+	for (size_t i = 0; i < discovery->config->target_count; i++) {
+		if (!matcher_process(discovery->matcher, i, &scanned->facts))
+			continue;
+		*ret_watched = true;
+		if (roster_process_known(discovery->roster, i, scanned->facts.pid, scanned->stat.start_ticks,
+					 discovery->scan))
+			continue;
+
+		int r = discovery_sight(discovery, i, scanned, false);
+
+		if (r < 0)
+			return r;
+	}
+
+	return 0;
+}
+
+/* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
+static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
+{
+	bool watched = false;
+	int r = scanned_meet(scanned, pid);
+
+	discovery->processes++;
+	if (r == 0)
+		r = scanned_ask(scanned, discovery->matcher->needs);
+	if (r < 0) {
+		discovery->unreadable += !scanned_starved(r) && r != -ESRCH;
+		return scanned_starved(r) ? r : 0;
+	}
+
+	r = match_entries(discovery, scanned, &watched);
+	if (r < 0)
+		return r;
+
+	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
+
+	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
+	following_met(discovery->following, &scanned->stat, watched);
+	if (watched)
+		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
+	else
+		baseline_unchanged(discovery->options.baseline, &scanned->stat);
+
+	return 0;
+}
+
+/* The scan of /proc: what dirlist_each hands on. */
+struct walk {
+	struct discovery *discovery;
+	struct scanned scanned;
+};
+
+static int visit_name(void *ctx, const char *name)
+{
+	struct walk *walk = ctx;
+	int32_t pid = procread_pid_of(name);
+	int r = discovery_step_aside(walk->discovery);
+
+	if (r < 0)
+		return r;
+
+	return pid ? visit_process(walk->discovery, pid, &walk->scanned) : 0;
+}
+
+static int visit_processes(struct discovery *discovery)
+{
+	AUTO_FREE struct walk *walk = malloc(sizeof *walk);
+
+	if (!walk)
+		return -ENOMEM;
+
+	walk->discovery = discovery;
+	walk->scanned.procfd = discovery->options.roster.procfd;
+	walk->scanned.mounts = discovery->options.roster.mounts;
+
+	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
+}
+
+/* ---- visit: cgroups ---- */
+
+int discovery_sight_cgroup(struct discovery *discovery, const char *path)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
+		if (matcher_cgroup(discovery->matcher, i, path))
+			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
+
+	return r;
+}
+
+static int visit_cgroup(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+	int r = discovery_step_aside(discovery);
+
+	if (r < 0)
+		return r;
+	if (discovery->cgroups && cgroupwatch_wants_all(discovery->cgroups))
+		cgroupwatch_add(discovery->cgroups, path);
+
+	return discovery_sight_cgroup(discovery, path);
+}
+
+static int visit_cgroups(struct discovery *discovery)
+{
+	int r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+
+	if (r == 0 && discovery->cgroups)
+		cgroupwatch_has_all(discovery->cgroups);
+
+	return r;
+}
+
+/* ---- one scan ---- */
+
+static void refresh_limits(struct discovery *discovery, mono_t now)
+{
+	int64_t age = mono_diff(now, discovery->limits_read);
+
+	if (!discovery->limits_due && age < (int64_t)discovery->config->sampling.limits_interval_ns)
+		return;
+
+	discovery->limits_due = false;
+	discovery->limits_read = now;
+	roster_refresh_limits(discovery->roster);
+}
+
+static int visit_all(struct discovery *discovery)
+{
+	int r = visit_processes(discovery);
+
+	if (r == 0 && discovery->matcher->by_path)
+		r = visit_cgroups(discovery);
+
+	return r == -E2BIG ? 0 : r;
+}
+
+int discovery_scan_locked(struct discovery *discovery)
+{
+	mono_t began = discovery_show_life(discovery);
+	uint64_t cpu = realclock_thread_cpu();
+	int r;
+
+	discovery_hear(discovery, began);
+	discovery->rescan = discovery->again = false;
+	discovery->scan++;
+	discovery->processes = discovery->unreadable = 0;
+	roster_collect(discovery->roster);
+	roster_reopen(discovery->roster);
+	matcher_read_pidfiles(discovery->matcher);
+	baseline_scan_begin(discovery->options.baseline, began);
+	following_begin(discovery->following);
+	r = visit_all(discovery);
+	if (r == -ECANCELED)
+		return r;
+	discovery->state.error = r;
+	if (r < 0)
+		return r == -EMFILE || r == -ENFILE ? 0 : r;
+
+	baseline_scan_end(discovery->options.baseline);
+	following_end(discovery->following);
+	roster_sweep(discovery->roster, discovery->scan);
+	refresh_limits(discovery, began);
+	discovery->state.processes = discovery->processes;
+	discovery->state.unreadable = discovery->unreadable;
+	discovery->state.scans++;
+	discovery->scan_began = began;
+	discovery->state.last_scan_ns = (uint64_t)mono_diff(discovery_show_life(discovery), began);
+	discovery->scan_cpu_ns = realclock_thread_cpu() - cpu;
+
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* roster_events.c: found by pid alone, which is all that events say; of two with the same pid the one that ended is not back yet. */
+#include "roster_events.h"
+
+#include "roster_inside.h"
+
+#include <string.h>
+
+bool roster_fetch(struct roster *roster)
+{
+	while (roster->back_count < ROSTER_BACK_MAX) {
+		struct roster_back *back = &roster->back[roster->back_count];
+
+		if (!sampler_returned(roster->options.sampler, &back->sampled, &back->why))
+			break;
+		roster->back_count++;
+	}
+
+	return roster->back_count > 0;
+}
+
+void roster_settle(struct roster *roster)
+{
+	for (size_t i = 0; i < roster->back_count; i++)
+		roster_take_back(roster, roster->back[i].sampled->user, roster->back[i].why);
+	roster->back_count = 0;
+}
+
+size_t roster_ended(const struct roster *roster)
+{
+	return roster->ended;
+}
+
+void roster_unmatch(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks)
+{
+	struct roster_target *target =
+		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
+
+	if (target)
+		roster_ask_back(roster, target);
+}
+
+bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm)
+{
+	const struct roster_target *target =
+		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
+
+	return target && !target->group && strcmp(target->what.comm, comm) != 0;
+}
+
+bool roster_knows(const struct roster *roster, int32_t pid)
+{
+	return roster_table_pid(&roster->table, pid, NULL) != NULL;
+}
+
+bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid)
+{
+	const struct roster_target *target = NULL;
+
+	while ((target = roster_table_pid(&roster->table, pid, target)))
+		if (target->group && target->entry == roster->list.entries[entry])
+			return true;
+
+	return false;
+}
+
+bool roster_end(struct roster *roster, int32_t pid, const struct sample *end)
+{
+	struct roster_target *target = NULL;
+	bool found = false;
+
+	while ((target = roster_table_pid(&roster->table, pid, target))) {
+		roster->ended += !target->ended;
+		target->ended = true;
+		target->end = *end;
+		found = true;
+	}
+
+	return found;
+}
+
+bool roster_credit(struct roster *roster, size_t entry, const struct sample *end)
+{
+	struct roster_target *group = roster->list.entries[entry]->group;
+
+	if (!group)
+		return false;
+	source_entry_credit(group->sampled.entry, NULL, end);
+
+	return true;
+}

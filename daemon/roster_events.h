@@ -1,0 +1,42 @@
+/*
+ * roster_events.h: the roster between two scans: single processes that begin, turn into something else and end.
+ *
+ * What a member of a group used between its last sample and its end is added to its group when the sampler gives it back. So that nothing is told too
+ * late: first roster_fetch, then all ends that are known, then roster_settle.
+ */
+#ifndef SPIKEWATCH_ROSTER_EVENTS_H
+#define SPIKEWATCH_ROSTER_EVENTS_H
+
+#include "roster.h"
+
+/* Takes from the sampler what it gave back, up to a bound. True: there is something for roster_settle. */
+bool roster_fetch(struct roster *roster);
+
+/* Frees what was fetched; credits to groups what is known of ends. */
+void roster_settle(struct roster *roster);
+
+/* Targets whose end was told and that the sampler has yet to find gone. */
+size_t roster_ended(const struct roster *roster);
+
+/* A process is not of this entry (any more): it leaves, if it is watched for it. Cheap if it is not. */
+void roster_unmatch(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks);
+
+/*
+ * Whether a process is watched for this entry as a target of its own and was called something else than comm when it was met: as another program,
+ * which deserves a target of its own.
+ */
+bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm);
+
+/* Whether pid is watched for any entry. */
+bool roster_knows(const struct roster *roster, int32_t pid);
+
+/* Whether pid is a member of this entry's group. */
+bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid);
+
+/* pid ended with these counters; of two the later is believed. True: it is watched. */
+bool roster_end(struct roster *roster, int32_t pid, const struct sample *end);
+
+/* A process that never was a member ended, and its counters belong to this entry's group. False: the entry has none. */
+bool roster_credit(struct roster *roster, size_t entry, const struct sample *end);
+
+#endif

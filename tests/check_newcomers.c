@@ -1,0 +1,198 @@
+/* check_newcomers.c: who waits to be looked at, and who came and went. Time is made up. */
+#include "newcomers.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+
+Suite *newcomers_suite(void);
+
+#define DELAY (2 * NS_PER_MS)
+
+static struct newcomers *newcomers;
+static mono_t now;
+
+static void setup(void)
+{
+	now = (mono_t){ NS_PER_S };
+	ck_assert_int_eq(newcomers_new(&newcomers), 0);
+}
+
+static void teardown(void)
+{
+	newcomers_free(newcomers);
+}
+
+static struct newcomer *began(int32_t pid, enum newcomer_news news)
+{
+	return newcomers_began(newcomers, pid, news, now);
+}
+
+static struct newcomer *due(void)
+{
+	return newcomers_due(newcomers, DELAY, now);
+}
+
+START_TEST(who_begins_is_due_after_the_delay_and_once)
+{
+	mono_t next;
+
+	began(7, NEWCOMER_FORKED);
+	ck_assert(newcomers_next(newcomers, DELAY, &next));
+	ck_assert_uint_eq(next.ns, now.ns + DELAY);
+	now = mono_add(now, DELAY - 1);
+	ck_assert_ptr_null(due());
+	now = mono_add(now, 1);
+	ck_assert_int_eq(due()->pid, 7);
+	ck_assert_ptr_null(due());
+	ck_assert(!newcomers_next(newcomers, DELAY, &next));
+}
+END_TEST
+
+START_TEST(who_executes_waits_anew_and_is_known_to_be_young)
+{
+	mono_t born = now;
+	struct newcomer *newcomer;
+
+	began(7, NEWCOMER_FORKED);
+	began(8, NEWCOMER_FORKED);
+	now = mono_add(now, DELAY - 1);
+	newcomer = began(7, NEWCOMER_EXECUTED);
+	ck_assert(newcomer->forked && newcomer->executed);
+	ck_assert_uint_eq(newcomer->born.ns, born.ns);
+	now = mono_add(now, 1);
+	ck_assert_int_eq(due()->pid, 8);
+	ck_assert_ptr_null(due());
+	now = mono_add(now, DELAY);
+	ck_assert_int_eq(due()->pid, 7);
+}
+END_TEST
+
+START_TEST(who_ends_while_he_waits_was_missed)
+{
+	began(7, NEWCOMER_FORKED);
+	ck_assert(newcomers_ended(newcomers, 7, now)->missed);
+	newcomers_ended(newcomers, 7, now);
+	ck_assert_uint_eq(newcomers_missed(newcomers), 1);
+	now = mono_add(now, DELAY);
+	ck_assert_ptr_null(due());
+}
+END_TEST
+
+START_TEST(who_was_met_was_not_missed)
+{
+	began(7, NEWCOMER_FORKED)->state = NEWCOMER_MET;
+	ck_assert(!newcomers_ended(newcomers, 7, now)->missed);
+	ck_assert_uint_eq(newcomers_missed(newcomers), 0);
+}
+END_TEST
+
+START_TEST(of_whom_only_the_end_was_heard_nothing_is_counted)
+{
+	ck_assert(!newcomers_ended(newcomers, 7, now)->missed);
+	ck_assert_uint_eq(newcomers_missed(newcomers), 0);
+}
+END_TEST
+
+START_TEST(news_that_come_after_the_end_are_of_one_who_was_missed)
+{
+	newcomers_ended(newcomers, 7, now);
+	ck_assert_ptr_null(began(7, NEWCOMER_FORKED));
+	ck_assert_ptr_null(began(7, NEWCOMER_EXECUTED));
+	ck_assert_uint_eq(newcomers_missed(newcomers), 1);
+	ck_assert_ptr_null(due());
+}
+END_TEST
+
+START_TEST(a_pid_that_is_used_again_is_another)
+{
+	newcomers_ended(newcomers, 7, now);
+	now = mono_add(now, NS_PER_S);
+	ck_assert_ptr_nonnull(began(7, NEWCOMER_FORKED));
+	ck_assert_int_eq(newcomers_find(newcomers, 7)->state, NEWCOMER_WAITING);
+}
+END_TEST
+
+START_TEST(the_oldest_is_forgotten_for_the_newest)
+{
+	for (int32_t pid = 1; pid <= (int32_t)NEWCOMERS_MAX + 10; pid++)
+		began(pid, NEWCOMER_FORKED);
+	ck_assert_uint_eq(newcomers_dropped(newcomers), 10);
+	ck_assert_ptr_null(newcomers_find(newcomers, 10));
+	now = mono_add(now, DELAY);
+	for (int32_t pid = 11; pid <= (int32_t)NEWCOMERS_MAX + 10; pid++)
+		ck_assert_int_eq(due()->pid, pid);
+	ck_assert_ptr_null(due());
+}
+END_TEST
+
+START_TEST(those_who_are_given_up_are_still_missed_when_they_end)
+{
+	began(7, NEWCOMER_FORKED);
+	began(8, NEWCOMER_FORKED)->state = NEWCOMER_MET;
+	ck_assert_uint_eq(newcomers_give_up(newcomers), 1);
+	now = mono_add(now, DELAY);
+	ck_assert_ptr_null(due());
+	newcomers_ended(newcomers, 7, now);
+	ck_assert_uint_eq(newcomers_missed(newcomers), 1);
+}
+END_TEST
+
+/* Pids that share a bucket come and go in all orders. */
+START_TEST(chains_hold)
+{
+	uint32_t random = 1;
+
+	for (int i = 0; i < 100000; i++) {
+		int32_t pid = (int32_t)(1 + (random >> 8) % 8 * NEWCOMERS_MAX + (random >> 20) % 3);
+
+		random = random * 1664525u + 1013904223u;
+		if (random >> 31)
+			newcomers_ended(newcomers, pid, now);
+		else
+			began(pid, NEWCOMER_FORKED);
+		now = mono_add(now, NS_PER_MS);
+		ck_assert_int_eq(newcomers_find(newcomers, pid)->pid, pid);
+		if (i % 7 == 0)
+			due();
+	}
+}
+END_TEST
+
+START_TEST(without_memory_there_are_none)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct newcomers *made = NULL;
+
+		torture_arm(n);
+		int r = newcomers_new(&made);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		newcomers_free(made);
+	}
+}
+END_TEST
+
+Suite *newcomers_suite(void)
+{
+	Suite *suite = suite_create("newcomers");
+	TCase *tests = tcase_create("newcomers");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, who_begins_is_due_after_the_delay_and_once);
+	tcase_add_test(tests, who_executes_waits_anew_and_is_known_to_be_young);
+	tcase_add_test(tests, who_ends_while_he_waits_was_missed);
+	tcase_add_test(tests, who_was_met_was_not_missed);
+	tcase_add_test(tests, of_whom_only_the_end_was_heard_nothing_is_counted);
+	tcase_add_test(tests, news_that_come_after_the_end_are_of_one_who_was_missed);
+	tcase_add_test(tests, a_pid_that_is_used_again_is_another);
+	tcase_add_test(tests, the_oldest_is_forgotten_for_the_newest);
+	tcase_add_test(tests, those_who_are_given_up_are_still_missed_when_they_end);
+	tcase_add_test(tests, chains_hold);
+	tcase_add_test(tests, without_memory_there_are_none);
+	suite_add_tcase(suite, tests);
+
+	return suite;
+}

@@ -1,0 +1,186 @@
+/* check_proclistener.c: what the kernel says of our own processes, by every source that is allowed here. */
+#include "proclistener.h"
+#include "scene.h"
+#include "torture.h"
+
+#include <errno.h>
+#include <sched.h>
+
+Suite *proclistener_suite(void);
+
+static const enum proclistener_source sources[] = { PROCLISTENER_CONNECTOR, PROCLISTENER_PERF };
+
+static struct procevent events[4 * PROCLISTENER_BATCH];
+static char reason[PROCLISTENER_REASON_MAX];
+
+static struct proclistener *opened(enum proclistener_source only)
+{
+	struct proclistener *listener = NULL;
+	int r = proclistener_open(&(struct proclistener_options){ .only = only }, &listener, reason);
+
+	if (r < 0)
+		ck_assert_str_ne(reason, "");
+
+	return listener;
+}
+
+static void *nothing(void *ctx)
+{
+	return ctx;
+}
+
+/* A process that starts a thread and executes something. */
+static pid_t run(void)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	if (pid == 0) {
+		if (pthread_create(&thread, NULL, nothing, NULL) == 0)
+			pthread_join(thread, NULL);
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(1);
+	}
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+
+	return pid;
+}
+
+struct heard {
+	unsigned count[PROCEVENT_TOTALS + 1];
+	bool lost, disordered; /* totals and then something else */
+	struct procevent_totals totals;
+};
+
+static void hear(struct proclistener *listener, pid_t pid, struct heard *heard)
+{
+	bool lost;
+	size_t count;
+
+	do {
+		count = proclistener_read(listener, events, sizeof(events) / sizeof(events[0]), &lost);
+		heard->lost |= lost;
+		for (size_t i = 0; i < count; i++) {
+			if (events[i].pid != pid)
+				continue;
+			heard->disordered |= heard->count[PROCEVENT_TOTALS] > 0;
+			heard->count[events[i].kind]++;
+			if (events[i].kind == PROCEVENT_TOTALS)
+				heard->totals = events[i].totals;
+		}
+	} while (count > 0);
+}
+
+START_TEST(a_life_is_heard_and_its_threads_are_not)
+{
+	struct proclistener *listener = opened(sources[_i]);
+	struct heard heard = { 0 };
+	pid_t pid;
+
+	if (!listener)
+		return;
+	ck_assert_int_eq(proclistener_source(listener), sources[_i]);
+	pid = run();
+	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_EXIT] == 1));
+	if (!heard.lost) {
+		ck_assert_uint_eq(heard.count[PROCEVENT_FORK], 1);
+		ck_assert_uint_eq(heard.count[PROCEVENT_EXEC], 1);
+	}
+	proclistener_close(listener);
+}
+END_TEST
+
+START_TEST(all_that_it_used_is_heard_last)
+{
+	struct proclistener *listener = opened(PROCLISTENER_CONNECTOR);
+	struct heard heard = { 0 };
+
+	if (!listener || !proclistener_has_totals(listener)) {
+		proclistener_close(listener);
+		return;
+	}
+	pid_t pid = run();
+
+	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_TOTALS] == 1));
+	if (!heard.lost) {
+		ck_assert_str_eq(heard.totals.comm, "true");
+		ck_assert_uint_gt(heard.totals.cpu_ns, 0);
+		ck_assert(heard.totals.threads);
+		ck_assert(!heard.disordered);
+	}
+	proclistener_close(listener);
+}
+END_TEST
+
+START_TEST(what_found_no_room_is_said)
+{
+	struct proclistener_options tiny = { .only = sources[_i], .receive_bytes = 1, .ring_bytes = 4096 };
+	struct proclistener *listener = NULL;
+	struct heard heard = { 0 };
+
+	if (proclistener_open(&tiny, &listener, reason) < 0)
+		return;
+	for (int i = 0; i < 20 && !heard.lost; i++) {
+		for (int j = 0; j < 50; j++)
+			run();
+		hear(listener, 0, &heard);
+	}
+	ck_assert(heard.lost);
+	proclistener_close(listener);
+}
+END_TEST
+
+/* Other namespaces are for the privileged. */
+static void *open_elsewhere(void *ctx)
+{
+	if (unshare(CLONE_NEWNET) == 0)
+		*(bool *)ctx = opened(PROCLISTENER_CONNECTOR) == NULL;
+
+	return NULL;
+}
+
+START_TEST(in_another_network_namespace_there_is_no_connector)
+{
+	bool refused = false;
+	pthread_t thread;
+
+	reason[0] = '\0';
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_elsewhere, &refused), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	if (refused)
+		ck_assert_ptr_nonnull(strstr(reason, "proc connector: not "));
+}
+END_TEST
+
+START_TEST(without_memory_it_does_not_open)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct proclistener_options options = { .only = sources[_i] };
+		struct proclistener *listener = NULL;
+
+		torture_arm(n);
+		int r = proclistener_open(&options, &listener, reason);
+		injected = torture_disarm();
+		ck_assert(!injected || r == -ENOMEM);
+		proclistener_close(listener);
+	}
+}
+END_TEST
+
+Suite *proclistener_suite(void)
+{
+	Suite *suite = suite_create("proclistener");
+	TCase *tcase = tcase_create("listening");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, a_life_is_heard_and_its_threads_are_not, 0, 2);
+	tcase_add_test(tcase, all_that_it_used_is_heard_last);
+	tcase_add_loop_test(tcase, what_found_no_room_is_said, 0, 2);
+	tcase_add_test(tcase, in_another_network_namespace_there_is_no_connector);
+	tcase_add_loop_test(tcase, without_memory_it_does_not_open, 0, 2);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

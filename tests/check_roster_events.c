@@ -1,0 +1,159 @@
+/* check_roster_events.c: single processes that begin, turn into something else and end between two scans, over a /proc made of files. */
+#include "roster_rig.h"
+
+#include "roster_events.h"
+
+Suite *roster_events_suite(void);
+
+#define GROUP "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}"
+#define SINGLE "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}"
+
+/* What the files of appear() say: ten ticks. */
+#define USED_NS (10 * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK))
+
+static struct sample used(uint64_t cpu_ns)
+{
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_CPU, cpu_ns);
+
+	return sample;
+}
+
+static void join(int pid, uint64_t start, bool whole)
+{
+	struct roster_sighting seen = {
+		.pid = pid, .start_ticks = start, .comm = "app", .cmdline = "app", .cgroup = "/", .whole = whole
+	};
+
+	appear(pid, start, "/");
+	ck_assert_int_eq(roster_process(roster, 0, &seen, 1), 0);
+	settle();
+}
+
+/* Of the group, after a tick. 0: none yet. */
+static uint64_t group_cpu(void)
+{
+	const struct sample *sample;
+
+	sampler_tick(sampler);
+	sample = source_entry_sample(find("g")->sampled.entry);
+
+	return sample_has(sample, SAMPLE_CPU) ? sample->value[SAMPLE_CPU] : 0;
+}
+
+START_TEST(a_member_that_has_just_begun_counts_as_a_whole)
+{
+	make(8, GROUP);
+	join(10, 500, false);
+	ck_assert_uint_eq(group_cpu(), 0);
+	join(11, 501, true);
+	ck_assert_uint_eq(group_cpu(), USED_NS);
+}
+END_TEST
+
+START_TEST(what_a_member_used_until_its_end_is_added_when_it_is_back)
+{
+	struct sample end = used(USED_NS + 70);
+
+	make(8, GROUP);
+	join(10, 500, true);
+	ck_assert(roster_knows(roster, 10));
+	ck_assert(roster_is_member(roster, 0, 10));
+	ck_assert(roster_end(roster, 10, &end));
+	ck_assert_uint_eq(roster_ended(roster), 1);
+	ck_assert_uint_eq(group_cpu(), USED_NS);
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(roster_ended(roster), 0);
+	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
+	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
+	ck_assert(!roster_knows(roster, 10));
+}
+END_TEST
+
+START_TEST(an_end_below_the_last_sample_takes_nothing_away)
+{
+	struct sample end = used(1);
+
+	make(8, GROUP);
+	join(10, 500, true);
+	roster_end(roster, 10, &end);
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(group_cpu(), USED_NS);
+}
+END_TEST
+
+START_TEST(one_who_was_no_member_is_credited_as_a_whole)
+{
+	struct sample end = used(500);
+
+	make(8, GROUP);
+	settle();
+	ck_assert(!roster_end(roster, 10, &end));
+	ck_assert(roster_credit(roster, 0, &end));
+	ck_assert(roster_credit(roster, 0, &end));
+	ck_assert_uint_eq(group_cpu(), 1000);
+}
+END_TEST
+
+START_TEST(an_entry_without_a_group_credits_nobody)
+{
+	struct sample end = used(500);
+
+	make(8, SINGLE);
+	ck_assert(!roster_credit(roster, 0, &end));
+}
+END_TEST
+
+START_TEST(one_that_matches_no_more_leaves_and_may_come_back_at_once)
+{
+	make(8, SINGLE);
+	join(10, 500, false);
+	ck_assert(roster_was_other(roster, 0, 10, 500, "other"));
+	ck_assert(!roster_was_other(roster, 0, 10, 500, "app"));
+	roster_unmatch(roster, 0, 10, 500);
+	roster_unmatch(roster, 0, 10, 500);
+	ck_assert_uint_eq(counts().leaving, 1);
+	ck_assert(!roster_process_known(roster, 0, 10, 500, 1));
+	join(10, 500, false);
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().found, 2);
+	ck_assert_uint_eq(counts().left, 1);
+}
+END_TEST
+
+START_TEST(what_is_fetched_is_kept_until_it_is_settled)
+{
+	struct sample end = used(USED_NS + 5);
+
+	make(8, GROUP);
+	join(10, 500, true);
+	roster_sweep(roster, 2);
+	sampler_tick(sampler);
+	ck_assert(roster_fetch(roster));
+	ck_assert(roster_end(roster, 10, &end)); /* told late, but in time */
+	roster_settle(roster);
+	ck_assert(!roster_knows(roster, 10));
+	ck_assert_uint_eq(group_cpu(), USED_NS + 5);
+}
+END_TEST
+
+Suite *roster_events_suite(void)
+{
+	Suite *suite = suite_create("roster_events");
+	TCase *tcase = tcase_create("events");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_member_that_has_just_begun_counts_as_a_whole);
+	tcase_add_test(tcase, what_a_member_used_until_its_end_is_added_when_it_is_back);
+	tcase_add_test(tcase, an_end_below_the_last_sample_takes_nothing_away);
+	tcase_add_test(tcase, one_who_was_no_member_is_credited_as_a_whole);
+	tcase_add_test(tcase, an_entry_without_a_group_credits_nobody);
+	tcase_add_test(tcase, one_that_matches_no_more_leaves_and_may_come_back_at_once);
+	tcase_add_test(tcase, what_is_fetched_is_kept_until_it_is_settled);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
