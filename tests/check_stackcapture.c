@@ -311,6 +311,29 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 }
 END_TEST
 
+START_TEST(that_there_are_no_samples_and_why_is_said)
+{
+	struct stackrecorder_options how = { .followed_only = true };
+	char reason[STACKRECORDER_REASON_MAX];
+	struct stackrecorder *recorder;
+	struct incident info;
+
+	if (!able)
+		return;
+
+	ck_assert_int_eq(stackrecorder_open(&how, &recorder, reason), 0);
+	look_beside(recorder, SIZE_MAX, &info);
+	ck_assert_uint_eq(info.capture_count, 1);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_SKIPPED);
+	ck_assert_str_eq(info.captures[0].file, "");
+	ck_assert_msg(strstr(info.captures[0].why, "there are no samples; "), "%s", info.captures[0].why);
+	ck_assert_msg(strstr(info.captures[0].why, "of watched processes of this user only"), "%s",
+		      info.captures[0].why);
+	stackrecorder_close(recorder);
+}
+END_TEST
+
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -325,6 +348,7 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
+	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
