@@ -45,6 +45,7 @@ void jobs_init(struct jobs *jobs);
 /* Frees what jobs_init has taken. */
 void jobs_release(struct jobs *jobs);
 
+/* The job is the queue's until jobs_next or jobs_urgent hands it out. */
 void jobs_put(struct jobs *jobs, struct job *job, enum jobs_order order);
 
 /* No more jobs will be put, but for those that are parked: jobs_next ends when they are done. */

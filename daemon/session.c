@@ -182,6 +182,8 @@ static void open_stacks(struct session *session)
 		return;
 	}
 	stackrecorder_status(session->stacks, &status);
+	if (!status.everybody)
+		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
 	if (*status.limits)
 		log_about(LOG_NOTICE, &about, "stacks, but: %s", status.limits);
 }

@@ -48,7 +48,10 @@ const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);
 
-/* NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it. */
+/*
+ * NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it. If there is one, it says why there are no
+ * events of everybody's: "" if there are.
+ */
 struct stackrecorder *session_stacks(struct session *session);
 const char *session_stacks_off(const struct session *session);
 

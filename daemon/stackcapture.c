@@ -310,33 +310,44 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 		add_text(why, cap, "%ju bytes of samples found no room", (uintmax_t)left_out);
 }
 
-/* An output that is empty has nothing to tell: it goes. */
-static void report(const struct stackcapture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
-		   const char *nameless, struct incident *info)
+/* All that is not as it should be with the profile of a quantity. */
+static void describe(const struct stackcapture *capture, bool memory, char why[WHY_MAX])
 {
 	struct stackrecorder_status status;
 
 	stackrecorder_status(capture->options.recorder, &status);
+	describe_gaps(capture, memory, why, WHY_MAX);
+	if (!status.everybody)
+		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");
+	if (*status.limits)
+		add_text(why, WHY_MAX, "%s", status.limits);
+	if (status.dwarf && status.not_followed)
+		add_text(why, WHY_MAX, "of %u watched processes there are no whole stacks", status.not_followed);
+}
+
+/* An output that is empty has nothing to tell: it goes. */
+static void report(const struct stackcapture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
+		   const char *nameless, struct incident *info)
+{
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
 		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
 		char why[WHY_MAX] = "";
 		struct stat st;
+		bool empty = fstat(outputs[i], &st) < 0 || st.st_size == 0;
 
-		if (fstat(outputs[i], &st) < 0 || st.st_size == 0) {
+		if (first && empty)
+			add_text(why, sizeof why, "there are no samples");
+		else if (first && *nameless)
+			add_text(why, sizeof why, "no names: %s", nameless);
+		if (first)
+			describe(capture, memory, why);
+		if (empty)
 			unlinkat(dirfd, symbolizer_outputs[i].file, 0);
-			continue;
-		}
-		if (first) {
-			if (*nameless)
-				add_text(why, sizeof why, "no names: %s", nameless);
-			describe_gaps(capture, memory, why, sizeof why);
-			if (*status.limits)
-				add_text(why, sizeof why, "%s", status.limits);
-			if (status.dwarf && status.not_followed)
-				add_text(why, sizeof why, "of %u watched processes there are no whole stacks",
-					 status.not_followed);
-		}
-		add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
+		else
+			add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
+		/* Without page faults nothing is missing. */
+		if (empty && first && !memory)
+			add_record(info, i, INCIDENT_CAPTURE_SKIPPED, 0, why);
 	}
 }
 

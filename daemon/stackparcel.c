@@ -42,15 +42,15 @@ static bool is_the_one(int fd, const struct perfrecord_file *file)
 }
 
 /*
- * As the process sees it; then through its mapping, which also reaches what was deleted or is of another mount; and when the process is gone, where
- * we would find it. -1: nowhere.
+ * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what was deleted, replaced by a newer version, or is of
+ * another mount; as the process sees it; and when the process is gone, where we would find it. -1: nowhere.
  */
 static int open_mapped(int procfd, const struct stackrecorder_file *file)
 {
 	char paths[3][4200];
 
-	snprintf(paths[0], sizeof paths[0], "%u/root%s", file->pid, file->path);
-	snprintf(paths[1], sizeof paths[1], "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
+	snprintf(paths[1], sizeof paths[1], "%u/root%s", file->pid, file->path);
+	snprintf(paths[0], sizeof paths[0], "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
 		 (uintmax_t)file->end);
 	snprintf(paths[2], sizeof paths[2], "%s", file->path);
 	for (int way = 0; way < 3; way++) {

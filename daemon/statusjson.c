@@ -223,9 +223,9 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 		put_u64(json, "frequency", status.frequency);
 		put_u64(json, "memory_bytes", status.memory_bytes);
 		put_u64(json, "lost_mappings", status.side_lost);
-	} else {
-		put_text(json, "why", session_stacks_off(overview->session));
 	}
+	if (!session_stacks(overview->session) || *session_stacks_off(overview->session))
+		put_text(json, "why", session_stacks_off(overview->session));
 	json_end_object(json);
 }
 

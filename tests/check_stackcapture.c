@@ -7,6 +7,8 @@
 #include "realclock.h"
 #include "stacks_rig.h"
 
+#include <sys/mman.h>
+
 Suite *stackcapture_suite(void);
 
 static struct stacks_rig rig;
@@ -311,6 +313,73 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 }
 END_TEST
 
+START_TEST(that_there_are_no_samples_and_why_is_said)
+{
+	struct stackrecorder_options how = { .followed_only = true };
+	char reason[STACKRECORDER_REASON_MAX];
+	struct stackrecorder *recorder;
+	struct incident info;
+
+	if (!able)
+		return;
+
+	ck_assert_int_eq(stackrecorder_open(&how, &recorder, reason), 0);
+	look_beside(recorder, SIZE_MAX, &info);
+	ck_assert_uint_eq(info.capture_count, 1);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_SKIPPED);
+	ck_assert_str_eq(info.captures[0].file, "");
+	ck_assert_msg(strstr(info.captures[0].why, "there are no samples; "), "%s", info.captures[0].why);
+	ck_assert_msg(strstr(info.captures[0].why, "of watched processes of this user only"), "%s",
+		      info.captures[0].why);
+	stackrecorder_close(recorder);
+}
+END_TEST
+
+/* ---- files ---- */
+
+START_TEST(a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped)
+{
+	struct stackparcel *parcel = calloc(1, sizeof *parcel);
+	struct stackrecorder_file file = { .pid = (uint32_t)getpid(), .file.build_id_len = 20 };
+	struct stackrecorder_snapshot snapshot = { .files = &file, .file_count = 1 };
+	char path[128], newer[128], way[96];
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat mapped, opened;
+
+	snprintf(path, sizeof(path), "%s/library", rig.directory);
+	snprintf(newer, sizeof(newer), "%s/newer", rig.directory);
+	scene_write(path, "older");
+	scene_write(newer, "newer");
+
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	ck_assert_int_eq(fstat(fd, &mapped), 0);
+	ck_assert_int_eq(rename(newer, path), 0);
+	file.path = path;
+	file.start = (uintptr_t)memory;
+	file.end = file.start + 4096;
+	snprintf(way, sizeof(way), "/proc/self/map_files/%jx-%jx", (uintmax_t)file.start, (uintmax_t)file.end);
+
+	int allowed = open(way, O_RDONLY | O_CLOEXEC);
+
+	if (allowed >= 0) {
+		stackparcel_add(parcel, procfd, &snapshot, 1);
+		ck_assert_uint_eq(parcel->count, 1);
+		ck_assert_int_eq(fstat(parcel->entries[0].binary.fd, &opened), 0);
+		ck_assert_uint_eq(opened.st_ino, mapped.st_ino);
+		stackparcel_close(parcel);
+		close(allowed);
+	}
+	munmap(memory, 4096);
+	close(fd);
+	close(procfd);
+	free(parcel);
+}
+END_TEST
+
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -325,6 +394,8 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
+	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
+	tcase_add_test(tcase, a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
