@@ -77,6 +77,15 @@ static void keep_open(int fd)
 		fcntl(fd, F_SETFD, 0);
 }
 
+/* Where memory runs out it is this process that goes, and not the recorder, whose protection it has inherited. */
+static void offer_for_oom(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1000", 4) < 0)
+		return; /* then it is as it was */
+}
+
 /* In the child, where little is allowed. */
 _Noreturn static void become(const struct child *child)
 {
@@ -90,6 +99,7 @@ _Noreturn static void become(const struct child *child)
 	/* Else the service's capabilities go along, and it forbids to give them up (capset(2)): the symboliser would refuse to work. */
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	setpgid(0, 0);
+	offer_for_oom();
 	dup2(child->job->stackfile, STDIN_FILENO);
 	dup2(child->speaking, STDOUT_FILENO);
 	dup2(child->speaking, STDERR_FILENO);

@@ -5,6 +5,7 @@
 #include "stackcapture.h"
 
 #include "realclock.h"
+#include "scope.h"
 #include "stacks_rig.h"
 
 #include <sys/mman.h>
@@ -380,6 +381,24 @@ START_TEST(a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped
 }
 END_TEST
 
+START_TEST(the_symboliser_goes_first_where_memory_runs_out)
+{
+	char script[128], said[128];
+	AUTO_FREE char *score = NULL;
+
+	if (!able)
+		return;
+
+	snprintf(script, sizeof(script), "%s/asks", rig.directory);
+	snprintf(said, sizeof(said), "%s/score", rig.directory);
+	scene_write(script, "#!/bin/sh\ncat /proc/self/oom_score_adj >'%s'\nexit 1\n", said);
+	ck_assert_int_eq(chmod(script, 0755), 0);
+	fails_with(script, "failed with 1");
+	score = scene_read(said);
+	ck_assert_str_eq(score, "1000\n");
+}
+END_TEST
+
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -396,6 +415,7 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
 	tcase_add_test(tcase, a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped);
+	tcase_add_test(tcase, the_symboliser_goes_first_where_memory_runs_out);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
