@@ -294,12 +294,12 @@ static void tell_lost(const struct incident *incident, const struct incidentload
 		lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
 		lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
+	fputs(count ? "." : " Nothing was lost.", file);
 	if (coverage->want_before_ns < DAY_NS &&
 	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)
-		lost(file, &count, "the first %s, before the recorder was there",
-		     units_format_duration(text, sizeof(text),
-					   (uint64_t)coverage->got_from_ns + coverage->want_before_ns));
-	fputs(count ? "." : " Nothing was lost.", file);
+		fprintf(file, " The recording begins %s %s it fired.",
+			units_format_duration(text, sizeof(text), (uint64_t)llabs(coverage->got_from_ns)),
+			coverage->got_from_ns < 0 ? "before" : "after");
 }
 
 /* The list may be shorter than the count: then requests beyond it count as firings. */

@@ -287,11 +287,13 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 {
 	const struct stackrecorder_stream *stream = widest(capture, memory);
 	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
+	struct stackrecorder_status status;
 
+	stackrecorder_status(capture->options.recorder, &status);
 	if (late_ns > capture->options.before_ns)
 		late_ns = capture->options.before_ns;
-
-	if (late_ns > NS_PER_S)
+	/* Before that there was no recorder, which the samples say, too. */
+	if (late_ns > NS_PER_S && stream->head.covered_ns > status.opened_ns)
 		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
 			 (double)capture->options.before_ns / 1e9);

@@ -236,6 +236,7 @@ void stackrecorder_status(struct stackrecorder *recorder, struct stackrecorder_s
 {
 	pthread_mutex_lock(&recorder->lock);
 	*ret = recorder->status;
+	ret->opened_ns = recorder->opened_ns;
 	ret->side_lost = recorder->side_lost;
 	ret->side_wakeups = recorder->side_wakeups;
 	ret->followed_processes = recorder->followed.processes;

@@ -123,6 +123,7 @@ struct stackrecorder_status {
 	unsigned not_followed; /* processes that were asked for, run, and have no events: no room or not allowed */
 	unsigned cpus;         /* that are sampled */
 	unsigned cpus_missing; /* online when it was opened, and refused (or gone meanwhile) */
+	uint64_t opened_ns;    /* recording began; CLOCK_MONOTONIC */
 	uint32_t frequency;    /* as asked for, or what the kernel allows (kernel.perf_event_max_sample_rate) */
 	uint64_t ring_bytes;   /* of each CPU, all kinds together, as it came out */
 	uint64_t memory_bytes; /* all rings */
