@@ -3,6 +3,7 @@
 
 #include "contrastload.h"
 #include "incident_json.h"
+#include "jsonmember.h"
 #include "output.h"
 
 static const struct {
@@ -60,9 +61,9 @@ static void put_row(struct json_writer *json, enum difference_table table, const
 		    const struct contrast_row *row)
 {
 	json_begin_object(json);
-	output_json_text(json, forms[table].name, row->name);
+	jsonmember_text(json, forms[table].name, row->name);
 	if (forms[table].place)
-		output_json_text(json, forms[table].place, row->place);
+		jsonmember_text(json, forms[table].place, row->place);
 	put_side(json, table, row, CONTRAST_A);
 	put_side(json, table, row, CONTRAST_B);
 	json_key(json, contrast->shares ? "growth_points" : "growth");
@@ -115,7 +116,7 @@ static void put_table(struct json_writer *json, const struct difference *differe
 	}
 	json_begin_object(json);
 	if (forms[table].unit) {
-		output_json_text(json, "unit", forms[table].unit);
+		jsonmember_text(json, "unit", forms[table].unit);
 		put_counts(json, "all", contrast->sum);
 	}
 	put_counts(json, table == DIFFERENCE_THREADS ? "cpu_unknown" : "left_out", contrast->left_out);
@@ -127,13 +128,13 @@ static void put_incident(struct json_writer *json, const char *key, const struct
 {
 	json_key(json, key);
 	json_begin_object(json);
-	output_json_text(json, "id", incident->id);
-	output_json_text(json, "kind", incident_kind_name(incident->kind));
+	jsonmember_text(json, "id", incident->id);
+	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
 	json_key(json, "time_ns");
 	json_u64(json, incident->wall.ns);
-	output_json_text(json, "hostname", incident->hostname);
-	output_json_text(json, "target", incident->target.name);
-	output_json_text(json, "rule", incident->rule.name);
+	jsonmember_text(json, "hostname", incident->hostname);
+	jsonmember_text(json, "target", incident->target.name);
+	jsonmember_text(json, "rule", incident->rule.name);
 	json_end_object(json);
 }
 
@@ -146,7 +147,7 @@ void difference_json(const struct difference *difference, size_t rows, struct js
 	} else {
 		put_incident(json, "b", &difference->incident[CONTRAST_B]);
 	}
-	output_json_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
+	jsonmember_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
 	json_key(json, "damaged");
 	json_bool(json, difference->damaged);
 	json_key(json, "notes");

@@ -12,7 +12,7 @@
 #include "foxmeta.h"
 #include "foxstacks.h"
 #include "json.h"
-#include "printable.h"
+#include "jsonmember.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -65,36 +65,6 @@ static void release_fox(struct fox *fox)
 	foxstacks_release(&fox->stacks);
 	free(fox->threads);
 	free(fox->parts);
-}
-
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
-static void put_integer(struct json_writer *json, const char *key, int64_t value)
-{
-	json_key(json, key);
-	json_i64(json, value);
-}
-
-static void put_double(struct json_writer *json, const char *key, double value)
-{
-	json_key(json, key);
-	json_double(json, value);
-}
-
-static void put_bool(struct json_writer *json, const char *key, bool value)
-{
-	json_key(json, key);
-	json_bool(json, value);
-}
-
-static void put_null(struct json_writer *json, const char *key)
-{
-	json_key(json, key);
-	json_null(json);
 }
 
 /* ---- threads ---- */
@@ -328,8 +298,11 @@ static void put_samples(const struct fox *fox, const struct thread *thread)
 	length = put_column(fox, thread, "stack", COLUMN_STACK);
 	put_column(fox, thread, "time", COLUMN_TIME);
 	put_column(fox, thread, "weight", COLUMN_WEIGHT);
-	put_text(fox->json, "weightType", fox->value < 0 ? "samples" : fox->exporting->memory ? "bytes" : "tracing-ms");
-	put_integer(fox->json, "length", (int64_t)length);
+	jsonmember_text(fox->json, "weightType",
+			fox->value < 0           ? "samples"
+			: fox->exporting->memory ? "bytes"
+						 : "tracing-ms");
+	jsonmember_i64(fox->json, "length", (int64_t)length);
 	json_end_object(fox->json);
 }
 
@@ -347,12 +320,12 @@ static void put_pair(struct json_writer *json, const char *key, double first, do
 static void put_marker_data(const struct fox *fox, const char *what)
 {
 	json_begin_object(fox->json);
-	put_text(fox->json, "type", FOXMETA_MARKER);
-	put_text(fox->json, "what", what);
-	put_text(fox->json, "rule", fox->incident->rule.name);
+	jsonmember_text(fox->json, "type", FOXMETA_MARKER);
+	jsonmember_text(fox->json, "what", what);
+	jsonmember_text(fox->json, "rule", fox->incident->rule.name);
 	if (fox->incident->rule.has_value)
-		put_double(fox->json, "value", fox->incident->rule.value);
-	put_text(fox->json, "unit", fox->incident->rule.unit);
+		jsonmember_double(fox->json, "value", fox->incident->rule.value);
+	jsonmember_text(fox->json, "unit", fox->incident->rule.unit);
 	json_end_object(fox->json);
 }
 
@@ -384,7 +357,7 @@ static void put_markers(const struct fox *fox, bool has)
 		put_pair(fox->json, "phase", 1, 0); /* an interval, an instant */
 		put_pair(fox->json, "category", FOXSTACKS_OTHER, FOXSTACKS_OTHER);
 	}
-	put_integer(fox->json, "length", has ? 2 : 0);
+	jsonmember_i64(fox->json, "length", has ? 2 : 0);
 	json_end_object(fox->json);
 }
 
@@ -394,7 +367,7 @@ static int put_cut_text(struct json_writer *json, const char *key, const char *t
 
 	if (!copy)
 		return -ENOMEM;
-	put_text(json, key, copy);
+	jsonmember_text(json, key, copy);
 	return 0;
 }
 
@@ -404,19 +377,19 @@ static int put_thread(const struct fox *fox, size_t at)
 	int rc;
 
 	json_begin_object(fox->json);
-	put_text(fox->json, "processType", "default");
-	put_integer(fox->json, "processStartupTime", 0);
-	put_null(fox->json, "processShutdownTime");
-	put_integer(fox->json, "registerTime", 0);
-	put_null(fox->json, "unregisterTime");
+	jsonmember_text(fox->json, "processType", "default");
+	jsonmember_i64(fox->json, "processStartupTime", 0);
+	jsonmember_null(fox->json, "processShutdownTime");
+	jsonmember_i64(fox->json, "registerTime", 0);
+	jsonmember_null(fox->json, "unregisterTime");
 	put_empty_column(fox->json, "pausedRanges");
-	put_bool(fox->json, "showMarkersInTimeline", at == 0);
+	jsonmember_bool(fox->json, "showMarkersInTimeline", at == 0);
 	rc = put_cut_text(fox->json, "name", thread->name, thread->name_len);
-	put_bool(fox->json, "isMainThread", thread->main);
+	jsonmember_bool(fox->json, "isMainThread", thread->main);
 	if (rc == 0)
 		rc = put_cut_text(fox->json, "processName", thread->process, thread->process_len);
-	put_text(fox->json, "pid", thread->pid);
-	put_integer(fox->json, "tid", thread->tid);
+	jsonmember_text(fox->json, "pid", thread->pid);
+	jsonmember_i64(fox->json, "tid", thread->tid);
 	put_samples(fox, thread);
 	put_markers(fox, at == 0 && fox->zero_ns <= 0);
 	json_end_object(fox->json);

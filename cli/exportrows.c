@@ -7,7 +7,7 @@
 #include "exportrows.h"
 
 #include "json.h"
-#include "printable.h"
+#include "jsonmember.h"
 #include "recorder.h"
 #include "samplewalk.h"
 #include "scope.h"
@@ -89,24 +89,18 @@ int exportrows_csv(const struct exporting *exporting)
 
 /* ---- json ---- */
 
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
 static void put_column(struct json_writer *json, const char *name, const char *unit, const char *kind)
 {
 	json_begin_object(json);
-	put_text(json, "name", name);
-	put_text(json, "unit", unit);
-	put_text(json, "kind", kind);
+	jsonmember_text(json, "name", name);
+	jsonmember_text(json, "unit", unit);
+	jsonmember_text(json, "kind", kind);
 	json_end_object(json);
 }
 
 static void put_head(struct json_writer *json, const struct incident *incident)
 {
-	put_text(json, "incident", incident->id);
+	jsonmember_text(json, "incident", incident->id);
 	json_key(json, "fired_ns");
 	json_u64(json, incident->wall.ns);
 	json_key(json, "columns");
@@ -144,8 +138,8 @@ static void put_targets(struct json_writer *json, const struct samplewalk *walk)
 	json_begin_array(json);
 	for (size_t i = 0; i < walk->count; i++) {
 		json_begin_object(json);
-		put_text(json, "name", walk->targets[i].name);
-		put_text(json, "kind", walk->targets[i].kind);
+		jsonmember_text(json, "name", walk->targets[i].name);
+		jsonmember_text(json, "kind", walk->targets[i].kind);
 		json_key(json, "pid");
 		if (walk->targets[i].pid)
 			json_i64(json, walk->targets[i].pid);

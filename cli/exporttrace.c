@@ -8,7 +8,7 @@
 
 #include "exportrows.h"
 #include "json.h"
-#include "printable.h"
+#include "jsonmember.h"
 #include "samplewalk.h"
 #include "scope.h"
 
@@ -61,29 +61,17 @@ static int64_t pid_of(const struct samplewalk *walk, size_t target)
 	return walk->targets[target].pid ? walk->targets[target].pid : PID_TARGETS + (int64_t)target;
 }
 
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
-static void put_number(struct json_writer *json, const char *key, double value)
-{
-	json_key(json, key);
-	json_double(json, value);
-}
-
 /* The members that all events have; the object stays open. */
 static void begin_event(struct json_writer *json, const char *phase, const char *name, int64_t pid, double ts)
 {
 	json_begin_object(json);
-	put_text(json, "ph", phase);
-	put_text(json, "name", name);
+	jsonmember_text(json, "ph", phase);
+	jsonmember_text(json, "name", name);
 	json_key(json, "pid");
 	json_i64(json, pid);
 	json_key(json, "tid");
 	json_i64(json, pid);
-	put_number(json, "ts", ts);
+	jsonmember_double(json, "ts", ts);
 }
 
 static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, const char *name, double value)
@@ -91,7 +79,7 @@ static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, c
 	begin_event(trace->json, "C", name, pid, when(trace, at_ns));
 	json_key(trace->json, "args");
 	json_begin_object(trace->json);
-	put_number(trace->json, "value", value);
+	jsonmember_double(trace->json, "value", value);
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 }
@@ -142,7 +130,7 @@ static void put_name(const struct trace *trace, const char *what, int64_t pid, c
 	begin_event(trace->json, "M", what, pid, 0);
 	json_key(trace->json, "args");
 	json_begin_object(trace->json);
-	put_text(trace->json, "name", name[0] ? name : "?");
+	jsonmember_text(trace->json, "name", name[0] ? name : "?");
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 }
@@ -162,8 +150,8 @@ static void put_slice(const struct trace *trace, const char *name, int64_t from_
 	if (to <= from)
 		return;
 	begin_event(trace->json, "X", name, PID_INCIDENT, from);
-	put_text(trace->json, "cat", "phase");
-	put_number(trace->json, "dur", to - from);
+	jsonmember_text(trace->json, "cat", "phase");
+	jsonmember_double(trace->json, "dur", to - from);
 	json_end_object(trace->json);
 }
 
@@ -179,8 +167,8 @@ static void put_phases(const struct trace *trace)
 	put_slice(trace, "after", 0, trace->to_ns);
 	begin_event(trace->json, "i", incident->rule.name[0] ? incident->rule.name : "fired", PID_INCIDENT,
 		    when(trace, 0));
-	put_text(trace->json, "cat", "firing");
-	put_text(trace->json, "s", "g");
+	jsonmember_text(trace->json, "cat", "firing");
+	jsonmember_text(trace->json, "s", "g");
 	json_end_object(trace->json);
 }
 
@@ -209,12 +197,12 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
 		return rc;
 	json_begin_object(trace->json);
 	rc = write_events(trace, exporting->fd);
-	put_text(trace->json, "displayTimeUnit", "ms");
+	jsonmember_text(trace->json, "displayTimeUnit", "ms");
 	json_key(trace->json, "otherData");
 	json_begin_object(trace->json);
-	put_text(trace->json, "incident", trace->incident->id);
-	put_text(trace->json, "hostname", trace->incident->hostname);
-	put_text(trace->json, "version", trace->incident->version);
+	jsonmember_text(trace->json, "incident", trace->incident->id);
+	jsonmember_text(trace->json, "hostname", trace->incident->hostname);
+	jsonmember_text(trace->json, "version", trace->incident->version);
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 	closed = json_writer_close(trace->json);

@@ -7,7 +7,7 @@
 #include "foxcounters.h"
 
 #include "exportrows.h"
-#include "printable.h"
+#include "jsonmember.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -100,12 +100,6 @@ void foxcounters_pid(const struct foxcounters *counters, size_t target, char ret
 		snprintf(ret, 32, "%d", counters->walk.targets[target].pid);
 	else
 		snprintf(ret, 32, "target-%zu", target + 1);
-}
-
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
 }
 
 /* ---- the columns ---- */
@@ -202,13 +196,13 @@ static void put_rows(const struct kind *kind, struct json_writer *json)
 	json_begin_array(json);
 	for (size_t i = 0; i < sizeof(kind->rows) / sizeof(kind->rows[0]) && kind->rows[i].source; i++) {
 		json_begin_object(json);
-		put_text(json, "type", "value");
-		put_text(json, "source", kind->rows[i].source);
+		jsonmember_text(json, "type", "value");
+		jsonmember_text(json, "source", kind->rows[i].source);
 		json_key(json, "format");
 		json_begin_object(json);
-		put_text(json, "unit", kind->rows[i].unit);
+		jsonmember_text(json, "unit", kind->rows[i].unit);
 		json_end_object(json);
-		put_text(json, "label", kind->rows[i].label);
+		jsonmember_text(json, "label", kind->rows[i].label);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -218,14 +212,14 @@ static void put_display(const struct kind *kind, struct json_writer *json)
 {
 	json_key(json, "display");
 	json_begin_object(json);
-	put_text(json, "graphType", kind->graph);
-	put_text(json, "unit", kind->unit);
-	put_text(json, "color", kind->color);
+	jsonmember_text(json, "graphType", kind->graph);
+	jsonmember_text(json, "unit", kind->unit);
+	jsonmember_text(json, "color", kind->color);
 	json_key(json, "markerSchemaLocation");
 	json_null(json);
 	json_key(json, "sortWeight");
 	json_u64(json, kind->weight);
-	put_text(json, "label", kind->label);
+	jsonmember_text(json, "label", kind->label);
 	put_rows(kind, json);
 	json_end_object(json);
 }
@@ -269,10 +263,10 @@ static void put_counter(const struct part *part, const struct kind *kind, struct
 		return;
 	foxcounters_pid(part->counters, part->target, pid);
 	json_begin_object(json);
-	put_text(json, "name", kind->name);
-	put_text(json, "category", kind->category);
-	put_text(json, "description", kind->description);
-	put_text(json, "pid", pid);
+	jsonmember_text(json, "name", kind->name);
+	jsonmember_text(json, "category", kind->category);
+	jsonmember_text(json, "description", kind->description);
+	jsonmember_text(json, "pid", pid);
 	json_key(json, "mainThreadIndex");
 	json_u64(json, part->target);
 	put_samples(part, kind, json);

@@ -4,38 +4,14 @@
  */
 #include "foxmeta.h"
 
-#include "printable.h"
+#include "jsonmember.h"
 #include "scope.h"
-
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
-static void put_integer(struct json_writer *json, const char *key, int64_t value)
-{
-	json_key(json, key);
-	json_i64(json, value);
-}
-
-static void put_double(struct json_writer *json, const char *key, double value)
-{
-	json_key(json, key);
-	json_double(json, value);
-}
-
-static void put_bool(struct json_writer *json, const char *key, bool value)
-{
-	json_key(json, key);
-	json_bool(json, value);
-}
 
 static void put_category(struct json_writer *json, const char *name, const char *color)
 {
 	json_begin_object(json);
-	put_text(json, "name", name);
-	put_text(json, "color", color);
+	jsonmember_text(json, "name", name);
+	jsonmember_text(json, "color", color);
 	json_key(json, "subcategories");
 	json_begin_array(json);
 	json_string(json, "Other");
@@ -68,9 +44,9 @@ static void put_schema(struct json_writer *json)
 	json_key(json, "markerSchema");
 	json_begin_array(json);
 	json_begin_object(json);
-	put_text(json, "name", FOXMETA_MARKER);
-	put_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
-	put_text(json, "chartLabel", "{marker.data.what}");
+	jsonmember_text(json, "name", FOXMETA_MARKER);
+	jsonmember_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
+	jsonmember_text(json, "chartLabel", "{marker.data.what}");
 	json_key(json, "display");
 	json_begin_array(json);
 	json_string(json, "marker-chart");
@@ -81,9 +57,9 @@ static void put_schema(struct json_writer *json)
 	json_begin_array(json);
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
 		json_begin_object(json);
-		put_text(json, "key", fields[i].key);
-		put_text(json, "label", fields[i].label);
-		put_text(json, "format", fields[i].format);
+		jsonmember_text(json, "key", fields[i].key);
+		jsonmember_text(json, "label", fields[i].label);
+		jsonmember_text(json, "format", fields[i].format);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -94,9 +70,9 @@ static void put_schema(struct json_writer *json)
 static void put_entry(struct json_writer *json, const char *label, const char *value)
 {
 	json_begin_object(json);
-	put_text(json, "label", label);
-	put_text(json, "format", "string");
-	put_text(json, "value", value);
+	jsonmember_text(json, "label", label);
+	jsonmember_text(json, "format", "string");
+	jsonmember_text(json, "value", value);
 	json_end_object(json);
 }
 
@@ -105,7 +81,7 @@ static void put_extra(struct json_writer *json, const struct incident *incident)
 	json_key(json, "extra");
 	json_begin_array(json);
 	json_begin_object(json);
-	put_text(json, "label", "Incident");
+	jsonmember_text(json, "label", "Incident");
 	json_key(json, "entries");
 	json_begin_array(json);
 	put_entry(json, "Id", incident->id);
@@ -121,14 +97,14 @@ static void put_extra(struct json_writer *json, const struct incident *incident)
 
 static void put_origin(struct json_writer *json, const struct incident *incident)
 {
-	put_text(json, "product", "Spikewatch");
-	put_text(json, "importedFrom", "Spikewatch");
-	put_text(json, "platform", "X11");
-	put_text(json, "oscpu", incident->kernel);
-	put_bool(json, "symbolicated", true);
-	put_bool(json, "symbolicationNotSupported", true);
-	put_bool(json, "usesOnlyOneStackType", true);
-	put_bool(json, "sourceCodeIsNotOnSearchfox", true);
+	jsonmember_text(json, "product", "Spikewatch");
+	jsonmember_text(json, "importedFrom", "Spikewatch");
+	jsonmember_text(json, "platform", "X11");
+	jsonmember_text(json, "oscpu", incident->kernel);
+	jsonmember_bool(json, "symbolicated", true);
+	jsonmember_bool(json, "symbolicationNotSupported", true);
+	jsonmember_bool(json, "usesOnlyOneStackType", true);
+	jsonmember_bool(json, "sourceCodeIsNotOnSearchfox", true);
 }
 
 void foxmeta_put(const struct foxmeta *meta, struct json_writer *json)
@@ -137,14 +113,14 @@ void foxmeta_put(const struct foxmeta *meta, struct json_writer *json)
 
 	json_key(json, "meta");
 	json_begin_object(json);
-	put_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
-	put_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
-	put_integer(json, "profilingStartTime", 0);
-	put_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
-	put_integer(json, "processType", 0);
-	put_integer(json, "stackwalk", meta->has_stacks);
-	put_integer(json, "version", 36); /* of the unprocessed format, which this is not */
-	put_integer(json, "preprocessedProfileVersion", FOXMETA_VERSION);
+	jsonmember_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
+	jsonmember_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
+	jsonmember_i64(json, "profilingStartTime", 0);
+	jsonmember_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
+	jsonmember_i64(json, "processType", 0);
+	jsonmember_i64(json, "stackwalk", meta->has_stacks);
+	jsonmember_i64(json, "version", 36); /* of the unprocessed format, which this is not */
+	jsonmember_i64(json, "preprocessedProfileVersion", FOXMETA_VERSION);
 	put_origin(json, incident);
 	put_categories(json);
 	put_schema(json);

@@ -6,6 +6,7 @@
 #include "foxstacks.h"
 
 #include "incidentload.h"
+#include "jsonmember.h"
 #include "printable.h"
 #include "scope.h"
 
@@ -168,18 +169,6 @@ static void end_table(struct json_writer *json, uint32_t length)
 	json_end_object(json);
 }
 
-static void begin_table(struct json_writer *json, const char *key)
-{
-	json_key(json, key);
-	json_begin_object(json);
-}
-
-static void begin_column(struct json_writer *json, const char *key)
-{
-	json_key(json, key);
-	json_begin_array(json);
-}
-
 /* ---- stacks and frames ---- */
 
 static void put_stacks(const struct foxstacks *stacks, struct json_writer *json)
@@ -187,12 +176,12 @@ static void put_stacks(const struct foxstacks *stacks, struct json_writer *json)
 	uint32_t count = stacks->stacks.count;
 	size_t len;
 
-	begin_table(json, "stackTable");
-	begin_column(json, "frame");
+	jsonmember_object(json, "stackTable");
+	jsonmember_array(json, "frame");
 	for (uint32_t i = 1; i <= count; i++)
 		json_u64(json, ((const struct node *)intern_get(&stacks->stacks, i, &len))->frame);
 	json_end_array(json);
-	begin_column(json, "prefixOffset");
+	jsonmember_array(json, "prefixOffset");
 	for (uint32_t i = 1; i <= count; i++) {
 		uint32_t prefix = ((const struct node *)intern_get(&stacks->stacks, i, &len))->prefix;
 
@@ -215,7 +204,7 @@ static void each_frame(const struct foxstacks *stacks, struct json_writer *json,
 {
 	const struct pprofread_profile *profile = stacks->profile;
 
-	begin_column(json, key);
+	jsonmember_array(json, key);
 	for (uint32_t i = 0; profile && i < profile->location_count; i++) {
 		struct frame frame = { .location = &profile->locations[i] };
 		uint32_t count = frame.location->line_count;
@@ -274,7 +263,7 @@ static void put_frames(const struct foxstacks *stacks, struct json_writer *json)
 {
 	uint32_t count = stacks->frame_count;
 
-	begin_table(json, "frameTable");
+	jsonmember_object(json, "frameTable");
 	put_constants(json, "address", count, MINUS_ONE);
 	put_constants(json, "lib", count, MINUS_ONE);
 	each_frame(stacks, json, "inlineDepth", put_depth);
@@ -315,7 +304,7 @@ static int put_names(struct foxstacks *stacks, struct json_writer *json)
 	const struct pprofread_profile *profile = stacks->profile;
 	int rc = 0;
 
-	begin_column(json, "name");
+	jsonmember_array(json, "name");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++)
 		json_u64(json, profile->functions[i].name);
 	for (uint32_t i = 0; profile && i <= profile->mapping_count && rc == 0; i++) {
@@ -332,7 +321,7 @@ static void put_resource_of_functions(const struct foxstacks *stacks, struct jso
 {
 	const struct pprofread_profile *profile = stacks->profile;
 
-	begin_column(json, "resource");
+	jsonmember_array(json, "resource");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++)
 		json_i64(json, stacks->resources[i]);
 	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
@@ -346,7 +335,7 @@ static void put_sources_of_functions(const struct foxstacks *stacks, struct json
 	const struct pprofread_profile *profile = stacks->profile;
 	uint64_t source = 0;
 
-	begin_column(json, "source");
+	jsonmember_array(json, "source");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
 		if (profile->functions[i].file)
 			json_u64(json, source++);
@@ -364,7 +353,7 @@ static int put_functions(struct foxstacks *stacks, struct json_writer *json)
 	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
 	int rc;
 
-	begin_table(json, "funcTable");
+	jsonmember_object(json, "funcTable");
 	rc = put_names(stacks, json);
 	put_constants(json, "isJS", count, NO);
 	put_constants(json, "relevantForJS", count, NO);
@@ -384,8 +373,8 @@ static void put_resources(const struct foxstacks *stacks, struct json_writer *js
 	const struct pprofread_profile *profile = stacks->profile;
 	uint32_t count = profile ? profile->mapping_count : 0;
 
-	begin_table(json, "resourceTable");
-	begin_column(json, "name");
+	jsonmember_object(json, "resourceTable");
+	jsonmember_array(json, "name");
 	for (uint32_t i = 0; i < count; i++)
 		json_u64(json, profile->mappings[i].file);
 	json_end_array(json);
@@ -399,8 +388,8 @@ static void put_sources(const struct foxstacks *stacks, struct json_writer *json
 	const struct pprofread_profile *profile = stacks->profile;
 	uint32_t count = 0;
 
-	begin_table(json, "sources");
-	begin_column(json, "filename");
+	jsonmember_object(json, "sources");
+	jsonmember_array(json, "filename");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
 		if (!profile->functions[i].file)
 			continue;
@@ -418,7 +407,7 @@ static void put_sources(const struct foxstacks *stacks, struct json_writer *json
 
 static void put_empty(struct json_writer *json, const char *key, const char *const *columns)
 {
-	begin_table(json, key);
+	jsonmember_object(json, key);
 	for (; *columns; columns++)
 		put_constants(json, *columns, 0, ZERO);
 	end_table(json, 0);
@@ -428,7 +417,7 @@ static int put_strings(const struct foxstacks *stacks, struct json_writer *json)
 {
 	int rc = 0;
 
-	begin_column(json, "stringArray");
+	jsonmember_array(json, "stringArray");
 	for (uint32_t i = 0; i < profile_strings(stacks) && rc == 0; i++) {
 		AUTO_FREE char *text = strndup(stacks->profile->strings[i].len ? stacks->profile->strings[i].at : "",
 					       stacks->profile->strings[i].len);
@@ -448,7 +437,7 @@ int foxstacks_put(struct foxstacks *stacks, struct json_writer *json)
 {
 	int rc, strings;
 
-	begin_table(json, "shared");
+	jsonmember_object(json, "shared");
 	put_stacks(stacks, json);
 	put_frames(stacks, json);
 	rc = put_functions(stacks, json);

@@ -7,6 +7,7 @@
 
 #include "hotrows.h"
 #include "incidentload.h"
+#include "jsonmember.h"
 #include "output.h"
 #include "scope.h"
 #include "text.h"
@@ -186,45 +187,33 @@ int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret
 
 /* ---- JSON ---- */
 
-static void put_number(struct json_writer *json, const char *key, uint64_t value)
-{
-	json_key(json, key);
-	json_u64(json, value);
-}
-
-static void put_id(struct json_writer *json, const char *key, int64_t value)
-{
-	json_key(json, key);
-	json_i64(json, value);
-}
-
 static void put_function(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
 {
 	json_begin_object(json);
-	output_json_text(json, "function", row->function);
-	output_json_text(json, "module", row->module);
-	put_number(json, "self_before", row->self[HOTLIST_BEFORE]);
-	put_number(json, "total_before", row->total[HOTLIST_BEFORE]);
-	put_number(json, "self_during", row->self[HOTLIST_DURING]);
-	put_number(json, "total_during", row->total[HOTLIST_DURING]);
-	put_number(json, forms[unit].beside, unit == HOTLIST_IN_BYTES ? row->self_faults : row->self_ns);
-	output_json_text(json, "top_thread", row->thread);
-	put_id(json, "top_tid", row->tid);
-	put_number(json, forms[unit].top, row->top_amount);
-	output_json_text(json, "top_process", row->process);
-	put_id(json, "top_pid", row->pid);
+	jsonmember_text(json, "function", row->function);
+	jsonmember_text(json, "module", row->module);
+	jsonmember_u64(json, "self_before", row->self[HOTLIST_BEFORE]);
+	jsonmember_u64(json, "total_before", row->total[HOTLIST_BEFORE]);
+	jsonmember_u64(json, "self_during", row->self[HOTLIST_DURING]);
+	jsonmember_u64(json, "total_during", row->total[HOTLIST_DURING]);
+	jsonmember_u64(json, forms[unit].beside, unit == HOTLIST_IN_BYTES ? row->self_faults : row->self_ns);
+	jsonmember_text(json, "top_thread", row->thread);
+	jsonmember_i64(json, "top_tid", row->tid);
+	jsonmember_u64(json, forms[unit].top, row->top_amount);
+	jsonmember_text(json, "top_process", row->process);
+	jsonmember_i64(json, "top_pid", row->pid);
 	json_end_object(json);
 }
 
 static void put_thread(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
 {
 	json_begin_object(json);
-	output_json_text(json, "thread", row->thread);
-	put_id(json, "tid", row->tid);
-	output_json_text(json, "process", row->process);
-	put_id(json, "pid", row->pid);
-	put_number(json, forms[unit].before, row->self[HOTLIST_BEFORE]);
-	put_number(json, forms[unit].during, row->self[HOTLIST_DURING]);
+	jsonmember_text(json, "thread", row->thread);
+	jsonmember_i64(json, "tid", row->tid);
+	jsonmember_text(json, "process", row->process);
+	jsonmember_i64(json, "pid", row->pid);
+	jsonmember_u64(json, forms[unit].before, row->self[HOTLIST_BEFORE]);
+	jsonmember_u64(json, forms[unit].during, row->self[HOTLIST_DURING]);
 	json_end_object(json);
 }
 
@@ -238,8 +227,8 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 		return;
 	}
 	json_begin_object(json);
-	put_number(json, forms[unit].before, functions->sum[HOTLIST_BEFORE]);
-	put_number(json, forms[unit].during, functions->sum[HOTLIST_DURING]);
+	jsonmember_u64(json, forms[unit].before, functions->sum[HOTLIST_BEFORE]);
+	jsonmember_u64(json, forms[unit].during, functions->sum[HOTLIST_DURING]);
 	json_key(json, "hottest");
 	json_begin_array(json);
 	for (size_t i = 0; i < functions->count; i++)
@@ -250,7 +239,7 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 	for (size_t i = 0; i < functions->thread_count; i++)
 		put_thread(json, unit, &functions->thread[i]);
 	json_end_array(json);
-	put_number(json, "functions_left_out", functions->more_functions);
-	put_number(json, "threads_left_out", functions->more_threads);
+	jsonmember_u64(json, "functions_left_out", functions->more_functions);
+	jsonmember_u64(json, "threads_left_out", functions->more_threads);
 	json_end_object(json);
 }

@@ -7,6 +7,7 @@
 #include "incidentload.h"
 #include "incidentpick.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "moment.h"
 #include "options.h"
 #include "output.h"
@@ -61,14 +62,14 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 	bool has_threshold = story_threshold(&incident->rule, &threshold);
 
 	json_begin_object(json);
-	output_json_text(json, "id", id);
+	jsonmember_text(json, "id", id);
 	json_key(json, "time_ns");
 	json_u64(json, incident->wall.ns);
-	output_json_text(json, "kind", incident_kind_name(incident->kind));
-	output_json_text(json, "target", incident->target.name);
-	output_json_text(json, "rule", incident->rule.name);
-	output_json_text(json, "metric", incident->rule.metric);
-	output_json_text(json, "unit", incident->rule.unit);
+	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
+	jsonmember_text(json, "target", incident->target.name);
+	jsonmember_text(json, "rule", incident->rule.name);
+	jsonmember_text(json, "metric", incident->rule.metric);
+	jsonmember_text(json, "unit", incident->rule.unit);
 	put_number(json, "value", incident->rule.has_value, incident->rule.value);
 	put_number(json, "threshold", has_threshold, threshold);
 	json_key(json, "bytes");
@@ -76,7 +77,7 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 	json_key(json, "damaged");
 	json_bool(json, glance->damaged);
 	if (glance->damaged)
-		output_json_text(json, "why", glance->why);
+		jsonmember_text(json, "why", glance->why);
 	json_end_object(json);
 }
 

@@ -2,7 +2,6 @@
 #include "output.h"
 
 #include "options.h"
-#include "printable.h"
 #include "text.h"
 
 #include <errno.h>
@@ -57,12 +56,6 @@ void output_json_release(struct json_writer **json)
 {
 	/* The error is stdout's and is reported there. */
 	json_writer_close(*json);
-}
-
-void output_json_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
 }
 
 int output_no_memory(void)

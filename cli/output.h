@@ -25,9 +25,6 @@ int output_json_new(struct json_writer **ret);
 /* Ends the document. For AUTO. */
 void output_json_release(struct json_writer **json);
 
-/* A member whose value is a string of strangers, made safe for terminals too. Errors stay in the writer. */
-void output_json_text(struct json_writer *json, const char *key, const char *text);
-
 /* Says so on stderr. Returns EXIT_TROUBLE. */
 int output_no_memory(void);
 

@@ -8,6 +8,7 @@
 #include "incidentload.h"
 #include "incidentpick.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "options.h"
 #include "output.h"
 #include "retention.h"
@@ -57,12 +58,12 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 		return;
 	}
 	json_begin_object(pruning->json);
-	output_json_text(pruning->json, "id", entry->name);
+	jsonmember_text(pruning->json, "id", entry->name);
 	json_key(pruning->json, "bytes");
 	json_u64(pruning->json, entry->bytes);
 	json_key(pruning->json, "severity");
 	json_double(pruning->json, entry->severity);
-	output_json_text(pruning->json, "reason", retention_reason_name(why));
+	jsonmember_text(pruning->json, "reason", retention_reason_name(why));
 	json_end_object(pruning->json);
 }
 

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "incidentload.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "options.h"
 #include "output.h"
 #include "ring.h"
@@ -149,22 +150,16 @@ static void print_outcome(const struct request *request, const struct outcome *o
 	printf("/%s\n", report->name);
 }
 
-static void put_number(struct json_writer *json, const char *key, uint64_t value)
-{
-	json_key(json, key);
-	json_u64(json, value);
-}
-
 static void put_holes(struct json_writer *json, const struct recover_report *report)
 {
 	json_key(json, "holes");
 	json_begin_array(json);
 	for (size_t i = 0; i < report->hole_count; i++) {
 		json_begin_object(json);
-		put_number(json, "after_ns", report->holes[i].from.ns);
-		put_number(json, "before_ns", report->holes[i].to.ns);
-		put_number(json, "ticks", report->holes[i].ticks);
-		put_number(json, "pages", report->holes[i].pages);
+		jsonmember_u64(json, "after_ns", report->holes[i].from.ns);
+		jsonmember_u64(json, "before_ns", report->holes[i].to.ns);
+		jsonmember_u64(json, "ticks", report->holes[i].ticks);
+		jsonmember_u64(json, "pages", report->holes[i].pages);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -175,23 +170,23 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	const struct recover_report *report = &outcome->report;
 
 	json_begin_object(json);
-	output_json_text(json, "id", report->name);
-	output_json_text(json, "directory", outcome->directory);
+	jsonmember_text(json, "id", report->name);
+	jsonmember_text(json, "directory", outcome->directory);
 	json_key(json, "clean");
 	json_bool(json, outcome->clean);
-	put_number(json, "from_ns", report->from_wall.ns);
-	put_number(json, "to_ns", report->to_wall.ns);
-	put_number(json, "interval_ns", report->interval_ns);
-	put_number(json, "ticks", report->ticks);
-	put_number(json, "slots", report->slots);
-	put_number(json, "samples", report->samples);
-	put_number(json, "targets", report->targets);
-	put_number(json, "targets_gone", report->gone);
-	put_number(json, "lost_pages", report->lost_pages);
-	put_number(json, "missing_bytes", outcome->file.missing_bytes);
-	put_number(json, "unreadable_bytes", outcome->file.unreadable_bytes);
+	jsonmember_u64(json, "from_ns", report->from_wall.ns);
+	jsonmember_u64(json, "to_ns", report->to_wall.ns);
+	jsonmember_u64(json, "interval_ns", report->interval_ns);
+	jsonmember_u64(json, "ticks", report->ticks);
+	jsonmember_u64(json, "slots", report->slots);
+	jsonmember_u64(json, "samples", report->samples);
+	jsonmember_u64(json, "targets", report->targets);
+	jsonmember_u64(json, "targets_gone", report->gone);
+	jsonmember_u64(json, "lost_pages", report->lost_pages);
+	jsonmember_u64(json, "missing_bytes", outcome->file.missing_bytes);
+	jsonmember_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
 	put_holes(json, report);
-	put_number(json, "adopted", outcome->adopted);
+	jsonmember_u64(json, "adopted", outcome->adopted);
 	json_end_object(json);
 }
 

@@ -5,6 +5,7 @@
 
 #include "incident.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "metrictext.h"
 #include "output.h"
 #include "scope.h"
@@ -23,30 +24,6 @@ static void pad(size_t printed, size_t width)
 	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
 }
 
-static void put_u64(struct json_writer *json, const char *key, uint64_t value)
-{
-	json_key(json, key);
-	json_u64(json, value);
-}
-
-static void put_double(struct json_writer *json, const char *key, double value)
-{
-	json_key(json, key);
-	json_double(json, value);
-}
-
-static void put_bool(struct json_writer *json, const char *key, bool value)
-{
-	json_key(json, key);
-	json_bool(json, value);
-}
-
-static void begin_array(struct json_writer *json, const char *key)
-{
-	json_key(json, key);
-	json_begin_array(json);
-}
-
 /* ---- the whole ---- */
 
 int replayview_open(struct replayview *view, bool json, bool summary)
@@ -57,7 +34,7 @@ int replayview_open(struct replayview *view, bool json, bool summary)
 	if (output_json_new(&view->json) < 0)
 		return -ENOMEM;
 	json_begin_object(view->json);
-	begin_array(view->json, "sources");
+	jsonmember_array(view->json, "sources");
 	return 0;
 }
 
@@ -101,10 +78,10 @@ void replayview_source(struct replayview *view, const struct replaysource *sourc
 	if (!view->json)
 		return;
 	json_begin_object(view->json);
-	output_json_text(view->json, "path", source->path);
-	output_json_text(view->json, "kind", replaysource_kind_name(source->kind));
+	jsonmember_text(view->json, "path", source->path);
+	jsonmember_text(view->json, "kind", replaysource_kind_name(source->kind));
 	if (!view->summary)
-		begin_array(view->json, "firings");
+		jsonmember_array(view->json, "firings");
 }
 
 static void begin_warning(struct replayview *view)
@@ -151,15 +128,15 @@ static void put_source_end(struct json_writer *json, const struct replayview *vi
 	if (!view->summary)
 		json_end_array(json);
 	if (summary->any) {
-		put_u64(json, "from", summary->from.ns);
-		put_u64(json, "to", summary->to.ns);
+		jsonmember_u64(json, "from", summary->from.ns);
+		jsonmember_u64(json, "to", summary->to.ns);
 	}
-	put_u64(json, "ticks", summary->ticks);
-	put_u64(json, "samples", summary->samples);
-	put_u64(json, "targets", summary->targets);
-	put_u64(json, "gaps", summary->gaps);
-	put_u64(json, "troubles", view->troubles);
-	put_u64(json, "samples_passed_over", summary->nameless + summary->late);
+	jsonmember_u64(json, "ticks", summary->ticks);
+	jsonmember_u64(json, "samples", summary->samples);
+	jsonmember_u64(json, "targets", summary->targets);
+	jsonmember_u64(json, "gaps", summary->gaps);
+	jsonmember_u64(json, "troubles", view->troubles);
+	jsonmember_u64(json, "samples_passed_over", summary->nameless + summary->late);
 	json_end_object(json);
 }
 
@@ -229,18 +206,18 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 	const struct trigger_decision *decision = firing->decision;
 
 	json_begin_object(json);
-	put_u64(json, "wall", firing->wall.ns);
-	put_u64(json, "mono", firing->to.ns);
-	put_u64(json, "window_ns", (uint64_t)mono_diff(firing->to, firing->from));
-	output_json_text(json, "rule", firing->rule->name);
-	output_json_text(json, "target", firing->target->name);
-	output_json_text(json, "key", firing->target->key);
-	output_json_text(json, "reason", trigger_reason_name(decision->reason));
-	output_json_text(json, "unit", incident_unit_name(metric_unit(firing->rule->metric)));
-	put_double(json, "value", decision->value);
-	put_double(json, "threshold", threshold_of(firing));
+	jsonmember_u64(json, "wall", firing->wall.ns);
+	jsonmember_u64(json, "mono", firing->to.ns);
+	jsonmember_u64(json, "window_ns", (uint64_t)mono_diff(firing->to, firing->from));
+	jsonmember_text(json, "rule", firing->rule->name);
+	jsonmember_text(json, "target", firing->target->name);
+	jsonmember_text(json, "key", firing->target->key);
+	jsonmember_text(json, "reason", trigger_reason_name(decision->reason));
+	jsonmember_text(json, "unit", incident_unit_name(metric_unit(firing->rule->metric)));
+	jsonmember_double(json, "value", decision->value);
+	jsonmember_double(json, "threshold", threshold_of(firing));
 	if (decision->has_average)
-		put_double(json, "average", decision->average);
+		jsonmember_double(json, "average", decision->average);
 	json_end_object(json);
 }
 
@@ -281,11 +258,11 @@ static void put_miss(struct json_writer *json, const struct rehearsal_miss *miss
 		return;
 	}
 	json_begin_object(json);
-	put_u64(json, "wall", miss->wall.ns);
-	output_json_text(json, "target", miss->target);
-	put_double(json, "value", miss->value);
-	put_double(json, "threshold", miss->value + miss->distance);
-	put_double(json, "distance", miss->distance);
+	jsonmember_u64(json, "wall", miss->wall.ns);
+	jsonmember_text(json, "target", miss->target);
+	jsonmember_double(json, "value", miss->value);
+	jsonmember_double(json, "threshold", miss->value + miss->distance);
+	jsonmember_double(json, "distance", miss->distance);
 	json_end_object(json);
 }
 
@@ -294,23 +271,23 @@ static void put_rule(struct json_writer *json, const struct rehearsal_rule *row)
 	char text[256];
 
 	json_begin_object(json);
-	output_json_text(json, "name", row->rule->name);
-	output_json_text(json, "metric", metric_name(row->rule->metric));
-	output_json_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
-	put_u64(json, "windows", row->windows);
-	put_u64(json, "fired", row->fired);
-	put_u64(json, "held_back", rehearsal_held_back(row));
+	jsonmember_text(json, "name", row->rule->name);
+	jsonmember_text(json, "metric", metric_name(row->rule->metric));
+	jsonmember_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	jsonmember_u64(json, "windows", row->windows);
+	jsonmember_u64(json, "fired", row->fired);
+	jsonmember_u64(json, "held_back", rehearsal_held_back(row));
 	json_key(json, "reasons");
 	json_begin_object(json);
 	for (unsigned reason = 0; reason < TRIGGER_REASONS; reason++)
 		if (row->reasons[reason] > 0)
-			put_u64(json, trigger_reason_name((enum trigger_reason)reason), row->reasons[reason]);
+			jsonmember_u64(json, trigger_reason_name((enum trigger_reason)reason), row->reasons[reason]);
 	json_end_object(json);
 	put_miss(json, &row->miss);
 	if (rehearsal_obstacle(row, text, sizeof(text)))
-		output_json_text(json, "not_judged", text);
+		jsonmember_text(json, "not_judged", text);
 	if (rehearsal_remark(row, text, sizeof(text)))
-		output_json_text(json, "remark", text);
+		jsonmember_text(json, "remark", text);
 	json_end_object(json);
 }
 
@@ -350,7 +327,7 @@ void replayview_rules(struct replayview *view, const struct rehearsal_rule *rule
 {
 	if (view->json) {
 		json_end_array(view->json); /* of sources */
-		begin_array(view->json, "rules");
+		jsonmember_array(view->json, "rules");
 		for (size_t i = 0; i < count; i++)
 			put_rule(view->json, &rules[i]);
 		json_end_array(view->json);
@@ -367,14 +344,14 @@ static void put_variant(struct json_writer *json, const struct whatif_variant *v
 			const struct rehearsal_rule *row)
 {
 	json_begin_object(json);
-	output_json_text(json, "rule", row->rule->name);
-	output_json_text(json, "key", variant->key);
-	output_json_text(json, "value", variant->value);
-	put_u64(json, "windows", row->windows);
-	put_u64(json, "fired", row->fired);
-	put_u64(json, "held_back", rehearsal_held_back(row));
+	jsonmember_text(json, "rule", row->rule->name);
+	jsonmember_text(json, "key", variant->key);
+	jsonmember_text(json, "value", variant->value);
+	jsonmember_u64(json, "windows", row->windows);
+	jsonmember_u64(json, "fired", row->fired);
+	jsonmember_u64(json, "held_back", rehearsal_held_back(row));
 	if (row->first_known)
-		put_u64(json, "first", row->first.ns);
+		jsonmember_u64(json, "first", row->first.ns);
 	json_end_object(json);
 }
 
@@ -390,7 +367,7 @@ void replayview_whatif(struct replayview *view, const struct whatif *whatif, con
 		       const struct rehearsal_rule *const *outcomes)
 {
 	if (view->json)
-		begin_array(view->json, "what_if");
+		jsonmember_array(view->json, "what_if");
 	for (size_t i = 0; i < whatif->count; i++) {
 		const struct whatif_variant *variant = &whatif->variants[i];
 		char what[128];
@@ -424,15 +401,15 @@ static void put_proposal(struct json_writer *json, const struct replayview_propo
 	const struct suggestion_answer *answer = &proposal->answer;
 
 	json_begin_object(json);
-	output_json_text(json, "rule", proposal->rule->name);
-	put_double(json, "per_day", proposal->per_day);
-	put_u64(json, "wanted", proposal->wanted);
-	put_bool(json, "known", is_proposal(proposal));
+	jsonmember_text(json, "rule", proposal->rule->name);
+	jsonmember_double(json, "per_day", proposal->per_day);
+	jsonmember_u64(json, "wanted", proposal->wanted);
+	jsonmember_bool(json, "known", is_proposal(proposal));
 	if (is_proposal(proposal)) {
-		output_json_text(json, "key",
-				 metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
-		put_double(json, "threshold", answer->threshold);
-		put_double(json, "highest", answer->highest);
+		jsonmember_text(json, "key",
+				metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
+		jsonmember_double(json, "threshold", answer->threshold);
+		jsonmember_double(json, "highest", answer->highest);
 		json_key(json, "fired");
 		if (proposal->replayed)
 			json_u64(json, proposal->fired);
@@ -471,7 +448,7 @@ void replayview_proposals(struct replayview *view, const struct replayview_propo
 	char span[64];
 
 	if (view->json) {
-		begin_array(view->json, "suggestions");
+		jsonmember_array(view->json, "suggestions");
 		for (size_t i = 0; i < count; i++)
 			put_proposal(view->json, &proposals[i]);
 		json_end_array(view->json);

@@ -9,6 +9,7 @@
 #include "htmltext.h"
 #include "incident_json.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "output.h"
 #include "pictures.h"
 #include "scope.h"
@@ -63,12 +64,6 @@ static void put_text(struct json_writer *json, const char *key, const char *text
 	json_string(json, text);
 }
 
-static void put_i64(struct json_writer *json, const char *key, int64_t value)
-{
-	json_key(json, key);
-	json_i64(json, value);
-}
-
 /* Bytes and other large numbers are whole; percentages have two decimals, cores four. */
 static void put_value(struct json_writer *json, double value, double steps)
 {
@@ -100,7 +95,7 @@ static void put_line(struct drawing *drawing, const char *name, const char *kind
 		     const struct picture *picture)
 {
 	json_begin_object(drawing->json);
-	output_json_text(drawing->json, "name", name);
+	jsonmember_text(drawing->json, "name", name);
 	put_text(drawing->json, "kind", kind);
 	put_values(drawing->json, values, drawing->columns.count, picture);
 	json_end_object(drawing->json);
@@ -204,9 +199,9 @@ static void put_time(struct drawing *drawing)
 {
 	json_key(drawing->json, "time");
 	json_begin_object(drawing->json);
-	put_i64(drawing->json, "from_ns", drawing->columns.from_ns);
-	put_i64(drawing->json, "to_ns", drawing->columns.to_ns);
-	put_i64(drawing->json, "points", (int64_t)drawing->columns.count);
+	jsonmember_i64(drawing->json, "from_ns", drawing->columns.from_ns);
+	jsonmember_i64(drawing->json, "to_ns", drawing->columns.to_ns);
+	jsonmember_i64(drawing->json, "points", (int64_t)drawing->columns.count);
 	json_end_object(drawing->json);
 }
 
@@ -292,7 +287,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
-		output_json_text(json, "name", target->name);
+		jsonmember_text(json, "name", target->name);
 		json_key(json, "cpu_cores");
 		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
@@ -300,7 +295,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		json_end_object(json);
 	}
 	json_end_array(json);
-	put_i64(json, "targets_total", (int64_t)peaks->count);
+	jsonmember_i64(json, "targets_total", (int64_t)peaks->count);
 }
 
 static void put_files(struct json_writer *json, const struct reportdata_files *files)
@@ -309,9 +304,9 @@ static void put_files(struct json_writer *json, const struct reportdata_files *f
 	json_begin_array(json);
 	for (size_t i = 0; i < files->absent_count; i++) {
 		json_begin_object(json);
-		output_json_text(json, "name", files->absent[i].name);
-		put_i64(json, "bytes", (int64_t)files->absent[i].bytes);
-		output_json_text(json, "why", files->absent[i].why);
+		jsonmember_text(json, "name", files->absent[i].name);
+		jsonmember_i64(json, "bytes", (int64_t)files->absent[i].bytes);
+		jsonmember_text(json, "why", files->absent[i].why);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -328,8 +323,8 @@ static void put_samples(struct json_writer *json, const struct incidentload_samp
 		 samples->error == 0         ? ""
 		 : samples->error == -ENOENT ? "there is no file"
 					     : strerror(-samples->error));
-	put_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
-	put_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
+	jsonmember_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
+	jsonmember_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
 	json_key(json, "complete");
 	json_bool(json, samples->error || report->complete);
 	json_key(json, "cut");
@@ -345,8 +340,8 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 
 	json_key(json, "damaged");
 	json_bool(json, view->glance.damaged);
-	output_json_text(json, "why", view->glance.damaged ? view->glance.why : "");
-	output_json_text(json, "summary", words);
+	jsonmember_text(json, "why", view->glance.damaged ? view->glance.why : "");
+	jsonmember_text(json, "summary", words);
 	json_key(json, "everything");
 	json_bool(json, incident_of_everything(&view->incident));
 	json_key(json, "threshold");

@@ -6,6 +6,7 @@
 #include "incident_json.h"
 #include "incidentload.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "manifest.h"
 #include "options.h"
 #include "output.h"
@@ -255,19 +256,13 @@ static void print_text(const struct verdict *verdict)
 	print_findings(verdict);
 }
 
-static void put_count(struct json_writer *json, const char *key, uint64_t value)
-{
-	json_key(json, key);
-	json_u64(json, value);
-}
-
 static void put_report(struct json_writer *json, const struct salvage_report *report)
 {
-	put_count(json, "lines", report->lines);
-	put_count(json, "rows", report->rows);
-	put_count(json, "rows_lost", report->rows_lost);
-	put_count(json, "damaged_lines", report->damaged_lines);
-	put_count(json, "foreign_lines", report->foreign_lines);
+	jsonmember_u64(json, "lines", report->lines);
+	jsonmember_u64(json, "rows", report->rows);
+	jsonmember_u64(json, "rows_lost", report->rows_lost);
+	jsonmember_u64(json, "damaged_lines", report->damaged_lines);
+	jsonmember_u64(json, "foreign_lines", report->foreign_lines);
 	json_key(json, "complete");
 	json_bool(json, report->complete);
 	json_key(json, "checksum_ok");
@@ -281,26 +276,26 @@ static void put_findings(struct json_writer *json, const struct verdict *verdict
 	for (uint64_t i = 0; i < verdict->finding_count && i < FINDINGS_MAX; i++) {
 		json_begin_object(json);
 		if (verdict->findings[i].line)
-			put_count(json, "line", verdict->findings[i].line);
+			jsonmember_u64(json, "line", verdict->findings[i].line);
 		if (verdict->findings[i].rows_lost)
-			put_count(json, "rows_lost", verdict->findings[i].rows_lost);
-		output_json_text(json, "what", verdict->findings[i].what);
+			jsonmember_u64(json, "rows_lost", verdict->findings[i].rows_lost);
+		jsonmember_text(json, "what", verdict->findings[i].what);
 		json_end_object(json);
 	}
 	json_end_array(json);
-	put_count(json, "findings_total", verdict->finding_count);
+	jsonmember_u64(json, "findings_total", verdict->finding_count);
 }
 
 static void put_json(struct json_writer *json, const struct verdict *verdict)
 {
 	json_begin_object(json);
-	output_json_text(json, "path", verdict->path);
+	jsonmember_text(json, "path", verdict->path);
 	json_key(json, "kind");
 	if (verdict->kind)
 		json_string(json, verdict->kind);
 	else
 		json_null(json);
-	output_json_text(json, "verdict", verdict_name(verdict));
+	jsonmember_text(json, "verdict", verdict_name(verdict));
 	if (verdict->has_report)
 		put_report(json, &verdict->report);
 	put_findings(json, verdict);

@@ -6,6 +6,7 @@
 #include "exhibits.h"
 #include "incident_json.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "output.h"
 #include "pictures.h"
 #include "scope.h"
@@ -308,7 +309,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
-		output_json_text(json, "name", target->name);
+		jsonmember_text(json, "name", target->name);
 		json_key(json, "cpu_cores");
 		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
@@ -333,8 +334,8 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	json_key(json, "damaged");
 	json_bool(json, view->glance.damaged);
 	if (view->glance.damaged)
-		output_json_text(json, "why", view->glance.why);
-	output_json_text(json, "summary", words);
+		jsonmember_text(json, "why", view->glance.why);
+	jsonmember_text(json, "summary", words);
 	put_series(json, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);

@@ -2,7 +2,7 @@
 #include "requests.h"
 
 #include "json.h"
-#include "printable.h"
+#include "jsonmember.h"
 #include "scope.h"
 #include "statusjson.h"
 
@@ -19,15 +19,9 @@ struct request {
 	int (*answer)(const struct requests *requests, const char *argument, struct buffer *ret);
 };
 
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
 static void put_error(struct json_writer *json, const char *error)
 {
-	put_text(json, "error", error);
+	jsonmember_text(json, "error", error);
 }
 
 /* Begins the one object that an answer is. NULL: no memory. */
@@ -59,7 +53,7 @@ static int refuse(const char *error, const char *line, struct buffer *ret)
 
 	put_error(json, error);
 	if (line)
-		put_text(json, "request", line);
+		jsonmember_text(json, "request", line);
 
 	return end(json);
 }
@@ -99,7 +93,7 @@ static int answer_reload(const struct requests *requests, const char *argument, 
 	json_begin_object(json);
 	json_key(json, "done");
 	json_bool(json, done);
-	put_text(json, "message", message);
+	jsonmember_text(json, "message", message);
 	json_end_object(json);
 
 	return end(json);
@@ -175,10 +169,10 @@ static int put_ticket(const struct incidents_ticket *ticket, struct buffer *ret)
 	}
 	json_key(json, "trigger");
 	json_begin_object(json);
-	put_text(json, "answer", answer_name(ticket->answer));
-	put_text(json, "why", ticket->why);
-	put_text(json, "directory", ticket->directory);
-	put_text(json, "stem", ticket->stem);
+	jsonmember_text(json, "answer", answer_name(ticket->answer));
+	jsonmember_text(json, "why", ticket->why);
+	jsonmember_text(json, "directory", ticket->directory);
+	jsonmember_text(json, "stem", ticket->stem);
 	json_key(json, "sealed_in_ns");
 	json_u64(json, ticket->sealed_in_ns);
 	json_end_object(json);

@@ -9,8 +9,8 @@
 
 #include "incident.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "log.h"
-#include "printable.h"
 #include "scope.h"
 #include "vitals.h"
 
@@ -32,40 +32,10 @@ struct rows {
 	uint64_t left_out;
 };
 
-static void put_u64(struct json_writer *json, const char *key, uint64_t value)
-{
-	json_key(json, key);
-	json_u64(json, value);
-}
-
-static void put_double(struct json_writer *json, const char *key, double value)
-{
-	json_key(json, key);
-	json_double(json, value);
-}
-
-static void put_bool(struct json_writer *json, const char *key, bool value)
-{
-	json_key(json, key);
-	json_bool(json, value);
-}
-
-static void put_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	printable_json(json, text);
-}
-
 /* NAN, which is no number, is how JSON's null is said: not known, not configured. */
 static double or_null(bool has, double value)
 {
 	return has ? value : NAN;
-}
-
-static void begin(struct json_writer *json, const char *key)
-{
-	json_key(json, key);
-	json_begin_object(json);
 }
 
 /* ---- the process ---- */
@@ -76,8 +46,8 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 	json_begin_array(json);
 	for (size_t i = 0; i < privileges->count; i++) {
 		json_begin_object(json);
-		put_text(json, "needs", privileges->lacks[i].needs);
-		put_text(json, "off", privileges->lacks[i].off);
+		jsonmember_text(json, "needs", privileges->lacks[i].needs);
+		jsonmember_text(json, "off", privileges->lacks[i].off);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -87,16 +57,16 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 {
 	struct sampler *sampler = session_sampler(overview->session);
 
-	begin(json, "daemon");
-	put_text(json, "version", SPIKEWATCH_VERSION);
-	put_u64(json, "pid", (uint64_t)getpid());
-	put_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
-	put_u64(json, "interval_ns", overview->config->sampling.interval_ns);
-	put_u64(json, "slowdown", sampler_slowdown(sampler));
-	put_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
-	put_u64(json, "memory_bytes", vitals->resident_bytes);
-	put_u64(json, "open_fds", vitals->open_fds);
-	put_text(json, "incident_directory", overview->paths->incidents);
+	jsonmember_object(json, "daemon");
+	jsonmember_text(json, "version", SPIKEWATCH_VERSION);
+	jsonmember_u64(json, "pid", (uint64_t)getpid());
+	jsonmember_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	jsonmember_u64(json, "interval_ns", overview->config->sampling.interval_ns);
+	jsonmember_u64(json, "slowdown", sampler_slowdown(sampler));
+	jsonmember_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
+	jsonmember_u64(json, "memory_bytes", vitals->resident_bytes);
+	jsonmember_u64(json, "open_fds", vitals->open_fds);
+	jsonmember_text(json, "incident_directory", overview->paths->incidents);
 	put_lacks(json, overview->privileges);
 	json_end_object(json);
 }
@@ -105,26 +75,26 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 
 static void put_jumps(struct json_writer *json, const char *key, const struct health_jumps *jumps)
 {
-	begin(json, key);
-	put_u64(json, "times", jumps->times);
-	put_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
+	jsonmember_object(json, key);
+	jsonmember_u64(json, "times", jumps->times);
+	jsonmember_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
 	json_end_object(json);
 }
 
 static void put_health(struct json_writer *json, const struct health *health)
 {
-	begin(json, "health");
+	jsonmember_object(json, "health");
 	put_jumps(json, "clock_steps", &health->steps);
 	put_jumps(json, "suspends", &health->suspends);
-	put_u64(json, "lost_log_entries", log_lost());
+	jsonmember_u64(json, "lost_log_entries", log_lost());
 	json_key(json, "silent_threads");
 	json_begin_array(json);
 	for (size_t i = 0; i < health->thread_count; i++) {
 		if (health->threads[i].silent_ns == 0)
 			continue;
 		json_begin_object(json);
-		put_text(json, "thread", health->threads[i].name);
-		put_u64(json, "silent_ns", health->threads[i].silent_ns);
+		jsonmember_text(json, "thread", health->threads[i].name);
+		jsonmember_u64(json, "silent_ns", health->threads[i].silent_ns);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -139,15 +109,15 @@ static void put_verdicts(struct json_writer *json, const struct health *health, 
 	json_begin_array(json);
 	for (int i = 0; i < VERDICT_KINDS; i++) {
 		json_begin_object(json);
-		put_text(json, "what", verdicts[i].what);
-		put_double(json, "ratio", verdicts[i].ratio);
-		put_double(json, "threshold", verdicts[i].threshold);
-		put_bool(json, "bad", verdicts[i].bad);
-		put_bool(json, "bad_now", health->bad[i]);
-		put_u64(json, "episodes", health->episodes[i]);
+		jsonmember_text(json, "what", verdicts[i].what);
+		jsonmember_double(json, "ratio", verdicts[i].ratio);
+		jsonmember_double(json, "threshold", verdicts[i].threshold);
+		jsonmember_bool(json, "bad", verdicts[i].bad);
+		jsonmember_bool(json, "bad_now", health->bad[i]);
+		jsonmember_u64(json, "episodes", health->episodes[i]);
 		if (verdicts[i].bad || health->bad[i]) {
-			put_text(json, "cause", verdicts[i].cause);
-			put_text(json, "remedy", verdicts[i].remedy);
+			jsonmember_text(json, "cause", verdicts[i].cause);
+			jsonmember_text(json, "remedy", verdicts[i].remedy);
 		}
 		json_end_object(json);
 	}
@@ -167,18 +137,18 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 
 	ring_stats(session_ring(overview->session), &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
-	begin(json, "sampler");
-	put_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
-	put_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
-	put_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
-	put_u64(json, "interval_ns", stats.collection_rate);
-	put_u64(json, "snapshots", stats.total_snapshots);
-	put_u64(json, "missed_slots", stats.missed_slots);
-	put_u64(json, "backoff_ns", stats.total_backoff_sleep);
-	put_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
-	put_u64(json, "lost_records", stats.lost_records);
-	put_u64(json, "failed_reads", stats.failed_reads);
-	put_u64(json, "cpu_ns", stats.own_cpu);
+	jsonmember_object(json, "sampler");
+	jsonmember_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
+	jsonmember_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
+	jsonmember_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
+	jsonmember_u64(json, "interval_ns", stats.collection_rate);
+	jsonmember_u64(json, "snapshots", stats.total_snapshots);
+	jsonmember_u64(json, "missed_slots", stats.missed_slots);
+	jsonmember_u64(json, "backoff_ns", stats.total_backoff_sleep);
+	jsonmember_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
+	jsonmember_u64(json, "lost_records", stats.lost_records);
+	jsonmember_u64(json, "failed_reads", stats.failed_reads);
+	jsonmember_u64(json, "cpu_ns", stats.own_cpu);
 	put_verdicts(json, overview->health, verdicts);
 	json_end_object(json);
 }
@@ -191,13 +161,13 @@ static void put_ring(struct json_writer *json, const struct overview *overview, 
 
 	ring_info(ring, &info);
 	watcher_counts(overview->watcher, &watched);
-	begin(json, "ring");
-	put_text(json, "path", overview->paths->ring);
-	put_u64(json, "size_bytes", info.size_bytes);
-	put_u64(json, "history_ns", vitals->history_ns);
-	put_u64(json, "ticks", info.ticks);
-	put_u64(json, "unjudged_pages", watched.lost_pages);
-	put_u64(json, "damaged_pages", watched.damaged_pages);
+	jsonmember_object(json, "ring");
+	jsonmember_text(json, "path", overview->paths->ring);
+	jsonmember_u64(json, "size_bytes", info.size_bytes);
+	jsonmember_u64(json, "history_ns", vitals->history_ns);
+	jsonmember_u64(json, "ticks", info.ticks);
+	jsonmember_u64(json, "unjudged_pages", watched.lost_pages);
+	jsonmember_u64(json, "damaged_pages", watched.damaged_pages);
 	json_end_object(json);
 }
 
@@ -206,26 +176,26 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 	struct stackrecorder *recorder = session_stacks(overview->session);
 	struct stackrecorder_status status;
 
-	begin(json, "stacks");
-	put_bool(json, "recorded", recorder != NULL);
+	jsonmember_object(json, "stacks");
+	jsonmember_bool(json, "recorded", recorder != NULL);
 	if (recorder) {
 		stackrecorder_status(recorder, &status);
-		put_bool(json, "everybody", status.everybody);
-		put_bool(json, "dwarf", status.dwarf);
-		put_bool(json, "kernel", status.kernel);
-		put_bool(json, "page_faults", status.faults);
-		put_bool(json, "cycles", status.cycles);
-		put_text(json, "limits", status.limits);
-		put_u64(json, "followed_processes", status.followed_processes);
-		put_u64(json, "followed_threads", status.followed_threads);
-		put_u64(json, "not_followed", status.not_followed);
-		put_u64(json, "cpus", status.cpus);
-		put_u64(json, "frequency", status.frequency);
-		put_u64(json, "memory_bytes", status.memory_bytes);
-		put_u64(json, "lost_mappings", status.side_lost);
+		jsonmember_bool(json, "everybody", status.everybody);
+		jsonmember_bool(json, "dwarf", status.dwarf);
+		jsonmember_bool(json, "kernel", status.kernel);
+		jsonmember_bool(json, "page_faults", status.faults);
+		jsonmember_bool(json, "cycles", status.cycles);
+		jsonmember_text(json, "limits", status.limits);
+		jsonmember_u64(json, "followed_processes", status.followed_processes);
+		jsonmember_u64(json, "followed_threads", status.followed_threads);
+		jsonmember_u64(json, "not_followed", status.not_followed);
+		jsonmember_u64(json, "cpus", status.cpus);
+		jsonmember_u64(json, "frequency", status.frequency);
+		jsonmember_u64(json, "memory_bytes", status.memory_bytes);
+		jsonmember_u64(json, "lost_mappings", status.side_lost);
 	}
 	if (!session_stacks(overview->session) || *session_stacks_off(overview->session))
-		put_text(json, "why", session_stacks_off(overview->session));
+		jsonmember_text(json, "why", session_stacks_off(overview->session));
 	json_end_object(json);
 }
 
@@ -233,17 +203,17 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 
 static void put_news(struct json_writer *json, const struct discovery_state *found)
 {
-	put_text(json, "source", proclistener_name(found->source));
+	jsonmember_text(json, "source", proclistener_name(found->source));
 	if (found->source_why[0])
-		put_text(json, "source_why", found->source_why);
-	put_bool(json, "exit_records", found->exit_totals);
-	put_u64(json, "events", found->events);
-	put_u64(json, "overruns", found->overruns);
-	put_u64(json, "cgroups_heard", found->cgroups_heard);
-	put_u64(json, "looks", found->looks);
-	put_u64(json, "missed", found->missed + found->dropped);
-	put_u64(json, "credited", found->credited);
-	put_u64(json, "storms", found->storms);
+		jsonmember_text(json, "source_why", found->source_why);
+	jsonmember_bool(json, "exit_records", found->exit_totals);
+	jsonmember_u64(json, "events", found->events);
+	jsonmember_u64(json, "overruns", found->overruns);
+	jsonmember_u64(json, "cgroups_heard", found->cgroups_heard);
+	jsonmember_u64(json, "looks", found->looks);
+	jsonmember_u64(json, "missed", found->missed + found->dropped);
+	jsonmember_u64(json, "credited", found->credited);
+	jsonmember_u64(json, "storms", found->storms);
 }
 
 static void put_discovery(struct json_writer *json, const struct overview *overview)
@@ -251,19 +221,19 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	struct discovery_state found;
 
 	discovery_state(session_discovery(overview->session), &found);
-	begin(json, "discovery");
-	put_u64(json, "targets", found.roster.targets);
-	put_u64(json, "members", found.roster.members);
-	put_u64(json, "processes", found.processes);
-	put_u64(json, "scans", found.scans);
-	put_u64(json, "last_scan_ns", found.last_scan_ns);
-	put_u64(json, "unreadable", found.unreadable);
-	put_u64(json, "refused", found.roster.refused);
-	put_u64(json, "failed", found.roster.failed);
+	jsonmember_object(json, "discovery");
+	jsonmember_u64(json, "targets", found.roster.targets);
+	jsonmember_u64(json, "members", found.roster.members);
+	jsonmember_u64(json, "processes", found.processes);
+	jsonmember_u64(json, "scans", found.scans);
+	jsonmember_u64(json, "last_scan_ns", found.last_scan_ns);
+	jsonmember_u64(json, "unreadable", found.unreadable);
+	jsonmember_u64(json, "refused", found.roster.refused);
+	jsonmember_u64(json, "failed", found.roster.failed);
 	if (found.roster.failed)
-		put_text(json, "failed_why", strerror(-found.roster.last_error));
+		jsonmember_text(json, "failed_why", strerror(-found.roster.last_error));
 	if (found.error)
-		put_text(json, "unfinished_why", strerror(-found.error));
+		jsonmember_text(json, "unfinished_why", strerror(-found.error));
 	put_news(json, &found);
 	json_end_object(json);
 }
@@ -273,15 +243,15 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	struct incidents_counts counts;
 
 	incidents_counts(overview->incidents, &counts);
-	begin(json, "incidents");
-	put_u64(json, "opened", counts.opened);
-	put_u64(json, "sealed", counts.sealed);
-	put_u64(json, "merged", counts.merged);
-	put_u64(json, "failed", counts.failed);
-	put_u64(json, "refused", counts.refused);
-	put_u64(json, "open", counts.open);
-	put_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
-	put_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
+	jsonmember_object(json, "incidents");
+	jsonmember_u64(json, "opened", counts.opened);
+	jsonmember_u64(json, "sealed", counts.sealed);
+	jsonmember_u64(json, "merged", counts.merged);
+	jsonmember_u64(json, "failed", counts.failed);
+	jsonmember_u64(json, "refused", counts.refused);
+	jsonmember_u64(json, "open", counts.open);
+	jsonmember_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
+	jsonmember_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
 	json_end_object(json);
 }
 
@@ -291,55 +261,55 @@ static void put_thresholds(struct json_writer *json, const struct config_rule *r
 {
 	const struct trigger_rule *trigger = &rule->trigger;
 
-	put_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
-	put_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
-	put_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
-	put_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
-	put_u64(json, "window_ns", rule->window_ns);
-	put_u64(json, "warmup", trigger->warmup);
-	put_u64(json, "for_ns", trigger->for_ns);
-	put_u64(json, "cooldown_ns", trigger->cooldown_ns);
-	put_u64(json, "count_limit", trigger->count);
+	jsonmember_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
+	jsonmember_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
+	jsonmember_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
+	jsonmember_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
+	jsonmember_u64(json, "window_ns", rule->window_ns);
+	jsonmember_u64(json, "warmup", trigger->warmup);
+	jsonmember_u64(json, "for_ns", trigger->for_ns);
+	jsonmember_u64(json, "cooldown_ns", trigger->cooldown_ns);
+	jsonmember_u64(json, "count_limit", trigger->count);
 }
 
 static void put_decision(struct json_writer *json, const struct trigger_decision *decision)
 {
-	put_bool(json, "available", decision->available);
-	put_double(json, "value", or_null(decision->available, decision->value));
-	put_double(json, "average", or_null(decision->has_average, decision->average));
-	put_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
-	put_double(json, "distance", or_null(decision->has_distance, decision->distance));
-	put_text(json, "reason", trigger_reason_name(decision->reason));
-	put_text(json, "phase", trigger_phase_name(decision->phase));
-	put_bool(json, "candidate", decision->candidate);
-	put_bool(json, "fires", decision->fires);
-	put_u64(json, "pending_ns", decision->pending_ns);
-	put_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
+	jsonmember_bool(json, "available", decision->available);
+	jsonmember_double(json, "value", or_null(decision->available, decision->value));
+	jsonmember_double(json, "average", or_null(decision->has_average, decision->average));
+	jsonmember_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
+	jsonmember_double(json, "distance", or_null(decision->has_distance, decision->distance));
+	jsonmember_text(json, "reason", trigger_reason_name(decision->reason));
+	jsonmember_text(json, "phase", trigger_phase_name(decision->phase));
+	jsonmember_bool(json, "candidate", decision->candidate);
+	jsonmember_bool(json, "fires", decision->fires);
+	jsonmember_u64(json, "pending_ns", decision->pending_ns);
+	jsonmember_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
 }
 
 /* Those that were never given are left out. */
 static void put_reasons(struct json_writer *json, const uint64_t *reasons)
 {
-	begin(json, "reasons");
+	jsonmember_object(json, "reasons");
 	for (enum trigger_reason reason = 0; reason < TRIGGER_REASONS; reason++)
 		if (reasons[reason] > 0)
-			put_u64(json, trigger_reason_name(reason), reasons[reason]);
+			jsonmember_u64(json, trigger_reason_name(reason), reasons[reason]);
 	json_end_object(json);
 }
 
 static void put_row(struct json_writer *json, const struct evaluator_status *row)
 {
 	json_begin_object(json);
-	put_text(json, "rule", row->rule->name);
-	put_text(json, "metric", metric_name(row->rule->metric));
-	put_text(json, "of", metric_of_name(row->rule->of));
-	put_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	jsonmember_text(json, "rule", row->rule->name);
+	jsonmember_text(json, "metric", metric_name(row->rule->metric));
+	jsonmember_text(json, "of", metric_of_name(row->rule->of));
+	jsonmember_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
 	if (row->decision)
 		put_decision(json, row->decision);
 	put_thresholds(json, row->rule);
-	put_u64(json, "fired", row->memory->fired);
-	put_u64(json, "count", row->memory->count);
-	put_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
+	jsonmember_u64(json, "fired", row->memory->fired);
+	jsonmember_u64(json, "count", row->memory->count);
+	jsonmember_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
 	put_reasons(json, row->reasons);
 	json_end_object(json);
 }
@@ -359,11 +329,11 @@ static void begin_target(struct rows *rows, const struct target *target)
 	end_target(rows);
 	rows->target = target->id;
 	json_begin_object(rows->json);
-	put_text(rows->json, "name", target->name);
-	put_text(rows->json, "kind", target_kind_name(target->kind));
-	put_text(rows->json, "entry", target->entry);
+	jsonmember_text(rows->json, "name", target->name);
+	jsonmember_text(rows->json, "kind", target_kind_name(target->kind));
+	jsonmember_text(rows->json, "entry", target->entry);
 	if (target->kind == TARGET_PROCESS)
-		put_u64(rows->json, "pid", (uint64_t)target->pid);
+		jsonmember_u64(rows->json, "pid", (uint64_t)target->pid);
 	json_key(rows->json, "rules");
 	json_begin_array(rows->json);
 }
@@ -393,7 +363,7 @@ static void put_targets(struct json_writer *json, const struct overview *overvie
 	evaluator_visit(overview->evaluator, visit, &rows);
 	end_target(&rows);
 	json_end_array(json);
-	put_u64(json, "left_out", rows.left_out);
+	jsonmember_u64(json, "left_out", rows.left_out);
 }
 
 /* ---- documents ---- */

@@ -1,0 +1,47 @@
+/* check_jsonmember.c: each kind of member, as it is written. */
+#include "jsonmember.h"
+
+#include <check.h>
+#include <math.h>
+
+Suite *jsonmember_suite(void);
+
+START_TEST(members_are_a_key_and_a_value)
+{
+	struct buffer buffer = { 0 };
+	struct json_writer *json;
+
+	ck_assert_int_eq(json_writer_new(sink_buffer(&buffer), false, &json), 0);
+	json_begin_object(json);
+	jsonmember_double(json, "double", 1.5);
+	jsonmember_double(json, "unknown", NAN);
+	jsonmember_u64(json, "u64", UINT64_MAX);
+	jsonmember_i64(json, "i64", INT64_MIN);
+	jsonmember_bool(json, "yes", true);
+	jsonmember_bool(json, "no", false);
+	jsonmember_null(json, "null");
+	jsonmember_text(json, "text", "a\x1b[2J\"");
+	jsonmember_object(json, "object");
+	jsonmember_array(json, "array");
+	json_u64(json, 1);
+	json_end_array(json);
+	json_end_object(json);
+	json_end_object(json);
+	ck_assert_int_eq(json_writer_close(json), 0);
+	ck_assert_int_eq(buffer_append(&buffer, "", 1), 0);
+	ck_assert_str_eq(buffer.data, "{\"double\":1.5,\"unknown\":null,\"u64\":18446744073709551615,"
+				      "\"i64\":-9223372036854775808,\"yes\":true,\"no\":false,\"null\":null,"
+				      "\"text\":\"a\\u001B[2J\\\"\",\"object\":{\"array\":[1]}}\n");
+	buffer_release(&buffer);
+}
+END_TEST
+
+Suite *jsonmember_suite(void)
+{
+	Suite *suite = suite_create("jsonmember");
+	TCase *tcase = tcase_create("jsonmember");
+
+	tcase_add_test(tcase, members_are_a_key_and_a_value);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
