@@ -231,10 +231,10 @@ async function hostile(browser) {
 	await quiet(page, 'hostile');
 	await drawn(page, 'hostile', ['cpu', 'memory'], { cpu: ['threshold', 'limit'], memory: ['limit'] });
 	await zoom(page, 'hostile', ['cpu', 'memory']);
-	const script = '<script>document.title=\'owned\'</script>', turned = 'exe\\u{202e}gpj."onload=x', bytes = 'bad\\xff\\xfe;utf8';
+	const script = '<script>document.title=\'owned\'</script>', turned = 'exe\\xe2\\x80\\xaegpj."onload=x', bytes = 'bad\\xff\\xfe;utf8';
 	const names = (await page.run(frames('cpu-flame'))).map(frame => frame.name);
 	check('hostile: markup is a name in the flame graph', names.includes(script), names);
-	check('hostile: so is what turns text around, written out', names.some(name => name.includes('\\u{202e}') && !name.includes('\u202e')), names);
+	check('hostile: so is what turns text around, written out', names.some(name => name.includes('\\xe2\\x80\\xae') && !name.includes('\u202e')), names);
 	const cells = await page.run(`[...document.querySelectorAll('#functions td.name')].map(td => td.textContent)`);
 	for (const name of [script, turned, bytes])
 		check(`hostile: a cell says ${name}`, cells.includes(name), cells);
@@ -294,7 +294,7 @@ async function others(browser) {
 async function differences(browser) {
 	const one = await Page.open(browser, 'diff-one');
 	await quiet(one, 'diff of one');
-	const script = '<script>document.title=\'owned\'</script>', turned = 'exe\\u{202e}gpj."onload=x', bytes = 'bad\\xff\\xfe;utf8';
+	const script = '<script>document.title=\'owned\'</script>', turned = 'exe\\xe2\\x80\\xaegpj."onload=x', bytes = 'bad\\xff\\xfe;utf8';
 	const drawn_ = await one.run(frames('cpu-flame'));
 	for (const name of [script, turned, bytes])
 		check(`diff of one: the difference of the stacks has ${name}`, drawn_.some(frame => frame.name === name), drawn_);
