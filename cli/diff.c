@@ -37,16 +37,6 @@ static int wrong(const char *why)
 	return EXIT_USAGE;
 }
 
-static int write_file(void *ctx, const void *data, size_t len)
-{
-	FILE *file = ctx;
-
-	errno = 0;
-	if (fwrite(data, 1, len, file) == len)
-		return 0;
-	return errno ? -errno : -EIO;
-}
-
 /* ---- stacks ---- */
 
 /* The stacks of both sides. */
@@ -119,7 +109,7 @@ static int read_sides(const struct job *job, const struct difference *difference
 static int write_folded(const struct job *job, const struct difference *difference, FILE *file)
 {
 	AUTO(release_sides) struct sides sides = { 0 };
-	const struct sink sink = { write_file, file };
+	const struct sink sink = output_sink(file);
 	int rc = read_sides(job, difference, job->memory, false, &sides);
 
 	if (rc == 0)
@@ -150,7 +140,7 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 {
 	AUTO(buffer_release) struct buffer cpu = { 0 };
 	AUTO(buffer_release) struct buffer memory = { 0 };
-	const struct sink sink = { write_file, file };
+	const struct sink sink = output_sink(file);
 	struct differencehtml_stacks stacks;
 	bool has_cpu = false, has_memory = false;
 	int rc = pair_stacks(job, difference, false, &cpu, &has_cpu);
@@ -177,7 +167,7 @@ static void close_json(struct json_writer **json)
 static int write_json(const struct job *job, const struct difference *difference, FILE *file)
 {
 	AUTO(close_json) struct json_writer *json = NULL;
-	int rc = json_writer_new((struct sink){ write_file, file }, true, &json);
+	int rc = json_writer_new(output_sink(file), true, &json);
 
 	if (rc == 0) {
 		json_begin_object(json);

@@ -95,22 +95,12 @@ static const struct form *find_form(const char *name)
 	return NULL;
 }
 
-static int write_file(void *ctx, const void *data, size_t len)
-{
-	FILE *file = ctx;
-
-	errno = 0;
-	if (fwrite(data, 1, len, file) == len)
-		return 0;
-	return errno ? -errno : -EIO;
-}
-
 /* The code to exit with. */
 static int write_form(const struct form *form, int fd, bool memory, FILE *out)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 	struct exporting exporting = {
-		.fd = fd, .incident = incident, .out = out, .sink = { write_file, out }, .memory = memory
+		.fd = fd, .incident = incident, .out = out, .sink = output_sink(out), .memory = memory
 	};
 	int rc = incident ? incident_json_read(fd, incident) : -ENOMEM;
 

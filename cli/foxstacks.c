@@ -17,36 +17,13 @@
 #include <sys/stat.h>
 
 /* A larger file is none of ours. */
-#define FILE_MAX ((off_t)256 << 20)
+#define FILE_MAX ((size_t)256 << 20)
 
 /* A node of the tree: bytes that are compared, so without holes. */
 struct node {
 	uint32_t prefix; /* number of the node above; 0: a root */
 	uint32_t frame;
 };
-
-static int read_file(int incidentfd, const char *name, struct buffer *ret)
-{
-	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, name);
-	char piece[16384];
-	struct stat st;
-	ssize_t len;
-
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size > FILE_MAX)
-		return -EFBIG;
-	ret->max = (size_t)FILE_MAX;
-	while ((len = read(fd, piece, sizeof(piece))) != 0) {
-		int rc = len < 0 ? (errno == EINTR ? 0 : -errno) : buffer_append(ret, piece, (size_t)len);
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
 
 /* Counts frames, and finds what each function is in. */
 static int prepare(struct foxstacks *stacks)
@@ -76,12 +53,12 @@ static int prepare(struct foxstacks *stacks)
 
 int foxstacks_load(int incidentfd, const char *file, struct foxstacks *ret)
 {
-	AUTO(buffer_release) struct buffer bytes = { 0 };
+	AUTO(buffer_release) struct buffer bytes = { .max = FILE_MAX };
 	AUTO(foxstacks_release) struct foxstacks stacks = { 0 };
 	int rc;
 
 	*ret = (struct foxstacks){ 0 };
-	rc = read_file(incidentfd, file, &bytes);
+	rc = incidentload_whole(incidentfd, file, &bytes);
 	if (rc == 0)
 		rc = pprofread_new(bytes.data, bytes.len, NULL, &stacks.reader);
 	if (rc < 0)

@@ -232,13 +232,21 @@ static int take_text(void *ctx, const char *data, size_t len)
 	return buffer_append(ctx, data, len);
 }
 
-int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer)
+static int read_text(int incidentfd, const char *name, uint64_t max, struct buffer *buffer)
 {
 	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, name);
 
-	if (fd < 0)
-		return fd;
-	return read_pieces(fd, INCIDENTLOAD_CAPTURE_MAX, take_text, buffer);
+	return fd < 0 ? fd : read_pieces(fd, max, take_text, buffer);
+}
+
+int incidentload_whole(int incidentfd, const char *name, struct buffer *buffer)
+{
+	return read_text(incidentfd, name, UINT64_MAX, buffer);
+}
+
+int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer)
+{
+	return read_text(incidentfd, name, INCIDENTLOAD_CAPTURE_MAX, buffer);
 }
 
 /* The first complaint is kept: what follows is often its consequence. */

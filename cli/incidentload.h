@@ -94,6 +94,9 @@ void incidentload_samples_release(struct incidentload_samples *samples);
 /* Opens a plain file for reading, never blocking. fd; -EBADMSG: something else than a plain file; -errno. */
 int incidentload_open_file(int incidentfd, const char *name);
 
+/* Appends the whole of a plain file. 0; -EFBIG beyond buffer->max; -ENOMEM; as incidentload_open_file. */
+int incidentload_whole(int incidentfd, const char *name, struct buffer *buffer);
+
 /* Appends a capture's text, up to INCIDENTLOAD_CAPTURE_MAX. 0; -ENOMEM; as incidentload_open_file. */
 int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer);
 

@@ -26,14 +26,13 @@ static bool replaceable(const char *path)
 	return stat(path, &st) < 0 || S_ISREG(st.st_mode);
 }
 
-/* *ret_written: the stream took everything. */
-static int write_open(const struct outfile *out, const char *path, const char *mode, bool *ret_written)
+/* out->kept: the stream took everything. */
+static int write_open(struct outfile *out, const char *path, const char *mode)
 {
 	FILE *file = fopen(path, mode);
 	bool keep = false, failed;
 	int code;
 
-	*ret_written = false;
 	if (!file)
 		return complain(out, path, errno);
 	code = out->write(out->ctx, file, &keep);
@@ -41,28 +40,29 @@ static int write_open(const struct outfile *out, const char *path, const char *m
 	failed = ferror(file) != 0;
 	if (fclose(file) != 0 || failed)
 		return complain(out, path, errno);
-	*ret_written = code == EXIT_OK || keep;
+	out->kept = code == EXIT_OK || keep;
 	return code;
 }
 
-int outfile_write(const struct outfile *out)
+int outfile_write(struct outfile *out)
 {
 	char temporary[PATH_MAX];
-	bool written;
 	int code, len;
 
+	out->kept = false;
 	if (strcmp(out->path, "-") == 0)
-		return out->write(out->ctx, stdout, &written);
+		return out->write(out->ctx, stdout, &out->kept);
 	if (!replaceable(out->path))
-		return write_open(out, out->path, "we", &written);
+		return write_open(out, out->path, "we");
 	len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", out->path, (int)getpid());
 	if (len < 0 || (size_t)len >= sizeof(temporary))
 		return complain(out, out->path, ENAMETOOLONG);
-	code = write_open(out, temporary, "wxe", &written);
-	if (written && rename(temporary, out->path) == 0)
+	code = write_open(out, temporary, "wxe");
+	if (out->kept && rename(temporary, out->path) == 0)
 		return code;
-	if (written)
+	if (out->kept)
 		code = complain(out, out->path, errno);
+	out->kept = false;
 	unlink(temporary);
 	return code;
 }

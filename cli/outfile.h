@@ -16,7 +16,8 @@ struct outfile {
 	const char *command, *path;
 	int (*write)(void *ctx, FILE *file, bool *keep);
 	void *ctx;
+	bool kept; /* set by outfile_write: what was written is there, whole */
 };
-int outfile_write(const struct outfile *out);
+int outfile_write(struct outfile *out);
 
 #endif

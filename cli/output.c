@@ -33,23 +33,24 @@ size_t output_escaped(FILE *file, const char *text)
 	return output_escaped_len(file, text, strlen(text));
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
+static int write_stream(void *ctx, const void *data, size_t len)
 {
-	(void)ctx;
+	FILE *file = ctx;
+
 	errno = 0;
-	if (fwrite(data, 1, len, stdout) == len)
+	if (fwrite(data, 1, len, file) == len)
 		return 0;
 	return errno ? -errno : -EIO;
 }
 
-struct sink output_sink(void)
+struct sink output_sink(FILE *file)
 {
-	return (struct sink){ .write = write_stdout };
+	return (struct sink){ write_stream, file };
 }
 
 int output_json_new(struct json_writer **ret)
 {
-	return json_writer_new(output_sink(), true, ret);
+	return json_writer_new(output_sink(stdout), true, ret);
 }
 
 void output_json_release(struct json_writer **json)

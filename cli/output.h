@@ -16,8 +16,8 @@ size_t output_escaped(FILE *file, const char *text);
 /* The same of len bytes, that need no NUL. */
 size_t output_escaped_len(FILE *file, const char *text, size_t len);
 
-/* Standard output. */
-struct sink output_sink(void);
+/* Writes to file, which stays the caller's and must outlive the sink. */
+struct sink output_sink(FILE *file);
 
 /* A pretty-printing JSON writer on stdout. 0 or -ENOMEM. */
 int output_json_new(struct json_writer **ret);

@@ -1,11 +1,8 @@
-/*
- * report.c: spikewatch report: one page that holds the incident, draws it, and gives its files back.
- *
- * The page is written under a temporary name beside its own and renamed: a page that is there is whole.
- */
+/* report.c: spikewatch report: one page that holds the incident, draws it, and gives its files back. */
 #include "commands.h"
 #include "incidentpick.h"
 #include "options.h"
+#include "outfile.h"
 #include "output.h"
 #include "plot.h"
 #include "reporthtml.h"
@@ -14,15 +11,12 @@
 #include "view.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* A page with a core dump in it would not be opened by any browser. */
 #define FILE_BYTES_MAX ((uint64_t)32 << 20)
-#define TMP_SUFFIX ".tmp"
 
 /* What is written. */
 struct job {
@@ -32,57 +26,22 @@ struct job {
 	struct reportdata_files left_out;
 };
 
-static int put_page(struct job *job, const struct sink *sink)
+/* A page that shows damage is kept. */
+static int write_page(void *ctx, FILE *file, bool *keep)
 {
-	return reporthtml_write(&job->view, job->incidentfd, job->file_bytes_max, sink, &job->left_out);
-}
+	struct job *job = ctx;
+	struct sink sink = output_sink(file);
+	int rc = reporthtml_write(&job->view, job->incidentfd, job->file_bytes_max, &sink, &job->left_out);
 
-/* A file that is there and is no plain one (a terminal, a pipe) cannot be replaced, only written. */
-static bool replaceable(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) < 0 || S_ISREG(st.st_mode);
-}
-
-static int write_through(const char *path, struct job *job)
-{
-	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
-	struct sink sink = sink_fd(&fd);
-
-	return fd < 0 ? -errno : put_page(job, &sink);
-}
-
-static int write_beside(const char *temporary, struct job *job)
-{
-	AUTO_CLOSE int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	struct sink sink = sink_fd(&fd);
-	int rc = fd < 0 ? -errno : put_page(job, &sink);
-
-	if (rc == 0 && close(TAKE_FD(fd)) < 0)
-		rc = -errno;
-	return rc;
-}
-
-/* 0 or -errno. */
-static int write_report(const char *path, struct job *job)
-{
-	struct sink out = output_sink();
-	char temporary[PATH_MAX];
-	int rc;
-
-	if (strcmp(path, "-") == 0)
-		return put_page(job, &out);
-	if (!replaceable(path))
-		return write_through(path, job);
-	if (snprintf(temporary, sizeof(temporary), "%s" TMP_SUFFIX, path) >= (int)sizeof(temporary))
-		return -ENAMETOOLONG;
-	rc = write_beside(temporary, job);
-	if (rc == 0 && rename(temporary, path) < 0)
-		rc = -errno;
-	if (rc < 0)
-		unlink(temporary);
-	return rc;
+	*keep = rc == 0;
+	if (rc == 0)
+		return job->view.glance.damaged ? EXIT_TROUBLE : EXIT_OK;
+	if (ferror(file)) /* which is said of the file */
+		return EXIT_TROUBLE;
+	if (rc == -ENOMEM)
+		return output_no_memory();
+	fprintf(stderr, "spikewatch report: %s\n", strerror(-rc));
+	return EXIT_TROUBLE;
 }
 
 /* Progress is for people who watch. */
@@ -103,20 +62,11 @@ static void say_where(const char *path, const struct reportdata_files *left_out)
 	}
 }
 
-static int fail(const char *path, int error)
-{
-	if (ferror(stdout)) /* which is said when the program ends */
-		return EXIT_TROUBLE;
-	fputs("spikewatch report: ", stderr);
-	output_escaped(stderr, path);
-	fprintf(stderr, ": %s\n", strerror(-error));
-	return EXIT_TROUBLE;
-}
-
 static int report(int fd, const char *path, uint64_t file_bytes_max)
 {
 	AUTO_FREE struct job *job = calloc(1, sizeof(*job));
 	char named[INCIDENT_NAME_MAX + sizeof("incident.html")];
+	struct outfile out;
 	int rc;
 
 	if (!job)
@@ -132,12 +82,12 @@ static int report(int fd, const char *path, uint64_t file_bytes_max)
 			 incident_name_ok(job->view.incident.id) ? job->view.incident.id : "incident");
 		path = named;
 	}
-	rc = write_report(path, job);
+	out = (struct outfile){ .command = "spikewatch report", .path = path, .write = write_page, .ctx = job };
+	rc = outfile_write(&out);
 	incidentload_samples_release(&job->view.samples);
-	if (rc < 0)
-		return rc == -ENOMEM ? output_no_memory() : fail(path, rc);
-	say_where(path, &job->left_out);
-	return job->view.glance.damaged ? EXIT_TROUBLE : EXIT_OK;
+	if (out.kept)
+		say_where(path, &job->left_out);
+	return rc;
 }
 
 static int refuse_unbuilt(void)

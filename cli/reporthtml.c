@@ -67,28 +67,11 @@ static int by_name(const void *a, const void *b)
 
 /* ---- the page ---- */
 
-static int read_file(int dirfd, const char *name, struct buffer *ret)
-{
-	AUTO_CLOSE int fd = incidentload_open_file(dirfd, name);
-	char piece[65536];
-	ssize_t len;
-
-	if (fd < 0)
-		return fd;
-	while ((len = read(fd, piece, sizeof(piece))) != 0) {
-		int rc = len > 0 ? buffer_append(ret, piece, (size_t)len) : errno == EINTR ? 0 : -errno;
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 /* A file that cannot be read is left out: what follows is still worth having. */
 static int put_file(struct files *files, const char *name, const struct sink *sink, uint64_t *count)
 {
 	AUTO(buffer_release) struct buffer bytes = { .max = files->limit_bytes };
-	int rc = read_file(files->dirfd, name, &bytes);
+	int rc = incidentload_whole(files->dirfd, name, &bytes);
 
 	if (rc == -ENOMEM)
 		return rc;

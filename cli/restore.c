@@ -47,23 +47,6 @@ bool restore_is_page(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static int read_page(const char *path, struct buffer *ret)
-{
-	AUTO_CLOSE int fd = incidentload_open_file(AT_FDCWD, path);
-	char piece[65536];
-	ssize_t len;
-
-	if (fd < 0)
-		return fd;
-	while ((len = read(fd, piece, sizeof(piece))) != 0) {
-		int rc = len > 0 ? buffer_append(ret, piece, (size_t)len) : errno == EINTR ? 0 : -errno;
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 static int write_file(int dirfd, const char *name, const struct buffer *bytes)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
@@ -204,7 +187,7 @@ static int restore(const char *command, const char *path, const char *directory,
 int restore_page(const char *command, const char *path, const char *directory)
 {
 	AUTO(buffer_release) struct buffer text = { .max = RESTORE_PAGE_MAX };
-	int rc = read_page(path, &text);
+	int rc = incidentload_whole(AT_FDCWD, path, &text);
 
 	if (rc == -ENOMEM)
 		return output_no_memory();
