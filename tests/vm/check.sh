@@ -144,5 +144,6 @@ wait
 
 ended=$(cat "$work"/v?.report | grep -c '^end: ' || true)
 passed=$(count ok) failed=$(($(count FAIL) + $(echo $cgroups | wc -w) - ended))
+grep -h '^FAIL ' "$work"/v?.report || true
 printf 'check-vm: %d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
