@@ -136,6 +136,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 	if (r == 0) {
 		struct matcher *before = discovery->matcher;
 
+		matcher_succeed(matcher, before);
 		discovery->matcher = matcher;
 		matcher = before; /* which is freed while its configuration is still there */
 		discovery->config = config;

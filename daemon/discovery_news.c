@@ -159,7 +159,8 @@ static int match_again(struct discovery *discovery, const struct newcomer *newco
 			continue;
 		}
 		/* An entry by pid means the process, whatever it runs. */
-		if (discovery->config->targets[i].selector > CONFIG_PIDFILE &&
+		if ((discovery->config->targets[i].selector > CONFIG_PIDFILE ||
+		     matcher_descends(discovery->matcher, i, facts)) &&
 		    roster_was_other(discovery->roster, i, facts->pid, start, facts->comm))
 			roster_unmatch(discovery->roster, i, facts->pid, start);
 		if (roster_process_known(discovery->roster, i, facts->pid, start, discovery->scan))
@@ -181,8 +182,10 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 
 	if (r == 0)
 		r = scanned_ask(scanned, discovery->matcher->needs);
-	if (r == 0)
+	if (r == 0) {
+		matcher_meet(discovery->matcher, scanned);
 		r = match_again(discovery, newcomer, now);
+	}
 	if (r == -ESRCH || r == -ENOENT) {
 		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
 		return;
@@ -206,6 +209,8 @@ static bool was_of(const struct discovery *discovery, size_t entry, const struct
 
 	if (config->per != CONFIG_PER_GROUP)
 		return false;
+	if (matcher_was_in_tree(discovery->matcher, entry, end->pid, end->ppid))
+		return true;
 	if (config->selector == CONFIG_COMM)
 		return matcher_process(discovery->matcher, entry, &facts);
 
@@ -279,6 +284,7 @@ static void take_event(struct discovery *discovery, const struct procevent *even
 	discovery->state.events++;
 	switch (event->kind) {
 	case PROCEVENT_FORK:
+		matcher_forked(discovery->matcher, event->ppid, event->pid);
 		begin(discovery, event->pid, NEWCOMER_FORKED, now);
 		return;
 	case PROCEVENT_EXEC:
@@ -288,6 +294,7 @@ static void take_event(struct discovery *discovery, const struct procevent *even
 		begin(discovery, event->pid, NEWCOMER_RENAMED, now);
 		return;
 	case PROCEVENT_EXIT:
+		matcher_ended(discovery->matcher, event->pid);
 		take_exit(discovery, event->pid, now);
 		return;
 	case PROCEVENT_TOTALS:
@@ -404,6 +411,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	take_events(discovery, now);
 	roster_settle(discovery->roster);
 	look_at_due(discovery, now);
+	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (news->more)
 		news->settle_until = mono_add(now, SETTLE_MAX_NS);
 	spend(discovery, realclock_thread_cpu() - cpu, now);

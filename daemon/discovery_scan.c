@@ -43,6 +43,7 @@ int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *s
 		.comm = facts->comm,
 		.cmdline = facts->cmdline ? facts->cmdline : "",
 		.cgroup = facts->cgroup ? facts->cgroup : "",
+		.descends = matcher_descends(discovery->matcher, entry, facts),
 		.whole = whole,
 	};
 
@@ -90,6 +91,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 		return scanned_starved(r) ? r : 0;
 	}
 
+	matcher_meet(discovery->matcher, scanned);
 	r = match_entries(discovery, scanned, &watched);
 	if (r < 0)
 		return r;
@@ -212,6 +214,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	roster_reopen(discovery->roster);
 	matcher_read_pidfiles(discovery->matcher);
 	baseline_scan_begin(discovery->options.baseline, began);
+	matcher_scan_begin(discovery->matcher);
 	following_begin(discovery->following);
 	r = visit_all(discovery);
 	if (r == -ECANCELED)
@@ -220,6 +223,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
+	discovery->again |= matcher_scan_end(discovery->matcher);
 	baseline_scan_end(discovery->options.baseline);
 	following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);

@@ -69,7 +69,8 @@ struct roster_sighting {
 	int32_t pid;
 	uint64_t start_ticks;
 	const char *comm, *cmdline, *cgroup;
-	bool whole; /* it has just begun: a group counts all that it used so far */
+	bool descends; /* selected by what it descends from, not by what it is */
+	bool whole;    /* it has just begun: a group counts all that it used so far */
 };
 
 /* Makes the groups of the configuration (entries per group) too. 0 or -ENOMEM. */

@@ -55,7 +55,7 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 {
 	char name[96], key[128];
 
-	if (is_one_process(config)) {
+	if (is_one_process(config) && !seen->descends) {
 		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
 		snprintf(name, sizeof name, "%s", entry->name);
 		snprintf(key, sizeof key, "%s", entry->name);

@@ -42,7 +42,7 @@ void config_free(struct config *config)
 
 bool config_target_same(const struct config_target *a, const struct config_target *b)
 {
-	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per)
+	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per || a->tree != b->tree)
 		return false;
 	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
 }

@@ -26,6 +26,8 @@ enum config_selector {
 
 enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
 
+#define CONFIG_TREES_MAX 64 /* target entries with tree */
+
 #define CONFIG_RUNS_MAX 8       /* of a target: an incident waits for one after the other */
 #define CONFIG_RUN_WORDS_MAX 64 /* of a command */
 #define CONFIG_RUN_RULES_MAX 16
@@ -49,6 +51,7 @@ struct config_target {
 	const char *pattern; /* of every selector but CONFIG_PID */
 	int32_t pid;         /* CONFIG_PID */
 	enum config_per per;
+	bool tree; /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
 	struct config_run *runs;
 	size_t run_count;
 	uint64_t again_ns; /* 0: memory is looked at once in an incident */

@@ -108,7 +108,13 @@ static int read_target(const struct config_scope *scope, const struct json_node 
 		       const char **ret_name)
 {
 	int r = config_target_read(scope, node, &config->targets[n]);
+	size_t trees = 0;
 
+	for (size_t i = 0; i <= n; i++)
+		trees += config->targets[i].tree;
+	if (r == 0 && trees > CONFIG_TREES_MAX)
+		return config_refuse_value(scope, json_member(node, "tree"), "more than %d entries with a tree",
+					   CONFIG_TREES_MAX);
 	*ret_name = config->targets[n].name;
 	return r;
 }

@@ -38,6 +38,7 @@ const struct config_field config_target_fields[] = {
 	CONFIG_OTHER("", "run"),
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
 	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
+	CONFIG_ROW("", "tree", BOOL, struct config_target, tree),
 };
 // clang-format on
 const size_t config_target_field_count = ARRAY_LEN(config_target_fields);
@@ -158,6 +159,25 @@ static int read_per(const struct config_scope *scope, const struct json_node *en
 	return 0;
 }
 
+/* A cgroup holds the descendants of its processes, unless they were moved, which is then what was wanted. */
+static int check_tree(const struct config_scope *scope, const struct json_node *entry,
+		      const struct config_target *target)
+{
+	const struct json_node *node = json_member(entry, "tree");
+
+	if (!target->tree)
+		return 0;
+	if (target->selector > CONFIG_CMDLINE)
+		return config_refuse_value(scope, node,
+					   "a cgroup has its processes' descendants in it: expected true only with %s",
+					   "pid, pidfile, comm, exe or cmdline");
+	if (target->per == CONFIG_PER_CGROUP)
+		return config_refuse_value(
+			scope, node,
+			"a tree is of processes, not of cgroups: expected \"per\": \"process\" or \"group\" with it");
+	return 0;
+}
+
 int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
 {
 	const struct json_node *name = json_member(node, "name");
@@ -173,5 +193,7 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 		r = read_selector(scope, node, ret);
 	if (r == 0)
 		r = read_per(scope, node, ret);
+	if (r == 0)
+		r = check_tree(scope, node, ret);
 	return r == 0 && run != NULL ? config_run_read(scope, run, ret) : r;
 }

@@ -19,6 +19,7 @@ struct match_facts {
 	const char *exe;     /* path of the executable; " (deleted)" is not part of it */
 	const char *cmdline; /* arguments, joined by spaces */
 	const char *cgroup;  /* path below the hierarchy's root */
+	uint64_t trees;      /* that it belongs to (kinship.h): for whoever numbers them */
 };
 
 struct match;

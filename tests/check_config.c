@@ -137,7 +137,10 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"thread\""), "t.json:2:31: targets[0].per: expected one of process, group, cgroup; found \"thread\"" },
-	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, run, again" },
+	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, run, again, tree" },
+	{ NAMED("\"comm\":\"x\",\"tree\":1"), "t.json:2:32: targets[0].tree: expected true or false, found 1" },
+	{ NAMED("\"comm\":\"x\",\"per\":\"cgroup\",\"tree\":true"), "t.json:2:47: targets[0].tree: a tree is of processes, not of cgroups: expected \"per\": \"process\" or \"group\" with it" },
+	{ NAMED("\"unit\":\"x.service\",\"per\":\"group\",\"tree\":true"), "t.json:2:54: targets[0].tree: a cgroup has its processes' descendants in it: expected true only with pid, pidfile, comm, exe or cmdline" },
 	/* run */
 	{ NAMED("\"comm\":\"x\",\"again\":\"1ms\""), "t.json:2:33: targets[0].again: out of range: expected 100 ms to 10 min, or 0, found \"1ms\"" },
 	{ NAMED("\"comm\":\"x\",\"run\":{}"), "t.json:2:31: targets[0].run: expected an array of objects, [ { ... } ], found an object" },
@@ -200,6 +203,36 @@ START_TEST(bad_text_is_refused_with_place_key_and_expectation)
 	ck_assert_int_eq(parse(bad->text, strlen(bad->text), &config, line, sizeof(line)), -EINVAL);
 	ck_assert_str_eq(line, bad->line);
 	ck_assert_ptr_null(config);
+}
+END_TEST
+
+/* One entry a line; the last says more. */
+static size_t write_trees(int count, char *text, size_t cap)
+{
+	size_t len = (size_t)snprintf(text, cap, "{\"targets\":[");
+
+	for (int i = 0; i < count; i++)
+		len += (size_t)snprintf(text + len, cap - len, "%s\n{\"name\":\"t%d\",\"pid\":%d,\"tree\":true}",
+					i ? "," : "", i, i + 1);
+
+	return len + (size_t)snprintf(text + len, cap - len, "]}");
+}
+
+START_TEST(trees_are_numbered_and_so_limited)
+{
+	static char text[8192];
+	struct config *config = NULL;
+	char line[1024];
+
+	ck_assert_int_eq(parse(text, write_trees(CONFIG_TREES_MAX, text, sizeof(text)), &config, line, sizeof(line)),
+			 0);
+	ck_assert(config->targets[CONFIG_TREES_MAX - 1].tree);
+	config_free(config);
+	config = NULL;
+	ck_assert_int_eq(
+		parse(text, write_trees(CONFIG_TREES_MAX + 1, text, sizeof(text)), &config, line, sizeof(line)),
+		-EINVAL);
+	ck_assert_str_eq(line, "t.json:66:31: targets[64].tree: more than 64 entries with a tree");
 }
 END_TEST
 
@@ -650,6 +683,7 @@ Suite *config_suite(void)
 	TCase *files = tcase_create("files");
 
 	tcase_add_loop_test(texts, bad_text_is_refused_with_place_key_and_expectation, 0, (int)ARRAY_LEN(bad_texts));
+	tcase_add_test(texts, trees_are_numbered_and_so_limited);
 	tcase_add_test(texts, usual_expressions_are_cheap_and_explosive_ones_are_not);
 	tcase_add_test(texts, nesting_ten_thousand_deep_is_refused);
 	tcase_add_test(texts, whole_configuration_is_taken);

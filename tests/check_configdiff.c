@@ -157,6 +157,7 @@ static const char *const entries[] = {
 	"{\"name\":\"a\",\"pid\":7}",
 	"{\"name\":\"a\",\"pid\":8}",
 	"{\"name\":\"a\",\"comm\":\"x\",\"per\":\"group\"}",
+	"{\"name\":\"a\",\"comm\":\"x\",\"tree\":true}",
 	"{\"name\":\"a\",\"pidfile\":\"/x\"}",
 };
 

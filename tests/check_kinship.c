@@ -1,0 +1,397 @@
+/* check_kinship.c: who is in which tree, whatever order it is told in. */
+#include "kinship.h"
+#include "torture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+Suite *kinship_suite(void);
+
+#define INIT 1
+#define TREE 1ull
+#define OTHER 2ull
+
+static struct kinship *kinship;
+
+static void setup(void)
+{
+	ck_assert_int_eq(kinship_new(&kinship), 0);
+	kinship_begin(kinship);
+}
+
+static void teardown(void)
+{
+	kinship_free(kinship);
+}
+
+/* A process whose start time is 100 times its pid, unless said otherwise. */
+static uint64_t met_as(int32_t pid, int32_t ppid, uint64_t start_ticks, uint64_t roots)
+{
+	return kinship_met(kinship, &(struct kinship_process){ .pid = pid, .ppid = ppid, .start_ticks = start_ticks },
+			   roots);
+}
+
+static uint64_t met(int32_t pid, int32_t ppid, uint64_t roots)
+{
+	return met_as(pid, ppid, 100u * (uint64_t)pid, roots);
+}
+
+static uint64_t trees_of(int32_t pid)
+{
+	uint64_t trees = 0;
+
+	return kinship_find(kinship, pid, &trees) ? trees : 0;
+}
+
+START_TEST(children_and_their_children_are_in_the_tree)
+{
+	ck_assert_uint_eq(met(INIT, 0, 0), 0);
+	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
+	ck_assert_uint_eq(met(11, 10, 0), TREE);
+	ck_assert_uint_eq(met(12, 11, 0), TREE);
+	ck_assert_uint_eq(met(13, INIT, 0), 0);
+	ck_assert_uint_eq(met(14, 12, OTHER), TREE | OTHER);
+	ck_assert_uint_eq(trees_of(12), TREE);
+}
+END_TEST
+
+START_TEST(a_fork_is_in_the_tree_before_anybody_looked)
+{
+	met(10, INIT, TREE);
+	kinship_forked(kinship, 10, 20);
+	ck_assert_uint_eq(trees_of(20), TREE);
+	kinship_forked(kinship, 20, 21);
+	ck_assert_uint_eq(trees_of(21), TREE);
+	ck_assert_uint_eq(met(21, INIT, 0), TREE);
+}
+END_TEST
+
+START_TEST(an_orphan_stays)
+{
+	met(10, INIT, TREE);
+	met(11, 10, 0);
+	met(12, 11, 0);
+	kinship_ended(kinship, 11);
+	kinship_ended(kinship, 10);
+	ck_assert_uint_eq(met(12, INIT, 0), TREE);
+
+	/* Two scans later nobody knows of its parents any more. */
+	for (int i = 0; i < 2; i++) {
+		kinship_begin(kinship);
+		ck_assert_uint_eq(met(12, INIT, 0), TREE);
+		kinship_sweep(kinship);
+	}
+	ck_assert(!kinship_find(kinship, 10, &(uint64_t){ 0 }));
+	ck_assert(!kinship_find(kinship, 11, &(uint64_t){ 0 }));
+	ck_assert_uint_eq(met(13, 12, 0), TREE);
+}
+END_TEST
+
+/* Scans alone: an end is only that somebody is not met any more. */
+START_TEST(an_orphan_stays_where_only_scans_see)
+{
+	met(10, INIT, TREE);
+	met(11, 10, 0);
+	met(12, 11, 0);
+	kinship_sweep(kinship);
+	kinship_begin(kinship);
+	ck_assert_uint_eq(met(12, INIT, 0), TREE);
+	kinship_sweep(kinship);
+	ck_assert_uint_eq(kinship_count(kinship), 1);
+	ck_assert_uint_eq(trees_of(12), TREE);
+}
+END_TEST
+
+START_TEST(who_was_never_seen_with_a_parent_is_not_known)
+{
+	met(INIT, 0, 0);
+	met(10, INIT, TREE);
+	kinship_begin(kinship);
+	met(INIT, 0, 0);
+	ck_assert_uint_eq(met(30, INIT, 0), 0);
+}
+END_TEST
+
+/* A process executes something and matches; its descendants are there already, one of them without its parent. */
+START_TEST(a_root_that_becomes_one_late_has_its_tree)
+{
+	met(10, INIT, 0);
+	met(11, 10, 0);
+	met(12, 11, 0);
+	met(13, 10, 0);
+	kinship_ended(kinship, 11);
+	ck_assert(!kinship_belated(kinship));
+	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
+	ck_assert(kinship_belated(kinship));
+	ck_assert(!kinship_belated(kinship));
+	ck_assert_uint_eq(trees_of(12), TREE);
+	ck_assert_uint_eq(trees_of(13), TREE);
+	ck_assert_uint_eq(met(12, INIT, 0), TREE);
+}
+END_TEST
+
+START_TEST(who_executes_something_else_stays)
+{
+	met(10, INIT, TREE);
+	ck_assert_uint_eq(met(10, INIT, 0), TREE);
+	ck_assert_uint_eq(met(11, 10, 0), TREE);
+}
+END_TEST
+
+START_TEST(the_next_with_the_same_pid_is_another)
+{
+	met(10, INIT, TREE);
+	met(11, 10, 0);
+	ck_assert_uint_eq(met_as(11, INIT, 5555, 0), 0);
+	ck_assert_uint_eq(met_as(10, INIT, 5556, 0), 0);
+	ck_assert_uint_eq(met(12, 10, 0), 0);
+
+	/* The same by its fork, before anybody looked. */
+	met(40, INIT, TREE);
+	kinship_forked(kinship, 40, 41);
+	kinship_ended(kinship, 41);
+	kinship_forked(kinship, INIT, 41);
+	ck_assert_uint_eq(trees_of(41), 0);
+	ck_assert_uint_eq(met(41, INIT, 0), 0);
+
+	/* And if its end was not heard. */
+	kinship_begin(kinship);
+	met_as(50, 40, 1, 0);
+	ck_assert_uint_eq(trees_of(50), TREE);
+	kinship_begin(kinship);
+	kinship_forked(kinship, INIT, 50);
+	ck_assert_uint_eq(met_as(50, INIT, 2, 0), 0);
+}
+END_TEST
+
+START_TEST(children_of_one_whose_pid_is_used_again_stay)
+{
+	met(10, INIT, TREE);
+	met(11, 10, 0);
+	met(12, 11, 0);
+	met_as(11, INIT, 5555, 0);
+	ck_assert_uint_eq(met(12, INIT, 0), TREE);
+}
+END_TEST
+
+START_TEST(news_in_any_order_come_to_the_same)
+{
+	/* The fork of a grandchild is heard first, then that of its parent, whose parent has ended by then. */
+	met(10, INIT, TREE);
+	kinship_forked(kinship, 11, 12);
+	ck_assert_uint_eq(trees_of(12), 0);
+	kinship_ended(kinship, 10);
+	kinship_forked(kinship, 10, 11);
+	ck_assert_uint_eq(trees_of(12), TREE);
+
+	/* A process is met without its parent, and its fork is heard only then. */
+	met(20, INIT, TREE);
+	met(21, INIT, 0);
+	ck_assert(!kinship_belated(kinship));
+	kinship_forked(kinship, 20, 21);
+	ck_assert_uint_eq(trees_of(21), TREE);
+	ck_assert(kinship_belated(kinship));
+
+	/* A child is met before its parent. */
+	ck_assert_uint_eq(met(5, 30, 0), 0);
+	ck_assert_uint_eq(met(30, INIT, TREE), TREE);
+	ck_assert(kinship_belated(kinship));
+	ck_assert_uint_eq(met(5, 30, 0), TREE);
+}
+END_TEST
+
+START_TEST(a_process_whose_main_thread_ended_lives_on)
+{
+	met(10, INIT, TREE);
+	met(11, 10, 0);
+	kinship_ended(kinship, 11);
+	kinship_ended(kinship, 11);
+	ck_assert_uint_eq(met(11, INIT, 0), TREE);
+	kinship_begin(kinship);
+	met(11, INIT, 0);
+	kinship_sweep(kinship);
+	kinship_begin(kinship);
+	kinship_forked(kinship, 11, 12);
+	ck_assert_uint_eq(trees_of(12), TREE);
+}
+END_TEST
+
+START_TEST(contradictions_make_no_circle)
+{
+	met(10, 11, 0);
+	met(11, 10, 0);
+	kinship_forked(kinship, 12, 10);
+	kinship_forked(kinship, 10, 12);
+	kinship_forked(kinship, 11, 12);
+	kinship_forked(kinship, 12, 12);
+	met(7, 7, TREE);
+	met(10, 12, TREE);
+	kinship_forked(kinship, -1, 3);
+	kinship_forked(kinship, 3, -1);
+	ck_assert_uint_eq(met(13, 12, 0) | met(14, 11, 0) | met(15, 10, 0), TREE);
+}
+END_TEST
+
+START_TEST(numbers_of_trees_change)
+{
+	unsigned place[KINSHIP_TREES];
+
+	met(10, INIT, TREE);
+	met(11, 10, OTHER);
+	met(12, INIT, 1ull << 63);
+	for (unsigned i = 0; i < KINSHIP_TREES; i++)
+		place[i] = KINSHIP_TREES;
+	place[0] = 63;
+	place[63] = 0;
+	kinship_renumber(kinship, place);
+	ck_assert_uint_eq(trees_of(10), 1ull << 63);
+	ck_assert_uint_eq(trees_of(11), 1ull << 63);
+	ck_assert_uint_eq(trees_of(12), 1);
+	ck_assert_uint_eq(met(13, 11, 0), 1ull << 63);
+}
+END_TEST
+
+START_TEST(memory_is_bounded)
+{
+	int32_t pid = 2;
+	unsigned long before;
+
+	/* A daemon that forks itself for ever: one lives at a time. */
+	met(pid, INIT, TREE);
+	for (int i = 0; i < 100000; i++, pid++) {
+		kinship_forked(kinship, pid, pid + 1);
+		kinship_ended(kinship, pid);
+	}
+	ck_assert_uint_eq(trees_of(pid), TREE);
+	ck_assert_uint_le(kinship_count(kinship), KINSHIP_ENDED_MAX + 2); /* and the two that live */
+	ck_assert_uint_eq(kinship_dropped(kinship), 0);
+	before = torture_allocations();
+
+	/* More processes than there is room for: what their parents are in is still known. */
+	bool known = true;
+
+	for (uint32_t i = 0; i < 2 * KINSHIP_MAX; i++)
+		known = known && met(1000000 + (int32_t)i, pid, OTHER) == (TREE | OTHER);
+	ck_assert_uint_eq(torture_allocations(), before);
+	ck_assert(known);
+	ck_assert_uint_eq(kinship_count(kinship), KINSHIP_MAX);
+	ck_assert_uint_gt(kinship_dropped(kinship), 0);
+	kinship_forked(kinship, 5000001, 5000002);
+
+	kinship_begin(kinship);
+	kinship_sweep(kinship);
+	ck_assert_uint_eq(kinship_count(kinship), 0);
+}
+END_TEST
+
+/* ---- against a plain model: forks and ends in their order, looks at random moments ---- */
+
+#define MODEL_PIDS 60
+#define MODEL_STEPS 200000
+
+struct model {
+	bool alive;
+	uint64_t start_ticks, trees;
+	int parent; /* living ancestor, as the kernel would have it; 0: init */
+};
+
+static int pick(const struct model *model, unsigned *seed, bool alive)
+{
+	int pid = 1 + rand_r(seed) % MODEL_PIDS;
+
+	return model[pid].alive == alive ? pid : 0;
+}
+
+static void end_in_model(struct model *model, int pid)
+{
+	for (int i = 1; i <= MODEL_PIDS; i++)
+		if (model[i].alive && model[i].parent == pid)
+			model[i].parent = 0;
+	model[pid].alive = false;
+}
+
+static void root_in_model(struct model *model, int pid, uint64_t trees)
+{
+	model[pid].trees |= trees;
+	for (int i = 1; i <= MODEL_PIDS; i++)
+		if (model[i].alive && model[i].parent == pid)
+			root_in_model(model, i, trees);
+}
+
+START_TEST(agrees_with_a_plain_model)
+{
+	static struct model model[MODEL_PIDS + 1];
+	unsigned seed = 1;
+	int looked = 0;
+
+	for (int step = 0; step < MODEL_STEPS; step++) {
+		int living = pick(model, &seed, true), vacant = pick(model, &seed, false);
+		int what = rand_r(&seed) % 8;
+
+		if (what < 4 && vacant) {
+			model[vacant] = (struct model){ true, (uint64_t)step + 1, model[living].trees, living };
+			kinship_forked(kinship, living ? living : 1000, vacant);
+		} else if (what < 6 && living) {
+			end_in_model(model, living);
+			kinship_ended(kinship, living);
+		} else if (living) {
+			/* Roots only of those whose descendants have all their ancestors: a model of the rest would be the module again. */
+			uint64_t roots = rand_r(&seed) % 4 ? 0 : 1ull << rand_r(&seed) % 64;
+
+			for (int i = 1; i <= MODEL_PIDS; i++)
+				roots = model[i].alive && model[i].parent == living ? 0 : roots;
+			root_in_model(model, living, roots);
+			ck_assert_uint_eq(met_as(living, model[living].parent ? model[living].parent : 1000,
+						 model[living].start_ticks, roots) &
+						  model[living].trees,
+					  model[living].trees);
+			looked++;
+		}
+	}
+	ck_assert_int_gt(looked, MODEL_STEPS / 20);
+	for (int pid = 1; pid <= MODEL_PIDS; pid++)
+		if (model[pid].alive)
+			ck_assert_uint_eq(trees_of(pid), model[pid].trees);
+}
+END_TEST
+
+START_TEST(survives_want_of_memory)
+{
+	struct kinship *made = NULL;
+
+	torture_arm(1);
+	int r = kinship_new(&made);
+	ck_assert(torture_disarm());
+	ck_assert_int_eq(r, -ENOMEM);
+	kinship_free(NULL);
+}
+END_TEST
+
+Suite *kinship_suite(void)
+{
+	Suite *suite = suite_create("kinship");
+	TCase *tcase = tcase_create("trees");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, children_and_their_children_are_in_the_tree);
+	tcase_add_test(tcase, a_fork_is_in_the_tree_before_anybody_looked);
+	tcase_add_test(tcase, an_orphan_stays);
+	tcase_add_test(tcase, an_orphan_stays_where_only_scans_see);
+	tcase_add_test(tcase, who_was_never_seen_with_a_parent_is_not_known);
+	tcase_add_test(tcase, a_root_that_becomes_one_late_has_its_tree);
+	tcase_add_test(tcase, who_executes_something_else_stays);
+	tcase_add_test(tcase, the_next_with_the_same_pid_is_another);
+	tcase_add_test(tcase, children_of_one_whose_pid_is_used_again_stay);
+	tcase_add_test(tcase, news_in_any_order_come_to_the_same);
+	tcase_add_test(tcase, a_process_whose_main_thread_ended_lives_on);
+	tcase_add_test(tcase, contradictions_make_no_circle);
+	tcase_add_test(tcase, numbers_of_trees_change);
+	tcase_add_test(tcase, memory_is_bounded);
+	tcase_add_test(tcase, agrees_with_a_plain_model);
+	tcase_add_test(tcase, survives_want_of_memory);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
