@@ -217,6 +217,7 @@ demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
 
 bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
+	@B=$(B) sh tests/deps.sh peers
 	@sh tests/bench.sh $(BENCH_BINS)
 
 lint:

@@ -6,6 +6,7 @@
  */
 #include "perfthreads.h"
 
+#include "descriptors.h"
 #include "dirlist.h"
 #include "perfthreads_inside.h"
 #include "procread.h"
@@ -73,7 +74,13 @@ void perfthreads_free_root(struct perfthreads *threads, struct perfthreads_root 
 	free(root);
 }
 
-/* -ESRCH: it has ended. */
+/* Targets may have taken all descriptors but the reserve: that is not for events either. */
+static bool has_room(const struct perfthreads *threads)
+{
+	return threads->events < threads->options.max_events && !descriptors_short(threads->options.proc_fd);
+}
+
+/* -ESRCH: it has ended; -ENOSPC: there is no room for more events. */
 static int open_events(struct perfthreads *threads, struct perfthreads_root *root, struct perfthreads_thread *thread)
 {
 	const struct perfthreads_options *options = &threads->options;
@@ -82,7 +89,7 @@ static int open_events(struct perfthreads *threads, struct perfthreads_root *roo
 		const struct perfthreads_output *output = &options->outputs[i / options->cpus];
 		int fd = -ENOSPC;
 
-		if (threads->events < options->max_events)
+		if (has_room(threads))
 			fd = perfevents_follow(output->wanted, (pid_t)thread->tid, &output->rings[i % options->cpus]);
 		if (fd == -ENODEV) /* a CPU that went offline */
 			continue;

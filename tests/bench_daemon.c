@@ -5,15 +5,12 @@
  * The daemon is the one that was built beside this program, with a ring and a spool of its own in a temporary directory. It is watched
  * from outside, like any other process: its CPU clock, its smaps, its fd/, and what it says.
  */
+#include "bench_spikewatch.h"
 #include "bench_targets.h"
 #include "config.h"
 #include "session.h"
 
-#include <dirent.h>
-#include <ftw.h>
-#include <limits.h>
 #include <math.h>
-#include <poll.h>
 
 #define TARGETS 1000u
 #define RUNNING 10u
@@ -25,34 +22,24 @@
 
 static unsigned own_cpu, target_cpu;
 
-static const char config_text[] =
-	"{ \"sampling\": { \"interval\": \"10ms\", \"rescan_interval\": \"1s\", \"cpu_budget\": \"90%%\" },"
-	"  \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false },"
-	"  \"incidents\": { \"directory\": \"%s/incidents\", \"before\": \"30s\", \"after\": \"50ms\", \"min_free\": "
-	"\"0\" },"
-	"  \"state_file\": \"%s/state\","
-	"  \"targets\": ["
+static const char rest[] =
+	"\"targets\": ["
 	"    { \"name\": \"many\", \"comm\": \"bench_many\", \"per\": \"process\" },"
 	"    { \"name\": \"burner\", \"comm\": \"bench_burner\", \"per\": \"process\" } ],"
 	"  \"rules\": ["
 	"    { \"name\": \"burst\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": "
-	"\"60%%\","
+	"\"60%\","
 	"      \"warmup\": 1, \"cooldown\": \"100ms\", \"targets\": [\"burner\"] },"
-	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%%\", \"targets\": "
+	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%\", \"targets\": "
 	"[\"many\"] },"
-	"    { \"name\": \"memory\", \"metric\": \"memory\", \"window\": \"1s\", \"percent\": \"90%%\" },"
+	"    { \"name\": \"memory\", \"metric\": \"memory\", \"window\": \"1s\", \"percent\": \"90%\" },"
 	"    { \"name\": \"threads\", \"metric\": \"threads\", \"window\": \"1s\", \"above\": 1000 },"
-	"    { \"name\": \"fds\", \"metric\": \"fds\", \"window\": \"1s\", \"above\": 1000 } ] }";
+	"    { \"name\": \"fds\", \"metric\": \"fds\", \"window\": \"1s\", \"above\": 1000 } ]";
 
 struct rig {
-	char dir[64];
-	char text[sizeof config_text + 300];
+	struct bench_spikewatch daemon;
 	struct bench_targets many, burner;
 	_Atomic uint64_t *burn_at; /* shared with the burner */
-	pid_t daemon;
-	int said_fd; /* what it says */
-	char said[8192];
-	size_t said_len;
 };
 
 /* ---- targets ---- */
@@ -105,82 +92,6 @@ static void end_targets(struct rig *rig)
 	bench_targets_end(&rig->many);
 }
 
-/* ---- the daemon ---- */
-
-static void run_daemon(const char *config_path, int said_fd)
-{
-	char path[PATH_MAX + 16];
-	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX);
-
-	bench_need(len > 0, "/proc/self/exe");
-	path[len] = '\0';
-	snprintf(strrchr(path, '/') + 1, 16, "spikewatchd");
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(said_fd, STDERR_FILENO);
-	unsetenv("JOURNAL_STREAM");
-	execl(path, "spikewatchd", "-c", config_path, (char *)NULL);
-	dprintf(STDERR_FILENO, "cannot run %s: %s\n", path, strerror(errno));
-	_exit(EXIT_FAILURE);
-}
-
-/* Waits for a line of the daemon that holds text. The time at which it was read, or 0 if there is none until `until`. */
-static uint64_t hear(struct rig *rig, const char *text, uint64_t until)
-{
-	for (;;) {
-		char *end = memchr(rig->said, '\n', rig->said_len);
-
-		if (end) {
-			*end = '\0';
-
-			bool found = strstr(rig->said, text);
-
-			rig->said_len -= (size_t)(end + 1 - rig->said);
-			memmove(rig->said, end + 1, rig->said_len);
-			if (found)
-				return bench_now();
-			continue;
-		}
-
-		struct pollfd wait = { .fd = rig->said_fd, .events = POLLIN };
-		uint64_t now = bench_now();
-
-		if (now >= until || poll(&wait, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0)
-			return 0;
-
-		ssize_t len = read(rig->said_fd, rig->said + rig->said_len, sizeof rig->said - rig->said_len);
-
-		bench_need(len > 0, "the daemon ended");
-		rig->said_len += (size_t)len;
-	}
-}
-
-static void start_daemon(struct rig *rig)
-{
-	char path[sizeof rig->dir + 8];
-	int ends[2];
-
-	snprintf(path, sizeof path, "%s/config", rig->dir);
-
-	FILE *file = fopen(path, "w");
-
-	bench_need(file && fputs(rig->text, file) >= 0 && fclose(file) == 0, path);
-	bench_need(pipe2(ends, O_CLOEXEC) == 0, "pipe");
-	rig->daemon = fork();
-	bench_need(rig->daemon >= 0, "fork");
-	if (rig->daemon == 0)
-		run_daemon(path, ends[1]);
-	close(ends[1]);
-	rig->said_fd = ends[0];
-	bench_need(hear(rig, "watching 1001 targets", bench_now() + 20 * NS_PER_S), "the daemon watches all targets");
-}
-
-static void end_daemon(struct rig *rig)
-{
-	kill(rig->daemon, SIGTERM);
-	waitpid(rig->daemon, NULL, 0);
-	close(rig->said_fd);
-}
-
 /* ---- figures ---- */
 
 /* What the looks alone cost at this rate, the waking up included: percent of a core. */
@@ -213,46 +124,6 @@ static double cpu_percent(clockid_t clock)
 	return 100 * (double)cpu / (double)(bench_now() - began);
 }
 
-/* Resident memory of everything but the ring, MiB. */
-static double resident_mib(const struct rig *rig)
-{
-	char path[64], line[512];
-	bool ring = false;
-	double sum = 0, kib;
-
-	snprintf(path, sizeof path, "/proc/%d/smaps", rig->daemon);
-
-	FILE *file = fopen(path, "r");
-
-	bench_need(file, path);
-	while (fgets(line, sizeof line, file)) {
-		if (strstr(line, rig->dir))
-			ring = true;
-		else if (line[0] >= '0' && line[0] <= 'f' && strchr(line, '-') < strchr(line, ' ') && strchr(line, '-'))
-			ring = false;
-		else if (!ring && sscanf(line, "Rss: %lf kB", &kib) == 1)
-			sum += kib;
-	}
-	fclose(file);
-	return sum / 1024;
-}
-
-static double count_descriptors(pid_t pid)
-{
-	char path[64];
-	double count = 0;
-
-	snprintf(path, sizeof path, "/proc/%d/fd", pid);
-
-	DIR *dir = opendir(path);
-
-	bench_need(dir, path);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count - 2;
-}
-
 /* The burner begins with a window of the rule; the condition is true at its end. Milliseconds from there to the open incident. */
 static double time_firing(struct rig *rig)
 {
@@ -260,7 +131,7 @@ static double time_firing(struct rig *rig)
 
 	atomic_store(rig->burn_at, at);
 
-	uint64_t fired = hear(rig, "rule burst fired", at + 10 * WINDOW_NS);
+	uint64_t fired = bench_spikewatch_hear(&rig->daemon, "rule burst fired", at + 10 * WINDOW_NS);
 
 	if (fired == 0)
 		return NAN;
@@ -296,29 +167,29 @@ static void report_daemon(struct rig *rig)
 
 	double before = bare_percent(rig);
 
-	start_daemon(rig);
+	bench_spikewatch_start(&rig->daemon);
 	bench_sleep(SETTLE_NS);
-	bench_need(clock_getcpuclockid(rig->daemon, &clock) == 0, "clock_getcpuclockid");
+	bench_need(clock_getcpuclockid(rig->daemon.pid, &clock) == 0, "clock_getcpuclockid");
 
 	double ours = cpu_percent(clock);
 
-	kill(rig->daemon, SIGSTOP);
+	kill(rig->daemon.pid, SIGSTOP);
 
 	double bare = (before + bare_percent(rig)) / 2;
 
-	kill(rig->daemon, SIGCONT);
+	kill(rig->daemon.pid, SIGCONT);
 	bench_report((struct bench_row){ "  the daemon, with 5 rules", "%", ours, bare, BENCH_AT_MOST, 4 });
-	bench_report((struct bench_row){ "  resident memory, without the ring", "MiB", resident_mib(rig), 0,
-					 BENCH_AT_MOST, 12 });
+	bench_report((struct bench_row){ "  resident memory, without the ring", "MiB",
+					 bench_spikewatch_memory(&rig->daemon).resident_mib, 0, BENCH_AT_MOST, 12 });
 	bench_report((struct bench_row){
-		.what = "  open descriptors", .unit = "", .measured = count_descriptors(rig->daemon) });
+		.what = "  open descriptors", .unit = "", .measured = bench_count_descriptors(rig->daemon.pid) });
 	report_firings(rig);
-	end_daemon(rig);
+	bench_spikewatch_end(&rig->daemon);
 }
 
 static void report_session(const struct rig *rig)
 {
-	struct config_source source = { "bench", rig->text, strlen(rig->text) };
+	struct config_source source = { "bench", rig->daemon.text, strlen(rig->daemon.text) };
 	struct config_error error;
 	struct config *config;
 	struct session *session;
@@ -346,31 +217,22 @@ static void report_session(const struct rig *rig)
 	config_free(config);
 }
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *ftw)
-{
-	(void)stat, (void)type, (void)ftw;
-	return remove(path);
-}
-
 int main(void)
 {
 	static struct rig rig;
-	const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
 	own_cpu = bench_nth_cpu(0);
 	target_cpu = bench_nth_cpu(1);
 	bench_pin(own_cpu);
 	bench_raise_descriptors();
-	snprintf(rig.dir, sizeof rig.dir, "%s/spikewatch-bench-XXXXXX", parent);
-	bench_need(mkdtemp(rig.dir), rig.dir);
-	snprintf(rig.text, sizeof rig.text, config_text, rig.dir, rig.dir, rig.dir);
+	bench_spikewatch_make(&rig.daemon, NULL, NULL);
+	bench_spikewatch_configure(&rig.daemon, "10ms", rest);
 
 	start_targets(&rig);
 
 	report_session(&rig);
 	report_daemon(&rig);
 	end_targets(&rig);
-	nftw(rig.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 
 	return 0;
 }

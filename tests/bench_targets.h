@@ -213,7 +213,8 @@ static inline void bench_sampler_end(struct bench_sampler *bench)
 
 struct bench_bare_target {
 	clockid_t clock;
-	int stat_fd, statm_fd;
+	pid_t pid;
+	int stat_fd, statm_fd; /* -1: not opened yet: it has not run */
 	uint64_t cpu_ns;
 	bool ran; /* at the last look */
 };
@@ -244,14 +245,17 @@ static inline void bench_bare_make(struct bench_bare *bare, const struct bench_t
 		struct bench_bare_target *target = &bare->targets[i];
 
 		bench_need(clock_getcpuclockid(targets->pids[i], &target->clock) == 0, "clock_getcpuclockid");
-		target->stat_fd = bench_open_file(targets->pids[i], "stat");
-		target->statm_fd = bench_open_file(targets->pids[i], "statm");
+		target->pid = targets->pids[i];
+		target->stat_fd = target->statm_fd = -1;
+		target->cpu_ns = bench_clock(target->clock);
 	}
 }
 
 static inline void bench_bare_end(struct bench_bare *bare)
 {
 	for (size_t i = 0; i < bare->count; i++) {
+		if (bare->targets[i].stat_fd < 0)
+			continue;
 		close(bare->targets[i].stat_fd);
 		close(bare->targets[i].statm_fd);
 	}
@@ -273,6 +277,10 @@ static inline void bench_bare_tick(struct bench_bare *bare)
 		uint64_t cpu_ns = (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
 		bool ran = cpu_ns != target->cpu_ns;
 
+		if (ran && target->stat_fd < 0) {
+			target->stat_fd = bench_open_file(target->pid, "stat");
+			target->statm_fd = bench_open_file(target->pid, "statm");
+		}
 		if (answered && (ran || target->ran))
 			answered = pread(target->stat_fd, buf, sizeof buf, 0) > 0 &&
 				   pread(target->statm_fd, buf, 256, 0) > 0;

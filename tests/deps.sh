@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report]
+# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing.
 set -u
@@ -129,9 +129,23 @@ report() {
 	has chromium || need chromium
 }
 
+# Programs that look at processes as well, for `make bench` to compare with. Unpacked into $B/peers and not installed: their packages start services,
+# and one of them adds a user. Where that cannot be, the comparison says so, and nothing else is missing.
+peers() {
+	into=${B:-build}/peers
+	test ! -e "$into/usr/bin/pidstat" && has apt-get dpkg-deb || return 0
+	mkdir -p "$into" "$dir/peers" || return 0
+	(cd "$dir/peers" && apt-get -qq download sysstat atop prometheus-process-exporter netdata-core) >/dev/null 2>&1
+	for package in "$dir"/peers/*.deb; do
+		test -e "$package" && dpkg-deb -x "$package" "$into"
+	done
+	chmod -f u+rx "$into/usr/lib/netdata/plugins.d/apps.plugin"
+	return 0
+}
+
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm | prometheus | pprof | report) $what ;;
+	build | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done
