@@ -72,11 +72,22 @@ int discovery_step_aside(struct discovery *discovery);
 /* As discovery_scan, or -ECANCELED. */
 int discovery_scan_locked(struct discovery *discovery);
 
-/* Hands a process to an entry that it matches. 0; -ENOMEM, or out of descriptors. */
-int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *scanned, bool whole);
-
 /* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */
 int discovery_sight_cgroup(struct discovery *discovery, const char *path);
+
+/* ---- discovery_match.c ---- */
+
+struct discovery_meeting {
+	bool changed; /* it was heard to begin, execute or change its name: it leaves what it is of no more, and is a new target if it is called something else */
+	bool whole;   /* it has just begun: see roster_sighting */
+	bool watched; /* out: it is of some entry */
+};
+
+/*
+ * Hands a process, of which all is known that the matcher needs, to every entry that it matches. One that joins an entry leaves those that it is of no
+ * more; others are left to the sweep. 0; -ENOMEM, or out of descriptors.
+ */
+int discovery_match(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting);
 
 /* ---- discovery_news.c ---- */
 

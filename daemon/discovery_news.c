@@ -146,46 +146,19 @@ void discovery_tune_in(struct discovery *discovery)
 
 /* ---- one process ---- */
 
-static int match_again(struct discovery *discovery, const struct newcomer *newcomer, mono_t now)
-{
-	struct scanned *scanned = &discovery->news->scanned;
-	const struct match_facts *facts = &scanned->facts;
-	bool whole = newcomer->forked && mono_diff(now, newcomer->born) < (int64_t)WHOLE_NS;
-	uint64_t start = scanned->stat.start_ticks;
-
-	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!matcher_process(discovery->matcher, i, facts)) {
-			roster_unmatch(discovery->roster, i, facts->pid, start);
-			continue;
-		}
-		/* An entry by pid means the process, whatever it runs. */
-		if ((discovery->config->targets[i].selector > CONFIG_PIDFILE ||
-		     matcher_descends(discovery->matcher, i, facts)) &&
-		    roster_was_other(discovery->roster, i, facts->pid, start, facts->comm))
-			roster_unmatch(discovery->roster, i, facts->pid, start);
-		if (roster_process_known(discovery->roster, i, facts->pid, start, discovery->scan))
-			continue;
-
-		int r = discovery_sight(discovery, i, scanned, whole);
-
-		if (r < 0)
-			return r;
-	}
-
-	return 0;
-}
-
 static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono_t now)
 {
 	struct scanned *scanned = &discovery->news->scanned;
+	struct discovery_meeting meeting = {
+		.changed = true,
+		.whole = newcomer->forked && mono_diff(now, newcomer->born) < (int64_t)WHOLE_NS,
+	};
 	int r = scanned_meet(scanned, newcomer->pid);
 
 	if (r == 0)
 		r = scanned_ask(scanned, discovery->matcher->needs);
-	if (r == 0) {
-		matcher_meet(discovery->matcher, scanned);
-		r = match_again(discovery, newcomer, now);
-	}
+	if (r == 0)
+		r = discovery_match(discovery, scanned, &meeting);
 	if (r == -ESRCH || r == -ENOENT) {
 		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
 		return;
@@ -260,7 +233,7 @@ static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
 	if (proclistener_has_totals(discovery->news->listener) || !roster_knows(discovery->roster, pid))
 		return;
 
-	cpu_ns = realclock_cpu_of((clockid_t)(~(uint32_t)pid << 3 | 2)); /* as clock_getcpuclockid(3) makes it */
+	cpu_ns = realclock_cpu_of(realclock_of(pid));
 	if (cpu_ns == 0)
 		return;
 	sample_set(&sample, SAMPLE_CPU, cpu_ns);

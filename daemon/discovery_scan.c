@@ -15,41 +15,6 @@
 
 /* ---- visit: processes ---- */
 
-/* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
-static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
-{
-	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
-		return 0;
-
-	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
-}
-
-int discovery_sight(struct discovery *discovery, size_t entry, struct scanned *scanned, bool whole)
-{
-	const struct match_facts *facts = &scanned->facts;
-
-	if (discovery->config->targets[entry].per == CONFIG_PER_CGROUP)
-		return sight_cgroup(discovery, entry, facts);
-
-	/* For the description, whether or not an entry asked for it. */
-	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
-
-	if (r < 0)
-		return r;
-
-	struct roster_sighting sighting = {
-		.pid = facts->pid,
-		.start_ticks = scanned->stat.start_ticks,
-		.comm = facts->comm,
-		.cmdline = facts->cmdline ? facts->cmdline : "",
-		.cgroup = facts->cgroup ? facts->cgroup : "",
-		.descends = matcher_descends(discovery->matcher, entry, facts),
-		.whole = whole,
-	};
-
-	return roster_process(discovery->roster, entry, &sighting, discovery->scan);
-}
-
 /* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
 static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
 {
@@ -57,30 +22,10 @@ static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scann
 	       matcher_any_cgroup(discovery->matcher, scanned->facts.cgroup);
 }
 
-/* Hands the process to every entry that it matches. */
-static int match_entries(struct discovery *discovery, struct scanned *scanned, bool *ret_watched)
-{
-	for (size_t i = 0; i < discovery->config->target_count; i++) {
-		if (!matcher_process(discovery->matcher, i, &scanned->facts))
-			continue;
-		*ret_watched = true;
-		if (roster_process_known(discovery->roster, i, scanned->facts.pid, scanned->stat.start_ticks,
-					 discovery->scan))
-			continue;
-
-		int r = discovery_sight(discovery, i, scanned, false);
-
-		if (r < 0)
-			return r;
-	}
-
-	return 0;
-}
-
 /* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
 static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
 {
-	bool watched = false;
+	struct discovery_meeting meeting = { 0 };
 	int r = scanned_meet(scanned, pid);
 
 	discovery->processes++;
@@ -91,14 +36,13 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct scanne
 		return scanned_starved(r) ? r : 0;
 	}
 
-	matcher_meet(discovery->matcher, scanned);
-	r = match_entries(discovery, scanned, &watched);
+	r = discovery_match(discovery, scanned, &meeting);
 	if (r < 0)
 		return r;
 
 	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
+	bool watched = meeting.watched || (ran && in_watched_cgroup(discovery, scanned));
 
-	watched = watched || (ran && in_watched_cgroup(discovery, scanned));
 	following_met(discovery->following, &scanned->stat, watched);
 	if (watched)
 		baseline_watched(discovery->options.baseline, &scanned->stat, ran);

@@ -50,7 +50,8 @@ int matcher_new(const struct config *config, struct matcher **ret)
 	matcher->matches = calloc(matcher->count, sizeof(struct match *));
 	matcher->pidfile_pids = calloc(matcher->count, sizeof *matcher->pidfile_pids);
 	matcher->trees = calloc(matcher->count, sizeof(*matcher->trees));
-	if (!matcher->matches || !matcher->pidfile_pids || !matcher->trees)
+	matcher->verdicts = calloc(matcher->count, sizeof(*matcher->verdicts));
+	if (!matcher->matches || !matcher->pidfile_pids || !matcher->trees || !matcher->verdicts)
 		r = -ENOMEM;
 	for (size_t i = 0; r == 0 && i < matcher->count; i++)
 		r = compile(matcher, i);
@@ -74,6 +75,7 @@ void matcher_free(struct matcher *matcher)
 	free(matcher->pidfile_pids);
 	free(matcher->trees);
 	kinship_free(matcher->kinship);
+	free(matcher->verdicts);
 	free(matcher);
 }
 
@@ -97,6 +99,12 @@ bool matcher_process(const struct matcher *matcher, size_t i, const struct match
 bool matcher_descends(const struct matcher *matcher, size_t i, const struct match_facts *facts)
 {
 	return (facts->trees & matcher->trees[i]) != 0 && !matches(matcher, i, facts);
+}
+
+void matcher_judge(struct matcher *matcher, const struct match_facts *facts)
+{
+	for (size_t i = 0; i < matcher->count; i++)
+		matcher->verdicts[i] = matcher_process(matcher, i, facts);
 }
 
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path)

@@ -19,6 +19,7 @@ struct matcher {
 	size_t count;
 	struct match **matches;  /* one per entry */
 	int32_t *pidfile_pids;   /* one per entry: what its pid file says */
+	bool *verdicts;          /* one per entry: see matcher_judge */
 	unsigned needs;          /* bits of match_need */
 	bool by_path;            /* an entry's targets are cgroups that are found by their path */
 	uint64_t *trees;         /* one per entry: its bit, 0 without a tree */
@@ -42,6 +43,9 @@ void matcher_meet(struct matcher *matcher, struct scanned *scanned);
 
 /* Whether a process is of entry i, by itself or by descent (facts.trees). */
 bool matcher_process(const struct matcher *matcher, size_t i, const struct match_facts *facts);
+
+/* The same for all entries, into verdicts. */
+void matcher_judge(struct matcher *matcher, const struct match_facts *facts);
 
 /* Whether it is of entry i by descent alone. */
 bool matcher_descends(const struct matcher *matcher, size_t i, const struct match_facts *facts);

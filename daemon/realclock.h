@@ -19,7 +19,13 @@ void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_n
 uint64_t realclock_process_cpu(void);
 uint64_t realclock_thread_cpu(void);
 
-/* CPU time behind a thread's clock (pthread_getcpuclockid(3)); 0 if the thread has ended. */
+/* The CPU clock of a process, as clock_getcpuclockid(3) makes it, which also asks whether it is there. */
+static inline clockid_t realclock_of(int32_t pid)
+{
+	return (clockid_t)(~(uint32_t)pid << 3 | 2);
+}
+
+/* CPU time behind a thread's (pthread_getcpuclockid(3)) or process's clock; 0 if it has ended. */
 uint64_t realclock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */

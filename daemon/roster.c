@@ -278,7 +278,9 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	int r = source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks, roster->options.own_proc,
 				     &target->sampled, &target->sampled.entry);
 
-	if (r == 0 && seen->whole)
+	if (r == 0 && seen->since)
+		source_entry_set_since(target->sampled.entry, seen->since);
+	else if (r == 0 && seen->whole)
 		source_entry_set_whole(target->sampled.entry);
 
 	return watch_opened(roster, target, r);

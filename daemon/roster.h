@@ -51,6 +51,7 @@ struct roster_target {
 	uint32_t reading;               /* what it was opened for: see roster_reopen */
 	struct cglimits limits;
 	bool ended;        /* see roster_events.h */
+	bool moved;        /* ended, as far as its entry is concerned: what comes counts elsewhere */
 	struct sample end; /* what it had used by then, if it ended */
 };
 
@@ -71,6 +72,8 @@ struct roster_sighting {
 	const char *comm, *cmdline, *cgroup;
 	bool descends; /* selected by what it descends from, not by what it is */
 	bool whole;    /* it has just begun: a group counts all that it used so far */
+	/* It was counted elsewhere until then: a group counts what is beyond. NULL: what it uses from now on. */
+	const struct sample *since;
 };
 
 /* Makes the groups of the configuration (entries per group) too. 0 or -ENOMEM. */

@@ -30,13 +30,26 @@ size_t roster_ended(const struct roster *roster)
 	return roster->ended;
 }
 
-void roster_unmatch(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks)
+static void end(struct roster *roster, struct roster_target *target, const struct sample *counters)
+{
+	roster->ended += !target->ended;
+	target->ended = true;
+	target->end = *counters;
+}
+
+bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sighting *seen, const struct sample *now)
 {
 	struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
+		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
 
-	if (target)
-		roster_ask_back(roster, target);
+	if (!target || !roster_ask_back(roster, target))
+		return false;
+
+	target->moved = true;
+	if (now->mask)
+		end(roster, target, now);
+
+	return true;
 }
 
 bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm)
@@ -63,28 +76,27 @@ bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid)
 	return false;
 }
 
-bool roster_end(struct roster *roster, int32_t pid, const struct sample *end)
+bool roster_end(struct roster *roster, int32_t pid, const struct sample *counters)
 {
 	struct roster_target *target = NULL;
 	bool found = false;
 
 	while ((target = roster_table_pid(&roster->table, pid, target))) {
-		roster->ended += !target->ended;
-		target->ended = true;
-		target->end = *end;
+		if (!target->moved)
+			end(roster, target, counters);
 		found = true;
 	}
 
 	return found;
 }
 
-bool roster_credit(struct roster *roster, size_t entry, const struct sample *end)
+bool roster_credit(struct roster *roster, size_t entry, const struct sample *counters)
 {
 	struct roster_target *group = roster->list.entries[entry]->group;
 
 	if (!group)
 		return false;
-	source_entry_credit(group->sampled.entry, NULL, end);
+	source_entry_credit(group->sampled.entry, NULL, counters);
 
 	return true;
 }

@@ -18,8 +18,11 @@ void roster_settle(struct roster *roster);
 /* Targets whose end was told and that the sampler has yet to find gone. */
 size_t roster_ended(const struct roster *roster);
 
-/* A process is not of this entry (any more): it leaves, if it is watched for it. Cheap if it is not. */
-void roster_unmatch(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks);
+/*
+ * A process is not of this entry (any more): it leaves, if it is watched for it. Cheap if it is not. now: its counters, up to which its group counts it;
+ * without any, up to where the sampler saw it last. True: it was.
+ */
+bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sighting *seen, const struct sample *now);
 
 /*
  * Whether a process is watched for this entry as a target of its own and was called something else than comm when it was met: as another program,
@@ -34,9 +37,9 @@ bool roster_knows(const struct roster *roster, int32_t pid);
 bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid);
 
 /* pid ended with these counters; of two the later is believed. True: it is watched. */
-bool roster_end(struct roster *roster, int32_t pid, const struct sample *end);
+bool roster_end(struct roster *roster, int32_t pid, const struct sample *counters);
 
 /* A process that never was a member ended, and its counters belong to this entry's group. False: the entry has none. */
-bool roster_credit(struct roster *roster, size_t entry, const struct sample *end);
+bool roster_credit(struct roster *roster, size_t entry, const struct sample *counters);
 
 #endif

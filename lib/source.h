@@ -74,6 +74,9 @@ void source_entry_free(struct source_entry *entry);
 /* A process that has just begun: as a member of a group it counts with all that it used before its entry was made. Before source_add. */
 void source_entry_set_whole(struct source_entry *entry);
 
+/* A process that was counted elsewhere until it had used so much: as a member of a group it counts with what is beyond. Before source_add. */
+void source_entry_set_since(struct source_entry *entry, const struct sample *since);
+
 /*
  * What a process had used when it ended is added to a group. member: its entry, which was in that group and is in the source no more: only what it
  * has not counted is added; NULL: it never was a member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from

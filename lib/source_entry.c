@@ -126,6 +126,12 @@ void source_entry_set_whole(struct source_entry *entry)
 	entry->whole = true;
 }
 
+void source_entry_set_since(struct source_entry *entry, const struct sample *since)
+{
+	sum_begin(&entry->part, since, &entry->sample);
+	entry->whole = true;
+}
+
 void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end)
 {
 	static const struct sum_part nothing = { 0 };

@@ -6,8 +6,6 @@
  */
 #include "sum.h"
 
-#include <string.h>
-
 #define COUNTERS SUM_COUNTERS
 
 static const uint8_t fields[SUM_FIELDS] = {
@@ -15,11 +13,24 @@ static const uint8_t fields[SUM_FIELDS] = {
 	SAMPLE_MAJOR_FAULTS, SAMPLE_MEMORY,   SAMPLE_THREADS,    SAMPLE_FDS,
 };
 
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool whole)
+static uint64_t counter_of(const struct sample *sample, int i)
 {
-	memset(part, 0, sizeof(*part));
-	for (int i = 0; i < COUNTERS && !whole; i++)
-		part->value[i] = sample_has(now, (enum sample_field)fields[i]) ? now->value[fields[i]] : 0;
+	return sample_has(sample, (enum sample_field)fields[i]) ? sample->value[fields[i]] : 0;
+}
+
+void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		part->value[i] = counter_of(sample_has(since, (enum sample_field)fields[i]) ? since : now, i);
+}
+
+void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
+{
+	for (int i = 0; i < COUNTERS && !begun; i++)
+		part->value[i] = counter_of(now, i);
+	for (int i = COUNTERS; i < SUM_FIELDS; i++)
+		part->value[i] = 0;
+	part->mask = 0;
 	sum->members++;
 	sum_update(sum, part, now);
 }

@@ -32,8 +32,11 @@ struct sum_part {
 	uint32_t mask;
 };
 
-/* *part is made anew; it belongs to the sum until it leaves. whole: its counters count from 0 and not from *now. */
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool whole);
+/* Before sum_join with begun: *part's counters count from *since; those that it has not, from *now. A part of {0} counts from 0. */
+void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now);
+
+/* The part belongs to the sum until it leaves. begun: its counters count from what they are in *part already, and not from *now. */
+void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun);
 void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
 void sum_leave(struct sum *sum, struct sum_part *part);
 

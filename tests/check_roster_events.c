@@ -109,18 +109,60 @@ END_TEST
 
 START_TEST(one_that_matches_no_more_leaves_and_may_come_back_at_once)
 {
+	struct roster_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct sample now = { 0 };
+
 	make(8, SINGLE);
 	join(10, 500, false);
 	ck_assert(roster_was_other(roster, 0, 10, 500, "other"));
 	ck_assert(!roster_was_other(roster, 0, 10, 500, "app"));
-	roster_unmatch(roster, 0, 10, 500);
-	roster_unmatch(roster, 0, 10, 500);
+	ck_assert(roster_unmatch(roster, 0, &seen, &now));
+	ck_assert(!roster_unmatch(roster, 0, &seen, &now));
 	ck_assert_uint_eq(counts().leaving, 1);
 	ck_assert(!roster_process_known(roster, 0, 10, 500, 1));
 	join(10, 500, false);
 	ck_assert_uint_eq(counts().targets, 1);
 	ck_assert_uint_eq(counts().found, 2);
 	ck_assert_uint_eq(counts().left, 1);
+}
+END_TEST
+
+START_TEST(one_that_goes_over_counts_once)
+{
+	struct roster_sighting seen = { .pid = 10, .start_ticks = 500, .comm = "app", .cmdline = "", .cgroup = "/" };
+	struct sample now = used(USED_NS - 30), end = used(USED_NS + 500);
+
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}, {\"name\": \"h\", \"comm\": "
+		"\"app\", \"per\": \"group\"}]}");
+	join(10, 500, false);
+	ck_assert_uint_eq(group_cpu(), 0);
+	ck_assert(roster_unmatch(roster, 0, &seen, &now));
+	seen.since = &now;
+	ck_assert_int_eq(roster_process(roster, 1, &seen, 1), 0);
+	settle();
+	ck_assert_uint_eq(group_cpu(), 0); /* it was seen beyond that already */
+	ck_assert_uint_eq(source_entry_sample(find("h")->sampled.entry)->value[SAMPLE_CPU], 30);
+	ck_assert(roster_end(roster, 10, &end));
+	roster_sweep(roster, 2);
+	settle();
+	ck_assert_uint_eq(group_cpu(), 0);
+	ck_assert_uint_eq(source_entry_sample(find("h")->sampled.entry)->value[SAMPLE_CPU], 530);
+	ck_assert_uint_eq(roster_ended(roster), 0);
+}
+END_TEST
+
+START_TEST(one_that_goes_over_is_counted_until_then_where_it_was)
+{
+	struct roster_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct sample now = used(USED_NS + 40), end = used(USED_NS + 500);
+
+	make(8, GROUP);
+	join(10, 500, true);
+	ck_assert(roster_unmatch(roster, 0, &seen, &now));
+	roster_end(roster, 10, &end); /* what it used since is not this group's */
+	settle();
+	ck_assert_uint_eq(group_cpu(), USED_NS + 40);
+	ck_assert_uint_eq(roster_ended(roster), 0);
 }
 END_TEST
 
@@ -152,6 +194,8 @@ Suite *roster_events_suite(void)
 	tcase_add_test(tcase, one_who_was_no_member_is_credited_as_a_whole);
 	tcase_add_test(tcase, an_entry_without_a_group_credits_nobody);
 	tcase_add_test(tcase, one_that_matches_no_more_leaves_and_may_come_back_at_once);
+	tcase_add_test(tcase, one_that_goes_over_counts_once);
+	tcase_add_test(tcase, one_that_goes_over_is_counted_until_then_where_it_was);
 	tcase_add_test(tcase, what_is_fetched_is_kept_until_it_is_settled);
 	suite_add_tcase(suite, tcase);
 

@@ -68,7 +68,7 @@ END_TEST
 START_TEST(one_that_joins_as_a_whole_counts_from_its_beginning)
 {
 	struct sum sum = { 0 };
-	struct sum_part part;
+	struct sum_part part = { 0 };
 	struct sample sample = member(1000, 10);
 
 	sum_join(&sum, &part, &sample, true);
@@ -78,6 +78,24 @@ START_TEST(one_that_joins_as_a_whole_counts_from_its_beginning)
 	sum_leave(&sum, &part);
 	expect(&sum, 1010, 0, 0);
 	ck_assert_uint_eq(part.value[0], 1010);
+}
+END_TEST
+
+START_TEST(one_that_has_begun_before_counts_from_there)
+{
+	struct sum sum = { 0 };
+	struct sum_part part = { 0 };
+	struct sample since = member(900, 10), now = member(1000, 10);
+
+	sample_set(&now, SAMPLE_MINOR_FAULTS, 7); /* of which nothing was known */
+	sum_begin(&part, &since, &now);
+	sum_join(&sum, &part, &now, true);
+	ck_assert_uint_eq(sum.value[3], 0);
+	sample_unset(&now, SAMPLE_MINOR_FAULTS);
+	sum_update(&sum, &part, &now);
+	ck_assert_uint_eq(sum.value[0], 100);
+	sum_leave(&sum, &part);
+	ck_assert_uint_eq(sum.value[0], 100);
 }
 END_TEST
 
@@ -146,6 +164,7 @@ Suite *sum_suite(void)
 	tcase_add_test(tcase, the_sum_of_nobody_is_no_process);
 	tcase_add_test(tcase, counters_count_from_joining_and_stay);
 	tcase_add_test(tcase, one_that_joins_as_a_whole_counts_from_its_beginning);
+	tcase_add_test(tcase, one_that_has_begun_before_counts_from_there);
 	tcase_add_test(tcase, what_is_credited_is_in_the_counters_alone);
 	tcase_add_test(tcase, a_member_that_steps_back_is_not_counted_twice);
 	tcase_add_test(tcase, a_gauge_needs_every_member);

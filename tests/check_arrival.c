@@ -1,0 +1,527 @@
+/*
+ * check_arrival.c: processes that come, turn into something else and go, the real daemon, and what its ring says of them. They know what they used
+ * (workload_arrival.c). Each by every way in which the daemon may hear of processes and that this machine has.
+ *
+ * Nothing is held against a clock: who has to be seen stands still until he was, and what is summed up is waited for.
+ */
+#include "program.h"
+#include "ring.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+Suite *arrival_suite(void);
+
+enum way { CONNECTOR, PERF, RESCAN, WAYS };
+
+/* What one target came to. */
+struct tally {
+	char name[80];
+	uint32_t id;
+	unsigned described, samples, gone;
+	uint64_t cpu_ns; /* of the last sample, which is the highest, or it stepped back */
+	bool stepped_back;
+};
+
+#define TALLIES_MAX 256
+
+static char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
+static char file[128]; /* what processes say when they are done */
+static struct program server;
+static struct ring *ring;
+static struct ring_cursor *cursor;
+static struct tally tallies[TALLIES_MAX];
+static size_t tally_count;
+static bool able;
+
+static void setup(void)
+{
+	char found[512];
+
+	scene_directory(directory);
+	snprintf(file, sizeof(file), "%s/used", directory);
+	server.pid = 0;
+	ring = NULL;
+	cursor = NULL;
+	tally_count = 0;
+	able = program_find("workload_arrival", found) && realpath(found, workload) &&
+	       program_find("spikewatchd", spikewatchd) && program_find("spikewatch", spikewatch);
+}
+
+static void end_server(void)
+{
+	kill(server.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&server), 0);
+	server.pid = 0;
+}
+
+static void teardown(void)
+{
+	ring_cursor_free(cursor);
+	ring_free(ring);
+	if (server.pid > 0)
+		end_server();
+	scene_remove(directory);
+}
+
+/* ---- the daemon ---- */
+
+static const char *place(const char *name)
+{
+	static char paths[4][128];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+
+	return path;
+}
+
+/* Whether it says so, asked as anybody would; for free(3). */
+static char *status(void)
+{
+	const char *said = place("said"), *asked = place("asked");
+	const char *arguments[] = { spikewatch, "status", "--json", "--socket", place("control"), NULL };
+	int out = open(said, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	mkdir(asked, 0755);
+
+	struct program program = program_start(arguments, asked, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&program), 0);
+
+	return scene_read(said);
+}
+
+/* A number of the status's "discovery". */
+static uint64_t counted(const char *member)
+{
+	char *text = status(), *at = text ? strstr(text, "\"discovery\"") : NULL, key[48];
+	uint64_t value;
+
+	snprintf(key, sizeof(key), "\"%s\":", member);
+	at = at ? strstr(at, key) : NULL;
+	ck_assert_msg(at, "there is no %s", member);
+	value = strtoull(at + strlen(key), NULL, 10);
+	free(text);
+
+	return value;
+}
+
+static bool discovery_says(const char *part)
+{
+	char *text = status();
+	bool says = text && strstr(text, part);
+
+	free(text);
+
+	return says;
+}
+
+/* In a network namespace of its own the connector says nothing, and perf's records are heard. */
+static void start_server(bool apart)
+{
+	const char *arguments[] = { spikewatchd, "-c", place("config"), NULL };
+	int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+	ck_assert(!apart || unshare(CLONE_NEWNET) == 0);
+	server = program_start(arguments, directory, -1, 0);
+	ck_assert(!apart || setns(own, CLONE_NEWNET) == 0);
+	close(own);
+}
+
+/* True: it runs, and hears in this way. */
+static bool start(enum way way, const char *targets, const char *rules)
+{
+	static const char *const sources[] = { "\"connector\"", "\"perf\"", "\"rescan\"" };
+
+	if (!able)
+		return false;
+	if (geteuid() != 0) {
+		fprintf(stderr, "skipped: hearing of processes takes root\n");
+		return false;
+	}
+	scene_write(
+		place("config"),
+		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
+		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"%s\",\n"
+		"\"discovery\": \"%s\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
+		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
+		"\"targets\": [%s], \"rules\": [%s]}\n",
+		directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory, directory,
+		targets, rules);
+	start_server(way == PERF);
+	scene_wait_for(scene_says(server.err, "watching "));
+	scene_wait_for(counted("scans") > 1); /* before it runs, and when it does */
+	ck_assert_int_eq(ring_open(AT_FDCWD, place("ring"), false, &ring), 0);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	if (discovery_says(sources[way]))
+		return true;
+	fprintf(stderr, "skipped: %s is not to be had here\n", sources[way]);
+
+	return false;
+}
+
+/* ---- the ring ---- */
+
+static struct tally *tally_of(uint32_t id)
+{
+	for (size_t i = tally_count; i-- > 0;)
+		if (tallies[i].id == id)
+			return &tallies[i];
+
+	return NULL;
+}
+
+static void take(const struct ring_event *event)
+{
+	struct tally *tally = event->id ? tally_of(event->id) : NULL;
+
+	if (event->type == RING_EVENT_TARGET && !tally && tally_count < TALLIES_MAX) {
+		tally = &tallies[tally_count++];
+		*tally = (struct tally){ .id = event->id, .described = 1 };
+		snprintf(tally->name, sizeof(tally->name), "%s", event->target.name);
+	}
+	if (event->type == RING_EVENT_GONE && tally)
+		tally->gone++;
+	if (event->type != RING_EVENT_SAMPLE || !tally)
+		return;
+	tally->samples++;
+	if (!sample_has(event->sample, SAMPLE_CPU))
+		return;
+	tally->stepped_back |= event->sample->value[SAMPLE_CPU] < tally->cpu_ns;
+	tally->cpu_ns = event->sample->value[SAMPLE_CPU];
+}
+
+/* Of the target of this name that came last, as of now; of one that there is none of, nothing. */
+static struct tally read_on(const char *name)
+{
+	struct ring_event event;
+
+	while (ring_cursor_next(cursor, &event) == 0) {
+		ck_assert_int_ne(event.type, RING_EVENT_LAPPED);
+		take(&event);
+	}
+	for (size_t i = tally_count; i-- > 0;)
+		if (strcmp(tallies[i].name, name) == 0)
+			return tallies[i];
+
+	return (struct tally){ 0 };
+}
+
+/* ---- processes ---- */
+
+/* The workload under another name, by which entries know it. */
+static const char *program_called(const char *name)
+{
+	static char paths[2][128];
+	static unsigned next;
+	char *path = paths[next++ % 2];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+	ck_assert(symlink(workload, path) == 0 || errno == EEXIST);
+
+	return path;
+}
+
+/* A name that no other run of this test has at the same time. */
+static const char *own(const char *name)
+{
+	static char names[4][32];
+	static unsigned next;
+	char *made = names[next++ % 4];
+
+	snprintf(made, sizeof(names[0]), "%s%d", name, getpid() % 100000);
+
+	return made;
+}
+
+static pid_t run(const char *const *arguments)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execv(arguments[0], (char *const *)(uintptr_t)arguments);
+		_exit(126);
+	}
+
+	return pid;
+}
+
+static void await_stop(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+}
+
+static void await_end(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+}
+
+static uint64_t cpu_of(pid_t pid)
+{
+	struct timespec at;
+	clockid_t clock;
+
+	ck_assert_int_eq(clock_getcpuclockid(pid, &clock), 0);
+	ck_assert_int_eq(clock_gettime(clock, &at), 0);
+
+	return (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
+}
+
+/* All that they said: how many they were, and their CPU time. */
+static uint64_t said_ns(size_t *ret_count, uint64_t *ret_longest)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	uint64_t words[2], sum = 0;
+
+	*ret_count = 0;
+	*ret_longest = 0;
+	while (fd >= 0 && read(fd, words, sizeof(words)) == sizeof(words)) {
+		sum += words[1];
+		*ret_longest = words[1] > *ret_longest ? words[1] : *ret_longest;
+		*ret_count += 1;
+	}
+	if (fd >= 0)
+		close(fd);
+
+	return sum;
+}
+
+/* ---- one ---- */
+
+START_TEST(a_process_that_executed_is_described_sampled_and_its_end_is_told)
+{
+	const char *name = own("one"), *program = program_called(name);
+	const char *arguments[] = { program, "stops", file, NULL };
+	char targets[128], target[48];
+	pid_t pid;
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
+	if (!start((enum way)_i, targets, ""))
+		return;
+	pid = run(arguments);
+	await_stop(pid);
+	snprintf(target, sizeof(target), "e/%d", pid);
+	scene_wait_for(read_on(target).samples > 0);
+	ck_assert_uint_eq(read_on(target).gone, 0);
+	ck_assert_uint_gt(read_on(target).cpu_ns, 0);
+	ck_assert_uint_le(read_on(target).cpu_ns, cpu_of(pid));
+	kill(pid, SIGCONT);
+	await_end(pid);
+	scene_wait_for(read_on(target).gone == 1);
+	ck_assert_uint_eq(read_on(target).described, 1);
+	if (_i != RESCAN)
+		ck_assert_uint_eq(counted("scans"), 2);
+}
+END_TEST
+
+#define LIVES 20
+#define LIFE_NS (30 * NS_PER_MS)
+
+/* With both hands of the machine full. */
+START_TEST(a_process_of_30_ms_is_seen_with_what_it_used)
+{
+	const char *name = own("short"), *program = program_called(name);
+	const char *arguments[] = { program, "burn", "30000", file, NULL };
+	const char *load[] = { workload, "burn", "100000000", file, NULL };
+	char targets[128];
+	unsigned seen = 0;
+	pid_t loads[2];
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
+	if (!start((enum way)_i, targets, ""))
+		return;
+	for (int i = 0; i < 2; i++)
+		loads[i] = run(load);
+	for (int i = 0; i < LIVES; i++) {
+		pid_t pid = run(arguments);
+		struct tally tally;
+		char target[48];
+
+		await_end(pid);
+		snprintf(target, sizeof(target), "e/%d", pid);
+		for (int naps = 0; naps < 100 && read_on(target).gone == 0; naps++)
+			scene_nap();
+		tally = read_on(target);
+		ck_assert(!tally.stepped_back);
+		ck_assert_uint_le(tally.cpu_ns, 2 * LIFE_NS);
+		seen += tally.samples > 0 && tally.cpu_ns >= LIFE_NS / 3;
+	}
+	for (int i = 0; i < 2; i++) {
+		kill(loads[i], SIGKILL);
+		await_end(loads[i]);
+	}
+	ck_assert_msg(seen > LIVES / 2, "of %d were seen %u", LIVES, seen);
+}
+END_TEST
+
+/* ---- a group of many that are too short to be seen ---- */
+
+#define MANY 200
+#define SHORT_US "3000"
+#define SHORT_NS (3 * NS_PER_MS)
+
+/* A storm of such processes; what they used to their very end, and in *ret_least what they said. */
+static uint64_t storm(const char *program, const char *count, const char *us, uint64_t *ret_least)
+{
+	const char *arguments[] = { workload, "storm", count, us, file, program, NULL };
+	struct program storming;
+	unsigned long long used;
+	uint64_t longest;
+	unsigned long done;
+	size_t spoke;
+	const char *apart = place("storming");
+	int out = open(place("storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	mkdir(apart, 0755);
+	unlink(file);
+	storming = program_start(arguments, apart, out, 0);
+	close(out);
+	ck_assert_int_eq(program_wait(&storming), 0);
+
+	char *text = scene_read(place("storm"));
+
+	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
+	free(text);
+	*ret_least = said_ns(&spoke, &longest);
+	ck_assert_uint_eq(done, strtoul(count, NULL, 10));
+	ck_assert_uint_eq(spoke, done);
+
+	return used;
+}
+
+/* Whether anything of a storm was lost, which is counted: then less is known of it. Who came and went unseen left a record. */
+static bool something_was_lost(void)
+{
+	return counted("overruns") > 0;
+}
+
+START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
+{
+	const char *name = own("many"), *program = program_called(name);
+	uint64_t least, most;
+	char targets[128];
+	bool lost;
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
+	if (!start(CONNECTOR, targets, "") || !discovery_says("\"exit_records\": true"))
+		return;
+	most = storm(program, "200", SHORT_US, &least);
+	ck_assert_uint_ge(least, MANY * SHORT_NS);
+	for (int naps = 0; naps < 1000 && read_on("g").cpu_ns < least; naps++)
+		scene_nap();
+	lost = something_was_lost();
+	ck_assert_msg(lost || read_on("g").cpu_ns >= least, "%ju of %ju us are in the sum",
+		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)least / 1000);
+	ck_assert_msg(read_on("g").cpu_ns <= most + MANY * NS_PER_US, "%ju of at most %ju us are in the sum",
+		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)most / 1000);
+	ck_assert(!read_on("g").stepped_back);
+}
+END_TEST
+
+START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
+{
+	const char *name = own("many"), *program = program_called(name);
+	uint64_t least, longest;
+	char targets[128];
+	size_t count;
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
+	if (!start(CONNECTOR, targets,
+		   "{\"name\": \"storm\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": "
+		   "\"10%\", \"warmup\": 1}") ||
+	    !discovery_says("\"exit_records\": true"))
+		return;
+	for (int i = 0; i < 20 && !scene_says(server.err, "rule storm fired"); i++)
+		storm(program, "100", SHORT_US, &least);
+	scene_wait_for(scene_says(server.err, "rule storm fired"));
+	said_ns(&count, &longest);
+	ck_assert_uint_gt(count, 0);
+	ck_assert_uint_lt(longest, 20 * NS_PER_MS);
+}
+END_TEST
+
+/* ---- one that turns into something else ---- */
+
+/* Both groups together hold what it used, no less than from when it was seen first, and no more than all. */
+static void goes_over(enum way way, const char *what)
+{
+	const char *a = own("before"), *b = own("after");
+	const char *first = program_called(a), *second = program_called(b);
+	bool turns = strcmp(what, "turns") == 0;
+	const char *arguments[] = { first, what, "40000", file, turns ? second : b, NULL };
+	char targets[256];
+	uint64_t from, to;
+	pid_t pid;
+
+	snprintf(targets, sizeof(targets),
+		 "{\"name\": \"b\", \"comm\": \"%s\", \"per\": \"group\"}, {\"name\": \"a\", \"comm\": \"%s\", "
+		 "\"per\": \"group\"}",
+		 b, a);
+	if (!start(way, targets, ""))
+		return;
+	pid = run(arguments);
+	await_stop(pid);
+	scene_wait_for(counted("members") == 1);
+	scene_wait_for(read_on("a").samples > 0);
+	from = cpu_of(pid);
+	kill(pid, SIGCONT);
+	await_stop(pid);
+	to = cpu_of(pid);
+	ck_assert_uint_ge(to - from, 2 * 40 * NS_PER_MS);
+	scene_wait_for(read_on("a").cpu_ns + read_on("b").cpu_ns >= to - from);
+	scene_wait_for(counted("members") == 1);
+	if (way != RESCAN) /* which may have come when all was over */
+		ck_assert_uint_gt(read_on("b").cpu_ns, 0);
+	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to);
+	kill(pid, SIGKILL);
+	await_end(pid);
+	scene_wait_for(counted("members") == 0);
+	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to + NS_PER_MS);
+}
+
+START_TEST(one_that_executes_another_program_goes_over_and_nothing_is_lost_or_counted_twice)
+{
+	goes_over((enum way)_i, "turns");
+}
+END_TEST
+
+START_TEST(one_that_changes_its_name_goes_over_and_nothing_is_lost_or_counted_twice)
+{
+	goes_over((enum way)_i, "renames");
+}
+END_TEST
+
+Suite *arrival_suite(void)
+{
+	Suite *suite = suite_create("arrival");
+	TCase *one = tcase_create("one"), *many = tcase_create("many");
+
+	tcase_set_timeout(one, 120);
+	tcase_add_checked_fixture(one, setup, teardown);
+	tcase_add_loop_test(one, a_process_that_executed_is_described_sampled_and_its_end_is_told, 0, WAYS);
+	tcase_add_loop_test(one, a_process_of_30_ms_is_seen_with_what_it_used, 0, RESCAN);
+	tcase_add_loop_test(one, one_that_executes_another_program_goes_over_and_nothing_is_lost_or_counted_twice, 0,
+			    WAYS);
+	tcase_add_loop_test(one, one_that_changes_its_name_goes_over_and_nothing_is_lost_or_counted_twice, 0, WAYS);
+	suite_add_tcase(suite, one);
+	tcase_set_timeout(many, 120);
+	tcase_add_checked_fixture(many, setup, teardown);
+	tcase_add_test(many, the_sum_of_a_group_is_what_its_short_processes_used);
+	tcase_add_test(many, a_rule_on_a_group_fires_for_processes_none_of_which_is_long);
+	suite_add_tcase(suite, many);
+
+	return suite;
+}
