@@ -79,6 +79,7 @@ static const struct {
 	{ "ring", "unjudged_pages", "pages were never judged, the sampler was faster: enlarge ring.size", NULL },
 	{ "discovery", "refused", "targets match beyond sampling.max_targets and are not watched", NULL },
 	{ "discovery", "failed", "targets cannot be opened", "failed_why" },
+	{ "discovery", "cold", "processes are read without descriptors of their own: raise LimitNOFILE", NULL },
 	{ "discovery", "unreadable", "processes may not be looked at (hidepid, or another user's)", NULL },
 	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
 	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },

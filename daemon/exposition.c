@@ -164,6 +164,8 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_TARGETS, found.roster.targets);
 	put_u64(out, FAMILY_MEMBERS, found.roster.members);
 	put_u64(out, FAMILY_PROCESSES, found.processes);
+	put_u64(out, FAMILY_WARM, found.roster.processes - found.roster.cold);
+	put_u64(out, FAMILY_COLD, found.roster.cold);
 	put_u64(out, FAMILY_UNREADABLE, found.unreadable);
 	put_u64(out, FAMILY_REFUSED_TARGETS, found.roster.refused);
 	put_u64(out, FAMILY_FAILED_TARGETS, found.roster.failed);

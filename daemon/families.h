@@ -51,6 +51,8 @@
 	X(TARGETS,             "spikewatch_discovery_targets",         GAUGE,   "",        "",          "Targets watched, members of groups not counted.") \
 	X(MEMBERS,             "spikewatch_discovery_members",         GAUGE,   "",        "",          "Processes that are summed in groups.")          \
 	X(PROCESSES,           "spikewatch_discovery_processes",       GAUGE,   "",        "",          "Processes on the host as of the last scan.")    \
+	X(WARM,                "spikewatch_discovery_warm_processes",  GAUGE,   "",        "",          "Watched processes that are read through descriptors of their own.") \
+	X(COLD,                "spikewatch_discovery_cold_processes",  GAUGE,   "",        "",          "Watched processes without descriptors: there are too few for all.") \
 	X(UNREADABLE,          "spikewatch_discovery_unreadable_processes", GAUGE, "",     "",          "Of them hidden from the daemon.")               \
 	X(REFUSED_TARGETS,     "spikewatch_discovery_refused_targets", GAUGE,   "",        "",          "Targets beyond max_targets in the last scan.")  \
 	X(FAILED_TARGETS,      "spikewatch_discovery_failed_targets",  GAUGE,   "",        "",          "Targets that could not be opened in the last scan.") \

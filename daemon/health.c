@@ -6,11 +6,13 @@
  */
 #include "health.h"
 
+#include "descriptors.h"
 #include "log.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* ---- the sampler ---- */
 
@@ -137,8 +139,8 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 	case UNWATCHED_FAILED:
 		about->error = state->roster.last_error;
 		log_about(LOG_WARNING, about,
-			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 5 "
-			  "descriptors a process); for \"Permission denied\" run as root or as the user who owns them.",
+			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 10 "
+			  "descriptors a cgroup); for \"Permission denied\" run as root or as the user who owns them.",
 			  count, strerror(-state->roster.last_error));
 		return;
 	case UNWATCHED_UNREADABLE:
@@ -192,6 +194,40 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 	}
 }
 
+/* What the limit should be, in whole thousands of the kind that computers count in. */
+static unsigned long long wanted_limit(const struct roster_counts *counts, const struct rlimit *limit)
+{
+	unsigned long long wanted = limit->rlim_cur + (unsigned long long)counts->cold * DESCRIPTORS_PER_PROCESS;
+
+	return (wanted + 1023) / 1024 * 1024;
+}
+
+static void look_at_cold(struct health *health, const struct roster_counts *counts)
+{
+	struct condition *cold = &health->cold;
+	enum condition_turn turn = condition_step(cold, condition_level(counts->cold, 2), health->now, HEALTH_CALM_NS);
+	struct log_about about = {
+		.message = MESSAGE_DESCRIPTORS_SHORT,
+		.state = condition_state(turn),
+		.count = counts->cold,
+		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(cold) : 0,
+	};
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (turn == CONDITION_ENDS)
+		log_about(LOG_NOTICE, &about,
+			  "all processes are read through descriptors of their own again, after %llu s",
+			  (unsigned long long)(about.lasted_ns / NS_PER_S));
+	else if (turn != CONDITION_SAME)
+		log_about(LOG_NOTICE, &about,
+			  "%zu of %zu processes are read without descriptors of their own, those that run least: the "
+			  "limit of open files is %llu. It costs more CPU when they run; raise it with "
+			  "LimitNOFILE=%llu.",
+			  counts->cold, counts->processes, (unsigned long long)limit.rlim_cur,
+			  wanted_limit(counts, &limit));
+}
+
 /* Once, and whenever it is another. */
 static void say_source(struct health *health, const struct discovery_state *state)
 {
@@ -221,6 +257,7 @@ void health_discovery(struct health *health, const struct discovery_state *state
 	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
 	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
 	health->storms = state->storms;
+	look_at_cold(health, &state->roster);
 	say_source(health, state);
 }
 

@@ -6,7 +6,7 @@
  *
  * Levels, of which each is said once in an episode: a capture rate below 99, 90, 50 %; a sleep error or collection time above 10, 25, 50 % of
  * the interval; backoff above 5, 25, 50 % of the time; a slowdown by 2, 4, 8, ...; twice as many targets that cannot be
- * watched; ten times as many pages that were never judged; a thread that is stuck twice as long.
+ * watched, or processes without descriptors; ten times as many pages that were never judged; a thread that is stuck twice as long.
  *
  * All belong to the main thread. health_judge comes first in each round: functions without an argument for it take its time.
  */
@@ -69,6 +69,7 @@ struct health {
 	struct condition verdicts[VERDICT_KINDS];
 	struct condition budget;
 	struct condition unwatched[UNWATCHED_KINDS];
+	struct condition cold; /* processes without descriptors */
 	bool source_said;
 	enum proclistener_source source; /* as it was said last */
 	bool exit_totals;
@@ -90,7 +91,7 @@ void health_judge(struct health *health, const struct stats *stats, mono_t now);
 /* Says when the CPU budget begins or ceases to lengthen the interval. share: CPU of this process, of one core. */
 void health_slowdown(struct health *health, uint32_t slowdown, double share);
 
-/* Says when targets cannot be watched, and why; and how new ones are found, when that is known and when it changes. */
+/* Says when targets cannot be watched, and why; when processes have no descriptors of their own; and how new ones are found, when that is known and when it changes. */
 void health_discovery(struct health *health, const struct discovery_state *state);
 
 /* Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far (watcher_counts). */

@@ -27,6 +27,7 @@
 	X(RING_RECOVERED, "198b8266c4dc475389fd593effdccc8c")           /* of a daemon that was killed */ \
 	X(RULES_BEHIND, "ea965d5d40444055a7198ca0046b343d")             /* the rules were overtaken by the sampler */ \
 	X(TARGETS_UNWATCHED, "045457b1d9b34131b5f081e86642cda7")        /* some that match cannot be watched */ \
+	X(DESCRIPTORS_SHORT, "4205f0d1e50e4a3297c315aeaafa3297")        /* some processes are read without descriptors of their own */ \
 	X(FEATURE_OFF, "edbd290e20614bb9a01a216a70f13f76")              /* a capability, a limit or the kernel does not allow it */ \
 	X(DISK_SHORT, "6a89ccea70c446c5810b17dff27b91d3")               /* no room for incidents, or no directory */ \
 	X(STATE_NOT_SAVED, "8ad58070e9e4403aa13e9b7ee68fd9c2")          /* cooldowns will not survive a restart */ \

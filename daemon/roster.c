@@ -12,6 +12,7 @@
 #include "descriptors.h"
 #include "roster_inside.h"
 #include "roster_limits.h"
+#include "roster_tiers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ static void enter(struct roster *roster, struct roster_target *target)
 {
 	roster_table_enter(&roster->table, target);
 	roster->counts.found++;
+	roster->counts.processes += target->what.kind == TARGET_PROCESS;
 	*count_of(roster, target) += 1;
 }
 
@@ -36,6 +38,7 @@ static void forget(struct roster *roster, struct roster_target *target)
 {
 	roster_table_remove(&roster->table, target);
 	roster->counts.left++;
+	roster->counts.processes -= target->what.kind == TARGET_PROCESS;
 	roster->counts.leaving -= target->leaving;
 	*count_of(roster, target) -= 1;
 	roster_target_free(target);
@@ -55,6 +58,7 @@ static int watch(struct roster *roster, struct roster_target *target)
 	int r = target->group ? 0 : sampler_target_describe(&target->sampled, &target->what);
 
 	roster_limits_apply(target);
+	roster_tiers_need(roster, target);
 	if (r < 0 || !sampler_add(roster->options.sampler, &target->sampled)) {
 		roster_target_free(target);
 		roster->crowded |= r == 0;
@@ -115,7 +119,7 @@ static int watch_opened(struct roster *roster, struct roster_target *target, int
 
 /*
  * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so that the successor of one that has to leave is
- * behind it in the queue. After the first in a scan that found no descriptors nobody else is tried.
+ * behind it in the queue. After the first in a scan that found no descriptors, not even for a moment, nobody else is tried.
  */
 static bool may_open(struct roster *roster, const struct roster_target *group)
 {
@@ -125,12 +129,10 @@ static bool may_open(struct roster *roster, const struct roster_target *group)
 	}
 	if (!room_left(roster))
 		return false;
-	if (!roster->starved && !descriptors_short(roster->options.procfd))
-		return true;
+	if (roster->starved)
+		opening_failed(roster, -EMFILE);
 
-	opening_failed(roster, -EMFILE);
-
-	return false;
+	return !roster->starved;
 }
 
 /* ---- what is owed ---- */
@@ -275,8 +277,12 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	target->group = group;
 	target->sampled.group = group ? &group->sampled : NULL;
 
-	int r = source_entry_process(roster->options.procfd, seen->pid, seen->start_ticks, roster->options.own_proc,
-				     &target->sampled, &target->sampled.entry);
+	bool cold = roster_tiers_newcomer(roster);
+	int r = (cold ? source_entry_process_cold : source_entry_process)(roster->options.procfd, seen->pid,
+									  seen->start_ticks, roster->options.own_proc,
+									  &target->sampled, &target->sampled.entry);
+
+	roster->counts.cold += cold && r == 0;
 
 	if (r == 0 && seen->since)
 		source_entry_set_since(target->sampled.entry, seen->since);
@@ -296,6 +302,12 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 	}
 	if (!may_open(roster, NULL))
 		return 0;
+	if (descriptors_short(roster->options.procfd)) {
+		roster_tiers_refused(roster);
+		roster->failed++;
+		roster->counts.last_error = -EMFILE;
+		return 0;
+	}
 
 	target = roster_target_cgroup(roster->list.entries[entry], path);
 	if (!target)
@@ -331,6 +343,7 @@ void roster_sweep(struct roster *roster, uint64_t scan)
 	roster->counts.failed = roster->failed;
 	roster->refused = roster->failed = 0;
 	roster_table_visit(&roster->table, sweep_one, &sweep);
+	roster_tiers_balance(roster);
 }
 
 static int reopen_one(void *ctx, struct roster_target *target)
@@ -396,6 +409,13 @@ static bool reads_more(const struct config_sampling *before, const struct config
 	       (now->peak_interval_ns != UINT64_MAX && before->peak_interval_ns == UINT64_MAX);
 }
 
+static int need_one(void *ctx, struct roster_target *target)
+{
+	roster_tiers_need(ctx, target);
+
+	return 0;
+}
+
 int roster_reload(struct roster *roster, const struct config *config)
 {
 	struct roster_list list;
@@ -410,6 +430,7 @@ int roster_reload(struct roster *roster, const struct config *config)
 	}
 	enforce(roster, &list, config);
 	roster->owing = true;
+	roster_table_visit(&roster->table, need_one, roster);
 	settle_debts(roster);
 
 	return 0;

@@ -42,13 +42,14 @@ struct roster_target {
 	struct sampler_target sampled;
 	struct target what; /* strings inside are owned here, but for what.entry, which is the entry's */
 	struct roster_entry *entry;
-	struct roster_target *group;    /* the sum it is counted in, or NULL */
-	struct roster_target *next;     /* in its bucket */
-	struct roster_target *next_pid; /* of a process: in the bucket of its pid */
-	uint64_t seen;                  /* the last scan that met it */
-	bool leaving;                   /* its removal was asked for */
-	bool unlent;                    /* a group that the sampler has yet to be given */
-	uint32_t reading;               /* what it was opened for: see roster_reopen */
+	struct roster_target *group;     /* the sum it is counted in, or NULL */
+	struct roster_target *next;      /* in its bucket */
+	struct roster_target *next_pid;  /* of a process: in the bucket of its pid */
+	uint64_t seen;                   /* the last scan that met it */
+	bool leaving;                    /* its removal was asked for */
+	bool unlent;                     /* a group that the sampler has yet to be given */
+	uint32_t reading;                /* what it was opened for: see roster_reopen */
+	uint32_t runs, heat, idle_scans; /* of a process: see roster_tiers.h */
 	struct cglimits limits;
 	bool ended;        /* see roster_events.h */
 	bool moved;        /* ended, as far as its entry is concerned: what comes counts elsewhere */
@@ -59,10 +60,12 @@ struct roster_counts {
 	size_t targets; /* watched now, members of groups not counted */
 	size_t members;
 	size_t leaving;       /* of both: the sampler was asked for them back */
+	size_t processes;     /* of both, entries that are processes */
+	size_t cold;          /* of them without descriptors, as of the last scan, and newcomers since */
 	uint64_t found, left; /* ever */
 	uint64_t refused;     /* beyond max_targets */
-	uint64_t failed;      /* could not be opened: -EMFILE also where what is left is reserved (descriptors.h) */
-	int last_error;       /* of the last that could not be opened */
+	uint64_t failed; /* could not be opened: a cgroup -EMFILE also where what is left is reserved (descriptors.h) */
+	int last_error;  /* of the last that could not be opened */
 };
 
 /* A process as the scan met it. */

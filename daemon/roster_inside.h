@@ -1,4 +1,4 @@
-/* roster_inside.h: what the roster's files share: roster.c and roster_events.c. */
+/* roster_inside.h: what the roster's files share: roster.c, roster_events.c, roster_tiers.c. */
 #ifndef SPIKEWATCH_ROSTER_INSIDE_H
 #define SPIKEWATCH_ROSTER_INSIDE_H
 
@@ -7,6 +7,7 @@
 #include "roster_events.h"
 #include "roster_list.h"
 #include "roster_target.h"
+#include "roster_tiers.h"
 
 /* What the sampler gave back and is not freed yet: see roster_fetch. */
 #define ROSTER_BACK_MAX 512u
@@ -27,6 +28,7 @@ struct roster {
 	bool crowded;             /* the queue was full for anything, in the running scan */
 	bool unopened;            /* targets were opened for less than is read now */
 	uint32_t reading;         /* what they are opened for: counts the reloads that read more */
+	struct roster_tiers tiers;
 	struct roster_numbers numbers;
 	struct limitscache *limits;
 	struct roster_back back[ROSTER_BACK_MAX];

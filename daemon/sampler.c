@@ -1,8 +1,8 @@
 /*
  * sampler.c: wait, take what the cold side handed over, read everything, publish.
  *
- * The tick allocates nothing, logs nothing, locks nothing and opens no file. A tick begins in the ring before anything is
- * read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
+ * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold processes (gate.h). A tick begins in the
+ * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
  *
  * An entry that did not change is not even looked at by the ring, except for a share of them in every tick, so that each one is
  * shown to the ring once per heartbeat. After a tick in which records were lost all are shown: the ring itself knows which

@@ -225,6 +225,8 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	jsonmember_u64(json, "targets", found.roster.targets);
 	jsonmember_u64(json, "members", found.roster.members);
 	jsonmember_u64(json, "processes", found.processes);
+	jsonmember_u64(json, "warm", found.roster.processes - found.roster.cold);
+	jsonmember_u64(json, "cold", found.roster.cold);
 	jsonmember_u64(json, "scans", found.scans);
 	jsonmember_u64(json, "last_scan_ns", found.last_scan_ns);
 	jsonmember_u64(json, "unreadable", found.unreadable);

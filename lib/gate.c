@@ -10,6 +10,9 @@
  *
  * The high-water mark and the count of descriptors cost more and have intervals of their own. From when the process ran they
  * are owed until they were read after that, which may be while it stands still: then it cannot have changed them.
+ *
+ * Cold and warm differ in one place: whose descriptors are read, kept ones or ones that were opened for this. What is read of a cold process goes
+ * into a copy of the sample first, so that nothing of it is kept when the process turns out to be another one.
  */
 #include "gate.h"
 
@@ -22,55 +25,80 @@
 
 enum { OWES_PEAK = 1, OWES_FDS = 2 };
 
+/* Of a cold process, whatever else is due. */
+#define COLD_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
+
+/* Bits of asked. Of both, the files are taken over and then all is given up. */
+enum { ASKED_ADOPT = 1, ASKED_CHILL = 2 };
+
 static uint8_t owed_after_running(const struct gate_options *options)
 {
 	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? OWES_PEAK : 0) |
 			 (options->fds_interval_ns != 0 ? OWES_FDS : 0));
 }
 
-/* The clock's total is in nanoseconds, that of stat in ticks. */
-static int read_files(const struct gate *gate, struct sample *sample)
+static bool is_cold(const struct gate *gate)
 {
-	int r = process_read(&gate->process, sample);
+	return gate->process.fd[PROCESS_STAT] < 0;
+}
+
+/* The clock's total is in nanoseconds, that of stat in ticks. */
+static int read_files(const struct gate *gate, const struct process *files, struct sample *sample)
+{
+	int r = process_read(files, gate->who.start_ticks, sample);
 	if (r == 0 && gate->process.clock != 0)
 		sample_set(sample, SAMPLE_CPU, gate->cpu_ns);
 
 	return r;
 }
 
-int gate_init(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock,
-	      struct sample *sample)
-{
-	*gate = (struct gate){ .settled = false };
-	for (int i = 0; i < PROCESS_EXTRAS; i++)
-		atomic_init(&gate->reopened[i], -1);
-
-	int r = process_init(&gate->process, procfd, pid, start_ticks, with_cpu_clock);
-	if (r < 0)
-		return r;
-
-	if (with_cpu_clock)
-		r = process_cpu(&gate->process, &gate->cpu_ns);
-	if (r == 0)
-		r = read_files(gate, sample);
-	if (r < 0)
-		gate_release(gate);
-
-	return r;
-}
-
 /* Leaves fd for the owner, in the place of one that it did not take over. */
-static void offer(struct gate *gate, int extra, int fd)
+static void offer(struct gate *gate, int file, int fd)
 {
-	int before = atomic_exchange_explicit(&gate->reopened[extra], fd, memory_order_relaxed);
+	int before = atomic_exchange_explicit(&gate->offered[file], fd, memory_order_relaxed);
 
 	if (before >= 0)
 		close(before);
 }
 
+/* The files are open, of the process that is meant. */
+static int first_reading(struct gate *gate, const struct process *files, struct sample *sample)
+{
+	int r = 0;
+
+	if (gate->process.clock != 0)
+		r = process_cpu(&gate->process, &gate->cpu_ns);
+
+	return r < 0 ? r : read_files(gate, files, sample);
+}
+
+int gate_init(struct gate *gate, const struct gate_process *process, struct sample *sample)
+{
+	struct process files;
+
+	*gate = (struct gate){ .who = *process };
+	for (int i = 0; i < PROCESS_FILES; i++)
+		atomic_init(&gate->offered[i], -1);
+	atomic_init(&gate->cold, process->cold);
+	process_init_closed(&gate->process, process->pid, process->with_cpu_clock);
+
+	int r = process_reopen(process->procfd, process->pid, process->start_ticks,
+			       process->cold ? COLD_FILES : PROCESS_ALL, &files);
+	if (r == 0 && process->start_ticks == 0)
+		r = process_identify(&files, &gate->who.start_ticks);
+	if (r == 0)
+		r = first_reading(gate, &files, sample);
+	if (r == 0 && !process->cold)
+		process_adopt(&gate->process, files.fd);
+	else
+		process_release(&files);
+
+	return r;
+}
+
 void gate_release(struct gate *gate)
 {
-	for (int i = 0; i < PROCESS_EXTRAS; i++)
+	for (int i = 0; i < PROCESS_FILES; i++)
 		offer(gate, i, -1);
 	process_release(&gate->process);
 }
@@ -80,35 +108,80 @@ static uint64_t own_heartbeat(const struct gate *gate, const struct gate_options
 	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * gate->spread;
 }
 
-void gate_arm(struct gate *gate, const struct gate_options *options, uint32_t spread)
+/* All that options have read at some time. */
+static unsigned files_for(const struct gate_options *options)
 {
 	uint8_t owed = owed_after_running(options);
-	bool peak = owed & OWES_PEAK;
+	unsigned peak = (owed & OWES_PEAK) != 0, fds = (owed & OWES_FDS) != 0;
 
-	process_drop(&gate->process, !peak, !peak || !options->reset_peaks, !(owed & OWES_FDS));
+	return COLD_FILES | peak << PROCESS_STATUS | (peak & options->reset_peaks) << PROCESS_CLEAR_REFS |
+	       fds << PROCESS_FDS;
+}
+
+void gate_arm(struct gate *gate, const struct gate_options *options, uint32_t spread)
+{
+	process_drop(&gate->process, ~files_for(options));
 	gate->spread = (uint8_t)(spread % SPREAD_STEPS);
 	gate->heartbeat_ns = own_heartbeat(gate, options);
 	gate->peak_due_ns = 0;
 	gate->fds_due_ns = 0;
-	gate->owed = owed;
+	gate->owed = owed_after_running(options);
 	gate->settled = false;
 }
 
-/* Everything that is due. 0; -ESRCH; -errno. */
-static int read_due(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
+/* How often something that costs more is read. */
+static uint64_t interval_of(const struct gate *gate, uint8_t extra, uint64_t interval_ns)
 {
-	int r = read_files(gate, sample);
+	bool rarely = is_cold(gate) && !(atomic_load_explicit(&gate->needed, memory_order_relaxed) & extra);
 
-	if (r == 0 && (gate->owed & OWES_PEAK) && now.ns >= gate->peak_due_ns) {
-		r = process_read_peak(&gate->process, options->reset_peaks, sample);
+	return rarely && interval_ns < gate->heartbeat_ns ? gate->heartbeat_ns : interval_ns;
+}
+
+/* What is owed and due of that which costs more. */
+static uint8_t due_extras(const struct gate *gate, mono_t now)
+{
+	return gate->owed &
+	       (uint8_t)((now.ns >= gate->peak_due_ns ? OWES_PEAK : 0) | (now.ns >= gate->fds_due_ns ? OWES_FDS : 0));
+}
+
+/* Everything that is due. 0; -ESRCH; -errno. */
+static int read_due(struct gate *gate, const struct gate_options *options, const struct process *files, mono_t now,
+		    struct sample *sample)
+{
+	uint8_t due = due_extras(gate, now);
+	int r = read_files(gate, files, sample);
+
+	if (r == 0 && (due & OWES_PEAK)) {
+		r = process_read_peak(files, options->reset_peaks, sample);
 		gate->owed &= (uint8_t)~OWES_PEAK;
-		gate->peak_due_ns = now.ns + options->peak_interval_ns;
+		gate->peak_due_ns = now.ns + interval_of(gate, OWES_PEAK, options->peak_interval_ns);
 	}
-	if (r == 0 && (gate->owed & OWES_FDS) && now.ns >= gate->fds_due_ns) {
-		r = process_read_fds(&gate->process, sample);
+	if (r == 0 && (due & OWES_FDS)) {
+		r = process_read_fds(files, sample);
 		gate->owed &= (uint8_t)~OWES_FDS;
-		gate->fds_due_ns = now.ns + options->fds_interval_ns;
+		gate->fds_due_ns = now.ns + interval_of(gate, OWES_FDS, options->fds_interval_ns);
 	}
+
+	return r;
+}
+
+/* Only files of what is due are opened. */
+static int read_cold(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
+{
+	uint8_t due = due_extras(gate, now);
+	unsigned unneeded = (due & OWES_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
+			    (due & OWES_FDS ? 0 : 1u << PROCESS_FDS);
+	struct sample fresh = *sample;
+	struct process files;
+
+	int r = process_open(&files, gate->who.procfd, gate->who.pid, files_for(options) & ~unneeded);
+	if (r < 0)
+		return r;
+
+	r = read_due(gate, options, &files, now, &fresh);
+	process_release(&files);
+	if (r == 0)
+		*sample = fresh;
 
 	return r;
 }
@@ -162,48 +235,90 @@ bool gate_retune(struct gate *gate, const struct gate_options *before, const str
 	return sample->mask != mask;
 }
 
-int gate_reopen(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, const struct gate_options *options)
+static int offer_files(struct gate *gate, const struct gate_process *who, unsigned wanted)
 {
-	uint8_t needed = owed_after_running(options);
-	unsigned peak = (needed & OWES_PEAK) != 0;
-	unsigned fds = (needed & OWES_FDS) != 0;
-	int extras[PROCESS_EXTRAS];
+	struct process files;
 
-	int r = process_reopen(procfd, pid, start_ticks,
-			       peak << PROCESS_STATUS | (peak & options->reset_peaks) << PROCESS_CLEAR_REFS |
-				       fds << PROCESS_FDS,
-			       extras);
+	int r = process_reopen(who->procfd, who->pid, who->start_ticks, wanted, &files);
 	if (r < 0)
 		return r;
 
-	for (int i = 0; i < PROCESS_EXTRAS; i++)
-		offer(gate, i, extras[i]);
-	atomic_store_explicit(&gate->adopt, true, memory_order_release);
+	for (int i = 0; i < PROCESS_FILES; i++)
+		offer(gate, i, files.fd[i]);
+	atomic_fetch_or_explicit(&gate->asked, ASKED_ADOPT, memory_order_release);
 
 	return 0;
 }
 
-/* What is offered after the flag was cleared raises it again. */
+int gate_reopen(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, const struct gate_options *options)
+{
+	struct gate_process who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
+	bool on_offer = atomic_load_explicit(&gate->asked, memory_order_relaxed) & ASKED_ADOPT;
+
+	/* One that is about to become warm was asked to when less was read. */
+	if (gate_is_cold(gate))
+		return on_offer ? gate_warm(gate, options) : 0;
+
+	return offer_files(gate, &who, files_for(options) & ~COLD_FILES);
+}
+
+int gate_warm(struct gate *gate, const struct gate_options *options)
+{
+	return offer_files(gate, &gate->who, files_for(options));
+}
+
+void gate_chill(struct gate *gate)
+{
+	atomic_fetch_or_explicit(&gate->asked, ASKED_CHILL, memory_order_relaxed);
+}
+
+bool gate_is_cold(const struct gate *gate)
+{
+	return atomic_load_explicit(&gate->cold, memory_order_relaxed);
+}
+
+uint32_t gate_runs(const struct gate *gate)
+{
+	return atomic_load_explicit(&gate->runs, memory_order_relaxed);
+}
+
+void gate_need(struct gate *gate, bool peak, bool fds)
+{
+	atomic_store_explicit(&gate->needed, (uint8_t)((peak ? OWES_PEAK : 0) | (fds ? OWES_FDS : 0)),
+			      memory_order_relaxed);
+}
+
 static void adopt(struct gate *gate, const struct gate_options *options)
 {
-	int extras[PROCESS_EXTRAS];
+	int offered[PROCESS_FILES];
 
-	atomic_exchange_explicit(&gate->adopt, false, memory_order_acquire);
-	for (int i = 0; i < PROCESS_EXTRAS; i++)
-		extras[i] = atomic_exchange_explicit(&gate->reopened[i], -1, memory_order_relaxed);
-	process_adopt(&gate->process, extras);
+	for (int i = 0; i < PROCESS_FILES; i++)
+		offered[i] = atomic_exchange_explicit(&gate->offered[i], -1, memory_order_relaxed);
+	process_adopt(&gate->process, offered);
 	gate->owed = owed_after_running(options);
 	gate->peak_due_ns = 0;
 	gate->fds_due_ns = 0;
 	gate->settled = false;
 }
 
+/* What is asked after the bits were cleared sets them again. */
+static void obey(struct gate *gate, const struct gate_options *options)
+{
+	uint8_t asked = atomic_exchange_explicit(&gate->asked, 0, memory_order_acquire);
+
+	if (asked & ASKED_ADOPT)
+		adopt(gate, options);
+	if (asked & ASKED_CHILL)
+		process_release(&gate->process);
+	atomic_store_explicit(&gate->cold, is_cold(gate), memory_order_relaxed);
+}
+
 bool gate_look(struct gate *gate, const struct gate_options *options, mono_t now)
 {
 	uint64_t cpu_ns = gate->cpu_ns;
 
-	if (atomic_load_explicit(&gate->adopt, memory_order_relaxed))
-		adopt(gate, options);
+	if (atomic_load_explicit(&gate->asked, memory_order_relaxed) != 0)
+		obey(gate, options);
 	gate->ran = true;
 	if (gate->process.clock != 0) {
 		if (process_cpu(&gate->process, &cpu_ns) < 0)
@@ -216,13 +331,26 @@ bool gate_look(struct gate *gate, const struct gate_options *options, mono_t now
 	return gate->ran || !gate->settled || now.ns >= gate->due_ns;
 }
 
+/* The only writer: no need to add atomically. */
+static void count_run(struct gate *gate)
+{
+	uint32_t runs = atomic_load_explicit(&gate->runs, memory_order_relaxed);
+
+	atomic_store_explicit(&gate->runs, runs + 1, memory_order_relaxed);
+}
+
 int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
 {
+	uint64_t cpu_ns = sample->value[SAMPLE_CPU];
+
 	if (gate->ran)
 		gate->owed |= owed_after_running(options);
-	int r = read_due(gate, options, now, sample);
+	int r = is_cold(gate) ? read_cold(gate, options, now, sample)
+			      : read_due(gate, options, &gate->process, now, sample);
 	gate->settled = r == 0 && !gate->ran;
 	gate->due_ns = next_due(gate, now);
+	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
+		count_run(gate);
 
 	return r;
 }

@@ -3,6 +3,17 @@
  *
  * While its CPU clock stands still a process does not run, and what does not run does not change its files, but for memory
  * that others take from it: hence a heartbeat.
+ *
+ * A gate is warm, its files are open, or cold: nothing is open. What is due to be read of a cold one is opened for that and closed again, which takes
+ * four times as long; looking at it costs the same. Its pid may come to belong to somebody else while it is cold: whatever its CPU clock says is
+ * believed only when its files were read after that and have its start time.
+ *
+ *	          gate_chill                      next gate_look
+ *	warm -----------------> warm, asked to give up -----------> cold
+ *	  ^                                                          |
+ *	  +---- next gate_look ---- cold, with files on offer <------+ gate_warm
+ *
+ * Cold ones have their high-water marks and descriptors looked at once per heartbeat at most, unless they are needed (gate_need).
  */
 #ifndef SPIKEWATCH_GATE_H
 #define SPIKEWATCH_GATE_H
@@ -23,7 +34,16 @@ struct gate_options {
 	bool ungated;
 };
 
-/* In the caller's storage. The fields up to adopt are all that a look at an idle process touches. */
+/* Which process it is. */
+struct gate_process {
+	int procfd; /* must outlive the gate */
+	int32_t pid;
+	uint64_t start_ticks; /* 0: whichever has the pid now */
+	bool with_cpu_clock;
+	bool cold; /* to begin with */
+};
+
+/* In the caller's storage. The fields up to asked are all that a look at an idle process touches. */
 struct gate {
 	struct process process;
 	uint64_t cpu_ns; /* what the clock said */
@@ -31,17 +51,20 @@ struct gate {
 	bool ran;        /* at the last look */
 	bool settled;
 	uint8_t owed;
-	_Atomic bool adopt; /* there are files to be taken over */
-	uint8_t spread;     /* step of the heartbeats' spreading */
+	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
+	uint8_t spread;        /* step of the heartbeats' spreading */
 	uint64_t heartbeat_ns;
 	uint64_t peak_due_ns;
 	uint64_t fds_due_ns;
-	_Atomic int reopened[PROCESS_EXTRAS]; /* files to be taken over; -1: none */
+	struct gate_process who;
+	_Atomic uint32_t runs;              /* readings after it ran */
+	_Atomic bool cold;                  /* as of the last look */
+	_Atomic uint8_t needed;             /* bits: see gate_need */
+	_Atomic int offered[PROCESS_FILES]; /* files to be taken over; -1: none */
 };
 
-/* Opens the process and reads it a first time into *sample. Arguments and returns as source_entry_process (source.h). */
-int gate_init(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock,
-	      struct sample *sample);
+/* Opens the process and reads it a first time into *sample. Returns as source_entry_process (source.h). */
+int gate_init(struct gate *gate, const struct gate_process *process, struct sample *sample);
 void gate_release(struct gate *gate);
 
 /* Once, before the first gate_look. spread: any number; gates with different ones do not have their heartbeats together. */
@@ -55,15 +78,31 @@ bool gate_retune(struct gate *gate, const struct gate_options *before, const str
 		 struct sample *sample);
 
 /*
- * Opens again what options need and process_drop may have closed; the next gate_look takes it over, and it is read then. Any thread, one
- * at a time. Arguments and returns as source_entry_reopen (source.h).
+ * Opens again what options need and process_drop may have closed; the next gate_look takes it over, and it is read then. A cold one needs
+ * none. Any thread, one at a time. Arguments and returns as source_entry_reopen (source.h).
  */
 int gate_reopen(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, const struct gate_options *options);
 
-/* Looks at the clock. True: gate_read is due. */
+/* The next gate_look makes it warm, with the files that options need. Returns as gate_reopen. Any thread, one at a time with that. */
+int gate_warm(struct gate *gate, const struct gate_options *options);
+
+/* The next gate_look makes it cold. Any thread. */
+void gate_chill(struct gate *gate);
+
+/* Whether it was cold at its last look, and how often it was read after it had run, modulo 2^32. Any thread. */
+bool gate_is_cold(const struct gate *gate);
+uint32_t gate_runs(const struct gate *gate);
+
+/* What is read at its own interval although the gate is cold. To begin with, nothing is. Any thread. */
+void gate_need(struct gate *gate, bool peak, bool fds);
+
+/* Looks at the clock. True: gate_read is due. What the clock says is not to be believed before that. */
 bool gate_look(struct gate *gate, const struct gate_options *options, mono_t now);
 
-/* Reads into *sample what is due. 0; -ESRCH: gone; -errno: *sample is partly new, and reading stays due. */
+/*
+ * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno: *sample is partly new (of a cold one: as it
+ * was), and reading stays due. Of a cold one up to 6 descriptors are open meanwhile.
+ */
 int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample);
 
 #endif

@@ -2,8 +2,12 @@
  * process.c: descriptors below one /proc/<pid>, opened relative to the directory's own descriptor, so that they all belong to
  * the same process even when the pid is reused while they are being opened.
  *
- * All are opened when the process is met, because later, in the tick, nothing may be opened; what the options make useless
- * is closed again. A file that is not allowed (fd/ of other users, clear_refs) or not there (fixtures) is unavailable;
+ * All are opened when the process is met, so that later, in the tick, nothing need be opened; what the options make useless
+ * is closed again. Who has no descriptors to spare opens some in the tick nevertheless, and asks who it is that they belong to: the directory's
+ * descriptor makes them all one process's, and the start time says which. A pid belongs to one process from its start to its end: if that
+ * is the one that is meant, then it was also when its CPU clock was asked before.
+ *
+ * A file that is not allowed (fd/ of other users, clear_refs) or not there (fixtures) is unavailable;
  * running out of descriptors is not: that is the caller's to know.
  */
 #include "process.h"
@@ -41,75 +45,114 @@ static ssize_t read_file(int fd, char *buf, size_t cap)
 	return len < 0 ? map_errno(errno) : len;
 }
 
-/* Opens what may be unavailable. 0 and *ret, which is -1 then; -errno only when the machine has no descriptors left. */
-static int open_optional(int dir_fd, const char *name, int flags, int *ret)
+static const struct {
+	const char *name;
+	int flags;
+} files[PROCESS_FILES] = {
+	[PROCESS_STAT] = { "stat", O_RDONLY },
+	[PROCESS_STATM] = { "statm", O_RDONLY },
+	[PROCESS_STATUS] = { "status", O_RDONLY },
+	[PROCESS_CLEAR_REFS] = { "clear_refs", O_WRONLY },
+	[PROCESS_FDS] = { "fd", O_RDONLY | O_DIRECTORY },
+};
+
+static void set_closed(struct process *process)
 {
-	*ret = openat(dir_fd, name, flags | O_CLOEXEC);
-	if (*ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-		return -errno;
+	process->clock = 0;
+	for (int i = 0; i < PROCESS_FILES; i++)
+		process->fd[i] = -1;
+}
+
+/* All but stat may be unavailable; a machine that has no descriptors left is another matter. 0 or -errno. */
+static int open_files(struct process *process, int dir_fd, unsigned wanted)
+{
+	for (unsigned i = 0; i < PROCESS_FILES; i++) {
+		if (!((wanted | 1u << PROCESS_STAT) >> i & 1))
+			continue;
+		process->fd[i] = openat(dir_fd, files[i].name, files[i].flags | O_CLOEXEC);
+		if (process->fd[i] < 0 && (i == PROCESS_STAT || errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+			return map_errno(errno);
+	}
 
 	return 0;
 }
 
-static int open_files(struct process *process, int dir_fd)
-{
-	process->stat_fd = openat(dir_fd, "stat", O_RDONLY | O_CLOEXEC);
-	if (process->stat_fd < 0)
-		return map_errno(errno);
-
-	int r = open_optional(dir_fd, "statm", O_RDONLY, &process->statm_fd);
-	if (r == 0)
-		r = open_optional(dir_fd, "status", O_RDONLY, &process->status_fd);
-	if (r == 0)
-		r = open_optional(dir_fd, "fd", O_RDONLY | O_DIRECTORY, &process->fds_fd);
-	if (r == 0)
-		r = open_optional(dir_fd, "clear_refs", O_WRONLY, &process->clear_refs_fd);
-
-	return r;
-}
-
-static int check_identity(const struct process *process, uint64_t start_ticks)
-{
-	char buf[STAT_MAX];
-	struct procfs_stat stat;
-
-	ssize_t len = read_file(process->stat_fd, buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-
-	int r = procfs_stat_parse(buf, (size_t)len, &stat);
-	if (r < 0)
-		return r;
-
-	return start_ticks != 0 && stat.start_ticks != start_ticks ? -ESRCH : 0;
-}
-
-int process_init(struct process *process, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock)
+int process_open(struct process *process, int procfd, int32_t pid, unsigned wanted)
 {
 	char name[16];
 	AUTO_CLOSE int dir_fd = -1;
 
-	*process = (struct process){
-		.stat_fd = -1,
-		.statm_fd = -1,
-		.status_fd = -1,
-		.fds_fd = -1,
-		.clear_refs_fd = -1,
-	};
-	/* As clock_getcpuclockid(3) makes it, which would ask the kernel once more: ~pid, CPUCLOCK_SCHED. */
-	if (with_cpu_clock)
-		process->clock = (clockid_t)(~(uint32_t)pid << 3 | 2);
-
+	set_closed(process);
 	snprintf(name, sizeof(name), "%d", pid);
 	dir_fd = openat(procfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
 		return map_errno(errno);
 
-	int r = open_files(process, dir_fd);
-	if (r == 0)
-		r = check_identity(process, start_ticks);
+	int r = open_files(process, dir_fd, wanted);
 	if (r < 0)
 		process_release(process);
+
+	return r;
+}
+
+/* 0 and *ret, which points into buf; -errno. */
+static int read_stat(const struct process *process, char buf[STAT_MAX], struct procfs_stat *ret)
+{
+	ssize_t len = read_file(process->fd[PROCESS_STAT], buf, STAT_MAX);
+
+	return len < 0 ? (int)len : procfs_stat_parse(buf, (size_t)len, ret);
+}
+
+int process_identify(const struct process *process, uint64_t *ret_start_ticks)
+{
+	char buf[STAT_MAX];
+	struct procfs_stat stat;
+
+	int r = read_stat(process, buf, &stat);
+	if (r == 0)
+		*ret_start_ticks = stat.start_ticks;
+
+	return r;
+}
+
+int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, struct process *ret)
+{
+	struct process process;
+	uint64_t found_ticks;
+
+	int r = process_open(&process, procfd, pid, wanted);
+	if (r < 0)
+		return r;
+
+	r = process_identify(&process, &found_ticks);
+	if (r == 0 && start_ticks != 0 && found_ticks != start_ticks)
+		r = -ESRCH;
+	if (r < 0) {
+		process_release(&process);
+		return r;
+	}
+
+	process_drop(&process, PROCESS_ALL & ~wanted);
+	*ret = process;
+	return 0;
+}
+
+void process_init_closed(struct process *process, int32_t pid, bool with_cpu_clock)
+{
+	set_closed(process);
+	/* As clock_getcpuclockid(3) makes it, which would ask the kernel once more: ~pid, CPUCLOCK_SCHED. */
+	if (with_cpu_clock)
+		process->clock = (clockid_t)(~(uint32_t)pid << 3 | 2);
+}
+
+int process_init(struct process *process, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock)
+{
+	struct process opened;
+
+	process_init_closed(process, pid, with_cpu_clock);
+	int r = process_reopen(procfd, pid, start_ticks, PROCESS_ALL, &opened);
+	if (r == 0)
+		process_adopt(process, opened.fd);
 
 	return r;
 }
@@ -123,64 +166,25 @@ static void drop_fd(int *fd)
 
 void process_release(struct process *process)
 {
-	drop_fd(&process->stat_fd);
-	drop_fd(&process->statm_fd);
-	process_drop(process, true, true, true);
+	process_drop(process, PROCESS_ALL);
 }
 
-void process_drop(struct process *process, bool peak, bool reset, bool fds)
+void process_drop(struct process *process, unsigned dropped)
 {
-	if (peak)
-		drop_fd(&process->status_fd);
-	if (reset)
-		drop_fd(&process->clear_refs_fd);
-	if (fds)
-		drop_fd(&process->fds_fd);
+	for (unsigned i = 0; i < PROCESS_FILES; i++)
+		if (dropped >> i & 1)
+			drop_fd(&process->fd[i]);
 }
 
-static int *extra_fd(struct process *process, enum process_extra extra)
+void process_adopt(struct process *process, const int offered[PROCESS_FILES])
 {
-	int *const fds[PROCESS_EXTRAS] = {
-		[PROCESS_STATUS] = &process->status_fd,
-		[PROCESS_CLEAR_REFS] = &process->clear_refs_fd,
-		[PROCESS_FDS] = &process->fds_fd,
-	};
+	for (int i = 0; i < PROCESS_FILES; i++) {
+		int fd = offered[i];
 
-	return fds[extra];
-}
-
-int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, int ret[PROCESS_EXTRAS])
-{
-	struct process process;
-
-	int r = process_init(&process, procfd, pid, start_ticks, false);
-	if (r < 0)
-		return r;
-
-	for (unsigned i = 0; i < PROCESS_EXTRAS; i++) {
-		int *fd = extra_fd(&process, (enum process_extra)i);
-
-		ret[i] = -1;
-		if (wanted >> i & 1) {
-			ret[i] = *fd;
-			*fd = -1;
-		}
-	}
-	process_release(&process);
-
-	return 0;
-}
-
-void process_adopt(struct process *process, const int extras[PROCESS_EXTRAS])
-{
-	for (unsigned i = 0; i < PROCESS_EXTRAS; i++) {
-		int *own = extra_fd(process, (enum process_extra)i);
-		int offered = extras[i];
-
-		if (*own < 0)
-			*own = offered;
+		if (process->fd[i] < 0)
+			process->fd[i] = fd;
 		else
-			drop_fd(&offered);
+			drop_fd(&fd);
 	}
 }
 
@@ -197,30 +201,19 @@ int process_cpu(const struct process *process, uint64_t *ret_ns)
 	return 0;
 }
 
-static int read_stat(const struct process *process, struct sample *sample)
+static void put_stat(const struct procfs_stat *stat, struct sample *sample)
 {
-	char buf[STAT_MAX];
-	struct procfs_stat stat;
-
-	ssize_t len = read_file(process->stat_fd, buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-
-	int r = procfs_stat_parse(buf, (size_t)len, &stat);
-	if (r < 0)
-		return r;
-
 	uint64_t ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
-	uint64_t user_ns = stat.user_ticks * ns_per_tick;
-	uint64_t system_ns = stat.system_ticks * ns_per_tick;
+	uint64_t user_ns = stat->user_ticks * ns_per_tick;
+	uint64_t system_ns = stat->system_ticks * ns_per_tick;
+
 	sample_set(sample, SAMPLE_CPU, user_ns + system_ns);
 	sample_set(sample, SAMPLE_CPU_USER, user_ns);
 	sample_set(sample, SAMPLE_CPU_SYSTEM, system_ns);
-	sample_set(sample, SAMPLE_THREADS, stat.threads);
-	sample_set(sample, SAMPLE_MINOR_FAULTS, stat.minor_faults);
-	sample_set(sample, SAMPLE_MAJOR_FAULTS, stat.major_faults);
-	sample_set(sample, SAMPLE_STATE, (uint8_t)stat.state);
-	return 0;
+	sample_set(sample, SAMPLE_THREADS, stat->threads);
+	sample_set(sample, SAMPLE_MINOR_FAULTS, stat->minor_faults);
+	sample_set(sample, SAMPLE_MAJOR_FAULTS, stat->major_faults);
+	sample_set(sample, SAMPLE_STATE, (uint8_t)stat->state);
 }
 
 static int read_statm(const struct process *process, struct sample *sample)
@@ -228,10 +221,10 @@ static int read_statm(const struct process *process, struct sample *sample)
 	char buf[STATM_MAX];
 	uint64_t resident_pages;
 
-	if (process->statm_fd < 0)
+	if (process->fd[PROCESS_STATM] < 0)
 		return 0;
 
-	ssize_t len = read_file(process->statm_fd, buf, sizeof(buf));
+	ssize_t len = read_file(process->fd[PROCESS_STATM], buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
 
@@ -243,11 +236,19 @@ static int read_statm(const struct process *process, struct sample *sample)
 	return 0;
 }
 
-int process_read(const struct process *process, struct sample *sample)
+int process_read(const struct process *process, uint64_t start_ticks, struct sample *sample)
 {
-	int r = read_stat(process, sample);
+	char buf[STAT_MAX];
+	struct procfs_stat stat;
 
-	return r < 0 ? r : read_statm(process, sample);
+	int r = read_stat(process, buf, &stat);
+	if (r < 0)
+		return r;
+	if (start_ticks != 0 && stat.start_ticks != start_ticks)
+		return -ESRCH;
+
+	put_stat(&stat, sample);
+	return read_statm(process, sample);
 }
 
 int process_read_peak(const struct process *process, bool reset, struct sample *sample)
@@ -255,10 +256,10 @@ int process_read_peak(const struct process *process, bool reset, struct sample *
 	char buf[STATUS_MAX];
 	uint64_t peak_bytes;
 
-	if (process->status_fd < 0)
+	if (process->fd[PROCESS_STATUS] < 0)
 		return 0;
 
-	ssize_t len = read_file(process->status_fd, buf, sizeof(buf));
+	ssize_t len = read_file(process->fd[PROCESS_STATUS], buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
 
@@ -268,7 +269,8 @@ int process_read_peak(const struct process *process, bool reset, struct sample *
 	}
 	sample_set(sample, SAMPLE_MEMORY_PEAK, peak_bytes);
 	/* "5": the mark becomes the present RSS (Linux 4.0). Where it is refused the mark stays, and stays true. */
-	if (reset && process->clear_refs_fd >= 0 && pwrite(process->clear_refs_fd, "5", 1, 0) < 0 && errno == ESRCH)
+	if (reset && process->fd[PROCESS_CLEAR_REFS] >= 0 && pwrite(process->fd[PROCESS_CLEAR_REFS], "5", 1, 0) < 0 &&
+	    errno == ESRCH)
 		return -ESRCH;
 
 	return 0;
@@ -295,13 +297,13 @@ int process_read_fds(const struct process *process, struct sample *sample)
 	uint64_t count = 0;
 	ssize_t len = 0;
 
-	if (process->fds_fd < 0)
+	if (process->fd[PROCESS_FDS] < 0)
 		return 0;
-	if (lseek(process->fds_fd, 0, SEEK_SET) < 0)
+	if (lseek(process->fd[PROCESS_FDS], 0, SEEK_SET) < 0)
 		return -errno;
 
 	do {
-		len = getdents64(process->fds_fd, buf, sizeof(buf));
+		len = getdents64(process->fd[PROCESS_FDS], buf, sizeof(buf));
 		if (len < 0)
 			return map_errno(errno);
 		count += count_entries(buf, len);

@@ -1,6 +1,6 @@
 /*
- * source.h: reads all targets in one call. The hot half of sampling: source_fill opens nothing, allocates nothing, logs
- * nothing, locks nothing. The cold half (making and freeing entries) belongs to another thread.
+ * source.h: reads all targets in one call. The hot half of sampling: source_fill allocates nothing, logs nothing, locks
+ * nothing, and opens nothing but files of processes that have none open. The cold half (making and freeing entries) belongs to another thread.
  *
  * An entry is one thing that is read: a process, a cgroup, or a group, which is the sum of member processes. Entries are
  * made by the cold side, handed to the source by its owner thread (source_add), taken out again by it (source_remove), and
@@ -62,6 +62,13 @@ struct source_counters {
 int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			 struct source_entry **ret);
 
+/*
+ * The same of a process for which there are no descriptors: nothing stays open. It is looked at like all others; what there is to be read is opened for
+ * that and closed again, in source_fill, where up to 6 descriptors must be free. If its pid has come to belong to another process it is gone.
+ */
+int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			      struct source_entry **ret);
+
 /* Opens the files of a cgroup, whichever there are. path: below the hierarchies' roots. 0; -ENOENT: no controller knows it; -errno. */
 int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret);
 
@@ -94,6 +101,27 @@ void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uin
  */
 int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
 			const struct source_options *wanted);
+
+/*
+ * Opens what a cold process needs for *wanted; it has it from the next fill on. As source_entry_reopen, and one at a time with that. Of an entry
+ * that is in no source only before source_add.
+ */
+int source_entry_warm(struct source_entry *entry, const struct source_options *wanted);
+
+/* A process gives up all descriptors in the next fill. Any thread. */
+void source_entry_chill(struct source_entry *entry);
+
+/* Whether it is a process that has no descriptors, as of the last fill. Any thread. */
+bool source_entry_is_cold(const struct source_entry *entry);
+
+/* How often a process was read after it had run, modulo 2^32. Any thread. */
+uint32_t source_entry_runs(const struct source_entry *entry);
+
+/*
+ * What somebody waits for: it is read at its own interval also of a cold process; otherwise once per heartbeat at most. False to begin
+ * with. Any thread.
+ */
+void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 
 /* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
 int source_room_new(uint32_t capacity, struct source_room **ret);

@@ -34,8 +34,7 @@ static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret
 	return 0;
 }
 
-int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
-			 struct source_entry **ret)
+static int new_process(const struct gate_process *process, void *user, struct source_entry **ret)
 {
 	struct source_entry *entry;
 
@@ -43,7 +42,7 @@ int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool wit
 	if (r < 0)
 		return r;
 
-	r = gate_init(&entry->gate, procfd, pid, start_ticks, with_cpu_clock, &entry->sample);
+	r = gate_init(&entry->gate, process, &entry->sample);
 	if (r < 0) {
 		free(entry);
 		return r;
@@ -51,6 +50,22 @@ int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool wit
 
 	*ret = entry;
 	return 0;
+}
+
+int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			 struct source_entry **ret)
+{
+	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = false };
+
+	return new_process(&process, user, ret);
+}
+
+int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			      struct source_entry **ret)
+{
+	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = true };
+
+	return new_process(&process, user, ret);
 }
 
 static void free_entry(struct source_entry **entry)
@@ -146,18 +161,57 @@ void source_entry_credit(struct source_entry *group, const struct source_entry *
 	atomic_store_explicit(&group->group->credited, true, memory_order_release);
 }
 
+/* Those that say which files are needed. */
+static struct gate_options files_options(const struct source_options *wanted)
+{
+	return (struct gate_options){
+		.peak_interval_ns = wanted->peak_interval_ns,
+		.fds_interval_ns = wanted->fds_interval_ns,
+		.reset_peaks = wanted->reset_peaks,
+	};
+}
+
 int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
 			const struct source_options *wanted)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	struct gate_options options = {
-		.peak_interval_ns = wanted->peak_interval_ns,
-		.fds_interval_ns = wanted->fds_interval_ns,
-		.reset_peaks = wanted->reset_peaks,
-	};
+	struct gate_options options = files_options(wanted);
 
 	return gate_reopen(&entry->gate, procfd, pid, start_ticks, &options);
+}
+
+int source_entry_warm(struct source_entry *entry, const struct source_options *wanted)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	struct gate_options options = files_options(wanted);
+
+	return gate_warm(&entry->gate, &options);
+}
+
+void source_entry_chill(struct source_entry *entry)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	gate_chill(&entry->gate);
+}
+
+bool source_entry_is_cold(const struct source_entry *entry)
+{
+	return entry->kind == ENTRY_PROCESS && gate_is_cold(&entry->gate);
+}
+
+uint32_t source_entry_runs(const struct source_entry *entry)
+{
+	return gate_runs(&entry->gate);
+}
+
+void source_entry_need(struct source_entry *entry, bool peak, bool fds)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	gate_need(&entry->gate, peak, fds);
 }
 
 int source_room_new(uint32_t capacity, struct source_room **ret)

@@ -54,7 +54,7 @@ struct source_entry {
 	void *user;
 };
 
-_Static_assert(offsetof(struct source_entry, gate.adopt) < SOURCE_CACHE_LINE, "an idle process needs one cache line");
+_Static_assert(offsetof(struct source_entry, gate.asked) < SOURCE_CACHE_LINE, "an idle process needs one cache line");
 
 /* Three arrays of `capacity`. */
 struct source_room {

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "scene.h"
 
+#include <sys/resource.h>
 #include <errno.h>
 
 Suite *health_suite(void);
@@ -240,6 +241,40 @@ START_TEST(targets_that_cannot_be_watched_are_said_once)
 }
 END_TEST
 
+START_TEST(processes_without_descriptors_are_said_with_the_limit)
+{
+	struct discovery_state state = { .roster = { .processes = 1000 } };
+	struct rlimit limit;
+	char expected[128];
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	pass(1);
+	health_discovery(&health, &state);
+	said("");
+	state.roster.cold = 300;
+	health_discovery(&health, &state);
+	snprintf(expected, sizeof(expected), "300 of 1000 processes are read without descriptors of their own, those");
+	said(expected);
+	state.roster.cold = 310;
+	health_discovery(&health, &state);
+	said("");
+	state.roster.cold = 600;
+	health_discovery(&health, &state);
+	snprintf(expected, sizeof(expected),
+		 "the limit of open files is %llu. It costs more CPU when they run; raise it with LimitNOFILE=%llu.",
+		 (unsigned long long)limit.rlim_cur,
+		 (unsigned long long)(limit.rlim_cur + 5 * 600 + 1023) / 1024 * 1024);
+	said(expected);
+	pass(5);
+	health_discovery(&health, &state);
+	said("");
+	state.roster.cold = 0;
+	pass(30);
+	health_discovery(&health, &state);
+	said("descriptors of their own again, after 5 s");
+}
+END_TEST
+
 START_TEST(how_new_processes_are_found_is_said_once_and_when_it_changes)
 {
 	struct discovery_state state = { 0 };
@@ -445,6 +480,7 @@ Suite *health_suite(void)
 	tcase_add_test(tcase, a_warning_names_cause_and_remedy);
 	tcase_add_test(tcase, slowing_down_is_said_for_each_step_and_once_when_it_is_over);
 	tcase_add_test(tcase, targets_that_cannot_be_watched_are_said_once);
+	tcase_add_test(tcase, processes_without_descriptors_are_said_with_the_limit);
 	tcase_add_test(tcase, how_new_processes_are_found_is_said_once_and_when_it_changes);
 	tcase_add_test(tcase, processes_that_come_too_fast_are_said_as_a_condition);
 	tcase_add_test(tcase, the_last_words_are_about_the_whole_run);

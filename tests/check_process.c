@@ -25,7 +25,7 @@ static struct sample read_fixture(int32_t pid)
 	struct sample sample = { 0 };
 
 	ck_assert_int_eq(process_init(&process, procfd, pid, 0, false), 0);
-	ck_assert_int_eq(process_read(&process, &sample), 0);
+	ck_assert_int_eq(process_read(&process, 0, &sample), 0);
 	ck_assert_int_eq(process_read_peak(&process, false, &sample), 0);
 	ck_assert_int_eq(process_read_fds(&process, &sample), 0);
 	process_release(&process);
@@ -156,26 +156,26 @@ START_TEST(a_child_is_followed_to_its_end)
 
 	ck_assert_int_eq(process_init(&process, procfd, child.pid, 0, true), 0);
 	ck_assert_int_eq(process_cpu(&process, &before), 0);
-	ck_assert_int_eq(process_read(&process, &sample), 0);
+	ck_assert_int_eq(process_read(&process, 0, &sample), 0);
 	uint64_t memory = sample.value[SAMPLE_MEMORY];
 	child_do(&child, 'b');
 	child_do(&child, 'm');
 	ck_assert_int_eq(process_cpu(&process, &after), 0);
 	ck_assert_uint_ge(after - before, BURNT_NS);
-	ck_assert_int_eq(process_read(&process, &sample), 0);
+	ck_assert_int_eq(process_read(&process, 0, &sample), 0);
 	ck_assert_uint_ge(sample.value[SAMPLE_MEMORY], memory + TOUCHED_BYTES);
 	ck_assert_int_eq(process_read_peak(&process, false, &sample), 0);
 	ck_assert_uint_ge(sample.value[SAMPLE_MEMORY_PEAK], sample.value[SAMPLE_MEMORY]);
 
 	child_exit(&child);
 	ck_assert_int_eq(process_cpu(&process, &after), 0);
-	ck_assert_int_eq(process_read(&process, &sample), 0);
+	ck_assert_int_eq(process_read(&process, 0, &sample), 0);
 	ck_assert_uint_eq(sample.value[SAMPLE_STATE], 'Z');
 	ck_assert_int_eq(process_read_fds(&process, &sample), 0);
 
 	child_reap(&child);
 	ck_assert_int_eq(process_cpu(&process, &after), -ESRCH);
-	ck_assert_int_eq(process_read(&process, &sample), -ESRCH);
+	ck_assert_int_eq(process_read(&process, 0, &sample), -ESRCH);
 	ck_assert_int_eq(process_read_peak(&process, false, &sample), -ESRCH);
 	ck_assert_int_eq(process_read_fds(&process, &sample), -ESRCH);
 	process_release(&process);
@@ -215,7 +215,7 @@ START_TEST(peak_starts_anew_when_reset)
 	ck_assert_uint_ge(sample.value[SAMPLE_MEMORY_PEAK], 64u << 20);
 	uint64_t before = sample.value[SAMPLE_MEMORY_PEAK];
 	ck_assert_int_eq(process_read_peak(&process, false, &sample), 0);
-	if (process.clear_refs_fd >= 0)
+	if (process.fd[PROCESS_CLEAR_REFS] >= 0)
 		ck_assert_uint_lt(sample.value[SAMPLE_MEMORY_PEAK], before);
 	process_release(&process);
 }
@@ -228,11 +228,11 @@ START_TEST(what_is_dropped_is_unavailable)
 	struct sample sample = { 0 };
 
 	ck_assert_int_eq(process_init(&process, procfd, 812, 0, false), 0);
-	process_drop(&process, true, true, true);
+	process_drop(&process, 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS | 1u << PROCESS_FDS);
 	ck_assert_int_eq(process_read_peak(&process, true, &sample), 0);
 	ck_assert_int_eq(process_read_fds(&process, &sample), 0);
 	ck_assert_uint_eq(sample.mask, 0);
-	ck_assert_int_eq(process_read(&process, &sample), 0);
+	ck_assert_int_eq(process_read(&process, 0, &sample), 0);
 	process_release(&process);
 }
 END_TEST

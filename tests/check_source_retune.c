@@ -305,23 +305,23 @@ END_TEST
 START_TEST(a_process_opens_what_is_wanted_and_keeps_what_it_has)
 {
 	struct process process;
-	int extras[PROCESS_EXTRAS];
+	struct process extras;
 	int procfd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	ck_assert_int_eq(process_init(&process, procfd, getpid(), 0, true), 0);
-	int status = process.status_fd;
+	int status = process.fd[PROCESS_STATUS];
 
-	process_drop(&process, false, true, true);
-	ck_assert_int_eq(process_reopen(procfd, getpid(), 0, 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS, extras),
+	process_drop(&process, 1u << PROCESS_CLEAR_REFS | 1u << PROCESS_FDS);
+	ck_assert_int_eq(process_reopen(procfd, getpid(), 0, 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS, &extras),
 			 0);
-	ck_assert_int_eq(extras[PROCESS_FDS], -1);
-	int reset = extras[PROCESS_CLEAR_REFS];
+	ck_assert_int_eq(extras.fd[PROCESS_FDS], -1);
+	int reset = extras.fd[PROCESS_CLEAR_REFS];
 
 	ck_assert_int_ge(reset, 0);
-	process_adopt(&process, extras);
-	ck_assert_int_eq(process.status_fd, status);
-	ck_assert_int_eq(process.clear_refs_fd, reset);
-	ck_assert_int_eq(process.fds_fd, -1);
+	process_adopt(&process, extras.fd);
+	ck_assert_int_eq(process.fd[PROCESS_STATUS], status);
+	ck_assert_int_eq(process.fd[PROCESS_CLEAR_REFS], reset);
+	ck_assert_int_eq(process.fd[PROCESS_FDS], -1);
 	process_release(&process);
 	close(procfd);
 }
