@@ -70,15 +70,18 @@ static const char *known(const char *text)
 
 static bool selects(const struct match *match, const struct target *target)
 {
+	struct container container;
+	bool contained = container_unpack(target->container, &container);
 	const struct match_facts facts = {
 		.pid = target->pid,
 		.comm = known(target->comm),
 		.cmdline = known(target->cmdline),
 		.cgroup = known(target->cgroup),
+		.container = contained ? &container : NULL,
 	};
 
 	if (target->kind == TARGET_CGROUP)
-		return match_cgroup(match, target->cgroup);
+		return match_cgroup(match, target->cgroup, facts.container);
 	return target->kind == TARGET_PROCESS && match_process(match, &facts, 0);
 }
 

@@ -33,6 +33,7 @@ struct target targetjson_read(const struct json_node *object, uint32_t id)
 		.comm = text_of(object, "comm"),
 		.cmdline = text_of(object, "cmdline"),
 		.cgroup = text_of(object, "cgroup"),
+		.container = text_of(object, "container"),
 	};
 
 	for (unsigned kind = TARGET_PROCESS; kind <= TARGET_GROUP; kind++)

@@ -82,6 +82,7 @@ static int make_news(const struct discovery *discovery, struct discovery_news **
 
 	news->scanned.procfd = discovery->options.roster.procfd;
 	news->scanned.mounts = discovery->options.roster.mounts;
+	news->scanned.containers = discovery->options.roster.containers;
 	news->missed = discovery->state.missed;
 	news->dropped = discovery->state.dropped;
 	r = newcomers_new(&news->newcomers);
@@ -153,7 +154,10 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 		.changed = true,
 		.whole = newcomer->forked && mono_diff(now, newcomer->born) < (int64_t)WHOLE_NS,
 	};
-	int r = scanned_meet(scanned, newcomer->pid);
+	int r;
+
+	scanned->now = now;
+	r = scanned_meet(scanned, newcomer->pid);
 
 	if (r == 0)
 		r = scanned_ask(scanned, discovery->matcher->needs);
@@ -177,7 +181,7 @@ static bool was_of(const struct discovery *discovery, size_t entry, const struct
 {
 	const struct config_target *config = &discovery->config->targets[entry];
 	struct match_facts facts = { .pid = end->pid, .comm = end->totals.comm };
-	bool stays = config->selector == CONFIG_CGROUP || config->selector == CONFIG_UNIT;
+	bool stays = config->selector >= CONFIG_CGROUP;
 	bool same = newcomer->forked && !newcomer->executed;
 
 	if (config->per != CONFIG_PER_GROUP)
@@ -356,6 +360,13 @@ static void visit_new_cgroup(void *ctx, const char *path)
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
 }
 
+static void visit_named_container(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
+}
+
 static void hear_cgroups(struct discovery *discovery, mono_t now)
 {
 	if (!discovery->cgroups || mono_diff(now, discovery->cgroups_looked) < (int64_t)GAP_NS)
@@ -374,6 +385,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	uint64_t cpu;
 
 	hear_cgroups(discovery, now);
+	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
 	if (!news || news->hearing || mono_diff(now, news->heard) < (int64_t)gap(discovery))
 		return;
 
@@ -425,6 +437,8 @@ size_t discovery_await(const struct discovery *discovery, mono_t now, struct pol
 		if (cgroupwatch_next(discovery->cgroups, &next))
 			sooner(until, next);
 	}
+	if (containers_next(discovery->options.roster.containers, &next))
+		sooner(until, next);
 	if (discovery->news && await_processes(discovery, now, until))
 		fds[count++] = (struct pollfd){ .fd = proclistener_fd(discovery->news->listener), .events = POLLIN };
 

@@ -18,15 +18,21 @@
 /* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
 static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
 {
-	return discovery->matcher->by_path && scanned_ask(scanned, MATCH_CGROUP) == 0 && scanned->facts.cgroup &&
-	       matcher_any_cgroup(discovery->matcher, scanned->facts.cgroup);
+	const struct matcher *matcher = discovery->matcher;
+
+	return matcher->by_path &&
+	       scanned_ask(scanned, matcher->by_container ? MATCH_CGROUP | MATCH_CONTAINER : MATCH_CGROUP) == 0 &&
+	       scanned->facts.cgroup && matcher_any_cgroup(matcher, scanned->facts.cgroup, scanned->facts.container);
 }
 
 /* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
 static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
 {
 	struct discovery_meeting meeting = { 0 };
-	int r = scanned_meet(scanned, pid);
+	int r;
+
+	scanned->now = discovery_pulse(discovery);
+	r = scanned_meet(scanned, pid);
 
 	discovery->processes++;
 	if (r == 0)
@@ -80,18 +86,34 @@ static int visit_processes(struct discovery *discovery)
 	walk->discovery = discovery;
 	walk->scanned.procfd = discovery->options.roster.procfd;
 	walk->scanned.mounts = discovery->options.roster.mounts;
+	walk->scanned.containers = discovery->options.roster.containers;
 
 	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
 }
 
 /* ---- visit: cgroups ---- */
 
+/* The container that the cgroup is, not one that it is in. A pending one is none yet: it comes again (containers_retry). */
+static const struct container *own_container(struct discovery *discovery, const char *path)
+{
+	const struct container *container;
+	bool own;
+
+	if (!discovery->matcher->by_container ||
+	    containers_find(discovery->options.roster.containers, path, discovery_pulse(discovery), &container, &own) !=
+		    CONTAINERS_KNOWN)
+		return NULL;
+
+	return own ? container : NULL;
+}
+
 int discovery_sight_cgroup(struct discovery *discovery, const char *path)
 {
+	const struct container *container = own_container(discovery, path);
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
-		if (matcher_cgroup(discovery->matcher, i, path))
+		if (matcher_cgroup(discovery->matcher, i, path, container))
 			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
 
 	return r;
@@ -171,6 +193,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	baseline_scan_end(discovery->options.baseline);
 	following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);
+	containers_forget(discovery->options.roster.containers, began, discovery->config->sampling.rescan_interval_ns);
 	refresh_limits(discovery, began);
 	discovery->state.processes = discovery->processes;
 	discovery->state.unreadable = discovery->unreadable;

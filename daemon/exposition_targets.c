@@ -14,12 +14,11 @@
 
 #include "families.h"
 #include "scope.h"
+#include "targetlabels.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OTHER "other"
 
 enum how { HOW_COUNT, HOW_TIME, HOW_CORES };
 
@@ -271,18 +270,11 @@ struct visit {
 	size_t entry;
 };
 
-static int put_block(struct buffer *text, const char *name, const char *entry, const char *kind)
-{
-	struct openmetrics_label labels[] = { { "target", name }, { "entry", entry }, { "kind", kind } };
-
-	return openmetrics_block(labels, ARRAY_LEN(labels), text);
-}
-
 static int take_own(struct exposition_targets *targets, size_t entry, const struct evaluator_sight *sight)
 {
 	const struct target *target = sight->target;
 	struct own own = { .id = target->id, .entry = entry, .at = targets->text.len, .sample = *sight->sample };
-	int r = put_block(&targets->text, target->name, target->entry, target_kind_name(target->kind));
+	int r = targetlabels_put(target, &targets->text);
 
 	own.len = targets->text.len - own.at;
 
@@ -408,7 +400,7 @@ static int put_sums(const struct exposition_targets *targets, struct openmetrics
 		if (!sum->ever)
 			continue;
 		text.len = 0;
-		r = put_block(&text, OTHER, sum->entry, OTHER);
+		r = targetlabels_put_sum(sum->entry, &text);
 		if (r < 0)
 			return r;
 		put_column(out, column, &(struct openmetrics_labels){ .block = text.data, .block_len = text.len },

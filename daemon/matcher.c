@@ -31,6 +31,7 @@ static int compile(struct matcher *matcher, size_t i)
 
 	matcher->needs |= match_needs(matcher->matches[i]);
 	matcher->by_path |= match_is_by_path(matcher->matches[i]);
+	matcher->by_container |= matcher->entries[i].selector == CONFIG_CONTAINERS;
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP)
 		matcher->needs |= MATCH_CGROUP;
 
@@ -107,15 +108,15 @@ void matcher_judge(struct matcher *matcher, const struct match_facts *facts)
 		matcher->verdicts[i] = matcher_process(matcher, i, facts);
 }
 
-bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path)
+bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container)
 {
-	return match_is_by_path(matcher->matches[i]) && match_cgroup(matcher->matches[i], path);
+	return match_is_by_path(matcher->matches[i]) && match_cgroup(matcher->matches[i], path, container);
 }
 
-bool matcher_any_cgroup(const struct matcher *matcher, const char *path)
+bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container)
 {
 	for (size_t i = 0; i < matcher->count; i++)
-		if (matcher_cgroup(matcher, i, path))
+		if (matcher_cgroup(matcher, i, path, container))
 			return true;
 
 	return false;

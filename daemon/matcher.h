@@ -22,6 +22,7 @@ struct matcher {
 	bool *verdicts;          /* one per entry: see matcher_judge */
 	unsigned needs;          /* bits of match_need */
 	bool by_path;            /* an entry's targets are cgroups that are found by their path */
+	bool by_container;       /* an entry selects containers */
 	uint64_t *trees;         /* one per entry: its bit, 0 without a tree */
 	struct kinship *kinship; /* NULL: no entry has a tree */
 };
@@ -64,10 +65,10 @@ bool matcher_scan_end(struct matcher *matcher);
 /* Whether somebody came into a tree after he was met: a scan would find him. Tells it once. */
 bool matcher_is_behind(struct matcher *matcher);
 
-/* Whether a cgroup is of entry i, whose targets are found by their path; false for other entries. */
-bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path);
+/* Whether a cgroup is of entry i, whose targets are found by their path; false for other entries. container: that it is, or NULL. */
+bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container);
 
 /* The same for any entry. */
-bool matcher_any_cgroup(const struct matcher *matcher, const char *path);
+bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container);
 
 #endif

@@ -10,6 +10,7 @@
 #include "roster.h"
 
 #include "descriptors.h"
+#include "realclock.h"
 #include "roster_inside.h"
 #include "roster_limits.h"
 #include "roster_tiers.h"
@@ -262,6 +263,19 @@ bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint
 	return target != NULL;
 }
 
+/* Of a new target. NULL: it is in none. */
+static const struct container *container_of(const struct roster *roster, const char *cgroup)
+{
+	struct clock clock = realclock();
+	const struct container *container;
+	bool own;
+
+	return containers_find(roster->options.containers, cgroup, clock_mono(&clock), &container, &own) ==
+			       CONTAINERS_NONE
+		       ? NULL
+		       : container;
+}
+
 int roster_process(struct roster *roster, size_t entry, const struct roster_sighting *seen, uint64_t scan)
 {
 	struct roster_target *group = roster->list.entries[entry]->group, *target;
@@ -269,7 +283,8 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !may_open(roster, group))
 		return 0;
 
-	target = roster_target_process(roster->list.entries[entry], &roster->options.config->targets[entry], seen);
+	target = roster_target_process(roster->list.entries[entry], &roster->options.config->targets[entry], seen,
+				       container_of(roster, seen->cgroup));
 	if (!target)
 		return -ENOMEM;
 
@@ -309,7 +324,8 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 		return 0;
 	}
 
-	target = roster_target_cgroup(roster->list.entries[entry], path);
+	target = roster_target_cgroup(roster->list.entries[entry], &roster->options.config->targets[entry], path,
+				      container_of(roster, path));
 	if (!target)
 		return -ENOMEM;
 

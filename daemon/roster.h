@@ -17,6 +17,7 @@
 #include "cgmount.h"
 #include "config.h"
 #include "cglimits.h"
+#include "containers.h"
 #include "sampler.h"
 
 #include <stddef.h>
@@ -28,6 +29,7 @@ struct roster_options {
 	const struct config *config; /* must outlive the roster, as all of these */
 	struct sampler *sampler;
 	const struct cgroup_mounts *mounts;
+	struct containers *containers; /* for names; NULL: nothing is told of containers */
 	struct metric_machine machine;
 	int procfd;
 	bool own_proc;            /* procfd is the real /proc of this pid namespace: CPU clocks can be asked */

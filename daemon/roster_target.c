@@ -16,6 +16,7 @@ void roster_target_free(struct roster_target *target)
 	free((char *)(uintptr_t)target->what.comm);
 	free((char *)(uintptr_t)target->what.cmdline);
 	free((char *)(uintptr_t)target->what.cgroup);
+	free((char *)(uintptr_t)target->what.container);
 	free(target);
 }
 
@@ -35,7 +36,9 @@ struct roster_target *roster_target_new(struct roster_entry *entry, const struct
 	target->what.comm = strdup(what->comm);
 	target->what.cmdline = strdup(what->cmdline);
 	target->what.cgroup = strdup(what->cgroup);
-	if (target->what.name && target->what.key && target->what.comm && target->what.cmdline && target->what.cgroup)
+	target->what.container = strdup(what->container ? what->container : "");
+	if (target->what.name && target->what.key && target->what.comm && target->what.cmdline && target->what.cgroup &&
+	    target->what.container)
 		return target;
 
 	roster_target_free(target);
@@ -50,10 +53,17 @@ static bool is_one_process(const struct config_target *config)
 	       config->per == CONFIG_PER_PROCESS;
 }
 
-struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
-					    const struct roster_sighting *seen)
+static void pack(const struct container *container, char packed[CONTAINER_PACKED_MAX])
 {
-	char name[96], key[128];
+	packed[0] = '\0';
+	if (container)
+		container_pack(container, packed, CONTAINER_PACKED_MAX);
+}
+
+struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
+					    const struct roster_sighting *seen, const struct container *container)
+{
+	char name[96], key[128], packed[CONTAINER_PACKED_MAX];
 
 	if (is_one_process(config) && !seen->descends) {
 		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
@@ -64,6 +74,8 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 		snprintf(key, sizeof key, "%s:%d@%llu", entry->name, seen->pid, (unsigned long long)seen->start_ticks);
 	}
 
+	pack(container, packed);
+
 	return roster_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
 							  .pid = seen->pid,
 							  .start_ticks = seen->start_ticks,
@@ -71,19 +83,29 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 							  .key = key,
 							  .comm = seen->comm,
 							  .cmdline = seen->cmdline,
-							  .cgroup = seen->cgroup });
+							  .cgroup = seen->cgroup,
+							  .container = packed });
 }
 
-struct roster_target *roster_target_cgroup(struct roster_entry *entry, const char *path)
+struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,
+					   const char *path, const struct container *container)
 {
-	char key[4096 + 80];
+	char key[4096 + 80], packed[CONTAINER_PACKED_MAX], title[CONTAINER_TITLE_MAX];
+	bool called = container && config->selector == CONFIG_CONTAINERS;
 
+	/* By the path, whatever it is called: that may be found out at another time. */
 	snprintf(key, sizeof key, "%s:%s", entry->name, path);
+	pack(container, packed);
+	if (called)
+		container_title(container, title, sizeof title);
 
-	return roster_target_new(
-		entry,
-		&(struct target){
-			.kind = TARGET_CGROUP, .name = path, .key = key, .comm = "", .cmdline = "", .cgroup = path });
+	return roster_target_new(entry, &(struct target){ .kind = TARGET_CGROUP,
+							  .name = called ? title : path,
+							  .key = key,
+							  .comm = "",
+							  .cmdline = "",
+							  .cgroup = path,
+							  .container = packed });
 }
 
 /* ---- the table ---- */

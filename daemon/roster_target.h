@@ -16,10 +16,11 @@ struct roster_table {
 /* Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no memory. */
 struct roster_target *roster_target_new(struct roster_entry *entry, const struct target *what);
 
-/* A process that was met for an entry, which is config in the configuration; a cgroup. The id is still to come. NULL: no memory. */
+/* A process that was met for an entry, which is config in the configuration; a cgroup. container: that it is in, or NULL. The id is still to come. NULL: no memory. */
 struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
-					    const struct roster_sighting *seen);
-struct roster_target *roster_target_cgroup(struct roster_entry *entry, const char *path);
+					    const struct roster_sighting *seen, const struct container *container);
+struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,
+					   const char *path, const struct container *container);
 
 /* Must be in no table, and not lent. */
 void roster_target_free(struct roster_target *target);

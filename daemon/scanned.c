@@ -32,9 +32,25 @@ int scanned_meet(struct scanned *scanned, int32_t pid)
 	return 0;
 }
 
+static void ask_container(struct scanned *scanned)
+{
+	const struct container *container;
+	bool own;
+
+	if (!scanned->facts.cgroup || containers_find(scanned->containers, scanned->facts.cgroup, scanned->now,
+						      &container, &own) == CONTAINERS_NONE)
+		return;
+	scanned->container = *container;
+	scanned->facts.container = &scanned->container;
+}
+
 int scanned_ask(struct scanned *scanned, unsigned needs)
 {
 	int32_t pid = scanned->facts.pid;
+
+	if (needs & MATCH_CONTAINER)
+		needs |= MATCH_CGROUP;
+
 	unsigned missing = needs & ~scanned->asked;
 	ssize_t r = 0;
 
@@ -51,6 +67,8 @@ int scanned_ask(struct scanned *scanned, unsigned needs)
 		r = cgroup_path_of(scanned->mounts, scanned->procfd, pid, scanned->cgroup, sizeof scanned->cgroup);
 		scanned->facts.cgroup = r == 0 ? scanned->cgroup : NULL;
 	}
+	if (!scanned_starved(r) && (missing & MATCH_CONTAINER))
+		ask_container(scanned);
 
 	return scanned_starved(r) ? (int)r : 0;
 }

@@ -6,6 +6,7 @@
 #define SPIKEWATCH_SCANNED_H
 
 #include "cgmount.h"
+#include "containers.h"
 #include "match.h"
 #include "procfs.h"
 
@@ -19,16 +20,19 @@
 struct scanned {
 	int procfd;
 	const struct cgroup_mounts *mounts;
+	struct containers *containers; /* NULL: nobody asks for them */
+	mono_t now;
 	struct match_facts facts; /* what is known; point into the room below */
 	struct procfs_stat stat;
 	unsigned asked; /* bits of match_need that were read, or tried */
+	struct container container;
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[SCANNED_CMDLINE_MAX];
 };
 
 /* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory. */
 bool scanned_starved(ssize_t error);
 
-/* Meets process pid. procfd and mounts are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
+/* Meets process pid. procfd, mounts, containers and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
 int scanned_meet(struct scanned *scanned, int32_t pid);
 
 /*

@@ -20,6 +20,7 @@ struct session {
 	int procfd;
 	struct metric_machine machine;
 	struct cgroup_mounts *mounts;
+	struct containers *containers;
 	struct ring *ring;
 	struct sampler *sampler;
 	struct baseline *baseline;
@@ -66,6 +67,10 @@ static int open_roots(struct session *session)
 		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
 	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
 		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
+
+	r = containers_new(config->runtime_root, &session->containers);
+	if (r < 0)
+		return failed("cannot keep names of containers", "", r);
 
 	return 0;
 }
@@ -202,6 +207,7 @@ static int build_discovery(struct session *session)
 			.config = session->config,
 			.sampler = session->sampler,
 			.mounts = session->mounts,
+			.containers = session->containers,
 			.machine = session->machine,
 			.procfd = session->procfd,
 			.own_proc = is_own_proc(session->procfd),
@@ -302,6 +308,7 @@ void session_free(struct session *session)
 	if (session->ring)
 		ring_finish(session->ring);
 	ring_free(session->ring);
+	containers_free(session->containers);
 	cgroup_mounts_free(session->mounts);
 	if (session->procfd >= 0)
 		close(session->procfd);

@@ -326,6 +326,25 @@ static void end_target(struct rows *rows)
 	rows->target = 0;
 }
 
+static void put_container(struct json_writer *json, const char *packed)
+{
+	struct container container;
+
+	if (!container_unpack(packed, &container))
+		return;
+
+	jsonmember_object(json, "container");
+	jsonmember_text(json, "runtime", container_runtime_name(container.runtime));
+	jsonmember_text(json, "id", container.id);
+	jsonmember_text(json, "name", container.name);
+	if (container.pod[0] != '\0') {
+		jsonmember_text(json, "namespace", container.space);
+		jsonmember_text(json, "pod", container.pod);
+	}
+	jsonmember_text(json, "image", container.image);
+	json_end_object(json);
+}
+
 static void begin_target(struct rows *rows, const struct target *target)
 {
 	end_target(rows);
@@ -336,6 +355,7 @@ static void begin_target(struct rows *rows, const struct target *target)
 	jsonmember_text(rows->json, "entry", target->entry);
 	if (target->kind == TARGET_PROCESS)
 		jsonmember_u64(rows->json, "pid", (uint64_t)target->pid);
+	put_container(rows->json, target->container);
 	json_key(rows->json, "rules");
 	json_begin_array(rows->json);
 }

@@ -39,6 +39,8 @@ static void put_target(struct json_writer *writer, const struct target *target)
 		put_text(writer, "cmdline", target->cmdline);
 	}
 	put_text(writer, "cgroup", target->cgroup);
+	if (target->container && *target->container)
+		put_text(writer, "container", target->container);
 	json_end_object(writer);
 }
 

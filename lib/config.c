@@ -119,7 +119,9 @@ void config_error_format(const struct config_error *err, char *buf, size_t cap)
 
 const char *config_selector_name(enum config_selector selector)
 {
-	static const char *const names[] = { "pid", "pidfile", "comm", "exe", "cmdline", "cgroup", "unit" };
+	static const char *const names[] = {
+		"pid", "pidfile", "comm", "exe", "cmdline", "cgroup", "unit", "containers"
+	};
 
 	return selector < ARRAY_LEN(names) ? names[selector] : NULL;
 }

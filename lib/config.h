@@ -17,11 +17,12 @@ struct json_document;
 enum config_selector {
 	CONFIG_PID,
 	CONFIG_PIDFILE,
-	CONFIG_COMM,    /* exact name of the process */
-	CONFIG_EXE,     /* exact path of the executable, or a glob */
-	CONFIG_CMDLINE, /* POSIX extended regular expression over the arguments, joined by spaces */
-	CONFIG_CGROUP,  /* glob over the path below the hierarchy's root: * within a component, ** over components */
-	CONFIG_UNIT,    /* systemd unit name, may hold * */
+	CONFIG_COMM,       /* exact name of the process */
+	CONFIG_EXE,        /* exact path of the executable, or a glob */
+	CONFIG_CMDLINE,    /* POSIX extended regular expression over the arguments, joined by spaces */
+	CONFIG_CGROUP,     /* glob over the path below the hierarchy's root: * within a component, ** over components */
+	CONFIG_UNIT,       /* systemd unit name, may hold * */
+	CONFIG_CONTAINERS, /* what container_matches takes: a glob over names of containers */
 };
 
 enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
@@ -149,9 +150,10 @@ struct config {
 	struct config_incidents incidents;
 	struct config_metrics metrics;
 	struct config_stacks stacks;
-	const char *state_file;  /* "": beside the incidents */
-	const char *proc_root;   /* "/proc" */
-	const char *cgroup_root; /* "": where libcgroup says it is mounted */
+	const char *state_file;   /* "": beside the incidents */
+	const char *proc_root;    /* "/proc" */
+	const char *cgroup_root;  /* "": where libcgroup says it is mounted */
+	const char *runtime_root; /* "/": what is above the /run and /var/lib of container runtimes */
 	struct config_target *targets;
 	size_t target_count;
 	struct config_rule *rules;

@@ -78,6 +78,7 @@ const struct config_field config_section_fields[] = {
 	PATH(    "",         "state_file",        RESTART, state_file,                   ""),
 	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
 	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
+	PATH(    "",         "runtime_root",      RESTART, runtime_root,                 "/"),
 	OTHER(   "",         "targets"),
 	OTHER(   "",         "rules"),
 	DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,   100 * US, 10 * S),

@@ -35,6 +35,7 @@ const struct config_field config_target_fields[] = {
 	CONFIG_OTHER("", "cmdline"),
 	CONFIG_OTHER("", "cgroup"),
 	CONFIG_OTHER("", "unit"),
+	CONFIG_OTHER("", "containers"),
 	CONFIG_OTHER("", "run"),
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
 	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
@@ -43,7 +44,7 @@ const struct config_field config_target_fields[] = {
 // clang-format on
 const size_t config_target_field_count = ARRAY_LEN(config_target_fields);
 
-static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit";
+static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit, containers";
 
 /* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
 static int check_glob(const struct config_scope *scope, const struct json_node *node)
@@ -99,7 +100,8 @@ static int check_pattern(const struct config_scope *scope, const struct json_nod
 					   shown);
 	if (selector == CONFIG_UNIT && strchr(node->text, '/') != NULL)
 		return config_refuse_value(scope, node, "expected a unit name, not a path, found %s", shown);
-	if (selector == CONFIG_EXE || selector == CONFIG_CGROUP || selector == CONFIG_UNIT)
+	if (selector == CONFIG_EXE || selector == CONFIG_CGROUP || selector == CONFIG_UNIT ||
+	    selector == CONFIG_CONTAINERS)
 		return check_glob(scope, node);
 	if (selector == CONFIG_CMDLINE)
 		return check_regex(scope, node);
@@ -124,7 +126,7 @@ static int read_selector(const struct config_scope *scope, const struct json_nod
 	const struct json_node *found = NULL;
 	int r;
 
-	for (enum config_selector i = CONFIG_PID; i <= CONFIG_UNIT; i++) {
+	for (enum config_selector i = CONFIG_PID; i <= CONFIG_CONTAINERS; i++) {
 		const struct json_node *node = json_member(entry, config_selector_name(i));
 
 		if (node == NULL)
@@ -149,7 +151,7 @@ static int read_per(const struct config_scope *scope, const struct json_node *en
 {
 	static const char *const choices[] = { "process", "group", "cgroup", NULL };
 	const struct json_node *node = json_member(entry, "per");
-	bool by_cgroup = ret->selector == CONFIG_CGROUP || ret->selector == CONFIG_UNIT;
+	bool by_cgroup = ret->selector >= CONFIG_CGROUP;
 	unsigned choice = by_cgroup ? CONFIG_PER_CGROUP : CONFIG_PER_PROCESS;
 	int r = node != NULL ? config_read_choice(scope, node, choices, &choice) : 0;
 

@@ -45,6 +45,7 @@ void incident_set_target(struct incident *incident, const struct target *target)
 	incident_text(to->comm, sizeof(to->comm), target->comm);
 	incident_text(to->cmdline, sizeof(to->cmdline), target->cmdline);
 	incident_text(to->cgroup, sizeof(to->cgroup), target->cgroup);
+	incident->has_container = container_unpack(target->container, &incident->container);
 }
 
 bool incident_of_everything(const struct incident *incident)

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "cglimits.h"
+#include "container.h"
 #include "slice.h"
 #include "target.h"
 #include "trigger.h"
@@ -125,6 +126,8 @@ struct incident {
 	mono_t window_from, window_to;
 	struct incident_rule rule;
 	struct incident_target target;
+	bool has_container;
+	struct container container; /* that the target is, or is in */
 	struct cglimits limits;
 	struct slice_coverage coverage;
 	struct slice_peaks peaks;

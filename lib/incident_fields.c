@@ -102,6 +102,20 @@ static const struct incident_field target_fields[] = {
 	STRING("cgroup",         incident, target.cgroup),
 };
 
+static const char *runtime_name(unsigned value)
+{
+	return value < CONTAINER_RUNTIMES ? container_runtime_name(value) : NULL;
+}
+
+static const struct incident_field container_fields[] = {
+	WORD("runtime",                incident, container.runtime, runtime_name),
+	STRING("id",                   incident, container.id),
+	SPARSE_STRING("name",          incident, container.name),
+	SPARSE_STRING("namespace",     incident, container.space),
+	SPARSE_STRING("pod",           incident, container.pod),
+	SPARSE_STRING("image",         incident, container.image),
+};
+
 static const struct incident_field limits_fields[] = {
 	PLAIN("cpu_ns_per_second", INCIDENT_LIMIT, incident, limits.cpu),
 	PLAIN("cpu_is_machine",  INCIDENT_FLAG, incident, limits.cpu_is_machine),
@@ -162,12 +176,13 @@ static const struct incident_field capture_fields[] = {
 	SPARSE("signal",      INCIDENT_I32, incident_capture, signal, has_signal),
 };
 
-#define PART(k, f) { k, f, ARRAY_LEN(f) }
+#define PART(k, f) { k, f, ARRAY_LEN(f), INCIDENT_ALWAYS }
 static const struct incident_fields parts[] = {
 	[INCIDENT_PART_TOP] = PART(NULL, top_fields),
 	[INCIDENT_PART_TIME] = PART("time", time_fields),
 	[INCIDENT_PART_RULE] = PART("rule", rule_fields),
 	[INCIDENT_PART_TARGET] = PART("target", target_fields),
+	[INCIDENT_PART_CONTAINER] = { "container", container_fields, ARRAY_LEN(container_fields), offsetof(struct incident, has_container) },
 	[INCIDENT_PART_LIMITS] = PART("limits", limits_fields),
 	[INCIDENT_PART_COVERAGE] = PART("coverage", coverage_fields),
 	[INCIDENT_PART_PEAKS] = PART("peaks", peaks_fields),

@@ -41,6 +41,7 @@ enum incident_part {
 	INCIDENT_PART_TIME,
 	INCIDENT_PART_RULE, /* from here to MACHINE there is nothing in the object but what the table says */
 	INCIDENT_PART_TARGET,
+	INCIDENT_PART_CONTAINER, /* not there without one */
 	INCIDENT_PART_LIMITS,
 	INCIDENT_PART_COVERAGE,
 	INCIDENT_PART_PEAKS,
@@ -54,6 +55,7 @@ struct incident_fields {
 	const char *key; /* of the object; NULL if it is the outermost or an item of a list */
 	const struct incident_field *fields;
 	size_t count;
+	size_t has; /* offset of the bool without which there is no such object; INCIDENT_ALWAYS: none */
 };
 
 /* Static; never NULL. */

@@ -126,6 +126,8 @@ static void put_utc(struct json_writer *writer, wall_t wall)
 
 static void put_part(struct json_writer *writer, const struct incident_fields *part, const void *base)
 {
+	if (part->has != INCIDENT_ALWAYS && !*((const bool *)base + part->has))
+		return;
 	json_key(writer, part->key);
 	json_begin_object(writer);
 	put_fields(writer, part, base);
@@ -305,7 +307,11 @@ static int take_part(const struct json_node *root, const struct incident_fields 
 {
 	const struct json_node *node = json_member(root, part->key);
 
-	return node ? take_fields(node, part, incident) : 0;
+	if (!node || node->type == JSON_NULL)
+		return 0;
+	if (part->has != INCIDENT_ALWAYS)
+		*((bool *)incident + part->has) = true;
+	return take_fields(node, part, incident);
 }
 
 static int take_incident(const struct json_node *root, struct incident *incident)

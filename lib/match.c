@@ -51,7 +51,7 @@ bool match_is_by_path(const struct match *match)
 {
 	const struct config_target *entry = match->entry;
 
-	return (entry->selector == CONFIG_CGROUP || entry->selector == CONFIG_UNIT) && entry->per == CONFIG_PER_CGROUP;
+	return entry->selector >= CONFIG_CGROUP && entry->per == CONFIG_PER_CGROUP;
 }
 
 unsigned match_needs(const struct match *match)
@@ -64,6 +64,7 @@ unsigned match_needs(const struct match *match)
 		[CONFIG_CMDLINE] = MATCH_CMDLINE,
 		[CONFIG_CGROUP] = MATCH_CGROUP,
 		[CONFIG_UNIT] = MATCH_CGROUP,
+		[CONFIG_CONTAINERS] = MATCH_CGROUP | MATCH_CONTAINER,
 	};
 
 	return match_is_by_path(match) ? 0 : needs[match->entry->selector];
@@ -112,17 +113,21 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 		return facts->cgroup && cgroup_glob(entry->pattern, facts->cgroup);
 	case CONFIG_UNIT:
 		return facts->cgroup && component_matches(entry->pattern, facts->cgroup, false);
+	case CONFIG_CONTAINERS:
+		return facts->container && container_matches(facts->container, entry->pattern);
 	}
 
 	return false;
 }
 
-bool match_cgroup(const struct match *match, const char *path)
+bool match_cgroup(const struct match *match, const char *path, const struct container *container)
 {
 	if (match->entry->selector == CONFIG_CGROUP)
 		return cgroup_glob(match->entry->pattern, path);
 	if (match->entry->selector == CONFIG_UNIT)
 		return component_matches(match->entry->pattern, path, true);
+	if (match->entry->selector == CONFIG_CONTAINERS)
+		return container && container_matches(container, match->entry->pattern);
 
 	return false;
 }

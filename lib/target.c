@@ -8,11 +8,13 @@
  *	12  u32 length of all of it
  *	16  u64 start_ticks
  *	24  six strings, each a u16 length, the bytes, a NUL: entry, name, key, comm, cmdline, cgroup
+ *	    of what is in a container a seventh, which is not empty: container
  *	    zeros up to a multiple of 8
  *
  * The NULs let a decoded target point into the bytes; decoding checks them, and that no string holds another.
  *
- * A target that is too long loses bytes in the order of what is missed least: cmdline first, the key, which is its identity, last.
+ * A target that is too long loses bytes in the order of what is missed least: cmdline first, then the container's image, the key,
+ * which is its identity, last.
  */
 #include "target.h"
 #include "scope.h"
@@ -22,7 +24,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { ENTRY, NAME, KEY, COMM, CMDLINE, CGROUP, STRINGS };
+enum { ENTRY, NAME, KEY, COMM, CMDLINE, CGROUP, CONTAINER, STRINGS };
 
 struct head {
 	uint32_t id;
@@ -37,7 +39,6 @@ _Static_assert(TARGET_ENCODED_MAX % 8 == 0, "padding never exceeds the maximum")
 
 /* A string costs this beyond its bytes: length and NUL. */
 #define STRING_EXTRA (sizeof(uint16_t) + 1)
-#define STRINGS_ROOM (TARGET_ENCODED_MAX - sizeof(struct head) - STRINGS * STRING_EXTRA)
 
 /* The largest length <= len that does not end within a UTF-8 character; len itself where the text is no UTF-8. */
 static size_t whole_characters(const char *text, size_t len)
@@ -53,15 +54,17 @@ static size_t whole_characters(const char *text, size_t len)
 /* Shortens strings, in the order of cuts, until they fit together. */
 static void fit(const char *const strings[STRINGS], size_t lens[STRINGS])
 {
-	static const int cuts[] = { CMDLINE, NAME, CGROUP, COMM, ENTRY, KEY };
+	const size_t extra = (lens[CONTAINER] > 0 ? STRINGS : STRINGS - 1) * STRING_EXTRA;
+	const size_t room = TARGET_ENCODED_MAX - sizeof(struct head) - extra;
+	static const int cuts[] = { CMDLINE, CONTAINER, NAME, CGROUP, COMM, ENTRY, KEY };
 	size_t total = 0;
 
 	for (int i = 0; i < STRINGS; i++)
 		total += lens[i];
 
-	for (size_t i = 0; i < ARRAY_LEN(cuts) && total > STRINGS_ROOM; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(cuts) && total > room; i++) {
 		size_t *len = &lens[cuts[i]];
-		size_t excess = total - STRINGS_ROOM;
+		size_t excess = total - room;
 		size_t cut = *len > excess ? whole_characters(strings[cuts[i]], *len - excess) : 0;
 
 		total -= *len - cut;
@@ -83,8 +86,13 @@ static char *put_string(char *at, const char *text, size_t len)
 size_t target_encode(const struct target *target, void *buf, size_t cap)
 {
 	const char *const strings[STRINGS] = {
-		[ENTRY] = target->entry, [NAME] = target->name,       [KEY] = target->key,
-		[COMM] = target->comm,   [CMDLINE] = target->cmdline, [CGROUP] = target->cgroup,
+		[ENTRY] = target->entry,
+		[NAME] = target->name,
+		[KEY] = target->key,
+		[COMM] = target->comm,
+		[CMDLINE] = target->cmdline,
+		[CGROUP] = target->cgroup,
+		[CONTAINER] = target->container ? target->container : "",
 	};
 	size_t lens[STRINGS];
 	char *at = (char *)buf + sizeof(struct head);
@@ -95,7 +103,8 @@ size_t target_encode(const struct target *target, void *buf, size_t cap)
 		lens[i] = strnlen(strings[i], UINT16_MAX);
 	fit(strings, lens);
 	for (int i = 0; i < STRINGS; i++)
-		at = put_string(at, strings[i], lens[i]);
+		if (i != CONTAINER || lens[i] > 0)
+			at = put_string(at, strings[i], lens[i]);
 	while ((size_t)(at - (char *)buf) % 8 != 0)
 		*at++ = '\0';
 
@@ -156,13 +165,17 @@ int target_decode(const void *buf, size_t len, struct target *ret)
 	const char *at = (const char *)buf + sizeof(head), *end = (const char *)buf + len;
 	const char *strings[STRINGS];
 
-	for (int i = 0; i < STRINGS; i++) {
+	for (int i = 0; i < CONTAINER; i++) {
 		strings[i] = get_string(&at, end);
 		if (strings[i] == NULL)
 			return -EBADMSG;
 	}
-	if (!only_padding(at, end))
-		return -EBADMSG;
+	strings[CONTAINER] = "";
+	if (!only_padding(at, end)) {
+		strings[CONTAINER] = get_string(&at, end);
+		if (strings[CONTAINER] == NULL || *strings[CONTAINER] == '\0' || !only_padding(at, end))
+			return -EBADMSG;
+	}
 
 	*ret = (struct target){
 		.id = head.id,
@@ -175,6 +188,7 @@ int target_decode(const void *buf, size_t len, struct target *ret)
 		.comm = strings[COMM],
 		.cmdline = strings[CMDLINE],
 		.cgroup = strings[CGROUP],
+		.container = strings[CONTAINER],
 	};
 	return 0;
 }

@@ -16,7 +16,7 @@ enum target_kind { TARGET_PROCESS = 1, TARGET_CGROUP = 2, TARGET_GROUP = 3 };
 /* Longest encoded description: what does not fit is cut, at a character, cmdline first. */
 #define TARGET_ENCODED_MAX 1024
 
-/* A value; the strings belong to whoever made it. Strings are never NULL ("" = not known) and may hold any byte. */
+/* A value; the strings belong to whoever made it. Strings but container are never NULL ("" = not known) and may hold any byte. */
 struct target {
 	uint32_t id; /* unique within a ring, never reused; 0 is no target */
 	enum target_kind kind;
@@ -28,6 +28,8 @@ struct target {
 	const char *comm;
 	const char *cmdline; /* arguments separated by spaces */
 	const char *cgroup;  /* path below the hierarchy's root */
+	const char
+		*container; /* the one that it is, or is in: container_pack; NULL or "": none. What is decoded has "" */
 };
 
 /*

@@ -76,10 +76,12 @@ static void release_watch(struct watch **watch)
 static int copy_target(const struct target *target, struct target *ret, char **ret_strings)
 {
 	struct target copy = *target;
-	const char **const strings[] = { &copy.entry, &copy.name, &copy.key, &copy.comm, &copy.cmdline, &copy.cgroup };
+	const char **const strings[] = { &copy.entry,   &copy.name,   &copy.key,      &copy.comm,
+					 &copy.cmdline, &copy.cgroup, &copy.container };
 	size_t size = 0;
 	char *text, *p;
 
+	copy.container = target->container ? target->container : "";
 	for (size_t i = 0; i < ARRAY_LEN(strings); i++)
 		size += strlen(*strings[i]) + 1;
 	p = text = malloc(size);
@@ -174,7 +176,8 @@ int watch_new(const struct watch_plan *plan, const struct target *target, uint64
 static bool same_names(const struct target *a, const struct target *b)
 {
 	return strcmp(a->name, b->name) == 0 && strcmp(a->comm, b->comm) == 0 && strcmp(a->cmdline, b->cmdline) == 0 &&
-	       strcmp(a->cgroup, b->cgroup) == 0;
+	       strcmp(a->cgroup, b->cgroup) == 0 &&
+	       strcmp(a->container ? a->container : "", b->container ? b->container : "") == 0;
 }
 
 int watch_rename(struct watch *watch, const struct target *target)

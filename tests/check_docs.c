@@ -362,7 +362,7 @@ START_TEST(every_selector_is_a_key_of_a_target)
 
 	for (size_t i = 0; i < config_target_field_count; i++)
 		add(&real, config_target_fields[i].key);
-	for (enum config_selector i = CONFIG_PID; i <= CONFIG_UNIT; i++)
+	for (enum config_selector i = CONFIG_PID; i <= CONFIG_CONTAINERS; i++)
 		ck_assert(words_have(&real, config_selector_name(i)));
 }
 END_TEST

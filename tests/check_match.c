@@ -38,8 +38,8 @@ static bool path_matches(enum config_selector selector, const char *pattern, con
 	struct match *match = NULL;
 
 	ck_assert_int_eq(match_new(&entry, &match), 0);
-	ck_assert(match_is_by_path(match) == (selector == CONFIG_CGROUP || selector == CONFIG_UNIT));
-	bool result = match_cgroup(match, path);
+	ck_assert(match_is_by_path(match) == (selector >= CONFIG_CGROUP));
+	bool result = match_cgroup(match, path, NULL);
 	match_free(match);
 
 	return result;

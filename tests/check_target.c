@@ -37,6 +37,7 @@ static void assert_same(const struct target *a, const struct target *b)
 	ck_assert_str_eq(a->comm, b->comm);
 	ck_assert_str_eq(a->cmdline, b->cmdline);
 	ck_assert_str_eq(a->cgroup, b->cgroup);
+	ck_assert_str_eq(a->container ? a->container : "", b->container ? b->container : "");
 }
 
 static char *repeat(const char *piece, size_t count)
@@ -68,8 +69,8 @@ START_TEST(what_was_encoded_decodes_to_the_same)
 {
 	const struct target targets[] = {
 		a_process(),
-		{ 1, TARGET_CGROUP, 0, 0, "web", "/a/b", "web:/a/b", "", "", "/a/b" },
-		{ UINT32_MAX, TARGET_GROUP, INT32_MAX, UINT64_MAX, "", "", "", "", "", "" },
+		{ 1, TARGET_CGROUP, 0, 0, "web", "/a/b", "web:/a/b", "", "", "/a/b", "docker\tid\tweb" },
+		{ UINT32_MAX, TARGET_GROUP, INT32_MAX, UINT64_MAX, "", "", "", "", "", "", "" },
 	};
 	char buf[TARGET_ENCODED_MAX + 1];
 
@@ -79,6 +80,43 @@ START_TEST(what_was_encoded_decodes_to_the_same)
 		there_and_back(&targets[i], buf, &back);
 		assert_same(&targets[i], &back);
 	}
+}
+END_TEST
+
+START_TEST(of_a_container_its_image_is_cut_before_names_are)
+{
+	struct target target = a_process(), back;
+	char buf[TARGET_ENCODED_MAX + 1];
+	char *path = repeat("0123456789", 30), *longer = repeat("x", 900);
+
+	target.cgroup = target.key = path;
+	target.cmdline = "";
+	target.container = longer;
+	ck_assert_uint_eq(there_and_back(&target, buf, &back), TARGET_ENCODED_MAX);
+	ck_assert_str_eq(back.cgroup, path);
+	ck_assert_str_eq(back.key, path);
+	ck_assert_str_eq(back.name, target.name);
+	ck_assert_uint_gt(strlen(back.container), 200);
+	ck_assert_uint_lt(strlen(back.container), 900);
+	free(path);
+	free(longer);
+}
+END_TEST
+
+/* Whoever knows nothing of containers can read what is in none. */
+START_TEST(without_a_container_there_is_no_string_for_it)
+{
+	struct target target = a_process(), back;
+	char buf[TARGET_ENCODED_MAX + 1], again[TARGET_ENCODED_MAX + 1];
+	size_t len = there_and_back(&target, buf, &back);
+
+	target.container = "";
+	ck_assert_uint_eq(there_and_back(&target, again, &back), len);
+	ck_assert_mem_eq(buf, again, len);
+	ck_assert_str_eq(back.container, "");
+	target.container = "d";
+	ck_assert_uint_ge(there_and_back(&target, again, &back), len);
+	ck_assert_str_eq(back.container, "d");
 }
 END_TEST
 
@@ -130,7 +168,7 @@ START_TEST(what_just_fits_is_not_cut)
 {
 	for (size_t len = ROOM - 9; len < ROOM + 9; len++) {
 		char *cmdline = repeat("x", len);
-		struct target target = { 1, TARGET_GROUP, 0, 0, "", "", "", "", cmdline, "" }, back;
+		struct target target = { 1, TARGET_GROUP, 0, 0, "", "", "", "", cmdline, "", NULL }, back;
 		char buf[TARGET_ENCODED_MAX + 1];
 
 		there_and_back(&target, buf, &back);
@@ -150,7 +188,8 @@ START_TEST(cuts_fall_between_characters)
 		char *many = repeat(pieces[i], 1000);
 
 		for (size_t shift = 0; shift < 5; shift++) {
-			struct target target = { 1, TARGET_GROUP, 0, 0, "", &"aaaaa"[shift], "", "", many, "" }, back;
+			struct target target = { 1, TARGET_GROUP, 0, 0, "", &"aaaaa"[shift], "", "", many, "", NULL },
+				      back;
 			char buf[TARGET_ENCODED_MAX + 1];
 			size_t room = ROOM - (5 - shift);
 
@@ -165,7 +204,7 @@ END_TEST
 START_TEST(what_is_no_text_is_cut_at_the_byte)
 {
 	char *many = repeat("\x80", 2000);
-	struct target target = { 1, TARGET_GROUP, 0, 0, "", "", "", "", many, "" }, back;
+	struct target target = { 1, TARGET_GROUP, 0, 0, "", "", "", "", many, "", NULL }, back;
 	char buf[TARGET_ENCODED_MAX + 1];
 
 	there_and_back(&target, buf, &back);
@@ -177,7 +216,7 @@ END_TEST
 START_TEST(the_key_is_the_last_to_be_cut)
 {
 	char *longer = repeat("x", 600), *path = repeat("/y", 300);
-	struct target target = { 1, TARGET_PROCESS, 1, 1, "entry", longer, path, "comm", longer, longer }, back;
+	struct target target = { 1, TARGET_PROCESS, 1, 1, "entry", longer, path, "comm", longer, longer, NULL }, back;
 	char buf[TARGET_ENCODED_MAX + 1];
 
 	there_and_back(&target, buf, &back);
@@ -195,7 +234,7 @@ END_TEST
 START_TEST(strings_that_are_all_too_long_still_fit)
 {
 	char *many = repeat("z", 70000);
-	struct target target = { 1, TARGET_PROCESS, 1, 1, many, many, many, many, many, many }, back;
+	struct target target = { 1, TARGET_PROCESS, 1, 1, many, many, many, many, many, many, NULL }, back;
 	char buf[TARGET_ENCODED_MAX + 1];
 
 	ck_assert_uint_eq(there_and_back(&target, buf, &back), TARGET_ENCODED_MAX);
@@ -277,6 +316,8 @@ Suite *target_suite(void)
 	TCase *tc = tcase_create("target");
 
 	tcase_add_test(tc, what_was_encoded_decodes_to_the_same);
+	tcase_add_test(tc, of_a_container_its_image_is_cut_before_names_are);
+	tcase_add_test(tc, without_a_container_there_is_no_string_for_it);
 	tcase_add_test(tc, strings_point_into_the_bytes);
 	tcase_add_test(tc, the_length_is_a_multiple_of_eight);
 	tcase_add_test(tc, a_long_command_line_is_cut_and_nothing_else);

@@ -17,6 +17,7 @@ static struct cgroup_mounts *mounts;
 static struct ring *ring;
 static struct sampler *sampler;
 static struct baseline *baseline;
+static struct containers *containers; /* NULL unless a test makes it */
 static struct discovery *discovery;
 
 static inline void setup(void)
@@ -28,6 +29,7 @@ static inline void setup(void)
 	ring = NULL;
 	sampler = NULL;
 	baseline = NULL;
+	containers = NULL;
 	discovery = NULL;
 }
 
@@ -37,6 +39,7 @@ static inline void teardown(void)
 		discovery_stop(discovery);
 	sampler_free(sampler);
 	discovery_free(discovery);
+	containers_free(containers);
 	baseline_free(baseline);
 	ring_free(ring);
 	config_free(config);
@@ -63,6 +66,7 @@ static inline void make(const char *proc_root, const char *cgroup_root, struct c
 	options.roster.config = config;
 	options.roster.sampler = sampler;
 	options.roster.mounts = mounts;
+	options.roster.containers = containers;
 	options.roster.procfd = procfd;
 	options.roster.own_proc = strcmp(proc_root, "/proc") == 0;
 	options.baseline = baseline;

@@ -1,0 +1,24 @@
+/*
+ * containerfiles.h: what the runtimes have on disk about a container, found below a root: "/", or where a daemon in a container has its host's
+ * mounted. Small files, opened, read and closed; symbolic links lead nowhere outside of the root.
+ */
+#ifndef SPIKEWATCH_CONTAINERFILES_H
+#define SPIKEWATCH_CONTAINERFILES_H
+
+#include "container.h"
+#include "containerpath.h"
+
+enum containerfiles_result {
+	CONTAINERFILES_READ,   /* it has names */
+	CONTAINERFILES_ABSENT, /* it may still be written: the runtime has a place for it, but there is nothing */
+	CONTAINERFILES_CLOSED, /* nothing can be read: no such runtime here, or no permission */
+	CONTAINERFILES_OTHER,  /* it is no container after all: a virtual machine */
+};
+
+/*
+ * Fills in *ret, whose id, runtime and name are set if the path has told them. rootfd: the root's directory; negative: there is none. A runtime that is
+ * UNKNOWN is settled by where something was found.
+ */
+enum containerfiles_result containerfiles_read(int rootfd, const struct containerpath *where, struct container *ret);
+
+#endif

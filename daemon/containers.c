@@ -1,0 +1,253 @@
+/*
+ * containers.c: a hash table by the path of the container's own cgroup. A path that may be a container's but is not is remembered as well, so that it is
+ * looked for once.
+ *
+ *	met ──▶ PENDING ── looked at again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
+ *	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
+ */
+#include "containers.h"
+
+#include "containerfiles.h"
+#include "containerpath.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 512u
+#define KEPT_NS (60 * NS_PER_S)
+#define KEPT_SCANS 3
+
+/* Since it was met. The last is CONTAINERS_WAIT_NS. */
+static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
+
+struct entry {
+	struct entry *next; /* in its bucket */
+	struct containerpath where;
+	struct container container;
+	enum containers_answer answer;
+	mono_t met, used;
+	unsigned looks; /* after the first */
+	char path[];    /* of its own cgroup */
+};
+
+struct containers {
+	int rootfd;
+	struct entry *buckets[BUCKETS];
+	size_t count, pending;
+};
+
+int containers_new(const char *runtime_root, struct containers **ret)
+{
+	struct containers *containers = calloc(1, sizeof *containers);
+
+	if (!containers)
+		return -ENOMEM;
+
+	containers->rootfd = open(runtime_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	*ret = containers;
+
+	return 0;
+}
+
+/* Takes *at out of its bucket. */
+static void drop(struct containers *containers, struct entry **at)
+{
+	struct entry *entry = *at;
+
+	*at = entry->next;
+	containers->count--;
+	containers->pending -= entry->answer == CONTAINERS_PENDING;
+	free(entry);
+}
+
+void containers_free(struct containers *containers)
+{
+	if (!containers)
+		return;
+
+	for (size_t i = 0; i < BUCKETS; i++)
+		while (containers->buckets[i])
+			drop(containers, &containers->buckets[i]);
+	if (containers->rootfd >= 0)
+		close(containers->rootfd);
+	free(containers);
+}
+
+size_t containers_count(const struct containers *containers)
+{
+	return containers->count;
+}
+
+/* ---- one ---- */
+
+/* What the path alone says. */
+static void begin(struct entry *entry)
+{
+	const struct containerpath *where = &entry->where;
+	struct container *container = &entry->container;
+
+	*container = (struct container){ .runtime = where->runtime };
+	memcpy(container->id, where->id, sizeof container->id);
+	/* Only an id of 64 digits is no name. */
+	if (where->runtime == CONTAINER_NSPAWN || where->runtime == CONTAINER_LXC || where->space[0] != '\0')
+		container_text(container->name, sizeof container->name, where->id, strlen(where->id));
+}
+
+/* Looks for its names. */
+static void look(struct containers *containers, struct entry *entry)
+{
+	enum containerfiles_result result;
+
+	begin(entry);
+	result = containerfiles_read(containers->rootfd, &entry->where, &entry->container);
+	if (result == CONTAINERFILES_OTHER || (entry->where.unsure && result != CONTAINERFILES_READ))
+		entry->answer = CONTAINERS_NONE;
+	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
+		entry->answer = CONTAINERS_PENDING;
+	else
+		entry->answer = CONTAINERS_KNOWN;
+}
+
+static mono_t due(const struct entry *entry)
+{
+	return mono_add(entry->met, looks_ns[entry->looks]);
+}
+
+static void look_again(struct containers *containers, struct entry *entry, mono_t now)
+{
+	if (entry->answer != CONTAINERS_PENDING || mono_diff(now, due(entry)) < 0)
+		return;
+
+	while (entry->looks < ARRAY_LEN(looks_ns) && mono_diff(now, due(entry)) >= 0)
+		entry->looks++;
+	look(containers, entry);
+	containers->pending -= entry->answer != CONTAINERS_PENDING;
+}
+
+/* ---- all ---- */
+
+static uint32_t bucket_of(const char *path, size_t len)
+{
+	uint32_t hash = 2166136261u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char)path[i]) * 16777619u;
+
+	return (hash ^ (hash >> 15)) % BUCKETS;
+}
+
+/* Whoever was asked for longest ago makes room. */
+static void make_room(struct containers *containers)
+{
+	struct entry **oldest = NULL;
+
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct entry **at = &containers->buckets[i]; *at; at = &(*at)->next)
+			if (!oldest || mono_diff((*oldest)->used, (*at)->used) > 0)
+				oldest = at;
+	if (oldest)
+		drop(containers, oldest);
+}
+
+/* NULL: no memory. */
+static struct entry *meet(struct containers *containers, const char *path, const struct containerpath *where,
+			  mono_t now)
+{
+	struct entry *entry;
+
+	if (containers->count == CONTAINERS_MAX)
+		make_room(containers);
+	entry = malloc(sizeof *entry + where->len + 1);
+	if (!entry)
+		return NULL;
+
+	*entry = (struct entry){ .where = *where, .met = now };
+	memcpy(entry->path, path, where->len);
+	entry->path[where->len] = '\0';
+	look(containers, entry);
+	containers->pending += entry->answer == CONTAINERS_PENDING;
+	containers->count++;
+
+	struct entry **bucket = &containers->buckets[bucket_of(path, where->len)];
+
+	entry->next = *bucket;
+	*bucket = entry;
+
+	return entry;
+}
+
+enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
+				       const struct container **ret, bool *ret_own)
+{
+	struct containerpath where;
+
+	if (!containers || !containerpath_parse(cgroup, &where))
+		return CONTAINERS_NONE;
+
+	struct entry *entry = containers->buckets[bucket_of(cgroup, where.len)];
+
+	while (entry && (strncmp(entry->path, cgroup, where.len) != 0 || entry->path[where.len] != '\0'))
+		entry = entry->next;
+	if (entry)
+		look_again(containers, entry, now);
+	else
+		entry = meet(containers, cgroup, &where, now);
+	if (!entry)
+		return CONTAINERS_NONE;
+
+	entry->used = now;
+	if (entry->answer == CONTAINERS_NONE)
+		return CONTAINERS_NONE;
+
+	*ret = &entry->container;
+	*ret_own = cgroup[where.len] == '\0';
+
+	return entry->answer;
+}
+
+bool containers_next(const struct containers *containers, mono_t *ret)
+{
+	bool any = false;
+
+	for (size_t i = 0; containers && containers->pending > 0 && i < BUCKETS; i++)
+		for (const struct entry *entry = containers->buckets[i]; entry; entry = entry->next)
+			if (entry->answer == CONTAINERS_PENDING && (!any || mono_diff(*ret, due(entry)) > 0)) {
+				*ret = due(entry);
+				any = true;
+			}
+
+	return any;
+}
+
+void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+		      void *ctx)
+{
+	for (size_t i = 0; containers && containers->pending > 0 && i < BUCKETS; i++)
+		for (struct entry *entry = containers->buckets[i]; entry; entry = entry->next) {
+			if (entry->answer != CONTAINERS_PENDING)
+				continue;
+			look_again(containers, entry, now);
+			if (entry->answer == CONTAINERS_KNOWN)
+				visit(ctx, entry->path);
+		}
+}
+
+void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns)
+{
+	uint64_t kept_ns = rescan_interval_ns * KEPT_SCANS;
+
+	if (kept_ns < KEPT_NS)
+		kept_ns = KEPT_NS;
+	for (size_t i = 0; containers && i < BUCKETS; i++) {
+		struct entry **at = &containers->buckets[i];
+
+		while (*at)
+			if (mono_diff(now, (*at)->used) > (int64_t)kept_ns)
+				drop(containers, at);
+			else
+				at = &(*at)->next;
+	}
+}

@@ -1,0 +1,57 @@
+/*
+ * containers.h: which container a cgroup is, or is in, and what it is called. Names are read from what the runtime has on disk (containerfiles.h) when a
+ * container is met, and remembered while it is asked for.
+ *
+ * A runtime may write a name a moment after it has made the cgroup. Until then, and at most for CONTAINERS_WAIT_NS, a container is pending; whoever
+ * can wait does. After that its id stands for its name.
+ *
+ * Belongs to one thread at a time (discovery's lock).
+ */
+#ifndef SPIKEWATCH_CONTAINERS_H
+#define SPIKEWATCH_CONTAINERS_H
+
+#include "clock.h"
+#include "container.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CONTAINERS_WAIT_NS (500 * NS_PER_MS)
+
+/* Remembered at a time, some 1.4 KiB each; beyond that the one that was asked for longest ago is forgotten. */
+#define CONTAINERS_MAX 2048u
+
+struct containers;
+
+/* runtime_root: "/", or where the host's root is mounted; one that is not there leaves containers without names. 0 or -ENOMEM. */
+int containers_new(const char *runtime_root, struct containers **ret);
+
+/* NULL is fine. */
+void containers_free(struct containers *containers);
+
+enum containers_answer { CONTAINERS_NONE, CONTAINERS_KNOWN, CONTAINERS_PENDING };
+
+/*
+ * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call, and set unless NONE; *ret_own: whether the cgroup is the
+ * container's own and not one below. containers NULL: NONE.
+ */
+enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
+				       const struct container **ret, bool *ret_own);
+
+/* When pending ones are looked at again. False: there are none. */
+bool containers_next(const struct containers *containers, mono_t *ret);
+
+/*
+ * Looks at them again; those whose waiting is over by that are handed to visit, with the path of their cgroup: it may ask
+ * for that one.
+ */
+void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+		      void *ctx);
+
+/* Forgets those that nobody has asked for during the last minute, or three pauses between scans if these are longer. */
+void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns);
+
+/* Now remembered. */
+size_t containers_count(const struct containers *containers);
+
+#endif

@@ -1,0 +1,36 @@
+/* targetlabels.c: the image is no label: with a new one all series would begin anew. */
+#include "targetlabels.h"
+
+#include "container.h"
+#include "scope.h"
+
+#define OTHER "other"
+#define LABELS_MAX 6
+
+int targetlabels_put(const struct target *target, struct buffer *text)
+{
+	struct openmetrics_label labels[LABELS_MAX] = {
+		{ "target", target->name },
+		{ "entry", target->entry },
+		{ "kind", target_kind_name(target->kind) },
+	};
+	struct container container;
+	size_t count = 3;
+
+	if (container_unpack(target->container, &container)) {
+		labels[count++] = (struct openmetrics_label){ "container", container.name };
+		if (container.pod[0] != '\0') {
+			labels[count++] = (struct openmetrics_label){ "namespace", container.space };
+			labels[count++] = (struct openmetrics_label){ "pod", container.pod };
+		}
+	}
+
+	return openmetrics_block(labels, count, text);
+}
+
+int targetlabels_put_sum(const char *entry, struct buffer *text)
+{
+	const struct openmetrics_label labels[] = { { "target", OTHER }, { "entry", entry }, { "kind", OTHER } };
+
+	return openmetrics_block(labels, ARRAY_LEN(labels), text);
+}

@@ -1,0 +1,238 @@
+/*
+ * containerstate.c: a key of a document, a field of a container: a table each. The first row that is there counts, and what is known already stays.
+ *
+ * Docker's labels and the annotations of CRI-O have the same keys for what the kubelet told them.
+ */
+#include "containerstate.h"
+#include "json.h"
+#include "scope.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+/* An OCI document goes some ten deep (seccomp, hooks); a list of many containers has many nodes. */
+#define DEPTH_MAX 32
+#define NODES_MAX 262144
+
+struct mapping {
+	const char *key;
+	size_t offset, room;
+};
+
+/* clang-format off */
+#define TO(k, m) { k, offsetof(struct container, m), sizeof(((struct container *)NULL)->m) }
+
+static const struct mapping labels[] = {
+	TO("io.kubernetes.container.name", name),
+	TO("io.kubernetes.pod.name",       pod),
+	TO("io.kubernetes.pod.namespace",  space),
+};
+
+static const struct mapping annotations[] = {
+	TO("io.kubernetes.cri.container-name",    name),
+	TO("io.kubernetes.cri.sandbox-name",      pod),
+	TO("io.kubernetes.cri.sandbox-namespace", space),
+	TO("io.kubernetes.cri.image-name",        image),
+	TO("io.kubernetes.container.name",        name),
+	TO("io.kubernetes.pod.name",              pod),
+	TO("io.kubernetes.pod.namespace",         space),
+	TO("io.kubernetes.cri-o.KubeName",        pod),
+	TO("io.kubernetes.cri-o.Namespace",       space),
+	TO("io.kubernetes.cri-o.ImageName",       image),
+	TO("nerdctl/name",                        name),
+};
+/* clang-format on */
+
+/* What says that it is a sandbox, and how. */
+static const struct {
+	const char *key, *value;
+} sandboxes[] = {
+	{ "io.kubernetes.docker.type", "podsandbox" },
+	{ "io.kubernetes.cri.container-type", "sandbox" },
+	{ "io.kubernetes.cri-o.ContainerType", "sandbox" },
+};
+
+static const struct {
+	const char *value;
+	enum container_runtime runtime;
+} managers[] = {
+	{ "libpod", CONTAINER_PODMAN },
+	{ "cri-o", CONTAINER_CRIO },
+};
+
+/* ---- pieces ---- */
+
+static void release_document(struct json_document **document)
+{
+	json_document_free(*document);
+}
+
+static int parse(const char *text, size_t len, size_t max, struct json_document **ret)
+{
+	const struct json_limits limits = { .size_bytes = max, .depth = DEPTH_MAX, .nodes = NODES_MAX };
+	int r = json_parse(text, len, &limits, ret, NULL);
+
+	return r < 0 && r != -ENOMEM ? -EBADMSG : r;
+}
+
+/* NULL: it is no text. */
+static const struct json_node *text_member(const struct json_node *object, const char *key)
+{
+	const struct json_node *node = object ? json_member(object, key) : NULL;
+
+	return node && node->type == JSON_STRING ? node : NULL;
+}
+
+/* Whether something came into a field that was empty. */
+static bool fill(char *field, size_t room, const struct json_node *node)
+{
+	if (!node || node->text_len == 0 || field[0] != '\0')
+		return false;
+
+	container_text(field, room, node->text, node->text_len);
+
+	return true;
+}
+
+static bool take_members(const struct json_node *object, const struct mapping *table, size_t count,
+			 struct container *ret)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < count; i++)
+		any |= fill((char *)ret + table[i].offset, table[i].room, text_member(object, table[i].key));
+	for (size_t i = 0; i < ARRAY_LEN(sandboxes); i++) {
+		const struct json_node *type = text_member(object, sandboxes[i].key);
+
+		if (type && strcmp(type->text, sandboxes[i].value) == 0)
+			any = ret->sandbox = true;
+	}
+
+	return any;
+}
+
+/* ---- documents ---- */
+
+int containerstate_docker(const char *text, size_t len, struct container *ret)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+
+	if (r < 0)
+		return r;
+
+	const struct json_node *root = json_root(document), *name = text_member(root, "Name");
+	const struct json_node *config = json_member(root, "Config");
+	bool any = take_members(config ? json_member(config, "Labels") : NULL, labels, ARRAY_LEN(labels), ret);
+
+	any |= fill(ret->image, sizeof ret->image, text_member(config, "Image"));
+	if (name && ret->name[0] == '\0') {
+		size_t slash = name->text[0] == '/';
+
+		container_text(ret->name, sizeof ret->name, name->text + slash, name->text_len - slash);
+		any |= ret->name[0] != '\0';
+	}
+
+	return any ? 0 : 1;
+}
+
+int containerstate_oci(const char *text, size_t len, struct container *ret)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+
+	if (r < 0)
+		return r;
+
+	const struct json_node *object = json_member(json_root(document), "annotations");
+	const struct json_node *manager = text_member(object, "io.container.manager");
+	bool any = take_members(object, annotations, ARRAY_LEN(annotations), ret);
+
+	for (size_t i = 0; manager && i < ARRAY_LEN(managers); i++)
+		if (ret->runtime == CONTAINER_UNKNOWN && strcmp(manager->text, managers[i].value) == 0)
+			ret->runtime = managers[i].runtime;
+
+	return any ? 0 : 1;
+}
+
+/* The runtime's own part of an item, a document within the document. */
+static bool take_metadata(const struct json_node *metadata, struct container *ret)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+
+	if (!metadata || parse(metadata->text, metadata->text_len, CONTAINERSTATE_BYTES_MAX, &document) < 0)
+		return false;
+
+	bool any = fill(ret->image, sizeof ret->image, text_member(json_root(document), "image-name"));
+
+	return fill(ret->name, sizeof ret->name, text_member(json_root(document), "name")) || any;
+}
+
+int containerstate_list(const char *text, size_t len, struct container *ret)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	int r = parse(text, len, CONTAINERSTATE_LIST_BYTES_MAX, &document);
+
+	if (r < 0)
+		return r;
+	if (json_root(document)->type != JSON_ARRAY)
+		return -EBADMSG;
+
+	for (const struct json_node *item = json_root(document)->first; item; item = item->next) {
+		const struct json_node *id = text_member(item, "id"), *names = json_member(item, "names");
+
+		if (!id || strcmp(id->text, ret->id) != 0)
+			continue;
+
+		const struct json_node *name = names && names->type == JSON_ARRAY ? names->first : NULL;
+		bool any = fill(ret->name, sizeof ret->name, name && name->type == JSON_STRING ? name : NULL);
+
+		return take_metadata(text_member(item, "metadata"), ret) || any ? 0 : 1;
+	}
+
+	return 1;
+}
+
+/* ---- names of files ---- */
+
+static void fill_part(char *field, size_t room, const char *from, const char *to)
+{
+	if (field[0] == '\0')
+		container_text(field, room, from, (size_t)(to - from));
+}
+
+/* Names of pods and containers hold no underscore, and ids no dash. */
+bool containerstate_log_link(const char *name, struct container *ret)
+{
+	static const char suffix[] = ".log";
+	size_t len = strlen(name), cut = sizeof suffix - 1, id = strlen(ret->id);
+	const char *pod_end = strchr(name, '_'), *space_end = pod_end ? strchr(pod_end + 1, '_') : NULL;
+
+	if (!space_end || id == 0 || len < cut + id + 1 || strcmp(name + len - cut, suffix) != 0)
+		return false;
+
+	const char *dash = name + len - cut - id - 1;
+
+	if (dash <= space_end + 1 || *dash != '-' || memcmp(dash + 1, ret->id, id) != 0)
+		return false;
+
+	fill_part(ret->pod, sizeof ret->pod, name, pod_end);
+	fill_part(ret->space, sizeof ret->space, pod_end + 1, space_end);
+	fill_part(ret->name, sizeof ret->name, space_end + 1, dash);
+
+	return true;
+}
+
+bool containerstate_log_directory(const char *name, const char *pod_uid, struct container *ret)
+{
+	const char *space_end = strchr(name, '_'), *pod_end = strrchr(name, '_');
+
+	if (!space_end || pod_end <= space_end + 1 || strcmp(pod_end + 1, pod_uid) != 0)
+		return false;
+
+	fill_part(ret->space, sizeof ret->space, name, space_end);
+	fill_part(ret->pod, sizeof ret->pod, space_end + 1, pod_end);
+
+	return true;
+}

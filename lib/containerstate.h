@@ -1,0 +1,38 @@
+/*
+ * containerstate.h: what runtimes write down about a container, read for its names: documents of JSON, and names of files. Pure; the bytes may be anybody's.
+ *
+ *	Docker                  /var/lib/docker/containers/<id>/config.v2.json
+ *	containerd, nerdctl     /run/containerd/io.containerd.runtime.v2.task/<namespace>/<id>/config.json
+ *	CRI-O, Podman           /run/containers/storage/overlay-containers/<id>/userdata/config.json
+ *	Podman                  /var/lib/containers/storage/overlay-containers/containers.json
+ *	Kubernetes              /var/log/containers/<pod>_<namespace>_<container>-<id>.log, /var/log/pods/<namespace>_<pod>_<uid>
+ */
+#ifndef SPIKEWATCH_CONTAINERSTATE_H
+#define SPIKEWATCH_CONTAINERSTATE_H
+
+#include "container.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A document is at most so large. Docker's has some 10 KiB, an OCI one 10 to 100; a list of containers 2 KiB each. */
+#define CONTAINERSTATE_BYTES_MAX (1024u * 1024)
+#define CONTAINERSTATE_LIST_BYTES_MAX (4096u * 1024)
+
+/*
+ * Each fills in what the document says and *ret does not know yet: names, image, whether it is a sandbox; id and runtime stay (an OCI document that
+ * names its manager settles a runtime that is UNKNOWN). 0; 1: the document says nothing of use; -EBADMSG: it is none, or too large; -ENOMEM.
+ */
+int containerstate_docker(const char *text, size_t len, struct container *ret);
+int containerstate_oci(const char *text, size_t len, struct container *ret);
+
+/* Podman's and CRI-O's list: of the container whose id ret has. */
+int containerstate_list(const char *text, size_t len, struct container *ret);
+
+/* Whether the name of a link is that of the container whose id ret has; what it says is then filled in. */
+bool containerstate_log_link(const char *name, struct container *ret);
+
+/* Whether the name of a directory is that of the logs of that pod; namespace and pod are then filled in. */
+bool containerstate_log_directory(const char *name, const char *pod_uid, struct container *ret);
+
+#endif

@@ -1,0 +1,526 @@
+/*
+ * check_containers.c: names of containers out of a runtime's files, which here are made of files as cgroups and processes are; and what becomes a target.
+ */
+#include "containerfiles.h"
+#include "discovery_rig.h"
+#include "scope.h"
+#include "torture.h"
+
+Suite *containers_suite(void);
+
+#define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
+#define POD_ID "bf3f9300cd34752cea9addfd89efda6c395817b01ae8bfe822ae55d8480ee87f"
+#define IDLE_ID "cf3f9300cd34752cea9addfd89efda6c395817b01ae8bfe822ae55d8480ee87f"
+#define UID "8f2a6a0e-3d52-4c58-b1a5-7b8a9d6f0c11"
+#define POD "/kubepods/burstable/pod" UID
+#define TASKS "run/containerd/io.containerd.runtime.v2.task"
+
+/* ---- files ---- */
+
+/* Makes a file below the test's directory, and all directories above it. */
+__attribute__((format(printf, 2, 3))) static void put(const char *path, const char *format, ...)
+{
+	char whole[1024], text[4096];
+	va_list arguments;
+
+	snprintf(whole, sizeof(whole), "%s/%s", root, path);
+	for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+		*at = '\0';
+		ck_assert(mkdir(whole, 0755) == 0 || errno == EEXIST);
+		*at = '/';
+	}
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	scene_write(whole, "%s", text);
+}
+
+static void put_docker(const char *id, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "host/var/lib/docker/containers/%s/config.v2.json", id);
+	put(path, "{\"ID\":\"%s\",\"Name\":\"/%s\",\"Config\":{\"Image\":\"nginx:1.27\"}}", id, name);
+}
+
+static void put_cri(const char *id, const char *type, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "host/" TASKS "/k8s.io/%s/config.json", id);
+	put(path,
+	    "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"%s\",\"io.kubernetes.cri.container-name\":\"%s\","
+	    "\"io.kubernetes.cri.sandbox-name\":\"web-7d9f\",\"io.kubernetes.cri.sandbox-namespace\":\"shop\"}}",
+	    type, name);
+}
+
+static void put_cgroup(const char *cgroup, const char *cpu_max)
+{
+	static const char *const files[][2] = {
+		{ "cpu.stat", "usage_usec 100\nuser_usec 50\nsystem_usec 50\n" },
+		{ "memory.current", "4096\n" },
+		{ "memory.max", "max\n" },
+		{ "cgroup.controllers", "cpu memory\n" },
+	};
+	char path[512];
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		snprintf(path, sizeof(path), "cgroup%s/%s", cgroup, files[i][0]);
+		put(path, "%s", files[i][1]);
+	}
+	snprintf(path, sizeof(path), "cgroup%s/cpu.max", cgroup);
+	put(path, "%s\n", cpu_max);
+}
+
+static void know_containers(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/host", root);
+	ck_assert(mkdir(path, 0755) == 0 || errno == EEXIST);
+	ck_assert_int_eq(containers_new(path, &containers), 0);
+}
+
+static mono_t at(uint64_t ms)
+{
+	return (mono_t){ NS_PER_S + ms * NS_PER_MS };
+}
+
+static const char *title_of(const char *cgroup, uint64_t ms, enum containers_answer expected)
+{
+	static char title[CONTAINER_TITLE_MAX];
+	const struct container *container;
+	bool own;
+
+	ck_assert_int_eq(containers_find(containers, cgroup, at(ms), &container, &own), expected);
+	ck_assert(!own == (strstr(cgroup, "/below") != NULL));
+	container_title(container, title, sizeof(title));
+
+	return title;
+}
+
+static bool is_none(const char *cgroup)
+{
+	const struct container *container;
+	bool own;
+
+	return containers_find(containers, cgroup, at(0), &container, &own) == CONTAINERS_NONE;
+}
+
+/* ---- names ---- */
+
+START_TEST(names_come_from_the_files_of_the_runtime)
+{
+	put_docker(ID, "shop-web");
+	put_cri(POD_ID, "container", "app");
+	put("host/" TASKS "/default/web/config.json", "{}");
+	put("host/var/lib/containers/storage/vfs-containers/containers.json",
+	    "[{\"id\":\"" IDLE_ID "\",\"names\":[\"db\"],\"metadata\":\"{}\"}]");
+	know_containers();
+
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/shop-web");
+	ck_assert_str_eq(title_of("/docker/" ID "/below", 0, CONTAINERS_KNOWN), "docker/shop-web");
+	ck_assert_str_eq(title_of("/system.slice/docker-" ID ".scope", 0, CONTAINERS_KNOWN), "docker/shop-web");
+	ck_assert_str_eq(title_of("/shop/" ID, 0, CONTAINERS_KNOWN), "docker/shop-web");
+	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "pod/shop/web-7d9f/app");
+	ck_assert_str_eq(title_of("/default/web", 0, CONTAINERS_KNOWN), "containerd/web");
+	ck_assert_str_eq(title_of("/libpod_parent/libpod-" IDLE_ID, 0, CONTAINERS_KNOWN), "podman/db");
+	ck_assert_str_eq(title_of("/lxc.payload.web/below", 0, CONTAINERS_KNOWN), "lxc/web");
+	ck_assert_str_eq(title_of("/machine.slice/systemd-nspawn@deb.service", 0, CONTAINERS_KNOWN), "nspawn/deb");
+}
+END_TEST
+
+START_TEST(a_path_that_only_looks_like_a_container_is_none)
+{
+	know_containers();
+	ck_assert(is_none("/foo/bar"));
+	ck_assert(is_none("/foo/bar"));
+	ck_assert(is_none("/system.slice/nginx.service"));
+	ck_assert_uint_eq(containers_count(containers), 1);
+}
+END_TEST
+
+START_TEST(a_virtual_machine_is_none)
+{
+	put("host/run/systemd/machines/win", "# This is private data. Do not parse.\nNAME=win\nCLASS=vm\nSERVICE=x\n");
+	put("host/run/systemd/machines/deb",
+	    "# This is private data. Do not parse.\nNAME=deb\nCLASS=container\nSERVICE=x\n");
+	know_containers();
+	ck_assert(is_none("/machine.slice/machine-win.scope"));
+	ck_assert_str_eq(title_of("/machine.slice/machine-deb.scope", 0, CONTAINERS_KNOWN), "nspawn/deb");
+}
+END_TEST
+
+START_TEST(the_kubelet_tells_names_that_the_runtime_does_not)
+{
+	put("host/var/log/containers/web-7d9f_shop_app-" POD_ID ".log", "%s", "");
+	put("host/var/log/containers/web-7d9f_shop_other-" ID ".log", "%s", "");
+	put("host/var/log/pods/shop_old_11111111-3d52-4c58-b1a5-7b8a9d6f0c11/app/0.log", "%s", "");
+	put("host/var/log/pods/shop_web-7d9f_" UID "/app/0.log", "%s", "");
+	know_containers();
+	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "pod/shop/web-7d9f/app");
+	/* Which of a pod's containers it is, nobody says. */
+	title_of(POD "/" IDLE_ID, 0, CONTAINERS_PENDING);
+	ck_assert_str_eq(title_of(POD "/" IDLE_ID, 1000, CONTAINERS_KNOWN), "pod/shop/web-7d9f/cf3f9300cd34");
+}
+END_TEST
+
+START_TEST(without_files_there_is_no_waiting_and_the_id_stands_for_the_name)
+{
+	know_containers();
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
+	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "container/bf3f9300cd34");
+	containers_free(containers);
+	ck_assert_int_eq(containers_new("/nowhere/at/all", &containers), 0);
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
+	ck_assert(is_none("/default/web"));
+}
+END_TEST
+
+static void count(void *ctx, const char *cgroup)
+{
+	ck_assert_str_eq(cgroup, "/docker/" ID);
+	++*(int *)ctx;
+}
+
+START_TEST(a_name_that_is_written_later_is_waited_for)
+{
+	mono_t next = { 0 };
+	int settled = 0;
+
+	put_docker(POD_ID, "other");
+	know_containers();
+	title_of("/docker/" ID, 0, CONTAINERS_PENDING);
+	ck_assert(containers_next(containers, &next));
+	ck_assert_uint_eq(next.ns, at(20).ns);
+	put_docker(ID, "late");
+	containers_retry(containers, at(19), count, &settled);
+	ck_assert_int_eq(settled, 0);
+	containers_retry(containers, at(20), count, &settled);
+	ck_assert_int_eq(settled, 1);
+	ck_assert(!containers_next(containers, &next));
+	ck_assert_str_eq(title_of("/docker/" ID, 20, CONTAINERS_KNOWN), "docker/late");
+}
+END_TEST
+
+START_TEST(a_name_that_never_comes_is_given_up)
+{
+	mono_t next = { 0 };
+	int settled = 0;
+
+	put_docker(POD_ID, "other");
+	know_containers();
+	title_of("/docker/" ID, 0, CONTAINERS_PENDING);
+	containers_retry(containers, at(20), count, &settled);
+	ck_assert(containers_next(containers, &next));
+	ck_assert_uint_eq(next.ns, at(100).ns);
+	containers_retry(containers, at(100), count, &settled);
+	ck_assert(containers_next(containers, &next));
+	ck_assert_uint_eq(next.ns, at(0).ns + CONTAINERS_WAIT_NS);
+	ck_assert_int_eq(settled, 0);
+	containers_retry(containers, next, count, &settled);
+	ck_assert_int_eq(settled, 1);
+	ck_assert_str_eq(title_of("/docker/" ID, 700, CONTAINERS_KNOWN), "docker/a329033bf642");
+}
+END_TEST
+
+START_TEST(what_is_half_written_is_waited_for_too)
+{
+	put("host/var/lib/docker/containers/" ID "/config.v2.json", "{\"Name\":\"/we");
+	know_containers();
+	title_of("/docker/" ID, 0, CONTAINERS_PENDING);
+	put_docker(ID, "web");
+	ck_assert_str_eq(title_of("/docker/" ID, 20, CONTAINERS_KNOWN), "docker/web");
+}
+END_TEST
+
+START_TEST(who_is_not_asked_for_is_forgotten)
+{
+	know_containers();
+	title_of("/docker/" ID, 0, CONTAINERS_KNOWN);
+	title_of("/docker/" POD_ID, 50000, CONTAINERS_KNOWN);
+	containers_forget(containers, at(60000), NS_PER_S);
+	ck_assert_uint_eq(containers_count(containers), 2);
+	containers_forget(containers, at(61000), 30 * NS_PER_S);
+	ck_assert_uint_eq(containers_count(containers), 2);
+	containers_forget(containers, at(61000), NS_PER_S);
+	ck_assert_uint_eq(containers_count(containers), 1);
+	put_docker(ID, "again");
+	ck_assert_str_eq(title_of("/docker/" ID, 61000, CONTAINERS_KNOWN), "docker/again");
+}
+END_TEST
+
+START_TEST(no_more_are_remembered_than_there_is_room_for)
+{
+	char path[128];
+
+	know_containers();
+	for (unsigned i = 0; i < CONTAINERS_MAX + 10; i++) {
+		snprintf(path, sizeof(path), "/lxc.payload.n%u", i);
+		title_of(path, i, CONTAINERS_KNOWN);
+	}
+	ck_assert_uint_eq(containers_count(containers), CONTAINERS_MAX);
+	ck_assert_str_eq(title_of("/lxc.payload.n0", 10000, CONTAINERS_KNOWN), "lxc/n0");
+}
+END_TEST
+
+START_TEST(links_do_not_lead_out_of_the_root)
+{
+	char link[256];
+
+	put_docker(ID, "inside");
+	put("host/data/outer/" POD_ID "/config.v2.json", "{\"Name\":\"/moved\"}");
+	put("outside/" IDLE_ID "/config.v2.json", "{\"Name\":\"/outside\"}");
+	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" POD_ID, root);
+	ck_assert_int_eq(symlink("/data/outer/" POD_ID, link), 0);
+	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" IDLE_ID, root);
+	ck_assert_int_eq(symlink("../../../../../outside/" IDLE_ID, link), 0);
+	know_containers();
+	ck_assert_str_eq(title_of("/docker/" POD_ID, 0, CONTAINERS_KNOWN), "docker/moved");
+	title_of("/docker/" IDLE_ID, 0, CONTAINERS_PENDING);
+	ck_assert_str_eq(title_of("/docker/" IDLE_ID, 1000, CONTAINERS_KNOWN), "docker/cf3f9300cd34");
+}
+END_TEST
+
+START_TEST(a_container_that_is_met_without_memory_is_none)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct containers *made = NULL;
+
+		torture_arm(n);
+		int r = containers_new("/", &made);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		containers_free(made);
+	}
+	know_containers();
+	torture_arm(1);
+	bool none = is_none("/lxc.payload.web");
+	ck_assert(torture_disarm());
+	ck_assert(none);
+	ck_assert(!is_none("/lxc.payload.web"));
+}
+END_TEST
+
+/* ---- targets ---- */
+
+/* The last description of the one whose name begins so; its strings stay until the cursor is freed. */
+static bool find_target(struct ring_cursor *cursor, const char *name, struct target *ret)
+{
+	for (uint32_t id = 1; id < 64; id++)
+		if (ring_cursor_target(cursor, id, ret) && strncmp(ret->name, name, strlen(name)) == 0)
+			return true;
+
+	return false;
+}
+
+static struct ring_cursor *read_ring(void)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0)
+		;
+
+	return cursor;
+}
+
+static void make_host(const char *entries)
+{
+	char path[128];
+
+	put_cgroup("", "max 100000");
+	put_cgroup("/docker", "50000 100000");
+	put_cgroup("/docker/" ID, "max 100000");
+	put_cgroup("/docker/" ID "/below", "max 100000");
+	put_cgroup(POD, "max 100000");
+	put_cgroup(POD "/" POD_ID, "max 100000");
+	put_cgroup(POD "/" IDLE_ID, "max 100000");
+	put_cgroup("/system.slice/nginx.service", "max 100000");
+	put_docker(ID, "web");
+	put_cri(POD_ID, "container", "app");
+	put_cri(IDLE_ID, "sandbox", "");
+	appear(10, "web", "web", 500, "/docker/" ID "/below");
+	appear(11, "web", "web", 501, "/system.slice/nginx.service");
+	know_containers();
+	snprintf(path, sizeof(path), "%s/cgroup", root);
+	make(root, path, scene_config("{\"targets\": [%s]}", entries));
+}
+
+START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
+{
+	struct cglimits limits;
+	struct container container;
+	struct target target;
+
+	make_host("{\"name\": \"pods\", \"containers\": \"*\"}");
+	ck_assert_uint_eq(targets(), 2);
+
+	struct ring_cursor *cursor = read_ring();
+
+	ck_assert(find_target(cursor, "docker/web", &target));
+	ck_assert_int_eq(target.kind, TARGET_CGROUP);
+	ck_assert_str_eq(target.cgroup, "/docker/" ID);
+	ck_assert_str_eq(target.key, "pods:/docker/" ID);
+	ck_assert(container_unpack(target.container, &container));
+	ck_assert_int_eq(container.runtime, CONTAINER_DOCKER);
+	ck_assert_str_eq(container.image, "nginx:1.27");
+	ck_assert(discovery_limits(discovery, target.id, &limits));
+	ck_assert_uint_eq(limits.cpu, 500000000);
+	ck_assert_str_eq(limits.cpu_from, "/docker");
+	ck_assert(find_target(cursor, "pod/shop/web-7d9f/app", &target));
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+static const struct {
+	const char *entry;
+	size_t targets;
+} selections[] = {
+	{ "\"containers\": \"web\"", 1 },
+	{ "\"containers\": \"shop/*\"", 1 },
+	{ "\"containers\": \"image:nginx*\"", 1 },
+	{ "\"containers\": \"a329033bf642\"", 1 },
+	{ "\"containers\": \"cf3f9300cd34\"", 0 }, /* only keeps a pod together */
+	{ "\"containers\": \"none\"", 0 },
+	{ "\"containers\": \"*\", \"per\": \"process\"", 1 },
+	{ "\"containers\": \"shop/*\", \"per\": \"process\"", 0 },
+};
+
+START_TEST(patterns_select)
+{
+	char entry[256];
+
+	snprintf(entry, sizeof(entry), "{\"name\": \"e\", %s}", selections[_i].entry);
+	make_host(entry);
+	ck_assert_uint_eq(targets(), selections[_i].targets);
+}
+END_TEST
+
+START_TEST(processes_of_containers_are_summed)
+{
+	struct discovery_state state;
+
+	make_host("{\"name\": \"all\", \"containers\": \"*\", \"per\": \"group\"}");
+	targets();
+	state = scan();
+	ck_assert_uint_eq(state.roster.members, 1);
+}
+END_TEST
+
+START_TEST(targets_of_other_selectors_know_their_container)
+{
+	struct target target;
+
+	make_host("{\"name\": \"web\", \"comm\": \"web\"}, {\"name\": \"c\", \"cgroup\": \"/docker/*\"}");
+	ck_assert_uint_eq(targets(), 3);
+
+	struct ring_cursor *cursor = read_ring();
+
+	ck_assert(find_target(cursor, "web/10", &target));
+	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
+	ck_assert(find_target(cursor, "web/11", &target));
+	ck_assert_str_eq(target.container, "");
+	ck_assert(find_target(cursor, "/docker/" ID, &target));
+	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+START_TEST(a_container_that_is_gone_is_let_go)
+{
+	char path[256];
+
+	make_host("{\"name\": \"pods\", \"containers\": \"web\"}");
+	ck_assert_uint_eq(targets(), 1);
+	snprintf(path, sizeof(path), "%s/cgroup/docker/" ID, root);
+	scene_remove(path);
+	ck_assert_uint_eq(targets(), 0);
+}
+END_TEST
+
+static size_t watched(void)
+{
+	struct discovery_state state;
+
+	sampler_tick(sampler);
+	discovery_state(discovery, &state);
+
+	return state.roster.targets;
+}
+
+START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
+{
+	struct target target;
+
+	put_cgroup("", "max 100000");
+	put_cgroup("/docker/" ID, "max 100000");
+	put_docker(POD_ID, "other");
+	know_containers();
+
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/cgroup", root);
+	make(root, path,
+	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"pods\", "
+			  "\"containers\": \"*\"}]}"));
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	scene_wait_for(watched() == 1);
+	sampler_tick(sampler);
+
+	struct ring_cursor *cursor = read_ring();
+
+	ck_assert(find_target(cursor, "docker/a329033bf642", &target));
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+static TCase *names(void)
+{
+	TCase *tcase = tcase_create("names");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, names_come_from_the_files_of_the_runtime);
+	tcase_add_test(tcase, a_path_that_only_looks_like_a_container_is_none);
+	tcase_add_test(tcase, a_virtual_machine_is_none);
+	tcase_add_test(tcase, the_kubelet_tells_names_that_the_runtime_does_not);
+	tcase_add_test(tcase, without_files_there_is_no_waiting_and_the_id_stands_for_the_name);
+	tcase_add_test(tcase, a_name_that_is_written_later_is_waited_for);
+	tcase_add_test(tcase, a_name_that_never_comes_is_given_up);
+	tcase_add_test(tcase, what_is_half_written_is_waited_for_too);
+	tcase_add_test(tcase, who_is_not_asked_for_is_forgotten);
+	tcase_add_test(tcase, no_more_are_remembered_than_there_is_room_for);
+	tcase_add_test(tcase, links_do_not_lead_out_of_the_root);
+	tcase_add_test(tcase, a_container_that_is_met_without_memory_is_none);
+
+	return tcase;
+}
+
+static TCase *targets_of_containers(void)
+{
+	TCase *tcase = tcase_create("targets");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, containers_are_targets_by_their_names_against_their_own_limits);
+	tcase_add_loop_test(tcase, patterns_select, 0, ARRAY_LEN(selections));
+	tcase_add_test(tcase, processes_of_containers_are_summed);
+	tcase_add_test(tcase, targets_of_other_selectors_know_their_container);
+	tcase_add_test(tcase, a_container_that_is_gone_is_let_go);
+	tcase_add_test(tcase, one_without_a_name_becomes_a_target_without_another_scan);
+	tcase_set_timeout(tcase, 60);
+
+	return tcase;
+}
+
+Suite *containers_suite(void)
+{
+	Suite *suite = suite_create("containers");
+
+	suite_add_tcase(suite, names());
+	suite_add_tcase(suite, targets_of_containers());
+
+	return suite;
+}

@@ -1,0 +1,246 @@
+/* check_containerstate.c: names in what runtimes write down; documents are shortened ones of Docker 20.10, containerd 1.6, CRI-O and Podman 4.3. */
+#include "containerstate.h"
+#include "scope.h"
+#include "torture.h"
+
+#include <check.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *containerstate_suite(void);
+
+#define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
+#define OTHER "bf3f9300cd34752cea9addfd89efda6c395817b01ae8bfe822ae55d8480ee87f"
+#define UID "8f2a6a0e-3d52-4c58-b1a5-7b8a9d6f0c11"
+
+static const char docker[] =
+	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Pid\":812},\"ID\":\"" ID
+	"\",\"Path\":\"/bin/sleep\",\"Args\":[\"3600\"],"
+	"\"Config\":{\"Hostname\":\"a329033bf642\",\"Image\":\"nginx:1.27\",\"Labels\":"
+	"{\"com.docker.compose.service\":\"web\"}},\"Image\":\"sha256:d8dc\",\"Name\":\"/shop-web\"}";
+
+static const char docker_pod[] =
+	"{\"ID\":\"" ID "\",\"Config\":{\"Image\":\"sha256:11\",\"Labels\":{\"io.kubernetes.container.name\":\"app\","
+	"\"io.kubernetes.docker.type\":\"container\",\"io.kubernetes.pod.name\":\"web-7d9f\","
+	"\"io.kubernetes.pod.namespace\":\"shop\"}},\"Name\":\"/k8s_app_web-7d9f_shop_" UID "_0\"}";
+
+static const char docker_pause[] =
+	"{\"Config\":{\"Labels\":{\"io.kubernetes.container.name\":\"POD\",\"io.kubernetes.docker.type\":"
+	"\"podsandbox\","
+	"\"io.kubernetes.pod.name\":\"web-7d9f\",\"io.kubernetes.pod.namespace\":\"shop\"}},\"Name\":\"/k8s_POD\"}";
+
+static const char containerd[] =
+	"{\"ociVersion\":\"1.0.2-dev\",\"process\":{\"args\":[\"/"
+	"app\"],\"rlimits\":[{\"type\":\"RLIMIT_NOFILE\",\"hard\":18446744073709551615}]},"
+	"\"annotations\":{\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.container-type\":"
+	"\"container\","
+	"\"io.kubernetes.cri.image-name\":\"docker.io/library/nginx:1.27\",\"io.kubernetes.cri.sandbox-id\":\"" OTHER
+	"\","
+	"\"io.kubernetes.cri.sandbox-name\":\"web-7d9f\",\"io.kubernetes.cri.sandbox-namespace\":\"shop\","
+	"\"io.kubernetes.cri.sandbox-uid\":\"" UID "\"},\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
+
+static const char containerd_pause[] =
+	"{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
+	"\"io.kubernetes.cri.sandbox-name\":\"web-7d9f\",\"io.kubernetes.cri.sandbox-namespace\":\"shop\"}}";
+
+static const char crio[] =
+	"{\"annotations\":{\"io.container.manager\":\"cri-o\",\"io.kubernetes.container.name\":\"app\","
+	"\"io.kubernetes.cri-o.ContainerType\":\"container\",\"io.kubernetes.cri-o.ImageName\":\"quay.io/nginx:1.27\","
+	"\"io.kubernetes.cri-o.Name\":\"k8s_app_web-7d9f_shop_" UID "_0\",\"io.kubernetes.pod.name\":\"web-7d9f\","
+	"\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.pod.uid\":\"" UID "\"}}";
+
+static const char nerdctl[] = "{\"annotations\":{\"nerdctl/name\":\"web\",\"nerdctl/namespace\":\"default\"}}";
+
+static const char podman[] = "[{\"id\":\"" OTHER "\",\"names\":[\"other\"],\"layer\":\"x\"},"
+			     "{\"id\":\"" ID "\",\"names\":[\"web\"],\"image\":\"42\",\"metadata\":"
+			     "\"{\\\"image-name\\\":\\\"localhost/"
+			     "busy:1\\\",\\\"name\\\":\\\"web\\\",\\\"created-at\\\":1795313220}\",\"flags\":{}}]";
+
+typedef int parser(const char *text, size_t len, struct container *ret);
+
+static const struct {
+	parser *parse;
+	const char *text;
+	enum container_runtime settled;
+	const char *name, *space, *pod, *image;
+	bool sandbox;
+} documents[] = {
+	{ containerstate_docker, docker, CONTAINER_UNKNOWN, "shop-web", "", "", "nginx:1.27", false },
+	{ containerstate_docker, docker_pod, CONTAINER_UNKNOWN, "app", "shop", "web-7d9f", "sha256:11", false },
+	{ containerstate_docker, docker_pause, CONTAINER_UNKNOWN, "POD", "shop", "web-7d9f", "", true },
+	{ containerstate_oci, containerd, CONTAINER_UNKNOWN, "app", "shop", "web-7d9f", "docker.io/library/nginx:1.27",
+	  false },
+	{ containerstate_oci, containerd_pause, CONTAINER_UNKNOWN, "", "shop", "web-7d9f", "", true },
+	{ containerstate_oci, crio, CONTAINER_CRIO, "app", "shop", "web-7d9f", "quay.io/nginx:1.27", false },
+	{ containerstate_oci, nerdctl, CONTAINER_UNKNOWN, "web", "", "", "", false },
+	{ containerstate_list, podman, CONTAINER_UNKNOWN, "web", "", "", "localhost/busy:1", false },
+};
+
+START_TEST(names_are_found)
+{
+	struct container container = { .id = ID };
+
+	ck_assert_int_eq(documents[_i].parse(documents[_i].text, strlen(documents[_i].text), &container), 0);
+	ck_assert_int_eq(container.runtime, documents[_i].settled);
+	ck_assert_str_eq(container.id, ID);
+	ck_assert_str_eq(container.name, documents[_i].name);
+	ck_assert_str_eq(container.space, documents[_i].space);
+	ck_assert_str_eq(container.pod, documents[_i].pod);
+	ck_assert_str_eq(container.image, documents[_i].image);
+	ck_assert_int_eq(container.sandbox, documents[_i].sandbox);
+}
+END_TEST
+
+START_TEST(what_is_known_stays)
+{
+	struct container container = { .runtime = CONTAINER_DOCKER, .id = ID, .name = "mine" };
+
+	ck_assert_int_eq(containerstate_docker(docker, strlen(docker), &container), 0);
+	ck_assert_str_eq(container.name, "mine");
+	ck_assert_int_eq(containerstate_oci(crio, strlen(crio), &container), 0);
+	ck_assert_int_eq(container.runtime, CONTAINER_DOCKER);
+	ck_assert_str_eq(container.image, "nginx:1.27");
+}
+END_TEST
+
+static const struct {
+	parser *parse;
+	const char *text;
+	int r;
+} useless[] = {
+	{ containerstate_docker, "{}", 1 },
+	{ containerstate_docker, "[]", 1 },
+	{ containerstate_docker, "1", 1 },
+	{ containerstate_docker, "{\"Name\":\"/\",\"Config\":null}", 1 },
+	{ containerstate_docker, "{\"Name\":7,\"Config\":{\"Image\":[],\"Labels\":\"x\"}}", 1 },
+	{ containerstate_docker, "{\"Name\":\"/web\"", -EBADMSG },
+	{ containerstate_docker, "", -EBADMSG },
+	{ containerstate_docker, "{\"Name\":\"\xff\"}", -EBADMSG },
+	{ containerstate_oci, "{\"annotations\":[\"nerdctl/name\"]}", 1 },
+	{ containerstate_oci, "{\"annotations\":{\"nerdctl/name\":\"\"}}", 1 },
+	{ containerstate_oci, "{", -EBADMSG },
+	{ containerstate_list, "[]", 1 },
+	{ containerstate_list, "{}", -EBADMSG },
+	{ containerstate_list, "[1,null,{\"id\":7},{\"id\":\"" ID "\"}]", 1 },
+	{ containerstate_list, "[{\"id\":\"" ID "\",\"names\":\"web\",\"metadata\":\"[\"}]", 1 },
+};
+
+START_TEST(what_says_nothing_and_what_is_damaged_are_told)
+{
+	struct container container = { .id = ID };
+
+	ck_assert_int_eq(useless[_i].parse(useless[_i].text, strlen(useless[_i].text), &container), useless[_i].r);
+	ck_assert_str_eq(container.name, "");
+}
+END_TEST
+
+START_TEST(deep_and_large_documents_are_refused)
+{
+	size_t size = CONTAINERSTATE_BYTES_MAX + 16;
+	char *text = malloc(size);
+	struct container container = { .id = ID };
+
+	ck_assert_ptr_nonnull(text);
+	memset(text, '[', size);
+	ck_assert_int_eq(containerstate_oci(text, 1000, &container), -EBADMSG);
+	memset(text, ' ', size);
+	memcpy(text, "{}", 2);
+	ck_assert_int_eq(containerstate_oci(text, size, &container), -EBADMSG);
+	ck_assert_int_eq(containerstate_oci(text, CONTAINERSTATE_BYTES_MAX, &container), 1);
+	free(text);
+}
+END_TEST
+
+START_TEST(links_of_the_kubelet_name_pod_and_container)
+{
+	struct container container = { .id = ID };
+
+	ck_assert(containerstate_log_link("web-7d9f-x2x_shop_app-1-" ID ".log", &container));
+	ck_assert_str_eq(container.pod, "web-7d9f-x2x");
+	ck_assert_str_eq(container.space, "shop");
+	ck_assert_str_eq(container.name, "app-1");
+}
+END_TEST
+
+static const char *const links[] = {
+	"",
+	".log",
+	"_",
+	"__",
+	ID ".log",
+	"-" ID ".log",
+	"_-" ID ".log",
+	"__-" ID ".log",
+	"a_b_c-" OTHER ".log",
+	"a_b_c-" ID,
+	"a_b_c" ID ".log",
+	"a_b_c-" ID ".log.1",
+	"a-b-c-" ID ".log",
+	"a_b-" ID ".log",
+};
+
+START_TEST(other_links_are_left_alone)
+{
+	struct container container = { .id = ID };
+
+	ck_assert(!containerstate_log_link(links[_i], &container));
+	ck_assert_str_eq(container.pod, "");
+}
+END_TEST
+
+START_TEST(directories_of_logs_name_the_pod)
+{
+	struct container container = { .id = ID };
+
+	ck_assert(!containerstate_log_directory("shop_web-7d9f_other", UID, &container));
+	ck_assert(!containerstate_log_directory("_" UID, UID, &container));
+	ck_assert(!containerstate_log_directory("__" UID, UID, &container));
+	ck_assert(!containerstate_log_directory(UID, UID, &container));
+	ck_assert(!containerstate_log_directory("", UID, &container));
+	ck_assert(containerstate_log_directory("shop_web-7d9f_" UID, UID, &container));
+	ck_assert_str_eq(container.pod, "web-7d9f");
+	ck_assert_str_eq(container.space, "shop");
+	ck_assert_str_eq(container.name, "");
+}
+END_TEST
+
+START_TEST(without_memory_it_says_so)
+{
+	for (size_t i = 0; i < ARRAY_LEN(documents); i++) {
+		bool injected = true;
+
+		for (long n = 1; injected; n++) {
+			struct container container = { .id = ID };
+
+			torture_arm(n);
+			int r = documents[i].parse(documents[i].text, strlen(documents[i].text), &container);
+			injected = torture_disarm();
+			/* A list's item may have its name without the document within it. */
+			if (injected && r == 0)
+				ck_assert_str_eq(container.name, documents[i].name);
+			else
+				ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		}
+	}
+}
+END_TEST
+
+Suite *containerstate_suite(void)
+{
+	Suite *suite = suite_create("containerstate");
+	TCase *tcase = tcase_create("containerstate");
+
+	tcase_add_loop_test(tcase, names_are_found, 0, ARRAY_LEN(documents));
+	tcase_add_test(tcase, what_is_known_stays);
+	tcase_add_loop_test(tcase, what_says_nothing_and_what_is_damaged_are_told, 0, ARRAY_LEN(useless));
+	tcase_add_test(tcase, deep_and_large_documents_are_refused);
+	tcase_add_test(tcase, links_of_the_kubelet_name_pod_and_container);
+	tcase_add_loop_test(tcase, other_links_are_left_alone, 0, ARRAY_LEN(links));
+	tcase_add_test(tcase, directories_of_logs_name_the_pod);
+	tcase_add_test(tcase, without_memory_it_says_so);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,85 @@
+/* Whatever is read of a container is short, terminated, printable on one line, and packs to the same. The first byte says what the rest is. */
+#include "containerpath.h"
+#include "containerstate.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_text(const char *text, size_t room)
+{
+	size_t len = strnlen(text, room);
+
+	if (len == room)
+		abort();
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			abort();
+}
+
+static void check(const struct container *container)
+{
+	char packed[CONTAINER_PACKED_MAX], title[CONTAINER_TITLE_MAX];
+	struct container back;
+
+	check_text(container->name, sizeof(container->name));
+	check_text(container->space, sizeof(container->space));
+	check_text(container->pod, sizeof(container->pod));
+	check_text(container->image, sizeof(container->image));
+	container_title(container, title, sizeof(title));
+	check_text(title, sizeof(title));
+	container_matches(container, "image:*[a-z]*");
+	container_pack(container, packed, sizeof(packed));
+	if (container->id[0] != '\0' &&
+	    (!container_unpack(packed, &back) || strcmp(back.name, container->name) != 0 ||
+	     strcmp(back.pod, container->pod) != 0 || strcmp(back.image, container->image) != 0))
+		abort();
+}
+
+static void read_path(const char *text)
+{
+	struct containerpath found;
+
+	if (!containerpath_parse(text, &found))
+		return;
+	if (found.len > strlen(text) || found.id[0] == '\0' || strlen(found.pod_uid) > CONTAINERPATH_POD_UID ||
+	    strlen(found.space) > CONTAINER_SPACE_MAX)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char id[] = "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f";
+	struct container container = { .runtime = CONTAINER_UNKNOWN };
+
+	if (size == 0)
+		return 0;
+
+	char *text = malloc(size);
+
+	if (text == NULL)
+		abort();
+	memcpy(text, data + 1, size - 1);
+	text[size - 1] = '\0';
+	memcpy(container.id, id, sizeof(id));
+	if (data[0] == 'p')
+		read_path(text);
+	else if (data[0] == 'd')
+		containerstate_docker(text, size - 1, &container);
+	else if (data[0] == 'o')
+		containerstate_oci(text, size - 1, &container);
+	else if (data[0] == 'l')
+		containerstate_list(text, size - 1, &container);
+	else if (data[0] == 'k')
+		containerstate_log_link(text, &container);
+	else if (data[0] == 'g')
+		containerstate_log_directory(text, "uid", &container);
+	else
+		container_unpack(text, &container);
+	check(&container);
+	free(text);
+
+	return 0;
+}
