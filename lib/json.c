@@ -458,14 +458,14 @@ int json_u64(struct json_writer *writer, uint64_t value)
 {
 	char buf[JSONPRINT_NUMBER];
 
-	return put_number(writer, buf, (size_t)snprintf(buf, sizeof(buf), "%llu", (unsigned long long)value));
+	return put_number(writer, buf, jsonprint_whole(buf, false, value));
 }
 
 int json_i64(struct json_writer *writer, int64_t value)
 {
 	char buf[JSONPRINT_NUMBER];
 
-	return put_number(writer, buf, (size_t)snprintf(buf, sizeof(buf), "%lld", (long long)value));
+	return put_number(writer, buf, jsonprint_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
 }
 
 int json_double(struct json_writer *writer, double value)

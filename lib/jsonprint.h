@@ -6,6 +6,10 @@
 
 #include "sink.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 /* A page less malloc's head and the rest of a writer: an incident's page goes out in one or two writes. */
 #define JSONPRINT_GATHER 3000
 
@@ -34,6 +38,9 @@ int jsonprint_flush(struct jsonprint *print);
  * exponent. Returns the length.
  */
 size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value);
+
+/* A whole number, with a minus sign if it is negative. Returns the length. */
+size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_t value);
 
 /*
  * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when memory is short.

@@ -63,6 +63,8 @@ size_t jsontext_utf8(const char *text, size_t len)
 {
 	size_t at = 0;
 
+	while (at < len && (uint8_t)text[at] < 0x80)
+		at++;
 	while (at < len) {
 		size_t length = jsontext_character(text + at, len - at);
 

@@ -2,6 +2,7 @@
  * check_perfthreads.c: which threads and processes get events of their own, by what notes tell. The notes are made up, the processes and events are
  * real: needs to be allowed to open events on its own threads; says so if it is not.
  */
+#include "descriptors.h"
 #include "perfthreads.h"
 #include "realclock.h"
 #include "torture.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -367,6 +369,38 @@ START_TEST(no_more_events_and_processes_than_allowed)
 }
 END_TEST
 
+/* Whatever others have taken of the descriptors: what is reserved is not for events. */
+START_TEST(events_leave_the_reserve_of_descriptors_alone)
+{
+	struct rlimit before, few = { .rlim_cur = 400 };
+	uint32_t pid = sleeping_child();
+	int first, others[300], count = 0;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few.rlim_max = before.rlim_max;
+	if (begin_with(64, 8)) {
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+		while (count < 300 && !descriptors_short(stage.go[0]))
+			others[count++] = dup(stage.go[0]);
+		ck_assert_int_gt(count, 0);
+		first = dup(stage.go[0]); /* there are some */
+		ck_assert_int_ge(first, 0);
+		close(first);
+		perfthreads_follow(stage.threads, &pid, 1);
+		ck_assert_uint_eq(status().events, 0);
+		ck_assert_uint_eq(status().not_followed, 1);
+		ck_assert_int_eq(status().error, -ENOSPC);
+		while (count > 0)
+			close(others[--count]);
+		perfthreads_follow(stage.threads, &pid, 1);
+		ck_assert_uint_eq(status().events, 1);
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+		end();
+	}
+	end_child(pid);
+}
+END_TEST
+
 /* As a whole or not at all: what was opened of it is closed again. */
 START_TEST(every_allocation_may_fail)
 {
@@ -413,6 +447,7 @@ Suite *perfthreads_suite(void)
 	tcase_add_test(tcase, an_end_that_was_not_told_is_found_by_looking);
 	tcase_add_test(tcase, a_note_of_an_end_is_not_believed_while_it_runs);
 	tcase_add_test(tcase, no_more_events_and_processes_than_allowed);
+	tcase_add_test(tcase, events_leave_the_reserve_of_descriptors_alone);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 	return suite;
