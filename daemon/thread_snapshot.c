@@ -21,7 +21,8 @@
 #include <string.h>
 
 #define STAT_MAX 1024
-#define FIRST_ROOM 2 /* threads; doubled as needed: most processes have one, and each that is watched keeps a snapshot */
+#define FIRST_ROOM \
+	2 /* threads; doubled as needed: most processes have one, and each that is watched keeps a snapshot */
 #define NAME_DIGITS 10
 
 struct building {
