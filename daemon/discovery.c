@@ -81,7 +81,7 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->options.roster.alive = on_alive;
 	discovery->options.roster.alive_ctx = discovery;
 	discovery->config = options->roster.config;
-	discovery->limits_due = true;
+	discovery->limits_due = discovery->units_due = true;
 	discovery_show_life(discovery);
 	turnstile_init(&discovery->turn);
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -109,6 +109,7 @@ void discovery_free(struct discovery *discovery)
 
 	discovery_stop(discovery);
 	discovery_tune_out(discovery);
+	unitbus_free(discovery->units);
 	roster_free(discovery->roster);
 	matcher_free(discovery->matcher);
 	following_free(discovery->following);
@@ -143,7 +144,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->options.roster.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
 		following_forget(discovery->following);
-		discovery->limits_due = true;
+		discovery->limits_due = discovery->units_due = true;
 		discovery->rescan = true;
 		wake(discovery);
 	}
@@ -218,6 +219,7 @@ static void *run(void *argument)
 	while (!discovery->stop) {
 		discovery_tune_in(discovery);
 		discovery_scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
+		discovery_ask_for_units(discovery);
 		wait_locked(discovery);
 	}
 	turnstile_leave(&discovery->turn);
@@ -296,5 +298,6 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 	*ret = discovery->state;
 	roster_counts(discovery->roster, &ret->roster);
 	discovery_news_state(discovery, ret);
+	discovery_units_state(discovery, ret);
 	turnstile_leave(&discovery->turn);
 }

@@ -18,6 +18,7 @@
 #include "following.h"
 #include "proclistener.h"
 #include "roster.h"
+#include "unitbus.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ struct discovery_options {
 	following_take *follow; /* is told which processes are watched, by the thread that scans; NULL: nobody asks */
 	void *follow_ctx;
 	struct proclistener_options listen;
+	const char *unit_bus; /* where systemd is spoken to directly; NULL: where it is on this machine */
 };
 
 struct discovery_state {
@@ -51,7 +53,23 @@ struct discovery_state {
 	uint64_t credited; /* of the missed: counted in a group, by their exit records */
 	uint64_t storms;   /* seconds in which processes came faster than they may be looked at: scans find who lasts */
 	bool held_off;     /* now is such a second */
-	int error;         /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
+	bool units_wanted; /* an entry selects units */
+	struct unitbus_state units;
+	int error; /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
+};
+
+/* A unit, for whoever tells of it. */
+struct unit_report {
+	char name[UNIT_NAME_MAX + 1];
+	char cgroup[512]; /* cut */
+	struct unit_facts facts;
+};
+
+struct unit_visitor {
+	void (*unit)(void *ctx, const struct unit_report *unit);
+	/* There is none of this name, and nothing else that its entry selects. */
+	void (*missing)(void *ctx, const char *name, const char *why);
+	void *ctx;
 };
 
 /* Compiles the configuration's selectors. 0; -ENOMEM; -errno. */
@@ -102,6 +120,12 @@ bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cg
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
 			 struct maps_snapshot **ret_maps);
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret);
+
+/* What systemd says of the unit that this cgroup is of. False: nothing, or nobody asked, because no entry selects it. Any thread. */
+bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit_report *ret);
+
+/* All units that are known. What is visited must not be kept, and visitors must not ask discovery. Any thread. */
+void discovery_visit_units(struct discovery *discovery, const struct unit_visitor *visitor);
 
 /* Any thread. */
 void discovery_state(struct discovery *discovery, struct discovery_state *ret);

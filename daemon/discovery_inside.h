@@ -3,11 +3,13 @@
 #define SPIKEWATCH_DISCOVERY_INSIDE_H
 
 #include "cgroupwatch.h"
+#include "condition.h"
 #include "discovery.h"
 #include "matcher.h"
 #include "newcomers.h"
 #include "scanned.h"
 #include "turnstile.h"
+#include "unitbus.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -38,6 +40,10 @@ struct discovery {
 	struct following *following; /* NULL: nobody asks */
 	struct discovery_news *news; /* NULL: rescans only */
 	struct cgroupwatch *cgroups; /* NULL: not asked for, or not possible */
+	struct unitbus *units;       /* NULL: not asked for yet, or not possible */
+	bool units_due;              /* other units are selected */
+	mono_t units_heard;
+	struct condition units_lack; /* a bus to hear them from */
 	uint64_t scan;
 	uint64_t processes, unreadable; /* in the running scan */
 	mono_t limits_read;
@@ -99,10 +105,24 @@ void discovery_tune_out(struct discovery *discovery);
 void discovery_hear(struct discovery *discovery, mono_t now);
 
 /* What is to be polled until when: fds has room for DISCOVERY_FDS, *until is lessened. The number of fds. */
-#define DISCOVERY_FDS 3
+#define DISCOVERY_FDS 4
 size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until);
 
 /* Fills in what discovery_state says of it. */
 void discovery_news_state(const struct discovery *discovery, struct discovery_state *ret);
+
+/* ---- discovery_units.c: what systemd says of units ---- */
+
+/* Asks for other units, if others are selected now. For the thread, after a scan: what it found need not be said to be missing. */
+void discovery_ask_for_units(struct discovery *discovery);
+
+/* Takes in what there is to be heard of them. */
+void discovery_hear_units(struct discovery *discovery, mono_t now);
+
+/* As discovery_await, of one descriptor. */
+size_t discovery_await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until);
+
+/* Fills in what discovery_state says of them. */
+void discovery_units_state(const struct discovery *discovery, struct discovery_state *ret);
 
 #endif

@@ -386,6 +386,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 
 	hear_cgroups(discovery, now);
 	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
+	discovery_hear_units(discovery, now);
 	if (!news || news->hearing || mono_diff(now, news->heard) < (int64_t)gap(discovery))
 		return;
 
@@ -439,6 +440,7 @@ size_t discovery_await(const struct discovery *discovery, mono_t now, struct pol
 	}
 	if (containers_next(discovery->options.roster.containers, &next))
 		sooner(until, next);
+	count += discovery_await_units(discovery, now, &fds[count], until);
 	if (discovery->news && await_processes(discovery, now, until))
 		fds[count++] = (struct pollfd){ .fd = proclistener_fd(discovery->news->listener), .events = POLLIN };
 

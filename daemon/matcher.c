@@ -87,9 +87,17 @@ void matcher_read_pidfiles(struct matcher *matcher)
 			matcher->pidfile_pids[i] = procread_pidfile(matcher->entries[i].pattern);
 }
 
+/* By a name that its cgroup does not show. below: anywhere in the unit. */
+static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path, bool below)
+{
+	return matcher->units && path && matcher->entries[i].selector == CONFIG_UNIT &&
+	       unittable_matches(matcher->units, matcher->entries[i].pattern, path, below);
+}
+
 static bool matches(const struct matcher *matcher, size_t i, const struct match_facts *facts)
 {
-	return match_process(matcher->matches[i], facts, matcher->pidfile_pids[i]);
+	return match_process(matcher->matches[i], facts, matcher->pidfile_pids[i]) ||
+	       (!match_is_by_path(matcher->matches[i]) && is_of_unit(matcher, i, facts->cgroup, true));
 }
 
 bool matcher_process(const struct matcher *matcher, size_t i, const struct match_facts *facts)
@@ -110,7 +118,8 @@ void matcher_judge(struct matcher *matcher, const struct match_facts *facts)
 
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container)
 {
-	return match_is_by_path(matcher->matches[i]) && match_cgroup(matcher->matches[i], path, container);
+	return match_is_by_path(matcher->matches[i]) &&
+	       (match_cgroup(matcher->matches[i], path, container) || is_of_unit(matcher, i, path, false));
 }
 
 bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container)
@@ -139,6 +148,7 @@ void matcher_succeed(struct matcher *matcher, struct matcher *before)
 {
 	unsigned place[KINSHIP_TREES];
 
+	matcher->units = before->units;
 	if (!matcher->kinship || !before->kinship)
 		return;
 

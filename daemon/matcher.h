@@ -9,6 +9,7 @@
 #include "kinship.h"
 #include "match.h"
 #include "scanned.h"
+#include "unittable.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,14 +18,15 @@
 struct matcher {
 	const struct config_target *entries; /* the configuration's, which must outlive this */
 	size_t count;
-	struct match **matches;  /* one per entry */
-	int32_t *pidfile_pids;   /* one per entry: what its pid file says */
-	bool *verdicts;          /* one per entry: see matcher_judge */
-	unsigned needs;          /* bits of match_need */
-	bool by_path;            /* an entry's targets are cgroups that are found by their path */
-	bool by_container;       /* an entry selects containers */
-	uint64_t *trees;         /* one per entry: its bit, 0 without a tree */
-	struct kinship *kinship; /* NULL: no entry has a tree */
+	struct match **matches;        /* one per entry */
+	int32_t *pidfile_pids;         /* one per entry: what its pid file says */
+	bool *verdicts;                /* one per entry: see matcher_judge */
+	unsigned needs;                /* bits of match_need */
+	bool by_path;                  /* an entry's targets are cgroups that are found by their path */
+	bool by_container;             /* an entry selects containers */
+	uint64_t *trees;               /* one per entry: its bit, 0 without a tree */
+	struct kinship *kinship;       /* NULL: no entry has a tree */
+	const struct unittable *units; /* what else units are called, beside their cgroups' names; NULL: not known */
 };
 
 /* 0; -ENOMEM; -EINVAL: an expression does not compile. */
@@ -36,7 +38,7 @@ void matcher_free(struct matcher *matcher);
 /* Reads all pid files anew. */
 void matcher_read_pidfiles(struct matcher *matcher);
 
-/* Takes over what matcher before, which is in force so far, knows of the trees of entries that both have. Both configurations are still there. */
+/* Takes over what matcher before, which is in force so far, knows of units, and of the trees of entries that both have. Both configurations are still there. */
 void matcher_succeed(struct matcher *matcher, struct matcher *before);
 
 /* A process that was looked at, with all that the entries need: says in its facts which trees it is in. */

@@ -70,6 +70,12 @@ unsigned match_needs(const struct match *match)
 	return match_is_by_path(match) ? 0 : needs[match->entry->selector];
 }
 
+/* Backslashes are part of names: systemd writes "-" as "\\x2d" in some. */
+bool match_unit_name(const char *glob, const char *name)
+{
+	return fnmatch(glob, name, FNM_NOESCAPE) == 0;
+}
+
 /* Whether one component of path, or only the last, matches the glob. */
 static bool component_matches(const char *glob, const char *path, bool only_last)
 {
@@ -82,7 +88,7 @@ static bool component_matches(const char *glob, const char *path, bool only_last
 		if (len && len < sizeof component && (last || !only_last)) {
 			memcpy(component, path, len);
 			component[len] = '\0';
-			if (fnmatch(glob, component, 0) == 0)
+			if (match_unit_name(glob, component))
 				return true;
 		}
 		path += len + (last ? 0 : 1);

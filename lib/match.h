@@ -45,4 +45,7 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 /* Whether a cgroup matches an entry by cgroup, unit or container; false for all others. container: that it is, NULL: none. */
 bool match_cgroup(const struct match *match, const char *path, const struct container *container);
 
+/* Whether the glob of an entry by unit means a unit of this name. A backslash in either is a backslash. */
+bool match_unit_name(const char *glob, const char *name);
+
 #endif

@@ -83,6 +83,7 @@ START_TEST(selects_cgroups)
 	ck_assert(path_matches(CONFIG_UNIT, "getty@*", "/system.slice/system-getty.slice/getty@tty1.service"));
 	ck_assert(!path_matches(CONFIG_UNIT, "nginx.service", "/system.slice/nginx.service/workers"));
 	ck_assert(!path_matches(CONFIG_UNIT, "nginx.service", "/"));
+	ck_assert(path_matches(CONFIG_UNIT, "a-b\\x2d*.service", "/system.slice/a-b\\x2dc.service"));
 	ck_assert(!path_matches(CONFIG_COMM, "nginx", "/nginx"));
 }
 END_TEST

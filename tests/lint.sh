@@ -141,6 +141,7 @@ confined() {
 	ban "libiberty is confined to daemon/demangle.c" "${include}libiberty" $(without daemon/demangle.c $ours)
 	ban "elfutils is confined to $elfutils" "${include}(elfutils/|gelf|libelf|dwarf)" $(without "$elfutils" $ours)
 	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/metrics.c daemon/reporter.c daemon/watchdog.c"
+	systemd="$systemd daemon/unitbus_inside.h"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)
 }
 
