@@ -13,6 +13,7 @@
 #include "interruption.h"
 #include "log.h"
 #include "options.h"
+#include "output.h"
 #include "procread.h"
 #include "realclock.h"
 #include "recorder.h"
@@ -34,32 +35,53 @@
 /* How often buffered lines are handed to the sink when nothing else does it: what a person who watches the output sees. */
 #define FLUSH_INTERVAL_NS (200 * NS_PER_MS)
 
+/* As many as a configuration may have entries; of trees, that may have them (config.h). */
+#define WATCHED_MAX 1000u
+
+/* What was asked for. */
+struct watched {
+	int32_t pid;
+	bool tree; /* with all that it starts */
+	char name[TARGETNAME_MAX];
+};
+
 struct record {
 	const char *pids, *output, *format_name;
 	uint64_t interval_ns, duration_ns, ring_bytes;
-	bool spin, quiet;
+	bool spin, quiet, tree;
 	enum stream_format format;
 	int fd;                  /* of the sink */
 	struct gatedchild child; /* COMMAND, or none */
-	int32_t watched[64];
-	size_t watched_count;
-	char names[64][TARGETNAME_MAX];
-	const char *name_pointers[64];
+	struct watched *watched;
+	const char **names; /* theirs */
+	size_t watched_count, trees;
 };
 
 /* ---- what to watch ---- */
 
-/* program: NULL, to ask the process itself. */
-static int add_pid(struct record *record, long pid, const char *program)
+static int make_room(struct record *record)
 {
+	record->watched = calloc(WATCHED_MAX, sizeof(*record->watched));
+	record->names = calloc(WATCHED_MAX, sizeof(*record->names));
+	if (record->watched && record->names)
+		return 0;
+
+	output_no_memory();
+
+	return -ENOMEM;
+}
+
+/* program: NULL, to ask the process itself. */
+static int add_pid(struct record *record, long pid, const char *program, bool tree)
+{
+	struct watched *watched = &record->watched[record->watched_count];
 	char comm[32] = "pid";
 
-	if (record->watched_count == ARRAY_LEN(record->watched)) {
-		fprintf(stderr, "spikewatch record: at most %zu processes at a time\n", ARRAY_LEN(record->watched));
+	if (record->watched_count == WATCHED_MAX || (tree && record->trees == CONFIG_TREES_MAX)) {
+		fprintf(stderr, "spikewatch record: at most %u processes at a time, %d with --tree\n", WATCHED_MAX,
+			CONFIG_TREES_MAX);
 		return -E2BIG;
 	}
-
-	size_t i = record->watched_count++;
 
 	if (!program) {
 		AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -68,9 +90,11 @@ static int add_pid(struct record *record, long pid, const char *program)
 			comm[strcspn(comm, "\n")] = '\0';
 		program = comm;
 	}
-	record->watched[i] = (int32_t)pid;
-	targetname_of(program, (int32_t)pid, record->names[i]);
-	record->name_pointers[i] = record->names[i];
+	watched->pid = (int32_t)pid;
+	watched->tree = tree;
+	targetname_of(program, (int32_t)pid, watched->name);
+	record->names[record->watched_count++] = watched->name;
+	record->trees += tree;
 
 	return 0;
 }
@@ -78,7 +102,7 @@ static int add_pid(struct record *record, long pid, const char *program)
 static bool is_watched(const struct record *record, long pid)
 {
 	for (size_t i = 0; i < record->watched_count; i++)
-		if (record->watched[i] == pid)
+		if (record->watched[i].pid == pid)
 			return true;
 
 	return false;
@@ -106,7 +130,7 @@ static int parse_pids(struct record *record)
 			return -ESRCH;
 		}
 
-		int r = is_watched(record, pid) ? 0 : add_pid(record, pid, NULL);
+		int r = is_watched(record, pid) ? 0 : add_pid(record, pid, NULL, record->tree);
 
 		if (r < 0)
 			return r;
@@ -119,6 +143,10 @@ static int parse_pids(struct record *record)
 /* The configuration that the options amount to. 0; EXIT_USAGE, which was said; -errno. */
 static int build_config(const struct record *record, struct config **ret)
 {
+	/* gVisor's columns are settled before there is anything to see: there a tree is a sum. */
+	const char *tree =
+		record->format == STREAM_GVISOR ? ", \"per\": \"group\", \"tree\": true" : ", \"tree\": true";
+	const char *rescan = record->trees ? "100ms" : "1s";
 	AUTO_FREE char *text = NULL;
 	size_t len = 0;
 	FILE *file = open_memstream(&text, &len);
@@ -128,12 +156,12 @@ static int build_config(const struct record *record, struct config **ret)
 	if (!file)
 		return -ENOMEM;
 
-	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"wait\": \"%s\"},\n",
-		(unsigned long long)record->interval_ns, record->spin ? "spin" : "sleep");
+	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"rescan_interval\": \"%s\", \"wait\": \"%s\"},\n",
+		(unsigned long long)record->interval_ns, rescan, record->spin ? "spin" : "sleep");
 	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);
 	for (size_t i = 0; i < record->watched_count; i++)
-		fprintf(file, "%s\n  {\"name\": \"%s\", \"pid\": %d}", i ? "," : "", record->names[i],
-			record->watched[i]);
+		fprintf(file, "%s\n  {\"name\": \"%s\", \"pid\": %d%s}", i ? "," : "", record->watched[i].name,
+			record->watched[i].pid, record->watched[i].tree ? tree : "");
 	fprintf(file, "]}\n");
 	fclose(file);
 
@@ -178,7 +206,18 @@ static int write_output(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-static bool over(struct record *record, const struct recorder *recorder, mono_t start, mono_t now)
+/* Processes that are watched now, those of trees that gVisor's format sums up each for itself. */
+static size_t still_there(const struct record *record, struct session *session)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(session), &found);
+
+	return found.roster.members + found.roster.targets - (record->format == STREAM_GVISOR ? record->trees : 0);
+}
+
+static bool over(struct record *record, struct session *session, const struct recorder *recorder, mono_t start,
+		 mono_t now)
 {
 	struct recorder_counts counts;
 
@@ -190,13 +229,18 @@ static bool over(struct record *record, const struct recorder *recorder, mono_t 
 	if (gatedchild_ended(&record->child))
 		return true;
 
+	if (record->child.pid)
+		return false;
+	if (record->trees)
+		return still_there(record, session) == 0;
 	recorder_counts(recorder, &counts);
 
-	return counts.targets && counts.gone == counts.targets && !record->child.pid;
+	return counts.targets && counts.gone == counts.targets;
 }
 
-static int pump_until_over(struct record *record, struct recorder *recorder, const struct clock *clock, mono_t start)
+static int pump_until_over(struct record *record, struct session *session, struct recorder *recorder, mono_t start)
 {
+	struct clock clock = realclock();
 	uint64_t nap = record->interval_ns < NS_PER_MS ? NS_PER_MS : record->interval_ns;
 	mono_t flushed = start;
 
@@ -205,13 +249,13 @@ static int pump_until_over(struct record *record, struct recorder *recorder, con
 
 	for (;;) {
 		int r = recorder_pump(recorder);
-		mono_t now = clock_mono(clock);
+		mono_t now = clock_mono(&clock);
 
 		if (r == 0 && mono_diff(now, flushed) >= (int64_t)FLUSH_INTERVAL_NS) {
 			r = recorder_flush(recorder);
 			flushed = now;
 		}
-		if (r < 0 || over(record, recorder, start, now))
+		if (r < 0 || over(record, session, recorder, start, now))
 			return r;
 		realclock_sleep_until(mono_add(now, nap));
 	}
@@ -254,7 +298,7 @@ static int run_session(struct record *record, struct session *session)
 		.format = record->format,
 		.start = clock_mono(&clock),
 		.start_wall = clock_wall(&clock),
-		.names = record->name_pointers,
+		.names = record->names,
 		.name_count = record->watched_count,
 	};
 	int r = ring_cursor_new_blocking(session_ring(session), getpid(), 0, NULL, &cursor);
@@ -268,7 +312,7 @@ static int run_session(struct record *record, struct session *session)
 	if (r == 0)
 		r = gatedchild_open(&record->child);
 	if (r == 0)
-		r = pump_until_over(record, recorder, &clock, options.start);
+		r = pump_until_over(record, session, recorder, options.start);
 	session_stop(session);
 
 	sampler_stats(session_sampler(session), &stats);
@@ -336,16 +380,17 @@ static int check_request(struct record *record, bool has_command)
 }
 
 /* The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would never come. 0; EXIT_TROUBLE. */
-static int check_found(struct session *session)
+static int check_found(const struct record *record, struct session *session)
 {
 	struct discovery_state found;
+	size_t count = still_there(record, session);
 
 	discovery_state(session_discovery(session), &found);
-	if (!found.roster.targets)
+	if (!count)
 		fprintf(stderr, "spikewatch record: nothing to record: %s\n",
 			strerror(found.roster.failed ? -found.roster.last_error : ESRCH));
 
-	return found.roster.targets ? 0 : EXIT_TROUBLE;
+	return count ? 0 : EXIT_TROUBLE;
 }
 
 static int record_all(struct record *record, char **command)
@@ -355,20 +400,29 @@ static int record_all(struct record *record, char **command)
 	int r = *command ? gatedchild_fork("spikewatch record", command, &record->child) : 0;
 
 	if (r == 0 && *command)
-		r = add_pid(record, record->child.pid, command[0]);
+		r = add_pid(record, record->child.pid, command[0], true);
 
 	if (r == 0)
 		r = build_config(record, &config);
 	if (r == 0)
 		r = session_new(config, NULL, &session);
 	if (r == 0)
-		r = check_found(session);
+		r = check_found(record, session);
 	if (r == 0)
 		r = run_session(record, session);
 	session_free(session);
 	config_free(config);
 
 	return r;
+}
+
+/* Returns code. */
+static int release(struct record *record, int code)
+{
+	free(record->watched);
+	free(record->names);
+
+	return code;
 }
 
 int record_command(int argc, char **argv)
@@ -383,6 +437,7 @@ int record_command(int argc, char **argv)
 	};
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID[,PID]", "processes to record", &record.pids },
+		{ 0, "tree", OPTION_FLAG, NULL, "with all that they start", &record.tree },
 		{ 'i', "interval", OPTION_DURATION, "TIME", "between two samples (10ms)", &record.interval_ns },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - is standard output (-)", &record.output },
 		{ 'f', "format", OPTION_TEXT, "FORMAT", "spikewatch or gvisor (spikewatch)", &record.format_name },
@@ -397,8 +452,10 @@ int record_command(int argc, char **argv)
 		.command = "spikewatch record",
 		.operands = "[-- COMMAND [ARGUMENT...]]",
 		.summary = "Streams samples of processes, without daemon or configuration file.",
-		.description = "A slow reader slows the sampling down; nothing is lost silently. COMMAND itself is\n"
-			       "recorded, not the processes that it starts.",
+		.description =
+			"A slow reader slows the sampling down; nothing is lost silently. COMMAND is\n"
+			"recorded with all that it starts: each process for itself, in gVisor's format as a sum.",
+
 		.example = "spikewatch record -i 1ms -o job.tsv -- python3 job.py\nspikewatch record -p 812,813 -d 10s "
 			   "| gzip "
 			   "> postgres.tsv.gz",
@@ -413,10 +470,12 @@ int record_command(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	if (check_request(&record, first < argc) < 0)
-		return EXIT_USAGE;
-	if (!open_output(&record))
+	if (make_room(&record) < 0)
 		return EXIT_TROUBLE;
+	if (check_request(&record, first < argc) < 0)
+		return release(&record, EXIT_USAGE);
+	if (!open_output(&record))
+		return release(&record, EXIT_TROUBLE);
 
 	log_open("spikewatch record", false);
 	log_may_block();
@@ -425,5 +484,5 @@ int record_command(int argc, char **argv)
 	code = exit_code(&record, first < argc, code);
 	close(record.fd);
 
-	return code;
+	return release(&record, code);
 }

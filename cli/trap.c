@@ -191,7 +191,8 @@ static void say_waiting(struct trap *trap)
 		fprintf(stderr, SELF ": no stacks: %s\n", off);
 	fprintf(stderr, SELF ": waiting for ");
 	output_escaped(stderr, trap->plan.pid ? trap->plan.name : trap->plan.comm);
-	fprintf(stderr, ": %s; Ctrl-C ends it\n", trapplan_text(&trap->plan, what, sizeof what));
+	fprintf(stderr, "%s: %s; Ctrl-C ends it\n", trap->plan.tree ? " and all that it starts" : "",
+		trapplan_text(&trap->plan, what, sizeof what));
 	if (!trap->plan.pid && trapsession_targets(trap->session, &error) == 0) {
 		fprintf(stderr, SELF ": no process is called ");
 		output_escaped(stderr, trap->plan.comm);
@@ -237,8 +238,16 @@ static void say_nothing(struct trap *trap)
 		fprintf(stderr, "%s memory %s", cpu_percent > 0 ? "," : "; the most was",
 			units_format_bytes(memory, sizeof memory, (uint64_t)memory_bytes));
 	fputc('\n', stderr);
-	if (trap->child.pid)
-		fprintf(stderr, SELF ": what the command has started was not watched: --comm NAME does that\n");
+}
+
+/* What daemonises goes on when the command has ended; then it is watched no more. */
+static void say_left(const struct trap *trap)
+{
+	size_t left = gatedchild_ended(&trap->child) ? trapsession_left(trap->session, trap->child.pid) : 0;
+
+	if (left)
+		fprintf(stderr, SELF ": the command has ended; of what it has started %zu process%s on, unwatched\n",
+			left, left > 1 ? "es go" : " goes");
 }
 
 static void release_names(struct incidentload_names *names)
@@ -353,6 +362,7 @@ static int run(struct trap *trap)
 		say_next(trap);
 	else if (r == 0)
 		say_nothing(trap);
+	say_left(trap);
 
 	return r < 0 ? r : trapsession_failed(trap->session) ? -EIO : 0;
 }
@@ -421,6 +431,7 @@ static int trap_all(struct trap *trap, char *const *command)
 		fprintf(stderr, SELF ": %s\n", strerror(-r));
 	if (r == 0 && *command)
 		trapplan_watch(&trap->plan, trap->child.pid, command[0]);
+	trap->plan.tree |= *command != NULL;
 	if (r == 0)
 		r = open_and_run(trap, &config);
 	trapsession_free(trap->session);
@@ -440,6 +451,7 @@ int trap_command(int argc, char **argv)
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID", "a process that runs", &trap.pid_text },
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
+		{ 0, "tree", OPTION_FLAG, NULL, "with all that they start, as one sum", &trap.plan.tree },
 		{ 0, "cpu", OPTION_TEXT, "PERCENT", "more than this of one core (80%)", &trap.plan.cpu },
 		{ 0, "memory", OPTION_SIZE, "SIZE", "more memory than this", &trap.memory_bytes },
 		{ 0, "for", OPTION_DURATION, "TIME", "for so long (CPU 1s, memory at once)", &trap.for_ns },
@@ -454,9 +466,12 @@ int trap_command(int argc, char **argv)
 		.command = SELF,
 		.operands = "[-- COMMAND [ARGUMENT...]]",
 		.summary = "Waits for a CPU or memory spike and writes it down: no daemon, no configuration.",
-		.description = "Without --cpu and --memory: 80% of a core for 1 s, or memory that grows by half.\n"
-			       "COMMAND is watched itself, not the processes that it starts.",
+		.description =
+			"Without --cpu and --memory: 80% of a core for 1 s, or memory that grows by half.\n"
+			"COMMAND is watched with all that it starts, also what daemonises, as one sum: 800% are\n"
+			"eight busy cores. The incident says which of the processes it was.",
 		.example = "spikewatch trap -p 812 --cpu 150% --memory 2GiB\n"
+			   "spikewatch trap --memory 8GiB -- make -j8\n"
 			   "spikewatch trap -- python3 job.py && spikewatch show last",
 		.exits = "that of COMMAND; else 0 caught, 1 nothing caught or trouble, 2 wrong usage",
 		.options = options,

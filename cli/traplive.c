@@ -65,7 +65,7 @@ static void add_values(const struct trapplan *plan, const struct trapsession_vie
 	if (view->has_memory && plan->memory_bytes)
 		add(buf, cap, " of %s", units_format_bytes(value, sizeof value, plan->memory_bytes));
 	if (view->targets > 1)
-		add(buf, cap, "; the nearest of %zu", view->targets);
+		add(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
 
 const char *traplive_text(const struct trapplan *plan, const struct trapsession_view *view, uint64_t waited_ns,

@@ -8,6 +8,9 @@
  *
  * A rule is armed again when the value has come down: a spike that goes on is one incident, however long it lasts.
  *
+ * With all that it starts a target is a sum: who waits for `make -j8` to take too much waits for all of it, and the incident says which of its processes
+ * took it.
+ *
  * The name of a process is put in behind the reader: it may hold bytes that JSON cannot.
  */
 #include "trapplan.h"
@@ -145,14 +148,16 @@ static void write_rules(FILE *file, const struct trapplan *plan)
 
 static void write_config(FILE *file, const struct trapplan *plan)
 {
-	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"200ms\"},\n");
+	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
+
+	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"},\n", plan->tree ? "100ms" : "200ms");
 	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
 	if (plan->stacks)
 		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
 	if (plan->pid)
-		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d}],\n", plan->name, plan->pid);
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d%s}],\n", plan->name, plan->pid, tree);
 	else
-		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"}],\n", plan->name);
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"%s}],\n", plan->name, tree);
 	fprintf(file, "\"rules\": [");
 	write_rules(file, plan);
 	fprintf(file, "]}\n");

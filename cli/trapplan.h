@@ -26,6 +26,7 @@ struct trapplan {
 	uint64_t memory_bytes; /* 0: not asked for */
 	uint64_t for_ns;       /* how long it has to last; 0: a second for CPU, no time for memory */
 	uint64_t after_ns;
+	bool tree; /* with all that they start, as one sum */
 	/* What trapplan_watch and trapplan_resolve make of it. */
 	int32_t pid;               /* 0: comm */
 	char name[TARGETNAME_MAX]; /* of the target entry */

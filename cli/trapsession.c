@@ -18,12 +18,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define NUMBER_MAX 100 /* incidents of one name in one millisecond */
+#define LEFT_MAX 256   /* beyond, nobody counts */
 
 struct caught {
 	char stem[INCIDENT_NAME_MAX + 1];
@@ -204,7 +206,31 @@ size_t trapsession_targets(const struct trapsession *trap, int *ret_error)
 	discovery_state(session_discovery(trap->session), &found);
 	*ret_error = found.roster.failed ? found.roster.last_error : 0;
 
-	return found.roster.targets;
+	return trap->options.config->targets[0].per == CONFIG_PER_GROUP ? found.roster.members : found.roster.targets;
+}
+
+static int note_sum(void *ctx, const struct evaluator_sight *sight)
+{
+	*(uint32_t *)ctx = sight->target->id;
+
+	return sight->target->kind == TARGET_GROUP;
+}
+
+size_t trapsession_left(const struct trapsession *trap, int32_t but)
+{
+	int32_t pids[LEFT_MAX];
+	uint32_t id = 0;
+	size_t left = 0;
+
+	if (evaluator_visit_targets(trap->evaluator, note_sum, &id) == 0)
+		return 0;
+
+	size_t count = discovery_pids(session_discovery(trap->session), id, pids, LEFT_MAX);
+
+	for (size_t i = 0; i < count; i++)
+		left += pids[i] != but && (kill(pids[i], 0) == 0 || errno == EPERM);
+
+	return left;
 }
 
 const char *trapsession_stacks_off(const struct trapsession *trap)

@@ -28,7 +28,7 @@ struct trapsession_options {
 
 /* How it is. name is cut to fit. */
 struct trapsession_view {
-	size_t targets;           /* there are now */
+	size_t targets;           /* trapsession_targets */
 	char name[96];            /* of the one nearest to a threshold; "": nothing is known of any */
 	bool has_cpu, has_memory; /* of that one, over the last window */
 	double cpu_percent;
@@ -55,8 +55,11 @@ int trapsession_poll(struct trapsession *trap);
 /* So many as were wanted were opened, and all are complete. */
 bool trapsession_done(const struct trapsession *trap);
 
-/* How many targets are watched now; *ret_error: if there are none, -errno of why one could not be, or 0. */
+/* How many processes are watched now, members of a sum each for itself; *ret_error: if there are none, -errno of why one could not be, or 0. */
 size_t trapsession_targets(const struct trapsession *trap, int *ret_error);
+
+/* How many processes of the sum that is watched, but for this one, are still there; at most 256 are counted. Also after trapsession_finish. */
+size_t trapsession_left(const struct trapsession *trap, int32_t but);
 
 /* Why there are no stacks; "": there are, or nobody wants them. */
 const char *trapsession_stacks_off(const struct trapsession *trap);

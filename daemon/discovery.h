@@ -98,7 +98,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config);
  */
 mono_t discovery_pulse(const struct discovery *discovery);
 
-/* Starts the thread, which begins with a scan. 0 or -errno. */
+/* Listens from now on, if that is wanted and possible, and starts the thread, which begins with a scan. 0 or -errno. */
 int discovery_start(struct discovery *discovery);
 
 /* Stops it and waits for it. Harmless if it is not running. */

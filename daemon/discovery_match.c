@@ -27,6 +27,7 @@ static struct roster_sighting sighting_of(const struct scanned *scanned)
 	return (struct roster_sighting){
 		.pid = facts->pid,
 		.start_ticks = scanned->stat.start_ticks,
+		.arguments_at = scanned->arguments_at,
 		.comm = facts->comm,
 		.cmdline = facts->cmdline ? facts->cmdline : "",
 		.cgroup = facts->cgroup ? facts->cgroup : "",
@@ -101,6 +102,24 @@ static int join(struct discovery *discovery, struct scanned *scanned, bool whole
 	return r;
 }
 
+/* A process that is watched for an entry was met again: what it is called is read anew if something was heard of it, or it is seen to be another. */
+static int recall(struct discovery *discovery, size_t entry, struct scanned *scanned, bool changed)
+{
+	struct roster_sighting sighting = sighting_of(scanned);
+
+	if (!changed && !roster_is_outdated(discovery->roster, entry, &sighting))
+		return 0;
+
+	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
+
+	if (r < 0)
+		return r;
+
+	sighting = sighting_of(scanned);
+
+	return roster_describe(discovery->roster, entry, &sighting);
+}
+
 int discovery_match(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting)
 {
 	bool joins = false;
@@ -115,8 +134,10 @@ int discovery_match(struct discovery *discovery, struct scanned *scanned, struct
 		meeting->watched = true;
 		if (discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			r = sight_cgroup(discovery, i, &scanned->facts);
+		else if (!is_known(discovery, i, scanned, meeting->changed))
+			joins = true;
 		else
-			joins |= !is_known(discovery, i, scanned, meeting->changed);
+			r = recall(discovery, i, scanned, meeting->changed);
 	}
 	if (r < 0 || (!joins && !meeting->changed))
 		return r;

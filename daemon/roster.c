@@ -303,6 +303,8 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 		source_entry_set_since(target->sampled.entry, seen->since);
 	else if (r == 0 && seen->whole)
 		source_entry_set_whole(target->sampled.entry);
+	if (r == 0 && target->names_group)
+		r = roster_describe_anew(group, seen);
 
 	return watch_opened(roster, target, r);
 }

@@ -48,6 +48,8 @@ struct roster_target {
 	struct roster_target *next;      /* in its bucket */
 	struct roster_target *next_pid;  /* of a process: in the bucket of its pid */
 	uint64_t seen;                   /* the last scan that met it */
+	uint64_t arguments_at;           /* of a process, when it was described */
+	bool names_group;                /* what it is called is what its group is called */
 	bool leaving;                    /* its removal was asked for */
 	bool unlent;                     /* a group that the sampler has yet to be given */
 	uint32_t reading;                /* what it was opened for: see roster_reopen */
@@ -74,6 +76,7 @@ struct roster_counts {
 struct roster_sighting {
 	int32_t pid;
 	uint64_t start_ticks;
+	uint64_t arguments_at; /* see scanned.h */
 	const char *comm, *cmdline, *cgroup;
 	bool descends; /* selected by what it descends from, not by what it is */
 	bool whole;    /* it has just begun: a group counts all that it used so far */

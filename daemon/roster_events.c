@@ -3,6 +3,7 @@
 
 #include "roster_inside.h"
 
+#include <errno.h>
 #include <string.h>
 
 bool roster_fetch(struct roster *roster)
@@ -58,6 +59,43 @@ bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, ui
 		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
 
 	return target && !target->group && strcmp(target->what.comm, comm) != 0;
+}
+
+bool roster_is_outdated(const struct roster *roster, size_t entry, const struct roster_sighting *seen)
+{
+	const struct roster_target *target =
+		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
+
+	return target && (!target->group || target->names_group) &&
+	       (target->arguments_at != seen->arguments_at || strcmp(target->what.comm, seen->comm) != 0);
+}
+
+int roster_describe_anew(struct roster_target *target, const struct roster_sighting *seen)
+{
+	const struct target *what = &target->what;
+
+	if (strcmp(what->comm, seen->comm) == 0 && strcmp(what->cmdline, seen->cmdline) == 0 &&
+	    strcmp(what->cgroup, seen->cgroup) == 0)
+		return 0;
+	if (!roster_target_rename(&target->what, seen))
+		return -ENOMEM;
+
+	return target->group ? 0 : sampler_target_describe_anew(&target->sampled, what);
+}
+
+int roster_describe(struct roster *roster, size_t entry, const struct roster_sighting *seen)
+{
+	struct roster_target *target =
+		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
+
+	if (!target)
+		return 0;
+
+	target->arguments_at = seen->arguments_at;
+
+	int r = roster_describe_anew(target, seen);
+
+	return r == 0 && target->names_group ? roster_describe_anew(target->group, seen) : r;
 }
 
 bool roster_knows(const struct roster *roster, int32_t pid)

@@ -30,6 +30,15 @@ bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sig
  */
 bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm);
 
+/* Whether a process is watched for this entry under another name than it has now, or has executed something since. Looks at comm and arguments_at alone. */
+bool roster_is_outdated(const struct roster *roster, size_t entry, const struct roster_sighting *seen);
+
+/*
+ * A process that is watched for this entry is called that from now on, and so is a group by pid whose root it is: in the ring, and so for all who read
+ * it. Does nothing if it is not watched, or is called that. 0; -ENOMEM: it keeps its names.
+ */
+int roster_describe(struct roster *roster, size_t entry, const struct roster_sighting *seen);
+
 /* Whether pid is watched for any entry. */
 bool roster_knows(const struct roster *roster, int32_t pid);
 

@@ -39,6 +39,9 @@ struct roster {
 /* Asks the sampler for a target back. False: the queue is full. */
 bool roster_ask_back(struct roster *roster, struct roster_target *target);
 
+/* It is called something else now: see roster_describe. 0; -ENOMEM: it keeps its names. */
+int roster_describe_anew(struct roster_target *target, const struct roster_sighting *seen);
+
 /* The sampler gave it back. */
 void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why);
 

@@ -76,15 +76,44 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 
 	pack(container, packed);
 
-	return roster_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
-							  .pid = seen->pid,
-							  .start_ticks = seen->start_ticks,
-							  .name = name,
-							  .key = key,
-							  .comm = seen->comm,
-							  .cmdline = seen->cmdline,
-							  .cgroup = seen->cgroup,
-							  .container = packed });
+	struct roster_target *target = roster_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
+										  .pid = seen->pid,
+										  .start_ticks = seen->start_ticks,
+										  .name = name,
+										  .key = key,
+										  .comm = seen->comm,
+										  .cmdline = seen->cmdline,
+										  .cgroup = seen->cgroup,
+										  .container = packed });
+
+	if (target) {
+		target->arguments_at = seen->arguments_at;
+		target->names_group =
+			config->per == CONFIG_PER_GROUP && config->selector <= CONFIG_PIDFILE && !seen->descends;
+	}
+
+	return target;
+}
+
+bool roster_target_rename(struct target *what, const struct roster_sighting *seen)
+{
+	char *comm = strdup(seen->comm), *cmdline = strdup(seen->cmdline), *cgroup = strdup(seen->cgroup);
+	bool whole = comm && cmdline && cgroup;
+
+	if (whole) {
+		free((char *)(uintptr_t)what->comm);
+		free((char *)(uintptr_t)what->cmdline);
+		free((char *)(uintptr_t)what->cgroup);
+		what->comm = comm;
+		what->cmdline = cmdline;
+		what->cgroup = cgroup;
+		return true;
+	}
+	free(comm);
+	free(cmdline);
+	free(cgroup);
+
+	return false;
 }
 
 struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,

@@ -297,6 +297,7 @@ static void publish(struct sampler *sampler, struct source_entry *entry)
 {
 	struct sampler_target *target = source_entry_user(entry);
 
+	sampler_target_take_description(target);
 	note_put(sampler,
 		 ring_put_sample(sampler->writer, &target->track, source_entry_at(entry), source_entry_sample(entry)));
 }

@@ -19,6 +19,7 @@
 #include <time.h>
 
 struct sampler;
+struct sampler_description; /* sampler_target.c */
 
 struct sampler_options {
 	struct source_options source;
@@ -35,8 +36,10 @@ struct sampler_target {
 	struct sampler_target *group; /* the group it is a member of, or NULL: a target of its own */
 	void *user;                   /* the cold side's */
 	struct ring_track track;
-	unsigned char *description; /* of the track; NULL for a member of a group */
-	bool lent;                  /* the sampler's: it is in the source */
+	struct sampler_description *description; /* of the track; NULL for a member of a group */
+	bool lent;                               /* the sampler's: it is in the source */
+	/* Of a description on its way: one that the cold side has posted, and one that the sampler is done with. */
+	_Atomic(struct sampler_description *) posted, done;
 };
 
 enum sampler_return {
@@ -48,7 +51,16 @@ enum sampler_return {
 /* Describes target in its track, for which it takes memory. The target's id must be new. 0 or -ENOMEM. */
 int sampler_target_describe(struct sampler_target *target, const struct target *what);
 
-/* Frees the entry and the description, not the target itself. {0} is fine. */
+/*
+ * Describes a target that has one anew, also while it is lent: readers of the ring learn it with its next sample. The id stays. Never waits. 0; -ENOMEM: it
+ * keeps the old description.
+ */
+int sampler_target_describe_anew(struct sampler_target *target, const struct target *what);
+
+/* For the sampler: takes what was posted. Allocates and frees nothing. */
+void sampler_target_take_description(struct sampler_target *target);
+
+/* Frees the entry and the descriptions, not the target itself. {0} is fine. */
 void sampler_target_release(struct sampler_target *target);
 
 /* 0; -ENOMEM; -errno. ring must outlive the sampler. */

@@ -26,6 +26,7 @@ int scanned_meet(struct scanned *scanned, int32_t pid)
 		comm_len = sizeof scanned->comm - 1;
 	memcpy(scanned->comm, scanned->stat.comm, comm_len);
 	scanned->comm[comm_len] = '\0';
+	scanned->arguments_at = procfs_stat_arguments(scanned->text, (size_t)len);
 	scanned->facts = (struct match_facts){ .pid = pid, .comm = scanned->comm };
 	scanned->asked = MATCH_COMM;
 

@@ -24,7 +24,8 @@ struct scanned {
 	mono_t now;
 	struct match_facts facts; /* what is known; point into the room below */
 	struct procfs_stat stat;
-	unsigned asked; /* bits of match_need that were read, or tried */
+	uint64_t arguments_at; /* where its arguments begin: another place after an execution; 0: we may not know */
+	unsigned asked;        /* bits of match_need that were read, or tried */
 	struct container container;
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[SCANNED_CMDLINE_MAX];
 };

@@ -94,6 +94,24 @@ int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 	return 0;
 }
 
+/* Fields between the name and arg_start, which is the 48th. */
+#define STAT_BEFORE_ARGUMENTS 44
+
+uint64_t procfs_stat_arguments(const char *buf, size_t len)
+{
+	const char *close = len > 0 ? memrchr(buf, ')', len) : NULL;
+
+	if (!close || buf + len - close < 4)
+		return 0;
+
+	struct cursor cursor = { .at = close + 4, .end = buf + len };
+
+	skip_fields(&cursor, STAT_BEFORE_ARGUMENTS);
+	uint64_t at = take_number(&cursor);
+
+	return cursor.failed ? 0 : at;
+}
+
 /* "765 427 399 5 0 123 0": size resident shared text lib data dt, in pages */
 int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages)
 {

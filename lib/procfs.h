@@ -36,6 +36,12 @@ struct procfs_cgroup {
 /* /proc/<pid>/stat up to starttime. 0; -EBADMSG: no such line, or cut short. */
 int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret);
 
+/*
+ * Where the arguments of the process begin in its memory (arg_start of /proc/<pid>/stat, Linux 3.5), another place after each execution where addresses are
+ * random. 0: not there, or hidden from the reader.
+ */
+uint64_t procfs_stat_arguments(const char *buf, size_t len);
+
 /* /proc/<pid>/statm: resident pages; a number that is negative for a moment is 0. 0 or -EBADMSG. */
 int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/prctl.h>
 
 Suite *record_suite(void);
 
@@ -120,6 +121,92 @@ START_TEST(the_command_is_watched_from_its_start_to_its_end)
 
 	ck_assert_uint_ge(rows.count, 2);
 	ck_assert_uint_ge(rows.last_ns, 280 * NS_PER_MS);
+}
+END_TEST
+
+START_TEST(what_the_command_starts_is_recorded_with_it)
+{
+	if (!built)
+		return;
+
+	ck_assert_int_eq(program_run(RECORD("-i", "2ms", "-o", output, "--", "/bin/sh", "-c",
+					    "sleep 0.5 & (setsid sleep 0.51 &) ; sleep 0.6; exit 3"),
+				     directory),
+			 3);
+	recorded();
+	char *text = scene_read(output);
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_ptr_nonnull(strstr(text, "\"cmdline\":\"/bin/sh -c sleep 0.5 & (setsid"));
+	ck_assert_ptr_nonnull(strstr(text, "\"cmdline\":\"sleep 0.5\""));
+	ck_assert_ptr_nonnull(strstr(text, "\"cmdline\":\"sleep 0.51\""));
+	free(text);
+
+	/* gVisor's columns are settled before: the sum. */
+	ck_assert_int_eq(program_run(RECORD("-f", "gvisor", "-i", "2ms", "-o", output, "--", "/bin/sh", "-c",
+					    "sleep 0.3 & wait"),
+				     directory),
+			 0);
+	struct salvage_report report = scene_salvage(output, NULL);
+
+	ck_assert(salvage_whole(&report));
+	ck_assert_uint_gt(report.rows, 1);
+}
+END_TEST
+
+START_TEST(a_tree_is_recorded_until_its_last_has_ended)
+{
+	if (!built)
+		return;
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", "sleep 1.5 & sleep 0.7", (char *)NULL);
+		_exit(1);
+	}
+
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+
+	struct program program = program_start(RECORD("--tree", "-o", output, "-p", text), directory, -1, 0);
+
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(program_wait(&program), 0);
+	char *rows = scene_read(output);
+
+	ck_assert_ptr_nonnull(strstr(rows, "\"cmdline\":\"sleep 1.5\""));
+	free(rows);
+	ck_assert_uint_ge(recorded().gone, 2);
+}
+END_TEST
+
+START_TEST(more_than_64_processes_are_recorded)
+{
+	if (!built)
+		return;
+
+	pid_t pids[70];
+	char text[70 * 8] = "";
+
+	for (int i = 0; i < 70; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		snprintf(text + strlen(text), 16, "%s%d", i ? "," : "", pids[i]);
+	}
+	ck_assert_int_eq(program_run(RECORD("-d", "300ms", "-i", "50ms", "-o", output, "-p", text), directory), 0);
+	ck_assert_uint_ge(recorded().count, 70);
+	ck_assert_int_eq(program_run(RECORD("--tree", "-d", "300ms", "-o", output, "-p", text), directory), 2);
+	program_said(directory, "at most 1000 processes at a time, 64 with --tree");
+	for (int i = 0; i < 70; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
 }
 END_TEST
 
@@ -385,6 +472,9 @@ Suite *record_suite(void)
 	tcase_add_test(tcase, it_goes_on_until_the_last_of_several_has_ended);
 	tcase_add_test(tcase, the_exit_code_is_that_of_the_command);
 	tcase_add_test(tcase, the_command_is_watched_from_its_start_to_its_end);
+	tcase_add_test(tcase, what_the_command_starts_is_recorded_with_it);
+	tcase_add_test(tcase, a_tree_is_recorded_until_its_last_has_ended);
+	tcase_add_test(tcase, more_than_64_processes_are_recorded);
 	tcase_add_test(tcase, gvisors_format_verifies);
 	tcase_add_test(tcase, gvisors_format_has_room_for_few);
 	tcase_add_test(tcase, what_is_no_process_is_not_waited_for);

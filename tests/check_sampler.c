@@ -52,6 +52,55 @@ START_TEST(a_tick_allocates_nothing_and_opens_nothing)
 }
 END_TEST
 
+/* The name of a target as a reader knows it now. */
+static const char *name_of(uint32_t id)
+{
+	struct target target;
+
+	read_ring();
+	ck_assert(ring_cursor_target(cursor, id, &target));
+
+	return target.comm;
+}
+
+START_TEST(a_target_that_is_called_something_else_is_described_anew)
+{
+	static const char *const names[] = { "one", "two", "three", "four" };
+	struct child child = child_start();
+	struct target what;
+
+	make(NS_PER_MS, 8, 1 << 20, 16384);
+	add_process(0, child.pid, NULL);
+	what = watched[0].what;
+	sampler_tick(sampler);
+	read_ring();
+	ck_assert_uint_eq(seen.described, 1);
+
+	/* Of two between two ticks the later; the sampler allocates nothing for them. */
+	for (size_t i = 0; i < 4; i++) {
+		for (size_t k = i ? i - 1 : 0; k <= i; k++) {
+			what.comm = names[k];
+			ck_assert_int_eq(sampler_target_describe_anew(&watched[0].sampled, &what), 0);
+		}
+		child_do(&child, 'b');
+		unsigned long before = torture_allocations();
+		sampler_tick(sampler);
+		ck_assert_uint_eq(torture_allocations(), before);
+		ck_assert_str_eq(name_of(what.id), names[i]);
+		ck_assert_uint_eq(seen.described, i + 2);
+	}
+
+	/* Two more that nobody has taken when it goes. */
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(sampler_target_describe_anew(&watched[0].sampled, &what), 0);
+	torture_arm(1);
+	int r = sampler_target_describe_anew(&watched[0].sampled, &what);
+	ck_assert(torture_disarm());
+	ck_assert_int_eq(r, -ENOMEM);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(what_a_process_did_is_in_the_next_tick)
 {
 	struct child child = child_start();
@@ -266,6 +315,7 @@ Suite *sampler_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_tick_allocates_nothing_and_opens_nothing);
+	tcase_add_test(tcase, a_target_that_is_called_something_else_is_described_anew);
 	tcase_add_test(tcase, what_a_process_did_is_in_the_next_tick);
 	tcase_add_test(tcase, removing_is_answered_once);
 	tcase_add_test(tcase, a_target_that_is_gone_comes_back_and_removing_it_is_answered_too);

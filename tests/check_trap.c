@@ -251,13 +251,13 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	program_said(directory, "waiting for sh-");
 	AUTO_FREE char *incident = read_incident();
 
-	expect_words(incident, "\"comm\": \"sh\""); /* from the start, although it had not begun */
+	expect_words(incident, "\"comm\": \"sh\"");
+	expect_words(incident, "\"cmdline\": \"/bin/sh -c while ! [ -e "); /* and not ours, as before it began */
 	ck_assert_int_eq(count_incidents(incidents), 1);
 
 	/* Too short for anything. */
 	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/bin/true"), directory), 0);
 	program_said(directory, "nothing was caught");
-	program_said(directory, "what the command has started was not watched");
 	ck_assert_int_eq(program_run(TRAP("-o", incidents, "--", "/bin/sh", "-c", "kill -9 $$"), directory),
 			 128 + SIGKILL);
 	ck_assert_int_eq(program_run(TRAP("-o", incidents, "/nowhere/program"), directory), 127);
@@ -269,6 +269,97 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 
 	ck_assert_msg(!strstr(text, "nothing was caught"), "%s", text); /* nothing was there to be caught */
 	ck_assert_int_eq(count_incidents(incidents), 1);
+}
+END_TEST
+
+/* The command itself only waits. What works is a child, or a grandchild that has left its session and its parents. */
+static const char *const workers[] = {
+	"sh -c \"$0\" & wait",
+	"(setsid sh -c \"$0\" &) ; while ! [ -e \"$1\" ]; do sleep 0.05; done",
+};
+
+START_TEST(what_a_command_starts_is_watched_with_it)
+{
+	if (!built)
+		return;
+
+	char end[128], work[200];
+
+	snprintf(end, sizeof(end), "%s/end", directory);
+	snprintf(work, sizeof(work), "while ! [ -e %s ]; do :; done", end);
+
+	struct program program =
+		program_start(TRAP(SOON, "--", "/bin/sh", "-c", workers[_i], work, end), directory, -1, 0);
+
+	scene_wait_for(scene_says(program.err, "the command goes on"));
+	scene_write(end, "%s", "");
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, " and all that it starts: more than 2% of a core for 100 ms");
+	AUTO_FREE char *incident = read_incident();
+
+	expect_words(incident, "\"kind\": \"group\"");
+	expect_words(incident, "\"comm\": \"sh\"");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+}
+END_TEST
+
+START_TEST(a_tree_of_a_process_that_runs_is_watched_until_the_last_has_ended)
+{
+	if (!built)
+		return;
+
+	char end[128], child_end[160], work[400];
+	int status;
+
+	/* A child goes on when its parent has ended. */
+	snprintf(end, sizeof(end), "%s/end", directory);
+	snprintf(work, sizeof(work),
+		 "sh -c 'while ! [ -e %s.child ]; do sleep 0.02; done' & while ! [ -e %s ]; do sleep 0.02; done", end,
+		 end);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", work, (char *)NULL);
+		_exit(1);
+	}
+
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+
+	struct program program =
+		program_start(TRAP("--cpu", "100000%", "--tree", "-o", incidents, "-p", text), directory, -1, 0);
+
+	wait_for_words(&program, " and all that it starts: ");
+	scene_write(end, "%s", "");
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	for (int i = 0; i < 20; i++)
+		scene_nap();
+	ck_assert_msg(!scene_says(program.err, "nothing was caught"), "it has ended with the parent");
+	snprintf(child_end, sizeof(child_end), "%s.child", end);
+	scene_write(child_end, "%s", "");
+	ck_assert_int_eq(program_wait(&program), 1);
+	program_said(directory, "nothing was caught");
+}
+END_TEST
+
+START_TEST(what_a_command_leaves_behind_is_counted)
+{
+	if (!built)
+		return;
+
+	char end[128];
+
+	snprintf(end, sizeof(end), "%s/end", directory);
+	ck_assert_int_eq(
+		program_run(TRAP("--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
+				 "(setsid sh -c 'while ! [ -e $0 ]; do sleep 0.05; done' $0 &) ; sleep 0.5", end),
+			    directory),
+		0);
+	program_said(directory, "the command has ended; of what it has started ");
+	program_said(directory, " on, unwatched");
+	scene_write(end, "%s", "");
 }
 END_TEST
 
@@ -580,6 +671,9 @@ Suite *trap_suite(void)
 	tcase_add_test(tcase, a_process_that_does_not_exist_yet_is_waited_for);
 	tcase_add_test(tcase, what_comes_when_there_are_enough_is_left_alone);
 	tcase_add_test(tcase, a_command_is_watched_and_its_exit_code_is_ours);
+	tcase_add_loop_test(tcase, what_a_command_starts_is_watched_with_it, 0, ARRAY_LEN(workers));
+	tcase_add_test(tcase, a_tree_of_a_process_that_runs_is_watched_until_the_last_has_ended);
+	tcase_add_test(tcase, what_a_command_leaves_behind_is_counted);
 	tcase_add_test(tcase, what_is_open_when_the_command_ends_is_written);
 	tcase_add_test(tcase, nothing_caught_is_exit_code_one);
 	tcase_add_test(tcase, ctrl_c_writes_what_is_open);
