@@ -125,6 +125,7 @@ int rehearsal_event(struct rehearsal *rehearsal, const struct ring_event *event)
 	case RING_EVENT_TICK:
 		rehearsal->tick = event->time;
 		rehearsal->wall = event->wall;
+		evaluator_idle(rehearsal->evaluator, event->idle_ns);
 		return 0;
 	case RING_EVENT_SAMPLE:
 		evaluator_sample(rehearsal->evaluator, event->id, event->time, event->sample);

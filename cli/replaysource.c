@@ -41,6 +41,7 @@ static void describe(int dirfd, struct replaysource *source)
 		source->mono_ahead_ns = (int64_t)(incident->mono.ns - incident->wall.ns);
 	}
 	source->interval_ns = incident->cost.interval_ns;
+	source->idle_ns = incident->cost.idle_ns;
 	if (incident->limits.cpu_is_machine && incident->limits.cpu != UINT64_MAX)
 		source->machine.cores = (double)incident->limits.cpu / (double)NS_PER_S;
 	if (incident->limits.memory_is_machine && incident->limits.memory_bytes != UINT64_MAX)
@@ -202,6 +203,7 @@ int replaysource_play(struct replaysource *source, const struct tape_options *op
 		known.interval_ns = source->interval_ns;
 		known.interval_is_known = true;
 	}
+	known.idle_ns = source->idle_ns;
 	if (source->has_clock)
 		known.mono_ahead_ns = source->mono_ahead_ns;
 	r = tape_new(&known, &tape);

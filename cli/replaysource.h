@@ -27,6 +27,7 @@ struct replaysource {
 	bool has_clock;
 	int64_t mono_ahead_ns;
 	uint64_t interval_ns;          /* 0: not known */
+	uint64_t idle_ns;              /* 0: none, or not known */
 	struct metric_machine machine; /* cores, memory_bytes: 0: not known */
 };
 

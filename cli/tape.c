@@ -6,6 +6,7 @@
  * the evaluator a target that was sampled in a tick was seen at its row's time, whatever the tick's (watch.c): so the lengths of
  * windows between rows are exact.
  *
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others.
  * A target that does not change has a row per heartbeat. Where no row came for longer than two of them nobody looked: no ticks are
  * made up there, and the evaluator sees what it would have seen, a sampler that stalled. That bounds the ticks made up per row.
  *
@@ -35,6 +36,7 @@ struct known {
 	bool announced;    /* and not gone */
 	bool is_column;    /* STREAM_GVISOR */
 	uint64_t tick;     /* number of the last one with a row of it */
+	mono_t at;         /* of its last row */
 };
 
 struct tape {
@@ -69,9 +71,14 @@ static wall_t wall_of(const struct tape *tape, mono_t at)
 	return (wall_t){ at.ns - (uint64_t)tape->options.mono_ahead_ns };
 }
 
+static struct ring_event event_of(const struct tape *tape, enum ring_event_type type, uint32_t id)
+{
+	return (struct ring_event){ .type = type, .time = tape->tick, .tick = tape->number, .id = id };
+}
+
 static int end_tick(struct tape *tape)
 {
-	const struct ring_event event = { .type = RING_EVENT_TICK_END, .time = tape->tick, .tick = tape->number };
+	const struct ring_event event = event_of(tape, RING_EVENT_TICK_END, 0);
 
 	if (!tape->open)
 		return 0;
@@ -87,6 +94,7 @@ static int begin_tick(struct tape *tape, mono_t at)
 	tape->started = true;
 	tape->tick = at;
 	event.tick = ++tape->number;
+	event.idle_ns = tape->options.idle_ns;
 	if (!tape->summary.any)
 		tape->summary.from = event.wall;
 	tape->summary.any = true;
@@ -172,9 +180,8 @@ static int know(struct tape *tape, uint32_t id, struct known **ret)
 
 static int announce(struct tape *tape, struct known *known, const struct target *target)
 {
-	struct ring_event event = { .type = RING_EVENT_TARGET, .time = tape->tick, .tick = tape->number };
+	struct ring_event event = event_of(tape, RING_EVENT_TARGET, known->id);
 
-	event.id = known->id;
 	event.target = *target;
 	tape->summary.targets += !known->announced;
 	known->announced = true;
@@ -183,16 +190,14 @@ static int announce(struct tape *tape, struct known *known, const struct target 
 
 static int lose_target(struct tape *tape, struct known *known)
 {
-	const struct ring_event event = { .type = RING_EVENT_GONE,
-					  .time = tape->tick,
-					  .tick = tape->number,
-					  .id = known->id,
-					  .reason = RING_GONE_EXITED };
+	struct ring_event event = event_of(tape, RING_EVENT_GONE, known->id);
 
+	event.reason = RING_GONE_EXITED;
 	if (!known->announced)
 		return 0;
 	known->announced = false;
 	known->checksum = 0;
+	known->at = (mono_t){ 0 };
 	rowpace_lose(&tape->pace, known->id);
 	return hand_over(tape, &event);
 }
@@ -243,17 +248,25 @@ static void take_values(const struct tape *tape, uint32_t owner, const uint64_t 
 
 static int put_sample(struct tape *tape, uint32_t id, mono_t at, const struct sample *sample)
 {
-	const struct ring_event event = {
-		.type = RING_EVENT_SAMPLE,
-		.time = at,
-		.tick = tape->number,
-		.id = id,
-		.sample = sample,
-		.changed = sample->mask,
-	};
+	struct ring_event event = event_of(tape, RING_EVENT_SAMPLE, id);
 
+	event.time = at;
+	event.sample = sample;
+	event.changed = sample->mask;
 	tape->summary.samples++;
 	return hand_over(tape, &event);
+}
+
+/* A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. */
+static bool is_late(const struct tape *tape, uint32_t id, mono_t at)
+{
+	const struct known *known = id ? find(tape, id) : NULL;
+	int64_t late_ns = mono_diff(tape->tick, at);
+
+	if (!tape->started || late_ns <= (int64_t)(id ? tape->pace.interval_ns : 0))
+		return false;
+	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
+	       late_ns > (int64_t)tape->options.heartbeat_ns;
 }
 
 /* Makes the tick that a row of this target at this time belongs to the open one. */
@@ -282,7 +295,9 @@ static int on_own_row(struct tape *tape, mono_t at, uint32_t id, const uint64_t 
 	r = reach_tick(tape, known, at);
 	if (r != 0)
 		return r;
-	known->tick = tape->number;
+	known->at = at;
+	if (mono_diff(tape->tick, at) <= (int64_t)(tape->pace.interval_ns / 2))
+		known->tick = tape->number;
 	take_values(tape, 0, values, mask, &sample);
 	return put_sample(tape, id, at, &sample);
 }
@@ -306,8 +321,7 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 	mono_t at;
 
 	(void)seq;
-	if (!time_of(tape, time_ns, &at) ||
-	    (tape->started && mono_diff(tape->tick, at) > (target ? (int64_t)tape->pace.interval_ns : 0))) {
+	if (!time_of(tape, time_ns, &at) || is_late(tape, target, at)) {
 		tape->summary.late++;
 		return 0;
 	}

@@ -22,6 +22,8 @@
 struct tape_options {
 	/* Of a stream: between two ticks where samples do not say it, and how long a target that stands still has none. Both > 0. */
 	uint64_t interval_ns, heartbeat_ns;
+	uint64_t
+		idle_ns; /* of a stream: the longest pause between two looks at a process (idlepace.h); 0: none, or not known */
 	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
 	int64_t mono_ahead_ns; /* of a stream: the monotonic clock less the wall clock. Windows end at multiples of the former */
 	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends it all */

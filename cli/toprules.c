@@ -227,6 +227,7 @@ int toprules_event(struct toprules *rules, const struct ring_event *event)
 	case RING_EVENT_TICK:
 		rules->tick = event->time;
 		rules->wall = event->wall;
+		evaluator_idle(rules->evaluator, event->idle_ns);
 		return 0;
 	case RING_EVENT_SAMPLE:
 		evaluator_sample(rules->evaluator, event->id, event->time, event->sample);

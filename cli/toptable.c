@@ -9,6 +9,7 @@
  */
 #include "toptable.h"
 
+#include "idlepace.h"
 #include "metric.h"
 #include "scope.h"
 
@@ -195,6 +196,8 @@ static mono_t seen_at(const struct toptable *table, const struct toptable_row *r
 
 	if (!table->ticked || age < 0)
 		return row->at;
+	if (row->kind == TARGET_PROCESS)
+		return idlepace_seen_at(row->at, NULL, table->now, table->idle_ns);
 	return read_ns ? mono_add(row->at, (uint64_t)age / read_ns * read_ns) : table->now;
 }
 
@@ -455,5 +458,5 @@ void toptable_release(struct toptable *table)
 		free_row(table->row[i]);
 	free(table->row);
 	free(table->view);
-	*table = (struct toptable){ .cgroup_read_ns = table->cgroup_read_ns };
+	*table = (struct toptable){ .idle_ns = table->idle_ns, .cgroup_read_ns = table->cgroup_read_ns };
 }

@@ -78,6 +78,8 @@ struct toptable_row {
 };
 
 struct toptable {
+	uint64_t
+		idle_ns; /* the longest pause between two looks at a process, as of the last tick; the caller sets it. 0: none */
 	uint64_t cgroup_read_ns; /* how often cgroups are looked at; the caller sets it. 0: every tick */
 	mono_t now;              /* the last tick */
 	bool ticked;

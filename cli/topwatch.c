@@ -258,6 +258,7 @@ static int take(void *ctx, const struct ring_event *event)
 	case RING_EVENT_TICK:
 		if (watch->since.ns == 0)
 			watch->since = event->wall;
+		table->idle_ns = event->idle_ns;
 		break;
 	case RING_EVENT_SAMPLE:
 		toptable_sample(table, event->id, event->time, event->sample);

@@ -51,6 +51,7 @@ static void describe_rule(const struct description *description, const struct ev
 
 static void describe_cost(const struct description *description, mono_t now, struct incident_cost *cost)
 {
+	struct ring_info ring;
 	struct stats stats;
 	int64_t run;
 
@@ -58,7 +59,9 @@ static void describe_cost(const struct description *description, mono_t now, str
 		return;
 
 	run = mono_diff(now, (mono_t){ stats.cheap_start_nanos });
+	ring_info(session_ring(description->session), &ring);
 	cost->interval_ns = stats.collection_rate;
+	cost->idle_ns = ring.idle_ns;
 	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;
 	cost->mean_sleep_error_ns = stats.total_sleep_timing_error / stats.total_snapshots;
 	cost->mean_collection_ns = stats.total_collection_timing_error / stats.total_snapshots;

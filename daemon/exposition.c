@@ -82,6 +82,7 @@ static const struct {
 	{ FAMILY_LOST_RECORDS, offsetof(struct stats, lost_records) },
 	{ FAMILY_FAILED_READS, offsetof(struct stats, failed_reads) },
 	{ FAMILY_SKIPPED_READS, offsetof(struct stats, skipped_reads) },
+	{ FAMILY_SAVED_LOOKS, offsetof(struct stats, saved_looks) },
 	{ FAMILY_GONE_TARGETS, offsetof(struct stats, gone_targets) },
 	{ FAMILY_RECORDS, offsetof(struct stats, records) },
 	{ FAMILY_RECORDED, offsetof(struct stats, bytes) },

@@ -195,6 +195,7 @@ static void describe(const struct ring *ring, const struct recover_report *repor
 	incident->coverage.gaps = report->hole_count;
 	incident->coverage.lost_pages = report->lost_pages;
 	incident->cost.interval_ns = info.interval_ns;
+	incident->cost.idle_ns = info.idle_ns;
 	if (ring_stats(ring, &stats) == 0 && stats.total_slots)
 		incident->coverage.capture_rate = (double)stats.total_snapshots / (double)stats.total_slots;
 	write_boot_id(info.boot_id, incident->boot_id, sizeof incident->boot_id);

@@ -4,9 +4,12 @@
  * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold processes (gate.h). A tick begins in the
  * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
  *
- * An entry that did not change is not even looked at by the ring, except for a share of them in every tick, so that each one is
- * shown to the ring once per heartbeat. After a tick in which records were lost all are shown: the ring itself knows which
- * of them it has not got.
+ * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the list (source_seen), so what
+ * is idle costs nothing in between. After a tick in which records were lost all are looked at and shown: the ring itself knows which of them it has
+ * not got.
+ *
+ * When a process wakes that was not looked at in the tick before, the ring gets two records: that it was still the same when it was last looked
+ * at, and what it is like now.
  */
 #include "sampler.h"
 
@@ -44,9 +47,7 @@ struct sampler {
 	clockid_t exempt; /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
 	struct stats stats;
-	size_t heartbeat_next;  /* index of the entry to be shown to the ring next */
-	double heartbeat_share; /* entries owed to the heartbeat, fractions included */
-	bool resync;            /* records were lost: show everything */
+	bool resync; /* records were lost: show everything */
 	struct handover *commands, *returns;
 	struct tuning_box tunings;
 	struct sleeper sleeper;
@@ -89,8 +90,15 @@ static struct sampler_options with_defaults(const struct sampler_options *option
 
 	if (!full.source.heartbeat_ns)
 		full.source.heartbeat_ns = NS_PER_S;
+	full.source.interval_ns = full.interval_ns;
 
 	return full;
+}
+
+/* What readers are told. */
+static uint64_t idle_in_force(const struct source_options *options)
+{
+	return options->idle_interval_ns > options->interval_ns ? options->idle_interval_ns : 0;
 }
 
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
@@ -116,6 +124,7 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 		return r;
 	}
 
+	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
 	restart_clocks(sampler);
 	*ret = sampler;
 
@@ -218,6 +227,7 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 	tuning->room = source_retune(sampler->source, &sampler->options.source, now, tuning->room);
 	tuning_return(&sampler->tunings, tuning);
 	ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
+	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
 	if (before.interval_ns == sampler->options.interval_ns &&
 	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
 		return;
@@ -225,6 +235,7 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 	if (sampler->pacer.interval_ns != sampler->options.interval_ns)
 		pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns);
 	restart_governor(sampler, now);
+	source_set_interval(sampler->source, sampler->options.interval_ns);
 }
 
 /* The cold side may free the target at once: nothing may touch it after this. There must be room. */
@@ -277,27 +288,22 @@ static void take_commands(struct sampler *sampler, mono_t now)
 	}
 }
 
-/* How many unchanged entries this tick shows to the ring: all of them once per heartbeat. */
-static size_t heartbeat_quota(struct sampler *sampler, size_t count)
+static void fill(struct sampler *sampler, mono_t now)
 {
-	double per_tick = (double)sampler->pacer.interval_ns / (double)sampler->options.source.heartbeat_ns;
-
-	sampler->heartbeat_share += (double)count * per_tick;
-	if (sampler->heartbeat_share > (double)count)
-		sampler->heartbeat_share = (double)count;
-
-	size_t whole = (size_t)sampler->heartbeat_share;
-
-	sampler->heartbeat_share -= (double)whole;
-
-	return whole;
+	if (sampler->resync)
+		source_rouse(sampler->source);
+	sampler->resync = false;
+	source_fill(sampler->source, now);
 }
 
 static void publish(struct sampler *sampler, struct source_entry *entry)
 {
 	struct sampler_target *target = source_entry_user(entry);
+	mono_t before;
 
 	sampler_target_take_description(target);
+	if (source_entry_woke(entry, &before))
+		note_put(sampler, ring_put_still(sampler->writer, &target->track, before));
 	note_put(sampler,
 		 ring_put_sample(sampler->writer, &target->track, source_entry_at(entry), source_entry_sample(entry)));
 }
@@ -305,19 +311,10 @@ static void publish(struct sampler *sampler, struct source_entry *entry)
 static void publish_all(struct sampler *sampler)
 {
 	size_t count;
-	struct source_entry *const *entries = source_entries(sampler->source, &count);
-	size_t quota = heartbeat_quota(sampler, count);
-	bool resync = sampler->resync;
+	struct source_entry *const *entries = source_seen(sampler->source, &count);
 
-	sampler->resync = false;
-	for (size_t i = 0; i < count; i++) {
-		size_t ahead = i >= sampler->heartbeat_next ? i - sampler->heartbeat_next
-							    : i + count - sampler->heartbeat_next;
-
-		if (source_entry_status(entries[i]) != SOURCE_SAME || resync || ahead < quota)
-			publish(sampler, entries[i]);
-	}
-	sampler->heartbeat_next = count ? (sampler->heartbeat_next + quota) % count : 0;
+	for (size_t i = 0; i < count; i++)
+		publish(sampler, entries[i]);
 }
 
 /* Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the next tick. */
@@ -335,7 +332,7 @@ static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now
 	return true;
 }
 
-/* Backwards, because taking one out reorders those behind it. */
+/* Members backwards, because taking one out reorders those behind it. */
 static void collect_gone(struct sampler *sampler, mono_t now)
 {
 	size_t count;
@@ -345,8 +342,8 @@ static void collect_gone(struct sampler *sampler, mono_t now)
 		if (!bury(sampler, entries[i], now))
 			return;
 
-	entries = source_entries(sampler->source, &count);
-	for (size_t i = count; i-- > 0;)
+	entries = source_seen(sampler->source, &count);
+	for (size_t i = 0; i < count; i++)
 		if (source_entry_status(entries[i]) == SOURCE_GONE && !bury(sampler, entries[i], now))
 			return;
 }
@@ -365,6 +362,7 @@ static void govern(struct sampler *sampler, mono_t now)
 		return;
 
 	pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns * factor);
+	source_set_interval(sampler->source, sampler->options.interval_ns * factor);
 	atomic_store_explicit(&sampler->slowdown, factor, memory_order_relaxed);
 }
 
@@ -374,6 +372,7 @@ static void count_source(struct sampler *sampler)
 
 	source_counters(sampler->source, &counters);
 	sampler->stats.skipped_reads = counters.skipped_reads;
+	sampler->stats.saved_looks = counters.saved_looks;
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
@@ -385,7 +384,7 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 	source_entries(sampler->source, &count);
 
 	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->sleeper.clock),
-			       (count + 1) * RING_RECORD_MAX) != RING_HELD;
+			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
 }
 
 /* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
@@ -398,7 +397,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 
 	pacer_wake(&sampler->pacer, now);
 	take_commands(sampler, now);
-	source_fill(sampler->source, now);
+	fill(sampler, now);
 	publish_all(sampler);
 
 	mono_t end = clock_mono(&sampler->sleeper.clock);
@@ -436,7 +435,8 @@ static void take_last_look(struct sampler *sampler)
 		return;
 
 	take_commands(sampler, now); /* of a run that ends before its first tick */
-	source_fill(sampler->source, now);
+	source_rouse(sampler->source);
+	fill(sampler, now);
 	publish_all(sampler);
 	sampler->stats.own_cpu = realclock_thread_cpu();
 	ring_tick_end(sampler->writer, &sampler->stats);

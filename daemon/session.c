@@ -130,6 +130,8 @@ static struct sampler_options sampler_options_of(const struct config *config)
 		.source = {
 			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups come on top */
 			.heartbeat_ns = sampling->heartbeat_ns,
+			.idle_interval_ns = config_idle_ns(config),
+			.idle_grid_ns = config_idle_grid_ns(config),
 			.cgroup_interval_ns = sampling->cgroup_interval_ns,
 			.peak_interval_ns = sampling->peak_interval_ns,
 			.fds_interval_ns = sampling->fds_interval_ns,

@@ -134,7 +134,9 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	static const struct stats nothing;
 	struct verdict verdicts[VERDICT_KINDS];
 	struct stats stats = { 0 };
+	struct ring_info info;
 
+	ring_info(session_ring(overview->session), &info);
 	ring_stats(session_ring(overview->session), &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
 	jsonmember_object(json, "sampler");
@@ -142,6 +144,8 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	jsonmember_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
 	jsonmember_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
 	jsonmember_u64(json, "interval_ns", stats.collection_rate);
+	jsonmember_u64(json, "idle_interval_ns", info.idle_ns);
+	jsonmember_u64(json, "saved_looks", stats.saved_looks);
 	jsonmember_u64(json, "snapshots", stats.total_snapshots);
 	jsonmember_u64(json, "missed_slots", stats.missed_slots);
 	jsonmember_u64(json, "backoff_ns", stats.total_backoff_sleep);

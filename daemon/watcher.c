@@ -71,6 +71,7 @@ static int on_event(struct watcher *watcher, const struct ring_event *event)
 		watcher->counts.ticks++;
 		watcher->tick = event->time;
 		watcher->wall = event->wall;
+		evaluator_idle(watcher->evaluator, event->idle_ns);
 		incidents_tick(watcher->incidents, event->time);
 		return 0;
 	case RING_EVENT_SAMPLE:

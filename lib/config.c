@@ -83,6 +83,51 @@ bool config_run_wanted(const struct config_run *run, const char *rule)
 	return run->rule_count == 0;
 }
 
+/* Of windows of this length, no part that is not known may be more than a quarter. */
+#define WINDOW_SHARE 4
+
+uint64_t config_idle_ns(const struct config *config)
+{
+	uint64_t idle_ns = config->sampling.idle_interval_ns;
+
+	if (config->sampling.heartbeat_ns < idle_ns)
+		idle_ns = config->sampling.heartbeat_ns;
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].window_ns / WINDOW_SHARE < idle_ns)
+			idle_ns = config->rules[i].window_ns / WINDOW_SHARE;
+
+	return idle_ns > config->sampling.interval_ns ? idle_ns : 0;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+	while (b != 0) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+uint64_t config_idle_grid_ns(const struct config *config)
+{
+	uint64_t idle_ns = config_idle_ns(config);
+	uint64_t all_ns = 0;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		all_ns = common_divisor(config->rules[i].window_ns, all_ns);
+	if (all_ns == 0 || idle_ns == 0)
+		return idle_ns;
+
+	/* The longest part of it that is not above the idle interval. */
+	for (uint64_t parts = (all_ns + idle_ns - 1) / idle_ns; all_ns / parts > config->sampling.interval_ns; parts++)
+		if (all_ns % parts == 0)
+			return all_ns / parts;
+
+	return 0;
+}
+
 /* A threshold that is not configured has no value. */
 static bool same_threshold(bool has_a, double a, bool has_b, double b)
 {

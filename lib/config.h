@@ -90,7 +90,9 @@ enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
 /* "sampling" */
 struct config_sampling {
-	uint64_t interval_ns;            /* 10ms;  100us .. 10s */
+	uint64_t interval_ns; /* 10ms;  100us .. 10s */
+	uint64_t
+		idle_interval_ns; /* 100ms; at least so often a process that does not run is looked at. See config_idle_ns */
 	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is re-read and recorded this often */
 	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
 	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
@@ -200,6 +202,18 @@ bool config_target_captures_same(const struct config_target *a, const struct con
 
 /* Whether an incident of this rule runs the command. */
 bool config_run_wanted(const struct config_run *run, const char *rule);
+
+/*
+ * The longest pause between two looks at a process that is in force: sampling.idle_interval, but no more than a quarter of the shortest window of the
+ * rules, and than the heartbeat. 0: there are no pauses, because that is no longer than sampling.interval.
+ */
+uint64_t config_idle_ns(const struct config *config);
+
+/*
+ * The longest time of which every window of the rules is a multiple and that is not above config_idle_ns: who looks at its multiples has looked
+ * when a window ends. 0: there is none longer than sampling.interval.
+ */
+uint64_t config_idle_grid_ns(const struct config *config);
 
 /* The same name, and the same judgement of any value. Not looked at: the list of targets. */
 bool config_rule_same(const struct config_rule *a, const struct config_rule *b);

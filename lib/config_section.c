@@ -50,6 +50,7 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 /*
  * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes. Below 100 us one pass
  *                  over a few targets takes longer than the interval; above 10 s it is monitoring.
+ * idle_interval    A tenth of the looks at what does nothing, and what wakes is seen before anybody could have reacted to it.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
  * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel sums up first.
  * fds_interval     Counting descriptors lists a directory: 200 ns for each.
@@ -82,6 +83,7 @@ const struct config_field config_section_fields[] = {
 	OTHER(   "",         "targets"),
 	OTHER(   "",         "rules"),
 	DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
+	DURATION("sampling", "idle_interval",     LIVE,    sampling.idle_interval_ns,    100 * MS,  0,        MINUTE),
 	DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
 	DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,       MINUTE),
 	DURATION("sampling", "peak_interval",     LIVE,    sampling.peak_interval_ns,    100 * MS,  MS,       MINUTE),

@@ -39,7 +39,8 @@ struct evaluator {
 	uint64_t *ended; /* windows of each length of the plan that have ended since the epoch of the clock */
 	struct watchtable table;
 	bool started;
-	mono_t now; /* the last tick */
+	mono_t now;       /* the last tick */
+	uint64_t idle_ns; /* as of the next one */
 	uint64_t evaluations;
 };
 
@@ -86,7 +87,6 @@ static int make_watch(const struct evaluator *evaluator, const struct config *co
 int evaluator_target(struct evaluator *evaluator, const struct target *target)
 {
 	struct watch *watch = watchtable_find(&evaluator->table, target->id);
-	int r;
 
 	if (watch)
 		return watch_rename(watch, target);
@@ -95,13 +95,12 @@ int evaluator_target(struct evaluator *evaluator, const struct target *target)
 	if (!is_current(evaluator, target))
 		return 0;
 
-	r = watchtable_reserve(&evaluator->table);
+	int r = watchtable_reserve(&evaluator->table);
 	if (r < 0)
 		return r;
 	r = make_watch(evaluator, evaluator->options.config, &evaluator->plan, target, &watch);
 	if (r < 0)
 		return r;
-
 	watchtable_add(&evaluator->table, watch);
 	return 0;
 }
@@ -207,7 +206,8 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 static void end_window(struct evaluator *evaluator, struct watch *watch, struct watch_window *window,
 		       uint64_t window_ns, struct tick *tick)
 {
-	struct metric_point to = { watch_seen_at(watch, tick->now), watch->sample, window->peak_bytes };
+	struct metric_point to = { watch_seen_at(watch, tick->now, evaluator->idle_ns), watch->sample,
+				   window->peak_bytes };
 
 	if (window->open && mono_diff(to.time, window->from.time) < (int64_t)(window_ns / 2))
 		return;
@@ -215,9 +215,7 @@ static void end_window(struct evaluator *evaluator, struct watch *watch, struct 
 	for (size_t i = 0; window->open && i < window->count; i++)
 		judge(evaluator, watch, &watch->pairs[window->first + i], window, &to, tick);
 
-	window->open = true;
-	window->from = to;
-	window->peak_bytes = metric_peak(&watch->sample, &watch->sample);
+	watch_open(watch, window, &to, tick->now);
 }
 
 static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick)
@@ -236,6 +234,11 @@ static void start(struct evaluator *evaluator, mono_t now)
 	for (size_t g = 0; g < evaluator->plan.length_count; g++)
 		evaluator->ended[g] = (now.ns - 1) / evaluator->plan.lengths_ns[g];
 	evaluator->started = true;
+}
+
+void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns)
+{
+	evaluator->idle_ns = idle_ns;
 }
 
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
@@ -438,11 +441,9 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		const struct watch *watch = evaluator->table.watches[i];
-		struct evaluator_sight sight = { .target = &watch->target, .seen = watch->seen, .at = watch->at };
-		int r;
-
-		sight.sample = watch->seen ? &watch->sample : NULL;
-		r = visit(ctx, &sight);
+		const struct sample *sample = watch->seen ? &watch->sample : NULL;
+		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample };
+		int r = visit(ctx, &sight);
 		if (r != 0)
 			return r;
 	}

@@ -86,6 +86,9 @@ void evaluator_gone(struct evaluator *evaluator, uint32_t id);
  */
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
 
+/* From this tick on the longest pause between two looks at a process is this (idlepace.h, ring.h). 0, as at the start: each tick is a look at all. */
+void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns);
+
 /*
  * Observations are missing (the reader was overtaken): windows that are open are dropped, not judged; each target counts
  * again from its next sample. History and holding candidates stay.

@@ -106,6 +106,8 @@ static void pass_windows(const struct heritage *heritage, const struct watch *wa
 		if (old == HERITAGE_NONE || to->count == 0)
 			continue;
 		to->open = watch->windows[old].open;
+		to->untouched = watch->windows[old].untouched;
+		to->edge = watch->windows[old].edge;
 		to->from = watch->windows[old].from;
 		to->peak_bytes = watch->windows[old].peak_bytes;
 	}

@@ -150,6 +150,7 @@ static const struct incident_field peaks_fields[] = {
 
 static const struct incident_field cost_fields[] = {
 	PLAIN("interval_ns",         INCIDENT_U64, incident, cost.interval_ns),
+	PLAIN("idle_interval_ns",    INCIDENT_U64, incident, cost.idle_ns),
 	PLAIN("sampler_cpu_percent", INCIDENT_REAL, incident, cost.cpu_percent),
 	PLAIN("mean_sleep_error_ns", INCIDENT_U64, incident, cost.mean_sleep_error_ns),
 	PLAIN("mean_collection_ns",  INCIDENT_U64, incident, cost.mean_collection_ns),

@@ -261,6 +261,7 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.page_count = ring->page_count,
 		.interval_ns = ring_tempo_interval_ns(ring),
 		.heartbeat_ns = ring_tempo_heartbeat_ns(ring),
+		.idle_ns = ring_load(&ring->header->idle_live),
 		.pid = header->pid,
 		.start_ticks = header->start_ticks,
 		.clean = ring_load_acquire(&header->clean) == 1,

@@ -65,6 +65,8 @@ struct ring_info {
 	uint32_t page_count;
 	uint64_t interval_ns;  /* in force */
 	uint64_t heartbeat_ns; /* in force */
+	uint64_t
+		idle_ns; /* the longest pause between two looks at a process, in force; 0: none, each tick is a look at all */
 	uint8_t boot_id[16];
 	int32_t pid;
 	uint64_t start_ticks;
@@ -141,6 +143,12 @@ int ring_writer_new(struct ring *ring, struct ring_writer **ret);
  */
 void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns);
 
+/*
+ * From the next tick of this writer on processes that do not change are looked at less often, with pauses of at most idle_ns (0: in every tick), as
+ * idlepace.h says. Every tick says so to its readers; ring_info has what was said last, by whichever writer. In whole us, rounded up.
+ */
+void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns);
+
 /* Seals the page that was being filled. NULL is fine. */
 void ring_writer_free(struct ring_writer *writer);
 
@@ -151,6 +159,9 @@ void ring_writer_free(struct ring_writer *writer);
  */
 int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes);
 
+/* Of a target in one tick: ring_put_still and ring_put_sample. */
+#define RING_TARGET_MAX (RING_RECORD_MAX + 16 + 8 * SAMPLE_FIELDS)
+
 #define RING_RECORD_MAX (TARGET_ENCODED_MAX + 16 + 16 + 8 * SAMPLE_FIELDS)
 
 /*
@@ -158,6 +169,12 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
  * (same as last time and no heartbeat due); RING_HELD: lost and counted (only possible with several writers or a worst_bytes that was too small).
  */
 int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample);
+
+/*
+ * Adds that a target was at `at` as it was last written: before a ring_put_sample of the same tick, whose reader then knows since when it
+ * has been otherwise. 0; RING_UNCHANGED: that is known, its last record is not from before; RING_HELD as above.
+ */
+int ring_put_still(struct ring_writer *writer, struct ring_track *track, mono_t at);
 
 enum ring_gone_reason { RING_GONE_EXITED = 1, RING_GONE_UNWATCHED = 2 };
 
@@ -190,6 +207,7 @@ struct ring_event {
 	enum ring_event_type type;
 	mono_t time;                  /* of the tick; of the sample itself */
 	wall_t wall;                  /* TICK: wall clock of the tick */
+	uint64_t idle_ns;             /* TICK: the longest pause between two looks at a process (idlepace.h); 0: none */
 	uint64_t tick;                /* number of the tick, counting from 0 without gaps */
 	uint32_t id;                  /* target */
 	const struct sample *sample;  /* SAMPLE: full state; valid until the next call */

@@ -103,6 +103,7 @@ static int next_tick(struct ring_cursor *cursor, struct ring_event *ret)
 	*ret = (struct ring_event){
 		.type = RING_EVENT_TICK, .time = cursor->time, .wall = { record[3] }, .tick = cursor->number
 	};
+	ret->idle_ns = ring_head_id(record[0]) * NS_PER_US;
 	return 0;
 }
 

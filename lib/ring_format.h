@@ -53,7 +53,7 @@ struct ring_header {
 	uint64_t interval_live;     /* in force; 0: interval_ns */
 	uint64_t heartbeat_live;    /* in force; 0: heartbeat_ns */
 	uint64_t heartbeat_longest; /* of those under which a page that is still there was written; 0: heartbeat_ns */
-	uint64_t unused2[1];
+	uint64_t idle_live;         /* sampling.idle_interval in force; 0: none */
 
 	uint64_t reader_owner; /* who the blocking reader is; 0: there is none */
 	uint64_t reader_seq;   /* the oldest page it still needs */
@@ -128,7 +128,7 @@ enum ring_page_state {
  * Records: whole words. The first is size in bytes (bits 0-15, a multiple of 8), type (16-23), flags (24-31) and the
  * target (32-63). Unknown types and flags are skipped.
  *
- *   TICK    head, number, time, wall clock
+ *   TICK    head, number, time, wall clock. Instead of a target, the head has the idle interval in us; 0: none
  *   SAMPLE  head, mask (bits 0-31) and offset from the tick (32-63, signed), a word per field of the mask
  *   TARGET  head, length (bits 0-31), that many bytes of target_encode()
  *   GONE    head, reason (bits 0-31) and offset from the tick (32-63, signed)

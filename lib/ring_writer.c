@@ -5,20 +5,13 @@
  * began. When it went on in further pages, theirs are stored before, last page first: whoever sees the beginning of a
  * tick can see all of it, and a writer that is killed between two of these stores has published nothing.
  *
- * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and nobody is writing it"
- * to "page s, claimed". Then next_seq is advanced; a writer that finds the word of page next_seq already taken
- * advances next_seq on the other's behalf, so nobody waits for a thread that was interrupted in between.
- *
  * A page belongs to its writer only while a tick is being written. Between ticks (OPEN) another writer may seal it,
  * which it does when the page is half a ring old: a thread that samples once a minute then neither stops the others
  * nor keeps a blocking reader on its page. The owner finds out when its next tick begins, by the compare-and-swap
  * that would have made the page its own again.
- *
- * Rejected: a fetch-and-add on next_seq (whoever gets a number whose slot is being written is stuck with it); a lock
- * (a killed thread keeps it); checksums per tick (they would cost more than the records).
  */
 #include "ring.h"
-#include "checksum.h"
+#include "ring_claim.h"
 #include "ring_format.h"
 #include "ring_tempo.h"
 
@@ -48,6 +41,7 @@ struct ring_writer {
 	mono_t now; /* of this tick, and so on */
 	wall_t wall;
 	uint64_t heartbeat_ns;
+	uint32_t idle_us;
 	struct ring_tempo tempo;
 
 	uint64_t generation;
@@ -79,23 +73,12 @@ void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64
 	ring_tempo_set(&writer->tempo, writer->ring, interval_ns, heartbeat_ns);
 }
 
-/* Seals a page whose word this thread has made SEALING (or which is TICKING and its own). */
-static void seal(struct ring_page *page, uint64_t seq)
+void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns)
 {
-	uint64_t facts[RING_FACTS];
-	uint64_t used = ring_load(&page->used);
+	uint64_t us = (idle_ns + NS_PER_US - 1) / NS_PER_US;
 
-	ring_page_facts(page, seq, used, facts);
-	uint32_t crc = checksum_crc32(CHECKSUM_CRC32_EMPTY, facts, sizeof(facts));
-	ring_store(&page->crc, checksum_crc32(crc, page->payload, (size_t)used));
-	ring_store_release(&page->word, ring_word(seq, RING_PAGE_SEALED));
-}
-
-/* Seals page seq unless somebody else has, or a tick is being written to it. */
-static void seal_idle(struct ring_page *page, uint64_t seq)
-{
-	if (ring_swap(&page->word, ring_word(seq, RING_PAGE_OPEN), ring_word(seq, RING_PAGE_SEALING)))
-		seal(page, seq);
+	writer->idle_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+	ring_store(&writer->ring->header->idle_live, writer->idle_us * NS_PER_US);
 }
 
 void ring_writer_free(struct ring_writer *writer)
@@ -105,81 +88,19 @@ void ring_writer_free(struct ring_writer *writer)
 
 	/* A tick that was never ended: its pages are sealed as far as they were published before it. */
 	for (uint32_t i = 0; i < writer->parts_count; i++)
-		seal(writer->parts[i].page, writer->parts[i].seq);
+		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);
 	if (writer->ticking)
-		seal(writer->page, writer->seq);
+		ring_claim_seal(writer->page, writer->seq);
 	else if (writer->page != NULL)
-		seal_idle(writer->page, writer->seq);
+		ring_claim_seal_idle(writer->page, writer->seq);
 	free(writer);
-}
-
-/* Whether the blocking reader holds any of the `count` pages from s on. */
-static bool held(const struct ring *ring, uint64_t s, uint64_t count)
-{
-	const struct ring_header *header = ring->header;
-
-	return __atomic_load_n(&header->reader_owner, __ATOMIC_SEQ_CST) != 0 &&
-	       s + count > __atomic_load_n(&header->reader_seq, __ATOMIC_SEQ_CST) + ring->page_count;
-}
-
-/*
- * What is done by whoever is held: if the reader waits on an idle page, that is sealed, so that
- * it can go on. The page may have been in a tick when it was half a ring old, and its writer held ever since.
- */
-static void held_back(const struct ring *ring)
-{
-	uint64_t oldest = ring_load(&ring->header->reader_seq);
-
-	seal_idle(ring_page(ring, oldest), oldest);
-}
-
-static bool takeable(uint64_t word, uint64_t s, uint32_t page_count)
-{
-	if (word == 0)
-		return true;
-
-	unsigned state = ring_word_state(word);
-	return s >= page_count && ring_word_is(word, s - page_count) &&
-	       (state == RING_PAGE_SEALED || state == RING_PAGE_OPEN);
-}
-
-/* Takes the next page for this writer, with state CLAIMED. 0 or RING_HELD. */
-static int take(struct ring *ring, uint64_t *ret_seq)
-{
-	struct ring_header *header = ring->header;
-
-	for (;;) {
-		/* In this order: the number, the reader, the swap (docs/ring.md, "Attaching"). */
-		uint64_t s = __atomic_load_n(&header->next_seq, __ATOMIC_SEQ_CST);
-		if (held(ring, s, 1)) {
-			held_back(ring);
-			return RING_HELD;
-		}
-
-		struct ring_page *page = ring_page(ring, s);
-		uint64_t word = ring_load_acquire(&page->word);
-		bool other = ring_word_is(word, s);
-		if (!other && !takeable(word, s, ring->page_count)) {
-			if (ring_load_acquire(&header->next_seq) == s)
-				return RING_HELD;
-			continue;
-		}
-
-		bool mine = !other && ring_swap(&page->word, word, ring_word(s, RING_PAGE_CLAIMED));
-		if (mine || other)
-			ring_swap(&header->next_seq, s, s + 1);
-		if (mine) {
-			*ret_seq = s;
-			return 0;
-		}
-	}
 }
 
 static int claim(struct ring_writer *writer, uint64_t prev)
 {
 	struct ring *ring = writer->ring;
 	uint64_t seq;
-	int rc = take(ring, &seq);
+	int rc = ring_claim_take(ring, &seq);
 	if (rc != 0)
 		return rc;
 
@@ -206,7 +127,7 @@ static int claim(struct ring_writer *writer, uint64_t prev)
 
 	uint64_t half = ring->page_count / 2;
 	if (seq >= half)
-		seal_idle(ring_page(ring, seq - half), seq - half);
+		ring_claim_seal_idle(ring_page(ring, seq - half), seq - half);
 	return 0;
 }
 
@@ -221,7 +142,7 @@ static void put_tick(struct ring_writer *writer, unsigned flags)
 	assert(writer->at + RING_TICK_BYTES <= writer->ring->payload_bytes);
 
 	writer->tick_at = writer->at;
-	put_word(writer, ring_head(RING_TICK_BYTES, RING_TICK, flags, 0));
+	put_word(writer, ring_head(RING_TICK_BYTES, RING_TICK, flags, writer->idle_us));
 	put_word(writer, 0); /* its number is known when it ends */
 	put_word(writer, writer->now.ns);
 	put_word(writer, writer->wall.ns);
@@ -269,9 +190,9 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	resume(writer);
 
 	uint64_t needed = pages_needed(writer, worst_bytes);
-	if (needed > 0 && held(ring, ring_load_acquire(&ring->header->next_seq), needed)) {
+	if (needed > 0 && ring_claim_held(ring, ring_load_acquire(&ring->header->next_seq), needed)) {
 		suspend(writer);
-		held_back(ring);
+		ring_claim_held_back(ring);
 		return RING_HELD;
 	}
 
@@ -280,7 +201,7 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	writer->heartbeat_ns = ring_tempo_heartbeat_ns(ring);
 	if (writer->page != NULL && needed > 0 &&
 	    writer->at + RING_TICK_BYTES + RING_RECORD_MAX > ring->payload_bytes) {
-		seal(writer->page, writer->seq);
+		ring_claim_seal(writer->page, writer->seq);
 		writer->page = NULL;
 	}
 	if (writer->page == NULL) {
@@ -312,7 +233,7 @@ static int spill(struct ring_writer *writer)
 
 	unsigned continued = ring_load(&part.page->prev) != 0 && part.tick_at == 0 ? RING_TICK_CONTINUED : 0;
 	ring_store(&part.page->payload[part.tick_at / 8],
-		   ring_head(RING_TICK_BYTES, RING_TICK, continued | RING_TICK_MORE, 0));
+		   ring_head(RING_TICK_BYTES, RING_TICK, continued | RING_TICK_MORE, writer->idle_us));
 	ring_store(&part.page->next, writer->seq + 1);
 	writer->parts[writer->parts_count++] = part;
 	put_tick(writer, RING_TICK_CONTINUED);
@@ -387,18 +308,6 @@ static uint64_t offset_word(const struct ring_writer *writer, mono_t at, unsigne
 	return (uint64_t)(uint32_t)(int32_t)offset << 32;
 }
 
-/* The fields of sample that differ from the last ones; both have the same mask. */
-static uint32_t difference(const struct sample *last, const struct sample *sample)
-{
-	uint32_t changed = 0;
-
-	for (uint32_t rest = sample->mask; rest != 0; rest &= rest - 1) {
-		unsigned field = (unsigned)__builtin_ctz(rest);
-		changed |= (uint32_t)(last->value[field] != sample->value[field]) << field;
-	}
-	return changed;
-}
-
 static void put_fields(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
 		       uint32_t fields, unsigned flags)
 {
@@ -420,15 +329,10 @@ static void put_fields(struct ring_writer *writer, struct ring_track *track, mon
 	count_record(writer, size);
 }
 
-int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample)
+/* Writes a record whatever it says. changed: the fields that differ from the last one, if it had the same. 0; RING_HELD. */
+static int put_record(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
+		      uint32_t changed)
 {
-	bool same_fields = sample->mask == track->last.mask;
-	uint32_t changed = sample == &track->last ? 0 : same_fields ? difference(&track->last, sample) : sample->mask;
-
-	if (changed == 0 && same_fields && track->key_seq != 0 && !description_due(writer, track) &&
-	    mono_diff(at, track->written) < (int64_t)writer->heartbeat_ns)
-		return RING_UNCHANGED;
-
 	int rc = reserve(writer, description_bytes(track) + RING_SAMPLE_BYTES + 8 * SAMPLE_FIELDS);
 	if (rc != 0)
 		return rc;
@@ -436,10 +340,32 @@ int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t
 	if (description_due(writer, track))
 		put_description(writer, track);
 
-	bool key = !same_fields || track->key_seq != writer->seq + 1;
+	bool key = sample->mask != track->last.mask || track->key_seq != writer->seq + 1;
 	put_fields(writer, track, at, sample, key ? sample->mask : changed, key ? RING_SAMPLE_KEY : 0);
 	track->key_seq = writer->seq + 1;
 	return 0;
+}
+
+int ring_put_still(struct ring_writer *writer, struct ring_track *track, mono_t at)
+{
+	if (track->key_seq == 0 || mono_diff(at, track->written) <= 0)
+		return RING_UNCHANGED;
+
+	return put_record(writer, track, at, &track->last, 0);
+}
+
+int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample)
+{
+	bool same_fields = sample->mask == track->last.mask;
+	uint32_t changed = sample == &track->last ? 0
+			   : same_fields          ? sample_difference(&track->last, sample)
+						  : sample->mask;
+
+	if (changed == 0 && same_fields && track->key_seq != 0 && !description_due(writer, track) &&
+	    mono_diff(at, track->written) < (int64_t)writer->heartbeat_ns)
+		return RING_UNCHANGED;
+
+	return put_record(writer, track, at, sample, changed);
 }
 
 int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason)
@@ -486,7 +412,7 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 		ring_stats_publish(writer->ring, &own);
 	}
 	for (uint32_t i = 0; i < writer->parts_count; i++)
-		seal(writer->parts[i].page, writer->parts[i].seq);
+		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);
 	suspend(writer);
 	writer->parts_count = 0;
 	writer->ticking = false;

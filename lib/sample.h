@@ -82,6 +82,18 @@ static inline void sample_set(struct sample *sample, enum sample_field field, ui
 	sample->value[field] = value;
 }
 
+/* The fields whose values differ, of those that b has. */
+static inline uint32_t sample_difference(const struct sample *a, const struct sample *b)
+{
+	uint32_t changed = 0;
+
+	for (uint32_t rest = b->mask; rest != 0; rest &= rest - 1) {
+		unsigned field = (unsigned)__builtin_ctz(rest);
+		changed |= (uint32_t)(a->value[field] != b->value[field]) << field;
+	}
+	return changed;
+}
+
 static inline void sample_unset(struct sample *sample, enum sample_field field)
 {
 	sample->mask &= ~(1u << field);

@@ -12,6 +12,11 @@
  * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
  * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
  *
+ * Backing off: a process that does not change is looked at less and less often, as idlepace.h says, and in every fill again from the first look
+ * on that sees it change. What that look finds was used since the look before: source_entry_woke. Members of groups are also looked at in
+ * the first fill at or after each multiple of idle_grid_ns: as of those fills the sums are exact; in between they lack what members
+ * have begun to use since they were last looked at.
+ *
  * Group sums never step back: a member's counters count from when its entry was made (or from its beginning: source_entry_set_whole), and stay in
  * the sum when it leaves, where what it used until its end may be added (source_entry_credit); gauges are the sum over living members. A group has no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
  */
@@ -43,11 +48,16 @@ struct source_options {
 	uint64_t peak_interval_ns;   /* 0: every fill; UINT64_MAX: never */
 	uint64_t fds_interval_ns;    /* 0: never */
 	bool reset_peaks;            /* write 5 to clear_refs after reading VmHWM */
-	bool ungated;                /* read everything at every fill (for measuring) */
+	uint64_t interval_ns;        /* between two fills, for the next; see source_set_interval */
+	uint64_t
+		idle_interval_ns; /* the longest pause between two looks at a process. 0, or not above interval_ns: none */
+	uint64_t idle_grid_ns;    /* of members of groups, see above. 0: they are looked at in every fill */
+	bool ungated;             /* read everything at every fill (for measuring) */
 };
 
 struct source_counters {
-	uint64_t skipped_reads; /* saved by gating */
+	uint64_t skipped_reads; /* looks that found nothing to read: saved by gating */
+	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
 };
 
@@ -91,12 +101,12 @@ void source_entry_set_since(struct source_entry *entry, const struct sample *sin
  */
 void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end);
 
-/* Effective limits, to be put into the samples from the next fill on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
+/* Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit);
 
 /*
  * Opens what a process entry that is in a source needs for *wanted and may have been made without: the high-water mark, its reset, the
- * count of descriptors. The owner thread takes them over in its next fill and reads them then. Arguments as those of source_entry_process.
+ * count of descriptors. The owner thread takes them over at its next look and reads them then. Arguments as those of source_entry_process.
  * 0; -ESRCH; -errno.
  */
 int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
@@ -153,8 +163,23 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 /* Takes an entry out. A group must have no members left. The order of the others changes. */
 void source_remove(struct source *source, struct source_entry *entry);
 
-/* Reads everything once. now: the tick. Afterwards status, at and sample of every entry are current. */
+/* From now on there is so much time between two fills. */
+void source_set_interval(struct source *source, uint64_t interval_ns);
+
+/*
+ * In the next fill everything is looked at and in source_seen, and to be looked at as often as if it had changed then: for readers who may
+ * have missed that it did.
+ */
+void source_rouse(struct source *source);
+
+/* Looks at everything that is due. now: the tick. Afterwards at, status and sample of what is in source_seen are current. */
 void source_fill(struct source *source, mono_t now);
+
+/*
+ * Entries that are targets of their own and that the last fill has something to say of: what changed, what is gone, and what was looked at and has not been
+ * in here for a heartbeat. Valid until the next fill; what is removed meanwhile stays in it.
+ */
+struct source_entry *const *source_seen(const struct source *source, size_t *ret_count);
 
 /*
  * Entries that are targets of their own (no members): processes, cgroups, groups. Valid until the next add or remove.
@@ -168,10 +193,15 @@ struct source_entry *const *source_gone_members(const struct source *source, siz
 /* Since source_new. */
 void source_counters(const struct source *source, struct source_counters *ret);
 
-/* As of the last fill; before the first one SOURCE_SAME, and of a process the sample already holds stat and statm. */
+/* As of the last look; before the first one SOURCE_SAME, and of a process the sample already holds stat and statm. */
 enum source_status source_entry_status(const struct source_entry *entry);
 /* When it was last looked at: right after its reads. Of a cgroup: when its interval was last up. */
 mono_t source_entry_at(const struct source_entry *entry);
+/*
+ * Of a process in source_seen that changed: true, and when it was looked at before, if that was not in the fill before this one: it was still as
+ * source_seen had it last.
+ */
+bool source_entry_woke(const struct source_entry *entry, mono_t *ret_before);
 /* Valid until the entry is freed; the next fill changes it in place. */
 const struct sample *source_entry_sample(const struct source_entry *entry);
 /* What it was made with. */

@@ -216,7 +216,8 @@ void source_entry_need(struct source_entry *entry, bool peak, bool fds)
 
 int source_room_new(uint32_t capacity, struct source_room **ret)
 {
-	struct source_room *room = calloc(1, sizeof(*room) + (size_t)capacity * 3 * sizeof(room->slots[0]));
+	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(uint32_t);
+	struct source_room *room = calloc(1, sizeof(*room) + capacity * each);
 	if (!room)
 		return -ENOMEM;
 

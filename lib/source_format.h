@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "gate.h"
+#include "idlepace.h"
 #include "sample.h"
 #include "sum.h"
 
@@ -41,6 +42,12 @@ struct source_entry {
 	mono_t at;
 	struct gate gate; /* of a process */
 
+	/* Of looks. */
+	mono_t changed; /* when a look last saw that it had changed */
+	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
+	mono_t shown;   /* `at` when it was last in source_seen */
+	uint32_t fill;  /* the number of the fill in which it was last looked at */
+
 	struct sample sample;
 	struct sum_part part;        /* of a member: what is in the sum */
 	struct group *member_of;     /* of a member */
@@ -56,10 +63,48 @@ struct source_entry {
 
 _Static_assert(offsetof(struct source_entry, gate.asked) < SOURCE_CACHE_LINE, "an idle process needs one cache line");
 
-/* Three arrays of `capacity`. */
+/* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
+#define SOURCE_LISTS 5
 struct source_room {
 	uint32_t capacity;
 	struct source_entry *slots[];
 };
+
+struct source {
+	struct gate_options gate;
+	struct idlepace pace;
+	uint64_t idle_grid_ns;
+	uint64_t cgroup_interval_ns;
+	struct clock clock;
+	mono_t looked_at; /* when idle processes are being looked at */
+	uint32_t looks;   /* since that was asked */
+	uint64_t skipped_reads, saved_looks, failed_reads;
+	struct source_room *room;
+	struct source_entry **entries; /* in the room: everything inside */
+	struct source_entry **listed;  /* all but members */
+	struct source_entry **gone;    /* members, as of the last fill */
+	struct source_entry **seen;    /* as of the last fill; during it, what is due */
+	struct source_entry **groups;
+	uint32_t *due;     /* of each of entries */
+	uint32_t capacity; /* the room's; less after source_retune if more were inside */
+	uint32_t count;
+	uint32_t listed_count;
+	uint32_t gone_count;
+	uint32_t seen_count;
+	uint32_t group_count;
+	uint32_t process_count;
+	uint32_t fills;
+	uint32_t step; /* of the last fill */
+	mono_t origin; /* step 0 */
+	mono_t filled; /* the last fill */
+	bool roused;   /* the next or present fill is for all */
+};
+
+/* Of all entries, in the next fill. */
+static inline void source_all_due(struct source *source)
+{
+	for (uint32_t i = 0; i < source->count; i++)
+		source->due[i] = source->step;
+}
 
 #endif

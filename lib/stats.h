@@ -29,7 +29,8 @@
 	X(lost_records,                  "records that did not fit because no page was free")                  \
 	X(records,                       "records written to the ring")                                        \
 	X(bytes,                         "bytes written to the ring")                                          \
-	X(own_cpu,                       "CPU time of the sampler thread")
+	X(own_cpu,                       "CPU time of the sampler thread")                                     \
+	X(saved_looks,                   "looks at processes that were idle, saved by taking them less often")
 // clang-format on
 
 struct stats {

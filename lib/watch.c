@@ -3,14 +3,22 @@
  *
  * When was a target seen? A tick without a record of it means that it looked as before, so the observation moves on with
  * the ticks: tick time + the offset of its last record from its tick (the sampler visits targets in the same order
- * every time). A process that wakes up after a minute has therefore used its CPU time since the last tick, not within that
- * minute. cgroups are different: they are read at an interval of their own, and a tick in between says nothing. Theirs moves
+ * every time). A process that wakes up after a minute has therefore used its CPU time since it was last looked at, not within that
+ * minute.
+ *
+ * When was that? What is idle is not looked at in every tick (idlepace.h), so the observation stays behind the tick by as much as
+ * follows from how long the target has stood still. A window may begin that much before its edge, and then holds all that can have been used
+ * since: it never shows more than was possible. When the target wakes, a record says when it was last looked at as it was
+ * before: then the window begins there, or at its edge.
+ *
+ * cgroups are different: they are read at an interval of their own, and a tick in between says nothing. Theirs moves
  * on in steps of that interval, half an interval late, so that a read which slips by a tick is not taken for an idle one.
  *
  * Pairs are in the order of the plan, by window length: those of a window are neighbours.
  */
 #include "watch.h"
 
+#include "idlepace.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -199,8 +207,52 @@ int watch_rename(struct watch *watch, const struct target *target)
 	return 0;
 }
 
+/* It was as it is now at `at`: no window can know it to have been so later. */
+static void hold_back(struct watch *watch, mono_t at)
+{
+	for (size_t i = 0; i < watch->window_count; i++) {
+		struct watch_window *window = &watch->windows[i];
+
+		if (window->untouched && mono_diff(window->from.time, at) > 0)
+			window->from.time = at;
+	}
+}
+
+/* It has changed since `at`: until then it was as it was when the windows began. */
+static void move_up(struct watch *watch, mono_t at)
+{
+	for (size_t i = 0; i < watch->window_count; i++) {
+		struct watch_window *window = &watch->windows[i];
+		mono_t from = mono_diff(at, window->edge) < 0 ? at : window->edge;
+
+		if (window->untouched && mono_diff(from, window->from.time) > 0)
+			window->from.time = from;
+		window->untouched = false;
+	}
+}
+
+static void note_change(struct watch *watch, mono_t at, const struct sample *sample)
+{
+	bool same = watch->seen && watch->sample.mask == sample->mask && sample_difference(&watch->sample, sample) == 0;
+
+	if (!watch->seen)
+		watch->since_known = false;
+	else if (!same)
+		watch->since_known = true;
+	if (!same)
+		watch->since = at;
+	if (!watch->seen || watch->read_ns > 0)
+		return;
+	if (same)
+		hold_back(watch, at);
+	else
+		move_up(watch, watch->at);
+}
+
 void watch_see(struct watch *watch, mono_t at, const struct sample *sample)
 {
+	note_change(watch, at, sample);
+
 	uint64_t peak = metric_peak(watch->seen ? &watch->sample : sample, sample);
 
 	for (size_t i = 0; i < watch->window_count; i++)
@@ -212,15 +264,34 @@ void watch_see(struct watch *watch, mono_t at, const struct sample *sample)
 	watch->seen = true;
 }
 
-mono_t watch_seen_at(const struct watch *watch, mono_t now)
+/* When it would have been seen if it was looked at in that tick. */
+static mono_t seen_in(const struct watch *watch, mono_t now)
+{
+	return (mono_t){ now.ns + (uint64_t)watch->offset_ns };
+}
+
+/* Sums are made in every tick, and windows end when they are exact (source.h). */
+mono_t watch_seen_at(const struct watch *watch, mono_t now, uint64_t idle_ns)
 {
 	int64_t age = mono_diff(now, watch->at) - (int64_t)(watch->read_ns / 2);
+	mono_t here = seen_in(watch, now);
 
+	if (watch->read_ns == 0 && watch->target.kind == TARGET_PROCESS && idle_ns > 0)
+		return idlepace_seen_at(watch->at, watch->since_known ? &watch->since : NULL, here, idle_ns);
 	if (watch->read_ns == 0)
-		return (mono_t){ now.ns + (uint64_t)watch->offset_ns };
+		return here;
 	if (age < 0)
 		return watch->at;
 	return mono_add(watch->at, (uint64_t)age / watch->read_ns * watch->read_ns);
+}
+
+void watch_open(const struct watch *watch, struct watch_window *window, const struct metric_point *from, mono_t now)
+{
+	window->open = true;
+	window->untouched = true;
+	window->edge = seen_in(watch, now);
+	window->from = *from;
+	window->peak_bytes = metric_peak(&watch->sample, &watch->sample);
 }
 
 void watch_lose(struct watch *watch)

@@ -37,6 +37,8 @@ struct watch_pair {
 /* The window that all rules of one length share on one target. */
 struct watch_window {
 	bool open;
+	bool untouched; /* the target has not changed since from */
+	mono_t edge;    /* where from would be if the target had been looked at in that tick */
 	struct metric_point from;
 	uint64_t peak_bytes; /* most memory since from, from included */
 	size_t first, count; /* its pairs */
@@ -50,7 +52,9 @@ struct watch {
 	struct target target;
 	char *strings;     /* of target */
 	uint64_t read_ns;  /* how often it is read; 0: every tick */
-	bool seen;         /* the next three are known */
+	bool seen;         /* the next four are known */
+	bool since_known;  /* and so is since */
+	mono_t since;      /* of the sample that was the last to differ from the one before */
 	mono_t at;         /* of the last sample */
 	int64_t offset_ns; /* at, less the time of its tick */
 	struct sample sample;
@@ -79,8 +83,14 @@ int watch_rename(struct watch *watch, const struct target *target);
 /* A look at the target at `at`. */
 void watch_see(struct watch *watch, mono_t at, const struct sample *sample);
 
-/* When it was last seen by the end of tick now, changed or not. Only if watch->seen. */
-mono_t watch_seen_at(const struct watch *watch, mono_t now);
+/*
+ * When it was last seen by the end of tick now, changed or not, as far as that is certain. idle_ns: the longest pause between two looks at a
+ * process, as of that tick. Only if watch->seen.
+ */
+mono_t watch_seen_at(const struct watch *watch, mono_t now, uint64_t idle_ns);
+
+/* Opens one of its windows at the end of tick now: that it looks as it does is known as of *from. */
+void watch_open(const struct watch *watch, struct watch_window *window, const struct metric_point *from, mono_t now);
 
 /* Forgets what it looks like: windows that are open are dropped, and it is unseen until the next look. */
 void watch_lose(struct watch *watch);

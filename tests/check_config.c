@@ -368,6 +368,34 @@ START_TEST(defaults_give_way_to_what_was_written)
 }
 END_TEST
 
+static void idle_is(const char *text, uint64_t idle_ns, uint64_t grid_ns)
+{
+	struct config *config = parsed(text);
+
+	ck_assert_uint_eq(config_idle_ns(config), idle_ns);
+	ck_assert_uint_eq(config_idle_grid_ns(config), grid_ns);
+	config_free(config);
+}
+
+#define WINDOW(name, length) "{\"name\":\"" name "\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"" length "\"}"
+
+START_TEST(idle_pauses_are_a_part_of_every_window)
+{
+	idle_is("{" TARGET "}", 100 * NS_PER_MS, 100 * NS_PER_MS);
+	idle_is("{\"sampling\":{\"idle_interval\":\"0s\"}," TARGET "}", 0, 0);
+	idle_is("{\"sampling\":{\"idle_interval\":\"10ms\"}," TARGET "}", 0, 0);
+	idle_is("{\"sampling\":{\"interval\":\"1s\"}," TARGET "}", 0, 0);
+	idle_is("{\"sampling\":{\"heartbeat\":\"50ms\"}," TARGET "}", 50 * NS_PER_MS, 50 * NS_PER_MS);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "200ms") "]}", 50 * NS_PER_MS, 50 * NS_PER_MS);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s") "," WINDOW("s", "700ms") "]}", 100 * NS_PER_MS,
+		100 * NS_PER_MS);
+	idle_is("{\"sampling\":{\"idle_interval\":\"70ms\"}," TARGET ",\"rules\":[" WINDOW("r", "1s") "]}",
+		70 * NS_PER_MS, 62500000);
+	/* Windows that have no long part in common. */
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s") "," WINDOW("s", "1001ms") "]}", 100 * NS_PER_MS, 0);
+}
+END_TEST
+
 static int parse_two(const char *a, const char *b, struct config **ret, char *line, size_t cap)
 {
 	const struct config_source sources[] = { { "a.json", a, strlen(a) }, { "b.json", b, strlen(b) } };
@@ -690,6 +718,7 @@ Suite *config_suite(void)
 	tcase_add_test(texts, nesting_ten_thousand_deep_is_refused);
 	tcase_add_test(texts, whole_configuration_is_taken);
 	tcase_add_test(texts, defaults_give_way_to_what_was_written);
+	tcase_add_test(texts, idle_pauses_are_a_part_of_every_window);
 	tcase_add_test(texts, later_source_wins_key_by_key_and_adds_entries);
 	tcase_add_test(texts, conflict_between_sources_names_both);
 	tcase_add_test(texts, names_are_those_of_the_configuration);

@@ -136,6 +136,49 @@ START_TEST(a_read_may_be_long_before_or_after_its_tick)
 }
 END_TEST
 
+START_TEST(a_target_can_be_said_to_have_been_as_it_was)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct sample sample = { 0 };
+	unsigned samples = 0;
+
+	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(1), fixture_wall(1), 0), 0);
+	ck_assert_int_eq(ring_put_still(writer, &targets[0].track, fixture_time(0)), RING_UNCHANGED); /* as what? */
+	sample_set(&sample, SAMPLE_CPU, 1);
+	ck_assert_int_eq(ring_put_sample(writer, &targets[0].track, fixture_time(1), &sample), 0);
+	ring_tick_end(writer, NULL);
+	ring_writer_idle(writer, 100 * NS_PER_MS + 1);
+	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(9), fixture_wall(9), 0), 0);
+	ck_assert_int_eq(ring_put_still(writer, &targets[0].track, fixture_time(1)),
+			 RING_UNCHANGED); /* that is known */
+	ck_assert_int_eq(ring_put_still(writer, &targets[0].track, fixture_time(5)), 0);
+	sample_set(&sample, SAMPLE_CPU, 2);
+	ck_assert_int_eq(ring_put_sample(writer, &targets[0].track, fixture_time(9), &sample), 0);
+	ring_tick_end(writer, NULL);
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0) {
+		if (event.type == RING_EVENT_TICK)
+			ck_assert_uint_eq(event.idle_ns,
+					  event.time.ns == fixture_time(1).ns ? 0 : 100 * NS_PER_MS + NS_PER_US);
+		if (event.type != RING_EVENT_SAMPLE)
+			continue;
+		ck_assert_uint_eq(event.time.ns, fixture_time(samples == 0 ? 1 : samples == 1 ? 5 : 9).ns);
+		ck_assert_uint_eq(event.sample->value[SAMPLE_CPU], samples < 2 ? 1 : 2);
+		ck_assert_uint_eq(event.changed, samples == 1 ? 0 : 1u << SAMPLE_CPU);
+		samples++;
+	}
+	ck_assert_uint_eq(samples, 3);
+	ring_cursor_free(cursor);
+
+	struct ring_info info;
+
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, 100 * NS_PER_MS + NS_PER_US);
+}
+END_TEST
+
 START_TEST(a_tick_that_was_not_ended_is_never_seen)
 {
 	struct fixture_tally tally;
@@ -666,6 +709,7 @@ Suite *ring_suite(void)
 	tcase_add_test(tc, only_changed_fields_are_written);
 	tcase_add_test(tc, a_read_may_be_long_before_or_after_its_tick);
 	tcase_add_test(tc, a_tick_that_was_not_ended_is_never_seen);
+	tcase_add_test(tc, a_target_can_be_said_to_have_been_as_it_was);
 	tcase_add_test(tc, a_tick_over_several_pages_is_one_tick);
 	tcase_add_test(tc, a_tick_whose_beginning_was_overwritten_is_not_delivered);
 	tcase_add_test(tc, what_does_not_fit_is_refused_and_counted);

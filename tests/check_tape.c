@@ -259,6 +259,32 @@ START_TEST(rows_out_of_time_are_passed_over)
 }
 END_TEST
 
+START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
+{
+	struct rehearsal *rehearsal = rig_rehearsal(config);
+	struct target target = rig_target(1), sleeper = rig_target(2);
+	struct sample sample = { 0 }, other = { 0 };
+	uint64_t woke = START + 200 * NS_PER_MS;
+
+	begin_stream(START);
+	declare(&target);
+	declare(&sleeper);
+	sample_set(&other, SAMPLE_CPU, 1);
+	put_row(2, START, &other);
+	busy(START, woke, RIG_INTERVAL, &sample);
+	put_row(2, woke - 80 * NS_PER_MS, &other); /* when it was last looked at */
+	sample_set(&other, SAMPLE_CPU, 2);
+	put_row(2, woke + 1, &other);
+	put_row(2, woke - 50 * NS_PER_MS, &other); /* before its last row: nonsense */
+	busy(woke + RIG_INTERVAL, START + 300 * NS_PER_MS, RIG_INTERVAL, &sample);
+	end_stream();
+	play(rehearsal);
+	ck_assert_uint_eq(summary.late, 1);
+	ck_assert_uint_eq(summary.ticks, 31);
+	rehearsal_free(rehearsal);
+}
+END_TEST
+
 START_TEST(streams_that_follow_one_another_are_strangers)
 {
 	struct rehearsal *rehearsal = rig_rehearsal(config);
@@ -404,6 +430,7 @@ Suite *tape_suite(void)
 	tcase_add_test(tcase, the_rate_of_a_recording_is_found_out);
 	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
 	tcase_add_test(tcase, rows_out_of_time_are_passed_over);
+	tcase_add_test(tcase, how_a_target_was_before_it_woke_comes_late_and_is_taken);
 	tcase_add_test(tcase, streams_that_follow_one_another_are_strangers);
 	tcase_add_test(tcase, damage_is_told_and_leaves_a_gap);
 	tcase_add_test(tcase, gvisors_format_is_read_by_the_names_of_its_columns);

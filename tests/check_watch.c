@@ -1,5 +1,6 @@
 /* check_watch.c: windows over a stream of observations: what a target looks like as of their ends. */
 #include "evaluator_bench.h"
+#include "idlepace.h"
 
 #include <check.h>
 
@@ -297,11 +298,158 @@ START_TEST(idle_cgroup_moves_on_with_the_reads_it_must_have_had)
 }
 END_TEST
 
+#define INTERVAL (10 * MS)
+#define IDLE (100 * MS)
+#define LOOK_NS (100 * NS_PER_US) /* from the tick to the look */
+
+/* A process of one thread that runs and sleeps, and a sampler that backs off from it. */
+static struct {
+	uint64_t seed;
+	uint64_t turn, used; /* until when it does what it does; what it had used when that began */
+	uint64_t began;
+	bool runs;
+	uint64_t last_cpu, last_look, written, changed, due;
+	uint32_t ticks, last_tick;
+} sleeper;
+
+static uint64_t draw(uint64_t below)
+{
+	sleeper.seed = sleeper.seed * 6364136223846793005u + 1442695040888963407u;
+	return (sleeper.seed >> 33) % below;
+}
+
+/* Times only go forward. */
+static uint64_t used_by(uint64_t at)
+{
+	while (at >= sleeper.turn) {
+		sleeper.used += sleeper.runs ? sleeper.turn - sleeper.began : 0;
+		sleeper.began = sleeper.turn;
+		sleeper.runs = !sleeper.runs;
+		sleeper.turn += 1 + (sleeper.runs ? draw(draw(4) ? 30 * MS : S) : draw(draw(3) ? 300 * MS : 5 * S));
+	}
+	return sleeper.used + (sleeper.runs ? at - sleeper.began : 0);
+}
+
+static void look_at_it(uint64_t now)
+{
+	const struct idlepace pace = { INTERVAL, IDLE };
+	uint64_t at = now + LOOK_NS, used = used_by(at);
+
+	if (used != sleeper.last_cpu && sleeper.last_tick + 1 != sleeper.ticks && sleeper.last_look != sleeper.written)
+		cpu(1, sleeper.last_look, sleeper.last_cpu);
+	if (used != sleeper.last_cpu || at - sleeper.written >= S) {
+		cpu(1, at, used);
+		sleeper.written = at;
+	}
+	if (used != sleeper.last_cpu)
+		sleeper.changed = at;
+	sleeper.last_cpu = used;
+	sleeper.last_look = at;
+	sleeper.last_tick = sleeper.ticks;
+	sleeper.due =
+		now + idlepace_wait_ns(&pace, now > sleeper.changed ? now - sleeper.changed : 0, sleeper.ticks, 3);
+}
+
+START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
+{
+	double sum = 0;
+	uint64_t first = 0, last = 0, windows = 0, used_first = 0, used_last = 0;
+
+	add_rule("hot", METRIC_CPU, 400 * MS);
+	start();
+	watch(1, "a");
+	evaluator_idle(evaluator, IDLE);
+	memset(&sleeper, 0, sizeof(sleeper));
+	sleeper.seed = (uint64_t)_i + 1;
+	sleeper.turn = sleeper.began = 10 * S;
+	for (uint64_t slot = 10 * S; slot < 130 * S; slot += INTERVAL) {
+		uint64_t now = slot + draw(2 * MS);
+
+		if (draw(500) == 0)
+			slot += draw(30) * INTERVAL; /* ticks that are missed */
+		sleeper.ticks++;
+		if (now >= sleeper.due)
+			look_at_it(now);
+		firing_count = 0;
+		tick(now);
+		for (size_t i = 0; i < firing_count; i++) {
+			ck_assert_double_le(firings[i].value, 100 + 1e-6);
+			ck_assert_uint_ge(firings[i].from.ns, last);
+			used_first = first ? used_first
+					   : sleeper.last_cpu - (uint64_t)(firings[i].value / 100 *
+										   (double)mono_diff(firings[i].to,
+												     firings[i].from) +
+									   0.5);
+			first = first ? first : firings[i].from.ns;
+			last = firings[i].to.ns;
+			used_last = sleeper.last_cpu;
+			sum += firings[i].value / 100 * (double)mono_diff(firings[i].to, firings[i].from);
+			windows++;
+		}
+	}
+	ck_assert_uint_gt(windows, 250);
+	ck_assert_double_eq_tol(sum, (double)(used_last - used_first), 1000);
+}
+END_TEST
+
+START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
+{
+	add_rule("hot", METRIC_CPU, S);
+	start();
+	watch(1, "a");
+	evaluator_idle(evaluator, IDLE);
+	cpu(1, 10 * S, 0);
+	ticks(10 * S, 19 * S + 990 * MS, 10 * MS);
+	firing_count = 0;
+
+	/* Last looked at just before the end of a window, it had used 30 ms when it was looked at after it. */
+	ticks(20 * S, 20 * S + 40 * MS, 10 * MS);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_double_eq(firings[0].value, 0);
+	ck_assert_uint_eq(firings[0].to.ns, 20 * S - IDLE); /* for certain */
+	cpu(1, 19 * S + 970 * MS, 0);
+	cpu(1, 20 * S + 50 * MS, 30 * MS);
+	ticks(20 * S + 50 * MS, 21 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_uint_eq(firings[1].from.ns, 19 * S + 970 * MS);
+	ck_assert_uint_eq(firings[1].to.ns, 21 * S - IDLE);
+	ck_assert_double_eq_tol(firings[1].value, 100 * 30. / 930, 1e-9);
+
+	/* And one that was last looked at after the end begins at the end. */
+	ticks(21 * S + 10 * MS, 21 * S + 90 * MS, 10 * MS);
+	cpu(1, 21 * S + 50 * MS, 30 * MS);
+	cpu(1, 21 * S + 100 * MS, 60 * MS);
+	ticks(21 * S + 100 * MS, 22 * S, 10 * MS);
+	ck_assert_uint_eq(firing_count, 3);
+	ck_assert_uint_eq(firings[2].from.ns, 21 * S);
+}
+END_TEST
+
+START_TEST(who_is_told_nothing_of_pauses_is_put_right_by_the_record)
+{
+	add_rule("hot", METRIC_CPU, 100 * MS);
+	start();
+	watch(1, "a");
+	cpu(1, 10 * S, 0);
+	ticks(10 * S, 12 * S, 10 * MS);
+	firing_count = 0;
+	cpu(1, 11 * S + 930 * MS, 0);
+	cpu(1, 12 * S + 10 * MS, 80 * MS);
+	ticks(12 * S + 10 * MS, 12 * S + 100 * MS, 10 * MS);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_uint_eq(firings[0].from.ns, 11 * S + 930 * MS);
+	ck_assert_double_le(firings[0].value, 100);
+}
+END_TEST
+
 static TCase *windows(void)
 {
 	TCase *tcase = tcase_create("windows");
 
 	tcase_add_checked_fixture(tcase, begin, end);
+	tcase_add_loop_test(tcase, no_window_shows_more_than_was_possible_and_nothing_is_lost, 0, 10);
+	tcase_add_test(tcase, burst_after_a_pause_is_in_its_window_and_not_above_it);
+	tcase_add_test(tcase, who_is_told_nothing_of_pauses_is_put_right_by_the_record);
 	tcase_add_test(tcase, busy_process_has_its_true_rate);
 	tcase_add_test(tcase, part_of_a_window_is_not_judged);
 	tcase_add_test(tcase, idle_process_uses_nothing_without_a_record);

@@ -1,0 +1,173 @@
+/* check_sampler_idle.c: what the ring is told of a process that was not looked at for a while. */
+#include "sampler_rig.h"
+
+Suite *sampler_idle_suite(void);
+
+/* Far more ticks than it takes; each is followed by a nap of a millisecond. */
+#define TICKS_MAX 20000
+
+static struct sampler_options options;
+
+static void begin(void)
+{
+	heartbeat_ns = 1000 * NS_PER_S;
+	options = (struct sampler_options){
+		.source = { .capacity = 8,
+			    .heartbeat_ns = heartbeat_ns,
+			    .peak_interval_ns = UINT64_MAX,
+			    .idle_interval_ns = 500 * NS_PER_MS },
+		.interval_ns = NS_PER_MS,
+	};
+
+	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 65536, .heartbeat_ns = heartbeat_ns };
+
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(sampler_new(&options, ring, &sampler), 0);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+}
+
+static uint64_t saved_looks(void)
+{
+	struct stats stats;
+
+	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	return stats.saved_looks;
+}
+
+/* Ticks until one has not looked at the process, `times` times. */
+static void tick_until_idle(unsigned times)
+{
+	uint64_t saved = 0;
+
+	for (unsigned i = 0; i < TICKS_MAX && times > 0; i++) {
+		nap();
+		sampler_tick(sampler);
+		times -= saved_looks() > saved;
+		saved = saved_looks();
+	}
+	ck_assert_uint_eq(times, 0);
+}
+
+START_TEST(who_wakes_has_a_record_of_when_he_was_last_seen_asleep)
+{
+	struct child child = child_start();
+	struct ring_event event;
+	uint64_t cpu_ns, records = 0, ticks = 0;
+	mono_t tick = { 0 }, still = { 0 };
+
+	begin();
+	add_process(0, child.pid, NULL);
+	tick_until_idle(20);
+	read_ring();
+	cpu_ns = value(0, SAMPLE_CPU);
+
+	child_do(&child, 'b');
+	for (unsigned i = 0; i < TICKS_MAX && records < 2; i++) {
+		nap();
+		sampler_tick(sampler);
+		while (ring_cursor_next(cursor, &event) == 0) {
+			if (event.type == RING_EVENT_TICK) {
+				ck_assert_uint_eq(event.idle_ns, 500 * NS_PER_MS);
+				tick = event.time;
+				ticks++;
+			}
+			if (event.type != RING_EVENT_SAMPLE)
+				continue;
+			records++;
+			if (records == 1) {
+				ck_assert_uint_eq(event.sample->value[SAMPLE_CPU], cpu_ns);
+				still = event.time;
+				ck_assert_int_lt(mono_diff(still, tick), 0);
+			} else if (records == 2) {
+				ck_assert_uint_ge(event.sample->value[SAMPLE_CPU], cpu_ns + BURNT_NS);
+				ck_assert_int_ge(mono_diff(event.time, tick), 0);
+			}
+		}
+	}
+	ck_assert_uint_eq(records, 2);
+	ck_assert_uint_gt(ticks, 0);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(who_is_looked_at_in_every_tick_has_one_record)
+{
+	struct child child = child_start();
+	uint64_t samples;
+
+	begin();
+	add_process(0, child.pid, NULL);
+	sampler_tick(sampler);
+	sampler_tick(sampler);
+	read_ring();
+	samples = seen.samples;
+	child_do(&child, 'b');
+	sampler_tick(sampler);
+	read_ring();
+	ck_assert_uint_eq(seen.samples, samples + 1);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(a_changed_idle_interval_counts_at_once_and_is_told)
+{
+	struct child child = child_start();
+	struct ring_info info;
+
+	begin();
+	add_process(0, child.pid, NULL);
+	tick_until_idle(20);
+	options.source.idle_interval_ns = 0;
+	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, 500 * NS_PER_MS); /* not before the tick */
+
+	uint64_t saved = saved_looks();
+
+	for (int i = 0; i < 20; i++) {
+		nap();
+		sampler_tick(sampler);
+	}
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, 0);
+	ck_assert_uint_eq(saved_looks(), saved);
+
+	options.source.idle_interval_ns = 300 * NS_PER_MS;
+	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+	tick_until_idle(5);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, 300 * NS_PER_MS);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(a_run_ends_with_a_look_at_all)
+{
+	struct child child = child_start();
+
+	begin();
+	add_process(0, child.pid, NULL);
+	tick_until_idle(20);
+	child_do(&child, 'b');
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_eq(value(0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
+	child_reap(&child);
+}
+END_TEST
+
+Suite *sampler_idle_suite(void)
+{
+	Suite *suite = suite_create("sampler_idle");
+	TCase *tcase = tcase_create("pauses");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, who_wakes_has_a_record_of_when_he_was_last_seen_asleep);
+	tcase_add_test(tcase, who_is_looked_at_in_every_tick_has_one_record);
+	tcase_add_test(tcase, a_changed_idle_interval_counts_at_once_and_is_told);
+	tcase_add_test(tcase, a_run_ends_with_a_look_at_all);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
