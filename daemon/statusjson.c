@@ -294,7 +294,7 @@ static void put_decision(struct json_writer *json, const struct trigger_decision
 }
 
 /* Those that were never given are left out. */
-static void put_reasons(struct json_writer *json, const uint64_t *reasons)
+static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 {
 	jsonmember_object(json, "reasons");
 	for (enum trigger_reason reason = 0; reason < TRIGGER_REASONS; reason++)

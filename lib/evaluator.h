@@ -38,7 +38,7 @@ struct evaluator_status {
 	const struct target *target;
 	const struct trigger_decision *decision; /* the last one; NULL before the first window ended */
 	const struct trigger_memory *memory;
-	const uint64_t *reasons; /* TRIGGER_REASONS counters */
+	const uint32_t *reasons; /* TRIGGER_REASONS counters */
 };
 
 /* What is known of one target. Valid during the call. */

@@ -39,11 +39,11 @@ struct trigger_state {
 	mono_t period_end;    /* while memory.count is not 0 and the rule has a period */
 	bool pending;         /* the last value was a candidate */
 	mono_t pending_since; /* of the first candidate in a row, or of the last firing */
-	uint64_t reasons[TRIGGER_REASONS];
-	uint32_t capacity; /* windows of history */
-	uint32_t filled;   /* windows in it, at most capacity */
-	uint32_t position; /* of the next value */
-	double recent;     /* sum of slots [0, position) */
+	uint32_t reasons[TRIGGER_REASONS]; /* half the room: there is a state for each target of each rule */
+	uint32_t capacity;                 /* windows of history */
+	uint32_t filled;                   /* windows in it, at most capacity */
+	uint32_t position;                 /* of the next value */
+	double recent;                     /* sum of slots [0, position) */
 	double slots[];
 };
 
@@ -85,7 +85,7 @@ bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_m
 	       a->disarmed == b->disarmed;
 }
 
-const uint64_t *trigger_reasons(const struct trigger_state *state)
+const uint32_t *trigger_reasons(const struct trigger_state *state)
 {
 	return state->reasons;
 }
@@ -361,7 +361,7 @@ void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, 
 	if (state->memory.cooldown_until.ns != 0)
 		decision.cooldown_left_ns = mono_left(state->cooldown_end, now);
 	decision.phase = phase_after(state, rule, &decision);
-	state->reasons[decision.reason]++;
+	state->reasons[decision.reason] += state->reasons[decision.reason] < UINT32_MAX;
 	*ret = decision;
 }
 

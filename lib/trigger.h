@@ -123,8 +123,8 @@ void trigger_memory(const struct trigger_state *state, struct trigger_memory *re
 void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
 		  double value, bool disk_ok, struct trigger_decision *ret);
 
-/* How often each reason was given, TRIGGER_REASONS counters; for candidates that did not fire this is what was suppressed. */
-const uint64_t *trigger_reasons(const struct trigger_state *state);
+/* How often each reason was given, TRIGGER_REASONS counters, which stop at their largest value; for candidates that did not fire this is what was suppressed. */
+const uint32_t *trigger_reasons(const struct trigger_state *state);
 
 /* "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average", "within-bounds",
  * "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget". */

@@ -110,7 +110,7 @@ struct wanted {
 	unsigned found;
 	struct trigger_decision decision;
 	struct trigger_memory memory;
-	uint64_t reasons[TRIGGER_REASONS];
+	uint32_t reasons[TRIGGER_REASONS];
 	bool judged;
 };
 

@@ -261,7 +261,7 @@ END_TEST
 
 START_TEST(every_reason_is_counted)
 {
-	const uint64_t *reasons;
+	const uint32_t *reasons;
 
 	begin((struct trigger_rule){ .has_percent = true, .percent = 70, .cooldown_ns = 2 * S });
 	next_unavailable();
