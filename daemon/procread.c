@@ -4,6 +4,7 @@
 #include "fdread.h"
 #include "procfs.h"
 #include "scope.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,10 +65,29 @@ ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size
 	return len;
 }
 
+/* The length of a text that was cut at len without the beginning of a character of UTF-8 at its end. */
+static ssize_t whole_characters(const char *text, ssize_t len)
+{
+	uint32_t code;
+
+	for (ssize_t last = 1; last <= 3 && last <= len; last++) {
+		const char *at = text + len - last;
+
+		if (((unsigned char)*at & 0xc0) == 0xc0)
+			return text_decode(at, (size_t)last, &code) == 0 ? len - last : len;
+		if (((unsigned char)*at & 0xc0) != 0x80)
+			return len;
+	}
+
+	return len;
+}
+
 ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
 {
 	ssize_t len = procread_file(procfd, pid, "cmdline", buf, cap);
 
+	if (len > 0 && (size_t)len == cap - 1)
+		len = whole_characters(buf, len);
 	while (len > 0 && buf[len - 1] == '\0')
 		len--;
 	for (ssize_t i = 0; i < len; i++)

@@ -16,7 +16,7 @@ ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
 ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
-/* The arguments of a process, joined by spaces; "" for kernel threads. Returns as procread_file. */
+/* The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at a character. Returns as procread_file. */
 ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
 
 /* The name of a directory of /proc as a pid; 0: it is something else. */

@@ -67,6 +67,12 @@ static unsigned long copies(const char **at)
 	return most == 0 ? 1 : most <= SIZE_MOST ? most : SIZE_MOST + 1;
 }
 
+/* "\\1": what an earlier group has matched, which POSIX does not have here. Looking for it takes time that is cubic in the text. */
+static bool is_back_reference(const char *at)
+{
+	return at[0] == '\\' && at[1] >= '1' && at[1] <= '9';
+}
+
 /* Where the character or set at `at` ends at the earliest: its last byte. */
 static const char *atom_end(const char *at)
 {
@@ -100,6 +106,8 @@ bool config_regex_is_cheap(const char *regex)
 		} else {
 			before[group] = join(before[group], atom);
 			atom = (struct cost){ 1, 0, 0 };
+			if (is_back_reference(at))
+				return false;
 			at = atom_end(at);
 		}
 		if (!is_cheap(join(before[group], atom)))

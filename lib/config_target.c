@@ -10,6 +10,7 @@
 #include "config_run.h"
 #include "scope.h"
 #include "units.h"
+#include "textregex.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -72,8 +73,11 @@ static int check_regex(const struct config_scope *scope, const struct json_node 
 	int r;
 
 	if (!config_regex_is_cheap(node->text))
-		return config_refuse_value(
-			scope, node, "would take too long to compile: expected fewer repetitions within repetitions");
+		return config_refuse_value(scope, node,
+					   "would take too long to compile, or to match: expected fewer repetitions "
+					   "within repetitions, and no \\1");
+	if (!textregex_is_balanced(node->text))
+		return config_refuse_value(scope, node, "expected a ( for each ), or \\)");
 	r = regcomp(&regex, node->text, REG_EXTENDED | REG_NOSUB);
 	if (r == 0) {
 		regfree(&regex);

@@ -7,16 +7,16 @@
 #include "match.h"
 
 #include "cgmount.h"
+#include "textregex.h"
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct match {
 	const struct config_target *entry;
-	regex_t regex; /* CONFIG_CMDLINE */
+	struct textregex *regex; /* CONFIG_CMDLINE; else NULL */
 };
 
 int match_new(const struct config_target *entry, struct match **ret)
@@ -27,10 +27,10 @@ int match_new(const struct config_target *entry, struct match **ret)
 		return -ENOMEM;
 
 	match->entry = entry;
-	if (entry->selector == CONFIG_CMDLINE &&
-	    regcomp(&match->regex, entry->pattern, REG_EXTENDED | REG_NOSUB) != 0) {
+	int r = entry->selector == CONFIG_CMDLINE ? textregex_new(entry->pattern, &match->regex) : 0;
+	if (r < 0) {
 		free(match);
-		return -EINVAL;
+		return r;
 	}
 	*ret = match;
 
@@ -42,8 +42,7 @@ void match_free(struct match *match)
 	if (!match)
 		return;
 
-	if (match->entry->selector == CONFIG_CMDLINE)
-		regfree(&match->regex);
+	textregex_free(match->regex);
 	free(match);
 }
 
@@ -114,7 +113,7 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 	case CONFIG_EXE:
 		return facts->exe && fnmatch(entry->pattern, facts->exe, FNM_PATHNAME) == 0;
 	case CONFIG_CMDLINE:
-		return facts->cmdline && regexec(&match->regex, facts->cmdline, 0, NULL, 0) == 0;
+		return facts->cmdline && textregex_matches(match->regex, facts->cmdline);
 	case CONFIG_CGROUP:
 		return facts->cgroup && cgroup_glob(entry->pattern, facts->cgroup);
 	case CONFIG_UNIT:

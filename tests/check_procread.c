@@ -113,6 +113,44 @@ START_TEST(arguments_are_joined_by_spaces)
 }
 END_TEST
 
+START_TEST(arguments_that_do_not_fit_are_cut_at_a_character)
+{
+	static const char *const tails[] = { "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xfc",
+					     "\x80\x80\x80\x80" };
+	static const int lost[][4] = { { 0, 1 }, { 0, 1, 2 }, { 0, 1, 2, 3 }, { 1 }, { 0, 0, 0, 0 } };
+	char text[64];
+
+	for (size_t i = 0; i < 5; i++) {
+		size_t len = strlen(tails[i]);
+
+		/* So many bytes of the last character fit. */
+		for (size_t fit = 1; fit < len; fit++) {
+			snprintf(text, sizeof(text), "app -x%sand more", tails[i]);
+			put("10/cmdline", text, strlen(text));
+			ssize_t got = procread_cmdline(procfd, 10, buf, 6 + fit + 1);
+
+			ck_assert_int_eq(got, (ssize_t)(6 + fit) - lost[i][fit]);
+			ck_assert_int_eq(buf[got], '\0');
+			ck_assert_int_eq(strncmp(buf, text, (size_t)got), 0);
+		}
+		ck_assert_int_eq(procread_cmdline(procfd, 10, buf, 6 + len + 1), (ssize_t)(6 + len) - lost[i][0]);
+	}
+}
+END_TEST
+
+START_TEST(two_mebibytes_of_arguments_are_read_as_far_as_there_is_room)
+{
+	size_t len = 2 << 20;
+	char *text = malloc(len);
+
+	memset(text, 'a', len);
+	put("10/cmdline", text, len);
+	ck_assert_int_eq(procread_cmdline(procfd, 10, text, 8192), 8191);
+	ck_assert_uint_eq(strlen(text), 8191);
+	free(text);
+}
+END_TEST
+
 START_TEST(only_numbers_are_pids)
 {
 	ck_assert_int_eq(procread_pid_of("1"), 1);
@@ -170,6 +208,8 @@ Suite *procread_suite(void)
 	tcase_add_test(tcase, does_not_follow_links_to_files);
 	tcase_add_test(tcase, a_deleted_executable_has_its_name);
 	tcase_add_test(tcase, arguments_are_joined_by_spaces);
+	tcase_add_test(tcase, arguments_that_do_not_fit_are_cut_at_a_character);
+	tcase_add_test(tcase, two_mebibytes_of_arguments_are_read_as_far_as_there_is_room);
 	tcase_add_test(tcase, only_numbers_are_pids);
 	tcase_add_test(tcase, a_pid_file_says_a_pid_or_nothing);
 	tcase_add_test(tcase, a_pipe_as_pid_file_does_not_hold_us_up);
