@@ -214,6 +214,52 @@ static bool is_noted(void)
 	return noted;
 }
 
+static const char *const ways[] = { "auto", "rescan" };
+
+START_TEST(an_incident_has_the_command_line_from_after_the_execution)
+{
+	char program[128], go[128], script[512];
+	struct incident incident;
+	pid_t pid;
+
+	if (!built)
+		return;
+
+	/* A shell becomes another program, under another name, when the daemon watches it already. */
+	snprintf(program, sizeof(program), "%s/afterwards", directory);
+	snprintf(go, sizeof(go), "%s/go", directory);
+	ck_assert_int_eq(symlink("/bin/sh", program), 0);
+	snprintf(script, sizeof(script), "while ! [ -e %s ]; do sleep 0.02; done; exec %s -c 'while :; do :; done' now",
+		 go, program);
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+		_exit(1);
+	}
+	scene_write(config_path,
+		    "{\"sampling\": {\"interval\": \"5ms\", \"rescan_interval\": \"100ms\", \"discovery\": \"%s\"},\n"
+		    "\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\", \"before\": \"500ms\", \"after\": \"100ms\", \"min_free\": "
+		    "\"0B\"},\n"
+		    "\"state_file\": \"%s\", \"stacks\": {\"mode\": \"off\"},\n"
+		    "\"targets\": [{\"name\": \"burner\", \"pid\": %d}],\n"
+		    "\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"1s\",\n"
+		    "\"percent\": \"10%%\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
+		    ways[_i], ring_path, incidents, state_path, pid);
+
+	struct program daemon = start(0);
+
+	scene_write(go, "%s", "");
+	scene_wait_for(find_incidents("burner-hot", &incident) == 1);
+	ck_assert_str_eq(incident.target.comm, "afterwards");
+	ck_assert_ptr_nonnull(strstr(incident.target.cmdline, "/afterwards -c while :; do :; done now"));
+	ck_assert_int_eq(incident.target.pid, pid);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(stop(&daemon), 0);
+}
+END_TEST
+
 START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns)
 {
 	struct incident incident;
@@ -350,6 +396,7 @@ Suite *daemon_suite(void)
 	tcase_add_test(tcase, wrong_usage_is_said);
 	tcase_add_test(tcase, two_daemons_do_not_share_a_ring);
 	tcase_add_test(tcase, stopping_seals_the_incident_that_is_open);
+	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
 	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);

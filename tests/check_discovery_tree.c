@@ -1,5 +1,6 @@
 /* check_discovery_tree.c: entries with "tree": descendants by scans over a /proc made of files, and by news of real processes. */
 #include "discovery_rig.h"
+#include "scope.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -142,6 +143,81 @@ START_TEST(the_process_of_an_entry_by_pid_has_its_name_and_its_descendants_have_
 }
 END_TEST
 
+/* What a target is called now, as a reader of the ring knows it: "name: comm: cmdline, ...". */
+static const char *descriptions(void)
+{
+	static char text[512];
+	struct ring_cursor *cursor;
+	struct ring_event event;
+	struct target target;
+	size_t len = 0;
+
+	text[0] = '\0';
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0)
+		continue;
+	for (uint32_t id = 1; id < 10; id++)
+		if (ring_cursor_target(cursor, id, &target))
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s: %s", len ? ", " : "",
+						target.name, target.comm, target.cmdline);
+	ck_assert_uint_lt(len, sizeof(text));
+	ring_cursor_free(cursor);
+
+	return text;
+}
+
+/* As appear, with arguments at that place. */
+static void appear_with_arguments(int pid, const char *comm, const char *cmdline, uint64_t at)
+{
+	static unsigned used; /* CPU time, so that it has something to say */
+	char path[128];
+
+	appear(pid, comm, cmdline, 50, "/");
+	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	scene_write(path,
+		    "%d (%s) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 50 1000000 100 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 "
+		    "0 0 0 0 0 0 0 "
+		    "%llu 0 0 0 0\n",
+		    pid, comm, used += 10, (unsigned long long)at);
+}
+
+static const char *after_a_scan(void)
+{
+	scan();
+	sampler_tick(sampler);
+
+	return descriptions();
+}
+
+static const struct {
+	const char *entry, *before, *renamed, *executed;
+} described[] = {
+	{ "{\"name\": \"p\", \"pid\": 100}", "p: app: app one", "p: renamed: renamed two", "p: renamed: three" },
+	{ "{\"name\": \"x\", \"cmdline\": \"o|e\"}", "x/100: app: app one", "x/100: renamed: renamed two",
+	  "x/100: renamed: three" },
+	/* A group by pid is called as its root is. */
+	{ "{\"name\": \"g\", \"pid\": 100, \"per\": \"group\", \"tree\": true}", "g: app: app one",
+	  "g: renamed: renamed two", "g: renamed: three" },
+	/* One that may have several has no such name. */
+	{ "{\"name\": \"g\", \"exe\": \"/opt/**\", \"per\": \"group\"}", "g: : ", "g: : ", "g: : " },
+};
+
+START_TEST(a_target_that_is_called_something_else_is_described_anew_by_scans)
+{
+	appear_with_arguments(100, "app", "app|one", 7000);
+	make(root, root, wanted(described[_i].entry));
+	ck_assert_str_eq(after_a_scan(), described[_i].before);
+	appear_with_arguments(100, "renamed", "renamed|two", 7000);
+	ck_assert_str_eq(after_a_scan(), described[_i].renamed);
+
+	/* Nobody looks at the command line of one that has not executed anything. */
+	appear_with_arguments(100, "renamed", "three", 7000);
+	ck_assert_str_eq(after_a_scan(), described[_i].renamed);
+	appear_with_arguments(100, "renamed", "three", 9000);
+	ck_assert_str_eq(after_a_scan(), described[_i].executed);
+}
+END_TEST
+
 static void reload(const char *entries)
 {
 	struct config *next = wanted(entries);
@@ -226,6 +302,8 @@ __attribute__((noreturn)) static void stay(int out, const char *program)
 {
 	int32_t pid = getpid();
 
+	alarm(120); /* also if the test has failed */
+
 	if (write(out, &pid, sizeof(pid)) == sizeof(pid) && program)
 		execl(program, "sleep", "600", (char *)NULL);
 	for (;;)
@@ -280,6 +358,38 @@ START_TEST(what_daemonises_is_still_a_member)
 }
 END_TEST
 
+/* With the same name before and after: a target of its own, which is only described anew. */
+START_TEST(who_executes_is_described_anew_at_once)
+{
+	int in[2];
+	pid_t pid;
+
+	ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		char go;
+
+		prctl(PR_SET_NAME, "sleep");
+		if (read(in[0], &go, 1) == 1)
+			execl("/bin/sleep", "sleep", "601", (char *)NULL);
+		_exit(1);
+	}
+
+	bool allowed = started(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\", \"heartbeat\": \"100ms\"}, "
+					    "\"targets\": [{\"name\": \"p\", \"pid\": %d}]}",
+					    pid),
+			       sources[_i]);
+
+	ck_assert_int_eq(write(in[1], "", 1), 1);
+	if (allowed)
+		scene_wait_for(strcmp(descriptions(), "p: sleep: sleep 601") == 0);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	close(in[0]);
+	close(in[1]);
+}
+END_TEST
+
 Suite *discovery_tree_suite(void)
 {
 	Suite *suite = suite_create("discovery_tree");
@@ -292,10 +402,13 @@ Suite *discovery_tree_suite(void)
 	tcase_add_test(scans, each_is_a_target_of_its_own);
 	tcase_add_test(scans, the_process_of_an_entry_by_pid_has_its_name_and_its_descendants_have_theirs);
 	tcase_add_test(scans, a_reload_keeps_trees_of_entries_that_stay);
+	tcase_add_loop_test(scans, a_target_that_is_called_something_else_is_described_anew_by_scans, 0,
+			    ARRAY_LEN(described));
 	suite_add_tcase(suite, scans);
 	tcase_add_checked_fixture(news, setup, teardown);
 	tcase_set_timeout(news, 60);
 	tcase_add_loop_test(news, what_daemonises_is_still_a_member, 0, 4);
+	tcase_add_loop_test(news, who_executes_is_described_anew_at_once, 0, 2);
 	suite_add_tcase(suite, news);
 
 	return suite;

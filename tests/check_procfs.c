@@ -35,6 +35,22 @@ START_TEST(stat_has_its_fields)
 }
 END_TEST
 
+START_TEST(arguments_begin_somewhere)
+{
+	static const char text[] =
+		"812 (a) S 1) S 1 812 812 0 -1 4194560 5120 8123 17 2 1339 1791 11 7 20 0 3 0 132835 233472000 7499 "
+		"18446744073709551615 94643489890304 94643489910185 140729863370400 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 "
+		"94643489922512 94643489923856 94644120252416 140729863371393 140729863371413 140729863371413 "
+		"140729863376873 0\n";
+	size_t needed = (size_t)(strstr(text, " 140729863371413 ") - text) + 1;
+
+	ck_assert_uint_eq(procfs_stat_arguments(text, strlen(text)), 140729863371393ull);
+	for (size_t len = 0; len <= strlen(text); len++)
+		ck_assert_uint_eq(procfs_stat_arguments(text, len), len < needed ? 0 : 140729863371393ull);
+	ck_assert_uint_eq(procfs_stat_arguments("812 (a) S " NUMBERS, strlen("812 (a) S " NUMBERS)), 0);
+}
+END_TEST
+
 static const char *const names[] = {
 	"postgres", "a b c", "a) S 1 (b", ")", "(", "", "\n", ") R 0 0 0", "tmux: server", "((sd-pam))", "\xff\x01",
 };
@@ -214,6 +230,7 @@ Suite *procfs_suite(void)
 	TCase *tcase = tcase_create("procfs");
 
 	tcase_add_test(tcase, stat_has_its_fields);
+	tcase_add_test(tcase, arguments_begin_somewhere);
 	tcase_add_loop_test(tcase, name_is_whatever_the_process_says, 0, (int)ARRAY_LEN(names));
 	tcase_add_test(tcase, stat_cut_short_is_refused);
 	tcase_add_loop_test(tcase, broken_stat_is_refused, 0, (int)ARRAY_LEN(broken_stats));
