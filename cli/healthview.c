@@ -141,6 +141,22 @@ static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
 	}
 }
 
+static void say_units(const struct json_node *units, size_t width, FILE *file)
+{
+	char line[640], name[300], why[200];
+
+	if (answer_is_true(units, "wanted") && strcmp(answer_text(units, "source"), "cgroups") == 0) {
+		snprintf(line, sizeof(line), "units: by the names of their cgroups only: %s",
+			 ANSWER_TEXT(units, "why", why));
+		output_wrap(line, width, file);
+	}
+	for (const struct json_node *unit = answer_first(units, "missing"); unit; unit = unit->next) {
+		snprintf(line, sizeof(line), "! no unit %s: %s", ANSWER_TEXT(unit, "name", name),
+			 ANSWER_TEXT(unit, "why", why));
+		output_wrap(line, width, file);
+	}
+}
+
 void healthview_print(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
@@ -148,6 +164,7 @@ void healthview_print(const struct json_node *root, size_t width, FILE *file)
 
 	say_figures(root, width, file);
 	say_stacks(answer_member(root, "stacks"), width, file);
+	say_units(answer_member(root, "units"), width, file);
 	if (answer_whole(daemon, "slowdown") > 1) {
 		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
 			 (uintmax_t)answer_whole(daemon, "slowdown"));

@@ -217,6 +217,28 @@ static void tell_what(const struct incident *incident, FILE *file)
 	}
 }
 
+/* To a hundredth of a second, or to a second: who has run for long did not start just now. */
+static void tell_unit(const struct incident *incident, FILE *file)
+{
+	const struct incident_unit *unit = &incident->unit;
+	uint64_t grain_ns = unit->running_ns < 60 * NS_PER_S ? 10 * NS_PER_MS : NS_PER_S;
+	bool restarted = unit->has_restarts && unit->restarts > 0;
+	char text[64];
+
+	if (!incident->has_unit || (!unit->has_running && !restarted))
+		return;
+	fputs(" Its unit, ", file);
+	output_escaped(file, unit->name);
+	fputs(",", file);
+	if (unit->has_running)
+		fprintf(file, " was started %s before",
+			units_format_duration(text, sizeof(text), unit->running_ns - unit->running_ns % grain_ns));
+	if (restarted)
+		fprintf(file, "%s restarted %ju %s by systemd", unit->has_running ? "," : " was",
+			(uintmax_t)unit->restarts, unit->restarts == 1 ? "time" : "times");
+	fputs(".", file);
+}
+
 static void tell_peaks(const struct incident *incident, FILE *file)
 {
 	const struct slice_peaks *peaks = &incident->peaks;
@@ -321,6 +343,7 @@ static void tell_merged(const struct incident *incident, FILE *file)
 void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
 {
 	tell_what(incident, file);
+	tell_unit(incident, file);
 	tell_duration(incident, samples, file);
 	tell_peaks(incident, file);
 	tell_gone(incident, file);

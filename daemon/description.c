@@ -68,6 +68,27 @@ static void describe_cost(const struct description *description, mono_t now, str
 	cost->missed_slots = stats.missed_slots;
 }
 
+/* Of a group there is none: its processes may be of many. */
+static void describe_unit(const struct description *description, const struct target *target, struct incident *info)
+{
+	struct incident_unit *unit = &info->unit;
+	struct unit_report report;
+
+	if (!*target->cgroup || !discovery_unit(session_discovery(description->session), target->cgroup, &report))
+		return;
+
+	info->has_unit = true;
+	incident_text(unit->name, sizeof unit->name, report.name);
+	incident_text(unit->state, sizeof unit->state, report.facts.active_state);
+	incident_text(unit->invocation_id, sizeof unit->invocation_id, report.facts.invocation_id);
+	unit->has_main_pid = report.facts.has_main_pid && report.facts.main_pid != 0;
+	unit->main_pid = report.facts.main_pid;
+	unit->has_restarts = report.facts.has_restarts;
+	unit->restarts = report.facts.restarts;
+	unit->has_running = report.facts.started_ns != 0 && report.facts.started_ns <= info->mono.ns;
+	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
+}
+
 static void begin(const struct description *description, mono_t mono, wall_t wall, struct incident *info)
 {
 	incident_init(info, SPIKEWATCH_VERSION);
@@ -87,6 +108,7 @@ void description_of_firing(const struct description *description, const struct e
 	ret->window_from = firing->from;
 	describe_rule(description, firing, &ret->rule);
 	incident_set_target(ret, firing->target);
+	describe_unit(description, firing->target, ret);
 	if (!discovery_limits(session_discovery(description->session), firing->target->id, &ret->limits)) {
 		ret->limits.cpu = firing->cpu_limit;
 		ret->limits.memory_bytes = firing->memory_limit;
@@ -104,6 +126,7 @@ void description_of_request(const struct description *description, const struct 
 	ret->rule.severity = INCIDENT_MANUAL_SEVERITY;
 	if (target) {
 		incident_set_target(ret, target);
+		describe_unit(description, target, ret);
 		discovery_limits(session_discovery(description->session), target->id, &ret->limits);
 		return;
 	}

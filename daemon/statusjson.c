@@ -12,6 +12,7 @@
 #include "jsonmember.h"
 #include "log.h"
 #include "scope.h"
+#include "statusunits.h"
 #include "vitals.h"
 
 #include <errno.h>
@@ -411,6 +412,7 @@ int statusjson_write(const struct overview *overview, struct buffer *ret)
 	put_ring(json, overview, &vitals);
 	put_stacks(json, overview);
 	put_discovery(json, overview);
+	statusunits_put(json, session_discovery(overview->session));
 	put_incidents(json, overview);
 	put_targets(json, overview, ret);
 	json_end_object(json);

@@ -104,6 +104,17 @@ struct incident_target {
 	char cgroup[512];
 };
 
+/* The unit of systemd that the target is, or is in, as it was when the rule fired. */
+struct incident_unit {
+	char name[256];
+	char state[24];         /* "active", "deactivating", ... */
+	char invocation_id[33]; /* hexadecimal; "": not known */
+	bool has_main_pid, has_restarts, has_running;
+	uint32_t main_pid;
+	uint32_t restarts;   /* by Restart= */
+	uint64_t running_ns; /* since it was started, until the firing */
+};
+
 /* What recording it cost the machine. */
 struct incident_cost {
 	uint64_t interval_ns; /* between two ticks, at the firing */
@@ -129,6 +140,8 @@ struct incident {
 	struct incident_target target;
 	bool has_container;
 	struct container container; /* that the target is, or is in */
+	bool has_unit;
+	struct incident_unit unit;
 	struct cglimits limits;
 	struct slice_coverage coverage;
 	struct slice_peaks peaks;

@@ -116,6 +116,15 @@ static const struct incident_field container_fields[] = {
 	SPARSE_STRING("image",         incident, container.image),
 };
 
+static const struct incident_field unit_fields[] = {
+	STRING("name",                 incident, unit.name),
+	STRING("state",                incident, unit.state),
+	STRING("invocation_id",        incident, unit.invocation_id),
+	SPARSE("main_pid",   INCIDENT_U32, incident, unit.main_pid, unit.has_main_pid),
+	SPARSE("restarts",   INCIDENT_U32, incident, unit.restarts, unit.has_restarts),
+	SPARSE("running_ns", INCIDENT_U64, incident, unit.running_ns, unit.has_running),
+};
+
 static const struct incident_field limits_fields[] = {
 	PLAIN("cpu_ns_per_second", INCIDENT_LIMIT, incident, limits.cpu),
 	PLAIN("cpu_is_machine",  INCIDENT_FLAG, incident, limits.cpu_is_machine),
@@ -184,6 +193,7 @@ static const struct incident_fields parts[] = {
 	[INCIDENT_PART_RULE] = PART("rule", rule_fields),
 	[INCIDENT_PART_TARGET] = PART("target", target_fields),
 	[INCIDENT_PART_CONTAINER] = { "container", container_fields, ARRAY_LEN(container_fields), offsetof(struct incident, has_container) },
+	[INCIDENT_PART_UNIT] = { "unit", unit_fields, ARRAY_LEN(unit_fields), offsetof(struct incident, has_unit) },
 	[INCIDENT_PART_LIMITS] = PART("limits", limits_fields),
 	[INCIDENT_PART_COVERAGE] = PART("coverage", coverage_fields),
 	[INCIDENT_PART_PEAKS] = PART("peaks", peaks_fields),

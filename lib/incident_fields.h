@@ -42,6 +42,7 @@ enum incident_part {
 	INCIDENT_PART_RULE, /* from here to MACHINE there is nothing in the object but what the table says */
 	INCIDENT_PART_TARGET,
 	INCIDENT_PART_CONTAINER, /* not there without one */
+	INCIDENT_PART_UNIT,      /* not there without one */
 	INCIDENT_PART_LIMITS,
 	INCIDENT_PART_COVERAGE,
 	INCIDENT_PART_PEAKS,

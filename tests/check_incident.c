@@ -62,6 +62,14 @@ static void fill(struct incident *incident)
 				.rearm = TRIGGER_REARM_HIGH_WATER,
 				.cooldown_ns = 60000000000 },
 	};
+	incident->has_unit = true;
+	incident->unit = (struct incident_unit){ .name = "web\\x2d1.service",
+						 .state = "active",
+						 .invocation_id = "0123456789abcdef0123456789abcdef",
+						 .has_restarts = true,
+						 .restarts = UINT32_MAX,
+						 .has_running = true,
+						 .running_ns = 3000000000 };
 	incident->limits =
 		(struct cglimits){ .cpu = 2500000000, .memory_bytes = UINT64_MAX, .memory_is_machine = true };
 	incident->coverage = (struct slice_coverage){
@@ -106,6 +114,12 @@ START_TEST(what_is_written_is_read)
 	ck_assert_str_eq(back.id, full.id);
 	ck_assert_str_eq(back.version, "0.1.0");
 	ck_assert_int_eq(back.kind, INCIDENT_MANUAL);
+	ck_assert(back.has_unit);
+	ck_assert_str_eq(back.unit.name, "web\\x2d1.service");
+	ck_assert_str_eq(back.unit.invocation_id, full.unit.invocation_id);
+	ck_assert(!back.unit.has_main_pid && back.unit.has_restarts && back.unit.has_running);
+	ck_assert_uint_eq(back.unit.restarts, UINT32_MAX);
+	ck_assert_uint_eq(back.unit.running_ns, 3000000000);
 	ck_assert_str_eq(back.hostname, "host");
 	ck_assert_str_eq(back.kernel, "6.1.0");
 	ck_assert_uint_eq(back.wall.ns, when.ns);

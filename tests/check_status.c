@@ -210,6 +210,30 @@ START_TEST(what_is_lacking_or_silent_is_told)
 }
 END_TEST
 
+START_TEST(what_is_known_of_units_is_told_if_they_are_wanted)
+{
+	serve("{\"daemon\":{},\"units\":{\"wanted\":true,\"source\":\"cgroups\",\"why\":\"No such file\",\"missing\":["
+	      "{\"name\":\"ngnix.service\",\"why\":\"there is no such unit\"}]}}");
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says("\nunits: by the names of their cgroups only: No such file\n");
+	says("! no unit ngnix.service: there is no such unit\n");
+	fits();
+}
+END_TEST
+
+static const char *const quiet_units[] = {
+	"{\"daemon\":{},\"units\":{\"wanted\":false,\"source\":\"cgroups\",\"why\":\"\",\"missing\":[]}}",
+	"{\"daemon\":{},\"units\":{\"wanted\":true,\"source\":\"systemd\",\"why\":\"\",\"missing\":[]}}",
+};
+
+START_TEST(units_of_which_all_is_known_are_not_spoken_of)
+{
+	serve(quiet_units[_i]);
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says_nothing_of("unit");
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_counted)
 {
 	serve(answer);
@@ -370,6 +394,8 @@ Suite *status_suite(void)
 	tcase_add_test(tcase, the_answer_is_told_in_words);
 	tcase_add_test(tcase, what_does_not_fit_is_counted);
 	tcase_add_test(tcase, what_is_lacking_or_silent_is_told);
+	tcase_add_test(tcase, what_is_known_of_units_is_told_if_they_are_wanted);
+	tcase_add_loop_test(tcase, units_of_which_all_is_known_are_not_spoken_of, 0, 2);
 	tcase_add_test(tcase, names_of_targets_entries_and_rules_choose);
 	tcase_add_test(tcase, json_is_passed_on_and_chosen_from);
 	tcase_add_test(tcase, hostile_names_are_harmless);

@@ -12,6 +12,8 @@ Suite *story_suite(void);
 static struct incident incident;
 static struct incidentload_samples samples;
 
+static struct incident_unit unit;
+
 /* Recorded from so long before the firing, of the 30 s that were wanted. */
 static char *told(int64_t got_from_ns)
 {
@@ -27,6 +29,8 @@ static char *told(int64_t got_from_ns)
 						     .got_from_ns = got_from_ns,
 						     .got_to_ns = 3 * (int64_t)NS_PER_S,
 						     .capture_rate = 1 };
+	incident.has_unit = unit.name[0] != '\0';
+	incident.unit = unit;
 	story_tell(&incident, &samples, file);
 	ck_assert_int_eq(fclose(file), 0);
 	return text;
@@ -53,6 +57,32 @@ START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
 }
 END_TEST
 
+START_TEST(the_unit_and_its_restarts_are_told)
+{
+	char *text;
+
+	unit = (struct incident_unit){ .name = "web.service", .has_running = true, .running_ns = 3123456789 };
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, " Its unit, web.service, was started 3.12 s before. "), "%s", text);
+	free(text);
+	unit.has_restarts = true;
+	unit.restarts = 4;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", was started 3.12 s before, restarted 4 times by systemd. "), "%s", text);
+	free(text);
+	unit.has_running = false;
+	unit.restarts = 1;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", was restarted 1 time by systemd. "), "%s", text);
+	free(text);
+	unit.restarts = 0;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(!strstr(text, "unit"), "%s", text);
+	free(text);
+	unit.name[0] = '\0';
+}
+END_TEST
+
 Suite *story_suite(void)
 {
 	Suite *suite = suite_create("story");
@@ -60,6 +90,7 @@ Suite *story_suite(void)
 
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
+	tcase_add_test(tcase, the_unit_and_its_restarts_are_told);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
