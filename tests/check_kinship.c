@@ -155,6 +155,12 @@ START_TEST(the_next_with_the_same_pid_is_another)
 	ck_assert_uint_eq(trees_of(41), 0);
 	ck_assert_uint_eq(met(41, INIT, 0), 0);
 
+	/* And of one whose fork was not heard. */
+	ck_assert_uint_eq(met(42, 40, 0), TREE);
+	kinship_ended(kinship, 42);
+	kinship_forked(kinship, INIT, 42);
+	ck_assert_uint_eq(trees_of(42), 0);
+
 	/* And if its end was not heard. */
 	kinship_begin(kinship);
 	met_as(50, 40, 1, 0);
