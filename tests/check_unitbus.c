@@ -518,6 +518,91 @@ START_TEST(nobody_is_asked_when_nothing_is_wanted)
 }
 END_TEST
 
+/* ---- a real bus ---- */
+
+/* 0: there is no such program here. */
+static pid_t start_bus(void)
+{
+	char where[160];
+	pid_t pid;
+
+	if (access("/usr/bin/dbus-daemon", X_OK) < 0)
+		return 0;
+	snprintf(where, sizeof(where), "--address=%s", address);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(open("/dev/null", O_RDWR), STDERR_FILENO);
+		execl("/usr/bin/dbus-daemon", "dbus-daemon", "--session", "--nofork", "--nopidfile", where, NULL);
+		_exit(1);
+	}
+	ck_assert_int_gt(pid, 0);
+
+	return pid;
+}
+
+static void end_bus(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	fake_hang_up(&fake);
+	snprintf(address, sizeof(address), "%s/bus", root);
+	unlink(address);
+	snprintf(address, sizeof(address), "unix:path=%s/bus", root);
+}
+
+/* A step of all three: the bus takes its time. */
+static bool stepped(void)
+{
+	pass(1);
+
+	return true;
+}
+
+START_TEST(over_a_bus_that_is_ended_and_started_again)
+{
+	struct fake_unit units[] = { mariadb() };
+	struct unitbus_options with = options();
+	pid_t pid;
+
+	fake_end(&fake);
+	snprintf(address, sizeof(address), "unix:path=%s/bus", root);
+	pid = start_bus();
+	if (pid == 0)
+		return;
+	unitbus_free(bus);
+	with.peer = false;
+	ck_assert_int_eq(unitbus_new(&with, &bus), 0);
+	fake.units = units;
+	scene_wait_for(fake_join(&fake, address));
+	want("mysql.service", "vm@*.service");
+	scene_wait_for(stepped() && state().connected);
+	ck_assert_uint_eq(state().units, 0);
+	ck_assert_uint_eq(fake.subscribed, 1);
+
+	fake.count = 1;
+	fake_signal(&fake, "UnitNew", "mariadb.service");
+	scene_wait_for(stepped() && matches("mysql.service", MARIADB, false));
+	units[0].restarts = 8;
+	fake_changed(&fake, "mariadb.service");
+	scene_wait_for(stepped() && of(MARIADB)->facts.restarts == 8);
+
+	/* systemd gives its name away, and takes it again. */
+	ck_assert_int_ge(sd_bus_release_name(fake.bus, "org.freedesktop.systemd1"), 0);
+	ck_assert_int_ge(sd_bus_request_name(fake.bus, "org.freedesktop.systemd1", 0), 0);
+	scene_wait_for(stepped() && fake.subscribed == 2);
+
+	end_bus(pid);
+	scene_wait_for(stepped() && !state().connected);
+	ck_assert_str_ne(state().why, "");
+	pid = start_bus();
+	scene_wait_for(fake_join(&fake, address));
+	scene_wait_for(stepped() && state().connected);
+	ck_assert(matches("mysql.service", MARIADB, false));
+	end_bus(pid);
+}
+END_TEST
+
 /* ---- many ---- */
 
 static struct fake_unit *many(size_t count)
@@ -687,6 +772,7 @@ Suite *unitbus_suite(void)
 	tcase_add_test(tcase, keeps_what_it_knows_when_the_bus_goes_and_finds_it_again);
 	tcase_add_test(tcase, one_that_never_answers_is_left_alone);
 	tcase_add_test(tcase, nobody_is_asked_when_nothing_is_wanted);
+	tcase_add_test(tcase, over_a_bus_that_is_ended_and_started_again);
 	tcase_add_test(tcase, thousands_of_units_are_no_matter);
 	tcase_add_test(tcase, more_than_there_is_room_for_are_left_out);
 	tcase_add_test(tcase, a_flood_of_signals_is_answered_with_few_questions);

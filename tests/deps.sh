@@ -70,6 +70,8 @@ build() {
 	# Tests compile programs of C++.
 	has g++ || need g++
 	library check 'suite_create("probe")' check check.h
+	# One test has a bus of its own.
+	has dbus-daemon || need dbus-daemon
 }
 
 lint() {

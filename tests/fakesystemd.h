@@ -325,6 +325,27 @@ static inline void fake_accept(struct fake_systemd *fake)
 	ck_assert_int_ge(sd_bus_start(fake->bus), 0);
 }
 
+/* On a bus, under systemd's name. False: there is none yet. */
+static inline bool fake_join(struct fake_systemd *fake, const char *address)
+{
+	int r = sd_bus_new(&fake->bus);
+
+	if (r >= 0)
+		r = sd_bus_set_address(fake->bus, address);
+	if (r >= 0)
+		r = sd_bus_set_bus_client(fake->bus, 1);
+	if (r >= 0)
+		r = sd_bus_start(fake->bus);
+	if (r >= 0)
+		r = sd_bus_request_name(fake->bus, "org.freedesktop.systemd1", 0);
+	if (r >= 0)
+		r = sd_bus_add_filter(fake->bus, NULL, fake_on_message, fake);
+	if (r < 0)
+		fake_hang_up(fake);
+
+	return r >= 0;
+}
+
 /* Answers what there is to answer. */
 static inline void fake_step(struct fake_systemd *fake)
 {
