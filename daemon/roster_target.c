@@ -116,20 +116,61 @@ bool roster_target_rename(struct target *what, const struct roster_sighting *see
 	return false;
 }
 
+/* A description has room for a kilobyte (target.h), in which a path is three times. */
+#define PATH_WHOLE_MAX 200u
+#define PATH_HEAD 40u
+#define PATH_TAIL 120u
+#define PATH_SHORT_MAX (PATH_WHOLE_MAX + 1)
+
+static bool continues_character(char byte)
+{
+	return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+/* FNV-1a: the same after a restart. */
+static uint64_t hash_path(const char *path)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (; *path; path++)
+		hash = (hash ^ (unsigned char)*path) * 1099511628211u;
+
+	return hash;
+}
+
+/* A path as a name that only this path has: a long one as its beginning, its end, and a number made of all of it. */
+static void shorten_path(const char *path, char ret[PATH_SHORT_MAX])
+{
+	size_t len = strlen(path), head = PATH_HEAD, tail = len > PATH_TAIL ? len - PATH_TAIL : 0;
+
+	if (len <= PATH_WHOLE_MAX) {
+		memcpy(ret, path, len + 1);
+		return;
+	}
+
+	for (int i = 0; i < 3 && continues_character(path[head]); i++)
+		head--;
+	for (int i = 0; i < 3 && continues_character(path[tail]); i++)
+		tail++;
+	snprintf(ret, PATH_SHORT_MAX, "%.*s...%s~%016llx", (int)head, path, path + tail,
+		 (unsigned long long)hash_path(path));
+}
+
 struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,
 					   const char *path, const struct container *container)
 {
-	char key[4096 + 80], packed[CONTAINER_PACKED_MAX], title[CONTAINER_TITLE_MAX];
+	char shown[PATH_SHORT_MAX], key[PATH_SHORT_MAX + 80], packed[CONTAINER_PACKED_MAX], title[CONTAINER_TITLE_MAX];
 	bool called = container && config->selector == CONFIG_CONTAINERS;
 
 	/* By the path, whatever it is called: that may be found out at another time. */
-	snprintf(key, sizeof key, "%s:%s", entry->name, path);
+	shorten_path(path, shown);
+	snprintf(key, sizeof key, "%s:%s", entry->name, shown);
 	pack(container, packed);
 	if (called)
 		container_title(container, title, sizeof title);
 
 	return roster_target_new(entry, &(struct target){ .kind = TARGET_CGROUP,
-							  .name = called ? title : path,
+							  .name = called ? title : shown,
 							  .key = key,
 							  .comm = "",
 							  .cmdline = "",

@@ -3,7 +3,7 @@
  * is reused they answer ESRCH, and so does everything here, "gone".
  *
  * The only file of lib/ that asks a clock, and only the CPU clock of another process. Source: proc(5),
- * clock_getcpuclockid(3). Measured: clock 190 ns, stat 1,200, statm 500, status 3,000, with kept descriptors; the first three 7,000 when stat and
+ * clock_getcpuclockid(3). Measured: clock 190 ns, stat 1,200, statm 500, status 3,000, with kept descriptors; the first three 9,000 when stat and
  * statm are opened and closed for it.
  */
 #ifndef SPIKEWATCH_PROCESS_H

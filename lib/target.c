@@ -13,8 +13,8 @@
  *
  * The NULs let a decoded target point into the bytes; decoding checks them, and that no string holds another.
  *
- * A target that is too long loses bytes in the order of what is missed least: cmdline first, then the container's image, the key,
- * which is its identity, last.
+ * A target that is too long loses bytes in the order of what is missed least: cmdline first, then the container's image and the cgroup's
+ * path, the key, which is its identity, last.
  */
 #include "target.h"
 #include "scope.h"
@@ -56,7 +56,7 @@ static void fit(const char *const strings[STRINGS], size_t lens[STRINGS])
 {
 	const size_t extra = (lens[CONTAINER] > 0 ? STRINGS : STRINGS - 1) * STRING_EXTRA;
 	const size_t room = TARGET_ENCODED_MAX - sizeof(struct head) - extra;
-	static const int cuts[] = { CMDLINE, CONTAINER, NAME, CGROUP, COMM, ENTRY, KEY };
+	static const int cuts[] = { CMDLINE, CONTAINER, CGROUP, NAME, COMM, ENTRY, KEY };
 	size_t total = 0;
 
 	for (int i = 0; i < STRINGS; i++)

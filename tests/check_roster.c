@@ -3,6 +3,8 @@
  * pids can be used again at will. The sampler's ticks are taken in this thread.
  */
 #include "roster_rig.h"
+#include "roster_target.h"
+#include "text.h"
 #include "torture.h"
 
 #include <errno.h>
@@ -247,6 +249,64 @@ START_TEST(a_full_queue_to_the_sampler_only_delays)
 }
 END_TEST
 
+/* As a reader of the ring gets it. */
+static struct target described(struct roster_entry *entry, const char *path, unsigned char *bytes)
+{
+	static const struct config_target by_path = { .selector = CONFIG_CGROUP };
+	struct roster_target *made = roster_target_cgroup(entry, &by_path, path, NULL);
+	struct target target;
+
+	ck_assert_ptr_nonnull(made);
+	ck_assert_str_eq(made->what.cgroup, path);
+	ck_assert_int_eq(target_decode(bytes, target_encode(&made->what, bytes, TARGET_ENCODED_MAX), &target), 0);
+	roster_target_free(made);
+
+	return target;
+}
+
+START_TEST(a_cgroup_keeps_its_name_and_identity_however_long_its_path_is)
+{
+	unsigned char bytes[2][TARGET_ENCODED_MAX];
+	struct roster_entry *entry = roster_entry_new("an-entry", 1);
+	char path[2][4096];
+
+	for (size_t len = 4095; len > 200; len -= 361) {
+		for (int i = 0; i < 2; i++) {
+			memset(path[i], 'x', len);
+			path[i][0] = '/';
+			path[i][len] = '\0';
+			/* All that is different is in the middle; characters of two bytes are at the seams. */
+			path[i][len / 2] = (char)('a' + i);
+			for (size_t k = 32; k < 50; k += 2)
+				memcpy(path[i] + k + len % 2, "\xc3\xbc", 2);
+			for (size_t k = len - 130; k + 2 < len - 100; k += 2)
+				memcpy(path[i] + k, "\xc3\xbc", 2);
+		}
+		struct target one = described(entry, path[0], bytes[0]), other = described(entry, path[1], bytes[1]);
+
+		ck_assert_str_eq(one.entry, "an-entry");
+		ck_assert_str_ne(one.name, other.name);
+		ck_assert_str_ne(one.key, other.key);
+		ck_assert_uint_gt(strlen(one.name), 150);
+		ck_assert_int_eq(strncmp(one.name, path[0], 32), 0);
+		ck_assert_int_eq(strncmp(one.key, "an-entry:/", 10), 0);
+		ck_assert_uint_ge(strlen(one.cgroup), len < 500 ? len : 500);
+		for (const char *at = one.name; *at;) {
+			uint32_t code;
+			size_t step = text_decode(at, strlen(at), &code);
+
+			ck_assert_uint_gt(step, 0);
+			at += step;
+		}
+	}
+	struct target brief = described(entry, "/system.slice/x", bytes[0]);
+
+	ck_assert_str_eq(brief.name, "/system.slice/x");
+	ck_assert_str_eq(brief.key, "an-entry:/system.slice/x");
+	roster_entry_drop(entry);
+}
+END_TEST
+
 START_TEST(running_out_of_descriptors_is_counted)
 {
 	struct rlimit limit, none;
@@ -311,6 +371,7 @@ Suite *roster_suite(void)
 	tcase_add_test(tcase, limits_are_those_of_the_cgroup);
 	tcase_add_test(tcase, a_group_has_the_limits_its_members_share_or_the_machines);
 	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
+	tcase_add_test(tcase, a_cgroup_keeps_its_name_and_identity_however_long_its_path_is);
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);

@@ -224,8 +224,8 @@ START_TEST(the_key_is_the_last_to_be_cut)
 	ck_assert_str_eq(back.entry, "entry");
 	ck_assert_str_eq(back.comm, "comm");
 	ck_assert_str_eq(back.cmdline, "");
-	ck_assert_str_eq(back.name, "");
-	ck_assert_uint_eq(strlen(back.cgroup), ROOM - 600 - 5 - 4);
+	ck_assert_str_eq(back.cgroup, "");
+	ck_assert_uint_eq(strlen(back.name), ROOM - 600 - 5 - 4);
 	free(longer);
 	free(path);
 }
