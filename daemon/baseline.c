@@ -216,6 +216,19 @@ void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *sta
 	thread_baseline_still(&known->threads, baseline->now);
 }
 
+static bool maps_are_due(const struct baseline *baseline, const struct known *known)
+{
+	return !known->maps_tried.ns || mono_diff(baseline->now, known->maps_tried) >= (int64_t)MAPS_INTERVAL_NS;
+}
+
+bool baseline_owes(const struct baseline *baseline, int32_t pid)
+{
+	const struct known *known = find(baseline, pid);
+
+	return known &&
+	       (!known->threads.newer || (baseline->with_maps && !known->maps && maps_are_due(baseline, known)));
+}
+
 void baseline_scan_end(struct baseline *baseline)
 {
 	struct busy_snapshot finished;

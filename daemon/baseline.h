@@ -41,6 +41,9 @@ void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat,
 /* Nobody asked whether it is watched, because it did not run: if it has snapshots they still hold. */
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
 
+/* Whether a snapshot of a watched process is still to be taken, although it may not have run. */
+bool baseline_owes(const struct baseline *baseline, int32_t pid);
+
 /* The scan is over: what it did not meet is forgotten. */
 void baseline_scan_end(struct baseline *baseline);
 

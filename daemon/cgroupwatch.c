@@ -46,6 +46,7 @@ struct cgroupwatch {
 	unsigned root_count;
 	int fd;
 	bool wants_all, lost;
+	bool deaf; /* there was a directory that it could not watch */
 	struct directory *buckets[BUCKETS];
 	size_t count;
 	struct waiting waiting[WAITING_MAX]; /* in the order of due */
@@ -117,6 +118,11 @@ bool cgroupwatch_wants_all(const struct cgroupwatch *watch)
 	return watch->wants_all;
 }
 
+bool cgroupwatch_hears_all(const struct cgroupwatch *watch)
+{
+	return !watch->wants_all && !watch->deaf;
+}
+
 void cgroupwatch_has_all(struct cgroupwatch *watch)
 {
 	watch->wants_all = false;
@@ -141,17 +147,21 @@ static bool add_directory(struct cgroupwatch *watch, unsigned root, const char *
 	struct directory *directory, **at;
 	int wd;
 
+	watch->deaf |= watch->count == CGROUPWATCH_MAX;
 	if (watch->count == CGROUPWATCH_MAX ||
 	    (size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
 		return false;
 	wd = inotify_add_watch(watch->fd, full, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
-	if (wd < 0)
+	if (wd < 0) {
+		watch->deaf |= errno == ENOSPC || errno == ENOMEM;
 		return false;
+	}
 	at = find(watch, wd);
 	if (*at != NULL)
 		return false;
 	directory = malloc(sizeof(*directory) + len);
 	if (directory == NULL) {
+		watch->deaf = true;
 		inotify_rm_watch(watch->fd, wd);
 		return false;
 	}

@@ -31,6 +31,9 @@ int cgroupwatch_fd(const struct cgroupwatch *watch);
 /* Whether cgroupwatch_add has to be told of the cgroups that are there: at first, and when something was lost. */
 bool cgroupwatch_wants_all(const struct cgroupwatch *watch);
 
+/* Whether it hears of all: nothing was lost, and the kernel gave as many watches as there are directories. */
+bool cgroupwatch_hears_all(const struct cgroupwatch *watch);
+
 /* Of every cgroup that a walk meets, and then that the walk is over. What comes in them is heard of from now on. */
 void cgroupwatch_add(struct cgroupwatch *watch, const char *path);
 void cgroupwatch_has_all(struct cgroupwatch *watch);

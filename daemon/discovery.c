@@ -27,6 +27,13 @@
 /* How long the thread shows no sign of life while it waits. */
 #define PULSE_NS NS_PER_S
 
+/*
+ * Where all is heard of, scans take no more than one part in so many of a core, but are not longer apart than so many rescan intervals: captures compare
+ * with what a scan has seen.
+ */
+#define CALM_SHARE 500u
+#define CALM_STRETCH 10u
+
 /* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
 #define RETRY_NS (100 * NS_PER_MS)
 
@@ -54,7 +61,7 @@ static void on_alive(void *ctx)
 
 int discovery_step_aside(struct discovery *discovery)
 {
-	discovery_hear(discovery, discovery_show_life(discovery));
+	discovery_overhear(discovery, discovery_show_life(discovery));
 	turnstile_yield(&discovery->turn);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
@@ -87,6 +94,8 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = discovery->wake_fd < 0 ? -errno : 0;
 	if (r == 0)
+		r = census_new(&discovery->census);
+	if (r == 0)
 		r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
 		r = roster_new(&discovery->options.roster, &discovery->roster);
@@ -113,6 +122,7 @@ void discovery_free(struct discovery *discovery)
 	roster_free(discovery->roster);
 	matcher_free(discovery->matcher);
 	following_free(discovery->following);
+	census_free(discovery->census);
 	if (discovery->wake_fd >= 0)
 		close(discovery->wake_fd);
 	turnstile_release(&discovery->turn);
@@ -144,6 +154,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->options.roster.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
 		following_forget(discovery->following);
+		census_clear(discovery->census);
 		discovery->limits_due = discovery->units_due = true;
 		discovery->rescan = true;
 		wake(discovery);
@@ -168,11 +179,30 @@ int discovery_scan(struct discovery *discovery)
 
 /* ---- the thread ---- */
 
+/*
+ * Whether the next scan is only the safety net: all that it could find is heard of, nobody is waiting for room, and nobody has come who has yet to be
+ * compared with what he was before.
+ */
+static bool is_safety_net(const struct discovery *discovery)
+{
+	const struct matcher *matcher = discovery->matcher;
+	struct roster_counts counts;
+
+	roster_counts(discovery->roster, &counts);
+
+	return discovery->news && !discovery->state.held_off && !matcher->unannounced && !discovery->state.error &&
+	       (!matcher->by_path || (discovery->cgroups && cgroupwatch_hears_all(discovery->cgroups))) &&
+	       counts.refused == 0 && counts.failed == 0 && counts.found == discovery->found_before;
+}
+
 static uint64_t pause_before_scan(const struct discovery *discovery)
 {
-	uint64_t pause = discovery->config->sampling.rescan_interval_ns;
-	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE;
+	uint64_t pause = discovery->config->sampling.rescan_interval_ns, most = CALM_STRETCH * pause;
+	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE, calm = discovery->scan_cpu_ns * CALM_SHARE;
 
+	calm = calm < most ? calm : most;
+	if (calm > pause && is_safety_net(discovery))
+		pause = calm;
 	if (discovery->again)
 		pause = 0;
 	if (roster_owes(discovery->roster) && pause > RETRY_NS)
@@ -190,8 +220,8 @@ static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until
 	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
 
 	turnstile_leave(&discovery->turn);
-	ppoll(fds, count, &wait, NULL);
-	(void)!read(discovery->wake_fd, &calls, sizeof(calls));
+	if (ppoll(fds, count, &wait, NULL) > 0 && fds[0].revents)
+		(void)!read(discovery->wake_fd, &calls, sizeof(calls));
 	turnstile_enter(&discovery->turn);
 }
 
@@ -206,6 +236,7 @@ static void wait_locked(struct discovery *discovery)
 		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
 		discovery_hear(discovery, now);
+		discovery_refresh_limits(discovery, now);
 		sleep_unlocked(discovery, now, mono_diff(due, slice) < 0 ? due : slice);
 	}
 }
@@ -300,6 +331,7 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
 	turnstile_enter(&discovery->turn);
 	*ret = discovery->state;
+	ret->scan_interval_ns = pause_before_scan(discovery);
 	roster_counts(discovery->roster, &ret->roster);
 	discovery_news_state(discovery, ret);
 	discovery_units_state(discovery, ret);

@@ -6,6 +6,10 @@
  * Between scans it hears of processes from the kernel (proclistener.h), where that is allowed, and looks at just those: from an exec to the
  * target it takes a millisecond or two. Scans are the safety net, and what there is where nothing can be heard.
  *
+ * A scan looks only at processes that have run since the one before, where entries go by what changes no other way (not by cgroup), and where the CPU
+ * clocks of processes can be asked. And where it could find only what is heard of anyway (entries by name, program, pid or path of a cgroup; nothing was
+ * lost), scans are so far apart that they take no more than a five-hundredth of a core, but no more than ten rescan intervals.
+ *
  * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans: processes
  * that come faster are left to the scans for the rest of a second.
  *
@@ -37,8 +41,10 @@ struct discovery_options {
 struct discovery_state {
 	struct roster_counts roster;
 	uint64_t scans;
+	uint64_t scan_interval_ns;       /* from the end of a scan to the next, as things stand */
 	uint64_t last_scan_ns;           /* how long the last one took */
 	uint64_t processes;              /* on the host, as of the last scan */
+	uint64_t unchanged;              /* of them had not run since the scan before, and were not looked at again */
 	uint64_t unreadable;             /* of them hidden from us (hidepid, another user's) in the last scan */
 	bool listened;                   /* the thread knows its source; the rest of this is of no worth before */
 	enum proclistener_source source; /* of news between scans */

@@ -2,6 +2,7 @@
 #ifndef SPIKEWATCH_DISCOVERY_INSIDE_H
 #define SPIKEWATCH_DISCOVERY_INSIDE_H
 
+#include "census.h"
 #include "cgroupwatch.h"
 #include "condition.h"
 #include "discovery.h"
@@ -24,8 +25,10 @@ struct discovery_news {
 	struct scanned scanned;
 	struct procevent events[4 * PROCLISTENER_BATCH];
 	bool hearing;        /* it is not heard while it is heard */
-	bool more;           /* the last look found something: the next comes without waiting for more */
+	bool more;           /* the last look found something */
 	mono_t heard;        /* when it was looked last */
+	mono_t found;        /* and found something */
+	mono_t rest_until;   /* it is not looked before */
 	mono_t settle_until; /* members that ended are waited for */
 	mono_t window;       /* the budget's, and what was taken of it */
 	uint64_t window_cpu_ns;
@@ -45,10 +48,12 @@ struct discovery {
 	mono_t units_heard;
 	struct condition units_lack; /* a bus to hear them from */
 	uint64_t scan;
-	uint64_t processes, unreadable; /* in the running scan */
+	uint64_t processes, unreadable, unchanged; /* in the running scan */
+	struct census *census;
 	mono_t limits_read;
 	mono_t scan_began;     /* the last whole one */
 	mono_t scan_ended;     /* the last one */
+	uint64_t found_before; /* targets, when it began: those that came since are waiting for the next */
 	bool limits_due;       /* whenever they were read */
 	bool rescan;           /* the configuration is another one: what runs is given up, what is due is due now */
 	bool again;            /* something was missed: the next scan is due as soon as one may be */
@@ -78,6 +83,9 @@ int discovery_step_aside(struct discovery *discovery);
 /* As discovery_scan, or -ECANCELED. */
 int discovery_scan_locked(struct discovery *discovery);
 
+/* Reads effective limits anew, if that is due. */
+void discovery_refresh_limits(struct discovery *discovery, mono_t now);
+
 /* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */
 int discovery_sight_cgroup(struct discovery *discovery, const char *path);
 
@@ -87,6 +95,8 @@ struct discovery_meeting {
 	bool changed; /* it was heard to begin, execute or change its name: it leaves what it is of no more, and is a new target if it is called something else */
 	bool whole;   /* it has just begun: see roster_sighting */
 	bool watched; /* out: it is of some entry */
+	bool ended;   /* out: it has, before all of that was opened */
+	size_t targets; /* out: it should be so many itself */
 };
 
 /*
@@ -95,14 +105,20 @@ struct discovery_meeting {
  */
 int discovery_match(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting);
 
+/* ---- discovery_ends.c ---- */
+
+/* A process ended: PROCEVENT_EXIT or PROCEVENT_TOTALS. */
+void discovery_take_end(struct discovery *discovery, const struct procevent *end, mono_t now);
+
 /* ---- discovery_news.c ---- */
 
 /* Begins or ceases to listen, as the configuration wants it. For the thread. */
 void discovery_tune_in(struct discovery *discovery);
 void discovery_tune_out(struct discovery *discovery);
 
-/* Takes in what there is to be heard, unless it was looked just now. */
+/* Takes in what there is to be heard, unless it is resting from that. In passing: not if that was done just now. */
 void discovery_hear(struct discovery *discovery, mono_t now);
+void discovery_overhear(struct discovery *discovery, mono_t now);
 
 /* What is to be polled until when: fds has room for DISCOVERY_FDS, *until is lessened. The number of fds. */
 #define DISCOVERY_FDS 4

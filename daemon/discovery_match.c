@@ -83,23 +83,26 @@ static bool leave(struct discovery *discovery, const struct scanned *scanned, bo
 	return left;
 }
 
-static int join(struct discovery *discovery, struct scanned *scanned, bool whole, const struct sample *since)
+/* meeting: what is said there, and whether it has ended meanwhile. */
+static int join(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting,
+		const struct sample *since)
 {
 	struct roster_sighting sighting;
 	int r = scanned_ask(scanned,
 			    MATCH_CMDLINE | MATCH_CGROUP); /* for the description, whether or not an entry asked */
 
 	sighting = sighting_of(scanned);
-	sighting.whole = whole;
+	sighting.whole = meeting->whole;
 	sighting.since = since;
-	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
+	for (size_t i = 0; r >= 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i] || discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			continue;
 		sighting.descends = matcher_descends(discovery->matcher, i, &scanned->facts);
 		r = roster_process(discovery->roster, i, &sighting, discovery->scan);
+		meeting->ended |= r == ROSTER_ENDED;
 	}
 
-	return r;
+	return r < 0 ? r : 0;
 }
 
 /* A process that is watched for an entry was met again: what it is called is read anew if something was heard of it, or it is seen to be another. */
@@ -128,6 +131,7 @@ int discovery_match(struct discovery *discovery, struct scanned *scanned, struct
 	matcher_meet(discovery->matcher, scanned);
 	matcher_judge(discovery->matcher, &scanned->facts);
 	meeting->watched = false;
+	meeting->targets = 0;
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i])
 			continue;
@@ -138,6 +142,7 @@ int discovery_match(struct discovery *discovery, struct scanned *scanned, struct
 			joins = true;
 		else
 			r = recall(discovery, i, scanned, meeting->changed);
+		meeting->targets += discovery->config->targets[i].per != CONFIG_PER_CGROUP;
 	}
 	if (r < 0 || (!joins && !meeting->changed))
 		return r;
@@ -145,5 +150,5 @@ int discovery_match(struct discovery *discovery, struct scanned *scanned, struct
 	struct sample now = counters_of(discovery, scanned);
 	bool left = leave(discovery, scanned, meeting->changed, &now);
 
-	return joins ? join(discovery, scanned, meeting->whole, left && now.mask ? &now : NULL) : 0;
+	return joins ? join(discovery, scanned, meeting, left && now.mask ? &now : NULL) : 0;
 }

@@ -10,10 +10,6 @@
  *
  * Looking costs as much as a scan's look, and is bounded by the same share of a core: beyond it, for the rest of a second, nobody is looked at and
  * ends are only counted, twenty milliseconds' at a time; then a scan finds who lasts.
- *
- * Who came and went before he was looked at leaves only his exit record: name, parent, counters. It is counted in a group whose entry
- * selects by name, or, because a child is where its parent is, in one that its parent is a member of and that selects by cgroup or unit; and if it did
- * not execute anything, in its parent's, whatever it selects by.
  */
 #include "discovery_inside.h"
 #include "realclock.h"
@@ -25,7 +21,10 @@
 #include <string.h>
 #include <time.h>
 
-/* Between two looks: a storm wakes us 2,000 times a second and not for each process. */
+/*
+ * How long nothing is heard after the second time within as long, so that a storm wakes us some thousand times a second and not for each process; one that comes
+ * alone is heard at once, and so is what he does next.
+ */
 #define GAP_NS (500 * NS_PER_US)
 #define HELD_OFF_GAP_NS (20 * NS_PER_MS)
 
@@ -34,6 +33,9 @@
 
 /* A process that was forked so lately counts in its group with all that it used: of an older one that would be a peak that was none. */
 #define WHOLE_NS (20 * NS_PER_MS)
+
+/* So long at most if nobody has looked at it before, because all have to wait on this machine. */
+#define WHOLE_UNMET_NS NS_PER_S
 
 /* How often, and for how long after an end, it is asked whether the sampler gave members back. */
 #define SETTLE_NS (2 * NS_PER_MS)
@@ -152,7 +154,8 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 	struct scanned *scanned = &discovery->news->scanned;
 	struct discovery_meeting meeting = {
 		.changed = true,
-		.whole = newcomer->forked && mono_diff(now, newcomer->born) < (int64_t)WHOLE_NS,
+		.whole = newcomer->forked &&
+			 mono_diff(now, newcomer->born) < (int64_t)(newcomer->met ? WHOLE_NS : WHOLE_UNMET_NS),
 	};
 	int r;
 
@@ -163,7 +166,7 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 		r = scanned_ask(scanned, discovery->matcher->needs);
 	if (r == 0)
 		r = discovery_match(discovery, scanned, &meeting);
-	if (r == -ESRCH || r == -ENOENT) {
+	if (r == -ESRCH || r == -ENOENT || meeting.ended) {
 		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
 		return;
 	}
@@ -171,77 +174,6 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 	newcomer->state = NEWCOMER_MET;
 	discovery->state.looks++;
 	discovery->again |= r < 0 && scanned_starved(r);
-}
-
-/* ---- ends ---- */
-
-/* Whether a process that nobody looked at was of this entry's group, from what is left of it. */
-static bool was_of(const struct discovery *discovery, size_t entry, const struct procevent *end,
-		   const struct newcomer *newcomer)
-{
-	const struct config_target *config = &discovery->config->targets[entry];
-	struct match_facts facts = { .pid = end->pid, .comm = end->totals.comm };
-	bool stays = config->selector >= CONFIG_CGROUP;
-	bool same = newcomer->forked && !newcomer->executed;
-
-	if (config->per != CONFIG_PER_GROUP)
-		return false;
-	if (matcher_was_in_tree(discovery->matcher, entry, end->pid, end->ppid))
-		return true;
-	if (config->selector == CONFIG_COMM)
-		return matcher_process(discovery->matcher, entry, &facts);
-
-	return (stays || same) && roster_is_member(discovery->roster, entry, end->ppid);
-}
-
-static void credit_unseen(struct discovery *discovery, const struct procevent *end, const struct newcomer *newcomer,
-			  const struct sample *sample)
-{
-	bool credited = false;
-
-	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (was_of(discovery, i, end, newcomer))
-			credited |= roster_credit(discovery->roster, i, sample);
-	discovery->state.credited += credited;
-}
-
-static void take_totals(struct discovery *discovery, const struct procevent *end, mono_t now)
-{
-	const struct procevent_totals *totals = &end->totals;
-	struct discovery_news *news = discovery->news;
-	struct newcomer *newcomer = newcomers_find(news->newcomers, end->pid);
-	bool met = newcomer && newcomer->state == NEWCOMER_MET;
-	struct sample sample = { 0 };
-
-	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns);
-	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns);
-	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
-	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
-	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
-	met = roster_end(discovery->roster, end->pid, &sample) || met;
-	if (newcomer && newcomer->state == NEWCOMER_GONE)
-		met = met || !newcomer->missed; /* it was met before it ended */
-	newcomer = newcomers_ended(news->newcomers, end->pid, now);
-	/* An older one was met by a scan, and did not match. */
-	if (!met && totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began))
-		credit_unseen(discovery, end, newcomer, &sample);
-}
-
-/* Of a member the CPU time, if it can still be had: exit records do not come from everywhere. */
-static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
-{
-	struct sample sample = { 0 };
-	uint64_t cpu_ns;
-
-	newcomers_ended(discovery->news->newcomers, pid, now);
-	if (proclistener_has_totals(discovery->news->listener) || !roster_knows(discovery->roster, pid))
-		return;
-
-	cpu_ns = realclock_cpu_of(realclock_of(pid));
-	if (cpu_ns == 0)
-		return;
-	sample_set(&sample, SAMPLE_CPU, cpu_ns);
-	roster_end(discovery->roster, pid, &sample);
 }
 
 /* ---- news ---- */
@@ -271,11 +203,8 @@ static void take_event(struct discovery *discovery, const struct procevent *even
 		begin(discovery, event->pid, NEWCOMER_RENAMED, now);
 		return;
 	case PROCEVENT_EXIT:
-		matcher_ended(discovery->matcher, event->pid);
-		take_exit(discovery, event->pid, now);
-		return;
 	case PROCEVENT_TOTALS:
-		take_totals(discovery, event, now);
+		discovery_take_end(discovery, event, now);
 		return;
 	}
 }
@@ -347,9 +276,22 @@ static void spend(struct discovery *discovery, uint64_t cpu_ns, mono_t now)
 	news->window_cpu_ns = 0;
 }
 
-static uint64_t gap(const struct discovery *discovery)
+/* When it may be heard again. */
+static mono_t rest_until(const struct discovery *discovery)
 {
-	return discovery->state.held_off ? HELD_OFF_GAP_NS : GAP_NS;
+	const struct discovery_news *news = discovery->news;
+
+	return discovery->state.held_off ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest_until;
+}
+
+/* Something was found. */
+static void rest(struct discovery_news *news, mono_t now)
+{
+	bool often = mono_diff(now, news->found) < (int64_t)GAP_NS;
+
+	news->found = now;
+	news->rest_until = often ? mono_add(now, GAP_NS) : now;
+	news->settle_until = mono_add(now, SETTLE_MAX_NS);
 }
 
 static void visit_new_cgroup(void *ctx, const char *path)
@@ -379,6 +321,12 @@ static void hear_cgroups(struct discovery *discovery, mono_t now)
 	discovery->again = true;
 }
 
+void discovery_overhear(struct discovery *discovery, mono_t now)
+{
+	if (!discovery->news || mono_diff(now, discovery->news->heard) >= (int64_t)GAP_NS)
+		discovery_hear(discovery, now);
+}
+
 void discovery_hear(struct discovery *discovery, mono_t now)
 {
 	struct discovery_news *news = discovery->news;
@@ -387,7 +335,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	hear_cgroups(discovery, now);
 	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
 	discovery_hear_units(discovery, now);
-	if (!news || news->hearing || mono_diff(now, news->heard) < (int64_t)gap(discovery))
+	if (!news || news->hearing || mono_diff(now, rest_until(discovery)) < 0)
 		return;
 
 	news->hearing = true;
@@ -399,7 +347,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	look_at_due(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (news->more)
-		news->settle_until = mono_add(now, SETTLE_MAX_NS);
+		rest(news, now);
 	spend(discovery, realclock_thread_cpu() - cpu, now);
 	news->hearing = false;
 }
@@ -410,19 +358,43 @@ static void sooner(mono_t *until, mono_t at)
 		*until = at;
 }
 
-/* Of processes. True: the listener's descriptor is to be polled. */
+static mono_t later(mono_t one, mono_t other)
+{
+	return mono_diff(one, other) > 0 ? one : other;
+}
+
+/*
+ * Of processes. True: the listener's descriptor is to be polled. Before it may be heard again it is not: it would be readable, and nobody would
+ * read.
+ */
 static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
 {
 	const struct discovery_news *news = discovery->news;
-	mono_t next;
+	mono_t next, may = rest_until(discovery);
 
 	if (!discovery->state.held_off && newcomers_next(news->newcomers, DELAY_NS, &next))
-		sooner(until, next);
+		sooner(until, later(next, may));
 	if (roster_ended(discovery->roster) > 0 && mono_diff(news->settle_until, now) > 0)
 		sooner(until, mono_add(now, SETTLE_NS));
-	if (!discovery->state.held_off && !news->more)
+	if (discovery->state.held_off)
+		sooner(until, later(mono_add(news->window, WINDOW_NS), may));
+	if (mono_diff(may, now) <= 0)
 		return true;
-	sooner(until, mono_add(news->heard, gap(discovery)));
+	sooner(until, may);
+
+	return false;
+}
+
+/* The same of cgroups. */
+static bool await_cgroups(const struct discovery *discovery, mono_t now, mono_t *until)
+{
+	mono_t next, may = mono_add(discovery->cgroups_looked, GAP_NS);
+
+	if (cgroupwatch_next(discovery->cgroups, &next))
+		sooner(until, later(next, may));
+	if (mono_diff(may, now) <= 0)
+		return true;
+	sooner(until, may);
 
 	return false;
 }
@@ -433,11 +405,8 @@ size_t discovery_await(const struct discovery *discovery, mono_t now, struct pol
 	mono_t next;
 
 	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
-	if (discovery->cgroups) {
+	if (discovery->cgroups && await_cgroups(discovery, now, until))
 		fds[count++] = (struct pollfd){ .fd = cgroupwatch_fd(discovery->cgroups), .events = POLLIN };
-		if (cgroupwatch_next(discovery->cgroups, &next))
-			sooner(until, next);
-	}
 	if (containers_next(discovery->options.roster.containers, &next))
 		sooner(until, next);
 	count += discovery_await_units(discovery, now, &fds[count], until);

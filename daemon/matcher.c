@@ -32,8 +32,11 @@ static int compile(struct matcher *matcher, size_t i)
 	matcher->needs |= match_needs(matcher->matches[i]);
 	matcher->by_path |= match_is_by_path(matcher->matches[i]);
 	matcher->by_container |= matcher->entries[i].selector == CONFIG_CONTAINERS;
-	if (matcher->entries[i].per == CONFIG_PER_CGROUP)
+	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
+	/* Nobody tells that a command line or a pid file was written, or a process moved to another cgroup; containers get their names late. */
+	matcher->unannounced |= matcher->entries[i].selector == CONFIG_PIDFILE || matcher->by_container ||
+				(matcher->needs & (MATCH_CMDLINE | MATCH_CGROUP)) != 0;
 
 	return 0;
 }
@@ -80,11 +83,21 @@ void matcher_free(struct matcher *matcher)
 	free(matcher);
 }
 
-void matcher_read_pidfiles(struct matcher *matcher)
+bool matcher_read_pidfiles(struct matcher *matcher)
 {
-	for (size_t i = 0; i < matcher->count; i++)
-		if (matcher->entries[i].selector == CONFIG_PIDFILE)
-			matcher->pidfile_pids[i] = procread_pidfile(matcher->entries[i].pattern);
+	bool changed = false;
+
+	for (size_t i = 0; i < matcher->count; i++) {
+		if (matcher->entries[i].selector != CONFIG_PIDFILE)
+			continue;
+
+		int32_t before = matcher->pidfile_pids[i];
+
+		matcher->pidfile_pids[i] = procread_pidfile(matcher->entries[i].pattern);
+		changed |= matcher->pidfile_pids[i] != before;
+	}
+
+	return changed;
 }
 
 /* By a name that its cgroup does not show. below: anywhere in the unit. */

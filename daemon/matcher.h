@@ -22,6 +22,7 @@ struct matcher {
 	int32_t *pidfile_pids;         /* one per entry: what its pid file says */
 	bool *verdicts;                /* one per entry: see matcher_judge */
 	unsigned needs;                /* bits of match_need */
+	bool unannounced;              /* what an entry goes by may change without news: see matcher.c */
 	bool by_path;                  /* an entry's targets are cgroups that are found by their path */
 	bool by_container;             /* an entry selects containers */
 	uint64_t *trees;               /* one per entry: its bit, 0 without a tree */
@@ -35,8 +36,8 @@ int matcher_new(const struct config *config, struct matcher **ret);
 /* Before the configuration. NULL is fine. */
 void matcher_free(struct matcher *matcher);
 
-/* Reads all pid files anew. */
-void matcher_read_pidfiles(struct matcher *matcher);
+/* Reads all pid files anew. True: one says something else than before. */
+bool matcher_read_pidfiles(struct matcher *matcher);
 
 /* Takes over what matcher before, which is in force so far, knows of units, and of the trees of entries that both have. Both configurations are still there. */
 void matcher_succeed(struct matcher *matcher, struct matcher *before);

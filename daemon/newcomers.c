@@ -102,6 +102,7 @@ struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum 
 	}
 	if (known != NULL && known->state != NEWCOMER_GONE && news != NEWCOMER_FORKED)
 		newcomer = *known;
+	newcomer.met |= newcomer.state == NEWCOMER_MET;
 	if (known != NULL)
 		forget(newcomers, known);
 	newcomer.state = NEWCOMER_WAITING;

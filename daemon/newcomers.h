@@ -27,6 +27,7 @@ struct newcomer {
 	int32_t pid;
 	enum newcomer_state state; /* the caller's to set to MET */
 	bool forked, executed;     /* was heard of it */
+	bool met;                  /* it was MET before it became WAITING again */
 	bool missed;               /* GONE, and was counted as missed */
 	mono_t born;               /* forked: when that was heard */
 	mono_t at;                 /* the last news */

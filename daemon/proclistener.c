@@ -30,6 +30,13 @@
 
 #define MESSAGE_BYTES PROCSOCKETS_MESSAGE_BYTES
 
+/* Where datagrams are received, always the same places. */
+struct messages {
+	struct mmsghdr heads[BATCH];
+	struct iovec parts[BATCH];
+	struct sockaddr_nl from[BATCH];
+};
+
 struct proclistener {
 	enum proclistener_source source;
 	int epoll, connector, taskstats;
@@ -41,6 +48,7 @@ struct proclistener {
 	size_t ring_count, ring_next;
 	struct procevent *events; /* where the running read puts them */
 	size_t count;
+	struct messages messages;
 	_Alignas(8) uint8_t scratch[BATCH][MESSAGE_BYTES]; /* of messages, or of one record of perf's */
 };
 
@@ -111,18 +119,11 @@ static void read_rings(struct proclistener *listener)
 
 /* ---- reading sockets ---- */
 
-struct messages {
-	struct mmsghdr heads[BATCH];
-	struct iovec parts[BATCH];
-	struct sockaddr_nl from[BATCH];
-};
-
-/* At most `most` datagrams into the scratch. How many; those that are not the kernel's have length 0. */
-static unsigned receive(struct proclistener *listener, int fd, unsigned most, struct messages *messages)
+static void prepare_messages(struct proclistener *listener)
 {
-	int count;
+	struct messages *messages = &listener->messages;
 
-	for (unsigned i = 0; i < most; i++) {
+	for (unsigned i = 0; i < BATCH; i++) {
 		messages->parts[i] = (struct iovec){ listener->scratch[i], MESSAGE_BYTES };
 		messages->heads[i].msg_hdr = (struct msghdr){
 			.msg_name = &messages->from[i],
@@ -131,39 +132,48 @@ static unsigned receive(struct proclistener *listener, int fd, unsigned most, st
 			.msg_iovlen = 1,
 		};
 	}
-	count = recvmmsg(fd, messages->heads, most, MSG_DONTWAIT, NULL);
+}
+
+/* At most `most` datagrams into the scratch. How many; those that are not the kernel's have length 0. */
+static unsigned receive(struct proclistener *listener, int fd, unsigned most)
+{
+	struct messages *messages = &listener->messages;
+	int count = recvmmsg(fd, messages->heads, most, MSG_DONTWAIT, NULL);
+
 	if (count < 0) {
 		listener->lost |= errno == ENOBUFS;
 		return 0;
 	}
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
+		messages->heads[i].msg_hdr.msg_namelen = sizeof(messages->from[i]); /* the kernel has put in its own */
 		if (messages->from[i].nl_pid != 0)
 			messages->heads[i].msg_len = 0;
+	}
 	return (unsigned)count;
 }
 
 /* Exit records, into what is held. */
 static void fetch_totals(struct proclistener *listener)
 {
-	struct messages messages;
-	unsigned count = receive(listener, listener->taskstats, BATCH, &messages);
+	const struct messages *messages = &listener->messages;
+	unsigned count = receive(listener, listener->taskstats, BATCH);
 	int error;
 
 	for (unsigned i = 0; i < count; i++)
-		if (procevents_taskstats(listener->scratch[i], messages.heads[i].msg_len, listener->family,
+		if (procevents_taskstats(listener->scratch[i], messages->heads[i].msg_len, listener->family,
 					 &listener->held[listener->held_count], &error) == PROCEVENTS_EVENT)
 			listener->held_count++;
 }
 
 static void read_connector(struct proclistener *listener, size_t cap)
 {
-	struct messages messages;
+	const struct messages *messages = &listener->messages;
 	unsigned most = cap < BATCH ? (unsigned)cap : BATCH;
-	unsigned count = receive(listener, listener->connector, most, &messages);
+	unsigned count = receive(listener, listener->connector, most);
 	int error;
 
 	for (unsigned i = 0; i < count; i++)
-		if (procevents_connector(listener->scratch[i], messages.heads[i].msg_len,
+		if (procevents_connector(listener->scratch[i], messages->heads[i].msg_len,
 					 &listener->events[listener->count], &error) == PROCEVENTS_EVENT)
 			listener->count++;
 }
@@ -265,6 +275,7 @@ int proclistener_open(const struct proclistener_options *options, struct proclis
 	if (listener == NULL)
 		return -ENOMEM;
 	listener->connector = listener->taskstats = -1;
+	prepare_messages(listener);
 	listener->epoll = epoll_create1(EPOLL_CLOEXEC);
 	r = listener->epoll < 0 ? -errno : open_source(listener, options, reason);
 	if (r == 0)

@@ -96,7 +96,7 @@ static bool room_left(struct roster *roster)
 static int opening_failed(struct roster *roster, int error)
 {
 	if (error == -ESRCH || error == -ENOENT)
-		return 0;
+		return ROSTER_ENDED;
 
 	roster->starved |= error == -EMFILE || error == -ENFILE;
 	roster->failed++;
@@ -298,7 +298,6 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 									  &target->sampled, &target->sampled.entry);
 
 	roster->counts.cold += cold && r == 0;
-
 	if (r == 0 && seen->since)
 		source_entry_set_since(target->sampled.entry, seen->since);
 	else if (r == 0 && seen->whole)
@@ -333,9 +332,11 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 
 	number(roster, target, scan);
 
-	return watch_opened(
-		roster, target,
-		source_entry_cgroup(roster->options.mounts, path, &target->sampled, &target->sampled.entry));
+	int r = source_entry_cgroup(roster->options.mounts, path, &target->sampled, &target->sampled.entry);
+
+	r = watch_opened(roster, target, r);
+
+	return r < 0 ? r : 0;
 }
 
 struct sweep {

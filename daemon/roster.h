@@ -96,7 +96,13 @@ int roster_reload(struct roster *roster, const struct config *config);
 /* The sampler must be gone or stopped for good. NULL is fine. */
 void roster_free(struct roster *roster);
 
-/* A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from now on. 0; -ENOMEM. */
+/* Conditions (positive returns). */
+enum { ROSTER_ENDED = 1 };
+
+/*
+ * A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from now on. 0; ROSTER_ENDED: it is not, because it has
+ * ended meanwhile; -ENOMEM.
+ */
 int roster_process(struct roster *roster, size_t entry, const struct roster_sighting *seen, uint64_t scan);
 
 /* Whether such a process is watched already; it then counts as seen. Saves reading what only a new target needs. */

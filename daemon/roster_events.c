@@ -53,6 +53,37 @@ bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sig
 	return true;
 }
 
+/* The next target of a process that is not about to leave, or NULL. */
+static struct roster_target *next_of(const struct roster *roster, int32_t pid, uint64_t start_ticks,
+				     const struct roster_target *after)
+{
+	struct roster_target *target = roster_table_pid(&roster->table, pid, after);
+
+	while (target && (target->leaving || target->what.start_ticks != start_ticks))
+		target = roster_table_pid(&roster->table, pid, target);
+
+	return target;
+}
+
+size_t roster_watches(const struct roster *roster, int32_t pid, uint64_t start_ticks)
+{
+	const struct roster_target *target = NULL;
+	size_t count = 0;
+
+	while ((target = next_of(roster, pid, start_ticks, target)))
+		count++;
+
+	return count;
+}
+
+void roster_still(struct roster *roster, int32_t pid, uint64_t start_ticks, uint64_t scan)
+{
+	struct roster_target *target = NULL;
+
+	while ((target = next_of(roster, pid, start_ticks, target)))
+		target->seen = scan;
+}
+
 bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm)
 {
 	const struct roster_target *target =

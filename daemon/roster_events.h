@@ -24,6 +24,12 @@ size_t roster_ended(const struct roster *roster);
  */
 bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sighting *seen, const struct sample *now);
 
+/* How many targets a process is. */
+size_t roster_watches(const struct roster *roster, int32_t pid, uint64_t start_ticks);
+
+/* A process was met as it was before: all its targets count as seen in this scan. */
+void roster_still(struct roster *roster, int32_t pid, uint64_t start_ticks, uint64_t scan);
+
 /*
  * Whether a process is watched for this entry as a target of its own and was called something else than comm when it was met: as another program,
  * which deserves a target of its own.

@@ -234,6 +234,8 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	jsonmember_u64(json, "cold", found.roster.cold);
 	jsonmember_u64(json, "scans", found.scans);
 	jsonmember_u64(json, "last_scan_ns", found.last_scan_ns);
+	jsonmember_u64(json, "scan_interval_ns", found.scan_interval_ns);
+	jsonmember_u64(json, "unchanged", found.unchanged);
 	jsonmember_u64(json, "unreadable", found.unreadable);
 	jsonmember_u64(json, "refused", found.roster.refused);
 	jsonmember_u64(json, "failed", found.roster.failed);

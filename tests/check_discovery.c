@@ -198,6 +198,108 @@ START_TEST(a_process_that_takes_another_name_is_let_go)
 }
 END_TEST
 
+/* Scans until one has passed over this process: in one of sixteen each is looked at. */
+START_TEST(who_has_not_run_is_not_looked_at_and_stays)
+{
+	struct actor actor = actor_start("scene-asleep");
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}"));
+	ck_assert_uint_eq(targets(), 1);
+	for (int i = 0; i < 20; i++)
+		ck_assert_uint_eq(scan().roster.targets, 1);
+	ck_assert_uint_gt(scan().unchanged, 0);
+	ck_assert_uint_lt(scan().unchanged, scan().processes); /* this one runs */
+	ck_assert_uint_eq(scan().roster.left, 0);
+	ck_assert_uint_eq(scan().roster.found, 1);
+	kill(actor.pid, SIGKILL);
+	ck_assert_int_eq(waitpid(actor.pid, NULL, 0), actor.pid);
+	ck_assert_uint_eq(targets(), 0);
+}
+END_TEST
+
+START_TEST(who_has_not_run_is_looked_at_by_another_configuration)
+{
+	struct actor actor = actor_start("scene-asleep");
+	struct config *before;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-other\"}]}"));
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(targets(), 0);
+	before = config;
+	config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}");
+	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	config_free(before);
+	ck_assert_uint_eq(targets(), 1);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(where_a_cgroup_is_what_matters_everybody_is_looked_at)
+{
+	make("/proc", NULL,
+	     scene_config("{\"targets\": [{\"name\": \"a\", \"cgroup\": \"/**\", \"per\": \"process\"}]}"));
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(scan().unchanged, 0);
+}
+END_TEST
+
+START_TEST(who_was_refused_is_looked_at_until_there_is_room)
+{
+	struct actor actors[2] = { actor_start("scene-asleep"), actor_start("scene-asleep") };
+
+	make("/proc", NULL,
+	     scene_config("{\"sampling\": {\"max_targets\": 1}, \"targets\": [{\"name\": \"a\", \"comm\": "
+			  "\"scene-asleep\"}]}"));
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.refused, 1);
+	actor_end(&actors[0]);
+	targets();
+	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(scan().roster.found, 2);
+	actor_end(&actors[1]);
+}
+END_TEST
+
+#define CROWD 1000
+
+/* So many processes that a scan takes more than a five-thousandth of a second's CPU. */
+START_TEST(where_all_is_heard_of_scans_are_further_apart)
+{
+	static pid_t crowd[CROWD];
+	struct discovery_state state;
+	struct config *before;
+
+	for (int i = 0; i < CROWD; i++) {
+		crowd[i] = fork();
+		if (crowd[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+	}
+	make("/proc", NULL,
+	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
+			  "\"scene-nobody\"}]}"));
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	scene_wait_for((discovery_state(discovery, &state), state.scans >= 2));
+	if (state.source != PROCLISTENER_NONE) {
+		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns > 100 * NS_PER_MS));
+		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns <= NS_PER_S));
+	}
+	before = config;
+	config = scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", "
+			      "\"cmdline\": \"scene-nobody\"}]}");
+	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	config_free(before);
+	scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
+	for (int i = 0; i < CROWD; i++)
+		kill(crowd[i], SIGKILL);
+	for (int i = 0; i < CROWD; i++)
+		waitpid(crowd[i], NULL, 0);
+}
+END_TEST
+
 START_TEST(the_thread_finds_who_comes_later)
 {
 	struct actor actors[2] = { actor_start("scene-thread"), actor_start("scene-else") };
@@ -328,6 +430,11 @@ Suite *discovery_suite(void)
 	tcase_add_test(tcase, counts_what_is_there);
 	tcase_add_test(tcase, a_scan_that_has_no_descriptors_lets_nobody_go);
 	tcase_add_test(tcase, a_process_that_takes_another_name_is_let_go);
+	tcase_add_test(tcase, who_has_not_run_is_not_looked_at_and_stays);
+	tcase_add_test(tcase, who_has_not_run_is_looked_at_by_another_configuration);
+	tcase_add_test(tcase, where_a_cgroup_is_what_matters_everybody_is_looked_at);
+	tcase_add_test(tcase, who_was_refused_is_looked_at_until_there_is_room);
+	tcase_add_test(tcase, where_all_is_heard_of_scans_are_further_apart);
 	tcase_add_test(tcase, the_thread_finds_who_comes_later);
 	tcase_add_test(tcase, the_baseline_of_a_watched_process_names_its_hot_thread);
 	tcase_add_test(tcase, cgroups_come_and_go);

@@ -49,6 +49,17 @@ START_TEST(who_begins_is_due_after_the_delay_and_once)
 }
 END_TEST
 
+START_TEST(who_was_met_before_is_known)
+{
+	began(7, NEWCOMER_FORKED);
+	ck_assert(!began(7, NEWCOMER_EXECUTED)->met);
+	newcomers_find(newcomers, 7)->state = NEWCOMER_MET;
+	ck_assert(began(7, NEWCOMER_EXECUTED)->met);
+	ck_assert(began(7, NEWCOMER_RENAMED)->met);
+	ck_assert(!began(7, NEWCOMER_FORKED)->met);
+}
+END_TEST
+
 START_TEST(who_executes_waits_anew_and_is_known_to_be_young)
 {
 	mono_t born = now;
@@ -183,6 +194,7 @@ Suite *newcomers_suite(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, who_begins_is_due_after_the_delay_and_once);
 	tcase_add_test(tests, who_executes_waits_anew_and_is_known_to_be_young);
+	tcase_add_test(tests, who_was_met_before_is_known);
 	tcase_add_test(tests, who_ends_while_he_waits_was_missed);
 	tcase_add_test(tests, who_was_met_was_not_missed);
 	tcase_add_test(tests, of_whom_only_the_end_was_heard_nothing_is_counted);

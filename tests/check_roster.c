@@ -73,9 +73,9 @@ END_TEST
 START_TEST(one_that_ends_between_scan_and_opening_is_nothing)
 {
 	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	ck_assert_int_eq(meet(0, 10, 500, 1), ROSTER_ENDED);
 	appear(11, 500, "/");
-	ck_assert_int_eq(meet(0, 11, 499, 1), 0); /* another one by now */
+	ck_assert_int_eq(meet(0, 11, 499, 1), ROSTER_ENDED); /* another one by now */
 	ck_assert_uint_eq(counts().targets, 0);
 	ck_assert_uint_eq(counts().failed, 0);
 }
