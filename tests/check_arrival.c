@@ -322,7 +322,7 @@ START_TEST(a_process_that_executed_is_described_sampled_and_its_end_is_told)
 	await_end(pid);
 	scene_wait_for(read_on(target).gone == 1);
 	ck_assert_uint_eq(read_on(target).described, 1);
-	if (_i != RESCAN)
+	if (_i != RESCAN && counted("overruns") == 0 && counted("storms") == 0)
 		ck_assert_uint_eq(counted("scans"), 2);
 }
 END_TEST
