@@ -370,6 +370,9 @@ END_TEST
 /* ---- a group of many that are too short to be seen ---- */
 
 #define MANY 200
+/* Within a tick of the sampler's: on a machine where all wait, one may be met late. */
+#define GRAIN_NS (10 * NS_PER_MS)
+
 #define SHORT_US "3000"
 #define SHORT_NS (3 * NS_PER_MS)
 
@@ -423,7 +426,7 @@ START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
 	for (int naps = 0; naps < 1000 && read_on("g").cpu_ns < least; naps++)
 		scene_nap();
 	lost = something_was_lost();
-	ck_assert_msg(lost || read_on("g").cpu_ns >= least, "%ju of %ju us are in the sum",
+	ck_assert_msg(lost || read_on("g").cpu_ns + GRAIN_NS >= least, "%ju of %ju us are in the sum",
 		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)least / 1000);
 	ck_assert_msg(read_on("g").cpu_ns <= most + MANY * NS_PER_US, "%ju of at most %ju us are in the sum",
 		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)most / 1000);
