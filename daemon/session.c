@@ -49,6 +49,23 @@ static void raise_descriptor_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Of a daemon in a container the paths of all others are known only by that. Without it, some are not found. */
+static void orient(struct session *session)
+{
+	char text[16384];
+	struct cgroup_reader reader = { .pid = getpid(), .text = text };
+	AUTO_CLOSE int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text);
+	int r;
+
+	if (len < 0)
+		return;
+	reader.len = (size_t)len;
+	r = cgroup_mounts_orient(session->mounts, session->procfd, &reader);
+	if (r < 0)
+		failed("cannot tell where this cgroup namespace begins", "", r);
+}
+
 static int open_roots(struct session *session)
 {
 	const struct config *config = session->config;
@@ -65,6 +82,7 @@ static int open_roots(struct session *session)
 	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
 	if (r < 0)
 		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
+	orient(session);
 	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
 		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
 
@@ -79,7 +97,8 @@ static void fill_identity(int procfd, struct ring_options *options)
 {
 	char text[1024];
 	struct procfs_stat stat;
-	ssize_t len = procread_file(procfd, getpid(), "stat", text, sizeof text);
+	/* As those who read the ring will look for it, in our own /proc and not in the one that is watched. */
+	ssize_t len = procread_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
 
 	options->pid = getpid();
 	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)

@@ -14,11 +14,13 @@ int targetlabels_put(const struct target *target, struct buffer *text)
 		{ "entry", target->entry },
 		{ "kind", target_kind_name(target->kind) },
 	};
+	char name[CONTAINER_TEXT_MAX + 1];
 	struct container container;
 	size_t count = 3;
 
 	if (container_unpack(target->container, &container)) {
-		labels[count++] = (struct openmetrics_label){ "container", container.name };
+		container_short(&container, name, sizeof name);
+		labels[count++] = (struct openmetrics_label){ "container", name };
 		if (container.pod[0] != '\0') {
 			labels[count++] = (struct openmetrics_label){ "namespace", container.space };
 			labels[count++] = (struct openmetrics_label){ "pod", container.pod };

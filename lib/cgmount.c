@@ -17,6 +17,7 @@
 #undef cgroup_controller
 
 #include "cgtree.h"
+#include "cgorigin.h"
 #include "procfs.h"
 #include "scope.h"
 
@@ -39,6 +40,7 @@ struct cgroup_mounts {
 	char *v1[CGROUP_CONTROLLERS]; /* directory of the v1 hierarchy, or NULL */
 	char *v2;                     /* directory of the v2 hierarchy, or NULL */
 	bool in_v2[CGROUP_CONTROLLERS];
+	char *v1_origin[CGROUP_CONTROLLERS], *v2_origin; /* where our namespace begins, or NULL: cgorigin.h */
 };
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = {
@@ -217,9 +219,12 @@ void cgroup_mounts_free(struct cgroup_mounts *mounts)
 	if (!mounts)
 		return;
 
-	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
 		free(mounts->v1[i]);
+		free(mounts->v1_origin[i]);
+	}
 	free(mounts->v2);
+	free(mounts->v2_origin);
 	free(mounts);
 }
 
@@ -302,8 +307,30 @@ static bool find_hierarchy(const char *text, size_t len, const char *controller,
 	return false;
 }
 
-static int copy_path(const struct procfs_cgroup *line, char *buf, size_t cap)
+static bool is_outside(const struct procfs_cgroup *line)
 {
+	return line->path_len >= 3 && memcmp(line->path, "/..", 3) == 0 &&
+	       (line->path_len == 3 || line->path[3] == '/');
+}
+
+/* NULL: it is not known, or it begins where the hierarchy does. */
+static const char *origin_of(const struct cgroup_mounts *mounts, const struct procfs_cgroup *line)
+{
+	if (line->controllers_len == 0)
+		return mounts->v2_origin;
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+		if (list_has(line->controllers, line->controllers_len, ",", controller_names[i]))
+			return mounts->v1_origin[i];
+
+	return NULL;
+}
+
+static int copy_path(const struct cgroup_mounts *mounts, const struct procfs_cgroup *line, char *buf, size_t cap)
+{
+	const char *origin = origin_of(mounts, line);
+
+	if (origin)
+		return cgorigin_resolve(origin, line->path, line->path_len, buf, cap);
 	if (line->path_len >= cap)
 		return -ENAMETOOLONG;
 
@@ -328,29 +355,28 @@ int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 {
 	static const char *const order[] = { "", "memory", "cpuacct", "cpu", "name=systemd" };
 	char text[PROC_CGROUP_MAX];
-	struct procfs_cgroup chosen = { 0 };
+	struct procfs_cgroup line;
+	bool any = false;
 
 	ssize_t len = read_proc_cgroup(procfd, pid, text, sizeof(text));
 	if (len < 0)
 		return (int)len;
 
 	for (size_t i = v2_has_controllers(mounts) ? 0 : 1; i < ARRAY_LEN(order); i++) {
-		struct procfs_cgroup line;
-
 		if (!find_hierarchy(text, (size_t)len, order[i], &line))
 			continue;
 
-		bool first = !chosen.path;
-		bool below_root = line.path_len > 1;
-		if (first || below_root)
-			chosen = line;
-		if (below_root)
-			break;
+		int r = copy_path(mounts, &line, buf, cap);
+		if (r < 0 || strcmp(buf, "/") != 0)
+			return r;
+		any = true;
 	}
-	if (!chosen.path && !find_hierarchy(text, (size_t)len, "", &chosen))
+	if (any)
+		return 0;
+	if (!find_hierarchy(text, (size_t)len, "", &line))
 		return -ENOENT;
 
-	return copy_path(&chosen, buf, cap);
+	return copy_path(mounts, &line, buf, cap);
 }
 
 int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller,
@@ -369,7 +395,48 @@ int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 	if (!find_hierarchy(text, (size_t)len, v2 ? "" : controller_names[controller], &line))
 		return -ENOENT;
 
-	return copy_path(&line, buf, cap);
+	return copy_path(mounts, &line, buf, cap);
+}
+
+/* ---- a namespace of our own ---- */
+
+static int orient(const char *root, int32_t pid, const struct procfs_cgroup *own, char **ret)
+{
+	char path[PATH_MAX];
+
+	if (*ret || is_outside(own) || own->path_len >= sizeof(path))
+		return 0;
+	memcpy(path, own->path, own->path_len);
+	path[own->path_len] = '\0';
+
+	int r = cgorigin_find(root, pid, path, ret);
+	return r == -ENOENT ? 0 : r;
+}
+
+int cgroup_mounts_orient(struct cgroup_mounts *mounts, int procfd, const struct cgroup_reader *reader)
+{
+	char text[PROC_CGROUP_MAX];
+	struct procfs_cgroup first, own;
+	size_t offset = 0;
+	int r = 0;
+
+	ssize_t len = read_proc_cgroup(procfd, 1, text, sizeof(text));
+	if (len < 0)
+		return len == -ESRCH || len == -EACCES ? 0 : (int)len;
+
+	while (r == 0 && procfs_cgroup_next(text, (size_t)len, &offset, &first)) {
+		if (!is_outside(&first))
+			continue;
+		if (first.controllers_len == 0 && mounts->v2 && find_hierarchy(reader->text, reader->len, "", &own))
+			r = orient(mounts->v2, reader->pid, &own, &mounts->v2_origin);
+		for (int i = 0; r == 0 && i < CGROUP_CONTROLLERS; i++)
+			if (mounts->v1[i] &&
+			    list_has(first.controllers, first.controllers_len, ",", controller_names[i]) &&
+			    find_hierarchy(reader->text, reader->len, controller_names[i], &own))
+				r = orient(mounts->v1[i], reader->pid, &own, &mounts->v1_origin[i]);
+	}
+
+	return r;
 }
 
 /* ---- the tree ---- */
@@ -404,95 +471,4 @@ int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, cons
 	size_t count = list_hierarchies(mounts, roots);
 
 	return cgtree_walk(roots, count, visit, ctx);
-}
-
-/* Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '[' left open is a byte. */
-static bool match_set(const char **glob, char byte)
-{
-	const char *at = *glob + 1;
-	bool negated = *at == '!' || *at == '^';
-	bool found = false;
-
-	at += negated;
-	for (const char *first = at; *at != ']' || at == first; at++) {
-		if (*at == '\0') {
-			*glob += 1;
-			return byte == '[';
-		}
-
-		char low = *at;
-		bool range = at[1] == '-' && at[2] != ']' && at[2] != '\0';
-		at += range ? 2 : 0;
-		found |= byte >= low && byte <= *at;
-	}
-
-	*glob = at + 1;
-	return found != negated;
-}
-
-/* Matches one byte of the path against what is at *glob, no star, and moves *glob behind it. */
-static bool match_byte(const char **glob, char byte)
-{
-	if (**glob == '[' && byte != '/')
-		return match_set(glob, byte);
-
-	bool same = **glob == byte || (**glob == '?' && byte != '/');
-	*glob += same;
-	return same;
-}
-
-/* Where matching goes on when it fails behind a star: the star takes one byte (or component) more. */
-struct retry {
-	const char *glob;
-	const char *path;
-};
-
-/* Lets a ** take more: a byte, or for a whole component up to the next one. */
-static bool next_start(struct retry *stars)
-{
-	bool component = stars->glob[-1] == '/';
-	const char *slash = component ? strchr(stars->path, '/') : stars->path;
-
-	if (!slash || *slash == '\0')
-		return false;
-
-	stars->path = slash + 1;
-	return true;
-}
-
-/*
- * Two places to go back to are enough, the last * and the last **: what an earlier one could take instead, a later one of
- * the same kind can take as well. So the time is bounded by the product of the three lengths, and nothing recurses.
- * A "**" that is a whole component also matches none at all.
- */
-bool cgroup_glob(const char *glob, const char *path)
-{
-	struct retry star = { 0 };
-	struct retry stars = { 0 };
-	const char *start = glob;
-
-	while (*path != '\0' || *glob != '\0') {
-		bool component = glob == start || glob[-1] == '/';
-
-		if (glob[0] == '*' && glob[1] == '*') {
-			glob += component && glob[2] == '/' ? 3 : 2;
-			stars = (struct retry){ glob, path };
-			star.glob = NULL;
-		} else if (glob[0] == '*') {
-			star = (struct retry){ ++glob, path };
-		} else if (*path != '\0' && match_byte(&glob, *path)) {
-			path++;
-		} else if (star.glob && *star.path != '\0' && *star.path != '/') {
-			path = ++star.path;
-			glob = star.glob;
-		} else if (stars.glob && next_start(&stars)) {
-			path = stars.path;
-			glob = stars.glob;
-			star.glob = NULL;
-		} else {
-			return false;
-		}
-	}
-
-	return true;
 }

@@ -24,6 +24,20 @@ struct cgroup_mounts; /* opaque; immutable once made */
 int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret);
 void cgroup_mounts_free(struct cgroup_mounts *mounts);
 
+/* Who reads: its own process, as it sees itself. */
+struct cgroup_reader {
+	int32_t pid;
+	const char *text; /* its /proc/self/cgroup */
+	size_t len;
+};
+
+/*
+ * Right after it was made, for a reader in a cgroup namespace of its own that has its host's hierarchies mounted: paths of processes are
+ * from then on those of the hierarchies, and not from where the namespace begins. Looks for it only if process 1 of procfd is outside; what is not found stays as
+ * it is. 0; -ENOMEM; -errno.
+ */
+int cgroup_mounts_orient(struct cgroup_mounts *mounts, int procfd, const struct cgroup_reader *reader);
+
 enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts);
 const char *cgroup_mode_name(enum cgroup_mode mode); /* "none", "v1", "v2", "hybrid" */
 

@@ -40,8 +40,7 @@ static bool is_hex(const char *text)
 	return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-/* The name, or what stands for it. */
-static void call(const struct container *container, char *ret, size_t cap)
+void container_short(const struct container *container, char *ret, size_t cap)
 {
 	if (container->name[0] != '\0')
 		snprintf(ret, cap, "%s", container->name);
@@ -53,7 +52,7 @@ void container_title(const struct container *container, char *ret, size_t cap)
 {
 	char name[CONTAINER_TEXT_MAX + 1];
 
-	call(container, name, sizeof name);
+	container_short(container, name, sizeof name);
 	if (container->pod[0] != '\0')
 		snprintf(ret, cap, "pod/%s/%s/%s", container->space, container->pod, name);
 	else

@@ -39,9 +39,11 @@ const char *container_runtime_name(enum container_runtime runtime);
 /* Copies len bytes into room of cap > 0 bytes, up to a NUL if there is one, cut at a character; control characters become "_". */
 void container_text(char *ret, size_t cap, const char *text, size_t len);
 
+/* Its name; if that is not known, what stands for it: the first 12 digits of the id. Always terminated. */
+void container_short(const struct container *container, char *ret, size_t cap);
+
 /*
- * What people call it: "pod/NAMESPACE/POD/CONTAINER" for Kubernetes, else "docker/web"; where the name is not known the first 12 digits of the id stand for
- * it. Always terminated.
+ * What people call it: "pod/NAMESPACE/POD/CONTAINER" for Kubernetes, else "docker/web", of container_short. Always terminated.
  */
 void container_title(const struct container *container, char *ret, size_t cap);
 

@@ -15,7 +15,8 @@ static void setup(void)
 		"{ \"targets\": [ { \"name\": \"pid\", \"pid\": 77 }, { \"name\": \"web\", \"comm\": \"nginx\" },\n"
 		"{ \"name\": \"jobs\", \"cmdline\": \"^python.* job\" }, { \"name\": \"all\", \"exe\": \"/bin/x\", "
 		"\"per\": \"group\" },\n"
-		"{ \"name\": \"services\", \"cgroup\": \"/system.slice/*.service\" } ] }");
+		"{ \"name\": \"services\", \"cgroup\": \"/system.slice/*.service\" },\n"
+		"{ \"name\": \"shop\", \"containers\": \"shop-*\" } ] }");
 }
 
 static void teardown(void)
@@ -56,6 +57,21 @@ START_TEST(an_entry_of_the_same_name_is_the_one)
 	ck_assert_str_eq(entry("jobs", &target), "all");
 	target.kind = TARGET_GROUP;
 	ck_assert_str_eq(entry(NULL, &target), "all");
+}
+END_TEST
+
+START_TEST(a_container_is_selected_by_its_name)
+{
+	struct target target = process();
+
+	target.kind = TARGET_CGROUP;
+	target.cgroup = "/docker/a329033bf642";
+	target.container = "docker\ta329033bf642\tshop-web";
+	ck_assert_str_eq(entry("jobs", &target), "shop");
+	target.container = "docker\ta329033bf642\tother";
+	ck_assert_str_eq(entry("jobs", &target), "jobs");
+	target.container = "";
+	ck_assert_str_eq(entry("jobs", &target), "jobs");
 }
 END_TEST
 
@@ -121,6 +137,7 @@ Suite *casting_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, an_entry_of_the_same_name_is_the_one);
+	tcase_add_test(tcase, a_container_is_selected_by_its_name);
 	tcase_add_test(tcase, else_the_entry_that_selects_it);
 	tcase_add_test(tcase, a_cgroup_is_selected_by_its_path);
 	tcase_add_test(tcase, else_what_is_asked_for);

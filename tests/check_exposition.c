@@ -202,6 +202,40 @@ START_TEST(targets_are_as_they_were_last_seen)
 }
 END_TEST
 
+static void add_container(uint32_t id, const char *name, const char *packed)
+{
+	struct target target = {
+		.id = id,
+		.kind = TARGET_CGROUP,
+		.entry = "a",
+		.name = name,
+		.key = name,
+		.comm = "",
+		.cmdline = "",
+		.cgroup = "/x",
+		.container = packed,
+	};
+
+	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+}
+
+START_TEST(containers_have_labels_of_their_names)
+{
+	build(10);
+	add_container(1, "docker/web", "docker\ta329033bf6421fca\tweb\t\t\tnginx:1.27");
+	add_container(2, "pod/shop/p/app", "crio\tid\tapp\tshop\tp");
+	add_container(3, "docker/a329033bf642", "docker\ta329033bf6421fca");
+	see(1, 1, 1, 7);
+	see(2, 1, 1, 8);
+	see(3, 1, 1, 9);
+	write_page(OPENMETRICS_0_0_4);
+	expect(MEMORY "{target=\"docker/web\",entry=\"a\",kind=\"cgroup\",container=\"web\"} 7");
+	expect(MEMORY "{target=\"pod/shop/p/"
+		      "app\",entry=\"a\",kind=\"cgroup\",container=\"app\",namespace=\"shop\",pod=\"p\"} 8");
+	expect(MEMORY "{target=\"docker/a329033bf642\",entry=\"a\",kind=\"cgroup\",container=\"a329033bf642\"} 9");
+}
+END_TEST
+
 START_TEST(those_known_longest_have_series_and_keep_them)
 {
 	build(2);
@@ -500,6 +534,7 @@ Suite *exposition_suite(void)
 
 	tcase_add_checked_fixture(pages, NULL, teardown);
 	tcase_add_test(pages, targets_are_as_they_were_last_seen);
+	tcase_add_test(pages, containers_have_labels_of_their_names);
 	tcase_add_test(pages, those_known_longest_have_series_and_keep_them);
 	tcase_add_test(pages, sums_never_count_backwards);
 	tcase_add_test(pages, a_gap_is_no_beginning);

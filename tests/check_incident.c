@@ -141,6 +141,36 @@ START_TEST(what_is_written_is_read)
 }
 END_TEST
 
+START_TEST(a_container_is_read_back_and_without_one_there_is_no_key)
+{
+	struct target target = {
+		.kind = TARGET_CGROUP, .entry = "", .name = "", .key = "", .comm = "", .cmdline = "", .cgroup = ""
+	};
+	struct buffer text = { 0 };
+
+	fill(&full);
+	write_to(&full, &text);
+	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
+	ck_assert_ptr_null(strstr(text.data, "\"container\""));
+	ck_assert_int_eq(incident_json_parse(text.data, text.len - 1, &back), 0);
+	ck_assert(!back.has_container);
+
+	target.container = "crio\tid\tapp\tshop\tpod-1\tnginx:1.27";
+	incident_set_target(&full, &target);
+	text.len = 0;
+	write_to(&full, &text);
+	ck_assert_int_eq(incident_json_parse(text.data, text.len, &back), 0);
+	ck_assert(back.has_container);
+	ck_assert_int_eq(back.container.runtime, CONTAINER_CRIO);
+	ck_assert_str_eq(back.container.id, "id");
+	ck_assert_str_eq(back.container.name, "app");
+	ck_assert_str_eq(back.container.space, "shop");
+	ck_assert_str_eq(back.container.pod, "pod-1");
+	ck_assert_str_eq(back.container.image, "nginx:1.27");
+	buffer_release(&text);
+}
+END_TEST
+
 START_TEST(rules_and_lists_are_read_back)
 {
 	struct buffer text = { 0 };
@@ -546,6 +576,7 @@ Suite *incident_suite(void)
 	TCase *tcase = tcase_create("all");
 
 	tcase_add_test(tcase, what_is_written_is_read);
+	tcase_add_test(tcase, a_container_is_read_back_and_without_one_there_is_no_key);
 	tcase_add_test(tcase, rules_and_lists_are_read_back);
 	tcase_add_test(tcase, people_can_read_it);
 	tcase_add_test(tcase, no_string_reaches_a_terminal_as_a_command);

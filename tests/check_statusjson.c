@@ -44,6 +44,7 @@ static void add_targets(void)
 			.comm = "",
 			.cmdline = "",
 			.cgroup = "",
+			.container = i == 1 ? "docker\tid\tweb\t\t\tnginx\x7f" : "",
 		};
 
 		snprintf(name, sizeof(name), "\x1b[31m\xff\x7f\"\\/%u", i);
@@ -141,6 +142,32 @@ START_TEST(everything_is_in_it)
 }
 END_TEST
 
+START_TEST(a_target_in_a_container_says_which)
+{
+	struct json_limits limits = { .size_bytes = 64u << 20, .nodes = 1u << 20 };
+	struct json_document *document;
+	struct buffer text = { 0 };
+	size_t count = 0;
+
+	ck_assert_int_eq(write_status(&text), 0);
+	ck_assert_int_eq(json_parse(text.data, text.len, &limits, &document, NULL), 0);
+	for (const struct json_node *t = json_member(json_root(document), "targets")->first; t; t = t->next) {
+		const struct json_node *container = json_member(t, "container");
+
+		if (!container)
+			continue;
+		count++;
+		ck_assert_str_eq(json_member(container, "runtime")->text, "docker");
+		ck_assert_str_eq(json_member(container, "id")->text, "id");
+		ck_assert_str_eq(json_member(container, "name")->text, "web");
+		ck_assert_ptr_null(json_member(container, "pod"));
+	}
+	ck_assert_uint_eq(count, 1);
+	json_document_free(document);
+	buffer_release(&text);
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_left_out_and_counted)
 {
 	for (size_t max = 70u << 10; max < 500u << 10; max += 33333) {
@@ -176,6 +203,7 @@ Suite *statusjson_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, everything_is_in_it);
+	tcase_add_test(tcase, a_target_in_a_container_says_which);
 	tcase_add_test(tcase, what_does_not_fit_is_left_out_and_counted);
 	tcase_add_test(tcase, without_any_room_it_fails);
 	suite_add_tcase(suite, tcase);
