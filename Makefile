@@ -86,7 +86,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 
 .PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
-.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-report
+.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-report image
 .DELETE_ON_ERROR:
 
 all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
@@ -184,6 +184,7 @@ help:
 	@echo 'make install      DESTDIR, prefix=$(prefix), sysconfdir=$(sysconfdir), unitdir=$(unitdir)'
 	@echo 'make uninstall    remove what install put there, except the configuration'
 	@echo 'make deb          a Debian package of it: $(B)/spikewatch_$(VERSION)-1_ARCH.deb'
+	@echo 'make image        an OCI image of the package: $(B)/spikewatch-$(VERSION).oci.tar'
 	@echo 'make check-deb    install, upgrade, remove and purge that package in a fresh system'
 	@echo 'make check-units  what systemd says of the units'
 	@echo 'make check-prometheus  let a real Prometheus scrape it, and ask that what it has stored'
@@ -263,6 +264,7 @@ TMPFILES := $(wildcard systemd/*tmpfiles*)
 CATALOG := $(wildcard systemd/*.catalog)
 DOCS := $(wildcard README.md CHANGELOG.md LICENSE docs/*.md)
 HOOKS := $(wildcard conf/hooks/*)
+KUBERNETES := $(wildcard conf/kubernetes/*)
 D = $(DESTDIR)
 man_place = $(foreach m,$(1),$(D)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
 
@@ -286,6 +288,7 @@ install: all
 	ln -sf spikewatch $(D)$(completiondir)/spikewatchd
 	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
 	$(if $(HOOKS),install -m 644 -D -t $(D)$(docdir)/hooks $(HOOKS))
+	$(if $(KUBERNETES),install -m 644 -D -t $(D)$(docdir)/kubernetes $(KUBERNETES))
 	$(if $(DESTDIR),,@echo 'then: systemd-sysusers; systemd-tmpfiles --create spikewatch.conf; journalctl --update-catalog; \
 		systemctl daemon-reload')
 
@@ -318,6 +321,11 @@ deb: $(B)/report/page.h
 		DEB_BUILD_PROFILES='$(filter nocheck,$(DEB_BUILD_OPTIONS))' dpkg-buildpackage -b -us -uc -j$$(nproc)
 	rm -f $(B)/*.deb
 	mv $(B)/deb/*.*deb $(B)/
+
+# An OCI image of the package: tens of megabytes of the release's packages are fetched.
+image: deb
+	@sh tests/deps.sh build deb
+	@B=$(B) VERSION=$(VERSION) sh conf/container/image.sh
 
 check-deb:
 	@sh tests/deps.sh build deb

@@ -37,6 +37,9 @@ expected() {
 	for file in conf/hooks/*; do
 		echo ".$1/share/doc/spikewatch/hooks/${file##*/}"
 	done
+	for file in conf/kubernetes/*; do
+		echo ".$1/share/doc/spikewatch/kubernetes/${file##*/}"
+	done
 	for unit in systemd/*; do
 		case $unit in
 		*.sysusers.conf) echo ".$1/lib/sysusers.d/spikewatch.conf" ;;
