@@ -13,7 +13,7 @@ static void say_figures(const struct json_node *root, size_t width, FILE *file)
 			       *ring = answer_member(root, "ring"), *found = answer_member(root, "discovery"),
 			       *incidents = answer_member(root, "incidents");
 	char line[512], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
-
+	uintmax_t threads = (uintmax_t)answer_whole(sampler, "threads");
 	bool idle = answer_whole(sampler, "idle_interval_ns") > 0;
 
 	snprintf(line, sizeof(line), "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
@@ -22,11 +22,14 @@ static void say_figures(const struct json_node *root, size_t width, FILE *file)
 		 units_format_percent(b, UNITS_TEXT_MAX, answer_number(daemon, "cpu_percent", NAN)),
 		 answer_bytes(daemon, "memory_bytes", c), (uintmax_t)answer_whole(daemon, "open_fds"));
 	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s",
+	*text = '\0';
+	if (threads > 1)
+		snprintf(text, sizeof(text), ", with %ju threads", threads);
+	snprintf(line, sizeof(line), "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s%s",
 		 (uintmax_t)answer_whole(found, "targets"), (uintmax_t)answer_whole(found, "members"),
 		 (uintmax_t)answer_whole(found, "processes"), answer_duration(sampler, "interval_ns", a),
 		 idle ? ", those that are idle every " : "",
-		 idle ? answer_duration(sampler, "idle_interval_ns", b) : "");
+		 idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
 	output_wrap(line, width, file);
 	snprintf(line, sizeof(line), "captured %s, woken %s late, a look at all takes %s",
 		 units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),

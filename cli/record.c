@@ -315,7 +315,7 @@ static int run_session(struct record *record, struct session *session)
 		r = pump_until_over(record, session, recorder, options.start);
 	session_stop(session);
 
-	sampler_stats(session_sampler(session), &stats);
+	samplers_stats(session_samplers(session), &stats);
 	int pumped = recorder_pump(recorder);
 
 	recorder_counts(recorder, &counts);

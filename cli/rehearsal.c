@@ -121,6 +121,8 @@ static int on_target(struct rehearsal *rehearsal, const struct target *target)
 
 int rehearsal_event(struct rehearsal *rehearsal, const struct ring_event *event)
 {
+	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
+		evaluator_writer(rehearsal->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		rehearsal->tick = event->time;

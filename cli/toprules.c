@@ -223,6 +223,8 @@ int toprules_event(struct toprules *rules, const struct ring_event *event)
 {
 	int r;
 
+	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
+		evaluator_writer(rules->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		rules->tick = event->time;

@@ -54,7 +54,7 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 		       const struct vitals *vitals)
 {
 	struct openmetrics_labels version = labelled("version", SPIKEWATCH_VERSION);
-	const struct sampler *sampler = session_sampler(overview->session);
+	const struct samplers *samplers = session_samplers(overview->session);
 
 	begin(out, FAMILY_BUILD);
 	openmetrics_u64(out, &version, 1);
@@ -63,8 +63,8 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 	put_u64(out, FAMILY_PROCESS_RESIDENT, vitals->resident_bytes);
 	put_u64(out, FAMILY_PROCESS_FDS, vitals->open_fds);
 	put_ns(out, FAMILY_INTERVAL, overview->config->sampling.interval_ns);
-	put_u64(out, FAMILY_SLOWDOWN, sampler_slowdown(sampler));
-	put_double(out, FAMILY_CPU_SHARE, sampler_cpu_share(sampler));
+	put_u64(out, FAMILY_SLOWDOWN, samplers_slowdown(samplers));
+	put_double(out, FAMILY_CPU_SHARE, samplers_cpu_share(samplers));
 }
 
 /* What the sampler counts, as it stands in its counters. */
@@ -87,6 +87,7 @@ static const struct {
 	{ FAMILY_RECORDS, offsetof(struct stats, records) },
 	{ FAMILY_RECORDED, offsetof(struct stats, bytes) },
 	{ FAMILY_SAMPLER_CPU, offsetof(struct stats, own_cpu) },
+	{ FAMILY_SAMPLER_THREADS, offsetof(struct stats, threads) },
 };
 
 /* Times are counted in nanoseconds; the family says which of them are times. */

@@ -39,7 +39,8 @@
 	X(GONE_TARGETS,        "spikewatch_sampler_gone_targets",      COUNTER, "",        "",          "Targets that vanished.")                        \
 	X(RECORDS,             "spikewatch_sampler_records",           COUNTER, "",        "",          "Records written to the ring.")                  \
 	X(RECORDED,            "spikewatch_sampler_recorded_bytes",    COUNTER, "bytes",   "",          "Bytes written to the ring.")                    \
-	X(SAMPLER_CPU,         "spikewatch_sampler_cpu_seconds",       COUNTER, "seconds", "",          "CPU time of the sampler thread.")               \
+	X(SAMPLER_CPU,         "spikewatch_sampler_cpu_seconds",       COUNTER, "seconds", "",          "CPU time of the sampler threads.")              \
+	X(SAMPLER_THREADS,     "spikewatch_sampler_threads",           GAUGE,   "",        "",          "Sampler threads; the figures above are sums over them.") \
 	X(VERDICT_RATIO,       "spikewatch_sampler_verdict_ratio",     GAUGE,   "ratio",   "verdict",   "What is judged, over the whole run.")           \
 	X(VERDICT_THRESHOLD,   "spikewatch_sampler_verdict_threshold_ratio", GAUGE, "ratio", "verdict", "What it is held against: the capture rate should be above, the others below.") \
 	X(VERDICT_BAD,         "spikewatch_sampler_verdict_bad",       GAUGE,   "",        "verdict",   "1 if it was bad in the last ten seconds, else 0.") \

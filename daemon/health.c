@@ -49,14 +49,24 @@ static struct log_about about_verdict(int kind, const struct verdict *verdict)
 	};
 }
 
-static void say_bad(int kind, const struct verdict *verdict, const char *state, const char *when)
+/* "capture rate", "capture rate of thread 2 of 4". */
+static const char *what_of(const struct health *health, int kind, const struct verdict *verdict, char buf[64])
+{
+	if (health->samplers <= 1)
+		return verdict->what;
+
+	snprintf(buf, 64, "%s of thread %zu of %zu", verdict->what, health->worst[kind] + 1, health->samplers);
+	return buf;
+}
+
+static void say_bad(int kind, const struct verdict *verdict, const char *what, const char *state, const char *when)
 {
 	struct log_about about = about_verdict(kind, verdict);
 
 	about.state = state;
-	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, verdict->what,
-		  100 * verdict->ratio, kind == VERDICT_CAPTURE_RATE ? "expected at least" : "expected at most",
-		  100 * verdict->threshold, verdict->cause, verdict->remedy);
+	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, what, 100 * verdict->ratio,
+		  kind == VERDICT_CAPTURE_RATE ? "expected at least" : "expected at most", 100 * verdict->threshold,
+		  verdict->cause, verdict->remedy);
 }
 
 static void say_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
@@ -76,31 +86,48 @@ static void judge(struct health *health, int kind, const struct verdict *verdict
 {
 	struct condition *condition = &health->verdicts[kind];
 	enum condition_turn turn = condition_step(condition, level_of(kind, verdict), health->now, HEALTH_CALM_NS);
+	char buf[64];
 
 	health->bad[kind] = verdict->bad;
 	health->episodes[kind] += turn == CONDITION_BEGINS;
 	if (turn == CONDITION_ENDS)
 		say_recovered(kind, verdict, condition);
 	else if (turn != CONDITION_SAME)
-		say_bad(kind, verdict, condition_state(turn),
+		say_bad(kind, verdict, what_of(health, kind, verdict, buf), condition_state(turn),
 			turn == CONDITION_BEGINS ? "sampling suffers" : "sampling suffers more");
 }
 
-void health_judge(struct health *health, const struct stats *stats, mono_t now)
+/* Whether a is the worse of two. */
+static bool is_worse(int kind, const struct verdict *a, const struct verdict *b)
 {
-	struct verdict verdicts[VERDICT_KINDS];
+	return a->bad != b->bad ? a->bad : is_beyond(kind, a->ratio, b->ratio);
+}
 
+void health_judge(struct health *health, const struct stats *threads, size_t count, mono_t now)
+{
+	struct verdict worst[VERDICT_KINDS], verdicts[VERDICT_KINDS];
+
+	assert(count >= 1 && count <= SAMPLERS_MAX);
 	health->now = now;
 	if (!health->judged.ns) /* the first span begins */
 		health->judged = now;
 	if (mono_diff(now, health->judged) < (int64_t)HEALTH_SPAN_NS)
 		return;
 
-	stats_verdicts(stats, &health->since, verdicts);
-	health->since = *stats;
+	health->samplers = count;
 	health->judged = now;
+	for (size_t i = 0; i < count; i++) {
+		stats_verdicts(&threads[i], &health->since[i], verdicts);
+		health->since[i] = threads[i];
+		for (int kind = 0; kind < VERDICT_KINDS; kind++) {
+			if (i > 0 && !is_worse(kind, &verdicts[kind], &worst[kind]))
+				continue;
+			worst[kind] = verdicts[kind];
+			health->worst[kind] = i;
+		}
+	}
 	for (int kind = 0; kind < VERDICT_KINDS; kind++)
-		judge(health, kind, &verdicts[kind]);
+		judge(health, kind, &worst[kind]);
 }
 
 void health_slowdown(struct health *health, uint32_t slowdown, double share)
@@ -426,7 +453,7 @@ void health_summary(const struct health *health, const struct stats *stats)
 					: 0);
 	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
 		if (verdicts[kind].bad)
-			say_bad(kind, &verdicts[kind], NULL, "over the whole run");
+			say_bad(kind, &verdicts[kind], verdicts[kind].what, NULL, "over the whole run");
 		else if (health->episodes[kind])
 			log_line(LOG_NOTICE, "%s was bad for a while (%llu times), not over the whole run",
 				 verdicts[kind].what, (unsigned long long)health->episodes[kind]);

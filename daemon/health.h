@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "condition.h"
 #include "discovery.h"
+#include "samplers.h"
 #include "stats.h"
 
 #include <stdbool.h>
@@ -62,7 +63,9 @@ struct health_thread {
 
 /* Zeroed is the right start. Readable for those who show it. */
 struct health {
-	struct stats since;
+	struct stats since[SAMPLERS_MAX];
+	size_t samplers;             /* how many threads were judged */
+	size_t worst[VERDICT_KINDS]; /* which of them is said to be bad */
 	mono_t judged, now;
 	bool bad[VERDICT_KINDS]; /* in the last span */
 	uint64_t episodes[VERDICT_KINDS];
@@ -85,8 +88,11 @@ struct health {
 	size_t thread_count;
 };
 
-/* Looks at the counters as of now; logs what changed. */
-void health_judge(struct health *health, const struct stats *stats, mono_t now);
+/*
+ * Looks at the counters of the sampler threads as of now; logs what changed. Each thread is judged by itself, and the worst counts: one that does
+ * not keep up must not disappear among those that do. count: 1 to SAMPLERS_MAX, the same each time.
+ */
+void health_judge(struct health *health, const struct stats *threads, size_t count, mono_t now);
 
 /* Says when the CPU budget begins or ceases to lengthen the interval. share: CPU of this process, of one core. */
 void health_slowdown(struct health *health, uint32_t slowdown, double share);

@@ -12,7 +12,7 @@
 /* The loop itself is not among them: it is what asks. */
 static void read_signs(const struct housekeeping *house, struct watchdog_sign ret[2])
 {
-	ret[0] = (struct watchdog_sign){ "sampler", .at = sampler_pulse(session_sampler(house->session)) };
+	ret[0] = (struct watchdog_sign){ "sampler", .at = samplers_pulse(session_samplers(house->session)) };
 	ret[1] = (struct watchdog_sign){ "discovery", .at = discovery_pulse(session_discovery(house->session)) };
 }
 
@@ -36,22 +36,31 @@ void housekeeping_judged(const struct housekeeping *house, mono_t now)
 	watchdog_feed(house->watchdog, signs, ARRAY_LEN(signs), now);
 }
 
+static void judge_samplers(const struct housekeeping *house, mono_t now)
+{
+	const struct samplers *samplers = session_samplers(house->session);
+	struct stats threads[SAMPLERS_MAX] = { 0 };
+	size_t count = samplers_count(samplers);
+
+	for (unsigned i = 0; i < count; i++)
+		samplers_thread_stats(samplers, i, &threads[i]); /* nothing yet: nothing to be judged */
+	health_judge(house->health, threads, count, now);
+}
+
 void housekeeping_second(const struct housekeeping *house)
 {
-	struct sampler *sampler = session_sampler(house->session);
+	struct samplers *samplers = session_samplers(house->session);
 	struct ring *ring = session_ring(house->session);
 	struct clock clock = realclock();
 	mono_t now = clock_mono(&clock);
 	struct watcher_counts watched;
 	struct discovery_state found;
-	struct stats stats;
 	uint64_t boot_ns;
 	wall_t wall;
 	mono_t mono;
 
-	if (ring_stats(ring, &stats) == 0)
-		health_judge(house->health, &stats, now);
-	health_slowdown(house->health, sampler_slowdown(sampler), sampler_cpu_share(sampler));
+	judge_samplers(house, now);
+	health_slowdown(house->health, samplers_slowdown(samplers), samplers_cpu_share(samplers));
 	discovery_state(session_discovery(house->session), &found);
 	health_discovery(house->health, &found);
 	watcher_counts(house->watcher, &watched);

@@ -51,7 +51,7 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		return r;
 	}
 	incidents->room = (struct diskroom){ .spool = options->spool, .collector = incidents->collector };
-	sampler_exempt(session_sampler(options->session), collector_cpu_clock(incidents->collector));
+	samplers_exempt(session_samplers(options->session), collector_cpu_clock(incidents->collector));
 	*ret = incidents;
 
 	return 0;

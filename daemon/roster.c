@@ -60,7 +60,7 @@ static int watch(struct roster *roster, struct roster_target *target)
 
 	roster_limits_apply(target);
 	roster_tiers_need(roster, target);
-	if (r < 0 || !sampler_add(roster->options.sampler, &target->sampled)) {
+	if (r < 0 || !samplers_add(roster->options.samplers, &target->sampled)) {
 		roster_target_free(target);
 		roster->crowded |= r == 0;
 		return r;
@@ -72,7 +72,7 @@ static int watch(struct roster *roster, struct roster_target *target)
 
 bool roster_ask_back(struct roster *roster, struct roster_target *target)
 {
-	target->leaving = sampler_remove(roster->options.sampler, &target->sampled);
+	target->leaving = samplers_remove(roster->options.samplers, &target->sampled);
 	roster->counts.leaving += target->leaving;
 	roster->crowded |= !target->leaving;
 
@@ -160,7 +160,7 @@ static void lend_groups(struct roster *roster)
 
 		if (!group || !group->unlent)
 			continue;
-		group->unlent = !sampler_add(roster->options.sampler, &group->sampled);
+		group->unlent = !samplers_add(roster->options.samplers, &group->sampled);
 		roster->owing |= group->unlent;
 		roster->crowded |= group->unlent;
 	}

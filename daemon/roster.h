@@ -18,7 +18,7 @@
 #include "config.h"
 #include "cglimits.h"
 #include "containers.h"
-#include "sampler.h"
+#include "samplers.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ struct roster;
 
 struct roster_options {
 	const struct config *config; /* must outlive the roster, as all of these */
-	struct sampler *sampler;
+	struct samplers *samplers;
 	const struct cgroup_mounts *mounts;
 	struct containers *containers; /* for names; NULL: nothing is told of containers */
 	struct metric_machine machine;

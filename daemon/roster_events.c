@@ -11,7 +11,7 @@ bool roster_fetch(struct roster *roster)
 	while (roster->back_count < ROSTER_BACK_MAX) {
 		struct roster_back *back = &roster->back[roster->back_count];
 
-		if (!sampler_returned(roster->options.sampler, &back->sampled, &back->why))
+		if (!samplers_returned(roster->options.samplers, &back->sampled, &back->why))
 			break;
 		roster->back_count++;
 	}

@@ -13,7 +13,7 @@
  */
 #include "sampler.h"
 
-#include "governor.h"
+#include "budget.h"
 #include "handover.h"
 #include "pacer.h"
 #include "realclock.h"
@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
@@ -40,12 +41,11 @@ enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
 struct sampler {
 	struct sampler_options options;
+	struct sampler_seat seat;
 	struct ring_writer *writer;
 	struct source *source;
 	struct pacer pacer;
-	struct governor governor;
-	clockid_t exempt; /* of a thread whose CPU time is not budgeted */
-	bool has_exempt;
+	struct budget budget;
 	struct stats stats;
 	bool resync; /* records were lost: show everything */
 	struct handover *commands, *returns;
@@ -54,33 +54,17 @@ struct sampler {
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
-	_Atomic uint32_t slowdown;
-	_Atomic uint32_t cpu_share_ppm;
 };
-
-/* CPU time of this process that counts against the budget. */
-static uint64_t budgeted_cpu(const struct sampler *sampler)
-{
-	uint64_t all = realclock_process_cpu();
-	uint64_t exempt = sampler->has_exempt ? realclock_cpu_of(sampler->exempt) : 0;
-
-	return all > exempt ? all - exempt : 0;
-}
-
-/* No slowdown any more; what was spent before is not held against the budget. */
-static void restart_governor(struct sampler *sampler, mono_t now)
-{
-	governor_init(&sampler->governor, sampler->options.cpu_budget_percent, now, budgeted_cpu(sampler));
-	atomic_store_explicit(&sampler->slowdown, 1, memory_order_relaxed);
-}
 
 /* What was spent before, on opening and on the first scan, is no sampling. */
 static void restart_clocks(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->sleeper.clock);
+	uint64_t turn_ns =
+		sampler->seat.of ? sampler->options.interval_ns * sampler->seat.number / sampler->seat.of : 0;
 
-	pacer_init(&sampler->pacer, &sampler->stats, now, sampler->options.interval_ns);
-	restart_governor(sampler, now);
+	pacer_init(&sampler->pacer, &sampler->stats, mono_add(now, turn_ns), sampler->options.interval_ns);
+	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
 	sleeper_beat(&sampler->sleeper, now);
 }
 
@@ -111,6 +95,7 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 
 	sampler->options = with_defaults(options);
 	sampler->sleeper.clock = realclock();
+	sampler->stats.threads = 1;
 
 	r = source_new(&sampler->options.source, &sampler->sleeper.clock, &sampler->source);
 	if (r == 0)
@@ -188,18 +173,17 @@ mono_t sampler_pulse(const struct sampler *sampler)
 
 void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
 {
-	sampler->exempt = thread_clock;
-	sampler->has_exempt = true;
+	budget_exempt(&sampler->budget, thread_clock);
 }
 
 uint32_t sampler_slowdown(const struct sampler *sampler)
 {
-	return atomic_load_explicit(&sampler->slowdown, memory_order_relaxed);
+	return budget_slowdown(&sampler->budget);
 }
 
 double sampler_cpu_share(const struct sampler *sampler)
 {
-	return atomic_load_explicit(&sampler->cpu_share_ppm, memory_order_relaxed) / 1e6;
+	return budget_share(&sampler->budget);
 }
 
 void sampler_stats(const struct sampler *sampler, struct stats *ret)
@@ -226,7 +210,8 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 	sampler->options = tuning->options;
 	tuning->room = source_retune(sampler->source, &sampler->options.source, now, tuning->room);
 	tuning_return(&sampler->tunings, tuning);
-	ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
+	if (!sampler->seat.leader)
+		ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
 	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
 	if (before.interval_ns == sampler->options.interval_ns &&
 	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
@@ -234,7 +219,7 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 
 	if (sampler->pacer.interval_ns != sampler->options.interval_ns)
 		pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns);
-	restart_governor(sampler, now);
+	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
 	source_set_interval(sampler->source, sampler->options.interval_ns);
 }
 
@@ -350,20 +335,14 @@ static void collect_gone(struct sampler *sampler, mono_t now)
 
 static void govern(struct sampler *sampler, mono_t now)
 {
-	if (!governor_due(&sampler->governor, now))
-		return;
+	uint32_t factor, before = sampler_slowdown(sampler);
 
-	uint32_t before = sampler->governor.factor;
-	uint32_t factor = governor_step(&sampler->governor, now, budgeted_cpu(sampler));
-
-	sampler->stats.own_cpu = realclock_thread_cpu();
-	atomic_store_explicit(&sampler->cpu_share_ppm, (uint32_t)(sampler->governor.share * 1e6), memory_order_relaxed);
+	if (budget_look(&sampler->budget, now, &factor))
+		sampler->stats.own_cpu = realclock_thread_cpu();
 	if (factor == before)
 		return;
-
 	pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns * factor);
 	source_set_interval(sampler->source, sampler->options.interval_ns * factor);
-	atomic_store_explicit(&sampler->slowdown, factor, memory_order_relaxed);
 }
 
 static void count_source(struct sampler *sampler)
@@ -442,11 +421,20 @@ static void take_last_look(struct sampler *sampler)
 	ring_tick_end(sampler->writer, &sampler->stats);
 }
 
+static void name_thread(const struct sampler_seat *seat)
+{
+	char name[16] = "sampler";
+
+	if (seat->of > 1)
+		snprintf(name, sizeof name, "sampler/%u", seat->number);
+	prctl(PR_SET_NAME, name);
+}
+
 static void *run(void *argument)
 {
 	struct sampler *sampler = argument;
 
-	prctl(PR_SET_NAME, "sampler");
+	name_thread(&sampler->seat);
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	take_tuning(sampler, clock_mono(&sampler->sleeper.clock));
 	restart_clocks(sampler);
@@ -471,6 +459,13 @@ static void *run(void *argument)
 	return NULL;
 }
 
+void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat)
+{
+	sampler->seat = *seat;
+	sampler->budget.leader = seat->leader ? &seat->leader->budget : NULL;
+	restart_clocks(sampler);
+}
+
 int sampler_start(struct sampler *sampler)
 {
 	sigset_t all, before;
@@ -488,13 +483,18 @@ int sampler_start(struct sampler *sampler)
 	return -r;
 }
 
+void sampler_call_off(struct sampler *sampler)
+{
+	atomic_store(&sampler->stop, true);
+	sleeper_call(&sampler->sleeper);
+}
+
 void sampler_stop(struct sampler *sampler)
 {
 	if (!sampler->running)
 		return;
 
-	atomic_store(&sampler->stop, true);
-	sleeper_call(&sampler->sleeper);
+	sampler_call_off(sampler);
 	pthread_join(sampler->thread, NULL);
 	sampler->running = false;
 }

@@ -40,6 +40,18 @@ struct sampler_target {
 	bool lent;                               /* the sampler's: it is in the source */
 	/* Of a description on its way: one that the cold side has posted, and one that the sampler is done with. */
 	_Atomic(struct sampler_description *) posted, done;
+
+	/* Of samplers.h. */
+	unsigned thread;                /* which it was given to */
+	bool placed;                    /* it counts there */
+	struct sampler_target *refused; /* next of those that found no room */
+};
+
+/* Which of several samplers of one ring this is. {0}: the only one. */
+struct sampler_seat {
+	unsigned number, of;
+	/* NULL: this one governs the interval, and tells the ring of it; else the one that does. */
+	const struct sampler *leader;
 };
 
 enum sampler_return {
@@ -79,8 +91,17 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
  */
 int sampler_retune(struct sampler *sampler, const struct sampler_options *options);
 
+/*
+ * Several samplers of one ring tick in turn, number k that part of an interval after the first, and are slowed down together by the leader, which
+ * must outlive the others' threads. Before the first tick and sampler_start.
+ */
+void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat);
+
 /* Starts the thread. 0 or -errno. */
 int sampler_start(struct sampler *sampler);
+
+/* Tells it to stop after the tick in hand, without waiting. sampler_stop is still due. */
+void sampler_call_off(struct sampler *sampler);
 
 /* Stops it after the tick in hand and waits for it. Harmless if it is not running. */
 void sampler_stop(struct sampler *sampler);

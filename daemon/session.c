@@ -22,7 +22,7 @@ struct session {
 	struct cgroup_mounts *mounts;
 	struct containers *containers;
 	struct ring *ring;
-	struct sampler *sampler;
+	struct samplers *samplers;
 	struct baseline *baseline;
 	struct discovery *discovery;
 	struct stackrecorder *stacks;
@@ -162,10 +162,19 @@ static struct sampler_options sampler_options_of(const struct config *config)
 	};
 }
 
+static unsigned thread_count(const struct config_sampling *sampling)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (sampling->threads > 0)
+		return sampling->threads;
+	return samplers_worth(sampling->cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
+}
+
 static int build_sampler(struct session *session)
 {
 	struct sampler_options options = sampler_options_of(session->config);
-	int r = sampler_new(&options, session->ring, &session->sampler);
+	int r = samplers_new(&options, thread_count(&session->config->sampling), session->ring, &session->samplers);
 
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
@@ -226,7 +235,7 @@ static int build_discovery(struct session *session)
 	struct discovery_options options = {
 		.roster = {
 			.config = session->config,
-			.sampler = session->sampler,
+			.samplers = session->samplers,
 			.mounts = session->mounts,
 			.containers = session->containers,
 			.machine = session->machine,
@@ -281,7 +290,7 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 
 int session_start(struct session *session)
 {
-	int r = sampler_start(session->sampler);
+	int r = samplers_start(session->samplers);
 
 	if (r == 0)
 		r = discovery_start(session->discovery);
@@ -293,14 +302,14 @@ int session_start(struct session *session)
 int session_reload(struct session *session, const struct config *config)
 {
 	struct sampler_options before = sampler_options_of(session->config), after = sampler_options_of(config);
-	int r = sampler_retune(session->sampler, &after);
+	int r = samplers_retune(session->samplers, &after);
 
 	if (r < 0)
 		return r;
 
 	r = discovery_reload(session->discovery, config);
 	if (r < 0) {
-		sampler_retune(session->sampler, &before); /* if not even that can be had: the next reload does it */
+		samplers_retune(session->samplers, &before); /* if not even that can be had: the next reload does it */
 		return r;
 	}
 	session->config = config;
@@ -310,8 +319,8 @@ int session_reload(struct session *session, const struct config *config)
 
 void session_stop(struct session *session)
 {
-	if (session->sampler)
-		sampler_stop(session->sampler);
+	if (session->samplers)
+		samplers_stop(session->samplers);
 	if (session->discovery)
 		discovery_stop(session->discovery);
 }
@@ -323,7 +332,7 @@ void session_free(struct session *session)
 
 	session_stop(session);
 	stackrecorder_close(session->stacks);
-	sampler_free(session->sampler);
+	samplers_free(session->samplers);
 	discovery_free(session->discovery);
 	baseline_free(session->baseline);
 	if (session->ring)
@@ -341,9 +350,9 @@ struct ring *session_ring(struct session *session)
 	return session->ring;
 }
 
-struct sampler *session_sampler(struct session *session)
+struct samplers *session_samplers(struct session *session)
 {
-	return session->sampler;
+	return session->samplers;
 }
 
 struct discovery *session_discovery(struct session *session)

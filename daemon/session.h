@@ -11,7 +11,7 @@
 #include "discovery.h"
 #include "metric.h"
 #include "ring.h"
-#include "sampler.h"
+#include "samplers.h"
 #include "stackrecorder.h"
 
 struct session;
@@ -23,18 +23,18 @@ struct session;
  */
 int session_new(const struct config *config, const char *ring_path, struct session **ret);
 
-/* Starts the sampler and discovery. 0 or -errno (logged). */
+/* Starts the sampler threads and discovery. 0 or -errno (logged). */
 int session_start(struct session *session);
 
 /*
- * The configuration is replaced while everything runs: the sampler is retuned (sampler_retune) and discovery takes the new entries
- * (discovery_reload). What only a restart can change (ring.*, proc_root, cgroup_root) must be equal in both: the caller has refused it.
+ * The configuration is replaced while everything runs: the samplers are retuned (samplers_retune) and discovery takes the new entries
+ * (discovery_reload). What only a restart can change (ring.*, proc_root, cgroup_root, sampling.threads) must be equal in both: the caller has refused it.
  * 0: config is in force and must outlive the session; the one before is no longer referred to. -ENOMEM, -errno: the one before is
  * still in force. Nothing is logged. The thread that made the session.
  */
 int session_reload(struct session *session, const struct config *config);
 
-/* Stops both, the sampler first: after this the ring says no more. Harmless if they do not run. */
+/* Stops both, the samplers first: after this the ring says no more. Harmless if they do not run. */
 void session_stop(struct session *session);
 
 /* Stops, marks the ring as ended in good order, frees all. NULL is fine. */
@@ -42,7 +42,7 @@ void session_free(struct session *session);
 
 /* Its parts: they stay the session's. */
 struct ring *session_ring(struct session *session);
-struct sampler *session_sampler(struct session *session);
+struct samplers *session_samplers(struct session *session);
 struct discovery *session_discovery(struct session *session);
 const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);

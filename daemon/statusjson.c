@@ -56,15 +56,15 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 
 static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
-	struct sampler *sampler = session_sampler(overview->session);
+	struct samplers *samplers = session_samplers(overview->session);
 
 	jsonmember_object(json, "daemon");
 	jsonmember_text(json, "version", SPIKEWATCH_VERSION);
 	jsonmember_u64(json, "pid", (uint64_t)getpid());
 	jsonmember_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	jsonmember_u64(json, "interval_ns", overview->config->sampling.interval_ns);
-	jsonmember_u64(json, "slowdown", sampler_slowdown(sampler));
-	jsonmember_double(json, "cpu_percent", 100 * sampler_cpu_share(sampler));
+	jsonmember_u64(json, "slowdown", samplers_slowdown(samplers));
+	jsonmember_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
 	jsonmember_u64(json, "memory_bytes", vitals->resident_bytes);
 	jsonmember_u64(json, "open_fds", vitals->open_fds);
 	jsonmember_text(json, "incident_directory", overview->paths->incidents);
@@ -141,6 +141,7 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	ring_stats(session_ring(overview->session), &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
 	jsonmember_object(json, "sampler");
+	jsonmember_u64(json, "threads", samplers_count(session_samplers(overview->session)));
 	jsonmember_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
 	jsonmember_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
 	jsonmember_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));

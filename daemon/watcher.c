@@ -66,6 +66,8 @@ static void on_gone(struct watcher *watcher, const struct ring_event *event)
 
 static int on_event(struct watcher *watcher, const struct ring_event *event)
 {
+	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
+		evaluator_writer(watcher->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		watcher->counts.ticks++;

@@ -103,6 +103,7 @@ struct config_sampling {
 	enum config_wait wait;           /* sleep */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
 	double cpu_budget_percent; /* 10; of one core, for the whole daemon */
+	uint32_t threads;          /* 0: chosen: as many as the CPU budget could ever use */
 	uint32_t max_targets;      /* 10,000 */
 };
 

@@ -66,7 +66,7 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
  * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there in virtual machines too.
  * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs that are busy with what is watched.
  *
- * What only a restart changes: the rings and the state, which are mapped and locked by then, and where everything is read
+ * What only a restart changes: the number of threads, since a target stays with its own; the rings and the state, which are mapped and locked by then, and where everything is read
  * from or written to, because descriptors below it are open.
  */
 // clang-format off
@@ -93,7 +93,8 @@ const struct config_field config_section_fields[] = {
 	CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,           CONFIG_DISCOVERY_AUTO, discovery_choices),
 	CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
 	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
-	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        100),
+	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        1600),
+	COUNT(   "sampling", "threads",           RESTART, sampling.threads,             0,         0,        16),
 	COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,        100000),
 	PATH(    "ring",     "path",              RESTART, ring.path,                    ""),
 	BYTES(   "ring",     "size",              RESTART, ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),

@@ -22,6 +22,7 @@
 
 #include "heritage.h"
 #include "scope.h"
+#include "timelines.h"
 #include "watch.h"
 #include "watchtable.h"
 
@@ -36,11 +37,10 @@ struct evaluator {
 	uint32_t newest_id;    /* of all targets that ever came by */
 	struct memo *own_memo; /* if none was handed in */
 	struct watch_plan plan;
-	uint64_t *ended; /* windows of each length of the plan that have ended since the epoch of the clock */
+	struct timelines timelines;
 	struct watchtable table;
-	bool started;
-	mono_t now;       /* the last tick */
-	uint64_t idle_ns; /* as of the next one */
+	uint32_t line;    /* of the writer whose observations come */
+	uint64_t idle_ns; /* as of the next tick */
 	uint64_t evaluations;
 };
 
@@ -81,7 +81,11 @@ static int make_watch(const struct evaluator *evaluator, const struct config *co
 {
 	uint64_t read_ns = target->kind == TARGET_CGROUP ? config->sampling.cgroup_interval_ns : 0;
 
-	return watch_new(plan, target, read_ns, evaluator->options.memo, ret);
+	int r = watch_new(plan, target, read_ns, evaluator->options.memo, ret);
+
+	if (r == 0)
+		(*ret)->line = evaluator->line;
+	return r;
 }
 
 int evaluator_target(struct evaluator *evaluator, const struct target *target)
@@ -105,6 +109,11 @@ int evaluator_target(struct evaluator *evaluator, const struct target *target)
 	return 0;
 }
 
+void evaluator_writer(struct evaluator *evaluator, uint32_t writer)
+{
+	evaluator->line = timelines_of(writer);
+}
+
 void evaluator_gone(struct evaluator *evaluator, uint32_t id)
 {
 	struct watch *watch = watchtable_find(&evaluator->table, id);
@@ -122,6 +131,7 @@ void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const
 	if (!watch)
 		return;
 
+	watch->line = evaluator->line;
 	watch_see(watch, at, sample);
 	watchtable_touch(&evaluator->table, watch);
 }
@@ -130,7 +140,15 @@ void evaluator_gap(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
 		watch_lose(evaluator->table.watches[i]);
-	watchtable_settle(&evaluator->table, evaluator->now);
+	watchtable_forget(&evaluator->table);
+}
+
+/* Forgets what the targets of one writer look like. */
+static void lose_line(struct evaluator *evaluator)
+{
+	for (size_t i = 0; i < evaluator->table.count; i++)
+		if (evaluator->table.watches[i]->line == evaluator->line)
+			watch_lose(evaluator->table.watches[i]);
 }
 
 /* ---- judging ---- */
@@ -160,6 +178,7 @@ static void hand_out(struct evaluator *evaluator, const struct watch *watch, con
 		.sample = &to->sample,
 		.decision = &pair->decision,
 		.effective = &pair->rule->trigger,
+		.writer = evaluator->line,
 		.cpu_limit = limit_of(&to->sample, SAMPLE_CPU_LIMIT),
 		.memory_limit = limit_of(&to->sample, SAMPLE_MEMORY_LIMIT),
 	};
@@ -223,17 +242,9 @@ static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		struct watch *watch = evaluator->table.watches[i];
 
-		if (watch->seen && watch->windows[g].count > 0)
+		if (watch->seen && watch->line == evaluator->line && watch->windows[g].count > 0)
 			end_window(evaluator, watch, &watch->windows[g], evaluator->plan.lengths_ns[g], tick);
 	}
-}
-
-/* The first tick, or a clock that began anew (another boot): a window ends only if that is right now. */
-static void start(struct evaluator *evaluator, mono_t now)
-{
-	for (size_t g = 0; g < evaluator->plan.length_count; g++)
-		evaluator->ended[g] = (now.ns - 1) / evaluator->plan.lengths_ns[g];
-	evaluator->started = true;
 }
 
 void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns)
@@ -245,23 +256,13 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 {
 	struct tick tick = { .now = now, .wall = wall, .disk_ok = true };
 
-	if (evaluator->started && mono_diff(now, evaluator->now) < 0) {
-		evaluator_gap(evaluator);
-		evaluator->started = false;
-	}
-	if (!evaluator->started)
-		start(evaluator, now);
-	evaluator->now = now;
-	watchtable_settle(&evaluator->table, now);
+	if (!timelines_step(&evaluator->timelines, &evaluator->plan, evaluator->line, now))
+		lose_line(evaluator);
+	watchtable_settle(&evaluator->table, evaluator->line, now);
 
-	for (size_t g = 0; g < evaluator->plan.length_count; g++) {
-		uint64_t ended = now.ns / evaluator->plan.lengths_ns[g];
-
-		if (ended == evaluator->ended[g])
-			continue;
-		evaluator->ended[g] = ended;
-		end_windows(evaluator, g, &tick);
-	}
+	for (size_t g = 0; g < evaluator->plan.length_count; g++)
+		if (timelines_end(&evaluator->timelines, &evaluator->plan, evaluator->line, g))
+			end_windows(evaluator, g, &tick);
 	return tick.result;
 }
 
@@ -272,7 +273,7 @@ struct evaluator_reload {
 	struct evaluator *evaluator;
 	const struct config *config;
 	struct watch_plan plan;
-	uint64_t *ended;
+	struct timelines timelines;
 	uint64_t *first_ids;
 	struct heritage heritage;
 	struct watch **fresh; /* for each watch; NULL: it does not stay */
@@ -289,7 +290,7 @@ void evaluator_reload_drop(struct evaluator_reload *reload)
 	free(reload->fresh);
 	heritage_release(&reload->heritage);
 	free(reload->first_ids);
-	free(reload->ended);
+	timelines_release(&reload->timelines);
 	watch_plan_release(&reload->plan);
 	free(reload);
 }
@@ -310,17 +311,6 @@ static void prepare_entries(const struct evaluator *evaluator, struct evaluator_
 		reload->first_ids[i] = (uint64_t)evaluator->newest_id + 1;
 		if (was < old->target_count && config_target_same(&old->targets[was], target))
 			reload->first_ids[i] = evaluator->first_ids ? evaluator->first_ids[was] : 0;
-	}
-}
-
-/* A length that is new has no window open: the next end is the first that counts. */
-static void prepare_ends(const struct evaluator *evaluator, struct evaluator_reload *reload)
-{
-	for (size_t g = 0; g < reload->plan.length_count; g++) {
-		size_t was = reload->heritage.lengths[g];
-
-		reload->ended[g] =
-			was != HERITAGE_NONE ? evaluator->ended[was] : evaluator->now.ns / reload->plan.lengths_ns[g];
 	}
 }
 
@@ -351,13 +341,16 @@ static int prepare(const struct evaluator *evaluator, struct evaluator_reload *r
 			  &reload->plan);
 	if (r < 0)
 		return r;
-	reload->ended = calloc(reload->plan.length_count + 1, sizeof(*reload->ended));
+	r = timelines_init(&reload->timelines, &reload->plan);
+	if (r < 0)
+		return r;
 	reload->first_ids = calloc(reload->config->target_count + 1, sizeof(*reload->first_ids));
 	reload->fresh = calloc(evaluator->table.count + 1, sizeof(struct watch *));
-	if (!reload->ended || !reload->first_ids || !reload->fresh)
+	if (!reload->first_ids || !reload->fresh)
 		return -ENOMEM;
 
-	prepare_ends(evaluator, reload);
+	timelines_inherit(&reload->timelines, &reload->plan, &evaluator->timelines, &evaluator->plan,
+			  reload->heritage.lengths);
 	prepare_entries(evaluator, reload);
 	return prepare_watches(evaluator, reload);
 }
@@ -396,16 +389,16 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 {
 	struct evaluator *evaluator = reload->evaluator;
 	struct watch_plan plan = evaluator->plan;
-	uint64_t *ended = evaluator->ended;
+	struct timelines timelines = evaluator->timelines;
 	uint64_t *first_ids = evaluator->first_ids;
 
 	pass_watches(evaluator, reload);
 	evaluator->options.config = reload->config;
 	evaluator->plan = reload->plan;
-	evaluator->ended = reload->ended;
+	evaluator->timelines = reload->timelines;
 	evaluator->first_ids = reload->first_ids;
 	reload->plan = plan;
-	reload->ended = ended;
+	reload->timelines = timelines;
 	reload->first_ids = first_ids;
 	evaluator_reload_drop(reload);
 }
@@ -442,7 +435,7 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		const struct watch *watch = evaluator->table.watches[i];
 		const struct sample *sample = watch->seen ? &watch->sample : NULL;
-		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample };
+		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample, watch->line };
 		int r = visit(ctx, &sight);
 		if (r != 0)
 			return r;
@@ -472,9 +465,9 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 	r = watch_plan_init(&evaluator->plan, options->config);
 	if (r < 0)
 		return r;
-	evaluator->ended = calloc(evaluator->plan.length_count + 1, sizeof(*evaluator->ended));
-	if (!evaluator->ended)
-		return -ENOMEM;
+	r = timelines_init(&evaluator->timelines, &evaluator->plan);
+	if (r < 0)
+		return r;
 	if (!options->memo) {
 		r = memo_new("", &evaluator->own_memo);
 		if (r < 0)
@@ -493,7 +486,7 @@ void evaluator_free(struct evaluator *evaluator)
 
 	watchtable_release(&evaluator->table);
 	free(evaluator->first_ids);
-	free(evaluator->ended);
+	timelines_release(&evaluator->timelines);
 	watch_plan_release(&evaluator->plan);
 	memo_free(evaluator->own_memo);
 	free(evaluator);

@@ -30,6 +30,7 @@ struct evaluator_firing {
 	const struct trigger_decision *decision;
 	const struct trigger_rule *effective; /* thresholds */
 	uint64_t cpu_limit, memory_limit;     /* as in the last sample; UINT64_MAX unknown */
+	uint32_t writer;                      /* who looks at the target (evaluator_writer) */
 };
 
 /* One row of "why did it (not) fire". Valid during the call. */
@@ -47,6 +48,7 @@ struct evaluator_sight {
 	bool seen;                   /* the next two are known: a gap makes a target unseen until its next sample */
 	mono_t at;                   /* of the last sample */
 	const struct sample *sample; /* the last one; NULL: none */
+	uint32_t writer;             /* who looks at it (evaluator_writer) */
 };
 
 struct evaluator_options {
@@ -69,6 +71,13 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 void evaluator_free(struct evaluator *evaluator);
 
 /*
+ * Whose observations come from now on: targets, samples, and the ticks that end them; until the first call writer 0's. A tick moves on
+ * the targets of its writer alone: of others' it says nothing, so each writer's targets are judged by its own ticks, whose times need not be in
+ * the order of the others'. Writers are numbered from 0, up to TIMELINES_MAX (timelines.h).
+ */
+void evaluator_writer(struct evaluator *evaluator, uint32_t writer);
+
+/*
  * Events, in the order of the ring. A target that is known is only renamed, one under a new id resumes what was remembered
  * under its key. The strings are copied. 0 or -ENOMEM, and then the target is as unknown, or has the name, that it had before.
  */
@@ -81,7 +90,7 @@ void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const
 void evaluator_gone(struct evaluator *evaluator, uint32_t id);
 
 /*
- * All samples up to tick `now` were delivered (targets without one were seen unchanged): judges the windows that have
+ * All samples up to tick `now` of the writer were delivered (its targets without one were seen unchanged): judges the windows that have
  * ended. A firing that is refused stops nobody: every window is judged, and the first non-zero return of fire is returned.
  */
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);

@@ -268,6 +268,7 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.next_seq = ring_load_acquire(&header->next_seq),
 		.last_tick = { ring_load_acquire(&header->last_tick) },
 		.ticks = ring_load_acquire(&header->ticks),
+		.writers = ring_load(&header->writers),
 	};
 	memcpy(ret->boot_id, header->boot_id, sizeof(ret->boot_id));
 }

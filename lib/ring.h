@@ -73,7 +73,8 @@ struct ring_info {
 	bool clean;        /* the writer said goodbye (ring_finish) */
 	uint64_t next_seq; /* pages claimed so far */
 	mono_t last_tick;  /* time of the last published tick */
-	uint64_t ticks;    /* ticks published */
+	uint64_t ticks;    /* ticks published, by all writers */
+	uint64_t writers;  /* there ever were: each ticks by itself */
 };
 
 /* ---- the file ---- */
@@ -112,7 +113,10 @@ void ring_free(struct ring *ring);
 /* What the header says at this moment; each figure by itself. */
 void ring_info(const struct ring *ring, struct ring_info *ret);
 
-/* The sampler's counters as of the last published tick; consistent. 0; -EAGAIN if they were being written all the time. */
+/*
+ * The counters of all writers in one (stats_merge), each as of its last published tick; consistent. 0; -EAGAIN if they were being written
+ * all the time.
+ */
 int ring_stats(const struct ring *ring, struct stats *ret);
 
 /*
@@ -190,6 +194,12 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats);
 /* Sets records, bytes and lost_records of stats to what this writer has counted. */
 void ring_writer_account(const struct ring_writer *writer, struct stats *ret);
 
+/*
+ * The counters of one writer of this process, by its number: they are numbered from 0 in the order in which they were made. Any thread; may
+ * wait for a moment. 0; -ENOENT: there is none, or it has published none.
+ */
+int ring_writer_stats(struct ring *ring, uint64_t writer, struct stats *ret);
+
 /* ---- reading ---- */
 
 enum ring_event_type {
@@ -202,13 +212,18 @@ enum ring_event_type {
 	RING_EVENT_DAMAGED,  /* a page that fails its checksum or structure was skipped */
 };
 
-/* What is not said to belong to the type of an event is unspecified; type, time and tick always are set. */
+/*
+ * What is not said to belong to the type of an event is unspecified; type, time and tick always are set. Ticks of several writers come in the
+ * order of their numbers, in which they were published, as far as that can be told: a number may come a little after a greater one. Their times
+ * overlap; those of one writer rise. A target stays with its writer.
+ */
 struct ring_event {
 	enum ring_event_type type;
 	mono_t time;                  /* of the tick; of the sample itself */
 	wall_t wall;                  /* TICK: wall clock of the tick */
 	uint64_t idle_ns;             /* TICK: the longest pause between two looks at a process (idlepace.h); 0: none */
-	uint64_t tick;                /* number of the tick, counting from 0 without gaps */
+	uint64_t tick;                /* number of the tick, counting from 0 without gaps, over all writers */
+	uint32_t writer;              /* whose tick it is; SAMPLE, TARGET: whose target; not of LAPPED, DAMAGED */
 	uint32_t id;                  /* target */
 	const struct sample *sample;  /* SAMPLE: full state; valid until the next call */
 	uint32_t changed;             /* SAMPLE: mask of the fields in this record */

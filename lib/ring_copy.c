@@ -22,6 +22,7 @@ void ring_copy_start(struct ring_copy *copy, uint64_t seq)
 {
 	copy->spare = NULL;
 	copy->seq = seq;
+	copy->writer = 0;
 	copy->prev = 0;
 	copy->next = 0;
 	copy->have = 0;
@@ -114,6 +115,7 @@ int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
 	if (!records_valid(copy, copy->have, (uint32_t)used))
 		return RING_COPY_DAMAGED;
 
+	copy->writer = (uint32_t)facts[3];
 	copy->prev = facts[7];
 	copy->next = facts[8];
 	copy->have = (uint32_t)used;

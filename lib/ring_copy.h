@@ -21,6 +21,7 @@ enum {
 struct ring_copy {
 	struct ring_copy *spare; /* the next of a list of unused copies: the owner's */
 	uint64_t seq;
+	uint32_t writer; /* its number; valid once have > 0 */
 	uint64_t prev;   /* as in struct ring_page; valid once have > 0 */
 	uint64_t next;   /* likewise, when the last TICK says RING_TICK_MORE */
 	uint32_t have;   /* bytes copied */

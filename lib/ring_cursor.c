@@ -30,6 +30,7 @@ struct ring_cursor {
 	bool more;                 /* that tick goes on in another page */
 	bool quiet;                /* that tick is applied without events */
 	uint64_t number;
+	uint32_t writer;
 	mono_t time;
 
 	uint32_t only;  /* records of other targets are passed over; 0: none is */
@@ -39,7 +40,7 @@ struct ring_cursor {
 	size_t walk;    /* from this slot on */
 
 	struct ring_states states;
-	uint64_t expire_at; /* the states are swept when follow.next gets there */
+	uint64_t expire_at; /* the states are swept when the oldest page being read gets there */
 	bool learned;       /* the ring ahead was searched for descriptions */
 	uint32_t gone;      /* to be forgotten by the next call; 0: none */
 };
@@ -47,14 +48,15 @@ struct ring_cursor {
 /* Forgets, once per length of the ring, the targets that no page in the ring mentions any more. */
 static void expire(struct ring_cursor *cursor)
 {
-	uint32_t pages = cursor->follow.ring->page_count;
-	uint64_t next = cursor->follow.next;
+	const struct ring_follow *follow = &cursor->follow;
+	uint32_t pages = follow->ring->page_count;
+	uint64_t reading = follow->count > 0 ? follow->pages[0]->seq : follow->next;
 
-	if (next < cursor->expire_at)
+	if (reading < cursor->expire_at)
 		return;
 
-	cursor->expire_at = next + pages;
-	ring_states_expire(&cursor->states, next > pages ? next - pages : 0);
+	cursor->expire_at = reading + pages;
+	ring_states_expire(&cursor->states, reading > pages ? reading - pages : 0);
 }
 
 static int report_loss(struct ring_cursor *cursor, struct ring_event *ret)
@@ -94,6 +96,7 @@ static int next_tick(struct ring_cursor *cursor, struct ring_event *ret)
 	cursor->current = copy;
 	cursor->more = whole && (ring_head_flags(record[0]) & RING_TICK_MORE) != 0;
 	cursor->number = record[1];
+	cursor->writer = copy->writer;
 	cursor->time = (mono_t){ record[2] };
 	cursor->quiet = !whole || cursor->silent || cursor->time.ns < cursor->since.ns;
 	copy->parsed += ring_head_size(record[0]);
@@ -101,7 +104,11 @@ static int next_tick(struct ring_cursor *cursor, struct ring_event *ret)
 		return AGAIN;
 
 	*ret = (struct ring_event){
-		.type = RING_EVENT_TICK, .time = cursor->time, .wall = { record[3] }, .tick = cursor->number
+		.type = RING_EVENT_TICK,
+		.time = cursor->time,
+		.wall = { record[3] },
+		.tick = cursor->number,
+		.writer = cursor->writer,
 	};
 	ret->idle_ns = ring_head_id(record[0]) * NS_PER_US;
 	return 0;
@@ -124,7 +131,9 @@ static int next_part(struct ring_cursor *cursor, struct ring_event *ret)
 	if (cursor->quiet)
 		return AGAIN;
 
-	*ret = (struct ring_event){ .type = RING_EVENT_TICK_END, .time = cursor->time, .tick = cursor->number };
+	*ret = (struct ring_event){
+		.type = RING_EVENT_TICK_END, .time = cursor->time, .tick = cursor->number, .writer = cursor->writer
+	};
 	return 0;
 }
 
@@ -150,6 +159,7 @@ static int learn_from(void *ctx, const struct ring_copy *copy)
 		if (state == NULL ||
 		    (state->description == NULL && ring_state_describe(state, &record[2], (uint32_t)record[1]) < 0))
 			return -ENOMEM;
+		state->writer = copy->writer;
 	}
 	return 0;
 }
@@ -168,6 +178,7 @@ static int announce(struct ring_state *state, struct ring_event *ret, const stru
 		.type = RING_EVENT_TARGET,
 		.time = cursor->time,
 		.tick = cursor->number,
+		.writer = state->writer,
 		.id = state->id,
 		.target = target,
 	};
@@ -218,6 +229,7 @@ static void deliver_sample(const struct ring_cursor *cursor, const struct ring_s
 	ret->type = RING_EVENT_SAMPLE;
 	ret->time = state->at;
 	ret->tick = cursor->number;
+	ret->writer = state->writer;
 	ret->id = state->id;
 	ret->sample = &state->sample;
 	ret->changed = changed;
@@ -242,6 +254,7 @@ static int next_sample(struct ring_cursor *cursor, const uint64_t *record, struc
 		return rc;
 
 	uint32_t changed = apply_fields(&state->sample, record);
+	state->writer = copy->writer;
 	state->key_page = copy->seq + 1;
 	state->at = record_time(cursor, record);
 	copy->parsed += ring_head_size(record[0]);
@@ -273,6 +286,7 @@ static int next_target(struct ring_cursor *cursor, const uint64_t *record, struc
 
 	if (rc > 0)
 		state->announced = false;
+	state->writer = copy->writer;
 	copy->parsed += ring_head_size(record[0]);
 	return cursor->quiet || state->announced ? AGAIN : announce(state, ret, cursor);
 }
@@ -297,6 +311,7 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 		.type = RING_EVENT_GONE,
 		.time = record_time(cursor, record),
 		.tick = cursor->number,
+		.writer = cursor->writer,
 		.id = id,
 		.reason = (enum ring_gone_reason)(uint32_t)record[1],
 	};

@@ -5,6 +5,10 @@
  * writers there is one open page for each, and an old one that is still being filled stops nobody. `next` is the first
  * page not looked at; it is adopted when the ones before it have nothing new.
  *
+ * Among the pages that have a tick, the one with the lowest number is next: so ticks of several writers come in the order in which they were
+ * published, although their pages overlap. For that, as many pages are followed ahead as writers are likely to be filling at a time. What
+ * one of them publishes later under a lower number (it took the number, and was interrupted) comes later: nobody waits for it.
+ *
  * Whole ticks only. Inside a page the publication of `used` sees to that. A tick that goes on elsewhere says so in its
  * first record: all of its pages are copied before its first event is delivered. Conversely a page that begins with the
  * rest of a tick is left alone while the page before it is followed, since the beginning may still appear there.
@@ -20,6 +24,9 @@
 
 /* Internal: this page has a tick. */
 #define FOUND 100
+
+/* How many pages are followed ahead at most. A page for each of sixteen writers, and the next one. */
+#define AHEAD_MAX 32u
 
 static uint64_t next_seq(const struct ring *ring)
 {
@@ -191,21 +198,61 @@ static int visit(struct ring_follow *follow, uint32_t index)
 	return rest && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
 }
 
+/* How many pages are followed at a time, if there are as many. 0: one writer fills them one after the other. */
+static uint32_t pages_ahead(const struct ring *ring)
+{
+	uint64_t writers = ring_load(&ring->header->writers);
+
+	if (writers <= 1)
+		return 0;
+	return writers < AHEAD_MAX / 2 ? 2 * (uint32_t)writers : AHEAD_MAX;
+}
+
+/* Of the tick at `parsed`. */
+static uint64_t tick_number(const struct ring_copy *copy)
+{
+	return copy->payload[copy->parsed / 8 + 1];
+}
+
+/* The page with the lowest tick of those that are followed; of a single writer's, the first that has one. NULL: none has. */
+static struct ring_copy *lowest(struct ring_follow *follow, bool single)
+{
+	struct ring_copy *found = NULL;
+	uint64_t number = 0;
+
+	for (uint32_t i = 0; i < follow->count;) {
+		int rc = visit(follow, i);
+		struct ring_copy *copy = i < follow->count ? follow->pages[i] : NULL;
+		i += rc != RING_EMPTY;
+		if (rc != FOUND || (found != NULL && tick_number(copy) >= number))
+			continue;
+
+		found = copy;
+		number = tick_number(copy);
+		if (single)
+			break;
+	}
+	return found;
+}
+
 int ring_follow_find(struct ring_follow *follow, struct ring_copy **ret)
 {
-	for (;;) {
-		for (uint32_t i = 0; i < follow->count;) {
-			int rc = visit(follow, i);
-			if (rc == FOUND) {
-				*ret = follow->pages[i];
-				return 0;
-			}
-			i += rc == 0;
-		}
+	uint32_t ahead = pages_ahead(follow->ring);
 
-		int rc = follow->lost == 0 && follow->damaged == 0 ? adopt(follow) : RING_EMPTY;
+	for (;;) {
+		struct ring_copy *found = lowest(follow, ahead == 0);
+		if (ahead > 0 && (follow->lost != 0 || follow->damaged != 0))
+			return RING_FOLLOW_LOSS;
+
+		int rc = RING_EMPTY;
+		if (found == NULL ? follow->lost == 0 && follow->damaged == 0 : follow->count < ahead)
+			rc = adopt(follow);
 		if (rc < 0)
 			return rc;
+		if (found != NULL && rc != 0) {
+			*ret = found;
+			return 0;
+		}
 		if (follow->lost != 0 || follow->damaged != 0)
 			return RING_FOLLOW_LOSS;
 		if (rc != 0)
@@ -222,7 +269,7 @@ static bool continues(const struct ring_copy *from, const struct ring_copy *to, 
 
 int ring_follow_gather(struct ring_follow *follow, const struct ring_copy *copy)
 {
-	uint64_t number = copy->payload[copy->parsed / 8 + 1];
+	uint64_t number = tick_number(copy);
 	unsigned flags = ring_follow_flags(copy, copy->parsed);
 	if ((flags & RING_TICK_CONTINUED) != 0)
 		return 0;
@@ -267,6 +314,22 @@ static uint64_t page_end(const struct ring *ring, uint64_t seq)
 	return ring_word_is(ring_load(&page->word), seq) ? last : UINT64_MAX;
 }
 
+/*
+ * The page from which on everything is known that was so at settled_ns: goes back from start while pages go on after that moment. Those of several
+ * writers are mixed, so one that ends before says nothing of the others'.
+ */
+static uint64_t settled_page(const struct ring_follow *follow, uint64_t start, uint64_t settled_ns)
+{
+	uint64_t patience = pages_ahead(follow->ring) + 1;
+
+	for (uint64_t at = start, before = 0; at > follow->next && before < patience; at--) {
+		before = page_end(follow->ring, at) >= settled_ns ? 0 : before + 1;
+		if (before == 0)
+			start = at - 1;
+	}
+	return start;
+}
+
 void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 {
 	const struct ring *ring = follow->ring;
@@ -280,9 +343,7 @@ void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 	uint64_t start = first - follow->next > keep ? first - keep : follow->next;
 	uint64_t heartbeat_ns = ring_tempo_longest_ns(ring);
 	uint64_t settled = since_ns > heartbeat_ns ? since_ns - heartbeat_ns : 0;
-	while (start > follow->next && page_end(ring, start) >= settled)
-		start--;
-	follow->next = start;
+	follow->next = settled_page(follow, start, settled);
 	hold(follow);
 }
 

@@ -155,6 +155,11 @@ struct ring {
 	uint32_t page_count;
 	uint32_t payload_bytes; /* of one page */
 	bool writable;
+
+	/* Of ring_ledger.c: what the writers of this process have counted. */
+	uint64_t ledger_lock;
+	struct ring_account *accounts;
+	struct stats departed; /* of those that are gone */
 };
 
 /* Makes stats what ring_stats() returns, unless another thread is doing that. */

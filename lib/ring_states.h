@@ -15,6 +15,7 @@
 
 struct ring_state {
 	uint32_t id;
+	uint32_t writer;   /* whose target it is: the cursor's */
 	bool announced;    /* the description was delivered: the cursor's */
 	uint64_t key_page; /* sequence number + 1 of the page whose key record `sample` comes from; 0: no sample */
 	uint64_t seen;     /* sequence number of the last page that mentioned the target */

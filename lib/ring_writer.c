@@ -13,6 +13,7 @@
 #include "ring.h"
 #include "ring_claim.h"
 #include "ring_format.h"
+#include "ring_ledger.h"
 #include "ring_tempo.h"
 
 #include <assert.h>
@@ -43,6 +44,7 @@ struct ring_writer {
 	uint64_t heartbeat_ns;
 	uint32_t idle_us;
 	struct ring_tempo tempo;
+	struct ring_account account;
 
 	uint64_t generation;
 	uint64_t records;
@@ -64,6 +66,7 @@ int ring_writer_new(struct ring *ring, struct ring_writer **ret)
 
 	writer->ring = ring;
 	writer->number = __atomic_fetch_add(&ring->header->writers, 1, __ATOMIC_RELAXED);
+	ring_ledger_open(ring, &writer->account, writer->number);
 	*ret = writer;
 	return 0;
 }
@@ -93,6 +96,7 @@ void ring_writer_free(struct ring_writer *writer)
 		ring_claim_seal(writer->page, writer->seq);
 	else if (writer->page != NULL)
 		ring_claim_seal_idle(writer->page, writer->seq);
+	ring_ledger_close(writer->ring, &writer->account);
 	free(writer);
 }
 
@@ -409,7 +413,7 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	if (stats != NULL) {
 		struct stats own = *stats;
 		ring_writer_account(writer, &own);
-		ring_stats_publish(writer->ring, &own);
+		ring_ledger_post(writer->ring, &writer->account, &own);
 	}
 	for (uint32_t i = 0; i < writer->parts_count; i++)
 		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);

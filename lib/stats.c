@@ -42,6 +42,28 @@ static const struct verdict verdicts[VERDICT_KINDS] = {
 	},
 };
 
+static uint64_t merge_SUM(uint64_t a, uint64_t b)
+{
+	return a + b;
+}
+
+static uint64_t merge_MOST(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t merge_FIRST(uint64_t a, uint64_t b)
+{
+	return b > 0 && (a == 0 || b < a) ? b : a;
+}
+
+void stats_merge(struct stats *sum, const struct stats *other)
+{
+#define X(name, kind, meaning) sum->name = merge_##kind(sum->name, other->name);
+	STATS_FIELD_TABLE(X)
+#undef X
+}
+
 /* later - earlier; 0 if the counter was started anew in between. */
 static uint64_t grown(uint64_t later, uint64_t earlier)
 {
@@ -53,13 +75,16 @@ static double ratio(uint64_t part, double whole)
 	return whole > 0 ? (double)part / whole : 0;
 }
 
-/* Each slot stands for one interval, the first one too. */
-static uint64_t run_ns(const struct stats *now, const struct stats *since)
+/* Of all threads together. Each slot stands for one interval, the first one too. */
+static double run_ns(const struct stats *now, const struct stats *since)
 {
-	if (since->total_slots > 0)
-		return grown(now->cheap_last_collection_nanos, since->cheap_last_collection_nanos);
+	double threads = now->threads > 1 ? (double)now->threads : 1;
 
-	return grown(now->cheap_last_collection_nanos, now->cheap_start_nanos) + now->collection_rate;
+	if (since->total_slots > 0)
+		return threads * (double)grown(now->cheap_last_collection_nanos, since->cheap_last_collection_nanos);
+
+	return threads *
+	       (double)(grown(now->cheap_last_collection_nanos, now->cheap_start_nanos) + now->collection_rate);
 }
 
 void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS])
@@ -77,7 +102,7 @@ void stats_verdicts(const struct stats *now, const struct stats *since, struct v
 	ret[VERDICT_CAPTURE_RATE].ratio = slots > 0 ? ratio(snapshots, (double)slots) : 1;
 	ret[VERDICT_SLEEP_ERROR].ratio = ratio(sleep_error, intervals);
 	ret[VERDICT_COLLECTION].ratio = ratio(collection, intervals);
-	ret[VERDICT_BACKOFF].ratio = ratio(backoff, (double)run_ns(now, since));
+	ret[VERDICT_BACKOFF].ratio = ratio(backoff, run_ns(now, since));
 
 	for (unsigned kind = 0; kind < VERDICT_KINDS && slots > 0; kind++)
 		ret[kind].bad = kind == VERDICT_CAPTURE_RATE ? ret[kind].ratio < ret[kind].threshold
@@ -87,12 +112,12 @@ void stats_verdicts(const struct stats *now, const struct stats *since, struct v
 size_t stats_to_json(const struct stats *stats, char *buf, size_t cap)
 {
 	static const char *const names[] = {
-#define X(name, meaning) #name,
+#define X(name, kind, meaning) #name,
 		STATS_FIELD_TABLE(X)
 #undef X
 	};
 	const uint64_t values[] = {
-#define X(name, meaning) stats->name,
+#define X(name, kind, meaning) stats->name,
 		STATS_FIELD_TABLE(X)
 #undef X
 	};

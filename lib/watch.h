@@ -48,7 +48,8 @@ struct watch {
 	struct watch *chain;   /* next in a bucket of the table */
 	struct watch *touched; /* next of those sampled since the last tick */
 	bool is_touched;
-	size_t index; /* in the table's row */
+	size_t index;  /* in the table's row */
+	uint32_t line; /* of timelines.h: whose ticks it moves on with */
 	struct target target;
 	char *strings;     /* of target */
 	uint64_t read_ns;  /* how often it is read; 0: every tick */

@@ -116,12 +116,25 @@ static int64_t bounded(int64_t offset_ns)
 	return offset_ns < -OFFSET_MAX_NS ? -OFFSET_MAX_NS : offset_ns;
 }
 
-void watchtable_settle(struct watchtable *table, mono_t now)
+void watchtable_settle(struct watchtable *table, uint32_t line, mono_t now)
 {
-	for (struct watch *watch = table->touched; watch; watch = watch->touched) {
+	for (struct watch **link = &table->touched; *link;) {
+		struct watch *watch = *link;
+
+		if (watch->line != line) {
+			link = &watch->touched;
+			continue;
+		}
+		*link = watch->touched;
 		watch->offset_ns = bounded(mono_diff(watch->at, now));
 		watch->is_touched = false;
 	}
+}
+
+void watchtable_forget(struct watchtable *table)
+{
+	for (struct watch *watch = table->touched; watch; watch = watch->touched)
+		watch->is_touched = false;
 	table->touched = NULL;
 }
 

@@ -38,7 +38,10 @@ void watchtable_remove(struct watchtable *table, struct watch *watch);
 /* It was sampled. */
 void watchtable_touch(struct watchtable *table, struct watch *watch);
 
-/* The tick that the samples since the last call came with is over: its time is known now, and how far from it they were. */
-void watchtable_settle(struct watchtable *table, mono_t now);
+/* The tick of this line that the samples since the last call came with is over: its time is known now, and how far from it they were. */
+void watchtable_settle(struct watchtable *table, uint32_t line, mono_t now);
+
+/* Whatever was sampled since the last tick came with none. */
+void watchtable_forget(struct watchtable *table);
 
 #endif

@@ -82,7 +82,7 @@ static const struct bad bad_texts[] = {
 	{ "{\"sampling\":{\"fds_interval\":\"1ms\"}}", "t.json:1:29: sampling.fds_interval: out of range: expected 100 ms to 1 h, or 0, found \"1ms\"" },
 	{ "{\"sampling\":{\"wait\":\"slep\"}}", "t.json:1:21: sampling.wait: expected one of sleep, yield, spin; found \"slep\"" },
 	{ "{\"sampling\":{\"reset_peaks\":\"yes\"}}", "t.json:1:28: sampling.reset_peaks: expected true or false, found \"yes\"" },
-	{ "{\"sampling\":{\"cpu_budget\":\"200%\"}}", "t.json:1:27: sampling.cpu_budget: out of range: expected 1% to 100%, found \"200%\"" },
+	{ "{\"sampling\":{\"cpu_budget\":\"2000%\"}}", "t.json:1:27: sampling.cpu_budget: out of range: expected 1% to 1600%, found \"2000%\"" },
 	{ "{\"sampling\":{\"cpu_budget\":\"ten\"}}", "t.json:1:27: sampling.cpu_budget: expected a percentage such as \"70%\", found \"ten\"" },
 	{ "{\"sampling\":{\"max_targets\":\"5\"}}", "t.json:1:28: sampling.max_targets: expected a whole number without quotes, found \"5\"" },
 	{ "{\"sampling\":{\"max_targets\":1.5}}", "t.json:1:28: sampling.max_targets: expected a whole number without quotes, found 1.5" },

@@ -446,7 +446,7 @@ static size_t watched(void)
 {
 	struct discovery_state state;
 
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	discovery_state(discovery, &state);
 
 	return state.roster.targets;
@@ -469,7 +469,7 @@ START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
 			  "\"containers\": \"*\"}]}"));
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for(watched() == 1);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 
 	struct ring_cursor *cursor = read_ring();
 

@@ -171,7 +171,7 @@ START_TEST(a_scan_that_has_no_descriptors_lets_nobody_go)
 		setrlimit(RLIMIT_NOFILE, &few);
 		int r = discovery_scan(discovery);
 		setrlimit(RLIMIT_NOFILE, &limit);
-		sampler_tick(sampler);
+		samplers_tick(samplers);
 		ck_assert_int_eq(r, 0);
 		discovery_state(discovery, &state);
 		ck_assert_int_eq(state.error, room < 2 ? -EMFILE : 0);
@@ -309,7 +309,7 @@ START_TEST(the_thread_finds_who_comes_later)
 	make("/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-thread\"}]}"));
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.roster.targets == 1));
 	actor_do(&actors[1], 'n', "scene-thread");
@@ -318,7 +318,7 @@ START_TEST(the_thread_finds_who_comes_later)
 	scene_wait_for((discovery_state(discovery, &state), state.roster.targets == 1));
 	discovery_stop(discovery);
 	discovery_stop(discovery);
-	sampler_stop(sampler);
+	samplers_stop(samplers);
 	ring_info(ring, &info);
 	ck_assert_uint_gt(info.ticks, 0);
 	actor_end(&actors[1]);

@@ -45,13 +45,13 @@ static void start(struct config *made, struct proclistener_options listen)
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
 	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 	options = (struct discovery_options){
 		.roster = {
 			.machine = { .cores = 2, .memory_bytes = 1 << 30 },
 			.config = config,
-			.sampler = sampler,
+			.samplers = samplers,
 			.mounts = mounts,
 			.procfd = procfd,
 			.own_proc = true,
@@ -60,7 +60,7 @@ static void start(struct config *made, struct proclistener_options listen)
 		.listen = listen,
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 }
 

@@ -151,7 +151,7 @@ START_TEST(the_thread_looks_at_once)
 	make("/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-nobody\"}]}"));
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
@@ -346,14 +346,14 @@ START_TEST(what_targets_may_not_take_is_left_to_others)
 	limit = (struct rlimit){ 100, before.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &limit);
 	int r = discovery_scan(discovery);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	discovery_state(discovery, &full);
 	while (opened < 64 && (fds[opened] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
 		opened++;
 	for (int i = 0; i < opened; i++)
 		close(fds[i]);
 	int r2 = discovery_scan(discovery);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	discovery_state(discovery, &again);
 	setrlimit(RLIMIT_NOFILE, &before);
 	ck_assert_int_eq(r, 0);
@@ -372,7 +372,7 @@ START_TEST(what_targets_may_not_take_is_left_to_others)
 	ck_assert_uint_eq(again.roster.cold, full.roster.cold);
 	eased = scan();
 	ck_assert_uint_eq(eased.roster.targets, 52);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	eased = scan();
 	ck_assert_uint_eq(eased.roster.cold, 0);
 }
@@ -392,11 +392,11 @@ START_TEST(a_reload_works_when_descriptors_are_short)
 	limit = (struct rlimit){ 100, before.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &limit);
 	discovery_scan(discovery);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	int r = discovery_reload(discovery, new);
 	for (int i = 0; i < 4; i++) {
 		discovery_scan(discovery);
-		sampler_tick(sampler);
+		samplers_tick(samplers);
 	}
 	discovery_state(discovery, &state);
 	setrlimit(RLIMIT_NOFILE, &before);
@@ -435,7 +435,7 @@ START_TEST(reloads_while_everything_runs)
 	for (int i = 0; i < ACTORS; i++)
 		actors[i] = actor_start(i % 2 ? "reload-b" : "reload-a");
 	make("/proc", NULL, variant(0));
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	for (int i = 1; i <= RELOADS; i++) {
 		reload(variant(i));
@@ -453,7 +453,7 @@ START_TEST(reloads_while_everything_runs)
 	scene_wait_for((discovery_state(discovery, &state),
 			state.roster.targets == ACTORS - 1 && state.roster.members == 0 && state.roster.leaving == 0));
 	discovery_stop(discovery);
-	sampler_stop(sampler);
+	samplers_stop(samplers);
 	for (int i = 0; i < ACTORS - 1; i++)
 		actor_end(&actors[i]);
 }

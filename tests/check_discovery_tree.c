@@ -271,14 +271,14 @@ static bool started(struct config *made, enum proclistener_source only)
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
 	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
-	options.roster.sampler = sampler;
+	options.roster.samplers = samplers;
 	options.roster.mounts = mounts;
 	options.roster.procfd = procfd;
 	options.baseline = baseline;
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &now), now.scans >= 1));
 

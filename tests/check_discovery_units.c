@@ -82,14 +82,14 @@ static void start(const char *selector)
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", tree, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
 	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 
 	struct discovery_options options = {
 		.roster = {
 			.machine = { .cores = 2, .memory_bytes = 1 << 30 },
 			.config = config,
-			.sampler = sampler,
+			.samplers = samplers,
 			.mounts = mounts,
 			.procfd = procfd,
 			.own_proc = true,
@@ -98,7 +98,7 @@ static void start(const char *selector)
 		.unit_bus = address,
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 }
 

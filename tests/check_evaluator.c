@@ -467,10 +467,151 @@ static TCase *pairs(void)
 	return tcase;
 }
 
+/* ---- several writers ---- */
+
+/* A look of writer w at its target, which has the number w + 1, and the tick that ends it. */
+static void look(uint32_t w, uint64_t at_ns, uint64_t cpu_ns)
+{
+	evaluator_writer(evaluator, w);
+	cpu(w + 1, at_ns, cpu_ns);
+	tick(at_ns);
+}
+
+static void two_writers(void)
+{
+	add_rule("r", METRIC_CPU, S);
+	start();
+	for (uint32_t w = 0; w < 2; w++) {
+		evaluator_writer(evaluator, w);
+		watch(w + 1, w == 0 ? "a" : "b");
+	}
+}
+
+/* Both use half a core all the time; the second is not looked at for 1.5 s. */
+START_TEST(a_writer_that_stalls_makes_no_target_idle_and_none_busy)
+{
+	two_writers();
+	for (uint64_t at = 10 * S; at <= 15 * S; at += 10 * MS) {
+		look(0, at, at / 2);
+		if (at < 11 * S + 205 * MS || at > 12 * S + 705 * MS)
+			look(1, at + 5 * MS, (at + 5 * MS) / 2);
+	}
+	/* a: 11 to 15. b: begun at 11.005, the window of 12 ends with the tick at 12.715, that of 13 would be too short. */
+	static const uint64_t ends[] = { 12 * S + 715 * MS, 14 * S + 5 * MS, 15 * S + 5 * MS };
+	size_t b = 0;
+
+	ck_assert_uint_eq(firing_count, 8);
+	for (size_t i = 0; i < firing_count; i++) {
+		ck_assert_double_eq_tol(firings[i].value, 50, 0.001);
+		if (strcmp(firings[i].target, "b") == 0)
+			ck_assert_uint_eq(firings[i].to.ns, ends[b++]);
+	}
+	ck_assert_uint_eq(b, 3);
+}
+END_TEST
+
+/* Ticks without a record of it: only those of its own writer say that it stood still. */
+START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
+{
+	two_writers();
+	look(0, 10 * S, 0);
+	look(1, 10 * S, 0);
+	look(0, 10 * S + 500 * MS, 500 * MS);
+	for (uint64_t at = 10 * S + 510 * MS; at < 11 * S; at += 10 * MS) {
+		evaluator_writer(evaluator, 1);
+		tick(at);
+	}
+	/* It went on as before; its writer has only been away. Had it stood still it would have been half a second's work. */
+	look(0, 11 * S, 1000 * MS);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_str_eq(firings[0].target, "a");
+	ck_assert_double_eq_tol(firings[0].value, 100, 0.001);
+	ck_assert_uint_eq(firings[0].from.ns, 10 * S);
+	ck_assert_uint_eq(firings[0].to.ns, 11 * S);
+
+	/* The other one's was idle, and seen to be. */
+	evaluator_writer(evaluator, 1);
+	tick(11 * S);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_str_eq(firings[1].target, "b");
+	ck_assert_double_eq_tol(firings[1].value, 0, 0.001);
+}
+END_TEST
+
+START_TEST(ticks_of_two_writers_need_not_come_in_the_order_of_their_times)
+{
+	two_writers();
+	for (uint64_t at = 10 * S; at <= 12 * S; at += 100 * MS)
+		look(0, at, at);
+	for (uint64_t at = 10 * S; at <= 12 * S; at += 100 * MS)
+		look(1, at, at);
+	ck_assert_uint_eq(firing_count, 4);
+	for (size_t i = 0; i < 4; i++) {
+		ck_assert_str_eq(firings[i].target, i < 2 ? "a" : "b");
+		ck_assert_double_eq_tol(firings[i].value, 100, 0.001);
+	}
+}
+END_TEST
+
+/* Its own time going back is another thing: that loses what was seen, of its own targets. */
+START_TEST(time_that_goes_back_is_a_gap_for_the_targets_of_that_writer)
+{
+	two_writers();
+	look(0, 10 * S, 0);
+	look(1, 10 * S, 0);
+	look(0, 9 * S + 500 * MS, 0);
+	look(0, 10 * S + 500 * MS, 0);
+	look(1, 11 * S, S);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_str_eq(firings[0].target, "b");
+	look(0, 11 * S, S);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_uint_eq(firings[1].from.ns, 10 * S + 500 * MS);
+}
+END_TEST
+
+/* As a reader that begins at the newest tick gets them: samples of all, then the ticks of each. */
+START_TEST(what_was_known_before_the_first_tick_waits_for_a_tick_of_its_own)
+{
+	two_writers();
+	for (uint32_t w = 0; w < 2; w++) {
+		evaluator_writer(evaluator, w);
+		cpu(w + 1, 10 * S - 20 * MS, 0);
+	}
+	evaluator_writer(evaluator, 0);
+	tick(10 * S);
+	evaluator_writer(evaluator, 1);
+	tick(10 * S - 10 * MS);
+	look(1, 10 * S + 5 * MS, 0);
+	evaluator_writer(evaluator, 0);
+	tick(11 * S);
+	evaluator_writer(evaluator, 1);
+	tick(11 * S + 5 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_uint_eq(firings[0].from.ns, 10 * S - 20 * MS);
+	ck_assert_uint_eq(firings[0].to.ns, 11 * S - 20 * MS);
+	ck_assert_uint_eq(firings[1].from.ns, 10 * S + 5 * MS);
+}
+END_TEST
+
+static TCase *writers(void)
+{
+	TCase *tcase = tcase_create("writers");
+
+	tcase_add_checked_fixture(tcase, begin, end);
+	tcase_add_test(tcase, a_writer_that_stalls_makes_no_target_idle_and_none_busy);
+	tcase_add_test(tcase, ticks_of_another_writer_say_nothing_of_a_target);
+	tcase_add_test(tcase, ticks_of_two_writers_need_not_come_in_the_order_of_their_times);
+	tcase_add_test(tcase, time_that_goes_back_is_a_gap_for_the_targets_of_that_writer);
+	tcase_add_test(tcase, what_was_known_before_the_first_tick_waits_for_a_tick_of_its_own);
+	return tcase;
+}
+
 Suite *evaluator_suite(void)
 {
 	Suite *suite = suite_create("evaluator");
 
 	suite_add_tcase(suite, pairs());
+	suite_add_tcase(suite, writers());
 	return suite;
 }

@@ -69,7 +69,7 @@ static void build(unsigned max_targets)
 	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, NULL, &watcher), 0);
 	ck_assert_int_eq(ruletally_new(config, NULL, &tally), 0);
 	ck_assert_int_eq(exposition_new((wall_t){ 1500000000 }, &exposition), 0);
-	sampler_tick(session_sampler(session));
+	samplers_tick(session_samplers(session));
 }
 
 static void teardown(void)

@@ -35,7 +35,7 @@ static void span(uint64_t taken)
 	stats.total_snapshots += taken;
 	stats.missed_slots += 1000 - taken;
 	stats.cheap_last_collection_nanos = now.ns;
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 }
 
 /* What was said since the last time holds part; "": nothing was said. */
@@ -48,9 +48,40 @@ static void said(const char *part)
 	free(text);
 }
 
+/* A span in which one of three threads took so many of 1,000 slots, and the others all of theirs. */
+static void span_of_three(struct stats threads[3], size_t slow, uint64_t taken)
+{
+	now.ns += HEALTH_SPAN_NS;
+	for (size_t i = 0; i < 3; i++) {
+		threads[i].collection_rate = 10 * NS_PER_MS;
+		threads[i].total_slots += 1000;
+		threads[i].total_snapshots += i == slow ? taken : 1000;
+		threads[i].cheap_last_collection_nanos = now.ns;
+	}
+	health_judge(&health, threads, 3, now);
+}
+
+START_TEST(one_slow_thread_is_not_averaged_away)
+{
+	struct stats threads[3] = { 0 };
+
+	health_judge(&health, threads, 3, now);
+	span_of_three(threads, 1, 1000);
+	said("");
+	/* Over all of them it would be 99.33 %, which is good. */
+	span_of_three(threads, 1, 980);
+	said("sampling suffers: capture rate of thread 2 of 3 is 98.00 %");
+	span_of_three(threads, 2, 400);
+	said("sampling suffers more: capture rate of thread 3 of 3 is 40.00 %");
+	for (int i = 0; i < 6; i++)
+		span_of_three(threads, 0, 1000);
+	said("sampling has recovered: capture rate is 100.00 %");
+}
+END_TEST
+
 START_TEST(a_condition_is_said_when_it_begins_and_when_it_ends)
 {
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	span(1000);
 	said("");
 	span(900);
@@ -70,7 +101,7 @@ END_TEST
 
 START_TEST(each_level_is_said_once)
 {
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	span(980);
 	said("sampling suffers: capture rate is 98.00 %");
 	span(850);
@@ -87,7 +118,7 @@ END_TEST
 
 START_TEST(what_comes_and_goes_is_one_condition)
 {
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	span(900);
 	said("sampling suffers");
 	for (int i = 0; i < 100; i++) {
@@ -106,7 +137,7 @@ START_TEST(each_verdict_has_its_own_kind_of_entry)
 	static const char *const ratios[VERDICT_KINDS] = { "0.5", "0.2", "0.3", "0.9" };
 	struct journal journal = journal_open();
 
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	stats.total_sleep_timing_error = 500 * stats.collection_rate / 5;
 	stats.total_collection_timing_error = 500 * stats.collection_rate * 3 / 10;
 	stats.total_backoff_sleep = 1000 * NS_PER_S;
@@ -144,10 +175,10 @@ START_TEST(nothing_is_judged_before_a_span_is_over)
 	stats.total_snapshots = 1;
 	stats.missed_slots = 1;
 	stats.total_sleep_timing_error = 10 * NS_PER_MS;
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	said("");
 	now.ns += NS_PER_S;
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	said("");
 	span(1000);
 	said("");
@@ -159,7 +190,7 @@ START_TEST(a_warning_names_cause_and_remedy)
 	struct verdict verdicts[VERDICT_KINDS];
 	static const struct stats nothing;
 
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	span(500);
 	stats_verdicts(&stats, &nothing, verdicts);
 	char *text = scene_log_text(&log_file);
@@ -174,7 +205,7 @@ static void pass(uint64_t seconds)
 {
 	for (uint64_t i = 0; i < seconds; i++) {
 		now.ns += NS_PER_S;
-		health_judge(&health, &stats, now);
+		health_judge(&health, &stats, 1, now);
 	}
 }
 
@@ -437,7 +468,7 @@ END_TEST
 
 START_TEST(the_last_words_are_about_the_whole_run)
 {
-	health_judge(&health, &stats, now);
+	health_judge(&health, &stats, 1, now);
 	for (int i = 0; i < 20; i++)
 		span(1000);
 	span(900); /* bad for a while, not on the whole */
@@ -467,6 +498,7 @@ Suite *health_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_condition_is_said_when_it_begins_and_when_it_ends);
+	tcase_add_test(tcase, one_slow_thread_is_not_averaged_away);
 	tcase_add_test(tcase, each_level_is_said_once);
 	tcase_add_test(tcase, what_comes_and_goes_is_one_condition);
 	tcase_add_test(tcase, each_verdict_has_its_own_kind_of_entry);

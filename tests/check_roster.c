@@ -235,13 +235,13 @@ START_TEST(a_full_queue_to_the_sampler_only_delays)
 
 	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
 	appear(10, 500, "/");
-	while (sampler_remove(sampler, &dummy))
+	while (samplers_remove(samplers, &dummy))
 		queued++;
 	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
 	ck_assert_uint_eq(counts().targets, 0);
 	while (queued) {
-		sampler_tick(sampler);
-		while (sampler_returned(sampler, &returned, &why))
+		samplers_tick(samplers);
+		while (samplers_returned(samplers, &returned, &why))
 			queued--;
 	}
 	ck_assert_int_eq(meet(0, 10, 500, 2), 0);

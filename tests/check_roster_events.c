@@ -36,7 +36,7 @@ static uint64_t group_cpu(void)
 {
 	const struct sample *sample;
 
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	sample = source_entry_sample(find("g")->sampled.entry);
 
 	return sample_has(sample, SAMPLE_CPU) ? sample->value[SAMPLE_CPU] : 0;
@@ -173,7 +173,7 @@ START_TEST(what_is_fetched_is_kept_until_it_is_settled)
 	make(8, GROUP);
 	join(10, 500, true);
 	roster_sweep(roster, 2);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	ck_assert(roster_fetch(roster));
 	ck_assert(roster_end(roster, 10, &end)); /* told late, but in time */
 	roster_settle(roster);

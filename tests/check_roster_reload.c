@@ -370,8 +370,8 @@ static void take_answers(unsigned count)
 	enum sampler_return why;
 
 	for (unsigned naps = 0; count > 0 && naps < 100; naps++) {
-		sampler_tick(sampler);
-		while (count > 0 && sampler_returned(sampler, &returned, &why))
+		samplers_tick(samplers);
+		while (count > 0 && samplers_returned(samplers, &returned, &why))
 			count--;
 	}
 	ck_assert_uint_eq(count, 0);
@@ -383,11 +383,11 @@ static unsigned fill_queue(unsigned room)
 	static struct sampler_target dummy;
 	unsigned length = 0;
 
-	while (sampler_remove(sampler, &dummy))
+	while (samplers_remove(samplers, &dummy))
 		length++;
 	take_answers(length);
 	for (unsigned i = 0; i < length - room; i++)
-		ck_assert(sampler_remove(sampler, &dummy));
+		ck_assert(samplers_remove(samplers, &dummy));
 
 	return length - room;
 }

@@ -31,7 +31,7 @@ static void pass_with(const char *cgroup, int processes, int first, int last)
 	for (int tick = 0; tick < 5; tick++) {
 		for (int pid = first; pid < last; pid++)
 			run(pid, 1);
-		sampler_tick(sampler);
+		samplers_tick(samplers);
 	}
 	scan++;
 	roster_collect(roster);
@@ -182,7 +182,7 @@ START_TEST(who_runs_once_in_a_while_stays_cold)
 	for (int i = 0; i < 8; i++) { /* twice between two scans, then not */
 		for (int times = 0; times < 2 && i % 2 == 0; times++) {
 			run(FIRST + MANY - 1, 1);
-			sampler_tick(sampler);
+			samplers_tick(samplers);
 		}
 		pass(MANY, 0, 0);
 	}

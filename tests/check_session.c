@@ -211,7 +211,7 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 		int r = session_reload(session, new);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		sampler_tick(session_sampler(session));
+		samplers_tick(session_samplers(session));
 		ring_info(session_ring(session), &info);
 		ck_assert_uint_eq(info.interval_ns, (injected ? 1 : 2) * NS_PER_MS);
 		discovery_state(session_discovery(session), &state);

@@ -146,6 +146,38 @@ START_TEST(counters_that_started_anew_are_no_disaster)
 }
 END_TEST
 
+START_TEST(counters_of_several_threads_are_put_together)
+{
+	struct stats sum = { 0 }, a = good_run(3), b = good_run(5);
+
+	a.threads = b.threads = 1;
+	b.cheap_start_nanos = a.cheap_start_nanos + 1000;
+	stats_merge(&sum, &a);
+	ck_assert_int_eq(memcmp(&sum, &a, sizeof(sum)), 0);
+	stats_merge(&sum, &b);
+	ck_assert_uint_eq(sum.threads, 2);
+	ck_assert_uint_eq(sum.collection_rate, a.collection_rate);
+	ck_assert_uint_eq(sum.cheap_start_nanos, a.cheap_start_nanos);
+	ck_assert_uint_eq(sum.cheap_last_collection_nanos, b.cheap_last_collection_nanos);
+	ck_assert_uint_eq(sum.total_snapshots, a.total_snapshots + b.total_snapshots);
+	ck_assert_uint_eq(sum.total_slots, a.total_slots + b.total_slots);
+}
+END_TEST
+
+START_TEST(backoff_is_a_part_of_the_run_of_all_threads)
+{
+	struct stats now = good_run(1000);
+	struct verdict one[VERDICT_KINDS], two[VERDICT_KINDS];
+
+	now.total_backoff_sleep = 100 * now.collection_rate;
+	stats_verdicts(&now, &none, one);
+	now.threads = 2;
+	stats_verdicts(&now, &none, two);
+	ck_assert_double_eq_tol(one[VERDICT_BACKOFF].ratio, 0.1, 0.001);
+	ck_assert_double_eq_tol(two[VERDICT_BACKOFF].ratio, 0.05, 0.001);
+}
+END_TEST
+
 START_TEST(every_verdict_says_what_why_and_what_to_do)
 {
 	struct verdict verdicts[VERDICT_KINDS];
@@ -169,14 +201,14 @@ START_TEST(json_holds_every_counter_on_one_line)
 	char buf[2048], expected[128];
 	size_t len;
 
-	stats.saved_looks = UINT64_MAX;
+	stats.threads = UINT64_MAX;
 	len = stats_to_json(&stats, buf, sizeof(buf));
 	ck_assert_uint_eq(len, strlen(buf));
 	ck_assert_ptr_eq(strchr(buf, '\n'), NULL);
 	ck_assert_msg(strncmp(buf, "{\"collection_rate\":10000000,\"cheap_start_nanos\":5000000000,", 58) == 0, "%s",
 		      buf);
-	ck_assert_str_eq(strrchr(buf, ','), ",\"saved_looks\":18446744073709551615}");
-#define X(name, meaning) \
+	ck_assert_str_eq(strrchr(buf, ','), ",\"threads\":18446744073709551615}");
+#define X(name, kind, meaning) \
 	snprintf(expected, sizeof(expected), "\"" #name "\":%llu", (unsigned long long)stats.name); \
 	ck_assert_ptr_ne(strstr(buf, expected), NULL);
 	STATS_FIELD_TABLE(X)
@@ -224,6 +256,8 @@ Suite *stats_suite(void)
 	tcase_add_test(tc, backoff_is_a_part_of_the_run);
 	tcase_add_test(tc, only_what_happened_since_is_judged);
 	tcase_add_test(tc, counters_that_started_anew_are_no_disaster);
+	tcase_add_test(tc, counters_of_several_threads_are_put_together);
+	tcase_add_test(tc, backoff_is_a_part_of_the_run_of_all_threads);
 	tcase_add_test(tc, every_verdict_says_what_why_and_what_to_do);
 	tcase_add_test(tc, json_holds_every_counter_on_one_line);
 	tcase_add_test(tc, json_of_the_largest_counters_fits_the_stated_size);

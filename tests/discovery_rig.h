@@ -15,7 +15,7 @@ static int procfd;
 static struct config *config;
 static struct cgroup_mounts *mounts;
 static struct ring *ring;
-static struct sampler *sampler;
+static struct samplers *samplers;
 static struct baseline *baseline;
 static struct containers *containers; /* NULL unless a test makes it */
 static struct discovery *discovery;
@@ -27,7 +27,7 @@ static inline void setup(void)
 	config = NULL;
 	mounts = NULL;
 	ring = NULL;
-	sampler = NULL;
+	samplers = NULL;
 	baseline = NULL;
 	containers = NULL;
 	discovery = NULL;
@@ -37,7 +37,7 @@ static inline void teardown(void)
 {
 	if (discovery)
 		discovery_stop(discovery);
-	sampler_free(sampler);
+	samplers_free(samplers);
 	discovery_free(discovery);
 	containers_free(containers);
 	baseline_free(baseline);
@@ -61,10 +61,10 @@ static inline void make(const char *proc_root, const char *cgroup_root, struct c
 	ck_assert_int_ge(procfd, 0);
 	ck_assert_int_eq(cgroup_mounts_new(proc_root, cgroup_root, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
 	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 	options.roster.config = config;
-	options.roster.sampler = sampler;
+	options.roster.samplers = samplers;
 	options.roster.mounts = mounts;
 	options.roster.containers = containers;
 	options.roster.procfd = procfd;
@@ -79,7 +79,7 @@ static inline struct discovery_state scan(void)
 	struct discovery_state state;
 
 	ck_assert_int_eq(discovery_scan(discovery), 0);
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	discovery_state(discovery, &state);
 
 	return state;

@@ -16,7 +16,7 @@ static int procfd;
 static struct config *config;
 static struct cgroup_mounts *mounts;
 static struct ring *ring;
-static struct sampler *sampler;
+static struct samplers *samplers;
 static struct roster *roster;
 static struct roster_options options;
 
@@ -27,13 +27,13 @@ static inline void setup(void)
 	ck_assert_int_eq(cgroup_mounts_new(root, "tests/data/cgroup/v1", &mounts), 0);
 	config = NULL;
 	ring = NULL;
-	sampler = NULL;
+	samplers = NULL;
 	roster = NULL;
 }
 
 static inline void teardown(void)
 {
-	sampler_free(sampler);
+	samplers_free(samplers);
 	roster_free(roster);
 	ring_free(ring);
 	config_free(config);
@@ -48,10 +48,10 @@ static inline void make_sampler(uint32_t capacity)
 	struct sampler_options sampler_options = { .source = { .capacity = capacity }, .interval_ns = NS_PER_MS };
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&sampler_options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
 	options = (struct roster_options){
 		.config = config,
-		.sampler = sampler,
+		.samplers = samplers,
 		.mounts = mounts,
 		.machine = { .cores = 4, .memory_bytes = 8ull << 30 },
 		.procfd = procfd,
@@ -102,7 +102,7 @@ static inline struct roster_counts counts(void)
 /* A tick, and what came back is freed. */
 static inline void settle(void)
 {
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 	roster_collect(roster);
 }
 
