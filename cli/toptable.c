@@ -192,13 +192,14 @@ static void observe_cpu(struct toptable_row *row, mono_t at, uint64_t cpu_ns)
 static mono_t seen_at(const struct toptable *table, const struct toptable_row *row)
 {
 	uint64_t read_ns = row->kind == TARGET_CGROUP ? table->cgroup_read_ns : 0;
-	int64_t age = mono_diff(table->now, row->at) - (int64_t)(read_ns / 2);
+	mono_t now = table->nows[row->line];
+	int64_t age = mono_diff(now, row->at) - (int64_t)(read_ns / 2);
 
 	if (!table->ticked || age < 0)
 		return row->at;
 	if (row->kind == TARGET_PROCESS)
-		return idlepace_seen_at(row->at, NULL, table->now, table->idle_ns);
-	return read_ns ? mono_add(row->at, (uint64_t)age / read_ns * read_ns) : table->now;
+		return idlepace_seen_at(row->at, NULL, now, table->idle_ns);
+	return read_ns ? mono_add(row->at, (uint64_t)age / read_ns * read_ns) : now;
 }
 
 static void observe_silence(const struct toptable *table, struct toptable_row *row)
@@ -237,6 +238,7 @@ void toptable_sample(struct toptable *table, uint32_t id, mono_t at, const struc
 	observe_memory(row, second, sample);
 	row->sample = *sample;
 	row->at = at;
+	row->line = table->line;
 	row->seen = true;
 	row->gone = false;
 }
@@ -286,12 +288,19 @@ static void begin_second(const struct toptable *table, struct toptable_row *row,
 	row->marks[1] = (struct toptable_mark){ seen_at(table, row), row->sample.value[SAMPLE_CPU] };
 }
 
+void toptable_writer(struct toptable *table, uint32_t writer)
+{
+	table->line = timelines_of(writer);
+}
+
 void toptable_tick(struct toptable *table, mono_t now)
 {
-	uint64_t second = now.ns / NS_PER_S;
+	mono_t latest = table->ticked && mono_diff(now, table->now) < 0 ? table->now : now; /* of another's */
+	uint64_t second = latest.ns / NS_PER_S;
 	bool begins = !table->ticked || second != table->now.ns / NS_PER_S;
 
-	table->now = now;
+	table->nows[table->line] = now;
+	table->now = latest;
 	table->ticked = true;
 	if (!begins)
 		return;

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "sample.h"
 #include "target.h"
+#include "timelines.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,6 +72,7 @@ struct toptable_row {
 	struct toptable_mark window;
 	bool seen, has_cpu; /* the next two are known */
 	mono_t at;
+	uint32_t line; /* of timelines.h: whose ticks say that it stood still */
 	struct sample sample;
 	mono_t gone_at;
 	uint64_t second; /* of the clock: the last that the two below have */
@@ -80,8 +82,10 @@ struct toptable_row {
 struct toptable {
 	uint64_t
 		idle_ns; /* the longest pause between two looks at a process, as of the last tick; the caller sets it. 0: none */
-	uint64_t cgroup_read_ns; /* how often cgroups are looked at; the caller sets it. 0: every tick */
-	mono_t now;              /* the last tick */
+	uint64_t cgroup_read_ns;    /* how often cgroups are looked at; the caller sets it. 0: every tick */
+	mono_t now;                 /* the last tick */
+	uint32_t line;              /* of timelines.h: whose ticks come */
+	mono_t nows[TIMELINES_MAX]; /* the last tick of each */
 	bool ticked;
 	uint64_t left_out;
 	struct toptable_row **row; /* by id */
@@ -116,6 +120,9 @@ void toptable_gap(struct toptable *table);
 
 /* All samples up to now were delivered; targets without one were seen unchanged. */
 void toptable_tick(struct toptable *table, mono_t now);
+
+/* Whose samples and ticks come from now on (ring.h); a tick says nothing of targets that another one looks at. */
+void toptable_writer(struct toptable *table, uint32_t writer);
 
 /* The last minute is about to be delivered once more: all but names and peaks is forgotten. */
 void toptable_rewind(struct toptable *table);

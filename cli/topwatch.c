@@ -254,6 +254,8 @@ static int take(void *ctx, const struct ring_event *event)
 
 	if (r < 0)
 		return r;
+	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
+		toptable_writer(table, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		if (watch->since.ns == 0)

@@ -39,11 +39,15 @@ struct collector_member {
 };
 
 /* An incident from the firing to the disk. */
+#define COLLECTOR_NO_WRITER UINT32_MAX
+
 struct collector_incident {
 	struct collector_incident *next; /* in the main thread's list, then in the job queue */
 	/* The main thread's until collector_seal. */
 	struct incident info;
 	struct slice *slice; /* NULL: of everything */
+	uint32_t
+		writer; /* who looks at the target: only its ticks count (ring.h). COLLECTOR_NO_WRITER: not known yet */
 	mono_t followed; /* ticks up to here are in the slice; of everything: when the worker was last asked to follow */
 	/* Set before collector_capture, then only read. */
 	unsigned char encoded[TARGET_ENCODED_MAX];
@@ -70,6 +74,12 @@ struct collector_incident {
 	struct collector_incident *again_next;
 	struct jobs_pending pending; /* the queue's: what sealing waits for */
 };
+
+/* Whether a tick of this writer counts. */
+static inline bool collector_incident_is_of(const struct collector_incident *incident, uint32_t writer)
+{
+	return incident->writer == COLLECTOR_NO_WRITER || incident->writer == writer;
+}
 
 struct collector_counts {
 	uint64_t sealed, failed, removed;

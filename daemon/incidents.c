@@ -30,7 +30,8 @@ struct incidents {
 	struct collector *collector;
 	struct collector_incident *open;
 	struct incidents_counts counts;
-	mono_t tick;
+	mono_t tick;     /* the last one, */
+	uint32_t writer; /* and whose it was */
 	struct diskroom room;
 	uint64_t refusing; /* so many since the last that was opened */
 };
@@ -74,22 +75,45 @@ static void release_cursor(struct ring_cursor **cursor)
 	ring_cursor_free(*cursor);
 }
 
+/* A cursor for what the ring says of the target since `back` before the firing. NULL: no memory. */
+static struct ring_cursor *past_of(const struct incidents *incidents, const struct collector_incident *incident,
+				   uint64_t back)
+{
+	struct ring_cursor *cursor;
+
+	if (ring_cursor_new(session_ring(incidents->options.session), RING_OLDEST, &cursor) < 0)
+		return NULL;
+
+	ring_cursor_seek(cursor, mono_sub(incident->fired, back));
+	ring_cursor_only(cursor, incident->target.id);
+	return cursor;
+}
+
+static uint32_t writer_of(const struct incidents *incidents, const struct collector_incident *incident, uint64_t back)
+{
+	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
+	struct ring_event event;
+
+	while (cursor && ring_cursor_next(cursor, &event) == 0)
+		if (event.type == RING_EVENT_SAMPLE)
+			return event.writer;
+	return COLLECTOR_NO_WRITER;
+}
+
 /* Reads the window before the firing from the ring, up to what is published now. */
 static void secure_slice(const struct incidents *incidents, struct collector_incident *incident)
 {
-	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
 	uint64_t back =
 		incident->settings.before_ns +
 		2 * incidents->options.config->sampling.heartbeat_ns; /* so that the state at its start is known */
 	struct ring_event event;
 
-	if (ring_cursor_new(session_ring(incidents->options.session), RING_OLDEST, &cursor) < 0)
-		return;
+	incident->writer = writer_of(incidents, incident, back);
 
-	ring_cursor_seek(cursor, mono_sub(incident->fired, back));
-	ring_cursor_only(cursor, incident->target.id);
-	while (ring_cursor_next(cursor, &event) == 0) {
-		if (event.type == RING_EVENT_TICK) {
+	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
+
+	while (cursor && ring_cursor_next(cursor, &event) == 0) {
+		if (event.type == RING_EVENT_TICK && collector_incident_is_of(incident, event.writer)) {
 			slice_tick(incident->slice, event.time);
 			incident->followed = event.time;
 		} else if (event.type == RING_EVENT_SAMPLE && event.id == incident->target.id) {
@@ -373,11 +397,13 @@ bool incidents_disk_is_short(const struct incidents *incidents)
 
 /* ---- the present ---- */
 
-void incidents_tick(struct incidents *incidents, mono_t at)
+void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
 {
 	incidents->tick = at;
+	incidents->writer = writer;
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice && mono_diff(at, incident->followed) > 0)
+		if (incident->slice && collector_incident_is_of(incident, writer) &&
+		    mono_diff(at, incident->followed) > 0)
 			slice_tick(incident->slice, at);
 }
 
@@ -390,8 +416,10 @@ static bool is_new(const struct incidents *incidents, const struct collector_inc
 void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample)
 {
 	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice && incident->target.id == id && is_new(incidents, incident))
+		if (incident->slice && incident->target.id == id && is_new(incidents, incident)) {
+			incident->writer = incidents->writer;
 			slice_add(incident->slice, at, sample);
+		}
 }
 
 void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at)

@@ -60,13 +60,21 @@ static void see_tick(struct survey *survey, const struct ring_event *event)
 	if (hole.ticks > 0 || hole.pages > 0)
 		add_hole(report, &hole);
 	survey->pages = 0;
-	survey->next_tick = event->tick + 1;
+	if (survey->next_tick <= event->tick)
+		survey->next_tick = event->tick + 1;
 	if (report->ticks++ == 0) {
 		report->from = event->time;
 		report->from_wall = event->wall;
 	}
-	report->to = event->time;
-	report->to_wall = event->wall;
+	/* Several writers' ticks overlap. */
+	if (mono_diff(event->time, report->from) < 0) {
+		report->from = event->time;
+		report->from_wall = event->wall;
+	}
+	if (mono_diff(event->time, report->to) > 0) {
+		report->to = event->time;
+		report->to_wall = event->wall;
+	}
 }
 
 static void see(struct survey *survey, const struct ring_event *event)
@@ -243,7 +251,8 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 		return 0;
 	}
 	if (info.interval_ns)
-		report.slots = (uint64_t)mono_diff(report.to, report.from) / info.interval_ns + 1;
+		report.slots = ((uint64_t)mono_diff(report.to, report.from) / info.interval_ns + 1) *
+			       (info.writers > 1 ? info.writers : 1);
 
 	incident_stem(report.to_wall, "all", "recovered", stem, sizeof stem);
 	r = spool_begin(spool, stem, &draft);

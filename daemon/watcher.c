@@ -74,7 +74,7 @@ static int on_event(struct watcher *watcher, const struct ring_event *event)
 		watcher->tick = event->time;
 		watcher->wall = event->wall;
 		evaluator_idle(watcher->evaluator, event->idle_ns);
-		incidents_tick(watcher->incidents, event->time);
+		incidents_tick(watcher->incidents, event->time, event->writer);
 		return 0;
 	case RING_EVENT_SAMPLE:
 		evaluator_sample(watcher->evaluator, event->id, event->time, event->sample);

@@ -9,7 +9,7 @@
 /* All keys of the sections and of the outermost object. */
 extern const struct config_field config_section_fields[];
 extern const size_t config_section_field_count;
-#define CONFIG_SECTION_FIELDS_MAX 48
+#define CONFIG_SECTION_FIELDS_MAX 56
 
 /* What sources are merged into. */
 struct config_merge {

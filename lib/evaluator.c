@@ -178,7 +178,6 @@ static void hand_out(struct evaluator *evaluator, const struct watch *watch, con
 		.sample = &to->sample,
 		.decision = &pair->decision,
 		.effective = &pair->rule->trigger,
-		.writer = evaluator->line,
 		.cpu_limit = limit_of(&to->sample, SAMPLE_CPU_LIMIT),
 		.memory_limit = limit_of(&to->sample, SAMPLE_MEMORY_LIMIT),
 	};
@@ -435,7 +434,7 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		const struct watch *watch = evaluator->table.watches[i];
 		const struct sample *sample = watch->seen ? &watch->sample : NULL;
-		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample, watch->line };
+		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample };
 		int r = visit(ctx, &sight);
 		if (r != 0)
 			return r;

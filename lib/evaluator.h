@@ -30,7 +30,6 @@ struct evaluator_firing {
 	const struct trigger_decision *decision;
 	const struct trigger_rule *effective; /* thresholds */
 	uint64_t cpu_limit, memory_limit;     /* as in the last sample; UINT64_MAX unknown */
-	uint32_t writer;                      /* who looks at the target (evaluator_writer) */
 };
 
 /* One row of "why did it (not) fire". Valid during the call. */
@@ -48,7 +47,6 @@ struct evaluator_sight {
 	bool seen;                   /* the next two are known: a gap makes a target unseen until its next sample */
 	mono_t at;                   /* of the last sample */
 	const struct sample *sample; /* the last one; NULL: none */
-	uint32_t writer;             /* who looks at it (evaluator_writer) */
 };
 
 struct evaluator_options {
