@@ -173,7 +173,7 @@ void incidentmade_fill(const struct incidentmade_options *options, struct incide
 	incident_text(ret->limits.memory_from, sizeof(ret->limits.memory_from), target.cgroup);
 	slice_coverage(slice, INTERVAL_NS, &ret->coverage);
 	slice_peaks(slice, 100 * NS_PER_MS, &ret->peaks);
-	ret->cost = (struct incident_cost){ INTERVAL_NS, 0.42, 51000, 84000, 0 };
+	ret->cost = (struct incident_cost){ INTERVAL_NS, 0, 0.42, 51000, 84000, 0 };
 }
 
 static void write_file(int dirfd, const char *name, const char *text, struct incident *incident, const char *capture)
