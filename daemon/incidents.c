@@ -109,7 +109,6 @@ static void secure_slice(const struct incidents *incidents, struct collector_inc
 	struct ring_event event;
 
 	incident->writer = writer_of(incidents, incident, back);
-
 	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0) {

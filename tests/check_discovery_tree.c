@@ -184,7 +184,7 @@ static void appear_with_arguments(int pid, const char *comm, const char *cmdline
 static const char *after_a_scan(void)
 {
 	scan();
-	sampler_tick(sampler);
+	samplers_tick(samplers);
 
 	return descriptions();
 }
