@@ -72,6 +72,7 @@ void roster_tiers_need(struct roster *roster, struct roster_target *target)
 		}
 	}
 	source_entry_need(target->sampled.entry, peak, fds);
+	source_entry_set_idle(target->sampled.entry, config_idle_of(config, target->entry->name));
 }
 
 /* ---- after a scan ---- */

@@ -30,7 +30,10 @@ void roster_tiers_refused(struct roster *roster);
 /* After a whole scan: asks some to give up their descriptors, and opens those of others. Without the memory for that everything stays as it is. */
 void roster_tiers_balance(struct roster *roster);
 
-/* Says which entries' processes have their high-water marks and descriptors read even when they are cold: those that a rule looks at. */
+/*
+ * Says which entries' processes have their high-water marks and descriptors read even when they are cold: those that a rule looks at; and how long
+ * they may go without a look while they are idle.
+ */
 void roster_tiers_need(struct roster *roster, struct roster_target *target);
 
 #endif

@@ -83,20 +83,37 @@ bool config_run_wanted(const struct config_run *run, const char *rule)
 	return run->rule_count == 0;
 }
 
-/* Of windows of this length, no part that is not known may be more than a quarter. */
-#define WINDOW_SHARE 4
+static bool looks_at(const struct config_rule *rule, const char *target)
+{
+	for (size_t i = 0; i < rule->target_count; i++)
+		if (strcmp(rule->targets[i], target) == 0)
+			return true;
+	return rule->target_count == 0;
+}
 
 uint64_t config_idle_ns(const struct config *config)
 {
-	uint64_t idle_ns = config->sampling.idle_interval_ns;
+	const struct config_sampling *sampling = &config->sampling;
+	uint64_t idle_ns = sampling->idle_interval_ns;
 
-	if (config->sampling.heartbeat_ns < idle_ns)
-		idle_ns = config->sampling.heartbeat_ns;
+	if (sampling->heartbeat_ns < idle_ns)
+		idle_ns = sampling->heartbeat_ns;
+
+	return idle_ns > sampling->interval_ns ? idle_ns : 0;
+}
+
+/* What is not known of a window is no more than a quarter of it. */
+#define WINDOW_SHARE 4
+
+uint64_t config_idle_of(const struct config *config, const char *target)
+{
+	uint64_t idle_ns = config_idle_ns(config);
+
 	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].window_ns / WINDOW_SHARE < idle_ns)
+		if (config->rules[i].window_ns / WINDOW_SHARE < idle_ns && looks_at(&config->rules[i], target))
 			idle_ns = config->rules[i].window_ns / WINDOW_SHARE;
 
-	return idle_ns > config->sampling.interval_ns ? idle_ns : 0;
+	return idle_ns;
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)

@@ -92,7 +92,7 @@ enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 struct config_sampling {
 	uint64_t interval_ns; /* 10ms;  100us .. 10s */
 	uint64_t
-		idle_interval_ns; /* 100ms; at least so often a process that does not run is looked at. See config_idle_ns */
+		idle_interval_ns; /* 100ms; at least so often a process that does not run is looked at. See config_idle_of */
 	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is re-read and recorded this often */
 	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
 	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
@@ -205,10 +205,13 @@ bool config_target_captures_same(const struct config_target *a, const struct con
 bool config_run_wanted(const struct config_run *run, const char *rule);
 
 /*
- * The longest pause between two looks at a process that is in force: sampling.idle_interval, but no more than a quarter of the shortest window of the
- * rules, and than the heartbeat. 0: there are no pauses, because that is no longer than sampling.interval.
+ * The longest pause between two looks at a process that is in force: sampling.idle_interval, or the heartbeat if that is shorter. 0: there are no pauses,
+ * because that is no longer than sampling.interval.
  */
 uint64_t config_idle_ns(const struct config *config);
+
+/* The same of the processes of one target entry: no more than a quarter of the shortest window of the rules that look at it. */
+uint64_t config_idle_of(const struct config *config, const char *target);
 
 /*
  * The longest time of which every window of the rules is a multiple and that is not above config_idle_ns: who looks at its multiples has looked

@@ -133,6 +133,9 @@ uint32_t source_entry_runs(const struct source_entry *entry);
  */
 void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 
+/* A process is to be looked at at least so often, from its next look on; idle_interval_ns counts where it is less. To begin with, that alone. Any thread. */
+void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
+
 /* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
 int source_room_new(uint32_t capacity, struct source_room **ret);
 /* NULL is fine. */

@@ -26,6 +26,7 @@ static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret
 		.status = SOURCE_SAME,
 		.index = SOURCE_NO_INDEX,
 		.listed_index = SOURCE_NO_INDEX,
+		.idle_ns = UINT64_MAX,
 		.cpu_limit = UINT64_MAX,
 		.memory_limit = UINT64_MAX,
 		.user = user,
@@ -212,6 +213,11 @@ void source_entry_need(struct source_entry *entry, bool peak, bool fds)
 	assert(entry->kind == ENTRY_PROCESS);
 
 	gate_need(&entry->gate, peak, fds);
+}
+
+void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns)
+{
+	atomic_store_explicit(&entry->idle_ns, idle_ns, memory_order_relaxed);
 }
 
 int source_room_new(uint32_t capacity, struct source_room **ret)

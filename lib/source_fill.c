@@ -207,8 +207,13 @@ static uint32_t step_of(const struct source *source, uint64_t ns)
 static uint32_t process_due(const struct source *source, const struct source_entry *entry, mono_t now)
 {
 	int64_t still_ns = mono_diff(now, entry->changed);
-	uint64_t wait_ns =
-		idlepace_wait_ns(&source->pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills, entry->index);
+	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
+	struct idlepace pace = source->pace;
+
+	if (idle_ns < pace.idle_ns)
+		pace.idle_ns = idle_ns;
+
+	uint64_t wait_ns = idlepace_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills, entry->index);
 
 	if (entry->member_of) {
 		uint64_t grid_ns = source->idle_grid_ns;

@@ -42,19 +42,20 @@ struct source_entry {
 	mono_t at;
 	struct gate gate; /* of a process */
 
-	/* Of looks. */
-	mono_t changed; /* when a look last saw that it had changed */
+	/* Of looks: one more cache line. */
+	_Alignas(SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
 	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
 	mono_t shown;   /* `at` when it was last in source_seen */
 	uint32_t fill;  /* the number of the fill in which it was last looked at */
+	uint32_t index; /* in source->entries */
+	struct group *member_of;  /* of a member */
+	_Atomic uint64_t idle_ns; /* the longest pause of this one */
 
 	struct sample sample;
 	struct sum_part part;        /* of a member: what is in the sum */
-	struct group *member_of;     /* of a member */
 	struct group *group;         /* of a group */
 	struct cgroup_files *cgroup; /* of a cgroup */
 	uint64_t cgroup_due_ns;
-	uint32_t index;        /* in source->entries */
 	uint32_t listed_index; /* in source->listed */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;

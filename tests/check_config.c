@@ -370,31 +370,37 @@ START_TEST(defaults_give_way_to_what_was_written)
 }
 END_TEST
 
-static void idle_is(const char *text, uint64_t idle_ns, uint64_t grid_ns)
+static void idle_is(const char *text, uint64_t idle_ns, uint64_t of_a_ns, uint64_t grid_ns)
 {
 	struct config *config = parsed(text);
 
 	ck_assert_uint_eq(config_idle_ns(config), idle_ns);
+	ck_assert_uint_eq(config_idle_of(config, config->targets[0].name), of_a_ns);
 	ck_assert_uint_eq(config_idle_grid_ns(config), grid_ns);
 	config_free(config);
 }
 
-#define WINDOW(name, length) "{\"name\":\"" name "\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"" length "\"}"
+#define WINDOW(name, length, targets) \
+	"{\"name\":\"" name "\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"" length "\",\"targets\":" targets "}"
 
 START_TEST(idle_pauses_are_a_part_of_every_window)
 {
-	idle_is("{" TARGET "}", 100 * NS_PER_MS, 100 * NS_PER_MS);
-	idle_is("{\"sampling\":{\"idle_interval\":\"0s\"}," TARGET "}", 0, 0);
-	idle_is("{\"sampling\":{\"idle_interval\":\"10ms\"}," TARGET "}", 0, 0);
-	idle_is("{\"sampling\":{\"interval\":\"1s\"}," TARGET "}", 0, 0);
-	idle_is("{\"sampling\":{\"heartbeat\":\"50ms\"}," TARGET "}", 50 * NS_PER_MS, 50 * NS_PER_MS);
-	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "200ms") "]}", 50 * NS_PER_MS, 50 * NS_PER_MS);
-	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s") "," WINDOW("s", "700ms") "]}", 100 * NS_PER_MS,
-		100 * NS_PER_MS);
-	idle_is("{\"sampling\":{\"idle_interval\":\"70ms\"}," TARGET ",\"rules\":[" WINDOW("r", "1s") "]}",
-		70 * NS_PER_MS, 62500000);
+	const uint64_t ms = NS_PER_MS;
+
+	idle_is("{" TARGET "}", 100 * ms, 100 * ms, 100 * ms);
+	idle_is("{\"sampling\":{\"idle_interval\":\"0s\"}," TARGET "}", 0, 0, 0);
+	idle_is("{\"sampling\":{\"idle_interval\":\"10ms\"}," TARGET "}", 0, 0, 0);
+	idle_is("{\"sampling\":{\"interval\":\"1s\"}," TARGET "}", 0, 0, 0);
+	idle_is("{\"sampling\":{\"heartbeat\":\"50ms\"}," TARGET "}", 50 * ms, 50 * ms, 50 * ms);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "200ms", "\"*\"") "]}", 100 * ms, 50 * ms, 100 * ms);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "200ms", "[\"web\"]") "]}", 100 * ms, 100 * ms, 100 * ms);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "," WINDOW("s", "700ms", "[\"db\"]") "]}",
+		100 * ms, 100 * ms, 100 * ms);
+	idle_is("{\"sampling\":{\"idle_interval\":\"70ms\"}," TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "]}",
+		70 * ms, 70 * ms, 62500000);
 	/* Windows that have no long part in common. */
-	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s") "," WINDOW("s", "1001ms") "]}", 100 * NS_PER_MS, 0);
+	idle_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "," WINDOW("s", "1001ms", "\"*\"") "]}", 100 * ms,
+		100 * ms, 0);
 }
 END_TEST
 

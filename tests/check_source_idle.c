@@ -276,6 +276,31 @@ START_TEST(members_are_all_looked_at_where_windows_end)
 }
 END_TEST
 
+START_TEST(one_may_be_looked_at_more_often_than_the_others)
+{
+	begin("tests/data/proc", backing_off);
+	struct source_entry *entry = add_process(&bench, 812, false, NULL);
+	struct source_entry *other = add_process(&bench, 812, false, NULL);
+	source_entry_set_idle(entry, 25 * MS);
+	source_entry_set_idle(other, 100 * S);
+	pass(3 * S);
+	for (unsigned i = 0; i < 100; i++) {
+		fill_now();
+		ck_assert_uint_le(now - source_entry_at(entry).ns, INTERVAL);
+		ck_assert_uint_le(now - source_entry_at(other).ns, IDLE - INTERVAL);
+		now += INTERVAL;
+	}
+
+	uint64_t before = saved();
+
+	pass(S);
+	ck_assert_uint_eq(saved() - before, 50 + 90);
+	drop(&bench, entry);
+	drop(&bench, other);
+	bench_close(&bench);
+}
+END_TEST
+
 START_TEST(other_options_count_from_the_next_fill_on)
 {
 	struct source_options options = backing_off;
@@ -381,6 +406,7 @@ Suite *source_idle_suite(void)
 	tcase_add_test(tcase, looks_at_many_idle_ones_are_spread_over_ticks);
 	tcase_add_test(tcase, a_heartbeat_is_shown_of_what_is_idle);
 	tcase_add_test(tcase, members_are_all_looked_at_where_windows_end);
+	tcase_add_test(tcase, one_may_be_looked_at_more_often_than_the_others);
 	tcase_add_test(tcase, other_options_count_from_the_next_fill_on);
 	tcase_add_test(tcase, who_is_roused_is_seen_and_begins_anew);
 	tcase_add_test(tcase, limits_are_taken_within_the_idle_interval);
