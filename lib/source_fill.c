@@ -110,11 +110,15 @@ static void fill_process(struct source *source, struct source_entry *entry, mono
 	source->skipped_reads++;
 	entry->at = time_of_look(source);
 	entry->status = SOURCE_SAME;
-	if (has_new_limits(entry) || entry->fresh) {
-		put_limits(entry);
-		entry->fresh = false;
+	if (!has_new_limits(entry) && !entry->fresh)
+		return;
+
+	struct sample before = entry->sample;
+
+	put_limits(entry); /* as a rule, new ones say what the old ones said */
+	if (is_changed(entry, &before))
 		entry->status = SOURCE_CHANGED;
-	}
+	entry->fresh = false;
 }
 
 static void fill_cgroup(struct source *source, struct source_entry *entry, mono_t now)

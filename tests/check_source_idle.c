@@ -375,6 +375,30 @@ START_TEST(limits_are_taken_within_the_idle_interval)
 }
 END_TEST
 
+START_TEST(limits_that_are_set_again_as_they_were_are_no_change)
+{
+	struct child child = child_start();
+
+	begin("/proc", backing_off);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	source_entry_set_limits(entry, 2 * S, UINT64_MAX);
+	pass(3 * S);
+
+	uint64_t before = saved();
+
+	source_entry_set_limits(entry, 2 * S, UINT64_MAX);
+	pass(S);
+	ck_assert_uint_eq(saved() - before, 90);
+	source_entry_set_limits(entry, 3 * S, UINT64_MAX);
+	pass(S);
+	ck_assert_uint_lt(saved() - before, 180);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_LIMIT), 3 * S);
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(what_is_gone_is_found_so_and_met_until_it_is_removed)
 {
 	struct child child = child_start();
@@ -410,6 +434,7 @@ Suite *source_idle_suite(void)
 	tcase_add_test(tcase, other_options_count_from_the_next_fill_on);
 	tcase_add_test(tcase, who_is_roused_is_seen_and_begins_anew);
 	tcase_add_test(tcase, limits_are_taken_within_the_idle_interval);
+	tcase_add_test(tcase, limits_that_are_set_again_as_they_were_are_no_change);
 	tcase_add_test(tcase, what_is_gone_is_found_so_and_met_until_it_is_removed);
 	suite_add_tcase(suite, tcase);
 
