@@ -24,6 +24,18 @@ needed() {
 	dpkg-deb -f "$deb" Pre-Depends Depends | sed 's/^[A-Za-z-]*: //; s/ *([^)]*)//g; s/ *|[^,]*//g; s/ //g' | paste -s -d,
 }
 
+# What it recommends, for metrics over HTTP: of alternatives the first that this release has.
+recommended() {
+	dpkg-deb -f "$deb" Recommends | tr ',' '\n' | sed 's/([^)]*)//g; s/|/ /g' | while read -r names; do
+		for name in $names; do
+			if apt-cache show "$name" >/dev/null 2>&1; then
+				printf ',%s' "$name"
+				break
+			fi
+		done
+	done
+}
+
 sources() {
 	for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources; do
 		test -s "$file" && grep -q '^[^#]' "$file" && echo "$file"
@@ -33,7 +45,7 @@ sources() {
 
 # What only a whole system has use for, and what says when and where it was made, is left out.
 root_tar() {
-	mmdebstrap --quiet --variant=minbase --include="$(needed)" \
+	mmdebstrap --quiet --variant=minbase --include="$(needed)$(recommended)" \
 		--customize-hook="copy-in $deb /root" \
 		--customize-hook='chroot "$1" dpkg -i /root/'"${deb##*/}"' >/dev/null' \
 		--customize-hook='rm -rf "$1"/root/*.deb "$1"/usr/share/man "$1"/usr/share/locale "$1"/usr/share/info "$1"/var/cache/* "$1"/var/log/* "$1"/var/lib/apt/lists/*' \
