@@ -174,7 +174,7 @@ static void look_in_lists(struct search *search)
 				   containerstate_list);
 
 		search->found |= r == 0;
-		search->absent |= r == 1;
+		search->absent |= r == 1 || r == -EBADMSG;
 	}
 }
 

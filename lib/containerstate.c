@@ -172,6 +172,10 @@ static bool take_metadata(const struct json_node *metadata, struct container *re
 int containerstate_list(const char *text, size_t len, struct container *ret)
 {
 	AUTO(release_document) struct json_document *document = NULL;
+
+	if (len <= CONTAINERSTATE_LIST_BYTES_MAX && !memmem(text, len, ret->id, strlen(ret->id)))
+		return 1;
+
 	int r = parse(text, len, CONTAINERSTATE_LIST_BYTES_MAX, &document);
 
 	if (r < 0)

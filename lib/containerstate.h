@@ -26,7 +26,7 @@
 int containerstate_docker(const char *text, size_t len, struct container *ret);
 int containerstate_oci(const char *text, size_t len, struct container *ret);
 
-/* Podman's and CRI-O's list: of the container whose id ret has. */
+/* Podman's and CRI-O's list: of the container whose id ret has. Without that id anywhere in it, it is not even parsed: 1. */
 int containerstate_list(const char *text, size_t len, struct container *ret);
 
 /* Whether the name of a link is that of the container whose id ret has; what it says is then filled in. */

@@ -122,7 +122,10 @@ static const struct {
 	{ containerstate_oci, "{\"annotations\":{\"nerdctl/name\":\"\"}}", 1 },
 	{ containerstate_oci, "{", -EBADMSG },
 	{ containerstate_list, "[]", 1 },
-	{ containerstate_list, "{}", -EBADMSG },
+	{ containerstate_list, "[{\"id\":\"" OTHER "\",\"names\":[\"web\"]",
+	  1 }, /* without the id it is not read further */
+	{ containerstate_list, "{\"id\":\"" ID "\"}", -EBADMSG },
+	{ containerstate_list, "[{\"id\":\"" ID "\"}", -EBADMSG },
 	{ containerstate_list, "[1,null,{\"id\":7},{\"id\":\"" ID "\"}]", 1 },
 	{ containerstate_list, "[{\"id\":\"" ID "\",\"names\":\"web\",\"metadata\":\"[\"}]", 1 },
 };
