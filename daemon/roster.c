@@ -263,8 +263,7 @@ bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint
 	return target != NULL;
 }
 
-/* Of a new target. NULL: it is in none. */
-static const struct container *container_of(const struct roster *roster, const char *cgroup)
+const struct container *roster_container_of(const struct roster *roster, const char *cgroup)
 {
 	struct clock clock = realclock();
 	const struct container *container;
@@ -284,7 +283,7 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 		return 0;
 
 	target = roster_target_process(roster->list.entries[entry], &roster->options.config->targets[entry], seen,
-				       container_of(roster, seen->cgroup));
+				       roster_container_of(roster, seen->cgroup));
 	if (!target)
 		return -ENOMEM;
 
@@ -303,7 +302,7 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 	else if (r == 0 && seen->whole)
 		source_entry_set_whole(target->sampled.entry);
 	if (r == 0 && target->names_group)
-		r = roster_describe_anew(group, seen);
+		r = roster_describe_anew(roster, group, seen);
 
 	return watch_opened(roster, target, r);
 }
@@ -326,7 +325,7 @@ int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_
 	}
 
 	target = roster_target_cgroup(roster->list.entries[entry], &roster->options.config->targets[entry], path,
-				      container_of(roster, path));
+				      roster_container_of(roster, path));
 	if (!target)
 		return -ENOMEM;
 

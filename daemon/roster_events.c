@@ -101,14 +101,14 @@ bool roster_is_outdated(const struct roster *roster, size_t entry, const struct 
 	       (target->arguments_at != seen->arguments_at || strcmp(target->what.comm, seen->comm) != 0);
 }
 
-int roster_describe_anew(struct roster_target *target, const struct roster_sighting *seen)
+int roster_describe_anew(const struct roster *roster, struct roster_target *target, const struct roster_sighting *seen)
 {
 	const struct target *what = &target->what;
 
 	if (strcmp(what->comm, seen->comm) == 0 && strcmp(what->cmdline, seen->cmdline) == 0 &&
 	    strcmp(what->cgroup, seen->cgroup) == 0)
 		return 0;
-	if (!roster_target_rename(&target->what, seen))
+	if (!roster_target_rename(&target->what, seen, roster_container_of(roster, seen->cgroup)))
 		return -ENOMEM;
 
 	return target->group ? 0 : sampler_target_describe_anew(&target->sampled, what);
@@ -124,9 +124,9 @@ int roster_describe(struct roster *roster, size_t entry, const struct roster_sig
 
 	target->arguments_at = seen->arguments_at;
 
-	int r = roster_describe_anew(target, seen);
+	int r = roster_describe_anew(roster, target, seen);
 
-	return r == 0 && target->names_group ? roster_describe_anew(target->group, seen) : r;
+	return r == 0 && target->names_group ? roster_describe_anew(roster, target->group, seen) : r;
 }
 
 bool roster_knows(const struct roster *roster, int32_t pid)

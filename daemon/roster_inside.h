@@ -40,7 +40,10 @@ struct roster {
 bool roster_ask_back(struct roster *roster, struct roster_target *target);
 
 /* It is called something else now: see roster_describe. 0; -ENOMEM: it keeps its names. */
-int roster_describe_anew(struct roster_target *target, const struct roster_sighting *seen);
+int roster_describe_anew(const struct roster *roster, struct roster_target *target, const struct roster_sighting *seen);
+
+/* The container that a cgroup is, or is in. NULL: in none. Valid until the next is asked for. */
+const struct container *roster_container_of(const struct roster *roster, const char *cgroup);
 
 /* The sampler gave it back. */
 void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why);

@@ -95,23 +95,32 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 	return target;
 }
 
-bool roster_target_rename(struct target *what, const struct roster_sighting *seen)
+static void put_in_place(const char **at, char *text)
 {
-	char *comm = strdup(seen->comm), *cmdline = strdup(seen->cmdline), *cgroup = strdup(seen->cgroup);
-	bool whole = comm && cmdline && cgroup;
+	free((char *)(uintptr_t)*at);
+	*at = text;
+}
 
-	if (whole) {
-		free((char *)(uintptr_t)what->comm);
-		free((char *)(uintptr_t)what->cmdline);
-		free((char *)(uintptr_t)what->cgroup);
-		what->comm = comm;
-		what->cmdline = cmdline;
-		what->cgroup = cgroup;
+bool roster_target_rename(struct target *what, const struct roster_sighting *seen, const struct container *container)
+{
+	char packed[CONTAINER_PACKED_MAX];
+
+	pack(container, packed);
+
+	char *comm = strdup(seen->comm), *cmdline = strdup(seen->cmdline), *cgroup = strdup(seen->cgroup);
+	char *contained = strdup(packed);
+
+	if (comm && cmdline && cgroup && contained) {
+		put_in_place(&what->comm, comm);
+		put_in_place(&what->cmdline, cmdline);
+		put_in_place(&what->cgroup, cgroup);
+		put_in_place(&what->container, contained);
 		return true;
 	}
 	free(comm);
 	free(cmdline);
 	free(cgroup);
+	free(contained);
 
 	return false;
 }

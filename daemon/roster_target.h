@@ -22,8 +22,8 @@ struct roster_target *roster_target_process(struct roster_entry *entry, const st
 struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,
 					   const char *path, const struct container *container);
 
-/* Puts other texts in the place of comm, cmdline and cgroup of a description. False: no memory, nothing changed. */
-bool roster_target_rename(struct target *what, const struct roster_sighting *seen);
+/* Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a description. False: no memory, nothing changed. */
+bool roster_target_rename(struct target *what, const struct roster_sighting *seen, const struct container *container);
 
 /* Must be in no table, and not lent. */
 void roster_target_free(struct roster_target *target);
