@@ -20,6 +20,9 @@
 #define KEPT_NS (60 * NS_PER_S)
 #define KEPT_SCANS 3
 
+/* At a time, so that others have their turn: a look reads files of megabytes at worst, and cgroups that look like containers anybody can make. */
+#define LOOKS_MAX 16u
+
 /* Since it was met. The last is CONTAINERS_WAIT_NS. */
 static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
 
@@ -90,7 +93,7 @@ static void begin(struct entry *entry)
 	struct container *container = &entry->container;
 
 	*container = (struct container){ .runtime = where->runtime };
-	memcpy(container->id, where->id, sizeof container->id);
+	container_text(container->id, sizeof container->id, where->id, strlen(where->id));
 	/* Only an id of 64 digits is no name. */
 	if (where->runtime == CONTAINER_NSPAWN || where->runtime == CONTAINER_LXC || where->space[0] != '\0')
 		container_text(container->name, sizeof container->name, where->id, strlen(where->id));
@@ -102,7 +105,7 @@ static void look(struct containers *containers, struct entry *entry)
 	enum containerfiles_result result;
 
 	begin(entry);
-	result = containerfiles_read(containers->rootfd, &entry->where, &entry->container);
+	result = containerfiles_read(entry->where.foreign ? -1 : containers->rootfd, &entry->where, &entry->container);
 	if (result == CONTAINERFILES_OTHER || (entry->where.unsure && result != CONTAINERFILES_READ))
 		entry->answer = CONTAINERS_NONE;
 	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
@@ -116,15 +119,18 @@ static mono_t due(const struct entry *entry)
 	return mono_add(entry->met, looks_ns[entry->looks]);
 }
 
-static void look_again(struct containers *containers, struct entry *entry, mono_t now)
+/* True: it was time, and it was looked for. */
+static bool look_again(struct containers *containers, struct entry *entry, mono_t now)
 {
 	if (entry->answer != CONTAINERS_PENDING || mono_diff(now, due(entry)) < 0)
-		return;
+		return false;
 
 	while (entry->looks < ARRAY_LEN(looks_ns) && mono_diff(now, due(entry)) >= 0)
 		entry->looks++;
 	look(containers, entry);
 	containers->pending -= entry->answer != CONTAINERS_PENDING;
+
+	return true;
 }
 
 /* ---- all ---- */
@@ -225,11 +231,13 @@ bool containers_next(const struct containers *containers, mono_t *ret)
 void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
 		      void *ctx)
 {
+	unsigned looks = 0;
+
 	for (size_t i = 0; containers && containers->pending > 0 && i < BUCKETS; i++)
-		for (struct entry *entry = containers->buckets[i]; entry; entry = entry->next) {
-			if (entry->answer != CONTAINERS_PENDING)
+		for (struct entry *entry = containers->buckets[i]; entry && looks < LOOKS_MAX; entry = entry->next) {
+			if (!look_again(containers, entry, now))
 				continue;
-			look_again(containers, entry, now);
+			looks++;
 			if (entry->answer == CONTAINERS_KNOWN)
 				visit(ctx, entry->path);
 		}

@@ -42,7 +42,7 @@ enum containers_answer containers_find(struct containers *containers, const char
 bool containers_next(const struct containers *containers, mono_t *ret);
 
 /*
- * Looks at them again; those whose waiting is over by that are handed to visit, with the path of their cgroup: it may ask
+ * Looks at some of them again, the rest is for the next call; those whose waiting is over by that are handed to visit, with the path of their cgroup: it may ask
  * for that one.
  */
 void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),

@@ -302,10 +302,12 @@ static void visit_new_cgroup(void *ctx, const char *path)
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
 }
 
+/* Its processes were met before it had its name: where they count and not the cgroup, a scan finds them. */
 static void visit_named_container(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
 
+	discovery->again |= (discovery->matcher->needs & MATCH_CONTAINER) != 0;
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
 }
 

@@ -13,6 +13,9 @@
  *	/lxc.payload.web                                                 LXC, LXD, Incus
  *	/default/web                                                     containerd's own clients
  *
+ * Whoever may make cgroups may give them such names, and those of containers that exist. So what is made inside of another container, or below a user's
+ * own systemd, is one, but a foreign one: it is not given the names that the machine's runtimes have for its id.
+ *
  * An id is 64 hexadecimal digits and nothing else: libpod-conmon-<id>.scope is a monitor by that. 64 digits alone are a container too, whoever
  * made it: a custom parent (docker run --cgroup-parent) leaves no other trace.
  */
@@ -147,6 +150,7 @@ static bool take_pod(const char *component, size_t len, char ret[CONTAINERPATH_P
 {
 	static const char suffix[] = ".slice";
 	size_t cut = sizeof suffix - 1, start = 0;
+	char uid[CONTAINERPATH_POD_UID + 1];
 
 	if (len > cut && memcmp(component + len - cut, suffix, cut) == 0) {
 		len -= cut;
@@ -167,11 +171,20 @@ static bool take_pod(const char *component, size_t len, char ret[CONTAINERPATH_P
 
 		if (hex_digit(c) < 0 && c != '-')
 			return false;
-		ret[i] = c;
+		uid[i] = c;
 	}
-	ret[len] = '\0';
+	copy(ret, uid, len);
 
 	return true;
+}
+
+/* "user@1000.service": below it everything is named by that user. Root's own is the machine's. */
+static bool is_of_user(const char *component)
+{
+	static const char prefix[] = "user@";
+
+	return has_prefix(component, prefix) && strcmp(component, "user@0.service") != 0 &&
+	       strcmp(component + strcspn(component, "."), ".service") == 0;
 }
 
 /* ---- one component ---- */
@@ -233,16 +246,24 @@ static const struct form *fitting(const char *parent, const char *component, str
 struct walk {
 	struct containerpath found; /* the innermost container */
 	bool any;
+	bool of_user; /* what follows is named by a user */
 	char parent[COMPONENT_MAX + 1];
 	char pod_uid[CONTAINERPATH_POD_UID + 1]; /* met since then */
 	unsigned depth;
 };
+
+/* What may be none does not count. */
+static bool is_inside(const struct walk *walk, const struct containerpath *found)
+{
+	return !walk->found.unsure && strcmp(walk->found.id, found->id) != 0;
+}
 
 static void settle(struct walk *walk, const struct form *form, struct containerpath *found, size_t end)
 {
 	found->runtime = form->runtime;
 	found->unsure = form->unsure;
 	found->len = end;
+	found->foreign = walk->of_user || (walk->any && (walk->found.foreign || is_inside(walk, found)));
 	memcpy(found->pod_uid, walk->pod_uid, sizeof found->pod_uid);
 	walk->pod_uid[0] = '\0';
 	walk->any = true;
@@ -290,6 +311,7 @@ static void take_component(struct walk *walk, const char *component, size_t end)
 	struct containerpath found = { 0 };
 
 	walk->depth++;
+	walk->of_user |= is_of_user(component);
 	if (!take_pod(component, strlen(component), walk->pod_uid) && !take_colons(walk, component, end)) {
 		const struct form *form = fitting(walk->parent, component, &found);
 

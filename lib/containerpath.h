@@ -19,6 +19,7 @@ struct containerpath {
 	char space[CONTAINER_SPACE_MAX + 1];     /* containerd's namespace, if the path tells it */
 	char pod_uid[CONTAINERPATH_POD_UID + 1]; /* of Kubernetes, as its API writes it; "" */
 	size_t len;                              /* of the container's own cgroup: that much of the path */
+	bool foreign; /* made inside of another container, or by a user's own systemd: what is known here of this id is not of it */
 	bool unsure; /* other things are called so too: it is a container only if the runtime knows of it */
 };
 

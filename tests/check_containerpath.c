@@ -135,6 +135,43 @@ START_TEST(what_is_none_is_none)
 }
 END_TEST
 
+static const struct {
+	const char *path;
+	bool foreign;
+} makers[] = {
+	{ "/docker/" ID, false },
+	{ "/docker/" ID "/" OTHER, true },
+	{ "/docker/" OTHER "/docker/" ID, true },
+	{ "/lxc.payload.web/machine.slice/machine-db.scope", true },
+	{ "/lxc.payload.web/docker/" ID "/docker/" ID, true },
+	{ "/machine.slice/libpod-" ID ".scope/libpod-payload-" ID, false },
+	{ "/kubepods/pod" UID "/" ID, false },
+	{ "/kubepods/burstable/pod" UID "/" ID, false },
+	{ "/kubepods/burstable/pod" UID "/" OTHER "/docker/" ID, true },
+	{ "/user.slice/user-1000.slice/user@1000.service/user.slice/docker-" ID ".scope", true },
+	{ "/user.slice/user-1000.slice/user@1000.service/system.slice/default-web.scope", true },
+	{ "/user.slice/user-0.slice/user@0.service/user.slice/docker-" ID ".scope", false },
+	{ "/user.slice/user-1000.slice/session-3.scope/docker-" ID ".scope", false },
+};
+
+START_TEST(who_could_not_be_a_runtime_of_this_machine_is_told)
+{
+	struct containerpath found;
+
+	ck_assert(containerpath_parse(makers[_i].path, &found));
+	ck_assert_msg(found.foreign == makers[_i].foreign, "%s", makers[_i].path);
+}
+END_TEST
+
+START_TEST(what_is_almost_a_pod_leaves_nothing_behind)
+{
+	struct containerpath found;
+
+	ck_assert(containerpath_parse("/pod8f2a6a0e-3d52-4c58-b1a5-7b8a9d6f0c1x/" ID, &found));
+	ck_assert_str_eq(found.pod_uid, "");
+}
+END_TEST
+
 START_TEST(what_looks_like_one_is_marked)
 {
 	struct containerpath found;
@@ -169,6 +206,8 @@ Suite *containerpath_suite(void)
 
 	tcase_add_loop_test(tcase, a_container_is_told_from_its_path, 0, ARRAY_LEN(containers));
 	tcase_add_loop_test(tcase, what_is_none_is_none, 0, ARRAY_LEN(others));
+	tcase_add_loop_test(tcase, who_could_not_be_a_runtime_of_this_machine_is_told, 0, ARRAY_LEN(makers));
+	tcase_add_test(tcase, what_is_almost_a_pod_leaves_nothing_behind);
 	tcase_add_test(tcase, what_looks_like_one_is_marked);
 	tcase_add_test(tcase, endless_names_are_none);
 	suite_add_tcase(suite, tcase);

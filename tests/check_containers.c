@@ -177,6 +177,65 @@ START_TEST(without_files_there_is_no_waiting_and_the_id_stands_for_the_name)
 }
 END_TEST
 
+START_TEST(whoever_takes_the_id_of_another_does_not_get_its_name)
+{
+	put_docker(ID, "web");
+	put("host/" TASKS "/default/web/config.json", "{}");
+	know_containers();
+	ck_assert_str_eq(title_of("/user.slice/user@1000.service/docker-" ID ".scope", 0, CONTAINERS_KNOWN),
+			 "docker/a329033bf642");
+	ck_assert_str_eq(title_of("/docker/" POD_ID "/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/web");
+	ck_assert(is_none("/user.slice/user@1000.service/system.slice/default-web.scope"));
+}
+END_TEST
+
+START_TEST(an_id_cannot_hold_what_separates_fields)
+{
+	char packed[CONTAINER_PACKED_MAX];
+	const struct container *container;
+	struct container unpacked;
+	bool own;
+
+	know_containers();
+	ck_assert_int_eq(containers_find(containers, "/lxc.payload.a\tb\tc\td\n", at(0), &container, &own),
+			 CONTAINERS_KNOWN);
+	container_pack(container, packed, sizeof(packed));
+	ck_assert(container_unpack(packed, &unpacked));
+	ck_assert_str_eq(unpacked.id, "a_b_c_d_");
+	ck_assert_str_eq(unpacked.name, "a_b_c_d_");
+	ck_assert_str_eq(unpacked.pod, "");
+}
+END_TEST
+
+static void count_any(void *ctx, const char *cgroup)
+{
+	(void)cgroup;
+	++*(int *)ctx;
+}
+
+START_TEST(of_many_that_are_waited_for_each_time_a_few_are_looked_for)
+{
+	char path[128];
+	int settled = 0, before = 0, calls = 0;
+
+	put_docker(ID, "other");
+	know_containers();
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(path, sizeof(path), "/docker/%064x", i);
+		title_of(path, 0, CONTAINERS_PENDING);
+	}
+	do {
+		before = settled;
+		containers_retry(containers, at(600), count_any, &settled);
+		ck_assert_int_le(settled - before, 20);
+		calls++;
+	} while (settled > before);
+	ck_assert_int_eq(settled, 100);
+	ck_assert_int_gt(calls, 5);
+}
+END_TEST
+
 static void count(void *ctx, const char *cgroup)
 {
 	ck_assert_str_eq(cgroup, "/docker/" ID);
@@ -478,6 +537,48 @@ START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
 }
 END_TEST
 
+START_TEST(processes_of_one_that_was_named_late_are_found_without_waiting_for_the_next_scan)
+{
+	char path[128];
+
+	put_cgroup("", "max 100000");
+	put_cgroup("/docker/" ID, "max 100000");
+	put_docker(POD_ID, "other");
+	appear(10, "web", "web", 500, "/docker/" ID);
+	know_containers();
+	snprintf(path, sizeof(path), "%s/cgroup", root);
+	make(root, path,
+	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"pods\", "
+			  "\"containers\": \"web\", \"per\": \"process\"}]}"));
+	ck_assert_uint_eq(targets(), 0);
+	put_docker(ID, "web");
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	scene_wait_for(watched() == 1);
+}
+END_TEST
+
+START_TEST(who_executes_in_another_container_is_told_of_that_one)
+{
+	struct target target;
+	char path[128];
+
+	make_host("{\"name\": \"web\", \"pid\": 11}");
+	ck_assert_uint_eq(targets(), 1);
+	appear(11, "app", "app", 501, "/docker/" ID);
+	snprintf(path, sizeof(path), "%s/11/stat", root); /* what is idle says nothing of itself */
+	scene_write(path, "11 (app) S 1 1 1 0 -1 0 10 0 0 0 90 5 0 0 20 0 3 0 501 1000000 100 0\n");
+	ck_assert_uint_eq(targets(), 1);
+	samplers_tick(samplers);
+
+	struct ring_cursor *cursor = read_ring();
+
+	ck_assert(find_target(cursor, "web", &target));
+	ck_assert_str_eq(target.cgroup, "/docker/" ID);
+	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
+	ring_cursor_free(cursor);
+}
+END_TEST
+
 static TCase *names(void)
 {
 	TCase *tcase = tcase_create("names");
@@ -488,6 +589,9 @@ static TCase *names(void)
 	tcase_add_test(tcase, a_virtual_machine_is_none);
 	tcase_add_test(tcase, the_kubelet_tells_names_that_the_runtime_does_not);
 	tcase_add_test(tcase, without_files_there_is_no_waiting_and_the_id_stands_for_the_name);
+	tcase_add_test(tcase, whoever_takes_the_id_of_another_does_not_get_its_name);
+	tcase_add_test(tcase, an_id_cannot_hold_what_separates_fields);
+	tcase_add_test(tcase, of_many_that_are_waited_for_each_time_a_few_are_looked_for);
 	tcase_add_test(tcase, a_name_that_is_written_later_is_waited_for);
 	tcase_add_test(tcase, a_name_that_never_comes_is_given_up);
 	tcase_add_test(tcase, what_is_half_written_is_waited_for_too);
@@ -510,6 +614,8 @@ static TCase *targets_of_containers(void)
 	tcase_add_test(tcase, targets_of_other_selectors_know_their_container);
 	tcase_add_test(tcase, a_container_that_is_gone_is_let_go);
 	tcase_add_test(tcase, one_without_a_name_becomes_a_target_without_another_scan);
+	tcase_add_test(tcase, processes_of_one_that_was_named_late_are_found_without_waiting_for_the_next_scan);
+	tcase_add_test(tcase, who_executes_in_another_container_is_told_of_that_one);
 	tcase_set_timeout(tcase, 60);
 
 	return tcase;
