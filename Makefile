@@ -160,7 +160,7 @@ $(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
 
-$(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
+$(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
@@ -232,7 +232,7 @@ clean:
 
 FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 fuzzer_objects = $(patsubst %.c,$(B)/libfuzzer/%.o,$(1))
-FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out $(MAINS),$(DAEMON_C)))
+FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out $(MAINS),$(DAEMON_C) $(CLI_C)))
 FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz_%.c))
 FUZZER_BINS := $(FUZZ:%=$(B)/libfuzzer/%)
 
@@ -240,7 +240,7 @@ $(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
-		-iquote lib -iquote daemon -MMD -MP -c $< -o $@
+		-iquote lib -iquote daemon -iquote cli -MMD -MP -c $< -o $@
 
 $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 

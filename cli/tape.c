@@ -1,25 +1,16 @@
 /*
- * tape.c: rows to ticks.
+ * tape.c: lines of a stream to events. What ticks there were is found out by tapeclock.c; here is whom a row is of, and which rows are to be believed.
  *
- * A row begins a new tick if its target has had one in this tick already, or if it comes more than half an interval after the tick began.
- * The time of a tick is that of its first row: later than the real one by what it took to look at that target, which is microseconds. For
- * the evaluator a target that was sampled in a tick was seen at its row's time, whatever the tick's (watch.c): so the lengths of
- * windows between rows are exact.
- *
- * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others.
- * A target that does not change has a row per heartbeat. Where no row came for longer than two of them nobody looked: no ticks are
- * made up there, and the evaluator sees what it would have seen, a sampler that stalled. That bounds the ticks made up per row.
- *
- * Rejected: ticks at the ends of windows exactly. The row of the tick that really ended the window comes a moment later, and the window
- * would be judged with the sample before it.
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. Other rows that come late
+ * are passed over.
  */
 #include "tape.h"
 
 #include "checksum.h"
 #include "json.h"
 #include "pairmap.h"
-#include "rowpace.h"
 #include "scope.h"
+#include "tapeclock.h"
 #include "targetjson.h"
 
 #include <errno.h>
@@ -32,6 +23,7 @@
 /* A target of a stream. */
 struct known {
 	uint32_t id;       /* in the stream, and in events */
+	uint32_t writer;   /* whose ticks it moves on with */
 	uint32_t checksum; /* of its declaration */
 	bool announced;    /* and not gone */
 	bool is_column;    /* STREAM_GVISOR */
@@ -51,12 +43,7 @@ struct tape {
 	struct known *known;
 	size_t known_count, known_cap;
 	struct pairmap index; /* id -> place in known */
-	/* The tick that is open. */
-	bool open;
-	bool started; /* there was one, the next two are known */
-	mono_t tick;
-	uint64_t number;
-	struct rowpace pace;
+	struct tapeclock clock;
 };
 
 /* ---- events ---- */
@@ -66,81 +53,12 @@ static int hand_over(struct tape *tape, const struct ring_event *event)
 	return tape->options.event(tape->options.ctx, event);
 }
 
-static wall_t wall_of(const struct tape *tape, mono_t at)
-{
-	return (wall_t){ at.ns - (uint64_t)tape->options.mono_ahead_ns };
-}
-
-static struct ring_event event_of(const struct tape *tape, enum ring_event_type type, uint32_t id)
-{
-	return (struct ring_event){ .type = type, .time = tape->tick, .tick = tape->number, .id = id };
-}
-
-static int end_tick(struct tape *tape)
-{
-	const struct ring_event event = event_of(tape, RING_EVENT_TICK_END, 0);
-
-	if (!tape->open)
-		return 0;
-	tape->open = false;
-	return hand_over(tape, &event);
-}
-
-static int begin_tick(struct tape *tape, mono_t at)
-{
-	struct ring_event event = { .type = RING_EVENT_TICK, .time = at, .wall = wall_of(tape, at) };
-
-	tape->open = true;
-	tape->started = true;
-	tape->tick = at;
-	event.tick = ++tape->number;
-	event.idle_ns = tape->options.idle_ns;
-	if (!tape->summary.any)
-		tape->summary.from = event.wall;
-	tape->summary.any = true;
-	tape->summary.to = event.wall;
-	tape->summary.ticks++;
-	return hand_over(tape, &event);
-}
-
-/* Ticks in which nothing changed, from the last one up to the one that begins at `at`. */
-static int pass_time(struct tape *tape, mono_t at)
-{
-	uint64_t step = tape->pace.interval_ns;
-	int r = 0;
-
-	if (!tape->started || mono_diff(at, tape->tick) > (int64_t)(2 * tape->options.heartbeat_ns))
-		return 0;
-	while (r == 0 && mono_diff(at, tape->tick) > (int64_t)(step + step / 2)) {
-		r = begin_tick(tape, mono_add(tape->tick, step));
-		if (r == 0)
-			r = end_tick(tape);
-	}
-	return r;
-}
-
-static int next_tick(struct tape *tape, mono_t at)
-{
-	int r = end_tick(tape);
-
-	/* Another stream may be of earlier. An empty tick tells the evaluator, which then forgets what it has seen: not yet the first sample. */
-	if (r == 0 && !tape->started && tape->streams > 1) {
-		r = begin_tick(tape, mono_sub(at, tape->pace.interval_ns));
-		if (r == 0)
-			r = end_tick(tape);
-	}
-	if (r == 0)
-		r = pass_time(tape, at);
-	return r == 0 ? begin_tick(tape, at) : r;
-}
-
 static int miss(struct tape *tape, uint64_t pages)
 {
-	const struct ring_event event = {
-		.type = RING_EVENT_LAPPED, .time = tape->tick, .tick = tape->number, .lost_pages = pages
-	};
-	int r = end_tick(tape);
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_LAPPED, tape->clock.writer, 0);
+	int r = tapeclock_end(&tape->clock);
 
+	event.lost_pages = pages;
 	tape->summary.gaps++;
 	return r == 0 ? hand_over(tape, &event) : r;
 }
@@ -180,7 +98,7 @@ static int know(struct tape *tape, uint32_t id, struct known **ret)
 
 static int announce(struct tape *tape, struct known *known, const struct target *target)
 {
-	struct ring_event event = event_of(tape, RING_EVENT_TARGET, known->id);
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_TARGET, known->writer, known->id);
 
 	event.target = *target;
 	tape->summary.targets += !known->announced;
@@ -190,7 +108,7 @@ static int announce(struct tape *tape, struct known *known, const struct target 
 
 static int lose_target(struct tape *tape, struct known *known)
 {
-	struct ring_event event = event_of(tape, RING_EVENT_GONE, known->id);
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_GONE, known->writer, known->id);
 
 	event.reason = RING_GONE_EXITED;
 	if (!known->announced)
@@ -198,7 +116,7 @@ static int lose_target(struct tape *tape, struct known *known)
 	known->announced = false;
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
-	rowpace_lose(&tape->pace, known->id);
+	rowpace_lose(&tape->clock.pace, known->id);
 	return hand_over(tape, &event);
 }
 
@@ -224,6 +142,7 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	struct target target = targetjson_read(json_root(document), id);
 
 	known->checksum = checksum;
+	known->writer = (uint32_t)targetjson_number(json_root(document), "writer", UINT32_MAX);
 	return announce(tape, known, &target);
 }
 
@@ -246,9 +165,9 @@ static void take_values(const struct tape *tape, uint32_t owner, const uint64_t 
 			sample_set(ret, (enum sample_field)tape->field[c], values[c]);
 }
 
-static int put_sample(struct tape *tape, uint32_t id, mono_t at, const struct sample *sample)
+static int put_sample(struct tape *tape, const struct known *known, mono_t at, const struct sample *sample)
 {
-	struct ring_event event = event_of(tape, RING_EVENT_SAMPLE, id);
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_SAMPLE, known->writer, known->id);
 
 	event.time = at;
 	event.sample = sample;
@@ -257,34 +176,24 @@ static int put_sample(struct tape *tape, uint32_t id, mono_t at, const struct sa
 	return hand_over(tape, &event);
 }
 
-/* A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. */
-static bool is_late(const struct tape *tape, uint32_t id, mono_t at)
+/*
+ * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. known NULL: of all, in
+ * STREAM_GVISOR, or of nobody.
+ */
+static bool is_late(struct tape *tape, const struct known *known, uint32_t id, mono_t at)
 {
-	const struct known *known = id ? find(tape, id) : NULL;
-	int64_t late_ns = mono_diff(tape->tick, at);
+	const struct tapeclock_line *line = tapeclock_line(&tape->clock, known ? known->writer : 0);
+	int64_t late_ns = mono_diff(line->tick, at);
 
-	if (!tape->started || late_ns <= (int64_t)(id ? tape->pace.interval_ns : 0))
+	if (!line->started || late_ns <= (int64_t)(id ? tape->clock.pace.interval_ns : 0))
 		return false;
 	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
 	       late_ns > (int64_t)tape->options.heartbeat_ns;
 }
 
-/* Makes the tick that a row of this target at this time belongs to the open one. */
-static int reach_tick(struct tape *tape, struct known *known, mono_t at)
+static int on_own_row(struct tape *tape, mono_t at, struct known *known, const uint64_t *values, uint32_t mask)
 {
-	bool again = tape->started && known->tick == tape->number;
-	int64_t since = mono_diff(at, tape->tick);
-
-	if (!tape->options.interval_is_known)
-		rowpace_row(&tape->pace, known->id, at);
-	if (tape->open && (since <= 0 || (!again && since <= (int64_t)(tape->pace.interval_ns / 2))))
-		return 0;
-	return next_tick(tape, at);
-}
-
-static int on_own_row(struct tape *tape, mono_t at, uint32_t id, const uint64_t *values, uint32_t mask)
-{
-	struct known *known = find(tape, id);
+	const struct tapeclock_line *line;
 	struct sample sample = { 0 };
 	int r;
 
@@ -292,25 +201,28 @@ static int on_own_row(struct tape *tape, mono_t at, uint32_t id, const uint64_t 
 		tape->summary.nameless++;
 		return 0;
 	}
-	r = reach_tick(tape, known, at);
+	line = tapeclock_line(&tape->clock, known->writer);
+	if (!tape->options.interval_is_known)
+		rowpace_row(&tape->clock.pace, known->id, at);
+	r = tapeclock_reach(&tape->clock, known->writer, at, line->started && known->tick == line->number);
 	if (r != 0)
 		return r;
 	known->at = at;
-	if (mono_diff(tape->tick, at) <= (int64_t)(tape->pace.interval_ns / 2))
-		known->tick = tape->number;
+	if (mono_diff(line->tick, at) <= (int64_t)(tape->clock.pace.interval_ns / 2))
+		known->tick = line->number;
 	take_values(tape, 0, values, mask, &sample);
-	return put_sample(tape, id, at, &sample);
+	return put_sample(tape, known, at, &sample);
 }
 
 static int on_gvisor_row(struct tape *tape, mono_t at, const uint64_t *values, uint32_t mask)
 {
-	int r = next_tick(tape, at);
+	int r = tapeclock_next(&tape->clock, 0, at);
 
 	for (size_t i = 0; r == 0 && i < tape->known_count; i++) {
 		struct sample sample = { 0 };
 
 		take_values(tape, tape->known[i].id, values, mask, &sample);
-		r = put_sample(tape, tape->known[i].id, at, &sample);
+		r = put_sample(tape, &tape->known[i], at, &sample);
 	}
 	return r;
 }
@@ -318,14 +230,15 @@ static int on_gvisor_row(struct tape *tape, mono_t at, const uint64_t *values, u
 static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
 {
 	struct tape *tape = ctx;
+	struct known *known = target ? find(tape, target) : NULL;
 	mono_t at;
 
 	(void)seq;
-	if (!time_of(tape, time_ns, &at) || is_late(tape, target, at)) {
+	if (!time_of(tape, time_ns, &at) || is_late(tape, known, target, at)) {
 		tape->summary.late++;
 		return 0;
 	}
-	return target ? on_own_row(tape, at, target, values, mask) : on_gvisor_row(tape, at, values, mask);
+	return target ? on_own_row(tape, at, known, values, mask) : on_gvisor_row(tape, at, values, mask);
 }
 
 /* ---- headers and remarks ---- */
@@ -398,8 +311,7 @@ static int on_start_time(void *ctx, wall_t start)
 		return 0;
 
 	r = miss(tape, 0);
-	tape->started = false;
-	rowpace_lose(&tape->pace, 0);
+	tapeclock_restart(&tape->clock);
 	for (size_t i = 0; r == 0 && i < tape->known_count; i++)
 		if (!tape->known[i].is_column)
 			r = lose_target(tape, &tape->known[i]);
@@ -436,6 +348,17 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 
 /* ---- the object ---- */
 
+/* Those of several writers overlap. */
+void tape_summary_tick(struct tape_summary *summary, wall_t at)
+{
+	if (!summary->any || at.ns < summary->from.ns)
+		summary->from = at;
+	if (!summary->any || at.ns > summary->to.ns)
+		summary->to = at;
+	summary->any = true;
+	summary->ticks++;
+}
+
 static void release(struct tape **tape)
 {
 	tape_free(*tape);
@@ -460,7 +383,9 @@ int tape_new(const struct tape_options *options, struct tape **ret)
 	};
 
 	tape->options = *options;
-	tape->pace.interval_ns = options->interval_ns;
+	tape->clock.options = &tape->options;
+	tape->clock.summary = &tape->summary;
+	tape->clock.pace.interval_ns = options->interval_ns;
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
 		tape->field[c] = SAMPLE_FIELDS;
 	r = salvage_new(&events, &tape->salvage);
@@ -482,7 +407,7 @@ int tape_finish(struct tape *tape, struct tape_summary *ret)
 	int r = salvage_finish(tape->salvage, &report);
 
 	if (r == 0)
-		r = end_tick(tape);
+		r = tapeclock_end(&tape->clock);
 	tape->summary.report = report;
 	*ret = tape->summary;
 	return r;

@@ -4,7 +4,7 @@
  *
  * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the samples, so ticks are made up: one where
  * samples are, and between them one every interval for as long as targets can have been idle. What a sample says, and when it was
- * taken, is exact; when a target that stood still was last looked at is known to one interval.
+ * taken, is exact; when a target that stood still was last looked at is known to one interval. Each writer has its own ticks, as in a ring.
  */
 #ifndef SPIKEWATCH_TAPE_H
 #define SPIKEWATCH_TAPE_H
@@ -34,14 +34,17 @@ struct tape_options {
 
 /* What there was. */
 struct tape_summary {
-	bool any; /* ticks; the next two are known */
-	wall_t from, to;
+	bool any;        /* ticks; the next two are known */
+	wall_t from, to; /* the earliest and the latest */
 	uint64_t ticks, samples, targets, gone;
 	uint64_t gaps;                /* holes that were met: damage, lost rows or pages, GAP notes */
 	uint64_t nameless;            /* samples of targets that nothing describes, or one too many: passed over */
 	uint64_t late;                /* samples that came after later ones, or at absurd times: passed over */
 	struct salvage_report report; /* of a stream, once it has ended */
 };
+
+/* A tick is a part of what there was. */
+void tape_summary_tick(struct tape_summary *summary, wall_t at);
 
 struct tape;
 

@@ -14,11 +14,7 @@ static void count(struct tape_summary *summary, const struct ring_event *event)
 {
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		if (!summary->any)
-			summary->from = event->wall;
-		summary->any = true;
-		summary->to = event->wall;
-		summary->ticks++;
+		tape_summary_tick(summary, event->wall);
 		break;
 	case RING_EVENT_SAMPLE:
 		summary->samples++;

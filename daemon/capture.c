@@ -52,7 +52,7 @@ static int write_stream(const struct capture_context *context, struct stream_wri
 	AUTO(buffer_release) struct buffer json = { 0 };
 	int r;
 
-	r = columns_target_json(context->target, &json);
+	r = columns_target_json(context->target, 0, &json);
 	if (r < 0)
 		return r;
 	r = stream_target(writer, id, json.data, json.len);

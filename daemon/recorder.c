@@ -30,7 +30,6 @@ struct recorder {
 	struct ring_cursor *cursor;
 	struct stream_writer *writer;
 	struct recorder_counts counts;
-	mono_t tick;
 	bool done;
 	/* gVisor */
 	uint32_t ids[RECORDER_GVISOR_TARGETS];
@@ -106,7 +105,7 @@ static uint64_t since_start(const struct recorder *recorder, mono_t at)
 	return ns > 0 ? (uint64_t)ns : 0;
 }
 
-static int on_target(struct recorder *recorder, const struct target *target)
+static int on_target(struct recorder *recorder, const struct target *target, uint32_t writer)
 {
 	struct buffer json = { 0 };
 	int r;
@@ -119,7 +118,7 @@ static int on_target(struct recorder *recorder, const struct target *target)
 		return 0;
 	}
 
-	r = columns_target_json(target, &json);
+	r = columns_target_json(target, writer, &json);
 	if (r == 0)
 		r = stream_target(recorder->writer, target->id, json.data, json.len);
 	buffer_release(&json);
@@ -168,7 +167,7 @@ static int on_tick_end(struct recorder *recorder)
 	if (recorder->options.format != STREAM_GVISOR)
 		return 0;
 
-	return put_row(recorder, recorder->tick, 0, recorder->values, recorder->mask);
+	return put_row(recorder, recorder->counts.last, 0, recorder->values, recorder->mask);
 }
 
 static int on_gone(struct recorder *recorder, const struct ring_event *event)
@@ -200,15 +199,19 @@ static int on_loss(struct recorder *recorder, const struct ring_event *event)
 
 static int on_tick(struct recorder *recorder, mono_t at)
 {
+	struct recorder_counts *counts = &recorder->counts;
+
 	if (recorder->options.until.ns && mono_diff(at, recorder->options.until) > 0) {
 		recorder->done = true;
 		return 0;
 	}
 
-	recorder->tick = at;
-	if (recorder->counts.ticks++ == 0)
-		recorder->counts.first = at;
-	recorder->counts.last = at;
+	/* Those of several writers overlap. */
+	if (counts->ticks == 0 || mono_diff(at, counts->first) < 0)
+		counts->first = at;
+	if (counts->ticks == 0 || mono_diff(at, counts->last) > 0)
+		counts->last = at;
+	counts->ticks++;
 
 	return 0;
 }
@@ -221,7 +224,7 @@ static int on_event(struct recorder *recorder, const struct ring_event *event)
 	case RING_EVENT_SAMPLE:
 		return on_sample(recorder, event);
 	case RING_EVENT_TARGET:
-		return on_target(recorder, &event->target);
+		return on_target(recorder, &event->target, event->writer);
 	case RING_EVENT_GONE:
 		return on_gone(recorder, event);
 	case RING_EVENT_TICK_END:

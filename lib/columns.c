@@ -23,7 +23,7 @@ static void put_text(struct json_writer *writer, const char *key, const char *te
 	printable_json(writer, text);
 }
 
-static void put_target(struct json_writer *writer, const struct target *target)
+static void put_target(struct json_writer *writer, const struct target *target, uint32_t looker)
 {
 	json_begin_object(writer);
 	put_text(writer, "kind", target_kind_name(target->kind));
@@ -41,10 +41,14 @@ static void put_target(struct json_writer *writer, const struct target *target)
 	put_text(writer, "cgroup", target->cgroup);
 	if (target->container && *target->container)
 		put_text(writer, "container", target->container);
+	if (looker > 0) {
+		json_key(writer, "writer");
+		json_u64(writer, looker);
+	}
 	json_end_object(writer);
 }
 
-int columns_target_json(const struct target *target, struct buffer *buffer)
+int columns_target_json(const struct target *target, uint32_t looker, struct buffer *buffer)
 {
 	struct json_writer *writer;
 	size_t before = buffer->len;
@@ -54,7 +58,7 @@ int columns_target_json(const struct target *target, struct buffer *buffer)
 	if (r < 0)
 		return r;
 
-	put_target(writer, target);
+	put_target(writer, target, looker);
 	r = json_writer_close(writer); /* the first error of all of the above */
 	if (r < 0) {
 		buffer->len = before;

@@ -19,9 +19,9 @@ void columns_of_samples(struct stream_column ret[static SAMPLE_FIELDS]);
 
 /*
  * Appends a target as one JSON object on one line, without newline and without tab: what stream_target takes. Bytes of
- * its strings that are no UTF-8, or that would act on a terminal, are replaced by U+FFFD. 0, -ENOMEM, -EFBIG beyond
- * buffer->max.
+ * its strings that are no UTF-8, or that would act on a terminal, are replaced by U+FFFD. writer: the number of who looks at it
+ * (ring.h); that of the first, 0, is not said. 0, -ENOMEM, -EFBIG beyond buffer->max.
  */
-int columns_target_json(const struct target *target, struct buffer *buffer);
+int columns_target_json(const struct target *target, uint32_t writer, struct buffer *buffer);
 
 #endif

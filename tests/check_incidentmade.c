@@ -225,7 +225,7 @@ static void write_samples(int dirfd, const struct incidentmade_options *options)
 	columns_of_samples(columns);
 	make_target(options, &target);
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(columns_target_json(&target, &json), 0);
+	ck_assert_int_eq(columns_target_json(&target, 0, &json), 0);
 	ck_assert_int_eq(stream_writer_new(sink_fd(&fd), &stream_options, &writer), 0);
 	ck_assert_int_eq(stream_target(writer, 1, json.data, json.len), 0);
 	ck_assert_int_eq(slice_write(slice, writer, 1, slice_start(slice)), 0);

@@ -20,7 +20,7 @@ static const struct stats stats = { .total_snapshots = 5, .num_backoff_sleeps = 
 
 /* What salvage found in the stream. */
 static struct {
-	uint64_t rows, wrong, targets, gone, gaps, stats, columns, damage;
+	uint64_t rows, wrong, targets, gone, gaps, stats, columns, damage, looked_at_by_another;
 	uint64_t last_values[STREAM_COLUMNS_MAX];
 	uint32_t last_mask;
 	bool gvisor;
@@ -86,6 +86,7 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	snprintf(name, sizeof(name), "\"target/%u\"", id);
 	found.wrong += strstr(json, name) == NULL;
 	found.targets++;
+	found.looked_at_by_another += strstr(json, ",\"writer\":1}") != NULL;
 
 	return 0;
 }
@@ -190,6 +191,34 @@ START_TEST(rows_equal_what_the_ring_said)
 	ck_assert_uint_eq(found.columns, SAMPLE_FIELDS);
 	ck_assert_uint_eq(found.stats, 1);
 	ck_assert_uint_eq(found.gaps, 0);
+}
+END_TEST
+
+/* Each one's targets say whose they are, those of the first by not saying it; what the times of ticks span is known whoever ticks last. */
+START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
+{
+	struct recorder_counts counts;
+	struct ring_writer *second;
+
+	start(sink_buffer(&out), STREAM_SPIKEWATCH);
+	ck_assert_int_eq(ring_writer_new(ring, &second), 0);
+	for (uint64_t tick = 1; tick < 50; tick++) {
+		ck_assert_int_eq(fixture_tick(writer, targets, 1, tick), 0);
+		ck_assert_int_eq(fixture_tick(second, targets + 1, TARGETS - 1, tick - 1), 0);
+	}
+	ring_writer_free(second);
+	ck_assert_int_eq(recorder_pump(recorder), 0);
+	recorder_counts(recorder, &counts);
+	ck_assert_uint_eq(counts.first.ns, fixture_time(0).ns);
+	ck_assert_uint_eq(counts.last.ns, fixture_time(49).ns);
+	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+
+	struct salvage_report report = read_back();
+
+	ck_assert(salvage_whole(&report));
+	ck_assert_uint_eq(found.wrong, 0);
+	ck_assert_uint_eq(found.targets % TARGETS, 0);
+	ck_assert_uint_eq(found.looked_at_by_another, found.targets / TARGETS * (TARGETS - 1));
 }
 END_TEST
 
@@ -351,6 +380,7 @@ Suite *recorder_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, rows_equal_what_the_ring_said);
+	tcase_add_test(tcase, whose_a_target_is_is_said_if_there_are_several_writers);
 	tcase_add_test(tcase, closing_takes_what_is_still_in_the_ring);
 	tcase_add_test(tcase, what_is_flushed_can_be_read_before_the_end);
 	tcase_add_test(tcase, a_target_that_ends_is_noted);

@@ -52,11 +52,12 @@ static void printed(const char *part)
 	ck_assert_msg(text && strstr(text, part), "expected \"%s\" in: %s", part, text ? text : "nothing");
 }
 
-static void configure(pid_t pid)
+/* extra: more of "sampling" */
+static void configure(pid_t pid, const char *extra)
 {
 	scene_write(
 		config_path,
-		"{\"sampling\": {\"interval\": \"5ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},\n"
+		"{\"sampling\": {\"interval\": \"5ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"%s},\n"
 		"\"ring\": {\"path\": \"%s\", \"size\": \"32MiB\", \"lock\": false},\n"
 		"\"incidents\": {\"directory\": \"%s\", \"before\": \"2s\", \"after\": \"300ms\", \"min_free\": "
 		"\"0B\"},\n"
@@ -75,7 +76,7 @@ static void configure(pid_t pid)
 		"{\"name\": \"many\", \"metric\": \"threads\", \"window\": \"50ms\", \"above\": 1, \"maximum\": 3, "
 		"\"warmup\": 0, "
 		"\"rearm\": \"below\", \"cooldown\": \"200ms\"} ] }\n",
-		ring_path, incidents, directory, pid, getpid());
+		extra, ring_path, incidents, directory, pid, getpid());
 }
 
 /* "hot burner/12 93.8%": what a daemon says of a firing, and a replay too, in their own words. */
@@ -194,11 +195,11 @@ static unsigned expect_incidents(void)
 }
 
 /* Runs a daemon over a process that burns, grows and threads; its log is left in log_path. */
-static void run_daemon(char log_path[160])
+static void run_daemon(const char *extra, char log_path[160])
 {
 	struct actor actor = actor_start("scene-replay");
 
-	configure(actor.pid);
+	configure(actor.pid, extra);
 	struct program program =
 		program_start((const char *const[]){ spikewatchd, "-c", config_path, NULL }, directory, -1, 0);
 
@@ -218,15 +219,13 @@ static void run_daemon(char log_path[160])
 	ck_assert_int_eq(rename(program.err, log_path), 0);
 }
 
-START_TEST(what_a_daemon_decided_is_decided_again)
+/* As the daemon has it that is told so in "sampling". */
+static void expect_same_decisions(const char *extra)
 {
 	static struct firings real, replayed;
 	char log_path[160];
 
-	if (!built)
-		return;
-
-	run_daemon(log_path);
+	run_daemon(extra, log_path);
 	ck_assert_int_eq(REPLAY(ring_path), 0);
 	read_log(log_path, &real);
 	read_replay(&replayed);
@@ -241,6 +240,34 @@ START_TEST(what_a_daemon_decided_is_decided_again)
 	ck_assert_uint_ge(expect_incidents(), 2);
 	ck_assert_int_eq(REPLAY("last", "-s"), 0);
 	printed(": incident, ");
+}
+
+START_TEST(what_a_daemon_decided_is_decided_again)
+{
+	if (built)
+		expect_same_decisions("");
+}
+END_TEST
+
+static uint64_t writers_of_ring(void)
+{
+	struct ring_info info;
+	struct ring *ring;
+
+	ck_assert_int_eq(ring_open(AT_FDCWD, ring_path, false, &ring), 0);
+	ring_info(ring, &info);
+	ring_free(ring);
+
+	return info.writers;
+}
+
+START_TEST(what_a_daemon_with_several_threads_decided_is_decided_again)
+{
+	if (!built)
+		return;
+
+	expect_same_decisions(", \"threads\": 3");
+	ck_assert_uint_eq(writers_of_ring(), 3);
 }
 END_TEST
 
@@ -348,6 +375,7 @@ Suite *replay_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, what_a_daemon_decided_is_decided_again);
+	tcase_add_test(tcase, what_a_daemon_with_several_threads_decided_is_decided_again);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
 	tcase_add_test(tcase, wrong_usage_is_said);

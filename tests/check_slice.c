@@ -347,7 +347,7 @@ static int write_slice(const struct slice *slice, struct sink sink)
 	r = stream_writer_new(sink, &options, &writer);
 	if (r < 0)
 		return r;
-	r = columns_target_json(&hostile, &json);
+	r = columns_target_json(&hostile, 0, &json);
 	if (r == 0)
 		r = stream_target(writer, 3, json.data, json.len);
 	buffer_release(&json);
@@ -402,7 +402,7 @@ START_TEST(a_target_is_one_harmless_line)
 {
 	struct buffer json = { 0 };
 
-	ck_assert_int_eq(columns_target_json(&hostile, &json), 0);
+	ck_assert_int_eq(columns_target_json(&hostile, 0, &json), 0);
 	for (size_t i = 0; i < json.len; i++)
 		ck_assert_int_ge((unsigned char)json.data[i], 0x20);
 	ck_assert_int_eq(json.data[json.len - 1], '}');

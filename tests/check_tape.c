@@ -43,11 +43,11 @@ static void begin_stream(uint64_t start_ns)
 	ck_assert_int_eq(stream_writer_new(sink_buffer(&text), &options, &writer), 0);
 }
 
-static void declare(const struct target *target)
+static void declare(const struct target *target, uint32_t looker)
 {
 	AUTO(buffer_release) struct buffer json = { 0 };
 
-	ck_assert_int_eq(columns_target_json(target, &json), 0);
+	ck_assert_int_eq(columns_target_json(target, looker, &json), 0);
 	ck_assert_int_eq(stream_target(writer, target->id, json.data, json.len), 0);
 }
 
@@ -70,12 +70,26 @@ static void on_trouble(void *ctx, uint64_t line, uint64_t rows_lost, const char 
 	troubles++;
 }
 
+/* Samples are within a tick of their own writer, as in a ring. */
+static int on_event(void *ctx, const struct ring_event *event)
+{
+	static uint32_t ticking;
+
+	if (event->type == RING_EVENT_TICK)
+		ticking = event->writer;
+	if (event->type == RING_EVENT_SAMPLE || event->type == RING_EVENT_TICK_END)
+		ck_assert_uint_eq(event->writer, ticking);
+
+	return rig_event(ctx, event);
+}
+
 /* Plays what was written, in pieces. */
 static void play(struct rehearsal *rehearsal)
 {
 	struct tape_options options = rig_tape(rehearsal);
 	struct tape *tape;
 
+	options.event = on_event;
 	options.trouble = on_trouble;
 	ck_assert_int_eq(tape_new(&options, &tape), 0);
 	for (size_t at = 0; at < text.len; at += 1000)
@@ -84,8 +98,23 @@ static void play(struct rehearsal *rehearsal)
 	tape_free(tape);
 }
 
-/* Four busy targets. The first one is read as the tick begins. */
-static void live_and_record(unsigned ticks)
+/* A tick of one writer: its targets are those with its number and every `writers` more. The first one is read as the tick begins. */
+static void live_one_tick(struct evaluator *evaluator, struct sample *samples, uint32_t looker, uint32_t writers,
+			  mono_t now)
+{
+	evaluator_writer(evaluator, looker);
+	for (uint32_t i = looker; i < RIG_TARGETS; i += writers) {
+		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(20000));
+
+		rig_live(&samples[i], true, RIG_INTERVAL);
+		evaluator_sample(evaluator, i + 1, at, &samples[i]);
+		put_row(i + 1, at.ns, &samples[i]);
+	}
+	ck_assert_int_eq(evaluator_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
+}
+
+/* Four busy targets and so many that look at them, one a little after the other. The last one hangs now and then, if there are several. */
+static void live_and_record_with(uint32_t writers, unsigned ticks)
 {
 	struct evaluator *evaluator = rig_evaluator(config);
 	struct sample samples[RIG_TARGETS] = { { 0 } };
@@ -95,24 +124,23 @@ static void live_and_record(unsigned ticks)
 	for (uint32_t i = 0; i < RIG_TARGETS; i++) {
 		struct target target = rig_target(i + 1);
 
-		declare(&target);
+		declare(&target, i % writers);
+		evaluator_writer(evaluator, i % writers);
 		ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
 	}
 	for (unsigned tick = 0; tick < ticks; tick++) {
-		uint64_t passed = RIG_INTERVAL - NS_PER_MS + rig_random(2 * NS_PER_MS);
-
-		now = mono_add(now, passed);
-		for (uint32_t i = 0; i < RIG_TARGETS; i++) {
-			mono_t at = mono_add(now, i * 20000 + (i ? rig_random(20000) : 0));
-
-			rig_live(&samples[i], true, passed);
-			evaluator_sample(evaluator, i + 1, at, &samples[i]);
-			put_row(i + 1, at.ns, &samples[i]);
-		}
-		ck_assert_int_eq(evaluator_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
+		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(2 * NS_PER_MS));
+		for (uint32_t w = 0; w < writers; w++)
+			if (w == 0 || w + 1 < writers || tick % 700 < 480)
+				live_one_tick(evaluator, samples, w, writers, mono_add(now, w * NS_PER_MS));
 	}
 	end_stream();
 	evaluator_free(evaluator);
+}
+
+static void live_and_record(unsigned ticks)
+{
+	live_and_record_with(1, ticks);
 }
 
 START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
@@ -132,6 +160,27 @@ START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
 		ck_assert(salvage_whole(&summary.report));
 		rig_expect_same();
 		rehearsal_free(rehearsal);
+	}
+}
+END_TEST
+
+START_TEST(targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on)
+{
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		for (uint32_t writers = 2; writers <= RIG_TARGETS; writers++) {
+			struct rehearsal *rehearsal = rig_rehearsal(config);
+
+			rig_real.count = rig_replayed.count = 0;
+			rig_seed = seed;
+			text.len = 0;
+			live_and_record_with(writers, 1400);
+			play(rehearsal);
+			ck_assert_uint_eq(summary.ticks, (writers - 1) * 1400 + 960);
+			ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
+			ck_assert(salvage_whole(&summary.report));
+			rig_expect_same();
+			rehearsal_free(rehearsal);
+		}
 	}
 }
 END_TEST
@@ -159,7 +208,7 @@ START_TEST(a_target_that_stands_still_is_judged_on)
 	struct sample sample = { 0 };
 
 	begin_stream(START);
-	declare(&target);
+	declare(&target, 0);
 	busy(START, START + NS_PER_S, RIG_INTERVAL, &sample);
 	put_row(1, START + 2 * NS_PER_S, &sample); /* its heartbeats */
 	put_row(1, START + 3 * NS_PER_S, &sample);
@@ -178,7 +227,7 @@ START_TEST(where_nobody_looked_no_ticks_are_made_up)
 	struct sample sample = { 0 };
 
 	begin_stream(START);
-	declare(&target);
+	declare(&target, 0);
 	busy(START, START + NS_PER_S, RIG_INTERVAL, &sample);
 	busy(START + 5 * NS_PER_S, START + 6 * NS_PER_S, RIG_INTERVAL, &sample);
 	end_stream();
@@ -199,7 +248,7 @@ START_TEST(the_rate_of_a_recording_is_found_out)
 
 	options.interval_is_known = false;
 	begin_stream(START);
-	declare(&target);
+	declare(&target, 0);
 	busy(START, START + NS_PER_S, NS_PER_MS, &sample);
 	put_row(1, START + 2 * NS_PER_S, &sample);
 	end_stream();
@@ -220,7 +269,7 @@ START_TEST(gaps_ends_and_unknown_targets_are_handed_on)
 	struct sample sample = { 0 };
 
 	begin_stream(START);
-	declare(&target);
+	declare(&target, 0);
 	busy(START, START + 50 * NS_PER_MS, RIG_INTERVAL, &sample);
 	ck_assert_int_eq(stream_note(writer, "GAP", gap, strlen(gap)), 0);
 	busy(START + 60 * NS_PER_MS, START + 150 * NS_PER_MS, RIG_INTERVAL, &sample);
@@ -244,7 +293,7 @@ START_TEST(rows_out_of_time_are_passed_over)
 	struct sample sample = { 0 };
 
 	begin_stream(START);
-	declare(&target);
+	declare(&target, 0);
 	busy(START, START + 200 * NS_PER_MS, RIG_INTERVAL, &sample);
 	put_row(1, START, &sample);                   /* again the first */
 	put_row(1, START + UINT64_MAX / 2, &sample);  /* in centuries */
@@ -267,8 +316,8 @@ START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 	uint64_t woke = START + 200 * NS_PER_MS;
 
 	begin_stream(START);
-	declare(&target);
-	declare(&sleeper);
+	declare(&target, 0);
+	declare(&sleeper, 0);
 	sample_set(&other, SAMPLE_CPU, 1);
 	put_row(2, START, &other);
 	busy(START, woke, RIG_INTERVAL, &sample);
@@ -285,6 +334,34 @@ START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 }
 END_TEST
 
+START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own)
+{
+	struct rehearsal *rehearsal = rig_rehearsal(config);
+	struct target target = rig_target(1), sleeper = rig_target(2), neighbour = rig_target(3);
+	struct sample sample = { 0 }, other = { 0 };
+	uint64_t woke = START + 200 * NS_PER_MS;
+
+	begin_stream(START);
+	declare(&target, 0);
+	declare(&sleeper, 1);
+	declare(&neighbour, 1);
+	sample_set(&other, SAMPLE_CPU, 1);
+	put_row(2, START, &other);
+	for (uint64_t at = START; at <= woke; at += RIG_INTERVAL) {
+		put_row(3, at, &other);
+		busy(at, at, RIG_INTERVAL, &sample);
+	}
+	put_row(2, woke - 80 * NS_PER_MS, &other); /* when it was last looked at */
+	sample_set(&other, SAMPLE_CPU, 2);
+	put_row(2, woke + RIG_INTERVAL, &other);
+	end_stream();
+	play(rehearsal);
+	ck_assert_uint_eq(summary.late, 0);
+	ck_assert_uint_eq(summary.ticks, 21 + 22);
+	rehearsal_free(rehearsal);
+}
+END_TEST
+
 START_TEST(streams_that_follow_one_another_are_strangers)
 {
 	struct rehearsal *rehearsal = rig_rehearsal(config);
@@ -295,7 +372,7 @@ START_TEST(streams_that_follow_one_another_are_strangers)
 		struct sample sample = { 0 };
 
 		begin_stream(START - i * 10 * NS_PER_S);
-		declare(&target);
+		declare(&target, 0);
 		busy(START, START + 200 * NS_PER_MS, RIG_INTERVAL, &sample);
 		end_stream();
 	}
@@ -425,12 +502,14 @@ Suite *tape_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_stream_of_busy_targets_decides_as_was_decided);
+	tcase_add_test(tcase, targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on);
 	tcase_add_test(tcase, a_target_that_stands_still_is_judged_on);
 	tcase_add_test(tcase, where_nobody_looked_no_ticks_are_made_up);
 	tcase_add_test(tcase, the_rate_of_a_recording_is_found_out);
 	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
 	tcase_add_test(tcase, rows_out_of_time_are_passed_over);
 	tcase_add_test(tcase, how_a_target_was_before_it_woke_comes_late_and_is_taken);
+	tcase_add_test(tcase, what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own);
 	tcase_add_test(tcase, streams_that_follow_one_another_are_strangers);
 	tcase_add_test(tcase, damage_is_told_and_leaves_a_gap);
 	tcase_add_test(tcase, gvisors_format_is_read_by_the_names_of_its_columns);
