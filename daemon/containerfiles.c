@@ -2,6 +2,9 @@
  * containerfiles.c: a table of places, tried in order until one of them has what is looked for. Then, for a pod's container that has no names yet, what
  * the kubelet writes whichever the runtime: names of links, and of directories of logs.
  *
+ * A list of all containers is kept as it was read until there is another file in its place: anybody who may make cgroups can have it asked for ids, as often
+ * as he likes, and reading megabytes for each would be the end of the daemon's share of a core.
+ *
  * Files are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link to /data is one to /host/data. Before Linux 5.6 that is right
  * only where the root is "/", and links are not followed below another.
  */
@@ -17,8 +20,11 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 /* Directories of logs that are looked through: a machine runs some hundred pods. */
 #define NAMES_MAX 20000
@@ -50,6 +56,22 @@ static const char *const lists[] = {
 	"var/lib/containers/storage/overlay" STORAGE,
 	"var/lib/containers/storage/vfs" STORAGE,
 	"var/lib/containers/storage/btrfs" STORAGE,
+};
+
+#define LISTS ARRAY_LEN(lists)
+#define LIST_FILE "containers.json"
+
+/* A list, and the file that it was read from. */
+struct known_list {
+	struct stat from;
+	bool any; /* it was read */
+	int error;
+	struct containerstate_list *list; /* NULL: it is none, for that error */
+};
+
+struct containerfiles {
+	int rootfd; /* negative: there is no such directory */
+	struct known_list lists[LISTS];
 };
 
 static const char *const spaces[] = { "k8s.io", "default", "moby" };
@@ -100,6 +122,7 @@ static bool is_there(int rootfd, const char *directory)
 
 /* How the search goes. */
 struct search {
+	struct containerfiles *files;
 	int rootfd;
 	const struct containerpath *where;
 	struct container *container;
@@ -107,9 +130,9 @@ struct search {
 	bool absent; /* a place was there, and it was not in it */
 };
 
-static int parse_file(struct search *search, const char *directory, const char *file, size_t max, parser *parse)
+static int parse_file(struct search *search, const char *directory, const char *file, parser *parse)
 {
-	struct buffer text = { .max = max };
+	struct buffer text = { .max = CONTAINERSTATE_BYTES_MAX };
 	int r = read_below(search->rootfd, directory, file, &text);
 
 	if (r == 0)
@@ -129,7 +152,7 @@ static bool look_in(struct search *search, const struct place *place, const char
 	snprintf(parent, sizeof parent, "%s%s%s", place->directory, space ? "/" : "", space ? space : "");
 	if ((size_t)snprintf(directory, sizeof directory, "%s/%s", parent, container->id) >= sizeof directory)
 		return false;
-	r = parse_file(search, directory, place->file, CONTAINERSTATE_BYTES_MAX, place->parse);
+	r = parse_file(search, directory, place->file, place->parse);
 	if (r < 0) {
 		search->absent |= (r == -ENOENT || r == -EBADMSG) && is_there(search->rootfd, parent);
 		return false;
@@ -163,15 +186,60 @@ static void look_for_state(struct search *search)
 	}
 }
 
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static void forget_list(struct known_list *known)
+{
+	containerstate_list_free(known->list);
+	*known = (struct known_list){ .any = false };
+}
+
+static int read_list(int dir, struct known_list *known)
+{
+	struct buffer text = { .max = CONTAINERSTATE_LIST_BYTES_MAX };
+	int r = wholefile_read(dir, LIST_FILE, &text);
+
+	if (r == 0)
+		r = containerstate_list_new(text.data, text.len, &known->list);
+	buffer_release(&text);
+
+	return r;
+}
+
+/* 0; 1: it says nothing of it; -errno. What the file was is looked at before it is read: one that is written meanwhile is read again. */
+static int ask_list(struct search *search, size_t i)
+{
+	struct known_list *known = &search->files->lists[i];
+	AUTO_CLOSE int dir = open_below(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
+	struct stat status;
+
+	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+		forget_list(known);
+		return dir < 0 ? dir : -ENOENT;
+	}
+	if (!known->any || !is_same_file(&known->from, &status)) {
+		forget_list(known);
+		known->from = status;
+		known->error = read_list(dir, known);
+		known->any = known->error == 0 || known->error == -EBADMSG;
+	}
+
+	return known->list ? containerstate_list_find(known->list, search->container) : known->error;
+}
+
 static void look_in_lists(struct search *search)
 {
 	enum container_runtime runtime = search->container->runtime;
 
 	if (runtime != CONTAINER_PODMAN && runtime != CONTAINER_UNKNOWN)
 		return;
-	for (size_t i = 0; i < ARRAY_LEN(lists) && search->container->name[0] == '\0'; i++) {
-		int r = parse_file(search, lists[i], "containers.json", CONTAINERSTATE_LIST_BYTES_MAX,
-				   containerstate_list);
+	for (size_t i = 0; i < LISTS && search->container->name[0] == '\0'; i++) {
+		int r = ask_list(search, i);
 
 		search->found |= r == 0;
 		search->absent |= r == 1 || r == -EBADMSG;
@@ -238,20 +306,22 @@ static int parse_machine(const char *text, size_t len, struct container *ret)
 static enum containerfiles_result look_for_machine(struct search *search)
 {
 	int r = strchr(search->container->id, '/') == NULL
-			? parse_file(search, "run/systemd/machines", search->container->id, CONTAINERSTATE_BYTES_MAX,
-				     parse_machine)
+			? parse_file(search, "run/systemd/machines", search->container->id, parse_machine)
 			: 0;
 
 	return r == 1 ? CONTAINERFILES_OTHER : CONTAINERFILES_READ;
 }
 
-enum containerfiles_result containerfiles_read(int rootfd, const struct containerpath *where, struct container *ret)
+enum containerfiles_result containerfiles_read(struct containerfiles *files, const struct containerpath *where,
+					       struct container *ret)
 {
-	struct search search = { .rootfd = rootfd, .where = where, .container = ret };
+	struct search search = {
+		.files = files, .rootfd = files ? files->rootfd : -1, .where = where, .container = ret
+	};
 
 	if (where->runtime == CONTAINER_LXC)
 		return CONTAINERFILES_READ;
-	if (rootfd < 0)
+	if (search.rootfd < 0)
 		return where->runtime == CONTAINER_NSPAWN ? CONTAINERFILES_READ : CONTAINERFILES_CLOSED;
 	if (where->runtime == CONTAINER_NSPAWN)
 		return look_for_machine(&search);
@@ -263,4 +333,31 @@ enum containerfiles_result containerfiles_read(int rootfd, const struct containe
 		return CONTAINERFILES_READ;
 
 	return search.found || search.absent ? CONTAINERFILES_ABSENT : CONTAINERFILES_CLOSED;
+}
+
+/* ---- all of them ---- */
+
+int containerfiles_new(const char *root, struct containerfiles **ret)
+{
+	struct containerfiles *files = calloc(1, sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+
+	files->rootfd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	*ret = files;
+
+	return 0;
+}
+
+void containerfiles_free(struct containerfiles *files)
+{
+	if (!files)
+		return;
+
+	for (size_t i = 0; i < LISTS; i++)
+		forget_list(&files->lists[i]);
+	if (files->rootfd >= 0)
+		close(files->rootfd);
+	free(files);
 }

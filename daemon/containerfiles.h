@@ -15,10 +15,20 @@ enum containerfiles_result {
 	CONTAINERFILES_OTHER,  /* it is no container after all: a virtual machine */
 };
 
+struct containerfiles;
+
+/* root: "/", or where the host's is; if it is not there, nothing is found. 0 or -ENOMEM. */
+int containerfiles_new(const char *root, struct containerfiles **ret);
+
+/* NULL is fine. */
+void containerfiles_free(struct containerfiles *files);
+
 /*
- * Fills in *ret, whose id, runtime and name are set if the path has told them. rootfd: the root's directory; negative: there is none. A runtime that is
- * UNKNOWN is settled by where something was found.
+ * Fills in *ret, whose id, runtime and name are set if the path has told them. A runtime that is UNKNOWN is settled by where something was found.
+ * files NULL: nothing is looked for. Costs some dozen system calls, and reading the files that there are; a list of all containers is read again only
+ * when it is another file.
  */
-enum containerfiles_result containerfiles_read(int rootfd, const struct containerpath *where, struct container *ret);
+enum containerfiles_result containerfiles_read(struct containerfiles *files, const struct containerpath *where,
+					       struct container *ret);
 
 #endif

@@ -12,7 +12,6 @@
 #include "scope.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +36,7 @@ struct entry {
 };
 
 struct containers {
-	int rootfd;
+	struct containerfiles *files;
 	struct entry *buckets[BUCKETS];
 	size_t count, pending;
 };
@@ -49,7 +48,12 @@ int containers_new(const char *runtime_root, struct containers **ret)
 	if (!containers)
 		return -ENOMEM;
 
-	containers->rootfd = open(runtime_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = containerfiles_new(runtime_root, &containers->files);
+
+	if (r < 0) {
+		free(containers);
+		return r;
+	}
 	*ret = containers;
 
 	return 0;
@@ -74,8 +78,7 @@ void containers_free(struct containers *containers)
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (containers->buckets[i])
 			drop(containers, &containers->buckets[i]);
-	if (containers->rootfd >= 0)
-		close(containers->rootfd);
+	containerfiles_free(containers->files);
 	free(containers);
 }
 
@@ -105,7 +108,7 @@ static void look(struct containers *containers, struct entry *entry)
 	enum containerfiles_result result;
 
 	begin(entry);
-	result = containerfiles_read(entry->where.foreign ? -1 : containers->rootfd, &entry->where, &entry->container);
+	result = containerfiles_read(entry->where.foreign ? NULL : containers->files, &entry->where, &entry->container);
 	if (result == CONTAINERFILES_OTHER || (entry->where.unsure && result != CONTAINERFILES_READ))
 		entry->answer = CONTAINERS_NONE;
 	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An OCI document goes some ten deep (seccomp, hooks); a list of many containers has many nodes. */
@@ -156,26 +157,59 @@ int containerstate_oci(const char *text, size_t len, struct container *ret)
 	return any ? 0 : 1;
 }
 
+/* ---- a list ---- */
+
+/* 64 digits or, as long as it fits, whatever a runtime calls it. */
+struct row {
+	char id[CONTAINER_TEXT_MAX + 1];
+	char name[CONTAINER_TEXT_MAX + 1];
+	char image[CONTAINER_TEXT_MAX + 1];
+};
+
+struct containerstate_list {
+	size_t count;
+	struct row rows[]; /* by id */
+};
+
 /* The runtime's own part of an item, a document within the document. */
-static bool take_metadata(const struct json_node *metadata, struct container *ret)
+static int take_metadata(const struct json_node *metadata, struct row *ret)
 {
 	AUTO(release_document) struct json_document *document = NULL;
+	int r = metadata ? parse(metadata->text, metadata->text_len, CONTAINERSTATE_BYTES_MAX, &document) : 0;
 
-	if (!metadata || parse(metadata->text, metadata->text_len, CONTAINERSTATE_BYTES_MAX, &document) < 0)
-		return false;
+	if (r < 0 || !document)
+		return r == -ENOMEM ? r : 0;
 
-	bool any = fill(ret->image, sizeof ret->image, text_member(json_root(document), "image-name"));
+	fill(ret->image, sizeof ret->image, text_member(json_root(document), "image-name"));
+	fill(ret->name, sizeof ret->name, text_member(json_root(document), "name"));
 
-	return fill(ret->name, sizeof ret->name, text_member(json_root(document), "name")) || any;
+	return 0;
 }
 
-int containerstate_list(const char *text, size_t len, struct container *ret)
+/* 0; 1: it is no container; -ENOMEM. */
+static int take_item(const struct json_node *item, struct row *ret)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	const struct json_node *id = text_member(item, "id"), *names = json_member(item, "names");
+	const struct json_node *name = names && names->type == JSON_ARRAY ? names->first : NULL;
 
-	if (len <= CONTAINERSTATE_LIST_BYTES_MAX && !memmem(text, len, ret->id, strlen(ret->id)))
+	*ret = (struct row){ .id = "" };
+	if (!fill(ret->id, sizeof ret->id, id))
 		return 1;
 
+	fill(ret->name, sizeof ret->name, name && name->type == JSON_STRING ? name : NULL);
+
+	return take_metadata(text_member(item, "metadata"), ret);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id);
+}
+
+int containerstate_list_new(const char *text, size_t len, struct containerstate_list **ret)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	size_t items = 0;
 	int r = parse(text, len, CONTAINERSTATE_LIST_BYTES_MAX, &document);
 
 	if (r < 0)
@@ -183,19 +217,55 @@ int containerstate_list(const char *text, size_t len, struct container *ret)
 	if (json_root(document)->type != JSON_ARRAY)
 		return -EBADMSG;
 
-	for (const struct json_node *item = json_root(document)->first; item; item = item->next) {
-		const struct json_node *id = text_member(item, "id"), *names = json_member(item, "names");
+	for (const struct json_node *item = json_root(document)->first; item; item = item->next)
+		items++;
+	if (items > CONTAINERSTATE_LIST_MAX)
+		items = CONTAINERSTATE_LIST_MAX;
 
-		if (!id || strcmp(id->text, ret->id) != 0)
-			continue;
+	AUTO_FREE struct containerstate_list *list = malloc(sizeof(*list) + items * sizeof(list->rows[0]));
 
-		const struct json_node *name = names && names->type == JSON_ARRAY ? names->first : NULL;
-		bool any = fill(ret->name, sizeof ret->name, name && name->type == JSON_STRING ? name : NULL);
+	if (!list)
+		return -ENOMEM;
 
-		return take_metadata(text_member(item, "metadata"), ret) || any ? 0 : 1;
+	list->count = 0;
+	for (const struct json_node *item = json_root(document)->first; item && list->count < items;
+	     item = item->next) {
+		r = take_item(item, &list->rows[list->count]);
+		if (r < 0)
+			return r;
+		list->count += r == 0;
 	}
+	qsort(list->rows, list->count, sizeof(list->rows[0]), by_id);
+	*ret = TAKE(list);
 
-	return 1;
+	return 0;
+}
+
+void containerstate_list_free(struct containerstate_list *list)
+{
+	free(list);
+}
+
+static bool fill_text(char *field, size_t room, const char *text)
+{
+	if (*text == '\0' || *field != '\0')
+		return false;
+
+	container_text(field, room, text, strlen(text));
+
+	return true;
+}
+
+int containerstate_list_find(const struct containerstate_list *list, struct container *ret)
+{
+	struct row key;
+
+	memcpy(key.id, ret->id, sizeof key.id);
+
+	const struct row *row = bsearch(&key, list->rows, list->count, sizeof(list->rows[0]), by_id);
+	bool any = row && fill_text(ret->name, sizeof ret->name, row->name);
+
+	return row && (fill_text(ret->image, sizeof ret->image, row->image) || any) ? 0 : 1;
 }
 
 /* ---- names of files ---- */

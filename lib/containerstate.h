@@ -26,8 +26,16 @@
 int containerstate_docker(const char *text, size_t len, struct container *ret);
 int containerstate_oci(const char *text, size_t len, struct container *ret);
 
-/* Podman's and CRI-O's list: of the container whose id ret has. Without that id anywhere in it, it is not even parsed: 1. */
-int containerstate_list(const char *text, size_t len, struct container *ret);
+/* Podman's and CRI-O's list, which is read once for many questions. Containers beyond CONTAINERSTATE_LIST_MAX are left out. 0; -EBADMSG; -ENOMEM. */
+#define CONTAINERSTATE_LIST_MAX 4096u
+struct containerstate_list;
+int containerstate_list_new(const char *text, size_t len, struct containerstate_list **ret);
+
+/* NULL is fine. */
+void containerstate_list_free(struct containerstate_list *list);
+
+/* Of the container whose id ret has: as above. 0; 1: it is not in there, or nothing of use is. */
+int containerstate_list_find(const struct containerstate_list *list, struct container *ret);
 
 /* Whether the name of a link is that of the container whose id ret has; what it says is then filled in. */
 bool containerstate_log_link(const char *name, struct container *ret);

@@ -130,6 +130,27 @@ START_TEST(names_come_from_the_files_of_the_runtime)
 }
 END_TEST
 
+START_TEST(a_list_is_read_again_when_it_is_another_one)
+{
+	static const char file[] = "host/var/lib/containers/storage/overlay-containers/containers.json";
+	char path[256], aside[260];
+
+	put(file, "[{\"id\":\"" IDLE_ID "\",\"names\":[\"db\"]}]");
+	know_containers();
+	title_of("/libpod_parent/libpod-" ID, 0, CONTAINERS_PENDING);
+	ck_assert_str_eq(title_of("/a/libpod-" IDLE_ID, 0, CONTAINERS_KNOWN), "podman/db");
+
+	/* As Podman does it. */
+	snprintf(path, sizeof(path), "%s/%s", root, file);
+	snprintf(aside, sizeof(aside), "%s.new", path);
+	scene_write(aside, "%s", "[{\"id\":\"" ID "\",\"names\":[\"ab\"]}]");
+	ck_assert_int_eq(rename(aside, path), 0);
+	ck_assert_str_eq(title_of("/libpod_parent/libpod-" ID, 20, CONTAINERS_KNOWN), "podman/ab");
+	unlink(path);
+	ck_assert_str_eq(title_of("/b/libpod-" ID, 20, CONTAINERS_KNOWN), "podman/a329033bf642");
+}
+END_TEST
+
 START_TEST(a_path_that_only_looks_like_a_container_is_none)
 {
 	know_containers();
@@ -585,6 +606,7 @@ static TCase *names(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, names_come_from_the_files_of_the_runtime);
+	tcase_add_test(tcase, a_list_is_read_again_when_it_is_another_one);
 	tcase_add_test(tcase, a_path_that_only_looks_like_a_container_is_none);
 	tcase_add_test(tcase, a_virtual_machine_is_none);
 	tcase_add_test(tcase, the_kubelet_tells_names_that_the_runtime_does_not);

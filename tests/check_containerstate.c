@@ -6,6 +6,7 @@
 #include <check.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,18 @@ static const char podman[] = "[{\"id\":\"" OTHER "\",\"names\":[\"other\"],\"lay
 
 typedef int parser(const char *text, size_t len, struct container *ret);
 
+static int list(const char *text, size_t len, struct container *ret)
+{
+	struct containerstate_list *list = NULL;
+	int r = containerstate_list_new(text, len, &list);
+
+	if (r == 0)
+		r = containerstate_list_find(list, ret);
+	containerstate_list_free(list);
+
+	return r;
+}
+
 static const struct {
 	parser *parse;
 	const char *text;
@@ -75,7 +88,7 @@ static const struct {
 	{ containerstate_oci, containerd_pause, CONTAINER_UNKNOWN, "", "shop", "web-7d9f", "", true },
 	{ containerstate_oci, crio, CONTAINER_CRIO, "app", "shop", "web-7d9f", "quay.io/nginx:1.27", false },
 	{ containerstate_oci, nerdctl, CONTAINER_UNKNOWN, "web", "", "", "", false },
-	{ containerstate_list, podman, CONTAINER_UNKNOWN, "web", "", "", "localhost/busy:1", false },
+	{ list, podman, CONTAINER_UNKNOWN, "web", "", "", "localhost/busy:1", false },
 };
 
 START_TEST(names_are_found)
@@ -121,13 +134,11 @@ static const struct {
 	{ containerstate_oci, "{\"annotations\":[\"nerdctl/name\"]}", 1 },
 	{ containerstate_oci, "{\"annotations\":{\"nerdctl/name\":\"\"}}", 1 },
 	{ containerstate_oci, "{", -EBADMSG },
-	{ containerstate_list, "[]", 1 },
-	{ containerstate_list, "[{\"id\":\"" OTHER "\",\"names\":[\"web\"]",
-	  1 }, /* without the id it is not read further */
-	{ containerstate_list, "{\"id\":\"" ID "\"}", -EBADMSG },
-	{ containerstate_list, "[{\"id\":\"" ID "\"}", -EBADMSG },
-	{ containerstate_list, "[1,null,{\"id\":7},{\"id\":\"" ID "\"}]", 1 },
-	{ containerstate_list, "[{\"id\":\"" ID "\",\"names\":\"web\",\"metadata\":\"[\"}]", 1 },
+	{ list, "[]", 1 },
+	{ list, "{\"id\":\"" ID "\"}", -EBADMSG },
+	{ list, "[{\"id\":\"" ID "\"}", -EBADMSG },
+	{ list, "[1,null,{\"id\":7},{\"id\":\"" ID "\"}]", 1 },
+	{ list, "[{\"id\":\"" ID "\",\"names\":\"web\",\"metadata\":\"[\"}]", 1 },
 };
 
 START_TEST(what_says_nothing_and_what_is_damaged_are_told)
@@ -152,6 +163,37 @@ START_TEST(deep_and_large_documents_are_refused)
 	memcpy(text, "{}", 2);
 	ck_assert_int_eq(containerstate_oci(text, size, &container), -EBADMSG);
 	ck_assert_int_eq(containerstate_oci(text, CONTAINERSTATE_BYTES_MAX, &container), 1);
+	free(text);
+}
+END_TEST
+
+static int put_item(char *at, size_t room, unsigned i)
+{
+	return snprintf(at, room, "%c{\"id\":\"%064x\",\"names\":[\"n%u\"]}", i ? ',' : '[', i * 2654435761u, i);
+}
+
+START_TEST(a_list_is_asked_for_many)
+{
+	struct containerstate_list *many = NULL;
+	struct container container;
+	char *text = malloc(CONTAINERSTATE_LIST_BYTES_MAX);
+	size_t len = 0;
+
+	ck_assert_ptr_nonnull(text);
+	for (unsigned i = 0; i < CONTAINERSTATE_LIST_MAX + 3; i++)
+		len += (size_t)put_item(text + len, CONTAINERSTATE_LIST_BYTES_MAX - len, i);
+	text[len++] = ']';
+	ck_assert_int_eq(containerstate_list_new(text, len, &many), 0);
+	for (unsigned i = 0; i < CONTAINERSTATE_LIST_MAX + 3; i += 7) {
+		char name[16];
+
+		container = (struct container){ .runtime = CONTAINER_PODMAN };
+		snprintf(container.id, sizeof(container.id), "%064x", i * 2654435761u);
+		snprintf(name, sizeof(name), i < CONTAINERSTATE_LIST_MAX ? "n%u" : "", i);
+		ck_assert_int_eq(containerstate_list_find(many, &container), *name == '\0');
+		ck_assert_str_eq(container.name, name);
+	}
+	containerstate_list_free(many);
 	free(text);
 }
 END_TEST
@@ -239,6 +281,7 @@ Suite *containerstate_suite(void)
 	tcase_add_test(tcase, what_is_known_stays);
 	tcase_add_loop_test(tcase, what_says_nothing_and_what_is_damaged_are_told, 0, ARRAY_LEN(useless));
 	tcase_add_test(tcase, deep_and_large_documents_are_refused);
+	tcase_add_test(tcase, a_list_is_asked_for_many);
 	tcase_add_test(tcase, links_of_the_kubelet_name_pod_and_container);
 	tcase_add_loop_test(tcase, other_links_are_left_alone, 0, ARRAY_LEN(links));
 	tcase_add_test(tcase, directories_of_logs_name_the_pod);
