@@ -61,7 +61,8 @@ START_TEST(a_second_firing_is_merged_into_the_one_that_is_open)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms") "," RULE("hotter", "150ms"));
+	/* Windows that end together see the same: both fire, however late that is. */
+	start("0B", RULE("hot", "100ms") "," RULE("hotter", "100ms"));
 	let_pass(300 * NS_PER_MS);
 	actor_do(&actor, 'b', "hot-thread");
 	scene_wait_for(poll_once().sealed == 1);

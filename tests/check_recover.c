@@ -136,6 +136,42 @@ START_TEST(what_a_killed_daemon_held_becomes_an_incident)
 }
 END_TEST
 
+/* A tick whose number was taken when its thread was killed is a hole: one for each thread at most. */
+START_TEST(what_several_threads_held_is_saved_and_says_whose_targets_are_whose)
+{
+	char incident_path[256], file[320];
+	struct incident incident;
+
+	config_free(config);
+	config =
+		scene_config("{\"sampling\": {\"interval\": \"1ms\", \"threads\": 3}, \"ring\": {\"size\": \"4MiB\", "
+			     "\"page_size\": \"16KiB\", \"lock\": false}, \"incidents\": {\"before\": \"60s\"}, "
+			     "\"targets\": [{\"name\": \"a\", \"pid\": %d}, {\"name\": \"b\", \"pid\": %d}, {\"name\": "
+			     "\"c\", \"pid\": 1}]}",
+			     actor.pid, getpid());
+	leave_ring(true);
+	uint64_t ticks = ticks_of_ring();
+
+	recover_ring(path, config, spool);
+	said("the last daemon was killed: what its ring held is incident");
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+
+	int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(dirfd, &incident), 0);
+	close(dirfd);
+	ck_assert_uint_le(incident.coverage.ticks_got, ticks + 3);
+	ck_assert_uint_ge(incident.coverage.ticks_got + 3, ticks);
+	ck_assert_uint_gt(scene_rows(incident_path, INCIDENT_SAMPLES_FILE).count, 0);
+
+	snprintf(file, sizeof(file), "%s/" INCIDENT_SAMPLES_FILE, incident_path);
+	ck_assert(scene_says(file, "\"writer\":1}"));
+	ck_assert(scene_says(file, "\"writer\":2}"));
+	ck_assert(!scene_says(file, "\"writer\":0}"));
+}
+END_TEST
+
 START_TEST(the_entry_in_the_journal_names_the_incident)
 {
 	char incident_path[256];
@@ -269,6 +305,7 @@ Suite *recover_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_a_killed_daemon_held_becomes_an_incident);
+	tcase_add_test(tcase, what_several_threads_held_is_saved_and_says_whose_targets_are_whose);
 	tcase_add_test(tcase, the_entry_in_the_journal_names_the_incident);
 	tcase_add_test(tcase, it_is_saved_once);
 	tcase_add_test(tcase, only_the_last_of_it_is_saved);
