@@ -70,7 +70,7 @@ struct known_list {
 };
 
 struct containerfiles {
-	int rootfd; /* negative: there is no such directory */
+	int rootfd; /* -errno: there is no such directory */
 	struct known_list lists[LISTS];
 };
 
@@ -345,9 +345,16 @@ int containerfiles_new(const char *root, struct containerfiles **ret)
 		return -ENOMEM;
 
 	files->rootfd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (files->rootfd < 0)
+		files->rootfd = -errno;
 	*ret = files;
 
 	return 0;
+}
+
+int containerfiles_error(const struct containerfiles *files)
+{
+	return files->rootfd < 0 ? files->rootfd : 0;
 }
 
 void containerfiles_free(struct containerfiles *files)

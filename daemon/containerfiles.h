@@ -20,6 +20,9 @@ struct containerfiles;
 /* root: "/", or where the host's is; if it is not there, nothing is found. 0 or -ENOMEM. */
 int containerfiles_new(const char *root, struct containerfiles **ret);
 
+/* Why root could not be opened: -errno. 0: it was. */
+int containerfiles_error(const struct containerfiles *files);
+
 /* NULL is fine. */
 void containerfiles_free(struct containerfiles *files);
 

@@ -59,6 +59,11 @@ int containers_new(const char *runtime_root, struct containers **ret)
 	return 0;
 }
 
+int containers_error(const struct containers *containers)
+{
+	return containerfiles_error(containers->files);
+}
+
 /* Takes *at out of its bucket. */
 static void drop(struct containers *containers, struct entry **at)
 {

@@ -26,6 +26,9 @@ struct containers;
 /* runtime_root: "/", or where the host's root is mounted; one that is not there leaves containers without names. 0 or -ENOMEM. */
 int containers_new(const char *runtime_root, struct containers **ret);
 
+/* Why runtime_root could not be opened: -errno. 0: it was. */
+int containers_error(const struct containers *containers);
+
 /* NULL is fine. */
 void containers_free(struct containers *containers);
 

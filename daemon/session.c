@@ -89,6 +89,10 @@ static int open_roots(struct session *session)
 	r = containers_new(config->runtime_root, &session->containers);
 	if (r < 0)
 		return failed("cannot keep names of containers", "", r);
+	r = containers_error(session->containers);
+	if (r < 0)
+		log_line(LOG_WARNING, "cannot open the runtime root %s: %s. Containers are called by their ids.",
+			 config->runtime_root, strerror(-r));
 
 	return 0;
 }

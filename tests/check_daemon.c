@@ -323,6 +323,23 @@ START_TEST(a_damaged_state_file_is_set_aside_and_stops_nobody)
 }
 END_TEST
 
+START_TEST(a_runtime_root_that_is_not_there_is_said_and_stops_nobody)
+{
+	if (!built)
+		return;
+
+	scene_write(config_path,
+		    "{\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\"}, \"state_file\": \"%s\", \"runtime_root\": \"/nowhere\",\n"
+		    "\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": []}\n",
+		    ring_path, incidents, state_path, getpid());
+	struct program program = start(0);
+
+	program_said(directory, "cannot open the runtime root /nowhere");
+	ck_assert_int_eq(stop(&program), 0);
+}
+END_TEST
+
 START_TEST(what_it_needs_and_cannot_have_is_said)
 {
 	if (!built)
@@ -399,6 +416,7 @@ Suite *daemon_suite(void)
 	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
 	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
+	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);
 	tcase_add_test(tcase, an_ordinary_user_watches_his_own);
 	suite_add_tcase(suite, tcase);
