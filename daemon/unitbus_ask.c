@@ -150,6 +150,7 @@ void unitbus_meet(struct unitbus *bus, const char *object, bool doubtful)
 			return;
 		if (unittable_enter(bus->table, object, &unit) < 0) {
 			bus->state.left_out++;
+			bus->overfull = true;
 			return;
 		}
 	}
@@ -367,6 +368,16 @@ static void begin_fetch(struct unitbus_fetch *fetch, struct unit *unit)
 		unitbus_fail(bus, r, NULL);
 }
 
+/* Who fills the table with names of which there are no units keeps nobody out for longer than it takes to find that out. */
+static void make_up_for_lack(struct unitbus *bus)
+{
+	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || unittable_count(bus->table) > UNITTABLE_MAX / 2)
+		return;
+
+	bus->overfull = false;
+	bus->relist = true;
+}
+
 void unitbus_ask(struct unitbus *bus)
 {
 	struct unit *unit;
@@ -379,6 +390,7 @@ void unitbus_ask(struct unitbus *bus)
 	for (size_t i = 0; i < UNITBUS_FETCHES && !bus->broken; i++)
 		while (!bus->broken && !bus->fetches[i]->unit && (unit = TAILQ_FIRST(&bus->due)))
 			begin_fetch(bus->fetches[i], unit);
+	make_up_for_lack(bus);
 }
 
 /* ---- life ---- */

@@ -45,6 +45,7 @@ struct unitbus {
 	sd_bus_slot *list; /* the list that is waited for; NULL: none */
 	size_t listed;     /* wishes that were */
 	bool relist;       /* from the beginning */
+	bool overfull;     /* there was no room for one: when there is, lists tell of it */
 	uint64_t round;    /* of lists: units that were not in it are gone */
 	struct unitbus_state state;
 	mono_t now;       /* of this unitbus_hear */

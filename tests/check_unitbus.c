@@ -676,6 +676,40 @@ START_TEST(more_than_there_is_room_for_are_left_out)
 }
 END_TEST
 
+START_TEST(a_flood_of_names_without_units_keeps_nobody_out)
+{
+	struct fake_unit units[] = { { .id = "first.service", .cgroup = "/system.slice/first.service" }, mariadb() };
+	char name[32];
+
+	fake.units = units;
+	fake.count = 1;
+	want("*.service", NULL);
+	pass(50);
+	ck_assert(state().connected);
+	for (unsigned i = 0; i < UNITTABLE_MAX + 64; i++) {
+		snprintf(name, sizeof(name), "f%u.service", i);
+		fake_signal(&fake, "UnitNew", name);
+		if (i % 32 == 31) {
+			now = mono_add(now, NS_PER_S);
+			unitbus_hear(bus, now);
+		}
+	}
+	fake.count = 2;
+	fake_signal(&fake, "UnitNew", "mariadb.service");
+	for (unsigned i = 0; i < 100 && state().left_out < 65; i++) {
+		now = mono_add(now, NS_PER_S);
+		unitbus_hear(bus, now);
+	}
+	ck_assert_uint_ge(state().left_out, 65);
+	for (unsigned i = 0; i < 20000 && !matches("mysql.service", MARIADB, false); i++) {
+		now = mono_add(now, NS_PER_S);
+		pass(1);
+	}
+	ck_assert(matches("mysql.service", MARIADB, false));
+	ck_assert_uint_eq(state().units, 2);
+}
+END_TEST
+
 START_TEST(a_flood_of_signals_is_answered_with_few_questions)
 {
 	struct fake_unit units[] = { mariadb() };
@@ -775,6 +809,7 @@ Suite *unitbus_suite(void)
 	tcase_add_test(tcase, over_a_bus_that_is_ended_and_started_again);
 	tcase_add_test(tcase, thousands_of_units_are_no_matter);
 	tcase_add_test(tcase, more_than_there_is_room_for_are_left_out);
+	tcase_add_test(tcase, a_flood_of_names_without_units_keeps_nobody_out);
 	tcase_add_test(tcase, a_flood_of_signals_is_answered_with_few_questions);
 	tcase_add_test(tcase, is_torn_apart_by_no_lack_of_memory);
 	suite_add_tcase(suite, tcase);
