@@ -72,16 +72,20 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 	struct sample before = entry->sample;
 
 	int r = gate_read(&entry->gate, &source->gate, now, &entry->sample);
-	put_limits(entry);
-	entry->at = clock_mono(&source->clock);
-	if (r == -ESRCH) {
-		mark_gone(entry);
+	mono_t at = clock_mono(&source->clock);
+	if (r < 0 && r != -ESRCH) {
+		source->failed_reads++;
+		entry->sample = before;
+		entry->status = SOURCE_SAME;
+		entry->blind = true;
+		entry->changed = at; /* for all one knows */
 		return;
 	}
-	if (r < 0) {
-		source->failed_reads++;
-		entry->status = SOURCE_SAME;
-		entry->changed = entry->at; /* for all one knows */
+
+	put_limits(entry);
+	entry->at = at;
+	if (r == -ESRCH) {
+		mark_gone(entry);
 		return;
 	}
 
@@ -160,12 +164,17 @@ static void take_credit(struct group *group)
 
 static bool to_be_shown(const struct source *source, const struct source_entry *entry)
 {
+	if (entry->blind)
+		return false;
+
 	return entry->status != SOURCE_SAME || source->roused ||
 	       mono_diff(entry->at, entry->shown) >= (int64_t)source->gate.heartbeat_ns;
 }
 
 static void show(struct source *source, struct source_entry *entry)
 {
+	if (entry->blind && source->roused)
+		entry->shown = (mono_t){ 0 }; /* as soon as it can be read */
 	if (!to_be_shown(source, entry))
 		return;
 
@@ -248,18 +257,26 @@ static uint32_t next_due(const struct source *source, const struct source_entry 
 	return entry->kind == ENTRY_CGROUP ? cgroup_due(source, entry, now) : source->step + NEVER_STEPS;
 }
 
-static void look(struct source *source, struct source_entry *entry, mono_t now)
+/* It was seen as it is; one that could not be read was not: it was still as before when it was seen last, as after a pause. */
+static void note_look(const struct source *source, struct source_entry *entry, mono_t before)
 {
-	mono_t before = entry->at;
-
-	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
-		fill_process(source, entry, now);
-	else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
-		fill_cgroup(source, entry, now);
 	entry->before = entry->fill + 1 != source->fills ? before : (mono_t){ 0 };
 	entry->fill = source->fills;
 	if (entry->status == SOURCE_CHANGED || source->roused)
 		entry->changed = entry->at;
+}
+
+static void look(struct source *source, struct source_entry *entry, mono_t now)
+{
+	mono_t before = entry->at;
+
+	entry->blind = false;
+	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
+		fill_process(source, entry, now);
+	else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
+		fill_cgroup(source, entry, now);
+	if (!entry->blind)
+		note_look(source, entry, before);
 	source->due[entry->index] = next_due(source, entry, now);
 	if (entry->status == SOURCE_GONE && entry->member_of)
 		source->gone[source->gone_count++] = entry;

@@ -38,7 +38,8 @@ struct source_entry {
 	uint8_t status;                           /* enum source_status */
 	bool fresh;                               /* nobody was told of it yet */
 	bool whole;                               /* of a member: counts from its beginning */
-	_Atomic bool limits_set;                  /* new limits to take over */
+	bool blind;              /* the last look could not read it: `at` and all that is known are older */
+	_Atomic bool limits_set; /* new limits to take over */
 	mono_t at;
 	struct gate gate; /* of a process */
 

@@ -2,6 +2,8 @@
 #include "idlepace.h"
 #include "source_rig.h"
 
+#include <sys/stat.h>
+
 Suite *source_idle_suite(void);
 
 #define MS NS_PER_MS
@@ -147,6 +149,58 @@ START_TEST(what_wakes_is_told_with_all_that_it_used_and_since_when)
 	drop(&bench, entry);
 	bench_close(&bench);
 	child_reap(&child);
+}
+END_TEST
+
+/* In a /proc made of files: its stat says `text`, of which so much can be read. */
+static void say(int fd, const char *text, size_t len)
+{
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert_int_eq(pwrite(fd, text, len, 0), (ssize_t)len);
+}
+
+START_TEST(what_could_not_be_read_for_a_while_is_told_since_when)
+{
+	static const char slept[] = "7 (x) S 1 7 7 0 -1 0 1 0 2 0 3 4 0 0 20 0 1 0 5 0 0\n";
+	static const char woke[] = "7 (x) S 1 7 7 0 -1 0 1 0 2 0 90 90 0 0 20 0 1 0 5 0 0\n";
+	char root[] = "/tmp/spikewatch-source-XXXXXX", dir[64], path[80];
+	mono_t before = { 0 };
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	snprintf(dir, sizeof(dir), "%s/7", root);
+	snprintf(path, sizeof(path), "%s/stat", dir);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	say(fd, slept, strlen(slept));
+	begin(root, backing_off);
+	struct source_entry *entry = add_process(&bench, 7, false, NULL);
+	pass(2 * S);
+	ck_assert_uint_gt(saved(), 0);
+
+	mono_t last = source_entry_at(entry);
+
+	say(fd, woke, 70); /* the CPU time, but not all there is */
+	pass(3 * S);
+	ck_assert_int_eq(source_entry_status(entry), SOURCE_SAME);
+	ck_assert(!is_seen(entry));
+	ck_assert_int_lt(mono_diff(source_entry_at(entry), mono_add(last, 2 * IDLE)), 0);
+	last = source_entry_at(entry);
+	source_rouse(bench.source);
+	fill_now();
+	ck_assert(!is_seen(entry)); /* nobody knows what it is like */
+	now += INTERVAL;
+	say(fd, woke, strlen(woke));
+	fill_now();
+	ck_assert_int_eq(source_entry_status(entry), SOURCE_CHANGED);
+	ck_assert(is_seen(entry));
+	ck_assert(source_entry_woke(entry, &before));
+	ck_assert_uint_eq(before.ns, last.ns);
+	drop(&bench, entry);
+	bench_close(&bench);
+	close(fd);
+	unlink(path);
+	rmdir(dir);
+	rmdir(root);
 }
 END_TEST
 
@@ -426,6 +480,7 @@ Suite *source_idle_suite(void)
 
 	tcase_add_loop_test(tcase, an_idle_process_is_looked_at_ever_less_often_down_to_the_idle_interval, 0, 2);
 	tcase_add_test(tcase, what_wakes_is_told_with_all_that_it_used_and_since_when);
+	tcase_add_test(tcase, what_could_not_be_read_for_a_while_is_told_since_when);
 	tcase_add_test(tcase, the_promise_holds_however_ticks_come);
 	tcase_add_test(tcase, looks_at_many_idle_ones_are_spread_over_ticks);
 	tcase_add_test(tcase, a_heartbeat_is_shown_of_what_is_idle);
