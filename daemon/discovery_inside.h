@@ -51,18 +51,19 @@ struct discovery {
 	uint64_t processes, unreadable, unchanged; /* in the running scan */
 	struct census *census;
 	mono_t limits_read;
-	mono_t scan_began;     /* the last whole one */
-	mono_t scan_ended;     /* the last one */
-	uint64_t found_before; /* targets, when it began: those that came since are waiting for the next */
-	bool limits_due;       /* whenever they were read */
-	bool rescan;           /* the configuration is another one: what runs is given up, what is due is due now */
-	bool again;            /* something was missed: the next scan is due as soon as one may be */
-	mono_t cgroups_looked; /* when it was looked whether some came */
-	bool cgroups_tried;    /* whether they were wanted when that was tried last */
+	uint64_t limits_cpu_ns; /* what that took */
+	mono_t scan_began;      /* the last whole one */
+	mono_t scan_ended;      /* the last one */
+	uint64_t found_before;  /* targets, when it began: those that came since are waiting for the next */
+	bool limits_due;        /* whenever they were read */
+	bool rescan;            /* the configuration is another one: what runs is given up, what is due is due now */
+	bool again;             /* something was missed: the next scan is due as soon as one may be */
+	mono_t cgroups_looked;  /* when it was looked whether some came */
+	bool cgroups_tried;     /* whether they were wanted when that was tried last */
 	bool tuned,
 		tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
 	struct discovery_state state;
-	uint64_t scan_cpu_ns; /* what the last whole scan took, however long it waited for a CPU */
+	uint64_t scan_cpu_ns; /* what the last scan took, however long it waited for a CPU */
 	_Atomic uint64_t pulse_ns;
 	struct turnstile turn;
 	int wake_fd;
@@ -83,7 +84,7 @@ int discovery_step_aside(struct discovery *discovery);
 /* As discovery_scan, or -ECANCELED. */
 int discovery_scan_locked(struct discovery *discovery);
 
-/* Reads effective limits anew, if that is due. */
+/* Reads effective limits anew, if that is due: they may take as much as a scan. It steps aside. */
 void discovery_refresh_limits(struct discovery *discovery, mono_t now);
 
 /* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */

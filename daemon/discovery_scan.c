@@ -202,13 +202,20 @@ static int visit_cgroups(struct discovery *discovery)
 void discovery_refresh_limits(struct discovery *discovery, mono_t now)
 {
 	int64_t age = mono_diff(now, discovery->limits_read);
+	uint64_t least = discovery->limits_cpu_ns * DISCOVERY_SHARE,
+		 interval = discovery->config->sampling.limits_interval_ns;
+	unsigned part = 0;
 
-	if (!discovery->limits_due && age < (int64_t)discovery->config->sampling.limits_interval_ns)
+	if (!discovery->limits_due && age < (int64_t)(interval > least ? interval : least))
 		return;
+
+	uint64_t cpu = realclock_thread_cpu();
 
 	discovery->limits_due = false;
 	discovery->limits_read = now;
-	roster_refresh_limits(discovery->roster);
+	while (!discovery->limits_due && roster_refresh_some_limits(discovery->roster, &part))
+		discovery->limits_due = discovery_step_aside(discovery) < 0; /* given up: once more, then */
+	discovery->limits_cpu_ns = realclock_thread_cpu() - cpu;
 }
 
 static int visit_all(struct discovery *discovery)
@@ -247,6 +254,8 @@ int discovery_scan_locked(struct discovery *discovery)
 	if (r == -ECANCELED)
 		return r;
 	discovery->state.error = r;
+	discovery->scan_cpu_ns =
+		realclock_thread_cpu() - cpu; /* also of one that came to nothing: the next is as far from it */
 	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
@@ -256,7 +265,6 @@ int discovery_scan_locked(struct discovery *discovery)
 	following_end(discovery->following);
 	roster_sweep(discovery->roster, discovery->scan);
 	containers_forget(discovery->options.roster.containers, began, discovery->config->sampling.rescan_interval_ns);
-	discovery_refresh_limits(discovery, began);
 	discovery->state.processes = discovery->processes;
 	discovery->state.unreadable = discovery->unreadable;
 	discovery->state.unchanged = discovery->unchanged;
@@ -265,6 +273,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	discovery->found_before = counts.found;
 	discovery->state.last_scan_ns = (uint64_t)mono_diff(discovery_show_life(discovery), began);
 	discovery->scan_cpu_ns = realclock_thread_cpu() - cpu;
+	discovery_refresh_limits(discovery, began);
 
 	return 0;
 }

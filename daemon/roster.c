@@ -214,42 +214,6 @@ bool roster_owes(const struct roster *roster)
 	return roster->owing || roster->crowded;
 }
 
-/* ---- limits ---- */
-
-static void say_alive(const struct roster *roster)
-{
-	if (roster->options.alive)
-		roster->options.alive(roster->options.alive_ctx);
-}
-
-static int refresh_limits(void *ctx, struct roster_target *target)
-{
-	struct roster *roster = ctx;
-
-	if (target->what.kind == TARGET_GROUP || target->entry->dismissed)
-		return 0;
-
-	say_alive(roster);
-	roster_limits_read(&roster->options, roster->limits, target);
-	roster_limits_apply(target);
-	if (target->group)
-		roster_limits_merge(target);
-
-	return 0;
-}
-
-void roster_refresh_limits(struct roster *roster)
-{
-	limitscache_clear(roster->limits);
-	for (size_t i = 0; i < roster->list.count; i++)
-		if (roster->list.entries[i]->group)
-			roster_limits_clear(roster->list.entries[i]->group);
-	roster_table_visit(&roster->table, refresh_limits, roster);
-	for (size_t i = 0; i < roster->list.count; i++)
-		if (roster->list.entries[i]->group)
-			roster_limits_settle(&roster->options.machine, roster->list.entries[i]->group);
-}
-
 /* ---- sightings ---- */
 
 bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, uint64_t scan)
@@ -362,6 +326,12 @@ void roster_sweep(struct roster *roster, uint64_t scan)
 	roster->refused = roster->failed = 0;
 	roster_table_visit(&roster->table, sweep_one, &sweep);
 	roster_tiers_balance(roster);
+}
+
+static void say_alive(const struct roster *roster)
+{
+	if (roster->options.alive)
+		roster->options.alive(roster->options.alive_ctx);
 }
 
 static int reopen_one(void *ctx, struct roster_target *target)

@@ -129,6 +129,12 @@ void roster_reopen(struct roster *roster);
 /* Reads effective limits anew for every target. */
 void roster_refresh_limits(struct roster *roster);
 
+/*
+ * The same in parts, between which anything may be done with the roster: *part is 0 to begin with, and its. What comes to be watched or is configured
+ * meanwhile may wait for the next time. False: that was the last part, and groups have what their members share.
+ */
+bool roster_refresh_some_limits(struct roster *roster, unsigned *part);
+
 /* As of now. */
 void roster_counts(const struct roster *roster, struct roster_counts *ret);
 

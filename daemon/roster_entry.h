@@ -5,6 +5,8 @@
 #ifndef SPIKEWATCH_ROSTER_ENTRY_H
 #define SPIKEWATCH_ROSTER_ENTRY_H
 
+#include "cglimits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +17,7 @@ struct roster_entry {
 	char *name;
 	uint32_t number;             /* its own for life: targets are found by it */
 	struct roster_target *group; /* the sum that is its target; NULL if its targets are others */
+	struct cglimits merged;      /* of a group: what its members share, as far as they were asked */
 	bool dismissed;              /* the configuration has it no more: its targets leave */
 	bool planned;                /* of a configuration that is not in force yet */
 	size_t holders;

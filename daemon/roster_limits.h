@@ -11,9 +11,7 @@ void roster_limits_read(const struct roster_options *options, struct limitscache
 /* Hands them to the sampler. */
 void roster_limits_apply(struct roster_target *target);
 
-/* For all groups first clear, then for every member merge, then for all groups settle, which applies them. */
-void roster_limits_clear(struct roster_target *group);
-void roster_limits_merge(struct roster_target *member);
+/* A group has what its members share as far as they were asked (roster_refresh_some_limits): applied too. */
 void roster_limits_settle(const struct metric_machine *machine, struct roster_target *group);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * check_discovery.c: scans over a /proc made of files, over real processes and, where that is possible, over cgroups of our own.
  */
+#include "discovery_inside.h"
 #include "discovery_rig.h"
 
 #include <errno.h>
@@ -418,6 +419,63 @@ static TCase *selectors(void)
 	return tcase;
 }
 
+START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
+{
+	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	scan();
+
+	mono_t read = discovery->limits_read, soon = mono_add(read, (DISCOVERY_SHARE - 1) * NS_PER_S);
+	mono_t later = mono_add(read, (DISCOVERY_SHARE + 1) * NS_PER_S);
+
+	ck_assert_uint_gt(discovery->limits_cpu_ns, 0);
+	discovery->limits_cpu_ns = NS_PER_S;
+	discovery_refresh_limits(discovery, soon);
+	ck_assert_uint_eq(discovery->limits_read.ns, read.ns);
+	discovery_refresh_limits(discovery, later);
+	ck_assert_uint_eq(discovery->limits_read.ns, later.ns);
+	ck_assert_uint_lt(discovery->limits_cpu_ns, NS_PER_S);
+
+	/* Another configuration need not wait for that. */
+	discovery->limits_cpu_ns = NS_PER_S;
+	discovery->limits_due = true;
+	discovery_refresh_limits(discovery, mono_add(later, 1));
+	ck_assert_uint_eq(discovery->limits_read.ns, later.ns + 1);
+}
+END_TEST
+
+START_TEST(limits_that_are_given_up_halfway_are_due_again)
+{
+	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	scan();
+
+	discovery->limits_due = discovery->rescan = true;
+	discovery_refresh_limits(discovery, discovery->limits_read);
+	ck_assert(discovery->limits_due);
+	discovery->rescan = false;
+	discovery_refresh_limits(discovery, discovery->limits_read);
+	ck_assert(!discovery->limits_due);
+}
+END_TEST
+
+START_TEST(a_scan_that_fails_counts_as_work_too)
+{
+	struct rlimit before, none;
+	struct discovery_state state;
+
+	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	scan();
+	discovery->scan_cpu_ns = 0;
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	discovery_scan(discovery);
+	setrlimit(RLIMIT_NOFILE, &before);
+	discovery_state(discovery, &state);
+	ck_assert_int_eq(state.error, -EMFILE);
+	ck_assert_uint_gt(discovery->scan_cpu_ns, 0);
+}
+END_TEST
+
 Suite *discovery_suite(void)
 {
 	Suite *suite = suite_create("discovery");
@@ -438,6 +496,9 @@ Suite *discovery_suite(void)
 	tcase_add_test(tcase, the_thread_finds_who_comes_later);
 	tcase_add_test(tcase, the_baseline_of_a_watched_process_names_its_hot_thread);
 	tcase_add_test(tcase, cgroups_come_and_go);
+	tcase_add_test(tcase, limits_are_read_again_no_more_often_than_their_share_allows);
+	tcase_add_test(tcase, limits_that_are_given_up_halfway_are_due_again);
+	tcase_add_test(tcase, a_scan_that_fails_counts_as_work_too);
 	suite_add_tcase(suite, selectors());
 	suite_add_tcase(suite, tcase);
 

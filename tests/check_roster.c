@@ -226,6 +226,33 @@ START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
 }
 END_TEST
 
+START_TEST(limits_are_read_in_parts_and_a_group_has_its_own_all_along)
+{
+	unsigned part = 0, parts = 0;
+
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	struct roster_target *group = find("g");
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/system.slice/postgresql.service");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	roster_refresh_limits(roster);
+
+	struct cglimits shared = group->limits;
+
+	ck_assert_uint_lt(shared.memory_bytes, 8ull << 30);
+	appear(11, 500, "/huge");
+	while (roster_refresh_some_limits(roster, &part)) {
+		ck_assert_mem_eq(&group->limits, &shared, sizeof shared);
+		if (++parts == 5) /* whoever comes in between */
+			meet(0, 10, 501, 1);
+	}
+	ck_assert_uint_eq(part, 0);
+	ck_assert_uint_gt(parts, 100);
+	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
+}
+END_TEST
+
 START_TEST(a_full_queue_to_the_sampler_only_delays)
 {
 	struct sampler_target *returned;
@@ -370,6 +397,7 @@ Suite *roster_suite(void)
 	tcase_add_test(tcase, cgroups_are_found_by_path);
 	tcase_add_test(tcase, limits_are_those_of_the_cgroup);
 	tcase_add_test(tcase, a_group_has_the_limits_its_members_share_or_the_machines);
+	tcase_add_test(tcase, limits_are_read_in_parts_and_a_group_has_its_own_all_along);
 	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
 	tcase_add_test(tcase, a_cgroup_keeps_its_name_and_identity_however_long_its_path_is);
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
