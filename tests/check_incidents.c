@@ -285,6 +285,33 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 }
 END_TEST
 
+/* More than the ring can have brought by itself. */
+#define MANY_TICKS 20000u
+
+/* Whoever sampled the target last looks at it: a tick of another writer covers nothing. */
+START_TEST(only_the_ticks_of_who_looks_at_the_target_count)
+{
+	const uint32_t looker = 1, ticking = (uint32_t)_i;
+	struct sample sample = { 0 };
+	struct incident incident;
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	fire(0);
+	mono_t now = mono_add(clock_mono(&the_clock), NS_PER_MS);
+
+	incidents_tick(incidents, now, looker);
+	sample_set(&sample, SAMPLE_CPU, 1);
+	incidents_sample(incidents, 1000, now, &sample);
+	for (uint64_t i = 1; i <= MANY_TICKS; i++)
+		incidents_tick(incidents, mono_add(now, i * NS_PER_US), ticking);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.coverage.ticks_got >= MANY_TICKS, ticking == looker);
+	actor_end(&actor);
+}
+END_TEST
+
 Suite *incidents_suite(void)
 {
 	Suite *suite = suite_create("incidents");
@@ -300,6 +327,7 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, a_disk_that_is_full_leaves_nothing_half_written);
 	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
+	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -152,6 +152,48 @@ START_TEST(a_cgroup_is_not_taken_for_idle_between_two_looks_at_it)
 }
 END_TEST
 
+/* Ticks of the other one say nothing of it, neither while it hangs nor when it goes on. */
+START_TEST(a_target_whose_writer_hangs_is_not_taken_for_idle)
+{
+	double cpu = 0;
+
+	meet(1, "a");
+	for (int i = 0; i < 600; i++) {
+		toptable_writer(&table, 0);
+		tick(i / 100.0);
+		if (i >= 200 && i < 400)
+			continue;
+		toptable_writer(&table, 1);
+		look(1, i / 100.0 + 0.001, cpu = i * 0.005, 1); /* half a core, also while nobody looks */
+		tick(i / 100.0 + 0.001);
+		if (i == 401) {
+			ck_assert_double_eq_tol(only()->cpu_cores, 0.5, 0.02);
+			ck_assert_double_eq_tol(only()->cpu_peak, 0.5, 0.02);
+		}
+	}
+	ck_assert_double_eq_tol(only()->cpu_cores, 0.5, 0.02);
+	ck_assert_double_eq_tol(only()->cpu_peak, 0.5, 0.02);
+}
+END_TEST
+
+START_TEST(ticks_of_two_that_overlap_do_not_turn_the_clock_back)
+{
+	double cpu = 0;
+
+	meet(1, "a");
+	for (int i = 0; i < 500; i++) {
+		toptable_writer(&table, 1);
+		look(1, i / 100.0 + 0.05, cpu += 0.005, 1);
+		tick(i / 100.0 + 0.05);
+		toptable_writer(&table, 0);
+		tick(i / 100.0);
+		ck_assert_uint_eq(table.now.ns, at(i / 100.0 + 0.05).ns);
+	}
+	ck_assert_double_eq_tol(only()->cpu_cores, 0.5, 0.02);
+	ck_assert_double_eq_tol(only()->cpu_peak, 0.5, 0.02);
+}
+END_TEST
+
 START_TEST(no_window_reaches_over_a_gap)
 {
 	double cells[60];
@@ -486,6 +528,8 @@ Suite *toptable_suite(void)
 		who_does_not_run_leaves_no_records_and_falls_to_nothing,
 		a_burst_after_silence_is_not_spread_over_it,
 		a_cgroup_is_not_taken_for_idle_between_two_looks_at_it,
+		a_target_whose_writer_hangs_is_not_taken_for_idle,
+		ticks_of_two_that_overlap_do_not_turn_the_clock_back,
 		no_window_reaches_over_a_gap,
 		a_counter_that_steps_back_began_anew,
 		shorter_than_the_grain_is_no_window,
