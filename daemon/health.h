@@ -34,7 +34,7 @@
 /* Of jumps in a row one is said in so much time, with the number of those before it. */
 #define HEALTH_JUMP_PAUSE_NS (60 * NS_PER_S)
 
-#define HEALTH_THREADS_MAX 8
+#define HEALTH_THREADS_MAX 24 /* 16 that sample, and some */
 
 /* Why targets are not watched. */
 enum health_unwatched {

@@ -9,11 +9,32 @@
 /* Collecting evidence of 32 processes of many gigabytes takes seconds, a slow disk some more. */
 #define COLLECTING_MAX_NS (120 * NS_PER_S)
 
+_Static_assert(SAMPLERS_MAX + 2 <= HEALTH_THREADS_MAX, "each sampler thread, discovery and the collector have a place");
+
 /* The loop itself is not among them: it is what asks. */
 static void read_signs(const struct housekeeping *house, struct watchdog_sign ret[2])
 {
 	ret[0] = (struct watchdog_sign){ "sampler", .at = samplers_pulse(session_samplers(house->session)) };
 	ret[1] = (struct watchdog_sign){ "discovery", .at = discovery_pulse(session_discovery(house->session)) };
+}
+
+/* Each sampler thread for itself, under the name that it has in /proc. */
+static void judge_sampler_signs(const struct housekeeping *house, mono_t now)
+{
+	static const char *const names[SAMPLERS_MAX] = {
+		"sampler/0",  "sampler/1",  "sampler/2",  "sampler/3",  "sampler/4",  "sampler/5",
+		"sampler/6",  "sampler/7",  "sampler/8",  "sampler/9",  "sampler/10", "sampler/11",
+		"sampler/12", "sampler/13", "sampler/14", "sampler/15",
+	};
+	const struct samplers *samplers = session_samplers(house->session);
+	unsigned count = samplers_count(samplers);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct watchdog_sign sign = { count > 1 ? names[i] : "sampler",
+					      .at = samplers_thread_pulse(samplers, i) };
+
+		health_stuck(house->health, sign.part, watchdog_silence(&sign, now), now);
+	}
 }
 
 static void judge_signs(const struct housekeeping *house, mono_t now)
@@ -23,8 +44,8 @@ static void judge_signs(const struct housekeeping *house, mono_t now)
 	struct watchdog_sign collecting = { "collector", busy.ns ? busy : now, .patience_ns = COLLECTING_MAX_NS };
 
 	read_signs(house, signs);
-	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
-		health_stuck(house->health, signs[i].part, watchdog_silence(&signs[i], now), now);
+	judge_sampler_signs(house, now);
+	health_stuck(house->health, signs[1].part, watchdog_silence(&signs[1], now), now);
 	health_stuck(house->health, "collector", watchdog_silence(&collecting, now), now);
 }
 

@@ -249,6 +249,11 @@ double samplers_cpu_share(const struct samplers *samplers)
 	return sampler_cpu_share(samplers->threads[0].sampler);
 }
 
+mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number)
+{
+	return sampler_pulse(samplers->threads[number].sampler);
+}
+
 mono_t samplers_pulse(const struct samplers *samplers)
 {
 	mono_t oldest = sampler_pulse(samplers->threads[0].sampler);

@@ -51,6 +51,9 @@ double samplers_cpu_share(const struct samplers *samplers);
 /* Of the thread that was seen at work least recently. */
 mono_t samplers_pulse(const struct samplers *samplers);
 
+/* Of one thread: number 0 to samplers_count. */
+mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number);
+
 /* All in one (stats_merge). */
 void samplers_stats(const struct samplers *samplers, struct stats *ret);
 

@@ -282,6 +282,11 @@ START_TEST(the_pulse_is_that_of_the_one_that_was_seen_least_recently)
 	/* That of the last began after the first had ended. */
 	ck_assert_int_gt(mono_diff(samplers_pulse(samplers), before), 0);
 	ck_assert_int_le(mono_diff(samplers_pulse(samplers), info.last_tick), 0);
+	/* They ticked one after the other. */
+	ck_assert_uint_eq(samplers_thread_pulse(samplers, 0).ns, samplers_pulse(samplers).ns);
+	for (unsigned i = 1; i < 3; i++)
+		ck_assert_int_gt(mono_diff(samplers_thread_pulse(samplers, i), samplers_thread_pulse(samplers, i - 1)),
+				 0);
 }
 END_TEST
 
