@@ -95,7 +95,7 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 	struct rehearsal_rule *row = row_of(rehearsal, firing->rule);
 
 	row->fired++;
-	if (!row->first_known)
+	if (!row->first_known || firing->wall.ns < row->first.ns) /* ticks of several writers overlap */
 		row->first = firing->wall;
 	row->first_known = true;
 	return rehearsal->options.fire ? rehearsal->options.fire(rehearsal->options.ctx, firing) : 0;
