@@ -425,6 +425,47 @@ START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 }
 END_TEST
 
+/*
+ * A process that has slept for long runs without a break from the beginning of a window on, and is looked at no less often than the rule's
+ * window asks for (config_idle_of). The window that it fills is judged when it ends, and shows no less than four fifths of it.
+ */
+START_TEST(burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look_was)
+{
+	const uint64_t window_ns = 100 * MS, began = 20 * S;
+	uint64_t idle_ns = INTERVAL;
+
+	for (uint64_t before = 0; before <= idle_ns; before += 5 * MS) {
+		add_rule("hot", METRIC_CPU, window_ns);
+		config.sampling.interval_ns = INTERVAL;
+		config.sampling.idle_interval_ns = IDLE;
+		config.sampling.heartbeat_ns = S;
+		idle_ns = config_idle_of(&config, "a");
+
+		mono_t last = { began - before };
+		uint64_t woken = last.ns + idle_ns > began ? last.ns + idle_ns : began + INTERVAL;
+
+		start();
+		watch(1, "a");
+		evaluator_idle(evaluator, idle_ns);
+		cpu(1, 15 * S, 0);
+		cpu(1, 15 * S + INTERVAL, 1);
+		ticks(15 * S + INTERVAL, woken - woken % INTERVAL, INTERVAL);
+		firing_count = 0;
+		cpu(1, last.ns, 1);
+		for (uint64_t now = woken - woken % INTERVAL + INTERVAL; now <= began + window_ns; now += INTERVAL) {
+			cpu(1, now, 1 + (now - began));
+			tick(now);
+		}
+		ck_assert_uint_eq(firing_count, 1);
+		ck_assert_uint_eq(firings[0].to.ns, began + window_ns);
+		ck_assert_double_le(firings[0].value, 100);
+		ck_assert_double_ge(firings[0].value, 80 - 1e-9);
+		end();
+		begin();
+	}
+}
+END_TEST
+
 START_TEST(who_is_told_nothing_of_pauses_is_put_right_by_the_record)
 {
 	add_rule("hot", METRIC_CPU, 100 * MS);
@@ -449,6 +490,7 @@ static TCase *windows(void)
 	tcase_add_checked_fixture(tcase, begin, end);
 	tcase_add_loop_test(tcase, no_window_shows_more_than_was_possible_and_nothing_is_lost, 0, 10);
 	tcase_add_test(tcase, burst_after_a_pause_is_in_its_window_and_not_above_it);
+	tcase_add_test(tcase, burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look_was);
 	tcase_add_test(tcase, who_is_told_nothing_of_pauses_is_put_right_by_the_record);
 	tcase_add_test(tcase, busy_process_has_its_true_rate);
 	tcase_add_test(tcase, part_of_a_window_is_not_judged);
