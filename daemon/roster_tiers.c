@@ -1,8 +1,9 @@
 /*
  * roster_tiers.c: heat is how often a process was read after it had run, as of the last scan, and half of what it was before.
  *
- * To change places the cold one must be twice as hot: two that run alike would change places at every scan otherwise. The warm one gives up
- * its descriptors in the sampler's next tick, so the cold one has them after the next scan, unless a newcomer came first, which most likely runs too.
+ * To change places the cold one must be twice as hot, and hotter by more than chance: those that run alike would change places at every scan
+ * otherwise. The warm one gives up its descriptors at its next look, so the cold one has them after the next scan, unless a newcomer came first, which
+ * most likely runs too.
  *
  * Rejected: closing and opening in one go (the sampler's thread cannot wait, and nobody else may close what it reads); a process that runs just now
  * becoming warm at once, between scans (whoever wakes once in a minute would be opened and closed for it).
@@ -18,6 +19,12 @@
 
 /* Fewer runs between two scans are no reason to become warm. */
 #define HEAT_MIN 3u
+
+/*
+ * What happens by chance n times on average happens n +- sqrt(n) times. A difference within twice that is no difference: among thousands that run alike
+ * somebody always happens to have run twice as often as somebody else.
+ */
+#define CHANCE 4u
 
 /* What a process ran before it was first looked at says little. */
 #define RUNS_MAX 4096u
@@ -156,7 +163,10 @@ static size_t hand_out(struct roster *roster, struct roster_target **cold, size_
 
 static bool deserves(const struct roster_target *cold, const struct roster_target *warm)
 {
-	return cold->heat >= HEAT_MIN && cold->heat / 2 > warm->heat;
+	uint64_t more = cold->heat - warm->heat;
+
+	return cold->heat >= HEAT_MIN && cold->heat / 2 > warm->heat &&
+	       more * more > CHANCE * ((uint64_t)cold->heat + warm->heat);
 }
 
 /* Those that ran least and longest ago give theirs up: for cgroups, and for the cold ones that are still waiting. */

@@ -2,7 +2,7 @@
  * roster_tiers.h: which processes keep descriptors open and which are cold (source.h), where there are not enough for all.
  *
  * Nobody is cold while there are enough (descriptors.h). Else newcomers are cold to begin with, and after each scan descriptors are handed on: a cold
- * process that ran at least three times since the scan before, and more often than the warm one that ran least and longest ago, takes over from that one
+ * process that ran at least three times since the scan before, and clearly more often than the warm one that ran least and longest ago, takes over from that one
  * by the next scan. Whatever descriptors are free go to cold ones, the busiest first. Cgroups are never cold: for those that could not be opened
  * processes make room, and none becomes warm meanwhile.
  */

@@ -240,6 +240,57 @@ START_TEST(without_memory_everything_stays_as_it_is)
 }
 END_TEST
 
+/* Now and then, as chance will have it: so often in a pass at most. */
+static void pass_by_chance(int processes, unsigned most)
+{
+	static uint64_t seed = 1;
+
+	for (unsigned tick = 0; tick < most; tick++) {
+		for (int pid = FIRST; pid < FIRST + processes; pid++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			if (seed >> 63)
+				run(pid, 1);
+		}
+		samplers_tick(samplers);
+	}
+	pass(processes, 0, 0);
+}
+
+static int count_opened(void *ctx, struct roster_target *target)
+{
+	static bool was_cold[FIRST + MANY];
+	bool cold = source_entry_is_cold(target->sampled.entry);
+	unsigned *opened = ctx;
+
+	*opened += was_cold[target->what.pid] && !cold;
+	was_cold[target->what.pid] = cold;
+
+	return 0;
+}
+
+START_TEST(who_runs_as_often_as_others_does_not_change_places_for_ever)
+{
+	unsigned opened = 0;
+
+	begin(APP, MANY);
+	struct rlimit before = limit_to(100);
+
+	for (int i = 0; i < 10; i++)
+		pass_by_chance(MANY, 8);
+	roster_visit(roster, count_opened, &opened);
+	opened = 0;
+	for (int i = 0; i < 40; i++) {
+		pass_by_chance(MANY, 8);
+		roster_visit(roster, count_opened, &opened);
+	}
+	struct tier_count count = tiers(0, 1000);
+	setrlimit(RLIMIT_NOFILE, &before);
+	ck_assert_uint_gt(count.cold, 5);
+	ck_assert_uint_gt(count.warm, 5);
+	ck_assert_uint_le(opened, 4);
+}
+END_TEST
+
 Suite *roster_tiers_suite(void)
 {
 	Suite *suite = suite_create("roster_tiers");
@@ -252,6 +303,7 @@ Suite *roster_tiers_suite(void)
 	tcase_add_test(tcase, who_runs_once_in_a_while_stays_cold);
 	tcase_add_test(tcase, processes_make_room_for_cgroups);
 	tcase_add_test(tcase, without_memory_everything_stays_as_it_is);
+	tcase_add_test(tcase, who_runs_as_often_as_others_does_not_change_places_for_ever);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
