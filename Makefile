@@ -71,7 +71,7 @@ $(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests 
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
-LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate ncursesw,-lcgroup -lsystemd -lyajl -ldeflate -lncursesw -ltinfo -ldl))$(LIBS)
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate ncursesw,-lcgroup -lsystemd -lyajl -ldeflate -lncursesw -ltinfo -ldl) -lm)$(LIBS)
 # Of what names functions; --as-needed leaves them out of everything else.
 SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -liberty)$(SYMBOL_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
