@@ -1,7 +1,7 @@
 /*
  * roster_limits.c: a group has the limits of its members if they share one, else the machine's.
  *
- * Reading those of ten thousand processes takes a tenth of a second, so they are read in parts, one bucket of the table each: between two of them targets
+ * Reading those of ten thousand processes takes long, so they are read in parts, one bucket of the table each: between two of them targets
  * may come and go. What members share is collected in the entry, and the group has it when all were asked: until then it has what it had.
  */
 #include "roster_limits.h"
