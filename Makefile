@@ -21,10 +21,10 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 
 # ---- sources; each list may be narrowed on the command line: make check SUITES="ring pacer" ----
 
-MAINS := $(wildcard daemon/main.c daemon/symbolize_main.c cli/main.c)
+MAINS := $(wildcard daemon/main.c daemon/symbolize/symbolize_main.c cli/main.c)
 LIB_C := $(wildcard lib/*.c)
-DAEMON_C := $(wildcard daemon/*.c)
-CLI_C := $(wildcard cli/*.c)
+DAEMON_C := $(wildcard daemon/*.c daemon/*/*.c)
+CLI_C := $(wildcard cli/*.c cli/*/*.c)
 SUITES := $(patsubst tests/check_%.c,%,$(filter-out tests/check_main.c,$(wildcard tests/check_*.c)))
 FUZZ := $(patsubst tests/fuzz_%.c,%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
 TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c tests/make_*.c))
@@ -43,7 +43,7 @@ ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
 PROGRAMS := $(patsubst daemon/main.c,$(B)/spikewatchd,$(wildcard daemon/main.c)) \
 	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
 # What spikewatchd starts, and nobody else.
-HELPERS := $(patsubst daemon/symbolize_main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize_main.c))
+HELPERS := $(patsubst daemon/symbolize/symbolize_main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize/symbolize_main.c))
 TOOL_BINS := $(TOOLS:%=$(B)/%)
 BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
 FUZZ_BINS := $(FUZZ:%=$(B)/fuzz-%)
@@ -64,10 +64,13 @@ LDHARDEN := -fsanitize=$(SANITIZE)
 endif
 
 # A folder sees the headers of those below it and no others.
+rooms = $(patsubst %/,-iquote %,$(sort $(dir $(wildcard $(1)/*.h $(1)/*/*.h))))
+IN_DAEMON := -iquote lib $(call rooms,daemon)
+IN_CLI := $(IN_DAEMON) $(call rooms,cli)
 INCLUDES = -iquote lib
-$(B)/daemon/%.o: INCLUDES = -iquote lib -iquote daemon
-$(B)/cli/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli
-$(B)/tests/%.o: INCLUDES = -iquote lib -iquote daemon -iquote cli -iquote tests -iquote $(B)
+$(B)/daemon/%.o: INCLUDES = $(IN_DAEMON)
+$(B)/cli/%.o: INCLUDES = $(IN_CLI)
+$(B)/tests/%.o: INCLUDES = $(IN_CLI) -iquote tests -iquote $(B)
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
@@ -125,7 +128,7 @@ $(B)/%.a: $(B)/flags
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
 # The page of `spikewatch report`, as arrays of C: empty ones if there is no npm. Tried again when npm or a source changes.
-REPORT_SOURCES := $(wildcard cli/report/* cli/report/src/* cli/report/built/*)
+REPORT_SOURCES := $(filter-out %.c %.h,$(wildcard cli/report/*)) $(wildcard cli/report/src/* cli/report/built/*)
 
 $(B)/report/tools: FORCE
 	@mkdir -p $(@D)
@@ -135,8 +138,8 @@ $(B)/report/page.h: $(B)/report/tools $(REPORT_SOURCES)
 	$(call say,PAGE)
 	$(Q)sh cli/report/build.sh $(@D)
 
-$(B)/cli/reportpage.o: $(B)/report/page.h
-$(B)/cli/reportpage.o: INCLUDES += -iquote $(B)
+$(B)/cli/report/reportpage.o: $(B)/report/page.h
+$(B)/cli/report/reportpage.o: INCLUDES += -iquote $(B)
 
 report:
 	@rm -f $(B)/report/page.h
@@ -152,7 +155,7 @@ $(B)/spikewatch: $(B)/cli/main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) -o $@
 
-$(B)/spikewatch-symbolize: $(B)/daemon/symbolize_main.o $(ARCHIVES)
+$(B)/spikewatch-symbolize: $(B)/daemon/symbolize/symbolize_main.o $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 

@@ -72,14 +72,15 @@ without() {
 	done
 }
 
-ours=$(files lib/*.[ch] daemon/*.[ch] cli/*.[ch])
+ours=$(files lib/*.[ch] daemon/*.[ch] daemon/*/*.[ch] cli/*.[ch] cli/*/*.[ch])
 tests=$(files tests/*.[ch])
 lib=$(files lib/*.[ch])
 
 headers_alone() {
-	for h in $(files lib/*.h daemon/*.h cli/*.h tests/*.h); do
+	rooms=$(dirname $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h) | sort -u | sed "s/^/-iquote /" | tr "\n" " ")
+	for h in $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h tests/*.h); do
 		echo "#include \"$h\"" | $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only \
-			-I. -iquote lib -iquote daemon -iquote cli -iquote tests -x c - || fail "$h does not compile alone"
+			-I. $rooms -iquote tests -x c - || fail "$h does not compile alone"
 	done
 }
 
@@ -136,18 +137,18 @@ confined() {
 	ban "libcgroup is confined to lib/cgmount.c" "${include}libcgroup" $(without lib/cgmount.c $ours)
 	ban "yajl is confined to lib/json.c" "${include}yajl" $(without lib/json.c $ours)
 	ban "libdeflate is confined to lib/deflate.c" "${include}libdeflate" $(without lib/deflate.c $ours)
-	ban "libmicrohttpd is confined to daemon/metrics.c" "${include}microhttpd" $(without daemon/metrics.c $ours)
-	elfutils="daemon/elfnames.c daemon/elflines.c daemon/elfframes.c"
-	ban "libiberty is confined to daemon/demangle.c" "${include}libiberty" $(without daemon/demangle.c $ours)
+	ban "libmicrohttpd is confined to daemon/reporting/metrics.c" "${include}microhttpd" $(without daemon/reporting/metrics.c $ours)
+	elfutils="daemon/symbolize/elfnames.c daemon/symbolize/elflines.c daemon/symbolize/elfframes.c"
+	ban "libiberty is confined to daemon/symbolize/demangle.c" "${include}libiberty" $(without daemon/symbolize/demangle.c $ours)
 	ban "elfutils is confined to $elfutils" "${include}(elfutils/|gelf|libelf|dwarf)" $(without "$elfutils" $ours)
-	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/metrics.c daemon/reporter.c daemon/watchdog.c"
-	systemd="$systemd daemon/unitbus_inside.h"
+	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/reporting/metrics.c daemon/reporting/reporter.c daemon/watchdog.c"
+	systemd="$systemd daemon/discovery/unitbus_inside.h"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)
 }
 
 # A prototype in a header stands directly below a comment, or below others that do, or has one on its own line.
 contracts() {
-	for h in $(files lib/*.h daemon/*.h cli/*.h tests/*.h); do
+	for h in $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h tests/*.h); do
 		found=$(awk '
 			/\*\/[ \t]*$/ && !/^[a-z]/ { documented = 1; next }
 			/^[ \t]*$/ { documented = 0; next }

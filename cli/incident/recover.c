@@ -1,5 +1,5 @@
 /*
- * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was killed (daemon/recover.h), for a ring that
+ * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was killed (daemon/incident/recover.h), for a ring that
  * lies anywhere. The lock beside the ring tells whether its daemon runs, and is held until the incident is sealed.
  */
 #include "recover.h"
