@@ -4,7 +4,7 @@
  * which captures are compared (baseline.h).
  *
  * Between scans it hears of processes from the kernel (proclistener.h), where that is allowed, and looks at just those: from an exec to the
- * target it takes a millisecond or two. Scans are the safety net, and what there is where nothing can be heard.
+ * target it mostly takes some milliseconds. Scans are the safety net, and what there is where nothing can be heard.
  *
  * A scan looks only at processes that have run since the one before, where entries go by what changes no other way (not by cgroup), and where the CPU
  * clocks of processes can be asked. And where it could find only what is heard of anyway (entries by name, program, pid or path of a cgroup; nothing was
