@@ -4,281 +4,11 @@
  *
  * Nothing is held against a clock: who has to be seen stands still until he was, and what is summed up is waited for.
  */
-#include "program.h"
-#include "ring.h"
+#include "live_rig.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <sched.h>
-#include <sys/stat.h>
+#include <glob.h>
 
 Suite *arrival_suite(void);
-
-enum way { CONNECTOR, PERF, RESCAN, WAYS };
-
-/* What one target came to. */
-struct tally {
-	char name[80];
-	uint32_t id;
-	unsigned described, samples, gone;
-	uint64_t cpu_ns; /* of the last sample, which is the highest, or it stepped back */
-	bool stepped_back;
-};
-
-#define TALLIES_MAX 256
-
-static char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
-static char file[128]; /* what processes say when they are done */
-static struct program server;
-static struct ring *ring;
-static struct ring_cursor *cursor;
-static struct tally tallies[TALLIES_MAX];
-static size_t tally_count;
-static bool able;
-
-static void setup(void)
-{
-	char found[512];
-
-	scene_directory(directory);
-	snprintf(file, sizeof(file), "%s/used", directory);
-	server.pid = 0;
-	ring = NULL;
-	cursor = NULL;
-	tally_count = 0;
-	able = program_find("workload_arrival", found) && realpath(found, workload) &&
-	       program_find("spikewatchd", spikewatchd) && program_find("spikewatch", spikewatch);
-}
-
-static void end_server(void)
-{
-	kill(server.pid, SIGTERM);
-	ck_assert_int_eq(program_wait(&server), 0);
-	server.pid = 0;
-}
-
-static void teardown(void)
-{
-	ring_cursor_free(cursor);
-	ring_free(ring);
-	if (server.pid > 0)
-		end_server();
-	scene_remove(directory);
-}
-
-/* ---- the daemon ---- */
-
-static const char *place(const char *name)
-{
-	static char paths[4][128];
-	static unsigned next;
-	char *path = paths[next++ % 4];
-
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-
-	return path;
-}
-
-/* Whether it says so, asked as anybody would; for free(3). */
-static char *status(void)
-{
-	const char *said = place("said"), *asked = place("asked");
-	const char *arguments[] = { spikewatch, "status", "--json", "--socket", place("control"), NULL };
-	int out = open(said, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-	mkdir(asked, 0755);
-
-	struct program program = program_start(arguments, asked, out, 0);
-
-	close(out);
-	ck_assert_int_eq(program_wait(&program), 0);
-
-	return scene_read(said);
-}
-
-/* A number of the status's "discovery". */
-static uint64_t counted(const char *member)
-{
-	char *text = status(), *at = text ? strstr(text, "\"discovery\"") : NULL, key[48];
-	uint64_t value;
-
-	snprintf(key, sizeof(key), "\"%s\":", member);
-	at = at ? strstr(at, key) : NULL;
-	ck_assert_msg(at, "there is no %s", member);
-	value = strtoull(at + strlen(key), NULL, 10);
-	free(text);
-
-	return value;
-}
-
-static bool discovery_says(const char *part)
-{
-	char *text = status();
-	bool says = text && strstr(text, part);
-
-	free(text);
-
-	return says;
-}
-
-/* In a network namespace of its own the connector says nothing, and perf's records are heard. */
-static void start_server(bool apart)
-{
-	const char *arguments[] = { spikewatchd, "-c", place("config"), NULL };
-	int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-
-	ck_assert(!apart || unshare(CLONE_NEWNET) == 0);
-	server = program_start(arguments, directory, -1, 0);
-	ck_assert(!apart || setns(own, CLONE_NEWNET) == 0);
-	close(own);
-}
-
-/* True: it runs, and hears in this way. */
-static bool start(enum way way, const char *targets, const char *rules)
-{
-	static const char *const sources[] = { "\"connector\"", "\"perf\"", "\"rescan\"" };
-
-	if (!able)
-		return false;
-	if (geteuid() != 0) {
-		fprintf(stderr, "skipped: hearing of processes takes root\n");
-		return false;
-	}
-	scene_write(
-		place("config"),
-		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
-		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"%s\",\n"
-		"\"discovery\": \"%s\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
-		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
-		"\"targets\": [%s], \"rules\": [%s]}\n",
-		directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory, directory,
-		targets, rules);
-	start_server(way == PERF);
-	scene_wait_for(scene_says(server.err, "watching "));
-	scene_wait_for(counted("scans") > 1); /* before it runs, and when it does */
-	ck_assert_int_eq(ring_open(AT_FDCWD, place("ring"), false, &ring), 0);
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	if (discovery_says(sources[way]))
-		return true;
-	fprintf(stderr, "skipped: %s is not to be had here\n", sources[way]);
-
-	return false;
-}
-
-/* ---- the ring ---- */
-
-static struct tally *tally_of(uint32_t id)
-{
-	for (size_t i = tally_count; i-- > 0;)
-		if (tallies[i].id == id)
-			return &tallies[i];
-
-	return NULL;
-}
-
-static void take(const struct ring_event *event)
-{
-	struct tally *tally = event->id ? tally_of(event->id) : NULL;
-
-	if (event->type == RING_EVENT_TARGET && !tally && tally_count < TALLIES_MAX) {
-		tally = &tallies[tally_count++];
-		*tally = (struct tally){ .id = event->id, .described = 1 };
-		snprintf(tally->name, sizeof(tally->name), "%s", event->target.name);
-	}
-	if (event->type == RING_EVENT_GONE && tally)
-		tally->gone++;
-	if (event->type != RING_EVENT_SAMPLE || !tally)
-		return;
-	tally->samples++;
-	if (!sample_has(event->sample, SAMPLE_CPU))
-		return;
-	tally->stepped_back |= event->sample->value[SAMPLE_CPU] < tally->cpu_ns;
-	tally->cpu_ns = event->sample->value[SAMPLE_CPU];
-}
-
-/* Of the target of this name that came last, as of now; of one that there is none of, nothing. */
-static struct tally read_on(const char *name)
-{
-	struct ring_event event;
-
-	while (ring_cursor_next(cursor, &event) == 0) {
-		ck_assert_int_ne(event.type, RING_EVENT_LAPPED);
-		take(&event);
-	}
-	for (size_t i = tally_count; i-- > 0;)
-		if (strcmp(tallies[i].name, name) == 0)
-			return tallies[i];
-
-	return (struct tally){ 0 };
-}
-
-/* ---- processes ---- */
-
-/* The workload under another name, by which entries know it. */
-static const char *program_called(const char *name)
-{
-	static char paths[2][128];
-	static unsigned next;
-	char *path = paths[next++ % 2];
-
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-	ck_assert(symlink(workload, path) == 0 || errno == EEXIST);
-
-	return path;
-}
-
-/* A name that no other run of this test has at the same time. */
-static const char *own(const char *name)
-{
-	static char names[4][32];
-	static unsigned next;
-	char *made = names[next++ % 4];
-
-	snprintf(made, sizeof(names[0]), "%s%d", name, getpid() % 100000);
-
-	return made;
-}
-
-static pid_t run(const char *const *arguments)
-{
-	pid_t pid = fork();
-
-	ck_assert_int_ge(pid, 0);
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execv(arguments[0], (char *const *)(uintptr_t)arguments);
-		_exit(126);
-	}
-
-	return pid;
-}
-
-static void await_stop(pid_t pid)
-{
-	int status;
-
-	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
-	ck_assert(WIFSTOPPED(status));
-}
-
-static void await_end(pid_t pid)
-{
-	int status;
-
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-}
-
-static uint64_t cpu_of(pid_t pid)
-{
-	struct timespec at;
-	clockid_t clock;
-
-	ck_assert_int_eq(clock_getcpuclockid(pid, &clock), 0);
-	ck_assert_int_eq(clock_gettime(clock, &at), 0);
-
-	return (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
-}
 
 /* All that they said: how many they were, and their CPU time. */
 static uint64_t said_ns(size_t *ret_count, uint64_t *ret_longest)
@@ -434,6 +164,21 @@ START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
 }
 END_TEST
 
+/* Whether an incident that is whole says so of itself. */
+static bool incident_says(const char *part)
+{
+	char pattern[128];
+	glob_t found;
+	bool says = false;
+
+	snprintf(pattern, sizeof(pattern), "%s/incidents/*[0-9]/incident.json", directory);
+	if (glob(pattern, 0, NULL, &found) == 0)
+		says = scene_says(found.gl_pathv[0], part);
+	globfree(&found);
+
+	return says;
+}
+
 START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 {
 	const char *name = own("many"), *program = program_called(name);
@@ -450,6 +195,10 @@ START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 	for (int i = 0; i < 20 && !scene_says(server.err, "rule storm fired"); i++)
 		storm(program, "100", SHORT_US, &least);
 	scene_wait_for(scene_says(server.err, "rule storm fired"));
+	scene_wait_for(incident_says("\"name\": \"storm\""));
+	ck_assert(incident_says("\"kind\": \"group\""));
+	ck_assert(incident_says("\"name\": \"g\""));
+	ck_assert(incident_says("\"metric\": \"cpu\""));
 	said_ns(&count, &longest);
 	ck_assert_uint_gt(count, 0);
 	ck_assert_uint_lt(longest, 20 * NS_PER_MS);

@@ -5,6 +5,8 @@
  * usage: workload_arrival burn CPU_US FILE                 burns so much, says it, exits
  *                         storm COUNT CPU_US FILE PROGRAM  so many, one after the other: PROGRAM burn CPU_US FILE; then a line: how many, and the CPU time
  *                                                          of them all to their very end, in ns
+ *                         forks COUNT CPU_US               so many children that execute nothing, one after the other, each burns so much and ends; then
+ *                                                          the same line, with its own CPU time so far
  *                         stops FILE                       stops itself, says what it used, exits
  *                         turns CPU_US FILE PROGRAM        stops; burns; executes PROGRAM rests CPU_US FILE
  *                         renames CPU_US FILE NAME         stops; burns; takes the name and goes on as rests
@@ -83,6 +85,32 @@ static void storm(char **arguments)
 	printf("%lu %llu\n", done, (unsigned long long)used_ns);
 }
 
+static uint64_t used_by(int who)
+{
+	struct rusage usage;
+
+	getrusage(who, &usage);
+
+	return ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime);
+}
+
+static void forks(char **arguments)
+{
+	unsigned long count = strtoul(arguments[0], NULL, 10), done = 0;
+
+	for (; done < count; done++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			burn(arguments[1]);
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+			break;
+	}
+	printf("%lu %llu\n", done, (unsigned long long)(used_by(RUSAGE_SELF) + used_by(RUSAGE_CHILDREN)));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -94,6 +122,8 @@ int main(int argc, char **argv)
 		say(given[1]);
 	} else if (strcmp(what, "storm") == 0 && argc == 6) {
 		storm(given);
+	} else if (strcmp(what, "forks") == 0 && argc == 4) {
+		forks(given);
 	} else if (strcmp(what, "stops") == 0 && argc == 3) {
 		raise(SIGSTOP);
 		say(given[0]);

@@ -1,0 +1,214 @@
+/*
+ * check_storm.c: the real daemon where processes are forked and end as fast as they can: each of them is looked at, known by its exit record, or counted
+ * as missed; and if the kernel had no room for the news, that is counted, and a scan follows. By every way in which the daemon may hear of processes.
+ *
+ * What is held to is the account, not the pace.
+ */
+#include "live_rig.h"
+
+#include <dirent.h>
+
+Suite *storm_suite(void);
+
+/* More than fit into the kernel's buffers while nobody reads them. */
+#define FORKS 3000u
+#define FORKS_TEXT "3000"
+#define LIFE_US "100"
+#define LIFE_NS (100 * NS_PER_US)
+
+/* Of the storm's parent what it uses after it has said what it used, and a tick of the sampler's. */
+#define GRAIN_NS (10 * NS_PER_MS)
+
+/* Of the daemon, after a storm that was like the one before: allocators keep some. */
+#define GROWTH_MAX (3u << 20)
+
+#ifdef __SANITIZE_ADDRESS__
+static const bool memory_is_told = false; /* what is freed is kept for a while */
+#else
+static const bool memory_is_told = true;
+#endif
+
+/* A storm of processes of this name; what they and their parent used, ns. */
+static uint64_t storm(const char *program)
+{
+	const char *arguments[] = { program, "forks", FORKS_TEXT, LIFE_US, NULL }, *apart = place("storming");
+	int out = open(place("storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	unsigned long long used;
+	unsigned long done;
+
+	mkdir(apart, 0755);
+
+	struct program storming = program_start(arguments, apart, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&storming), 0);
+
+	char *text = scene_read(place("storm"));
+
+	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
+	free(text);
+	ck_assert_uint_eq(done, FORKS);
+
+	return used;
+}
+
+static size_t descriptors(void)
+{
+	size_t count = 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", server.pid);
+
+	DIR *dir = opendir(path);
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+
+	return count;
+}
+
+static const char *group_called(const char *name)
+{
+	static char text[128];
+
+	snprintf(text, sizeof(text), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
+
+	return text;
+}
+
+static pid_t start_lasting(const char *program)
+{
+	const char *arguments[] = { program, "stops", file, NULL };
+	pid_t pid = run(arguments);
+
+	await_stop(pid);
+
+	return pid;
+}
+
+static void end_lasting(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	await_end(pid);
+}
+
+/* What was known before a storm. */
+struct account {
+	uint64_t looks, missed, overruns;
+	uint64_t cpu_ns; /* of the group */
+};
+
+static struct account take_account(void)
+{
+	return (struct account){ .looks = counted("looks"),
+				 .missed = counted("missed"),
+				 .overruns = counted("overruns"),
+				 .cpu_ns = read_on("g").cpu_ns };
+}
+
+/* Others' processes on this machine are looked at too. */
+static bool is_accounted_for(const struct account *before)
+{
+	struct account now = take_account();
+
+	return now.overruns > before->overruns || now.looks - before->looks + now.missed - before->missed >= FORKS;
+}
+
+/* Where nothing is heard, and a scan meets whom it meets, nothing is claimed. */
+static void nothing_is_claimed(void)
+{
+	ck_assert(discovery_says("\"exit_records\": false"));
+	ck_assert_uint_eq(counted("events"), 0);
+	ck_assert_uint_eq(counted("looks"), 0);
+	ck_assert_uint_eq(counted("missed"), 0);
+	ck_assert_uint_eq(counted("credited"), 0);
+}
+
+/* One storm, and what is said of it. */
+static void holds(enum way way, const char *program)
+{
+	struct account before = take_account();
+	uint64_t used = storm(program);
+
+	if (way == RESCAN)
+		nothing_is_claimed();
+	else
+		scene_wait_for(is_accounted_for(&before));
+	if (way == CONNECTOR && discovery_says("\"exit_records\": true"))
+		scene_wait_for(counted("overruns") > before.overruns ||
+			       read_on("g").cpu_ns - before.cpu_ns + GRAIN_NS >= FORKS * LIFE_NS);
+	scene_wait_for(counted("members") == 0);
+	ck_assert(!read_on("g").stepped_back);
+	ck_assert_msg(read_on("g").cpu_ns - before.cpu_ns <= used + FORKS * NS_PER_US + GRAIN_NS,
+		      "%ju us are in the sum, %ju were used", (uintmax_t)(read_on("g").cpu_ns - before.cpu_ns) / 1000,
+		      (uintmax_t)used / 1000);
+}
+
+START_TEST(every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_as_missed)
+{
+	const char *name = own("storm"), *program = program_called(name);
+	uint64_t memory;
+	size_t open;
+
+	if (!start((enum way)_i, group_called(name), ""))
+		return;
+	open = descriptors();
+	holds((enum way)_i, program);
+	scene_wait_for(descriptors() <= open);
+	if (_i != CONNECTOR)
+		return; /* once is enough: what is kept is the same */
+	memory = told("daemon", "memory_bytes");
+	holds((enum way)_i, program);
+	scene_wait_for(descriptors() <= open);
+	if (memory_is_told)
+		scene_wait_for(told("daemon", "memory_bytes") <= memory + GROWTH_MAX);
+}
+END_TEST
+
+/* Whoever stands still hears nothing; when it goes on it knows that it does not know, looks, and hears again. */
+START_TEST(news_that_were_lost_are_counted_and_a_scan_finds_who_lasts)
+{
+	const char *name = own("lost"), *program = program_called(name);
+	pid_t lasting, later;
+	uint64_t scans;
+	size_t open;
+
+	if (!start((enum way)_i, group_called(name), ""))
+		return;
+	open = descriptors();
+	scans = counted("scans");
+	ck_assert_uint_eq(counted("overruns"), 0);
+	kill(server.pid, SIGSTOP);
+	storm(program);
+	lasting = start_lasting(program);
+	kill(server.pid, SIGCONT);
+	scene_wait_for(counted("overruns") > 0);
+	scene_wait_for(counted("scans") > scans);
+	scene_wait_for(counted("members") == 1);
+	scene_wait_for(read_on("g").samples > 0);
+	later = start_lasting(program);
+	scene_wait_for(counted("members") == 2);
+	end_lasting(lasting);
+	end_lasting(later);
+	scene_wait_for(counted("members") == 0);
+	scene_wait_for(descriptors() <= open);
+	ck_assert(!read_on("g").stepped_back);
+}
+END_TEST
+
+Suite *storm_suite(void)
+{
+	Suite *suite = suite_create("storm");
+	TCase *tcase = tcase_create("storm");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_as_missed, 0,
+			    WAYS);
+	tcase_add_loop_test(tcase, news_that_were_lost_are_counted_and_a_scan_finds_who_lasts, 0, RESCAN);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
