@@ -1,6 +1,6 @@
 /*
- * cglimits.h: effective limits: the minimum over a cgroup and all its ancestors, then the machine. "max", -1, v1's huge number, a
- * missing file or controller mean "no limit here". Cold path.
+ * cglimits.h: what limits a cgroup: itself, and the machine. "max", -1, v1's huge number, a missing file or controller mean "no limit here".
+ * What its ancestors have to say of it: limittree.h. Cold path.
  */
 #ifndef SPIKEWATCH_CGLIMITS_H
 #define SPIKEWATCH_CGLIMITS_H
@@ -24,12 +24,16 @@ struct cglimits {
 /* Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of <procfd>/meminfo. 0 or -errno. */
 int cglimits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret);
 
-/* Of a cgroup path (cpu and memory may be in different hierarchies under the same path). Always succeeds: at worst the machine. */
-void cglimits_of_cgroup(const struct cgroup_mounts *mounts, const struct metric_machine *machine, const char *path,
-			struct cglimits *ret);
+/* What is limited, in the order in which it counts if it is the same. */
+enum cglimits_kind { CGLIMITS_QUOTA, CGLIMITS_CPUSET, CGLIMITS_MEMORY, CGLIMITS_KINDS };
 
-/* Of a process: its cgroup in each hierarchy. -ESRCH if it is gone. */
-int cglimits_of_process(const struct cgroup_mounts *mounts, const struct metric_machine *machine, int procfd,
-			int32_t pid, struct cglimits *ret);
+/* Whose hierarchy says it. */
+enum cgroup_controller cglimits_controller(enum cglimits_kind kind);
+
+/*
+ * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per second; UINT64_MAX: nothing, or nothing that is a
+ * limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could not be looked at.
+ */
+int cglimits_read(int dir_fd, enum cglimits_kind kind, bool v2, uint64_t *ret);
 
 #endif

@@ -379,23 +379,31 @@ int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 	return copy_path(mounts, &line, buf, cap);
 }
 
+int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len,
+		     enum cgroup_controller controller, char *buf, size_t cap)
+{
+	struct procfs_cgroup line;
+	bool v2;
+
+	if (!cgroup_mounts_controller(mounts, controller, &v2) ||
+	    !find_hierarchy(text, len, v2 ? "" : controller_names[controller], &line))
+		return -ENOENT;
+
+	return copy_path(mounts, &line, buf, cap);
+}
+
 int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller,
 		   char *buf, size_t cap)
 {
 	char text[PROC_CGROUP_MAX];
-	struct procfs_cgroup line;
 	bool v2;
 
 	if (!cgroup_mounts_controller(mounts, controller, &v2))
 		return -ENOENT;
 
 	ssize_t len = read_proc_cgroup(procfd, pid, text, sizeof(text));
-	if (len < 0)
-		return (int)len;
-	if (!find_hierarchy(text, (size_t)len, v2 ? "" : controller_names[controller], &line))
-		return -ENOENT;
 
-	return copy_path(mounts, &line, buf, cap);
+	return len < 0 ? (int)len : cgroup_path_from(mounts, text, (size_t)len, controller, buf, cap);
 }
 
 /* ---- a namespace of our own ---- */

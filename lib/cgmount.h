@@ -54,7 +54,11 @@ const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
  */
 int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap);
 
-/* The path in one controller's hierarchy. Same returns. */
+/* The path in one controller's hierarchy, from the text of a process's /proc/<pid>/cgroup. 0; -ENOENT; -ENAMETOOLONG. */
+int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len,
+		     enum cgroup_controller controller, char *buf, size_t cap);
+
+/* The same of a process. Returns as cgroup_path_of. */
 int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_controller controller,
 		   char *buf, size_t cap);
 

@@ -3,6 +3,7 @@
  * host's /proc, cgroups and files mounted elsewhere. What it sees is compared with what is seen from outside. Needs root.
  */
 #include "cgmount.h"
+#include "limits_of.h"
 #include "scene.h"
 #include "scope.h"
 #include "session.h"
@@ -217,7 +218,7 @@ START_TEST(a_daemon_in_a_container_sees_its_host_as_the_host_does)
 	join("/target", actor.pid);
 	bool possible = see_from_inside(&view);
 	bool same = possible && cgroup_path_of(mounts, procfd, actor.pid, path, sizeof(path)) == 0 &&
-		    cglimits_of_process(mounts, &machine, procfd, actor.pid, &limits) == 0;
+		    limits_of_process(mounts, &machine, procfd, actor.pid, &limits) == 0;
 	actor_end(&actor);
 	remove_cgroups();
 	cgroup_mounts_free(mounts);

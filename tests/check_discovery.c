@@ -451,6 +451,8 @@ END_TEST
 START_TEST(limits_that_are_given_up_halfway_are_due_again)
 {
 	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	for (int pid = 100; pid < 160; pid++) /* too many for one slice */
+		appear(pid, "web", "web", 500, "/");
 	scan();
 
 	discovery->limits_due = discovery->rescan = true;

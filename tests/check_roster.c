@@ -174,85 +174,6 @@ START_TEST(cgroups_are_found_by_path)
 }
 END_TEST
 
-START_TEST(limits_are_those_of_the_cgroup)
-{
-	struct cglimits expected;
-	struct roster_target *target;
-
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
-	ck_assert_int_eq(cglimits_of_process(mounts, &options.machine, procfd, 10, &expected), 0);
-	ck_assert(!expected.memory_is_machine);
-	target = find("a:10@500");
-	ck_assert_uint_eq(target->limits.cpu, expected.cpu);
-	ck_assert_uint_eq(target->limits.memory_bytes, expected.memory_bytes);
-	ck_assert_uint_ne(find("a:11@500")->limits.memory_bytes, expected.memory_bytes);
-
-	/* It moves to another cgroup. */
-	appear(10, 500, "/");
-	roster_refresh_limits(roster);
-	ck_assert_uint_eq(target->limits.memory_bytes, find("a:11@500")->limits.memory_bytes);
-}
-END_TEST
-
-START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
-{
-	struct roster_target *group;
-
-	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	group = find("g");
-	ck_assert_uint_eq(group->limits.cpu, 4 * NS_PER_S);
-	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/system.slice/postgresql.service");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
-	roster_refresh_limits(roster);
-	ck_assert_uint_eq(group->limits.memory_bytes, find("g:10@500")->limits.memory_bytes);
-	ck_assert_uint_lt(group->limits.memory_bytes, 8ull << 30);
-
-	/* One from elsewhere joins: what the group had still is a number until the next refresh, and then the machine's. */
-	appear(12, 500, "/huge");
-	meet(0, 12, 500, 2);
-	ck_assert_uint_ne(group->limits.memory_bytes, UINT64_MAX);
-	ck_assert_uint_ne(group->limits.cpu, UINT64_MAX);
-	roster_refresh_limits(roster);
-	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
-	ck_assert(group->limits.memory_is_machine);
-	ck_assert_str_eq(group->limits.memory_from, "");
-}
-END_TEST
-
-START_TEST(limits_are_read_in_parts_and_a_group_has_its_own_all_along)
-{
-	unsigned part = 0, parts = 0;
-
-	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	struct roster_target *group = find("g");
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/system.slice/postgresql.service");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
-	roster_refresh_limits(roster);
-
-	struct cglimits shared = group->limits;
-
-	ck_assert_uint_lt(shared.memory_bytes, 8ull << 30);
-	appear(11, 500, "/huge");
-	while (roster_refresh_some_limits(roster, &part)) {
-		ck_assert_mem_eq(&group->limits, &shared, sizeof shared);
-		if (++parts == 5) /* whoever comes in between */
-			meet(0, 10, 501, 1);
-	}
-	ck_assert_uint_eq(part, 0);
-	ck_assert_uint_gt(parts, 100);
-	ck_assert_uint_eq(group->limits.memory_bytes, 8ull << 30);
-}
-END_TEST
-
 START_TEST(a_full_queue_to_the_sampler_only_delays)
 {
 	struct sampler_target *returned;
@@ -395,9 +316,6 @@ Suite *roster_suite(void)
 	tcase_add_test(tcase, members_belong_to_their_group);
 	tcase_add_test(tcase, a_process_of_two_entries_is_two_targets);
 	tcase_add_test(tcase, cgroups_are_found_by_path);
-	tcase_add_test(tcase, limits_are_those_of_the_cgroup);
-	tcase_add_test(tcase, a_group_has_the_limits_its_members_share_or_the_machines);
-	tcase_add_test(tcase, limits_are_read_in_parts_and_a_group_has_its_own_all_along);
 	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
 	tcase_add_test(tcase, a_cgroup_keeps_its_name_and_identity_however_long_its_path_is);
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);

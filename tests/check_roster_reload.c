@@ -265,7 +265,7 @@ START_TEST(a_group_that_is_added_is_there_at_once)
 	settle();
 	ck_assert_uint_eq(counts().members, 3);
 	ck_assert_uint_ge(said_of(find("g")->what.id).sampled, 1);
-	ck_assert_uint_eq(find("g")->limits.cpu, 4 * NS_PER_S);
+	ck_assert_uint_eq(limits_of("g").cpu, 4 * NS_PER_S);
 }
 END_TEST
 
@@ -282,7 +282,7 @@ START_TEST(a_group_that_is_changed_is_another_with_the_same_members)
 	roster_sweep(roster, 2);
 	ck_assert_uint_eq(counts().targets, 2);
 	ck_assert_uint_eq(counts().members, 6);
-	roster_refresh_limits(roster); /* while both are there */
+	roster_refresh_limits(roster, (mono_t){ NS_PER_S }); /* while both are there */
 	settle();
 	ck_assert_uint_eq(counts().targets, 1);
 	ck_assert_uint_eq(counts().members, 3);

@@ -6,6 +6,7 @@
 #define SPIKEWATCH_TESTS_ROSTER_RIG_H
 
 #include "roster.h"
+#include "roster_limits.h"
 #include "scene.h"
 
 #include <errno.h>
@@ -130,6 +131,15 @@ static inline struct roster_target *find(const char *key)
 	roster_visit(roster, look, &lookup);
 
 	return lookup.found;
+}
+
+static inline struct cglimits limits_of(const char *key)
+{
+	struct cglimits limits;
+
+	roster_limits_of(roster, find(key), &limits);
+
+	return limits;
 }
 
 static inline size_t visited(void)

@@ -213,7 +213,7 @@ void discovery_refresh_limits(struct discovery *discovery, mono_t now)
 
 	discovery->limits_due = false;
 	discovery->limits_read = now;
-	while (!discovery->limits_due && roster_refresh_some_limits(discovery->roster, &part))
+	while (!discovery->limits_due && roster_refresh_some_limits(discovery->roster, now, &part))
 		discovery->limits_due = discovery_step_aside(discovery) < 0; /* given up: once more, then */
 	discovery->limits_cpu_ns = realclock_thread_cpu() - cpu;
 }

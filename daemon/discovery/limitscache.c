@@ -1,4 +1,7 @@
-/* limitscache.c: a list that is searched from its start: there are few different cgroups, and the last place takes the rest in turn. */
+/*
+ * limitscache.c: a hash table from the text of /proc/<pid>/cgroup, or a path, to a line; what the directories say is in the tree of cgroups, and
+ * a line is what follows from it.
+ */
 #include "limitscache.h"
 
 #include "procread.h"
@@ -7,23 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES 64u /* different cgroups that are remembered */
-
 /* Of /proc/<pid>/cgroup: a dozen v1 hierarchies with a pod's path each. */
-#define TEXT_MAX 4096u
+#define TEXT_MAX 16384u
 
 struct line {
-	char text[TEXT_MAX];
-	size_t len;
-	struct cglimits limits;
+	struct limitscache_line shown;
+	struct line *next; /* in its bucket */
+	struct limittree_place place;
+	uint32_t holders, len;
+	char text[]; /* a path begins with '/', the other with a digit */
 };
 
 struct limitscache {
 	int procfd;
-	const struct cgroup_mounts *mounts;
-	struct metric_machine machine;
-	unsigned used;
-	struct line lines[LINES];
+	struct limittree *tree;
+	uint64_t numbers; /* the last that was given away */
+	size_t count;
+	struct line *buckets[LIMITSCACHE_LINE_PARTS];
 };
 
 int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
@@ -35,8 +38,10 @@ int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct
 		return -ENOMEM;
 
 	cache->procfd = procfd;
-	cache->mounts = mounts;
-	cache->machine = *machine;
+	if (limittree_new(mounts, machine, &cache->tree) < 0) {
+		free(cache);
+		return -ENOMEM;
+	}
 	*ret = cache;
 
 	return 0;
@@ -44,43 +49,143 @@ int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct
 
 void limitscache_free(struct limitscache *cache)
 {
+	for (unsigned i = 0; cache && i < LIMITSCACHE_LINE_PARTS; i++) {
+		while (cache->buckets[i]) {
+			struct line *line = cache->buckets[i];
+
+			cache->buckets[i] = line->next;
+			free(line);
+		}
+	}
+	if (cache)
+		limittree_free(cache->tree);
 	free(cache);
 }
 
-void limitscache_clear(struct limitscache *cache)
+static struct line **bucket_of(struct limitscache *cache, const char *text, size_t len)
 {
-	cache->used = 0;
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
+
+	return &cache->buckets[(hash ^ hash >> 32) % LIMITSCACHE_LINE_PARTS];
 }
 
-static const struct line *find(const struct limitscache *cache, const char *text, size_t len)
+/* What follows from the tree as it is. */
+static void settle(const struct limitscache *cache, struct line *line)
 {
-	for (unsigned i = 0; i < cache->used; i++)
-		if (cache->lines[i].len == len && memcmp(cache->lines[i].text, text, len) == 0)
-			return &cache->lines[i];
+	struct cglimits limits;
 
-	return NULL;
+	limittree_limits(cache->tree, &line->place, &limits);
+	if (limits.cpu == line->shown.cpu && limits.memory_bytes == line->shown.memory_bytes)
+		return;
+
+	line->shown.cpu = limits.cpu;
+	line->shown.memory_bytes = limits.memory_bytes;
+	line->shown.version++;
 }
 
-const struct cglimits *limitscache_of(struct limitscache *cache, int32_t pid)
+static struct line *make(struct limitscache *cache, const char *text, size_t len)
+{
+	struct line **bucket = bucket_of(cache, text, len), *line = calloc(1, sizeof *line + len);
+	int r = line ? 0 : -ENOMEM;
+
+	if (r == 0 && text[0] == '/')
+		r = limittree_hold_cgroup(cache->tree, text, &line->place);
+	else if (r == 0)
+		r = limittree_hold_process(cache->tree, text, len, &line->place);
+	if (r < 0) {
+		free(line);
+		return NULL;
+	}
+
+	line->shown.number = ++cache->numbers;
+	line->len = (uint32_t)len;
+	memcpy(line->text, text, len);
+	line->next = *bucket;
+	*bucket = line;
+	cache->count++;
+	settle(cache, line);
+
+	return line;
+}
+
+void limitscache_drop(struct limitscache *cache, struct limitscache_line *shown)
+{
+	struct line *line = (struct line *)shown, **at;
+
+	if (!line || --line->holders > 0)
+		return;
+
+	at = bucket_of(cache, line->text, line->len);
+	while (*at != line)
+		at = &(*at)->next;
+	*at = line->next;
+	cache->count--;
+	limittree_drop(cache->tree, &line->place);
+	free(line);
+}
+
+static int ask(struct limitscache *cache, const char *text, size_t len, struct limitscache_line **held)
+{
+	struct line *line = (struct line *)*held;
+
+	if (line && line->len == len && memcmp(line->text, text, len) == 0)
+		return 0;
+
+	line = *bucket_of(cache, text, len);
+	while (line && (line->len != len || memcmp(line->text, text, len) != 0))
+		line = line->next;
+	if (!line)
+		line = make(cache, text, len);
+	if (!line)
+		return -ENOMEM;
+
+	line->holders++;
+	limitscache_drop(cache, *held);
+	*held = &line->shown;
+
+	return 0;
+}
+
+int limitscache_ask(struct limitscache *cache, int32_t pid, struct limitscache_line **line)
 {
 	char text[TEXT_MAX];
 	ssize_t len = procread_file(cache->procfd, pid, "cgroup", text, sizeof text);
-	const struct line *known = len < 0 ? NULL : find(cache, text, (size_t)len);
-	struct line *line = &cache->lines[cache->used < LINES ? cache->used : LINES - 1];
 
-	if (len < 0)
-		return NULL;
-	if (known)
-		return &known->limits;
+	return len < 0 ? (int)len : ask(cache, text, (size_t)len, line);
+}
 
-	/* What is overwritten is not found any more until it is whole again. */
-	line->len = SIZE_MAX;
-	if (cglimits_of_process(cache->mounts, &cache->machine, cache->procfd, pid, &line->limits) < 0)
-		return NULL;
+int limitscache_ask_cgroup(struct limitscache *cache, const char *path, struct limitscache_line **line)
+{
+	return ask(cache, path, strlen(path) + 1, line); /* its end too: the text is the tree's to read */
+}
 
-	memcpy(line->text, text, (size_t)len);
-	line->len = (size_t)len;
-	cache->used += cache->used < LINES;
+void limitscache_limits(const struct limitscache *cache, const struct limitscache_line *shown, struct cglimits *ret)
+{
+	const struct line *line = (const struct line *)shown;
 
-	return &line->limits;
+	limittree_limits(cache->tree, &line->place, ret);
+}
+
+size_t limitscache_refresh(struct limitscache *cache, unsigned part)
+{
+	if (part < LIMITTREE_PARTS)
+		return limittree_refresh(cache->tree, part);
+
+	for (struct line *line = cache->buckets[part - LIMITTREE_PARTS]; line; line = line->next)
+		settle(cache, line);
+
+	return 0;
+}
+
+size_t limitscache_lines(const struct limitscache *cache)
+{
+	return cache->count;
+}
+
+size_t limitscache_directories(const struct limitscache *cache)
+{
+	return limittree_count(cache->tree);
 }

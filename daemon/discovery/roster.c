@@ -38,6 +38,7 @@ static void enter(struct roster *roster, struct roster_target *target)
 static void forget(struct roster *roster, struct roster_target *target)
 {
 	roster_table_remove(&roster->table, target);
+	roster_limits_release(roster, target);
 	roster->counts.left++;
 	roster->counts.processes -= target->what.kind == TARGET_PROCESS;
 	roster->counts.leaving -= target->leaving;
@@ -61,6 +62,7 @@ static int watch(struct roster *roster, struct roster_target *target)
 	roster_limits_apply(target);
 	roster_tiers_need(roster, target);
 	if (r < 0 || !samplers_add(roster->options.samplers, &target->sampled)) {
+		roster_limits_release(roster, target);
 		roster_target_free(target);
 		roster->crowded |= r == 0;
 		return r;
@@ -113,7 +115,11 @@ static int watch_opened(struct roster *roster, struct roster_target *target, int
 		return opening_failed(roster, r);
 	}
 
-	roster_limits_read(&roster->options, roster->limits, target);
+	r = roster_limits_read(roster, target);
+	if (r < 0) {
+		roster_target_free(target);
+		return r;
+	}
 
 	return watch(roster, target);
 }

@@ -17,6 +17,7 @@
 #include "cgmount.h"
 #include "config.h"
 #include "cglimits.h"
+#include "clock.h"
 #include "containers.h"
 #include "samplers.h"
 
@@ -39,6 +40,15 @@ struct roster_options {
 
 struct roster_entry; /* roster_entry.h */
 
+/* Where the limits of a process or a cgroup come from; see roster_limits.h. {0}: nowhere yet. */
+struct roster_membership {
+	struct limitscache_line *line; /* held; NULL: not known */
+	mono_t met, asked; /* of a process: when a refresh met it first, when it was last asked where it is */
+	uint32_t runs;     /* source_entry_runs then */
+	uint32_t version;  /* of the line, when the sampler was told */
+	bool news;         /* it was heard to do something since */
+};
+
 /* What the roster knows of a target; for visitors. Strings live as long as the target. */
 struct roster_target {
 	struct sampler_target sampled;
@@ -54,7 +64,7 @@ struct roster_target {
 	bool unlent;                     /* a group that the sampler has yet to be given */
 	uint32_t reading;                /* what it was opened for: see roster_reopen */
 	uint32_t runs, heat, idle_scans; /* of a process: see roster_tiers.h */
-	struct cglimits limits;
+	struct roster_membership membership;
 	bool ended;        /* see roster_events.h */
 	bool moved;        /* ended, as far as its entry is concerned: what comes counts elsewhere */
 	struct sample end; /* what it had used by then, if it ended */
@@ -126,14 +136,14 @@ bool roster_owes(const struct roster *roster);
 /* Opens, for targets that were opened for a configuration that read less of a process, what the one in force reads. */
 void roster_reopen(struct roster *roster);
 
-/* Reads effective limits anew for every target. */
-void roster_refresh_limits(struct roster *roster);
+/* Reads effective limits anew for every target, as it is due: see roster_limits.h. */
+void roster_refresh_limits(struct roster *roster, mono_t now);
 
 /*
- * The same in parts, between which anything may be done with the roster: *part is 0 to begin with, and its. What comes to be watched or is configured
- * meanwhile may wait for the next time. False: that was the last part, and groups have what their members share.
+ * The same in slices of half a millisecond of work, between which anything may be done with the roster: *part is 0 to begin with, and its. What comes to be
+ * watched or is configured meanwhile may wait for the next time. False: that was the last one, and groups have what their members share.
  */
-bool roster_refresh_some_limits(struct roster *roster, unsigned *part);
+bool roster_refresh_some_limits(struct roster *roster, mono_t now, unsigned *part);
 
 /* As of now. */
 void roster_counts(const struct roster *roster, struct roster_counts *ret);

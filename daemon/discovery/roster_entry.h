@@ -17,7 +17,9 @@ struct roster_entry {
 	char *name;
 	uint32_t number;             /* its own for life: targets are found by it */
 	struct roster_target *group; /* the sum that is its target; NULL if its targets are others */
+	struct cglimits limits;      /* of a group */
 	struct cglimits merged;      /* of a group: what its members share, as far as they were asked */
+	uint64_t merged_line;        /* the number of the last that was merged */
 	bool dismissed;              /* the configuration has it no more: its targets leave */
 	bool planned;                /* of a configuration that is not in force yet */
 	size_t holders;

@@ -123,6 +123,7 @@ int roster_describe(struct roster *roster, size_t entry, const struct roster_sig
 		return 0;
 
 	target->arguments_at = seen->arguments_at;
+	target->membership.news = true;
 
 	int r = roster_describe_anew(roster, target, seen);
 

@@ -28,7 +28,7 @@ static int make_group(const struct roster_options *options, struct roster_entry 
 		roster_target_free(group);
 		return r;
 	}
-	roster_limits_settle(&options->machine, group);
+	roster_limits_settle(options, group);
 	group->unlent = true;
 	entry->group = group;
 

@@ -1,6 +1,8 @@
 /* roster_query.c: by looking at all of them: it is asked once per incident. */
 #include "roster_query.h"
 
+#include "roster_limits.h"
+
 struct pid_query {
 	uint32_t id;
 	int32_t *pids;
@@ -28,6 +30,7 @@ size_t roster_query_pids(struct roster *roster, uint32_t id, int32_t *pids, size
 }
 
 struct limits_query {
+	const struct roster *roster;
 	uint32_t id;
 	struct cglimits *ret;
 };
@@ -38,14 +41,14 @@ static int find_limits(void *ctx, struct roster_target *target)
 
 	if (target->what.id != query->id)
 		return 0;
-	*query->ret = target->limits;
+	roster_limits_of(query->roster, target, query->ret);
 
 	return 1;
 }
 
 bool roster_query_limits(struct roster *roster, uint32_t id, struct cglimits *ret)
 {
-	struct limits_query query = { .id = id, .ret = ret };
+	struct limits_query query = { .roster = roster, .id = id, .ret = ret };
 
 	return roster_visit(roster, find_limits, &query) == 1;
 }
