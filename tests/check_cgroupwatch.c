@@ -68,8 +68,27 @@ static bool hear(void)
 static void watch_all(void)
 {
 	ck_assert(cgroupwatch_wants_all(watch));
+	cgroupwatch_begin(watch);
 	cgroupwatch_add(watch, "/");
 	cgroupwatch_has_all(watch);
+}
+
+/* More at a time than can wait; they are gone again. */
+static void overflow(void)
+{
+	char path[128];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "/over%d", i);
+		make(path);
+	}
+	ck_assert(!hear());
+	ck_assert(cgroupwatch_wants_all(watch));
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "%s/over%d", root, i);
+		ck_assert_int_eq(rmdir(path), 0);
+	}
+	ck_assert(hear());
 }
 
 START_TEST(one_that_comes_is_heard_of_after_a_moment)
@@ -120,6 +139,68 @@ START_TEST(one_that_goes_and_comes_again_is_heard_of_again)
 }
 END_TEST
 
+START_TEST(one_that_goes_is_watched_no_more)
+{
+	char path[128];
+
+	watch_all();
+	for (int i = 0; i < 100; i++) {
+		make("/a");
+		make("/a/b");
+		ck_assert(hear());
+		ck_assert_uint_eq(cgroupwatch_count(watch), 3);
+		snprintf(path, sizeof(path), "%s/a/b", root);
+		ck_assert_int_eq(rmdir(path), 0);
+		snprintf(path, sizeof(path), "%s/a", root);
+		ck_assert_int_eq(rmdir(path), 0);
+		ck_assert(hear());
+		ck_assert_uint_eq(cgroupwatch_count(watch), 1);
+	}
+}
+END_TEST
+
+START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
+{
+	watch_all();
+	make("/a");
+	make("/b");
+	ck_assert(hear());
+	ck_assert_uint_eq(cgroupwatch_count(watch), 3);
+	cgroupwatch_begin(watch); /* nobody wants it: nothing is taken from it */
+	cgroupwatch_has_all(watch);
+	ck_assert_uint_eq(cgroupwatch_count(watch), 3);
+	overflow();
+	cgroupwatch_begin(watch);
+	cgroupwatch_add(watch, "/");
+	cgroupwatch_add(watch, "/b");
+	make("/c");
+	ck_assert(hear()); /* in between */
+	cgroupwatch_has_all(watch);
+	ck_assert(cgroupwatch_hears_all(watch));
+	ck_assert_uint_eq(cgroupwatch_count(watch), 3);
+	came[0] = '\0';
+	make("/a/unheard");
+	make("/b/heard");
+	ck_assert(hear());
+	ck_assert_str_eq(came, " /b/heard");
+}
+END_TEST
+
+START_TEST(what_is_lost_during_a_walk_wants_another)
+{
+	watch_all();
+	overflow();
+	cgroupwatch_begin(watch);
+	cgroupwatch_add(watch, "/");
+	overflow();
+	cgroupwatch_has_all(watch);
+	ck_assert(cgroupwatch_wants_all(watch));
+	ck_assert(!cgroupwatch_hears_all(watch));
+	watch_all();
+	ck_assert(cgroupwatch_hears_all(watch));
+}
+END_TEST
+
 START_TEST(files_are_no_cgroups)
 {
 	char path[128];
@@ -157,8 +238,10 @@ START_TEST(without_memory_there_is_none)
 
 		torture_arm(n);
 		int r = cgroupwatch_new(mounts, &made);
-		if (r == 0)
+		if (r == 0) {
+			cgroupwatch_begin(made);
 			cgroupwatch_add(made, "/");
+		}
 		injected = torture_disarm();
 		ck_assert(r == 0 || (injected && r == -ENOMEM));
 		cgroupwatch_free(made);
@@ -175,6 +258,9 @@ Suite *cgroupwatch_suite(void)
 	tcase_add_test(tcase, one_that_comes_is_heard_of_after_a_moment);
 	tcase_add_test(tcase, so_are_those_inside_however_early_they_came);
 	tcase_add_test(tcase, one_that_goes_and_comes_again_is_heard_of_again);
+	tcase_add_test(tcase, one_that_goes_is_watched_no_more);
+	tcase_add_test(tcase, who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are);
+	tcase_add_test(tcase, what_is_lost_during_a_walk_wants_another);
 	tcase_add_test(tcase, files_are_no_cgroups);
 	tcase_add_test(tcase, more_than_can_wait_are_a_loss_and_a_walk_is_wanted);
 	tcase_add_test(tcase, without_memory_there_is_none);

@@ -26,7 +26,7 @@ struct tally {
 	bool stepped_back;
 };
 
-#define TALLIES_MAX 256
+#define TALLIES_MAX 1024
 
 static char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
 static char file[128]; /* what processes say when they are done */

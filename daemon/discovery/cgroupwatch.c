@@ -1,6 +1,10 @@
 /*
- * cgroupwatch.c: a watch on each directory, found again by its number. A directory that came is watched first and listed then: what was made in it
- * before the watch is in the list, what is made later is heard, and what is both is harmless.
+ * cgroupwatch.c: a watch on each directory, found again by its number, or by its path when it is removed. A directory that came is watched first and
+ * listed then: what was made in it before the watch is in the list, what is made later is heard, and what is both is harmless.
+ *
+ * The watch of a directory of cgroups that was removed stays: the kernel never says IN_IGNORED of it, and keeps the inode. So its parent says that it
+ * went, and the watch is given back; where that was lost, the next walk gives back those that it did not meet. A directory that went and came again
+ * may lose its new watch to the old news; the news of its coming, which are later, give it another.
  *
  * With cgroup v1 the same cgroup is made in one hierarchy after the other, and who opens its files too early misses some for good: hence the moment
  * that each has to wait.
@@ -30,10 +34,12 @@
 #define EVENTS_BYTES 16384u
 
 struct directory {
-	struct directory *next; /* in its bucket */
+	struct directory *next;      /* in its bucket by number */
+	struct directory *next_path; /* in that by path */
 	int wd;
 	unsigned root;
-	char path[]; /* of the cgroup */
+	uint32_t walk; /* the last that met it, or during or after which it came */
+	char path[];   /* of the cgroup */
 };
 
 struct waiting {
@@ -46,8 +52,11 @@ struct cgroupwatch {
 	unsigned root_count;
 	int fd;
 	bool wants_all, lost;
-	bool deaf; /* there was a directory that it could not watch */
-	struct directory *buckets[BUCKETS];
+	bool walking;   /* it was begun, and is not over */
+	uint32_t walk;  /* how many were begun */
+	bool deaf;      /* there was a directory that it could not watch */
+	size_t deaf_at; /* with so many that it could */
+	struct directory *buckets[BUCKETS], *paths[BUCKETS];
 	size_t count;
 	struct waiting waiting[WAITING_MAX]; /* in the order of due */
 	size_t waiting_count;
@@ -120,12 +129,7 @@ bool cgroupwatch_wants_all(const struct cgroupwatch *watch)
 
 bool cgroupwatch_hears_all(const struct cgroupwatch *watch)
 {
-	return !watch->wants_all && !watch->deaf;
-}
-
-void cgroupwatch_has_all(struct cgroupwatch *watch)
-{
-	watch->wants_all = false;
+	return !watch->wants_all && !watch->walking && !watch->deaf;
 }
 
 /* ---- directories ---- */
@@ -139,43 +143,127 @@ static struct directory **find(struct cgroupwatch *watch, int wd)
 	return at;
 }
 
+/* FNV-1a. */
+static struct directory **bucket_of_path(struct cgroupwatch *watch, unsigned root, const char *path)
+{
+	uint32_t hash = 2166136261u ^ root;
+
+	for (; *path != '\0'; path++)
+		hash = (hash ^ (unsigned char)*path) * 16777619u;
+	return &watch->paths[(hash ^ hash >> 15) % BUCKETS];
+}
+
+static struct directory *find_path(struct cgroupwatch *watch, unsigned root, const char *path)
+{
+	struct directory *directory = *bucket_of_path(watch, root, path);
+
+	while (directory != NULL && (directory->root != root || strcmp(directory->path, path) != 0))
+		directory = directory->next_path;
+	return directory;
+}
+
+static void enter(struct cgroupwatch *watch, struct directory *directory)
+{
+	struct directory **at = find(watch, directory->wd),
+			 **path = bucket_of_path(watch, directory->root, directory->path);
+
+	directory->next = *at;
+	*at = directory;
+	directory->next_path = *path;
+	*path = directory;
+	watch->count++;
+}
+
+/* Not its watch. Where there was no room for all there may be some now. */
+static void forget(struct cgroupwatch *watch, struct directory *directory)
+{
+	struct directory **at = find(watch, directory->wd),
+			 **path = bucket_of_path(watch, directory->root, directory->path);
+
+	*at = directory->next;
+	while (*path != directory)
+		path = &(*path)->next_path;
+	*path = directory->next_path;
+	watch->count--;
+	watch->wants_all |= watch->deaf && watch->count < watch->deaf_at / 2;
+	free(directory);
+}
+
+static void give_back(struct cgroupwatch *watch, struct directory *directory)
+{
+	inotify_rm_watch(watch->fd, directory->wd);
+	forget(watch, directory);
+}
+
+static void grow_deaf(struct cgroupwatch *watch)
+{
+	watch->deaf = true;
+	watch->deaf_at = watch->count;
+}
+
 /* Watches the directory of path in a hierarchy. True: it is there and was not watched before. */
 static bool add_directory(struct cgroupwatch *watch, unsigned root, const char *path)
 {
 	char full[PATH_MAX];
 	size_t len = strlen(path) + 1;
-	struct directory *directory, **at;
+	struct directory *directory;
 	int wd;
 
-	watch->deaf |= watch->count == CGROUPWATCH_MAX;
+	if (watch->count == CGROUPWATCH_MAX)
+		grow_deaf(watch);
 	if (watch->count == CGROUPWATCH_MAX ||
 	    (size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
 		return false;
-	wd = inotify_add_watch(watch->fd, full, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
+	wd = inotify_add_watch(watch->fd, full,
+			       IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_DONT_FOLLOW);
 	if (wd < 0) {
-		watch->deaf |= errno == ENOSPC || errno == ENOMEM;
+		if (errno == ENOSPC || errno == ENOMEM)
+			grow_deaf(watch);
 		return false;
 	}
-	at = find(watch, wd);
-	if (*at != NULL)
+	directory = *find(watch, wd);
+	if (directory != NULL) {
+		directory->walk = watch->walk;
 		return false;
+	}
 	directory = malloc(sizeof(*directory) + len);
 	if (directory == NULL) {
-		watch->deaf = true;
+		grow_deaf(watch);
 		inotify_rm_watch(watch->fd, wd);
 		return false;
 	}
-	*directory = (struct directory){ .wd = wd, .root = root };
+	*directory = (struct directory){ .wd = wd, .root = root, .walk = watch->walk };
 	memcpy(directory->path, path, len);
-	*at = directory;
-	watch->count++;
+	enter(watch, directory);
 	return true;
+}
+
+void cgroupwatch_begin(struct cgroupwatch *watch)
+{
+	if (!watch->wants_all && !watch->walking)
+		return;
+	watch->wants_all = watch->deaf = false;
+	watch->walking = true;
+	watch->walk++;
 }
 
 void cgroupwatch_add(struct cgroupwatch *watch, const char *path)
 {
-	for (unsigned root = 0; root < watch->root_count; root++)
+	for (unsigned root = 0; watch->walking && root < watch->root_count; root++)
 		add_directory(watch, root, path);
+}
+
+void cgroupwatch_has_all(struct cgroupwatch *watch)
+{
+	if (!watch->walking)
+		return;
+	watch->walking = false;
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct directory *directory = watch->buckets[i], *next; directory != NULL; directory = next) {
+			next = directory->next;
+			if (directory->walk != watch->walk)
+				give_back(watch, directory);
+		}
 }
 
 /* ---- what comes ---- */
@@ -214,12 +302,17 @@ static void list_inside(struct cgroupwatch *watch, unsigned root, const char *pa
 	closedir(dir);
 }
 
+/* The path of what is called name in parent; false: it is too long. */
+static bool path_in(const char *parent, const char *name, char ret[PATH_MAX])
+{
+	return (size_t)snprintf(ret, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < PATH_MAX;
+}
+
 static void come(struct cgroupwatch *watch, unsigned root, const char *parent, const char *name, mono_t now, int depth)
 {
 	char path[PATH_MAX];
 
-	if (depth == DEPTH_MAX || (size_t)snprintf(path, sizeof(path), "%s/%s", strcmp(parent, "/") == 0 ? "" : parent,
-						   name) >= sizeof(path)) {
+	if (depth == DEPTH_MAX || !path_in(parent, name, path)) {
 		watch->lost = true;
 		return;
 	}
@@ -228,20 +321,30 @@ static void come(struct cgroupwatch *watch, unsigned root, const char *parent, c
 		list_inside(watch, root, path, now, depth + 1);
 }
 
+static void go(struct cgroupwatch *watch, unsigned root, const char *parent, const char *name)
+{
+	char path[PATH_MAX];
+	struct directory *directory = path_in(parent, name, path) ? find_path(watch, root, path) : NULL;
+
+	if (directory != NULL)
+		give_back(watch, directory);
+}
+
 static void take_event(struct cgroupwatch *watch, const struct inotify_event *event, mono_t now)
 {
-	struct directory **at = find(watch, event->wd), *directory = *at;
+	struct directory *directory = *find(watch, event->wd);
 
 	watch->lost |= (event->mask & IN_Q_OVERFLOW) != 0;
 	if (directory == NULL)
 		return;
-	if (event->mask & IN_IGNORED) {
-		*at = directory->next;
-		watch->count--;
-		free(directory);
-	} else if ((event->mask & IN_ISDIR) && event->len > 0) {
+	if (event->mask & IN_IGNORED)
+		forget(watch, directory);
+	else if (!(event->mask & IN_ISDIR) || event->len == 0)
+		return;
+	else if (event->mask & (IN_DELETE | IN_MOVED_FROM))
+		go(watch, directory->root, directory->path, event->name);
+	else
 		come(watch, directory->root, directory->path, event->name, now, 0);
-	}
 }
 
 static void read_events(struct cgroupwatch *watch, mono_t now)
@@ -285,4 +388,9 @@ bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret)
 	if (watch->waiting_count > 0)
 		*ret = watch->waiting[0].due;
 	return watch->waiting_count > 0;
+}
+
+size_t cgroupwatch_count(const struct cgroupwatch *watch)
+{
+	return watch->count;
 }

@@ -181,7 +181,7 @@ static int visit_cgroup(void *ctx, const char *path)
 
 	if (r < 0)
 		return r;
-	if (discovery->cgroups && cgroupwatch_wants_all(discovery->cgroups))
+	if (discovery->cgroups)
 		cgroupwatch_add(discovery->cgroups, path);
 
 	return discovery_sight_cgroup(discovery, path);
@@ -189,6 +189,9 @@ static int visit_cgroup(void *ctx, const char *path)
 
 static int visit_cgroups(struct discovery *discovery)
 {
+	if (discovery->cgroups)
+		cgroupwatch_begin(discovery->cgroups);
+
 	int r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
 
 	if (r == 0 && discovery->cgroups)
