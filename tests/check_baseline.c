@@ -252,6 +252,26 @@ START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 }
 END_TEST
 
+START_TEST(who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_share_left)
+{
+	for (int pid = 10; pid < 13; pid++)
+		appear(pid, 500, 100);
+	baseline_scan_begin(baseline, now);
+	for (int pid = 10; pid < 13; pid++) {
+		struct procfs_stat stat = stat_of(pid, 500, 100);
+
+		baseline_watched(baseline, &stat, baseline_met(baseline, &stat));
+	}
+	ck_assert(!baseline_owes(baseline, 12));
+	baseline_scan_end(baseline);
+
+	now.ns += NS_PER_S;
+	baseline_scan_begin(baseline, now);
+	ck_assert(baseline_owes(baseline, 12));
+	ck_assert(!baseline_owes(baseline, 10));
+}
+END_TEST
+
 START_TEST(when_there_are_too_many_threads_they_take_turns)
 {
 	uint64_t taken[2] = { 0 };
@@ -320,6 +340,7 @@ Suite *baseline_suite(void)
 	tcase_add_test(tcase, a_reused_pid_starts_afresh);
 	tcase_add_test(tcase, mappings_are_read_seldom);
 	tcase_add_test(tcase, mappings_of_few_are_read_in_one_scan_and_all_get_their_turn);
+	tcase_add_test(tcase, who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_share_left);
 	tcase_add_test(tcase, when_there_are_too_many_threads_they_take_turns);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);

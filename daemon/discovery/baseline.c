@@ -225,8 +225,8 @@ bool baseline_owes(const struct baseline *baseline, int32_t pid)
 {
 	const struct known *known = find(baseline, pid);
 
-	return known &&
-	       (!known->threads.newer || (baseline->with_maps && !known->maps && maps_are_due(baseline, known)));
+	return known && (!known->threads.newer || (baseline->with_maps && baseline->maps_left > 0 && !known->maps &&
+						   maps_are_due(baseline, known)));
 }
 
 void baseline_scan_end(struct baseline *baseline)

@@ -41,7 +41,7 @@ void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat,
 /* Nobody asked whether it is watched, because it did not run: if it has snapshots they still hold. */
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
 
-/* Whether a snapshot of a watched process is still to be taken, although it may not have run. */
+/* Whether a snapshot of a watched process is still to be taken, although it may not have run, and this scan has the budget for it. */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);
 
 /* The scan is over: what it did not meet is forgotten. */

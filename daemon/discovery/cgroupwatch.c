@@ -60,6 +60,7 @@ struct cgroupwatch {
 	size_t count;
 	struct waiting waiting[WAITING_MAX]; /* in the order of due */
 	size_t waiting_count;
+	uint64_t heard;
 };
 
 static void add_root(struct cgroupwatch *watch, const char *root)
@@ -360,6 +361,7 @@ static void read_events(struct cgroupwatch *watch, mono_t now)
 			const struct inotify_event *event = (const void *)(buf + at);
 
 			at += sizeof(*event) + event->len;
+			watch->heard++;
 			take_event(watch, event, now);
 		}
 	}
@@ -381,6 +383,11 @@ bool cgroupwatch_hear(struct cgroupwatch *watch, mono_t now, void (*visit)(void 
 	watch->lost = false;
 	watch->wants_all |= lost;
 	return !lost;
+}
+
+uint64_t cgroupwatch_heard(const struct cgroupwatch *watch)
+{
+	return watch->heard;
 }
 
 bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret)

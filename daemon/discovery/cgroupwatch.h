@@ -51,6 +51,9 @@ size_t cgroupwatch_count(const struct cgroupwatch *watch);
  */
 bool cgroupwatch_hear(struct cgroupwatch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx);
 
+/* What was heard, ever: events of the kernel's. */
+uint64_t cgroupwatch_heard(const struct cgroupwatch *watch);
+
 /* When the next one will be handed out. False: none waits. */
 bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret);
 

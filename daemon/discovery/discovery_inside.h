@@ -8,6 +8,7 @@
 #include "discovery.h"
 #include "matcher.h"
 #include "newcomers.h"
+#include "rest.h"
 #include "scanned.h"
 #include "turnstile.h"
 #include "unitbus.h"
@@ -24,13 +25,11 @@ struct discovery_news {
 	struct newcomers *newcomers;
 	struct scanned scanned;
 	struct procevent events[4 * PROCLISTENER_BATCH];
-	bool hearing;        /* it is not heard while it is heard */
-	bool more;           /* the last look found something */
-	mono_t heard;        /* when it was looked last */
-	mono_t found;        /* and found something */
-	mono_t rest_until;   /* it is not looked before */
-	mono_t settle_until; /* members that ended are waited for */
-	mono_t window;       /* the budget's, and what was taken of it */
+	bool hearing; /* it is not heard while it is heard */
+	bool more;    /* the last look found something */
+	mono_t heard; /* when it was looked last */
+	struct rest rest;
+	mono_t window; /* the budget's, and what was taken of it */
 	uint64_t window_cpu_ns;
 	uint64_t missed, dropped; /* by listeners before this one */
 };
@@ -45,7 +44,8 @@ struct discovery {
 	struct cgroupwatch *cgroups; /* NULL: not asked for, or not possible */
 	struct unitbus *units;       /* NULL: not asked for yet, or not possible */
 	bool units_due;              /* other units are selected */
-	mono_t units_heard;
+	struct rest units_rest;
+	mono_t units_heard;          /* when it was looked last */
 	struct condition units_lack; /* a bus to hear them from */
 	uint64_t scan;
 	uint64_t processes, unreadable, unchanged; /* in the running scan */
@@ -58,8 +58,9 @@ struct discovery {
 	bool limits_due;        /* whenever they were read */
 	bool rescan;            /* the configuration is another one: what runs is given up, what is due is due now */
 	bool again;             /* something was missed: the next scan is due as soon as one may be */
-	mono_t cgroups_looked;  /* when it was looked whether some came */
-	bool cgroups_tried;     /* whether they were wanted when that was tried last */
+	struct rest cgroups_rest;
+	mono_t heard;       /* when anything was listened to last */
+	bool cgroups_tried; /* whether they were wanted when that was tried last */
 	bool tuned,
 		tuned_in; /* it was tried once; whether news were wanted then: what was refused is not tried again */
 	struct discovery_state state;

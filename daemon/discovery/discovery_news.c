@@ -37,8 +37,12 @@
 /* So long at most if nobody has looked at it before, because all have to wait on this machine. */
 #define WHOLE_UNMET_NS NS_PER_S
 
-/* How often, and for how long after an end, it is asked whether the sampler gave members back. */
+/*
+ * How soon after an end it is asked whether the sampler gave members back, and how long: at first at every tick of the fastest sampler, then more and more
+ * seldom, a quarter of the time that has passed.
+ */
 #define SETTLE_NS (2 * NS_PER_MS)
+#define SETTLE_PART 4
 #define SETTLE_MAX_NS NS_PER_S
 
 #define WINDOW_NS NS_PER_S
@@ -281,17 +285,7 @@ static mono_t rest_until(const struct discovery *discovery)
 {
 	const struct discovery_news *news = discovery->news;
 
-	return discovery->state.held_off ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest_until;
-}
-
-/* Something was found. */
-static void rest(struct discovery_news *news, mono_t now)
-{
-	bool often = mono_diff(now, news->found) < (int64_t)GAP_NS;
-
-	news->found = now;
-	news->rest_until = often ? mono_add(now, GAP_NS) : now;
-	news->settle_until = mono_add(now, SETTLE_MAX_NS);
+	return discovery->state.held_off ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest.until;
 }
 
 static void visit_new_cgroup(void *ctx, const char *path)
@@ -313,19 +307,23 @@ static void visit_named_container(void *ctx, const char *path)
 
 static void hear_cgroups(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->cgroups || mono_diff(now, discovery->cgroups_looked) < (int64_t)GAP_NS)
+	struct cgroupwatch *cgroups = discovery->cgroups;
+
+	if (!cgroups || !rest_is_over(&discovery->cgroups_rest, now))
 		return;
 
-	discovery->cgroups_looked = now;
-	if (cgroupwatch_hear(discovery->cgroups, now, visit_new_cgroup, discovery))
-		return;
-	discovery->state.overruns++;
-	discovery->again = true;
+	uint64_t before = cgroupwatch_heard(cgroups);
+	bool whole = cgroupwatch_hear(cgroups, now, visit_new_cgroup, discovery);
+
+	if (cgroupwatch_heard(cgroups) != before)
+		rest_found(&discovery->cgroups_rest, GAP_NS, now);
+	discovery->state.overruns += !whole;
+	discovery->again |= !whole;
 }
 
 void discovery_overhear(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->news || mono_diff(now, discovery->news->heard) >= (int64_t)GAP_NS)
+	if (mono_diff(now, discovery->heard) >= (int64_t)GAP_NS)
 		discovery_hear(discovery, now);
 }
 
@@ -334,6 +332,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	struct discovery_news *news = discovery->news;
 	uint64_t cpu;
 
+	discovery->heard = now;
 	hear_cgroups(discovery, now);
 	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
 	discovery_hear_units(discovery, now);
@@ -349,7 +348,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	look_at_due(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (news->more)
-		rest(news, now);
+		rest_found(&news->rest, GAP_NS, now);
 	spend(discovery, realclock_thread_cpu() - cpu, now);
 	news->hearing = false;
 }
@@ -365,6 +364,13 @@ static mono_t later(mono_t one, mono_t other)
 	return mono_diff(one, other) > 0 ? one : other;
 }
 
+static uint64_t settle_pause(int64_t passed_ns)
+{
+	uint64_t part = (uint64_t)passed_ns / SETTLE_PART;
+
+	return part > SETTLE_NS ? part : SETTLE_NS;
+}
+
 /*
  * Of processes. True: the listener's descriptor is to be polled. Before it may be heard again it is not: it would be readable, and nobody would
  * read.
@@ -376,8 +382,8 @@ static bool await_processes(const struct discovery *discovery, mono_t now, mono_
 
 	if (!discovery->state.held_off && newcomers_next(news->newcomers, DELAY_NS, &next))
 		sooner(until, later(next, may));
-	if (roster_ended(discovery->roster) > 0 && mono_diff(news->settle_until, now) > 0)
-		sooner(until, mono_add(now, SETTLE_NS));
+	if (roster_ended(discovery->roster) > 0 && mono_diff(now, news->rest.found) < (int64_t)SETTLE_MAX_NS)
+		sooner(until, mono_add(now, settle_pause(mono_diff(now, news->rest.found))));
 	if (discovery->state.held_off)
 		sooner(until, later(mono_add(news->window, WINDOW_NS), may));
 	if (mono_diff(may, now) <= 0)
@@ -390,11 +396,11 @@ static bool await_processes(const struct discovery *discovery, mono_t now, mono_
 /* The same of cgroups. */
 static bool await_cgroups(const struct discovery *discovery, mono_t now, mono_t *until)
 {
-	mono_t next, may = mono_add(discovery->cgroups_looked, GAP_NS);
+	mono_t next, may = discovery->cgroups_rest.until;
 
 	if (cgroupwatch_next(discovery->cgroups, &next))
 		sooner(until, later(next, may));
-	if (mono_diff(may, now) <= 0)
+	if (rest_is_over(&discovery->cgroups_rest, now))
 		return true;
 	sooner(until, may);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two looks, also while a scan runs. */
+/* Between two looks that find something. */
 #define GAP_NS NS_PER_MS
 
 /* A bus that comes and goes is spoken of once. */
@@ -96,26 +96,29 @@ static void speak(struct discovery *discovery, mono_t now)
 
 void discovery_hear_units(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->units || mono_diff(now, discovery->units_heard) < (int64_t)GAP_NS)
+	if (!discovery->units || !rest_is_over(&discovery->units_rest, now))
 		return;
 
 	discovery->units_heard = now;
-	unitbus_hear(discovery->units, now);
+	if (unitbus_hear(discovery->units, now))
+		rest_found(&discovery->units_rest, GAP_NS, now);
 	speak(discovery, now);
 }
 
 size_t discovery_await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until)
 {
-	mono_t next = mono_add(discovery->units_heard, GAP_NS);
+	bool may = rest_is_over(&discovery->units_rest, now), polled;
+	mono_t due = *until, least = may ? mono_add(discovery->units_heard, GAP_NS) : discovery->units_rest.until;
 
 	if (!discovery->units)
 		return 0;
-	if (mono_diff(next, now) <= 0)
-		return unitbus_await(discovery->units, now, ret, until);
-	if (mono_diff(*until, next) > 0)
-		*until = next;
+	polled = unitbus_await(discovery->units, now, ret, &due) && may;
+	if (!may || mono_diff(least, due) > 0)
+		due = least; /* what is due all the time is no reason to look all the time */
+	if (mono_diff(*until, due) > 0)
+		*until = due;
 
-	return 0;
+	return polled;
 }
 
 /* ---- what is asked for ---- */

@@ -175,8 +175,11 @@ static void spend(struct unitbus *bus, uint64_t cpu_ns)
 	bus->state.delays += !before && bus->spent_ns > BUDGET_NS;
 }
 
-static void take_messages(struct unitbus *bus)
+/* True: there were some. */
+static bool take_messages(struct unitbus *bus)
 {
+	bool any = false;
+
 	for (int i = 0; i < MESSAGES_MAX && !bus->broken; i++) {
 		int r = sd_bus_process(bus->connection, NULL);
 
@@ -185,16 +188,20 @@ static void take_messages(struct unitbus *bus)
 		else if (sd_bus_is_open(bus->connection) <= 0)
 			unitbus_fail(bus, 0, "the bus has closed the connection");
 		if (r <= 0)
-			return;
+			return any;
+		any = true;
 	}
+
+	return any;
 }
 
-void unitbus_hear(struct unitbus *bus, mono_t now)
+bool unitbus_hear(struct unitbus *bus, mono_t now)
 {
+	bool any = false;
 	uint64_t cpu;
 
 	if (bus->wish_count == 0 || is_held_off(bus, now))
-		return;
+		return false;
 
 	if (mono_diff(now, mono_add(bus->window, WINDOW_NS)) >= 0) {
 		bus->window = now;
@@ -205,7 +212,7 @@ void unitbus_hear(struct unitbus *bus, mono_t now)
 	if (!bus->connection)
 		connect_again(bus);
 	if (bus->connection) {
-		take_messages(bus);
+		any = take_messages(bus);
 		if (!bus->broken)
 			unitbus_list(bus);
 		if (!bus->broken)
@@ -214,6 +221,8 @@ void unitbus_hear(struct unitbus *bus, mono_t now)
 			give_up(bus);
 	}
 	spend(bus, realclock_thread_cpu() - cpu);
+
+	return any;
 }
 
 static void sooner(mono_t *until, mono_t at)

@@ -67,8 +67,8 @@ void unitbus_free(struct unitbus *bus);
  */
 int unitbus_want(struct unitbus *bus, const char *const *names, size_t count);
 
-/* Does what there is to do. */
-void unitbus_hear(struct unitbus *bus, mono_t now);
+/* Does what there is to do. True: there was something. */
+bool unitbus_hear(struct unitbus *bus, mono_t now);
 
 /* When to do it again: if *ret is to be polled (true), or at *until, which is lessened. */
 bool unitbus_await(struct unitbus *bus, mono_t now, struct pollfd *ret, mono_t *until);
