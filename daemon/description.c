@@ -89,6 +89,12 @@ static void describe_unit(const struct description *description, const struct ta
 	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
 }
 
+static void describe_labels(const struct description *description, const struct target *target, struct incident *info)
+{
+	if (info->has_container)
+		labelbook_get(session_labels(description->session), target->cgroup, &info->labels);
+}
+
 static void begin(const struct description *description, mono_t mono, wall_t wall, struct incident *info)
 {
 	incident_init(info, SPIKEWATCH_VERSION);
@@ -109,6 +115,7 @@ void description_of_firing(const struct description *description, const struct e
 	describe_rule(description, firing, &ret->rule);
 	incident_set_target(ret, firing->target);
 	describe_unit(description, firing->target, ret);
+	describe_labels(description, firing->target, ret);
 	if (!discovery_limits(session_discovery(description->session), firing->target->id, &ret->limits)) {
 		ret->limits.cpu = firing->cpu_limit;
 		ret->limits.memory_bytes = firing->memory_limit;
@@ -127,6 +134,7 @@ void description_of_request(const struct description *description, const struct 
 	if (target) {
 		incident_set_target(ret, target);
 		describe_unit(description, target, ret);
+		describe_labels(description, target, ret);
 		discovery_limits(session_discovery(description->session), target->id, &ret->limits);
 		return;
 	}

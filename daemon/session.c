@@ -354,6 +354,11 @@ struct ring *session_ring(struct session *session)
 	return session->ring;
 }
 
+struct labelbook *session_labels(struct session *session)
+{
+	return containers_labels(session->containers);
+}
+
 struct samplers *session_samplers(struct session *session)
 {
 	return session->samplers;

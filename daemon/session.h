@@ -9,6 +9,7 @@
 #include "cgmount.h"
 #include "config.h"
 #include "discovery.h"
+#include "labelbook.h"
 #include "metric.h"
 #include "ring.h"
 #include "samplers.h"
@@ -44,6 +45,7 @@ void session_free(struct session *session);
 struct ring *session_ring(struct session *session);
 struct samplers *session_samplers(struct session *session);
 struct discovery *session_discovery(struct session *session);
+struct labelbook *session_labels(struct session *session);
 const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);

@@ -1,10 +1,13 @@
 /*
  * container.h: a container as a value: what its runtime calls it. Pure.
  *
- * No pointers inside. Strings are NUL-terminated, "" if not known, and hold no control characters; whoever prints them escapes the rest.
+ * No pointers inside but one to labels, which are lent. Strings are NUL-terminated, "" if not known, and hold no control characters; whoever prints them
+ * escapes the rest.
  */
 #ifndef SPIKEWATCH_CONTAINER_H
 #define SPIKEWATCH_CONTAINER_H
+
+#include "labels.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +34,7 @@ struct container {
 	char pod[CONTAINER_TEXT_MAX + 1];    /* Kubernetes: the name of the pod; "": it is in none */
 	char image[CONTAINER_TEXT_MAX + 1];  /* as it was asked for: "nginx:1.27" */
 	bool sandbox;                        /* only keeps a pod's namespaces ("pause") */
+	const struct labels *labels; /* its own and its pod's; whoever gave this out keeps them. NULL: not known */
 };
 
 /* "docker", "containerd", "crio", "podman", "nspawn", "lxc"; "container" for UNKNOWN and what is none. */

@@ -2,6 +2,9 @@
  * containerstate.c: a key of a document, a field of a container: a table each. The first row that is there counts, and what is known already stays.
  *
  * Docker's labels and the annotations of CRI-O have the same keys for what the kubelet told them.
+ *
+ * Labels: Docker has them as an object; CRI-O has what the kubelet called labels as a document within an annotation. Of a pod's container these are
+ * the kubelet's own: what a person gave is with the sandbox. containerd's OCI document has none (containerdb.h).
  */
 #include "containerstate.h"
 #include "json.h"
@@ -24,7 +27,7 @@ struct mapping {
 /* clang-format off */
 #define TO(k, m) { k, offsetof(struct container, m), sizeof(((struct container *)NULL)->m) }
 
-static const struct mapping labels[] = {
+static const struct mapping names_in_labels[] = {
 	TO("io.kubernetes.container.name", name),
 	TO("io.kubernetes.pod.name",       pod),
 	TO("io.kubernetes.pod.namespace",  space),
@@ -52,6 +55,20 @@ static const struct {
 	{ "io.kubernetes.docker.type", "podsandbox" },
 	{ "io.kubernetes.cri.container-type", "sandbox" },
 	{ "io.kubernetes.cri-o.ContainerType", "sandbox" },
+};
+
+/* Labels that runtimes, and those above them, write for themselves. */
+static const char *const internal[] = {
+	"io.kubernetes.", "io.cri-containerd.", "io.containerd.", "containerd.io/", "nerdctl/",
+};
+
+/* Beside them, with what the kubelet runs by Docker: annotations, which need not be short. */
+#define ANNOTATION "annotation."
+
+static const char *const pod_ids[] = {
+	"io.kubernetes.sandbox.id",
+	"io.kubernetes.cri.sandbox-id",
+	"io.kubernetes.cri-o.SandboxID",
 };
 
 static const struct {
@@ -113,9 +130,81 @@ static bool take_members(const struct json_node *object, const struct mapping *t
 	return any;
 }
 
+/* ---- labels ---- */
+
+static bool begins(const char *text, size_t len, const char *with)
+{
+	size_t cut = strlen(with);
+
+	return len >= cut && memcmp(text, with, cut) == 0;
+}
+
+bool containerstate_is_label(const char *key, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_LEN(internal); i++)
+		if (begins(key, len, internal[i]))
+			return false;
+
+	return true;
+}
+
+static void take_pod_id(const struct json_node *object, struct containerstate_more *more)
+{
+	for (size_t i = 0; i < ARRAY_LEN(pod_ids); i++)
+		fill(more->pod_id, sizeof more->pod_id, text_member(object, pod_ids[i]));
+}
+
+/* annotated: the kubelet put annotations among them. */
+static void take_labels(const struct json_node *object, bool annotated, struct containerstate_more *more)
+{
+	const struct json_node *node = object && object->type == JSON_OBJECT ? object->first : NULL;
+
+	for (; node; node = node->next)
+		if (node->type == JSON_STRING && containerstate_is_label(node->key, node->key_len) &&
+		    !(annotated && begins(node->key, node->key_len, ANNOTATION)))
+			labels_add(&more->labels, node->key, node->key_len, node->text, node->text_len);
+	more->labelled = true;
+}
+
+/* A document whose outermost object, or a member of it, is labels. 0; 1: it has none; -EBADMSG; -ENOMEM. */
+static int take_labels_within(const char *text, size_t len, const char *member, struct containerstate_more *more)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+
+	if (r < 0)
+		return r;
+
+	const struct json_node *object = json_root(document);
+
+	if (member && object)
+		object = json_member(object, member);
+	if (!object || object->type != JSON_OBJECT)
+		return 1;
+	take_labels(object, false, more);
+
+	return 0;
+}
+
+int containerstate_podman_labels(const char *text, size_t len, struct containerstate_more *more)
+{
+	return take_labels_within(text, len, "labels", more);
+}
+
 /* ---- documents ---- */
 
-int containerstate_docker(const char *text, size_t len, struct container *ret)
+/* Docker's labels. A container without any has the object all the same, or null. */
+static void take_docker_labels(const struct json_node *config, struct containerstate_more *more)
+{
+	const struct json_node *object = config ? json_member(config, "Labels") : NULL;
+
+	if (!config || config->type != JSON_OBJECT)
+		return;
+	take_labels(object, text_member(object, "io.kubernetes.docker.type") != NULL, more);
+	take_pod_id(object, more);
+}
+
+int containerstate_docker(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;
 	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
@@ -125,7 +214,8 @@ int containerstate_docker(const char *text, size_t len, struct container *ret)
 
 	const struct json_node *root = json_root(document), *name = text_member(root, "Name");
 	const struct json_node *config = json_member(root, "Config");
-	bool any = take_members(config ? json_member(config, "Labels") : NULL, labels, ARRAY_LEN(labels), ret);
+	bool any = take_members(config ? json_member(config, "Labels") : NULL, names_in_labels,
+				ARRAY_LEN(names_in_labels), ret);
 
 	any |= fill(ret->image, sizeof ret->image, text_member(config, "Image"));
 	if (name && ret->name[0] == '\0') {
@@ -134,11 +224,13 @@ int containerstate_docker(const char *text, size_t len, struct container *ret)
 		container_text(ret->name, sizeof ret->name, name->text + slash, name->text_len - slash);
 		any |= ret->name[0] != '\0';
 	}
+	if (more)
+		take_docker_labels(config, more);
 
 	return any ? 0 : 1;
 }
 
-int containerstate_oci(const char *text, size_t len, struct container *ret)
+int containerstate_oci(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;
 	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
@@ -153,8 +245,15 @@ int containerstate_oci(const char *text, size_t len, struct container *ret)
 	for (size_t i = 0; manager && i < ARRAY_LEN(managers); i++)
 		if (ret->runtime == CONTAINER_UNKNOWN && strcmp(manager->text, managers[i].value) == 0)
 			ret->runtime = managers[i].runtime;
+	if (!more)
+		return any ? 0 : 1;
 
-	return any ? 0 : 1;
+	const struct json_node *within = text_member(object, "io.kubernetes.cri-o.Labels");
+
+	take_pod_id(object, more);
+	r = within ? take_labels_within(within->text, within->text_len, NULL, more) : 0;
+
+	return r == -ENOMEM ? r : any ? 0 : 1;
 }
 
 /* ---- a list ---- */

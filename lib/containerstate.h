@@ -1,5 +1,5 @@
 /*
- * containerstate.h: what runtimes write down about a container, read for its names: documents of JSON, and names of files. Pure; the bytes may be anybody's.
+ * containerstate.h: what runtimes write down about a container, read for its names and labels: documents of JSON, and names of files. Pure; the bytes may be anybody's.
  *
  *	Docker                  /var/lib/docker/containers/<id>/config.v2.json
  *	containerd, nerdctl     /run/containerd/io.containerd.runtime.v2.task/<namespace>/<id>/config.json
@@ -19,12 +19,27 @@
 #define CONTAINERSTATE_BYTES_MAX (1024u * 1024)
 #define CONTAINERSTATE_LIST_BYTES_MAX (4096u * 1024)
 
+/* What a document says beside names. */
+struct containerstate_more {
+	struct labels
+		labels; /* are added to, but for those by which runtimes talk to themselves ("io.kubernetes.", "nerdctl/") */
+	bool labelled; /* it is of a kind that has the container's labels in it */
+	char pod_id[CONTAINER_TEXT_MAX +
+		    1]; /* of the sandbox, whose document has the pod's labels; "": no such container */
+};
+
 /*
  * Each fills in what the document says and *ret does not know yet: names, image, whether it is a sandbox; id and runtime stay (an OCI document that
- * names its manager settles a runtime that is UNKNOWN). 0; 1: the document says nothing of use; -EBADMSG: it is none, or too large; -ENOMEM.
+ * names its manager settles a runtime that is UNKNOWN). more may be NULL. 0; 1: the document says nothing of use; -EBADMSG: it is none, or too large; -ENOMEM.
  */
-int containerstate_docker(const char *text, size_t len, struct container *ret);
-int containerstate_oci(const char *text, size_t len, struct container *ret);
+int containerstate_docker(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
+int containerstate_oci(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
+
+/* Whether a label of that key is somebody's, and not one that a runtime has written for itself. */
+bool containerstate_is_label(const char *key, size_t len);
+
+/* The labels in what Podman keeps of a container in its database. 0; 1: there are none; -EBADMSG; -ENOMEM. */
+int containerstate_podman_labels(const char *text, size_t len, struct containerstate_more *more);
 
 /* Podman's and CRI-O's list, which is read once for many questions. Containers beyond CONTAINERSTATE_LIST_MAX are left out. 0; -EBADMSG; -ENOMEM. */
 #define CONTAINERSTATE_LIST_MAX 4096u

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "cglimits.h"
 #include "container.h"
+#include "labels.h"
 #include "slice.h"
 #include "target.h"
 #include "trigger.h"
@@ -140,6 +141,7 @@ struct incident {
 	struct incident_target target;
 	bool has_container;
 	struct container container; /* that the target is, or is in */
+	struct labels labels;       /* of that container; its own member of this is not used */
 	bool has_unit;
 	struct incident_unit unit;
 	struct cglimits limits;

@@ -14,6 +14,7 @@
 #include "fdread.h"
 #include "incident_fields.h"
 #include "json.h"
+#include "jsonmember.h"
 #include "printable.h"
 #include "scope.h"
 #include "text.h"
@@ -124,13 +125,25 @@ static void put_utc(struct json_writer *writer, wall_t wall)
 	json_string(writer, text);
 }
 
-static void put_part(struct json_writer *writer, const struct incident_fields *part, const void *base)
+/* Of the target, beside what the table says of it. */
+static void put_labels(struct json_writer *writer, const struct labels *labels)
+{
+	if (labels->count == 0 && labels->left_out == 0)
+		return;
+	jsonmember_labels(writer, "labels", labels);
+	if (labels->left_out > 0)
+		jsonmember_u64(writer, "labels_left_out", labels->left_out);
+}
+
+static void put_part(struct json_writer *writer, const struct incident_fields *part, const struct incident *base)
 {
 	if (part->has != INCIDENT_ALWAYS && !*((const bool *)base + part->has))
 		return;
 	json_key(writer, part->key);
 	json_begin_object(writer);
 	put_fields(writer, part, base);
+	if (part == incident_fields(INCIDENT_PART_TARGET))
+		put_labels(writer, &base->labels);
 	json_end_object(writer);
 }
 
@@ -303,12 +316,28 @@ static int take_list(const struct json_node *list, const struct incident_fields 
 	return 0;
 }
 
+/* Those that are none are passed over. */
+static void take_labels(const struct json_node *target, struct labels *ret)
+{
+	const struct json_node *object = json_member(target, "labels");
+	const struct json_node *left_out = json_member(target, "labels_left_out");
+	uint64_t more = 0;
+
+	for (const struct json_node *node = object ? object->first : NULL; node; node = node->next)
+		if (node->type == JSON_STRING && node->key)
+			labels_add(ret, node->key, node->key_len, node->text, node->text_len);
+	if (left_out && take_whole(left_out, INCIDENT_U64, &more) == 0 && more <= UINT32_MAX - ret->left_out)
+		ret->left_out += (uint32_t)more;
+}
+
 static int take_part(const struct json_node *root, const struct incident_fields *part, struct incident *incident)
 {
 	const struct json_node *node = json_member(root, part->key);
 
 	if (!node || node->type == JSON_NULL)
 		return 0;
+	if (part == incident_fields(INCIDENT_PART_TARGET))
+		take_labels(node, &incident->labels);
 	if (part->has != INCIDENT_ALWAYS)
 		*((bool *)incident + part->has) = true;
 	return take_fields(node, part, incident);

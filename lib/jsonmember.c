@@ -39,6 +39,14 @@ void jsonmember_text(struct json_writer *json, const char *key, const char *text
 	printable_json(json, text);
 }
 
+void jsonmember_labels(struct json_writer *json, const char *key, const struct labels *labels)
+{
+	jsonmember_object(json, key);
+	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
+		jsonmember_text(json, at, labels_value(at));
+	json_end_object(json);
+}
+
 void jsonmember_object(struct json_writer *json, const char *key)
 {
 	json_key(json, key);

@@ -5,6 +5,7 @@
 #define SPIKEWATCH_JSONMEMBER_H
 
 #include "json.h"
+#include "labels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +19,9 @@ void jsonmember_null(struct json_writer *json, const char *key);
 
 /* A text of strangers: printable_json. */
 void jsonmember_text(struct json_writer *json, const char *key, const char *text);
+
+/* An object with a member for each. */
+void jsonmember_labels(struct json_writer *json, const char *key, const struct labels *labels);
 
 /* Begin one, for json_end_object and json_end_array. */
 void jsonmember_object(struct json_writer *json, const char *key);

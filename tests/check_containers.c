@@ -384,6 +384,269 @@ START_TEST(a_container_that_is_met_without_memory_is_none)
 }
 END_TEST
 
+/* ---- labels ---- */
+
+#define SANDBOX_ID "df3f9300cd34752cea9addfd89efda6c395817b01ae8bfe822ae55d8480ee87f"
+#define META "var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"
+
+static void put_labelled(const char *id, const char *name, const char *labels)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "host/var/lib/docker/containers/%s/config.v2.json", id);
+	put(path, "{\"ID\":\"%s\",\"Name\":\"/%s\",\"Config\":{\"Image\":\"nginx:1.27\",\"Labels\":%s}}", id, name,
+	    labels);
+}
+
+/* A database that containerd or Podman has written. */
+static void put_database(const char *path, const char *database)
+{
+	char from[128], to[256];
+	static char data[256 * 1024];
+
+	put(path, "%s", "");
+	snprintf(from, sizeof(from), "tests/corpus/boltfile/%s", database);
+	snprintf(to, sizeof(to), "%s/%s", root, path);
+
+	FILE *in = fopen(from, "re"), *out = fopen(to, "we");
+
+	ck_assert(in && out);
+	size_t len = fread(data, 1, sizeof(data), in);
+	ck_assert_uint_eq(fwrite(data, 1, len, out), len);
+	fclose(in);
+	fclose(out);
+}
+
+/* "a=1 b=2 ", as the container has them and as the book says them to others; "?": not known. */
+static const char *labels_of(const char *cgroup, uint64_t ms)
+{
+	static char text[2 * LABELS_BYTES_MAX];
+	const struct container *container;
+	struct labels copy = { .count = 0 };
+	size_t len = 0;
+	bool own, any;
+
+	ck_assert_int_eq(containers_find(containers, cgroup, at(ms), &container, &own), CONTAINERS_KNOWN);
+	any = labelbook_get(containers_labels(containers), cgroup, &copy);
+	ck_assert_int_eq(any, container->labels && container->labels->count > 0);
+	if (!container->labels)
+		return "?";
+	text[0] = '\0';
+	for (const char *key = labels_next(container->labels, NULL); key; key = labels_next(container->labels, key)) {
+		ck_assert_str_eq(labels_value(key), labels_get(&copy, key));
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s=%s ", key, labels_value(key));
+	}
+
+	return text;
+}
+
+START_TEST(labels_come_from_the_files_of_the_runtime)
+{
+	put_labelled(ID, "web", "{\"app\":\"shop\",\"team\":\"core\"}");
+	put_labelled(IDLE_ID, "none", "{}");
+	know_containers();
+	ck_assert_str_eq(labels_of("/docker/" ID, 0), "app=shop team=core ");
+	ck_assert_str_eq(labels_of("/docker/" ID "/below", 0), "app=shop team=core ");
+	ck_assert_str_eq(labels_of("/docker/" IDLE_ID, 0), "");
+	ck_assert_str_eq(labels_of("/lxc.payload.web", 0), "");
+	/* Not those of this machine's container of that id. */
+	ck_assert_str_eq(labels_of("/user.slice/user@1000.service/docker-" ID ".scope", 0), "?");
+}
+END_TEST
+
+START_TEST(labels_of_a_pod_are_with_its_sandbox)
+{
+	put("host/run/containers/storage/overlay-containers/" POD_ID "/userdata/config.json",
+	    "{\"annotations\":{\"io.kubernetes.container.name\":\"app\",\"io.kubernetes.pod.name\":\"web-7d9f\","
+	    "\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.cri-o.SandboxID\":\"" SANDBOX_ID "\","
+	    "\"io.kubernetes.cri-o.Labels\":\"{\\\"io.kubernetes.pod.name\\\":\\\"web-7d9f\\\",\\\"app\\\":\\\"own\\\"}"
+	    "\"}}");
+	know_containers();
+	ck_assert_str_eq(title_of(POD "/crio-" POD_ID, 0, CONTAINERS_KNOWN), "pod/shop/web-7d9f/app");
+	ck_assert_str_eq(labels_of(POD "/crio-" POD_ID, 0), "?");
+
+	put("host/run/containers/storage/overlay-containers/" SANDBOX_ID "/userdata/config.json",
+	    "{\"annotations\":{\"io.kubernetes.cri-o.Labels\":\"{\\\"app\\\":\\\"pod\\\",\\\"tier\\\":\\\"1\\\"}\"}}");
+	containers_free(containers);
+	know_containers();
+	ck_assert_str_eq(labels_of(POD "/crio-" POD_ID, 0), "app=pod tier=1 ");
+}
+END_TEST
+
+START_TEST(labels_of_a_pod_of_docker_are_with_its_sandbox)
+{
+	put_labelled(POD_ID, "k8s_app",
+		     "{\"io.kubernetes.docker.type\":\"container\",\"io.kubernetes.container.name\":\"app\","
+		     "\"io.kubernetes.pod.name\":\"web-7d9f\",\"io.kubernetes.pod.namespace\":\"shop\",\"maintainer\":"
+		     "\"me\","
+		     "\"io.kubernetes.sandbox.id\":\"" SANDBOX_ID "\"}");
+	put_labelled(SANDBOX_ID, "k8s_POD", "{\"io.kubernetes.docker.type\":\"podsandbox\",\"app\":\"pod\"}");
+	know_containers();
+	ck_assert_str_eq(labels_of(POD "/" POD_ID, 0), "app=pod maintainer=me ");
+}
+END_TEST
+
+START_TEST(an_id_of_a_sandbox_leads_nowhere_else)
+{
+	put_labelled(ID, "web", "{\"io.kubernetes.sandbox.id\":\"../../../../../secret\",\"app\":\"own\"}");
+	put("host/secret/config.v2.json", "{\"Config\":{\"Labels\":{\"app\":\"stolen\"}}}");
+	know_containers();
+	ck_assert_str_eq(labels_of("/docker/" ID, 0), "app=own ");
+}
+END_TEST
+
+START_TEST(labels_of_containerd_are_in_its_database)
+{
+	static const char app[] = "a000000000000000000000000000000000000000000000000000000000000001";
+	static const char pod[] = "b000000000000000000000000000000000000000000000000000000000000001";
+	char path[256];
+
+	snprintf(path, sizeof(path), "host/" TASKS "/k8s.io/%s/config.json", app);
+	put(path,
+	    "{\"annotations\":{\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.sandbox-name\":\"web\","
+	    "\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\"io.kubernetes.cri.sandbox-id\":\"%s\"}}",
+	    pod);
+	put("host/" TASKS "/default/web/config.json", "{}");
+	put("host/" TASKS "/default/plain/config.json", "{}");
+	put("host/" TASKS "/default/newer/config.json", "{}");
+	put_database("host/" META, "containerd");
+	know_containers();
+	snprintf(path, sizeof(path), POD "/cri-containerd-%s.scope", app);
+	ck_assert_str_eq(labels_of(path, 0), "app=web app.kubernetes.io/name=shop maintainer=somebody team=core ");
+	ck_assert_str_eq(labels_of("/default/web", 0), "app=db ");
+	ck_assert_str_eq(labels_of("/default/plain", 0), "");
+	ck_assert_str_eq(labels_of("/default/newer", 0), "?");
+}
+END_TEST
+
+START_TEST(labels_of_podman_are_in_its_database)
+{
+	static const char id[] = "cd5e35b5ffe4d48905cc61b257a03f0c2b158e2ea2b739fd399ae449be539ebe";
+	char cgroup[128];
+	int error;
+
+	put("host/var/lib/containers/storage/overlay-containers/containers.json",
+	    "[{\"id\":\"%s\",\"names\":[\"web\"]}]", id);
+	know_containers();
+	snprintf(cgroup, sizeof(cgroup), "/libpod_parent/libpod-%s", id);
+	ck_assert_str_eq(labels_of(cgroup, 0), "?");
+	ck_assert_uint_eq(containers_unlabelled(containers, &error), 1);
+	ck_assert_int_eq(error, -ENOENT);
+	containers_free(containers);
+	put_database("host/var/lib/containers/storage/libpod/bolt_state.db", "podman");
+	know_containers();
+	ck_assert_str_eq(labels_of(cgroup, 0), "app=web team=core ");
+	ck_assert_uint_eq(containers_unlabelled(containers, &error), 0);
+	ck_assert_int_eq(error, 0);
+}
+END_TEST
+
+/* Reviews until then, one look a second. */
+static int review(uint64_t from_ms, uint64_t to_ms)
+{
+	int visits = 0;
+
+	for (uint64_t ms = from_ms; ms <= to_ms; ms += 1000)
+		containers_review(containers, at(ms), count_any, &visits);
+
+	return visits;
+}
+
+START_TEST(a_container_that_is_renamed_is_called_so)
+{
+	put_labelled(ID, "web", "{\"app\":\"shop\"}");
+	put_labelled(POD_ID, "other", "{}");
+	know_containers();
+	review(0, 0);
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/web");
+	title_of("/docker/" POD_ID, 0, CONTAINERS_KNOWN);
+	ck_assert_int_eq(review(1000, 60000), 0);
+	put_labelled(ID, "shop", "{\"app\":\"shop\"}");
+	ck_assert_str_eq(title_of("/docker/" ID, 60000, CONTAINERS_KNOWN), "docker/web");
+	ck_assert_int_eq(review(61000, 92000), 1);
+	ck_assert_str_eq(title_of("/docker/" ID, 92000, CONTAINERS_KNOWN), "docker/shop");
+	ck_assert_str_eq(labels_of("/docker/" ID, 92000), "app=shop ");
+	/* Written again, and the same. */
+	put_labelled(ID, "shop", "{\"app\":\"shop\"}");
+	ck_assert_int_eq(review(93000, 160000), 0);
+}
+END_TEST
+
+START_TEST(a_container_whose_files_go_first_keeps_its_name)
+{
+	char path[256];
+
+	put_labelled(ID, "web", "{\"app\":\"shop\"}");
+	know_containers();
+	review(0, 0);
+	title_of("/docker/" ID, 0, CONTAINERS_KNOWN);
+	snprintf(path, sizeof(path), "%s/host/var/lib/docker/containers/" ID "/config.v2.json", root);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(review(1000, 60000), 0);
+	ck_assert_str_eq(title_of("/docker/" ID, 60000, CONTAINERS_KNOWN), "docker/web");
+	ck_assert_str_eq(labels_of("/docker/" ID, 60000), "app=shop ");
+}
+END_TEST
+
+START_TEST(labels_that_become_readable_are_read)
+{
+	put("host/" TASKS "/default/web/config.json", "{}");
+	know_containers();
+	review(0, 0);
+	ck_assert_str_eq(labels_of("/default/web", 0), "?");
+	put_database("host/" META, "containerd");
+	ck_assert_int_eq(review(1000, 31000), 1);
+	ck_assert_str_eq(labels_of("/default/web", 31000), "app=db ");
+	ck_assert_int_eq(review(32000, 120000), 0);
+}
+END_TEST
+
+START_TEST(a_review_looks_at_a_few_at_a_time)
+{
+	char path[128];
+	int visits = 0;
+	unsigned calls = 0;
+
+	know_containers();
+	containers_review(containers, at(0), count_any, &visits);
+	for (unsigned i = 0; i < 200; i++) {
+		snprintf(path, sizeof(path), "%064x", i);
+		put_labelled(path, "n", "{}");
+		snprintf(path, sizeof(path), "/docker/%064x", i);
+		title_of(path, 0, CONTAINERS_KNOWN);
+		snprintf(path, sizeof(path), "%064x", i);
+		put_labelled(path, "other", "{}");
+	}
+	for (; visits < 200 && calls < 100; calls++) {
+		int before = visits;
+
+		containers_review(containers, at(31000), count_any, &visits);
+		ck_assert_int_le(visits - before, 16);
+	}
+	ck_assert_int_eq(visits, 200);
+}
+END_TEST
+
+START_TEST(labels_that_are_replaced_stay_readable_until_the_scan_is_over)
+{
+	const struct container *container;
+	const struct labels *before;
+	bool own;
+
+	put_labelled(ID, "web", "{\"app\":\"shop\"}");
+	know_containers();
+	review(0, 0);
+	containers_find(containers, "/docker/" ID, at(0), &container, &own);
+	before = container->labels;
+	put_labelled(ID, "web", "{\"app\":\"other\"}");
+	ck_assert_int_eq(review(31000, 31000), 1);
+	ck_assert_str_eq(labels_get(before, "app"), "shop");
+	ck_assert_str_eq(labels_of("/docker/" ID, 31000), "app=other ");
+	containers_forget(containers, at(31000), NS_PER_S);
+	ck_assert_str_eq(labels_of("/docker/" ID, 31000), "app=other ");
+}
+END_TEST
+
 /* ---- targets ---- */
 
 /* The last description of the one whose name begins so; its strings stay until the cursor is freed. */
@@ -621,6 +884,17 @@ static TCase *names(void)
 	tcase_add_test(tcase, no_more_are_remembered_than_there_is_room_for);
 	tcase_add_test(tcase, links_do_not_lead_out_of_the_root);
 	tcase_add_test(tcase, a_container_that_is_met_without_memory_is_none);
+	tcase_add_test(tcase, labels_come_from_the_files_of_the_runtime);
+	tcase_add_test(tcase, labels_of_a_pod_are_with_its_sandbox);
+	tcase_add_test(tcase, labels_of_a_pod_of_docker_are_with_its_sandbox);
+	tcase_add_test(tcase, an_id_of_a_sandbox_leads_nowhere_else);
+	tcase_add_test(tcase, labels_of_containerd_are_in_its_database);
+	tcase_add_test(tcase, labels_of_podman_are_in_its_database);
+	tcase_add_test(tcase, a_container_that_is_renamed_is_called_so);
+	tcase_add_test(tcase, a_container_whose_files_go_first_keeps_its_name);
+	tcase_add_test(tcase, labels_that_become_readable_are_read);
+	tcase_add_test(tcase, a_review_looks_at_a_few_at_a_time);
+	tcase_add_test(tcase, labels_that_are_replaced_stay_readable_until_the_scan_is_over);
 
 	return tcase;
 }

@@ -59,13 +59,14 @@ static const char podman[] = "[{\"id\":\"" OTHER "\",\"names\":[\"other\"],\"lay
 			     "\"{\\\"image-name\\\":\\\"localhost/"
 			     "busy:1\\\",\\\"name\\\":\\\"web\\\",\\\"created-at\\\":1795313220}\",\"flags\":{}}]";
 
-typedef int parser(const char *text, size_t len, struct container *ret);
+typedef int parser(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
 
-static int list(const char *text, size_t len, struct container *ret)
+static int list(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
 {
 	struct containerstate_list *list = NULL;
 	int r = containerstate_list_new(text, len, &list);
 
+	(void)more;
 	if (r == 0)
 		r = containerstate_list_find(list, ret);
 	containerstate_list_free(list);
@@ -95,7 +96,7 @@ START_TEST(names_are_found)
 {
 	struct container container = { .id = ID };
 
-	ck_assert_int_eq(documents[_i].parse(documents[_i].text, strlen(documents[_i].text), &container), 0);
+	ck_assert_int_eq(documents[_i].parse(documents[_i].text, strlen(documents[_i].text), &container, NULL), 0);
 	ck_assert_int_eq(container.runtime, documents[_i].settled);
 	ck_assert_str_eq(container.id, ID);
 	ck_assert_str_eq(container.name, documents[_i].name);
@@ -110,9 +111,9 @@ START_TEST(what_is_known_stays)
 {
 	struct container container = { .runtime = CONTAINER_DOCKER, .id = ID, .name = "mine" };
 
-	ck_assert_int_eq(containerstate_docker(docker, strlen(docker), &container), 0);
+	ck_assert_int_eq(containerstate_docker(docker, strlen(docker), &container, NULL), 0);
 	ck_assert_str_eq(container.name, "mine");
-	ck_assert_int_eq(containerstate_oci(crio, strlen(crio), &container), 0);
+	ck_assert_int_eq(containerstate_oci(crio, strlen(crio), &container, NULL), 0);
 	ck_assert_int_eq(container.runtime, CONTAINER_DOCKER);
 	ck_assert_str_eq(container.image, "nginx:1.27");
 }
@@ -145,8 +146,122 @@ START_TEST(what_says_nothing_and_what_is_damaged_are_told)
 {
 	struct container container = { .id = ID };
 
-	ck_assert_int_eq(useless[_i].parse(useless[_i].text, strlen(useless[_i].text), &container), useless[_i].r);
+	ck_assert_int_eq(useless[_i].parse(useless[_i].text, strlen(useless[_i].text), &container, NULL),
+			 useless[_i].r);
 	ck_assert_str_eq(container.name, "");
+}
+END_TEST
+
+/* ---- labels ---- */
+
+static const char labelled[] = "{\"Name\":\"/web\",\"Config\":{\"Labels\":{\"com.docker.compose.service\":\"web\","
+			       "\"app\":\"shop\",\"io.kubernetes.pod.uid\":\"" UID "\",\"nerdctl/name\":\"x\","
+			       "\"annotation.mine\":\"1\",\"none\":7,\"nul\":\"a\\u0000b\",\"n\\u0000l\":\"a\"}}}";
+
+static const char docker_sandbox[] = "{\"Config\":{\"Labels\":{\"app\":\"shop\",\"annotation.kubectl\":\"{}\","
+				     "\"io.kubernetes.docker.type\":\"podsandbox\"}}}";
+
+static const char docker_member[] = "{\"Config\":{\"Labels\":{\"io.kubernetes.docker.type\":\"container\","
+				    "\"io.kubernetes.sandbox.id\":\"" OTHER "\"}}}";
+
+static const char crio_labels[] = "{\"annotations\":{\"io.kubernetes.cri-o.SandboxID\":\"" OTHER "\","
+				  "\"io.kubernetes.cri-o.Labels\":\"{\\\"app\\\":\\\"shop\\\","
+				  "\\\"io.kubernetes.pod.name\\\":\\\"web\\\"}\"}}";
+
+static int podman_config(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
+{
+	(void)ret;
+	return containerstate_podman_labels(text, len, more);
+}
+
+static const struct {
+	parser *parse;
+	const char *text, *labels, *pod_id;
+	bool labelled;
+	unsigned left_out;
+} with_labels[] = {
+	{ containerstate_docker, labelled, "annotation.mine=1 app=shop com.docker.compose.service=web ", "", true, 2 },
+	{ containerstate_docker, docker_sandbox, "app=shop ", "", true, 0 },
+	{ containerstate_docker, docker_member, "", OTHER, true, 0 },
+	{ containerstate_docker, "{\"Name\":\"/web\",\"Config\":{\"Labels\":null}}", "", "", true, 0 },
+	{ containerstate_docker, "{\"Name\":\"/web\",\"Config\":{\"Labels\":[\"a\"]}}", "", "", true, 0 },
+	{ containerstate_docker, "{\"Name\":\"/web\"}", "", "", false, 0 },
+	{ containerstate_docker, "{\"Config\":{\"Labels\":{\"app\":\"a\",\"app\":\"b\"}}}", "", "", false, 0 },
+	{ containerstate_docker, "{\"Config\":{\"Labels\":{\"app\":\"\xff\"}}}", "", "", false, 0 },
+	{ containerstate_oci, crio_labels, "app=shop ", OTHER, true, 0 },
+	{ containerstate_oci, containerd, "", OTHER, false, 0 },
+	{ containerstate_oci, "{\"annotations\":{\"io.kubernetes.cri-o.Labels\":\"{\"}}", "", "", false, 0 },
+	{ containerstate_oci, "{\"annotations\":{\"io.kubernetes.cri-o.Labels\":\"[]\"}}", "", "", false, 0 },
+	{ podman_config, "{\"labels\":{\"app\":\"shop\"},\"name\":\"web\"}", "app=shop ", "", true, 0 },
+	{ podman_config, "{\"name\":\"web\"}", "", "", false, 0 },
+	{ podman_config, "[]", "", "", false, 0 },
+};
+
+static const char *all_labels(const struct labels *labels)
+{
+	static char text[2 * LABELS_BYTES_MAX];
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (const char *key = labels_next(labels, NULL); key; key = labels_next(labels, key))
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s=%s ", key, labels_value(key));
+
+	return text;
+}
+
+START_TEST(labels_that_somebody_gave_are_found)
+{
+	struct container container = { .id = ID };
+	struct containerstate_more more = { .labelled = false };
+
+	with_labels[_i].parse(with_labels[_i].text, strlen(with_labels[_i].text), &container, &more);
+	ck_assert_str_eq(all_labels(&more.labels), with_labels[_i].labels);
+	ck_assert_str_eq(more.pod_id, with_labels[_i].pod_id);
+	ck_assert_int_eq(more.labelled, with_labels[_i].labelled);
+	ck_assert_uint_eq(more.labels.left_out, with_labels[_i].left_out);
+}
+END_TEST
+
+START_TEST(of_a_flood_of_labels_some_are_kept_and_the_rest_is_counted)
+{
+	struct container container = { .id = ID };
+	struct containerstate_more more = { .labelled = false };
+	char *text = malloc(CONTAINERSTATE_BYTES_MAX);
+	size_t len, count = 0;
+
+	ck_assert_ptr_nonnull(text);
+	len = (size_t)snprintf(text, CONTAINERSTATE_BYTES_MAX, "{\"Config\":{\"Labels\":{\"app\":\"web\"");
+	while (len < CONTAINERSTATE_BYTES_MAX - 128)
+		len += (size_t)snprintf(text + len, CONTAINERSTATE_BYTES_MAX - len, ",\"key-%06zu\":\"%048d\"", count++,
+					1);
+	len += (size_t)snprintf(text + len, CONTAINERSTATE_BYTES_MAX - len, "}}}");
+	ck_assert_int_eq(containerstate_docker(text, len, &container, &more), 1);
+	ck_assert(more.labelled);
+	ck_assert_str_eq(labels_get(&more.labels, "app"), "web");
+	ck_assert_uint_le(more.labels.len, LABELS_BYTES_MAX);
+	ck_assert_uint_eq(more.labels.count + more.labels.left_out, count + 1);
+	free(text);
+}
+END_TEST
+
+START_TEST(without_memory_labels_are_not_known)
+{
+	for (size_t i = 0; i < ARRAY_LEN(with_labels); i++) {
+		bool injected = true;
+
+		for (long n = 1; injected; n++) {
+			struct container container = { .id = ID };
+			struct containerstate_more more = { .labelled = false };
+
+			torture_arm(n);
+			int r = with_labels[i].parse(with_labels[i].text, strlen(with_labels[i].text), &container,
+						     &more);
+			injected = torture_disarm();
+			if (injected)
+				ck_assert_int_eq(r, -ENOMEM);
+			ck_assert_int_eq(more.labelled, !injected && with_labels[i].labelled);
+		}
+	}
 }
 END_TEST
 
@@ -158,11 +273,11 @@ START_TEST(deep_and_large_documents_are_refused)
 
 	ck_assert_ptr_nonnull(text);
 	memset(text, '[', size);
-	ck_assert_int_eq(containerstate_oci(text, 1000, &container), -EBADMSG);
+	ck_assert_int_eq(containerstate_oci(text, 1000, &container, NULL), -EBADMSG);
 	memset(text, ' ', size);
 	memcpy(text, "{}", 2);
-	ck_assert_int_eq(containerstate_oci(text, size, &container), -EBADMSG);
-	ck_assert_int_eq(containerstate_oci(text, CONTAINERSTATE_BYTES_MAX, &container), 1);
+	ck_assert_int_eq(containerstate_oci(text, size, &container, NULL), -EBADMSG);
+	ck_assert_int_eq(containerstate_oci(text, CONTAINERSTATE_BYTES_MAX, &container, NULL), 1);
 	free(text);
 }
 END_TEST
@@ -260,7 +375,7 @@ START_TEST(without_memory_it_says_so)
 			struct container container = { .id = ID };
 
 			torture_arm(n);
-			int r = documents[i].parse(documents[i].text, strlen(documents[i].text), &container);
+			int r = documents[i].parse(documents[i].text, strlen(documents[i].text), &container, NULL);
 			injected = torture_disarm();
 			/* A list's item may have its name without the document within it. */
 			if (injected && r == 0)
@@ -280,6 +395,9 @@ Suite *containerstate_suite(void)
 	tcase_add_loop_test(tcase, names_are_found, 0, ARRAY_LEN(documents));
 	tcase_add_test(tcase, what_is_known_stays);
 	tcase_add_loop_test(tcase, what_says_nothing_and_what_is_damaged_are_told, 0, ARRAY_LEN(useless));
+	tcase_add_loop_test(tcase, labels_that_somebody_gave_are_found, 0, ARRAY_LEN(with_labels));
+	tcase_add_test(tcase, of_a_flood_of_labels_some_are_kept_and_the_rest_is_counted);
+	tcase_add_test(tcase, without_memory_labels_are_not_known);
 	tcase_add_test(tcase, deep_and_large_documents_are_refused);
 	tcase_add_test(tcase, a_list_is_asked_for_many);
 	tcase_add_test(tcase, links_of_the_kubelet_name_pod_and_container);

@@ -167,7 +167,46 @@ START_TEST(a_container_is_read_back_and_without_one_there_is_no_key)
 	ck_assert_str_eq(back.container.space, "shop");
 	ck_assert_str_eq(back.container.pod, "pod-1");
 	ck_assert_str_eq(back.container.image, "nginx:1.27");
+	ck_assert_uint_eq(back.labels.count, 0);
 	buffer_release(&text);
+}
+END_TEST
+
+START_TEST(labels_of_the_container_are_with_the_target)
+{
+	struct buffer text = { 0 };
+
+	fill(&full);
+	labels_add(&full.labels, "app", 3, "we\"b\xc2\x85", 6);
+	labels_add(&full.labels, "team/\"x\\", 8, "", 0);
+	full.labels.left_out = 5;
+	write_to(&full, &text);
+	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
+	ck_assert_ptr_nonnull(strstr(text.data, "\"labels\": {"));
+	ck_assert_ptr_null(strstr(text.data, "\xc2\x85"));
+	ck_assert_int_eq(incident_json_parse(text.data, text.len - 1, &back), 0);
+	ck_assert_uint_eq(back.labels.count, 2);
+	ck_assert_uint_eq(back.labels.left_out, 5);
+	ck_assert_str_eq(labels_get(&back.labels, "app"), "we\"b\xef\xbf\xbd");
+	ck_assert_str_eq(labels_get(&back.labels, "team/\"x\\"), "");
+	buffer_release(&text);
+}
+END_TEST
+
+/* What somebody else wrote there is passed over, as far as it is no label. */
+START_TEST(labels_that_are_none_are_passed_over)
+{
+	static const char *const others[] = { "7", "[\"a\"]", "{\"a\":7,\"b c\":\"x\"}", "null" };
+	char text[256];
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		int len = snprintf(text, sizeof(text),
+				   "{\"spikewatch_incident\":1,\"target\":{\"labels\":%s,\"labels_left_out\":-1}}",
+				   others[i]);
+
+		ck_assert_int_eq(incident_json_parse(text, (size_t)len, &back), 0);
+		ck_assert_uint_eq(back.labels.count, 0);
+	}
 }
 END_TEST
 
@@ -577,6 +616,8 @@ Suite *incident_suite(void)
 
 	tcase_add_test(tcase, what_is_written_is_read);
 	tcase_add_test(tcase, a_container_is_read_back_and_without_one_there_is_no_key);
+	tcase_add_test(tcase, labels_of_the_container_are_with_the_target);
+	tcase_add_test(tcase, labels_that_are_none_are_passed_over);
 	tcase_add_test(tcase, rules_and_lists_are_read_back);
 	tcase_add_test(tcase, people_can_read_it);
 	tcase_add_test(tcase, no_string_reaches_a_terminal_as_a_command);

@@ -13,6 +13,7 @@ static struct incident incident;
 static struct incidentload_samples samples;
 
 static struct incident_unit unit;
+static struct labels labels;
 
 /* Recorded from so long before the firing, of the 30 s that were wanted. */
 static char *told(int64_t got_from_ns)
@@ -31,6 +32,7 @@ static char *told(int64_t got_from_ns)
 						     .capture_rate = 1 };
 	incident.has_unit = unit.name[0] != '\0';
 	incident.unit = unit;
+	incident.labels = labels;
 	story_tell(&incident, &samples, file);
 	ck_assert_int_eq(fclose(file), 0);
 	return text;
@@ -54,6 +56,27 @@ START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
 
 	ck_assert_msg(strstr(text, "Nothing was lost.") && !strstr(text, "recording begins"), "%s", text);
 	free(text);
+}
+END_TEST
+
+START_TEST(labels_are_told_and_escaped)
+{
+	char *text = told(-30 * (int64_t)NS_PER_S), key[8];
+
+	ck_assert_msg(!strstr(text, "labelled"), "%s", text);
+	free(text);
+	labels_add(&labels, "team", 4, "core", 4);
+	labels_add(&labels, "app", 3, "w\xff", 2);
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, " Its container is labelled app=w\\xff, team=core."), "%s", text);
+	free(text);
+	for (unsigned i = 0; i < 20; i++)
+		labels_add(&labels, key, (size_t)snprintf(key, sizeof(key), "k%02u", i), "", 0);
+	labels.left_out = 2;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", k10= and 12 more."), "%s", text);
+	free(text);
+	labels.count = labels.len = 0;
 }
 END_TEST
 
@@ -90,6 +113,7 @@ Suite *story_suite(void)
 
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
+	tcase_add_test(tcase, labels_are_told_and_escaped);
 	tcase_add_test(tcase, the_unit_and_its_restarts_are_told);
 	suite_add_tcase(suite, tcase);
 	return suite;

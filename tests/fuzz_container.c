@@ -38,6 +38,31 @@ static void check(const struct container *container)
 		abort();
 }
 
+/* Keys that can be keys of anything, sorted; values without control characters; within bounds. */
+static void check_labels(const struct containerstate_more *more)
+{
+	const struct labels *labels = &more->labels;
+	const char *before = NULL;
+	unsigned count = 0;
+
+	if (labels->len > LABELS_BYTES_MAX || labels->count > LABELS_MAX)
+		abort();
+	for (const char *key = labels_next(labels, NULL); key != NULL; key = labels_next(labels, key)) {
+		size_t len = strlen(key);
+
+		check_text(key, LABELS_KEY_MAX + 1);
+		check_text(labels_value(key), LABELS_BYTES_MAX);
+		if (len == 0 || strchr(key, ' ') != NULL || (before != NULL && strcmp(before, key) >= 0) ||
+		    !containerstate_is_label(key, len))
+			abort();
+		before = key;
+		count++;
+	}
+	if (count != labels->count)
+		abort();
+	check_text(more->pod_id, sizeof(more->pod_id));
+}
+
 static void read_list(const char *text, size_t len, struct container *container)
 {
 	struct containerstate_list *list;
@@ -64,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char id[] = "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f";
 	struct container container = { .runtime = CONTAINER_UNKNOWN };
+	struct containerstate_more more = { .labelled = false };
 
 	if (size == 0)
 		return 0;
@@ -78,9 +104,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] == 'p')
 		read_path(text);
 	else if (data[0] == 'd')
-		containerstate_docker(text, size - 1, &container);
+		containerstate_docker(text, size - 1, &container, &more);
 	else if (data[0] == 'o')
-		containerstate_oci(text, size - 1, &container);
+		containerstate_oci(text, size - 1, &container, &more);
+	else if (data[0] == 'b')
+		containerstate_podman_labels(text, size - 1, &more);
 	else if (data[0] == 'l')
 		read_list(text, size - 1, &container);
 	else if (data[0] == 'k')
@@ -90,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else
 		container_unpack(text, &container);
 	check(&container);
+	check_labels(&more);
 	free(text);
 
 	return 0;

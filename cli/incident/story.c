@@ -239,6 +239,27 @@ static void tell_unit(const struct incident *incident, FILE *file)
 	fputs(".", file);
 }
 
+/* Whole ones, shortest or not, as far as they are read at a glance. */
+#define LABELS_TOLD 12u
+
+static void tell_labels(const struct labels *labels, FILE *file)
+{
+	uintmax_t told = 0, all = (uintmax_t)labels->count + labels->left_out;
+
+	if (labels->count == 0)
+		return;
+	fputs(" Its container is labelled", file);
+	for (const char *key = labels_next(labels, NULL); key && told < LABELS_TOLD; key = labels_next(labels, key)) {
+		fputs(told++ ? ", " : " ", file);
+		output_escaped(file, key);
+		fputs("=", file);
+		output_escaped(file, labels_value(key));
+	}
+	if (told < all)
+		fprintf(file, " and %ju more", all - told);
+	fputs(".", file);
+}
+
 static void tell_peaks(const struct incident *incident, FILE *file)
 {
 	const struct slice_peaks *peaks = &incident->peaks;
@@ -344,6 +365,7 @@ void story_tell(const struct incident *incident, const struct incidentload_sampl
 {
 	tell_what(incident, file);
 	tell_unit(incident, file);
+	tell_labels(&incident->labels, file);
 	tell_duration(incident, samples, file);
 	tell_peaks(incident, file);
 	tell_gone(incident, file);

@@ -2,14 +2,16 @@
  * containerfiles.c: a table of places, tried in order until one of them has what is looked for. Then, for a pod's container that has no names yet, what
  * the kubelet writes whichever the runtime: names of links, and of directories of logs.
  *
+ * Labels are in the same documents, where they are anywhere: with a pod, in that of its sandbox. containerd and Podman have theirs in databases
+ * (containerdb.h).
+ *
  * A list of all containers is kept as it was read until there is another file in its place: anybody who may make cgroups can have it asked for ids, as often
  * as he likes, and reading megabytes for each would be the end of the daemon's share of a core.
- *
- * Files are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link to /data is one to /host/data. Before Linux 5.6 that is right
- * only where the root is "/", and links are not followed below another.
  */
 #include "containerfiles.h"
 
+#include "belowroot.h"
+#include "containerdb.h"
 #include "containerstate.h"
 #include "dirlist.h"
 #include "scope.h"
@@ -18,18 +20,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Directories of logs that are looked through: a machine runs some hundred pods. */
 #define NAMES_MAX 20000
 
-typedef int parser(const char *text, size_t len, struct container *ret);
+typedef int parser(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
 
 /* A file per container: <directory>/<space>/<id>/<file>. */
 struct place {
@@ -76,22 +76,11 @@ struct containerfiles {
 
 static const char *const spaces[] = { "k8s.io", "default", "moby" };
 
+/* Numbers of files that may change: those of places, then those of lists. */
+#define FIRST_PLACE 1u
+#define FIRST_LIST (FIRST_PLACE + ARRAY_LEN(places))
+
 /* ---- opening ---- */
-
-/* Directories only: what they hold is opened by their descriptors. (O_PATH and O_NONBLOCK together openat2(2) refuses.) */
-static int open_below(int rootfd, const char *path, int flags)
-{
-	struct open_how how = {
-		.flags = (unsigned)flags | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	int fd = (int)syscall(SYS_openat2, rootfd, path, &how, sizeof how);
-
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-		fd = openat(rootfd, path, flags | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? -errno : fd;
-}
 
 /* 0; or as wholefile_read. */
 static int read_below(int rootfd, const char *directory, const char *file, struct buffer *text)
@@ -106,14 +95,14 @@ static int read_below(int rootfd, const char *directory, const char *file, struc
 
 	*slash = '\0';
 
-	AUTO_CLOSE int dir = open_below(rootfd, path, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = belowroot_open(rootfd, path, O_PATH | O_DIRECTORY);
 
 	return dir < 0 ? dir : wholefile_read(dir, slash + 1, text);
 }
 
 static bool is_there(int rootfd, const char *directory)
 {
-	AUTO_CLOSE int dir = open_below(rootfd, directory, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = belowroot_open(rootfd, directory, O_PATH | O_DIRECTORY);
 
 	return dir >= 0;
 }
@@ -126,39 +115,126 @@ struct search {
 	int rootfd;
 	const struct containerpath *where;
 	struct container *container;
+	struct containerfiles_more *more;
 	bool found;  /* a file of it */
 	bool absent; /* a place was there, and it was not in it */
 };
 
-static int parse_file(struct search *search, const char *directory, const char *file, parser *parse)
+static int parse_file(int rootfd, const char *directory, const char *file, parser *parse, struct container *ret,
+		      struct containerstate_more *more)
 {
 	struct buffer text = { .max = CONTAINERSTATE_BYTES_MAX };
-	int r = read_below(search->rootfd, directory, file, &text);
+	int r = read_below(rootfd, directory, file, &text);
 
 	if (r == 0)
-		r = parse(text.data, text.len, search->container);
+		r = parse(text.data, text.len, ret, more);
 	buffer_release(&text);
 
 	return r;
 }
 
+/* What tells a file from another one under the same name, as a number; 0: it is not there. */
+static uint64_t stamp_of(const struct stat *status)
+{
+	const uint64_t parts[] = { status->st_dev,
+				   status->st_ino,
+				   (uint64_t)status->st_size,
+				   (uint64_t)status->st_mtim.tv_sec,
+				   (uint64_t)status->st_mtim.tv_nsec,
+				   (uint64_t)status->st_ctim.tv_sec,
+				   (uint64_t)status->st_ctim.tv_nsec };
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		hash = (hash ^ parts[i]) * 1099511628211u ^ (hash >> 29);
+
+	return hash ? hash : 1;
+}
+
+static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
+{
+	AUTO_CLOSE int dir = belowroot_open(rootfd, directory, O_PATH | O_DIRECTORY);
+	struct stat status;
+
+	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
+}
+
+/* The directory of a container, or, id NULL, of all of its space. False: such a path there is not. */
+static bool directory_of(const struct place *place, const char *space, const char *id, char ret[PATH_MAX])
+{
+	return (size_t)snprintf(ret, PATH_MAX, "%s%s%s%s%s", place->directory, space ? "/" : "", space ? space : "",
+				id ? "/" : "", id ? id : "") < PATH_MAX;
+}
+
+/* ---- labels ---- */
+
+static bool is_id(const char *text)
+{
+	return strlen(text) == 64 && text[strspn(text, "0123456789abcdef")] == '\0';
+}
+
+/* The labels of its pod, in front of its own. 0; -errno. */
+static int add_pod(struct search *search, const struct place *place, const char *space, struct containerstate_more *own)
+{
+	struct containerstate_more pod = { .labelled = false };
+	struct container sandbox = { .runtime = search->container->runtime };
+	char directory[PATH_MAX];
+	int r = directory_of(place, space, own->pod_id, directory)
+			? parse_file(search->rootfd, directory, place->file, place->parse, &sandbox, &pod)
+			: -ENAMETOOLONG;
+
+	if (r < 0)
+		return r;
+	labels_merge(&pod.labels, &own->labels);
+	own->labels = pod.labels;
+
+	return 0;
+}
+
+/* From its document, or from a database. */
+static void look_for_labels(struct search *search, const struct place *place, const char *space,
+			    struct containerstate_more *own)
+{
+	bool of_pod = is_id(own->pod_id) && strcmp(own->pod_id, search->container->id) != 0;
+	int r = 0;
+
+	if (place->runtime == CONTAINER_CONTAINERD)
+		r = containerdb_containerd(search->rootfd, space, search->container->id, of_pod ? own->pod_id : NULL,
+					   own);
+	else if (own->labelled && of_pod)
+		r = add_pod(search, place, space, own);
+	search->more->labelled = own->labelled && r == 0;
+	search->more->error = r < 0 ? r : 0;
+	if (search->more->labelled)
+		search->more->labels = own->labels;
+}
+
+/* ---- names ---- */
+
 /* True: it has the container's file. */
 static bool look_in(struct search *search, const struct place *place, const char *space)
 {
 	struct container *container = search->container;
+	struct containerfiles_more *more = search->more;
+	struct containerstate_more own = { .labelled = false };
 	char directory[PATH_MAX], parent[PATH_MAX];
 	int r;
 
-	snprintf(parent, sizeof parent, "%s%s%s", place->directory, space ? "/" : "", space ? space : "");
-	if ((size_t)snprintf(directory, sizeof directory, "%s/%s", parent, container->id) >= sizeof directory)
+	if (!directory_of(place, space, NULL, parent) || !directory_of(place, space, container->id, directory))
 		return false;
-	r = parse_file(search, directory, place->file, place->parse);
+	/* First, so that what is written meanwhile is read again. */
+	more->source.stamp = stamp_file(search->rootfd, directory, place->file);
+	r = parse_file(search->rootfd, directory, place->file, place->parse, container, &own);
 	if (r < 0) {
 		search->absent |= (r == -ENOENT || r == -EBADMSG) && is_there(search->rootfd, parent);
+		more->error = r == -ENOENT || r == -ENOTDIR ? more->error : r;
 		return false;
 	}
 	if (container->runtime == CONTAINER_UNKNOWN)
 		container->runtime = place->runtime;
+	more->source.place = FIRST_PLACE + (unsigned)(place - places);
+	snprintf(more->source.space, sizeof more->source.space, "%s", space ? space : "");
+	look_for_labels(search, place, space, &own);
 
 	return true;
 }
@@ -215,7 +291,7 @@ static int read_list(int dir, struct known_list *known)
 static int ask_list(struct search *search, size_t i)
 {
 	struct known_list *known = &search->files->lists[i];
-	AUTO_CLOSE int dir = open_below(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = belowroot_open(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
 	struct stat status;
 
 	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -232,6 +308,20 @@ static int ask_list(struct search *search, size_t i)
 	return known->list ? containerstate_list_find(known->list, search->container) : known->error;
 }
 
+static void look_for_podman_labels(struct search *search, size_t list)
+{
+	struct containerfiles_more *more = search->more;
+	struct containerstate_more own = { .labelled = false };
+	int r = containerdb_podman(search->rootfd, search->container->id, &own);
+
+	more->source.place = (unsigned)(FIRST_LIST + list);
+	more->source.stamp = stamp_of(&search->files->lists[list].from);
+	more->labelled = own.labelled && r == 0;
+	more->error = r < 0 ? r : 0;
+	if (more->labelled)
+		more->labels = own.labels;
+}
+
 static void look_in_lists(struct search *search)
 {
 	enum container_runtime runtime = search->container->runtime;
@@ -243,6 +333,8 @@ static void look_in_lists(struct search *search)
 
 		search->found |= r == 0;
 		search->absent |= r == 1 || r == -EBADMSG;
+		if (r == 0)
+			look_for_podman_labels(search, i);
 	}
 }
 
@@ -271,7 +363,7 @@ static int visit_directory(void *ctx, const char *name)
 static void list_below(struct search *search, const char *directory, int (*visit)(void *ctx, const char *name))
 {
 	struct listing listing = { .search = search };
-	AUTO_CLOSE int dir = open_below(search->rootfd, directory, O_RDONLY | O_DIRECTORY);
+	AUTO_CLOSE int dir = belowroot_open(search->rootfd, directory, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
 		return;
@@ -294,11 +386,12 @@ static void look_for_pod(struct search *search)
 
 /* ---- machines ---- */
 
-static int parse_machine(const char *text, size_t len, struct container *ret)
+static int parse_machine(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
 {
 	static const char vm[] = "\nCLASS=vm\n";
 
 	(void)ret;
+	(void)more;
 	return memmem(text, len, vm, sizeof vm - 1) != NULL;
 }
 
@@ -306,19 +399,39 @@ static int parse_machine(const char *text, size_t len, struct container *ret)
 static enum containerfiles_result look_for_machine(struct search *search)
 {
 	int r = strchr(search->container->id, '/') == NULL
-			? parse_file(search, "run/systemd/machines", search->container->id, parse_machine)
+			? parse_file(search->rootfd, "run/systemd/machines", search->container->id, parse_machine,
+				     search->container, NULL)
 			: 0;
 
 	return r == 1 ? CONTAINERFILES_OTHER : CONTAINERFILES_READ;
 }
 
+bool containerfiles_changed(const struct containerfiles *files, const char *id,
+			    const struct containerfiles_source *source)
+{
+	char directory[PATH_MAX];
+
+	if (files->rootfd < 0 || source->place == 0)
+		return false;
+	if (source->place >= FIRST_LIST)
+		return source->stamp != stamp_file(files->rootfd, lists[source->place - FIRST_LIST], LIST_FILE);
+
+	const struct place *place = &places[source->place - FIRST_PLACE];
+
+	return directory_of(place, place->space ? source->space : NULL, id, directory) &&
+	       source->stamp != stamp_file(files->rootfd, directory, place->file);
+}
+
 enum containerfiles_result containerfiles_read(struct containerfiles *files, const struct containerpath *where,
-					       struct container *ret)
+					       struct container *ret, struct containerfiles_more *more)
 {
 	struct search search = {
-		.files = files, .rootfd = files ? files->rootfd : -1, .where = where, .container = ret
+		.files = files, .rootfd = files ? files->rootfd : -1, .where = where, .container = ret, .more = more
 	};
 
+	/* Machines have no labels. */
+	*more = (struct containerfiles_more){ .labelled = where->runtime == CONTAINER_LXC ||
+							  where->runtime == CONTAINER_NSPAWN };
 	if (where->runtime == CONTAINER_LXC)
 		return CONTAINERFILES_READ;
 	if (search.rootfd < 0)

@@ -22,6 +22,12 @@
 /* At a time, so that others have their turn: a look reads files of megabytes at worst, and cgroups that look like containers anybody can make. */
 #define LOOKS_MAX 16u
 
+/* The same of reviews. */
+#define REVIEWS_MAX 64u
+
+/* Labels that cannot be read are tried again after one review, two, four, and so on up to this: it is a dozen files each time. */
+#define PATIENCE_MAX 16u
+
 /* Since it was met. The last is CONTAINERS_WAIT_NS. */
 static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
 
@@ -32,11 +38,20 @@ struct entry {
 	enum containers_answer answer;
 	mono_t met, used;
 	unsigned looks; /* after the first */
-	char path[];    /* of its own cgroup */
+	struct containerfiles_source source;
+	int error;         /* why it has no labels */
+	uint64_t reviewed; /* the last review that looked at it */
+	unsigned patience; /* reviews between two readings for its labels */
+	unsigned reviews;  /* since the last */
+	char path[];       /* of its own cgroup */
 };
 
 struct containers {
 	struct containerfiles *files;
+	struct labelbook *labels;
+	uint64_t review; /* number of the last one */
+	mono_t review_began;
+	size_t bucket; /* where it is; BUCKETS: it is over */
 	struct entry *buckets[BUCKETS];
 	size_t count, pending;
 };
@@ -50,8 +65,11 @@ int containers_new(const char *runtime_root, struct containers **ret)
 
 	int r = containerfiles_new(runtime_root, &containers->files);
 
+	containers->bucket = BUCKETS;
+	if (r == 0)
+		r = labelbook_new(&containers->labels);
 	if (r < 0) {
-		free(containers);
+		containers_free(containers);
 		return r;
 	}
 	*ret = containers;
@@ -72,6 +90,7 @@ static void drop(struct containers *containers, struct entry **at)
 	*at = entry->next;
 	containers->count--;
 	containers->pending -= entry->answer == CONTAINERS_PENDING;
+	labelbook_drop(containers->labels, entry->path);
 	free(entry);
 }
 
@@ -83,8 +102,31 @@ void containers_free(struct containers *containers)
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (containers->buckets[i])
 			drop(containers, &containers->buckets[i]);
+	labelbook_free(containers->labels);
 	containerfiles_free(containers->files);
 	free(containers);
+}
+
+struct labelbook *containers_labels(struct containers *containers)
+{
+	return containers->labels;
+}
+
+size_t containers_unlabelled(const struct containers *containers, int *ret_error)
+{
+	size_t count = 0;
+
+	*ret_error = 0;
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (const struct entry *entry = containers->buckets[i]; entry; entry = entry->next) {
+			if (entry->answer != CONTAINERS_KNOWN || entry->container.labels || entry->where.foreign ||
+			    entry->container.sandbox)
+				continue;
+			count++;
+			*ret_error = entry->error ? entry->error : *ret_error;
+		}
+
+	return count;
 }
 
 size_t containers_count(const struct containers *containers)
@@ -107,13 +149,26 @@ static void begin(struct entry *entry)
 		container_text(container->name, sizeof container->name, where->id, strlen(where->id));
 }
 
-/* Looks for its names. */
+/* Takes over what was read of its labels. */
+static void take_labels(struct containers *containers, struct entry *entry, const struct containerfiles_more *more)
+{
+	entry->error = more->error;
+	entry->container.labels = more->labelled ? labelbook_put(containers->labels, entry->path, &more->labels) : NULL;
+	if (!entry->container.labels)
+		labelbook_drop(containers->labels, entry->path);
+}
+
+/* Looks for its names and labels. */
 static void look(struct containers *containers, struct entry *entry)
 {
+	struct containerfiles_more more;
 	enum containerfiles_result result;
 
 	begin(entry);
-	result = containerfiles_read(entry->where.foreign ? NULL : containers->files, &entry->where, &entry->container);
+	result = containerfiles_read(entry->where.foreign ? NULL : containers->files, &entry->where, &entry->container,
+				     &more);
+	entry->source = more.source;
+	take_labels(containers, entry, &more);
 	if (result == CONTAINERFILES_OTHER || (entry->where.unsure && result != CONTAINERFILES_READ))
 		entry->answer = CONTAINERS_NONE;
 	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
@@ -178,7 +233,7 @@ static struct entry *meet(struct containers *containers, const char *path, const
 	if (!entry)
 		return NULL;
 
-	*entry = (struct entry){ .where = *where, .met = now };
+	*entry = (struct entry){ .where = *where, .met = now, .reviewed = containers->review };
 	memcpy(entry->path, path, where->len);
 	entry->path[where->len] = '\0';
 	look(containers, entry);
@@ -251,6 +306,100 @@ void containers_retry(struct containers *containers, mono_t now, void (*visit)(v
 		}
 }
 
+/* ---- those that are known ---- */
+
+/* Its file is another one, or it is time to try again for its labels. */
+static bool is_worth_reading(const struct containers *containers, struct entry *entry)
+{
+	if (entry->answer != CONTAINERS_KNOWN || entry->where.foreign)
+		return false;
+	if (containerfiles_changed(containers->files, entry->container.id, &entry->source))
+		return true;
+	if (entry->container.labels || ++entry->reviews < entry->patience)
+		return false;
+
+	entry->reviews = 0;
+	entry->patience = entry->patience == 0             ? 2
+			  : entry->patience < PATIENCE_MAX ? entry->patience * 2
+							   : PATIENCE_MAX;
+
+	return true;
+}
+
+static bool same_labels(const struct labels *a, const struct labels *b)
+{
+	return labels_size(a) == labels_size(b) && memcmp(a, b, labels_size(a)) == 0;
+}
+
+static bool same_names(const struct container *a, const struct container *b)
+{
+	return strcmp(a->name, b->name) == 0 && strcmp(a->space, b->space) == 0 && strcmp(a->pod, b->pod) == 0 &&
+	       strcmp(a->image, b->image) == 0 && a->runtime == b->runtime;
+}
+
+/* True: something of it is another. What is being taken away with its container, or only half written, leaves it as it is. */
+static bool read_again(struct containers *containers, struct entry *entry)
+{
+	struct container before = entry->container;
+	struct containerfiles_more more;
+
+	begin(entry);
+	if (containerfiles_read(containers->files, &entry->where, &entry->container, &more) != CONTAINERFILES_READ) {
+		entry->container = before;
+		return false;
+	}
+	entry->source = more.source;
+	entry->container.labels = before.labels;
+	if (before.labels && (!more.labelled || same_labels(before.labels, &more.labels)))
+		return !same_names(&before, &entry->container);
+
+	take_labels(containers, entry, &more);
+
+	return entry->container.labels || !same_names(&before, &entry->container);
+}
+
+/* The next that this review has not looked at. Starts where the last one was found. */
+static struct entry *next_of_review(struct containers *containers)
+{
+	for (; containers->bucket < BUCKETS; containers->bucket++)
+		for (struct entry *entry = containers->buckets[containers->bucket]; entry; entry = entry->next)
+			if (entry->reviewed != containers->review)
+				return entry;
+
+	return NULL;
+}
+
+void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+		       void *ctx)
+{
+	unsigned looks = 0;
+
+	if (!containers)
+		return;
+	if (containers->review_began.ns == 0)
+		containers->review_began = now;
+	if (containers->bucket == BUCKETS && mono_diff(now, containers->review_began) < (int64_t)CONTAINERS_REVIEW_NS)
+		return;
+	if (containers->bucket == BUCKETS) {
+		containers->review++;
+		containers->review_began = now;
+		containers->bucket = 0;
+	}
+
+	for (unsigned seen = 0; seen < REVIEWS_MAX && looks < LOOKS_MAX; seen++) {
+		struct entry *entry = next_of_review(containers);
+
+		if (!entry)
+			return;
+		entry->reviewed = containers->review;
+		if (!is_worth_reading(containers, entry))
+			continue;
+		looks++;
+		if (read_again(containers, entry))
+			visit(ctx, entry->path);
+	}
+}
+
 void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns)
 {
 	uint64_t kept_ns = rescan_interval_ns * KEPT_SCANS;
@@ -266,4 +415,6 @@ void containers_forget(struct containers *containers, mono_t now, uint64_t resca
 			else
 				at = &(*at)->next;
 	}
+	if (containers)
+		labelbook_tidy(containers->labels);
 }

@@ -1,24 +1,30 @@
 /*
- * containers.h: which container a cgroup is, or is in, and what it is called. Names are read from what the runtime has on disk (containerfiles.h) when a
- * container is met, and remembered while it is asked for.
+ * containers.h: which container a cgroup is, or is in, what it is called and which labels it has. Both are read from what the runtime has on disk
+ * (containerfiles.h) when a container is met, and remembered while it is asked for.
  *
  * A runtime may write a name a moment after it has made the cgroup. Until then, and at most for CONTAINERS_WAIT_NS, a container is pending; whoever
  * can wait does. After that its id stands for its name.
  *
- * Belongs to one thread at a time (discovery's lock).
+ * It may be renamed, and its labels may become readable: every CONTAINERS_REVIEW_NS the file is looked at, and read if it is another one.
+ *
+ * Belongs to one thread at a time (discovery's lock), but for the book of labels, of which any may ask.
  */
 #ifndef SPIKEWATCH_CONTAINERS_H
 #define SPIKEWATCH_CONTAINERS_H
 
 #include "clock.h"
 #include "container.h"
+#include "labelbook.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define CONTAINERS_WAIT_NS (500 * NS_PER_MS)
 
-/* Remembered at a time, some 1.4 KiB each; beyond that the one that was asked for longest ago is forgotten. */
+/* Two or three system calls for each container: 2,048 of them take some 15 ms in that time. */
+#define CONTAINERS_REVIEW_NS (30 * NS_PER_S)
+
+/* Remembered at a time, some 1.5 KiB each and the labels; beyond that the one that was asked for longest ago is forgotten. */
 #define CONTAINERS_MAX 2048u
 
 struct containers;
@@ -35,7 +41,7 @@ void containers_free(struct containers *containers);
 enum containers_answer { CONTAINERS_NONE, CONTAINERS_KNOWN, CONTAINERS_PENDING };
 
 /*
- * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call, and set unless NONE; *ret_own: whether the cgroup is the
+ * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call, its labels until containers_forget, and set unless NONE; *ret_own: whether the cgroup is the
  * container's own and not one below. containers NULL: NONE.
  */
 enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
@@ -51,10 +57,23 @@ bool containers_next(const struct containers *containers, mono_t *ret);
 void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
 		      void *ctx);
 
+/*
+ * Looks, when it is time, at a few of those that are known; whoever is called something else now or has other labels is handed to visit. To be called again
+ * and again: it asks for no time of its own.
+ */
+void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+		       void *ctx);
+
 /* Forgets those that nobody has asked for during the last minute, or three pauses between scans if these are longer. */
 void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns);
 
 /* Now remembered. */
 size_t containers_count(const struct containers *containers);
+
+/* Of them those whose labels cannot be read; *ret_error: why, of one of them, -errno; 0: nothing has them. Not counted: containers within others. */
+size_t containers_unlabelled(const struct containers *containers, int *ret_error);
+
+/* The labels of all of them. It lives as long as they do. */
+struct labelbook *containers_labels(struct containers *containers);
 
 #endif

@@ -305,6 +305,16 @@ static void visit_named_container(void *ctx, const char *path)
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
 }
 
+/* It is called something else, or has labels now. Targets that are not selected any more go with the next scan. */
+static void visit_other_container(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	visit_named_container(ctx, path);
+	discovery->again |= discovery->matcher->by_container;
+	discovery->again |= roster_rename_container(discovery->roster, path) < 0;
+}
+
 static void hear_cgroups(struct discovery *discovery, mono_t now)
 {
 	struct cgroupwatch *cgroups = discovery->cgroups;
@@ -335,6 +345,7 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	discovery->heard = now;
 	hear_cgroups(discovery, now);
 	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
+	containers_review(discovery->options.roster.containers, now, visit_other_container, discovery);
 	discovery_hear_units(discovery, now);
 	if (!news || news->hearing || mono_diff(now, rest_until(discovery)) < 0)
 		return;

@@ -121,6 +121,9 @@ bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint
 /* The same for a cgroup. */
 int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_t scan);
 
+/* The container whose own cgroup this is is called something else now: so are the targets that are it, or in it. 0 or -ENOMEM: some keep their names. */
+int roster_rename_container(struct roster *roster, const char *cgroup);
+
 /* Lets go of all that was not seen in this scan. */
 void roster_sweep(struct roster *roster, uint64_t scan);
 

@@ -130,6 +130,55 @@ int roster_describe(struct roster *roster, size_t entry, const struct roster_sig
 	return r == 0 && target->names_group ? roster_describe_anew(roster, target->group, seen) : r;
 }
 
+struct renaming {
+	const struct roster *roster;
+	const char *cgroup;
+	size_t len;
+	const struct container *container;
+	char title[CONTAINER_TITLE_MAX];
+	int error;
+};
+
+/* Members of groups are told of to nobody; what another container within this one is, that one says. */
+static int rename_contained(void *ctx, struct roster_target *target)
+{
+	struct renaming *renaming = ctx;
+	struct target *what = &target->what;
+	char before[CONTAINER_TITLE_MAX];
+	struct container container;
+
+	if (target->leaving || target->group || strncmp(what->cgroup, renaming->cgroup, renaming->len) != 0 ||
+	    (what->cgroup[renaming->len] != '\0' && what->cgroup[renaming->len] != '/') ||
+	    !container_unpack(what->container, &container) || strcmp(container.id, renaming->container->id) != 0)
+		return 0;
+
+	container_title(&container, before, sizeof before);
+
+	/* A target that has the container's name for its own: others are called by the path, or the process. */
+	bool called = what->kind == TARGET_CGROUP && strcmp(what->name, before) == 0;
+
+	if (!roster_target_recontain(what, called ? renaming->title : what->name, renaming->container) ||
+	    sampler_target_describe_anew(&target->sampled, what) < 0)
+		renaming->error = -ENOMEM;
+
+	return 0;
+}
+
+int roster_rename_container(struct roster *roster, const char *cgroup)
+{
+	struct renaming renaming = { .roster = roster,
+				     .cgroup = cgroup,
+				     .len = strlen(cgroup),
+				     .container = roster_container_of(roster, cgroup) };
+
+	if (!renaming.container)
+		return 0;
+	container_title(renaming.container, renaming.title, sizeof renaming.title);
+	roster_table_visit(&roster->table, rename_contained, &renaming);
+
+	return renaming.error;
+}
+
 bool roster_knows(const struct roster *roster, int32_t pid)
 {
 	return roster_table_pid(&roster->table, pid, NULL) != NULL;

@@ -125,6 +125,25 @@ bool roster_target_rename(struct target *what, const struct roster_sighting *see
 	return false;
 }
 
+bool roster_target_recontain(struct target *what, const char *name, const struct container *container)
+{
+	char packed[CONTAINER_PACKED_MAX];
+
+	pack(container, packed);
+
+	char *called = strdup(name), *contained = strdup(packed);
+
+	if (called && contained) {
+		put_in_place(&what->name, called);
+		put_in_place(&what->container, contained);
+		return true;
+	}
+	free(called);
+	free(contained);
+
+	return false;
+}
+
 /* A description has room for a kilobyte (target.h), in which a path is three times. */
 #define PATH_WHOLE_MAX 200u
 #define PATH_HEAD 40u

@@ -25,6 +25,9 @@ struct roster_target *roster_target_cgroup(struct roster_entry *entry, const str
 /* Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a description. False: no memory, nothing changed. */
 bool roster_target_rename(struct target *what, const struct roster_sighting *seen, const struct container *container);
 
+/* Another container, and name of a target, in the place of what they were. False: no memory, nothing changed. */
+bool roster_target_recontain(struct target *what, const char *name, const struct container *container);
+
 /* Must be in no table, and not lent. */
 void roster_target_free(struct roster_target *target);
 

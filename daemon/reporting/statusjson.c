@@ -353,6 +353,19 @@ static void put_container(struct json_writer *json, const char *packed)
 	json_end_object(json);
 }
 
+static void put_labels(struct rows *rows, const struct target *target)
+{
+	struct labels labels;
+
+	if (!target->container || !*target->container ||
+	    !labelbook_get(session_labels(rows->overview->session), target->cgroup, &labels))
+		return;
+
+	jsonmember_labels(rows->json, "labels", &labels);
+	if (labels.left_out > 0)
+		jsonmember_u64(rows->json, "labels_left_out", labels.left_out);
+}
+
 static void begin_target(struct rows *rows, const struct target *target)
 {
 	end_target(rows);
@@ -364,6 +377,7 @@ static void begin_target(struct rows *rows, const struct target *target)
 	if (target->kind == TARGET_PROCESS)
 		jsonmember_u64(rows->json, "pid", (uint64_t)target->pid);
 	put_container(rows->json, target->container);
+	put_labels(rows, target);
 	json_key(rows->json, "rules");
 	json_begin_array(rows->json);
 }

@@ -5,11 +5,11 @@
 #include "scope.h"
 
 #define OTHER "other"
-#define LABELS_MAX 6
+#define BLOCK_MAX 6
 
 int targetlabels_put(const struct target *target, struct buffer *text)
 {
-	struct openmetrics_label labels[LABELS_MAX] = {
+	struct openmetrics_label labels[BLOCK_MAX] = {
 		{ "target", target->name },
 		{ "entry", target->entry },
 		{ "kind", target_kind_name(target->kind) },
