@@ -8,8 +8,14 @@
  *
  * The files are read once more after the clock came to a stand, because the process may have run between the two reads.
  *
+ * Where files may be left unread (gate.h) "unsettled" has a time: a process that ran is `unread` until it was read while its clock stood still, and due_ns is
+ * no later than its patience after it began to be so. What uses much CPU time is read in each look, as ever: the bound on the CPU time that may be
+ * left unread bounds what of its memory can be unknown, and its patience for how long.
+ *
  * The high-water mark and the count of descriptors cost more and have intervals of their own. From when the process ran they
- * are owed until they were read after that, which may be while it stands still: then it cannot have changed them.
+ * are owed until they were read after that, which may be while it stands still: then it cannot have changed them. A mark does not rise without a page that
+ * comes: while the process has as many page faults and pages as when its mark was read, the mark is read a heartbeat later. (Not skipped: there are
+ * drivers that map pages without a fault.)
  *
  * Cold and warm differ in one place: whose descriptors are read, kept ones or ones that were opened for this. What is read of a cold process goes
  * into a copy of the sample first, so that nothing of it is kept when the process turns out to be another one.
@@ -22,6 +28,10 @@
 
 /* Heartbeats drift apart by up to a quarter, in so many steps. */
 #define SPREAD_STEPS 64
+
+/* What is taken from a process that sleeps (it is swapped out, its pages are reclaimed) goes on for seconds: more than that need not be looked for. */
+#define DOUBLINGS_MAX 3
+#define REST_MAX_NS (10 * NS_PER_S)
 
 enum { OWES_PEAK = 1, OWES_FDS = 2 };
 
@@ -68,6 +78,7 @@ static int first_reading(struct gate *gate, const struct process *files, struct 
 
 	if (gate->process.clock != 0)
 		r = process_cpu(&gate->process, &gate->cpu_ns);
+	gate->read_cpu_ns = gate->cpu_ns;
 
 	return r < 0 ? r : read_files(gate, files, sample);
 }
@@ -127,6 +138,10 @@ void gate_arm(struct gate *gate, const struct gate_options *options, uint32_t sp
 	gate->fds_due_ns = 0;
 	gate->owed = owed_after_running(options);
 	gate->settled = false;
+	gate->unread = false;
+	gate->moving = true; /* it may have just begun */
+	gate->same_pages = false;
+	gate->rest = 0;
 }
 
 /* How often something that costs more is read. */
@@ -137,25 +152,54 @@ static uint64_t interval_of(const struct gate *gate, uint8_t extra, uint64_t int
 	return rarely && interval_ns < gate->heartbeat_ns ? gate->heartbeat_ns : interval_ns;
 }
 
+/* The high-water mark, if it is owed. */
+static uint64_t peak_due(const struct gate *gate)
+{
+	return gate->peak_due_ns + (gate->same_pages ? gate->heartbeat_ns : 0);
+}
+
 /* What is owed and due of that which costs more. */
 static uint8_t due_extras(const struct gate *gate, mono_t now)
 {
 	return gate->owed &
-	       (uint8_t)((now.ns >= gate->peak_due_ns ? OWES_PEAK : 0) | (now.ns >= gate->fds_due_ns ? OWES_FDS : 0));
+	       (uint8_t)((now.ns >= peak_due(gate) ? OWES_PEAK : 0) | (now.ns >= gate->fds_due_ns ? OWES_FDS : 0));
+}
+
+static uint64_t faults_of(const struct sample *sample)
+{
+	return sample->value[SAMPLE_MINOR_FAULTS] + sample->value[SAMPLE_MAJOR_FAULTS];
+}
+
+/* stat and statm were read. Of a cold process the files of what is due are open by now, whatever they say. */
+static void note_pages(struct gate *gate, const struct gate_options *options, const struct sample *sample)
+{
+	gate->same_pages = !options->reset_peaks && !is_cold(gate) && faults_of(sample) == gate->peak_faults &&
+			   sample->value[SAMPLE_MEMORY] == gate->peak_memory;
+}
+
+static int read_peak(struct gate *gate, const struct gate_options *options, const struct process *files, mono_t now,
+		     struct sample *sample)
+{
+	gate->owed &= (uint8_t)~OWES_PEAK;
+	gate->peak_due_ns = now.ns + interval_of(gate, OWES_PEAK, options->peak_interval_ns);
+	gate->peak_faults = faults_of(sample);
+	gate->peak_memory = sample->value[SAMPLE_MEMORY];
+
+	return process_read_peak(files, options->reset_peaks, sample);
 }
 
 /* Everything that is due. 0; -ESRCH; -errno. */
 static int read_due(struct gate *gate, const struct gate_options *options, const struct process *files, mono_t now,
 		    struct sample *sample)
 {
-	uint8_t due = due_extras(gate, now);
 	int r = read_files(gate, files, sample);
+	if (r == 0)
+		note_pages(gate, options, sample);
 
-	if (r == 0 && (due & OWES_PEAK)) {
-		r = process_read_peak(files, options->reset_peaks, sample);
-		gate->owed &= (uint8_t)~OWES_PEAK;
-		gate->peak_due_ns = now.ns + interval_of(gate, OWES_PEAK, options->peak_interval_ns);
-	}
+	uint8_t due = due_extras(gate, now);
+
+	if (r == 0 && (due & OWES_PEAK))
+		r = read_peak(gate, options, files, now, sample);
 	if (r == 0 && (due & OWES_FDS)) {
 		r = process_read_fds(files, sample);
 		gate->owed &= (uint8_t)~OWES_FDS;
@@ -168,6 +212,7 @@ static int read_due(struct gate *gate, const struct gate_options *options, const
 /* Only files of what is due are opened. */
 static int read_cold(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
 {
+	gate->same_pages = false;
 	uint8_t due = due_extras(gate, now);
 	unsigned unneeded = (due & OWES_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
 			    (due & OWES_FDS ? 0 : 1u << PROCESS_FDS);
@@ -186,14 +231,25 @@ static int read_cold(struct gate *gate, const struct gate_options *options, mono
 	return r;
 }
 
+/* The heartbeat, as often doubled as it stands still. */
+static uint64_t present_heartbeat(const struct gate *gate)
+{
+	uint64_t longest_ns = gate->heartbeat_ns > REST_MAX_NS ? gate->heartbeat_ns : REST_MAX_NS;
+	uint64_t heartbeat_ns = gate->heartbeat_ns << gate->rest;
+
+	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
+}
+
 static uint64_t next_due(const struct gate *gate, mono_t now)
 {
-	uint64_t due_ns = now.ns + gate->heartbeat_ns;
+	uint64_t due_ns = now.ns + present_heartbeat(gate);
 
-	if ((gate->owed & OWES_PEAK) && gate->peak_due_ns < due_ns)
-		due_ns = gate->peak_due_ns;
+	if ((gate->owed & OWES_PEAK) && peak_due(gate) < due_ns)
+		due_ns = peak_due(gate);
 	if ((gate->owed & OWES_FDS) && gate->fds_due_ns < due_ns)
 		due_ns = gate->fds_due_ns;
+	if (gate->unread && now.ns + gate->patience_ns < due_ns)
+		due_ns = now.ns + gate->patience_ns;
 
 	return due_ns;
 }
@@ -218,6 +274,7 @@ bool gate_retune(struct gate *gate, const struct gate_options *before, const str
 	uint32_t mask = sample->mask;
 
 	gate->heartbeat_ns = own_heartbeat(gate, options);
+	gate->rest = 0;
 	gate->due_ns = sooner(gate->due_ns, now, gate->heartbeat_ns);
 	gate->peak_due_ns =
 		added & OWES_PEAK ? gate->due_ns : sooner(gate->peak_due_ns, now, options->peak_interval_ns);
@@ -298,6 +355,7 @@ static void adopt(struct gate *gate, const struct gate_options *options)
 	gate->owed = owed_after_running(options);
 	gate->peak_due_ns = 0;
 	gate->fds_due_ns = 0;
+	gate->same_pages = false;
 	gate->settled = false;
 }
 
@@ -313,22 +371,46 @@ static void obey(struct gate *gate, const struct gate_options *options)
 	atomic_store_explicit(&gate->cold, is_cold(gate), memory_order_relaxed);
 }
 
-bool gate_look(struct gate *gate, const struct gate_options *options, mono_t now)
+/* Whether a process that ran, and whose clock said before_ns at the last look, may be left unread. */
+static bool may_wait(const struct gate *gate, const struct gate_options *options, mono_t now, uint64_t before_ns)
 {
-	uint64_t cpu_ns = gate->cpu_ns;
+	if (!gate->settled || gate->moving || now.ns >= gate->due_ns || gate->patience_ns == 0)
+		return false;
+
+	return gate->process.clock != 0 && !is_cold(gate) && !options->ungated && gate->cpu_ns > before_ns &&
+	       gate->cpu_ns - gate->read_cpu_ns < options->unread_max_ns;
+}
+
+static void leave_unread(struct gate *gate, const struct gate_options *options, mono_t now)
+{
+	if (!gate->unread)
+		gate->due_ns = sooner(gate->due_ns, now, gate->patience_ns);
+	gate->unread = true;
+	gate->owed |= owed_after_running(options);
+}
+
+enum gate_due gate_look(struct gate *gate, const struct gate_options *options, mono_t now, uint64_t patience_ns)
+{
+	uint64_t before_ns = gate->cpu_ns;
 
 	if (atomic_load_explicit(&gate->asked, memory_order_relaxed) != 0)
 		obey(gate, options);
 	gate->ran = true;
 	if (gate->process.clock != 0) {
-		if (process_cpu(&gate->process, &cpu_ns) < 0)
+		if (process_cpu(&gate->process, &gate->cpu_ns) < 0)
 			gate->process.clock = 0; /* the files will say whether it is gone */
 		else
-			gate->ran = cpu_ns != gate->cpu_ns || options->ungated;
-		gate->cpu_ns = cpu_ns;
+			gate->ran = gate->cpu_ns != before_ns || options->ungated;
 	}
+	if (!gate->ran)
+		return !gate->settled || now.ns >= gate->due_ns ? GATE_FILES : GATE_NOTHING;
 
-	return gate->ran || !gate->settled || now.ns >= gate->due_ns;
+	gate->patience_ns = patience_ns;
+	if (!may_wait(gate, options, now, before_ns))
+		return GATE_FILES;
+
+	leave_unread(gate, options, now);
+	return GATE_CLOCK;
 }
 
 /* The only writer: no need to add atomically. */
@@ -339,15 +421,46 @@ static void count_run(struct gate *gate)
 	atomic_store_explicit(&gate->runs, runs + 1, memory_order_relaxed);
 }
 
+void gate_take_clock(struct gate *gate, struct sample *sample)
+{
+	sample_set(sample, SAMPLE_CPU, gate->cpu_ns);
+	count_run(gate);
+}
+
+/* A heartbeat that finds nothing is as far from the next one again. What is read for another reason does not count. */
+static uint8_t next_rest(const struct gate *gate)
+{
+	if (!gate->settled || gate->ran || gate->unread || gate->owed != 0)
+		return 0;
+
+	return (uint8_t)(gate->rest + (gate->rest < DOUBLINGS_MAX));
+}
+
+/* It was read. */
+static void note_reading(struct gate *gate, const struct gate_options *options, bool moving, uint8_t rest)
+{
+	bool may_be_left = gate->patience_ns != 0 && options->unread_max_ns != 0 && !is_cold(gate);
+
+	gate->moving = moving;
+	gate->rest = moving ? 0 : rest;
+	gate->unread = gate->ran && may_be_left;
+	gate->settled = !gate->ran || may_be_left;
+	gate->read_cpu_ns = gate->cpu_ns;
+}
+
 int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
 {
-	uint64_t cpu_ns = sample->value[SAMPLE_CPU];
+	uint64_t cpu_ns = sample->value[SAMPLE_CPU], memory_bytes = sample->value[SAMPLE_MEMORY];
+	uint8_t rest = next_rest(gate);
 
 	if (gate->ran)
 		gate->owed |= owed_after_running(options);
 	int r = is_cold(gate) ? read_cold(gate, options, now, sample)
 			      : read_due(gate, options, &gate->process, now, sample);
-	gate->settled = r == 0 && !gate->ran;
+	if (r == 0)
+		note_reading(gate, options, sample->value[SAMPLE_MEMORY] != memory_bytes, rest);
+	else
+		gate->settled = false;
 	gate->due_ns = next_due(gate, now);
 	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
 		count_run(gate);

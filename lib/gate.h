@@ -1,8 +1,12 @@
 /*
- * gate.h: decides what to read of one process, so that an idle one costs a single call of 190 ns.
+ * gate.h: decides what to read of one process, so that an idle one costs a single call of 190 ns, and so does one that ran for a moment.
  *
  * While its CPU clock stands still a process does not run, and what does not run does not change its files, but for memory
- * that others take from it: hence a heartbeat.
+ * that others take from it: hence a heartbeat. It backs off: the readings of a process that does not run are 1, 2, 4 and then 8 heartbeats apart (not more
+ * than 10 s, unless the heartbeat is longer), until it runs or one of them finds its memory changed.
+ *
+ * One that ran is read when it has used unread_max_ns of CPU time since it was last read, when that reading found its memory changed, or when something
+ * was left unread for a time that the caller names. Until then its CPU time alone is new. That is not done with cold ones (see below).
  *
  * A gate is warm, its files are open, or cold: nothing is open. What is due to be read of a cold one is opened for that and closed again, which takes
  * four times as long; looking at it costs the same. Its pid may come to belong to somebody else while it is cold: whatever its CPU clock says is
@@ -30,8 +34,16 @@ struct gate_options {
 	uint64_t heartbeat_ns;
 	uint64_t peak_interval_ns; /* UINT64_MAX: never */
 	uint64_t fds_interval_ns;  /* 0: never */
+	uint64_t unread_max_ns;    /* of CPU time; 0: one that ran is read at once */
 	bool reset_peaks;
 	bool ungated;
+};
+
+/* What a look has found. */
+enum gate_due {
+	GATE_NOTHING,
+	GATE_CLOCK, /* it ran: gate_take_clock; the files are left unread */
+	GATE_FILES, /* gate_read is due, which takes the clock too */
 };
 
 /* Which process it is. */
@@ -50,9 +62,17 @@ struct gate {
 	uint64_t due_ns; /* when to read although nothing moved */
 	bool ran;        /* at the last look */
 	bool settled;
+	bool unread; /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t owed;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
 	uint8_t spread;        /* step of the heartbeats' spreading */
+	uint8_t rest;          /* how often the heartbeat was doubled */
+	bool moving;           /* the last reading found its memory changed */
+	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
+	uint64_t patience_ns;  /* as of the last look that saw it run */
+	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
+	uint64_t peak_faults;  /* at the last reading of the high-water mark */
+	uint64_t peak_memory;
 	uint64_t heartbeat_ns;
 	uint64_t peak_due_ns;
 	uint64_t fds_due_ns;
@@ -96,8 +116,15 @@ uint32_t gate_runs(const struct gate *gate);
 /* What is read at its own interval although the gate is cold. To begin with, nothing is. Any thread. */
 void gate_need(struct gate *gate, bool peak, bool fds);
 
-/* Looks at the clock. True: gate_read is due. What the clock says is not to be believed before that. */
-bool gate_look(struct gate *gate, const struct gate_options *options, mono_t now);
+/*
+ * Looks at the clock. patience_ns: for how long the files may be left unread after it ran; 0: not at all. Of GATE_FILES, what the clock says is
+ * not to be believed before gate_read. Of GATE_CLOCK it is, but for one case: the pid came to belong to another process, the clock of which is ahead of
+ * this one's by less than unread_max_ns; that is found out when the files are read.
+ */
+enum gate_due gate_look(struct gate *gate, const struct gate_options *options, mono_t now, uint64_t patience_ns);
+
+/* After GATE_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the last reading. */
+void gate_take_clock(struct gate *gate, struct sample *sample);
 
 /*
  * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno: *sample is partly new (of a cold one: as it

@@ -14,6 +14,13 @@
 
 #define DEFAULT_HEARTBEAT_NS NS_PER_S
 
+/*
+ * How much CPU time a process may use before its files are read again: a fiftieth of a core, so what uses more is read in every fill, and at most what
+ * it takes to touch a megabyte or a huge page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
+ */
+#define UNREAD_SHARE 50
+#define UNREAD_MAX_NS (200 * NS_PER_US)
+
 /* ---- owner thread ---- */
 
 static void move_into(struct source *source, struct source_room *room)
@@ -41,6 +48,13 @@ static void move_into(struct source *source, struct source_room *room)
 	source->seen_count = 0;
 }
 
+static void set_unread_max(struct source *source)
+{
+	uint64_t share_ns = source->pace.interval_ns / UNREAD_SHARE;
+
+	source->gate.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
+}
+
 static void set_options(struct source *source, const struct source_options *options)
 {
 	source->gate = (struct gate_options){
@@ -54,6 +68,7 @@ static void set_options(struct source *source, const struct source_options *opti
 		.interval_ns = options->interval_ns,
 		.idle_ns = options->ungated ? 0 : options->idle_interval_ns,
 	};
+	set_unread_max(source);
 	source->idle_grid_ns = options->idle_grid_ns;
 	source->cgroup_interval_ns = options->cgroup_interval_ns;
 	source->capacity = options->capacity;
@@ -109,6 +124,7 @@ static void retune_entry(struct source *source, struct source_entry *entry, cons
 void source_set_interval(struct source *source, uint64_t interval_ns)
 {
 	source->pace.interval_ns = interval_ns;
+	set_unread_max(source);
 }
 
 void source_rouse(struct source *source)

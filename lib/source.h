@@ -6,8 +6,12 @@
  * made by the cold side, handed to the source by its owner thread (source_add), taken out again by it (source_remove), and
  * freed by the cold side. Between add and remove only the owner thread touches an entry, except source_entry_set_limits.
  *
- * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the heartbeat. After it ran,
+ * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the heartbeat, which backs off (gate.h). After it ran,
  * its files are read until they were read once with the clock standing still.
+ *
+ * One that hardly runs is told by its clock: CPU is new, and exact, in each fill; its files are read when it has used a fiftieth of the interval since they
+ * were read (and at most 200 us), in every fill in which it ran as long as its memory changes, and at the latest idle_interval_ns (or its own: source_entry_set_idle) after
+ * it ran. Only where there are pauses (below), and not of processes without a clock or without descriptors.
  *
  * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
  * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
@@ -56,7 +60,7 @@ struct source_options {
 };
 
 struct source_counters {
-	uint64_t skipped_reads; /* looks that found nothing to read: saved by gating */
+	uint64_t skipped_reads; /* looks after which no file was read: saved by gating */
 	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
 };
@@ -133,7 +137,7 @@ uint32_t source_entry_runs(const struct source_entry *entry);
  */
 void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 
-/* A process is to be looked at at least so often, from its next look on; idle_interval_ns counts where it is less. To begin with, that alone. Any thread. */
+/* A process is to be looked at, and read after it ran, at least so often, from its next look on; idle_interval_ns counts where it is less. To begin with, that alone. Any thread. */
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
 
 /* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */

@@ -17,7 +17,7 @@
 
 static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
 {
-	struct source_entry *entry = aligned_alloc(SOURCE_CACHE_LINE, sizeof(*entry));
+	struct source_entry *entry = aligned_alloc(_Alignof(struct source_entry), sizeof(*entry));
 	if (!entry)
 		return -ENOMEM;
 

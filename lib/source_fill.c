@@ -2,7 +2,7 @@
  * source_fill.c: one array of what is read, one loop over what is due.
  *
  * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill touches of those that are not. Of an entry that is,
- * the first cache line (source_format.h) and that of its looks; the next entry's are fetched while the kernel answers for this one.
+ * the first two cache lines (source_format.h); the next entry's are fetched while the kernel answers for this one.
  *
  * Points in time are there as steps of 65 us since the first fill, rounded down: an entry may be looked at so much too early, never too late.
  *
@@ -29,6 +29,9 @@
 /* Of a due time. They are compared by difference, which holds for 2^31 of them (39 h): see begin_fill. */
 #define STEP_SHIFT 16
 #define FILLS_APART_MAX_NS (3600 * NS_PER_S)
+
+/* Entries that stand beside each other were as a rule made one after the other and are near each other in memory: so many are looked at together. */
+#define NEIGHBOURS 8
 
 /* Groups are in the array like all, but due on their own account. In steps: 19 h. */
 #define NEVER_STEPS (1u << 30)
@@ -103,15 +106,44 @@ static mono_t time_of_look(struct source *source)
 	return source->looked_at;
 }
 
+/* Its CPU time alone is new, and whatever the cold side has said. */
+static void take_clock(struct source *source, struct source_entry *entry)
+{
+	gate_take_clock(&entry->gate, &entry->sample);
+	entry->at = clock_mono(&source->clock);
+	put_limits(entry);
+	entry->status = SOURCE_CHANGED;
+	entry->fresh = false;
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+/* For how long the files of a process may be left unread after it ran: while one that sleeps may be left without a look. */
+static uint64_t patience_of(const struct source *source, const struct source_entry *entry)
+{
+	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
+
+	if (idle_ns > source->pace.idle_ns)
+		idle_ns = source->pace.idle_ns;
+
+	return idle_ns > source->pace.interval_ns ? idle_ns : 0;
+}
+
 static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
 {
-	if (gate_look(&entry->gate, &source->gate, now)) {
+	enum gate_due due = gate_look(&entry->gate, &source->gate, now, patience_of(source, entry));
+	if (due == GATE_FILES) {
 		read_process(source, entry, now);
 		source->looks = 0; /* a read takes long enough to ask again */
 		return;
 	}
 
 	source->skipped_reads++;
+	if (due == GATE_CLOCK) {
+		take_clock(source, entry);
+		return;
+	}
+
 	entry->at = time_of_look(source);
 	entry->status = SOURCE_SAME;
 	if (!has_new_limits(entry) && !entry->fresh)
@@ -226,8 +258,11 @@ static uint32_t process_due(const struct source *source, const struct source_ent
 	if (idle_ns < pace.idle_ns)
 		pace.idle_ns = idle_ns;
 
-	uint64_t wait_ns = idlepace_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills, entry->index);
+	uint64_t wait_ns = idlepace_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills,
+					    entry->index / NEIGHBOURS);
 
+	if (entry->gate.unread && entry->gate.due_ns < now.ns + wait_ns)
+		wait_ns = entry->gate.due_ns > now.ns ? entry->gate.due_ns - now.ns : 0;
 	if (entry->member_of) {
 		uint64_t grid_ns = source->idle_grid_ns;
 		uint64_t left_ns = grid_ns > 0 ? grid_ns - now.ns % grid_ns : 0;
@@ -312,8 +347,8 @@ static uint32_t find_due(struct source *source)
 
 static void fetch(const struct source_entry *entry)
 {
-	__builtin_prefetch(entry, 1);
 	__builtin_prefetch(&entry->changed, 1);
+	__builtin_prefetch(&entry->kind, 1);
 }
 
 void source_fill(struct source *source, mono_t now)

@@ -1,6 +1,6 @@
 /*
- * source_format.h: what an entry of a source is made of. Its first cache line is all that a look at an idle process touches; what is read is
- * kept behind it.
+ * source_format.h: what an entry of a source is made of. Its first two cache lines, which processors fetch as a pair, are all that a look at an
+ * idle process touches; what is read is kept behind them.
  *
  * Only for the source's own modules: callers use source.h.
  */
@@ -33,7 +33,16 @@ struct group {
 };
 
 struct source_entry {
-	/* The first cache line ends within the gate. */
+	/* Of looks. */
+	_Alignas(2 * SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
+	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
+	mono_t shown;   /* `at` when it was last in source_seen */
+	uint32_t fill;  /* the number of the fill in which it was last looked at */
+	uint32_t index; /* in source->entries */
+	struct group *member_of;  /* of a member */
+	_Atomic uint64_t idle_ns; /* the longest pause of this one */
+
+	/* The second cache line ends within the gate. */
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
 	uint8_t status;                           /* enum source_status */
 	bool fresh;                               /* nobody was told of it yet */
@@ -42,15 +51,6 @@ struct source_entry {
 	_Atomic bool limits_set; /* new limits to take over */
 	mono_t at;
 	struct gate gate; /* of a process */
-
-	/* Of looks: one more cache line. */
-	_Alignas(SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
-	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
-	mono_t shown;   /* `at` when it was last in source_seen */
-	uint32_t fill;  /* the number of the fill in which it was last looked at */
-	uint32_t index; /* in source->entries */
-	struct group *member_of;  /* of a member */
-	_Atomic uint64_t idle_ns; /* the longest pause of this one */
 
 	struct sample sample;
 	struct sum_part part;        /* of a member: what is in the sum */
@@ -63,7 +63,8 @@ struct source_entry {
 	void *user;
 };
 
-_Static_assert(offsetof(struct source_entry, gate.asked) < SOURCE_CACHE_LINE, "an idle process needs one cache line");
+_Static_assert(offsetof(struct source_entry, gate.asked) < 2 * SOURCE_CACHE_LINE,
+	       "an idle process needs two cache lines");
 
 /* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
 #define SOURCE_LISTS 5

@@ -27,7 +27,7 @@
 	X(total_backoff_sleep,            SUM,   "time of those sleeps")                                               \
 	X(total_slots,                    SUM,   "slots that elapsed on the clock, taken or not")                      \
 	X(missed_slots,                   SUM,   "slots that were skipped because they had passed")                    \
-	X(skipped_reads,                  SUM,   "reads saved because a target had not run")                           \
+	X(skipped_reads,                  SUM,   "reads saved because a target had not run, or hardly")                           \
 	X(failed_reads,                   SUM,   "reads that failed although the target exists")                       \
 	X(gone_targets,                   SUM,   "targets that vanished")                                              \
 	X(lost_records,                   SUM,   "records that did not fit because no page was free")                  \

@@ -25,8 +25,9 @@ struct child {
 
 #define TOUCHED_BYTES (8u << 20)
 #define BURNT_NS 20000000L
+#define HUNDREDS_NS 300000L
 
-static inline void burn(void)
+static inline void burn_for(long ns)
 {
 	struct timespec ts;
 	long begin = -1;
@@ -35,9 +36,14 @@ static inline void burn(void)
 		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
 		long now = ts.tv_sec * 1000000000L + ts.tv_nsec;
 		begin = begin < 0 ? now : begin;
-		if (now - begin >= BURNT_NS)
+		if (now - begin >= ns)
 			return;
 	} while (1);
+}
+
+static inline void burn(void)
+{
+	burn_for(BURNT_NS);
 }
 
 static inline void obey(char command)
@@ -47,6 +53,11 @@ static inline void obey(char command)
 	switch (command) {
 	case 'b':
 		burn();
+		break;
+	case 'h':
+		burn_for(HUNDREDS_NS);
+		break;
+	case 'n':
 		break;
 	case 'm':
 		memory = malloc(TOUCHED_BYTES);
@@ -140,7 +151,7 @@ static inline struct child child_start(void)
 	return child;
 }
 
-/* 'b': burn 20 ms of CPU; 'm': touch 8 MiB more; 'f': open 10 descriptors; 'x': exit. Waits until it is done, but for 'x'. */
+/* 'b': burn 20 ms of CPU; 'h': 0.3 ms; 'n': hardly any; 'm': touch 8 MiB more; 'f': open 10 descriptors; 'x': exit. Waits until it is done, but for 'x'. */
 static inline void child_do(const struct child *child, char command)
 {
 	char answer = 0;

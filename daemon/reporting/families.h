@@ -34,7 +34,7 @@
 	X(BACKOFFS,            "spikewatch_sampler_backoffs",          COUNTER, "",        "",          "Such sleeps.")                                  \
 	X(LOST_RECORDS,        "spikewatch_sampler_lost_records",      COUNTER, "",        "",          "Records that did not fit because no page was free.") \
 	X(FAILED_READS,        "spikewatch_sampler_failed_reads",      COUNTER, "",        "",          "Reads that failed although the target exists.") \
-	X(SKIPPED_READS,       "spikewatch_sampler_skipped_reads",     COUNTER, "",        "",          "Reads saved because a target had not run.")     \
+	X(SKIPPED_READS,       "spikewatch_sampler_skipped_reads",     COUNTER, "",        "",          "Reads saved because a target had not run, or hardly.")     \
 	X(SAVED_LOOKS,         "spikewatch_sampler_saved_looks",       COUNTER, "",        "",          "Looks at processes that were idle, saved by taking them less often.") \
 	X(GONE_TARGETS,        "spikewatch_sampler_gone_targets",      COUNTER, "",        "",          "Targets that vanished.")                        \
 	X(RECORDS,             "spikewatch_sampler_records",           COUNTER, "",        "",          "Records written to the ring.")                  \
