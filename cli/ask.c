@@ -18,7 +18,7 @@
 
 #define SYSTEM_SOCKET "/run/spikewatch/control"
 
-/* The daemon answers with at most 64 MiB, and within two seconds. */
+/* The daemon answers with at most 64 MiB, in pieces, each within two seconds. */
 #define ANSWER_MAX (65u << 20)
 #define PATIENCE_S 5u
 

@@ -12,7 +12,6 @@
 #include "units.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,19 +34,10 @@ struct cells {
 	char text[COLUMNS][CELL_MAX];
 };
 
-bool statusview_wanted(const struct statusview_filter *filter, const struct json_node *target,
-		       const struct json_node *rule)
+bool statusview_wanted(const struct statusquery *query, const struct json_node *target, const struct json_node *rule)
 {
-	for (size_t i = 0; i < filter->count; i++) {
-		const char *name = filter->names[i];
-
-		if (fnmatch(name, answer_text(target, "name"), 0) == 0 ||
-		    fnmatch(name, answer_text(target, "entry"), 0) == 0 ||
-		    fnmatch(name, answer_text(rule, "rule"), 0) == 0)
-			return true;
-	}
-
-	return filter->count == 0;
+	return statusquery_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
+				 answer_text(rule, "rule"));
 }
 
 /* ---- a row's cells ---- */
@@ -163,7 +153,7 @@ static double nearness(const struct json_node *rule)
 }
 
 /* NULL with *ret_count 0: none; with another: no memory. */
-static struct row *collect(const struct json_node *root, const struct statusview_filter *filter, size_t *ret_count)
+static struct row *collect(const struct json_node *root, const struct statusquery *query, size_t *ret_count)
 {
 	struct row *rows = NULL;
 	size_t all = 0, count = 0;
@@ -177,7 +167,7 @@ static struct row *collect(const struct json_node *root, const struct statusview
 
 	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
 		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
-			if (statusview_wanted(filter, t, r)) {
+			if (statusview_wanted(query, t, r)) {
 				rows[count] = (struct row){ t, r, nearness(r), count };
 				count++;
 			}
@@ -307,24 +297,23 @@ static void print(const struct row *rows, size_t count, bool counts, size_t widt
 	}
 }
 
-ssize_t statusview_rules(const struct json_node *root, const struct statusview_filter *filter, size_t max, size_t width,
-			 FILE *file)
+ssize_t statusview_rules(const struct json_node *root, const struct statusquery *query, size_t width, FILE *file)
 {
+	uint64_t farther = answer_whole(root, "farther"), left_out = answer_whole(root, "left_out");
 	size_t count, shown;
-	AUTO_FREE struct row *rows = collect(root, filter, &count);
+	AUTO_FREE struct row *rows = collect(root, query, &count);
 
 	if (!rows && count > 0)
 		return -ENOMEM;
 
-	shown = max > 0 && count > max ? max : count;
+	shown = query->nearest > 0 && count > query->nearest ? query->nearest : count;
 	if (shown > 0)
-		print(rows, shown, filter->count > 0, width, file);
-	if (shown < count)
-		fprintf(file, "... and %zu more: --rows 0 shows all, names of targets and rules show some\n",
-			count - shown);
-	if (answer_whole(root, "left_out") > 0)
-		fprintf(file, "The daemon left %ju out: its answer would have been too large.\n",
-			(uintmax_t)answer_whole(root, "left_out"));
+		print(rows, shown, statusquery_chooses(query), width, file);
+	if (shown < count || farther > 0)
+		fprintf(file, "... and %ju more: --rows 0 shows all, names of targets and rules show some\n",
+			(uintmax_t)(count - shown + farther));
+	if (left_out > 0)
+		fprintf(file, "The daemon left %ju out: its answer would have been too large.\n", (uintmax_t)left_out);
 
 	return (ssize_t)count;
 }

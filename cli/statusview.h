@@ -6,26 +6,20 @@
 #define SPIKEWATCH_STATUSVIEW_H
 
 #include "json.h"
+#include "statusquery.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
 
-struct statusview_filter {
-	char *const *names; /* of targets, of their entries, of rules; may hold * and ? */
-	size_t count;       /* 0: everything is wanted */
-};
-
 /* Whether a rule on a target, both from the answer, is wanted. */
-bool statusview_wanted(const struct statusview_filter *filter, const struct json_node *target,
-		       const struct json_node *rule);
+bool statusview_wanted(const struct statusquery *query, const struct json_node *target, const struct json_node *rule);
 
 /*
- * The table, nearest to firing first, and with a filter what was counted for each row. At most `max` rows (0: all); says how many more
- * there are. The rows that are wanted; -ENOMEM.
+ * The table, nearest to firing first, and with names what was counted for each row. At most query->nearest rows (0: all); says how many more
+ * there are, those included that the daemon kept to itself. The rows that are wanted; -ENOMEM.
  */
-ssize_t statusview_rules(const struct json_node *root, const struct statusview_filter *filter, size_t max, size_t width,
-			 FILE *file);
+ssize_t statusview_rules(const struct json_node *root, const struct statusquery *query, size_t width, FILE *file);
 
 #endif

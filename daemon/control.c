@@ -1,9 +1,12 @@
 /*
  * control.c: one state machine per client, in a fixed number of places.
  *
- *              a line is there                   all of it was taken
- *     READING ─────────────────▶ answer, WRITING ─────────────────────▶ free
- *        └── its end, too long, 2 s ──▶ free ◀── gone, 2 s ───┘
+ *              a line is there          taken, and there is more
+ *     READING ─────────────────▶ WRITING ───────────────────────┐
+ *        │                        │  ▲       the next piece     │
+ *        │                        │  └──────────────────────────┘
+ *        └── its end, too ──▶ free ◀── all was taken, gone, 5 s
+ *            long, 2 s
  *
  * Every descriptor is non-blocking, and each event does one bounded piece of work. All of it has the lowest priority in the loop: the
  * rules come first, whoever asks and however often. A flood of connections, and an accept(2) that fails for want of descriptors while the
@@ -30,13 +33,10 @@
 /* A person, or a dashboard, asks once in a while. */
 #define CONNECTIONS_PER_S 100
 
-/* An answer that has no more room than this is not begun. */
-#define ANSWER_MIN (1u << 20)
-
 /* How late a client may be dropped. */
 #define PATIENCE_GRAIN_US 100000
 
-/* After a long answer to somebody else all clients are out of time at once: what they have sent, and can take, comes first. */
+/* After something that took long all clients are out of time at once: what they have sent, and can take, comes first. */
 #define PATIENCE_PRIORITY (SD_EVENT_PRIORITY_IDLE + 1)
 
 struct client {
@@ -45,8 +45,9 @@ struct client {
 	sd_event_source *io, *timer;
 	char request[CONTROL_REQUEST_MAX + 1];
 	size_t got;
-	struct buffer answer;
-	size_t sent;
+	struct buffer piece;
+	size_t sent; /* of the piece */
+	struct control_rest rest;
 };
 
 struct control {
@@ -59,11 +60,19 @@ struct control {
 
 /* ---- clients ---- */
 
+static void end_rest(struct client *client)
+{
+	if (client->rest.end)
+		client->rest.end(client->rest.ctx);
+	client->rest = (struct control_rest){ 0 };
+}
+
 static void drop(struct client *client)
 {
+	end_rest(client);
 	client->io = sd_event_source_disable_unref(client->io);
 	client->timer = sd_event_source_disable_unref(client->timer);
-	buffer_release(&client->answer);
+	buffer_release(&client->piece);
 	if (client->fd >= 0)
 		close(client->fd);
 	client->fd = -1;
@@ -78,10 +87,9 @@ static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* Starts the time a client has from now on: the longer its answer, the more. */
-static int be_patient(struct client *client)
+/* Starts the time a client has from now on. */
+static int be_patient(struct client *client, uint64_t patience_ns)
 {
-	uint64_t patience_ns = CONTROL_PATIENCE_NS + (client->answer.len >> 20) * CONTROL_PATIENCE_PER_MIB_NS;
 	int r;
 
 	client->timer = sd_event_source_disable_unref(client->timer);
@@ -91,35 +99,38 @@ static int be_patient(struct client *client)
 	return r < 0 ? r : sd_event_source_set_priority(client->timer, PATIENCE_PRIORITY);
 }
 
-/* What the answers that are on their way leave of CONTROL_ANSWERS_MAX. */
-static size_t room_for_answer(const struct control *control)
-{
-	size_t held = 0;
-
-	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
-		held += control->clients[i].answer.cap;
-
-	return held < CONTROL_ANSWERS_MAX ? CONTROL_ANSWERS_MAX - held : 0;
-}
-
 /* 0; negative: drop it. */
 static int answer(struct client *client)
 {
 	const struct control_options *options = &client->control->options;
-	size_t room = room_for_answer(client->control);
 	int r;
 
-	if (room < ANSWER_MIN)
-		return -EBUSY;
-
-	client->answer.max = room;
-	r = options->answer(options->ctx, client->request, &client->answer);
+	client->piece.max = CONTROL_PIECE_MAX;
+	r = options->answer(options->ctx, client->request, &client->piece, &client->rest);
 	if (r < 0)
 		return r;
 
 	r = sd_event_source_set_io_events(client->io, EPOLLOUT);
 
-	return r < 0 ? r : be_patient(client);
+	return r < 0 ? r : be_patient(client, CONTROL_PIECE_PATIENCE_NS);
+}
+
+/* The piece was taken. 0: here is another one, or it comes with the next event; negative: drop it, also when there is none. */
+static int next_piece(struct client *client)
+{
+	int r;
+
+	if (!client->rest.more)
+		return -ENODATA;
+
+	client->piece.len = client->sent = 0;
+	r = client->rest.more(client->rest.ctx, &client->piece);
+	if (r <= 0)
+		end_rest(client);
+	if (r < 0)
+		return r;
+
+	return client->piece.len > 0 ? be_patient(client, CONTROL_PIECE_PATIENCE_NS) : 0;
 }
 
 /* 0; negative: drop it. */
@@ -150,15 +161,18 @@ static int take_request(struct client *client)
 /* 0; negative: drop it, also when all was sent. */
 static int hand_out(struct client *client)
 {
-	ssize_t n =
-		send(client->fd, client->answer.data + client->sent, client->answer.len - client->sent, MSG_NOSIGNAL);
+	ssize_t n;
 
+	if (client->sent == client->piece.len)
+		return next_piece(client);
+
+	n = send(client->fd, client->piece.data + client->sent, client->piece.len - client->sent, MSG_NOSIGNAL);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 
 	client->sent += (size_t)n;
 
-	return client->sent == client->answer.len ? -ENODATA : 0;
+	return client->sent == client->piece.len && !client->rest.more ? -ENODATA : 0;
 }
 
 static int on_client(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -193,7 +207,7 @@ static int serve(struct control *control, struct client *client)
 	if (r >= 0)
 		r = sd_event_source_set_priority(client->io, SD_EVENT_PRIORITY_IDLE);
 
-	return r < 0 ? r : be_patient(client);
+	return r < 0 ? r : be_patient(client, CONTROL_PATIENCE_NS);
 }
 
 static int on_connection(sd_event_source *source, int fd, uint32_t events, void *userdata)

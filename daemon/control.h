@@ -1,8 +1,9 @@
 /*
  * control.h: the socket at which the daemon says how it is: a unix stream socket, served by the main loop.
  *
- * A client sends one request, a line of at most CONTROL_REQUEST_MAX bytes, gets one answer and the end of the connection. Whoever
- * stalls, talks nonsense, leaves early or never reads is dropped after CONTROL_PATIENCE_NS (or a little more) and has held up nobody.
+ * A client sends one request, a line of at most CONTROL_REQUEST_MAX bytes, gets one answer and the end of the connection. A long answer is made
+ * piece by piece, the next one when the last one was taken, and in between the loop does what is more urgent. Whoever
+ * stalls, talks nonsense, leaves early or never reads is dropped after a while and has held up nobody.
  */
 #ifndef SPIKEWATCH_CONTROL_H
 #define SPIKEWATCH_CONTROL_H
@@ -21,22 +22,32 @@ struct sd_event;
 /* With its newline. */
 #define CONTROL_REQUEST_MAX 512
 
-/* Of all answers that are being handed out together. */
-#define CONTROL_ANSWERS_MAX (64u << 20)
+/* A piece of an answer; of each client one is kept until it was taken. */
+#define CONTROL_PIECE_MAX (2u << 20)
 
-/* For sending the request; then as much again for taking the answer, and more for a long one: a machine in distress is when it is asked for. */
+/* For sending the request, or a little more. */
 #define CONTROL_PATIENCE_NS (2 * NS_PER_S)
-#define CONTROL_PATIENCE_PER_MIB_NS NS_PER_S
+
+/* For taking each piece of the answer: a machine in distress is when it is asked for. What is kept for so long is a place and a piece. */
+#define CONTROL_PIECE_PATIENCE_NS (5 * NS_PER_S)
+
+/* What is still to be answered. {0}: nothing. */
+struct control_rest {
+	/* Appends the next piece, which may be empty. 1: there is more; 0: this was the last; -errno: the client is dropped in the middle. */
+	int (*more)(void *ctx, struct buffer *ret);
+	void (*end)(void *ctx); /* called once: after the last piece, or when the client is gone */
+	void *ctx;
+};
 
 struct control_options {
 	struct sd_event *event; /* must outlive the control */
 	const char *path;       /* of the socket; not used when one is handed over; must outlive the control too */
 	int handed;             /* a listening unix stream socket, non-blocking, the control's from then on; 0: none */
 	/*
-	 * Appends the answer to ret, of which `max` is the room there is. request: without newline, any other byte but NUL may be in it.
-	 * 0; -errno: the client gets none.
+	 * Appends the answer to ret, at most CONTROL_PIECE_MAX, or leaves all or some of it to rest. request: without newline, any other byte but
+	 * NUL may be in it. 0; -errno: the client gets none, and rest was not set.
 	 */
-	int (*answer)(void *ctx, const char *request, struct buffer *ret);
+	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest);
 	void *ctx;
 };
 

@@ -4,7 +4,7 @@
 #include "json.h"
 #include "jsonmember.h"
 #include "scope.h"
-#include "statusjson.h"
+#include "statusanswer.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -16,7 +16,8 @@
 
 struct request {
 	const char *word;
-	int (*answer)(const struct requests *requests, const char *argument, struct buffer *ret);
+	int (*answer)(const struct requests *requests, const char *argument, struct buffer *ret,
+		      struct control_rest *rest);
 };
 
 static void put_error(struct json_writer *json, const char *error)
@@ -60,26 +61,45 @@ static int refuse(const char *error, const char *line, struct buffer *ret)
 
 /* ---- status ---- */
 
-static int answer_status(const struct requests *requests, const char *argument, struct buffer *ret)
+static int more_status(void *ctx, struct buffer *ret)
 {
-	struct overview overview;
+	return statusanswer_more(ctx, ret);
+}
 
-	if (*argument)
-		return refuse("status takes no argument", NULL, ret);
+static void end_status(void *ctx)
+{
+	statusanswer_free(ctx);
+}
 
-	requests->overview(requests->ctx, &overview);
+static int answer_status(const struct requests *requests, const char *argument, struct buffer *ret,
+			 struct control_rest *rest)
+{
+	struct statusanswer_options options = { .overview = requests->overview, .ctx = requests->ctx };
+	struct statusanswer *answer;
+	int r = statusanswer_new(&options, argument, &answer);
 
-	return statusjson_write(&overview, ret);
+	if (r == -EINVAL || r == -E2BIG)
+		return refuse("status takes the words brief, nearest=N (1 to 1000), target=GLOB, rule=GLOB, name=GLOB; "
+			      "%20 is a blank in a glob",
+			      argument, ret);
+	if (r < 0)
+		return r;
+
+	*rest = (struct control_rest){ .more = more_status, .end = end_status, .ctx = answer };
+
+	return 0;
 }
 
 /* ---- reload ---- */
 
-static int answer_reload(const struct requests *requests, const char *argument, struct buffer *ret)
+static int answer_reload(const struct requests *requests, const char *argument, struct buffer *ret,
+			 struct control_rest *rest)
 {
 	char message[REQUESTS_MESSAGE_MAX] = "";
 	struct json_writer *json;
 	bool done;
 
+	(void)rest;
 	if (*argument)
 		return refuse("reload takes no argument", NULL, ret);
 
@@ -201,13 +221,15 @@ static bool find_target(const struct requests *requests, struct search *search, 
 	return false;
 }
 
-static int answer_trigger(const struct requests *requests, const char *argument, struct buffer *ret)
+static int answer_trigger(const struct requests *requests, const char *argument, struct buffer *ret,
+			  struct control_rest *rest)
 {
 	struct incidents_ticket ticket;
 	struct target target;
 	char error[512];
 	int r;
 
+	(void)rest;
 	if (!*argument) {
 		r = requests->trigger(requests->ctx, NULL, &ticket);
 		return r < 0 ? r : put_ticket(&ticket, ret);
@@ -233,14 +255,15 @@ static const struct request table[] = {
 	{ "reload", answer_reload },
 };
 
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret)
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest)
 {
 	size_t len = strcspn(line, " ");
 	const char *argument = line + len + strspn(line + len, " ");
 
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
 		if (strlen(table[i].word) == len && memcmp(table[i].word, line, len) == 0)
-			return table[i].answer(requests, argument, ret);
+			return table[i].answer(requests, argument, ret, rest);
 
-	return refuse("this daemon knows no such request; it knows: status, trigger [TARGET], reload", line, ret);
+	return refuse("this daemon knows no such request; it knows: status [WORDS], trigger [TARGET], reload", line,
+		      ret);
 }

@@ -1,13 +1,14 @@
 /*
  * requests.h: what the daemon can be asked at its control socket, and the JSON document that answers it. docs/status.md describes both.
  *
- *     status             everything there is to say (statusjson.h)
+ *     status [WORDS]     how it is, in pieces (statusanswer.h); words say what of it (statusquery.h)
  *     trigger [TARGET]   an incident now, of one target or of everything
  *     reload             the configuration is read again
  */
 #ifndef SPIKEWATCH_REQUESTS_H
 #define SPIKEWATCH_REQUESTS_H
 
+#include "control.h"
 #include "incidents.h"
 #include "overview.h"
 #include "sink.h"
@@ -26,8 +27,9 @@ struct requests {
 
 /*
  * Appends the answer to one line (without newline, any other byte but NUL may be in it) to ret. What cannot be done, or is not known, is
- * answered too: by an object with `error`. 0; -ENOMEM; -EFBIG: not even that fits into ret->max.
+ * answered too: by an object with `error`. What comes in pieces is left to rest; requests must outlive it. 0; -ENOMEM; -EFBIG: it does not fit into
+ * ret->max.
  */
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret);
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest);
 
 #endif

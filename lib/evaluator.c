@@ -404,28 +404,35 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 
 /* ---- the whole ---- */
 
+int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
+			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
+{
+	const struct watch *watch = watchtable_find(&evaluator->table, id);
+	int r = 0;
+
+	for (size_t k = 0; watch && k < watch->pair_count && r == 0; k++) {
+		const struct watch_pair *pair = &watch->pairs[k];
+		struct evaluator_status status = {
+			.rule = pair->rule,
+			.target = &watch->target,
+			.decision = pair->judged ? &pair->decision : NULL,
+			.memory = &pair->memory,
+			.reasons = trigger_reasons(pair->state),
+		};
+
+		r = visit(ctx, &status);
+	}
+	return r;
+}
+
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
 		    void *ctx)
 {
-	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct watch *watch = evaluator->table.watches[i];
+	int r = 0;
 
-		for (size_t k = 0; k < watch->pair_count; k++) {
-			const struct watch_pair *pair = &watch->pairs[k];
-			struct evaluator_status status = {
-				.rule = pair->rule,
-				.target = &watch->target,
-				.decision = pair->judged ? &pair->decision : NULL,
-				.memory = &pair->memory,
-				.reasons = trigger_reasons(pair->state),
-			};
-			int r = visit(ctx, &status);
-
-			if (r != 0)
-				return r;
-		}
-	}
-	return 0;
+	for (size_t i = 0; i < evaluator->table.count && r == 0; i++)
+		r = evaluator_visit_one(evaluator, evaluator->table.watches[i]->target.id, visit, ctx);
+	return r;
 }
 
 int evaluator_visit_targets(const struct evaluator *evaluator,
@@ -436,6 +443,7 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 		const struct sample *sample = watch->seen ? &watch->sample : NULL;
 		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample };
 		int r = visit(ctx, &sight);
+
 		if (r != 0)
 			return r;
 	}

@@ -124,6 +124,10 @@ void evaluator_reload_drop(struct evaluator_reload *reload);
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
 		    void *ctx);
 
+/* The same of one target; 0 also if it is not known (any more). */
+int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
+			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx);
+
 /* Visits every known target, those that no rule looks at too, until visit returns non-zero, and returns that. */
 int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,12 +19,48 @@ Suite *control_suite(void);
 static char directory[64], path[80];
 static sd_event *event;
 static struct control *control;
-static size_t answer_bytes; /* how much is answered; 0: the request */
-static int answer_error;
+static size_t answer_bytes; /* how much is answered, in pieces; 0: the request, at once */
+static size_t empty_pieces; /* come before each of them */
+static size_t pieces, calls, endings;
+static int answer_error, piece_error;
 
-static int answer(void *ctx, const char *request, struct buffer *ret)
+#define PIECE 65536
+
+/* What is left of one answer. */
+struct long_answer {
+	size_t left, empty;
+};
+
+static int more(void *ctx, struct buffer *ret)
 {
-	char piece[1000];
+	static const char piece[PIECE];
+	struct long_answer *answer = ctx;
+	size_t take = answer->left < sizeof(piece) ? answer->left : sizeof(piece);
+
+	calls++;
+	ck_assert_uint_eq(ret->len, 0);
+	if (piece_error < 0)
+		return piece_error;
+	if (answer->empty-- > 0)
+		return 1;
+
+	pieces++;
+	answer->empty = empty_pieces;
+	ck_assert_int_eq(buffer_append(ret, piece, take), 0);
+	answer->left -= take;
+
+	return answer->left > 0;
+}
+
+static void end(void *ctx)
+{
+	endings++;
+	free(ctx);
+}
+
+static int answer(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest)
+{
+	struct long_answer *answer;
 
 	(void)ctx;
 	if (answer_error < 0)
@@ -31,15 +68,10 @@ static int answer(void *ctx, const char *request, struct buffer *ret)
 	if (answer_bytes == 0)
 		return buffer_append(ret, request, strlen(request));
 
-	memset(piece, 'x', sizeof(piece));
-	for (size_t left = answer_bytes; left > 0;) {
-		size_t take = left < sizeof(piece) ? left : sizeof(piece);
-
-		if (ret->len + take > ret->max)
-			break;
-		ck_assert_int_eq(buffer_append(ret, piece, take), 0);
-		left -= take;
-	}
+	answer = calloc(1, sizeof(*answer));
+	ck_assert_ptr_nonnull(answer);
+	*answer = (struct long_answer){ answer_bytes, empty_pieces };
+	*rest = (struct control_rest){ .more = more, .end = end, .ctx = answer };
 
 	return 0;
 }
@@ -56,7 +88,8 @@ static void setup(void)
 	scene_directory(directory);
 	snprintf(path, sizeof(path), "%s/control", directory);
 	answer_bytes = 0;
-	answer_error = 0;
+	answer_error = piece_error = 0;
+	empty_pieces = pieces = calls = endings = 0;
 	control = NULL;
 	ck_assert_int_ge(sd_event_new(&event), 0);
 	ck_assert_int_eq(try_control(), 0);
@@ -153,6 +186,26 @@ static bool has_ended(int fd)
 	return poll(&pollfd, 1, 0) > 0;
 }
 
+static bool is_unanswered(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+static size_t urgent_came;
+
+static int on_urgent(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	(void)source;
+	(void)fd;
+	(void)events;
+	(void)userdata;
+	urgent_came++;
+
+	return 0;
+}
+
 START_TEST(a_line_is_answered_and_the_connection_ends)
 {
 	struct stat st;
@@ -231,7 +284,9 @@ START_TEST(whoever_leaves_before_the_answer_is_taken_leaves_no_trace)
 		say(fd, "status\n");
 		close(fd);
 		turn();
+		ck_assert_uint_eq(endings, i + 1);
 	}
+	ck_assert_uint_lt(pieces * PIECE, 2 * CONTROL_CLIENTS_MAX * answer_bytes);
 	answer_bytes = 0;
 
 	int fd = call();
@@ -331,20 +386,90 @@ START_TEST(a_large_answer_arrives_whole)
 }
 END_TEST
 
-START_TEST(all_answers_together_are_bounded)
+/* Somebody takes a long answer and never stops, somebody else asks, and something more urgent comes up. */
+START_TEST(between_two_pieces_others_have_their_turn)
 {
-	int fds[CONTROL_CLIENTS_MAX];
-	size_t heard = 0;
+	sd_event_source *urgent;
+	int fd = call(), quick = call(), counter = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	size_t before;
+	char piece[PIECE];
 
-	answer_bytes = 24u << 20;
-	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
-		fds[i] = call();
-		say(fds[i], "status\n");
+	answer_bytes = 20u << 20;
+	empty_pieces = 3;
+	ck_assert_int_ge(send(fd, "status\n", 7, MSG_NOSIGNAL), 7);
+	while (recv(fd, piece, sizeof(piece), 0) < 0)
+		ck_assert_int_gt(sd_event_run(event, 0), 0);
+
+	/* The event of a more urgent source is the next one, whatever there is left to answer. */
+	before = pieces;
+	urgent_came = 0;
+	ck_assert_int_ge(sd_event_add_io(event, &urgent, counter, EPOLLIN, on_urgent, NULL), 0);
+	ck_assert_int_gt(sd_event_run(event, 0), 0);
+	ck_assert_uint_eq(urgent_came, 1);
+	ck_assert_uint_eq(pieces, before);
+	sd_event_source_unref(urgent);
+	close(counter);
+
+	/* Who asks in the middle is answered in the middle. */
+	answer_bytes = 0;
+	ck_assert_int_ge(send(quick, "quick\n", 6, MSG_NOSIGNAL), 6);
+	for (int i = 0; i < 50 && is_unanswered(quick); i++) {
+		before = calls;
+		if (recv(fd, piece, sizeof(piece), 0) < 0)
+			ck_assert_int_eq(errno, EAGAIN);
+		sd_event_run(event, 0);
+		ck_assert_uint_le(calls, before + 1);
 	}
-	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
-		heard += hear_in_turns(fds[i], NULL, 0);
-	ck_assert_uint_ge(heard, 24u << 20);
-	ck_assert_uint_le(heard, CONTROL_ANSWERS_MAX);
+	ck_assert(!is_unanswered(quick));
+	ck_assert_uint_lt(pieces * PIECE, 20u << 20);
+	hears(quick, "quick");
+	hear_in_turns(fd, NULL, 0);
+	ck_assert_uint_eq(pieces * PIECE, 20u << 20);
+	ck_assert_uint_eq(endings, 1);
+}
+END_TEST
+
+START_TEST(what_is_not_taken_is_not_made)
+{
+	size_t made;
+	int fd;
+
+	answer_bytes = 20u << 20;
+	fd = call();
+	say(fd, "status\n");
+	made = pieces;
+	turn();
+	ck_assert_uint_eq(pieces, made);
+	ck_assert_uint_lt(made * PIECE, 2u << 20);
+	scene_wait_for(has_ended(fd));
+	ck_assert_uint_eq(pieces, made);
+	ck_assert_uint_eq(endings, 1);
+	close(fd);
+}
+END_TEST
+
+START_TEST(a_piece_that_fails_ends_the_connection)
+{
+	int fd = call();
+
+	answer_bytes = 1u << 20;
+	piece_error = -ENOMEM;
+	say(fd, "status\n");
+	hears(fd, "");
+	ck_assert_uint_eq(endings, 1);
+}
+END_TEST
+
+START_TEST(whoever_is_in_the_middle_when_it_stops_is_let_go)
+{
+	int fd = call();
+
+	answer_bytes = 20u << 20;
+	say(fd, "status\n");
+	control_free(control);
+	control = NULL;
+	ck_assert_uint_eq(endings, 1);
+	close(fd);
 }
 END_TEST
 
@@ -541,7 +666,10 @@ Suite *control_suite(void)
 	tcase_add_test(clients, whoever_takes_a_long_answer_slowly_gets_it_whole);
 	tcase_add_test(clients, whoever_has_asked_is_answered_however_late);
 	tcase_add_test(clients, a_large_answer_arrives_whole);
-	tcase_add_test(clients, all_answers_together_are_bounded);
+	tcase_add_test(clients, between_two_pieces_others_have_their_turn);
+	tcase_add_test(clients, what_is_not_taken_is_not_made);
+	tcase_add_test(clients, a_piece_that_fails_ends_the_connection);
+	tcase_add_test(clients, whoever_is_in_the_middle_when_it_stops_is_let_go);
 	tcase_add_test(clients, a_request_that_fails_ends_the_connection);
 	suite_add_tcase(suite, clients);
 	tcase_add_checked_fixture(sockets, setup, teardown);

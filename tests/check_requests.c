@@ -101,10 +101,12 @@ static const struct json_node *answer(const char *line)
 {
 	struct json_limits limits = { .size_bytes = 1u << 20, .nodes = 1u << 10 };
 	struct buffer text = { 0 };
+	struct control_rest rest = { 0 };
 
 	json_document_free(document);
 	document = NULL;
-	ck_assert_int_eq(requests_answer(&requests, line, &text), 0);
+	ck_assert_int_eq(requests_answer(&requests, line, &text, &rest), 0);
+	ck_assert_ptr_null(rest.more);
 	ck_assert_int_eq(json_parse(text.data, text.len, &limits, &document, NULL), 0);
 	harmless = true;
 	for (size_t i = 0; i + 1 < text.len; i++) /* it ends with a newline */
@@ -128,7 +130,7 @@ START_TEST(what_is_not_known_is_refused_with_what_is)
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
 		ck_assert_msg(*text_of(answer(lines[i]), "error"), "%s", lines[i]);
-	ck_assert_ptr_nonnull(strstr(text_of(answer("help"), "error"), "status, trigger [TARGET], reload"));
+	ck_assert_ptr_nonnull(strstr(text_of(answer("help"), "error"), "status [WORDS], trigger [TARGET], reload"));
 	ck_assert_int_eq(triggers, 0);
 }
 END_TEST
@@ -215,18 +217,24 @@ END_TEST
 
 START_TEST(without_memory_nobody_is_answered_by_halves)
 {
-	static const char *const lines[] = { "trigger", "trigger db", "reload", "nothing" };
+	static const char *const lines[] = { "trigger",   "trigger db", "reload",
+					     "nothing",   "status",     "status nearest=3 target=a name=b",
+					     "status all" };
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
 		bool injected = true;
 
 		for (long n = 1; injected; n++) {
 			struct buffer text = { 0 };
+			struct control_rest rest = { 0 };
 
 			torture_arm(n);
-			int r = requests_answer(&requests, lines[i], &text);
+			int r = requests_answer(&requests, lines[i], &text, &rest);
 			injected = torture_disarm();
 			ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+			ck_assert(!rest.more || !injected);
+			if (rest.end)
+				rest.end(rest.ctx);
 			buffer_release(&text);
 		}
 	}

@@ -58,10 +58,10 @@ static void serve(const char *answer)
 	if (server == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;) {
-			char line[64] = "";
+			char line[600] = "";
 			int fd = accept(listening, NULL, NULL);
 
-			if (recv(fd, line, sizeof(line) - 1, 0) > 0 && strcmp(line, "status\n") == 0)
+			if (recv(fd, line, sizeof(line) - 1, 0) > 0 && strncmp(line, "status", 6) == 0)
 				send(fd, answer, strlen(answer), MSG_NOSIGNAL);
 			close(fd);
 		}

@@ -116,6 +116,7 @@ _spikewatch() {
 	fi
 	case $command:$before in
 	record:-d) return ;;
+	status:-t | status:--target) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" && return ;;
 	*:-d) _spikewatch_files "$word" -d && return ;;
 	record:* | trap:*) [[ -z $(_spikewatch_recorded) ]] && _spikewatch_value "$before" "$word" && return ;;
 	*) _spikewatch_value "$before" "$word" && return ;;

@@ -41,11 +41,11 @@ struct reporter {
 	bool textfile_failing;
 };
 
-static int on_request(void *ctx, const char *line, struct buffer *ret)
+static int on_request(void *ctx, const char *line, struct buffer *ret, struct control_rest *rest)
 {
 	struct reporter *reporter = ctx;
 
-	return requests_answer(&reporter->options.requests, line, ret);
+	return requests_answer(&reporter->options.requests, line, ret, rest);
 }
 
 static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)

@@ -2,8 +2,7 @@
  * statusjson.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
  * what they give away to any thread.
  *
- * Rules are visited target by target, and the document has that shape. A row is begun only if the longest possible one fits: what is
- * left out is whole targets and rules, and the document is valid in every case.
+ * A target says when it was looked at: with thousands of them that is not when the document was begun.
  */
 #include "statusjson.h"
 
@@ -21,17 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* More than a target, a rule on it and the end of the document can take, and what the writer has not handed on yet. */
-#define ROW_MAX (64u << 10)
-
-struct rows {
-	const struct overview *overview;
-	struct json_writer *json;
-	const struct buffer *out;
-	uint32_t target; /* whose object is open; 0: none */
-	uint64_t left_out;
-};
 
 /* NAN, which is no number, is how JSON's null is said: not known, not configured. */
 static double or_null(bool has, double value)
@@ -307,7 +295,7 @@ static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 	json_end_object(json);
 }
 
-static void put_row(struct json_writer *json, const struct evaluator_status *row)
+void statusjson_put_rule(struct json_writer *json, const struct evaluator_status *row)
 {
 	json_begin_object(json);
 	jsonmember_text(json, "rule", row->rule->name);
@@ -324,15 +312,7 @@ static void put_row(struct json_writer *json, const struct evaluator_status *row
 	json_end_object(json);
 }
 
-static void end_target(struct rows *rows)
-{
-	if (rows->target == 0)
-		return;
-
-	json_end_array(rows->json);
-	json_end_object(rows->json);
-	rows->target = 0;
-}
+/* ---- targets ---- */
 
 static void put_container(struct json_writer *json, const char *packed)
 {
@@ -353,76 +333,47 @@ static void put_container(struct json_writer *json, const char *packed)
 	json_end_object(json);
 }
 
-static void put_labels(struct rows *rows, const struct target *target)
+static void put_labels(struct json_writer *json, const struct overview *overview, const struct target *target)
 {
 	struct labels labels;
 
 	if (!target->container || !*target->container ||
-	    !labelbook_get(session_labels(rows->overview->session), target->cgroup, &labels))
+	    !labelbook_get(session_labels(overview->session), target->cgroup, &labels))
 		return;
 
-	jsonmember_labels(rows->json, "labels", &labels);
+	jsonmember_labels(json, "labels", &labels);
 	if (labels.left_out > 0)
-		jsonmember_u64(rows->json, "labels_left_out", labels.left_out);
+		jsonmember_u64(json, "labels_left_out", labels.left_out);
 }
 
-static void begin_target(struct rows *rows, const struct target *target)
+void statusjson_begin_target(struct json_writer *json, const struct overview *overview, const struct target *target)
 {
-	end_target(rows);
-	rows->target = target->id;
-	json_begin_object(rows->json);
-	jsonmember_text(rows->json, "name", target->name);
-	jsonmember_text(rows->json, "kind", target_kind_name(target->kind));
-	jsonmember_text(rows->json, "entry", target->entry);
+	json_begin_object(json);
+	jsonmember_text(json, "name", target->name);
+	jsonmember_text(json, "kind", target_kind_name(target->kind));
+	jsonmember_text(json, "entry", target->entry);
 	if (target->kind == TARGET_PROCESS)
-		jsonmember_u64(rows->json, "pid", (uint64_t)target->pid);
-	put_container(rows->json, target->container);
-	put_labels(rows, target);
-	json_key(rows->json, "rules");
-	json_begin_array(rows->json);
-}
-
-static int visit(void *ctx, const struct evaluator_status *row)
-{
-	struct rows *rows = ctx;
-
-	if (rows->out->max > 0 && rows->out->max - rows->out->len < ROW_MAX) {
-		rows->left_out++;
-		return 0;
-	}
-
-	if (row->target->id != rows->target)
-		begin_target(rows, row->target);
-	put_row(rows->json, row);
-
-	return 0;
-}
-
-static void put_targets(struct json_writer *json, const struct overview *overview, const struct buffer *out)
-{
-	struct rows rows = { .overview = overview, .json = json, .out = out };
-
-	json_key(json, "targets");
+		jsonmember_u64(json, "pid", (uint64_t)target->pid);
+	jsonmember_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	put_container(json, target->container);
+	put_labels(json, overview, target);
+	json_key(json, "rules");
 	json_begin_array(json);
-	evaluator_visit(overview->evaluator, visit, &rows);
-	end_target(&rows);
-	json_end_array(json);
-	jsonmember_u64(json, "left_out", rows.left_out);
 }
 
-/* ---- documents ---- */
-
-int statusjson_write(const struct overview *overview, struct buffer *ret)
+void statusjson_end_target(struct json_writer *json)
 {
-	struct json_writer *json;
-	struct vitals vitals;
-	int r = json_writer_new(sink_buffer(ret), false, &json);
+	json_end_array(json);
+	json_end_object(json);
+}
 
-	if (r < 0)
-		return r;
+/* ---- the whole ---- */
+
+void statusjson_put_head(struct json_writer *json, const struct overview *overview)
+{
+	struct vitals vitals;
 
 	vitals_read(session_ring(overview->session), &vitals);
-	json_begin_object(json);
 	put_daemon(json, overview, &vitals);
 	put_health(json, overview->health);
 	put_sampler(json, overview);
@@ -431,8 +382,4 @@ int statusjson_write(const struct overview *overview, struct buffer *ret)
 	put_discovery(json, overview);
 	statusunits_put(json, session_discovery(overview->session));
 	put_incidents(json, overview);
-	put_targets(json, overview, ret);
-	json_end_object(json);
-
-	return json_writer_close(json);
 }
