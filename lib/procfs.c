@@ -52,6 +52,9 @@ static void skip_fields(struct cursor *cursor, int count)
 	cursor->failed |= count > 0;
 }
 
+/* PF_EXITING of the kernel's linux/sched.h, which no header of ours has: set first of all when a thread exits, and never cleared. */
+#define PROCFS_FLAG_EXITING 0x4u
+
 /*
  * "6195 (cat) R 6162 6162 2872 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 132835 3133440 383 ..."
  *
@@ -76,7 +79,8 @@ int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 	cursor.at = close + 4;
 	uint64_t parent_pid = take_number(&cursor);
 	stat.parent_pid = (int32_t)parent_pid;
-	skip_fields(&cursor, 5); /* pgrp session tty_nr tpgid flags */
+	skip_fields(&cursor, 4); /* pgrp session tty_nr tpgid */
+	stat.exiting = (take_number(&cursor) & PROCFS_FLAG_EXITING) != 0;
 	stat.minor_faults = take_number(&cursor);
 	skip_fields(&cursor, 1); /* cminflt */
 	stat.major_faults = take_number(&cursor);

@@ -7,6 +7,7 @@
 #ifndef SPIKEWATCH_PROCFS_H
 #define SPIKEWATCH_PROCFS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct procfs_stat {
 	const char *comm;
 	size_t comm_len;
 	char state; /* R S D Z T t W X I ... */
+	bool exiting; /* its main thread has ended or is about to: it says nothing new of itself, and a zombie is one too */
 	uint64_t minor_faults;
 	uint64_t major_faults;
 	uint64_t user_ticks;   /* clock ticks, sysconf(_SC_CLK_TCK) in a second */

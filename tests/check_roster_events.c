@@ -42,6 +42,14 @@ static uint64_t group_cpu(void)
 	return sample_has(sample, SAMPLE_CPU) ? sample->value[SAMPLE_CPU] : 0;
 }
 
+/* The end of pid 10, told by pid alone. */
+static bool over(const struct sample *counters)
+{
+	struct roster_ending ending = { .pid = 10, .counters = *counters };
+
+	return roster_end(roster, &ending);
+}
+
 START_TEST(a_member_that_has_just_begun_counts_as_a_whole)
 {
 	make(8, GROUP);
@@ -60,7 +68,7 @@ START_TEST(what_a_member_used_until_its_end_is_added_when_it_is_back)
 	join(10, 500, true);
 	ck_assert(roster_knows(roster, 10));
 	ck_assert(roster_is_member(roster, 0, 10));
-	ck_assert(roster_end(roster, 10, &end));
+	ck_assert(over(&end));
 	ck_assert_uint_eq(roster_ended(roster), 1);
 	ck_assert_uint_eq(group_cpu(), USED_NS);
 	roster_sweep(roster, 2);
@@ -78,7 +86,7 @@ START_TEST(an_end_below_the_last_sample_takes_nothing_away)
 
 	make(8, GROUP);
 	join(10, 500, true);
-	roster_end(roster, 10, &end);
+	over(&end);
 	roster_sweep(roster, 2);
 	settle();
 	ck_assert_uint_eq(group_cpu(), USED_NS);
@@ -91,7 +99,7 @@ START_TEST(one_who_was_no_member_is_credited_as_a_whole)
 
 	make(8, GROUP);
 	settle();
-	ck_assert(!roster_end(roster, 10, &end));
+	ck_assert(!over(&end));
 	ck_assert(roster_credit(roster, 0, &end));
 	ck_assert(roster_credit(roster, 0, &end));
 	ck_assert_uint_eq(group_cpu(), 1000);
@@ -142,7 +150,7 @@ START_TEST(one_that_goes_over_counts_once)
 	settle();
 	ck_assert_uint_eq(group_cpu(), 0); /* it was seen beyond that already */
 	ck_assert_uint_eq(source_entry_sample(find("h")->sampled.entry)->value[SAMPLE_CPU], 30);
-	ck_assert(roster_end(roster, 10, &end));
+	ck_assert(over(&end));
 	roster_sweep(roster, 2);
 	settle();
 	ck_assert_uint_eq(group_cpu(), 0);
@@ -159,7 +167,7 @@ START_TEST(one_that_goes_over_is_counted_until_then_where_it_was)
 	make(8, GROUP);
 	join(10, 500, true);
 	ck_assert(roster_unmatch(roster, 0, &seen, &now));
-	roster_end(roster, 10, &end); /* what it used since is not this group's */
+	over(&end); /* what it used since is not this group's */
 	settle();
 	ck_assert_uint_eq(group_cpu(), USED_NS + 40);
 	ck_assert_uint_eq(roster_ended(roster), 0);
@@ -175,10 +183,46 @@ START_TEST(what_is_fetched_is_kept_until_it_is_settled)
 	roster_sweep(roster, 2);
 	samplers_tick(samplers);
 	ck_assert(roster_fetch(roster));
-	ck_assert(roster_end(roster, 10, &end)); /* told late, but in time */
+	ck_assert(over(&end)); /* told late, but in time */
 	roster_settle(roster);
 	ck_assert(!roster_knows(roster, 10));
 	ck_assert_uint_eq(group_cpu(), USED_NS + 5);
+}
+END_TEST
+
+/* Its successor with that pid came and went before the sampler found out. */
+START_TEST(who_has_ended_does_not_end_again)
+{
+	struct roster_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct sample end = used(USED_NS + 70), other = used(USED_NS + 5000);
+
+	make(8, GROUP);
+	join(10, 500, true);
+	ck_assert(over(&end));
+	ck_assert(!over(&other));
+	ck_assert(roster_unmatch(roster, 0, &seen, &other)); /* seen in its place, under another name */
+	ck_assert(!over(&other));
+	settle();
+	ck_assert_uint_eq(roster_ended(roster), 0);
+	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
+}
+END_TEST
+
+START_TEST(an_end_is_of_the_one_that_is_meant)
+{
+	struct roster_ending ending = { .pid = 10, .counters = used(USED_NS + 70) };
+
+	make(8, GROUP);
+	join(10, 500, true);
+	ending.alive_ticks = 500;
+	ck_assert(!roster_end(roster, &ending));
+	ending.alive_ticks = 0;
+	ending.start_ticks = 501;
+	ck_assert(!roster_end(roster, &ending));
+	ck_assert_uint_eq(roster_ended(roster), 0);
+	ending.start_ticks = 500;
+	ck_assert(roster_end(roster, &ending));
+	ck_assert_uint_eq(roster_ended(roster), 1);
 }
 END_TEST
 
@@ -196,6 +240,8 @@ Suite *roster_events_suite(void)
 	tcase_add_test(tcase, one_that_matches_no_more_leaves_and_may_come_back_at_once);
 	tcase_add_test(tcase, one_that_goes_over_counts_once);
 	tcase_add_test(tcase, one_that_goes_over_is_counted_until_then_where_it_was);
+	tcase_add_test(tcase, who_has_ended_does_not_end_again);
+	tcase_add_test(tcase, an_end_is_of_the_one_that_is_meant);
 	tcase_add_test(tcase, what_is_fetched_is_kept_until_it_is_settled);
 	suite_add_tcase(suite, tcase);
 

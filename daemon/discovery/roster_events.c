@@ -46,8 +46,8 @@ bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sig
 	if (!target || !roster_ask_back(roster, target))
 		return false;
 
-	target->moved = true;
-	if (now->mask)
+	target->moved = !target->ended; /* or it is over, and who has its pid is another one */
+	if (target->moved && now->mask)
 		end(roster, target, now);
 
 	return true;
@@ -195,14 +195,25 @@ bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid)
 	return false;
 }
 
-bool roster_end(struct roster *roster, int32_t pid, const struct sample *counters)
+/* One that ended before, and not by moving, is another with the same pid. */
+static bool is_meant(const struct roster_target *target, const struct roster_ending *ending)
+{
+	uint64_t ticks = target->what.start_ticks;
+
+	return (ending->start_ticks == 0 || ticks == ending->start_ticks) && ticks != ending->alive_ticks &&
+	       (target->moved || !target->ended);
+}
+
+bool roster_end(struct roster *roster, const struct roster_ending *ending)
 {
 	struct roster_target *target = NULL;
 	bool found = false;
 
-	while ((target = roster_table_pid(&roster->table, pid, target))) {
+	while ((target = roster_table_pid(&roster->table, ending->pid, target))) {
+		if (!is_meant(target, ending))
+			continue;
 		if (!target->moved)
-			end(roster, target, counters);
+			end(roster, target, &ending->counters);
 		found = true;
 	}
 

@@ -51,8 +51,16 @@ bool roster_knows(const struct roster *roster, int32_t pid);
 /* Whether pid is a member of this entry's group. */
 bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid);
 
-/* pid ended with these counters; of two the later is believed. True: it is watched. */
-bool roster_end(struct roster *roster, int32_t pid, const struct sample *counters);
+/* An end, of which the news may be late: another process may have the pid. */
+struct roster_ending {
+	int32_t pid;
+	uint64_t start_ticks; /* of the one that ended; 0: not known */
+	uint64_t alive_ticks; /* of the one that has the pid and lives on, which is not the one that ended; 0: none */
+	struct sample counters;
+};
+
+/* A process ended with these counters; each target ends once. True: it is watched. */
+bool roster_end(struct roster *roster, const struct roster_ending *ending);
 
 /* A process that never was a member ended, and its counters belong to this entry's group. False: the entry has none. */
 bool roster_credit(struct roster *roster, size_t entry, const struct sample *counters);
