@@ -182,6 +182,12 @@ static void is_no_more_than_was_used(const char *name, enum kind kind)
 		      (uintmax_t)cpu / 1000, names[kind], (uintmax_t)used[kind].most / 1000);
 }
 
+/* Of one that is sampled when a scan begins the last milliseconds may be missing. */
+static bool has_nearly_all(const char *name, enum kind kind)
+{
+	return read_on(name).cpu_ns >= used[kind].least / 10 * 9;
+}
+
 START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
 {
 	if (!start_with((enum way)_i, "group"))
@@ -189,7 +195,7 @@ START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
 	take_turns();
 	scene_wait_for(counted("members") == 0);
 	if (_i == CONNECTOR && discovery_says("\"exit_records\": true"))
-		scene_wait_for(counted("overruns") > 0 || read_on("b").cpu_ns >= used[BUSY].least);
+		scene_wait_for(has_nearly_all("b", BUSY) || counted("overruns") + counted("storms") > 0);
 	await_ticks("b");
 	is_no_more_than_was_used("b", BUSY);
 	is_no_more_than_was_used("i", IDLE);

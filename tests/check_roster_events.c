@@ -221,6 +221,9 @@ START_TEST(an_end_is_of_the_one_that_is_meant)
 	ck_assert(!roster_end(roster, &ending));
 	ck_assert_uint_eq(roster_ended(roster), 0);
 	ending.start_ticks = 500;
+	ending.comm = "other";
+	ck_assert(!roster_end(roster, &ending));
+	ending.comm = "app";
 	ck_assert(roster_end(roster, &ending));
 	ck_assert_uint_eq(roster_ended(roster), 1);
 }

@@ -64,14 +64,17 @@ static struct holder holder_of(const struct discovery *discovery, int32_t pid)
 }
 
 /* Its exit record, to those that watched it. True: there was one. */
-static bool end_watched(struct discovery *discovery, int32_t pid, const struct sample *counters)
+static bool end_watched(struct discovery *discovery, const struct procevent *end, const struct sample *counters)
 {
-	struct roster_ending ending = { .pid = pid, .counters = *counters };
+	struct roster_ending ending = { .pid = end->pid, .counters = *counters };
 
-	if (!roster_knows(discovery->roster, pid))
+	if (!roster_knows(discovery->roster, end->pid))
 		return false;
 
-	struct holder holder = holder_of(discovery, pid);
+	struct holder holder = holder_of(discovery, end->pid);
+
+	if (!end->totals.threads)
+		ending.comm = end->totals.comm; /* else it is the name of its last thread */
 
 	if (!holder.exiting)
 		ending.alive_ticks = holder.start_ticks;
@@ -92,7 +95,7 @@ static void take_totals(struct discovery *discovery, const struct procevent *end
 	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
 	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
 	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
-	met = end_watched(discovery, end->pid, &sample) || met;
+	met = end_watched(discovery, end, &sample) || met;
 	if (newcomer && newcomer->state == NEWCOMER_GONE)
 		met = met || !newcomer->missed; /* it was met before it ended */
 	newcomer = newcomers_ended(news->newcomers, end->pid, now);

@@ -200,6 +200,9 @@ static bool is_meant(const struct roster_target *target, const struct roster_end
 {
 	uint64_t ticks = target->what.start_ticks;
 
+	if (ending->comm && strcmp(target->what.comm, ending->comm) != 0)
+		return false;
+
 	return (ending->start_ticks == 0 || ticks == ending->start_ticks) && ticks != ending->alive_ticks &&
 	       (target->moved || !target->ended);
 }

@@ -56,6 +56,7 @@ struct roster_ending {
 	int32_t pid;
 	uint64_t start_ticks; /* of the one that ended; 0: not known */
 	uint64_t alive_ticks; /* of the one that has the pid and lives on, which is not the one that ended; 0: none */
+	const char *comm; /* of the one that ended; NULL: not known. A watched process of another name is another one */
 	struct sample counters;
 };
 
