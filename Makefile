@@ -7,6 +7,8 @@ VERSION := 0.1.0
 B ?= build
 SANITIZE ?=
 FUZZ_SECONDS ?= 60
+# Suites that make check runs side by side; many of them wait most of the time.
+CHECK_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 8 ? n + 1 : 8)))
 FUZZ_CC ?= clang
 
 prefix ?= /usr
@@ -34,7 +36,7 @@ LIB_O := $(call objects,$(LIB_C))
 DAEMON_O := $(call objects,$(filter-out $(MAINS),$(DAEMON_C)))
 CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
 SUITE_O := $(call objects,$(SUITES:%=tests/check_%.c))
-CHECK_O := $(SUITE_O) $(call objects,tests/check_main.c tests/torture.c)
+CHECK_O := $(SUITE_O) $(call objects,tests/check_main.c tests/crew.c tests/torture.c)
 TOOL_O := $(call objects,$(TOOLS:%=tests/%.c))
 FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz_%.c) tests/fuzz_main.c)
 ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
@@ -180,7 +182,7 @@ $(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
 help:
 	@echo 'make              build $(B)/spikewatchd, $(B)/spikewatch, $(B)/spikewatch-symbolize and $(B)/libspikewatch.a'
 	@echo 'make demo         show what it does, on this machine, within a few minutes'
-	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites)'
+	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites; CHECK_JOBS=1)'
 	@echo 'make bench        measure what it costs'
 	@echo 'make lint         check the style: layers, length, banned calls, contracts, format'
 	@echo 'make fuzz         fuzz with libFuzzer (FUZZ=NAME, FUZZ_SECONDS=$(FUZZ_SECONDS) each)'
@@ -212,7 +214,7 @@ deps-fuzz:
 	@sh tests/deps.sh build fuzz
 
 check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
-	SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
+	CHECK_JOBS=$(CHECK_JOBS) SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
 	@B=$(B) sh tests/install.sh
 	@B=$(B) sh tests/units.sh

@@ -1,10 +1,12 @@
 /*
  * check_main.c: runs every suite, or those named on the command line. suites.h is made by the Makefile from the names
  * of the files tests/check_*.c. Check's environment variables work: CK_FORK=no, CK_VERBOSITY, CK_RUN_CASE ...
+ *
+ * CHECK_JOBS=N: N suites side by side (crew.h), as make check does; without it, one after the other by Check itself.
  */
-#include <check.h>
+#include "crew.h"
 
-#include <stdbool.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,25 +15,61 @@
 #include "suites.h"
 #undef SUITE
 
-static const struct {
-	const char *name;
-	Suite *(*make)(void);
-} suites[] = {
-#define SUITE(name) { #name, name##_suite },
+static const struct crew_suite suites[] = {
+#define SUITE(suite) { .name = #suite, .make = suite##_suite },
 #include "suites.h"
 #undef SUITE
 };
 
 #define SUITE_COUNT (sizeof(suites) / sizeof(suites[0]))
 
-static bool wanted(const char *name, int argc, char **argv)
+/* Suites that take longest, so that none of them is the last to begin. */
+static const char *const early[] = {
+	"stacktruth",     "trap",      "unwind",  "reload",  "control", "record", "trouble",   "replay",
+	"symbolize_live", "ring_torn", "arrival", "salvage", "sequel",  "daemon", "incidents", NULL,
+};
+
+/* Suites that nothing may run beside, with the reason. */
+static const char *const alone[] = { NULL };
+
+static bool named(const char *const *names, const char *name)
 {
-	bool found = argc == 1;
+	while (*names && strcmp(*names, name) != 0)
+		names++;
 
-	for (int i = 1; i < argc; i++)
-		found = found || strcmp(argv[i], name) == 0;
+	return *names != NULL;
+}
 
-	return found;
+/* Copies those that are wanted. names: ends with NULL; empty: all of them. */
+static size_t choose(const char *const *names, struct crew_suite ret[SUITE_COUNT])
+{
+	size_t chosen = 0;
+
+	for (size_t i = 0; i < SUITE_COUNT; i++) {
+		if (*names && !named(names, suites[i].name))
+			continue;
+		ret[chosen] = suites[i];
+		ret[chosen].early = named(early, suites[i].name);
+		ret[chosen].alone = named(alone, suites[i].name);
+		chosen++;
+	}
+
+	return chosen;
+}
+
+static int run_by_check(const struct crew_suite *chosen, size_t count)
+{
+	SRunner *runner = srunner_create(NULL);
+
+	for (size_t i = 0; i < count; i++)
+		srunner_add_suite(runner, chosen[i].make());
+	srunner_run_all(runner, CK_ENV);
+
+	int failed = srunner_ntests_failed(runner);
+
+	srunner_free(runner);
+
+	return failed;
 }
 
 int main(int argc, char **argv)
@@ -39,26 +77,22 @@ int main(int argc, char **argv)
 	/* A hang must end, but a busy machine with sanitizers must not look like one. */
 	setenv("CK_DEFAULT_TIMEOUT", "120", 0);
 
-	SRunner *runner = srunner_create(NULL);
-	int chosen = 0;
+	struct crew_suite chosen[SUITE_COUNT];
+	size_t count = choose((const char *const *)argv + 1, chosen);
 
-	for (size_t i = 0; i < SUITE_COUNT; i++) {
-		if (!wanted(suites[i].name, argc, argv))
-			continue;
-		srunner_add_suite(runner, suites[i].make());
-		chosen++;
-	}
-	if (chosen == 0 || (argc > 1 && chosen != argc - 1)) {
+	if (count == 0 || (argc > 1 && count != (size_t)argc - 1)) {
 		fprintf(stderr, "check-spikewatch: no such suite; there are:");
 		for (size_t i = 0; i < SUITE_COUNT; i++)
 			fprintf(stderr, " %s", suites[i].name);
 		fprintf(stderr, "\n");
-		srunner_free(runner);
 		return 2;
 	}
 
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	const char *jobs = getenv("CHECK_JOBS");
+	int failed = jobs ? crew_run(chosen, count, (int)strtol(jobs, NULL, 10)) : run_by_check(chosen, count);
+
+	if (failed < 0)
+		fprintf(stderr, "check-spikewatch: %s\n", strerror(-failed));
+
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -32,6 +32,8 @@ static void teardown(void)
 
 #define TRAP(...) ((const char *const[]){ spikewatch, "trap", __VA_ARGS__, NULL })
 #define SOON "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o", incidents
+/* Where stacks change nothing: naming the functions of these tests takes longer than all else. */
+#define NO_STACKS "--stacks", "off"
 
 /* A shell that burns a second or two, and ends with code. */
 #define BURN(code) "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exit " #code
@@ -137,7 +139,8 @@ START_TEST(each_spike_is_an_incident_until_there_are_enough)
 		return;
 
 	struct actor actor = actor_start("scene-trap");
-	struct program program = program_start(TRAP(SOON, "-n", "3", "-p", pid_text(&actor)), directory, -1, 0);
+	struct program program =
+		program_start(TRAP(NO_STACKS, SOON, "-n", "3", "-p", pid_text(&actor)), directory, -1, 0);
 	int status = -1;
 
 	actor_do(&actor, 'b', "hot");
@@ -175,8 +178,8 @@ START_TEST(memory_that_stays_is_one_spike)
 	struct actor actor = actor_start("scene-trap");
 
 	snprintf(limit, sizeof(limit), "%luB", resident(actor.pid) + (16u << 20));
-	struct program program = program_start(TRAP("--memory", limit, "-n", "2", "-t", "1500ms", "--after", "0s", "-o",
-						    incidents, "-p", pid_text(&actor)),
+	struct program program = program_start(TRAP(NO_STACKS, "--memory", limit, "-n", "2", "-t", "1500ms", "--after",
+						    "0s", "-o", incidents, "-p", pid_text(&actor)),
 					       directory, -1, 0);
 
 	wait_for_words(&program, "waiting for");
@@ -194,7 +197,7 @@ START_TEST(a_process_that_does_not_exist_yet_is_waited_for)
 	if (!built)
 		return;
 
-	struct program program = program_start(TRAP(SOON, "--comm", "scene-later"), directory, -1, 0);
+	struct program program = program_start(TRAP(NO_STACKS, SOON, "--comm", "scene-later"), directory, -1, 0);
 
 	wait_for_words(&program, "no process is called scene-later yet");
 	struct actor actor = actor_start("scene-later");
@@ -213,9 +216,9 @@ START_TEST(what_comes_when_there_are_enough_is_left_alone)
 		return;
 
 	struct actor actors[2] = { actor_start("scene-trap-two"), actor_start("scene-trap-two") };
-	struct program program = program_start(
-		TRAP("--cpu", "2%", "--for", "100ms", "--after", "1s", "-o", incidents, "--comm", "scene-trap-two"),
-		directory, -1, 0);
+	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "2%", "--for", "100ms", "--after", "1s", "-o",
+						    incidents, "--comm", "scene-trap-two"),
+					       directory, -1, 0);
 
 	wait_for_words(&program, "waiting for");
 	actor_do(&actors[0], 'b', "hot");
@@ -289,7 +292,7 @@ START_TEST(what_a_command_starts_is_watched_with_it)
 	snprintf(work, sizeof(work), "while ! [ -e %s ]; do :; done", end);
 
 	struct program program =
-		program_start(TRAP(SOON, "--", "/bin/sh", "-c", workers[_i], work, end), directory, -1, 0);
+		program_start(TRAP(NO_STACKS, SOON, "--", "/bin/sh", "-c", workers[_i], work, end), directory, -1, 0);
 
 	scene_wait_for(scene_says(program.err, "the command goes on"));
 	scene_write(end, "%s", "");
@@ -328,8 +331,8 @@ START_TEST(a_tree_of_a_process_that_runs_is_watched_until_the_last_has_ended)
 
 	snprintf(text, sizeof(text), "%d", pid);
 
-	struct program program =
-		program_start(TRAP("--cpu", "100000%", "--tree", "-o", incidents, "-p", text), directory, -1, 0);
+	struct program program = program_start(
+		TRAP(NO_STACKS, "--cpu", "100000%", "--tree", "-o", incidents, "-p", text), directory, -1, 0);
 
 	wait_for_words(&program, " and all that it starts: ");
 	scene_write(end, "%s", "");
@@ -353,7 +356,7 @@ START_TEST(what_a_command_leaves_behind_is_counted)
 
 	snprintf(end, sizeof(end), "%s/end", directory);
 	ck_assert_int_eq(
-		program_run(TRAP("--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
+		program_run(TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
 				 "(setsid sh -c 'while ! [ -e $0 ]; do sleep 0.05; done' $0 &) ; sleep 0.5", end),
 			    directory),
 		0);
@@ -368,8 +371,8 @@ START_TEST(what_is_open_when_the_command_ends_is_written)
 	if (!built)
 		return;
 
-	ck_assert_int_eq(program_run(TRAP("--cpu", "2%", "--for", "100ms", "--after", "1h", "-o", incidents, "--",
-					  "/bin/sh", "-c", BURN(0)),
+	ck_assert_int_eq(program_run(TRAP(NO_STACKS, "--cpu", "2%", "--for", "100ms", "--after", "1h", "-o", incidents,
+					  "--", "/bin/sh", "-c", BURN(0)),
 				     directory),
 			 0);
 	program_said(directory, "recording 1 h more");
@@ -384,8 +387,8 @@ START_TEST(nothing_caught_is_exit_code_one)
 		return;
 
 	struct actor actor = actor_start("scene-trap");
-	struct program program =
-		program_start(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+	struct program program = program_start(
+		TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
 
 	wait_for_words(&program, "waiting for");
 	actor_end(&actor);
@@ -393,10 +396,12 @@ START_TEST(nothing_caught_is_exit_code_one)
 	program_said(directory, "nothing was caught");
 
 	actor = actor_start("scene-trap");
-	ck_assert_int_eq(program_run(TRAP("--cpu", "100000%", "-t", "100ms", "-o", incidents, "-p", pid_text(&actor)),
-				     directory),
-			 1);
-	ck_assert_int_eq(program_run(TRAP("-t", "100ms", "-o", incidents, "--comm", "scene-never"), directory), 1);
+	ck_assert_int_eq(
+		program_run(TRAP(NO_STACKS, "--cpu", "100000%", "-t", "100ms", "-o", incidents, "-p", pid_text(&actor)),
+			    directory),
+		1);
+	ck_assert_int_eq(
+		program_run(TRAP(NO_STACKS, "-t", "100ms", "-o", incidents, "--comm", "scene-never"), directory), 1);
 	ck_assert_int_eq(count_incidents(incidents), 0);
 	actor_end(&actor);
 }
@@ -413,7 +418,8 @@ START_TEST(ctrl_c_writes_what_is_open)
 
 	snprintf(limit, sizeof(limit), "%luB", resident(actor.pid) + (16u << 20));
 	struct program program = program_start(
-		TRAP("--memory", limit, "--after", "1h", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+		TRAP(NO_STACKS, "--memory", limit, "--after", "1h", "-o", incidents, "-p", pid_text(&actor)), directory,
+		-1, 0);
 
 	wait_for_words(&program, "waiting for");
 	actor_do(&actor, 'm', "");
@@ -423,7 +429,8 @@ START_TEST(ctrl_c_writes_what_is_open)
 	program_said(directory, "wrote 20");
 	ck_assert_int_eq(count_incidents(incidents), 1);
 
-	program = program_start(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory, -1, 0);
+	program = program_start(TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), directory,
+				-1, 0);
 	wait_for_words(&program, "waiting for");
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 1);
@@ -436,9 +443,9 @@ START_TEST(a_signal_is_passed_on_to_the_command)
 	if (!built)
 		return;
 
-	struct program program = program_start(
-		TRAP("--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c", "echo ready >&2; exec sleep 60"),
-		directory, -1, 0);
+	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "--", "/bin/sh",
+						    "-c", "echo ready >&2; exec sleep 60"),
+					       directory, -1, 0);
 
 	wait_for_words(&program, "ready");
 	kill(program.pid, SIGTERM);

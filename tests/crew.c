@@ -1,0 +1,239 @@
+/*
+ * crew.c: see crew.h.
+ *
+ * A member is a child that runs one suite and leaves its numbers in memory shared with us and its words in a file without a name. What the tests say
+ * while they run is kept apart from what Check says of them at the end, because Check's line of totals is ours to make. Nothing is
+ * merged that was printed: the totals come from Check's results.
+ *
+ * Rejected: one runner with threads (Check is not made for them); make -j over suites (a program per suite to link, and no totals).
+ */
+#include "crew.h"
+
+#include "scope.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define NS_PER_S 1000000000LL
+
+/* What a member leaves. The parent reads it after its end. */
+struct crew_found {
+	int run;
+	int failures;
+	int errors;
+	bool complete;
+};
+
+struct crew_member {
+	const struct crew_suite *suite;
+	struct crew_found *found;
+	pid_t pid;  /* 0: not started, or ended */
+	int said;   /* file with what its tests said */
+	int judged; /* file with what Check says at the end */
+	long long start_ns;
+};
+
+struct crew {
+	struct crew_member *members;
+	size_t count;
+	int running;
+	struct crew_found sum;
+	FILE *failed; /* what is said again at the end: all of it is in failed_text after fflush */
+	char *failed_text;
+	size_t failed_length;
+};
+
+static long long crew_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void crew_count(SRunner *runner, struct crew_found *found)
+{
+	int failed = srunner_ntests_failed(runner);
+	TestResult **results = srunner_failures(runner);
+
+	for (int i = 0; i < failed; i++)
+		*(tr_rtype(results[i]) == CK_FAILURE ? &found->failures : &found->errors) += 1;
+	free(results);
+	found->run = srunner_ntests_run(runner);
+	found->complete = true;
+}
+
+/* In the child. Check's handlers of SIGINT and SIGTERM end the test that runs. */
+_Noreturn static void crew_work(struct crew *crew, struct crew_member *member)
+{
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	for (size_t i = 0; i < crew->count; i++)
+		if (crew->members[i].said >= 0 && &crew->members[i] != member) {
+			close(crew->members[i].said);
+			close(crew->members[i].judged);
+		}
+	dup2(member->said, STDOUT_FILENO);
+	dup2(member->said, STDERR_FILENO);
+
+	SRunner *runner = srunner_create(member->suite->make());
+
+	srunner_run_all(runner, CK_SILENT);
+	crew_count(runner, member->found);
+	fflush(stdout);
+	dup2(member->judged, STDOUT_FILENO);
+	srunner_print(runner, CK_ENV);
+	fflush(stdout);
+	srunner_free(runner);
+	_exit(0);
+}
+
+static int crew_start(struct crew *crew, struct crew_member *member)
+{
+	member->said = memfd_create("said", MFD_CLOEXEC);
+	member->judged = memfd_create("judged", MFD_CLOEXEC);
+	if (member->said < 0 || member->judged < 0)
+		return -errno;
+
+	member->start_ns = crew_now();
+	member->pid = fork();
+	if (member->pid < 0)
+		return -errno;
+	if (member->pid == 0)
+		crew_work(crew, member);
+
+	crew->running++;
+
+	return 0;
+}
+
+/* Copies a file to `out`, without its first line if that is asked for; then it is closed. */
+static void crew_tell(int *fd, bool without_first, FILE *out)
+{
+	FILE *file = fdopen(*fd, "r");
+	char *line = NULL;
+	size_t size = 0;
+
+	rewind(file);
+	if (without_first)
+		(void)!getline(&line, &size, file);
+	while (getline(&line, &size, file) > 0)
+		fputs(line, out);
+	free(line);
+	fclose(file);
+	*fd = -1;
+}
+
+/* Takes in a member that has ended. */
+static void crew_take(struct crew *crew, struct crew_member *member, int status, const struct rusage *used)
+{
+	struct crew_found *found = member->found;
+	double wall_s = (double)(crew_now() - member->start_ns) / (double)NS_PER_S;
+	double cpu_s = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+		       (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6;
+
+	printf("%-24s %4d checks  %6.1f s  CPU %6.1f s\n", member->suite->name, found->run, wall_s, cpu_s);
+	crew_tell(&member->said, false, stdout);
+
+	long before = ftell(crew->failed);
+	crew_tell(&member->judged, true, crew->failed);
+	if (!found->complete || status != 0) {
+		fprintf(crew->failed, "%s: the suite did not come to its end: %s %d\n", member->suite->name,
+			WIFSIGNALED(status) ? "signal" : "exit code",
+			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		found->run++;
+		found->errors++;
+	}
+	fflush(crew->failed);
+	fputs(crew->failed_text + before, stdout);
+	fflush(stdout);
+
+	crew->sum.run += found->run;
+	crew->sum.failures += found->failures;
+	crew->sum.errors += found->errors;
+	member->pid = 0;
+	crew->running--;
+}
+
+static int crew_wait(struct crew *crew)
+{
+	int status;
+	struct rusage used;
+	pid_t ended = wait4(-1, &status, 0, &used);
+
+	if (ended < 0)
+		return errno == EINTR ? 0 : -errno;
+	for (size_t i = 0; i < crew->count; i++)
+		if (crew->members[i].pid == ended)
+			crew_take(crew, &crew->members[i], status, &used);
+
+	return 0;
+}
+
+/* Those that take long, the others, those that are alone. */
+static int crew_turn(const struct crew_suite *suite)
+{
+	return suite->alone ? 2 : suite->early ? 0 : 1;
+}
+
+static int crew_go(struct crew *crew, int jobs)
+{
+	for (int turn = 0; turn <= 2; turn++)
+		for (size_t i = 0; i < crew->count; i++) {
+			if (crew_turn(crew->members[i].suite) != turn)
+				continue;
+
+			int room = turn == 2 ? 1 : jobs, r = 0;
+
+			while (r == 0 && crew->running >= room)
+				r = crew_wait(crew);
+			if (r == 0)
+				r = crew_start(crew, &crew->members[i]);
+			if (r < 0)
+				return r;
+		}
+
+	int r = 0;
+
+	while (r == 0 && crew->running > 0)
+		r = crew_wait(crew);
+
+	return r;
+}
+
+int crew_run(const struct crew_suite *suites, size_t count, int jobs)
+{
+	AUTO_FREE struct crew_member *members = calloc(count, sizeof(*members));
+	struct crew_found *found =
+		mmap(NULL, count * sizeof(*found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (!members || found == MAP_FAILED)
+		return -ENOMEM;
+
+	struct crew crew = { .members = members, .count = count };
+
+	crew.failed = open_memstream(&crew.failed_text, &crew.failed_length);
+	if (!crew.failed)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		members[i] = (struct crew_member){ .suite = &suites[i], .found = &found[i], .said = -1, .judged = -1 };
+
+	int r = crew_go(&crew, jobs);
+	int failed = crew.sum.failures + crew.sum.errors;
+
+	fclose(crew.failed);
+	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n%s",
+	       crew.sum.run ? 100 * (crew.sum.run - failed) / crew.sum.run : 0, crew.sum.run, crew.sum.failures,
+	       crew.sum.errors, crew.failed_text);
+	free(crew.failed_text);
+	munmap(found, count * sizeof(*found));
+
+	return r < 0 ? r : failed;
+}
