@@ -2,7 +2,7 @@
  * scene.h: what tests of whole parts of the daemon need: conditions that are waited for, configurations from text,
  * directories that go away, processes that have names and do as they are told, and the log as a text.
  *
- * Nothing here depends on how fast the machine is: what is waited for comes, or the test fails after ten seconds and more.
+ * Nothing here depends on how fast the machine is: what is waited for comes, or the test fails after half a minute and more.
  */
 #ifndef SPIKEWATCH_TESTS_SCENE_H
 #define SPIKEWATCH_TESTS_SCENE_H
@@ -28,7 +28,7 @@
 
 /* ---- waiting ---- */
 
-#define SCENE_NAPS 5000
+#define SCENE_NAPS 15000
 
 /* Two milliseconds. */
 static inline void scene_nap(void)
