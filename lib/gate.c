@@ -274,7 +274,6 @@ bool gate_retune(struct gate *gate, const struct gate_options *before, const str
 	uint32_t mask = sample->mask;
 
 	gate->heartbeat_ns = own_heartbeat(gate, options);
-	gate->rest = 0;
 	gate->due_ns = sooner(gate->due_ns, now, gate->heartbeat_ns);
 	gate->peak_due_ns =
 		added & OWES_PEAK ? gate->due_ns : sooner(gate->peak_due_ns, now, options->peak_interval_ns);
@@ -377,7 +376,7 @@ static bool may_wait(const struct gate *gate, const struct gate_options *options
 	if (!gate->settled || gate->moving || now.ns >= gate->due_ns || gate->patience_ns == 0)
 		return false;
 
-	return gate->process.clock != 0 && !is_cold(gate) && !options->ungated && gate->cpu_ns > before_ns &&
+	return gate->process.clock != 0 && !is_cold(gate) && gate->cpu_ns > before_ns &&
 	       gate->cpu_ns - gate->read_cpu_ns < options->unread_max_ns;
 }
 
