@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #define OUTPUT_MAX 65536
@@ -442,6 +443,78 @@ START_TEST(damaged_stream_names_line_and_loss)
 }
 END_TEST
 
+/* As the daemon has it while the window is not over: under another name, locked, without manifest and samples. The lock. */
+static int unseal(void)
+{
+	char from[600], to[700];
+	int fd;
+
+	make(NULL);
+	ck_assert_int_eq(unlink(path_of("MANIFEST")), 0);
+	ck_assert_int_eq(unlink(path_of("samples.tsv")), 0);
+	snprintf(from, sizeof(from), "%s", path_of(""));
+	snprintf(to, sizeof(to), "%s.tmp", from);
+	ck_assert_int_eq(rename(from, to), 0);
+	fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+
+	return fd;
+}
+
+START_TEST(what_is_still_being_written_is_listed_and_shown_as_far_as_it_goes)
+{
+	AUTO_CLOSE int lock = unseal();
+	struct json_document *document;
+
+	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
+	says("postgres/812");
+	says(INCIDENTMADE_ID "  (being written)\n");
+	says_not("DAMAGED");
+	ck_assert_int_eq(RUN(list, "-d", path, "--target", "nobody"), EXIT_OK);
+	says_not(INCIDENTMADE_ID);
+	ck_assert_int_eq(RUN(list, "-d", path, "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert(json_member(json_root(document)->first, "open")->boolean);
+	ck_assert(!json_member(json_root(document)->first, "damaged")->boolean);
+	json_document_free(document);
+
+	ck_assert_int_eq(RUN(show, "-d", path, "cpu-high"), EXIT_OK);
+	says("BEING WRITTEN since 2026-11-20 03:15:02");
+	says("Busiest threads");
+	says_not("DAMAGED");
+	says_not("Recording");
+	says_not("Lost");
+	ck_assert_int_eq(RUN(show, "-d", path, "--json", "cpu-high"), EXIT_OK);
+	document = parsed();
+	ck_assert(json_member(json_root(document), "open")->boolean);
+	json_document_free(document);
+	ck_assert_int_eq(RUN(show, "-d", path, "last"), EXIT_TROUBLE); /* it is not the last of those that there are */
+}
+END_TEST
+
+START_TEST(what_is_still_being_written_is_neither_whole_nor_damaged)
+{
+	AUTO_CLOSE int lock = unseal();
+	char whole[700];
+
+	snprintf(whole, sizeof(whole), "%s.tmp", path_of(""));
+	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
+	says(": being written\n  it fired 2026-11-20 03:15:02");
+	ck_assert_int_eq(RUN(export, "-d", path, "--format", "csv", "cpu-high"), EXIT_TROUBLE);
+	says("it is still being written; spikewatch show says what there is so far");
+
+	/* Whoever wrote it is dead. */
+	ck_assert_int_eq(flock(lock, LOCK_UN), 0);
+	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
+	says_not(INCIDENTMADE_ID);
+	ck_assert_int_eq(RUN(show, whole), EXIT_TROUBLE);
+	says("DAMAGED: MANIFEST is missing");
+	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
+	says(": damaged");
+}
+END_TEST
+
 START_TEST(what_is_none_of_ours_is_told_apart_from_damage)
 {
 	make(NULL);
@@ -502,6 +575,8 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);
 	tcase_add_test(tcase, damaged_stream_names_line_and_loss);
 	tcase_add_test(tcase, what_is_none_of_ours_is_told_apart_from_damage);
+	tcase_add_test(tcase, what_is_still_being_written_is_listed_and_shown_as_far_as_it_goes);
+	tcase_add_test(tcase, what_is_still_being_written_is_neither_whole_nor_damaged);
 	tcase_add_test(tcase, help_fits_one_screen);
 	suite_add_tcase(suite, tcase);
 	return suite;

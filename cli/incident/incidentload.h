@@ -36,6 +36,7 @@ struct incidentload_names {
 
 /* What a quick look tells. */
 struct incidentload_glance {
+	bool open; /* still being written: there is no MANIFEST, and perhaps no samples; never damaged for that */
 	bool damaged;
 	char why[160];  /* if damaged; printable */
 	bool readable;  /* incident.json could be read */
@@ -57,6 +58,7 @@ struct incidentload_samples {
 	uint64_t outside;             /* rows of absurd times, dropped */
 	bool cut;                     /* there are more than SERIES_POINTS_MAX */
 	bool gone;                    /* a GONE note */
+	bool unfinished; /* the incident is still being written: what is missing is not lost. Whoever knows sets it */
 };
 
 /*
@@ -83,7 +85,7 @@ int incidentload_open(int dirfd, const char *name);
 
 /*
  * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST. Always sets both; *ret_incident is all
- * unknown if it was not readable.
+ * unknown if it was not readable. Of one that is open it leaves out what was noted of samples for the case that its writer is killed.
  */
 void incidentload_glance(int incidentfd, struct incident *ret_incident, struct incidentload_glance *ret);
 

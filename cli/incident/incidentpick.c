@@ -4,6 +4,7 @@
 #include "incident_json.h"
 #include "output.h"
 #include "scope.h"
+#include "unsealed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,6 +72,31 @@ static int refuse_none(const char *command, const char *directory, const char *q
 	return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
 }
 
+/* The name that a query means. */
+struct wanted {
+	const char *query;
+	char name[INCIDENT_NAME_MAX + 1];
+	size_t count;
+};
+
+static int consider(void *ctx, const char *name)
+{
+	struct wanted *wanted = ctx;
+
+	if (strstr(name, wanted->query) && wanted->count++ == 0)
+		incident_text(wanted->name, sizeof(wanted->name), name);
+	return 0;
+}
+
+/* One that is still being written. fd; -ENOENT: none, or several, are called so. */
+static int open_unsealed(int dirfd, const char *query)
+{
+	struct wanted wanted = { .query = query };
+	int rc = *query ? unsealed_each(dirfd, consider, &wanted) : 0;
+
+	return rc == 0 && wanted.count == 1 ? unsealed_open(dirfd, wanted.name) : -ENOENT;
+}
+
 static int open_by_id(const char *command, const char *directory, const char *query)
 {
 	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
@@ -81,8 +107,10 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 	if (rc < 0)
 		return refuse(command, directory, strerror(-rc), rc);
 	rc = incidentload_find(&names, query, &name);
-	if (rc == INCIDENTLOAD_NONE)
-		return refuse_none(command, directory, query, names.count);
+	if (rc == INCIDENTLOAD_NONE) {
+		fd = open_unsealed(dirfd, query);
+		return fd >= 0 ? fd : refuse_none(command, directory, query, names.count);
+	}
 	if (rc == INCIDENTLOAD_MANY) {
 		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
 		fprintf(stderr, "  %s\n", name);
@@ -107,7 +135,7 @@ static int open_any(const char *command, const char *option, const char *query)
 	return open_by_id(command, directory, query);
 }
 
-int incidentpick(const char *command, const char *directory, const char *query, int *ret)
+int incidentpick_any(const char *command, const char *directory, const char *query, int *ret)
 {
 	AUTO_CLOSE int fd = open_any(command, directory, query);
 
@@ -115,6 +143,20 @@ int incidentpick(const char *command, const char *directory, const char *query, 
 		return fd;
 	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it", INCIDENTPICK_FOREIGN);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+int incidentpick(const char *command, const char *directory, const char *query, int *ret)
+{
+	AUTO_CLOSE int fd = -1;
+	int rc = incidentpick_any(command, directory, query, &fd);
+
+	if (rc != 0)
+		return rc;
+	if (unsealed_is_written(fd))
+		return refuse(command, query, "it is still being written; spikewatch show says what there is so far",
+			      -EBUSY);
 	*ret = TAKE_FD(fd);
 	return 0;
 }

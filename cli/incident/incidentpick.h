@@ -22,9 +22,12 @@ enum { INCIDENTPICK_FOREIGN = 1 }; /* a directory, but no incident */
 
 /*
  * Opens what query stands for: a path, if it has a slash or is ".", else an id in directory (the value of -d; NULL: as incidentload_directory
- * says). command: "spikewatch show", for messages. 0 and *ret, a descriptor to be closed; INCIDENTPICK_FOREIGN; -errno: none. Said on
- * stderr already.
+ * says). command: "spikewatch show", for messages. 0 and *ret, a descriptor to be closed; INCIDENTPICK_FOREIGN; -errno: none; -EBUSY: it is still
+ * being written. Said on stderr already.
  */
 int incidentpick(const char *command, const char *directory, const char *query, int *ret);
+
+/* The same, also of one that is still being written; "last" never is. */
+int incidentpick_any(const char *command, const char *directory, const char *query, int *ret);
 
 #endif

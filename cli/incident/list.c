@@ -14,6 +14,7 @@
 #include "plot.h"
 #include "scope.h"
 #include "story.h"
+#include "unsealed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,8 @@ static void print_row(const char *id, const struct incident *incident, const str
 							    : story_comparison(&incident->rule, text, sizeof(text)));
 	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
 	output_escaped(stdout, id);
+	if (glance->open)
+		printf("  (being written)");
 	if (glance->damaged)
 		printf("  DAMAGED: %s", glance->why);
 	putchar('\n');
@@ -74,6 +77,7 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 	put_number(json, "threshold", has_threshold, threshold);
 	json_key(json, "bytes");
 	json_u64(json, glance->bytes);
+	jsonmember_bool(json, "open", glance->open);
 	json_key(json, "damaged");
 	json_bool(json, glance->damaged);
 	if (glance->damaged)
@@ -81,9 +85,29 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 	json_end_object(json);
 }
 
-static void list_one(int dirfd, const char *id, struct json_writer *json)
+/* Where rows go. */
+struct listing {
+	int dirfd;
+	const struct incidentfilter *filter;
+	struct json_writer *json; /* NULL: text */
+	size_t shown;
+};
+
+static void list_row(struct listing *listing, const char *id, const struct incident *incident,
+		     const struct incidentload_glance *glance)
 {
-	AUTO_CLOSE int fd = incidentload_open(dirfd, id);
+	if (!listing->json && listing->shown == 0)
+		printf("%-24s  %-18s  %-16s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+	listing->shown++;
+	if (listing->json)
+		put_row(listing->json, id, incident, glance);
+	else
+		print_row(id, incident, glance);
+}
+
+static void list_one(struct listing *listing, const char *id)
+{
+	AUTO_CLOSE int fd = incidentload_open(listing->dirfd, id);
 	struct incidentload_glance glance;
 	struct incident incident;
 
@@ -91,10 +115,22 @@ static void list_one(int dirfd, const char *id, struct json_writer *json)
 	if (fd < 0)
 		return;
 	incidentload_glance(fd, &incident, &glance);
-	if (json)
-		put_row(json, id, &incident, &glance);
-	else
-		print_row(id, &incident, &glance);
+	list_row(listing, id, &incident, &glance);
+}
+
+static int list_open(void *ctx, const char *id)
+{
+	struct listing *listing = ctx;
+	AUTO_CLOSE int fd = unsealed_open(listing->dirfd, id);
+	struct incidentload_glance glance;
+	struct incident incident;
+
+	if (fd < 0 || !incidentfilter_name(listing->filter, id))
+		return 0;
+	incidentload_glance(fd, &incident, &glance);
+	if (glance.open && incidentfilter_content(listing->filter, &incident))
+		list_row(listing, id, &incident, &glance);
+	return 0;
 }
 
 static int complain(const char *directory, int rc)
@@ -105,25 +141,21 @@ static int complain(const char *directory, int rc)
 	return EXIT_TROUBLE;
 }
 
-static void list_all(int dirfd, const struct incidentload_names *names, const char *directory, struct json_writer *json)
+static void list_all(struct listing *listing, const struct incidentload_names *names, const char *directory)
 {
-	if (json) {
-		json_begin_array(json);
-	} else if (names->count == 0 && names->cap > 0) {
-		printf("No incident in ");
-		output_escaped(stdout, directory);
-		printf(" matches.\n");
-	} else if (names->count == 0) {
-		printf("There are no incidents in ");
-		output_escaped(stdout, directory);
-		printf(".\n");
-	} else {
-		printf("%-24s  %-18s  %-16s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
-	}
+	if (listing->json)
+		json_begin_array(listing->json);
 	for (size_t i = 0; i < names->count; i++)
-		list_one(dirfd, names->name[i], json);
-	if (json)
-		json_end_array(json);
+		list_one(listing, names->name[i]);
+	if (listing->dirfd >= 0)
+		unsealed_each(listing->dirfd, list_open, listing);
+	if (listing->json) {
+		json_end_array(listing->json);
+	} else if (listing->shown == 0) {
+		printf(names->cap > 0 ? "No incident in " : "There are no incidents in ");
+		output_escaped(stdout, directory);
+		printf(names->cap > 0 ? " matches.\n" : ".\n");
+	}
 	if (names->cut)
 		fprintf(stderr, "spikewatch list: there are more than %d incidents; the rest is not listed.\n",
 			INCIDENTLOAD_NAMES_MAX);
@@ -166,7 +198,7 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 
 	hidden = incidentpick_hidden("spikewatch list", dirfd, &names);
 	incidentfilter_apply(filter, dirfd, &names);
-	list_all(dirfd, &names, directory, json);
+	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json }, &names, directory);
 	return hidden ? EXIT_TROUBLE : EXIT_OK;
 }
 
@@ -191,8 +223,9 @@ int list_command(int argc, char **argv)
 		.summary = "Lists incidents, newest last.",
 		.description =
 			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
-			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is damaged is marked;\n"
-			"only sizes are checked here, see spikewatch verify.",
+			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is still being written\n"
+			"comes last and says so; what is damaged is marked: only sizes are checked here, see\n"
+			"spikewatch verify.",
 		.example = "spikewatch list --since yesterday --target 'db*'\n"
 			   "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
 		.exits = "0 listed (perhaps none), 1 the directory or some of it cannot be read, 2 wrong usage",

@@ -53,7 +53,8 @@ int show_command(int argc, char **argv)
 		"\n"
 		"NO_COLOR and COLUMNS are honoured; pictures are ASCII where the locale is not UTF-8.",
 		.example = "spikewatch show last\nspikewatch show ./20261120T031502.123Z-postgres_812-cpu-high-1",
-		.exits = "0 shown, 1 not found, or shown but damaged, 2 wrong usage, or none of ours",
+		.exits = "0 shown, also as far as it is written, 1 not found, or shown but damaged,\n"
+			 "2 wrong usage, or none of ours",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,
@@ -64,7 +65,7 @@ int show_command(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	rc = incidentpick(usage.command, directory, argv[first], &fd);
+	rc = incidentpick_any(usage.command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
 	return show(fd, json);

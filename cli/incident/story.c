@@ -323,6 +323,8 @@ static void tell_lost(const struct incident *incident, const struct incidentload
 	unsigned count = 0;
 	char text[64];
 
+	if (samples->unfinished)
+		return;
 	if (samples->error)
 		lost(file, &count, "the samples (%s)",
 		     samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));

@@ -12,6 +12,8 @@
 #include "output.h"
 #include "salvage.h"
 #include "scope.h"
+#include "story.h"
+#include "unsealed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +36,7 @@ struct verdict {
 	const char *path;
 	const char *kind; /* "incident", "stream", NULL: unknown */
 	int code;         /* enum options_exit */
+	bool open;        /* still being written: no more and no less is known */
 	bool has_report;
 	struct salvage_report report;
 	struct finding findings[FINDINGS_MAX];
@@ -181,6 +184,18 @@ static void verify_samples(struct verdict *verdict, int fd)
 		find(verdict, 0, 0, INCIDENT_SAMPLES_FILE " holds no line of ours");
 }
 
+static void find_open(struct verdict *verdict, int fd)
+{
+	struct incident incident;
+	char time[64];
+
+	if (incident_json_read(fd, &incident) < 0)
+		find(verdict, 0, 0, "nothing can be said of it yet");
+	else
+		find(verdict, 0, 0, "it fired %s; what it holds can be checked when it is sealed",
+		     story_time(incident.wall, false, time, sizeof(time)));
+}
+
 static void verify_incident(struct verdict *verdict, int fd)
 {
 	if (faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
@@ -189,6 +204,11 @@ static void verify_incident(struct verdict *verdict, int fd)
 		return;
 	}
 	verdict->kind = "incident";
+	verdict->open = unsealed_is_written(fd);
+	if (verdict->open) {
+		find_open(verdict, fd);
+		return;
+	}
 	verify_manifest(verdict, fd);
 	verify_description(verdict, fd);
 	verify_samples(verdict, fd);
@@ -217,6 +237,8 @@ static void verify_path(struct verdict *verdict, const char *path)
 
 static const char *verdict_name(const struct verdict *verdict)
 {
+	if (verdict->open)
+		return "being written";
 	return verdict->code == EXIT_OK ? "whole" : verdict->code == EXIT_TROUBLE ? "damaged" : "not ours";
 }
 
@@ -318,7 +340,7 @@ int verify_command(int argc, char **argv)
 			"mixed with other lines too), or - for the standard input.",
 		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
 			   "journalctl -o cat -u my.service | spikewatch verify -",
-		.exits = "0 all whole, 1 something is damaged, 2 something is none of ours",
+		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is none of ours",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,

@@ -42,7 +42,10 @@ int view_load(int incidentfd, struct view *ret)
 	if (functions_load(incidentfd, HOTLIST_IN_SAMPLES, &ret->functions) < 0 ||
 	    functions_load(incidentfd, HOTLIST_IN_BYTES, &ret->memory_functions) < 0)
 		return -ENOMEM;
-	return incidentload_samples(incidentfd, ret->incident.wall, &ret->samples);
+	if (incidentload_samples(incidentfd, ret->incident.wall, &ret->samples) < 0)
+		return -ENOMEM;
+	ret->samples.unfinished = ret->glance.open;
+	return 0;
 }
 
 /* ---- pictures ---- */
@@ -218,6 +221,16 @@ static void print_recording(const struct view *view, FILE *file)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
 
+static void print_open(const struct incident *incident, FILE *file)
+{
+	char time[64];
+
+	fprintf(file,
+		"BEING WRITTEN since %s: this is what there is so far.\nSamples and pictures come when "
+		"its window is over.\n\n",
+		story_time(incident->wall, false, time, sizeof(time)));
+}
+
 /* What made memory grow comes first then. */
 static bool of_memory(const struct incident *incident)
 {
@@ -237,6 +250,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 
 	output_escaped(file, incident->id[0] ? incident->id : "(an incident without a name)");
 	fputs("\n\n", file);
+	if (view->glance.open)
+		print_open(incident, file);
 	if (view->glance.damaged)
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
 	if (view->glance.readable)
@@ -257,7 +272,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
 	exhibits_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
 	print_limits(&incident->limits, file);
-	print_recording(view, file);
+	if (!view->glance.open)
+		print_recording(view, file);
 	exhibits_list(incident, file);
 	return 0;
 }
@@ -331,6 +347,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	if (rc < 0)
 		return rc;
 	json_begin_object(json);
+	jsonmember_bool(json, "open", view->glance.open);
 	json_key(json, "damaged");
 	json_bool(json, view->glance.damaged);
 	if (view->glance.damaged)

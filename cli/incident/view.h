@@ -24,7 +24,7 @@ int view_load(int incidentfd, struct view *ret);
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file);
 
 /*
- * To stdout: "incident": what incident.json says; "damaged" and why; "summary": the words; "series": what the pictures show, as
+ * To stdout: "incident": what incident.json says; "open": it is still being written; "damaged" and why; "summary": the words; "series": what the pictures show, as
  * many columns as fit style, null where there are none; "targets": peaks of each target in the samples; "functions" and
  * "memory_functions": the hottest, see functions.h. 0; -ENOMEM.
  */
