@@ -88,6 +88,8 @@ static const struct {
 	{ "discovery", "failed", "targets cannot be opened", "failed_why" },
 	{ "discovery", "cold", "processes are read without descriptors of their own: raise LimitNOFILE", NULL },
 	{ "discovery", "unreadable", "processes may not be looked at (hidepid, or another user's)", NULL },
+	{ "discovery", "unlabelled", "containers are selected by no labels, since theirs cannot be read",
+	  "unlabelled_why" },
 	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
 	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
 	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },

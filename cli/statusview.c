@@ -273,6 +273,35 @@ static void put_counts(const struct json_node *rule, size_t width, FILE *file)
 	fputc('\n', file);
 }
 
+/* Those of its container, below the first of its rows. */
+static void put_labels(const struct json_node *target, size_t width, FILE *file)
+{
+	const struct json_node *labels = answer_member(target, "labels");
+	uintmax_t more = answer_whole(target, "labels_left_out");
+	size_t used = 4;
+
+	if (!labels || labels->type != JSON_OBJECT || (!labels->first && more == 0))
+		return;
+	fputs("    labels", file);
+	used += strlen("labels");
+	for (const struct json_node *label = labels->first; label; label = label->next) {
+		char item[CELL_MAX], key[CELL_MAX / 2], value[CELL_MAX / 2];
+
+		text_escape(key, sizeof(key), label->key, label->key_len);
+		text_escape(value, sizeof(value), label->text ? label->text : "", label->text_len);
+		snprintf(item, sizeof(item), "%s=%s", key, value);
+		if (used + characters(item) + 1 >= width) {
+			fputs("\n   ", file);
+			used = 3;
+		}
+		fprintf(file, " %s", item);
+		used += characters(item) + 1;
+	}
+	if (more > 0)
+		fprintf(file, " and %ju more", more);
+	fputc('\n', file);
+}
+
 static void print(const struct row *rows, size_t count, bool counts, size_t width, FILE *file)
 {
 	static const struct cells head = { { "TARGET", "RULE", "VALUE", "THRESHOLD", "AVERAGE", "WHY" } };
@@ -294,6 +323,8 @@ static void print(const struct row *rows, size_t count, bool counts, size_t widt
 		put_line(&cells, widths, file);
 		if (counts)
 			put_counts(rows[i].rule, width, file);
+		if (counts && (i == 0 || rows[i - 1].target != rows[i].target))
+			put_labels(rows[i].target, width, file);
 	}
 }
 

@@ -22,6 +22,7 @@ static void release_runs(struct config_target *target)
 		free(target->runs[i].rules);
 	}
 	free(target->runs);
+	free(target->labels);
 }
 
 void config_free(struct config *config)
@@ -34,15 +35,39 @@ void config_free(struct config *config)
 		release_runs(&config->targets[i]);
 	for (size_t i = 0; config->documents != NULL && i < config->document_count; i++)
 		json_document_free(config->documents[i]);
+	free(config->metrics.container_labels);
 	free(config->rules);
 	free(config->targets);
 	free(config->documents);
 	free(config);
 }
 
+static const char *pattern_of(const struct config_target *target, const char *key)
+{
+	for (size_t i = 0; i < target->label_count; i++)
+		if (strcmp(target->labels[i].key, key) == 0)
+			return target->labels[i].pattern;
+	return NULL;
+}
+
+/* In whichever order; no key is twice in one. */
+static bool same_labels(const struct config_target *a, const struct config_target *b)
+{
+	if (a->label_count != b->label_count)
+		return false;
+	for (size_t i = 0; i < a->label_count; i++) {
+		const char *other = pattern_of(b, a->labels[i].key);
+
+		if (other == NULL || strcmp(a->labels[i].pattern, other) != 0)
+			return false;
+	}
+	return true;
+}
+
 bool config_target_same(const struct config_target *a, const struct config_target *b)
 {
-	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per || a->tree != b->tree)
+	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per || a->tree != b->tree ||
+	    !same_labels(a, b))
 		return false;
 	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
 }

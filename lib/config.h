@@ -46,12 +46,22 @@ struct config_run {
 	size_t rule_count;
 };
 
+#define CONFIG_LABELS_MAX 16 /* that a target entry asks for, or metrics have */
+
+/* A label that a container must have. */
+struct config_label {
+	const char *key;
+	const char *pattern; /* a glob over its value */
+};
+
 struct config_target {
 	const char *name;
 	enum config_selector selector;
 	const char *pattern; /* of every selector but CONFIG_PID */
 	int32_t pid;         /* CONFIG_PID */
 	enum config_per per;
+	struct config_label *labels; /* all of them; only with CONFIG_CONTAINERS */
+	size_t label_count;
 	bool tree; /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
 	struct config_run *runs;
 	size_t run_count;
@@ -134,6 +144,8 @@ struct config_metrics {
 	const char *textfile;          /* "": none; else an absolute path that ends in .prom */
 	uint64_t textfile_interval_ns; /* 15s; how often textfile is written */
 	uint32_t max_targets;          /* 500; targets that have series of their own; the rest is summed */
+	const char **container_labels; /* keys; container_label_count 0: none */
+	size_t container_label_count;
 };
 
 /* "stacks" */

@@ -467,3 +467,22 @@ int config_field_apply(const struct config_scope *scope, const struct config_fie
 	}
 	return 0;
 }
+
+/* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
+int config_check_glob(const struct config_scope *scope, const struct json_node *node)
+{
+	const char *at = node->text;
+
+	for (; *at != '\0'; at++) {
+		if (*at == '\\' && *++at == '\0')
+			return config_refuse_value(scope, node, "a glob ends in \\: expected a character after it");
+		if (*at != '[')
+			continue;
+		/* "[]x]" and "[!]x]" hold a bracket. */
+		at += at[1] == '!' || at[1] == '^' ? 2 : 1;
+		at = *at != '\0' ? strchr(at + 1, ']') : NULL;
+		if (at == NULL)
+			return config_refuse_value(scope, node, "[ without ] in a glob: expected a closing ]");
+	}
+	return 0;
+}

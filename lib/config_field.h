@@ -94,6 +94,8 @@ int config_read_number(const struct config_scope *scope, const struct json_node 
 int config_read_text(const struct config_scope *scope, const struct json_node *node, size_t max, const char **ret);
 /* A name of 1 to 64 of A-Z a-z 0-9 _ . -, because it becomes part of file names. */
 int config_read_name(const struct config_scope *scope, const struct json_node *node, const char **ret);
+/* A text that is a glob: whether it can be one. */
+int config_check_glob(const struct config_scope *scope, const struct json_node *node);
 /* One of choices: its number. */
 int config_read_choice(const struct config_scope *scope, const struct json_node *node, const char *const *choices,
 		       unsigned *ret);

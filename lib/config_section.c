@@ -7,6 +7,7 @@
 #include "config_section.h"
 
 #include "clock.h"
+#include "config_labels.h"
 #include "scope.h"
 #include "units.h"
 
@@ -113,6 +114,7 @@ const struct config_field config_section_fields[] = {
 	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
 	DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
 	COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
+	OTHER(   "metrics",  "container_labels"),
 	CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_DWARF, stacks_choices),
 	CHOICE(  "stacks",   "clock",             RESTART, stacks.clock,                 CONFIG_CLOCK_CPU, clock_choices),
 	BOOL(    "stacks",   "page_faults",       RESTART, stacks.page_faults,           true),
@@ -188,6 +190,9 @@ int config_section_apply(const struct config_scope *scope, const struct json_nod
 						 sections[i], section, merge->config, merge->origins);
 		if (r == 0 && json_member(section, "captures") != NULL)
 			r = read_captures(&within, json_member(section, "captures"), merge->config);
+		if (r == 0 && json_member(section, "container_labels") != NULL)
+			r = config_labels_read_metrics(&within, json_member(section, "container_labels"),
+						       &merge->config->metrics);
 	}
 	return r;
 }

@@ -21,7 +21,7 @@ struct config_merge {
 /* Sets all sections to their defaults. */
 void config_section_defaults(struct config *config);
 
-/* Reads one document over what is there. The scope stands for all of it. 0 or -EINVAL. */
+/* Reads one document over what is there. The scope stands for all of it. 0; -EINVAL; -ENOMEM. */
 int config_section_apply(const struct config_scope *scope, const struct json_node *root, struct config_merge *merge);
 
 /* Holds the values against each other, and lets defaults give way. 0 or -EINVAL. */

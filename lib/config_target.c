@@ -6,6 +6,7 @@
 #include "config_target.h"
 
 #include "clock.h"
+#include "config_labels.h"
 #include "config_regex.h"
 #include "config_run.h"
 #include "scope.h"
@@ -37,6 +38,7 @@ const struct config_field config_target_fields[] = {
 	CONFIG_OTHER("", "cgroup"),
 	CONFIG_OTHER("", "unit"),
 	CONFIG_OTHER("", "containers"),
+	CONFIG_OTHER("", "labels"),
 	CONFIG_OTHER("", "run"),
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
 	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
@@ -46,25 +48,6 @@ const struct config_field config_target_fields[] = {
 const size_t config_target_field_count = ARRAY_LEN(config_target_fields);
 
 static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit, containers";
-
-/* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
-static int check_glob(const struct config_scope *scope, const struct json_node *node)
-{
-	const char *at = node->text;
-
-	for (; *at != '\0'; at++) {
-		if (*at == '\\' && *++at == '\0')
-			return config_refuse_value(scope, node, "a glob ends in \\: expected a character after it");
-		if (*at != '[')
-			continue;
-		/* "[]x]" and "[!]x]" hold a bracket. */
-		at += at[1] == '!' || at[1] == '^' ? 2 : 1;
-		at = *at != '\0' ? strchr(at + 1, ']') : NULL;
-		if (at == NULL)
-			return config_refuse_value(scope, node, "[ without ] in a glob: expected a closing ]");
-	}
-	return 0;
-}
 
 static int check_regex(const struct config_scope *scope, const struct json_node *node)
 {
@@ -106,7 +89,7 @@ static int check_pattern(const struct config_scope *scope, const struct json_nod
 		return config_refuse_value(scope, node, "expected a unit name, not a path, found %s", shown);
 	if (selector == CONFIG_EXE || selector == CONFIG_CGROUP || selector == CONFIG_UNIT ||
 	    selector == CONFIG_CONTAINERS)
-		return check_glob(scope, node);
+		return config_check_glob(scope, node);
 	if (selector == CONFIG_CMDLINE)
 		return check_regex(scope, node);
 	return 0;
@@ -187,7 +170,7 @@ static int check_tree(const struct config_scope *scope, const struct json_node *
 int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
 {
 	const struct json_node *name = json_member(node, "name");
-	const struct json_node *run = json_member(node, "run");
+	const struct json_node *run = json_member(node, "run"), *labels = json_member(node, "labels");
 	int r = config_field_apply(scope, config_target_fields, config_target_field_count, "", node, ret, NULL);
 
 	if (r < 0)
@@ -199,6 +182,8 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 		r = read_selector(scope, node, ret);
 	if (r == 0)
 		r = read_per(scope, node, ret);
+	if (r == 0 && labels != NULL)
+		r = config_labels_read(scope, labels, ret);
 	if (r == 0)
 		r = check_tree(scope, node, ret);
 	return r == 0 && run != NULL ? config_run_read(scope, run, ret) : r;

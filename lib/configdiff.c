@@ -1,6 +1,6 @@
 /*
  * configdiff.c: keys are compared row by row of the table that they are read with, which also says whether a running daemon can change
- * them. What no row stores (captures) is compared by hand; it can be changed, so only the answer to "is anything different?"
+ * them. What no row stores (captures, container_labels) is compared by hand; it can be changed, so only the answer to "is anything different?"
  * depends on it.
  */
 #include "configdiff.h"
@@ -89,12 +89,22 @@ int configdiff_reloadable(const struct config *old, const struct config *next, s
 	return 0;
 }
 
+static bool same_keys(const struct config_metrics *a, const struct config_metrics *b)
+{
+	if (a->container_label_count != b->container_label_count)
+		return false;
+	for (size_t i = 0; i < a->container_label_count; i++)
+		if (strcmp(a->container_labels[i], b->container_labels[i]) != 0)
+			return false;
+	return true;
+}
+
 bool configdiff_sections(const struct config *old, const struct config *next)
 {
 	for (size_t i = 0; i < config_section_field_count; i++)
 		if (!same_value(&config_section_fields[i], old, next))
 			return true;
-	return old->incidents.captures != next->incidents.captures;
+	return old->incidents.captures != next->incidents.captures || !same_keys(&old->metrics, &next->metrics);
 }
 
 /* ---- entries ---- */

@@ -96,6 +96,24 @@ static bool component_matches(const char *glob, const char *path, bool only_last
 	return false;
 }
 
+/* All that the entry asks for. Labels that are not known are none that match. */
+static bool labels_match(const struct config_target *entry, const struct labels *labels)
+{
+	for (size_t i = 0; i < entry->label_count; i++) {
+		const char *value = labels ? labels_get(labels, entry->labels[i].key) : NULL;
+
+		if (!value || fnmatch(entry->labels[i].pattern, value, 0) != 0)
+			return false;
+	}
+
+	return true;
+}
+
+static bool is_selected(const struct config_target *entry, const struct container *container)
+{
+	return container && container_matches(container, entry->pattern) && labels_match(entry, container->labels);
+}
+
 bool match_process(const struct match *match, const struct match_facts *facts, int32_t pidfile_pid)
 {
 	const struct config_target *entry = match->entry;
@@ -119,7 +137,7 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 	case CONFIG_UNIT:
 		return facts->cgroup && component_matches(entry->pattern, facts->cgroup, false);
 	case CONFIG_CONTAINERS:
-		return facts->container && container_matches(facts->container, entry->pattern);
+		return is_selected(entry, facts->container);
 	}
 
 	return false;
@@ -132,7 +150,7 @@ bool match_cgroup(const struct match *match, const char *path, const struct cont
 	if (match->entry->selector == CONFIG_UNIT)
 		return component_matches(match->entry->pattern, path, true);
 	if (match->entry->selector == CONFIG_CONTAINERS)
-		return container && container_matches(container, match->entry->pattern);
+		return is_selected(match->entry, container);
 
 	return false;
 }

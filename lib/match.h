@@ -21,7 +21,7 @@ struct match_facts {
 	const char *cmdline;               /* arguments, joined by spaces */
 	const char *cgroup;                /* path below the hierarchy's root */
 	uint64_t trees;                    /* that it belongs to (kinship.h): for whoever numbers them */
-	const struct container *container; /* that it is in */
+	const struct container *container; /* that it is in, with its labels */
 };
 
 struct match;

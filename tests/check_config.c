@@ -108,6 +108,11 @@ static const struct bad bad_texts[] = {
 	{ "{\"stacks\":{\"frequency\":1001}}", "t.json:1:24: stacks.frequency: out of range: expected 1 to 1000, found 1001" },
 	{ "{\"stacks\":{\"ring_size\":\"4KiB\"}}", "t.json:1:24: stacks.ring_size: out of range: expected 64 KiB to 64 MiB, or 0, found \"4KiB\"" },
 	{ "{\"metrics\":{\"max_targets\":10001}}", "t.json:1:27: metrics.max_targets: out of range: expected 1 to 10000, found 10001" },
+	{ "{\"metrics\":{\"container_labels\":\"app\"}}", "t.json:1:32: metrics.container_labels: expected an array of labels such as [\"app\"], found \"app\"" },
+	{ "{\"metrics\":{\"container_labels\":[7]}}", "t.json:1:33: metrics.container_labels[0]: expected a label such as \"app\", found 7" },
+	{ "{\"metrics\":{\"container_labels\":[\"app\",\"\"]}}", "t.json:1:39: metrics.container_labels[1]: no label is called so: expected 1 to 317 visible ASCII characters such as \"app\", found \"\"" },
+	{ "{\"metrics\":{\"container_labels\":[\"a\",\"b\",\"a\"]}}", "t.json:1:41: metrics.container_labels[2]: named twice: expected each label once" },
+	{ "{\"metrics\":{\"container_labels\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}}", "t.json:1:32: metrics.container_labels: too many: expected at most 16, found 17" },
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}", "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
 	{ "{\"state_file\":null}", "t.json:1:15: state_file: expected a string, found null" },
@@ -130,6 +135,12 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"comm\":\"a-very-long-process-name\""), "t.json:2:21: targets[0].comm: no process has this name: the kernel cuts names to 15 bytes: expected \"a-very-long-pro\"" },
 	{ NAMED("\"containers\":\"[ab\""), "t.json:2:27: targets[0].containers: [ without ] in a glob: expected a closing ]" },
 	{ NAMED("\"containers\":\"\""), "t.json:2:27: targets[0].containers: empty: expected at least one character" },
+	{ NAMED("\"containers\":\"*\",\"labels\":[]"), "t.json:2:40: targets[0].labels: expected labels such as { \"app\": \"web-*\" }, found an array" },
+	{ NAMED("\"containers\":\"*\",\"labels\":{}"), "t.json:2:40: targets[0].labels: expected labels such as { \"app\": \"web-*\" }, found none" },
+	{ NAMED("\"containers\":\"*\",\"labels\":{\"a b\":\"\"}"), "t.json:2:41: targets[0].labels: no label is called so: expected 1 to 317 visible ASCII characters such as \"app\", found \"a b\"" },
+	{ NAMED("\"containers\":\"*\",\"labels\":{\"app\":7}"), "t.json:2:47: targets[0].labels.app: expected a glob such as \"web-*\", found 7" },
+	{ NAMED("\"containers\":\"*\",\"labels\":{\"app\":\"[x\"}"), "t.json:2:47: targets[0].labels.app: [ without ] in a glob: expected a closing ]" },
+	{ NAMED("\"comm\":\"x\",\"labels\":{\"app\":\"\"}"), "t.json:2:34: targets[0].labels: only containers have labels: expected it beside \"containers\"" },
 	{ NAMED("\"exe\":\"/bin/[ab\""), "t.json:2:20: targets[0].exe: [ without ] in a glob: expected a closing ]" },
 	{ NAMED("\"exe\":\"/bin/a\\\\\""), "t.json:2:20: targets[0].exe: a glob ends in \\: expected a character after it" },
 	{ NAMED("\"cmdline\":\"a(b\""), "t.json:2:24: targets[0].cmdline: expected a POSIX extended regular expression: Unmatched ( or \\(" },
@@ -139,7 +150,7 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"thread\""), "t.json:2:31: targets[0].per: expected one of process, group, cgroup; found \"thread\"" },
-	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, containers, run, again, tree" },
+	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, containers, labels, run, again, tree" },
 	{ NAMED("\"comm\":\"x\",\"tree\":1"), "t.json:2:32: targets[0].tree: expected true or false, found 1" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"cgroup\",\"tree\":true"), "t.json:2:47: targets[0].tree: a tree is of processes, not of cgroups: expected \"per\": \"process\" or \"group\" with it" },
 	{ NAMED("\"unit\":\"x.service\",\"per\":\"group\",\"tree\":true"), "t.json:2:54: targets[0].tree: a cgroup has its processes' descendants in it: expected true only with pid, pidfile, comm, exe or cmdline" },
@@ -286,6 +297,24 @@ START_TEST(nesting_ten_thousand_deep_is_refused)
 END_TEST
 
 /* ---- what is taken ---- */
+
+START_TEST(labels_are_taken)
+{
+	struct config *config =
+		parsed("{\"metrics\":{\"container_labels\":[\"app\",\"team\"]},\"targets\":["
+		       "{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"app\":\"web-*\",\"tier\":\"\"}},"
+		       "{\"name\":\"b\",\"containers\":\"*\"}]}");
+
+	ck_assert_uint_eq(config->metrics.container_label_count, 2);
+	ck_assert_str_eq(config->metrics.container_labels[1], "team");
+	ck_assert_uint_eq(config->targets[0].label_count, 2);
+	ck_assert_str_eq(config->targets[0].labels[0].key, "app");
+	ck_assert_str_eq(config->targets[0].labels[0].pattern, "web-*");
+	ck_assert_str_eq(config->targets[0].labels[1].pattern, "*");
+	ck_assert_uint_eq(config->targets[1].label_count, 0);
+	config_free(config);
+}
+END_TEST
 
 START_TEST(whole_configuration_is_taken)
 {
@@ -724,6 +753,7 @@ Suite *config_suite(void)
 	tcase_add_test(texts, trees_are_numbered_and_so_limited);
 	tcase_add_test(texts, usual_expressions_are_cheap_and_explosive_ones_are_not);
 	tcase_add_test(texts, nesting_ten_thousand_deep_is_refused);
+	tcase_add_test(texts, labels_are_taken);
 	tcase_add_test(texts, whole_configuration_is_taken);
 	tcase_add_test(texts, defaults_give_way_to_what_was_written);
 	tcase_add_test(texts, idle_pauses_are_a_part_of_every_window);

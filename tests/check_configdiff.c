@@ -77,11 +77,17 @@ START_TEST(key_that_needs_a_restart_is_refused_with_both_values)
 END_TEST
 
 static const char *const changeable[] = {
-	"\"sampling\":{\"interval\":\"1ms\"},",   "\"sampling\":{\"wait\":\"spin\"},",
-	"\"sampling\":{\"cpu_budget\":\"11%\"},", "\"sampling\":{\"reset_peaks\":true},",
-	"\"sampling\":{\"max_targets\":1},",      "\"incidents\":{\"before\":\"1s\"},",
-	"\"incidents\":{\"max_count\":1},",       "\"incidents\":{\"captures\":[]},",
-	"\"metrics\":{\"listen\":\"7745\"},",     "\"metrics\":{\"textfile\":\"/a.prom\"},",
+	"\"sampling\":{\"interval\":\"1ms\"},",
+	"\"sampling\":{\"wait\":\"spin\"},",
+	"\"sampling\":{\"cpu_budget\":\"11%\"},",
+	"\"sampling\":{\"reset_peaks\":true},",
+	"\"sampling\":{\"max_targets\":1},",
+	"\"incidents\":{\"before\":\"1s\"},",
+	"\"incidents\":{\"max_count\":1},",
+	"\"incidents\":{\"captures\":[]},",
+	"\"metrics\":{\"listen\":\"7745\"},",
+	"\"metrics\":{\"textfile\":\"/a.prom\"},",
+	"\"metrics\":{\"container_labels\":[\"app\"]},",
 };
 
 START_TEST(key_that_can_change_is_seen_and_not_refused)
@@ -159,6 +165,11 @@ static const char *const entries[] = {
 	"{\"name\":\"a\",\"comm\":\"x\",\"per\":\"group\"}",
 	"{\"name\":\"a\",\"comm\":\"x\",\"tree\":true}",
 	"{\"name\":\"a\",\"pidfile\":\"/x\"}",
+	"{\"name\":\"a\",\"containers\":\"*\"}",
+	"{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"x\":\"1\"}}",
+	"{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"x\":\"2\"}}",
+	"{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"y\":\"1\"}}",
+	"{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"x\":\"1\",\"y\":\"1\"}}",
 };
 
 START_TEST(targets_are_the_same_if_all_of_them_is)
@@ -174,6 +185,19 @@ START_TEST(targets_are_the_same_if_all_of_them_is)
 
 			ck_assert_msg(config_target_same(one->targets, other->targets) == (i == k), "%s %s", a, b);
 		}
+}
+END_TEST
+
+START_TEST(the_order_of_labels_does_not_matter)
+{
+	AUTO(release_config)
+	struct config *one =
+		parsed("{\"targets\":[{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"x\":\"1\",\"y\":\"\"}}]}");
+	AUTO(release_config)
+	struct config *other =
+		parsed("{\"targets\":[{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"y\":\"*\",\"x\":\"1\"}}]}");
+
+	ck_assert(config_target_same(one->targets, other->targets));
 }
 END_TEST
 
@@ -301,6 +325,7 @@ Suite *configdiff_suite(void)
 	tcase_add_test(keys, long_path_is_cut_in_the_message);
 	tcase_add_test(keys, each_key_says_what_changing_it_takes);
 	tcase_add_test(named, targets_are_the_same_if_all_of_them_is);
+	tcase_add_test(named, the_order_of_labels_does_not_matter);
 	tcase_add_test(named, what_an_incident_runs_is_a_change_that_keeps_the_target);
 	tcase_add_test(named, rules_are_the_same_if_they_judge_alike);
 	tcase_add_test(named, entries_are_counted_by_name);

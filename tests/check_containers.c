@@ -2,6 +2,7 @@
  * check_containers.c: names of containers out of a runtime's files, which here are made of files as cgroups and processes are; and what becomes a target.
  */
 #include "containerfiles.h"
+#include "discovery_inside.h"
 #include "discovery_rig.h"
 #include "scope.h"
 #include "torture.h"
@@ -671,6 +672,8 @@ static struct ring_cursor *read_ring(void)
 	return cursor;
 }
 
+static bool host_labelled; /* the one of Docker is there already */
+
 static void make_host(const char *entries)
 {
 	char path[128];
@@ -683,7 +686,8 @@ static void make_host(const char *entries)
 	put_cgroup(POD "/" POD_ID, "max 100000");
 	put_cgroup(POD "/" IDLE_ID, "max 100000");
 	put_cgroup("/system.slice/nginx.service", "max 100000");
-	put_docker(ID, "web");
+	if (!host_labelled)
+		put_docker(ID, "web");
 	put_cri(POD_ID, "container", "app");
 	put_cri(IDLE_ID, "sandbox", "");
 	appear(10, "web", "web", 500, "/docker/" ID "/below");
@@ -732,6 +736,102 @@ static const struct {
 	{ "\"containers\": \"*\", \"per\": \"process\"", 1 },
 	{ "\"containers\": \"shop/*\", \"per\": \"process\"", 0 },
 };
+
+static const struct {
+	const char *entry;
+	size_t targets;
+} label_selections[] = {
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"shop\"}", 1 },
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"s*\", \"team\": \"core\"}", 1 },
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"*\", \"team\": \"other\"}", 0 },
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"\"}", 1 },
+	{ "\"containers\": \"*\", \"labels\": {\"empty\": \"\"}", 1 },
+	{ "\"containers\": \"*\", \"labels\": {\"none\": \"\"}", 0 },
+	{ "\"containers\": \"other\", \"labels\": {\"app\": \"shop\"}", 0 },
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"shop\"}, \"per\": \"process\"", 1 },
+	{ "\"containers\": \"*\", \"labels\": {\"app\": \"other\"}, \"per\": \"process\"", 0 },
+};
+
+static void label_host(const char *entry)
+{
+	char whole[256];
+
+	put_labelled(ID, "web", "{\"app\":\"shop\",\"team\":\"core\",\"empty\":\"\"}");
+	snprintf(whole, sizeof(whole), "{\"name\": \"e\", %s}", entry);
+	host_labelled = true;
+	make_host(whole);
+	host_labelled = false;
+}
+
+START_TEST(labels_select)
+{
+	label_host(label_selections[_i].entry);
+	ck_assert_uint_eq(targets(), label_selections[_i].targets);
+}
+END_TEST
+
+/* The pod's are in a database that is not there. */
+START_TEST(containers_whose_labels_cannot_be_read_are_counted_while_somebody_asks_for_labels)
+{
+	label_host("\"containers\": \"*\", \"labels\": {\"app\": \"*\"}");
+	struct discovery_state state = scan();
+
+	ck_assert_uint_eq(state.unlabelled, 1);
+	ck_assert_str_eq(state.unlabelled_why, "no file that would have them is there");
+}
+END_TEST
+
+START_TEST(nobody_asks_for_labels_and_none_are_missed)
+{
+	label_host("\"containers\": \"*\"");
+	ck_assert_uint_eq(scan().unlabelled, 0);
+}
+END_TEST
+
+static void rename_target(void *ctx, const char *cgroup)
+{
+	(void)ctx;
+	ck_assert_int_eq(roster_rename_container(discovery->roster, cgroup), 0);
+}
+
+/* Whether the ring has such a target in that container: it comes with the next sample, and what is idle has one a second. */
+static bool is_called(const char *name)
+{
+	struct ring_cursor *cursor;
+	struct target target;
+
+	samplers_tick(samplers);
+	cursor = read_ring();
+
+	bool called = find_target(cursor, name, &target) && strstr(target.container, "\tother\t");
+
+	ring_cursor_free(cursor);
+
+	return called;
+}
+
+START_TEST(a_target_is_renamed_with_its_container)
+{
+	struct target target;
+	struct ring_cursor *cursor;
+
+	label_host("\"containers\": \"*\"}, {\"name\": \"p\", \"containers\": \"*\", \"per\": \"process\"");
+	ck_assert_uint_eq(targets(), 3);
+	put_labelled(ID, "other", "{}");
+	/* The next review, whenever that is. */
+	containers_review(containers, (mono_t){ 1 }, rename_target, NULL);
+	containers_review(containers, (mono_t){ UINT64_MAX / 4 }, rename_target, NULL);
+	scene_wait_for(is_called("docker/other") && is_called("p/10"));
+	cursor = read_ring();
+	ck_assert(find_target(cursor, "docker/other", &target));
+	ck_assert_str_eq(target.key, "e:/docker/" ID);
+	ck_assert(!find_target(cursor, "docker/web", &target));
+	ck_assert(find_target(cursor, "p/10", &target));
+	ck_assert_str_eq(target.container, "docker\t" ID "\tother\t\t\tnginx:1.27");
+	ring_cursor_free(cursor);
+	ck_assert_uint_eq(targets(), 3);
+}
+END_TEST
 
 START_TEST(patterns_select)
 {
@@ -905,6 +1005,10 @@ static TCase *targets_of_containers(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, containers_are_targets_by_their_names_against_their_own_limits);
+	tcase_add_loop_test(tcase, labels_select, 0, ARRAY_LEN(label_selections));
+	tcase_add_test(tcase, containers_whose_labels_cannot_be_read_are_counted_while_somebody_asks_for_labels);
+	tcase_add_test(tcase, nobody_asks_for_labels_and_none_are_missed);
+	tcase_add_test(tcase, a_target_is_renamed_with_its_container);
 	tcase_add_loop_test(tcase, patterns_select, 0, ARRAY_LEN(selections));
 	tcase_add_test(tcase, processes_of_containers_are_summed);
 	tcase_add_test(tcase, targets_of_other_selectors_know_their_container);

@@ -52,7 +52,8 @@ static void build(unsigned max_targets)
 	snprintf(path, sizeof(path), "%s/incidents", directory);
 	config = scene_config(
 		"{\"targets\": [{\"name\": \"a\", \"pid\": %d}, {\"name\": \"b\", \"pid\": 1}],"
-		"\"ring\": {\"lock\": false}, \"metrics\": {\"max_targets\": %u}, \"rules\": ["
+		"\"ring\": {\"lock\": false}, \"metrics\": {\"max_targets\": %u, \"container_labels\": [\"app\", "
+		"\"b.c\", \"b/c\", \"none\"]}, \"rules\": ["
 		"{\"name\": \"hot\", \"metric\": \"cpu_cores\", \"above\": 0.5, \"window\": \"1s\", \"warmup\": 1,"
 		" \"cooldown\": \"1h\", \"targets\": [\"a\"]},"
 		"{\"name\": \"big\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}]}",
@@ -202,7 +203,7 @@ START_TEST(targets_are_as_they_were_last_seen)
 }
 END_TEST
 
-static void add_container(uint32_t id, const char *name, const char *packed)
+static void add_container_at(uint32_t id, const char *name, const char *packed, const char *cgroup)
 {
 	struct target target = {
 		.id = id,
@@ -212,11 +213,16 @@ static void add_container(uint32_t id, const char *name, const char *packed)
 		.key = name,
 		.comm = "",
 		.cmdline = "",
-		.cgroup = "/x",
+		.cgroup = cgroup,
 		.container = packed,
 	};
 
 	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+}
+
+static void add_container(uint32_t id, const char *name, const char *packed)
+{
+	add_container_at(id, name, packed, "/x");
 }
 
 START_TEST(containers_have_labels_of_their_names)
@@ -233,6 +239,55 @@ START_TEST(containers_have_labels_of_their_names)
 	expect(MEMORY "{target=\"pod/shop/p/"
 		      "app\",entry=\"a\",kind=\"cgroup\",container=\"app\",namespace=\"shop\",pod=\"p\"} 8");
 	expect(MEMORY "{target=\"docker/a329033bf642\",entry=\"a\",kind=\"cgroup\",container=\"a329033bf642\"} 9");
+}
+END_TEST
+
+#define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
+
+static void label_container(const char *key, const char *value)
+{
+	struct labels labels = { .count = 0 };
+
+	labels_add(&labels, "unnamed", 7, "x", 1);
+	labels_add(&labels, key, strlen(key), value, strlen(value));
+	ck_assert_ptr_nonnull(labelbook_put(session_labels(session), "/docker/" ID, &labels));
+}
+
+/* A process within the container too, but none that is in none. */
+START_TEST(labels_that_are_named_are_those_of_one_family)
+{
+	struct target target = { .id = 2,
+				 .kind = TARGET_PROCESS,
+				 .entry = "b",
+				 .name = "b/7",
+				 .key = "b",
+				 .comm = "",
+				 .cmdline = "",
+				 .cgroup = "/docker/" ID "/below",
+				 .container = "docker\t" ID "\tweb" };
+
+	build(10);
+	label_container("b/c", "a\"b\\\xff");
+	add_target(1, "a", "a/1");
+	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	target.id = 3;
+	target.name = "b/8";
+	target.cgroup = "/docker/" ID "x";
+	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	for (uint32_t id = 1; id <= 3; id++)
+		see(id, 1, 1, id);
+	write_page(OPENMETRICS_1_0);
+	expect("spikewatch_target_info{target=\"b/7\",entry=\"b\",kind=\"process\",container=\"web\","
+	       "label_b_c_conflict2=\"a\\\"b\\\\\xef\xbf\xbd\"} 1");
+	expect(MEMORY "{target=\"b/7\",entry=\"b\",kind=\"process\",container=\"web\"} 2");
+	ck_assert_ptr_null(strstr(page.data, "spikewatch_target_info{target=\"a/1\""));
+	ck_assert_ptr_null(strstr(page.data, "spikewatch_target_info{target=\"b/8\""));
+	ck_assert_ptr_null(strstr(page.data, "unnamed"));
+
+	/* One that has none of those named. */
+	label_container("other", "x");
+	write_page(OPENMETRICS_1_0);
+	ck_assert_ptr_null(strstr(page.data, "spikewatch_target_info{"));
 }
 END_TEST
 
@@ -429,6 +484,9 @@ START_TEST(every_family_is_there_once_with_its_labels)
 		sample_set(&sample, field, 1);
 	add_target(1, "a", "one");
 	evaluator_sample(evaluator, 1, (mono_t){ NS_PER_S }, &sample);
+	label_container("app", "shop"); /* of a target that is sorted behind that one */
+	add_container_at(2, "pod/a/b/c", "docker\t" ID "\tweb", "/docker/" ID);
+	evaluator_sample(evaluator, 2, (mono_t){ NS_PER_S }, &sample);
 	write_page(OPENMETRICS_1_0);
 	for (enum family i = 0; i < FAMILIES; i++) {
 		const struct openmetrics_family *family = families_info(i);
@@ -444,7 +502,8 @@ START_TEST(every_family_is_there_once_with_its_labels)
 		ck_assert_msg(strncmp(at, line, strlen(line)) == 0, "%s has no sample", family->name);
 		snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
 		label_names(line, labels, sizeof(labels));
-		ck_assert_str_eq(labels, families_labels(i));
+		ck_assert_str_eq(labels, i == FAMILY_TARGET_INFO ? "target, entry, kind, container, label_app"
+								 : families_labels(i));
 		if (*family->unit) {
 			size_t len = strlen(family->name), unit = strlen(family->unit);
 
@@ -535,6 +594,7 @@ Suite *exposition_suite(void)
 	tcase_add_checked_fixture(pages, NULL, teardown);
 	tcase_add_test(pages, targets_are_as_they_were_last_seen);
 	tcase_add_test(pages, containers_have_labels_of_their_names);
+	tcase_add_test(pages, labels_that_are_named_are_those_of_one_family);
 	tcase_add_test(pages, those_known_longest_have_series_and_keep_them);
 	tcase_add_test(pages, sums_never_count_backwards);
 	tcase_add_test(pages, a_gap_is_no_beginning);

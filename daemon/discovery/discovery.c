@@ -327,6 +327,17 @@ int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 	return r;
 }
 
+static void count_unlabelled(const struct discovery *discovery, struct discovery_state *ret)
+{
+	int error = 0;
+
+	ret->unlabelled = discovery->matcher->by_label && discovery->options.roster.containers
+				  ? containers_unlabelled(discovery->options.roster.containers, &error)
+				  : 0;
+	ret->unlabelled_why =
+		error == 0 || error == -ENOENT ? "no file that would have them is there" : strerror(-error);
+}
+
 void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
 	turnstile_enter(&discovery->turn);
@@ -335,5 +346,6 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 	roster_counts(discovery->roster, &ret->roster);
 	discovery_news_state(discovery, ret);
 	discovery_units_state(discovery, ret);
+	count_unlabelled(discovery, ret);
 	turnstile_leave(&discovery->turn);
 }

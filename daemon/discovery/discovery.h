@@ -61,6 +61,9 @@ struct discovery_state {
 	bool held_off;     /* now is such a second */
 	bool units_wanted; /* an entry selects units */
 	struct unitbus_state units;
+	uint64_t
+		unlabelled; /* containers that are of no entry with labels, because theirs cannot be read; 0 without such an entry */
+	const char *unlabelled_why; /* of one of them, for people; static text */
 	int error; /* -errno: the last scan was not finished: it may have missed new ones, and let nobody go */
 };
 

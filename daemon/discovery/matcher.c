@@ -32,6 +32,7 @@ static int compile(struct matcher *matcher, size_t i)
 	matcher->needs |= match_needs(matcher->matches[i]);
 	matcher->by_path |= match_is_by_path(matcher->matches[i]);
 	matcher->by_container |= matcher->entries[i].selector == CONFIG_CONTAINERS;
+	matcher->by_label |= matcher->entries[i].label_count > 0;
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
 	/* Nobody tells that a command line or a pid file was written, or a process moved to another cgroup; containers get their names late. */

@@ -25,6 +25,7 @@ struct matcher {
 	bool unannounced;              /* what an entry goes by may change without news: see matcher.c */
 	bool by_path;                  /* an entry's targets are cgroups that are found by their path */
 	bool by_container;             /* an entry selects containers */
+	bool by_label;                 /* and asks for labels */
 	uint64_t *trees;               /* one per entry: its bit, 0 without a tree */
 	struct kinship *kinship;       /* NULL: no entry has a tree */
 	const struct unittable *units; /* what else units are called, beside their cgroups' names; NULL: not known */

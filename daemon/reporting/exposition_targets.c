@@ -12,6 +12,7 @@
  */
 #include "exposition_targets.h"
 
+#include "exposition_columns.h"
 #include "families.h"
 #include "scope.h"
 #include "targetlabels.h"
@@ -20,45 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum how { HOW_COUNT, HOW_TIME, HOW_CORES };
-
-/* A field of samples as samples of a family; families of several fields follow each other. */
-struct column {
-	enum family family;
-	enum sample_field field;
-	enum how how;
-	bool summed;
-	struct openmetrics_label label; /* name NULL: none */
-};
-
-static const struct column columns[] = {
-	{ FAMILY_TARGET_CPU, SAMPLE_CPU, HOW_TIME, true, { 0 } },
-	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_USER, HOW_TIME, true, { "mode", "user" } },
-	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_SYSTEM, HOW_TIME, true, { "mode", "system" } },
-	{ FAMILY_TARGET_MEMORY, SAMPLE_MEMORY, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_PEAK, SAMPLE_MEMORY_PEAK, HOW_COUNT, false, { 0 } },
-	{ FAMILY_TARGET_WORKING_SET, SAMPLE_WORKING_SET, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_CPU_LIMIT, SAMPLE_CPU_LIMIT, HOW_CORES, false, { 0 } },
-	{ FAMILY_TARGET_MEMORY_LIMIT, SAMPLE_MEMORY_LIMIT, HOW_COUNT, false, { 0 } },
-	{ FAMILY_TARGET_THREADS, SAMPLE_THREADS, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_FDS, SAMPLE_FDS, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_TASKS, SAMPLE_PIDS, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_PROCESSES, SAMPLE_PROCESSES, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_FAULTS, SAMPLE_MINOR_FAULTS, HOW_COUNT, true, { "type", "minor" } },
-	{ FAMILY_TARGET_FAULTS, SAMPLE_MAJOR_FAULTS, HOW_COUNT, true, { "type", "major" } },
-	{ FAMILY_TARGET_PERIODS, SAMPLE_PERIODS, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_THROTTLED_PERIODS, SAMPLE_THROTTLED_PERIODS, HOW_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_THROTTLED, SAMPLE_THROTTLED, HOW_TIME, true, { 0 } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_CPU_PRESSURE, HOW_TIME, true, { "resource", "cpu" } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_MEMORY_PRESSURE, HOW_TIME, true, { "resource", "memory" } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_IO_PRESSURE, HOW_TIME, true, { "resource", "io" } },
-};
-
 /* A target with series of its own. */
 struct own {
 	uint32_t id;
 	size_t entry;
 	size_t at, len; /* its labels within the text */
+	size_t more;    /* bytes after them: those of its container, for the family that has them */
 	struct sample sample;
 };
 
@@ -85,6 +53,7 @@ struct exposition_targets {
 	size_t sum_count;
 	struct buffer ids, own, text; /* of the page being made; kept for their memory */
 	struct buffer seen, before;   /* struct seen, the latter sorted by id */
+	struct labelnames names;      /* of the labels of containers */
 	uint32_t last_own;            /* ids up to this have series of their own */
 };
 
@@ -267,16 +236,33 @@ static int choose_own(struct exposition_targets *targets, const struct overview 
 
 struct visit {
 	struct exposition_targets *targets;
+	struct labelbook *book;
 	size_t entry;
 };
 
-static int take_own(struct exposition_targets *targets, size_t entry, const struct evaluator_sight *sight)
+static int take_labels(const struct visit *visit, const struct target *target)
 {
+	struct exposition_targets *targets = visit->targets;
+	struct labels labels;
+
+	if (targets->names.count == 0 || !target->container || !*target->container ||
+	    !labelbook_get(visit->book, target->cgroup, &labels))
+		return 0;
+
+	return targetlabels_put_labels(&labels, &targets->names, &targets->text);
+}
+
+static int take_own(const struct visit *visit, const struct evaluator_sight *sight)
+{
+	struct exposition_targets *targets = visit->targets;
 	const struct target *target = sight->target;
-	struct own own = { .id = target->id, .entry = entry, .at = targets->text.len, .sample = *sight->sample };
+	struct own own = { .id = target->id, .entry = visit->entry, .at = targets->text.len, .sample = *sight->sample };
 	int r = targetlabels_put(target, &targets->text);
 
 	own.len = targets->text.len - own.at;
+	if (r == 0)
+		r = take_labels(visit, target);
+	own.more = targets->text.len - own.at - own.len;
 
 	return r < 0 ? r : buffer_append(&targets->own, &own, sizeof(own));
 }
@@ -292,7 +278,7 @@ static int take_target(void *ctx, const struct evaluator_sight *sight)
 	if (sight->target->id > targets->last_own)
 		return add_to_sum(targets, visit->entry, sight->target->id, sight->seen ? sight->sample : &nothing);
 
-	return sight->seen ? take_own(targets, visit->entry, sight) : 0;
+	return sight->seen ? take_own(visit, sight) : 0;
 }
 
 static int by_labels(const void *a, const void *b, void *ctx)
@@ -336,18 +322,18 @@ static int make_unique(struct exposition_targets *targets)
 
 /* ---- families ---- */
 
-static void put_value(struct openmetrics *out, const struct column *column, const struct openmetrics_labels *labels,
-		      uint64_t value)
+static void put_value(struct openmetrics *out, const struct exposition_column *column,
+		      const struct openmetrics_labels *labels, uint64_t value)
 {
-	if (column->how == HOW_COUNT)
+	if (column->how == EXPOSITION_COUNT)
 		openmetrics_u64(out, labels, value);
 	else
 		openmetrics_ns(out, labels, value); /* 1e9 ns/s is one core */
 }
 
 /* A limit that is not known says nothing. */
-static void put_column(struct openmetrics *out, const struct column *column, const struct openmetrics_labels *block,
-		       const struct sample *sample)
+static void put_column(struct openmetrics *out, const struct exposition_column *column,
+		       const struct openmetrics_labels *block, const struct sample *sample)
 {
 	struct openmetrics_labels labels = *block;
 	uint64_t value = sample->value[column->field];
@@ -375,7 +361,8 @@ static struct openmetrics_labels labels_of(const struct exposition_targets *targ
 	return (struct openmetrics_labels){ .block = targets->text.data + own->at, .block_len = own->len };
 }
 
-static void put_own(const struct exposition_targets *targets, struct openmetrics *out, const struct column *column)
+static void put_own(const struct exposition_targets *targets, struct openmetrics *out,
+		    const struct exposition_column *column)
 {
 	const struct own *own = ITEMS(&targets->own, struct own);
 
@@ -389,7 +376,22 @@ static void put_own(const struct exposition_targets *targets, struct openmetrics
 	}
 }
 
-static int put_sums(const struct exposition_targets *targets, struct openmetrics *out, const struct column *column)
+static void put_info(const struct exposition_targets *targets, struct openmetrics *out)
+{
+	const struct own *own = ITEMS(&targets->own, struct own);
+
+	openmetrics_family(out, families_info(FAMILY_TARGET_INFO));
+	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
+		struct openmetrics_labels labels = labels_of(targets, &own[i]);
+
+		labels.block_len += own[i].more;
+		if (own[i].more > 0)
+			openmetrics_u64(out, &labels, 1);
+	}
+}
+
+static int put_sums(const struct exposition_targets *targets, struct openmetrics *out,
+		    const struct exposition_column *column)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 
@@ -412,13 +414,14 @@ static int put_sums(const struct exposition_targets *targets, struct openmetrics
 
 static int put_families(const struct exposition_targets *targets, struct openmetrics *out)
 {
-	for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+	put_info(targets, out);
+	for (size_t i = 0; i < exposition_column_count; i++) {
 		int r;
 
-		if (i == 0 || columns[i].family != columns[i - 1].family)
-			openmetrics_family(out, families_info(columns[i].family));
-		put_own(targets, out, &columns[i]);
-		r = put_sums(targets, out, &columns[i]);
+		if (i == 0 || exposition_columns[i].family != exposition_columns[i - 1].family)
+			openmetrics_family(out, families_info(exposition_columns[i].family));
+		put_own(targets, out, &exposition_columns[i]);
+		r = put_sums(targets, out, &exposition_columns[i]);
 		if (r < 0)
 			return r;
 	}
@@ -440,8 +443,11 @@ static int put_families(const struct exposition_targets *targets, struct openmet
 int exposition_targets_write(struct exposition_targets *targets, const struct overview *overview,
 			     struct openmetrics *out)
 {
-	struct visit visit = { .targets = targets };
+	const struct config_metrics *metrics = &overview->config->metrics;
+	struct visit visit = { .targets = targets, .book = session_labels(overview->session) };
 	int r = renew_sums(targets, overview->config);
+
+	labelnames_make(metrics->container_labels, metrics->container_label_count, &targets->names);
 
 	if (r == 0)
 		r = choose_own(targets, overview);

@@ -82,6 +82,7 @@
 	X(RULE_SUPPRESSED,     "spikewatch_rule_suppressed",           COUNTER, "",        "rule, reason", "Windows above a threshold in which the rule did not fire, by why.") \
 	X(RULE_FIRINGS,        "spikewatch_rule_firings",              COUNTER, "",        "rule",      "Windows in which the rule fired.")              \
 	X(RULE_INCIDENTS,      "spikewatch_rule_incidents",            COUNTER, "",        "rule",      "Firings that began an incident.")               \
+	X(TARGET_INFO,         "spikewatch_target",                    INFO,    "",        FAMILIES_TARGET ", label_...", "Labels of its container that metrics.container_labels names.") \
 	X(TARGET_CPU,          "spikewatch_target_cpu_seconds",        COUNTER, "seconds", FAMILIES_TARGET, "CPU time used.")                            \
 	X(TARGET_CPU_MODE,     "spikewatch_target_cpu_mode_seconds",   COUNTER, "seconds", FAMILIES_TARGET ", mode", "CPU time used, by mode; coarser than the total.") \
 	X(TARGET_MEMORY,       "spikewatch_target_memory_bytes",       GAUGE,   "bytes",   FAMILIES_TARGET, "Memory used: resident of a process, charged to a cgroup.") \

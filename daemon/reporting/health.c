@@ -183,6 +183,12 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 			  "For \"Too many open files\" raise LimitNOFILE.",
 			  strerror(-state->error));
 		return;
+	case UNWATCHED_UNLABELLED:
+		log_about(LOG_WARNING, about,
+			  "the labels of %llu containers cannot be read: %s. No target that asks for labels selects "
+			  "them.",
+			  count, state->unlabelled_why);
+		return;
 	case UNWATCHED_HASTY:
 		about->count = 0;
 		log_about(LOG_NOTICE, about,
@@ -202,6 +208,7 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 		[UNWATCHED_FAILED] = "all targets can be opened again",
 		[UNWATCHED_UNREADABLE] = "all processes may be looked at again",
 		[UNWATCHED_UNFINISHED] = "new targets are found again",
+		[UNWATCHED_UNLABELLED] = "the labels of all containers can be read",
 		[UNWATCHED_HASTY] = "processes come slowly enough to be looked at one by one again",
 	};
 	struct condition *condition = &health->unwatched[kind];
@@ -282,6 +289,7 @@ void health_discovery(struct health *health, const struct discovery_state *state
 	look_at_unwatched(health, UNWATCHED_FAILED, state, state->roster.failed);
 	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
 	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
+	look_at_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
 	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
 	health->storms = state->storms;
 	look_at_cold(health, &state->roster);

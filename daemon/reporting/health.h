@@ -42,6 +42,7 @@ enum health_unwatched {
 	UNWATCHED_FAILED,     /* could not be opened */
 	UNWATCHED_UNREADABLE, /* may not be looked at */
 	UNWATCHED_UNFINISHED, /* the scan stopped half-way */
+	UNWATCHED_UNLABELLED, /* a target asks for labels, and theirs cannot be read */
 	UNWATCHED_HASTY,      /* processes come faster than they may be looked at */
 	UNWATCHED_KINDS
 };

@@ -230,6 +230,9 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	jsonmember_u64(json, "failed", found.roster.failed);
 	if (found.roster.failed)
 		jsonmember_text(json, "failed_why", strerror(-found.roster.last_error));
+	jsonmember_u64(json, "unlabelled", found.unlabelled);
+	if (found.unlabelled)
+		jsonmember_text(json, "unlabelled_why", found.unlabelled_why);
 	if (found.error)
 		jsonmember_text(json, "unfinished_why", strerror(-found.error));
 	put_news(json, &found);

@@ -30,6 +30,25 @@ int targetlabels_put(const struct target *target, struct buffer *text)
 	return openmetrics_block(labels, count, text);
 }
 
+int targetlabels_put_labels(const struct labels *labels, const struct labelnames *names, struct buffer *text)
+{
+	struct openmetrics_label found[CONFIG_LABELS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		const char *value = labels_get(labels, names->keys[i]);
+
+		if (value)
+			found[count++] = (struct openmetrics_label){ names->names[i], value };
+	}
+	if (count == 0)
+		return 0;
+
+	int r = buffer_append(text, ",", 1);
+
+	return r < 0 ? r : openmetrics_block(found, count, text);
+}
+
 int targetlabels_put_sum(const char *entry, struct buffer *text)
 {
 	const struct openmetrics_label labels[] = { { "target", OTHER }, { "entry", entry }, { "kind", OTHER } };

@@ -2,6 +2,7 @@
 #ifndef SPIKEWATCH_TARGETLABELS_H
 #define SPIKEWATCH_TARGETLABELS_H
 
+#include "labelnames.h"
 #include "openmetrics.h"
 #include "target.h"
 
@@ -10,6 +11,12 @@
  * openmetrics_block.
  */
 int targetlabels_put(const struct target *target, struct buffer *text);
+
+/*
+ * Appends, to the block of a target, those of its container's labels that have a name, with a comma in front. Nothing if it has none of them. Returns as
+ * openmetrics_block.
+ */
+int targetlabels_put_labels(const struct labels *labels, const struct labelnames *names, struct buffer *text);
 
 /* The block of the sum of an entry's other targets. */
 int targetlabels_put_sum(const char *entry, struct buffer *text);
