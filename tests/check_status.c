@@ -264,6 +264,25 @@ START_TEST(names_of_targets_entries_and_rules_choose)
 }
 END_TEST
 
+START_TEST(labels_of_a_container_are_told_once_when_it_is_asked_for)
+{
+	static const char labelled[] =
+		HEAD "{\"name\":\"docker/"
+		     "web\",\"entry\":\"pods\",\"labels\":{\"app\":\"w\\u009bb\",\"team\":\"core\",\"x\":7},"
+		     "\"labels_left_out\":3,\"rules\":[{" CPU "\"reasons\":{}},{" MEMORY "\"reasons\":{}}]}" TAIL;
+
+	serve(labelled);
+	ck_assert_int_eq(STATUS(WORD("docker/web")), EXIT_OK);
+	says("    labels app=w\\xc2\\x9bb team=core x=7 and 3 more\n");
+
+	char *first = strstr(output, "    labels ");
+
+	ck_assert_ptr_null(strstr(first + 1, "    labels "));
+	ck_assert_int_eq(run((char *[]){ WORD("status"), WORD("--socket"), path, NULL }), EXIT_OK);
+	says_nothing_of("labels");
+}
+END_TEST
+
 /* The document printed, for json_document_free. */
 static struct json_document *printed(void)
 {
@@ -397,6 +416,7 @@ Suite *status_suite(void)
 	tcase_add_test(tcase, what_is_known_of_units_is_told_if_they_are_wanted);
 	tcase_add_loop_test(tcase, units_of_which_all_is_known_are_not_spoken_of, 0, 2);
 	tcase_add_test(tcase, names_of_targets_entries_and_rules_choose);
+	tcase_add_test(tcase, labels_of_a_container_are_told_once_when_it_is_asked_for);
 	tcase_add_test(tcase, json_is_passed_on_and_chosen_from);
 	tcase_add_test(tcase, hostile_names_are_harmless);
 	tcase_add_test(tcase, what_is_of_another_type_is_unknown);
