@@ -4,6 +4,9 @@
 #include "discovery_inside.h"
 #include "discovery_rig.h"
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 Suite *discovery_wait_suite(void);
 
 #define FAR (60 * NS_PER_S)
@@ -16,6 +19,16 @@ static void make_cgroup(const char *path)
 
 	snprintf(full, sizeof(full), "%s%s", tree, path);
 	ck_assert_int_eq(mkdir(full, 0700), 0);
+}
+
+static void make_tree(void)
+{
+	char path[128];
+
+	snprintf(tree, sizeof(tree), "%s/tree", root);
+	make_cgroup("");
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
+	scene_write(path, "cpu memory\n");
 }
 
 /* Until when it would sleep from now on; *ret_polled: how many descriptors may wake it before. */
@@ -44,14 +57,10 @@ static void assert_sleeps(mono_t now, size_t polled)
 
 START_TEST(while_no_cgroup_comes_it_sleeps_and_polls)
 {
-	char path[128];
 	mono_t now;
 	size_t polled;
 
-	snprintf(tree, sizeof(tree), "%s/tree", root);
-	make_cgroup("");
-	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
-	scene_write(path, "cpu memory\n");
+	make_tree();
 	make(root, tree,
 	     scene_config("{\"targets\": [{\"name\": \"e\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}]}"));
 	discovery_tune_in(discovery);
@@ -64,7 +73,7 @@ START_TEST(while_no_cgroup_comes_it_sleeps_and_polls)
 	discovery_hear(discovery, mono_add(now, NS_PER_MS));
 	make_cgroup("/jobs-2");
 	discovery_hear(discovery, mono_add(now, NS_PER_MS + 1));
-	ck_assert_int_lt(mono_diff(sleeps_until(mono_add(now, NS_PER_MS + 1), &polled), now), (int64_t)(2 * NS_PER_MS));
+	ck_assert_int_lt(mono_diff(sleeps_until(mono_add(now, NS_PER_MS + 1), &polled), now), (int64_t)(3 * NS_PER_MS));
 	ck_assert_uint_eq(polled, 1);
 
 	/* They have been handed out: nothing more to be waited for. */
@@ -83,6 +92,189 @@ START_TEST(while_no_entry_selects_units_there_is_nothing_to_wait_for)
 }
 END_TEST
 
+/* ---- processes ---- */
+
+/* A child that is called name and sleeps. */
+static pid_t sleeper_called(const char *name)
+{
+	int ready[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(ready), 0);
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, name);
+		close(ready[0]);
+		close(ready[1]);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Targets by the order in which they were found. */
+struct order {
+	int32_t pid;
+	uint32_t process, last_cgroup;
+};
+
+static int note(void *ctx, struct roster_target *target)
+{
+	struct order *order = ctx;
+
+	if (target->what.kind == TARGET_CGROUP && target->what.id > order->last_cgroup)
+		order->last_cgroup = target->what.id;
+	if (target->what.kind == TARGET_PROCESS && target->what.pid == order->pid)
+		order->process = target->what.id;
+
+	return 0;
+}
+
+static struct order order_of(pid_t pid)
+{
+	struct order order = { .pid = pid };
+
+	roster_visit(discovery->roster, note, &order);
+
+	return order;
+}
+
+static const char *own_name(void)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "wait%d", getpid());
+
+	return name;
+}
+
+START_TEST(who_comes_while_cgroups_are_looked_at_need_not_wait_for_all_of_them)
+{
+	char path[160];
+	struct order order;
+	mono_t now;
+	pid_t pid;
+
+	make_tree();
+	make("/proc", tree,
+	     scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}, "
+			  "{\"name\": \"p\", \"comm\": \"%s\"}]}",
+			  own_name()));
+	discovery_tune_in(discovery);
+	if (!discovery->news)
+		return; /* nothing can be heard here */
+	scan();
+	pid = sleeper_called(own_name());
+	for (int i = 0; i < 8; i++) {
+		snprintf(path, sizeof(path), "/jobs-%d", i);
+		make_cgroup(path);
+		snprintf(path, sizeof(path), "%s/jobs-%d/cpu.stat", tree, i);
+		scene_write(path, "usage_usec 10\nuser_usec 5\nsystem_usec 5\n");
+		snprintf(path, sizeof(path), "%s/jobs-%d/memory.current", tree, i);
+		scene_write(path, "4096\n");
+	}
+
+	/* Both are heard of; the process may be looked at a moment after the first cgroup. */
+	now = discovery_show_life(discovery);
+	discovery->news->rest = (struct rest){ 0 };
+	discovery_hear(discovery, mono_sub(now, NS_PER_S));
+	ck_assert_uint_eq(order_of(pid).process, 0);
+	discovery->news->rest.until = mono_add(now, 1);
+	discovery_hear(discovery, now);
+	order = order_of(pid);
+	end(pid);
+	ck_assert_uint_eq(discovery->state.cgroups_heard, 8);
+	ck_assert_uint_gt(order.last_cgroup, 0);
+	ck_assert_uint_gt(order.process, 0);
+	ck_assert_uint_lt(order.process, order.last_cgroup);
+}
+END_TEST
+
+/* Nothing is left of the share as of then. */
+static void exhaust(mono_t now)
+{
+	discovery->news->allowance.left_ns = -(int64_t)NS_PER_MS;
+	discovery->news->allowance.filled = now;
+}
+
+START_TEST(who_comes_when_the_share_is_taken_is_late_and_that_is_counted)
+{
+	mono_t now;
+	uint64_t looks;
+	pid_t pid;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	discovery_tune_in(discovery);
+	if (!discovery->news)
+		return;
+	scan();
+	now = discovery_show_life(discovery);
+	exhaust(now);
+	discovery_hear(discovery, mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
+	pid = sleeper_called(own_name());
+	looks = discovery->state.looks;
+	discovery_hear(discovery, mono_add(now, 40 * NS_PER_MS));
+	ck_assert(discovery->state.held_off);
+	ck_assert_uint_eq(discovery->state.looks, looks);
+	ck_assert_uint_eq(order_of(pid).process, 0);
+
+	/* There is something left again. */
+	discovery_hear(discovery, mono_add(now, 500 * NS_PER_MS));
+	end(pid);
+	ck_assert_uint_gt(order_of(pid).process, 0);
+	ck_assert_uint_ge(discovery->state.late, 1);
+	ck_assert_uint_eq(discovery->state.storms, 0);
+	discovery_hear(discovery, mono_add(now, NS_PER_S));
+	ck_assert(!discovery->state.held_off);
+}
+END_TEST
+
+START_TEST(who_has_waited_for_his_share_for_a_second_is_left_to_a_scan)
+{
+	mono_t now, next;
+	uint64_t late;
+	pid_t pid;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	discovery_tune_in(discovery);
+	if (!discovery->news)
+		return;
+	scan();
+	pid = sleeper_called(own_name());
+	now = discovery_show_life(discovery);
+	discovery->again = false;
+	for (unsigned i = 0; i < 60; i++) {
+		ck_assert_uint_eq(discovery->state.storms, i * 20 > 1000);
+		late = discovery->state.late;
+		exhaust(now);
+		now = mono_add(now, 20 * NS_PER_MS);
+		discovery_hear(discovery, now);
+		if (discovery->state.storms > 0)
+			break;
+	}
+	end(pid);
+	ck_assert_uint_eq(discovery->state.storms, 1);
+	ck_assert_uint_gt(discovery->state.late, late);
+	ck_assert(discovery->again);
+	ck_assert(!newcomers_next(discovery->news->newcomers, 0, &next));
+	ck_assert_uint_eq(order_of(pid).process, 0);
+}
+END_TEST
+
 Suite *discovery_wait_suite(void)
 {
 	Suite *suite = suite_create("discovery_wait");
@@ -91,6 +283,9 @@ Suite *discovery_wait_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, while_no_cgroup_comes_it_sleeps_and_polls);
 	tcase_add_test(tcase, while_no_entry_selects_units_there_is_nothing_to_wait_for);
+	tcase_add_test(tcase, who_comes_while_cgroups_are_looked_at_need_not_wait_for_all_of_them);
+	tcase_add_test(tcase, who_comes_when_the_share_is_taken_is_late_and_that_is_counted);
+	tcase_add_test(tcase, who_has_waited_for_his_share_for_a_second_is_left_to_a_scan);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

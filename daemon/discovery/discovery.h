@@ -10,8 +10,8 @@
  * clocks of processes can be asked. And where it could find only what is heard of anyway (entries by name, program, pid or path of a cgroup; nothing was
  * lost), scans are so far apart that they take no more than a five-hundredth of a core, but no more than ten rescan intervals.
  *
- * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans: processes
- * that come faster are left to the scans for the rest of a second.
+ * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans, but for a burst:
+ * processes that come faster are looked at late, and after a second of that those that wait are left to a scan.
  *
  * Questions of other threads, a reload too, are answered between two processes of a running scan.
  */
@@ -57,8 +57,10 @@ struct discovery_state {
 	uint64_t missed; /* processes that came and went before they were looked at; of some there was an exit record */
 	uint64_t dropped;  /* processes that were forgotten before they were looked at */
 	uint64_t credited; /* of the missed: counted in a group, by their exit records */
-	uint64_t storms;   /* seconds in which processes came faster than they may be looked at: scans find who lasts */
-	bool held_off;     /* now is such a second */
+	uint64_t
+		late; /* looked at later than they were heard of, or left to a scan, because looking had taken its share of a core */
+	uint64_t storms;   /* seconds after which those that were still waiting were left to a scan */
+	bool held_off;     /* somebody is waiting */
 	bool units_wanted; /* an entry selects units */
 	struct unitbus_state units;
 	uint64_t

@@ -2,6 +2,7 @@
 #ifndef SPIKEWATCH_DISCOVERY_INSIDE_H
 #define SPIKEWATCH_DISCOVERY_INSIDE_H
 
+#include "allowance.h"
 #include "census.h"
 #include "cgroupwatch.h"
 #include "condition.h"
@@ -29,8 +30,9 @@ struct discovery_news {
 	bool more;    /* the last look found something */
 	mono_t heard; /* when it was looked last */
 	struct rest rest;
-	mono_t window; /* the budget's, and what was taken of it */
-	uint64_t window_cpu_ns;
+	struct allowance allowance;
+	uint64_t charged_ns;      /* CPU time of the thread up to which it was taken of that, in the running look */
+	mono_t behind_since;      /* since when somebody has been waiting for it: while state.held_off */
 	uint64_t missed, dropped; /* by listeners before this one */
 };
 

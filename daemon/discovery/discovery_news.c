@@ -8,8 +8,9 @@
  * What is heard is only where to look: what a process is, is read from /proc, under the same roster, by the same matcher. News that were lost are
  * followed by a scan.
  *
- * Looking costs as much as a scan's look, and is bounded by the same share of a core: beyond it, for the rest of a second, nobody is looked at and
- * ends are only counted, twenty milliseconds' at a time; then a scan finds who lasts.
+ * Looking costs as much as a scan's look, and is bounded by the same share of a core (allowance.h): beyond it nobody is looked at and news are only
+ * taken in, twenty milliseconds' at a time, until there is something left again: those who come are late by that. If that goes on for a second those
+ * that wait are left to a scan.
  */
 #include "discovery_inside.h"
 #include "realclock.h"
@@ -22,11 +23,14 @@
 #include <time.h>
 
 /*
- * How long nothing is heard after the second time within as long, so that a storm wakes us some thousand times a second and not for each process; one that comes
+ * How long nothing is heard after the second time within as long, so that a storm wakes us a thousand times a second and not for each process; one that comes
  * alone is heard at once, and so is what he does next.
  */
-#define GAP_NS (500 * NS_PER_US)
+#define GAP_NS NS_PER_MS
+
+/* The same while news have taken their share of a core; and for how long somebody waits for it, at most. */
 #define HELD_OFF_GAP_NS (20 * NS_PER_MS)
+#define BEHIND_MAX_NS NS_PER_S
 
 /* How long a process that was forked is left alone: to execute something, or to end. */
 #define DELAY_NS (2 * NS_PER_MS)
@@ -38,14 +42,13 @@
 #define WHOLE_UNMET_NS NS_PER_S
 
 /*
- * How soon after an end it is asked whether the sampler gave members back, and how long: at first at every tick of the fastest sampler, then more and more
- * seldom, a quarter of the time that has passed.
+ * How soon after an end it is asked whether the sampler gave members back: at first at every tick of the fastest sampler, then more and more seldom, after a
+ * quarter of the time that has passed. And how long: an idle one the sampler looks at seldom.
  */
 #define SETTLE_NS (2 * NS_PER_MS)
 #define SETTLE_PART 4
-#define SETTLE_MAX_NS NS_PER_S
-
-#define WINDOW_NS NS_PER_S
+#define SETTLE_SELDOM_NS (250 * NS_PER_MS)
+#define SETTLE_MAX_NS (30 * NS_PER_S)
 
 /* Batches at a time, so that a scan gets on. */
 #define READS_MAX 64
@@ -148,7 +151,51 @@ void discovery_tune_in(struct discovery *discovery)
 
 	state->source = proclistener_source(discovery->news->listener);
 	state->exit_totals = proclistener_has_totals(discovery->news->listener);
-	discovery->news->window = discovery_show_life(discovery);
+	discovery->news->allowance = allowance_of(DISCOVERY_SHARE, discovery_show_life(discovery));
+}
+
+/* ---- what it may cost ---- */
+
+/* What was taken since the last time is taken into account. */
+static void charge(struct discovery_news *news, mono_t now)
+{
+	uint64_t cpu_ns = realclock_thread_cpu();
+
+	allowance_take(&news->allowance, cpu_ns - news->charged_ns, now);
+	news->charged_ns = cpu_ns;
+}
+
+/* Whether nobody may be looked at, in the middle of news. */
+static bool is_spent(struct discovery *discovery, mono_t now)
+{
+	charge(discovery->news, now);
+
+	return allowance_is_spent(&discovery->news->allowance, now);
+}
+
+/* Whether somebody waits for what there is not, and for how long. */
+static void look_back(struct discovery *discovery, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+	bool spent = is_spent(discovery, now);
+	mono_t next;
+
+	if (!discovery->state.held_off) {
+		discovery->state.held_off = spent;
+		news->behind_since = now;
+		return;
+	}
+	if (mono_diff(now, news->behind_since) < (int64_t)BEHIND_MAX_NS) {
+		discovery->state.held_off =
+			spent || (newcomers_next(news->newcomers, DELAY_NS, &next) && mono_diff(now, next) >= 0);
+		return;
+	}
+
+	discovery->state.storms++;
+	discovery->state.late += newcomers_give_up(news->newcomers);
+	discovery->again = true;
+	discovery->state.held_off = spent;
+	news->behind_since = now;
 }
 
 /* ---- one process ---- */
@@ -177,6 +224,7 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 
 	newcomer->state = NEWCOMER_MET;
 	discovery->state.looks++;
+	discovery->state.late += discovery->state.held_off;
 	discovery->again |= r < 0 && scanned_starved(r);
 }
 
@@ -188,7 +236,7 @@ static void begin(struct discovery *discovery, int32_t pid, enum newcomer_news w
 	struct newcomer *newcomer = newcomers_began(news->newcomers, pid, what, now);
 
 	if (newcomer && what == NEWCOMER_EXECUTED && discovery->state.source == PROCLISTENER_CONNECTOR &&
-	    !discovery->state.held_off)
+	    !is_spent(discovery, now))
 		look_at(discovery, newcomer, now);
 }
 
@@ -236,10 +284,8 @@ static void take_events(struct discovery *discovery, mono_t now)
 		discovery->again |= lost;
 		for (size_t i = 0; i < count; i++)
 			take_event(discovery, &news->events[i], now);
-		if (count == 0)
-			return;
-		news->more = true;
-		if (!others_first(discovery))
+		news->more |= count > 0;
+		if (proclistener_drained(news->listener) || !others_first(discovery))
 			return;
 	}
 }
@@ -248,52 +294,54 @@ static void look_at_due(struct discovery *discovery, mono_t now)
 {
 	struct newcomer *newcomer;
 
-	while (!discovery->state.held_off && (newcomer = newcomers_due(discovery->news->newcomers, DELAY_NS, now))) {
+	while (!is_spent(discovery, now) && (newcomer = newcomers_due(discovery->news->newcomers, DELAY_NS, now))) {
 		look_at(discovery, newcomer, now);
 		if (!others_first(discovery))
 			return;
 	}
 }
 
-/* ---- what it may cost ---- */
+/* ---- all of them ---- */
 
-static void spend(struct discovery *discovery, uint64_t cpu_ns, mono_t now)
-{
-	struct discovery_news *news = discovery->news;
-	bool over;
-
-	news->window_cpu_ns += cpu_ns;
-	over = news->window_cpu_ns > WINDOW_NS / DISCOVERY_SHARE;
-	if (over && !discovery->state.held_off) {
-		discovery->state.held_off = true;
-		discovery->state.storms++;
-	}
-	if (mono_diff(now, news->window) < (int64_t)WINDOW_NS)
-		return;
-
-	if (discovery->state.held_off) {
-		newcomers_give_up(news->newcomers);
-		discovery->again = true;
-	}
-	discovery->state.held_off = false;
-	news->window = now;
-	news->window_cpu_ns = 0;
-}
-
-/* When it may be heard again. */
-static mono_t rest_until(const struct discovery *discovery)
+/* When processes may be heard again. */
+static mono_t rest_until(const struct discovery *discovery, mono_t now)
 {
 	const struct discovery_news *news = discovery->news;
 
-	return discovery->state.held_off ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest.until;
+	return allowance_is_spent(&news->allowance, now) ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest.until;
 }
 
+/* Unless they are resting, or this is in the middle of them. */
+static void hear_processes(struct discovery *discovery, mono_t now)
+{
+	struct discovery_news *news = discovery->news;
+
+	if (!news || news->hearing || mono_diff(now, rest_until(discovery, now)) < 0)
+		return;
+
+	news->hearing = true;
+	news->heard = now;
+	news->charged_ns = realclock_thread_cpu();
+	roster_fetch(discovery->roster);
+	take_events(discovery, now);
+	roster_settle(discovery->roster);
+	look_at_due(discovery, now);
+	discovery->again |= matcher_is_behind(discovery->matcher);
+	if (news->more)
+		rest_found(&news->rest, GAP_NS, now);
+	look_back(discovery, now);
+	news->hearing = false;
+}
+
+/* A cgroup takes most of a millisecond: processes come between them, and others have their turn. */
 static void visit_new_cgroup(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
 
 	discovery->state.cgroups_heard++;
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
+	if (others_first(discovery))
+		hear_processes(discovery, discovery_pulse(discovery));
 }
 
 /* Its processes were met before it had its name: where they count and not the cgroup, a scan finds them. */
@@ -339,29 +387,12 @@ void discovery_overhear(struct discovery *discovery, mono_t now)
 
 void discovery_hear(struct discovery *discovery, mono_t now)
 {
-	struct discovery_news *news = discovery->news;
-	uint64_t cpu;
-
 	discovery->heard = now;
+	hear_processes(discovery, now);
 	hear_cgroups(discovery, now);
 	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
 	containers_review(discovery->options.roster.containers, now, visit_other_container, discovery);
 	discovery_hear_units(discovery, now);
-	if (!news || news->hearing || mono_diff(now, rest_until(discovery)) < 0)
-		return;
-
-	news->hearing = true;
-	news->heard = now;
-	cpu = realclock_thread_cpu();
-	roster_fetch(discovery->roster);
-	take_events(discovery, now);
-	roster_settle(discovery->roster);
-	look_at_due(discovery, now);
-	discovery->again |= matcher_is_behind(discovery->matcher);
-	if (news->more)
-		rest_found(&news->rest, GAP_NS, now);
-	spend(discovery, realclock_thread_cpu() - cpu, now);
-	news->hearing = false;
 }
 
 static void sooner(mono_t *until, mono_t at)
@@ -379,7 +410,9 @@ static uint64_t settle_pause(int64_t passed_ns)
 {
 	uint64_t part = (uint64_t)passed_ns / SETTLE_PART;
 
-	return part > SETTLE_NS ? part : SETTLE_NS;
+	part = part > SETTLE_NS ? part : SETTLE_NS;
+
+	return part < SETTLE_SELDOM_NS ? part : SETTLE_SELDOM_NS;
 }
 
 /*
@@ -389,14 +422,15 @@ static uint64_t settle_pause(int64_t passed_ns)
 static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
 {
 	const struct discovery_news *news = discovery->news;
-	mono_t next, may = rest_until(discovery);
+	mono_t next, may = rest_until(discovery, now);
+	bool spent = allowance_is_spent(&news->allowance, now);
 
-	if (!discovery->state.held_off && newcomers_next(news->newcomers, DELAY_NS, &next))
+	if (!spent && newcomers_next(news->newcomers, DELAY_NS, &next))
 		sooner(until, later(next, may));
 	if (roster_ended(discovery->roster) > 0 && mono_diff(now, news->rest.found) < (int64_t)SETTLE_MAX_NS)
 		sooner(until, mono_add(now, settle_pause(mono_diff(now, news->rest.found))));
 	if (discovery->state.held_off)
-		sooner(until, later(mono_add(news->window, WINDOW_NS), may));
+		sooner(until, may);
 	if (mono_diff(may, now) <= 0)
 		return true;
 	sooner(until, may);

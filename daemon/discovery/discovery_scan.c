@@ -231,6 +231,15 @@ static int visit_all(struct discovery *discovery)
 	return r == -E2BIG ? 0 : r;
 }
 
+/* What the sampler gave back: many that end at once take their time. */
+static void take_back(struct discovery *discovery)
+{
+	while (roster_fetch(discovery->roster)) {
+		roster_settle(discovery->roster);
+		discovery_overhear(discovery, discovery_show_life(discovery));
+	}
+}
+
 int discovery_scan_locked(struct discovery *discovery)
 {
 	mono_t began = discovery_show_life(discovery);
@@ -243,6 +252,7 @@ int discovery_scan_locked(struct discovery *discovery)
 	discovery->rescan = discovery->again = false;
 	discovery->scan++;
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
+	take_back(discovery);
 	roster_collect(discovery->roster);
 	roster_reopen(discovery->roster);
 	if (matcher_read_pidfiles(discovery->matcher))

@@ -41,7 +41,7 @@ struct proclistener {
 	enum proclistener_source source;
 	int epoll, connector, taskstats;
 	uint16_t family;
-	bool lost;
+	bool lost, more;
 	struct procevent held[BATCH]; /* exit records that are to follow */
 	size_t held_count;
 	struct perfevents *rings;
@@ -115,6 +115,7 @@ static void read_rings(struct proclistener *listener)
 		if (listener->count < BATCH)
 			listener->ring_next = (listener->ring_next + 1) % listener->ring_count;
 	}
+	listener->more = listener->count == BATCH;
 }
 
 /* ---- reading sockets ---- */
@@ -159,51 +160,60 @@ static void fetch_totals(struct proclistener *listener)
 	unsigned count = receive(listener, listener->taskstats, BATCH);
 	int error;
 
+	listener->more |= count == BATCH;
 	for (unsigned i = 0; i < count; i++)
 		if (procevents_taskstats(listener->scratch[i], messages->heads[i].msg_len, listener->family,
 					 &listener->held[listener->held_count], &error) == PROCEVENTS_EVENT)
 			listener->held_count++;
 }
 
-static void read_connector(struct proclistener *listener, size_t cap)
+/* True: that was all there is. */
+static bool read_connector(struct proclistener *listener)
 {
 	const struct messages *messages = &listener->messages;
-	unsigned most = cap < BATCH ? (unsigned)cap : BATCH;
-	unsigned count = receive(listener, listener->connector, most);
+	unsigned count = receive(listener, listener->connector, BATCH);
 	int error;
 
+	listener->more |= count == BATCH;
 	for (unsigned i = 0; i < count; i++)
 		if (procevents_connector(listener->scratch[i], messages->heads[i].msg_len,
 					 &listener->events[listener->count], &error) == PROCEVENTS_EVENT)
 			listener->count++;
+
+	return count < BATCH;
 }
 
 /* Exit records follow when the connector has said all it had. */
-static void read_sockets(struct proclistener *listener, size_t cap)
+static void read_sockets(struct proclistener *listener)
 {
 	if (listener->held_count == 0 && listener->taskstats >= 0)
 		fetch_totals(listener);
-	read_connector(listener, cap);
-	if (listener->count > 0 || listener->held_count == 0)
+	if (!read_connector(listener))
 		return;
-	memcpy(listener->events, listener->held, listener->held_count * sizeof(listener->held[0]));
-	listener->count = listener->held_count;
+	memcpy(listener->events + listener->count, listener->held, listener->held_count * sizeof(listener->held[0]));
+	listener->count += listener->held_count;
 	listener->held_count = 0;
 }
 
 size_t proclistener_read(struct proclistener *listener, struct procevent *events, size_t cap, bool *ret_lost)
 {
-	if (cap < BATCH)
+	if (cap < 2 * BATCH)
 		return 0;
 	listener->events = events;
 	listener->count = 0;
+	listener->more = false;
 	if (listener->source == PROCLISTENER_PERF)
 		read_rings(listener);
 	else
-		read_sockets(listener, cap);
+		read_sockets(listener);
 	*ret_lost = listener->lost;
 	listener->lost = false;
 	return listener->count;
+}
+
+bool proclistener_drained(const struct proclistener *listener)
+{
+	return !listener->more;
 }
 
 /* ---- the listener itself ---- */

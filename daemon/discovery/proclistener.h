@@ -52,13 +52,16 @@ bool proclistener_has_totals(const struct proclistener *listener);
 int proclistener_fd(const struct proclistener *listener);
 
 /*
- * What has come since, cap events at most, at least PROCLISTENER_BATCH of room; never waits. Of one process its TOTALS come after its other
- * events, if all fit; between CPUs the order of perf's records is by CPU, not by time. The number; 0: nothing more for now. *ret_lost: the kernel
+ * What has come since, cap events at most, at least twice PROCLISTENER_BATCH of room; never waits. Of one process its TOTALS come after its other
+ * events, if all fit; between CPUs the order of perf's records is by CPU, not by time. The number. *ret_lost: the kernel
  * had no room for some, at any time before.
  */
 size_t proclistener_read(struct proclistener *listener, struct procevent *events, size_t cap, bool *ret_lost);
 
 #define PROCLISTENER_BATCH 64u
+
+/* Whether there was nothing more than what the last read took. */
+bool proclistener_drained(const struct proclistener *listener);
 
 /* "connector", "perf", "rescan" (NONE): static text. */
 const char *proclistener_name(enum proclistener_source source);

@@ -9,8 +9,8 @@
 #include "roster_target.h"
 #include "roster_tiers.h"
 
-/* What the sampler gave back and is not freed yet: see roster_fetch. */
-#define ROSTER_BACK_MAX 512u
+/* What the sampler gave back and is not freed yet: see roster_fetch. A millisecond's work, and more than a tick brings but in a storm. */
+#define ROSTER_BACK_MAX 64u
 
 struct roster_back {
 	struct sampler_target *sampled;

@@ -181,6 +181,7 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_OVERRUNS, found.overruns);
 	put_u64(out, FAMILY_MISSED, found.missed + found.dropped);
 	put_u64(out, FAMILY_CREDITED, found.credited);
+	put_u64(out, FAMILY_LATE, found.late);
 	put_u64(out, FAMILY_STORMS, found.storms);
 }
 

@@ -68,7 +68,8 @@
 	X(OVERRUNS,            "spikewatch_discovery_overruns",        COUNTER, "",        "",          "Times that news were lost; each is followed by a scan.") \
 	X(MISSED,              "spikewatch_discovery_missed_processes", COUNTER, "",       "",          "Processes that came and went before they were looked at.") \
 	X(CREDITED,            "spikewatch_discovery_credited_processes", COUNTER, "",     "",          "Of them counted in a group by their exit records.") \
-	X(STORMS,              "spikewatch_discovery_storms",          COUNTER, "",        "",          "Seconds in which processes came faster than they may be looked at.") \
+	X(LATE,                "spikewatch_discovery_late_processes",  COUNTER, "",        "",          "Processes that were looked at late, or left to a scan, because looking had taken its share of a core.") \
+	X(STORMS,              "spikewatch_discovery_storms",          COUNTER, "",        "",          "Seconds after which processes that still waited for that were left to a scan.") \
 	X(INCIDENTS_OPENED,    "spikewatch_incidents_opened",          COUNTER, "",        "",          "Incidents begun.")                              \
 	X(INCIDENTS_SEALED,    "spikewatch_incidents_sealed",          COUNTER, "",        "",          "Incidents written completely.")                 \
 	X(INCIDENTS_MERGED,    "spikewatch_incidents_merged",          COUNTER, "",        "",          "Firings that became part of an open incident.") \

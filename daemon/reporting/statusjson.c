@@ -207,6 +207,7 @@ static void put_news(struct json_writer *json, const struct discovery_state *fou
 	jsonmember_u64(json, "looks", found->looks);
 	jsonmember_u64(json, "missed", found->missed + found->dropped);
 	jsonmember_u64(json, "credited", found->credited);
+	jsonmember_u64(json, "late", found->late);
 	jsonmember_u64(json, "storms", found->storms);
 }
 
