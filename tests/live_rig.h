@@ -36,6 +36,7 @@ static struct ring_cursor *cursor;
 static struct tally tallies[TALLIES_MAX];
 static size_t tally_count;
 static bool able;
+static const char *further; /* sections of the configuration, each with a comma behind it */
 
 static inline void setup(void)
 {
@@ -47,6 +48,7 @@ static inline void setup(void)
 	ring = NULL;
 	cursor = NULL;
 	tally_count = 0;
+	further = "";
 	able = program_find("workload_arrival", found) && realpath(found, workload) &&
 	       program_find("spikewatchd", spikewatchd) && program_find("spikewatch", spikewatch);
 }
@@ -154,13 +156,13 @@ static inline bool start(enum way way, const char *targets, const char *rules)
 	}
 	scene_write(
 		place("config"),
-		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
+		"{%s\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
 		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"%s\",\n"
 		"\"discovery\": \"%s\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
 		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
 		"\"targets\": [%s], \"rules\": [%s]}\n",
-		directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory, directory,
-		targets, rules);
+		further, directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory,
+		directory, targets, rules);
 	start_server(way == PERF);
 	scene_wait_for(scene_says(server.err, "watching "));
 	scene_wait_for(counted("scans") > 1); /* before it runs, and when it does */

@@ -97,6 +97,7 @@ static inline void own_cgroups_drop(const char *name)
 	}
 }
 
+/* In all hierarchies but those that want more before they take somebody: v1's cpuset. */
 static inline void own_cgroups_join(const char *name, pid_t pid)
 {
 	char path[640], number[16];
@@ -108,7 +109,7 @@ static inline void own_cgroups_join(const char *name, pid_t pid)
 		int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 		ck_assert_int_ge(fd, 0);
-		ck_assert_int_eq(write(fd, number, (size_t)len), len);
+		ck_assert(write(fd, number, (size_t)len) == len || errno == ENOSPC);
 		close(fd);
 	}
 }
