@@ -1,6 +1,6 @@
 /*
- * source_format.h: what an entry of a source is made of. Its first two cache lines, which processors fetch as a pair, are all that a look at an
- * idle process touches; what is read is kept behind them.
+ * source_format.h: what an entry of a source is made of. Its first two cache lines, which are neighbours, are all that a look at an idle process
+ * touches; what is read is kept behind them.
  *
  * Only for the source's own modules: callers use source.h.
  */
@@ -34,7 +34,7 @@ struct group {
 
 struct source_entry {
 	/* Of looks. */
-	_Alignas(2 * SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
+	_Alignas(SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
 	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
 	mono_t shown;   /* `at` when it was last in source_seen */
 	uint32_t fill;  /* the number of the fill in which it was last looked at */
