@@ -22,7 +22,7 @@ enum config_selector {
 	CONFIG_CMDLINE,    /* POSIX extended regular expression over the arguments, joined by spaces */
 	CONFIG_CGROUP,     /* glob over the path below the hierarchy's root: * within a component, ** over components */
 	CONFIG_UNIT,       /* systemd unit name, may hold * */
-	CONFIG_CONTAINERS, /* what container_matches takes: a glob over names of containers */
+	CONFIG_CONTAINERS, /* what container_matches takes: a glob over names of containers; and labels */
 };
 
 enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };

@@ -376,6 +376,7 @@ void containers_review(struct containers *containers, mono_t now, void (*visit)(
 
 	if (!containers)
 		return;
+	labelbook_tidy(containers->labels);
 	if (containers->review_began.ns == 0)
 		containers->review_began = now;
 	if (containers->bucket == BUCKETS && mono_diff(now, containers->review_began) < (int64_t)CONTAINERS_REVIEW_NS)

@@ -41,7 +41,7 @@ void containers_free(struct containers *containers);
 enum containers_answer { CONTAINERS_NONE, CONTAINERS_KNOWN, CONTAINERS_PENDING };
 
 /*
- * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call, its labels until containers_forget, and set unless NONE; *ret_own: whether the cgroup is the
+ * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call, its labels until containers_review or containers_forget, and set unless NONE; *ret_own: whether the cgroup is the
  * container's own and not one below. containers NULL: NONE.
  */
 enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
