@@ -189,16 +189,16 @@ static void hand_out(struct evaluator *evaluator, const struct watch *watch, con
 		tick->result = r;
 }
 
-/* What could not be put for want of memory is put again after the next step. */
-static void remember(struct evaluator *evaluator, const struct watch *watch, struct watch_pair *pair)
+/* before: what there was to be remembered. What could not be put for want of memory is put after the next step. */
+static void remember(struct evaluator *evaluator, const struct watch *watch, struct watch_pair *pair,
+		     const struct trigger_memory *before)
 {
 	struct trigger_memory memory;
 
 	trigger_memory(pair->state, &memory);
-	if (trigger_memory_equal(&memory, &pair->memory))
+	if (!pair->owed && trigger_memory_equal(&memory, before))
 		return;
-	if (memo_put(evaluator->options.memo, pair->rule->name, watch->target.key, &memory) == 0)
-		pair->memory = memory;
+	pair->owed = memo_put(evaluator->options.memo, pair->rule->name, watch->target.key, &memory) < 0;
 }
 
 /* The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of windows, exactly. */
@@ -207,14 +207,16 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 {
 	const struct config_rule *rule = pair->rule;
 	uint64_t late = tick->now.ns % rule->window_ns;
+	struct trigger_memory before;
 	double value = 0;
 	bool available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &window->from, to, &value);
 
+	trigger_memory(pair->state, &before);
 	trigger_step(pair->state, &rule->trigger, (mono_t){ tick->now.ns - late }, (wall_t){ tick->wall.ns - late },
 		     available, value, disk_ok(evaluator, tick), &pair->decision);
 	pair->judged = true;
 	evaluator->evaluations++;
-	remember(evaluator, watch, pair);
+	remember(evaluator, watch, pair, &before);
 	if (evaluator->options.judged)
 		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
 	if (pair->decision.fires || evaluator->options.witness)
@@ -412,14 +414,16 @@ int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 
 	for (size_t k = 0; watch && k < watch->pair_count && r == 0; k++) {
 		const struct watch_pair *pair = &watch->pairs[k];
+		struct trigger_memory memory;
 		struct evaluator_status status = {
 			.rule = pair->rule,
 			.target = &watch->target,
 			.decision = pair->judged ? &pair->decision : NULL,
-			.memory = &pair->memory,
+			.memory = &memory,
 			.reasons = trigger_reasons(pair->state),
 		};
 
+		trigger_memory(pair->state, &memory);
 		r = visit(ctx, &status);
 	}
 	return r;

@@ -65,19 +65,21 @@ void heritage_release(struct heritage *heritage)
 static void pass_pair(struct watch_pair *from, struct watch_pair *to, bool same)
 {
 	struct trigger_state *state = to->state;
-	struct trigger_memory memory;
+	struct trigger_memory memory, put;
 
 	if (!same) {
 		trigger_memory(from->state, &memory);
+		trigger_memory(to->state, &put); /* what the memo had */
 		trigger_restore(to->state, &memory);
+		to->owed = !trigger_memory_equal(&memory, &put);
 		return;
 	}
 
 	to->state = from->state;
 	from->state = state;
-	to->memory = from->memory;
 	to->decision = from->decision;
 	to->judged = from->judged;
+	to->owed = from->owed;
 }
 
 static void pass_pairs(struct heritage *heritage, struct watch *watch, struct watch *fresh)

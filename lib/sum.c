@@ -18,6 +18,20 @@ static uint64_t counter_of(const struct sample *sample, int i)
 	return sample_has(sample, (enum sample_field)fields[i]) ? sample->value[fields[i]] : 0;
 }
 
+void sum_keep(struct sum_counters *kept, const struct sample *sample)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		kept->value[i] = counter_of(sample, i);
+	kept->mask = sample->mask;
+}
+
+void sum_kept(const struct sum_counters *kept, struct sample *ret)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		if (kept->mask >> fields[i] & 1)
+			sample_set(ret, (enum sample_field)fields[i], kept->value[i]);
+}
+
 void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now)
 {
 	for (int i = 0; i < COUNTERS; i++)

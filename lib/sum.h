@@ -32,6 +32,17 @@ struct sum_part {
 	uint32_t mask;
 };
 
+/* The counters of a sample that a sum adds up, to be kept in a quarter of the room. */
+struct sum_counters {
+	uint64_t value[SUM_COUNTERS];
+	uint32_t mask;
+};
+
+void sum_keep(struct sum_counters *kept, const struct sample *sample);
+
+/* Sets those that were kept in *ret. */
+void sum_kept(const struct sum_counters *kept, struct sample *ret);
+
 /* Before sum_join with begun: *part's counters count from *since; those that it has not, from *now. A part of {0} counts from 0. */
 void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now);
 

@@ -32,20 +32,23 @@
 /* So little is not noticed in a cooldown, and slewing takes hours for it: what is remembered is not rewritten all the time. */
 #define WALL_STEP_NS (5 * NS_PER_S)
 
+/* There is one for each target of each rule: counters of half the size, and no room between the fields. */
 struct trigger_state {
 	struct trigger_memory memory;
-	bool anchored;        /* the two ends below are known: a step was taken since the memory was restored */
 	mono_t cooldown_end;  /* while memory.cooldown_until is not 0 */
 	mono_t period_end;    /* while memory.count is not 0 and the rule has a period */
-	bool pending;         /* the last value was a candidate */
 	mono_t pending_since; /* of the first candidate in a row, or of the last firing */
-	uint32_t reasons[TRIGGER_REASONS]; /* half the room: there is a state for each target of each rule */
-	uint32_t capacity;                 /* windows of history */
-	uint32_t filled;                   /* windows in it, at most capacity */
-	uint32_t position;                 /* of the next value */
-	double recent;                     /* sum of slots [0, position) */
+	uint32_t reasons[TRIGGER_REASONS];
+	uint16_t capacity; /* windows of history */
+	uint16_t filled;   /* windows in it, at most capacity */
+	uint16_t position; /* of the next value */
+	bool anchored;     /* the two ends above are known: a step was taken since the memory was restored */
+	bool pending;      /* the last value was a candidate */
+	double recent;     /* sum of slots [0, position) */
 	double slots[];
 };
+
+_Static_assert(TRIGGER_HISTORY_MAX < UINT16_MAX, "a position in the history has 16 bits");
 
 int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **ret)
 {
@@ -57,7 +60,7 @@ int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **re
 	if (!state)
 		return -ENOMEM;
 
-	state->capacity = rule->history;
+	state->capacity = (uint16_t)rule->history;
 	*ret = state;
 	return 0;
 }

@@ -69,9 +69,9 @@ enum trigger_phase { TRIGGER_ARMED, TRIGGER_IN_PENDING, TRIGGER_IN_COOLDOWN, TRI
 struct trigger_memory {
 	wall_t cooldown_until; /* 0: none */
 	wall_t count_since;    /* the first firing in the period in which `count` counts; the period starts there */
-	uint32_t count;        /* firings in it */
 	uint64_t fired;        /* firings ever */
 	double high_water;     /* highest value that ever fired; 0 with fired == 0 */
+	uint32_t count;        /* firings in the period */
 	bool disarmed;         /* waits for the value to come down (TRIGGER_REARM_BELOW) */
 };
 
@@ -82,22 +82,23 @@ struct trigger_state; /* opaque: one per (rule, target) */
 
 /*
  * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING and the phase
- * IN_COOLDOWN: the phase says what the rule waits for, the reason what this value lacked first.
+ * IN_COOLDOWN: the phase says what the rule waits for, the reason what this value lacked first. There is one for each target of each
+ * rule: no room between its fields.
  */
 struct trigger_decision {
-	bool fires;
-	bool candidate;
+	double value;
+	double average;  /* over previous windows, the one under test excluded */
+	double distance; /* lowest threshold that would make it a candidate, less value; < 0: it is one */
+	uint64_t cooldown_left_ns;
+	uint64_t pending_ns;                  /* how long it has been a candidate, or since it last fired */
 	enum trigger_reason reason;           /* why it did (candidate's reason) or did not fire */
 	enum trigger_reason candidate_reason; /* candidate: ABOVE_PERCENT or ABOVE_AVERAGE */
+	enum trigger_phase phase;             /* after this step */
+	bool fires;
+	bool candidate;
 	bool available;
-	double value;
 	bool has_average;
-	double average;           /* over previous windows, the one under test excluded */
-	bool has_distance;        /* judged against a threshold, and not held to be too high */
-	double distance;          /* lowest threshold that would make it a candidate, less value; < 0: it is one */
-	enum trigger_phase phase; /* after this step */
-	uint64_t cooldown_left_ns;
-	uint64_t pending_ns; /* how long it has been a candidate, or since it last fired */
+	bool has_distance; /* judged against a threshold, and not held to be too high */
 };
 
 /* 0 or -ENOMEM. All memory is taken here: 8 bytes for each window of history. */

@@ -119,6 +119,7 @@ static bool rule_applies(const struct config_rule *rule, const struct target *ta
 static int add_pair(struct watch *watch, const struct config_rule *rule, const struct memo *memo)
 {
 	struct watch_pair *pair = &watch->pairs[watch->pair_count];
+	struct trigger_memory memory;
 	int r = trigger_state_new(&rule->trigger, &pair->state);
 
 	if (r < 0)
@@ -126,9 +127,18 @@ static int add_pair(struct watch *watch, const struct config_rule *rule, const s
 
 	watch->pair_count++;
 	pair->rule = rule;
-	if (memo_get(memo, rule->name, watch->target.key, &pair->memory))
-		trigger_restore(pair->state, &pair->memory);
+	if (memo_get(memo, rule->name, watch->target.key, &memory))
+		trigger_restore(pair->state, &memory);
 	return 0;
+}
+
+static size_t count_rules(const struct watch_plan *plan, const struct target *target)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < plan->rule_count; i++)
+		count += rule_applies(plan->rules[i], target);
+	return count;
 }
 
 /* Pairs the watch with its rules; their order, by window length, makes those of a window neighbours. */
@@ -167,8 +177,10 @@ int watch_new(const struct watch_plan *plan, const struct target *target, uint64
 	r = copy_target(target, &watch->target, &watch->strings);
 	if (r < 0)
 		return r;
-	watch->windows = calloc(plan->length_count + 1, sizeof(*watch->windows));
-	watch->pairs = calloc(plan->rule_count + 1, sizeof(*watch->pairs));
+	size_t rules = count_rules(plan, &watch->target);
+
+	watch->windows = calloc(plan->length_count ? plan->length_count : 1, sizeof(*watch->windows));
+	watch->pairs = calloc(rules ? rules : 1, sizeof(*watch->pairs));
 	if (!watch->windows || !watch->pairs)
 		return -ENOMEM;
 	watch->window_count = plan->length_count;

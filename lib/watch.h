@@ -29,9 +29,9 @@ struct watch_plan {
 struct watch_pair {
 	const struct config_rule *rule;
 	struct trigger_state *state;
-	struct trigger_memory memory; /* as last put into the memo */
 	struct trigger_decision decision;
 	bool judged; /* decision is known */
+	bool owed;   /* what is to be remembered of it may not be in the memo */
 };
 
 /* The window that all rules of one length share on one target. */

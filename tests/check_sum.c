@@ -112,6 +112,30 @@ START_TEST(what_is_credited_is_in_the_counters_alone)
 }
 END_TEST
 
+START_TEST(what_is_kept_are_the_counters_that_there_are)
+{
+	static const enum sample_field counters[] = { SAMPLE_CPU, SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM,
+						      SAMPLE_MINOR_FAULTS, SAMPLE_MAJOR_FAULTS };
+	struct sample sample = member(5, 6), back = { 0 };
+	struct sum_counters kept;
+
+	sum_keep(&kept, &sample);
+	sum_kept(&kept, &back);
+	ck_assert_uint_eq(back.mask, 1u << SAMPLE_CPU);
+	ck_assert_uint_eq(back.value[SAMPLE_CPU], 5);
+	for (size_t i = 0; i < ARRAY_LEN(counters); i++)
+		sample_set(&sample, counters[i], 100 + i);
+	back = (struct sample){ 0 };
+	sum_keep(&kept, &sample);
+	sum_kept(&kept, &back);
+	for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
+		ck_assert(sample_has(&back, counters[i]));
+		ck_assert_uint_eq(back.value[counters[i]], 100 + i);
+	}
+	ck_assert(!sample_has(&back, SAMPLE_MEMORY));
+}
+END_TEST
+
 START_TEST(a_member_that_steps_back_is_not_counted_twice)
 {
 	struct sum sum = { 0 };
@@ -166,6 +190,7 @@ Suite *sum_suite(void)
 	tcase_add_test(tcase, one_that_joins_as_a_whole_counts_from_its_beginning);
 	tcase_add_test(tcase, one_that_has_begun_before_counts_from_there);
 	tcase_add_test(tcase, what_is_credited_is_in_the_counters_alone);
+	tcase_add_test(tcase, what_is_kept_are_the_counters_that_there_are);
 	tcase_add_test(tcase, a_member_that_steps_back_is_not_counted_twice);
 	tcase_add_test(tcase, a_gauge_needs_every_member);
 	suite_add_tcase(suite, tcase);

@@ -1,8 +1,10 @@
 /* check_watch.c: windows over a stream of observations: what a target looks like as of their ends. */
 #include "evaluator_bench.h"
 #include "idlepace.h"
+#include "watch.h"
 
 #include <check.h>
+#include <malloc.h>
 
 Suite *watch_suite(void);
 
@@ -483,6 +485,31 @@ START_TEST(who_is_told_nothing_of_pauses_is_put_right_by_the_record)
 }
 END_TEST
 
+/* The rules of the benchmark: two window lengths among them, and the history that is the default. */
+START_TEST(a_target_of_five_rules_takes_two_and_a_half_kilobytes)
+{
+	const size_t targets = 1000;
+	struct watch *watches[1000];
+	struct watch_plan plan;
+	struct target target = make_target(1, "a");
+
+	for (unsigned i = 0; i < 5; i++)
+		add_rule("a", METRIC_CPU, i == 0 ? 5 * S : S)->trigger.history = 10;
+	ck_assert_int_eq(watch_plan_init(&plan, &config), 0);
+	struct mallinfo2 before = mallinfo2();
+	for (size_t i = 0; i < targets; i++)
+		ck_assert_int_eq(watch_new(&plan, &target, 0, memo, &watches[i]), 0);
+	struct mallinfo2 after = mallinfo2();
+	for (size_t i = 0; i < targets; i++) {
+		ck_assert_uint_eq(watches[i]->pair_count, 5);
+		watch_free(watches[i]);
+	}
+	watch_plan_release(&plan);
+	ck_assert_uint_le(sizeof(struct watch) + 2 * sizeof(struct watch_window) + 5 * sizeof(struct watch_pair), 1280);
+	ck_assert_uint_le((after.uordblks - before.uordblks) / targets, 2560); /* 0 under a sanitizer's allocator */
+}
+END_TEST
+
 static TCase *windows(void)
 {
 	TCase *tcase = tcase_create("windows");
@@ -505,6 +532,7 @@ static TCase *windows(void)
 	tcase_add_test(tcase, clock_that_begins_anew_is_a_gap);
 	tcase_add_test(tcase, peak_is_over_all_samples_in_the_window);
 	tcase_add_test(tcase, high_water_marks_count_when_they_move_even_if_reset_between);
+	tcase_add_test(tcase, a_target_of_five_rules_takes_two_and_a_half_kilobytes);
 	tcase_add_test(tcase, cgroup_is_judged_between_its_reads);
 	tcase_add_test(tcase, idle_cgroup_moves_on_with_the_reads_it_must_have_had);
 	return tcase;

@@ -186,6 +186,15 @@ static void settle_debts(struct roster *roster)
 		lend_groups(roster);
 }
 
+/* What it had used by its end counts in its group. */
+static void credit(const struct roster_target *target)
+{
+	struct sample end = { 0 };
+
+	sum_kept(&target->end, &end);
+	source_entry_credit(target->group->sampled.entry, target->sampled.entry, &end);
+}
+
 void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why)
 {
 	if (why == SAMPLER_REFUSED)
@@ -200,7 +209,7 @@ void roster_take_back(struct roster *roster, struct roster_target *target, enum 
 	if (target->ended) {
 		roster->ended--;
 		if (target->group && why != SAMPLER_REFUSED)
-			source_entry_credit(target->group->sampled.entry, target->sampled.entry, &target->end);
+			credit(target);
 	}
 	forget(roster, target);
 }

@@ -20,6 +20,7 @@
 #include "clock.h"
 #include "containers.h"
 #include "samplers.h"
+#include "sum.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,9 +66,9 @@ struct roster_target {
 	uint32_t reading;                /* what it was opened for: see roster_reopen */
 	uint32_t runs, heat, idle_scans; /* of a process: see roster_tiers.h */
 	struct roster_membership membership;
-	bool ended;        /* see roster_events.h */
-	bool moved;        /* ended, as far as its entry is concerned: what comes counts elsewhere */
-	struct sample end; /* what it had used by then, if it ended */
+	bool ended;              /* see roster_events.h */
+	bool moved;              /* ended, as far as its entry is concerned: what comes counts elsewhere */
+	struct sum_counters end; /* what it had used by then, if it ended */
 };
 
 struct roster_counts {

@@ -35,7 +35,7 @@ static void end(struct roster *roster, struct roster_target *target, const struc
 {
 	roster->ended += !target->ended;
 	target->ended = true;
-	target->end = *counters;
+	sum_keep(&target->end, counters);
 }
 
 bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sighting *seen, const struct sample *now)

@@ -37,7 +37,7 @@ struct seen {
 };
 
 /* The sum of an entry. */
-struct sum {
+struct entry_sum {
 	char *entry;
 	uint64_t members;
 	struct sample total; /* counters go on from page to page, gauges begin anew; its mask only grows */
@@ -49,7 +49,7 @@ struct sum {
 #define ITEM_COUNT(buffer, type) ((buffer)->len / sizeof(type))
 
 struct exposition_targets {
-	struct sum *sums;
+	struct entry_sum *sums;
 	size_t sum_count;
 	struct buffer ids, own, text; /* of the page being made; kept for their memory */
 	struct buffer seen, before;   /* struct seen, the latter sorted by id */
@@ -59,7 +59,7 @@ struct exposition_targets {
 
 /* ---- sums ---- */
 
-static void free_sums(struct sum *sums, size_t count)
+static void free_sums(struct entry_sum *sums, size_t count)
 {
 	for (size_t i = 0; sums && i < count; i++)
 		free(sums[i].entry);
@@ -80,7 +80,7 @@ static bool sums_match(const struct exposition_targets *targets, const struct co
 static int renew_sums(struct exposition_targets *targets, const struct config *config)
 {
 	size_t count = config->target_count;
-	struct sum *sums;
+	struct entry_sum *sums;
 
 	if (sums_match(targets, config))
 		return 0;
@@ -124,7 +124,7 @@ static size_t entry_of(const struct exposition_targets *targets, const char *ent
 static void begin_sums(struct exposition_targets *targets)
 {
 	for (size_t i = 0; i < targets->sum_count; i++) {
-		struct sum *sum = &targets->sums[i];
+		struct entry_sum *sum = &targets->sums[i];
 
 		sum->members = 0;
 		for (enum sample_field field = 0; field < SAMPLE_FIELDS; field++)
@@ -162,7 +162,7 @@ static int add_to_sum(struct exposition_targets *targets, size_t entry, uint32_t
 {
 	struct seen key = { .id = id, .sample = *sample };
 	const struct seen *known = find_seen(&targets->before, &key);
-	struct sum *sum = entry < targets->sum_count ? &targets->sums[entry] : NULL;
+	struct entry_sum *sum = entry < targets->sum_count ? &targets->sums[entry] : NULL;
 	int r;
 
 	for (enum sample_field field = 0; known && field < SAMPLE_FIELDS; field++)
@@ -396,7 +396,7 @@ static int put_sums(const struct exposition_targets *targets, struct openmetrics
 	AUTO(buffer_release) struct buffer text = { 0 };
 
 	for (size_t i = 0; column->summed && i < targets->sum_count; i++) {
-		const struct sum *sum = &targets->sums[i];
+		const struct entry_sum *sum = &targets->sums[i];
 		int r = 0;
 
 		if (!sum->ever)
