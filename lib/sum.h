@@ -32,12 +32,13 @@ struct sum_part {
 	uint32_t mask;
 };
 
-/* The counters of a sample that a sum adds up, to be kept in a quarter of the room. */
+/* Those fields of a sample that are counters of a sum, in a quarter of the room. */
 struct sum_counters {
 	uint64_t value[SUM_COUNTERS];
 	uint32_t mask;
 };
 
+/* Of a sample, all counters that it has. */
 void sum_keep(struct sum_counters *kept, const struct sample *sample);
 
 /* Sets those that were kept in *ret. */

@@ -299,6 +299,26 @@ START_TEST(when_there_are_too_many_threads_they_take_turns)
 }
 END_TEST
 
+START_TEST(a_crowd_that_has_gone_leaves_no_room_behind)
+{
+	struct busy_snapshot snapshot = { 0 };
+
+	for (unsigned turn = 0; turn < 10; turn++) {
+		busy_snapshot_begin(&snapshot, now);
+		for (int pid = 1; pid <= (turn == 0 ? 10000 : 100); pid++) {
+			struct procfs_stat stat = stat_of(pid, 1, 1);
+
+			ck_assert_int_eq(busy_snapshot_add(&snapshot, &stat), 0);
+		}
+		busy_snapshot_end(&snapshot);
+		ck_assert_ptr_nonnull(busy_snapshot_find(&snapshot, 100, 1));
+	}
+	ck_assert_uint_eq(snapshot.count, 100);
+	ck_assert_uint_le(snapshot.room, 512);
+	busy_snapshot_release(&snapshot);
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
 	bool injected = true;
@@ -342,6 +362,7 @@ Suite *baseline_suite(void)
 	tcase_add_test(tcase, mappings_of_few_are_read_in_one_scan_and_all_get_their_turn);
 	tcase_add_test(tcase, who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_share_left);
 	tcase_add_test(tcase, when_there_are_too_many_threads_they_take_turns);
+	tcase_add_test(tcase, a_crowd_that_has_gone_leaves_no_room_behind);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 

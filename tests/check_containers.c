@@ -7,6 +7,8 @@
 #include "scope.h"
 #include "torture.h"
 
+#include <malloc.h>
+
 Suite *containers_suite(void);
 
 #define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
@@ -342,6 +344,23 @@ START_TEST(no_more_are_remembered_than_there_is_room_for)
 	}
 	ck_assert_uint_eq(containers_count(containers), CONTAINERS_MAX);
 	ck_assert_str_eq(title_of("/lxc.payload.n0", 10000, CONTAINERS_KNOWN), "lxc/n0");
+}
+END_TEST
+
+START_TEST(of_what_is_no_container_little_is_kept)
+{
+	struct mallinfo2 before, after;
+	char path[128];
+
+	know_containers();
+	before = mallinfo2();
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "/build/job%u", i);
+		ck_assert(is_none(path));
+	}
+	after = mallinfo2();
+	ck_assert_uint_eq(containers_count(containers), 1000);
+	ck_assert_uint_le(after.uordblks - before.uordblks, 1000 * 160); /* 0 under a sanitizer's allocator */
 }
 END_TEST
 
@@ -982,6 +1001,7 @@ static TCase *names(void)
 	tcase_add_test(tcase, what_is_half_written_is_waited_for_too);
 	tcase_add_test(tcase, who_is_not_asked_for_is_forgotten);
 	tcase_add_test(tcase, no_more_are_remembered_than_there_is_room_for);
+	tcase_add_test(tcase, of_what_is_no_container_little_is_kept);
 	tcase_add_test(tcase, links_do_not_lead_out_of_the_root);
 	tcase_add_test(tcase, a_container_that_is_met_without_memory_is_none);
 	tcase_add_test(tcase, labels_come_from_the_files_of_the_runtime);

@@ -63,8 +63,26 @@ static int compare_pid(const void *a, const void *b)
 	return (left->pid > right->pid) - (left->pid < right->pid);
 }
 
+/* A crowd that has gone leaves no room behind: what is four times too large is made half as large, in every scan. */
+static void shrink(struct busy_snapshot *snapshot)
+{
+	size_t room = snapshot->room / 2;
+
+	if (room < FIRST_ROOM || snapshot->count > room / 2)
+		return;
+
+	struct busy_record *records = realloc(snapshot->records, room * sizeof(*records));
+
+	if (!records)
+		return;
+
+	snapshot->records = records;
+	snapshot->room = room;
+}
+
 void busy_snapshot_end(struct busy_snapshot *snapshot)
 {
+	shrink(snapshot);
 	if (snapshot->count > 1)
 		qsort(snapshot->records, snapshot->count, sizeof(snapshot->records[0]), compare_pid);
 }

@@ -31,14 +31,20 @@
 /* Since it was met. The last is CONTAINERS_WAIT_NS. */
 static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
 
-struct entry {
-	struct entry *next; /* in its bucket */
+/* Of what is a container, or may yet be one. */
+struct about {
 	struct containerpath where;
 	struct container container;
+	struct containerfiles_source source;
+};
+
+/* Any cgroup may be called so that it may be one, and many come and go: of what is none little is kept. */
+struct entry {
+	struct entry *next;  /* in its bucket */
+	struct about *about; /* NULL: it is none */
 	enum containers_answer answer;
 	mono_t met, used;
-	unsigned looks; /* after the first */
-	struct containerfiles_source source;
+	unsigned looks;    /* after the first */
 	int error;         /* why it has no labels */
 	uint64_t reviewed; /* the last review that looked at it */
 	unsigned patience; /* reviews between two readings for its labels */
@@ -91,6 +97,7 @@ static void drop(struct containers *containers, struct entry **at)
 	containers->count--;
 	containers->pending -= entry->answer == CONTAINERS_PENDING;
 	labelbook_drop(containers->labels, entry->path);
+	free(entry->about);
 	free(entry);
 }
 
@@ -119,8 +126,8 @@ size_t containers_unlabelled(const struct containers *containers, int *ret_error
 	*ret_error = 0;
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (const struct entry *entry = containers->buckets[i]; entry; entry = entry->next) {
-			if (entry->answer != CONTAINERS_KNOWN || entry->container.labels || entry->where.foreign ||
-			    entry->container.sandbox)
+			if (entry->answer != CONTAINERS_KNOWN || entry->about->container.labels ||
+			    entry->about->where.foreign || entry->about->container.sandbox)
 				continue;
 			count++;
 			*ret_error = entry->error ? entry->error : *ret_error;
@@ -139,8 +146,8 @@ size_t containers_count(const struct containers *containers)
 /* What the path alone says. */
 static void begin(struct entry *entry)
 {
-	const struct containerpath *where = &entry->where;
-	struct container *container = &entry->container;
+	const struct containerpath *where = &entry->about->where;
+	struct container *container = &entry->about->container;
 
 	*container = (struct container){ .runtime = where->runtime };
 	container_text(container->id, sizeof container->id, where->id, strlen(where->id));
@@ -153,28 +160,35 @@ static void begin(struct entry *entry)
 static void take_labels(struct containers *containers, struct entry *entry, const struct containerfiles_more *more)
 {
 	entry->error = more->error;
-	entry->container.labels = more->labelled ? labelbook_put(containers->labels, entry->path, &more->labels) : NULL;
-	if (!entry->container.labels)
+	entry->about->container.labels =
+		more->labelled ? labelbook_put(containers->labels, entry->path, &more->labels) : NULL;
+	if (!entry->about->container.labels)
 		labelbook_drop(containers->labels, entry->path);
 }
 
 /* Looks for its names and labels. */
 static void look(struct containers *containers, struct entry *entry)
 {
+	struct about *about = entry->about;
 	struct containerfiles_more more;
 	enum containerfiles_result result;
 
 	begin(entry);
-	result = containerfiles_read(entry->where.foreign ? NULL : containers->files, &entry->where, &entry->container,
+	result = containerfiles_read(about->where.foreign ? NULL : containers->files, &about->where, &about->container,
 				     &more);
-	entry->source = more.source;
+	about->source = more.source;
 	take_labels(containers, entry, &more);
-	if (result == CONTAINERFILES_OTHER || (entry->where.unsure && result != CONTAINERFILES_READ))
+	if (result == CONTAINERFILES_OTHER || (about->where.unsure && result != CONTAINERFILES_READ))
 		entry->answer = CONTAINERS_NONE;
 	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
 		entry->answer = CONTAINERS_PENDING;
 	else
 		entry->answer = CONTAINERS_KNOWN;
+	if (entry->answer == CONTAINERS_NONE) {
+		labelbook_drop(containers->labels, entry->path);
+		free(entry->about);
+		entry->about = NULL;
+	}
 }
 
 static mono_t due(const struct entry *entry)
@@ -230,10 +244,16 @@ static struct entry *meet(struct containers *containers, const char *path, const
 	if (containers->count == CONTAINERS_MAX)
 		make_room(containers);
 	entry = malloc(sizeof *entry + where->len + 1);
-	if (!entry)
-		return NULL;
 
-	*entry = (struct entry){ .where = *where, .met = now, .reviewed = containers->review };
+	struct about *about = entry ? malloc(sizeof *about) : NULL;
+
+	if (!about) {
+		free(entry);
+		return NULL;
+	}
+
+	*about = (struct about){ .where = *where };
+	*entry = (struct entry){ .about = about, .met = now, .reviewed = containers->review };
 	memcpy(entry->path, path, where->len);
 	entry->path[where->len] = '\0';
 	look(containers, entry);
@@ -271,7 +291,7 @@ enum containers_answer containers_find(struct containers *containers, const char
 	if (entry->answer == CONTAINERS_NONE)
 		return CONTAINERS_NONE;
 
-	*ret = &entry->container;
+	*ret = &entry->about->container;
 	*ret_own = cgroup[where.len] == '\0';
 
 	return entry->answer;
@@ -311,11 +331,11 @@ void containers_retry(struct containers *containers, mono_t now, void (*visit)(v
 /* Its file is another one, or it is time to try again for its labels. */
 static bool is_worth_reading(const struct containers *containers, struct entry *entry)
 {
-	if (entry->answer != CONTAINERS_KNOWN || entry->where.foreign)
+	if (entry->answer != CONTAINERS_KNOWN || entry->about->where.foreign)
 		return false;
-	if (containerfiles_changed(containers->files, entry->container.id, &entry->source))
+	if (containerfiles_changed(containers->files, entry->about->container.id, &entry->about->source))
 		return true;
-	if (entry->container.labels || ++entry->reviews < entry->patience)
+	if (entry->about->container.labels || ++entry->reviews < entry->patience)
 		return false;
 
 	entry->reviews = 0;
@@ -340,22 +360,23 @@ static bool same_names(const struct container *a, const struct container *b)
 /* True: something of it is another. What is being taken away with its container, or only half written, leaves it as it is. */
 static bool read_again(struct containers *containers, struct entry *entry)
 {
-	struct container before = entry->container;
+	struct about *about = entry->about;
+	struct container before = about->container;
 	struct containerfiles_more more;
 
 	begin(entry);
-	if (containerfiles_read(containers->files, &entry->where, &entry->container, &more) != CONTAINERFILES_READ) {
-		entry->container = before;
+	if (containerfiles_read(containers->files, &about->where, &about->container, &more) != CONTAINERFILES_READ) {
+		about->container = before;
 		return false;
 	}
-	entry->source = more.source;
-	entry->container.labels = before.labels;
+	about->source = more.source;
+	about->container.labels = before.labels;
 	if (before.labels && (!more.labelled || same_labels(before.labels, &more.labels)))
-		return !same_names(&before, &entry->container);
+		return !same_names(&before, &about->container);
 
 	take_labels(containers, entry, &more);
 
-	return entry->container.labels || !same_names(&before, &entry->container);
+	return about->container.labels || !same_names(&before, &about->container);
 }
 
 /* The next that this review has not looked at. Starts where the last one was found. */
