@@ -193,12 +193,11 @@ static void hand_out(struct evaluator *evaluator, const struct watch *watch, con
 static void remember(struct evaluator *evaluator, const struct watch *watch, struct watch_pair *pair,
 		     const struct trigger_memory *before)
 {
-	struct trigger_memory memory;
+	const struct trigger_memory *memory = trigger_memory(pair->state);
 
-	trigger_memory(pair->state, &memory);
-	if (!pair->owed && trigger_memory_equal(&memory, before))
+	if (!pair->owed && trigger_memory_equal(memory, before))
 		return;
-	pair->owed = memo_put(evaluator->options.memo, pair->rule->name, watch->target.key, &memory) < 0;
+	pair->owed = memo_put(evaluator->options.memo, pair->rule->name, watch->target.key, memory) < 0;
 }
 
 /* The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of windows, exactly. */
@@ -207,11 +206,10 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 {
 	const struct config_rule *rule = pair->rule;
 	uint64_t late = tick->now.ns % rule->window_ns;
-	struct trigger_memory before;
+	const struct trigger_memory before = *trigger_memory(pair->state);
 	double value = 0;
 	bool available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &window->from, to, &value);
 
-	trigger_memory(pair->state, &before);
 	trigger_step(pair->state, &rule->trigger, (mono_t){ tick->now.ns - late }, (wall_t){ tick->wall.ns - late },
 		     available, value, disk_ok(evaluator, tick), &pair->decision);
 	pair->judged = true;
@@ -414,16 +412,14 @@ int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 
 	for (size_t k = 0; watch && k < watch->pair_count && r == 0; k++) {
 		const struct watch_pair *pair = &watch->pairs[k];
-		struct trigger_memory memory;
 		struct evaluator_status status = {
 			.rule = pair->rule,
 			.target = &watch->target,
 			.decision = pair->judged ? &pair->decision : NULL,
-			.memory = &memory,
+			.memory = trigger_memory(pair->state),
 			.reasons = trigger_reasons(pair->state),
 		};
 
-		trigger_memory(pair->state, &memory);
 		r = visit(ctx, &status);
 	}
 	return r;

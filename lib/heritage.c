@@ -65,13 +65,11 @@ void heritage_release(struct heritage *heritage)
 static void pass_pair(struct watch_pair *from, struct watch_pair *to, bool same)
 {
 	struct trigger_state *state = to->state;
-	struct trigger_memory memory, put;
 
 	if (!same) {
-		trigger_memory(from->state, &memory);
-		trigger_memory(to->state, &put); /* what the memo had */
-		trigger_restore(to->state, &memory);
-		to->owed = !trigger_memory_equal(&memory, &put);
+		/* What it has by now is what the memo had. */
+		to->owed = !trigger_memory_equal(trigger_memory(from->state), trigger_memory(to->state));
+		trigger_restore(to->state, trigger_memory(from->state));
 		return;
 	}
 

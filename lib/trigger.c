@@ -76,9 +76,9 @@ void trigger_restore(struct trigger_state *state, const struct trigger_memory *m
 	state->anchored = false;
 }
 
-void trigger_memory(const struct trigger_state *state, struct trigger_memory *ret)
+const struct trigger_memory *trigger_memory(const struct trigger_state *state)
 {
-	*ret = state->memory;
+	return &state->memory;
 }
 
 bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b)

@@ -113,8 +113,8 @@ void trigger_state_free(struct trigger_state *state);
  */
 void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
 
-/* Hands out what to remember. Within one life time is measured on the monotonic clock, and *ret follows the wall clock. */
-void trigger_memory(const struct trigger_state *state, struct trigger_memory *ret);
+/* What to remember, as of the last step. Within one life time is measured on the monotonic clock, and this follows the wall clock. */
+const struct trigger_memory *trigger_memory(const struct trigger_state *state);
 
 /*
  * Judges one window: `value` is ignored unless available; one that is no finite number is unavailable. disk_ok: there is

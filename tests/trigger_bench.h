@@ -72,10 +72,7 @@ static inline enum trigger_reason next_unavailable(void)
 
 static inline struct trigger_memory memory(void)
 {
-	struct trigger_memory memory;
-
-	trigger_memory(bench.state, &memory);
-	return memory;
+	return *trigger_memory(bench.state);
 }
 
 /* The daemon starts again after so many nanoseconds, with a new monotonic clock. */
