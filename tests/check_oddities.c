@@ -31,8 +31,9 @@ static void make_own(void)
 
 static bool is_json(const char *text)
 {
+	static const struct json_limits limits = { .size_bytes = 64u << 20, .nodes = 8u << 20 };
 	struct json_document *document = NULL;
-	bool good = text && json_parse(text, strlen(text), NULL, &document, NULL) == 0;
+	bool good = text && json_parse(text, strlen(text), &limits, &document, NULL) == 0;
 
 	json_document_free(document);
 
