@@ -81,6 +81,31 @@ bool perfring_came_round(const struct perfring *ring)
 	return 0 - load_head(ring) > ring->size;
 }
 
+uint64_t perfring_head(const struct perfring *ring)
+{
+	return load_head(ring);
+}
+
+size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most)
+{
+	uint64_t at = load_head(ring);
+	size_t count = 0;
+
+	while (at != since && count < most) {
+		struct perf_event_header header;
+
+		if (since - at > ring->size || at % PERFRECORD_ALIGN != 0)
+			return most;
+		memcpy(&header, ring->data + (size_t)(at & (ring->size - 1)),
+		       sizeof(header)); /* aligned: does not wrap */
+		if (header.size < sizeof(header))
+			return most;
+		at += header.size;
+		count++;
+	}
+	return count;
+}
+
 /* The record at tail, whole: in the ring, or put together in scratch. NULL: it makes no sense. */
 static const struct perf_event_header *record_at(const struct perfring *ring, uint64_t tail, uint64_t head,
 						 void *scratch)

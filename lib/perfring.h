@@ -32,6 +32,15 @@ void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, 
 /* Whether an overwriting ring has come round: if not, it holds everything since it was opened. */
 bool perfring_came_round(const struct perfring *ring);
 
+/* Where an overwriting ring is, for perfring_count. */
+uint64_t perfring_head(const struct perfring *ring);
+
+/*
+ * How many records were written to an overwriting ring since it was at `since`, which it goes on writing to; `most` if there are more, or if they
+ * are overwritten already. Looks at so many of them.
+ */
+size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most);
+
 /* Takes one record of len bytes, aligned. 0 goes on; anything else ends perfring_drain and is its result. */
 typedef int perfring_take(void *ctx, const struct perf_event_header *record, size_t len);
 

@@ -123,6 +123,29 @@ START_TEST(record_that_makes_no_sense_ends_the_picture)
 }
 END_TEST
 
+START_TEST(what_was_written_since_is_counted)
+{
+	uint64_t since;
+
+	begin();
+	since = perfring_head(&ring);
+	ck_assert_uint_eq(perfring_count(&ring, since, 100), 0);
+	for (uint64_t number = 1; number <= 2000; number++) {
+		write_backward(number);
+		ck_assert_uint_eq(perfring_count(&ring, since, 1000), number % 50 != 0 ? number % 50 : 50);
+		ck_assert_uint_eq(perfring_count(&ring, since, 7),
+				  number % 50 < 7 && number % 50 != 0 ? number % 50 : 7);
+		if (number % 50 == 0)
+			since = perfring_head(&ring);
+	}
+	/* overwritten, or where nothing ever was */
+	ck_assert_uint_eq(perfring_count(&ring, 0, 1000), 1000);
+	ck_assert_uint_eq(perfring_count(&ring, perfring_head(&ring) - 8, 1000), 1000);
+	memset(memory + PAGE + ring.page->data_head % SIZE, 0, 8);
+	ck_assert_uint_eq(perfring_count(&ring, since + 8, 1000), 1000);
+}
+END_TEST
+
 struct taken {
 	uint64_t next;
 	uint64_t stop_at;
@@ -216,6 +239,7 @@ Suite *perfring_suite(void)
 
 	tcase_add_test(tcase, picture_has_the_newest_records_and_as_many_as_fit);
 	tcase_add_test(tcase, record_that_makes_no_sense_ends_the_picture);
+	tcase_add_test(tcase, what_was_written_since_is_counted);
 	tcase_add_test(tcase, ring_is_emptied_in_order_over_its_end);
 	tcase_add_test(tcase, taker_that_stops_finds_the_rest_next_time);
 	tcase_add_test(tcase, forward_ring_that_makes_no_sense_is_thrown_away);

@@ -11,9 +11,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -23,6 +25,8 @@
 Suite *perfthreads_suite(void);
 
 static const struct perfevents_wanted wanted = { .kind = PERFEVENTS_CPU, .frequency = 99, .user_only = true };
+
+static const struct perfevents_wanted wanted_faults = { .kind = PERFEVENTS_FAULTS, .frequency = 99, .user_only = true };
 
 /* What happens on the way. */
 static struct {
@@ -402,6 +406,71 @@ START_TEST(events_leave_the_reserve_of_descriptors_alone)
 END_TEST
 
 /* As a whole or not at all: what was opened of it is closed again. */
+/* Touches pages when it is told to; the count of them as our first event sees it, of one CPU. */
+static uint64_t faults_counted(int fd)
+{
+	uint64_t count = 0, unused = 0;
+	size_t bytes = 256 * 4096;
+	volatile char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne((void *)memory, MAP_FAILED);
+	madvise((void *)memory, bytes, MADV_NOHUGEPAGE);
+	for (size_t at = 0; at < bytes; at += 4096)
+		memory[at] = 1;
+	munmap((void *)memory, bytes);
+	ck_assert_int_eq(perfevents_count(fd, &count, &unused), 0);
+	return count;
+}
+
+/* The newest descriptor that is an event of perf's. */
+static int newest_event(void)
+{
+	for (int fd = 255; fd > 2; fd--) {
+		char path[32], target[64];
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		len = readlink(path, target, sizeof(target) - 1);
+		target[len > 0 ? len : 0] = '\0';
+		if (strstr(target, "perf_event") != NULL)
+			return fd;
+	}
+	return -1;
+}
+
+START_TEST(events_of_a_kind_are_switched_off_and_on_also_those_that_come_later)
+{
+	uint32_t self = (uint32_t)getpid();
+	cpu_set_t first;
+	uint64_t before;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	if (!begin_with(64, 4) || sched_setaffinity(0, sizeof(first), &first) < 0)
+		return;
+	stage.output.wanted = &wanted_faults;
+	perfthreads_follow(stage.threads, &self, 1);
+	ck_assert_uint_eq(status().events, 1);
+	ck_assert_uint_ge(faults_counted(newest_event()), 256);
+	perfthreads_switch(stage.threads, PERFEVENTS_CPU, false);
+	before = faults_counted(newest_event());
+	ck_assert_uint_ge(faults_counted(newest_event()), before + 256);
+	perfthreads_switch(stage.threads, PERFEVENTS_FAULTS, false);
+	before = faults_counted(newest_event());
+	ck_assert_uint_eq(faults_counted(newest_event()), before);
+	perfthreads_switch(stage.threads, PERFEVENTS_FAULTS, true);
+	ck_assert_uint_ge(faults_counted(newest_event()), before + 256);
+
+	perfthreads_switch(stage.threads, PERFEVENTS_FAULTS, false);
+	perfthreads_follow(stage.threads, NULL, 0);
+	perfthreads_follow(stage.threads, &self, 1);
+	ck_assert_uint_eq(status().events, 1);
+	before = faults_counted(newest_event());
+	ck_assert_uint_eq(faults_counted(newest_event()), before);
+	end();
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
 	uint32_t pids[2] = { sleeping_child(), (uint32_t)getpid() };
@@ -448,6 +517,7 @@ Suite *perfthreads_suite(void)
 	tcase_add_test(tcase, a_note_of_an_end_is_not_believed_while_it_runs);
 	tcase_add_test(tcase, no_more_events_and_processes_than_allowed);
 	tcase_add_test(tcase, events_leave_the_reserve_of_descriptors_alone);
+	tcase_add_test(tcase, events_of_a_kind_are_switched_off_and_on_also_those_that_come_later);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 	return suite;

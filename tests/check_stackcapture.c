@@ -399,6 +399,23 @@ START_TEST(the_symboliser_goes_first_where_memory_runs_out)
 }
 END_TEST
 
+/* ---- page faults ---- */
+
+START_TEST(how_many_page_faults_were_counted_is_said_if_not_all_were)
+{
+	const struct thinning_summary all = { .counted = 5000, .all = 5000 },
+				      some = { .counted = 1000, .all = 5000, .since_ns = 17600000000 };
+	char text[160];
+
+	stackcapture_faults_text(&all, &all, 20 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	stackcapture_faults_text(&some, &all, 20 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "60.0 % of the page faults were counted, from -2.4 s on, and stand for all of them");
+	stackcapture_faults_text(&all, &some, 15 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "60.0 % of the page faults were counted, from +2.6 s on, and stand for all of them");
+}
+END_TEST
+
 Suite *stackcapture_suite(void)
 {
 	Suite *suite = suite_create("stackcapture");
@@ -414,6 +431,7 @@ Suite *stackcapture_suite(void)
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
+	tcase_add_test(tcase, how_many_page_faults_were_counted_is_said_if_not_all_were);
 	tcase_add_test(tcase, a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped);
 	tcase_add_test(tcase, the_symboliser_goes_first_where_memory_runs_out);
 	suite_add_tcase(suite, tcase);

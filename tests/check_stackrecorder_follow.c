@@ -519,28 +519,51 @@ static void check_faults(enum stackfile_stream_kind kind, pid_t pid, uint64_t to
 
 	ck_assert_uint_ge(seen.samples, 5);
 	/* each says how many it stands for */
-	ck_assert_uint_gt(seen.period, touched / 4);
-	ck_assert_uint_lt(seen.period, touched * 2);
+	ck_assert_uint_gt(seen.period, touched / 4 * 3);
+	ck_assert_uint_lt(seen.period, touched / 3 * 4);
 	ck_assert_uint_eq(stream_of(kind)->head.units_per_second, 0);
 }
 
 START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 {
-	uint64_t before, touched;
+	uint64_t touched;
 	pid_t pid;
 
 	if (!begin_with_stacks())
 		return;
 	pid = touching_child();
 	follow_one(pid);
+	wait_until_it_burned(pid, 800 * NS_PER_MS);
+	kill(pid, SIGSTOP);
+	touched = faults_of(pid);
+	take_all();
+	end_child(pid);
+	/* one event of everybody, with stacks, and none of its own */
+	check_faults(STACKFILE_FAULTS, pid, touched);
+	ck_assert_uint_gt(look_in(STACKFILE_FAULTS, pid).with_stack, 0);
+	ck_assert_ptr_null(stream_of(STACKFILE_FAULTS_FOLLOWED));
+	ck_assert_int_eq(status_now().faults_error, 0);
+	end();
+}
+END_TEST
+
+START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how_many)
+{
+	uint64_t before, touched;
+	pid_t pid;
+
+	if (!begin_with(&followed_only))
+		return;
+	pid = touching_child();
+	follow_one(pid);
 	before = faults_of(pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
-	take_all();
+	kill(pid, SIGSTOP);
 	touched = faults_of(pid) - before;
+	take_all();
 	end_child(pid);
 	check_faults(STACKFILE_FAULTS_FOLLOWED, pid, touched);
-	check_faults(STACKFILE_FAULTS, pid, touched);
-	ck_assert_uint_gt(look_in(STACKFILE_FAULTS_FOLLOWED, pid).with_stack, 0);
+	ck_assert_ptr_null(stream_of(STACKFILE_FAULTS));
 	end();
 }
 END_TEST
@@ -565,13 +588,19 @@ START_TEST(descriptors_of_those_that_left_or_exited_are_given_back)
 	uint64_t deadline;
 	pid_t pid;
 
-	if (!begin_with_stacks())
+	/* events of page faults are closed and opened as others on this machine have it */
+	if (!begin_with(&(struct stackrecorder_options){ .dwarf = true, .without_faults = true }))
 		return;
+	ck_assert(status_now().dwarf || status_now().limits[0] != '\0');
+	if (!status_now().dwarf) {
+		end();
+		return;
+	}
 	before = open_descriptors();
 	status_cpus = status_now().cpus;
 	pid = burning_child();
 	follow_one(pid);
-	ck_assert_uint_eq(open_descriptors(), before + 2 * status_cpus);
+	ck_assert_uint_eq(open_descriptors(), before + status_cpus);
 	ck_assert_int_eq(stackrecorder_follow(recorder, NULL, 0), 0);
 	wait_until_followed(0);
 	ck_assert_uint_eq(open_descriptors(), before);
@@ -592,7 +621,7 @@ END_TEST
 START_TEST(what_does_not_fit_is_told_and_tried_again_when_the_set_changes)
 {
 	struct rlimit before, few;
-	uint32_t pids[6];
+	uint32_t pids[12];
 	uint64_t deadline;
 	unsigned room;
 
@@ -601,27 +630,27 @@ START_TEST(what_does_not_fit_is_told_and_tried_again_when_the_set_changes)
 	if (!begin_with_stacks())
 		return;
 	room = 3;
-	few.rlim_cur = 4UL * (room * 2 * status_now().cpus) + 3;
+	few.rlim_cur = 4UL * (room * status_now().cpus) + 3;
 	end();
 	if (few.rlim_cur < 64) /* more than what is open already */
 		few.rlim_cur = 64;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
 	ck_assert(begin_with_stacks());
-	room = (unsigned)(few.rlim_cur / 4 / (2 * status_now().cpus));
+	room = (unsigned)(few.rlim_cur / 4 / status_now().cpus);
 	ck_assert_uint_ge(room, 3);
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 12; i++)
 		pids[i] = (uint32_t)burning_child();
-	ck_assert_int_eq(stackrecorder_follow(recorder, pids, 6), 0);
-	wait_until_followed(room < 6 ? room : 6);
-	ck_assert_uint_eq(status_now().not_followed, room < 6 ? 6 - room : 0);
+	ck_assert_int_eq(stackrecorder_follow(recorder, pids, 12), 0);
+	wait_until_followed(room < 12 ? room : 12);
+	ck_assert_uint_eq(status_now().not_followed, room < 12 ? 12 - room : 0);
 	/* the first go first; now the others */
-	ck_assert_int_eq(stackrecorder_follow(recorder, pids + 3, 3), 0);
+	ck_assert_int_eq(stackrecorder_follow(recorder, pids + 9, 3), 0);
 	deadline = now_ns() + WAIT_NS;
 	while (status_now().followed_processes != 3 || status_now().not_followed != 0) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 12; i++)
 		end_child((pid_t)pids[i]);
 	end();
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -726,6 +755,7 @@ Suite *stackrecorder_follow_suite(void)
 	tcase_add_test(tcase, followed_only_has_names_and_mappings_of_those_that_exited);
 	tcase_add_test(tcase, an_ordinary_user_may_follow_its_own);
 	tcase_add_test(tcase, page_faults_are_sampled_and_their_periods_say_how_many);
+	tcase_add_test(tcase, page_faults_of_followed_threads_are_sampled_and_their_periods_say_how_many);
 	tcase_add_test(tcase, without_page_faults_there_are_none);
 	tcase_add_test(tcase, descriptors_of_those_that_left_or_exited_are_given_back);
 	tcase_add_test(tcase, what_does_not_fit_is_told_and_tried_again_when_the_set_changes);

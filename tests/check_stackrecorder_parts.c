@@ -28,15 +28,16 @@ static void need(unsigned cpus, bool everybody, bool dwarf, uint64_t memory_byte
 	reason[0] = '\0';
 }
 
-static void check_plan(uint64_t chains, uint64_t chain_faults, uint64_t stacks, uint64_t stack_faults)
+static void check_plan(uint64_t chains, uint64_t stacks, uint64_t faults)
 {
 	ck_assert_int_eq(stackrecorder_plan(&needs, &plan, reason), 0);
 	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_BOOK], 64 * KB);
 	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_CPU], chains);
-	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS], chain_faults);
 	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_CPU_FOLLOWED], stacks);
-	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS_FOLLOWED], stack_faults);
-	ck_assert_uint_eq(stackrecorder_plan_bytes(&plan), 64 * KB + chains + chain_faults + stacks + stack_faults);
+	/* of everybody, or of who is followed: never both */
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS], needs.everybody ? faults : 0);
+	ck_assert_uint_eq(plan.ring_bytes[STACKFILE_FAULTS_FOLLOWED], needs.everybody ? 0 : faults);
+	ck_assert_uint_eq(stackrecorder_plan_bytes(&plan), 64 * KB + chains + stacks + faults);
 	ck_assert_uint_le(needs.cpus * stackrecorder_plan_bytes(&plan), stackrecorder_plan_memory(&options) / 4 * 3);
 }
 
@@ -44,15 +45,15 @@ START_TEST(with_memory_enough_rings_hold_what_was_asked_for)
 {
 	/* 20 s x 99 x 320 bytes is 619 KiB; x 8592 bytes is 16.2 MiB */
 	need(2, true, false, 1024 * MB);
-	check_plan(1 * MB, 512 * KB, 0, 0);
+	check_plan(1 * MB, 0, 512 * KB);
 	ck_assert(!plan.dwarf);
 	need(2, true, true, 1024 * MB);
-	check_plan(1 * MB, 512 * KB, 16 * MB, 8 * MB);
+	check_plan(1 * MB, 16 * MB, 8 * MB);
 	ck_assert(plan.dwarf);
 	need(2, false, true, 1024 * MB);
-	check_plan(0, 0, 16 * MB, 8 * MB);
+	check_plan(0, 16 * MB, 8 * MB);
 	need(2, false, false, 1024 * MB);
-	check_plan(0, 0, 1 * MB, 512 * KB);
+	check_plan(0, 1 * MB, 512 * KB);
 	ck_assert(!plan.dwarf);
 }
 END_TEST
@@ -61,16 +62,16 @@ START_TEST(what_is_asked_for_counts)
 {
 	need(2, true, true, 4096 * MB);
 	options.before_ns = 75 * NS_PER_S;
-	check_plan(4 * MB, 2 * MB, 64 * MB, 32 * MB);
+	check_plan(4 * MB, 64 * MB, 32 * MB);
 	options.ring_bytes = 3 * MB;
-	check_plan(4 * MB, 2 * MB, 64 * MB, 32 * MB);
+	check_plan(4 * MB, 64 * MB, 32 * MB);
 	options.ring_bytes = 5 * MB;
 	options.stack_bytes = 32768;
-	check_plan(8 * MB, 4 * MB, 256 * MB, 128 * MB);
+	check_plan(8 * MB, 256 * MB, 128 * MB);
 	needs.frequency = 10;
-	check_plan(8 * MB, 4 * MB, 32 * MB, 16 * MB);
+	check_plan(8 * MB, 32 * MB, 16 * MB);
 	options.without_faults = true;
-	check_plan(8 * MB, 0, 32 * MB, 0);
+	check_plan(8 * MB, 32 * MB, 0);
 	options.before_ns = UINT64_MAX;
 	options.max_memory_bytes = UINT64_MAX;
 	ck_assert_int_eq(stackrecorder_plan(&needs, &plan, reason), 0);
@@ -80,22 +81,22 @@ END_TEST
 START_TEST(stacks_give_way_first_then_chains_then_stacks_altogether)
 {
 	need(2, true, true, 64 * MB); /* 24 MiB of each CPU */
-	check_plan(1 * MB, 512 * KB, 16 * MB, 4 * MB);
+	check_plan(1 * MB, 16 * MB, 4 * MB);
 	need(2, true, true, 32 * MB);
-	check_plan(1 * MB, 512 * KB, 8 * MB, 2 * MB);
+	check_plan(1 * MB, 8 * MB, 2 * MB);
 	need(16, true, true, 64 * MB); /* 3 MiB */
-	check_plan(512 * KB, 256 * KB, 1 * MB, 512 * KB);
+	check_plan(1 * MB, 1 * MB, 512 * KB);
 	need(24, true, true, 64 * MB); /* 2 MiB */
-	check_plan(256 * KB, 128 * KB, 1 * MB, 512 * KB);
+	check_plan(256 * KB, 1 * MB, 512 * KB);
 	need(32, true, true, 64 * MB); /* 1.5 MiB: less than a second of stacks */
-	check_plan(512 * KB, 256 * KB, 0, 0);
+	check_plan(512 * KB, 0, 256 * KB);
 	ck_assert(!plan.dwarf);
 	need(32, false, true, 64 * MB);
-	check_plan(0, 0, 512 * KB, 256 * KB);
+	check_plan(0, 512 * KB, 256 * KB);
 	ck_assert(!plan.dwarf);
 	need(31, false, true, 64 * MB);
 	options.without_faults = true;
-	check_plan(0, 0, 1 * MB, 0);
+	check_plan(0, 1 * MB, 0);
 	ck_assert(plan.dwarf);
 }
 END_TEST
@@ -182,6 +183,40 @@ START_TEST(a_process_has_one_cgroup_that_stands_for_it)
 }
 END_TEST
 
+/* ---- page faults ---- */
+
+START_TEST(the_total_of_page_faults_is_read_from_proc_vmstat)
+{
+	static const char text[] = "nr_free_pages 7\npgfree 8\npgfault 1234567890123\npgmajfault 5\n";
+	uint64_t total = 0;
+
+	ck_assert(stackrecorder_faults_total(text, strlen(text), &total));
+	ck_assert_uint_eq(total, 1234567890123);
+	total = 7;
+	for (size_t len = 0; len < 47; len++)
+		ck_assert(!stackrecorder_faults_total(text, len, &total));
+	ck_assert(!stackrecorder_faults_total("pgfault", 7, &total));
+	ck_assert(!stackrecorder_faults_total("\npgfault \n", 10, &total));
+	ck_assert(!stackrecorder_faults_total("\npgfault x\n", 11, &total));
+}
+END_TEST
+
+START_TEST(a_tenth_of_a_second_has_eight_samples_whatever_that_is_in_faults)
+{
+	struct thinning_options limits = stackrecorder_faults_limits(1011); /* 99 Hz */
+
+	ck_assert_uint_eq(limits.most, 8);
+	ck_assert_uint_gt(limits.slot_ns, 100 * NS_PER_MS);
+	ck_assert_uint_lt(limits.slot_ns, 102 * NS_PER_MS);
+	limits = stackrecorder_faults_limits(101);
+	ck_assert_uint_eq(limits.most, 79);
+	ck_assert_uint_lt(limits.slot_ns, 101 * NS_PER_MS);
+	limits = stackrecorder_faults_limits(100001); /* 1 Hz: a sample is more than a slot has */
+	ck_assert_uint_eq(limits.most, 1);
+	ck_assert_uint_gt(limits.slot_ns, 1249 * NS_PER_MS);
+}
+END_TEST
+
 /* ---- descriptors ---- */
 
 START_TEST(a_quarter_of_the_descriptors_may_be_events)
@@ -220,6 +255,8 @@ Suite *stackrecorder_parts_suite(void)
 	tcase_add_test(tcase, busy_time_is_read_from_proc_stat);
 	tcase_add_test(tcase, cycles_become_a_rate_when_there_was_time_enough);
 	tcase_add_test(tcase, a_process_has_one_cgroup_that_stands_for_it);
+	tcase_add_test(tcase, the_total_of_page_faults_is_read_from_proc_vmstat);
+	tcase_add_test(tcase, a_tenth_of_a_second_has_eight_samples_whatever_that_is_in_faults);
 	tcase_add_test(tcase, a_quarter_of_the_descriptors_may_be_events);
 	tcase_add_test(tcase, samples_of_faults_have_a_period_that_is_put_in);
 	suite_add_tcase(suite, tcase);

@@ -264,6 +264,34 @@ START_TEST(memory_that_grew_three_to_one_is_so_in_the_profile)
 }
 END_TEST
 
+/* Far faster than page faults may be counted: what was is a part of it, and stands for all. */
+static void flood(const char *mib, uint64_t bytes, double by)
+{
+	run(DWARF, "flood", mib, NULL);
+
+	double three = (double)STACKS_RIG_FOLDED(&rig, "memory.folded", ";main;", ";grow_three"),
+	       one = (double)STACKS_RIG_FOLDED(&rig, "memory.folded", ";main;", ";grow_one"), all = three + one;
+
+	ck_assert_msg(three / all > 0.75 - by && three / all < 0.75 + by, "%.3f of %.0f", three / all, all);
+	ck_assert_msg(all > (double)bytes * (1 - by) && all < (double)bytes * (1 + by), "%.0f bytes of %.0f", all,
+		      (double)bytes);
+	stacks_rig_end(&rig);
+}
+
+START_TEST(half_a_gigabyte_at_once_has_its_bytes)
+{
+	if (able)
+		flood("512", 512ull << 20, 0.25);
+}
+END_TEST
+
+START_TEST(a_burst_of_two_hundred_megabytes_has_its_stacks)
+{
+	if (able)
+		flood("200", 200ull << 20, 0.25);
+}
+END_TEST
+
 /* ---- the profile and the samples ---- */
 
 /* CPU time by the first row and by the last. */
@@ -392,6 +420,8 @@ Suite *stacktruth_suite(void)
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
 	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);
+	tcase_add_test(tcase, half_a_gigabyte_at_once_has_its_bytes);
+	tcase_add_test(tcase, a_burst_of_two_hundred_megabytes_has_its_stacks);
 	tcase_add_test(tcase, the_profile_has_as_many_cpu_seconds_as_the_samples);
 	tcase_add_test(tcase, functions_of_python_have_their_names);
 	suite_add_tcase(suite, tcase);

@@ -10,6 +10,7 @@
  *                        library CPU_MS FILE   burn_in_library of a shared library that is loaded only then
  *                        exit CPU_MS        burns, and has exited a moment later
  *                        memory MIB         of it three parts are touched by grow_three, one by grow_one, within some two seconds
+ *                        flood MIB          the same, as fast as it can, and keeps it
  *                        compiled CPU_MS    code made at run time, with a perf map
  *                        children CPU_MS    burns in children that live 100 ms each
  */
@@ -242,7 +243,7 @@ FRAME static void grow_one(unsigned char *at, size_t bytes)
 }
 
 /* In steps that differ in size, so that they do not keep time with the sampling. */
-static void run_memory(size_t mib)
+static void run_memory(size_t mib, long nap_ns)
 {
 	size_t total = mib << 20, at = 0;
 	unsigned char *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -255,7 +256,8 @@ static void run_memory(size_t mib)
 		grow_three(memory + at, 3 * step);
 		grow_one(memory + at + 3 * step, step);
 		at += 4 * step;
-		nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+		if (nap_ns > 0)
+			nanosleep(&(struct timespec){ .tv_nsec = nap_ns }, NULL);
 	}
 }
 
@@ -304,7 +306,9 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "library") == 0 && argc > 3)
 		run_library(argv[3]);
 	else if (strcmp(what, "memory") == 0)
-		run_memory(wanted_ms);
+		run_memory(wanted_ms, 2000000);
+	else if (strcmp(what, "flood") == 0)
+		run_memory(wanted_ms, 0);
 	else if (strcmp(what, "compiled") == 0)
 		run_compiled();
 	else if (strcmp(what, "children") == 0)

@@ -113,7 +113,9 @@ struct perfrecord_format perfevents_format(const struct perfevents_wanted *wante
 
 uint64_t perfevents_period(const struct perfevents_wanted *wanted)
 {
-	return wanted->kind == PERFEVENTS_FAULTS ? (FAULTS_PER_SECOND / wanted->frequency) | 1 : 0;
+	if (wanted->kind != PERFEVENTS_FAULTS)
+		return 0;
+	return wanted->fault_period != 0 ? wanted->fault_period : (FAULTS_PER_SECOND / wanted->frequency) | 1;
 }
 
 /* No samples, but what goes along with them; their rings are emptied. */
@@ -170,6 +172,11 @@ static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted
 	if (wanted->kind == PERFEVENTS_FAULTS) {
 		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
 		attr.sample_period = perfevents_period(wanted);
+		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;
+		if (wanted->wake_samples != 0) {
+			attr.watermark = 0;
+			attr.wakeup_events = wanted->wake_samples;
+		}
 		return attr;
 	}
 	attr.freq = 1;
@@ -280,16 +287,21 @@ int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const s
 	return fd;
 }
 
-int perfevents_count(int fd, uint64_t *cycles, uint64_t *running_ns)
+int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns)
 {
 	uint64_t words[2]; /* read_format: the count, the time */
 	ssize_t len = read(fd, words, sizeof(words));
 
 	if (len != (ssize_t)sizeof(words))
 		return len < 0 ? -errno : -EBADMSG;
-	*cycles += words[0];
+	*count += words[0];
 	*running_ns += words[1];
 	return 0;
+}
+
+int perfevents_switch(int fd, bool on)
+{
+	return ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) < 0 ? -errno : 0;
 }
 
 int perfevents_pause(const struct perfevents *events, bool pause)

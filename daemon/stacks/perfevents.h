@@ -23,6 +23,7 @@ enum perfevents_kind {
 	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perfevents_period faults */
 	PERFEVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
 	PERFEVENTS_TASKS,  /* COMM, FORK and EXIT */
+	PERFEVENTS_KINDS,
 };
 
 /* What is to be reported. All events that share a ring have the same. */
@@ -33,6 +34,9 @@ struct perfevents_wanted {
 	bool cycles;          /* PERFEVENTS_CPU: of the hardware, instead of the clock */
 	bool user_only;       /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
 	bool build_ids;       /* PERFEVENTS_SIDE: Linux 5.12 */
+	uint32_t
+		wake_samples; /* PERFEVENTS_FAULTS: poll(2) of the ring wakes each time that so many were written; 0: never */
+	uint64_t fault_period; /* PERFEVENTS_FAULTS: each stands for so many; 0: by frequency */
 };
 
 /* A ring, and maybe an event of its own. */
@@ -78,11 +82,16 @@ int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t
 int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
 			 struct perfevents *ret, char *reason);
 
-/* perfevents_event of a thread, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
+/* perfevents_event of a thread, or of everybody, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
 int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring);
 
-/* What events with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno. */
-int perfevents_count(int fd, uint64_t *cycles, uint64_t *running_ns);
+/*
+ * What events of PERFEVENTS_FAULTS or with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno.
+ */
+int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns);
+
+/* Has an event, with what was started, count or not. Where it ceased it goes on. 0 or -errno. */
+int perfevents_switch(int fd, bool on);
 
 /* Holds the ring still, or lets it go on. 0 or -errno. */
 int perfevents_pause(const struct perfevents *events, bool pause);

@@ -285,6 +285,26 @@ bool perfthreads_sweep(struct perfthreads *threads, bool look)
 	return closed;
 }
 
+static void switch_thread(const struct perfthreads *threads, const struct perfthreads_thread *thread, size_t output,
+			  bool on)
+{
+	unsigned cpus = threads->options.cpus;
+
+	for (unsigned cpu = 0; thread->fds != NULL && cpu < cpus; cpu++)
+		if (thread->fds[output * cpus + cpu] >= 0)
+			perfevents_switch(thread->fds[output * cpus + cpu], on);
+}
+
+void perfthreads_switch(struct perfthreads *threads, enum perfevents_kind kind, bool on)
+{
+	threads->off[kind] = !on;
+	for (size_t output = 0; output < threads->options.output_count; output++)
+		for (size_t i = 0; threads->options.outputs[output].wanted->kind == kind && i < threads->root_count;
+		     i++)
+			for (size_t j = 0; j < threads->roots[i]->thread_count; j++)
+				switch_thread(threads, &threads->roots[i]->threads[j], output, on);
+}
+
 /* ---- asking ---- */
 
 void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_t *cycles, uint64_t *running_ns)

@@ -69,6 +69,9 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
  */
 bool perfthreads_sweep(struct perfthreads *threads, bool look);
 
+/* Has all events of a kind, also those that are opened later and those that were inherited, count or not. */
+void perfthreads_switch(struct perfthreads *threads, enum perfevents_kind kind, bool on);
+
 /* What all events of an output have counted, which have `cycles`, and for how long. */
 void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_t *cycles, uint64_t *running_ns);
 

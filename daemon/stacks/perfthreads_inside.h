@@ -44,6 +44,7 @@ struct perfthreads {
 	size_t wish_count, wishes_left_out;
 	struct perfthreads_root *opening; /* the one whose threads are being enumerated */
 	unsigned events, kin;
+	bool off[PERFEVENTS_KINDS]; /* by perfthreads_switch */
 };
 
 /* Waits until whatever happened before the call has its note, and takes them. */

@@ -95,6 +95,8 @@ static int open_events(struct perfthreads *threads, struct perfthreads_root *roo
 			continue;
 		if (fd < 0)
 			return fd;
+		if (threads->off[output->wanted->kind])
+			perfevents_switch(fd, false);
 		thread->fds[i] = fd;
 		threads->events++;
 		root->events++;

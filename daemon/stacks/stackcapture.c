@@ -282,6 +282,34 @@ static const struct stackrecorder_stream *widest(const struct stackcapture *capt
 	return all ? all : find_stream(&capture->first, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
 }
 
+void stackcapture_faults_text(const struct thinning_summary *first, const struct thinning_summary *second,
+			      uint64_t fired_ns, char *ret, size_t cap)
+{
+	uint64_t counted = first->counted + second->counted, all = first->all + second->all;
+	uint64_t since_ns = first->since_ns != 0 ? first->since_ns : second->since_ns;
+
+	*ret = '\0';
+	if (all > counted)
+		snprintf(ret, cap,
+			 "%.1f %% of the page faults were counted, from %+.1f s on, and stand for all of them",
+			 100 * (double)counted / (double)all, ((double)since_ns - (double)fired_ns) / 1e9);
+}
+
+/* What there is to say of page faults alone. */
+static void describe_faults(const struct stackcapture *capture, const struct stackrecorder_status *status, char *why,
+			    size_t cap)
+{
+	char text[WHY_MAX];
+
+	stackcapture_faults_text(&capture->first.faults, &capture->second.faults, capture->options.fired.ns, text,
+				 sizeof(text));
+	if (*text)
+		add_text(why, cap, "%s", text);
+	if (status->faults_error != 0)
+		add_text(why, cap, "page faults are not sampled any more: perf_event_open: %s",
+			 strerrordesc_np(-status->faults_error));
+}
+
 /* What is not as it should be with the profile of a quantity is added to why. */
 static void describe_gaps(const struct stackcapture *capture, bool memory, char *why, size_t cap)
 {
@@ -290,6 +318,8 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 	struct stackrecorder_status status;
 
 	stackrecorder_status(capture->options.recorder, &status);
+	if (memory)
+		describe_faults(capture, &status, why, cap);
 	if (late_ns > capture->options.before_ns)
 		late_ns = capture->options.before_ns;
 	/* Before that there was no recorder, which the samples say, too. */

@@ -48,6 +48,10 @@ struct stackcapture_focus {
 void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
 			const struct symbolizer_waiting *waiting, struct incident *info);
 
+/* "16.1 % of the page faults were counted, from -2.3 s on, and stand for all of them", by what both looks say; or "". Times are since fired_ns. */
+void stackcapture_faults_text(const struct thinning_summary *first, const struct thinning_summary *second,
+			      uint64_t fired_ns, char *ret, size_t cap);
+
 /* NULL is fine. */
 void stackcapture_free(struct stackcapture *capture);
 

@@ -1,7 +1,7 @@
 /*
  * stackrecorder.c: opening and closing, and the thread that empties the side rings.
  *
- * The thread wakes once a second, or when a side ring is half full. A process forks on one CPU and its child runs on another: records are put in the
+ * The thread wakes once a second, or when a side ring is half full; and for a moment where page faults come fast (stackrecorder_faults.h). A process forks on one CPU and its child runs on another: records are put in the
  * order of their times over all rings before the book sees them, and those of the last moment wait, since an older one may not have been written yet.
  *
  * Rejected: reading /proc of everybody at start, which costs a second on a large machine, for processes that no sample may ever hit. Who is hit is
@@ -100,33 +100,73 @@ static bool woken(struct stackrecorder *recorder)
 	return stopping;
 }
 
+/* All that the thread waits for: in `watched`, which has room for it, what wakes it, the side rings, and those of page faults. Their number. */
+static nfds_t watch(const struct stackrecorder *recorder, struct pollfd *watched)
+{
+	nfds_t count = 0;
+
+	watched[count++] = (struct pollfd){ .fd = recorder->wake_fd, .events = POLLIN };
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
+		const struct stackrecorder_kind *entry = &recorder->kinds[kind];
+		bool faults = kind == STACKFILE_FAULTS || kind == STACKFILE_FAULTS_FOLLOWED;
+
+		for (unsigned i = 0; (kind == STACKFILE_BOOK || faults) && entry->on && i < recorder->status.cpus; i++)
+			watched[count++] = (struct pollfd){ .fd = entry->rings[i].fd, .events = POLLIN };
+	}
+	return count;
+}
+
+/* Whether a side ring is among what woke the thread. A CPU that went offline would wake it for ever. */
+static bool side_woke(struct pollfd *watched, nfds_t count, unsigned cpus)
+{
+	bool side = false;
+
+	for (nfds_t i = 1; i < count; i++) {
+		side |= i <= cpus && watched[i].revents != 0;
+		if (watched[i].revents & (POLLHUP | POLLERR | POLLNVAL))
+			watched[i].fd = -1;
+	}
+	return side;
+}
+
+/* True: the thread shall end. */
+static bool wait_for_work(struct stackrecorder *recorder, struct pollfd *watched, nfds_t count)
+{
+	struct clock clock = realclock();
+	uint64_t until_ns = clock_mono(&clock).ns + WAKE_MS * NS_PER_MS, now_ns = 0;
+	bool work = false;
+
+	while (!work && (now_ns = clock_mono(&clock).ns) < until_ns) {
+		int wait_ms = (int)((until_ns - now_ns) / NS_PER_MS) + 1, r;
+
+		if (recorder->faults != NULL)
+			wait_ms = stackrecorder_faults_wait_ms(recorder->faults, wait_ms);
+		r = poll(watched, count, wait_ms);
+		if (r > 0 && watched[0].revents != 0 && woken(recorder))
+			return true;
+		work = r > 0 && (watched[0].revents != 0 || side_woke(watched, count, recorder->status.cpus));
+		if (recorder->faults != NULL)
+			stackrecorder_faults_look(recorder->faults, recorder->threads);
+	}
+	return false;
+}
+
 static void *run(void *argument)
 {
 	struct stackrecorder *recorder = argument;
-	unsigned cpus = recorder->status.cpus;
-	AUTO_FREE struct pollfd *fds = calloc(cpus + 1, sizeof(*fds));
-	nfds_t count = fds != NULL ? cpus + 1 : 1;
+	AUTO_FREE struct pollfd *fds = calloc(1 + 2 * (size_t)recorder->status.cpus, sizeof(*fds));
 	struct pollfd only = { .fd = recorder->wake_fd, .events = POLLIN };
 	struct pollfd *watched = fds != NULL ? fds : &only;
+	nfds_t count = fds != NULL ? watch(recorder, watched) : 1;
 
-	watched[0] = only;
-	for (unsigned i = 1; i < count; i++)
-		watched[i] = (struct pollfd){ .fd = recorder->kinds[STACKFILE_BOOK].rings[i - 1].fd, .events = POLLIN };
-	for (unsigned wakes = 1;; wakes++) {
-		int r = poll(watched, count, WAKE_MS);
-
-		if (r > 0 && watched[0].revents != 0 && woken(recorder))
-			return NULL;
-		/* A CPU that went offline would wake us for ever. */
-		for (unsigned i = 1; r > 0 && i < count; i++)
-			if (watched[i].revents & (POLLHUP | POLLERR | POLLNVAL))
-				watched[i].fd = -1;
+	for (unsigned wakes = 1; !wait_for_work(recorder, watched, count); wakes++) {
 		stackrecorder_drain(recorder);
 		stackrecorder_reconcile(recorder, wakes % LOOK_WAKES == 0);
 		pthread_mutex_lock(&recorder->lock);
 		recorder->side_wakeups++;
 		pthread_mutex_unlock(&recorder->lock);
 	}
+	return NULL;
 }
 
 /* ---- opening ---- */
@@ -242,6 +282,7 @@ void stackrecorder_status(struct stackrecorder *recorder, struct stackrecorder_s
 	ret->followed_processes = recorder->followed.processes;
 	ret->followed_threads = recorder->followed.threads;
 	ret->not_followed = recorder->followed.not_followed;
+	ret->faults_error = recorder->faults != NULL ? stackrecorder_faults_error(recorder->faults) : 0;
 	addressbook_stats(recorder->book, &ret->book);
 	pthread_mutex_unlock(&recorder->lock);
 }

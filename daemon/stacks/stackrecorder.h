@@ -3,9 +3,12 @@
  * kind of sample, that nobody reads until an incident asks; and beside them a thread that keeps book of who had which files mapped
  * (addressbook.h).
  *
- *	everybody's events  one per CPU, call chains by frame pointers. Take CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
- *	followed            one per thread and CPU of the processes of stackrecorder_follow, with what they start; with registers and a copy of
- *	                    the stack if `dwarf`. Without the privilege they are all there is: of processes that may be traced, user stacks only
+ *	everybody's events  one per CPU, call chains by frame pointers; of page faults with registers and a copy of the stack if `dwarf`.
+ *	                    Take CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
+ *	followed            one per thread and CPU of the processes of stackrecorder_follow, with what they start; with registers and stack
+ *	                    if `dwarf`. Without the privilege they are all there is: of processes that may be traced, user stacks only
+ *
+ * Where page faults come faster than they may be counted, the samples stand for all of them (stackrecorder_faults.h).
  *
  * Rings take CAP_IPC_LOCK, or room in kernel.perf_event_mlock_kb or RLIMIT_MEMLOCK. All functions but stackrecorder_status and
  * stackrecorder_follow belong to one thread.
@@ -17,6 +20,7 @@
 #include "perfrecord.h"
 #include "sink.h"
 #include "stackfile.h"
+#include "thinning.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,8 +90,10 @@ struct stackrecorder_snapshot {
 	struct stackfile_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns; /* what was asked for, and not after it was taken */
-	uint64_t unmapped;       /* processes in pids of which nothing is known: they came and went unseen */
-	struct buffer paths;     /* texts of files and cgroups */
+	struct thinning_summary
+		faults;      /* how many of all page faults were counted; the samples stand for all of them */
+	uint64_t unmapped;   /* processes in pids of which nothing is known: they came and went unseen */
+	struct buffer paths; /* texts of files and cgroups */
 };
 
 /*
@@ -116,6 +122,7 @@ struct stackrecorder_status {
 	bool everybody;      /* has everybody's events; if not, the reason of stackrecorder_open says why */
 	bool dwarf;          /* followed threads have registers and stack */
 	bool kernel;         /* call chains have the kernel's part */
+	int faults_error;    /* why there are no samples of them any more on some CPU: -errno; 0: there are */
 	bool faults, cycles; /* there are samples of page faults; CPU samples are by the hardware's cycles */
 	/* what was asked for and is not so, and why, for people; "" if nothing */
 	char limits[STACKRECORDER_REASON_MAX];

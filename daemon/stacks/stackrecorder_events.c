@@ -105,6 +105,9 @@ static void want(struct stackrecorder *recorder, enum stackfile_stream_kind kind
 		entry->wanted.stack_bytes = 0;
 	entry->followed = kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED ||
 			  (kind == STACKFILE_BOOK && !recorder->status.everybody);
+	entry->apart = entry->followed || kind == STACKFILE_FAULTS;
+	if (event == PERFEVENTS_FAULTS)
+		entry->wanted.wake_samples = stackrecorder_faults_limits(perfevents_period(&entry->wanted)).most;
 	entry->format = entry->written = perfevents_format(&entry->wanted);
 	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
 }
@@ -173,12 +176,11 @@ static void want_all(struct stackrecorder *recorder, const struct stackrecorder_
 
 	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
 		struct perfevents_wanted like = *wanted;
-		bool followed = kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED;
 
 		recorder->kinds[kind] = (struct stackrecorder_kind){ .ring_bytes = plan->ring_bytes[kind] };
 		if (plan->ring_bytes[kind] == 0)
 			continue;
-		if (followed && plan->dwarf)
+		if (kind != STACKFILE_CPU && plan->dwarf)
 			like.stack_bytes = stack_bytes(options);
 		want(recorder, (enum stackfile_stream_kind)kind, events[kind], &like);
 	}
@@ -195,6 +197,8 @@ static void close_cpu(struct stackrecorder *recorder, unsigned index)
 
 void stackrecorder_close_events(struct stackrecorder *recorder)
 {
+	stackrecorder_faults_close(recorder->faults);
+	recorder->faults = NULL;
 	for (unsigned i = 0; i < recorder->status.cpus; i++)
 		close_cpu(recorder, i);
 	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
@@ -207,7 +211,7 @@ void stackrecorder_close_events(struct stackrecorder *recorder)
 
 static int open_ring(const struct stackrecorder_kind *kind, uint32_t cpu, struct perfevents *ret, char *reason)
 {
-	if (kind->followed)
+	if (kind->apart)
 		return perfevents_open_ring(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
 	return perfevents_open(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
 }
@@ -267,6 +271,22 @@ static int open_rings(struct stackrecorder *recorder, char *reason)
 	return r;
 }
 
+static int open_faults(struct stackrecorder *recorder, char *reason)
+{
+	enum stackfile_stream_kind kind =
+		recorder->kinds[STACKFILE_FAULTS].on ? STACKFILE_FAULTS : STACKFILE_FAULTS_FOLLOWED;
+	struct stackrecorder_kind *entry = &recorder->kinds[kind];
+	struct stackrecorder_faults_options options = {
+		.kind = kind,
+		.wanted = &entry->wanted,
+		.rings = entry->rings,
+		.cpus = recorder->status.cpus,
+		.proc_fd = recorder->proc_fd,
+	};
+
+	return entry->on ? stackrecorder_faults_open(&options, &recorder->faults, reason) : 0;
+}
+
 /* The largest plan that the kernel has room for. */
 static int open_plan(struct stackrecorder *recorder, struct stackrecorder_needs *needs,
 		     const struct perfevents_wanted *wanted, struct stackrecorder_plan *plan, char *reason)
@@ -277,6 +297,8 @@ static int open_plan(struct stackrecorder *recorder, struct stackrecorder_needs 
 	while (r == 0) {
 		want_all(recorder, needs->options, wanted, plan);
 		r = open_rings(recorder, why);
+		if (r == 0)
+			r = open_faults(recorder, why);
 		if (r == 0)
 			return 0;
 		stackrecorder_close_events(recorder);

@@ -8,6 +8,7 @@
 #include "perfmerge.h"
 #include "perfthreads.h"
 #include "stackrecorder.h"
+#include "stackrecorder_faults.h"
 #include "stackrecorder_plan.h"
 
 #include <pthread.h>
@@ -16,6 +17,7 @@
 struct stackrecorder_kind {
 	bool on;
 	bool followed; /* by events on threads; else everybody's */
+	bool apart;    /* its rings have no events: followed, or stackrecorder_faults.h's */
 	struct perfevents_wanted wanted;
 	struct perfrecord_format format;  /* of the rings */
 	struct perfrecord_format written; /* of snapshots: with a period in any case */
@@ -31,6 +33,7 @@ struct stackrecorder {
 	uint64_t opened_ns;
 	uint64_t opened_busy_ns; /* of all CPUs since boot, at opened_ns; 0: not known */
 	int wake_fd;
+	struct stackrecorder_faults *faults; /* NULL: there are no samples of them */
 	pthread_t thread;
 	bool running;
 

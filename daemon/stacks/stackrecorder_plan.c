@@ -4,7 +4,8 @@
  *	as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ── no stacks, chains as asked for ── ever shorter
  *
  * Stacks are a hundred times the size of a chain and the first that gives way, but for less than a second of a busy CPU they are not worth what the
- * chains would have to give. Rings of page faults are half of those of CPU samples: the kernel takes fewer of them.
+ * chains would have to give. Rings of page faults are half of those of CPU samples: the kernel takes fewer of them. There is
+ * one ring of them for each CPU, with stacks where there are stacks: of everybody, if everybody may be sampled (stackrecorder_faults.c).
  */
 #include "stackrecorder_plan.h"
 
@@ -100,17 +101,15 @@ static struct stackrecorder_plan plan_of(const struct stackrecorder_needs *needs
 	struct stackrecorder_plan plan = { .ring_bytes[STACKFILE_BOOK] = SIDE_BYTES, .dwarf = sizes->stacks > 0 };
 	bool faults = !needs->options->without_faults;
 
-	if (needs->everybody) {
+	if (needs->everybody)
 		plan.ring_bytes[STACKFILE_CPU] = sizes->chains;
-		plan.ring_bytes[STACKFILE_FAULTS] = faults ? sizes->chain_faults : 0;
-	}
-	if (plan.dwarf) {
+	if (plan.dwarf)
 		plan.ring_bytes[STACKFILE_CPU_FOLLOWED] = sizes->stacks;
-		plan.ring_bytes[STACKFILE_FAULTS_FOLLOWED] = faults ? sizes->stack_faults : 0;
-	} else if (!needs->everybody) {
+	else if (!needs->everybody)
 		plan.ring_bytes[STACKFILE_CPU_FOLLOWED] = sizes->chains;
-		plan.ring_bytes[STACKFILE_FAULTS_FOLLOWED] = faults ? sizes->chain_faults : 0;
-	}
+	if (faults)
+		plan.ring_bytes[needs->everybody ? STACKFILE_FAULTS : STACKFILE_FAULTS_FOLLOWED] =
+			plan.dwarf ? sizes->stack_faults : sizes->chain_faults;
 	return plan;
 }
 

@@ -5,7 +5,8 @@
  *
  * Only the copy happens while a ring is held still, into memory that was touched before. Samples take three quarters of what is allowed at most, so
  * that there is room to say whose they are. Call chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks only
- * what the kernel could read is kept: it leaves room for as much as was asked for. And where samples do not say their period, it is put in.
+ * what the kernel could read is kept: it leaves room for as much as was asked for. And where samples do not say their period, what they stand for is put in: of
+ * page faults, what stackrecorder_faults.h says until the moment of the looking.
  */
 #include "realclock.h"
 #include "scope.h"
@@ -19,7 +20,7 @@
 #define BOOK_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
 
 /* In this order they get what room there is. */
-static const enum stackfile_stream_kind order[] = { STACKFILE_CPU, STACKFILE_FAULTS, STACKFILE_CPU_FOLLOWED,
+static const enum stackfile_stream_kind order[] = { STACKFILE_CPU, STACKFILE_CPU_FOLLOWED, STACKFILE_FAULTS,
 						    STACKFILE_FAULTS_FOLLOWED };
 
 struct picture {
@@ -30,6 +31,7 @@ struct picture {
 	struct stackrecorder_hit *hits;
 	size_t hit_count, hit_cap;
 	void *copy;    /* of one ring */
+	unsigned ring; /* its number */
 	void *scratch; /* of one record */
 };
 
@@ -63,7 +65,8 @@ static const void *rewrite(struct picture *picture, enum stackfile_stream_kind k
 	if (record->type != PERF_RECORD_SAMPLE || (period == 0 && entry->wanted.stack_bytes == 0))
 		return bytes;
 	if (period != 0)
-		copy.sample.period = period;
+		copy.sample.period =
+			stackrecorder_faults_weigh(picture->recorder->faults, picture->ring, record->time_ns);
 	if (perfrecord_encode_as(&entry->written, &copy, picture->scratch, PERFRECORD_SIZE_MAX, ret_size) < 0)
 		return NULL;
 	return picture->scratch;
@@ -167,6 +170,7 @@ static int read_kind(struct picture *picture, enum stackfile_stream_kind kind, s
 		merge->bytes.max = before + *left / (cpus - i);
 		/* 0 would be no limit. */
 		merge->bytes.max += merge->bytes.max == 0;
+		picture->ring = i;
 		r = read_ring(picture, kind, &entry->rings[i]);
 		*left -= merge->bytes.len - before;
 	}
@@ -361,8 +365,14 @@ static int take_picture(struct picture *picture, size_t max_bytes)
 {
 	struct stackrecorder *recorder = picture->recorder;
 	size_t left;
-	int r = read_kinds(picture, max_bytes, &left);
+	int r;
 
+	if (recorder->faults != NULL) {
+		stackrecorder_faults_settle(recorder->faults);
+		stackrecorder_faults_sum_up(recorder->faults, picture->snapshot->from_ns, picture->snapshot->to_ns,
+					    &picture->snapshot->faults);
+	}
+	r = read_kinds(picture, max_bytes, &left);
 	if (r == 0)
 		r = sum_up_hits(picture);
 	if (r < 0)
