@@ -441,6 +441,7 @@ int salvage_finish(struct salvage *salvage, struct salvage_report *ret)
 	report->format = salvage->lines.format;
 	report->ours = salvage->lines.prefix_seen;
 	report->lines = salvage->lines.line;
+	report->adler = salvage->stream.adler;
 	report->foreign_lines = salvage->lines.foreign_lines;
 	report->columns = salvage->stream.columns.count;
 	report->complete = report->streams && salvage->streams_closed == report->streams;

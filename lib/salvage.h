@@ -63,6 +63,7 @@ struct salvage_report {
 	uint64_t late_rows;                   /* handed out out of order */
 	uint64_t rows;                        /* recovered */
 	uint64_t rows_lost;                   /* known to be missing, by their numbers (STREAM_GVISOR has none) */
+	uint32_t adler;                       /* of the last stream so far, as its closing line would say it */
 	uint64_t first_time_ns, last_time_ns; /* least and greatest of the rows of the last stream; 0 with no rows */
 };
 

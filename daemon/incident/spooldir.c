@@ -13,6 +13,7 @@
 #include "manifest.h"
 #include "scope.h"
 #include "strays.h"
+#include "streamseal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,16 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
+/* Gives the samples the end that their writer could not write. What cannot be closed is kept as it is: a reader says what is missing. */
+static void close_samples(int dirfd)
+{
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && streamseal(fd) == 0)
+		fsync(fd);
+}
+
 /* A draft that was noted (spool_note) says what fired, and holds what was collected then: as much as there will ever be. */
 static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 {
@@ -102,6 +113,7 @@ static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 	if (incident_json_read(fd, &incident) < 0)
 		return false;
 	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
+	close_samples(fd);
 	if (manifest_write(fd) < 0) {
 		/* A command may have left what cannot be listed. */
 		unlinkat(fd, MANIFEST_NAME, 0);
