@@ -11,7 +11,7 @@
  *
  * One that hardly runs is told by its clock: CPU is new, and exact, in each fill; its files are read when it has used a fiftieth of the interval since they
  * were read (and at most 200 us), in every fill in which it ran as long as its memory changes, and at the latest idle_interval_ns (or its own: source_entry_set_idle) after
- * it ran. Only where there are pauses (below), and not of processes without a clock or without descriptors.
+ * the first fill that saw it run. Only where there are pauses (below), and not of processes without a clock or without descriptors.
  *
  * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
  * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.

@@ -173,6 +173,32 @@ START_TEST(what_uses_more_is_read_in_the_next_look)
 }
 END_TEST
 
+START_TEST(a_real_one_that_takes_memory_after_a_calm_is_seen_to_in_the_next_look)
+{
+	child = child_start();
+	bench_open(&bench, "/proc", telling);
+	now = 7 * S;
+	interval = INTERVAL;
+	struct source_entry *entry = add_calm();
+
+	for (unsigned i = 0; i < 5; i++) {
+		for (uint64_t until = now + 2 * IDLE; now < until;)
+			tick();
+
+		uint64_t memory = value(entry, SAMPLE_MEMORY);
+
+		child_do(&child, 'm');
+		do
+			tick();
+		while (value(entry, SAMPLE_CPU) != (uint64_t)cpu_of(child.pid));
+		ck_assert_uint_ge(value(entry, SAMPLE_MEMORY), memory + TOUCHED_BYTES);
+	}
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(moments_add_up)
 {
 	static const uint64_t intervals[] = { MS, 10 * MS, 100 * MS },
@@ -553,6 +579,7 @@ Suite *source_unread_suite(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, what_ran_for_a_moment_is_told_by_its_clock_and_read_within_the_idle_interval);
 	tcase_add_test(tcase, what_uses_more_is_read_in_the_next_look);
+	tcase_add_test(tcase, a_real_one_that_takes_memory_after_a_calm_is_seen_to_in_the_next_look);
 	tcase_add_loop_test(tcase, moments_add_up, 0, 3);
 	tcase_add_test(tcase, what_grows_is_read_whenever_it_runs_until_it_rests);
 	tcase_add_loop_test(tcase, without_pauses_nothing_is_left_unread, 0, 3);
