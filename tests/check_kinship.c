@@ -223,6 +223,90 @@ START_TEST(a_process_whose_main_thread_ended_lives_on)
 }
 END_TEST
 
+/* Those of one that was forgotten are its parent's, so that a root that becomes one late has them too. */
+START_TEST(children_of_one_that_is_forgotten_are_its_parents)
+{
+	met(10, INIT, 0);
+	met(11, 10, 0);
+	met(12, 11, 0);
+	kinship_begin(kinship);
+	met(10, INIT, 0);
+	met(12, INIT, 0);
+	kinship_sweep(kinship);
+	ck_assert_uint_eq(kinship_count(kinship), 2);
+	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
+	ck_assert_uint_eq(trees_of(12), TREE);
+}
+END_TEST
+
+/* Nobody looked at either of the two, and the end of the first was not heard. */
+START_TEST(a_second_fork_with_the_same_pid_is_another)
+{
+	met(10, INIT, TREE);
+	met(20, INIT, OTHER);
+	kinship_forked(kinship, 10, 11);
+	kinship_forked(kinship, 20, 11);
+	ck_assert_uint_eq(trees_of(11), OTHER);
+}
+END_TEST
+
+START_TEST(who_was_heard_of_during_a_look_outlives_it)
+{
+	kinship_forked(kinship, 10, 11);
+	kinship_forked(kinship, 20, 21);
+	kinship_begin(kinship);
+	kinship_forked(kinship, 10, 12);
+	kinship_forked(kinship, 30, 20); /* known only as a parent so far */
+	kinship_sweep(kinship);
+	ck_assert_uint_eq(met(30, INIT, OTHER), OTHER);
+	ck_assert_uint_eq(trees_of(20), OTHER);
+	ck_assert_uint_eq(trees_of(12), 0);
+
+	/* One that ended during the look: its child is heard of late. */
+	met(40, INIT, TREE);
+	kinship_begin(kinship);
+	kinship_ended(kinship, 40);
+	kinship_sweep(kinship);
+	kinship_forked(kinship, 40, 41);
+	ck_assert_uint_eq(trees_of(41), TREE);
+}
+END_TEST
+
+/* By its fork, whatever /proc says later. */
+START_TEST(the_nearest_parent_that_was_heard_of_is_kept)
+{
+	kinship_forked(kinship, 10, 11);
+	met(11, INIT, 0);
+	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
+	ck_assert_uint_eq(trees_of(11), TREE);
+}
+END_TEST
+
+START_TEST(an_end_that_is_told_twice_or_wrongly_takes_one_place)
+{
+	int32_t pid = 1000;
+
+	met(10, INIT, TREE);
+	kinship_ended(kinship, 10);
+	kinship_ended(kinship, 10);
+	met(20, INIT, OTHER);
+	kinship_ended(kinship, 20);
+	ck_assert_uint_eq(met(20, INIT, 0), OTHER); /* only its main thread had ended */
+	for (uint32_t i = 0; i < KINSHIP_ENDED_MAX - 2; i++, pid++) {
+		met(pid, INIT, 0);
+		kinship_ended(kinship, pid);
+	}
+	ck_assert_uint_eq(trees_of(10), TREE);
+	for (uint32_t i = 0; i < 2; i++, pid++) {
+		met(pid, INIT, 0);
+		kinship_ended(kinship, pid);
+	}
+	ck_assert_uint_eq(trees_of(10), 0); /* as many ended after it as are remembered */
+	ck_assert_uint_eq(trees_of(20), OTHER);
+	ck_assert_uint_eq(kinship_count(kinship), KINSHIP_ENDED_MAX + 2); /* with 20 and init */
+}
+END_TEST
+
 START_TEST(contradictions_make_no_circle)
 {
 	met(10, 11, 0);
@@ -392,6 +476,11 @@ Suite *kinship_suite(void)
 	tcase_add_test(tcase, children_of_one_whose_pid_is_used_again_stay);
 	tcase_add_test(tcase, news_in_any_order_come_to_the_same);
 	tcase_add_test(tcase, a_process_whose_main_thread_ended_lives_on);
+	tcase_add_test(tcase, children_of_one_that_is_forgotten_are_its_parents);
+	tcase_add_test(tcase, a_second_fork_with_the_same_pid_is_another);
+	tcase_add_test(tcase, who_was_heard_of_during_a_look_outlives_it);
+	tcase_add_test(tcase, the_nearest_parent_that_was_heard_of_is_kept);
+	tcase_add_test(tcase, an_end_that_is_told_twice_or_wrongly_takes_one_place);
 	tcase_add_test(tcase, contradictions_make_no_circle);
 	tcase_add_test(tcase, numbers_of_trees_change);
 	tcase_add_test(tcase, memory_is_bounded);

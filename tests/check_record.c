@@ -159,24 +159,33 @@ START_TEST(a_tree_is_recorded_until_its_last_has_ended)
 	if (!built)
 		return;
 
+	char work[512], end[160], text[16];
+
+	/* A child goes on when its parent has ended. */
+	snprintf(end, sizeof(end), "%s/end", directory);
+	snprintf(work, sizeof(work),
+		 "sh -c 'while ! [ -e %s.child ]; do sleep 0.02; done' & while ! [ -e %s ]; do sleep 0.02; done", end,
+		 end);
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		execl("/bin/sh", "sh", "-c", "sleep 1.5 & sleep 0.7", (char *)NULL);
+		execl("/bin/sh", "sh", "-c", work, (char *)NULL);
 		_exit(1);
 	}
-
-	char text[16];
-
 	snprintf(text, sizeof(text), "%d", pid);
 
 	struct program program = program_start(RECORD("--tree", "-o", output, "-p", text), directory, -1, 0);
 
+	scene_wait_for(scene_says(output, "\"cmdline\":\"sh -c while"));
+	scene_write(end, "%s", "");
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(waitpid(program.pid, NULL, WNOHANG), 0);
+	snprintf(end + strlen(end), sizeof(end) - strlen(end), ".child");
+	scene_write(end, "%s", "");
 	ck_assert_int_eq(program_wait(&program), 0);
 	char *rows = scene_read(output);
 
-	ck_assert_ptr_nonnull(strstr(rows, "\"cmdline\":\"sleep 1.5\""));
+	ck_assert_ptr_nonnull(strstr(rows, "\"cmdline\":\"sh -c while"));
 	free(rows);
 	ck_assert_uint_ge(recorded().gone, 2);
 }
