@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +75,20 @@ START_TEST(takes_no_place_that_leads_elsewhere)
 	static const char *const bad[] = { "", "/", "x", "//x", "/x/", "/x//y", "/.", "/..", "/x/../y", "/x/./y" };
 	static const char *const good[] = { "/x", "/...", "/.x", "/..x/y..", "/x/\\x2d\xff\n" };
 	struct unit *unit = enter("/m", "m.service\0", "");
+	char path[PATH_MAX + 1];
 
+	/* A name or a path that is too long to be one. */
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[NAME_MAX + 2] = '\0';
+	ck_assert_int_eq(unittable_place(table, unit, path), 0);
+	ck_assert_ptr_null(unit->cgroup);
+	path[NAME_MAX + 2] = 'x';
+	path[PATH_MAX] = '\0';
+	for (size_t i = 0; i < PATH_MAX; i += 2)
+		path[i] = '/';
+	ck_assert_int_eq(unittable_place(table, unit, path), 0);
+	ck_assert_ptr_null(unit->cgroup);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ck_assert_int_eq(unittable_place(table, unit, bad[i]), 0);
 		ck_assert_msg(!unit->cgroup, "%s", bad[i]);
@@ -83,6 +97,22 @@ START_TEST(takes_no_place_that_leads_elsewhere)
 		ck_assert_int_eq(unittable_place(table, unit, good[i]), 0);
 		ck_assert_str_eq(unit->cgroup, good[i]);
 		ck_assert_ptr_eq(unittable_of(table, good[i]), unit);
+	}
+}
+END_TEST
+
+/* Among thousands, a longer name is in the same chain as a shorter one that it begins with. */
+START_TEST(a_cgroup_is_not_that_of_a_longer_name)
+{
+	char path[32];
+
+	for (int i = 1000; i < 6000; i++) {
+		snprintf(path, sizeof(path), "/x%d", i);
+		enter(path, "m.service\0", path);
+	}
+	for (int i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "/x%d", i);
+		ck_assert_msg(!unittable_of(table, path), "%s", path);
 	}
 }
 END_TEST
@@ -177,6 +207,7 @@ Suite *unittable_suite(void)
 	tcase_add_test(tcase, finds_the_unit_of_the_nearest_cgroup_above);
 	tcase_add_test(tcase, a_unit_that_moves_is_where_it_is);
 	tcase_add_test(tcase, takes_no_place_that_leads_elsewhere);
+	tcase_add_test(tcase, a_cgroup_is_not_that_of_a_longer_name);
 	tcase_add_test(tcase, processes_of_a_unit_match_by_its_alias);
 	tcase_add_test(tcase, has_a_bound_and_gives_room_back);
 	tcase_add_test(tcase, lack_of_memory_changes_nothing);
