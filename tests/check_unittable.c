@@ -67,6 +67,12 @@ START_TEST(a_unit_that_moves_is_where_it_is)
 	ck_assert_int_eq(unittable_rename(table, unit, "mariadb.service\0"), 0);
 	ck_assert(!unittable_matches(table, "*", "/db.slice/mariadb.service", false));
 	ck_assert_ptr_eq(unittable_of(table, "/db.slice/mariadb.service"), unit);
+
+	/* Two at one place. */
+	enter("/a", "a.service\0", "/b");
+	enter("/c", "c.service\0", "/b");
+	ck_assert(unittable_matches(table, "a.service", "/b", false));
+	ck_assert(unittable_matches(table, "c.service", "/b", false));
 }
 END_TEST
 
