@@ -32,6 +32,7 @@ struct known {
 struct baseline {
 	int procfd;
 	bool with_maps;
+	struct outside outside;
 	struct busy_snapshot whole, growing;
 	struct known *buckets[BUCKETS];
 	size_t count;
@@ -79,6 +80,11 @@ void baseline_free(struct baseline *baseline)
 	busy_snapshot_release(&baseline->whole);
 	busy_snapshot_release(&baseline->growing);
 	free(baseline);
+}
+
+void baseline_set_outside(struct baseline *baseline, struct outside outside)
+{
+	baseline->outside = outside;
 }
 
 void baseline_set_maps(struct baseline *baseline, bool with_maps)
@@ -164,7 +170,12 @@ static void take_threads(struct baseline *baseline, struct known *known, const s
 		return;
 	}
 
-	if (thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot) < 0)
+	outside_leave(&baseline->outside);
+
+	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot);
+
+	outside_enter(&baseline->outside);
+	if (r < 0)
 		return; /* gone, or not ours to look at: captures will say so */
 
 	thread_baseline_add(&known->threads, snapshot);
@@ -182,11 +193,20 @@ static void take_maps(struct baseline *baseline, struct known *known)
 
 	baseline->maps_left--;
 	known->maps_tried = baseline->now;
-	if (maps_snapshot_take(baseline->procfd, known->pid, known->start_ticks, baseline->now, &maps) < 0)
+	outside_leave(&baseline->outside);
+
+	int r = maps_snapshot_take(baseline->procfd, known->pid, known->start_ticks, baseline->now, &maps);
+
+	outside_enter(&baseline->outside);
+	if (r < 0)
 		return;
 
 	free(known->maps);
 	known->maps = maps;
+	if (!baseline->with_maps) { /* any more */
+		free(known->maps);
+		known->maps = NULL;
+	}
 }
 
 void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran)

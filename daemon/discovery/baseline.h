@@ -11,6 +11,7 @@
 #include "busy_snapshot.h"
 #include "clock.h"
 #include "maps_snapshot.h"
+#include "outside.h"
 #include "procfs.h"
 #include "thread_snapshot.h"
 
@@ -25,6 +26,9 @@ struct baseline;
 /* procfd must outlive it. with_maps: mappings too. 0 or -ENOMEM. */
 int baseline_new(int procfd, bool with_maps, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
+
+/* Where threads and mappings are read; nowhere else than under the lock at first. */
+void baseline_set_outside(struct baseline *baseline, struct outside outside);
 
 /* Mappings too from now on, or no longer: then those that are there are dropped. */
 void baseline_set_maps(struct baseline *baseline, bool with_maps);

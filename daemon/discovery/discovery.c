@@ -3,11 +3,12 @@
  *
  * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
  * the sampler never takes it. A scan holds it, but steps aside between two processes (turnstile.h): a question waits for one
- * process and not for a million. What comes in between may be another configuration: then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
+ * process and not for a million. The files of a process are read without it (outside.h). What comes in between may be another configuration: then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
  */
 #include "discovery.h"
 
 #include "discovery_inside.h"
+#include "log.h"
 #include "realclock.h"
 #include "roster_query.h"
 #include "scanned.h"
@@ -23,6 +24,9 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+/* How long it is waited for the thread to stop: far longer than any read that ends. */
+#define STOP_NS (5 * NS_PER_S)
 
 /* How long the thread shows no sign of life while it waits. */
 #define PULSE_NS NS_PER_S
@@ -67,6 +71,32 @@ int discovery_step_aside(struct discovery *discovery)
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
 
+static void leave(void *ctx)
+{
+	struct discovery *discovery = ctx;
+
+	turnstile_leave(&discovery->turn);
+}
+
+static int enter(void *ctx)
+{
+	struct discovery *discovery = ctx;
+
+	turnstile_enter(&discovery->turn);
+	while (discovery->abandoned) {
+		turnstile_leave(&discovery->turn);
+		pause();
+		turnstile_enter(&discovery->turn);
+	}
+
+	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
+}
+
+struct outside discovery_outside(const struct discovery *discovery)
+{
+	return (struct outside){ .leave = leave, .enter = enter, .ctx = (void *)(uintptr_t)discovery };
+}
+
 static void wake(struct discovery *discovery)
 {
 	uint64_t once = 1;
@@ -91,6 +121,7 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->limits_due = discovery->units_due = true;
 	discovery_show_life(discovery);
 	turnstile_init(&discovery->turn);
+	baseline_set_outside(options->baseline, discovery_outside(discovery));
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = discovery->wake_fd < 0 ? -errno : 0;
 	if (r == 0)
@@ -117,6 +148,8 @@ void discovery_free(struct discovery *discovery)
 		return;
 
 	discovery_stop(discovery);
+	if (discovery->abandoned)
+		return;
 	discovery_tune_out(discovery);
 	unitbus_free(discovery->units);
 	roster_free(discovery->roster);
@@ -277,6 +310,22 @@ int discovery_start(struct discovery *discovery)
 	return -r;
 }
 
+/* Waits for the thread to end. Who hangs is left where he is. */
+static void join(struct discovery *discovery)
+{
+	struct clock clock = realclock();
+	wall_t until = { clock_wall(&clock).ns + STOP_NS };
+	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
+
+	if (pthread_timedjoin_np(discovery->thread, NULL, &deadline) == 0)
+		return;
+
+	log_line(LOG_WARNING, "looking for targets hangs in a read of /proc: it is not waited for");
+	turnstile_enter(&discovery->turn);
+	discovery->abandoned = true;
+	turnstile_leave(&discovery->turn);
+}
+
 void discovery_stop(struct discovery *discovery)
 {
 	if (!discovery->running)
@@ -286,8 +335,9 @@ void discovery_stop(struct discovery *discovery)
 	discovery->stop = true;
 	wake(discovery);
 	turnstile_leave(&discovery->turn);
-	pthread_join(discovery->thread, NULL);
-	discovery->running = discovery->stop = false;
+	join(discovery);
+	discovery->running = false;
+	discovery->stop = discovery->abandoned;
 }
 
 /* ---- questions of other threads ---- */

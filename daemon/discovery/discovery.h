@@ -13,7 +13,8 @@
  * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans, but for a burst:
  * processes that come faster are looked at late, and after a second of that those that wait are left to a scan.
  *
- * Questions of other threads, a reload too, are answered between two processes of a running scan.
+ * Questions of other threads, a reload too, are answered between two processes of a running scan, and while files of a process are read: such a read may hang
+ * in the kernel.
  */
 #ifndef SPIKEWATCH_DISCOVERY_H
 #define SPIKEWATCH_DISCOVERY_H
@@ -112,7 +113,10 @@ mono_t discovery_pulse(const struct discovery *discovery);
 /* Listens from now on, if that is wanted and possible, and starts the thread, which begins with a scan. 0 or -errno. */
 int discovery_start(struct discovery *discovery);
 
-/* Stops it and waits for it. Harmless if it is not running. */
+/*
+ * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Then it will never touch anything again, and discovery_free frees
+ * nothing. Harmless if it is not running.
+ */
 void discovery_stop(struct discovery *discovery);
 
 /* Neither its thread nor the sampler's may run. NULL is fine. */

@@ -72,6 +72,7 @@ struct discovery {
 	int wake_fd;
 	pthread_t thread;
 	bool running, stop;
+	bool abandoned; /* it did not come back from a read when it was to stop: it touches nothing any more */
 };
 
 /* ---- discovery.c ---- */
@@ -81,6 +82,9 @@ mono_t discovery_show_life(struct discovery *discovery);
 
 /* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
 int discovery_step_aside(struct discovery *discovery);
+
+/* Where foreign files are read, by the thread that holds the turnstile: without it. */
+struct outside discovery_outside(const struct discovery *discovery);
 
 /* ---- discovery_scan.c ---- */
 

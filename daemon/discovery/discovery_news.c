@@ -92,6 +92,7 @@ static int make_news(const struct discovery *discovery, struct discovery_news **
 	news->scanned.procfd = discovery->options.roster.procfd;
 	news->scanned.mounts = discovery->options.roster.mounts;
 	news->scanned.containers = discovery->options.roster.containers;
+	news->scanned.outside = discovery_outside(discovery);
 	news->missed = discovery->state.missed;
 	news->dropped = discovery->state.dropped;
 	r = newcomers_new(&news->newcomers);
@@ -217,6 +218,10 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 		r = scanned_ask(scanned, discovery->matcher->needs);
 	if (r == 0)
 		r = discovery_match(discovery, scanned, &meeting);
+	if (r == -ECANCELED) {
+		discovery->again = true; /* nobody has looked at it: a scan will */
+		return;
+	}
 	if (r == -ESRCH || r == -ENOENT || meeting.ended) {
 		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
 		return;

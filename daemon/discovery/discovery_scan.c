@@ -70,7 +70,8 @@ static void remember(struct discovery *discovery, const struct procfs_stat *stat
 		.watches = targets,
 	};
 
-	if (cpu_ns > 0 && roster_watches(discovery->roster, stat->pid, stat->start_ticks) == targets)
+	if (cpu_ns > 0 && !discovery->rescan &&
+	    roster_watches(discovery->roster, stat->pid, stat->start_ticks) == targets)
 		census_enter(discovery->census, &record);
 }
 
@@ -142,6 +143,7 @@ static int visit_processes(struct discovery *discovery)
 	walk->scanned.procfd = discovery->options.roster.procfd;
 	walk->scanned.mounts = discovery->options.roster.mounts;
 	walk->scanned.containers = discovery->options.roster.containers;
+	walk->scanned.outside = discovery_outside(discovery);
 
 	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
 }

@@ -8,13 +8,17 @@
 
 bool scanned_starved(ssize_t error)
 {
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ECANCELED;
 }
 
 int scanned_meet(struct scanned *scanned, int32_t pid)
 {
-	ssize_t len = procread_file(scanned->procfd, pid, "stat", scanned->text, sizeof scanned->text);
+	ssize_t len;
 
+	outside_leave(&scanned->outside);
+	len = procread_file(scanned->procfd, pid, "stat", scanned->text, sizeof scanned->text);
+	if (outside_enter(&scanned->outside) < 0)
+		return -ECANCELED;
 	if (len < 0)
 		return (int)len;
 	if (procfs_stat_parse(scanned->text, (size_t)len, &scanned->stat) < 0)
@@ -45,17 +49,12 @@ static void ask_container(struct scanned *scanned)
 	scanned->facts.container = &scanned->container;
 }
 
-int scanned_ask(struct scanned *scanned, unsigned needs)
+/* 0, or an error of scanned_starved. */
+static ssize_t read_files(struct scanned *scanned, unsigned missing)
 {
 	int32_t pid = scanned->facts.pid;
-
-	if (needs & MATCH_CONTAINER)
-		needs |= MATCH_CGROUP;
-
-	unsigned missing = needs & ~scanned->asked;
 	ssize_t r = 0;
 
-	scanned->asked |= needs;
 	if (missing & MATCH_EXE) {
 		r = procread_link(scanned->procfd, pid, "exe", scanned->exe, sizeof scanned->exe);
 		scanned->facts.exe = r > 0 ? scanned->exe : NULL;
@@ -68,8 +67,27 @@ int scanned_ask(struct scanned *scanned, unsigned needs)
 		r = cgroup_path_of(scanned->mounts, scanned->procfd, pid, scanned->cgroup, sizeof scanned->cgroup);
 		scanned->facts.cgroup = r == 0 ? scanned->cgroup : NULL;
 	}
-	if (!scanned_starved(r) && (missing & MATCH_CONTAINER))
+
+	return scanned_starved(r) ? r : 0;
+}
+
+int scanned_ask(struct scanned *scanned, unsigned needs)
+{
+	if (needs & MATCH_CONTAINER)
+		needs |= MATCH_CGROUP;
+
+	unsigned missing = needs & ~scanned->asked;
+	ssize_t r = 0;
+
+	scanned->asked |= needs;
+	if (missing & (MATCH_EXE | MATCH_CMDLINE | MATCH_CGROUP)) {
+		outside_leave(&scanned->outside);
+		r = read_files(scanned, missing);
+		if (outside_enter(&scanned->outside) < 0)
+			return -ECANCELED;
+	}
+	if (r == 0 && (missing & MATCH_CONTAINER))
 		ask_container(scanned);
 
-	return scanned_starved(r) ? (int)r : 0;
+	return (int)r;
 }

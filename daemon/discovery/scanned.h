@@ -8,6 +8,7 @@
 #include "cgmount.h"
 #include "containers.h"
 #include "match.h"
+#include "outside.h"
 #include "procfs.h"
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ struct scanned {
 	int procfd;
 	const struct cgroup_mounts *mounts;
 	struct containers *containers; /* NULL: nobody asks for them */
+	struct outside outside;        /* where its files are read */
 	mono_t now;
 	struct match_facts facts; /* what is known; point into the room below */
 	struct procfs_stat stat;
@@ -30,10 +32,10 @@ struct scanned {
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[SCANNED_CMDLINE_MAX];
 };
 
-/* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory. */
+/* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory, -ECANCELED of outside. */
 bool scanned_starved(ssize_t error);
 
-/* Meets process pid. procfd, mounts, containers and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
+/* Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
 int scanned_meet(struct scanned *scanned, int32_t pid);
 
 /*
