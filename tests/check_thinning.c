@@ -217,6 +217,7 @@ START_TEST(it_goes_on_at_times_that_are_not_regular)
 		longest = wait_ns > longest ? wait_ns : longest;
 		sum += wait_ns;
 		thinning_begin(&thinning, thinning_next_ns(&thinning), 0);
+		ck_assert_uint_eq(thinning_next_ns(&thinning), thinning.slot_ns + SLOT_NS);
 	}
 	ck_assert_uint_ge(shortest, 40 * NS_PER_MS);
 	ck_assert_uint_lt(shortest, 45 * NS_PER_MS);
