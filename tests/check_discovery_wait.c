@@ -31,6 +31,14 @@ static void make_tree(void)
 	scene_write(path, "cpu memory\n");
 }
 
+/* As the thread does. */
+static void hear(mono_t now)
+{
+	turnstile_enter(&discovery->turn);
+	discovery_hear(discovery, now);
+	turnstile_leave(&discovery->turn);
+}
+
 /* Until when it would sleep from now on; *ret_polled: how many descriptors may wake it before. */
 static mono_t sleeps_until(mono_t now, size_t *ret_polled)
 {
@@ -49,7 +57,7 @@ static void assert_sleeps(mono_t now, size_t polled)
 		mono_t later = mono_add(now, (uint64_t)i * 100 * NS_PER_US);
 		size_t found;
 
-		discovery_hear(discovery, later);
+		hear(later);
 		ck_assert_uint_eq(sleeps_until(later, &found).ns, mono_add(later, FAR).ns);
 		ck_assert_uint_eq(found, polled);
 	}
@@ -70,14 +78,14 @@ START_TEST(while_no_cgroup_comes_it_sleeps_and_polls)
 
 	/* Two in a row: it rests, and is not woken before; the first of them is due in a moment. */
 	make_cgroup("/jobs-1");
-	discovery_hear(discovery, mono_add(now, NS_PER_MS));
+	hear(mono_add(now, NS_PER_MS));
 	make_cgroup("/jobs-2");
-	discovery_hear(discovery, mono_add(now, NS_PER_MS + 1));
+	hear(mono_add(now, NS_PER_MS + 1));
 	ck_assert_int_lt(mono_diff(sleeps_until(mono_add(now, NS_PER_MS + 1), &polled), now), (int64_t)(3 * NS_PER_MS));
 	ck_assert_uint_eq(polled, 1);
 
 	/* They have been handed out: nothing more to be waited for. */
-	discovery_hear(discovery, mono_add(now, NS_PER_S));
+	hear(mono_add(now, NS_PER_S));
 	ck_assert_uint_eq(discovery->state.cgroups_heard, 2);
 	assert_sleeps(mono_add(now, 2 * NS_PER_S), 2);
 }
@@ -191,10 +199,10 @@ START_TEST(who_comes_while_cgroups_are_looked_at_need_not_wait_for_all_of_them)
 	/* Both are heard of; the process may be looked at a moment after the first cgroup. */
 	now = discovery_show_life(discovery);
 	discovery->news->rest = (struct rest){ 0 };
-	discovery_hear(discovery, mono_sub(now, NS_PER_S));
+	hear(mono_sub(now, NS_PER_S));
 	ck_assert_uint_eq(order_of(pid).process, 0);
 	discovery->news->rest.until = mono_add(now, 1);
-	discovery_hear(discovery, now);
+	hear(now);
 	order = order_of(pid);
 	end(pid);
 	ck_assert_uint_eq(discovery->state.cgroups_heard, 8);
@@ -224,21 +232,21 @@ START_TEST(who_comes_when_the_share_is_taken_is_late_and_that_is_counted)
 	scan();
 	now = discovery_show_life(discovery);
 	exhaust(now);
-	discovery_hear(discovery, mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
+	hear(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
 	pid = sleeper_called(own_name());
 	looks = discovery->state.looks;
-	discovery_hear(discovery, mono_add(now, 40 * NS_PER_MS));
+	hear(mono_add(now, 40 * NS_PER_MS));
 	ck_assert(discovery->state.held_off);
 	ck_assert_uint_eq(discovery->state.looks, looks);
 	ck_assert_uint_eq(order_of(pid).process, 0);
 
 	/* There is something left again. */
-	discovery_hear(discovery, mono_add(now, 500 * NS_PER_MS));
+	hear(mono_add(now, 500 * NS_PER_MS));
 	end(pid);
 	ck_assert_uint_gt(order_of(pid).process, 0);
 	ck_assert_uint_ge(discovery->state.late, 1);
 	ck_assert_uint_eq(discovery->state.storms, 0);
-	discovery_hear(discovery, mono_add(now, NS_PER_S));
+	hear(mono_add(now, NS_PER_S));
 	ck_assert(!discovery->state.held_off);
 }
 END_TEST
@@ -262,7 +270,7 @@ START_TEST(who_has_waited_for_his_share_for_a_second_is_left_to_a_scan)
 		late = discovery->state.late;
 		exhaust(now);
 		now = mono_add(now, 20 * NS_PER_MS);
-		discovery_hear(discovery, now);
+		hear(now);
 		if (discovery->state.storms > 0)
 			break;
 	}
