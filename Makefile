@@ -140,7 +140,7 @@ $(B)/report/page.h: $(B)/report/tools $(REPORT_SOURCES)
 	$(call say,PAGE)
 	$(Q)sh cli/report/build.sh $(@D)
 
-$(B)/cli/report/reportpage.o: $(B)/report/page.h
+$(B)/cli/report/reportpage.o $(B)/libfuzzer/cli/report/reportpage.o: $(B)/report/page.h
 $(B)/cli/report/reportpage.o: INCLUDES += -iquote $(B)
 
 report:
@@ -235,7 +235,7 @@ clean:
 
 # ---- libFuzzer: the same sources, compiled by clang with its instrumentation ----
 
-FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
+FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-gnu-variable-sized-type-not-at-end
 fuzzer_objects = $(patsubst %.c,$(B)/libfuzzer/%.o,$(1))
 FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out $(MAINS),$(DAEMON_C) $(CLI_C)))
 FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz_%.c))
@@ -245,7 +245,7 @@ $(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
-		-iquote lib -iquote daemon -iquote cli -MMD -MP -c $< -o $@
+		$(IN_CLI) -iquote tests -iquote $(B) -MMD -MP -c $< -o $@
 
 $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 

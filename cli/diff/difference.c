@@ -250,7 +250,7 @@ int difference_load(int first, int second, struct difference *ret)
 	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
 		contrast_sort(&ret->table[i]);
 	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
-		note_gaps(ret, i);
+		note_gaps(ret, (enum difference_table)i);
 	return 0;
 }
 
