@@ -79,6 +79,21 @@ START_TEST(who_executes_waits_anew_and_is_known_to_be_young)
 }
 END_TEST
 
+START_TEST(who_changed_its_name_says_so_until_it_was_looked_at)
+{
+	ck_assert(!began(10, NEWCOMER_FORKED)->renamed);
+	ck_assert(began(10, NEWCOMER_RENAMED)->renamed);
+	now = mono_add(now, DELAY);
+	due()->renamed = false;
+	ck_assert(began(10, NEWCOMER_EXECUTED)->renamed);
+	ck_assert(newcomers_ended(newcomers, 10, now)->renamed);
+	ck_assert(!newcomers_ended(newcomers, 11, now)->renamed);
+	ck_assert_ptr_null(began(11, NEWCOMER_RENAMED));
+	ck_assert(newcomers_find(newcomers, 11)->renamed);
+	ck_assert(!began(12, NEWCOMER_FORKED)->renamed);
+}
+END_TEST
+
 START_TEST(who_ends_while_he_waits_was_missed)
 {
 	began(7, NEWCOMER_FORKED);
@@ -195,6 +210,7 @@ Suite *newcomers_suite(void)
 	tcase_add_test(tests, who_begins_is_due_after_the_delay_and_once);
 	tcase_add_test(tests, who_executes_waits_anew_and_is_known_to_be_young);
 	tcase_add_test(tests, who_was_met_before_is_known);
+	tcase_add_test(tests, who_changed_its_name_says_so_until_it_was_looked_at);
 	tcase_add_test(tests, who_ends_while_he_waits_was_missed);
 	tcase_add_test(tests, who_was_met_was_not_missed);
 	tcase_add_test(tests, of_whom_only_the_end_was_heard_nothing_is_counted);

@@ -260,6 +260,43 @@ START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 }
 END_TEST
 
+/* Works under one name and ends under another, between two moments of the daemon. */
+static void work_and_change_the_name(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, names[BUSY]);
+	raise(SIGSTOP);
+	while (cpu_ns() < 50 * NS_PER_MS)
+		continue;
+	prctl(PR_SET_NAME, names[IDLE]);
+	_exit(0);
+}
+
+START_TEST(who_changes_its_name_before_it_ends_is_not_another)
+{
+	if (!start_with(CONNECTOR, "group") || !discovery_says("\"exit_records\": true"))
+		return;
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		work_and_change_the_name();
+	await_stop(pid);
+	scene_wait_for(counted("members") == 1);
+	scene_wait_for(read_on("b").samples > 0);
+	kill(server.pid, SIGSTOP);
+	await_stop(server.pid);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	kill(server.pid, SIGCONT);
+	scene_wait_for(counted("members") == 0);
+	await_ticks("b");
+	if (counted("overruns") == 0)
+		ck_assert_uint_ge(read_on("b").cpu_ns, 40 * NS_PER_MS);
+}
+END_TEST
+
 Suite *pidreuse_suite(void)
 {
 	Suite *suite = suite_create("pidreuse");
@@ -273,6 +310,7 @@ Suite *pidreuse_suite(void)
 	tcase_set_timeout(late, 120);
 	tcase_add_checked_fixture(late, setup, teardown);
 	tcase_add_loop_test(late, what_the_next_one_uses_is_not_taken_for_what_the_last_one_used, 0, WAYS);
+	tcase_add_test(late, who_changes_its_name_before_it_ends_is_not_another);
 	suite_add_tcase(suite, late);
 
 	return suite;

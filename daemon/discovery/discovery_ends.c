@@ -63,8 +63,9 @@ static struct holder holder_of(const struct discovery *discovery, int32_t pid)
 	return (struct holder){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
-/* Its exit record, to those that watched it. True: there was one. */
-static bool end_watched(struct discovery *discovery, const struct procevent *end, const struct sample *counters)
+/* Its exit record, to those that watched it. renamed: it may be watched under the name that it had before. True: there was one. */
+static bool end_watched(struct discovery *discovery, const struct procevent *end, bool renamed,
+			const struct sample *counters)
 {
 	struct roster_ending ending = { .pid = end->pid, .counters = *counters };
 
@@ -73,9 +74,8 @@ static bool end_watched(struct discovery *discovery, const struct procevent *end
 
 	struct holder holder = holder_of(discovery, end->pid);
 
-	if (!end->totals.threads)
+	if (!end->totals.threads && !renamed)
 		ending.comm = end->totals.comm; /* else it is the name of its last thread */
-
 	if (!holder.exiting)
 		ending.alive_ticks = holder.start_ticks;
 
@@ -95,7 +95,7 @@ static void take_totals(struct discovery *discovery, const struct procevent *end
 	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
 	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
 	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
-	met = end_watched(discovery, end, &sample) || met;
+	met = end_watched(discovery, end, newcomer && newcomer->renamed, &sample) || met;
 	if (newcomer && newcomer->state == NEWCOMER_GONE)
 		met = met || !newcomer->missed; /* it was met before it ended */
 	newcomer = newcomers_ended(news->newcomers, end->pid, now);

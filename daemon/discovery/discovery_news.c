@@ -228,6 +228,7 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 	}
 
 	newcomer->state = NEWCOMER_MET;
+	newcomer->renamed &= r < 0;
 	discovery->state.looks++;
 	discovery->state.late += discovery->state.held_off;
 	discovery->again |= r < 0 && scanned_starved(r);

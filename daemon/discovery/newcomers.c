@@ -96,6 +96,7 @@ struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum 
 	struct newcomer newcomer = { .pid = pid };
 
 	if (known != NULL && known->state == NEWCOMER_GONE && mono_diff(now, known->at) < (int64_t)LATE_NS) {
+		known->renamed |= news != NEWCOMER_FORKED;
 		if (news != NEWCOMER_RENAMED)
 			miss(newcomers, known);
 		return NULL;
@@ -111,6 +112,7 @@ struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum 
 		newcomer.born = now;
 	newcomer.forked |= news == NEWCOMER_FORKED;
 	newcomer.executed |= news == NEWCOMER_EXECUTED;
+	newcomer.renamed |= news != NEWCOMER_FORKED;
 	return enter(newcomers, &newcomer);
 }
 

@@ -27,11 +27,12 @@ struct newcomer {
 	int32_t pid;
 	enum newcomer_state state; /* the caller's to set to MET */
 	bool forked, executed;     /* was heard of it */
-	bool met;                  /* it was MET before it became WAITING again */
-	bool missed;               /* GONE, and was counted as missed */
-	mono_t born;               /* forked: when that was heard */
-	mono_t at;                 /* the last news */
-	uint32_t next;             /* in its bucket */
+	bool renamed; /* since it was last looked at it executed something or changed its name; the caller's to clear */
+	bool met;     /* it was MET before it became WAITING again */
+	bool missed;  /* GONE, and was counted as missed */
+	mono_t born;  /* forked: when that was heard */
+	mono_t at;    /* the last news */
+	uint32_t next; /* in its bucket */
 };
 
 struct newcomers;

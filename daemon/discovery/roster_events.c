@@ -97,8 +97,12 @@ bool roster_is_outdated(const struct roster *roster, size_t entry, const struct 
 	const struct roster_target *target =
 		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
 
-	return target && (!target->group || target->names_group) &&
-	       (target->arguments_at != seen->arguments_at || strcmp(target->what.comm, seen->comm) != 0);
+	if (!target)
+		return false;
+	if (strcmp(target->what.comm, seen->comm) != 0)
+		return true; /* by its name an end is told from another's (is_meant) */
+
+	return (!target->group || target->names_group) && target->arguments_at != seen->arguments_at;
 }
 
 int roster_describe_anew(const struct roster *roster, struct roster_target *target, const struct roster_sighting *seen)
