@@ -95,7 +95,10 @@ int gate_init(struct gate *gate, const struct gate_process *process, struct samp
 
 	int r = process_reopen(process->procfd, process->pid, process->start_ticks,
 			       process->cold ? COLD_FILES : PROCESS_ALL, &files);
-	if (r == 0 && process->start_ticks == 0)
+	if (r < 0)
+		return r;
+
+	if (process->start_ticks == 0)
 		r = process_identify(&files, &gate->who.start_ticks);
 	if (r == 0)
 		r = first_reading(gate, &files, sample);

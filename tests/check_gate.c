@@ -309,6 +309,35 @@ START_TEST(what_was_opened_for_nothing_is_closed)
 }
 END_TEST
 
+/* Leaves fd behind on the stack, for whoever takes it up as it is. */
+static __attribute__((noinline)) void soil_stack(int fd)
+{
+	volatile int left[8192];
+
+	for (size_t i = 0; i < ARRAY_LEN(left); i++)
+		left[i] = fd;
+}
+
+/* Of whom there is nothing to open there is nothing to close: descriptors of others stay as they are. */
+START_TEST(who_is_gone_before_he_is_opened_closes_no_file_of_others)
+{
+	AUTO_CLOSE int procfd = open("tests/data/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct gate_process nobody = { .procfd = procfd, .pid = 4242 };
+	int theirs = open("/dev/null", O_RDONLY | O_CLOEXEC), files = open_files();
+	struct sample sample = { 0 };
+	struct gate gate;
+
+	for (int cold = 0; cold < 2; cold++) {
+		nobody.cold = cold;
+		soil_stack(theirs);
+		ck_assert_int_eq(gate_init(&gate, &nobody, &sample), -ESRCH);
+		ck_assert_int_ge(fcntl(theirs, F_GETFD), 0);
+		ck_assert_int_eq(open_files(), files);
+	}
+	ck_assert_int_eq(close(theirs), 0);
+}
+END_TEST
+
 /* ---- pids that are used again ---- */
 
 static char root[64];
@@ -496,6 +525,7 @@ Suite *gate_suite(void)
 	tcase_add_test(tcase, without_any_descriptor_it_stays_as_it_was_and_is_read_later);
 	tcase_add_test(tcase, descriptors_are_given_up_and_had_again);
 	tcase_add_test(tcase, what_was_opened_for_nothing_is_closed);
+	tcase_add_test(tcase, who_is_gone_before_he_is_opened_closes_no_file_of_others);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("reuse");
 	tcase_add_test(tcase, a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_other);
