@@ -93,7 +93,7 @@ START_TEST(a_condition_is_said_when_it_begins_and_when_it_ends)
 	span(1000);
 	said("");
 	span(1000);
-	said("sampling has recovered: capture rate is 100.00 %; it was bad in 3 spans of 10 s, over 30 s");
+	said("sampling has recovered: capture rate is 100.00 %; it was bad for 30 of 30 s");
 	span(1000);
 	said("");
 }

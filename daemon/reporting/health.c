@@ -76,10 +76,10 @@ static void say_recovered(int kind, const struct verdict *verdict, const struct 
 	about.state = condition_state(CONDITION_ENDS);
 	about.count = condition->times;
 	about.lasted_ns = condition_lasted_ns(condition) + HEALTH_SPAN_NS; /* the first span was bad from its start */
-	log_about(LOG_NOTICE, &about,
-		  "sampling has recovered: %s is %.2f %%; it was bad in %llu spans of %llu s, over %llu s",
-		  verdict->what, 100 * verdict->ratio, (unsigned long long)condition->times,
-		  (unsigned long long)(HEALTH_SPAN_NS / NS_PER_S), (unsigned long long)(about.lasted_ns / NS_PER_S));
+	log_about(LOG_NOTICE, &about, "sampling has recovered: %s is %.2f %%; it was bad for %llu of %llu s",
+		  verdict->what, 100 * verdict->ratio,
+		  (unsigned long long)(condition->times * HEALTH_SPAN_NS / NS_PER_S),
+		  (unsigned long long)(about.lasted_ns / NS_PER_S));
 }
 
 static void judge(struct health *health, int kind, const struct verdict *verdict)
