@@ -305,6 +305,51 @@ START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns
 }
 END_TEST
 
+/* An incident of everything, asked for by hand, that goes on when its daemon is killed: what is adopted is whole as far as it goes, and says where it ends. */
+START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends)
+{
+	static char spikewatch[512];
+	char control[160], path[400], shown[160];
+	struct incident incident;
+	glob_t found;
+
+	if (!built || !program_find("spikewatch", spikewatch))
+		return;
+
+	configure(getpid(), "1h", "1h");
+	snprintf(control, sizeof control, "%s/control", directory);
+	snprintf(shown, sizeof shown, "%s/shown", directory);
+	struct program program = start(0);
+	const char *const trigger[] = { spikewatch, "trigger", "-s", control, NULL };
+
+	ck_assert_int_eq(program_run(trigger, directory), 0);
+	snprintf(path, sizeof path, "%s/*-manual-*.tmp/incident.json", incidents);
+	scene_wait_for(glob(path, 0, NULL, &found) == 0 ? (globfree(&found), true) : false);
+	kill_hard(&program);
+	program = start(0);
+	ck_assert_int_eq(stop(&program), 0);
+
+	ck_assert_int_eq(find_incidents("-manual-", &incident), 1);
+	samples_are_whole(&incident);
+	snprintf(path, sizeof path, "%s/%s", incidents, incident.id);
+	const char *const verify[] = { spikewatch, "verify", path, NULL }, *const show[] = { spikewatch, "show", path,
+											     NULL };
+
+	ck_assert_int_eq(program_run(verify, directory), 0);
+	int out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct program told = program_start(show, directory, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&told), 0);
+	ck_assert(scene_says(shown, "Lost: the later samples"));
+	ck_assert(!scene_says(shown, "Nothing was lost"));
+	ck_assert(!scene_says(shown, "samples.tsv, 0 B"));
+
+	ck_assert_int_eq(find_incidents("-recovered-", &incident), 1);
+	ck_assert_uint_gt(incident.captures[0].bytes, 0);
+}
+END_TEST
+
 START_TEST(a_damaged_state_file_is_set_aside_and_stops_nobody)
 {
 	char aside[160];
@@ -415,6 +460,7 @@ Suite *daemon_suite(void)
 	tcase_add_test(tcase, stopping_seals_the_incident_that_is_open);
 	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
 	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
+	tcase_add_test(tcase, an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends);
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
 	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);

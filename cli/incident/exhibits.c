@@ -80,7 +80,7 @@ void exhibits_list(const struct incident *incident, FILE *file)
 
 		fputs("  ", file);
 		output_escaped(file, capture->file[0] ? capture->file : capture->name);
-		if (capture->file[0] || (ok && capture->bytes))
+		if (capture->bytes || (ok && capture->file[0]))
 			fprintf(file, ", %s", plot_value(PLOT_BYTES, (double)capture->bytes, size, sizeof(size)));
 		print_run(capture, file);
 		if (!ok)

@@ -38,7 +38,7 @@ static void print_row(const char *id, const struct incident *incident, const str
 		printf("%-24s  ", "?");
 	pad(output_escaped(stdout, target), 18);
 	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
-	printf("%-20s  ", incident->kind == INCIDENT_MANUAL ? "asked for by hand"
+	printf("%-24s  ", incident->kind == INCIDENT_MANUAL ? "asked for by hand"
 							    : story_comparison(&incident->rule, text, sizeof(text)));
 	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
 	output_escaped(stdout, id);
@@ -97,7 +97,7 @@ static void list_row(struct listing *listing, const char *id, const struct incid
 		     const struct incidentload_glance *glance)
 {
 	if (!listing->json && listing->shown == 0)
-		printf("%-24s  %-18s  %-16s  %-20s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+		printf("%-24s  %-18s  %-16s  %-24s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
 	listing->shown++;
 	if (listing->json)
 		put_row(listing->json, id, incident, glance);

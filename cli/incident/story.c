@@ -317,6 +317,17 @@ __attribute__((format(printf, 3, 4))) static void lost(FILE *file, unsigned *cou
 	va_end(args);
 }
 
+/* Whether its samples are not all there although the file is in order, as its writer says. */
+static bool samples_ended(const struct incident *incident)
+{
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, "samples") == 0 &&
+		    incident->captures[i].status == INCIDENT_CAPTURE_FAILED)
+			return true;
+
+	return false;
+}
+
 static void tell_lost(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
 {
 	const struct slice_coverage *coverage = &incident->coverage;
@@ -332,6 +343,8 @@ static void tell_lost(const struct incident *incident, const struct incidentload
 		lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
 	else if (!samples->report.complete)
 		lost(file, &count, "the end of the samples, which were cut off");
+	else if (samples_ended(incident))
+		lost(file, &count, "the later samples (why: see Evidence)");
 	if (coverage->gaps)
 		lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)coverage->gaps,
 		     coverage->gaps == 1 ? "stretch" : "stretches");

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -218,12 +219,15 @@ static int seal(const struct ring *ring, mono_t since, uint64_t before_ns, struc
 {
 	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
 	struct incident incident;
+	struct stat st;
 	int r = write_samples(ring, since, report, spool_draft_dirfd(draft));
 
 	if (r < 0) {
 		spool_abort(draft);
 		return r;
 	}
+	if (fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		samples.bytes = (uint64_t)st.st_size;
 	describe(ring, report, before_ns, &incident);
 	incident_text(incident.id, sizeof incident.id, report->name);
 	incident_add_capture(&incident, &samples);
