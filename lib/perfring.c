@@ -86,21 +86,29 @@ uint64_t perfring_head(const struct perfring *ring)
 	return load_head(ring);
 }
 
+/* How many there were in `written` bytes, if all were like the `count` of len bytes that are still there. */
+static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
+{
+	double all = (double)count * (double)written / (double)len;
+
+	return all < (double)most ? (size_t)all : most;
+}
+
+/* Near its end the ring may be written to meanwhile: what makes no sense there is only the end of what can be counted. */
 size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most)
 {
-	uint64_t at = load_head(ring);
+	uint64_t head = load_head(ring), written = since - head, len = 0;
 	size_t count = 0;
 
-	while (at != since && count < most) {
+	while (len != written && count < most) {
 		struct perf_event_header header;
 
-		if (since - at > ring->size || at % PERFRECORD_ALIGN != 0)
-			return most;
-		memcpy(&header, ring->data + (size_t)(at & (ring->size - 1)),
+		memcpy(&header, ring->data + (size_t)((head + len) & (ring->size - 1)),
 		       sizeof(header)); /* aligned: does not wrap */
-		if (header.size < sizeof(header))
-			return most;
-		at += header.size;
+		if (header.size < sizeof(header) || header.size % PERFRECORD_ALIGN != 0 ||
+		    header.size > ring->size - len || header.size > written - len)
+			return written > ring->size && count > 0 ? estimate(written, count, len, most) : most;
+		len += header.size;
 		count++;
 	}
 	return count;

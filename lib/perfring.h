@@ -36,8 +36,8 @@ bool perfring_came_round(const struct perfring *ring);
 uint64_t perfring_head(const struct perfring *ring);
 
 /*
- * How many records were written to an overwriting ring since it was at `since`, which it goes on writing to; `most` if there are more, or if they
- * are overwritten already. Looks at so many of them.
+ * How many records were written to an overwriting ring since it was at `since`, which it goes on writing to; `most` if there are more. Of those that
+ * are overwritten already it is taken that they were as long as those that are not. Looks at so many of them.
  */
 size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most);
 

@@ -138,11 +138,32 @@ START_TEST(what_was_written_since_is_counted)
 		if (number % 50 == 0)
 			since = perfring_head(&ring);
 	}
-	/* overwritten, or where nothing ever was */
-	ck_assert_uint_eq(perfring_count(&ring, 0, 1000), 1000);
+	/* where nothing ever was */
 	ck_assert_uint_eq(perfring_count(&ring, perfring_head(&ring) - 8, 1000), 1000);
 	memset(memory + PAGE + ring.page->data_head % SIZE, 0, 8);
 	ck_assert_uint_eq(perfring_count(&ring, since + 8, 1000), 1000);
+}
+END_TEST
+
+START_TEST(what_was_overwritten_is_taken_to_have_been_like_what_was_not)
+{
+	uint64_t since;
+	size_t count;
+
+	begin();
+	since = perfring_head(&ring);
+	for (uint64_t number = 1; number <= 2000; number++) {
+		write_backward(number);
+		count = perfring_count(&ring, since, 10000);
+		ck_assert_uint_ge(count, number - number / 20);
+		ck_assert_uint_le(count, number + number / 20);
+	}
+	ck_assert_uint_eq(perfring_count(&ring, since, 1000), 1000);
+	/* the oldest of what can be read is being overwritten */
+	memset(memory + PAGE + (ring.page->data_head + SIZE - 1024) % SIZE, 0, 512);
+	count = perfring_count(&ring, since, 10000);
+	ck_assert_uint_ge(count, 1800);
+	ck_assert_uint_le(count, 2200);
 }
 END_TEST
 
@@ -240,6 +261,7 @@ Suite *perfring_suite(void)
 	tcase_add_test(tcase, picture_has_the_newest_records_and_as_many_as_fit);
 	tcase_add_test(tcase, record_that_makes_no_sense_ends_the_picture);
 	tcase_add_test(tcase, what_was_written_since_is_counted);
+	tcase_add_test(tcase, what_was_overwritten_is_taken_to_have_been_like_what_was_not);
 	tcase_add_test(tcase, ring_is_emptied_in_order_over_its_end);
 	tcase_add_test(tcase, taker_that_stops_finds_the_rest_next_time);
 	tcase_add_test(tcase, forward_ring_that_makes_no_sense_is_thrown_away);
