@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "jsonmember.h"
+#include "realclock.h"
 #include "scope.h"
 #include "statusanswer.h"
 
@@ -74,7 +75,9 @@ static void end_status(void *ctx)
 static int answer_status(const struct requests *requests, const char *argument, struct buffer *ret,
 			 struct control_rest *rest)
 {
-	struct statusanswer_options options = { .overview = requests->overview, .ctx = requests->ctx };
+	struct statusanswer_options options = { .overview = requests->overview,
+						.ctx = requests->ctx,
+						.clock = realclock() };
 	struct statusanswer *answer;
 	int r = statusanswer_new(&options, argument, &answer);
 

@@ -126,10 +126,10 @@ static void put(struct openmetrics *writer, const char *text)
 	put_bytes(writer, text, strlen(text));
 }
 
-/* How a character of len bytes is written if not as it is; NULL: as it is. C1 characters are those that terminals obey too. */
+/* How a character of len bytes is written if not as it is; NULL: as it is. */
 static const char *written_as(const char *text, size_t len)
 {
-	const unsigned char *byte = (const unsigned char *)text;
+	uint32_t code = 0;
 
 	if (len == 0)
 		return REPLACEMENT;
@@ -140,8 +140,7 @@ static const char *written_as(const char *text, size_t len)
 	if (*text == '\\')
 		return "\\\\";
 
-	return byte[0] < 0x20 || byte[0] == 0x7f || (len == 2 && byte[0] == 0xc2 && byte[1] < 0xa0) ? REPLACEMENT
-												    : NULL;
+	return text_decode(text, len, &code) == 0 || text_is_hidden(code) ? REPLACEMENT : NULL;
 }
 
 static void put_value(struct openmetrics *writer, const char *value)

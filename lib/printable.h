@@ -7,8 +7,8 @@
 
 #include "json.h"
 
-/* Of a string with such characters no more than so many bytes are written. */
-#define PRINTABLE_MAX 1024
+/* Of a string with such characters no more than so many bytes are written: of a label's value (labels.h) all, which become half as many again at most. */
+#define PRINTABLE_MAX 4096
 
 /* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
 int printable_json(struct json_writer *writer, const char *text);

@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <string.h>
 
 Suite *jsonmember_suite(void);
 
@@ -36,12 +37,39 @@ START_TEST(members_are_a_key_and_a_value)
 }
 END_TEST
 
+/* Of hidden characters each becomes longer; a value that is cut would be another value. */
+START_TEST(the_longest_label_is_whole)
+{
+	struct labels labels = { .count = 0 };
+	struct buffer buffer = { 0 };
+	struct json_writer *json;
+	char value[LABELS_BYTES_MAX - 4];
+	size_t characters = sizeof(value) / 2, found = 0;
+
+	for (size_t i = 0; i < characters; i++)
+		memcpy(value + 2 * i, "\xc2\x9b", 2);
+	labels_add(&labels, "k", 1, value, 2 * characters);
+	ck_assert_uint_eq(labels.count, 1);
+	ck_assert_int_eq(json_writer_new(sink_buffer(&buffer), false, &json), 0);
+	json_begin_object(json);
+	jsonmember_labels(json, "labels", &labels);
+	json_end_object(json);
+	ck_assert_int_eq(json_writer_close(json), 0);
+	ck_assert_int_eq(buffer_append(&buffer, "", 1), 0);
+	for (const char *at = buffer.data; (at = strstr(at, "\xef\xbf\xbd")) != NULL; at += 3)
+		found++;
+	ck_assert_uint_eq(found, characters);
+	buffer_release(&buffer);
+}
+END_TEST
+
 Suite *jsonmember_suite(void)
 {
 	Suite *suite = suite_create("jsonmember");
 	TCase *tcase = tcase_create("jsonmember");
 
 	tcase_add_test(tcase, members_are_a_key_and_a_value);
+	tcase_add_test(tcase, the_longest_label_is_whole);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -133,6 +133,7 @@ START_TEST(hostile_labels_are_harmless)
 		{ "x\xff\xc3\xa4\xc3", "x\xef\xbf\xbd\xc3\xa4\xef\xbf\xbd" },
 		{ "\xc2\x85\xc2\xa0", "\xef\xbf\xbd\xc2\xa0" },
 		{ "\xf0\x9f\x92\xa5}", "\xf0\x9f\x92\xa5}" },
+		{ "exe\xe2\x80\xaegpj.", "exe\xef\xbf\xbdgpj." }, /* turns around what follows */
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -103,7 +103,16 @@ static void teardown(void)
 static const struct privileges privileges = { .lacks = { { "CAP_X", "y" } }, .count = 1 };
 
 static uint64_t now_ns;
+static uint64_t clock_ns, clock_step_ns; /* each look at the clock takes so long */
 static struct statusanswer *answer;
+
+static mono_t read_clock(void *ctx)
+{
+	(void)ctx;
+	clock_ns += clock_step_ns;
+
+	return (mono_t){ clock_ns };
+}
 
 static void overview(void *ctx, struct overview *ret)
 {
@@ -123,7 +132,9 @@ static void overview(void *ctx, struct overview *ret)
 
 static int ask(const char *words, size_t max_bytes)
 {
-	struct statusanswer_options options = { .overview = overview, .max_bytes = max_bytes };
+	struct statusanswer_options options = { .overview = overview,
+						.clock = { .mono = read_clock },
+						.max_bytes = max_bytes };
 
 	return statusanswer_new(&options, words, &answer);
 }
@@ -205,6 +216,27 @@ START_TEST(everything_is_in_it_in_several_pieces)
 	ck_assert_ptr_null(memchr(text.data, '\x1b', text.len));
 	ck_assert_ptr_null(memchr(text.data, '\x7f', text.len));
 	buffer_release(&text);
+}
+END_TEST
+
+/* Globs that take long: a piece is then of a few targets, or of one, and of the nearest ones, too. */
+START_TEST(a_piece_ends_when_it_has_taken_long)
+{
+	struct buffer text = { 0 };
+	uint64_t left_out;
+
+	clock_step_ns = STATUSANSWER_PIECE_NS / 2;
+	ck_assert_int_eq(ask("", 0), 0);
+	ck_assert_uint_gt(take_rest(&text), TARGETS / 2);
+	ck_assert_uint_eq(rules_in(&text, &left_out), 2 * TARGETS);
+	buffer_release(&text);
+
+	text = (struct buffer){ 0 };
+	ck_assert_int_eq(ask("nearest=3", 0), 0);
+	ck_assert_uint_gt(take_rest(&text), TARGETS / 2);
+	ck_assert_uint_eq(rules_in(&text, &left_out), 3);
+	buffer_release(&text);
+	clock_step_ns = 0;
 }
 END_TEST
 
@@ -449,6 +481,7 @@ Suite *statusanswer_suite(void)
 	tcase_add_test(tcase, the_nearest_to_firing_are_in_it_with_how_many_are_farther);
 	tcase_add_test(tcase, what_is_no_question_is_none);
 	tcase_add_test(tcase, without_memory_it_is_whole_or_given_up);
+	tcase_add_test(tcase, a_piece_ends_when_it_has_taken_long);
 	tcase_add_test(tcase, a_target_in_a_container_says_which);
 	tcase_add_test(tcase, what_does_not_fit_is_left_out_and_counted);
 	tcase_add_test(tcase, without_any_room_it_fails);

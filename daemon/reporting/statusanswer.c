@@ -232,9 +232,13 @@ static void show_next(struct statusanswer *answer, const struct overview *overvi
 /* Some of the targets. */
 static void put_piece(struct statusanswer *answer, const struct overview *overview)
 {
+	const struct clock *clock = &answer->options.clock;
+	mono_t until = mono_add(clock_mono(clock), STATUSANSWER_PIECE_NS);
 	size_t end = answer->out->len + STATUSANSWER_PIECE;
 
 	for (int i = 0; i < STATUSANSWER_LOOKS && answer->phase != END && answer->out->len < end; i++) {
+		if (i > 0 && mono_diff(clock_mono(clock), until) >= 0)
+			break;
 		if (answer->phase == PICKING)
 			look_at_next(answer, overview);
 		else

@@ -8,15 +8,20 @@
 #ifndef SPIKEWATCH_STATUSANSWER_H
 #define SPIKEWATCH_STATUSANSWER_H
 
+#include "clock.h"
 #include "overview.h"
 #include "sink.h"
 
 /* Of the whole document; rules on targets beyond it are left out and counted. */
 #define STATUSANSWER_MAX (64u << 20)
 
-/* A piece ends at the first target after so many bytes, or after so many looks at targets: about a millisecond. */
+/*
+ * A piece ends at the first target after so many bytes, after so many looks at targets, or after so long: of globs and names that somebody has made
+ * for it, each look takes milliseconds.
+ */
 #define STATUSANSWER_PIECE (64u << 10)
 #define STATUSANSWER_LOOKS 256
+#define STATUSANSWER_PIECE_NS (2 * NS_PER_MS)
 
 /* What a piece may take in all: the head, or a target with very many rules. */
 #define STATUSANSWER_ROOM (1u << 20)
@@ -26,7 +31,8 @@ struct statusanswer;
 struct statusanswer_options {
 	void (*overview)(void *ctx, struct overview *ret); /* asked for each piece; must outlive the answer */
 	void *ctx;
-	size_t max_bytes; /* 0: STATUSANSWER_MAX */
+	struct clock clock; /* how long a piece has taken */
+	size_t max_bytes;   /* 0: STATUSANSWER_MAX */
 };
 
 /* words: what is asked for (statusquery.h). 0; -EINVAL, -E2BIG: that is no question; -ENOMEM. */
