@@ -12,6 +12,7 @@
 #include "scope.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,10 +72,29 @@ static void crew_count(SRunner *runner, struct crew_found *found)
 	found->complete = true;
 }
 
-/* In the child. Check's handlers of SIGINT and SIGTERM end the test that runs. */
+static pid_t crew_self; /* in a member: its own */
+
+static void crew_child_forked(void)
+{
+	if (getppid() == crew_self)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/*
+ * When we are killed, so are the members, and the tests that they run. Not by SIGTERM: Check's handler of it sends it on to its own group, which it is
+ * in itself, for ever.
+ */
+static void crew_die_with_parent(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	crew_self = getpid();
+	pthread_atfork(NULL, NULL, crew_child_forked);
+}
+
+/* In the child. */
 _Noreturn static void crew_work(struct crew *crew, struct crew_member *member)
 {
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	crew_die_with_parent();
 	for (size_t i = 0; i < crew->count; i++)
 		if (crew->members[i].said >= 0 && &crew->members[i] != member) {
 			close(crew->members[i].said);
@@ -225,7 +245,7 @@ int crew_run(const struct crew_suite *suites, size_t count, int jobs)
 	for (size_t i = 0; i < count; i++)
 		members[i] = (struct crew_member){ .suite = &suites[i], .found = &found[i], .said = -1, .judged = -1 };
 
-	int r = crew_go(&crew, jobs);
+	int r = crew_go(&crew, jobs > 0 ? jobs : 1);
 	int failed = crew.sum.failures + crew.sum.errors;
 
 	fclose(crew.failed);
