@@ -2,7 +2,8 @@
  * labels.c: keys and values one after the other, sorted by key, each with its NUL. Adding moves what follows; there are few, and they are added once.
  *
  * When room is short the longest goes: those that people select by are short, and what an image says of its licence is not. The order in which labels
- * come then hardly matters, and it is a hash table's.
+ * come then hardly matters, and it is a hash table's. But what an image brings takes no room from a pod's: who makes images would else choose
+ * what the pods that use them are called.
  */
 #include "labels.h"
 
@@ -59,15 +60,24 @@ static void drop(struct labels *labels, const char *key)
 	labels->left_out++;
 }
 
+/* The longest that may go; NULL: there is none. */
+static const char *longest_but(const struct labels *labels, const struct labels *kept)
+{
+	const char *longest = NULL;
+
+	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
+		if ((!longest || size_of(at) > size_of(longest)) && !(kept && labels_get(kept, at)))
+			longest = at;
+
+	return longest;
+}
+
 /* Drops longer ones until size more bytes fit. False: there is none that is longer. */
-static bool make_room(struct labels *labels, size_t size)
+static bool make_room(struct labels *labels, size_t size, const struct labels *kept)
 {
 	while (labels->count == LABELS_MAX || labels->len + size > LABELS_BYTES_MAX) {
-		const char *longest = labels_next(labels, NULL);
+		const char *longest = longest_but(labels, kept);
 
-		for (const char *at = longest; at; at = labels_next(labels, at))
-			if (size_of(at) > size_of(longest))
-				longest = at;
 		if (!longest || size_of(longest) <= size)
 			return false;
 		drop(labels, longest);
@@ -94,8 +104,16 @@ static bool find(const struct labels *labels, const char *key, size_t len, size_
 	return at && order == 0;
 }
 
-void labels_add(struct labels *labels, const char *key, size_t key_len, const char *value, size_t value_len)
+struct pair {
+	const char *key, *value;
+	size_t key_len, value_len;
+};
+
+/* kept: those that do not give way; NULL: all do. */
+static void add(struct labels *labels, const struct pair *pair, const struct labels *kept)
 {
+	const char *key = pair->key, *value = pair->value;
+	size_t key_len = pair->key_len, value_len = pair->value_len;
 	size_t size = key_len + value_len + 2, at;
 
 	if (!is_key(key, key_len) || value_len >= LABELS_BYTES_MAX || memchr(value, '\0', value_len)) {
@@ -104,7 +122,7 @@ void labels_add(struct labels *labels, const char *key, size_t key_len, const ch
 	}
 	if (find(labels, key, key_len, &at))
 		return;
-	if (!make_room(labels, size)) {
+	if (!make_room(labels, size, kept)) {
 		labels->left_out++;
 		return;
 	}
@@ -121,12 +139,20 @@ void labels_add(struct labels *labels, const char *key, size_t key_len, const ch
 	labels->count++;
 }
 
+void labels_add(struct labels *labels, const char *key, size_t key_len, const char *value, size_t value_len)
+{
+	add(labels, &(struct pair){ key, value, key_len, value_len }, NULL);
+}
+
 void labels_merge(struct labels *labels, const struct labels *other)
 {
+	struct labels kept;
+
+	labels_copy(&kept, labels);
 	for (const char *key = labels_next(other, NULL); key; key = labels_next(other, key)) {
 		const char *value = labels_value(key);
 
-		labels_add(labels, key, strlen(key), value, strlen(value));
+		add(labels, &(struct pair){ key, value, strlen(key), strlen(value) }, &kept);
 	}
 	labels->left_out += other->left_out;
 }

@@ -28,7 +28,7 @@ struct labels {
  */
 void labels_add(struct labels *labels, const char *key, size_t key_len, const char *value, size_t value_len);
 
-/* Adds those of other whose keys are not there, and what it had left out. */
+/* Adds those of other whose keys are not there, and what it had left out. None that is there gives way to one of other's, however short. */
 void labels_merge(struct labels *labels, const struct labels *other);
 
 /* The first key (key NULL), or the one after key, which is one of these labels'. NULL: no more. */

@@ -60,6 +60,31 @@ START_TEST(the_first_value_of_a_key_stays)
 }
 END_TEST
 
+/* An image with many short labels cannot push a pod's out, and bring in its own of the same key. */
+START_TEST(what_is_merged_takes_no_room_from_what_is_there)
+{
+	struct labels pod = { .count = 0 }, image = { .count = 0 };
+	char key[8], value[1500];
+
+	memset(value, 'v', sizeof(value));
+	add(&pod, "app.kubernetes.io/name", "shop-web-of-a-long-name");
+	labels_add(&pod, "team", 4, value, sizeof(value));
+	add(&image, "team", "mine");
+	for (unsigned i = 0; i < LABELS_MAX - 1; i++) {
+		snprintf(key, sizeof(key), "a%02u", i);
+		add(&image, key, i == 0 ? "longer than the others" : "x");
+	}
+	labels_merge(&pod, &image);
+	ck_assert_uint_eq(pod.count, LABELS_MAX);
+	ck_assert_uint_eq(strlen(labels_get(&pod, "team")), sizeof(value));
+	ck_assert_str_eq(labels_get(&pod, "app.kubernetes.io/name"), "shop-web-of-a-long-name");
+	/* among those of the image the longest gives way, as ever */
+	ck_assert_ptr_null(labels_get(&pod, "a00"));
+	ck_assert_ptr_nonnull(labels_get(&pod, "a62"));
+	ck_assert_uint_eq(pod.left_out, 1);
+}
+END_TEST
+
 START_TEST(what_is_no_key_is_left_out_and_control_characters_of_values_are_replaced)
 {
 	static const char *const keys[] = { "", "a b", "a\tb", "a\x1b", "caf\xc3\xa9", "\xff", "a\x7f" };
@@ -132,6 +157,7 @@ Suite *labels_suite(void)
 
 	tcase_add_test(tcase, labels_are_sorted_by_key_and_found);
 	tcase_add_test(tcase, the_first_value_of_a_key_stays);
+	tcase_add_test(tcase, what_is_merged_takes_no_room_from_what_is_there);
 	tcase_add_test(tcase, what_is_no_key_is_left_out_and_control_characters_of_values_are_replaced);
 	tcase_add_test(tcase, of_too_many_the_longest_are_left_out_whatever_the_order);
 	tcase_add_test(tcase, no_more_bytes_are_kept_than_there_is_room_for);

@@ -97,16 +97,17 @@ static int ask_containerd(int rootfd, const char *file, const char *const ids[3]
 {
 	AUTO_CLOSE int fd = open_file(rootfd, file);
 	const struct boltfile_source source = { .read = read_at, .ctx = &fd };
-	struct labels labels = { .count = 0 };
+	struct labels of_pod = { .count = 0 }, own = { .count = 0 };
 	int r = fd;
 
 	if (r >= 0)
-		r = ids[2] ? take_labels(&source, ids[0], ids[2], &labels) : 0;
+		r = ids[2] ? take_labels(&source, ids[0], ids[2], &of_pod) : 0;
 	if (r >= 0)
-		r = take_labels(&source, ids[0], ids[1], &labels);
+		r = take_labels(&source, ids[0], ids[1], &own);
 	if (r < 0)
 		return r;
-	labels_merge(&more->labels, &labels);
+	labels_merge(&more->labels, &of_pod);
+	labels_merge(&more->labels, &own);
 	more->labelled = true;
 
 	return 0;
