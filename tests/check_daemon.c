@@ -336,6 +336,14 @@ START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_w
 											     NULL };
 
 	ck_assert_int_eq(program_run(verify, directory), 0);
+
+	const char *const by_id[] = { spikewatch, "verify", incident.id, NULL };
+	const char *const by_wrong_id[] = { spikewatch, "verify", "2026-nobody", NULL };
+
+	setenv("SPIKEWATCH_DIR", incidents, 1);
+	ck_assert_int_eq(program_run(by_id, directory), 0);
+	ck_assert_int_eq(program_run(by_wrong_id, directory), 2);
+	unsetenv("SPIKEWATCH_DIR");
 	int out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	struct program told = program_start(show, directory, out, 0);
 

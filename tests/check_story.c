@@ -106,11 +106,28 @@ START_TEST(the_unit_and_its_restarts_are_told)
 }
 END_TEST
 
+START_TEST(above_its_average_is_not_below_its_minimum)
+{
+	struct incident_rule rule = { .has_average = true,
+				      .average = 13,
+				      .thresholds = { .has_delta = true, .delta = 50, .minimum = 50 } };
+	double level = 0;
+
+	snprintf(rule.reason, sizeof(rule.reason), "%s", trigger_reason_name(TRIGGER_ABOVE_AVERAGE));
+	ck_assert(story_threshold(&rule, &level) && level == 19.5);
+	rule.thresholds.has_minimum = true;
+	ck_assert(story_threshold(&rule, &level) && level == 50);
+	rule.average = 100;
+	ck_assert(story_threshold(&rule, &level) && level == 150);
+}
+END_TEST
+
 Suite *story_suite(void)
 {
 	Suite *suite = suite_create("story");
 	TCase *tcase = tcase_create("story");
 
+	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
 	tcase_add_test(tcase, labels_are_told_and_escaped);

@@ -31,13 +31,22 @@ const char *story_value(const char *unit, double value, char *buf, size_t cap)
 	return buf;
 }
 
+/* Where it fires above its average, but never below its minimum. */
+static double above_average(const struct incident_rule *rule)
+{
+	const struct trigger_rule *thresholds = &rule->thresholds;
+	double level = rule->average * (100 + thresholds->delta) / 100;
+
+	return thresholds->has_minimum && thresholds->minimum > level ? thresholds->minimum : level;
+}
+
 bool story_threshold(const struct incident_rule *rule, double *ret)
 {
 	const struct trigger_rule *thresholds = &rule->thresholds;
 
 	if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_AVERAGE)) == 0 && rule->has_average &&
 	    thresholds->has_delta)
-		*ret = rule->average * (100 + thresholds->delta) / 100;
+		*ret = above_average(rule);
 	else if (thresholds->has_percent)
 		*ret = thresholds->percent;
 	else

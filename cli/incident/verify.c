@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "incident_json.h"
 #include "incidentload.h"
+#include "incidentpick.h"
 #include "json.h"
 #include "jsonmember.h"
 #include "manifest.h"
@@ -225,6 +226,13 @@ static void verify_path(struct verdict *verdict, const char *path)
 		return;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0 && errno == ENOENT && !strchr(path, '/')) {
+		if (incidentpick_any("spikewatch verify", NULL, path, &fd) != 0)
+			none_of_ours(verdict, "there is no such file, and no such incident");
+		else
+			verify_incident(verdict, fd);
+		return;
+	}
 	if (fd < 0 || fstat(fd, &st) < 0)
 		none_of_ours(verdict, strerror(errno));
 	else if (S_ISDIR(st.st_mode))
@@ -337,7 +345,8 @@ int verify_command(int argc, char **argv)
 		.summary = "Says whether incidents and streams are whole, and if not, what was lost.",
 		.description =
 			"PATH is the directory of an incident, a file that holds a stream (a log in which it is\n"
-			"mixed with other lines too), or - for the standard input.",
+			"mixed with other lines too), or - for the standard input. Without a slash, and if there\n"
+			"is no such file, it is the id of an incident as spikewatch show takes it: \"last\" too.",
 		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
 			   "journalctl -o cat -u my.service | spikewatch verify -",
 		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is none of ours",
