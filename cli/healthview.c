@@ -5,6 +5,7 @@
 #include "output.h"
 #include "scope.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static void say_figures(const struct json_node *root, size_t width, FILE *file)
@@ -130,6 +131,9 @@ static void say_silent(const struct json_node *health, size_t width, FILE *file)
 	for (const struct json_node *silent = answer_first(health, "silent_threads"); silent; silent = silent->next) {
 		snprintf(line, sizeof(line), "! the thread %s has given no sign of life for %s",
 			 ANSWER_TEXT(silent, "thread", thread), answer_duration(silent, "silent_ns", a));
+		if (answer_whole(silent, "pid"))
+			snprintf(line + strlen(line), sizeof(line) - strlen(line),
+				 ": it hangs in a read of the files of process %" PRIu64, answer_whole(silent, "pid"));
 		output_wrap(line, width, file);
 	}
 }

@@ -451,10 +451,10 @@ static void take_down(struct daemon *daemon)
 	ruletally_free(daemon->tally);
 	incidents_free(daemon->incidents);
 	memofile_close(daemon->memofile);
-	session_free(daemon->session);
+	if (session_free(daemon->session))
+		config_free(daemon->config);
 	spool_free(daemon->spool);
 	sd_event_unref(daemon->event);
-	config_free(daemon->config);
 	if (daemon->lock_fd >= 0)
 		close(daemon->lock_fd);
 }

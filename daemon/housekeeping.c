@@ -11,13 +11,6 @@
 
 _Static_assert(SAMPLERS_MAX + 2 <= HEALTH_THREADS_MAX, "each sampler thread, discovery and the collector have a place");
 
-/* The loop itself is not among them: it is what asks. */
-static void read_signs(const struct housekeeping *house, struct watchdog_sign ret[2])
-{
-	ret[0] = (struct watchdog_sign){ "sampler", .at = samplers_pulse(session_samplers(house->session)) };
-	ret[1] = (struct watchdog_sign){ "discovery", .at = discovery_pulse(session_discovery(house->session)) };
-}
-
 /* Each sampler thread for itself, under the name that it has in /proc. */
 static void judge_sampler_signs(const struct housekeeping *house, mono_t now)
 {
@@ -39,22 +32,20 @@ static void judge_sampler_signs(const struct housekeeping *house, mono_t now)
 
 static void judge_signs(const struct housekeeping *house, mono_t now)
 {
-	struct watchdog_sign signs[2];
+	struct watchdog_sign finding = { "discovery", .at = discovery_pulse(session_discovery(house->session)) };
 	mono_t busy = incidents_busy_since(house->incidents);
 	struct watchdog_sign collecting = { "collector", busy.ns ? busy : now, .patience_ns = COLLECTING_MAX_NS };
 
-	read_signs(house, signs);
 	judge_sampler_signs(house, now);
-	health_stuck(house->health, signs[1].part, watchdog_silence(&signs[1], now), now);
+	health_stuck(house->health, finding.part, watchdog_silence(&finding, now), now);
 	health_stuck(house->health, "collector", watchdog_silence(&collecting, now), now);
 }
 
 void housekeeping_judged(const struct housekeeping *house, mono_t now)
 {
-	struct watchdog_sign signs[2];
+	struct watchdog_sign sampling = { "sampler", .at = samplers_pulse(session_samplers(house->session)) };
 
-	read_signs(house, signs);
-	watchdog_feed(house->watchdog, signs, ARRAY_LEN(signs), now);
+	watchdog_feed(house->watchdog, &sampling, 1, now);
 }
 
 static void judge_samplers(const struct housekeeping *house, mono_t now)

@@ -33,7 +33,7 @@
 	X(STATE_NOT_SAVED, "8ad58070e9e4403aa13e9b7ee68fd9c2")          /* cooldowns will not survive a restart */ \
 	X(CLOCK_STEPPED, "05af3e6a12fe44a884135ed41d720968") \
 	X(SUSPENDED, "fd39049d8c9c4e5db27f2c62893d92cc")                /* the machine slept */ \
-	X(THREAD_STUCK, "01e5e25c0cef436fb85934a314888efb")             /* the watchdog is not fed any more */ \
+	X(THREAD_STUCK, "01e5e25c0cef436fb85934a314888efb")             /* a thread gives no sign of life */ \
 	X(ENTRIES_LOST, "92f70f0630b748cb9e6e22811cf4e6d4")             /* the journal did not take some */ \
 	X(UNIT_MISSING, "3c151f8177fd4bd5b09ad8447be79ca8")             /* one that is selected by its name does not exist */
 // clang-format on

@@ -1,4 +1,10 @@
-/* session.c: builds bottom up, frees top down; a half-built session is freed by the same function. */
+/*
+ * session.c: builds bottom up, frees top down; a half-built session is freed by the same function.
+ *
+ * Discovery's thread may hang in a read of /proc when the session ends, and wake when everything else has gone. It reaches nearly all of the session, so
+ * then none of it is freed: the ring is marked as ended, and the rest goes with the process. An exit takes a thread with it that hangs
+ * where it can be killed, as readers of a locked memory map can.
+ */
 #include "session.h"
 
 #include "log.h"
@@ -321,20 +327,23 @@ int session_reload(struct session *session, const struct config *config)
 	return 0;
 }
 
-void session_stop(struct session *session)
+bool session_stop(struct session *session)
 {
 	if (session->samplers)
 		samplers_stop(session->samplers);
-	if (session->discovery)
-		discovery_stop(session->discovery);
+
+	return !session->discovery || discovery_stop(session->discovery);
 }
 
-void session_free(struct session *session)
+bool session_free(struct session *session)
 {
 	if (!session)
-		return;
+		return true;
 
-	session_stop(session);
+	if (!session_stop(session)) {
+		ring_finish(session->ring);
+		return false;
+	}
 	stackrecorder_close(session->stacks);
 	samplers_free(session->samplers);
 	discovery_free(session->discovery);
@@ -347,6 +356,8 @@ void session_free(struct session *session)
 	if (session->procfd >= 0)
 		close(session->procfd);
 	free(session);
+
+	return true;
 }
 
 struct ring *session_ring(struct session *session)

@@ -35,11 +35,14 @@ int session_start(struct session *session);
  */
 int session_reload(struct session *session, const struct config *config);
 
-/* Stops both, the samplers first: after this the ring says no more. Harmless if they do not run. */
-void session_stop(struct session *session);
+/* Stops both, the samplers first: after this the ring says no more. Harmless if they do not run. False: see session_free. */
+bool session_stop(struct session *session);
 
-/* Stops, marks the ring as ended in good order, frees all. NULL is fine. */
-void session_free(struct session *session);
+/*
+ * Stops, marks the ring as ended in good order, frees all. NULL is fine. False: discovery hangs in a read of /proc and may wake (discovery_stop): nothing was
+ * freed, the configuration is still referred to and must not be freed either, and the process is to end.
+ */
+bool session_free(struct session *session);
 
 /* Its parts: they stay the session's. */
 struct ring *session_ring(struct session *session);

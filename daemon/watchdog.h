@@ -1,8 +1,9 @@
 /*
  * watchdog.h: the word to systemd that the daemon is alive, given only while every part is that must be: the loop that judges rules, and
- * the threads that sample and discover. A part that shows no sign for WATCHDOG_PATIENCE_NS keeps it back, and systemd restarts the
- * service when WatchdogSec= has passed too. The thread that writes incidents is not among them: a disk that hangs is no
- * reason to stop recording, and no restart would mend it.
+ * the threads that sample. A part that shows no sign for WATCHDOG_PATIENCE_NS keeps it back, and systemd restarts the
+ * service when WatchdogSec= has passed too. The threads that write incidents and that look for targets are not among them: a disk that hangs, or
+ * the files of a process that do when they are read, are no reason to stop recording, and no restart would mend them. Discovery that hangs
+ * with its lock held keeps the loop waiting, which asks it every second: so that is a reason.
  */
 #ifndef SPIKEWATCH_WATCHDOG_H
 #define SPIKEWATCH_WATCHDOG_H

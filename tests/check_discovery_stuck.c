@@ -78,13 +78,25 @@ START_TEST(questions_and_a_reload_are_answered_meanwhile)
 }
 END_TEST
 
-START_TEST(it_is_not_waited_for_at_the_end)
+START_TEST(it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes)
 {
-	make_stuck("cmdline", "{\"name\": \"w\", \"comm\": \"web\"}");
+	int fd;
+
+	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}, {\"name\": \"c\", \"cmdline\": \"--port\"}, "
+			      "{\"name\": \"g\", \"cgroup\": \"/system.slice/*\"}");
 	ck_assert_int_eq(discovery_start(discovery), 0);
-	await_reader();
-	discovery_stop(discovery);
-	ck_assert(discovery->abandoned);
+	fd = await_reader();
+	scene_wait_for(state().reading == 10);
+	ck_assert(!discovery_stop(discovery));
+	ck_assert(!discovery_stop(discovery));
+	discovery_free(discovery);
+	ck_assert_int_eq(state().reading, 10);
+
+	/* It ends by itself, without another scan. */
+	release_reader(fd);
+	scene_wait_for(discovery_stop(discovery));
+	ck_assert_uint_eq(state().scans, 0);
+	ck_assert_int_eq(state().reading, 0);
 }
 END_TEST
 
@@ -96,7 +108,7 @@ Suite *discovery_stuck_suite(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, questions_and_a_reload_are_answered_meanwhile, 0, 3);
-	tcase_add_test(tcase, it_is_not_waited_for_at_the_end);
+	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 3);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

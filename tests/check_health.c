@@ -463,6 +463,23 @@ START_TEST(a_thread_that_is_stuck_is_said_and_when_it_goes_on)
 	said("the collector thread has given no sign of life for 121 s: incidents are not written meanwhile");
 	health_stuck(&health, "sampler", 0, now);
 	said("");
+	health_stuck(&health, "sampler", 11 * NS_PER_S, now);
+	said("systemd is not told any more that all is well");
+}
+END_TEST
+
+START_TEST(discovery_that_is_stuck_is_said_with_the_process_that_it_hangs_in)
+{
+	struct discovery_state state = { 0 };
+
+	health_stuck(&health, "discovery", 11 * NS_PER_S, now);
+	said("for 11 s: new targets are not found meanwhile, what is watched goes on being recorded");
+	health_stuck(&health, "discovery", 0, now);
+	said("the discovery thread goes on");
+	state.reading = 812;
+	health_discovery(&health, &state);
+	health_stuck(&health, "discovery", 11 * NS_PER_S, now);
+	said("for 11 s: it hangs in a read of the files of process 812. New targets are not found meanwhile");
 }
 END_TEST
 
@@ -508,6 +525,7 @@ Suite *health_suite(void)
 	tcase_add_test(tcase, a_suspend_is_said_and_is_no_step);
 	tcase_add_test(tcase, a_clock_that_is_stepped_all_the_time_is_said_once_a_minute);
 	tcase_add_test(tcase, a_thread_that_is_stuck_is_said_and_when_it_goes_on);
+	tcase_add_test(tcase, discovery_that_is_stuck_is_said_with_the_process_that_it_hangs_in);
 	tcase_add_test(tcase, nothing_is_judged_before_a_span_is_over);
 	tcase_add_test(tcase, a_warning_names_cause_and_remedy);
 	tcase_add_test(tcase, slowing_down_is_said_for_each_step_and_once_when_it_is_over);

@@ -4,6 +4,9 @@
 #include "torture.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
 
 Suite *session_suite(void);
 
@@ -223,17 +226,71 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 }
 END_TEST
 
+/* ---- a thread that hangs ---- */
+
+static char proc[96], stuck[128]; /* the latter is a pipe where a command line should be */
+
+static void make_proc(void)
+{
+	char text[192], cgroups[PATH_MAX];
+
+	ck_assert_ptr_nonnull(realpath("tests/data/cgroup/v1", cgroups));
+	snprintf(proc, sizeof(proc), "%s/proc", directory);
+	snprintf(stuck, sizeof(stuck), "%s/10/cmdline", proc);
+	snprintf(text, sizeof(text), "%s/10", proc);
+	ck_assert_int_eq(mkdir(proc, 0700), 0);
+	ck_assert_int_eq(mkdir(text, 0700), 0);
+	snprintf(text, sizeof(text), "%s/meminfo", proc);
+	scene_write(text, "MemTotal: 1048576 kB\n");
+	snprintf(text, sizeof(text), "%s/10/stat", proc);
+	scene_write(text, "10 (web) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 500 1000000 100 0\n");
+	snprintf(text, sizeof(text), "%s/10/cgroup", proc);
+	scene_write(text, "4:cpu,cpuacct:/x\n3:memory:/x\n");
+	config = scene_config("{\"sampling\": {\"interval\": \"1ms\"}, \"ring\": {\"size\": \"256KiB\", \"page_size\": "
+			      "\"16KiB\", \"lock\": false}, \"proc_root\": \"%s\", \"cgroup_root\": "
+			      "\"%s\", \"targets\": [{\"name\": \"a\", \"cmdline\": \"x\"}, "
+			      "{\"name\": \"b\", \"cgroup\": \"/x\", \"per\": \"process\"}]}",
+			      proc, cgroups);
+}
+
+/* What comes after the command line in the same read is the cgroup, which is told by what the session has found of the hierarchies. */
+START_TEST(a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes)
+{
+	struct session *session = NULL;
+	int fd = -1;
+
+	make_proc();
+	ck_assert_int_eq(session_new(config, path, &session), 0);
+	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+	ck_assert_int_eq(session_start(session), 0);
+	scene_wait_for((fd = open(stuck, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);
+	ck_assert(!session_free(session));
+
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_msg(strstr(text, "it is not waited for"), "%s", text);
+	free(text);
+
+	unlink(stuck);
+	close(fd);
+	scene_wait_for(session_stop(session));
+	ck_assert(session_free(session));
+}
+END_TEST
+
 Suite *session_suite(void)
 {
 	Suite *suite = suite_create("session");
 	TCase *tcase = tcase_create("whole");
 
+	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, who_is_there_at_the_start_is_in_the_first_tick);
 	tcase_add_test(tcase, the_ring_says_whose_it_is_and_how_it_ended);
 	tcase_add_test(tcase, it_can_be_stopped_before_it_was_started);
 	tcase_add_test(tcase, what_cannot_be_opened_is_named);
 	tcase_add_test(tcase, another_configuration_reaches_all_parts_and_what_is_watched_stays);
+	tcase_add_test(tcase, a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes);
 	tcase_add_test(tcase, a_reload_for_which_there_is_no_memory_changes_nothing);
 	suite_add_tcase(suite, tcase);
 

@@ -200,11 +200,13 @@ START_TEST(what_is_lacking_or_silent_is_told)
 {
 	serve("{\"daemon\":{\"lacks\":[{\"needs\":\"CAP_X\",\"off\":\"maps\\u001b[31m\"}]},"
 	      "\"health\":{\"lost_log_entries\":3,\"silent_threads\":[{\"thread\":\"sampler\",\"silent_ns\":"
-	      "12000000000}]}}");
+	      "12000000000},{\"thread\":\"discovery\",\"silent_ns\":13000000000,\"pid\":812}]}}");
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
 	says("\nwithout CAP_X: no maps");
 	says_nothing_of("\x1b");
 	says("! the thread sampler has given no sign of life for 12 s\n");
+	says("! the thread discovery has given no sign of life for 13 s: it hangs in a read of\n");
+	says("the files of process 812\n");
 	says("! 3 entries of the log were lost");
 	fits();
 }

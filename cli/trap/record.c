@@ -410,8 +410,8 @@ static int record_all(struct record *record, char **command)
 		r = check_found(record, session);
 	if (r == 0)
 		r = run_session(record, session);
-	session_free(session);
-	config_free(config);
+	if (session_free(session))
+		config_free(config);
 
 	return r;
 }

@@ -434,8 +434,8 @@ static int trap_all(struct trap *trap, char *const *command)
 	trap->plan.tree |= *command != NULL;
 	if (r == 0)
 		r = open_and_run(trap, &config);
-	trapsession_free(trap->session);
-	config_free(config);
+	if (trapsession_free(trap->session))
+		config_free(config);
 
 	return exit_code(trap, *command != NULL, r);
 }

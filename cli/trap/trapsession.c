@@ -150,19 +150,23 @@ int trapsession_new(const struct trapsession_options *options, struct trapsessio
 	return 0;
 }
 
-void trapsession_free(struct trapsession *trap)
+bool trapsession_free(struct trapsession *trap)
 {
 	if (!trap)
-		return;
+		return true;
 
 	watcher_free(trap->watcher);
 	evaluator_free(trap->evaluator);
 	incidents_free(trap->incidents);
 	memo_free(trap->memo);
-	session_free(trap->session);
+
+	bool freed = session_free(trap->session);
+
 	spool_free(trap->spool);
 	free(trap->caught);
 	free(trap);
+
+	return freed;
 }
 
 /* ---- run ---- */

@@ -81,7 +81,7 @@ void trapsession_most(const struct trapsession *trap, double *ret_cpu_percent, d
 /* How many could not be written; the log said why. */
 uint64_t trapsession_failed(const struct trapsession *trap);
 
-/* trapsession_finish first. NULL is fine. */
-void trapsession_free(struct trapsession *trap);
+/* trapsession_finish first. NULL is fine. False: the configuration is still referred to (session_free). */
+bool trapsession_free(struct trapsession *trap);
 
 #endif

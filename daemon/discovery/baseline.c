@@ -170,7 +170,7 @@ static void take_threads(struct baseline *baseline, struct known *known, const s
 		return;
 	}
 
-	outside_leave(&baseline->outside);
+	outside_leave(&baseline->outside, stat->pid);
 
 	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot);
 
@@ -193,7 +193,7 @@ static void take_maps(struct baseline *baseline, struct known *known)
 
 	baseline->maps_left--;
 	known->maps_tried = baseline->now;
-	outside_leave(&baseline->outside);
+	outside_leave(&baseline->outside, known->pid);
 
 	int r = maps_snapshot_take(baseline->procfd, known->pid, known->start_ticks, baseline->now, &maps);
 

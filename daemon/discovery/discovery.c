@@ -3,7 +3,12 @@
  *
  * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
  * the sampler never takes it. A scan holds it, but steps aside between two processes (turnstile.h): a question waits for one
- * process and not for a million. The files of a process are read without it (outside.h). What comes in between may be another configuration: then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
+ * process and not for a million. The files of a process are read without it (outside.h). What comes in between may be another configuration: then the
+ * scan is given up, as one that ran out of descriptors is, and the next begins at once.
+ *
+ * A read that hangs is not waited for at the end for ever, and who hangs may wake at any time. He finds everything that he had: nothing of it is freed
+ * before he has ended, so there is no place where he would have to look whether it still is. He sees that he is to stop, and ends.
+ * Rejected: that he asks after each read whether he may go on. It is one question for each place, and one that is forgotten is a use of freed memory.
  */
 #include "discovery.h"
 
@@ -71,10 +76,11 @@ int discovery_step_aside(struct discovery *discovery)
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
 
-static void leave(void *ctx)
+static void leave(void *ctx, int32_t pid)
 {
 	struct discovery *discovery = ctx;
 
+	atomic_store_explicit(&discovery->reading, pid, memory_order_relaxed);
 	turnstile_leave(&discovery->turn);
 }
 
@@ -83,11 +89,7 @@ static int enter(void *ctx)
 	struct discovery *discovery = ctx;
 
 	turnstile_enter(&discovery->turn);
-	while (discovery->abandoned) {
-		turnstile_leave(&discovery->turn);
-		pause();
-		turnstile_enter(&discovery->turn);
-	}
+	atomic_store_explicit(&discovery->reading, 0, memory_order_relaxed);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
@@ -147,8 +149,7 @@ void discovery_free(struct discovery *discovery)
 	if (!discovery)
 		return;
 
-	discovery_stop(discovery);
-	if (discovery->abandoned)
+	if (!discovery_stop(discovery))
 		return;
 	discovery_tune_out(discovery);
 	unitbus_free(discovery->units);
@@ -310,34 +311,35 @@ int discovery_start(struct discovery *discovery)
 	return -r;
 }
 
-/* Waits for the thread to end. Who hangs is left where he is. */
-static void join(struct discovery *discovery)
+/* Waits for the thread to end; for one that did not in time, no longer. True: it has ended. */
+static bool join(struct discovery *discovery)
 {
 	struct clock clock = realclock();
 	wall_t until = { clock_wall(&clock).ns + STOP_NS };
 	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
 
+	if (discovery->abandoned)
+		return pthread_tryjoin_np(discovery->thread, NULL) == 0;
 	if (pthread_timedjoin_np(discovery->thread, NULL, &deadline) == 0)
-		return;
+		return true;
 
-	log_line(LOG_WARNING, "looking for targets hangs in a read of /proc: it is not waited for");
-	turnstile_enter(&discovery->turn);
-	discovery->abandoned = true;
-	turnstile_leave(&discovery->turn);
+	log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "discovery" },
+		  "looking for targets hangs in a read of /proc: it is not waited for");
+
+	return false;
 }
 
-void discovery_stop(struct discovery *discovery)
+bool discovery_stop(struct discovery *discovery)
 {
 	if (!discovery->running)
-		return;
+		return true;
 
-	turnstile_enter(&discovery->turn);
 	discovery->stop = true;
 	wake(discovery);
-	turnstile_leave(&discovery->turn);
-	join(discovery);
-	discovery->running = false;
-	discovery->stop = discovery->abandoned;
+	discovery->abandoned = !join(discovery);
+	discovery->running = discovery->stop = discovery->abandoned;
+
+	return !discovery->abandoned;
 }
 
 /* ---- questions of other threads ---- */
@@ -392,6 +394,7 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
 	turnstile_enter(&discovery->turn);
 	*ret = discovery->state;
+	ret->reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed);
 	ret->scan_interval_ns = pause_before_scan(discovery);
 	roster_counts(discovery->roster, &ret->roster);
 	discovery_news_state(discovery, ret);

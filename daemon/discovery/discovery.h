@@ -46,6 +46,7 @@ struct discovery_state {
 	uint64_t last_scan_ns;           /* how long the last one took */
 	uint64_t processes;              /* on the host, as of the last scan */
 	uint64_t unchanged;              /* of them had not run since the scan before, and were not looked at again */
+	int32_t reading;                 /* the process whose files are being read now, which may hang; 0: none */
 	uint64_t unreadable;             /* of them hidden from us (hidepid, another user's) in the last scan */
 	bool listened;                   /* the thread knows its source; the rest of this is of no worth before */
 	enum proclistener_source source; /* of news between scans */
@@ -114,12 +115,13 @@ mono_t discovery_pulse(const struct discovery *discovery);
 int discovery_start(struct discovery *discovery);
 
 /*
- * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Then it will never touch anything again, and discovery_free frees
- * nothing. Harmless if it is not running.
+ * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Harmless if it is not running. True: it has ended. False: it hangs, and
+ * may wake at any time: all that was given to discovery_new, and the configuration, must be left as they are until the end of the process, or until this,
+ * called again, says that it has ended; which it then does without waiting.
  */
-void discovery_stop(struct discovery *discovery);
+bool discovery_stop(struct discovery *discovery);
 
-/* Neither its thread nor the sampler's may run. NULL is fine. */
+/* Neither its thread nor the sampler's may run. Stops it, and frees nothing if that gives false. NULL is fine. */
 void discovery_free(struct discovery *discovery);
 
 /*

@@ -71,8 +71,10 @@ struct discovery {
 	struct turnstile turn;
 	int wake_fd;
 	pthread_t thread;
-	bool running, stop;
-	bool abandoned; /* it did not come back from a read when it was to stop: it touches nothing any more */
+	_Atomic int32_t reading; /* the process whose files are being read without the turnstile; 0: none */
+	bool running;
+	_Atomic bool stop; /* set without the turnstile, which a thread that hangs may hold */
+	bool abandoned;    /* it did not come back from a read when it was to stop: it is left everything that it has */
 };
 
 /* ---- discovery.c ---- */

@@ -15,7 +15,7 @@ int scanned_meet(struct scanned *scanned, int32_t pid)
 {
 	ssize_t len;
 
-	outside_leave(&scanned->outside);
+	outside_leave(&scanned->outside, pid);
 	len = procread_file(scanned->procfd, pid, "stat", scanned->text, sizeof scanned->text);
 	if (outside_enter(&scanned->outside) < 0)
 		return -ECANCELED;
@@ -81,7 +81,7 @@ int scanned_ask(struct scanned *scanned, unsigned needs)
 
 	scanned->asked |= needs;
 	if (missing & (MATCH_EXE | MATCH_CMDLINE | MATCH_CGROUP)) {
-		outside_leave(&scanned->outside);
+		outside_leave(&scanned->outside, scanned->facts.pid);
 		r = read_files(scanned, missing);
 		if (outside_enter(&scanned->outside) < 0)
 			return -ECANCELED;

@@ -292,6 +292,7 @@ void health_discovery(struct health *health, const struct discovery_state *state
 	look_at_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
 	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
 	health->storms = state->storms;
+	health->reading = state->reading;
 	look_at_cold(health, &state->roster);
 	say_source(health, state);
 }
@@ -420,6 +421,23 @@ static struct health_thread *thread_of(struct health *health, const char *name)
 	return &health->threads[health->thread_count++];
 }
 
+/* What it is that goes wrong because of it. */
+static const char *consequence_of(const struct health *health, const char *thread, char buf[160])
+{
+	if (strcmp(thread, "collector") == 0)
+		return "incidents are not written meanwhile";
+	if (strcmp(thread, "discovery") != 0)
+		return "systemd is not told any more that all is well, and will restart the service";
+	if (health->reading == 0)
+		return "new targets are not found meanwhile, what is watched goes on being recorded";
+	snprintf(buf, 160,
+		 "it hangs in a read of the files of process %d. New targets are not found meanwhile, what is "
+		 "watched goes on being recorded",
+		 health->reading);
+
+	return buf;
+}
+
 void health_stuck(struct health *health, const char *thread, uint64_t silent_ns, mono_t now)
 {
 	struct health_thread *part = thread_of(health, thread);
@@ -432,6 +450,8 @@ void health_stuck(struct health *health, const char *thread, uint64_t silent_ns,
 		.thread = thread,
 	};
 
+	char buf[160];
+
 	part->silent_ns = silent_ns;
 	if (turn == CONDITION_ENDS) {
 		about.lasted_ns = lasted_ns;
@@ -439,10 +459,7 @@ void health_stuck(struct health *health, const char *thread, uint64_t silent_ns,
 			  (unsigned long long)(lasted_ns / NS_PER_S));
 	} else if (turn != CONDITION_SAME) {
 		log_about(LOG_ERR, &about, "the %s thread has given no sign of life for %llu s: %s", thread,
-			  (unsigned long long)(silent_ns / NS_PER_S),
-			  strcmp(thread, "collector") == 0 ? "incidents are not written meanwhile"
-							   : "systemd is not told any more that all is well, and will "
-							     "restart the service");
+			  (unsigned long long)(silent_ns / NS_PER_S), consequence_of(health, thread, buf));
 	}
 }
 

@@ -85,6 +85,7 @@ struct health {
 	uint64_t boot_ns;
 	struct health_jumps steps;    /* of the wall clock */
 	struct health_jumps suspends; /* of the machine */
+	int32_t reading;              /* the process whose files discovery reads; 0: none */
 	struct health_thread threads[HEALTH_THREADS_MAX];
 	size_t thread_count;
 };
@@ -98,7 +99,7 @@ void health_judge(struct health *health, const struct stats *threads, size_t cou
 /* Says when the CPU budget begins or ceases to lengthen the interval. share: CPU of this process, of one core. */
 void health_slowdown(struct health *health, uint32_t slowdown, double share);
 
-/* Says when targets cannot be watched, and why; when processes have no descriptors of their own; and how new ones are found, when that is known and when it changes. */
+/* Takes note of whose files discovery reads. Says when targets cannot be watched, and why; when processes have no descriptors of their own; and how new ones are found, when that is known and when it changes. */
 void health_discovery(struct health *health, const struct discovery_state *state);
 
 /* Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far (watcher_counts). */

@@ -84,6 +84,8 @@ static void put_health(struct json_writer *json, const struct health *health)
 		json_begin_object(json);
 		jsonmember_text(json, "thread", health->threads[i].name);
 		jsonmember_u64(json, "silent_ns", health->threads[i].silent_ns);
+		if (health->reading && strcmp(health->threads[i].name, "discovery") == 0)
+			jsonmember_u64(json, "pid", (uint64_t)health->reading);
 		json_end_object(json);
 	}
 	json_end_array(json);
