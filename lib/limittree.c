@@ -228,12 +228,18 @@ static struct limittree_node *descend(struct limittree *tree, struct limittree_n
 	return node;
 }
 
+/* "/.." and "/../x"; "/..x" is a name like any other. */
+static bool is_outside(const char *path)
+{
+	return strncmp(path, "/..", 3) == 0 && (path[3] == '/' || path[3] == '\0');
+}
+
 /* 0; -ENOMEM. */
 static int hold(struct limittree *tree, unsigned hierarchy, const char *path, struct limittree_node **ret)
 {
 	struct limittree_node *node;
 
-	if (path[0] != '/' || strncmp(path, "/..", 3) == 0)
+	if (path[0] != '/' || is_outside(path))
 		return 0;
 
 	node = descend(tree, NULL, hierarchy, "", 0);

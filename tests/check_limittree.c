@@ -227,6 +227,20 @@ START_TEST(a_cgroup_that_is_removed_and_made_again_has_its_new_limits)
 }
 END_TEST
 
+START_TEST(a_name_that_begins_with_two_dots_is_not_outside)
+{
+	struct limittree_place place = { 0 };
+
+	make_cgroup("/..a", "50000 100000", "max");
+	ck_assert_int_eq(limittree_hold_process(tree, "0::/..a\n", 8, &place), 0);
+	ck_assert_uint_eq(limits_at(&place).cpu, 500000000);
+	ck_assert_str_eq(limits_at(&place).cpu_from, "/..a");
+	limittree_drop(tree, &place);
+	ck_assert_int_eq(limittree_hold_process(tree, "0::/..\n", 7, &place), 0);
+	ck_assert_uint_eq(limittree_count(tree), 0);
+}
+END_TEST
+
 START_TEST(without_descriptors_limits_stay_what_they_were)
 {
 	struct limittree_place place = { 0 };
@@ -298,6 +312,7 @@ Suite *limittree_suite(void)
 	tcase_add_checked_fixture(changes, setup, teardown);
 	tcase_add_test(changes, what_changes_anywhere_above_counts_after_the_next_refresh_for_all_below);
 	tcase_add_test(changes, a_cgroup_that_is_removed_and_made_again_has_its_new_limits);
+	tcase_add_test(changes, a_name_that_begins_with_two_dots_is_not_outside);
 	tcase_add_test(changes, without_descriptors_limits_stay_what_they_were);
 	tcase_add_test(changes, what_nobody_holds_is_not_kept);
 	tcase_add_test(changes, every_allocation_may_fail);
