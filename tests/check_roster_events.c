@@ -229,6 +229,24 @@ START_TEST(an_end_is_of_the_one_that_is_meant)
 }
 END_TEST
 
+START_TEST(a_member_that_is_seen_under_another_name_ends_under_that)
+{
+	struct roster_sighting seen = {
+		.pid = 11, .start_ticks = 501, .comm = "other", .cmdline = "app", .cgroup = "/"
+	};
+	struct roster_ending ending = { .pid = 11, .comm = "other", .counters = used(USED_NS + 70) };
+
+	make(8, GROUP);
+	join(10, 500, true); /* by which the group is called */
+	join(11, 501, true);
+	ck_assert(roster_is_outdated(roster, 0, &seen));
+	ck_assert(!roster_end(roster, &ending));
+	ck_assert_int_eq(roster_describe(roster, 0, &seen), 0);
+	ck_assert(!roster_is_outdated(roster, 0, &seen));
+	ck_assert(roster_end(roster, &ending));
+}
+END_TEST
+
 Suite *roster_events_suite(void)
 {
 	Suite *suite = suite_create("roster_events");
@@ -245,6 +263,7 @@ Suite *roster_events_suite(void)
 	tcase_add_test(tcase, one_that_goes_over_is_counted_until_then_where_it_was);
 	tcase_add_test(tcase, who_has_ended_does_not_end_again);
 	tcase_add_test(tcase, an_end_is_of_the_one_that_is_meant);
+	tcase_add_test(tcase, a_member_that_is_seen_under_another_name_ends_under_that);
 	tcase_add_test(tcase, what_is_fetched_is_kept_until_it_is_settled);
 	suite_add_tcase(suite, tcase);
 
