@@ -287,7 +287,12 @@ END_TEST
 
 /* ---- storms ---- */
 
+/* Under ThreadSanitizer each fork is slow. */
+#ifdef __SANITIZE_THREAD__
+#define STORM 200
+#else
 #define STORM 2000
+#endif
 
 /* So many processes, one after the other, each of which ends at once; by a process that is called stormy. Their CPU time, with its own. */
 static uint64_t storm(int count, uint64_t burn_each_ns)
