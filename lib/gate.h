@@ -127,8 +127,8 @@ enum gate_due gate_look(struct gate *gate, const struct gate_options *options, m
 void gate_take_clock(struct gate *gate, struct sample *sample);
 
 /*
- * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno: *sample is partly new (of a cold one: as it
- * was), and reading stays due. Of a cold one up to 6 descriptors are open meanwhile.
+ * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno: reading stays due. Where it failed *sample is
+ * partly new (of a cold one: as it was). Of a cold one up to 6 descriptors are open meanwhile.
  */
 int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample);
 

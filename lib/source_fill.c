@@ -76,9 +76,10 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 
 	int r = gate_read(&entry->gate, &source->gate, now, &entry->sample);
 	mono_t at = clock_mono(&source->clock);
+	if (r < 0)
+		entry->sample = before; /* not what was read of it, by halves, when it ended */
 	if (r < 0 && r != -ESRCH) {
 		source->failed_reads++;
-		entry->sample = before;
 		entry->status = SOURCE_SAME;
 		entry->blind = true;
 		entry->changed = at; /* for all one knows */

@@ -137,6 +137,51 @@ START_TEST(a_process_is_gone_when_it_was_reaped)
 }
 END_TEST
 
+/* Where one of our own descriptors is of this file of this process. */
+static int descriptor_of(pid_t pid, const char *file)
+{
+	char wanted[64], path[64], target[64];
+
+	snprintf(wanted, sizeof(wanted), "/proc/%d/%s", pid, file);
+	for (int fd = 3; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t len = readlink(path, target, sizeof(target) - 1);
+
+		target[len > 0 ? len : 0] = '\0';
+		if (strcmp(target, wanted) == 0)
+			return fd;
+	}
+
+	return -1;
+}
+
+START_TEST(of_one_that_ends_between_two_of_its_files_nothing_is_taken_over)
+{
+	struct bench bench;
+	struct child child = child_start(), other = child_start();
+	char path[64];
+
+	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .ungated = true });
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	child_do(&child, 'h');
+	fill(&bench, 1, entry);
+	struct sample last = *source_entry_sample(entry);
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", other.pid);
+	AUTO_CLOSE int ended = open(path, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(ended, 0);
+	child_reap(&other);
+	ck_assert_int_ge(descriptor_of(child.pid, "statm"), 0);
+	ck_assert_int_ge(dup2(ended, descriptor_of(child.pid, "statm")), 0);
+	child_do(&child, 'b');
+	ck_assert_int_eq(fill(&bench, 2, entry), SOURCE_GONE);
+	ck_assert_mem_eq(source_entry_sample(entry), &last, sizeof(last));
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(a_pid_is_not_an_identity)
 {
 	struct child child = child_start();
@@ -451,6 +496,7 @@ Suite *source_suite(void)
 	tcase_add_test(tcase, without_gate_or_clock_everything_is_read);
 	tcase_add_test(tcase, peaks_and_descriptors_are_read_at_intervals_if_it_ran);
 	tcase_add_test(tcase, a_process_is_gone_when_it_was_reaped);
+	tcase_add_test(tcase, of_one_that_ends_between_two_of_its_files_nothing_is_taken_over);
 	tcase_add_test(tcase, a_pid_is_not_an_identity);
 	tcase_add_test(tcase, limits_show_in_the_next_fill);
 	tcase_add_test(tcase, a_group_sums_its_members_and_never_steps_back);
