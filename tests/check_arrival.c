@@ -44,13 +44,13 @@ START_TEST(a_process_that_executed_is_described_sampled_and_its_end_is_told)
 	pid = run(arguments);
 	await_stop(pid);
 	snprintf(target, sizeof(target), "e/%d", pid);
-	scene_wait_for(read_on(target).samples > 0);
+	live_wait_for(read_on(target).samples > 0);
 	ck_assert_uint_eq(read_on(target).gone, 0);
 	ck_assert_uint_gt(read_on(target).cpu_ns, 0);
 	ck_assert_uint_le(read_on(target).cpu_ns, cpu_of(pid));
 	kill(pid, SIGCONT);
 	await_end(pid);
-	scene_wait_for(read_on(target).gone == 1);
+	live_wait_for(read_on(target).gone == 1);
 	ck_assert_uint_eq(read_on(target).described, 1);
 	if (_i != RESCAN && counted("overruns") == 0 && counted("storms") == 0)
 		ck_assert_uint_eq(counted("scans"), 2);
@@ -185,7 +185,7 @@ static bool incident_says(const char *part)
 START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 {
 	const char *name = own("many"), *program = program_called(name);
-	uint64_t least, longest;
+	uint64_t least, longest, used;
 	char targets[128];
 	size_t count;
 
@@ -197,20 +197,32 @@ START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 		return;
 	for (int i = 0; i < 20 && !scene_says(server.err, "rule storm fired"); i++)
 		storm(program, "100", SHORT_US, &least);
-	scene_wait_for(scene_says(server.err, "rule storm fired"));
-	scene_wait_for(incident_says("\"name\": \"storm\""));
+	live_wait_for(scene_says(server.err, "rule storm fired"));
+	live_wait_for(incident_says("\"name\": \"storm\""));
 	ck_assert(incident_says("\"kind\": \"group\""));
 	ck_assert(incident_says("\"name\": \"g\""));
 	ck_assert(incident_says("\"metric\": \"cpu\""));
-	said_ns(&count, &longest);
+	used = said_ns(&count, &longest);
 	ck_assert_uint_gt(count, 0);
-	ck_assert_uint_lt(longest, 20 * NS_PER_MS);
+	ck_assert_uint_lt(used / count, 20 * NS_PER_MS); /* one may be charged with a whole tick, and more */
 }
 END_TEST
 
 /* ---- one that turns into something else ---- */
 
-/* Both groups together hold what it used, no less than from when it was seen first, and no more than all. */
+/* It works on for a while, and stops again. */
+static bool goes_on(pid_t pid)
+{
+	kill(pid, SIGCONT);
+	await_stop(pid);
+
+	return true;
+}
+
+/*
+ * Both groups together hold what it used, no less than from when it was seen first, and no more than all. When it is found out that it is another one, it may
+ * have used all of that before: then it goes on until it was found out.
+ */
 static void goes_over(enum way way, const char *what)
 {
 	const char *a = own("before"), *b = own("after");
@@ -229,21 +241,19 @@ static void goes_over(enum way way, const char *what)
 		return;
 	pid = run(arguments);
 	await_stop(pid);
-	scene_wait_for(counted("members") == 1);
-	scene_wait_for(read_on("a").samples > 0);
+	live_wait_for(counted("members") == 1);
+	live_wait_for(read_on("a").samples > 0);
 	from = cpu_of(pid);
-	kill(pid, SIGCONT);
-	await_stop(pid);
+	goes_on(pid);
+	ck_assert_uint_ge(cpu_of(pid) - from, 2 * 40 * NS_PER_MS);
+	live_wait_for(read_on("b").cpu_ns > 0 || (goes_on(pid) && false));
 	to = cpu_of(pid);
-	ck_assert_uint_ge(to - from, 2 * 40 * NS_PER_MS);
-	scene_wait_for(read_on("a").cpu_ns + read_on("b").cpu_ns >= to - from);
-	scene_wait_for(counted("members") == 1);
-	if (way != RESCAN) /* which may have come when all was over */
-		ck_assert_uint_gt(read_on("b").cpu_ns, 0);
+	live_wait_for(read_on("a").cpu_ns + read_on("b").cpu_ns >= to - from);
+	live_wait_for(counted("members") == 1);
 	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to);
 	kill(pid, SIGKILL);
 	await_end(pid);
-	scene_wait_for(counted("members") == 0);
+	live_wait_for(counted("members") == 0);
 	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to + NS_PER_MS);
 }
 
@@ -264,7 +274,7 @@ Suite *arrival_suite(void)
 	Suite *suite = suite_create("arrival");
 	TCase *one = tcase_create("one"), *many = tcase_create("many");
 
-	tcase_set_timeout(one, 120);
+	tcase_set_timeout(one, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_add_loop_test(one, a_process_that_executed_is_described_sampled_and_its_end_is_told, 0, WAYS);
 	tcase_add_loop_test(one, a_process_of_30_ms_is_seen_with_what_it_used, 0, RESCAN);
@@ -272,7 +282,7 @@ Suite *arrival_suite(void)
 			    WAYS);
 	tcase_add_loop_test(one, one_that_changes_its_name_goes_over_and_nothing_is_lost_or_counted_twice, 0, WAYS);
 	suite_add_tcase(suite, one);
-	tcase_set_timeout(many, 120);
+	tcase_set_timeout(many, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(many, setup, teardown);
 	tcase_add_test(many, the_sum_of_a_group_is_what_its_short_processes_used);
 	tcase_add_test(many, a_rule_on_a_group_fires_for_processes_none_of_which_is_long);

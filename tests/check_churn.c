@@ -113,11 +113,11 @@ static bool is_forgotten(void)
 
 static void nothing_is_left(struct holdings before)
 {
-	scene_wait_for(counted("targets") == 0);
-	scene_wait_for(all_ended() != SIZE_MAX);
-	scene_wait_for(holds_no_more_than(before));
+	live_wait_for(counted("targets") == 0);
+	live_wait_for(all_ended() != SIZE_MAX);
+	live_wait_for(holds_no_more_than(before));
 
-	scene_wait_for(is_forgotten());
+	live_wait_for(is_forgotten());
 }
 
 START_TEST(cgroups_that_go_at_once_are_heard_of_and_leave_nothing)
@@ -132,7 +132,7 @@ START_TEST(cgroups_that_go_at_once_are_heard_of_and_leave_nothing)
 		own_cgroups_drop(nth(i));
 	}
 	if (_i != RESCAN)
-		scene_wait_for(counted("cgroups_heard") >= CGROUPS || counted("overruns") > 0);
+		live_wait_for(counted("cgroups_heard") >= CGROUPS || counted("overruns") > 0);
 	nothing_is_left(before);
 }
 END_TEST
@@ -147,7 +147,7 @@ START_TEST(cgroups_that_stay_are_all_targets_and_when_they_go_all_have_ended)
 	before = holdings();
 	for (unsigned i = 0; i < count; i++)
 		ck_assert_int_eq(own_cgroups_add(nth(i)), 0);
-	scene_wait_for(counted("targets") == count);
+	live_wait_for(counted("targets") == count);
 	for (unsigned i = 0; i < count; i++)
 		own_cgroups_drop(nth(i));
 	nothing_is_left(before);
@@ -165,7 +165,7 @@ START_TEST(a_cgroup_that_comes_again_is_another_target)
 	before = holdings();
 	for (unsigned i = 1; i <= 5; i++) {
 		ck_assert_int_eq(own_cgroups_add("same"), 0);
-		scene_wait_for(counted("targets") == 1);
+		live_wait_for(counted("targets") == 1);
 		own_cgroups_drop("same");
 		nothing_is_left(before);
 		ck_assert_uint_eq(all_ended(), i);
@@ -178,7 +178,7 @@ Suite *churn_suite(void)
 	Suite *suite = suite_create("churn");
 	TCase *tcase = tcase_create("churn");
 
-	tcase_set_timeout(tcase, 120);
+	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
 	tcase_add_unchecked_fixture(tcase, make_own, own_cgroups_remove);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, cgroups_that_go_at_once_are_heard_of_and_leave_nothing, 0, WAYS);

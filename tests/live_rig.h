@@ -2,7 +2,8 @@
  * live_rig.h: the real daemon over the machine as it is, hearing of processes in one way or another; what its status says, and what its ring holds of
  * processes that come and go.
  *
- * Nothing is held against a clock: what is summed up is waited for.
+ * Nothing is held against a clock: what is summed up is waited for (live_wait_for), up to a time that is all that a test has, and then it says what it waited for
+ * and how things stand.
  */
 #ifndef SPIKEWATCH_TESTS_LIVE_RIG_H
 #define SPIKEWATCH_TESTS_LIVE_RIG_H
@@ -28,6 +29,10 @@ struct tally {
 
 #define TALLIES_MAX 1024
 
+/* All the waiting of a test ends so long after its beginning, and Check ends it after so many seconds: what it waited for is said before. */
+#define LIVE_WAIT_NS (80 * NS_PER_S)
+#define LIVE_TIMEOUT_S 120
+
 static char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
 static char file[128]; /* what processes say when they are done */
 static struct program server;
@@ -36,12 +41,23 @@ static struct ring_cursor *cursor;
 static struct tally tallies[TALLIES_MAX];
 static size_t tally_count;
 static bool able;
+static uint64_t live_began_ns;
 static const char *further; /* sections of the configuration, each with a comma behind it */
+
+static inline uint64_t live_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 static inline void setup(void)
 {
 	char found[512];
 
+	live_began_ns = live_now_ns();
 	scene_directory(directory);
 	snprintf(file, sizeof(file), "%s/used", directory);
 	server.pid = 0;
@@ -98,6 +114,38 @@ static inline char *status(void)
 
 	return scene_read(said);
 }
+
+/* ---- waiting ---- */
+
+/* Says how things stand, and fails. */
+static inline void live_give_up(const char *condition)
+{
+	char *log = scene_read(server.err), *text = status();
+
+	fprintf(stderr, "waited in vain for: %s\nthe log: %s\nthe status: %s\n", condition, log ? log : "",
+		text ? text : "");
+	for (size_t i = 0; i < tally_count && i < 20; i++)
+		fprintf(stderr, "in the ring: %s, id %u, %u samples, gone %u, %ju us\n", tallies[i].name, tallies[i].id,
+			tallies[i].samples, tallies[i].gone, (uintmax_t)tallies[i].cpu_ns / 1000);
+	free(log);
+	free(text);
+	ck_abort_msg("waited in vain for: %s", condition);
+}
+
+/* Between two looks at a status, which is a process of its own. */
+static inline void live_nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 25000000 }, NULL);
+}
+
+#define live_wait_for(condition) \
+	do { \
+		while (!(condition)) { \
+			if (live_now_ns() - live_began_ns > LIVE_WAIT_NS) \
+				live_give_up(#condition); \
+			live_nap(); \
+		} \
+	} while (0)
 
 /* A number of a section of the status. */
 static inline uint64_t told(const char *section, const char *member)
@@ -164,8 +212,8 @@ static inline bool start(enum way way, const char *targets, const char *rules)
 		further, directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory,
 		directory, targets, rules);
 	start_server(way == PERF);
-	scene_wait_for(scene_says(server.err, "watching "));
-	scene_wait_for(counted("scans") > 1); /* before it runs, and when it does */
+	live_wait_for(scene_says(server.err, "watching "));
+	live_wait_for(counted("scans") > 1); /* before it runs, and when it does */
 	ck_assert_int_eq(ring_open(AT_FDCWD, place("ring"), false, &ring), 0);
 	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
 	if (discovery_says(sources[way]))

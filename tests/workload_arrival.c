@@ -10,7 +10,7 @@
  *                         stops FILE                       stops itself, says what it used, exits
  *                         turns CPU_US FILE PROGRAM        stops; burns; executes PROGRAM rests CPU_US FILE
  *                         renames CPU_US FILE NAME         stops; burns; takes the name and goes on as rests
- *                         rests CPU_US FILE                burns; says what it used; stops
+ *                         rests CPU_US FILE                burns; says what it used; stops; and so on
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -56,9 +56,11 @@ static void say(const char *file)
 
 static void rest(const char *us, const char *file)
 {
-	burn(us);
-	say(file);
-	raise(SIGSTOP);
+	for (;;) {
+		burn(us);
+		say(file);
+		raise(SIGSTOP);
+	}
 }
 
 static uint64_t ns_of(const struct timeval *time)
