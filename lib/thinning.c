@@ -1,16 +1,16 @@
 /*
  * thinning.c: slots, gaps and pieces.
  *
- * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of things for each slot. Who has had them before
- * the slot is over is not counted until it is; if it took longer to notice, for longer: until as much time has gone by as such a number of samples
- * may take. So there is no rate to measure and no threshold to be tuned, a thing that comes slowly is always counted, and a burst is counted from
- * its beginning on.
+ * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of things for each slot. Each sample owes the time
+ * that it may take, and time pays it off; who owes more than a burst may is not counted until it is paid, if it took longer to notice, for longer.
+ * So there is no rate to measure and no threshold to be tuned, a thing that comes slowly is always counted, and a burst as a whole, or from its
+ * beginning on. Where things come fast for long, that is in every slot until there were `most`:
  *
  *	piece        gap         piece  gap              piece
  *	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
  *	│◀────────── slot ───────▶│
  *
- * A gap's end is put off or brought forward by up to a half of it. Who comes slowly afterwards ends the slot by thinning_next_ns, so that the piece
+ * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it had not been. Who comes slowly afterwards ends the slot by thinning_next_ns, so that the piece
  * beside a gap is never longer than a slot or the calm before: by its rate the gap is shared out.
  *
  * Rejected: a share of time that is counted, whatever the rate: it wakes somebody up all the time, and takes from quiet times what busy ones cost. To
@@ -74,13 +74,27 @@ static uint64_t worth_ns(const struct thinning *thinning, uint64_t samples)
 	return part(thinning->options.slot_ns, samples, thinning->options.most);
 }
 
+/* What may be owed without a gap. */
+static uint64_t credit_ns(const struct thinning *thinning)
+{
+	return since(worth_ns(thinning, thinning->options.burst), thinning->options.slot_ns);
+}
+
+/* What is owed after so many samples of this slot. */
+static uint64_t owed_ns(const struct thinning *thinning, uint64_t now_ns, uint64_t samples)
+{
+	uint64_t worth = worth_ns(thinning, samples), passed_ns = since(now_ns, thinning->slot_ns);
+
+	if (worth > UINT64_MAX - thinning->owed_ns)
+		return since(UINT64_MAX, passed_ns);
+	return since(thinning->owed_ns + worth, passed_ns);
+}
+
 enum thinning_verdict thinning_judge(const struct thinning *thinning, uint64_t now_ns, uint64_t samples)
 {
-	uint64_t passed_ns = since(now_ns, thinning->slot_ns);
-
-	if (samples >= thinning->options.most && passed_ns < worth_ns(thinning, samples))
+	if (samples >= thinning->options.most && owed_ns(thinning, now_ns, samples) > credit_ns(thinning))
 		return THINNING_STOP;
-	return passed_ns >= thinning->options.slot_ns ? THINNING_SLOT : THINNING_GO_ON;
+	return since(now_ns, thinning->slot_ns) >= thinning->options.slot_ns ? THINNING_SLOT : THINNING_GO_ON;
 }
 
 /* ---- pieces and gaps ---- */
@@ -131,12 +145,15 @@ static void start(struct thinning *thinning, uint64_t now_ns, uint64_t total)
 	thinning->total = total;
 }
 
-void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total)
+void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples)
 {
-	if (thinning->on)
+	if (thinning->on) {
+		thinning->owed_ns = owed_ns(thinning, now_ns, samples);
 		end_piece(thinning, now_ns, total);
-	else
+	} else {
+		thinning->owed_ns = since(credit_ns(thinning), since(now_ns, thinning->next_ns));
 		thinning->gap = since(total, thinning->total);
+	}
 	thinning->watchful = !thinning->on;
 	thinning->on = true;
 	thinning->slot_ns = now_ns;
@@ -145,11 +162,11 @@ void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total)
 
 void thinning_stop(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples)
 {
-	uint64_t until_ns = thinning->slot_ns + worth_ns(thinning, samples);
+	uint64_t too_much_ns = since(owed_ns(thinning, now_ns, samples), credit_ns(thinning));
 
 	end_piece(thinning, now_ns, total);
 	thinning->on = false;
-	thinning->next_ns = now_ns + about(thinning, since(until_ns, now_ns));
+	thinning->next_ns = now_ns + about(thinning, too_much_ns);
 	start(thinning, now_ns, total);
 }
 

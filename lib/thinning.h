@@ -6,7 +6,7 @@
  *
  *	        THINNING_STOP: thinning_stop                         at thinning_next_ns: thinning_begin
  *	(counting) ───────────────────────────────────▶ (not counting) ───────────────────────────────────▶ (counting)
- *	    │ THINNING_SLOT: thinning_begin                                                                      
+ *	    │ THINNING_SLOT: thinning_begin
  *	    └──▶ (counting)
  *
  * Time is cut into pieces in which everything was counted, and gaps between them. What happened in a gap is given to the pieces on both
@@ -22,10 +22,14 @@
 /* Pieces that are remembered: more than a minute of counting that ceases all the time. */
 #define THINNING_PIECES 1024u
 
-/* No more than `most` samples in slot_ns, on an average; neither is 0. */
+/*
+ * No more than `most` samples in slot_ns, on an average; neither is 0. After a calm that was long enough, `burst` of them may come at once; below `most`
+ * it is that.
+ */
 struct thinning_options {
 	uint64_t slot_ns;
 	uint32_t most;
+	uint32_t burst;
 	uint32_t seed; /* of when to go on: not at regular times, which may be those of what is counted. Anything */
 };
 
@@ -43,6 +47,7 @@ struct thinning {
 	bool settled;     /* the piece before the gap is not to be touched any more */
 	uint64_t slot_ns; /* on: the slot's begin */
 	uint64_t next_ns; /* off: when to go on */
+	uint64_t owed_ns; /* on: at slot_ns, so much more time should the samples before it have taken */
 	uint64_t from_ns; /* of the piece or gap that is not at its end yet */
 	uint64_t total;   /* at from_ns */
 	uint64_t gap;     /* things before this piece that are not given to anybody yet */
@@ -68,8 +73,8 @@ void thinning_init(struct thinning *thinning, const struct thinning_options *opt
 /* While counting: what is to be done. samples: since the slot began, of whoever (a CPU, say) had most of them. */
 enum thinning_verdict thinning_judge(const struct thinning *thinning, uint64_t now_ns, uint64_t samples);
 
-/* Counting goes on, or has gone on, in a new slot. */
-void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total);
+/* Counting goes on, or has gone on, in a new slot. samples: of the slot before, as given to thinning_judge; after a gap it does not matter. */
+void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples);
 
 /* Counting has ceased. samples: as given to thinning_judge, or more. */
 void thinning_stop(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples);

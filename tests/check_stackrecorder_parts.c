@@ -201,19 +201,22 @@ START_TEST(the_total_of_page_faults_is_read_from_proc_vmstat)
 }
 END_TEST
 
-START_TEST(a_tenth_of_a_second_has_eight_samples_whatever_that_is_in_faults)
+START_TEST(a_tenth_of_a_second_has_four_samples_whatever_that_is_in_faults)
 {
 	struct thinning_options limits = stackrecorder_faults_limits(1011); /* 99 Hz */
 
-	ck_assert_uint_eq(limits.most, 8);
+	ck_assert_uint_eq(limits.most, 4);
+	ck_assert_uint_eq(limits.burst, 79);
 	ck_assert_uint_gt(limits.slot_ns, 100 * NS_PER_MS);
 	ck_assert_uint_lt(limits.slot_ns, 102 * NS_PER_MS);
 	limits = stackrecorder_faults_limits(101);
-	ck_assert_uint_eq(limits.most, 79);
-	ck_assert_uint_lt(limits.slot_ns, 101 * NS_PER_MS);
+	ck_assert_uint_eq(limits.most, 40);
+	ck_assert_uint_eq(limits.burst, 792);
+	ck_assert_uint_lt(limits.slot_ns, 102 * NS_PER_MS);
 	limits = stackrecorder_faults_limits(100001); /* 1 Hz: a sample is more than a slot has */
 	ck_assert_uint_eq(limits.most, 1);
-	ck_assert_uint_gt(limits.slot_ns, 1249 * NS_PER_MS);
+	ck_assert_uint_eq(limits.burst, 1);
+	ck_assert_uint_gt(limits.slot_ns, 2499 * NS_PER_MS);
 }
 END_TEST
 
@@ -256,7 +259,7 @@ Suite *stackrecorder_parts_suite(void)
 	tcase_add_test(tcase, cycles_become_a_rate_when_there_was_time_enough);
 	tcase_add_test(tcase, a_process_has_one_cgroup_that_stands_for_it);
 	tcase_add_test(tcase, the_total_of_page_faults_is_read_from_proc_vmstat);
-	tcase_add_test(tcase, a_tenth_of_a_second_has_eight_samples_whatever_that_is_in_faults);
+	tcase_add_test(tcase, a_tenth_of_a_second_has_four_samples_whatever_that_is_in_faults);
 	tcase_add_test(tcase, a_quarter_of_the_descriptors_may_be_events);
 	tcase_add_test(tcase, samples_of_faults_have_a_period_that_is_put_in);
 	suite_add_tcase(suite, tcase);

@@ -62,7 +62,7 @@ static void look(void)
 
 	if (!thinning.on) {
 		if (world.now_ns >= thinning_next_ns(&thinning)) {
-			thinning_begin(&thinning, world.now_ns, world.total);
+			thinning_begin(&thinning, world.now_ns, world.total, 0);
 			world.slot_samples = 0;
 		}
 		return;
@@ -79,7 +79,7 @@ static void look(void)
 		world.stops++;
 		thinning_stop(&thinning, world.now_ns, world.total, world.slot_samples);
 	} else if (verdict == THINNING_SLOT) {
-		thinning_begin(&thinning, world.now_ns, world.total);
+		thinning_begin(&thinning, world.now_ns, world.total, world.slot_samples);
 		world.slot_samples = 0;
 	}
 }
@@ -193,6 +193,76 @@ START_TEST(what_comes_after_a_burst_does_not_stand_for_it)
 }
 END_TEST
 
+/* As the options of a recorder are: a burst is worth ten slots, and at least as much calm. */
+static void begin_bursts(void)
+{
+	thinning_init(&thinning,
+		      &(struct thinning_options){ .slot_ns = SLOT_NS, .most = MOST, .burst = 10 * MOST, .seed = 5 },
+		      world.now_ns, world.total);
+}
+
+START_TEST(a_burst_that_may_be_is_counted_as_a_whole)
+{
+	begin_bursts();
+	for (int i = 0; i < 5; i++) {
+		pass(100 * NS_PER_MS, 9 * BOUND);
+		pass(NS_PER_S, BOUND / 100);
+	}
+	ck_assert_uint_eq(world.stops, 0);
+	ck_assert_uint_eq(world.counted, world.total - 77777);
+}
+END_TEST
+
+/* Not one such burst after another. */
+START_TEST(bursts_and_what_lasts_are_bounded_together)
+{
+	begin_bursts();
+	pass(100 * NS_PER_MS, 9 * BOUND);
+	ck_assert_uint_eq(world.stops, 0);
+	pass(200 * NS_PER_MS, BOUND / 100);
+	pass(100 * NS_PER_MS, 9 * BOUND);
+	ck_assert_uint_ge(world.stops, 1);
+	begin_world(0);
+	begin_bursts();
+	for (int i = 0; i < 50; i++) {
+		pass(100 * NS_PER_MS, 9 * BOUND);
+		pass(100 * NS_PER_MS, 0);
+	}
+	settle();
+	assert_near(world.counted, 10 * BOUND + BOUND, 0.1);
+	assert_near(weigh(0, UINT64_MAX), world.total - 77777, 0.05);
+}
+END_TEST
+
+/* The burst, then every slot's. Having been calm for an hour is worth no more than having been so for a second. */
+START_TEST(what_comes_fast_for_long_is_bounded_as_without_bursts)
+{
+	begin_bursts();
+	pass(20 * NS_PER_S, BOUND / 100);
+	world.counted = 0;
+	pass(10 * NS_PER_S, 6 * BOUND);
+	assert_near(world.counted, 10 * BOUND + BOUND, 0.07);
+	world.counted = 0;
+	pass(10 * NS_PER_S, 6 * BOUND);
+	assert_near(world.counted, 10 * BOUND, 0.07);
+}
+END_TEST
+
+START_TEST(who_is_late_to_go_on_has_been_calm_for_longer)
+{
+	uint64_t next_ns;
+
+	begin_bursts();
+	pass(2 * NS_PER_S, 6 * BOUND);
+	for (unsigned stops = world.stops; world.stops == stops;)
+		pass(STEP_NS, 6 * BOUND);
+	next_ns = thinning_next_ns(&thinning);
+	thinning_begin(&thinning, next_ns + 5 * SLOT_NS, world.total, 0);
+	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 6 * MOST), THINNING_GO_ON);
+	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 6 * MOST + 1), THINNING_STOP);
+}
+END_TEST
+
 START_TEST(who_is_late_to_stop_waits_longer)
 {
 	begin_world(60 * NS_PER_MS);
@@ -216,7 +286,7 @@ START_TEST(it_goes_on_at_times_that_are_not_regular)
 		shortest = wait_ns < shortest ? wait_ns : shortest;
 		longest = wait_ns > longest ? wait_ns : longest;
 		sum += wait_ns;
-		thinning_begin(&thinning, thinning_next_ns(&thinning), 0);
+		thinning_begin(&thinning, thinning_next_ns(&thinning), 0, 0);
 		ck_assert_uint_eq(thinning_next_ns(&thinning), thinning.slot_ns + SLOT_NS);
 	}
 	ck_assert_uint_ge(shortest, 40 * NS_PER_MS);
@@ -259,7 +329,7 @@ START_TEST(without_a_total_the_time_is_taken)
 
 	thinning_init(&thinning, &(struct thinning_options){ .slot_ns = SLOT_NS, .most = MOST }, NS_PER_S, NS_PER_S);
 	thinning_stop(&thinning, NS_PER_S + 20 * NS_PER_MS, NS_PER_S + 20 * NS_PER_MS, MOST);
-	thinning_begin(&thinning, NS_PER_S + 100 * NS_PER_MS, NS_PER_S + 100 * NS_PER_MS);
+	thinning_begin(&thinning, NS_PER_S + 100 * NS_PER_MS, NS_PER_S + 100 * NS_PER_MS, 0);
 	thinning_stop(&thinning, NS_PER_S + 140 * NS_PER_MS, NS_PER_S + 140 * NS_PER_MS, MOST);
 	/* half of the 80 ms each */
 	ck_assert_uint_eq(thinning_weigh(&thinning, NS_PER_S + 10 * NS_PER_MS, 1000), 3000);
@@ -295,8 +365,8 @@ START_TEST(nonsense_does_no_harm)
 	thinning_stop(&thinning, 5, 3, UINT64_MAX);
 	ck_assert_uint_ge(thinning_next_ns(&thinning), 5);
 	thinning_settle(&thinning, 4, 2);
-	thinning_begin(&thinning, 3, 1);
-	thinning_begin(&thinning, 3, 0);
+	thinning_begin(&thinning, 3, 1, 0);
+	thinning_begin(&thinning, 3, 0, 0);
 	ck_assert_uint_eq(thinning_weigh(&thinning, 3, 10), 10);
 	ck_assert_uint_eq(thinning_weigh(&thinning, 0, UINT64_MAX), UINT64_MAX);
 	thinning_sum_up(&thinning, UINT64_MAX, 0, &sum);
@@ -315,6 +385,10 @@ Suite *thinning_suite(void)
 	tcase_add_test(tcase, what_comes_fast_is_counted_as_often_as_it_may_be_and_stands_for_all);
 	tcase_add_test(tcase, a_burst_after_a_calm_is_counted_from_its_beginning_on);
 	tcase_add_test(tcase, what_comes_after_a_burst_does_not_stand_for_it);
+	tcase_add_test(tcase, a_burst_that_may_be_is_counted_as_a_whole);
+	tcase_add_test(tcase, bursts_and_what_lasts_are_bounded_together);
+	tcase_add_test(tcase, what_comes_fast_for_long_is_bounded_as_without_bursts);
+	tcase_add_test(tcase, who_is_late_to_go_on_has_been_calm_for_longer);
 	tcase_add_test(tcase, who_is_late_to_stop_waits_longer);
 	tcase_add_test(tcase, it_goes_on_at_times_that_are_not_regular);
 	tcase_add_test(tcase, what_is_settled_is_not_given_to_samples_of_later);

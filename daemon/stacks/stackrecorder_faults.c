@@ -1,10 +1,11 @@
 /*
- * stackrecorder_faults.c: an event of page faults costs at each fault, whether it is sampled or not: some 50 ns with registers and stack, where a
+ * stackrecorder_faults.c: an event of page faults costs at each fault, whether it is sampled or not: some 60 ns with registers and stack, where a
  * fault takes one to two microseconds (x86-64 in a virtual machine, Linux 6.18). A program that does nothing but touch new memory is slowed by three to
- * five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average (lib/thinning.h): a hundred megabytes at once, then the
- * events are closed for the rest of a tenth of a second. That is 4 ms of each second, and programs that touch memory slowly have all of it counted.
+ * five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average, and FAULTS_PER_BURST at once (lib/thinning.h): 320 MB, then the
+ * events are closed for most of each tenth of a second. That is 3 ms of each second, 8 of the first, and programs that touch memory slowly, or a
+ * lot of it at once, have all of it counted.
  *
- *	ring woke (eight samples) ──▶ count them since the slot began ──▶ too many: close │ read the clock and /proc/vmstat
+ *	ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the clock and /proc/vmstat
  *	                                                                    later: open  │ the same
  *
  * Closed, and not disabled: the kernel patches its fault handler when the first such event of the machine is opened and the last is closed. While
@@ -32,9 +33,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* 50 ns each: half a percent of a CPU. */
-#define FAULTS_PER_SECOND 80000u
-#define FAULTS_PER_SLOT 8000u
+/* 64 ns each: a quarter of a percent of a CPU, and three quarters in the first second. */
+#define FAULTS_PER_SECOND 40000u
+#define FAULTS_PER_SLOT 4000u
+#define FAULTS_PER_BURST 80000u
 
 /* The longest that the rings are looked back: a thread that was kept waiting. */
 #define COUNT_MAX 64u
@@ -182,6 +184,7 @@ struct thinning_options stackrecorder_faults_limits(uint64_t period)
 	most += most == 0;
 	return (struct thinning_options){ .slot_ns = most * period * (NS_PER_S / FAULTS_PER_SECOND),
 					  .most = (uint32_t)most,
+					  .burst = (uint32_t)((FAULTS_PER_BURST + period / 2) / period),
 					  .seed = (uint32_t)getpid() };
 }
 
@@ -287,7 +290,8 @@ static void stop(struct stackrecorder_faults *faults, struct perfthreads *thread
 	pthread_mutex_unlock(&faults->lock);
 }
 
-static void begin(struct stackrecorder_faults *faults, struct perfthreads *threads)
+/* samples: of the slot that is over. */
+static void begin(struct stackrecorder_faults *faults, struct perfthreads *threads, uint64_t samples)
 {
 	uint64_t now_ns = now();
 	bool was_on = faults->thinning.on;
@@ -296,7 +300,7 @@ static void begin(struct stackrecorder_faults *faults, struct perfthreads *threa
 	if (was_on)
 		calm_down(faults);
 	begin_slot(faults);
-	thinning_begin(&faults->thinning, now_ns, read_total(faults, now_ns));
+	thinning_begin(&faults->thinning, now_ns, read_total(faults, now_ns), samples);
 	open_all(faults, false);
 	pthread_mutex_unlock(&faults->lock);
 	if (!was_on)
@@ -310,7 +314,7 @@ void stackrecorder_faults_look(struct stackrecorder_faults *faults, struct perft
 
 	if (!faults->thinning.on) {
 		if (now_ns >= faults->thinning.next_ns)
-			begin(faults, threads);
+			begin(faults, threads, 0);
 		return;
 	}
 	samples = most_samples(faults);
@@ -320,7 +324,7 @@ void stackrecorder_faults_look(struct stackrecorder_faults *faults, struct perft
 		break;
 	case THINNING_SLOT:
 		if (samples > 0 || faults->thinning.watchful || faults->error < 0)
-			begin(faults, threads);
+			begin(faults, threads, samples);
 		break;
 	case THINNING_GO_ON:
 		break;
