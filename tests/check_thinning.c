@@ -258,8 +258,8 @@ START_TEST(who_is_late_to_go_on_has_been_calm_for_longer)
 		pass(STEP_NS, 6 * BOUND);
 	next_ns = thinning_next_ns(&thinning);
 	thinning_begin(&thinning, next_ns + 5 * SLOT_NS, world.total, 0);
-	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 6 * MOST), THINNING_GO_ON);
-	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 6 * MOST + 1), THINNING_STOP);
+	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 5 * MOST), THINNING_GO_ON);
+	ck_assert_int_eq(thinning_judge(&thinning, next_ns + 5 * SLOT_NS, 5 * MOST + 1), THINNING_STOP);
 }
 END_TEST
 
