@@ -3,6 +3,7 @@
 #include "capture_text.h"
 #include "dirtree.h"
 #include "salvage.h"
+#include "scope.h"
 #include "torture.h"
 
 #include <check.h>
@@ -156,6 +157,55 @@ START_TEST(threads_without_baseline_say_so)
 	text = run(CONFIG_CAPTURE_THREADS);
 	has(text, "\n1234\t1235\tworker\tR\t3250.000\t\t2600\t600\t\tsince its start: no baseline\n");
 	free(text);
+}
+END_TEST
+
+/* The same processes on a machine that has just begun. For close(2). */
+static int machine_up_for(const char *uptime)
+{
+	char command[256], path[128];
+	FILE *file;
+
+	snprintf(command, sizeof(command), "cp -r " DATA "proc-now/1234 %s/", directory);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(path, sizeof(path), "%s/uptime", directory);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fputs(uptime, file);
+	ck_assert_int_eq(fclose(file), 0);
+	return open(directory, O_RDONLY | O_DIRECTORY);
+}
+
+START_TEST(threads_of_a_young_process_are_compared_with_nothing)
+{
+	AUTO_CLOSE int young = machine_up_for("60.99 9.00\n");
+	char *text;
+
+	members[0].threads = NULL;
+	context.procfd = young;
+	text = run(CONFIG_CAPTURE_THREADS);
+	has(text, "remark\n1234\t1235\tworker\tR\t3250.000\t77.4\t2600\t600\t4200\tnew\n");
+	has(text, "\n1234\t1236\tfresh\tR\t205.000\t20.5\t100\t100\t1000\tnew\n");
+	free(text);
+}
+END_TEST
+
+START_TEST(ages_that_are_not_known_or_too_great_are_none)
+{
+	/* The last is older by a tick than what needs no baseline. */
+	static const char *const uptimes[] = { "nonsense", "-1", "1e300", "9.00 9.00\n", "70.00 9.00\n" };
+
+	members[0].threads = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(uptimes); i++) {
+		AUTO_CLOSE int young = machine_up_for(uptimes[i]);
+		char *text;
+
+		context.procfd = young;
+		text = run(CONFIG_CAPTURE_THREADS);
+		has(text, "\n1234\t1236\tfresh\tR\t205.000\t\t100\t100\t\tsince its start: no baseline\n");
+		free(text);
+		ck_assert_int_eq(unlinkat(outfd, record.file, 0), 0);
+	}
 }
 END_TEST
 
@@ -524,6 +574,8 @@ Suite *capture_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, threads_are_compared_with_a_second_ago);
 	tcase_add_test(tcase, threads_without_baseline_say_so);
+	tcase_add_test(tcase, threads_of_a_young_process_are_compared_with_nothing);
+	tcase_add_test(tcase, ages_that_are_not_known_or_too_great_are_none);
 	tcase_add_test(tcase, the_baseline_is_old_enough_to_say_something);
 	tcase_add_test(tcase, status_is_harmless_to_print);
 	tcase_add_test(tcase, limits_say_where_they_are_from);

@@ -12,10 +12,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
 #define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
+/* What began since the last scan has no baseline and needs none: all that it used is of its own short life. Scans are ten seconds apart at most. */
+#define THREADS_YOUNG_NS (10 * NS_PER_S)
 #define FILE_BYTES 65536
+#define UPTIME_MAX_S 1e9 /* thirty years */
 
 typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
 		      struct capture_text *text);
@@ -155,7 +159,7 @@ struct thread_row {
 	int32_t pid;
 	struct thread_record record; /* the times: since since_ns ago, or all of them without baseline */
 	uint64_t since_ns;           /* 0: no baseline */
-	bool is_new;                 /* it was not there then */
+	bool is_new; /* it was not there then, or there is no baseline because its process is as young */
 };
 
 struct thread_table {
@@ -175,8 +179,25 @@ static void subtract(struct thread_row *row, const struct thread_record *then)
 	row->record.system_ns = growth(row->record.system_ns, then->system_ns);
 }
 
+/*
+ * Without a baseline: all times are since its start, and if that was just now, that is how long ago. uptime_ns: 0 if it is not
+ * known. Both are in clock ticks; one is added, so that nobody has used more than there was.
+ */
+static void add_age(struct thread_row *row, uint64_t uptime_ns)
+{
+	uint64_t tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), age_ns;
+
+	if (row->record.start_ticks > uptime_ns / tick_ns)
+		return;
+	age_ns = uptime_ns - row->record.start_ticks * tick_ns + tick_ns;
+	if (age_ns > THREADS_YOUNG_NS)
+		return;
+	row->since_ns = age_ns;
+	row->is_new = true;
+}
+
 static int add_threads(struct thread_table *table, const struct capture_member *member,
-		       const struct thread_snapshot *snapshot)
+		       const struct thread_snapshot *snapshot, uint64_t uptime_ns)
 {
 	const struct thread_snapshot *before = NULL;
 	struct thread_row *rows;
@@ -202,17 +223,28 @@ static int add_threads(struct thread_table *table, const struct capture_member *
 		row->is_new = before && !then && before->unlisted == 0;
 		if (before && !then && before->unlisted > 0)
 			row->since_ns = 0;
+		if (!before)
+			add_age(row, uptime_ns);
 	}
 	return 0;
+}
+
+/* What it used of the time that it is compared over, which is not the same for all. */
+static double share(const struct thread_row *row)
+{
+	return row->since_ns > 0 ? (double)row->record.cpu_ns / (double)row->since_ns : 0;
 }
 
 /* Busiest first; what has no interval to be busy in comes last. */
 static int compare_rows(const void *a, const void *b)
 {
 	const struct thread_row *left = a, *right = b;
+	double of_left = share(left), of_right = share(right);
 
 	if ((left->since_ns == 0) != (right->since_ns == 0))
 		return left->since_ns == 0 ? 1 : -1;
+	if (of_left < of_right || of_left > of_right)
+		return of_left > of_right ? -1 : 1;
 	if (left->record.cpu_ns != right->record.cpu_ns)
 		return left->record.cpu_ns > right->record.cpu_ns ? -1 : 1;
 	return (left->record.tid > right->record.tid) - (left->record.tid < right->record.tid);
@@ -233,12 +265,24 @@ static void say_row(struct capture_text *text, const struct thread_row *row)
 	capture_text_word(text, &record->state, 1);
 	capture_text_say(text, "\t%.3f\t", ms(record->cpu_ns));
 	if (row->since_ns > 0)
-		capture_text_say(text, "%.1f", 100.0 * (double)record->cpu_ns / (double)row->since_ns);
+		capture_text_say(text, "%.1f", 100 * share(row));
 	capture_text_say(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
 	if (row->since_ns > 0)
 		capture_text_say(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
 	else
 		capture_text_say(text, "\tsince its start: no baseline\n");
+}
+
+/* "4961.28 9011.02\n" (proc(5)): seconds since boot, as start times are; 0: not known. */
+static uint64_t read_uptime(int procfd)
+{
+	char text[64], *end;
+	double seconds;
+
+	if (piddir_read(procfd, "uptime", text, sizeof(text)) <= 0)
+		return 0;
+	seconds = strtod(text, &end);
+	return end != text && seconds > 0 && seconds < UPTIME_MAX_S ? (uint64_t)(seconds * (double)NS_PER_S) : 0;
 }
 
 static int collect_threads(const struct capture_context *context, struct capture_text *text, struct thread_table *table)
@@ -252,8 +296,9 @@ static int collect_threads(const struct capture_context *context, struct capture
 
 		r = thread_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
 					 &snapshot);
+		/* Asked behind that: no thread is younger. */
 		if (r == 0)
-			r = add_threads(table, member, snapshot);
+			r = add_threads(table, member, snapshot, read_uptime(context->procfd));
 		if (r == 0 && snapshot->unlisted > 0)
 			capture_text_say(text, "# process %d has %zu more threads\n", member->pid, snapshot->unlisted);
 		else if (r == -ESRCH)
