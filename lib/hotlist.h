@@ -24,6 +24,9 @@
 #define HOTLIST_SAMPLES "# samples before, during:"
 #define HOTLIST_BYTES "# bytes before, during:"
 
+/* The module of what is no function but a process of its name, of which the incident is not: its stacks are not shown. */
+#define HOTLIST_NEIGHBOUR "(another process)"
+
 /*
  * More functions, and more threads, are not written. The bytes are those of each of the two: readers look at the first
  * MiB of a file, and long names must not push the threads, which come last, out of it.

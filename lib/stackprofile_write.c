@@ -18,9 +18,6 @@
 
 #define OTHER "(other)"
 
-/* The module of a process that is not in the focus. */
-#define NEIGHBOUR "(another process)"
-
 static const char *const phase_names[HOTLIST_PHASES] = { "before", "during" };
 
 static const struct form {
@@ -398,7 +395,7 @@ static int heat_neighbour(struct heating *heating, const struct stackprofile_thr
 			  struct hotlist_stack *stack)
 {
 	uint32_t function;
-	int rc = hotlist_function(heating->list, text_of(heating->profile, key->process), NEIGHBOUR, &function);
+	int rc = hotlist_function(heating->list, text_of(heating->profile, key->process), HOTLIST_NEIGHBOUR, &function);
 
 	stack->functions = &function;
 	stack->count = 1;

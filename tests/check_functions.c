@@ -170,6 +170,39 @@ START_TEST(memory_is_shown_in_bytes)
 }
 END_TEST
 
+START_TEST(busy_neighbours_leave_room_for_what_the_incident_is_of)
+{
+	struct functions functions;
+	char text[4096];
+	size_t used = (size_t)snprintf(text, sizeof(text), "%s\n%s 100, 1000\n", HOTLIST_HEADER, HOTLIST_SAMPLES);
+
+	for (int i = 0; i < 12; i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used,
+					 "noisy%d\t%s\t%d\t%d\t50\t50\t0\tt\t9\t1\tp\t9\n", i, HOTLIST_NEIGHBOUR, i, i);
+	snprintf(text + used, sizeof(text) - used,
+		 "sort\t/bin/db\t0\t0\t2\t2\t0\tt\t7\t1\tdb\t7\n"
+		 "idle\t/bin/db\t1\t1\t0\t0\t0\tt\t7\t1\tdb\t7\n");
+	show_text(text, 80, &functions);
+	ck_assert_uint_eq(functions.count, 2 + FUNCTIONS_NEIGHBOURS_SHOWN);
+	ck_assert_str_eq(functions.row[0].function, "sort");
+	ck_assert_str_eq(functions.row[1].function, "idle");
+	ck_assert(!functions.row[1].neighbour);
+	/* Among equals the one that was busier before. */
+	ck_assert_str_eq(functions.row[2].function, "noisy11");
+	ck_assert(functions.row[2].neighbour);
+	ck_assert_ptr_nonnull(strstr(output, "  idle      db      t/7\n"
+					     "other processes:\n"
+					     "  11.0   11.0     5.0    5.0  noisy11           t/9, 2 %\n"));
+	show(40, &functions);
+	ck_assert_ptr_nonnull(strstr(output, "  idle\nother processes:\n  11.0    5.0  noisy11\n"));
+	harmless(40);
+	/* Nothing else was seen. */
+	*strstr(text, "sort\t") = '\0';
+	show_text(text, 80, &functions);
+	ck_assert_ptr_nonnull(strstr(output, "busiest thread\nother processes:\n"));
+}
+END_TEST
+
 START_TEST(sizes_are_no_wider_than_their_column)
 {
 	static const struct {
@@ -420,6 +453,7 @@ Suite *functions_suite(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, shows_what_the_golden_text_shows);
 	tcase_add_test(tcase, memory_is_shown_in_bytes);
+	tcase_add_test(tcase, busy_neighbours_leave_room_for_what_the_incident_is_of);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, what_was_lost_is_said);

@@ -1,7 +1,7 @@
 /*
  * functions.c: two rankings of functions from one walk over the file, one for each phase, that become one list: a
  * function that was not there before the spike, or is not any more, has its zeros side by side with the others' numbers.
- * Threads are ranked once. functions_text.c prints them.
+ * Other processes are ranked for themselves: on a busy machine they would push out what the incident is of. Threads are ranked once. functions_text.c prints them.
  */
 #include "functions.h"
 
@@ -111,12 +111,19 @@ static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_
 	ret[to] = '\0';
 }
 
+static bool is_neighbour(const struct hotrows_row *row)
+{
+	return row->module.len == strlen(HOTLIST_NEIGHBOUR) &&
+	       memcmp(row->module.text, HOTLIST_NEIGHBOUR, row->module.len) == 0;
+}
+
 static void take(const struct hotrows_row *from, struct functions_row *row)
 {
 	copy_name(row->function, &from->function);
 	copy_name(row->module, &from->module);
 	copy_name(row->thread, &from->thread);
 	copy_name(row->process, &from->process);
+	row->neighbour = is_neighbour(from);
 	row->tid = from->tid;
 	row->pid = from->pid;
 	row->self_ns = from->self_ns;
@@ -146,6 +153,7 @@ static void choose(const char *text, size_t len, struct functions *ret)
 	bool callers = ret->unit == HOTLIST_IN_BYTES;
 	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_BEFORE, .callers = callers };
 	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_DURING, .callers = callers };
+	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
 	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
 	struct hotrows rows;
 	struct hotrows_row row;
@@ -159,6 +167,10 @@ static void choose(const char *text, size_t len, struct functions *ret)
 			rank(&threads, &row);
 			continue;
 		}
+		if (is_neighbour(&row)) {
+			rank(&neighbours, &row);
+			continue;
+		}
 		rank(&before, &row);
 		rank(&during, &row);
 		note(&row, ret);
@@ -168,6 +180,8 @@ static void choose(const char *text, size_t len, struct functions *ret)
 	for (size_t i = 0; i < before.count; i++)
 		if (!has(&during, &before.row[i]))
 			take(&before.row[i], &ret->row[ret->count++]);
+	for (size_t i = 0; i < neighbours.count; i++)
+		take(&neighbours.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < threads.count; i++)
 		take(&threads.row[i], &ret->thread[ret->thread_count++]);
 	ret->more_functions = rows.more_functions;

@@ -19,8 +19,9 @@
 #define FUNCTIONS_FILE "functions.tsv"
 #define FUNCTIONS_MEMORY_FILE "memory-functions.tsv"
 
-/* So many of each phase; and so many threads. */
+/* So many of each phase; so many other processes; and so many threads. */
 #define FUNCTIONS_SHOWN 10
+#define FUNCTIONS_NEIGHBOURS_SHOWN 5
 #define FUNCTIONS_THREADS_SHOWN 10
 
 /* Longer names are cut. */
@@ -32,9 +33,10 @@
 /* A function, or a thread: that has no function and no module. Names are safe to print. */
 struct functions_row {
 	char function[FUNCTIONS_NAME_MAX];
-	char module[FUNCTIONS_NAME_MAX];  /* a path, or "[kernel]"; "": not known */
+	char module[FUNCTIONS_NAME_MAX];  /* a path, "[kernel]", or HOTLIST_NEIGHBOUR; "": not known */
 	char thread[FUNCTIONS_NAME_MAX];  /* in which it was seen most; "": not known */
 	char process[FUNCTIONS_NAME_MAX]; /* of the thread */
+	bool neighbour;                   /* no function: a process of which the incident is not */
 	int64_t tid, pid;
 	uint64_t self[HOTLIST_PHASES], total[HOTLIST_PHASES]; /* in the unit */
 	uint64_t self_ns, self_faults;                        /* during; in samples, in bytes */
@@ -46,8 +48,12 @@ struct functions {
 	bool there; /* the file could be read */
 	enum hotlist_unit unit;
 	uint64_t sum[HOTLIST_PHASES];
-	/* The hottest during the spike; then those of the hottest before it that are not among them. */
-	struct functions_row row[2 * FUNCTIONS_SHOWN];
+	/*
+	 * The hottest during the spike; then those of the hottest before it that are not among them; then neighbours, the
+	 * busiest during the spike first, those busier before it first among equals: however busy they are, they leave
+	 * room for the functions of what the incident is of.
+	 */
+	struct functions_row row[2 * FUNCTIONS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t count;
 	/* The busiest during the spike, the busier before it first among equals. */
 	struct functions_row thread[FUNCTIONS_THREADS_SHOWN];

@@ -127,7 +127,7 @@ static void make_cells(const struct functions_row *row, struct cells *ret)
 	size_t used;
 
 	ret->function = row->function;
-	ret->module = slash && slash[1] ? slash + 1 : row->module;
+	ret->module = row->neighbour ? "" : slash && slash[1] ? slash + 1 : row->module;
 	ret->thread[0] = '\0';
 	if (!row->thread[0])
 		return;
@@ -191,6 +191,13 @@ static void measure(const struct functions *functions, size_t line, const struct
 		ret[0] = left - ret[2];
 }
 
+/* Above the first of them. */
+static void print_heading(const struct functions *functions, size_t i, FILE *file)
+{
+	if (functions->row[i].neighbour && (i == 0 || !functions->row[i - 1].neighbour))
+		fputs("other processes:\n", file);
+}
+
 static void print_full(const struct functions *functions, size_t line, FILE *file)
 {
 	const struct cells head = { "function", "module", "busiest thread" };
@@ -201,6 +208,7 @@ static void print_full(const struct functions *functions, size_t line, FILE *fil
 	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
 	print_names(&head, width, file);
 	for (size_t i = 0; i < functions->count; i++) {
+		print_heading(functions, i, file);
 		print_numbers(functions, &functions->row[i], file);
 		make_cells(&functions->row[i], &cells);
 		print_names(&cells, width, file);
@@ -211,6 +219,7 @@ static void print_narrow(const struct functions *functions, size_t line, FILE *f
 {
 	fprintf(file, "%6s %6s  function\n", "before", "during");
 	for (size_t i = 0; i < functions->count; i++) {
+		print_heading(functions, i, file);
 		print_pair(functions, functions->row[i].total, file);
 		print_text(functions->row[i].function, line - NARROW_WIDTH, true, file);
 		fputc('\n', file);

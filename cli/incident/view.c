@@ -209,14 +209,16 @@ static void print_recording(const struct view *view, FILE *file)
 {
 	const struct slice_coverage *coverage = &view->incident.coverage;
 	const struct incident_cost *cost = &view->incident.cost;
-	char a[64], b[64];
+	char text[64];
 
-	fprintf(file, "\nRecording\n  %ju of %ju ticks, capture rate %.1f %%, %ju samples%s\n",
-		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected, coverage->capture_rate * 100,
+	fprintf(file, "\nRecording\n  %ju of %ju ticks of %s, capture rate %.1f %%, %ju samples%s\n",
+		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected,
+		units_format_duration(text, sizeof(text), cost->interval_ns), coverage->capture_rate * 100,
 		(uintmax_t)coverage->samples, incident_of_everything(&view->incident) ? "" : " of this target");
-	fprintf(file, "  every %s, %.2f %% of one core, %s late on average, %ju slots missed\n",
-		units_format_duration(a, sizeof(a), cost->interval_ns), cost->cpu_percent,
-		units_format_duration(b, sizeof(b), cost->mean_sleep_error_ns), (uintmax_t)cost->missed_slots);
+	/* Not of this incident: of all the time since the sampler began. */
+	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",
+		cost->cpu_percent, units_format_duration(text, sizeof(text), cost->mean_sleep_error_ns),
+		(uintmax_t)cost->missed_slots);
 	if (view->samples.cut || view->samples.outside)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
