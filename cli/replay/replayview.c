@@ -191,14 +191,45 @@ const char *replayview_threshold(const struct config_rule *rule, double value, c
 	return buf;
 }
 
+static bool by_average(const struct evaluator_firing *firing)
+{
+	return firing->decision->candidate_reason == TRIGGER_ABOVE_AVERAGE;
+}
+
+static double level_of(const struct evaluator_firing *firing)
+{
+	return by_average(firing) ? firing->decision->average * (100 + firing->effective->delta) / 100
+				  : firing->effective->percent;
+}
+
+/* The minimum is what it had to reach: it is above the level. */
+static bool by_minimum(const struct evaluator_firing *firing)
+{
+	return firing->effective->has_minimum && firing->effective->minimum > level_of(firing);
+}
+
 /* What the value was held against. */
 static double threshold_of(const struct evaluator_firing *firing)
 {
-	const struct trigger_decision *decision = firing->decision;
+	return by_minimum(firing) ? firing->effective->minimum : level_of(firing);
+}
 
-	return decision->candidate_reason == TRIGGER_ABOVE_PERCENT
-		       ? firing->effective->percent
-		       : decision->average * (100 + firing->effective->delta) / 100;
+/* "93.8% > 80%", "147 MiB >= 132 MiB, above the average of 88.2 MiB", "102 MiB >= 64 MiB, the minimum; the average was 6.54 MiB" */
+static void print_why(const struct evaluator_firing *firing)
+{
+	enum metric_unit unit = metric_unit(firing->rule->metric);
+	bool minimum = by_minimum(firing), average = by_average(firing);
+	char text[64];
+
+	fputs(metrictext_value(unit, firing->decision->value, text, sizeof(text)), stdout);
+	fputs(minimum || average ? " >= " : " > ", stdout);
+	fputs(metrictext_value(unit, threshold_of(firing), text, sizeof(text)), stdout);
+	if (minimum)
+		fputs(", the minimum", stdout);
+	if (average)
+		printf("%s%s", minimum ? "; the average was " : ", above the average of ",
+		       metrictext_value(unit, firing->decision->average, text, sizeof(text)));
+	putchar('\n');
 }
 
 static void put_firing(struct json_writer *json, const struct evaluator_firing *firing)
@@ -223,8 +254,6 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 
 void replayview_firing(struct replayview *view, const struct evaluator_firing *firing)
 {
-	enum metric_unit unit = metric_unit(firing->rule->metric);
-	bool average = firing->decision->candidate_reason == TRIGGER_ABOVE_AVERAGE;
 	char text[64];
 
 	if (view->summary)
@@ -240,12 +269,7 @@ void replayview_firing(struct replayview *view, const struct evaluator_firing *f
 	printf("%-28s  ", story_time(firing->wall, true, text, sizeof(text)));
 	pad(output_escaped(stdout, firing->rule->name), 14);
 	pad(output_escaped(stdout, firing->target->name), 18);
-	printf("%s %s ", metrictext_value(unit, firing->decision->value, text, sizeof(text)), average ? ">=" : ">");
-	fputs(metrictext_value(unit, threshold_of(firing), text, sizeof(text)), stdout);
-	if (average)
-		printf(", above the average of %s",
-		       metrictext_value(unit, firing->decision->average, text, sizeof(text)));
-	putchar('\n');
+	print_why(firing);
 }
 
 /* ---- rules ---- */
