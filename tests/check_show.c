@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +386,46 @@ START_TEST(empty_directory_says_so)
 	ck_assert_int_eq(RUN(list, "-d", "/nonexistent"), EXIT_TROUBLE);
 	setenv("SPIKEWATCH_DIR", "/nonexistent", 1);
 	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("There are no incidents in /nonexistent: there is no such directory.\n");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	ck_assert_str_eq(output, "[]\n");
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("/nonexistent: there is no such directory; -d DIR looks elsewhere\n");
+}
+END_TEST
+
+/* What spikewatch list prints on a terminal of so many columns, without the \r of each line. */
+static void list_on_terminal(unsigned short columns)
+{
+	struct winsize size = { .ws_row = 24, .ws_col = columns };
+	int master, slave, saved = dup(STDOUT_FILENO);
+	char *words[] = { "list", NULL };
+	size_t len = 0;
+	ssize_t n;
+
+	unsetenv("COLUMNS");
+	ck_assert_int_eq(openpty(&master, &slave, NULL, NULL, &size), 0);
+	fflush(stdout);
+	dup2(slave, STDOUT_FILENO);
+	ck_assert_int_eq(list_command(1, words), EXIT_OK);
+	fflush(stdout);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	close(slave);
+	while ((n = read(master, output + len, sizeof(output) - 1 - len)) > 0)
+		len += (size_t)n;
+	close(master);
+	output[len] = '\0';
+}
+
+START_TEST(on_a_narrow_terminal_it_lists_what_the_id_does_not_say)
+{
+	make(NULL);
+	list_on_terminal(80);
+	says("TIME                 VALUE                ID\r\n"
+	     "2026-11-20 03:15:02  182.4 % > 80.0 %     " INCIDENTMADE_ID "\r\n");
+	list_on_terminal(160);
+	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high          182.4 % > 80.0 %");
 }
 END_TEST
 
@@ -570,6 +611,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, escapes_of_a_hostile_name_never_reach_the_terminal);
 	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
 	tcase_add_test(tcase, empty_directory_says_so);
+	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
 	tcase_add_test(tcase, lists_value_against_threshold);
 	tcase_add_test(tcase, whole_incident_is_verified);
 	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);

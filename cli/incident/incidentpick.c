@@ -104,6 +104,8 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 	const char *name;
 	int fd, rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : -errno;
 
+	if (rc == -ENOENT)
+		return refuse(command, directory, "there is no such directory; -d DIR looks elsewhere", rc);
 	if (rc < 0)
 		return refuse(command, directory, strerror(-rc), rc);
 	rc = incidentload_find(&names, query, &name);

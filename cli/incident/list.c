@@ -1,6 +1,7 @@
 /*
  * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory does not grow with their
- * number.
+ * number. Columns have a width of their own, therefore; on a terminal that is too narrow for all there are those that the
+ * id does not say already.
  */
 #include "commands.h"
 #include "incidentfilter.h"
@@ -20,33 +21,79 @@
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+/* With an id of usual length. Narrower terminals have short rows. */
+#define FULL_WIDTH 140
 
 static void pad(size_t printed, size_t width)
 {
 	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
 }
 
-static void print_row(const char *id, const struct incident *incident, const struct incidentload_glance *glance)
+static const char *value_text(const struct incident *incident, char *buf, size_t cap)
+{
+	return incident->kind == INCIDENT_MANUAL ? "asked for by hand" : story_comparison(&incident->rule, buf, cap);
+}
+
+static const char *time_text(const struct incident *incident, const struct incidentload_glance *glance, char *buf,
+			     size_t cap)
+{
+	return glance->readable ? story_time(incident->wall, false, buf, cap) : "?";
+}
+
+static void print_full(const struct incident *incident, const struct incidentload_glance *glance)
 {
 	char text[160];
 	const char *target = incident->target.name[0] ? incident->target.name : "?";
 	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
 
-	if (glance->readable)
-		printf("%-24s  ", story_time(incident->wall, false, text, sizeof(text)));
-	else
-		printf("%-24s  ", "?");
+	printf("%-24s  ", time_text(incident, glance, text, sizeof(text)));
 	pad(output_escaped(stdout, target), 18);
 	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
-	printf("%-24s  ", incident->kind == INCIDENT_MANUAL ? "asked for by hand"
-							    : story_comparison(&incident->rule, text, sizeof(text)));
+	printf("%-24s  ", value_text(incident, text, sizeof(text)));
 	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
+}
+
+/* The time without its zone; the id has target and rule. */
+static void print_short(const struct incident *incident, const struct incidentload_glance *glance)
+{
+	char text[160];
+
+	printf("%-19.19s  ", time_text(incident, glance, text, sizeof(text)));
+	printf("%-19s  ", value_text(incident, text, sizeof(text)));
+}
+
+static void print_row(const char *id, const struct incident *incident, const struct incidentload_glance *glance,
+		      bool narrow)
+{
+	if (narrow)
+		print_short(incident, glance);
+	else
+		print_full(incident, glance);
 	output_escaped(stdout, id);
 	if (glance->open)
 		printf("  (being written)");
 	if (glance->damaged)
 		printf("  DAMAGED: %s", glance->why);
 	putchar('\n');
+}
+
+static void print_header(bool narrow)
+{
+	if (narrow)
+		printf("%-19s  %-19s  %s\n", "TIME", "VALUE", "ID");
+	else
+		printf("%-24s  %-18s  %-16s  %-24s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+}
+
+/* What goes to a file or a program has all columns. */
+static bool is_narrow(void)
+{
+	struct plot_style style;
+
+	plot_style_detect(stdout, &style);
+	return isatty(STDOUT_FILENO) && style.width < FULL_WIDTH;
 }
 
 static void put_number(struct json_writer *json, const char *key, bool has, double value)
@@ -90,6 +137,7 @@ struct listing {
 	int dirfd;
 	const struct incidentfilter *filter;
 	struct json_writer *json; /* NULL: text */
+	bool narrow;
 	size_t shown;
 };
 
@@ -97,12 +145,12 @@ static void list_row(struct listing *listing, const char *id, const struct incid
 		     const struct incidentload_glance *glance)
 {
 	if (!listing->json && listing->shown == 0)
-		printf("%-24s  %-18s  %-16s  %-24s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+		print_header(listing->narrow);
 	listing->shown++;
 	if (listing->json)
 		put_row(listing->json, id, incident, glance);
 	else
-		print_row(id, incident, glance);
+		print_row(id, incident, glance, listing->narrow);
 }
 
 static void list_one(struct listing *listing, const char *id)
@@ -154,7 +202,9 @@ static void list_all(struct listing *listing, const struct incidentload_names *n
 	} else if (listing->shown == 0) {
 		printf(names->cap > 0 ? "No incident in " : "There are no incidents in ");
 		output_escaped(stdout, directory);
-		printf(names->cap > 0 ? " matches.\n" : ".\n");
+		printf(names->cap > 0        ? " matches.\n"
+		       : listing->dirfd >= 0 ? ".\n"
+					     : ": there is no such directory.\n");
 	}
 	if (names->cut)
 		fprintf(stderr, "spikewatch list: there are more than %d incidents; the rest is not listed.\n",
@@ -198,7 +248,8 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 
 	hidden = incidentpick_hidden("spikewatch list", dirfd, &names);
 	incidentfilter_apply(filter, dirfd, &names);
-	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json }, &names, directory);
+	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json, .narrow = is_narrow() }, &names,
+		 directory);
 	return hidden ? EXIT_TROUBLE : EXIT_OK;
 }
 
