@@ -28,12 +28,16 @@ compiles() {
 	$cc -D_GNU_SOURCE -c "$dir/probe.c" -o "$dir/probe.o" 2>/dev/null
 }
 
-# links STATEMENT LIBRARY HEADER...: and does it link, with what pkg-config says of the library?
+# links STATEMENT LIBRARY HEADER...: and does it link, with what pkg-config says of the library, or with -lLIBRARY?
 links() {
 	statement=$1 library=$2
 	shift 2
-	compiles "$statement" "$@" && flags=$(pkg-config --libs "$library" 2>/dev/null) &&
-		$cc "$dir/probe.o" $flags -o "$dir/probe" 2>/dev/null
+	compiles "$statement" "$@" || return
+	case $library in
+	-l*) flags=$library ;;
+	*) flags=$(pkg-config --libs "$library" 2>/dev/null) || return ;;
+	esac
+	$cc "$dir/probe.o" $flags -o "$dir/probe" 2>/dev/null
 }
 
 need() {
@@ -65,8 +69,7 @@ build() {
 	library libmicrohttpd-dev 'MHD_stop_daemon(0)' libmicrohttpd microhttpd.h
 	library libdw-dev 'dwfl_begin(0)' libdw elfutils/libdw.h elfutils/libdwelf.h elfutils/libdwfl.h
 	library libelf-dev 'elf_version(0)' libelf gelf.h libelf.h
-	# It has no pkg-config.
-	compiles 'rust_demangle_callback("", 0, 0, 0)' stddef.h libiberty/demangle.h || need libiberty-dev
+	library libiberty-dev 'rust_demangle_callback("", 0, 0, 0)' -liberty stddef.h libiberty/demangle.h
 	# Tests compile programs of C++.
 	has g++ || need g++
 	library check 'suite_create("probe")' check check.h
