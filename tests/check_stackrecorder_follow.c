@@ -12,21 +12,28 @@
 
 Suite *stackrecorder_follow_suite(void);
 
-#define TRIES 400
-
 static const struct stackrecorder_options with_stacks = { .dwarf = true };
+/* A thousand small samples a second, in rings that hold all of them: of everybody's it is chance whom they meet, and a few dozen tell one from two badly. */
+static const struct stackrecorder_options many_samples = {
+	.dwarf = true, .frequency = 999, .stack_bytes = 1024, .before_ns = 1, .max_memory_bytes = 4ULL << 30
+};
 static const struct stackrecorder_options followed_only = { .followed_only = true };
 
 /* False: not here. */
-static bool begin_with_stacks(void)
+static bool begin_with_stacks_of(const struct stackrecorder_options *options)
 {
-	if (!begin_with(&with_stacks))
+	if (!begin_with(options))
 		return false;
 	if (status_now().dwarf)
 		return true;
 	fprintf(stderr, "stackrecorder_follow: not checked: %s\n", status_now().limits);
 	end();
 	return false;
+}
+
+static bool begin_with_stacks(void)
+{
+	return begin_with_stacks_of(&with_stacks);
 }
 
 static unsigned open_descriptors(void)
@@ -59,8 +66,9 @@ START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
 	ck_assert_uint_eq(status_now().followed_threads, 1);
 	ck_assert_uint_eq(status_now().not_followed, 0);
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
-	end_child(pid);
+	stop_child(pid);
 	take_all();
+	end_child(pid);
 	seen = look_in(STACKFILE_CPU_FOLLOWED, pid);
 	ck_assert_uint_ge(seen.samples, 10);
 	ck_assert_uint_eq(seen.with_stack, seen.samples);
@@ -74,10 +82,10 @@ START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
 }
 END_TEST
 
-/* Unwinding may lead into any of its modules. */
+/* Unwinding may lead into any of its modules, as often as it has stacks, and by these they count where not all files can be opened. */
 START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 {
-	unsigned in_maps = 0, found = 0;
+	unsigned in_maps = 0, found = 0, stacks;
 	char name[64], line[4600];
 	FILE *maps;
 	pid_t pid;
@@ -87,7 +95,10 @@ START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 	pid = burning_child();
 	follow_one(pid);
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
+	stop_child(pid);
 	take_all();
+	stacks = look_in(STACKFILE_CPU_FOLLOWED, pid).samples;
+	ck_assert_uint_gt(stacks, 0);
 	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
 	maps = fopen(name, "r");
 	ck_assert_ptr_nonnull(maps);
@@ -99,14 +110,15 @@ START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 			continue;
 		in_maps++;
 		for (size_t i = 0; i < snapshot.file_count; i++)
-			found += strcmp(snapshot.files[i].path, path) == 0;
+			found += strcmp(snapshot.files[i].path, path) == 0 && snapshot.files[i].stacks >= 16 * stacks;
 	}
 	fclose(maps);
 	end_child(pid);
 	ck_assert_uint_ge(in_maps, 2);
 	ck_assert_uint_ge(found, in_maps);
 	for (size_t i = 1; i < snapshot.file_count; i++)
-		ck_assert_uint_ge(snapshot.files[i - 1].frames, snapshot.files[i].frames);
+		ck_assert_uint_ge(snapshot.files[i - 1].frames + snapshot.files[i - 1].stacks,
+				  snapshot.files[i].frames + snapshot.files[i].stacks);
 	end();
 }
 END_TEST
@@ -172,8 +184,10 @@ static unsigned threads_of(pid_t pid)
 
 static void wait_for_threads(pid_t pid, unsigned count)
 {
-	for (int i = 0; threads_of(pid) < count; i++) {
-		ck_assert_int_lt(i, TRIES);
+	uint64_t deadline = now_ns() + WAIT_NS;
+
+	while (threads_of(pid) < count) {
+		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
 }
@@ -204,11 +218,13 @@ static unsigned sampled_threads(enum stackfile_stream_kind kind, pid_t pid)
 
 static void wait_until_sampled(pid_t pid, unsigned threads)
 {
-	for (int i = 0;; i++) {
+	uint64_t deadline = now_ns() + WAIT_NS;
+
+	for (;;) {
 		take_all();
 		if (sampled_threads(STACKFILE_CPU_FOLLOWED, pid) >= threads)
 			return;
-		ck_assert_int_lt(i, TRIES);
+		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(50000);
 	}
 }
@@ -286,14 +302,17 @@ static void wait_until_threads(unsigned threads)
 	}
 }
 
-/* By everybody's events, whose clock is the same: CPU time leaves out what a virtual machine was not given. */
+/*
+ * By everybody's events, whose clock is the same: CPU time leaves out what a virtual machine was not given. Of 600 samples of theirs 4 % are one standard
+ * deviation, where others use the CPU, too; its own are due by the time that it ran.
+ */
 static void check_counted_once(pid_t pid)
 {
 	uint64_t everybody = period_of(STACKFILE_CPU, pid), followed = period_of(STACKFILE_CPU_FOLLOWED, pid);
 
 	ck_assert_uint_gt(everybody, 300 * NS_PER_MS);
-	ck_assert_uint_gt(followed, everybody / 3 * 2);
-	ck_assert_uint_lt(followed, everybody / 3 * 4);
+	ck_assert_msg(followed > everybody / 3 * 2 && followed < everybody / 3 * 4,
+		      "%ju of its own, %ju of everybody's", (uintmax_t)followed, (uintmax_t)everybody);
 }
 
 START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
@@ -302,7 +321,7 @@ START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
 	pid_t pid, grandchild;
 	int fd;
 
-	if (!begin_with_stacks())
+	if (!begin_with_stacks_of(&many_samples))
 		return;
 	pid = forking_child(&grandchild, &fd);
 	pids[0] = (uint32_t)pid;
@@ -391,6 +410,7 @@ static void as_nobody(void)
 	struct stackrecorder_status status;
 	struct seen seen;
 	pid_t pid, grandchild;
+	uint64_t deadline;
 	uint32_t parent;
 	int fd;
 
@@ -418,8 +438,9 @@ static void as_nobody(void)
 	/* root's: not allowed */
 	parent = (uint32_t)getppid();
 	ck_assert_int_eq(stackrecorder_follow(recorder, &parent, 1), 0);
-	for (int i = 0; status_now().not_followed != 1; i++) {
-		ck_assert_int_lt(i, TRIES);
+	deadline = now_ns() + WAIT_NS;
+	while (status_now().not_followed != 1) {
+		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
 }
@@ -513,20 +534,39 @@ static uint64_t faults_of(pid_t pid)
 	return faults;
 }
 
-static void check_faults(enum stackfile_stream_kind kind, pid_t pid, uint64_t touched)
+/* Of the whole machine. */
+static uint64_t all_faults(void)
+{
+	char line[128];
+	unsigned long long faults = 0;
+	FILE *file = fopen("/proc/vmstat", "r");
+
+	ck_assert_ptr_nonnull(file);
+	while (faults == 0 && fgets(line, sizeof(line), file) != NULL)
+		sscanf(line, "pgfault %llu", &faults);
+	fclose(file);
+	return faults;
+}
+
+/*
+ * others: what everybody else had meanwhile. Where faults are not counted it is known how many there were on the whole machine: those of others may be
+ * given to this process, too; or its own to others, eight and more for each that others had while they were counted.
+ */
+static void check_faults(enum stackfile_stream_kind kind, pid_t pid, uint64_t touched, uint64_t others)
 {
 	struct seen seen = look_in(kind, pid);
 
 	ck_assert_uint_ge(seen.samples, 5);
 	/* each says how many it stands for */
-	ck_assert_uint_gt(seen.period, touched / 4 * 3);
-	ck_assert_uint_lt(seen.period, touched / 3 * 4);
+	ck_assert_msg(seen.period + 10 * others > touched / 4 * 3 && seen.period < touched / 3 * 4 + others,
+		      "%ju faults of %ju, others had %ju", (uintmax_t)seen.period, (uintmax_t)touched,
+		      (uintmax_t)others);
 	ck_assert_uint_eq(stream_of(kind)->head.units_per_second, 0);
 }
 
 START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 {
-	uint64_t touched;
+	uint64_t touched, all = all_faults();
 	pid_t pid;
 
 	if (!begin_with_stacks())
@@ -534,12 +574,13 @@ START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 	pid = touching_child();
 	follow_one(pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
-	kill(pid, SIGSTOP);
+	stop_child(pid);
 	touched = faults_of(pid);
 	take_all();
+	all = all_faults() - all;
 	end_child(pid);
 	/* one event of everybody, with stacks, and none of its own */
-	check_faults(STACKFILE_FAULTS, pid, touched);
+	check_faults(STACKFILE_FAULTS, pid, touched, all - touched);
 	ck_assert_uint_gt(look_in(STACKFILE_FAULTS, pid).with_stack, 0);
 	ck_assert_ptr_null(stream_of(STACKFILE_FAULTS_FOLLOWED));
 	ck_assert_int_eq(status_now().faults_error, 0);
@@ -549,7 +590,7 @@ END_TEST
 
 START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how_many)
 {
-	uint64_t before, touched;
+	uint64_t before, touched, all = all_faults();
 	pid_t pid;
 
 	if (!begin_with(&followed_only))
@@ -558,11 +599,13 @@ START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how
 	follow_one(pid);
 	before = faults_of(pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
-	kill(pid, SIGSTOP);
+	stop_child(pid);
 	touched = faults_of(pid) - before;
 	take_all();
+	all = all_faults() - all;
 	end_child(pid);
-	check_faults(STACKFILE_FAULTS_FOLLOWED, pid, touched);
+	/* with what it had before it was followed */
+	check_faults(STACKFILE_FAULTS_FOLLOWED, pid, touched, all - touched);
 	ck_assert_ptr_null(stream_of(STACKFILE_FAULTS));
 	end();
 }

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_NS (20 * NS_PER_S) /* for what takes half a second when nobody is in the way */
+#define WAIT_NS (60 * NS_PER_S) /* for what takes half a second when nobody is in the way */
 
 static struct stackrecorder *recorder;
 static struct stackrecorder_snapshot snapshot;
@@ -80,6 +80,13 @@ static inline pid_t burning_child(void)
 	prctl(PR_SET_NAME, "burning;child");
 	for (;;)
 		burn_here(&counter);
+}
+
+/* It is sampled no more, and not while it ends: its stack is not to be had then. */
+static inline void stop_child(pid_t pid)
+{
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
 }
 
 static inline void end_child(pid_t pid)

@@ -10,15 +10,17 @@
 #include "program.h"
 #include "stackrecorder.h"
 
+#include <limits.h>
 #include <math.h>
 #include <sys/stat.h>
 
 struct stacks_rig {
 	char directory[64];
 	char spikewatchd[512], spikewatch[512], symbolizer[512];
+	char workload[128], name[16]; /* under a name that nobody else has at the same time: stacks are of everybody */
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
-	const char *after; /* how long an incident goes on */
+	const char *before, *after; /* how far an incident goes back, and how long it goes on */
 	int asked;
 	char incident[512];
 };
@@ -38,17 +40,29 @@ static inline bool stacks_rig_perf_is_allowed(void)
 	return true;
 }
 
+/* The workload under its other name; false: there is none. */
+static inline bool stacks_rig_find_workload(struct stacks_rig *rig)
+{
+	char found[512], whole[PATH_MAX];
+
+	snprintf(rig->name, sizeof(rig->name), "burner%d", getpid());
+	snprintf(rig->workload, sizeof(rig->workload), "%s/%s", rig->directory, rig->name);
+
+	return program_find("workload_stacks", found) && realpath(found, whole) && symlink(whole, rig->workload) == 0;
+}
+
 /* False: something is missing here, which was said. */
 static inline bool stacks_rig_init(struct stacks_rig *rig)
 {
-	*rig = (struct stacks_rig){ .after = "0s" };
+	*rig = (struct stacks_rig){ .before = "60s", .after = "0s" };
 	scene_directory(rig->directory);
 	snprintf(rig->config, sizeof(rig->config), "%s/config.json", rig->directory);
 	snprintf(rig->out, sizeof(rig->out), "%s/out", rig->directory);
 	snprintf(rig->said, sizeof(rig->said), "%s/said", rig->directory);
 
 	return program_find("spikewatchd", rig->spikewatchd) && program_find("spikewatch", rig->spikewatch) &&
-	       program_find("spikewatch-symbolize", rig->symbolizer) && stacks_rig_perf_is_allowed();
+	       program_find("spikewatch-symbolize", rig->symbolizer) && stacks_rig_find_workload(rig) &&
+	       stacks_rig_perf_is_allowed();
 }
 
 static inline void stacks_rig_release(struct stacks_rig *rig)
@@ -101,11 +115,11 @@ static inline int stacks_rig_ask(struct stacks_rig *rig, const char *command, co
 	return program_wait(&program);
 }
 
+/* Or cannot: there is no room for stacks here. */
 static inline bool stacks_rig_follows(struct stacks_rig *rig)
 {
 	return stacks_rig_ask(rig, "status", "--json", NULL) == 0 && scene_says(rig->said, "\"followed_processes\"") &&
-	       !scene_says(rig->said, "\"followed_processes\": 0") &&
-	       !scene_says(rig->said, "\"followed_processes\":0");
+	       (!scene_says(rig->said, "\"followed_processes\": 0") || scene_says(rig->said, "\"dwarf\": false"));
 }
 
 /*
@@ -120,14 +134,14 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 	scene_write(rig->config,
 		    "{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
 		    "\"sampling\": {\"cpu_budget\": \"100%%\"}, \"stacks\": %s,\n"
-		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"60s\", \"after\": \"%s\",\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"%s\", \"after\": \"%s\",\n"
 		    "\"min_free\": \"0B\", \"captures\": [\"samples\"]},\n"
 		    "\"targets\": [{\"name\": \"work\", \"pid\": %d}], \"rules\": %s}\n",
-		    rig->directory, stacks, rig->directory, rig->after, rig->work.pid, rules);
+		    rig->directory, stacks, rig->directory, rig->before, rig->after, rig->work.pid, rules);
 	rig->daemon = program_start(arguments, rig->directory, -1, 0);
 	scene_wait_for(scene_says(rig->daemon.err, "watching 1 targets"));
-	for (int i = 0; follows && i < 200 && !stacks_rig_follows(rig); i++)
-		scene_nap();
+	if (follows)
+		scene_wait_for(stacks_rig_follows(rig));
 }
 
 /* Lets the workload go, and waits until it has done its work: a minute, on a machine that is busy. */
@@ -222,6 +236,19 @@ static inline unsigned long stacks_rig_folded(const struct stacks_rig *rig, cons
 
 	return sum;
 }
+
+/* Shows what there is, and fails. */
+#define stacks_rig_give_up(rig, file, ...) \
+	do { \
+		char *text_ = stacks_rig_file(rig, file), *about_ = stacks_rig_file(rig, "incident.json"), \
+		     *log_ = scene_read((rig)->daemon.err); \
+		fprintf(stderr, "%s:\n%s\nincident.json:\n%s\nthe log:\n%s\n", file, text_ ? text_ : "", \
+			about_ ? about_ : "", log_ ? log_ : ""); \
+		free(text_); \
+		free(about_); \
+		free(log_); \
+		ck_abort_msg(__VA_ARGS__); \
+	} while (0)
 
 #define STACKS_RIG_FOLDED(rig, file, ...) stacks_rig_folded(rig, file, (const char *const[]){ __VA_ARGS__, NULL })
 

@@ -74,13 +74,18 @@ static void run_burst(void)
 		burn_burst(100000);
 }
 
+/* For so long by turns that differ: equal ones may keep time with the sampling. */
 static void run_shares(void)
 {
-	uint64_t began = cpu_ms();
+	uint64_t began = cpu_ms(), random = 1;
 
 	while (cpu_ms() - began < wanted_ms) {
-		burn_seventy(700000);
-		burn_thirty(300000);
+		random = random * 6364136223846793005u + 1442695040888963407u;
+
+		long length = 50000 + (long)(random >> 47);
+
+		burn_seventy(7 * length);
+		burn_thirty(3 * length);
 	}
 }
 

@@ -64,8 +64,11 @@ struct stackrecorder_file {
 	const char *path;    /* as its process saw it: below /proc/<pid>/root; in the snapshot */
 	uint32_t pid;        /* one that had it mapped, and still has if any of them does, as far as the book knows */
 	uint64_t start, end; /* of that mapping: /proc/<pid>/map_files/<start>-<end> */
-	/* how often in call chains: they are sorted by it, most first. 0: mapped by a process of which there are stacks */
-	uint64_t frames;
+	/*
+	 * How often in call chains, and how many stacks there are of processes that have it mapped, those of followed ones counting as 16: they are
+	 * sorted by the sum, most first.
+	 */
+	uint64_t frames, stacks;
 };
 
 /* Samples of one kind. */

@@ -1,5 +1,8 @@
 /*
- * stackrecorder_files.c: which files the frames were in.
+ * stackrecorder_files.c: which files the frames were in, and which whoever unwinds stacks may meet.
+ *
+ * Not all of them will be opened. What no chain went through counts by the stacks that may lead into it: what is watched has many, and strangers that
+ * touched some memory have one or two, but there are hundreds of them where a package is built, each with modules of its own.
  *
  * Stacks repeat: an address is looked up once per page and life of a process, by a cache that forgets what collides. The book is locked for one
  * sample at a time, so that the thread of the side rings is never held up for long.
@@ -133,7 +136,9 @@ static int compare(const void *left, const void *right)
 {
 	const struct stackrecorder_file *a = left, *b = right;
 
-	return a->frames > b->frames ? -1 : a->frames < b->frames;
+	uint64_t first = a->frames + a->stacks, second = b->frames + b->stacks;
+
+	return first > second ? -1 : first < second;
 }
 
 int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const struct perfrecord_format *format,
@@ -153,18 +158,20 @@ int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const struct 
 	return r;
 }
 
-int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record)
+int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record, uint64_t stacks)
 {
 	struct addressbook_place place;
-	uint32_t unused;
+	uint32_t file = NO_FILE;
 	int r = 0;
 
 	pthread_mutex_lock(&tally->recorder->lock);
 	if (is_file(record->mmap.path) &&
 	    addressbook_find(tally->recorder->book, record->pid, record->time_ns, record->mmap.start, &place) &&
 	    is_file(place.path))
-		r = index_of(tally, record->pid, &place, &unused);
+		r = index_of(tally, record->pid, &place, &file);
 	pthread_mutex_unlock(&tally->recorder->lock);
+	if (r == 0 && file != NO_FILE)
+		tally->snapshot->files[file].stacks += stacks;
 	return r;
 }
 

@@ -61,7 +61,7 @@ struct stackrecorder {
 struct stackrecorder_hit {
 	uint32_t pid, tid;
 	uint64_t time_ns; /* of its first sample */
-	bool stacks;      /* of its process: samples with stacks are among them */
+	uint32_t stacks;  /* how many of its samples have them; more of what is followed */
 };
 
 /* Of side rings, and of all that the book writes. */
@@ -140,8 +140,8 @@ int stackrecorder_tally_new(struct stackrecorder *recorder, struct stackrecorder
 int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const struct perfrecord_format *format,
 				const struct perfmerge *merge);
 
-/* Adds, uncounted, the file of an MMAP2 record of the book's. 0 or -ENOMEM. */
-int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record);
+/* Adds the file of an MMAP2 record of the book's, of a process with so many stacks. 0 or -ENOMEM. */
+int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record, uint64_t stacks);
 
 /* Sorts them, and says their paths: snapshot->paths must not grow any more. */
 void stackrecorder_tally_finish(struct stackrecorder_tally *tally);

@@ -19,6 +19,9 @@
 #define DEFAULT_BYTES ((size_t)64 << 20)
 #define BOOK_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
 
+/* Of a followed thread a stack counts as so many when files are put in order: there may be hundreds of strangers' for each of its own. */
+#define FOLLOWED_STACK 16u
+
 /* In this order they get what room there is. */
 static const enum stackfile_stream_kind order[] = { STACKFILE_CPU, STACKFILE_CPU_FOLLOWED, STACKFILE_FAULTS,
 						    STACKFILE_FAULTS_FOLLOWED };
@@ -37,7 +40,7 @@ struct picture {
 
 /* ---- samples ---- */
 
-static int add_hit(struct picture *picture, const struct perfrecord *sample, bool stacks)
+static int add_hit(struct picture *picture, const struct perfrecord *sample, uint32_t stacks)
 {
 	if (picture->hit_count == picture->hit_cap) {
 		size_t cap = picture->hit_cap == 0 ? 1024 : 2 * picture->hit_cap;
@@ -72,6 +75,13 @@ static const void *rewrite(struct picture *picture, enum stackfile_stream_kind k
 	return picture->scratch;
 }
 
+static uint32_t stacks_of_one(const struct picture *picture, enum stackfile_stream_kind kind)
+{
+	if (picture->recorder->kinds[kind].wanted.stack_bytes == 0)
+		return 0;
+	return kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED ? FOLLOWED_STACK : 1;
+}
+
 /* 0 or -ENOMEM. */
 static int keep(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
 		const struct perfrecord *record)
@@ -98,7 +108,7 @@ static int keep(struct picture *picture, enum stackfile_stream_kind kind, const 
 		return 0;
 	}
 	stream->samples++;
-	return add_hit(picture, record, picture->recorder->kinds[kind].wanted.stack_bytes != 0);
+	return add_hit(picture, record, stacks_of_one(picture, kind));
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
@@ -227,7 +237,7 @@ static int sum_up_hits(struct picture *picture)
 		if (count == 0 || hits[count - 1].pid != hits[i].pid || hits[count - 1].tid != hits[i].tid)
 			hits[count++] = hits[i];
 		else
-			hits[count - 1].stacks |= hits[i].stacks;
+			hits[count - 1].stacks += hits[i].stacks;
 	}
 	picture->hit_count = count;
 	snapshot->pids = calloc(count, sizeof(*snapshot->pids));
@@ -290,9 +300,11 @@ static int read_book(struct picture *picture, size_t left)
 
 /* ---- files ---- */
 
-static bool has_stacks(const struct picture *picture, uint32_t pid)
+/* Of all its threads. */
+static uint64_t stacks_of(const struct picture *picture, uint32_t pid)
 {
 	size_t low = 0, high = picture->hit_count;
+	uint64_t stacks = 0;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -303,9 +315,8 @@ static bool has_stacks(const struct picture *picture, uint32_t pid)
 			high = middle;
 	}
 	for (; low < picture->hit_count && picture->hits[low].pid == pid; low++)
-		if (picture->hits[low].stacks)
-			return true;
-	return false;
+		stacks += picture->hits[low].stacks;
+	return stacks;
 }
 
 /* Whoever unwinds a stack meets modules that no chain went through. */
@@ -320,9 +331,13 @@ static int tally_modules(struct picture *picture, struct stackrecorder_tally *ta
 		size_t size;
 		const void *bytes = perfmerge_record(book, i, &size);
 
-		if (perfrecord_decode(&format, bytes, size, &record) == 0 && record.type == PERF_RECORD_MMAP2 &&
-		    has_stacks(picture, record.pid))
-			r = stackrecorder_tally_mapping(tally, &record);
+		if (perfrecord_decode(&format, bytes, size, &record) < 0 || record.type != PERF_RECORD_MMAP2)
+			continue;
+
+		uint64_t stacks = stacks_of(picture, record.pid);
+
+		if (stacks > 0)
+			r = stackrecorder_tally_mapping(tally, &record, stacks);
 	}
 	return r;
 }
