@@ -314,15 +314,17 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	await_stop(pid);
 	live_wait_for(counted("members") == 1);
 	live_wait_for(read_on("b").samples > 0);
+
+	/* A scan follows where news were lost, or could not be heard in time: what it finds at its end is what was sampled last. */
+	uint64_t scans = counted("scans");
+
 	kill(server.pid, SIGSTOP);
 	await_stop(server.pid);
 	kill(pid, SIGCONT);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	kill(server.pid, SIGCONT);
 	live_wait_for(counted("members") == 0);
-	await_ticks("b");
-	if (counted("overruns") == 0)
-		ck_assert_uint_ge(read_on("b").cpu_ns, 40 * NS_PER_MS);
+	live_wait_for(read_on("b").cpu_ns >= 40 * NS_PER_MS || counted("scans") > scans);
 }
 END_TEST
 

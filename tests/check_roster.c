@@ -81,6 +81,25 @@ START_TEST(one_that_ends_between_scan_and_opening_is_nothing)
 }
 END_TEST
 
+/* Both began in the same hundredth of a second, which is all that is said of when. */
+START_TEST(one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him)
+{
+	char path[128];
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	snprintf(path, sizeof(path), "%s/10/comm", root);
+	scene_write(path, "ape\n");
+	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().cold, 0);
+	ck_assert(!roster_process_known(roster, 0, 10, 500, 1));
+	scene_write(path, "app\n");
+	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
 START_TEST(an_entry_of_one_process_gives_it_its_name)
 {
 	make(8, "{\"targets\": [{\"name\": \"main\", \"pid\": 10}]}");
@@ -310,6 +329,7 @@ Suite *roster_suite(void)
 	tcase_add_test(tcase, what_was_not_seen_leaves_when_the_sampler_gave_it_back);
 	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
 	tcase_add_test(tcase, one_that_ends_between_scan_and_opening_is_nothing);
+	tcase_add_test(tcase, one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him);
 	tcase_add_test(tcase, an_entry_of_one_process_gives_it_its_name);
 	tcase_add_test(tcase, beyond_max_targets_they_are_refused_and_taken_when_there_is_room);
 	tcase_add_test(tcase, one_that_the_sampler_refuses_while_it_leaves_is_freed_once);

@@ -275,6 +275,10 @@ int roster_process(struct roster *roster, size_t entry, const struct roster_sigh
 									  seen->start_ticks, roster->options.own_proc,
 									  &target->sampled, &target->sampled.entry);
 
+	if (r == 0 && !roster_target_is_called(roster->options.procfd, seen)) {
+		roster_target_free(target);
+		return 0; /* there will be news of him, or another scan */
+	}
 	roster->counts.cold += cold && r == 0;
 	if (r == 0 && seen->since)
 		source_entry_set_since(target->sampled.entry, seen->since);

@@ -1,11 +1,25 @@
 /* roster_target.c: a hash table from identity to target: the number of the entry, and the pid or the path. */
 #include "roster_target.h"
 
+#include "procread.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- one ---- */
+
+bool roster_target_is_called(int procfd, const struct roster_sighting *seen)
+{
+	char comm[64];
+	ssize_t len = procread_file(procfd, seen->pid, "comm", comm, sizeof comm);
+
+	if (len <= 0)
+		return true;
+	len -= comm[len - 1] == '\n';
+
+	return strlen(seen->comm) == (size_t)len && memcmp(seen->comm, comm, (size_t)len) == 0;
+}
 
 void roster_target_free(struct roster_target *target)
 {

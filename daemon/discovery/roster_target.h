@@ -28,6 +28,12 @@ bool roster_target_rename(struct target *what, const struct roster_sighting *see
 /* Another container, and name of a target, in the place of what they were. False: no memory, nothing changed. */
 bool roster_target_recontain(struct target *what, const char *name, const struct container *container);
 
+/*
+ * Whether who has the pid is called as was seen: a start time is a hundredth of a second, in which another process may have got it. Asked when its
+ * files are open; one of the same name is of the same entries. True also if it has ended, or that cannot be told. A file is read.
+ */
+bool roster_target_is_called(int procfd, const struct roster_sighting *seen);
+
 /* Must be in no table, and not lent. */
 void roster_target_free(struct roster_target *target);
 
