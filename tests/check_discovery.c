@@ -441,6 +441,14 @@ static TCase *selectors(void)
 	return tcase;
 }
 
+/* As its thread does. */
+static void refresh_limits(mono_t now)
+{
+	turnstile_enter(&discovery->turn);
+	discovery_refresh_limits(discovery, now);
+	turnstile_leave(&discovery->turn);
+}
+
 START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
 {
 	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
@@ -451,16 +459,16 @@ START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
 
 	ck_assert_uint_gt(discovery->limits_cpu_ns, 0);
 	discovery->limits_cpu_ns = NS_PER_S;
-	discovery_refresh_limits(discovery, soon);
+	refresh_limits(soon);
 	ck_assert_uint_eq(discovery->limits_read.ns, read.ns);
-	discovery_refresh_limits(discovery, later);
+	refresh_limits(later);
 	ck_assert_uint_eq(discovery->limits_read.ns, later.ns);
 	ck_assert_uint_lt(discovery->limits_cpu_ns, NS_PER_S);
 
 	/* Another configuration need not wait for that. */
 	discovery->limits_cpu_ns = NS_PER_S;
 	discovery->limits_due = true;
-	discovery_refresh_limits(discovery, mono_add(later, 1));
+	refresh_limits(mono_add(later, 1));
 	ck_assert_uint_eq(discovery->limits_read.ns, later.ns + 1);
 }
 END_TEST
@@ -473,10 +481,10 @@ START_TEST(limits_that_are_given_up_halfway_are_due_again)
 	scan();
 
 	discovery->limits_due = discovery->rescan = true;
-	discovery_refresh_limits(discovery, discovery->limits_read);
+	refresh_limits(discovery->limits_read);
 	ck_assert(discovery->limits_due);
 	discovery->rescan = false;
-	discovery_refresh_limits(discovery, discovery->limits_read);
+	refresh_limits(discovery->limits_read);
 	ck_assert(!discovery->limits_due);
 }
 END_TEST

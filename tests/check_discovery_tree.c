@@ -146,7 +146,7 @@ END_TEST
 /* What a target is called now, as a reader of the ring knows it: "name: comm: cmdline, ...". */
 static const char *descriptions(void)
 {
-	static char text[512];
+	static char text[9 * TARGET_ENCODED_MAX];
 	struct ring_cursor *cursor;
 	struct ring_event event;
 	struct target target;
@@ -156,7 +156,7 @@ static const char *descriptions(void)
 	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
 	while (ring_cursor_next(cursor, &event) == 0)
 		continue;
-	for (uint32_t id = 1; id < 10; id++)
+	for (uint32_t id = 1; id <= 9; id++)
 		if (ring_cursor_target(cursor, id, &target))
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s: %s", len ? ", " : "",
 						target.name, target.comm, target.cmdline);
