@@ -301,9 +301,10 @@ START_TEST(captures_stay_where_removing_them_would_not_do)
 	struct incident incident;
 
 	if (mount_small(spool_at, "8m")) {
+		before_text = "60s";
 		start("0B", RULE("never", "10s"));
-		actor_do(&actor, 'b', "hot-thread"); /* hundreds of rows */
-		let_pass(BEFORE);
+		actor_do(&actor, 'b', "hot-thread");
+		scene_wait_for((poll_once(), ticks() > 400)); /* hundreds of rows, however long they take */
 		open_one(NULL);
 		fill();
 		scene_wait_for(poll_once().open == 0 && incidents_busy_since(incidents).ns == 0);

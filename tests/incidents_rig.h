@@ -31,6 +31,7 @@ static struct incidents *incidents;
 static struct evaluator *evaluator;
 static struct watcher *watcher;
 static struct clock the_clock;
+static const char *before_text; /* how far incidents go back */
 
 static inline int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
@@ -49,6 +50,7 @@ static inline bool on_disk_ok(void *ctx)
 static inline void setup(void)
 {
 	the_clock = realclock();
+	before_text = "500ms";
 	log_file = scene_log_catch();
 	scene_directory(directory);
 	snprintf(spool_at, sizeof(spool_at), "%s/incidents", directory);
@@ -86,15 +88,24 @@ static inline void build_rules(void)
 	ck_assert_int_eq(watcher_new(session_ring(session), evaluator, incidents, NULL, &watcher), 0);
 }
 
+static inline uint64_t ticks(void)
+{
+	struct ring_info info = { 0 };
+
+	ring_info(session_ring(session), &info);
+
+	return info.ticks;
+}
+
 /* Everything is running when this returns. */
 static inline void start(const char *min_free, const char *rules)
 {
 	config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
 		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
-		"\"incidents\": {\"before\": \"500ms\", \"after\": \"300ms\", \"min_free\": \"%s\"},"
+		"\"incidents\": {\"before\": \"%s\", \"after\": \"300ms\", \"min_free\": \"%s\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
-		min_free, actor.pid, rules);
+		before_text, min_free, actor.pid, rules);
 
 	struct retention_limits limits = { .min_free_bytes = config->incidents.min_free_bytes };
 
@@ -103,6 +114,7 @@ static inline void start(const char *min_free, const char *rules)
 	ck_assert_int_eq(memo_new("", &memo), 0);
 	build_rules();
 	ck_assert_int_eq(session_start(session), 0);
+	scene_wait_for(ticks() > 0);
 }
 
 /* A fifth of a core is little, for a machine that has other things to do. */
