@@ -35,10 +35,13 @@ void config_free(struct config *config)
 		release_runs(&config->targets[i]);
 	for (size_t i = 0; config->documents != NULL && i < config->document_count; i++)
 		json_document_free(config->documents[i]);
+	for (size_t i = 0; config->files != NULL && i < config->document_count; i++)
+		free(config->files[i]);
 	free(config->metrics.container_labels);
 	free(config->rules);
 	free(config->targets);
 	free(config->documents);
+	free(config->files);
 	free(config);
 }
 

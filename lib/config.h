@@ -174,6 +174,7 @@ struct config {
 	struct config_rule *rules;
 	size_t rule_count;
 	struct json_document **documents; /* own every text above */
+	char **files;                     /* their names, as the sources had them */
 	size_t document_count;
 };
 

@@ -78,10 +78,17 @@ static int parse_documents(const struct builder *builder, size_t count)
 	struct config *config = builder->config;
 
 	config->documents = calloc(count + 1, sizeof(struct json_document *));
-	if (config->documents == NULL)
+	config->files = calloc(count + 1, sizeof(char *));
+	if (config->documents == NULL || config->files == NULL)
 		return -ENOMEM;
-	for (; config->document_count < count; config->document_count++) {
-		int r = parse_document(builder, config->document_count);
+	while (config->document_count < count) {
+		size_t i = config->document_count++;
+
+		config->files[i] = strdup(builder->sources[i].file);
+		if (config->files[i] == NULL)
+			return -ENOMEM;
+
+		int r = parse_document(builder, i);
 
 		if (r < 0)
 			return r;

@@ -70,6 +70,34 @@ static const char *show(const struct config_field *field, const struct config *c
 	return buf;
 }
 
+/* Where a document says it: the key, or what stands in place of its whole section ("stacks": "off"). NULL: it does not. */
+static const struct json_node *said_in(const struct json_document *document, const struct config_field *field)
+{
+	const struct json_node *holder = json_root(document);
+
+	if (field->section[0] != '\0')
+		holder = json_member(holder, field->section);
+	if (holder == NULL || holder->type != JSON_OBJECT)
+		return holder;
+	return json_member(holder, field->key);
+}
+
+/* Where the value in force comes from: the last that says it. Of a default the first file, as a whole. */
+static struct json_place find_place(const struct config *config, const struct config_field *field,
+				    const char **ret_file)
+{
+	for (size_t i = config->document_count; i-- > 0;) {
+		const struct json_node *node = said_in(config->documents[i], field);
+
+		if (node != NULL) {
+			*ret_file = config->files[i];
+			return node->place;
+		}
+	}
+	*ret_file = config->document_count > 0 ? config->files[0] : "";
+	return (struct json_place){ 0, 0 };
+}
+
 int configdiff_reloadable(const struct config *old, const struct config *next, struct config_error *err)
 {
 	struct config_error ignored;
@@ -82,7 +110,7 @@ int configdiff_reloadable(const struct config *old, const struct config *next, s
 		if (field->change != CONFIG_CHANGE_RESTART || same_value(field, old, next))
 			continue;
 		snprintf(scope.path, sizeof(scope.path), "%s", field->section);
-		return config_refuse(&scope, (struct json_place){ 0, 0 }, field->key,
+		return config_refuse(&scope, find_place(next, field, &scope.file), field->key,
 				     "cannot change while spikewatchd runs (%s in force, %s wanted): restart it",
 				     show(field, old, in_force), show(field, next, wanted));
 	}

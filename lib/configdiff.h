@@ -11,7 +11,7 @@
 
 /*
  * 0 if next can be put in force in place of old without a restart. -EINVAL: a key differs that is read at the start only. *err
- * then says which (the first one), what is in force and what was wanted; it has no file and no line. Values are compared as
+ * then says which (the first one), where it is written (of a key that is written no more: the first file), what is in force and what was wanted. Values are compared as
  * they are in the configuration: "" is not the path that it stands for. err may be NULL.
  */
 int configdiff_reloadable(const struct config *old, const struct config *next, struct config_error *err);

@@ -54,6 +54,8 @@ static const struct {
 	  "state_file: cannot change while spikewatchd runs (\"\" in force, \"/s\" wanted): restart it" },
 	{ "\"stacks\":{\"mode\":\"frame-pointers\"},",
 	  "stacks.mode: cannot change while spikewatchd runs (dwarf in force, frame-pointers wanted): restart it" },
+	{ "\"stacks\":\"off\",",
+	  "stacks.mode: cannot change while spikewatchd runs (dwarf in force, off wanted): restart it" },
 	{ "\"incidents\":{\"directory\":\"/i\"},",
 	  "incidents.directory: cannot change while spikewatchd runs (\"\" in force, \"/i\" wanted): restart it" },
 };
@@ -63,16 +65,44 @@ START_TEST(key_that_needs_a_restart_is_refused_with_both_values)
 	AUTO(release_config) struct config *old = parsed("{" TARGETS "}");
 	AUTO(release_config) struct config *next = NULL;
 	struct config_error err;
-	char text[256], line[1024];
+	char text[256], line[1024], want[512];
+	const char *colon = strrchr(refusals[_i].members, ':');
 
 	snprintf(text, sizeof(text), "{%s" TARGETS "}", refusals[_i].members);
+	snprintf(want, sizeof(want), "t.json:1:%td: %s", colon + 1 - refusals[_i].members + 2, refusals[_i].refused);
 	next = parsed(text);
 	ck_assert_int_eq(configdiff_reloadable(old, next, &err), -EINVAL);
 	config_error_format(&err, line, sizeof(line));
-	ck_assert_str_eq(line, refusals[_i].refused);
+	ck_assert_str_eq(line, want);
 	ck_assert_int_eq(configdiff_reloadable(old, next, NULL), -EINVAL);
 	ck_assert_int_eq(configdiff_reloadable(next, next, &err), 0);
 	ck_assert(configdiff_sections(old, next));
+}
+END_TEST
+
+START_TEST(of_several_files_the_one_that_says_it_last_is_named)
+{
+	static const char first[] = "{\n\"ring\": {\"size\": \"16MiB\"},\n" TARGETS "}",
+			  second[] = "{\n\"ring\": {\n\t\"size\": \"32MiB\" } }", third[] = "{\"ring\": {} }";
+	const struct config_source sources[] = { { "a.json", first, strlen(first) },
+						 { "b.json", second, strlen(second) },
+						 { "c.json", third, strlen(third) } };
+	AUTO(release_config) struct config *one = NULL, *three = NULL;
+	struct config_error err;
+	char line[1024];
+
+	ck_assert_int_eq(config_parse(sources, 1, &one, &err), 0);
+	ck_assert_int_eq(config_parse(sources, ARRAY_LEN(sources), &three, &err), 0);
+	ck_assert_int_eq(configdiff_reloadable(one, three, &err), -EINVAL);
+	config_error_format(&err, line, sizeof(line));
+	ck_assert_msg(strncmp(line, "b.json:3:10: ring.size: ", 24) == 0, "%s", line);
+
+	/* What is back at its default is written nowhere. */
+	AUTO(release_config) struct config *silent = parsed("{" TARGETS "}");
+
+	ck_assert_int_eq(configdiff_reloadable(three, silent, &err), -EINVAL);
+	config_error_format(&err, line, sizeof(line));
+	ck_assert_msg(strncmp(line, "t.json: ring.size: ", 19) == 0, "%s", line);
 }
 END_TEST
 
@@ -319,6 +349,7 @@ Suite *configdiff_suite(void)
 	TCase *keys = tcase_create("keys");
 	TCase *named = tcase_create("entries");
 
+	tcase_add_test(keys, of_several_files_the_one_that_says_it_last_is_named);
 	tcase_add_loop_test(keys, key_that_needs_a_restart_is_refused_with_both_values, 0, ARRAY_LEN(refusals));
 	tcase_add_loop_test(keys, key_that_can_change_is_seen_and_not_refused, 0, ARRAY_LEN(changeable));
 	tcase_add_test(keys, equal_texts_in_other_places_are_equal);
