@@ -107,6 +107,90 @@ START_TEST(a_few_are_said_by_name)
 }
 END_TEST
 
+static void leave(uint32_t id, const char *name)
+{
+	arrivals_gone(&arrivals, id, name, RING_GONE_UNWATCHED, now);
+	hear();
+}
+
+START_TEST(what_leaves_and_is_back_at_once_is_no_news)
+{
+	uint32_t id = come();
+	struct target target = target_of(++next_id, "nginx/7");
+
+	leave(id, "nginx/7");
+	now.ns += ARRIVALS_LEFT_NS - 1;
+	arrivals_found(&arrivals, &target, now);
+	pass(3);
+	ck_assert_uint_eq(heard.entries, 1);
+
+	/* Of another name it is another one, and so it is later. */
+	leave(target.id, "nginx/7");
+	target = target_of(++next_id, "nginx/8");
+	arrivals_found(&arrivals, &target, now);
+	now.ns += ARRIVALS_LEFT_NS;
+	target = target_of(++next_id, "nginx/7");
+	arrivals_found(&arrivals, &target, now);
+	/* In the order in which it was. */
+	ck_assert(journal_next(&journal));
+	journal_expect(&journal, "MESSAGE", "target nginx/8 found: a process, of entry web");
+	ck_assert(journal_next(&journal));
+	journal_expect(&journal, "MESSAGE", "target nginx/7 is gone: it is not watched any more");
+	ck_assert(journal_next(&journal));
+	journal_expect(&journal, "MESSAGE", "target nginx/7 found: a process, of entry web");
+	pass(1);
+	ck_assert_uint_eq(heard.entries, 1);
+	heard.found = 3;
+	heard.gone = 1;
+	ck_assert_uint_eq(heard.gone, 1);
+
+	/* What ended has ended. */
+	go(target.id);
+	come();
+	ck_assert_uint_eq(heard.found, 4);
+	ck_assert_uint_eq(heard.gone, 2);
+	ck_assert_uint_eq(arrivals.left_count, 0);
+}
+END_TEST
+
+START_TEST(who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room)
+{
+	uint32_t id = come();
+
+	leave(id, "nginx/7");
+	arrivals_poll(&arrivals, now);
+	hear();
+	ck_assert_uint_eq(heard.gone, 0);
+	pass(1);
+	ck_assert_uint_eq(heard.gone, 1);
+
+	leave(come(), "nginx/7");
+	arrivals_flush(&arrivals, now);
+	hear();
+	ck_assert_uint_eq(heard.gone, 2);
+
+	pass(600);
+	for (int i = 0; i < 3; i++)
+		leave(come(), "nginx/7");
+	/* The last of them was the next one's first life. */
+	ck_assert_uint_eq(arrivals.left_count, 1);
+	for (int i = 0; i < ARRIVALS_LEFT_MAX; i++) {
+		struct target target = target_of(++next_id, "other");
+		char name[32];
+
+		snprintf(name, sizeof(name), "other/%d", i);
+		target.name = name;
+		arrivals_found(&arrivals, &target, now);
+		leave(next_id, name);
+	}
+	ck_assert_uint_eq(arrivals.left_count, ARRIVALS_LEFT_MAX);
+	ck_assert_uint_eq(heard.gone, 3);
+	pass(1200);
+	ck_assert_uint_eq(heard.found, 3 + ARRIVALS_LEFT_MAX);
+	ck_assert_uint_eq(heard.gone, 3 + ARRIVALS_LEFT_MAX);
+}
+END_TEST
+
 START_TEST(a_description_that_is_repeated_is_no_news)
 {
 	static const uint32_t ids[] = { 7, 3, 9, 3, 7, 9, 5, 5 };
@@ -296,6 +380,8 @@ Suite *arrivals_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_few_are_said_by_name);
+	tcase_add_test(tcase, what_leaves_and_is_back_at_once_is_no_news);
+	tcase_add_test(tcase, who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room);
 	tcase_add_test(tcase, a_description_that_is_repeated_is_no_news);
 	tcase_add_test(tcase, a_flood_is_a_sum);
 	tcase_add_test(tcase, after_a_flood_names_are_said_again);

@@ -12,6 +12,9 @@
  * leak, so it ends soon after they are few. What is counted is said at the end at the latest, so nothing is ever held back
  * for longer than a period.
  *
+ * A process that executes a program of another name is another target, of the same name if it is of the same entry: the ring says that the one
+ * has gone and then, some milliseconds later, that the other is there. So "not watched any more" waits for half a second.
+ *
  * The bound: in 60 s at most BURST + 60 / 4 = 35 by name; and a flood takes (BURST - CALM) * 4 s = 20 s at least to end, so there are
  * at most three ends and four sums besides, of two entries each: 49.
  */
@@ -83,6 +86,8 @@ static void forget(struct arrivals *arrivals, size_t place)
 
 void arrivals_release(struct arrivals *arrivals)
 {
+	for (size_t i = 0; i < arrivals->left_count; i++)
+		free(arrivals->left[i].name);
 	free(arrivals->known);
 	*arrivals = (struct arrivals){ 0 };
 }
@@ -144,8 +149,71 @@ static void say_sums(struct arrivals *arrivals, mono_t now)
 	arrivals->summed = now;
 }
 
+/* ---- who left, and may come back ---- */
+
+static void say_gone(struct arrivals *arrivals, const char *name, const char *why, mono_t now)
+{
+	struct log_about about = { .message = MESSAGE_TARGET_GONE, .target = name };
+
+	if (is_few(arrivals, now))
+		log_about(LOG_INFO, &about, "target %s is gone: %s", name ? name : "without a name", why);
+	else
+		arrivals->gone++;
+}
+
+static void say_left(struct arrivals *arrivals, const char *name, mono_t now)
+{
+	say_gone(arrivals, name, "it is not watched any more", now);
+}
+
+static void forget_left(struct arrivals *arrivals, size_t i)
+{
+	free(arrivals->left[i].name);
+	arrivals->left_count--;
+	memmove(arrivals->left + i, arrivals->left + i + 1, (arrivals->left_count - i) * sizeof *arrivals->left);
+}
+
+/* Says of those who left that they have: all of them, or those who did so long ago. */
+static void say_those_who_left(struct arrivals *arrivals, bool all, mono_t now)
+{
+	while (arrivals->left_count > 0 && (all || mono_diff(now, arrivals->left[0].at) >= (int64_t)ARRIVALS_LEFT_NS)) {
+		say_left(arrivals, arrivals->left[0].name, now);
+		forget_left(arrivals, 0);
+	}
+}
+
+/* Without a name, or memory, nothing could be recognised: then it is said at once. */
+static void hold_back(struct arrivals *arrivals, const char *name, mono_t now)
+{
+	char *copy = name ? strdup(name) : NULL;
+
+	if (!copy) {
+		say_left(arrivals, name, now);
+		return;
+	}
+	if (arrivals->left_count == ARRIVALS_LEFT_MAX) {
+		say_left(arrivals, arrivals->left[0].name, now);
+		forget_left(arrivals, 0);
+	}
+	arrivals->left[arrivals->left_count++] = (struct arrivals_left){ copy, now };
+}
+
+/* True: the target has just left under this name, which nobody was told. */
+static bool is_back(struct arrivals *arrivals, const char *name)
+{
+	for (size_t i = 0; i < arrivals->left_count; i++) {
+		if (strcmp(arrivals->left[i].name, name) != 0)
+			continue;
+		forget_left(arrivals, i);
+		return true;
+	}
+
+	return false;
+}
+
 void arrivals_poll(struct arrivals *arrivals, mono_t now)
 {
+	say_those_who_left(arrivals, false, now);
 	leak(arrivals, now);
 	if (!arrivals->flood)
 		return;
@@ -163,6 +231,7 @@ void arrivals_poll(struct arrivals *arrivals, mono_t now)
 
 void arrivals_flush(struct arrivals *arrivals, mono_t now)
 {
+	say_those_who_left(arrivals, true, now);
 	if (arrivals->flood)
 		say_sums(arrivals, now);
 }
@@ -198,7 +267,8 @@ void arrivals_found(struct arrivals *arrivals, const struct target *target, mono
 		return;
 
 	remember(arrivals, place, target->id);
-	if (was_said(arrivals, now))
+	say_those_who_left(arrivals, false, now);
+	if (is_back(arrivals, target->name) || was_said(arrivals, now))
 		return;
 	if (is_few(arrivals, now))
 		log_about(LOG_INFO, &about, "target %s found: a %s, of entry %s", target->name,
@@ -209,16 +279,14 @@ void arrivals_found(struct arrivals *arrivals, const struct target *target, mono
 
 void arrivals_gone(struct arrivals *arrivals, uint32_t id, const char *name, enum ring_gone_reason reason, mono_t now)
 {
-	struct log_about about = { .message = MESSAGE_TARGET_GONE, .target = name };
 	size_t place = place_of(arrivals, id);
 
 	if (!is_known(arrivals, place, id))
 		return;
 
 	forget(arrivals, place);
-	if (is_few(arrivals, now))
-		log_about(LOG_INFO, &about, "target %s is gone: %s", name ? name : "without a name",
-			  reason == RING_GONE_UNWATCHED ? "it is not watched any more" : "it ended");
+	if (reason == RING_GONE_UNWATCHED)
+		hold_back(arrivals, name, now);
 	else
-		arrivals->gone++;
+		say_gone(arrivals, name, "it ended", now);
 }

@@ -5,6 +5,8 @@
  *
  * Every target is counted once, in an entry of its own or in the SPIKEWATCH_COUNT of a sum: the entries of MESSAGE_TARGET_FOUND and
  * MESSAGE_TARGET_GONE add up to what came and went, but for those that were there at the start (arrivals_start).
+ * What leaves its entry and comes back under the same name within ARRIVALS_LEFT_NS has executed another program (a script that ends with
+ * exec): that is said neither as gone nor as found, and counted as neither.
  * Never more than ARRIVALS_ENTRIES_MAX entries in a minute, and one or two in ten minutes while a flood goes on.
  */
 #ifndef SPIKEWATCH_ARRIVALS_H
@@ -21,10 +23,22 @@
 /* In any 60 s. */
 #define ARRIVALS_ENTRIES_MAX 50
 
+/* So long, and until the next arrivals_poll, it is not said that a target is not watched any more; of so many at a time. */
+#define ARRIVALS_LEFT_NS (NS_PER_S / 2)
+#define ARRIVALS_LEFT_MAX 16
+
+/* One of them. */
+struct arrivals_left {
+	char *name;
+	mono_t at;
+};
+
 /* Zeroed is the right start. All is arrivals.c's own. */
 struct arrivals {
 	uint32_t *known; /* ids of the targets that are there, ascending */
 	size_t count, cap;
+	struct arrivals_left left[ARRIVALS_LEFT_MAX]; /* the oldest first */
+	size_t left_count;
 	size_t silent; /* so many more were there at the start */
 	mono_t silent_until;
 	uint64_t level_ns; /* how full the bucket is: see arrivals.c */
@@ -50,7 +64,7 @@ void arrivals_start(struct arrivals *arrivals, size_t present, mono_t now);
  */
 void arrivals_found(struct arrivals *arrivals, const struct target *target, mono_t now);
 
-/* It ended. name: NULL if it is not known (ring.h: the description was lost). An id that is not known is none of ours. */
+/* It ended, or is not watched any more. name: NULL if it is not known (ring.h: the description was lost). An id that is not known is none of ours. */
 void arrivals_gone(struct arrivals *arrivals, uint32_t id, const char *name, enum ring_gone_reason reason, mono_t now);
 
 /* Says the sum that is due, if any. Once a second. */
