@@ -146,8 +146,8 @@ START_TEST(functions_are_compared_by_their_share_of_their_own_side)
 			"  self  total    self  total     self   total  only  function    module\n"
 			"     -      -    25.0   25.0    +25.0   +25.0  B     hash_probe  postgres\n"
 			"     -      -    20.0   20.0    +20.0   +20.0  B     sort        other\n"
-			"  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n"
-			"  20.0   20.0       -      -    -20.0   -20.0  A     sort        postgres\n\n");
+			"  20.0   20.0       -      -    -20.0   -20.0  A     sort        postgres\n"
+			"  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n\n");
 	commandrun_says("\nNote: A leaves out 3 more functions.\n");
 }
 END_TEST

@@ -214,9 +214,10 @@ struct page {
 	FILE *file;
 };
 
+/* Those that have grown, and then those that have shrunk: of both what has changed most is first. */
 static const struct contrast_row *row_of(const struct page *page, size_t i)
 {
-	return &page->contrast->rows[i < page->head ? i : page->contrast->count - page->tail + (i - page->head)];
+	return &page->contrast->rows[i < page->head ? i : page->contrast->count - 1 - (i - page->head)];
 }
 
 static size_t widen(size_t width, const char *text)
