@@ -15,6 +15,7 @@
 #include "incident_fields.h"
 #include "json.h"
 #include "jsonmember.h"
+#include "metrictext.h"
 #include "printable.h"
 #include "scope.h"
 #include "text.h"
@@ -89,12 +90,24 @@ static void put_fields(struct json_writer *writer, const struct incident_fields 
 		put_field(writer, &part->fields[i], base);
 }
 
+/* What is written as a number and a unit for people; beyond that nobody measures. */
+#define VALUE_MAX 1e18
+
+/* "76.8%", "181 MiB"; what is of a unit that we do not know, or no sensible number, as it is. */
+static const char *value_text(const struct incident_rule *rule, double value, char *buf, size_t cap)
+{
+	for (unsigned unit = METRIC_PERCENT; unit <= METRIC_PER_SECOND; unit++)
+		if (value >= 0 && value < VALUE_MAX && strcmp(rule->unit, incident_unit_name(unit)) == 0)
+			return metrictext_value(unit, value, buf, cap);
+	snprintf(buf, cap, "%.6g %s", value, rule->unit);
+	return buf;
+}
+
 /* One sentence for people; nothing reads it back. */
 static void put_summary(struct json_writer *writer, const struct incident *incident)
 {
 	const struct incident_rule *rule = &incident->rule;
-	const char *of = strcmp(rule->unit, "percent") == 0 ? "%" : rule->unit;
-	char text[512];
+	char text[512], value[64];
 	int len;
 
 	if (incident->kind == INCIDENT_MANUAL)
@@ -103,10 +116,12 @@ static void put_summary(struct json_writer *writer, const struct incident *incid
 		len = snprintf(text, sizeof(text), "%s incident of %s", incident_kind_name(incident->kind),
 			       incident->target.name);
 	else
-		len = snprintf(text, sizeof(text), "rule %s fired on %s: %s was %.6g %s (%s)", rule->name,
-			       incident->target.name, rule->metric, rule->value, of, rule->reason);
+		len = snprintf(text, sizeof(text), "rule %s fired on %s: %s was %s (%s)", rule->name,
+			       incident->target.name, rule->metric, value_text(rule, rule->value, value, sizeof(value)),
+			       rule->reason);
 	if (incident->kind == INCIDENT_RULE && len > 0 && rule->thresholds.has_percent && (size_t)len < sizeof(text))
-		snprintf(text + len, sizeof(text) - (size_t)len, ", threshold %.6g", rule->thresholds.percent);
+		snprintf(text + len, sizeof(text) - (size_t)len, ", threshold %s",
+			 value_text(rule, rule->thresholds.percent, value, sizeof(value)));
 	json_key(writer, "summary");
 	printable_json(writer, text);
 }

@@ -1,6 +1,7 @@
 /* check_incident.c: an incident survives being written and read; nothing in a file can do harm. */
 #include "incident.h"
 #include "incident_json.h"
+#include "scope.h"
 #include "torture.h"
 
 #include <check.h>
@@ -260,8 +261,29 @@ START_TEST(people_can_read_it)
 	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
 	ck_assert_ptr_nonnull(strstr(text.data, "\"2026-11-20T03:15:02.123456789Z\""));
 	ck_assert_ptr_nonnull(
-		strstr(text.data, "\"rule cpu fired on web/1234: cpu was 97.25 % (above-percent), threshold 70\""));
+		strstr(text.data, "\"rule cpu fired on web/1234: cpu was 97.3% (above-percent), threshold 70%\""));
 	buffer_release(&text);
+
+	static const struct {
+		const char *unit;
+		double value;
+		const char *text;
+	} others[] = {
+		{ "bytes", 189579264, "cpu was 181 MiB (above-percent), threshold 70 B\"" },
+		{ "cores", 1.5, "cpu was 1.5 cores (" },
+		{ "furlongs", 1.5, "cpu was 1.5 furlongs (" },
+		{ "bytes", 1e300, "cpu was 1e+300 bytes (" },
+		{ "percent", -1, "cpu was -1 percent (" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+		incident_text(full.rule.unit, sizeof(full.rule.unit), others[i].unit);
+		full.rule.value = others[i].value;
+		write_to(&full, &text);
+		ck_assert_int_eq(buffer_append(&text, "", 1), 0);
+		ck_assert_msg(strstr(text.data, others[i].text), "no %s in %s", others[i].text, text.data);
+		buffer_release(&text);
+	}
 }
 END_TEST
 

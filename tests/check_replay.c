@@ -361,6 +361,10 @@ START_TEST(wrong_usage_is_said)
 	program_said(directory, "there is no line of ours in it");
 	ck_assert_int_eq(REPLAY(directory), 2);
 	program_said(directory, "there is no samples.tsv");
+	if (access("/etc/spikewatch/spikewatch.json", F_OK) < 0) {
+		ck_assert_int_eq(replay((const char *const[]){ spikewatch, "replay", ring_path, NULL }), 2);
+		program_said(directory, "-c FILE says whose rules");
+	}
 	scene_write(config_path, "{ \"targts\": 1 }");
 	ck_assert_int_eq(REPLAY(ring_path), 2);
 	program_said(directory, "config.json:1:3: targts");

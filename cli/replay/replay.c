@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_CONFIG "/etc/spikewatch/spikewatch.json"
 #define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
@@ -89,8 +90,13 @@ static int load_config(struct replay *replay)
 	char message[CONFIGFILE_MESSAGE_MAX];
 	int r = configfile_load(&file, &replay->config, message);
 
-	if (r == -EINVAL)
-		return complain(message);
+	if (r == -EINVAL) {
+		int code = complain(message);
+
+		if (access(file.path, F_OK) < 0 && !replay->config_path)
+			fputs("-c FILE says whose rules: those of the daemon that recorded, for instance.\n", stderr);
+		return code;
+	}
 	if (r == 0 && replay->config->rule_count == 0) {
 		snprintf(message, sizeof(message), "%.500s: there are no rules in it", file.path);
 		return complain(message);
