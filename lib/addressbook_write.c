@@ -126,13 +126,15 @@ static int write_process(const struct addressbook *book, uint32_t pid, uint64_t 
 {
 	uint64_t before = to_ns, done = 0;
 	const struct addressbook_life *life = addressbook_life_at(book, pid, from_ns);
+	bool more = true; /* nothing begins after the last moment that there is */
 	int r = 0;
 
 	if (life != NULL) {
 		r = write_life(life, from_ns, to_ns, sink);
+		more = life->from_ns < UINT64_MAX;
 		done = life->from_ns + 1;
 	}
-	while (r == 0) {
+	while (r == 0 && more) {
 		const struct addressbook_life *next = NULL;
 
 		for (life = addressbook_life_at(book, pid, before); life != NULL && life->from_ns >= done;
@@ -141,6 +143,7 @@ static int write_process(const struct addressbook *book, uint32_t pid, uint64_t 
 		if (next == NULL)
 			break;
 		r = write_life(next, from_ns, to_ns, sink);
+		more = next->from_ns < UINT64_MAX;
 		done = next->from_ns + 1;
 	}
 	return r;

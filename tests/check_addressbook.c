@@ -351,6 +351,14 @@ START_TEST(number_that_is_used_again_is_another_process)
 }
 END_TEST
 
+START_TEST(life_that_begins_at_the_last_moment_is_written_once)
+{
+	feed_comm(100, 100, "app", true, UINT64_MAX);
+	ck_assert_str_eq(written(100, 0, UINT64_MAX), "18446744073709551615xapp");
+	ck_assert_str_eq(written(100, UINT64_MAX, UINT64_MAX), "18446744073709551615xapp");
+}
+END_TEST
+
 START_TEST(all_limits_hold)
 {
 	const struct addressbook_limits limits = {
@@ -478,6 +486,7 @@ Suite *addressbook_suite(void)
 	tcase_add_test(tcase, names_are_those_of_the_time);
 	tcase_add_test(tcase, exited_are_kept_for_a_while_and_threads_are_no_processes);
 	tcase_add_test(tcase, number_that_is_used_again_is_another_process);
+	tcase_add_test(tcase, life_that_begins_at_the_last_moment_is_written_once);
 	tcase_add_test(tcase, all_limits_hold);
 	tcase_add_test(tcase, covered_mappings_go_first);
 	tcase_add_test(tcase, every_allocation_may_fail);

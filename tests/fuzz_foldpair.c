@@ -31,7 +31,7 @@ static const char *counts(const char *line, const char *end, uint64_t ret[static
 
 static void check_lines(const struct buffer *out, uint64_t ret_sum[static 2])
 {
-	const char *end = out->data + out->len;
+	const char *end = out->data ? out->data + out->len : NULL;
 
 	for (const char *line = out->data, *newline; line && line < end; line = newline + 1) {
 		uint64_t count[2];
