@@ -14,7 +14,7 @@
 #include "memofile.h"
 #include "paths.h"
 #include "privileges.h"
-#include "procread.h"
+#include "readiness.h"
 #include "realclock.h"
 #include "recover.h"
 #include "reload.h"
@@ -24,12 +24,12 @@
 #include "ruletally.h"
 #include "scope.h"
 #include "session.h"
+#include "signals.h"
 #include "spool.h"
 #include "watchdog.h"
 #include "watcher.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +63,7 @@ struct daemon {
 	struct ruletally *tally;
 	struct reporter *reporter;
 	struct watchdog watchdog;
+	struct readiness readiness;
 	bool must_remember; /* a firing that holds others back is not saved yet */
 	bool had_terminal;
 };
@@ -201,20 +202,13 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return sd_event_exit(sd_event_source_get_event(source), 0);
 }
 
-static bool has_terminal(void)
-{
-	AUTO_CLOSE int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-
-	return fd >= 0;
-}
-
 /* The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else wants a reload. */
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	struct daemon *daemon = userdata;
 	char message[REQUESTS_MESSAGE_MAX];
 
-	if (daemon->had_terminal && !has_terminal())
+	if (daemon->had_terminal && !signals_has_terminal())
 		return on_stop_signal(source, info, userdata);
 
 	on_reload(daemon, message);
@@ -247,14 +241,6 @@ static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_
 	return 0;
 }
 
-/* As nohup(1) leaves it: a signal that is blocked would be delivered to the loop nevertheless. */
-static bool is_ignored(int number)
-{
-	struct sigaction action;
-
-	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 static int build_loop(struct daemon *daemon)
 {
 	int r = sd_event_default(&daemon->event);
@@ -263,14 +249,10 @@ static int build_loop(struct daemon *daemon)
 		r = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_stop_signal, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGINT, on_stop_signal, daemon);
-	if (r >= 0 && !is_ignored(SIGHUP))
+	if (r >= 0 && !signals_is_ignored(SIGHUP))
 		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_hangup, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGUSR1, on_trigger_signal, daemon);
-	if (r >= 0)
-		r = add_timer(daemon, 1000, on_poll);
-	if (r >= 0)
-		r = add_timer(daemon, 100000, on_second);
 
 	return r < 0 ? failed("cannot build", "the event loop", r) : 0;
 }
@@ -393,7 +375,9 @@ static int build(struct daemon *daemon)
 	if (r == 0)
 		recover_ring(daemon->paths.ring, daemon->config, daemon->spool);
 	if (r == 0)
-		r = session_new(daemon->config, daemon->paths.ring, &daemon->session);
+		r = session_open(daemon->config, daemon->paths.ring, &daemon->session);
+	if (r == 0)
+		r = session_seek(daemon->session);
 	if (r == 0)
 		r = memofile_open(&daemon->paths, session_procfd(daemon->session), &daemon->memofile);
 	if (r == 0)
@@ -411,18 +395,48 @@ static int build(struct daemon *daemon)
 
 /* ---- run, take down ---- */
 
-static int run(struct daemon *daemon)
+/* The targets that there are were found: from now on it is sampled and judged. */
+static int on_ready(void *ctx, int result)
 {
+	struct daemon *daemon = ctx;
 	struct overview overview;
-	int r = session_start(daemon->session);
+	int r;
 
+	if (result < 0)
+		return failed("cannot look for targets below", daemon->config->proc_root, result);
+
+	r = session_start(daemon->session);
 	if (r < 0)
 		return r;
+
+	r = add_timer(daemon, 1000, on_poll);
+	if (r >= 0)
+		r = add_timer(daemon, 100000, on_second);
+	if (r < 0)
+		return failed("cannot build", "the event loop", r);
 
 	fill_overview(daemon, &overview);
 	bulletin_started(&overview, &daemon->arrivals);
 	sd_notify(0, "READY=1");
+
+	return 0;
+}
+
+static int run(struct daemon *daemon)
+{
+	int r;
+
+	daemon->readiness = (struct readiness){
+		.discovery = session_discovery(daemon->session),
+		.ready = on_ready,
+		.ctx = daemon,
+	};
+	r = readiness_await(&daemon->readiness, daemon->event);
+	if (r < 0)
+		return failed("cannot build", "the event loop", r);
+
 	r = sd_event_loop(daemon->event);
+	readiness_release(&daemon->readiness);
 	sd_notify(0, "STOPPING=1");
 
 	return r;
@@ -459,27 +473,13 @@ static void take_down(struct daemon *daemon)
 		close(daemon->lock_fd);
 }
 
-static void block_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGUSR1);
-	if (!is_ignored(SIGHUP))
-		sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
 int daemon_run(const struct configfile *file, struct config *config)
 {
 	struct daemon daemon = {
 		.file = file,
 		.config = config,
 		.lock_fd = -1,
-		.had_terminal = has_terminal(),
+		.had_terminal = signals_has_terminal(),
 		.clock = realclock(),
 		.poll_ns = choose_poll(config),
 	};
@@ -487,7 +487,7 @@ int daemon_run(const struct configfile *file, struct config *config)
 
 	daemon.started = clock_mono(&daemon.clock);
 	watchdog_init(&daemon.watchdog);
-	block_signals();
+	signals_block();
 	r = reporter_new(&daemon.reporter);
 	if (r == 0)
 		r = build(&daemon);

@@ -7,6 +7,7 @@
  */
 #include "session.h"
 
+#include "descriptors.h"
 #include "log.h"
 #include "procfs.h"
 #include "procread.h"
@@ -53,6 +54,15 @@ static void raise_descriptor_limit(void)
 
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/*
+ * The kernel's table of them has the size that the question gives it from now on, while there is one thread: with several it is waited for all CPUs to take
+ * notice, ten milliseconds of the first scan.
+ */
+static void make_room_for_descriptors(const struct session *session)
+{
+	(void)descriptors_short(session->procfd);
 }
 
 /* Of a daemon in a container the paths of all others are known only by that. Without it, some are not found. */
@@ -263,13 +273,11 @@ static int build_discovery(struct session *session)
 
 	options.baseline = session->baseline;
 	r = discovery_new(&options, &session->discovery);
-	if (r == 0)
-		r = discovery_scan(session->discovery);
 
 	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
 }
 
-int session_new(const struct config *config, const char *ring_path, struct session **ret)
+int session_open(const struct config *config, const char *ring_path, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof *session);
 	int r;
@@ -281,6 +289,8 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 	session->procfd = -1;
 	raise_descriptor_limit();
 	r = open_roots(session);
+	if (r == 0)
+		make_room_for_descriptors(session);
 	if (r == 0)
 		r = open_ring(session, ring_path);
 	if (r == 0)
@@ -296,6 +306,31 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 	*ret = session;
 
 	return 0;
+}
+
+int session_new(const struct config *config, const char *ring_path, struct session **ret)
+{
+	struct session *session;
+	int r = session_open(config, ring_path, &session);
+
+	if (r < 0)
+		return r;
+
+	r = discovery_scan(session->discovery);
+	if (r < 0) {
+		session_free(session);
+		return failed("cannot look for targets below", config->proc_root, r);
+	}
+	*ret = session;
+
+	return 0;
+}
+
+int session_seek(struct session *session)
+{
+	int r = discovery_seek(session->discovery);
+
+	return r < 0 ? failed("cannot start a thread", "", r) : 0;
 }
 
 int session_start(struct session *session)

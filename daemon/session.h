@@ -18,13 +18,21 @@
 struct session;
 
 /*
- * Opens everything and makes a first scan, so that the targets that exist are there from the first tick on. config must outlive the session.
- * ring_path: the ring's file (an old one is replaced), or NULL: memory without a name.
+ * Opens everything. config must outlive the session. ring_path: the ring's file (an old one is replaced), or NULL: memory without a name.
  * 0; -errno: what failed has been logged.
  */
+int session_open(const struct config *config, const char *ring_path, struct session **ret);
+
+/*
+ * Starts discovery alone: the targets that its first scan finds (discovery_first) before session_start are there from the first tick on.
+ * 0 or -errno (logged).
+ */
+int session_seek(struct session *session);
+
+/* Both for whoever can wait: session_open, and the first scan in the calling thread. Returns as session_open. */
 int session_new(const struct config *config, const char *ring_path, struct session **ret);
 
-/* Starts the sampler threads and discovery. 0 or -errno (logged). */
+/* Starts the sampler threads, and discovery unless it runs. 0 or -errno (logged). */
 int session_start(struct session *session);
 
 /*

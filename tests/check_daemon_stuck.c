@@ -16,7 +16,7 @@
 
 Suite *daemon_stuck_suite(void);
 
-static char directory[64], spikewatchd[512], stuck[128];
+static char directory[64], spikewatchd[512], spikewatch[512], stuck[128];
 static bool built;
 static int notified; /* where the words to systemd arrive */
 static char notify[64];
@@ -76,7 +76,7 @@ static void setup(void)
 	scene_directory(directory);
 	listen_as_systemd();
 	make_proc();
-	built = program_find("spikewatchd", spikewatchd);
+	built = program_find("spikewatchd", spikewatchd) && program_find("spikewatch", spikewatch);
 }
 
 static void teardown(void)
@@ -125,31 +125,48 @@ static int sealed(void)
 	return count;
 }
 
-/* Starts it, and lets it hang when it is at work. */
 static struct program start(void)
 {
 	const char *const arguments[] = { "/usr/bin/env",  notify, "WATCHDOG_USEC=2000000", spikewatchd, "-c",
 					  place("config"), NULL };
-	struct program program = program_start(arguments, directory, -1, 0);
 
-	scene_wait_for(scene_says(program.err, "watching ") || waitpid(program.pid, NULL, WNOHANG) != 0);
-	program_said(directory, "watching ");
+	return program_start(arguments, directory, -1, 0);
+}
+
+static void await_words(const struct program *program, const char *words)
+{
+	scene_wait_for(scene_says(program->err, words) || waitpid(program->pid, NULL, WNOHANG) != 0);
+	program_said(directory, words);
+}
+
+static void make_stuck(void)
+{
 	ck_assert_int_eq(unlink(stuck), 0);
 	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+}
 
-	return program;
+/* Waits until somebody reads it. */
+static int await_reader(void)
+{
+	int fd = -1;
+
+	scene_wait_for((fd = open(stuck, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);
+
+	return fd;
 }
 
 START_TEST(it_is_said_and_stops_neither_the_watchdog_nor_the_stop)
 {
-	int fd = -1;
-
 	if (!built)
 		return;
 
 	struct program program = start();
 
-	scene_wait_for((fd = open(stuck, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);
+	await_words(&program, "watching ");
+	make_stuck();
+
+	int fd = await_reader();
+
 	scene_wait_for((times_fed(), scene_says(program.err, "it hangs in a read of the files of process 10")));
 	scene_wait_for(times_fed() > 0);
 	scene_wait_for(times_fed() > 0);
@@ -165,6 +182,55 @@ START_TEST(it_is_said_and_stops_neither_the_watchdog_nor_the_stop)
 }
 END_TEST
 
+/* It has met nobody yet: process 10 is the first. */
+START_TEST(at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it)
+{
+	const char *const status[] = { spikewatch, "status", "-s", place("control"), NULL };
+
+	if (!built)
+		return;
+
+	make_stuck();
+
+	struct program program = start();
+	int fd = await_reader();
+
+	await_words(&program, "watching 0 targets");
+	program_said(directory, "it is at the files of process 10, and may hang there");
+	scene_wait_for(times_fed() > 0);
+	ck_assert_int_eq(mkdir(place("asked"), 0700), 0);
+	ck_assert_int_eq(program_run(status, place("asked")), 0);
+	kill(program.pid, SIGHUP);
+	await_words(&program, "reloaded: nothing has changed");
+
+	/* What is there when it goes on is found, and by the same scan. */
+	unlink(stuck);
+	scene_write(stuck, "web");
+	close(fd);
+	await_words(&program, "target web/10 found");
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+}
+END_TEST
+
+START_TEST(a_signal_ends_a_start_that_hangs)
+{
+	if (!built)
+		return;
+
+	make_stuck();
+
+	struct program program = start();
+	int fd = await_reader();
+
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "stopping (Terminated)");
+	program_said(directory, "it is not waited for");
+	close(fd);
+}
+END_TEST
+
 Suite *daemon_stuck_suite(void)
 {
 	Suite *suite = suite_create("daemon_stuck");
@@ -173,6 +239,8 @@ Suite *daemon_stuck_suite(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, it_is_said_and_stops_neither_the_watchdog_nor_the_stop);
+	tcase_add_test(tcase, at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it);
+	tcase_add_test(tcase, a_signal_ends_a_start_that_hangs);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

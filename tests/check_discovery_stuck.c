@@ -100,6 +100,51 @@ START_TEST(it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes
 }
 END_TEST
 
+static bool is_readable(int fd)
+{
+	struct pollfd polled = { .fd = fd, .events = POLLIN };
+
+	return poll(&polled, 1, 0) == 1;
+}
+
+START_TEST(the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again)
+{
+	struct config *first;
+	int fd;
+
+	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
+	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
+	ck_assert_int_eq(discovery_seek(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	fd = await_reader();
+	scene_wait_for(discovery_reading(discovery) == 10);
+
+	/* The scan that hangs is given up, and is none. */
+	first = config;
+	config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}]}");
+	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	config_free(first);
+	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
+	ck_assert(!is_readable(discovery_first_fd(discovery)));
+
+	release_reader(fd);
+	scene_wait_for(is_readable(discovery_first_fd(discovery)));
+	ck_assert_int_eq(discovery_first(discovery), 0);
+	scene_wait_for(state().scans >= 1);
+}
+END_TEST
+
+START_TEST(a_first_scan_that_fails_says_why)
+{
+	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	close(procfd);
+	procfd = -1;
+	ck_assert_int_eq(discovery_seek(discovery), 0);
+	scene_wait_for(is_readable(discovery_first_fd(discovery)));
+	ck_assert_int_lt(discovery_first(discovery), 0);
+}
+END_TEST
+
 Suite *discovery_stuck_suite(void)
 {
 	Suite *suite = suite_create("discovery_stuck");
@@ -109,6 +154,8 @@ Suite *discovery_stuck_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, questions_and_a_reload_are_answered_meanwhile, 0, 3);
 	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 3);
+	tcase_add_loop_test(tcase, the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again, 0, 3);
+	tcase_add_test(tcase, a_first_scan_that_fails_says_why);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -141,7 +141,7 @@ confined() {
 	elfutils="daemon/symbolize/elfnames.c daemon/symbolize/elflines.c daemon/symbolize/elfframes.c"
 	ban "libiberty is confined to daemon/symbolize/demangle.c" "${include}libiberty" $(without daemon/symbolize/demangle.c $ours)
 	ban "elfutils is confined to $elfutils" "${include}(elfutils/|gelf|libelf|dwarf)" $(without "$elfutils" $ours)
-	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/reporting/metrics.c daemon/reporting/reporter.c daemon/watchdog.c"
+	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/readiness.h daemon/reporting/metrics.c daemon/reporting/reporter.c daemon/watchdog.c"
 	systemd="$systemd daemon/discovery/unitbus_inside.h"
 	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)
 }

@@ -99,11 +99,17 @@ struct outside discovery_outside(const struct discovery *discovery)
 	return (struct outside){ .leave = leave, .enter = enter, .ctx = (void *)(uintptr_t)discovery };
 }
 
-static void wake(struct discovery *discovery)
+/* Makes an eventfd readable. */
+static void ring(int fd)
 {
 	uint64_t once = 1;
 
-	(void)!write(discovery->wake_fd, &once, sizeof(once)); /* what is full already wakes too */
+	(void)!write(fd, &once, sizeof(once)); /* what is full already wakes too */
+}
+
+static void wake(struct discovery *discovery)
+{
+	ring(discovery->wake_fd);
 }
 
 /* ---- build ---- */
@@ -124,8 +130,10 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery_show_life(discovery);
 	turnstile_init(&discovery->turn);
 	baseline_set_outside(options->baseline, discovery_outside(discovery));
+	discovery->first = DISCOVERY_SCANNING;
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = discovery->wake_fd < 0 ? -errno : 0;
+	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = discovery->wake_fd < 0 || discovery->first_fd < 0 ? -errno : 0;
 	if (r == 0)
 		r = census_new(&discovery->census);
 	if (r == 0)
@@ -159,6 +167,8 @@ void discovery_free(struct discovery *discovery)
 	census_free(discovery->census);
 	if (discovery->wake_fd >= 0)
 		close(discovery->wake_fd);
+	if (discovery->first_fd >= 0)
+		close(discovery->first_fd);
 	turnstile_release(&discovery->turn);
 	free(discovery);
 }
@@ -275,15 +285,38 @@ static void wait_locked(struct discovery *discovery)
 	}
 }
 
+/* A scan of the thread came to its end, or was given up. */
+static void note_first(struct discovery *discovery, int result)
+{
+	if (discovery->first != DISCOVERY_SCANNING || result == -ECANCELED)
+		return;
+
+	discovery->first = result;
+	ring(discovery->first_fd);
+}
+
+/* A scan that nobody interrupts with news; who comes meanwhile is found by the next, which is heard. */
+static void seek(struct discovery *discovery)
+{
+	int r = discovery_scan_locked(discovery);
+
+	if (!discovery->stop)
+		discovery_tune_in(discovery);
+	note_first(discovery, r);
+}
+
 static void *run(void *argument)
 {
 	struct discovery *discovery = argument;
 
 	prctl(PR_SET_NAME, "discovery");
 	turnstile_enter(&discovery->turn);
+	if (!discovery->tuned)
+		seek(discovery);
 	while (!discovery->stop) {
 		discovery_tune_in(discovery);
-		discovery_scan_locked(discovery); /* a failed scan is tried again: nothing is swept by it */
+		note_first(discovery, discovery_scan_locked(discovery));
+		/* One that failed is tried again: nothing was swept by it. */
 		discovery_ask_for_units(discovery);
 		wait_locked(discovery);
 	}
@@ -292,15 +325,11 @@ static void *run(void *argument)
 	return NULL;
 }
 
-int discovery_start(struct discovery *discovery)
+int discovery_seek(struct discovery *discovery)
 {
 	sigset_t all, before;
 	int r;
 
-	/* Whoever starts something now is heard of: see discovery.h. */
-	turnstile_enter(&discovery->turn);
-	discovery_tune_in(discovery);
-	turnstile_leave(&discovery->turn);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	discovery->stop = false;
@@ -309,6 +338,19 @@ int discovery_start(struct discovery *discovery)
 	discovery->running = r == 0;
 
 	return -r;
+}
+
+int discovery_start(struct discovery *discovery)
+{
+	if (discovery->running)
+		return 0;
+
+	/* Whoever starts something now is heard of: see discovery.h. */
+	turnstile_enter(&discovery->turn);
+	discovery_tune_in(discovery);
+	turnstile_leave(&discovery->turn);
+
+	return discovery_seek(discovery);
 }
 
 /* Waits for the thread to end; for one that did not in time, no longer. True: it has ended. */
@@ -343,6 +385,21 @@ bool discovery_stop(struct discovery *discovery)
 }
 
 /* ---- questions of other threads ---- */
+
+int discovery_first_fd(const struct discovery *discovery)
+{
+	return discovery->first_fd;
+}
+
+int discovery_first(const struct discovery *discovery)
+{
+	return discovery->first;
+}
+
+int32_t discovery_reading(const struct discovery *discovery)
+{
+	return atomic_load_explicit(&discovery->reading, memory_order_relaxed);
+}
 
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
 {
@@ -394,7 +451,7 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
 	turnstile_enter(&discovery->turn);
 	*ret = discovery->state;
-	ret->reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed);
+	ret->reading = discovery_reading(discovery);
 	ret->scan_interval_ns = pause_before_scan(discovery);
 	roster_counts(discovery->roster, &ret->roster);
 	discovery_news_state(discovery, ret);

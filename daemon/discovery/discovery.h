@@ -111,8 +111,22 @@ int discovery_reload(struct discovery *discovery, const struct config *config);
  */
 mono_t discovery_pulse(const struct discovery *discovery);
 
-/* Listens from now on, if that is wanted and possible, and starts the thread, which begins with a scan. 0 or -errno. */
+/* Starts the thread, which begins with a scan, then listens, if that is wanted and possible. 0 or -errno. */
+int discovery_seek(struct discovery *discovery);
+
+/* Listens from now on, if that is wanted and possible, and starts the thread, which begins with a scan; unless it runs. 0 or -errno. */
 int discovery_start(struct discovery *discovery);
+
+/*
+ * Of the first scan of the thread. A descriptor, discovery's own, which is readable when that is through; how it went: 0; -ENOMEM, -errno: as
+ * discovery_scan; DISCOVERY_SCANNING: it is not through, or was not begun. Any thread, never waits.
+ */
+enum { DISCOVERY_SCANNING = 1 };
+int discovery_first_fd(const struct discovery *discovery);
+int discovery_first(const struct discovery *discovery);
+
+/* The process whose files are being read now, which may hang; 0: none. Any thread, never waits. */
+int32_t discovery_reading(const struct discovery *discovery);
 
 /*
  * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Harmless if it is not running. True: it has ended. False: it hangs, and

@@ -70,6 +70,8 @@ struct discovery {
 	_Atomic uint64_t pulse_ns;
 	struct turnstile turn;
 	int wake_fd;
+	int first_fd;      /* see discovery_first_fd */
+	_Atomic int first; /* see discovery_first */
 	pthread_t thread;
 	_Atomic int32_t reading; /* the process whose files are being read without the turnstile; 0: none */
 	bool running;
