@@ -8,6 +8,7 @@
 #include "collector.h"
 
 #include "evidence.h"
+#include "failing.h"
 #include "log.h"
 #include "realclock.h"
 #include "scope.h"
@@ -23,23 +24,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* How often the same trouble is said. */
-#define SAY_AGAIN_NS (60 * NS_PER_S)
-
 /* Second looks that may be waited for; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
 /* What all stacks together may still take, by the clock, when the daemon is being stopped: a fraction of what systemd waits for. */
 #define STOPPING_NS (10 * NS_PER_S)
 
-enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
+/* How long one job, or what is left of it, is waited for then, and how often it is looked. Evidence of many gigabytes and a slow disk take some seconds. */
+#define HANGS_NS (20 * NS_PER_S)
+#define LOOK_NS (NS_PER_S / 4)
 
-/* While incidents cannot be written. The thread's. */
-struct failing {
-	int error; /* 0: the last one was written */
-	mono_t said;
-	uint64_t lost, unsaid; /* all of them; those not spoken for yet */
-};
+enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
 
 struct collector {
 	struct steadyclock steady; /* the thread's */
@@ -49,11 +44,11 @@ struct collector {
 	struct jobs jobs;
 	pthread_mutex_t lock; /* of counts */
 	struct collector_counts counts;
-	bool running;
-	struct failing failing;
-	size_t stacks_held; /* by incidents that are open. The thread's */
-	mono_t stop_by;     /* 0: it was not being stopped when somebody looked. The thread's */
-	int unkept;         /* the last result of keeping the limits. The thread's */
+	bool running, abandoned;
+	struct failing failing; /* the thread's */
+	size_t stacks_held;     /* by incidents that are open. The thread's */
+	mono_t stop_by;         /* 0: it was not being stopped when somebody looked. The thread's */
+	int unkept;             /* the last result of keeping the limits. The thread's */
 	_Atomic uint64_t busy_since;
 	pthread_t thread;
 	struct hooks *hooks;
@@ -61,50 +56,6 @@ struct collector {
 };
 
 /* ---- what is said ---- */
-
-/* One more that could not be written: said when it begins, when the reason changes, and once a minute. */
-static void say_failed(struct collector *collector, const struct incident *info, int error)
-{
-	struct failing *failing = &collector->failing;
-	mono_t now = clock_mono(&collector->clock);
-	struct log_about about = {
-		.message = MESSAGE_INCIDENT_FAILED,
-		.state = failing->error ? "change" : "begin",
-		.rule = info->rule.name,
-		.target = info->target.name,
-		.error = error,
-	};
-
-	failing->lost++;
-	failing->unsaid++;
-	if (failing->error == error && mono_diff(now, failing->said) < (int64_t)SAY_AGAIN_NS)
-		return;
-
-	about.count = failing->unsaid;
-	log_about(LOG_ERR, &about, "incident of rule %s on %s could not be written: %s", info->rule.name,
-		  info->target.name, strerror(-error));
-	failing->error = error;
-	failing->said = now;
-	failing->unsaid = 0;
-}
-
-static void say_sealed(struct collector *collector, const struct incident *info)
-{
-	struct failing *failing = &collector->failing;
-	struct log_about about = {
-		.message = MESSAGE_INCIDENT_SEALED,
-		.rule = info->rule.name,
-		.target = info->target.name,
-		.incident = info->id,
-	};
-	struct log_about end = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = failing->lost };
-
-	if (failing->error)
-		log_about(LOG_NOTICE, &end, "incidents can be written again; %llu could not",
-			  (unsigned long long)failing->lost);
-	*failing = (struct failing){ 0 };
-	log_about(LOG_NOTICE, &about, "sealed incident %s", info->id);
-}
 
 static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
 {
@@ -319,9 +270,9 @@ static void seal(struct collector *collector, struct collector_incident *inciden
 	pthread_mutex_unlock(&collector->lock);
 
 	if (r < 0)
-		say_failed(collector, &incident->info, r);
+		failing_say(&collector->failing, &incident->info, r, clock_mono(&collector->clock));
 	else
-		say_sealed(collector, &incident->info);
+		failing_sealed(&collector->failing, &incident->info);
 	collector_incident_free(incident);
 	if (r == 0)
 		enforce(collector);
@@ -467,23 +418,60 @@ clockid_t collector_cpu_clock(const struct collector *collector)
 	return clock;
 }
 
-void collector_stop(struct collector *collector)
+/* Waits for the thread for so long. True: it has ended. */
+static bool join(struct collector *collector, uint64_t wait_ns)
+{
+	wall_t until = { clock_wall(&collector->clock).ns + wait_ns };
+	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
+
+	if (wait_ns == 0)
+		return pthread_tryjoin_np(collector->thread, NULL) == 0;
+
+	return pthread_timedjoin_np(collector->thread, NULL, &deadline) == 0;
+}
+
+/* Waits for the thread as long as it gets on. True: it has ended. */
+static bool await_end(struct collector *collector)
+{
+	mono_t since = clock_mono(&collector->clock); /* when its job was begun, if that was after we came */
+
+	while (!join(collector, LOOK_NS)) {
+		mono_t busy = collector_busy_since(collector), now = clock_mono(&collector->clock);
+
+		if (busy.ns == 0 || mono_diff(busy, since) > 0)
+			since = busy.ns ? busy : now;
+		if (mono_diff(now, since) > (int64_t)HANGS_NS)
+			return false;
+	}
+
+	return true;
+}
+
+bool collector_stop(struct collector *collector)
 {
 	if (!collector || !collector->running)
-		return;
+		return true;
 
+	if (collector->abandoned) {
+		collector->running = !join(collector, 0);
+		return !collector->running;
+	}
 	hooks_stop(collector->hooks);
 	jobs_stop(&collector->jobs);
-	pthread_join(collector->thread, NULL);
-	collector->running = false;
+	collector->running = collector->abandoned = !await_end(collector);
+	if (collector->abandoned)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
+			  "collecting evidence hangs, mostly in a read of the files of a process: it is not waited "
+			  "for. What was not written is recovered at the next start, as far as it can be.");
+
+	return !collector->running;
 }
 
 void collector_free(struct collector *collector)
 {
-	if (!collector)
+	if (!collector || !collector_stop(collector))
 		return;
 
-	collector_stop(collector);
 	hooks_free(collector->hooks);
 	jobs_release(&collector->jobs);
 	pthread_mutex_destroy(&collector->lock);

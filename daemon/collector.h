@@ -115,10 +115,15 @@ void collector_seal(struct collector *collector, struct collector_incident *inci
 /* Queues what is done after each incident: old ones go until the spool's limits are kept, and there is room for the next. */
 void collector_enforce(struct collector *collector);
 
-/* Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to come later is not done. Harmless if it has ended. */
-void collector_stop(struct collector *collector);
+/*
+ * Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to come later is not done. Harmless if it has ended. At
+ * one job for long it hangs, mostly in a read of the files of a process, and is not waited for any longer. True: it has ended. False: it hangs (said in the log), and
+ * may wake at any time: the session and the spool must be left as they are until the end of the process, or until this, called again, says that it has ended, which
+ * it then does without waiting.
+ */
+bool collector_stop(struct collector *collector);
 
-/* collector_stop first. NULL is fine. */
+/* Stops it, and frees nothing if that gives false. NULL is fine. */
 void collector_free(struct collector *collector);
 
 /* Totals so far. */

@@ -31,7 +31,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -463,11 +462,13 @@ static void take_down(struct daemon *daemon)
 	arrivals_release(&daemon->arrivals);
 	evaluator_free(daemon->evaluator);
 	ruletally_free(daemon->tally);
-	incidents_free(daemon->incidents);
 	memofile_close(daemon->memofile);
-	if (session_free(daemon->session))
-		config_free(daemon->config);
-	spool_free(daemon->spool);
+	/* Who hangs keeps what he has. If the collector does, the ring is not ended in good order: the next start recovers what it holds. */
+	if (incidents_free(daemon->incidents)) {
+		if (session_free(daemon->session))
+			config_free(daemon->config);
+		spool_free(daemon->spool);
+	}
 	sd_event_unref(daemon->event);
 	if (daemon->lock_fd >= 0)
 		close(daemon->lock_fd);

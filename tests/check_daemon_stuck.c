@@ -47,11 +47,23 @@ static void listen_as_systemd(void)
 			 0);
 }
 
-static void make_proc(void)
+static void configure(const char *captures, const char *targets)
 {
 	char cgroups[PATH_MAX];
 
 	ck_assert_ptr_nonnull(realpath("tests/data/cgroup/v1", cgroups));
+	scene_write(place("config"),
+		    "{\"proc_root\": \"%s/proc\", \"cgroup_root\": \"%s\", \"stacks\": \"off\",\n"
+		    "\"sampling\": {\"interval\": \"10ms\", \"rescan_interval\": \"100ms\"},\n"
+		    "\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"500ms\", \"after\": \"1h\",\n"
+		    "%s, \"min_free\": \"0B\"}, \"state_file\": \"%s/state\",\n"
+		    "\"targets\": [%s], \"rules\": []}\n",
+		    directory, cgroups, directory, directory, captures, directory, targets);
+}
+
+static void make_proc(void)
+{
 	ck_assert_int_eq(mkdir(place("proc"), 0700), 0);
 	ck_assert_int_eq(mkdir(place("proc/10"), 0700), 0);
 	scene_write(place("proc/meminfo"), "MemTotal: 1048576 kB\n");
@@ -60,15 +72,8 @@ static void make_proc(void)
 	scene_write(place("proc/10/cgroup"), "4:cpu,cpuacct:/x\n3:memory:/x\n");
 	snprintf(stuck, sizeof(stuck), "%s/proc/10/cmdline", directory);
 	scene_write(stuck, "web");
-	scene_write(place("config"),
-		    "{\"proc_root\": \"%s/proc\", \"cgroup_root\": \"%s\", \"stacks\": \"off\",\n"
-		    "\"sampling\": {\"interval\": \"10ms\", \"rescan_interval\": \"100ms\"},\n"
-		    "\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
-		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"500ms\", \"after\": \"1h\",\n"
-		    "\"captures\": [\"samples\"], \"min_free\": \"0B\"}, \"state_file\": \"%s/state\",\n"
-		    "\"targets\": [{\"name\": \"web\", \"cmdline\": \"web\"},\n"
-		    "{\"name\": \"x\", \"cgroup\": \"/x\", \"per\": \"process\"}], \"rules\": []}\n",
-		    directory, cgroups, directory, directory, directory);
+	configure("\"captures\": [\"samples\"]", "{\"name\": \"web\", \"cmdline\": \"web\"},\n"
+						 "{\"name\": \"x\", \"cgroup\": \"/x\", \"per\": \"process\"}");
 }
 
 static void setup(void)
@@ -213,6 +218,39 @@ START_TEST(at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it)
 }
 END_TEST
 
+/* Nobody selects by the command line here: discovery has read it and is through with it. Evidence has it too. */
+START_TEST(evidence_that_hangs_does_not_keep_it_from_stopping)
+{
+	if (!built)
+		return;
+
+	configure("\"captures\": [\"samples\", \"status\"]", "{\"name\": \"web\", \"comm\": \"web\"}");
+
+	struct program program = start();
+
+	await_words(&program, "target web/10 found");
+	make_stuck();
+	kill(program.pid, SIGUSR1);
+
+	int fd = await_reader();
+
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "collecting evidence hangs");
+	program_said(directory, "stopped: 0 incidents sealed");
+	close(fd);
+
+	/* What the ring had is an incident after the next start, as after a death. */
+	unlink(stuck);
+	scene_write(stuck, "web");
+	program = start();
+	await_words(&program, "watching ");
+	scene_wait_for(sealed() == 1);
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+}
+END_TEST
+
 START_TEST(a_signal_ends_a_start_that_hangs)
 {
 	if (!built)
@@ -240,6 +278,7 @@ Suite *daemon_stuck_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, it_is_said_and_stops_neither_the_watchdog_nor_the_stop);
 	tcase_add_test(tcase, at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it);
+	tcase_add_test(tcase, evidence_that_hangs_does_not_keep_it_from_stopping);
 	tcase_add_test(tcase, a_signal_ends_a_start_that_hangs);
 	suite_add_tcase(suite, tcase);
 

@@ -157,12 +157,12 @@ bool trapsession_free(struct trapsession *trap)
 
 	watcher_free(trap->watcher);
 	evaluator_free(trap->evaluator);
-	incidents_free(trap->incidents);
+
+	bool ended = incidents_free(trap->incidents), freed = ended && session_free(trap->session);
+
+	if (ended)
+		spool_free(trap->spool);
 	memo_free(trap->memo);
-
-	bool freed = session_free(trap->session);
-
-	spool_free(trap->spool);
 	free(trap->caught);
 	free(trap);
 

@@ -58,14 +58,15 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 	return 0;
 }
 
-void incidents_free(struct incidents *incidents)
+bool incidents_free(struct incidents *incidents)
 {
-	if (!incidents)
-		return;
+	bool ended = !incidents || incidents_finish(incidents);
 
-	incidents_finish(incidents);
-	collector_free(incidents->collector);
+	if (incidents)
+		collector_free(incidents->collector);
 	free(incidents);
+
+	return ended;
 }
 
 /* ---- the past ---- */
@@ -439,10 +440,8 @@ void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages)
 
 static bool is_over(const struct collector_incident *incident, mono_t now)
 {
-	if (incident->slice)
-		return slice_done(incident->slice, now);
-
-	return mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
+	return incident->slice ? slice_done(incident->slice, now)
+			       : mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
 }
 
 static void remind(struct incidents *incidents, struct collector_incident *incident, mono_t now)
@@ -476,11 +475,12 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 	}
 }
 
-void incidents_finish(struct incidents *incidents)
+bool incidents_finish(struct incidents *incidents)
 {
 	while (incidents->open)
 		close_incident(incidents, &incidents->open);
-	collector_stop(incidents->collector);
+
+	return collector_stop(incidents->collector);
 }
 
 bool incidents_is_open(const struct incidents *incidents, const char *key)

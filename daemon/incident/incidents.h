@@ -66,8 +66,8 @@ struct incidents_counts {
 /* Starts the worker. 0; -ENOMEM; -errno. */
 int incidents_new(const struct incidents_options *options, struct incidents **ret);
 
-/* incidents_finish first. NULL is fine. */
-void incidents_free(struct incidents *incidents);
+/* Finishes. Returns as incidents_finish: what the worker has is left to it if that hangs. NULL is fine: true. */
+bool incidents_free(struct incidents *incidents);
 
 /* A rule fired: opens an incident, its slice secured when this returns, or merges into the one that is open for this target. 0 (also when refused). */
 int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
@@ -107,8 +107,11 @@ void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages);
 /* Hands over to the worker what is complete. */
 void incidents_poll(struct incidents *incidents, mono_t now);
 
-/* Hands over everything with what there is, and waits until the worker has written it. */
-void incidents_finish(struct incidents *incidents);
+/*
+ * Hands over everything with what there is, and waits until the worker has written it. False: the worker hangs, see collector_stop: session and spool must be
+ * left as they are.
+ */
+bool incidents_finish(struct incidents *incidents);
 
 /* Whether one of the target with this key is open: what fires on it is merged. */
 bool incidents_is_open(const struct incidents *incidents, const char *key);
