@@ -13,6 +13,12 @@
 
 Suite *trouble_suite(void);
 
+/* What is sealed, or given up, is counted before it is said, and before limits are kept. */
+static void await_idle(void)
+{
+	scene_wait_for(incidents_busy_since(incidents).ns == 0);
+}
+
 /* Asks for an incident of the target that the rig watches, and waits until it is on the disk or was given up. */
 static struct incidents_counts record(void)
 {
@@ -37,6 +43,7 @@ static struct incidents_counts record(void)
 		counts = poll_once();
 		scene_nap();
 	}
+	await_idle();
 
 	return counts;
 }
@@ -339,6 +346,7 @@ START_TEST(a_disk_without_any_room_leaves_nothing_and_recovers_by_itself)
 		fill();
 		close(fd);
 		scene_wait_for(poll_once().failed == 1);
+		await_idle();
 		says("could not be written: No space left on device");
 		ck_assert_uint_eq(count_directories(path), 1); /* the filler */
 		remove_filler();
@@ -397,6 +405,7 @@ START_TEST(without_descriptors_an_incident_fails_and_the_next_one_does_not)
 		scene_nap();
 	}
 	setrlimit(RLIMIT_NOFILE, &limit);
+	await_idle();
 	ck_assert_uint_eq(counts.failed, 1);
 	says("could not be written: Too many open files");
 	ck_assert_uint_eq(record().sealed, 1);
