@@ -315,8 +315,12 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	live_wait_for(counted("members") == 1);
 	live_wait_for(read_on("b").samples > 0);
 
-	/* A scan follows where news were lost, or could not be heard in time: what it finds at its end is what was sampled last. */
-	uint64_t scans = counted("scans");
+	/*
+	 * A scan follows where news were lost, or could not be heard in time: what it finds at its end is what was sampled last. Exit records come by a
+	 * way of their own: where thousands of other processes' news wait, they may be heard before the change of the name. What it used is then that of
+	 * who was called so in the end, but it is not lost.
+	 */
+	uint64_t scans = counted("scans"), missed = counted("missed");
 
 	kill(server.pid, SIGSTOP);
 	await_stop(server.pid);
@@ -324,7 +328,8 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	kill(server.pid, SIGCONT);
 	live_wait_for(counted("members") == 0);
-	live_wait_for(read_on("b").cpu_ns >= 40 * NS_PER_MS || counted("scans") > scans);
+	live_wait_for(read_on("b").cpu_ns >= 40 * NS_PER_MS || counted("scans") > scans ||
+		      (counted("missed") > missed && read_on("i").cpu_ns >= 40 * NS_PER_MS));
 }
 END_TEST
 
