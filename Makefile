@@ -23,9 +23,9 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 
 # ---- sources; each list may be narrowed on the command line: make check SUITES="ring pacer" ----
 
-MAINS := $(wildcard daemon/main.c daemon/symbolize/symbolize_main.c cli/main.c)
-LIB_C := $(wildcard lib/*.c)
-DAEMON_C := $(wildcard daemon/*.c daemon/*/*.c)
+MAINS := $(wildcard daemon/service/main.c daemon/symbolize/main.c cli/main.c)
+LIB_C := $(wildcard lib/*/*.c)
+DAEMON_C := $(wildcard daemon/*/*.c daemon/*/*/*.c)
 CLI_C := $(wildcard cli/*.c cli/*/*.c)
 SUITES := $(patsubst tests/check_%.c,%,$(filter-out tests/check_main.c,$(wildcard tests/check_*.c)))
 FUZZ := $(patsubst tests/fuzz_%.c,%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
@@ -42,10 +42,10 @@ FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz_%.c) tests/fuzz_main.c)
 ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
 	$(call objects,$(MAINS))
 
-PROGRAMS := $(patsubst daemon/main.c,$(B)/spikewatchd,$(wildcard daemon/main.c)) \
+PROGRAMS := $(patsubst daemon/service/main.c,$(B)/spikewatchd,$(wildcard daemon/service/main.c)) \
 	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
 # What spikewatchd starts, and nobody else.
-HELPERS := $(patsubst daemon/symbolize/symbolize_main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize/symbolize_main.c))
+HELPERS := $(patsubst daemon/symbolize/main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize/main.c))
 TOOL_BINS := $(TOOLS:%=$(B)/%)
 BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
 FUZZ_BINS := $(FUZZ:%=$(B)/fuzz-%)
@@ -67,14 +67,9 @@ LDHARDEN := -fsanitize=$(SANITIZE)
 HARDEN += $(if $(findstring thread,$(SANITIZE)),-Wno-error)
 endif
 
-# A folder sees the headers of those below it and no others.
-rooms = $(patsubst %/,-iquote %,$(sort $(dir $(wildcard $(1)/*.h $(1)/*/*.h))))
-IN_DAEMON := -iquote lib $(call rooms,daemon)
-IN_CLI := $(IN_DAEMON) $(call rooms,cli)
-INCLUDES = -iquote lib
-$(B)/daemon/%.o: INCLUDES = $(IN_DAEMON)
-$(B)/cli/%.o: INCLUDES = $(IN_CLI)
-$(B)/tests/%.o: INCLUDES = $(IN_CLI) -iquote tests -iquote $(B)
+# Includes name the room: "lib/ring/ring.h". tests/rooms has the order of the rooms, and `make lint` checks it.
+INCLUDES = -iquote .
+$(B)/tests/%.o: INCLUDES = -iquote . -iquote tests -iquote $(B)
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
@@ -134,24 +129,24 @@ $(B)/%.a: $(B)/flags
 # The page of `spikewatch report`, as arrays of C: empty ones if there is no npm. Tried again when npm or a source changes.
 REPORT_SOURCES := $(filter-out %.c %.h,$(wildcard cli/report/*)) $(wildcard cli/report/src/* cli/report/built/*)
 
-$(B)/report/tools: FORCE
+$(B)/cli/report/tools: FORCE
 	@mkdir -p $(@D)
 	@{ command -v node; command -v npm; true; } | cmp -s - $@ || { command -v node; command -v npm; true; } > $@
 
-$(B)/report/page.h: $(B)/report/tools $(REPORT_SOURCES)
+$(B)/cli/report/page.h: $(B)/cli/report/tools $(REPORT_SOURCES)
 	$(call say,PAGE)
 	$(Q)sh cli/report/build.sh $(@D)
 
-$(B)/cli/report/reportpage.o $(B)/libfuzzer/cli/report/reportpage.o: $(B)/report/page.h
-$(B)/cli/report/reportpage.o: INCLUDES += -iquote $(B)
+$(B)/cli/report/report.o $(B)/libfuzzer/cli/report/report.o: $(B)/cli/report/page.h
+$(B)/cli/report/report.o: INCLUDES += -iquote $(B)
 
 report:
-	@rm -f $(B)/report/page.h
+	@rm -f $(B)/cli/report/page.h
 	@$(MAKE) --no-print-directory $(B)/spikewatch
 
 ARCHIVES := $(B)/daemon.a $(B)/libspikewatch.a
 
-$(B)/spikewatchd: $(B)/daemon/main.o $(ARCHIVES)
+$(B)/spikewatchd: $(B)/daemon/service/main.o $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) -o $@
 
@@ -159,7 +154,7 @@ $(B)/spikewatch: $(B)/cli/main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) -o $@
 
-$(B)/spikewatch-symbolize: $(B)/daemon/symbolize/symbolize_main.o $(ARCHIVES)
+$(B)/spikewatch-symbolize: $(B)/daemon/symbolize/main.o $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
@@ -247,7 +242,7 @@ $(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
-		$(IN_CLI) -iquote tests -iquote $(B) -MMD -MP -c $< -o $@
+		-iquote . -iquote tests -iquote $(B) -MMD -MP -c $< -o $@
 
 $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 
@@ -316,12 +311,12 @@ DEB_TREE := $(B)/deb/spikewatch-$(VERSION)
 # The package's build runs no tests unless it is asked to: make deb DEB_BUILD_OPTIONS=
 DEB_BUILD_OPTIONS ?= nocheck
 
-deb: $(B)/report/page.h
+deb: $(B)/cli/report/page.h
 	@sh tests/deps.sh build package
 	rm -rf $(B)/deb
 	mkdir -p $(DEB_TREE)
 	cp -R $(PACKAGED) $(DEB_TREE)/
-	install -D -m 644 $(B)/report/page.h $(DEB_TREE)/cli/report/built/page.h
+	install -D -m 644 $(B)/cli/report/page.h $(DEB_TREE)/cli/report/built/page.h
 	cp -R conf/debian $(DEB_TREE)/debian
 	sh conf/debian/changelog.sh $(VERSION) CHANGELOG.md > $(DEB_TREE)/debian/changelog
 	cd $(DEB_TREE) && env -i PATH="$$PATH" HOME=/nonexistent LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS='$(DEB_BUILD_OPTIONS)' \

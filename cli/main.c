@@ -2,10 +2,9 @@
  * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of characters (numbers stay in the C
  * locale: output is for scripts too), SIGPIPE, and errors of stdout that stdio has swallowed until the end.
  */
-#include "commands.h"
-#include "options.h"
-#include "scope.h"
-#include "text.h"
+#include "cli/base/options.h"
+#include "lib/base/base.h"
+#include "lib/base/text.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -6,8 +6,10 @@
  * heard, as in a network namespace of its own.
  */
 #include "bench_targets.h"
-#include "procread.h"
-#include "ring.h"
+#include "daemon/engine/base/proc_read.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/target.h"
 
 #include <dirent.h>
 #include <ftw.h>

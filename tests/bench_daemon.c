@@ -7,8 +7,13 @@
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
-#include "config.h"
-#include "session.h"
+#include "lib/config/config.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
+#include "lib/source/source.h"
 
 #include <math.h>
 

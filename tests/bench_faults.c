@@ -7,9 +7,10 @@
  * of them the median.
  */
 #include "bench.h"
-#include "clock.h"
-#include "perfevents.h"
-#include "stackrecorder.h"
+#include "lib/base/base.h"
+#include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/stack_source.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

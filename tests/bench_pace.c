@@ -3,7 +3,7 @@
  * Held against a bare loop of clock_nanosleep with the same timer slack, a moment before, which looks at nothing.
  */
 #include "bench_targets.h"
-#include "stats.h"
+#include "lib/model/sample.h"
 
 #define TARGETS 100u
 #define SECONDS_NS 2000000000u

@@ -2,8 +2,11 @@
  * bench_ring.c: records in and out of the ring, and how long it takes to secure the slice of one target from a full one.
  */
 #include "bench.h"
-#include "ring.h"
-#include "slice.h"
+#include "lib/ring/ring.h"
+#include "lib/incident/sample_window.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <limits.h>
 

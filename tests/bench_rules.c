@@ -3,8 +3,12 @@
  * step it ends in, with the same rule and the same memory behind it.
  */
 #include "bench.h"
-#include "config.h"
-#include "evaluator.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/trigger.h"
 
 #define TARGETS 1000u
 #define RULES 5u

@@ -3,7 +3,12 @@
  * system calls in a bare loop, in turns with it.
  */
 #include "bench_targets.h"
-#include "recorder.h"
+#include "daemon/engine/incident/ring_recorder.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
+#include "lib/stream/stream.h"
 
 /* How often each pair is measured; the median counts. Each takes at least so much CPU time. */
 #define ROUNDS 9u

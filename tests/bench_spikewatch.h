@@ -6,8 +6,9 @@
 #define SPIKEWATCH_BENCH_SPIKEWATCH_H
 
 #include "bench.h"
-#include "clock.h"
-#include "ring.h"
+#include "lib/base/base.h"
+#include "lib/ring/ring.h"
+#include "lib/model/sample.h"
 
 #include <dirent.h>
 #include <fcntl.h>

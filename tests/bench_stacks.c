@@ -5,8 +5,11 @@
  * What a program is slowed down by is in its own CPU time: the kernel samples in the interrupt of the thread that it interrupts.
  */
 #include "bench.h"
-#include "realclock.h"
-#include "stackcapture.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/stacks/stack_capture.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/base/base.h"
+#include "lib/incident/incident.h"
 
 #include <fcntl.h>
 #include <ftw.h>

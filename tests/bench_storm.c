@@ -7,7 +7,7 @@
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
-#include "cgmount.h"
+#include "lib/cgroup/cgroup_mounts.h"
 
 #include <sys/stat.h>
 
@@ -117,7 +117,7 @@ static void make_hierarchies(struct rig *rig)
 
 	bench_need(cgroup_mounts_new("/proc", "", &mounts) == 0, "cgroups");
 	for (int controller = 0; controller < CGROUP_CONTROLLERS; controller++)
-		add_hierarchy(rig, cgroup_mounts_controller(mounts, (enum cgroup_controller)controller, &v2));
+		add_hierarchy(rig, cgroup_mounts_controller(mounts, (enum cgroup_resource)controller, &v2));
 	add_hierarchy(rig, cgroup_mounts_v2(mounts));
 	cgroup_mounts_free(mounts);
 }

@@ -3,10 +3,12 @@
  * checksum alone, over the same bytes, as fast as the library does it: once over each line and once over all.
  */
 #include "bench.h"
-#include "checksum.h"
-#include "columns.h"
-#include "salvage.h"
-#include "stream.h"
+#include "lib/base/compress.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/stream/stream.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #define ROWS 200000u
 #define ROUNDS 9u

@@ -8,8 +8,12 @@
 #define SPIKEWATCH_BENCH_TARGETS_H
 
 #include "bench.h"
-#include "ring.h"
-#include "sampler.h"
+#include "lib/ring/ring.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
+#include "lib/source/source.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,6 +1,8 @@
 /* check_addressbook.c: what was mapped when, through forks, execve(2) and time. */
-#include "addressbook.h"
+#include "lib/proc/mapping_history.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

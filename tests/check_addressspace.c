@@ -1,7 +1,8 @@
 /* check_addressspace.c: who had what mapped, record by record; and pairmap.h, which remembers what came of it. */
-#include "addressspace.h"
-#include "pairmap.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/base/map.h"
 #include "torture.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

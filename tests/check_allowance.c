@@ -1,5 +1,6 @@
 /* check_allowance.c: a share of a core, and who takes more than that. */
-#include "allowance.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,8 +1,11 @@
 /* check_arrivals.c: targets that come and go are said by name while they are few, counted while they are many, and all of them add up. */
-#include "arrivals.h"
+#include "daemon/engine/dispatch/dispatcher.h"
 #include "journal.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
 
 Suite *arrivals_suite(void);
 

@@ -1,7 +1,9 @@
 /* check_baseline.c: how things were a moment ago, over a /proc made of files whose figures are known. */
-#include "baseline.h"
+#include "daemon/engine/targets/baseline.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/proc/procfs.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -2,8 +2,8 @@
  * check_boltfile.c: databases that containerd 1.6 and Podman 4.3 have written (tests/corpus/boltfile), whole, cut, damaged, and written to while they
  * are read.
  */
-#include "boltfile.h"
-#include "scope.h"
+#include "lib/cgroup/bolt_file.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <check.h>

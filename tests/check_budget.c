@@ -1,6 +1,8 @@
 /* check_budget.c: the one that leads measures, the others do as it says; what is exempt is not counted. */
-#include "budget.h"
-#include "realclock.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
 
 #include <check.h>
 

@@ -1,10 +1,18 @@
 /* check_capture.c: evidence from fixtures of two moments, from processes that vanish, and from this very process. */
-#include "capture.h"
-#include "capture_text.h"
-#include "dirtree.h"
-#include "salvage.h"
-#include "scope.h"
+#include "daemon/engine/incident/capture.h"
+#include "lib/base/io.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "daemon/engine/targets/baseline.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/procfs.h"
 
 #include <check.h>
 #include <errno.h>

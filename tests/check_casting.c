@@ -1,7 +1,9 @@
 /* check_casting.c: which entry a recorded target is of: its own, one that selects it, the one that is asked for, none. */
-#include "casting.h"
+#include "cli/replay/replay.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* check_census.c: who need not be looked at again. What clocks say is made up. */
-#include "census.h"
+#include "daemon/engine/targets/matcher.h"
 #include "torture.h"
 
 #include <check.h>

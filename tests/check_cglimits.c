@@ -1,6 +1,7 @@
 /* check_cglimits.c: what one directory says, whatever is missing, unlimited or nonsense; and the machine. */
-#include "cglimits.h"
-#include "scope.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/base/base.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <errno.h>

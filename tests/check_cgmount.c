@@ -1,6 +1,6 @@
 /* check_cgmount.c: hierarchies of every mode, the cgroup of a process, the tree, and globs. */
-#include "cgmount.h"
-#include "scope.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <check.h>
@@ -31,7 +31,7 @@ static int fixture_proc(void)
 	return fd;
 }
 
-static void expect_controller(const struct cgroup_mounts *mounts, enum cgroup_controller controller, const char *dir,
+static void expect_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller, const char *dir,
 			      bool v2)
 {
 	bool is_v2 = !v2;
@@ -60,7 +60,7 @@ START_TEST(v2_is_recognised)
 
 	ck_assert_int_eq(cgroup_mounts_mode(mounts), CGROUPS_V2);
 	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-		expect_controller(mounts, (enum cgroup_controller)i, "tests/data/cgroup/v2", true);
+		expect_controller(mounts, (enum cgroup_resource)i, "tests/data/cgroup/v2", true);
 	ck_assert_str_eq(cgroup_mounts_v2(mounts), "tests/data/cgroup/v2");
 	cgroup_mounts_free(mounts);
 }

@@ -1,8 +1,7 @@
 /* check_cgorigin.c: paths as a cgroup namespace says them, and where that begins, in trees made of files. */
-#include "cgorigin.h"
-#include "cgmount.h"
+#include "lib/cgroup/cgroup_mounts.h"
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <errno.h>

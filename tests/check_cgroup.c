@@ -1,6 +1,8 @@
 /* check_cgroup.c: one cgroup by its kept descriptors, v1, v2 and hybrid; and a real one where this machine lets us make it. */
-#include "cgroup.h"
-#include "scope.h"
+#include "lib/cgroup/cgroup.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* check_cgroupfs.c: numbers, limits, lists and keyed files of cgroup v1 and v2. */
-#include "cgroupfs.h"
-#include "scope.h"
+#include "lib/cgroup/cgroup.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <errno.h>

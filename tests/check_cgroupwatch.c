@@ -1,7 +1,9 @@
 /* check_cgroupwatch.c: cgroups that come, in a hierarchy made of directories. */
-#include "cgroupwatch.h"
+#include "daemon/engine/targets/cgroup_watch.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /*
  * checksum: published values, and that parts add up.
  */
-#include "checksum.h"
+#include "lib/base/compress.h"
 
 #include <check.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* check_cleantext.c: what was escaped stays as it is; what was not is. */
-#include "cleantext.h"
+#include "lib/base/text.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

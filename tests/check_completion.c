@@ -1,8 +1,8 @@
 /* check_completion.c: what bash offers for spikewatch and spikewatchd, asked of bash. */
 #include "program.h"
 
-#include "commands.h"
-#include "scope.h"
+#include "cli/base/options.h"
+#include "lib/base/base.h"
 
 #include <sys/stat.h>
 

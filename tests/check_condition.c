@@ -1,5 +1,6 @@
 /* check_condition.c: what is bad for a while is said when it begins, gets worse and is over. */
-#include "condition.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

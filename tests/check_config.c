@@ -1,13 +1,12 @@
 /* The configuration: what is taken, what is refused, and in which words. */
-#include "config.h"
+#include "lib/config/config.h"
 
-#include "clock.h"
-#include "config_regex.h"
-#include "config_rule.h"
-#include "config_section.h"
-#include "scope.h"
-#include "sink.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 #include "torture.h"
+#include "lib/base/json.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 

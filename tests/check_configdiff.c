@@ -1,9 +1,9 @@
 /* Two configurations: what only a restart changes, and what has changed. */
-#include "configdiff.h"
+#include "lib/config/config_change.h"
 
-#include "config_section.h"
+#include "lib/config/config.h"
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

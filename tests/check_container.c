@@ -1,6 +1,6 @@
 /* check_container.c: what a container is called, which patterns mean it, and its packed form. */
-#include "container.h"
-#include "scope.h"
+#include "lib/model/target.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

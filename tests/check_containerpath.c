@@ -1,6 +1,7 @@
 /* check_containerpath.c: whose cgroup it is, by its path: the forms that runtimes are known to make, and what only looks like one. */
-#include "containerpath.h"
-#include "scope.h"
+#include "lib/cgroup/container.h"
+#include "lib/base/base.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

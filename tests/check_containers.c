@@ -1,11 +1,18 @@
 /*
  * check_containers.c: names of containers out of a runtime's files, which here are made of files as cgroups and processes are; and what becomes a target.
  */
-#include "containerfiles.h"
-#include "discovery_inside.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
 
 #include <malloc.h>
 

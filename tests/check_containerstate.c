@@ -1,7 +1,8 @@
 /* check_containerstate.c: names in what runtimes write down; documents are shortened ones of Docker 20.10, containerd 1.6, CRI-O and Podman 4.3. */
-#include "containerstate.h"
-#include "scope.h"
+#include "lib/cgroup/container.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

@@ -2,11 +2,18 @@
  * check_containerview.c: a daemon in a container that watches its host: with namespaces of its own for processes, mounts and cgroups, and the
  * host's /proc, cgroups and files mounted elsewhere. What it sees is compared with what is seen from outside. Needs root.
  */
-#include "cgmount.h"
+#include "lib/cgroup/cgroup_mounts.h"
 #include "limits_of.h"
 #include "scene.h"
-#include "scope.h"
-#include "session.h"
+#include "lib/base/base.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/targets/discovery.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/metric.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -67,7 +74,7 @@ static bool make_cgroup(const char *top, const char *below)
 
 static void make_cgroups(const struct cgroup_mounts *mounts)
 {
-	static const enum cgroup_controller controllers[] = { CGROUP_CPU, CGROUP_MEMORY };
+	static const enum cgroup_resource controllers[] = { CGROUP_CPU, CGROUP_MEMORY };
 
 	for (size_t i = 0; i < ARRAY_LEN(tops); i++) {
 		bool v2;

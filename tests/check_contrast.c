@@ -1,5 +1,5 @@
 /* check_contrast.c: two sides of the same things, with numbers that are known. */
-#include "contrast.h"
+#include "cli/diff/diff.h"
 #include "torture.h"
 
 #include <check.h>

@@ -2,9 +2,11 @@
  * check_control.c: the control socket among clients who stall, talk nonsense, leave or never read; served in this process by an event
  * loop turned by hand, and by the daemon as it is run.
  */
-#include "control.h"
-#include "json.h"
+#include "daemon/service/control.h"
+#include "lib/base/json.h"
 #include "program.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 #include "crew.h"
 
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,9 +1,10 @@
 /*
  * check_daemon.c: spikewatchd as it is run: what it says and how it exits, stopped, killed, started twice, by root and by anybody.
  */
-#include "incident_json.h"
-#include "manifest.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
 #include "program.h"
+#include "lib/model/target.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * check_daemon_stuck.c: spikewatchd over a /proc in which the command line of a process is a pipe that nobody writes into: a read that does not come to an end,
  * while it runs and when it is stopped.
  */
-#include "manifest.h"
+#include "lib/incident/manifest.h"
 #include "program.h"
 
 #include <dirent.h>

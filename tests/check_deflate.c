@@ -1,9 +1,10 @@
 /* check_deflate.c: what comes out is unpacked again; a sink that fails, memory that is short. The checksums: check_checksum.c. */
-#include "deflate.h"
+#include "lib/base/compress.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 #include "unpacked.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* check_demangle.c: names of C++ and Rust as their sources have them, and those that grow without end left as they are. */
-#include "demangle.h"
+#include "daemon/symbolize/symbols.h"
 
 #include <check.h>
 #include <stdio.h>

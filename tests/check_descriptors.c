@@ -1,5 +1,5 @@
 /* check_descriptors.c: how much of a limit is left to others. */
-#include "descriptors.h"
+#include "daemon/engine/base/proc_read.h"
 
 #include <check.h>
 #include <fcntl.h>

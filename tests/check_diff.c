@@ -4,18 +4,19 @@
  */
 #include "commandrun.h"
 
-#include "commands.h"
-#include "hotlist.h"
-#include "incident_json.h"
+#include "cli/base/options.h"
+#include "lib/profile/stack_text.h"
+#include "lib/incident/incident.h"
 #include "incidentmade.h"
-#include "json.h"
-#include "manifest.h"
-#include "options.h"
-#include "reportpage.h"
+#include "lib/base/json.h"
+#include "lib/incident/manifest.h"
+#include "cli/report/report.h"
 #include "scene.h"
-#include "scope.h"
-#include "stackprofile.h"
+#include "lib/base/base.h"
+#include "lib/profile/profile.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

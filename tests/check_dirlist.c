@@ -1,7 +1,6 @@
 /* check_dirlist.c: reading descriptors to their end, and the names in a directory. */
-#include "dirlist.h"
-#include "fdread.h"
-#include "scope.h"
+#include "lib/base/io.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,19 @@
 /*
  * check_discovery.c: scans over a /proc made of files, over real processes and, where that is possible, over cgroups of our own.
  */
-#include "discovery_inside.h"
+#include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/baseline.h"
+#include "daemon/engine/targets/fair_mutex.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/config/config.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
 
 #include <errno.h>
 #include <sys/resource.h>

@@ -4,10 +4,14 @@
  *
  * How many: 70,000, or what SPIKEWATCH_CROWD says; if it does, what was measured is printed. Each takes 6 KiB in /dev/shm.
  */
-#include "discovery_inside.h"
+#include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
-#include "realclock.h"
-#include "roster_events.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/fair_mutex.h"
+#include "lib/base/base.h"
+#include "lib/proc/perf.h"
 
 #include <malloc.h>
 

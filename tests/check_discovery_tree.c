@@ -1,6 +1,6 @@
 /* check_discovery_tree.c: entries with "tree": descendants by scans over a /proc made of files, and by news of real processes. */
 #include "discovery_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

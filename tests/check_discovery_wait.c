@@ -1,8 +1,14 @@
 /*
  * check_discovery_wait.c: what discovery's thread waits for between scans. Time is an argument: nothing here sleeps.
  */
-#include "discovery_inside.h"
+#include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
+#include "daemon/engine/targets/fair_mutex.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
+#include "lib/model/target.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -6,16 +6,13 @@
  */
 #include "program.h"
 
-#include "commands.h"
-#include "config.h"
-#include "config_field.h"
-#include "config_rule.h"
-#include "config_run.h"
-#include "config_section.h"
-#include "config_target.h"
-#include "salvage.h"
-#include "scope.h"
-#include "units.h"
+#include "cli/base/options.h"
+#include "lib/config/config.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
+#include "lib/base/units.h"
+#include "lib/model/sample.h"
+#include "lib/rules/metric.h"
 
 Suite *docs_suite(void);
 

@@ -1,6 +1,6 @@
 /* check_evaluator.c: targets come and go, rules step, firings are handed out and remembered. */
 #include "evaluator_bench.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <check.h>

@@ -5,7 +5,7 @@
 #include "evaluator_bench.h"
 #include "torture.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

@@ -4,15 +4,15 @@
  */
 #include "commandrun.h"
 
-#include "commands.h"
+#include "cli/base/options.h"
 #include "incidentmade.h"
-#include "json.h"
-#include "options.h"
-#include "pprof.h"
-#include "salvage.h"
+#include "lib/base/json.h"
+#include "lib/profile/pprof.h"
+#include "lib/stream/stream.h"
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <fcntl.h>
 

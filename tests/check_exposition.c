@@ -2,13 +2,30 @@
  * check_exposition.c: pages of a daemon that is put together here: what is in them against the table and against docs/metrics.md, targets
  * beyond the bound, sums that never count backwards, hostile and equal names.
  */
-#include "exposition.h"
+#include "daemon/service/metrics/exposition.h"
 
-#include "families.h"
 #include "program.h"
-#include "scope.h"
-#include "spool.h"
+#include "lib/base/base.h"
+#include "daemon/engine/incident/spool.h"
 #include "torture.h"
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "daemon/service/health/health.h"
+#include "daemon/service/health/overview.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
+#include "lib/rules/trigger.h"
 
 #include <errno.h>
 

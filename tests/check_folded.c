@@ -1,8 +1,9 @@
 /* check_folded.c: to the letter, hostile names, failing memory and sinks. */
-#include "folded.h"
+#include "lib/profile/stack_text.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

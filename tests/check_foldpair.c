@@ -1,6 +1,7 @@
 /* check_foldpair.c: two texts of folded stacks as one. */
-#include "foldpair.h"
+#include "lib/profile/stack_text.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

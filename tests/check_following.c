@@ -1,6 +1,7 @@
 /* check_following.c: which of the watched processes get events of their own. */
-#include "following.h"
+#include "daemon/engine/stacks/stack_recorder.h"
 #include "torture.h"
+#include "lib/proc/procfs.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,10 +1,14 @@
 /* check_functions.c: the section of spikewatch show to the letter, at several widths; files that are hostile, cut, or of something else. */
-#include "functions.h"
+#include "cli/incident/profiles.h"
 
 #include "incidentmade.h"
-#include "scope.h"
-#include "sink.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 #include "torture.h"
+#include "cli/base/plot.h"
+#include "lib/base/json.h"
+#include "lib/incident/incident.h"
+#include "lib/profile/stack_text.h"
 
 #include <check.h>
 #include <errno.h>

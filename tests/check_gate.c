@@ -2,10 +2,12 @@
  * check_gate.c: processes that have no descriptors, through a source: they are read as the others are, and pids that come to belong to somebody
  * else, at any step, are never mistaken for them.
  */
-#include "gate.h"
+#include "lib/source/process.h"
 #include "scene.h"
 #include "source_rig.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <linux/sched.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* check_gatedchild.c: commands that wait at the gate, run, cannot be run, and are seen to end whatever our own parent has done with SIGCHLD. */
-#include "gatedchild.h"
+#include "cli/trap/child.h"
 
 #include "program.h"
 

@@ -1,5 +1,6 @@
 /* check_governor.c: the interval follows the CPU budget, down fast and up slowly, without swinging. */
-#include "governor.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

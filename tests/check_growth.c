@@ -1,7 +1,8 @@
 /* check_growth.c: two looks at the memory as one table. */
-#include "growth.h"
+#include "cli/incident/view.h"
 
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* check_handedfds.c: descriptors 3 and up as systemd hands them over, in a child of the test; and the daemon behind them. */
-#include "handedfds.h"
+#include "daemon/service/control.h"
 
 #include "program.h"
 

@@ -1,5 +1,5 @@
 /* check_handover.c: what goes in comes out, once and in order, also between two threads. */
-#include "handover.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "torture.h"
 
 #include <check.h>

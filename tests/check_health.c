@@ -1,8 +1,14 @@
 /* check_health.c: what is said about the sampler: when a condition begins, when it ends, and not in between. */
-#include "health.h"
+#include "daemon/service/health/health.h"
 #include "journal.h"
-#include "log.h"
+#include "daemon/engine/base/log.h"
 #include "scene.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/source/source.h"
 
 #include <sys/resource.h>
 #include <errno.h>

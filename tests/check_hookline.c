@@ -1,7 +1,7 @@
 /* check_hookline.c: words with placeholders. */
-#include "hookline.h"
+#include "lib/config/config.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

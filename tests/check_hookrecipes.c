@@ -2,10 +2,14 @@
  * check_hookrecipes.c: conf/hooks: each is a good configuration, and those whose tool is on this machine do what they promise. A small
  * server on loopback stands for a program with pprof, and for Pyroscope.
  */
-#include "hooks.h"
+#include "daemon/engine/incident/hooks.h"
 
-#include "realclock.h"
+#include "daemon/engine/base/clocks.h"
 #include "scene.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/incident/incident.h"
+#include "lib/model/target.h"
 
 #include <errno.h>
 #include <glob.h>

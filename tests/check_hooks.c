@@ -1,13 +1,15 @@
 /*
  * check_hooks.c: commands that behave and commands that do not, run as an incident runs them, into a directory that stands for its draft.
  */
-#include "hooks.h"
+#include "daemon/engine/incident/hooks.h"
 
-#include "hookline.h"
-#include "hookspawn.h"
-#include "realclock.h"
+#include "lib/config/config.h"
+#include "daemon/engine/base/clocks.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/incident/incident.h"
+#include "lib/model/target.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 /* check_hotlist.c: self and total, recursion, the top thread, order, hostile names, failing memory and sinks. */
-#include "hotlist.h"
+#include "lib/profile/stack_text.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

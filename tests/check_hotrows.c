@@ -1,5 +1,6 @@
 /* check_hotrows.c: what hotlist writes comes back; tables that are cut, changed or none. */
-#include "hotrows.h"
+#include "lib/profile/stack_text.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* check_htmltext.c: text of strangers inside of HTML and of JSON. */
-#include "htmltext.h"
+#include "cli/report/report.h"
 
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* check_idlepace.c: what the writer does and what the readers go by. */
-#include "idlepace.h"
-#include "scope.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <stddef.h>

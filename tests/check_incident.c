@@ -1,8 +1,13 @@
 /* check_incident.c: an incident survives being written and read; nothing in a file can do harm. */
-#include "incident.h"
-#include "incident_json.h"
-#include "scope.h"
+#include "lib/incident/incident.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <errno.h>

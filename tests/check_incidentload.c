@@ -1,10 +1,14 @@
 /* check_incidentload.c: incidents as the daemon writes them, and as nobody should have left them. */
-#include "incident_json.h"
-#include "incidentload.h"
+#include "lib/incident/incident.h"
+#include "cli/incident/incident_load.h"
 #include "incidentmade.h"
-#include "manifest.h"
-#include "scope.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "cli/incident/series.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/stream/stream.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,12 +1,17 @@
 /* incidentmade.c: see incidentmade.h. */
 #include "incidentmade.h"
 
-#include "columns.h"
-#include "incident_json.h"
-#include "manifest.h"
-#include "scope.h"
-#include "slice.h"
-#include "stream.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
+#include "lib/incident/sample_window.h"
+#include "lib/stream/stream.h"
+#include "lib/base/io.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <dirent.h>

@@ -1,8 +1,8 @@
 /* check_incidentpick.c: what may not be read is counted and not passed over; where nothing can be looked up it is said why. */
-#include "incidentpick.h"
+#include "cli/incident/incident_load.h"
 
 #include "incidentmade.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <fcntl.h>

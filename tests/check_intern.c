@@ -1,5 +1,5 @@
 /* check_intern.c: numbers, growth, the budget, every allocation that fails. */
-#include "intern.h"
+#include "lib/base/map.h"
 
 #include "torture.h"
 

@@ -1,7 +1,8 @@
 /* check_jobs.c: the order in which jobs come out, and what a worker may take in the middle of another. */
-#include "jobs.h"
+#include "daemon/engine/incident/incident_worker.h"
 
-#include "realclock.h"
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

@@ -1,8 +1,9 @@
 /* JSON in: the tree and its places, and what people are told. JSON out. */
-#include "json.h"
+#include "lib/base/json.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 

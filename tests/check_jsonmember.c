@@ -1,5 +1,7 @@
 /* check_jsonmember.c: each kind of member, as it is written. */
-#include "jsonmember.h"
+#include "lib/base/json.h"
+#include "lib/model/target.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <math.h>
@@ -52,7 +54,7 @@ START_TEST(the_longest_label_is_whole)
 	ck_assert_uint_eq(labels.count, 1);
 	ck_assert_int_eq(json_writer_new(sink_buffer(&buffer), false, &json), 0);
 	json_begin_object(json);
-	jsonmember_labels(json, "labels", &labels);
+	labels_json(json, "labels", &labels);
 	json_end_object(json);
 	ck_assert_int_eq(json_writer_close(json), 0);
 	ck_assert_int_eq(buffer_append(&buffer, "", 1), 0);

@@ -1,5 +1,5 @@
 /* check_kinship.c: who is in which tree, whatever order it is told in. */
-#include "kinship.h"
+#include "daemon/engine/targets/matcher.h"
 #include "torture.h"
 
 #include <check.h>

@@ -2,10 +2,11 @@
  * check_labelled.c: real processes in cgroups of their own, which are called as containers of Docker are, with files as Docker writes them: spikewatchd
  * watches one of them by its labels, and says them in status, in metrics, and in the incident.
  */
-#include "cgmount.h"
-#include "incident_json.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/incident/incident.h"
 #include "program.h"
-#include "scope.h"
+#include "lib/base/base.h"
+#include "lib/model/target.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ static bool built;
 
 static bool make_cgroups(void)
 {
-	static const enum cgroup_controller controllers[] = { CGROUP_CPU, CGROUP_MEMORY };
+	static const enum cgroup_resource controllers[] = { CGROUP_CPU, CGROUP_MEMORY };
 	struct cgroup_mounts *mounts = NULL;
 	char path[600];
 	bool v2, any = false;

@@ -1,6 +1,8 @@
 /* check_labelnames.c: names as kube-state-metrics makes them. */
-#include "labelnames.h"
-#include "scope.h"
+#include "daemon/service/metrics/exposition.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

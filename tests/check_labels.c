@@ -1,5 +1,5 @@
 /* check_labels.c: what fits is there, sorted; what does not is left out as a whole and counted. */
-#include "labels.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

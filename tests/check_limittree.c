@@ -1,7 +1,7 @@
 /* check_limittree.c: effective limits, over hierarchies made of files, and when they change. */
 #include "limits_of.h"
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <check.h>

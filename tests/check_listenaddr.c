@@ -1,7 +1,7 @@
 /* Addresses to listen on: what is read as which, and what is none. */
-#include "listenaddr.h"
+#include "lib/base/units.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

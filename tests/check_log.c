@@ -1,7 +1,8 @@
 /* check_log.c: entries as a journal receives them, lines as a terminal shows them; and that nobody who does not read holds the daemon up. */
 #include "journal.h"
-#include "log.h"
+#include "daemon/engine/base/log.h"
 #include "scene.h"
+#include "lib/base/base.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* check_manifest.c: a sealed directory is told from one that was touched. */
-#include "checksum.h"
-#include "manifest.h"
+#include "lib/base/compress.h"
+#include "lib/incident/manifest.h"
 #include "torture.h"
 
 #include <check.h>

@@ -1,6 +1,7 @@
 /* check_match.c: which processes and cgroups an entry of the configuration means. */
-#include "match.h"
-#include "scope.h"
+#include "lib/config/selection.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* check_memo.c: what is remembered comes back, and nothing else. */
-#include "memo.h"
-#include "memotable.h"
-#include "scope.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <errno.h>

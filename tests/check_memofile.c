@@ -1,8 +1,11 @@
 /* check_memofile.c: the state file on a disk that is not as it was. */
-#include "memofile.h"
+#include "daemon/service/health/overview.h"
 
 #include "scene.h"
 #include "torture.h"
+#include "daemon/engine/base/paths.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/rules/trigger.h"
 
 #include <errno.h>
 #include <sys/stat.h>

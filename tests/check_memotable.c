@@ -1,6 +1,7 @@
 /* check_memotable.c: a bounded map that drops the stalest. */
-#include "memotable.h"
+#include "lib/evaluator/rule_state.h"
 #include "torture.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
  * check_messages.c: the kinds of entries, the catalog that explains them and the table in docs/journal.md against each other, each way
  * round: what is new is missed and what is gone is found.
  */
-#include "messages.h"
+#include "daemon/engine/base/log.h"
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <ctype.h>
 
@@ -197,7 +197,7 @@ END_TEST
 
 START_TEST(every_field_is_in_the_table)
 {
-	AUTO_FREE char *text = read_all(TABLE), *code = read_all("daemon/log.c");
+	AUTO_FREE char *text = read_all(TABLE), *code = read_all("daemon/engine/base/log.c");
 
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
 		char quoted[48];

@@ -1,5 +1,7 @@
 /* check_metric.c: two observations make one number, or none. */
-#include "metric.h"
+#include "lib/rules/metric.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <string.h>

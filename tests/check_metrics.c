@@ -2,10 +2,12 @@
  * check_metrics.c: the metrics' server among clients who stall, send garbage, leave or never read; served in this process by an event loop
  * turned by hand.
  */
-#include "metrics.h"
+#include "daemon/service/metrics/metrics_server.h"
 
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
+#include "daemon/service/metrics/exposition.h"
+#include "lib/base/io.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* check_metrictext.c: every unit has its own look. */
-#include "metrictext.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 

@@ -1,5 +1,6 @@
 /* check_moment.c: moments as people type them, around changes of the clock, and what is none. */
-#include "moment.h"
+#include "cli/incident/incident_load.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* check_newcomers.c: who waits to be looked at, and who came and went. Time is made up. */
-#include "newcomers.h"
+#include "daemon/engine/targets/process_news.h"
 #include "torture.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

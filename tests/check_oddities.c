@@ -2,7 +2,7 @@
  * check_oddities.c: what the kernel lets people do, and the real daemon: cgroups whose names have any byte but slash, NUL and newline, arguments of nearly two
  * mebibytes, and entries that match everything on the machine.
  */
-#include "json.h"
+#include "lib/base/json.h"
 #include "live_rig.h"
 #include "own_cgroups.h"
 

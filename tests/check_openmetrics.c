@@ -1,8 +1,9 @@
 /* check_openmetrics.c: both forms to the letter, values that must come back, hostile labels, what clients ask for, every failing write. */
-#include "openmetrics.h"
+#include "daemon/service/metrics/exposition.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* check_options.c: command lines in, values or a helpful message out. */
-#include "options.h"
-#include "scope.h"
+#include "cli/base/options.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

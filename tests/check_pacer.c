@@ -1,5 +1,7 @@
 /* Deadlines, skipped slots and backoff, on a clock that the tests move. */
-#include "pacer.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 

@@ -1,9 +1,12 @@
 /* check_panorama.c: the window of all targets in a file: past and present, no more than that, and what was missed is counted. */
-#include "panorama.h"
-#include "incident.h"
+#include "daemon/engine/incident/ring_recorder.h"
+#include "lib/incident/incident.h"
 #include "ring_fixture.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/incident/sample_window.h"
+#include "lib/ring/ring.h"
 
 #include <sys/resource.h>
 

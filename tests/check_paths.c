@@ -1,6 +1,7 @@
 /* check_paths.c: where files go, for root, for systemd, for everybody else; no word of the configuration is overruled. */
-#include "paths.h"
+#include "daemon/engine/base/paths.h"
 #include "scene.h"
+#include "lib/config/config.h"
 
 #include <errno.h>
 #include <sys/stat.h>

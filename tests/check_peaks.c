@@ -1,6 +1,7 @@
 /* check_peaks.c: who did most, among rows of many targets, honest and hostile. */
-#include "peaks.h"
+#include "cli/incident/series.h"
 #include "torture.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <errno.h>

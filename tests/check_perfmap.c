@@ -1,6 +1,5 @@
 /* check_perfmap.c: what just-in-time compilers write, and what the kernel says of itself: perfmap.h and kallsyms.h. */
-#include "kallsyms.h"
-#include "perfmap.h"
+#include "daemon/symbolize/symtable.h"
 #include "torture.h"
 
 #include <check.h>

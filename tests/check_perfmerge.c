@@ -1,6 +1,7 @@
 /* check_perfmerge.c: the order of times, and of coming where times are the same. */
-#include "perfmerge.h"
+#include "lib/proc/perf.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

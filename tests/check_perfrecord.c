@@ -1,5 +1,5 @@
 /* check_perfrecord.c: what is written is read back; what does not add up is refused. */
-#include "perfrecord.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

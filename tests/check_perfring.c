@@ -1,5 +1,5 @@
 /* check_perfring.c: rings made by hand, in plain memory, read in both ways. */
-#include "perfring.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

@@ -2,10 +2,13 @@
  * check_perfthreads.c: which threads and processes get events of their own, by what notes tell. The notes are made up, the processes and events are
  * real: needs to be allowed to open events on its own threads; says so if it is not.
  */
-#include "descriptors.h"
-#include "perfthreads.h"
-#include "realclock.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/stacks/thread_events.h"
+#include "daemon/engine/base/clocks.h"
 #include "torture.h"
+#include "daemon/engine/base/perf_events.h"
+#include "lib/base/base.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

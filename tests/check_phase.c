@@ -1,5 +1,5 @@
 /* check_phase.c: counting that is broken off all the time, and samples that stand for all of it nevertheless. */
-#include "phase.h"
+#include "lib/model/pacing.h"
 
 #include <check.h>
 

@@ -1,6 +1,6 @@
 /* check_plot.c: pictures are compared as text with golden ones; what cannot be seen in a picture is asked for. */
-#include "plot.h"
-#include "scope.h"
+#include "cli/base/plot.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -2,11 +2,12 @@
  * check_pprof.c: a small profile to the byte, ids that were not given, limits, failing memory and sinks. What pprof itself makes of a profile:
  * tests/pprof.sh.
  */
-#include "pprof.h"
+#include "lib/profile/pprof.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 #include "unpacked.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,11 +1,10 @@
 /* check_pprofread.c: what pprof.h writes comes back, what Go writes is read, and what is cut, changed or none is refused. */
-#include "pprofread.h"
+#include "lib/profile/pprof.h"
 
-#include "deflate.h"
-#include "pprof.h"
+#include "lib/base/compress.h"
 #include "scene.h"
-#include "scope.h"
-#include "sink.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 #include "torture.h"
 
 #include <check.h>

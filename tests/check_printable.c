@@ -1,7 +1,7 @@
 /* check_printable.c: strings of strangers in JSON: what a terminal would obey, hide or turn around is replaced, all else is kept. */
-#include "printable.h"
+#include "lib/base/json.h"
 
-#include "sink.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* check_privileges.c: what an ordinary process lacks; each case in a child, whose privileges are its own to lose. */
-#include "privileges.h"
+#include "daemon/service/health/overview.h"
 
 #include "scene.h"
+#include "lib/config/config.h"
 
 #include <grp.h>
 #include <sys/mman.h>

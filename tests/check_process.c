@@ -1,7 +1,8 @@
 /* check_process.c: one process by its kept descriptors: fixtures for what is rare, children for what is alive. */
-#include "process.h"
+#include "lib/source/process.h"
 #include "children.h"
-#include "scope.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <errno.h>

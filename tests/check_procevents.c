@@ -1,6 +1,7 @@
 /* check_procevents.c: messages as a kernel (6.18) sent them, and the same cut off and bent. */
-#include "procevents.h"
-#include "scope.h"
+#include "lib/proc/procfs.h"
+#include "lib/base/base.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

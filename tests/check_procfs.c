@@ -1,6 +1,6 @@
 /* check_procfs.c: what the kernel writes about a process, and what a process can make it write. */
-#include "procfs.h"
-#include "scope.h"
+#include "lib/proc/procfs.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* check_proclistener.c: what the kernel says of our own processes, by every source that is allowed here. */
-#include "proclistener.h"
+#include "daemon/engine/targets/process_news.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/proc/procfs.h"
 
 #include <errno.h>
 #include <sched.h>

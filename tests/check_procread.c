@@ -1,5 +1,5 @@
 /* check_procread.c: small files, links and names below a proc root. */
-#include "procread.h"
+#include "daemon/engine/base/proc_read.h"
 #include "scene.h"
 
 #include <errno.h>

@@ -1,11 +1,10 @@
 /* check_prune.c: which incidents are listed, and which are removed, through the commands that people type. */
 #include "commandrun.h"
 
-#include "commands.h"
+#include "cli/base/options.h"
 #include "incidentmade.h"
-#include "json.h"
-#include "options.h"
-#include "scope.h"
+#include "lib/base/json.h"
+#include "lib/base/base.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,8 +1,13 @@
 /* check_recorder.c: what the ring delivered is what the stream says, row by row; a sink that fails is never forgotten. */
-#include "recorder.h"
+#include "daemon/engine/incident/ring_recorder.h"
 #include "ring_fixture.h"
-#include "salvage.h"
+#include "lib/stream/stream.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
 
 #include <stdlib.h>
 

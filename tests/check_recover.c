@@ -1,12 +1,15 @@
 /* check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies there stops nobody. */
-#include "incident_json.h"
+#include "lib/incident/incident.h"
 #include "journal.h"
-#include "manifest.h"
-#include "recover.h"
-#include "ring.h"
+#include "lib/incident/manifest.h"
+#include "daemon/engine/incident/recover.h"
+#include "lib/ring/ring.h"
 #include "scene.h"
-#include "session.h"
-#include "spool.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
 
 #include <errno.h>
 

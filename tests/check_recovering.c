@@ -1,18 +1,18 @@
 /* check_recovering.c: spikewatch recover on rings that are whole, cut off, damaged, in use, or none. */
 #include "commandrun.h"
 
-#include "commands.h"
-#include "dirtree.h"
-#include "incident_json.h"
-#include "json.h"
-#include "manifest.h"
-#include "options.h"
-#include "recover.h"
+#include "cli/base/options.h"
+#include "lib/base/io.h"
+#include "lib/incident/incident.h"
+#include "lib/base/json.h"
+#include "lib/incident/manifest.h"
+#include "daemon/engine/incident/recover.h"
 #include "ring_fixture.h"
-#include "ringfile.h"
-#include "scope.h"
-#include "spool.h"
+#include "cli/base/ring_file.h"
+#include "lib/base/base.h"
+#include "daemon/engine/incident/spool.h"
 #include "torture.h"
+#include "lib/ring/ring.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -2,9 +2,11 @@
  * check_reload.c: a daemon that runs and is told to do something: take another configuration, open an incident. By signals and by the
  * commands that people use.
  */
-#include "incident_json.h"
-#include "manifest.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
 #include "program.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
 
 #include <dirent.h>
 #include <errno.h>

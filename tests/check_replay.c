@@ -2,11 +2,13 @@
  * check_replay.c: spikewatch replay as it is run: over what a real daemon recorded, in the ring and in incidents; over recordings that are whole,
  * damaged or none; and what it says of wrong usage.
  */
-#include "incident_json.h"
-#include "json.h"
+#include "lib/incident/incident.h"
+#include "lib/base/json.h"
 #include "program.h"
-#include "ring.h"
-#include "scope.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
 
 #include <dirent.h>
 

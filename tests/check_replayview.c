@@ -1,7 +1,12 @@
 /* check_replayview.c: a firing in words and as JSON: what it was held against is the minimum where that is higher. */
-#include "replayview.h"
+#include "cli/replay/replay.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <stdio.h>

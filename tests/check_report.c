@@ -2,19 +2,20 @@
  * check_report.c: the page of a report without a browser: its data are read back, its files are taken out again, and nothing of what strangers
  * have named gets out of its place. What a browser makes of it is tried by make check-report.
  */
-#include "commands.h"
-#include "incident_json.h"
+#include "cli/base/options.h"
+#include "lib/incident/incident.h"
 #include "incidentmade.h"
-#include "json.h"
-#include "manifest.h"
-#include "options.h"
+#include "lib/base/json.h"
+#include "lib/incident/manifest.h"
 #include "program.h"
-#include "reportfile.h"
-#include "reporthtml.h"
-#include "reportpage.h"
-#include "scope.h"
+#include "cli/report/report.h"
+#include "lib/base/base.h"
 #include "torture.h"
-#include "wholefile.h"
+#include "lib/base/io.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/view.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <errno.h>

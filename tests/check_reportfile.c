@@ -1,8 +1,8 @@
 /* check_reportfile.c: files come out of a page as they went in; pages that are cut, changed or hostile. */
-#include "reportfile.h"
+#include "cli/report/report.h"
 
-#include "base64.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

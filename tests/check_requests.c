@@ -1,9 +1,18 @@
 /* check_requests.c: what a line at the control socket does, and what is answered. */
-#include "requests.h"
+#include "daemon/service/control.h"
 
-#include "json.h"
+#include "lib/base/json.h"
 #include "scene.h"
 #include "torture.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/service/health/overview.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/pacing.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
 
 #include <errno.h>
 

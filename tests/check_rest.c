@@ -1,5 +1,6 @@
 /* check_rest.c: when a source may be heard again. */
-#include "rest.h"
+#include "lib/model/pacing.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,12 +1,14 @@
 /* check_restore.c: a page becomes the directory again that it was made of; pages that are cut, changed or none. */
-#include "restore.h"
+#include "cli/export/export.h"
 
 #include "incidentmade.h"
-#include "manifest.h"
-#include "options.h"
-#include "reporthtml.h"
-#include "scope.h"
-#include "wholefile.h"
+#include "lib/incident/manifest.h"
+#include "cli/base/options.h"
+#include "cli/report/report.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/view.h"
 
 #include <check.h>
 #include <errno.h>

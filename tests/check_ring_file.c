@@ -1,6 +1,6 @@
 /* The ring as a file: made, opened again, replaced, and what is no ring refused. */
 #include "ring_fixture.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

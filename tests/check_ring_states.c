@@ -1,5 +1,5 @@
 /* The map of a reader against the simplest model of it. */
-#include "ring_states.h"
+#include "lib/ring/ring.h"
 
 #include <check.h>
 

@@ -1,7 +1,7 @@
 /* check_ring_tempo.c: an interval and a heartbeat that change while the ring is written. */
 #include "ring_fixture.h"
-#include "ring_follow.h"
-#include "ring_tempo.h"
+#include "lib/ring/ring.h"
+#include "lib/model/sample.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * writer of single-page ticks and one whose ticks go over pages.
  */
 #include "ring_fixture.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

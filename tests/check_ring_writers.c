@@ -1,7 +1,8 @@
 /* Several writers, and the blocking reader, one step at a time. */
 #include "ring_fixture.h"
-#include "ring_format.h"
-#include "scope.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 Suite *ring_writers_suite(void);
 

@@ -3,9 +3,12 @@
  * pids can be used again at will. The sampler's ticks are taken in this thread.
  */
 #include "roster_rig.h"
-#include "roster_target.h"
-#include "text.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/text.h"
 #include "torture.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
 
 #include <errno.h>
 #include <sys/resource.h>

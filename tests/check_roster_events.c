@@ -1,7 +1,12 @@
 /* check_roster_events.c: single processes that begin, turn into something else and end between two scans, over a /proc made of files. */
 #include "roster_rig.h"
 
-#include "roster_events.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
 
 Suite *roster_events_suite(void);
 

@@ -3,9 +3,16 @@
  * cgroup to another is noticed when, and how many files are opened for that.
  */
 #include "limits_of.h"
-#include "roster_events.h"
+#include "daemon/engine/targets/target_table.h"
 #include "roster_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
 
 #include <sys/inotify.h>
 

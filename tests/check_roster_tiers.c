@@ -1,8 +1,11 @@
 /* check_roster_tiers.c: who keeps descriptors when there are too few, in processes made of files that run as the test wants. */
-#include "roster_tiers.h"
-#include "descriptors.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/engine/base/proc_read.h"
 #include "roster_rig.h"
 #include "torture.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/model/target.h"
+#include "lib/source/source.h"
 
 #include <sys/resource.h>
 

@@ -3,10 +3,10 @@
  * mixed with everything; what is handed out must always be what was written, and the report must say what is
  * missing.
  */
-#include "checksum.h"
-#include "salvage.h"
-#include "scope.h"
-#include "sink.h"
+#include "lib/base/compress.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 #include "torture.h"
 
 #include <check.h>

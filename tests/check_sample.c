@@ -1,5 +1,5 @@
 /* The field table and the mask of a sample. */
-#include "sample.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 

@@ -1,9 +1,13 @@
 /* check_samplers.c: several sampler threads as one: who gets what, what comes back, and what they say together. */
 #include "children.h"
-#include "ring.h"
-#include "samplers.h"
+#include "lib/ring/ring.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/source/source.h"
 
 #include <errno.h>
 

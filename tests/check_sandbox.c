@@ -1,7 +1,6 @@
 /* check_sandbox.c: what can still be done in there, and what cannot. Each test is a process of its own, which does not come back. */
-#include "debugfiles.h"
-#include "sandbox.h"
-#include "scope.h"
+#include "daemon/symbolize/sandbox.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <errno.h>

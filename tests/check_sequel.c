@@ -4,7 +4,7 @@
  */
 #include "incidents_rig.h"
 
-#include "commands.h"
+#include "cli/base/options.h"
 
 Suite *sequel_suite(void);
 

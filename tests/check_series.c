@@ -1,7 +1,9 @@
 /* check_series.c: what is read from samples: bursts are kept, silence is silence, gaps are unknown. */
-#include "scope.h"
-#include "series.h"
+#include "lib/base/base.h"
+#include "cli/incident/series.h"
 #include "torture.h"
+#include "lib/model/sample.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <errno.h>

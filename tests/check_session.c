@@ -1,7 +1,14 @@
 /* check_session.c: ring, sampler and discovery together, on processes of our own. */
 #include "scene.h"
-#include "session.h"
+#include "daemon/engine/session/session.h"
 #include "torture.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

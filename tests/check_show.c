@@ -1,12 +1,12 @@
 /* check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they print is read back. */
-#include "commands.h"
-#include "hotlist.h"
-#include "incident_json.h"
+#include "cli/base/options.h"
+#include "lib/profile/stack_text.h"
+#include "lib/incident/incident.h"
 #include "incidentmade.h"
-#include "json.h"
-#include "manifest.h"
-#include "options.h"
-#include "scope.h"
+#include "lib/base/json.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <fcntl.h>

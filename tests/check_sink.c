@@ -1,5 +1,5 @@
 /* Descriptors and memory as sinks; each write and each allocation fails once. */
-#include "sink.h"
+#include "lib/base/io.h"
 
 #include "torture.h"
 

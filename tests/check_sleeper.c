@@ -1,6 +1,8 @@
 /* check_sleeper.c: waiting that ends when it is called, in time and with a pulse. */
-#include "realclock.h"
-#include "sleeper.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -1,9 +1,13 @@
 /* check_slice.c: what goes in comes out, within the window and within the memory. */
-#include "columns.h"
-#include "printable.h"
-#include "salvage.h"
-#include "slice.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/base/json.h"
+#include "lib/stream/stream.h"
+#include "lib/incident/sample_window.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* check_source_idle.c: what does not change is looked at less and less often, and what wakes is not missed. */
-#include "idlepace.h"
+#include "lib/model/pacing.h"
 #include "source_rig.h"
+#include "lib/base/base.h"
 
 #include <sys/stat.h>
 

@@ -1,7 +1,8 @@
 /* check_source_retune.c: new options for a source that is at work. */
-#include "process.h"
+#include "lib/source/process.h"
 #include "source_rig.h"
 #include "torture.h"
+#include "lib/model/sample.h"
 
 #include <dirent.h>
 

@@ -4,10 +4,12 @@
  *
  * The clock is that of a real process, which runs when it is told to; its files are ours, below a directory.
  */
-#include "idlepace.h"
-#include "metric.h"
+#include "lib/model/pacing.h"
+#include "lib/rules/metric.h"
 #include "scene.h"
 #include "source_rig.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <sys/stat.h>
 

@@ -1,10 +1,10 @@
 /* check_spool.c: whole under a final name or not there at all; the worst is kept. */
-#include "dirtree.h"
-#include "incident_json.h"
-#include "manifest.h"
-#include "retention.h"
-#include "spool.h"
+#include "lib/base/io.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "daemon/engine/incident/spool.h"
 #include "torture.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <dirent.h>

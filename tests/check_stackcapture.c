@@ -2,11 +2,15 @@
  * check_stackcapture.c: the stacks of real incidents of a workload whose answer is known, taken by the real daemon; and symbolisers that
  * fail. Without permission to use perf, or without the programs, the tests say so and pass.
  */
-#include "stackcapture.h"
+#include "daemon/engine/stacks/stack_capture.h"
 
-#include "realclock.h"
-#include "scope.h"
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
 #include "stacks_rig.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/incident/incident.h"
+#include "lib/model/pacing.h"
+#include "lib/profile/stack_file.h"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,9 @@
 /* check_stackfile.c: the file comes back as it was written; a torn one is refused. */
-#include "scope.h"
-#include "stackfile.h"
+#include "lib/base/base.h"
+#include "lib/profile/stack_file.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <errno.h>

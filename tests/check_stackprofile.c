@@ -2,12 +2,13 @@
  * check_stackprofile.c: samples are summed up by process, thread and frames, before and during; the limits; every failing allocation and write.
  * The forms to the letter: check_pprof.c, check_folded.c, check_hotlist.c; tests/pprof.sh.
  */
-#include "stackprofile.h"
+#include "lib/profile/profile.h"
 
-#include "hotlist.h"
-#include "scope.h"
+#include "lib/profile/stack_text.h"
+#include "lib/base/base.h"
 #include "torture.h"
 #include "unpacked.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,11 @@
 /* check_stackrecorder_parts.c: what of the recorder is pure: how large rings are, cycles to time, which cgroup a process is in. */
-#include "clock.h"
-#include "scope.h"
-#include "stackrecorder_inside.h"
+#include "lib/base/base.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/stacks/thread_events.h"
+#include "lib/model/pacing.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,10 @@
 /* check_stackstreams.c: streams become one sequence; threads that were sampled twice count once. */
-#include "scope.h"
-#include "stackstreams.h"
+#include "lib/base/base.h"
+#include "daemon/symbolize/symbolize.h"
 #include "torture.h"
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
 
 #include <check.h>
 #include <errno.h>

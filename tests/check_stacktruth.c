@@ -1,7 +1,7 @@
 /*
  * check_stacktruth.c: workloads whose stacks are known, the real daemon as it is by default, and what an incident says of them.
  */
-#include "sample.h"
+#include "lib/model/sample.h"
 #include "stacks_rig.h"
 
 #include <dirent.h>

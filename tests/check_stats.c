@@ -1,7 +1,7 @@
 /* Verdicts on the sampler's own work, and its counters as JSON. */
-#include "stats.h"
+#include "lib/model/sample.h"
 
-#include "clock.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

@@ -2,11 +2,10 @@
  * check_status.c: what is said of an answer, to the letter; of answers that are hostile, or no answers at all; and which daemons are
  * asked. The daemon is a process that answers whatever the test wants.
  */
-#include "commands.h"
-#include "options.h"
+#include "cli/base/options.h"
 #include "scene.h"
-#include "answer.h"
-#include "statusview.h"
+#include "cli/base/client.h"
+#include "lib/base/json.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -2,13 +2,27 @@
  * check_statusanswer.c: the document with a thousand targets, in pieces between which the world goes on, of which some are asked for or fit, and with
  * hostile names.
  */
-#include "statusanswer.h"
+#include "daemon/service/status/status_document.h"
 
-#include "json.h"
+#include "lib/base/json.h"
 #include "scene.h"
-#include "scope.h"
-#include "spool.h"
+#include "lib/base/base.h"
+#include "daemon/engine/incident/spool.h"
 #include "torture.h"
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/service/health/health.h"
+#include "daemon/service/health/overview.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
 
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* check_statusquery.c: questions as lines, and what they choose. */
-#include "statusquery.h"
+#include "lib/config/selection.h"
 
 #include "scene.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <errno.h>
 

@@ -1,5 +1,6 @@
 /* check_steadyclock.c: when the time of day is believed. */
-#include "steadyclock.h"
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

@@ -1,7 +1,12 @@
 /* check_story.c: what an incident's sentences say of what was recorded. */
-#include "story.h"
+#include "cli/incident/story.h"
 
-#include "clock.h"
+#include "lib/base/base.h"
+#include "cli/incident/incident_load.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <stdlib.h>

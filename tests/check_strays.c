@@ -1,8 +1,8 @@
 /* check_strays.c: what commands have left, against what can be sealed. */
-#include "strays.h"
+#include "daemon/engine/incident/spool.h"
 
-#include "incident_json.h"
-#include "manifest.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
 #include "scene.h"
 #include "torture.h"
 

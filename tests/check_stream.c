@@ -2,10 +2,10 @@
  * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How damaged
  * streams are read is in check_salvage.c.
  */
-#include "salvage.h"
-#include "scope.h"
-#include "stream.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

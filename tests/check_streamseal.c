@@ -1,10 +1,8 @@
 /* check_streamseal.c: streams cut off anywhere are sealed and whole then; damaged ones and whole ones are left alone. */
-#include "streamseal.h"
+#include "lib/stream/stream.h"
 
-#include "salvage.h"
 #include "scene.h"
-#include "sink.h"
-#include "stream.h"
+#include "lib/base/io.h"
 #include "torture.h"
 
 #include <errno.h>

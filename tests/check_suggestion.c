@@ -1,8 +1,13 @@
 /* check_suggestion.c: proposals, held against the engine that will judge by them. */
 #include "replay_rig.h"
-#include "scope.h"
-#include "suggestion.h"
+#include "lib/base/base.h"
+#include "cli/replay/replay.h"
 #include "torture.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/trigger.h"
 
 #include <errno.h>
 

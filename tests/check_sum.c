@@ -1,6 +1,7 @@
 /* check_sum.c: members come and go, and no counter of the sum steps back. */
-#include "sum.h"
-#include "scope.h"
+#include "lib/source/source.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 

@@ -2,9 +2,14 @@
  * check_symbolize_live.c: from the kernel's samples to names: two functions that share a process's time 70 to 30 do so in the profile, with
  * events of everybody and with those of its own beside them. Needs to be allowed to open perf events; says so if it is not.
  */
-#include "realclock.h"
-#include "stackrecorder.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/stack_source.h"
 #include "symbolize_rig.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
 
 /* Some 300 samples: of 70 % one standard deviation is 2.7 %; the test asks for 15 %. */
 #define CPU_SECONDS 3

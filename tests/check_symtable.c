@@ -1,5 +1,5 @@
 /* check_symtable.c: a name only where there is one. */
-#include "symtable.h"
+#include "daemon/symbolize/symtable.h"
 #include "torture.h"
 
 #include <check.h>

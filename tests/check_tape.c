@@ -1,6 +1,6 @@
 /* check_tape.c: streams as events: what busy targets did is judged as it was; what is missing, damaged, doubled or absurd is not made up. */
 #include "replay_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <errno.h>

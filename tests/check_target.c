@@ -1,5 +1,5 @@
 /* Targets as bytes: there and back, cut to fit, damaged. */
-#include "target.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

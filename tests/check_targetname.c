@@ -1,5 +1,5 @@
 /* check_targetname.c: names of targets out of names of programs. */
-#include "targetname.h"
+#include "cli/base/output.h"
 
 #include <check.h>
 

@@ -1,7 +1,7 @@
 /*
  * text: numbers at the edges where their length changes, and text no terminal should see.
  */
-#include "text.h"
+#include "lib/base/text.h"
 
 #include <check.h>
 #include <inttypes.h>

@@ -1,8 +1,9 @@
 /* check_textfile.c: a page that is whole at every moment, directories that are not there, and what is left behind. */
-#include "textfile.h"
+#include "daemon/service/metrics/metrics_server.h"
 
 #include "scene.h"
 #include "torture.h"
+#include "lib/base/io.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* check_textregex.c: texts that take long to look through, for expressions that take long to look for. */
-#include "textregex.h"
-#include "scope.h"
+#include "lib/config/selection.h"
+#include "lib/base/base.h"
 #include "torture.h"
 
 #include <check.h>

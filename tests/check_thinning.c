@@ -1,6 +1,6 @@
 /* check_thinning.c: things that come at any rate, an owner that looks as often as the recorder does, and what the samples then stand for. */
-#include "clock.h"
-#include "thinning.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
 
 #include <check.h>
 #include <stdlib.h>

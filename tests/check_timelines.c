@@ -1,7 +1,9 @@
 /* check_timelines.c: windows of each line end by its own ticks, whatever the others do. */
 #include "scene.h"
-#include "timelines.h"
+#include "lib/evaluator/evaluator.h"
 #include "torture.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
 
 #include <errno.h>
 

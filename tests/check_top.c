@@ -3,7 +3,7 @@
  * back. What it draws is read as a stream of bytes: what matters is which words come, and that the terminal ends as it began.
  */
 #include "program.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,10 @@
 /* check_toptable.c: rows out of events: of made targets, and of a real ring. */
 #include "ring_fixture.h"
-#include "scope.h"
-#include "toptable.h"
+#include "lib/base/base.h"
+#include "cli/top/top_data.h"
 #include "torture.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 #include <errno.h>

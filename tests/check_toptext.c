@@ -1,6 +1,9 @@
 /* check_toptext.c: lines that fit, whatever the names and the width are. */
-#include "scope.h"
-#include "toptext.h"
+#include "lib/base/base.h"
+#include "cli/top/top.h"
+#include "cli/top/top_data.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 #include <locale.h>

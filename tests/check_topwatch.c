@@ -2,12 +2,18 @@
  * check_topwatch.c: rings as files, written by the test, read as spikewatch top does: found, replaced, damaged, ended; and what the rules of a
  * configuration make of them.
  */
-#include "memo.h"
+#include "lib/evaluator/rule_state.h"
 #include "ring_fixture.h"
 #include "scene.h"
-#include "scope.h"
-#include "topwatch.h"
+#include "lib/base/base.h"
+#include "cli/top/top_data.h"
 #include "torture.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <errno.h>

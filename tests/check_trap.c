@@ -5,7 +5,7 @@
  */
 #include "program.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* check_traplive.c: what the line of spikewatch trap says, and that it stays one line. */
-#include "traplive.h"
+#include "cli/trap/trap.h"
 
-#include "clock.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <fcntl.h>

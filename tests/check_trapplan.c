@@ -1,8 +1,11 @@
 /* check_trapplan.c: what was asked of spikewatch trap becomes the configuration that means it. */
 #include "torture.h"
 
-#include "scope.h"
-#include "trapplan.h"
+#include "lib/base/base.h"
+#include "cli/trap/trap.h"
+#include "lib/config/config.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <errno.h>

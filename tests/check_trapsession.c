@@ -2,8 +2,9 @@
 #include "scene.h"
 #include "torture.h"
 
-#include "trapplan.h"
-#include "trapsession.h"
+#include "cli/trap/trap.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
 
 #include <errno.h>
 

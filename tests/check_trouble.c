@@ -5,7 +5,7 @@
  * Full and read-only file systems are small ones in memory, mounted where nobody else sees them: that needs root, and is left out otherwise.
  */
 #include "incidents_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <sched.h>
 #include <sys/mount.h>

@@ -1,6 +1,7 @@
 /* check_tuning.c: options on their way to another thread: the latest win, and no memory is lost or freed by the wrong side. */
 #include "torture.h"
-#include "tuning.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/source/source.h"
 
 #include <check.h>
 #include <errno.h>

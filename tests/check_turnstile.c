@@ -1,6 +1,6 @@
 /* check_turnstile.c: whoever waits has his turn at the next yield, not when the scheduler happens to feel like it. */
 #include "scene.h"
-#include "turnstile.h"
+#include "daemon/engine/targets/fair_mutex.h"
 
 #include <errno.h>
 #include <stdatomic.h>

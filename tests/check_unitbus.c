@@ -1,7 +1,8 @@
 /* check_unitbus.c: what is learnt from systemd, from one that the test plays itself; and from one that is out of its mind. */
 #include "fakesystemd.h"
 #include "torture.h"
-#include "unitbus.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "lib/base/base.h"
 
 #include <limits.h>
 

@@ -1,8 +1,7 @@
 /* Quantities as people write them, and as they are shown to people. */
-#include "units.h"
+#include "lib/base/units.h"
 
-#include "clock.h"
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 

@@ -1,7 +1,9 @@
 /* check_unittable.c: units by name and by place, and what that means for entries of the configuration. */
-#include "matcher.h"
+#include "daemon/engine/targets/matcher.h"
 #include "torture.h"
-#include "unittable.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "lib/config/config.h"
+#include "lib/config/selection.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,12 @@
 /* check_watch.c: windows over a stream of observations: what a target looks like as of their ends. */
 #include "evaluator_bench.h"
-#include "idlepace.h"
-#include "watch.h"
+#include "lib/model/pacing.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <malloc.h>

@@ -1,5 +1,6 @@
 /* check_watchdog.c: who is alive, and what systemd is told. */
-#include "watchdog.h"
+#include "daemon/service/watchdog.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <stddef.h>

@@ -1,8 +1,11 @@
 /* check_whatif.c: "RULE.KEY=VALUE,...": every key of a rule, the rest of the rule untouched, and every mistake with its remedy. */
 #include "replay_rig.h"
-#include "scope.h"
+#include "lib/base/base.h"
 #include "torture.h"
-#include "whatif.h"
+#include "lib/config/config_change.h"
+#include "lib/config/config.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* check_wholefile.c: a small file is the old one or the new one. */
-#include "scope.h"
-#include "wholefile.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
  */
 #include "crew.h"
 
-#include "scope.h"
+#include "lib/base/base.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define NS_PER_S 1000000000LL
+#define CREW_NS_PER_S 1000000000LL
 
 /* What a member leaves. The parent reads it after its end. */
 struct crew_found {
@@ -57,7 +57,7 @@ static long long crew_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 
-	return now.tv_sec * NS_PER_S + now.tv_nsec;
+	return now.tv_sec * CREW_NS_PER_S + now.tv_nsec;
 }
 
 static void crew_count(SRunner *runner, struct crew_found *found)
@@ -155,7 +155,7 @@ static void crew_tell(int *fd, bool without_first, FILE *out)
 static void crew_take(struct crew *crew, struct crew_member *member, int status, const struct rusage *used)
 {
 	struct crew_found *found = member->found;
-	double wall_s = (double)(crew_now() - member->start_ns) / (double)NS_PER_S;
+	double wall_s = (double)(crew_now() - member->start_ns) / (double)CREW_NS_PER_S;
 	double cpu_s = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
 		       (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6;
 

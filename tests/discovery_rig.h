@@ -4,8 +4,18 @@
 #ifndef SPIKEWATCH_TESTS_DISCOVERY_RIG_H
 #define SPIKEWATCH_TESTS_DISCOVERY_RIG_H
 
-#include "discovery.h"
+#include "daemon/engine/targets/discovery.h"
 #include "scene.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/targets/baseline.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -5,7 +5,13 @@
 #ifndef SPIKEWATCH_EVALUATOR_BENCH_H
 #define SPIKEWATCH_EVALUATOR_BENCH_H
 
-#include "evaluator.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -2,7 +2,9 @@
  * fuzz_addressbook.c: any bytes as records, and the same as the text of /proc/<pid>/maps: limits hold, what is written can be read, and nothing is left
  * when all is over.
  */
-#include "addressbook.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Whatever a database is: an answer, or none, and neither crash nor hang. */
-#include "boltfile.h"
-#include "scope.h"
+#include "lib/cgroup/bolt_file.h"
+#include "lib/base/base.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* fuzz_cgroupfs.c: every parser of cgroupfs.h sees every input. */
-#include "cgroupfs.h"
+#include "lib/cgroup/cgroup.h"
+#include "lib/model/sample.h"
 
 #include <assert.h>
 #include <stddef.h>

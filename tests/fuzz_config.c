@@ -2,7 +2,8 @@
  * A configuration, or up to three of them with a NUL byte between, is taken and then holds what it promises, or is
  * refused with a reason.
  */
-#include "config.h"
+#include "lib/config/config.h"
+#include "lib/rules/trigger.h"
 
 #include <stdint.h>
 #include <stdlib.h>

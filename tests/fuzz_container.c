@@ -1,6 +1,6 @@
 /* Whatever is read of a container is short, terminated, printable on one line, and packs to the same. The first byte says what the rest is. */
-#include "containerpath.h"
-#include "containerstate.h"
+#include "lib/cgroup/container.h"
+#include "lib/model/target.h"
 
 #include <stdint.h>
 #include <stdlib.h>

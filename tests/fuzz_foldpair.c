@@ -2,7 +2,8 @@
  * Two texts with a NUL between them: what passes the check becomes lines with the same sums, none with two counts of 0, and with nothing in
  * them that acts on a terminal.
  */
-#include "foldpair.h"
+#include "lib/profile/stack_text.h"
+#include "lib/base/io.h"
 
 #include <stdlib.h>
 #include <string.h>

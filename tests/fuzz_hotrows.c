@@ -1,7 +1,7 @@
 /*
  * Whatever the table is: each row is of something, names are within the text and hold neither tabs nor newlines, and the walk ends.
  */
-#include "hotrows.h"
+#include "lib/profile/stack_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,10 @@
  * fuzz_incident.c: whatever bytes incident.json and MANIFEST hold. What can be read can be written, and what was
  * written is read as the same.
  */
-#include "incident_json.h"
-#include "manifest.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/io.h"
+#include "lib/model/target.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  * Whatever is read has true places, and comes back the same after it was written; whatever is refused says why, at
  * a place in the text.
  */
-#include "json.h"
+#include "lib/base/json.h"
+#include "lib/base/io.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What is taken as an address to listen on can be written, and is read again as the same. */
-#include "listenaddr.h"
+#include "lib/base/units.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,10 @@
  * The first line is an Accept header, the rest is the value of a label: whatever it is, what is written is one line with the quotes that
  * belong there, and shows no control characters.
  */
-#include "openmetrics.h"
+#include "daemon/service/metrics/exposition.h"
 
-#include "jsontext.h"
+#include "lib/base/json.h"
+#include "lib/base/io.h"
 
 #include <stdint.h>
 #include <stdlib.h>

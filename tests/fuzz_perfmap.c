@@ -1,6 +1,5 @@
 /* fuzz_perfmap.c: perf maps and /proc/kallsyms: what is found is in the text, and where its line says. */
-#include "kallsyms.h"
-#include "perfmap.h"
+#include "daemon/symbolize/symtable.h"
 
 #include <assert.h>
 

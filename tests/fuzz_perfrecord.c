@@ -2,8 +2,7 @@
  * fuzz_perfrecord.c: any bytes as a row of perf records, as a forward ring and as an overwriting one: what is decoded stays inside, and what can be
  * encoded again is decoded as the same.
  */
-#include "perfrecord.h"
-#include "perfring.h"
+#include "lib/proc/perf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Whatever the bytes are: they are refused, or every place in the profile is right and every string within it.
  */
-#include "pprofread.h"
+#include "lib/profile/pprof.h"
 
 #include <stdlib.h>
 #include <string.h>

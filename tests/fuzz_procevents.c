@@ -2,7 +2,7 @@
  * fuzz_procevents.c: any bytes as a message of the connector, as an exit record and as the answer about a family: what is decoded makes sense,
  * and nothing is read beyond the end.
  */
-#include "procevents.h"
+#include "lib/proc/procfs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* fuzz_procfs.c: every parser of procfs.h sees every input. */
-#include "procfs.h"
+#include "lib/proc/procfs.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -2,9 +2,11 @@
  * Whatever the page is: what is handed out has a name that is allowed and lies within the page, what is decoded has the size and the checksum
  * that were said, and the walk ends.
  */
-#include "reportfile.h"
+#include "cli/report/report.h"
 
-#include "checksum.h"
+#include "lib/base/compress.h"
+#include "lib/base/io.h"
+#include "lib/incident/manifest.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,10 +3,11 @@
  * stop everything at the door: a byte of flags, next_seq, then for each page two bytes of length, its header and so
  * many bytes of payload; with flag 1 checksums are made right. Then everything is read in every way there is.
  */
-#include "checksum.h"
-#include "ring.h"
-#include "ring_format.h"
-#include "scope.h"
+#include "lib/base/compress.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 /*
  * Any bytes, read at once and in pieces: both readings must be the same, and the report must hold together.
  */
-#include "checksum.h"
-#include "salvage.h"
+#include "lib/base/compress.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* fuzz_stackfile.c: any bytes as a stackfile: refused, or all its tables are inside it. */
-#include "stackfile.h"
+#include "lib/profile/stack_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  * The bytes are calls: each is what to do, and with which of the last numbers and names. Whatever it is, samples are
  * neither lost nor invented, memory stays within the limit, and all three forms can be written.
  */
-#include "stackprofile.h"
+#include "lib/profile/profile.h"
+#include "lib/base/io.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

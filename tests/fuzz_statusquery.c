@@ -1,5 +1,5 @@
 /* What is taken as a question can be written, unless that is longer, and is read again as the same. */
-#include "statusquery.h"
+#include "lib/config/selection.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,9 @@
  * fuzz_symbolize.c: a stackfile as spikewatch-symbolize sees it, whole: its tables, its records, what was mapped when, the profile. No binaries
  * are handed over: of descriptors in the file nothing is believed here, for they would be ours.
  */
-#include "symbolize.h"
+#include "daemon/symbolize/symbolize.h"
+#include "lib/profile/profile.h"
+#include "lib/profile/stack_file.h"
 
 #include <assert.h>
 #include <stdlib.h>

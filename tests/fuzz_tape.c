@@ -1,6 +1,10 @@
 /* Whatever a stream says, its ticks are whole, one after the other, and samples are within the ticks of their own writer. */
-#include "tape.h"
-#include "timelines.h"
+#include "cli/replay/recording.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
 
 #include <errno.h>
 #include <stdbool.h>

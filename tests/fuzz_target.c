@@ -1,5 +1,5 @@
 /* Whatever decodes must encode to the same bytes. */
-#include "target.h"
+#include "lib/model/target.h"
 
 #include <stdint.h>
 #include <stdlib.h>

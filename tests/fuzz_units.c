@@ -1,5 +1,5 @@
 /* Whatever is read as a quantity can be shown, and what is shown can be read. */
-#include "units.h"
+#include "lib/base/units.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -8,10 +8,10 @@
  *	r NUMBER             it is gone
  *	q CGROUP             whose is this cgroup?
  */
-#include "unitbus_inside.h"
+#include "daemon/engine/targets/unit_bus.h"
 
-#include "match.h"
-#include "scope.h"
+#include "lib/config/selection.h"
+#include "lib/base/base.h"
 
 #include <limits.h>
 #include <stdint.h>

@@ -2,9 +2,11 @@
  * fuzz_unwind.c: registers, a stack, and an ELF file with unwinding tables: from function to caller. What is there: 17 registers, a number of bytes
  * of the stack, they, and the file.
  */
-#include "elfframes.h"
-#include "scope.h"
-#include "sink.h"
+#include "daemon/symbolize/unwind.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "daemon/symbolize/symbols.h"
+#include "lib/proc/perf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* What is asked for is refused with a reason, or makes configurations whose other rules are those of the base. */
-#include "whatif.h"
+#include "lib/config/config_change.h"
+#include "lib/config/config.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -5,7 +5,9 @@
 #ifndef SPIKEWATCH_TESTS_INCIDENTMADE_H
 #define SPIKEWATCH_TESTS_INCIDENTMADE_H
 
-#include "incident.h"
+#include "lib/incident/incident.h"
+#include "lib/base/base.h"
+#include "lib/rules/metric.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,12 +5,20 @@
 #ifndef SPIKEWATCH_TESTS_INCIDENTS_RIG_H
 #define SPIKEWATCH_TESTS_INCIDENTS_RIG_H
 
-#include "incident_json.h"
-#include "incidents.h"
-#include "manifest.h"
-#include "realclock.h"
+#include "lib/incident/incident.h"
+#include "daemon/engine/incident/incidents.h"
+#include "lib/incident/manifest.h"
+#include "daemon/engine/base/clocks.h"
 #include "scene.h"
-#include "watcher.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/ring/ring.h"
 
 #include <dirent.h>
 #include <errno.h>

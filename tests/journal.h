@@ -5,7 +5,7 @@
 #ifndef SPIKEWATCH_TESTS_JOURNAL_H
 #define SPIKEWATCH_TESTS_JOURNAL_H
 
-#include "log.h"
+#include "daemon/engine/base/log.h"
 
 #include <check.h>
 #include <endian.h>

@@ -2,8 +2,10 @@
 #ifndef SPIKEWATCH_TESTS_LIMITS_OF_H
 #define SPIKEWATCH_TESTS_LIMITS_OF_H
 
-#include "limittree.h"
-#include "procread.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "daemon/engine/base/proc_read.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/rules/metric.h"
 
 #include <check.h>
 

@@ -8,7 +8,7 @@ export LC_ALL
 rc=0
 CC=${CC:-cc}
 FUNCTION_LINES_MAX=80
-FILE_LINES_MAX=500
+LINE_COLUMNS_MAX=120
 
 fail() {
 	echo "lint: $*"
@@ -72,40 +72,48 @@ without() {
 	done
 }
 
-ours=$(files lib/*.[ch] daemon/*.[ch] daemon/*/*.[ch] cli/*.[ch] cli/*/*.[ch])
-tests=$(files tests/*.[ch])
-lib=$(files lib/*.[ch])
+ours=$(find lib daemon cli -name '*.[ch]' | sort)
+headers=$(find lib daemon cli -name '*.h' | sort)
+tests=$(find tests -name '*.[ch]' | sort)
+test_headers=$(find tests -name '*.h' | sort)
+lib=$(find lib -name '*.[ch]' | sort)
 
 headers_alone() {
-	rooms=$(dirname $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h) | sort -u | sed "s/^/-iquote /" | tr "\n" " ")
-	for h in $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h tests/*.h); do
+	for h in $headers $test_headers; do
 		echo "#include \"$h\"" | $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only \
-			-I. $rooms -iquote tests -x c - || fail "$h does not compile alone"
+			-I. -iquote tests -x c - || fail "$h does not compile alone"
 	done
 }
 
-# lib/LAYERS names every module, lowest first; a module includes only modules above it in that file.
-layers() {
-	seen=' '
-	while read -r m; do
-		case $m in '' | '#'*) continue ;; esac
-		seen="$seen$m "
-		for i in $(sed -n 's/^#include "\([a-z0-9_]*\)\.h".*/\1/p' "lib/$m".[ch] 2>/dev/null | sort -u); do
-			case $seen in *" $i "*) ;; *) fail "lib/$m includes $i, which is not below it in lib/LAYERS" ;; esac
-		done
-		test -n "$(files "lib/$m".[ch])" || fail "lib/LAYERS lists $m, which does not exist"
-	done <lib/LAYERS
-	for f in $lib; do
-		m=$(basename "${f%.[ch]}")
-		case $seen in *" $m "*) ;; *) fail "$f is not in lib/LAYERS" ;; esac
+# tests/rooms names the folders, lowest first: a file includes only headers of its own folder and of those above it in that
+# list, and a program (daemon/symbolize, daemon/service, cli) none of another program.
+rooms() {
+	found=$(awk '
+		NR == FNR { if ($0 !~ /^#/ && NF) rank[$1] = NR; next }
+		function part(room, at) { split(room, at, "/"); return at[1] == "daemon" ? at[2] : at[1] }
+		FNR == 1 {
+			room = FILENAME
+			sub(/\/[^\/]*$/, "", room)
+			if (!(room in rank)) print FILENAME ": its folder is not in tests/rooms"
+		}
+		/^#include "/ {
+			split($2, quoted, "\"")
+			other = quoted[2]
+			if (!sub(/\/[^\/]*$/, "", other)) other = room
+			if (!(other in rank) || rank[other] > rank[room] ||
+			    (part(other) != part(room) && part(other) !~ /^(lib|engine)$/))
+				print FILENAME ":" FNR ": " $2 " is not in a folder that it may use (tests/rooms)"
+		}' tests/rooms $ours)
+	test -z "$found" || fail "$found"
+	for room in $(grep -v '^#' tests/rooms); do
+		test -d "$room" || fail "tests/rooms lists $room, which does not exist"
 	done
 }
 
 lengths() {
-	for f in $ours; do
-		n=$(wc -l <"$f")
-		test "$n" -le $FILE_LINES_MAX || fail "$f: $n lines, more than $FILE_LINES_MAX"
-	done
+	wide=$(for f in $ours; do expand -t 8 "$f" | awk -v f="$f" -v max=$LINE_COLUMNS_MAX \
+		'length($0) > max { print f ":" NR ": " length($0) " columns, more than " max }'; done)
+	test -z "$wide" || fail "$wide"
 	long=$(ctags -f - --languages=C --langmap=C:.c.h --kinds-C=f --fields=+ne --output-format=u-ctags $ours |
 		awk -F '\t' -v max=$FUNCTION_LINES_MAX '
 			/^!/ { next }
@@ -120,35 +128,40 @@ lengths() {
 	test -z "$long" || fail "$long"
 }
 
-# lib/ is mute and pure of process: see the head of lib/clock.h for time, lib/sink.h for output.
+# lib/ is mute and pure of process: time and output are arguments (lib/base/base.h, lib/base/io.h).
 banned_calls() {
 	ban "banned everywhere" "$(calls strcpy strcat sprintf vsprintf atoi atol strtok gets)" $ours $tests
 	ban "lib/ prints nothing" "$(calls printf vprintf fprintf vfprintf puts fputs putchar perror)" $lib
 	ban "lib/ ends, asks and starts nothing" \
 		"$(calls exit _exit abort getenv setenv fork system pthread_create signal sigaction syslog)" $lib
-	# process.c: the CPU clocks of other processes are read by clock_gettime(2).
-	ban "lib/ reads no clock" "$(calls clock_gettime gettimeofday time)" $(without lib/process.c $lib)
+	# lib/source/process.c: the CPU clocks of other processes are read by clock_gettime(2).
+	ban "lib/ reads no clock" "$(calls clock_gettime gettimeofday time)" $(without lib/source/process.c $lib)
 	ban "no typedef of a struct, other than the two times" 'typedef[ \t]+(struct|union|enum)[ \t]+[a-z]' $ours
 }
 
-# A third-party library is confined to one file.
+# confine LIBRARY PATTERN FILE...: no other file includes its headers.
+confine() {
+	library=$1 pattern=$2
+	shift 2
+	ban "$library is confined to $*" "$pattern" $(without "$*" $ours)
+}
+
+# A third-party library is confined to one file, or to one file of each part that needs it.
 confined() {
 	include='#include[ \t]*[<"]'
-	ban "libcgroup is confined to lib/cgmount.c" "${include}libcgroup" $(without lib/cgmount.c $ours)
-	ban "yajl is confined to lib/json.c" "${include}yajl" $(without lib/json.c $ours)
-	ban "libdeflate is confined to lib/deflate.c" "${include}libdeflate" $(without lib/deflate.c $ours)
-	ban "libmicrohttpd is confined to daemon/reporting/metrics.c" "${include}microhttpd" $(without daemon/reporting/metrics.c $ours)
-	elfutils="daemon/symbolize/elfnames.c daemon/symbolize/elflines.c daemon/symbolize/elfframes.c"
-	ban "libiberty is confined to daemon/symbolize/demangle.c" "${include}libiberty" $(without daemon/symbolize/demangle.c $ours)
-	ban "elfutils is confined to $elfutils" "${include}(elfutils/|gelf|libelf|dwarf)" $(without "$elfutils" $ours)
-	systemd="daemon/control.c daemon/daemon.c daemon/handedfds.c daemon/readiness.h daemon/reporting/metrics.c daemon/reporting/reporter.c daemon/watchdog.c"
-	systemd="$systemd daemon/discovery/unitbus_inside.h"
-	ban "libsystemd is confined to $systemd" "${include}systemd/" $(without "$systemd" $ours)
+	confine libcgroup "${include}libcgroup" lib/cgroup/cgroup_mounts.c
+	confine yajl "${include}yajl" lib/base/json.c
+	confine libdeflate "${include}libdeflate" lib/base/compress.c
+	confine libmicrohttpd "${include}microhttpd" daemon/service/metrics/metrics_server.c
+	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
+	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c daemon/symbolize/unwind.c
+	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c daemon/service/watchdog.h \
+		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c
 }
 
 # A prototype in a header stands directly below a comment, or below others that do, or has one on its own line.
 contracts() {
-	for h in $(files lib/*.h daemon/*.h daemon/*/*.h cli/*.h cli/*/*.h tests/*.h); do
+	for h in $headers $test_headers; do
 		found=$(awk '
 			/\*\/[ \t]*$/ && !/^[a-z]/ { documented = 1; next }
 			/^[ \t]*$/ { documented = 0; next }
@@ -185,7 +198,7 @@ manual() {
 	test -z "$pages" || mandoc -T lint -W warning $pages || fail "manual pages"
 }
 
-checks="headers_alone layers lengths banned_calls confined contracts marks format manual"
+checks="headers_alone rooms lengths banned_calls confined contracts marks format manual"
 for check in ${*:-$checks}; do
 	$check
 done

@@ -9,7 +9,10 @@
 #define SPIKEWATCH_TESTS_LIVE_RIG_H
 
 #include "program.h"
-#include "ring.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -8,9 +8,10 @@
  * The makers of incidents assert, so this is a test that always writes to the same place.
  */
 #include "incidentmade.h"
-#include "manifest.h"
-#include "scope.h"
-#include "stackprofile.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
+#include "lib/profile/profile.h"
+#include "lib/base/io.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -4,8 +4,9 @@
  * scans, and a thread of it spins in a function inlined twice; libc is without symbols; bash sleeps and has a hostile
  * name; one stack is beyond the limit. Memory: a thread of postgres fills a hash table, and sorts.
  */
-#include "scope.h"
-#include "stackprofile.h"
+#include "lib/base/base.h"
+#include "lib/profile/profile.h"
+#include "lib/base/io.h"
 
 #include <fcntl.h>
 #include <stdio.h>

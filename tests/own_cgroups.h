@@ -5,7 +5,7 @@
 #ifndef SPIKEWATCH_TESTS_OWN_CGROUPS_H
 #define SPIKEWATCH_TESTS_OWN_CGROUPS_H
 
-#include "cgmount.h"
+#include "lib/cgroup/cgroup_mounts.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -47,7 +47,7 @@ static inline void own_cgroups_make(const char *what)
 	if (cgroup_mounts_new("/proc", "", &mounts) < 0)
 		return;
 	for (int controller = 0; controller < CGROUP_CONTROLLERS; controller++)
-		own_cgroups_make_in(cgroup_mounts_controller(mounts, (enum cgroup_controller)controller, &v2));
+		own_cgroups_make_in(cgroup_mounts_controller(mounts, (enum cgroup_resource)controller, &v2));
 	own_cgroups_make_in(cgroup_mounts_v2(mounts));
 	cgroup_mounts_free(mounts);
 }

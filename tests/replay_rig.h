@@ -5,13 +5,19 @@
 #ifndef SPIKEWATCH_TESTS_REPLAY_RIG_H
 #define SPIKEWATCH_TESTS_REPLAY_RIG_H
 
-#include "columns.h"
-#include "evaluator.h"
-#include "rehearsal.h"
-#include "ring.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/evaluator/evaluator.h"
+#include "cli/replay/replay.h"
+#include "lib/ring/ring.h"
 #include "scene.h"
-#include "stream.h"
-#include "tape.h"
+#include "lib/stream/stream.h"
+#include "cli/replay/recording.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #define RIG_TARGETS 4
 #define RIG_INTERVAL (10 * NS_PER_MS)

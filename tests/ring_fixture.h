@@ -5,7 +5,10 @@
 #ifndef SPIKEWATCH_TESTS_RING_FIXTURE_H
 #define SPIKEWATCH_TESTS_RING_FIXTURE_H
 
-#include "ring.h"
+#include "lib/ring/ring.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
 
 #include <check.h>
 

@@ -5,9 +5,16 @@
 #ifndef SPIKEWATCH_TESTS_ROSTER_RIG_H
 #define SPIKEWATCH_TESTS_ROSTER_RIG_H
 
-#include "roster.h"
-#include "roster_limits.h"
+#include "daemon/engine/targets/target_table.h"
 #include "scene.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -5,9 +5,13 @@
 #define SPIKEWATCH_TESTS_SAMPLER_RIG_H
 
 #include "children.h"
-#include "ring.h"
-#include "sampler.h"
+#include "lib/ring/ring.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "scene.h"
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/source/source.h"
 
 #define TARGETS_MAX 100
 

@@ -7,10 +7,10 @@
 #ifndef SPIKEWATCH_TESTS_SCENE_H
 #define SPIKEWATCH_TESTS_SCENE_H
 
-#include "config.h"
-#include "dirtree.h"
-#include "log.h"
-#include "salvage.h"
+#include "lib/config/config.h"
+#include "lib/base/io.h"
+#include "daemon/engine/base/log.h"
+#include "lib/stream/stream.h"
 
 #include <check.h>
 #include <fcntl.h>

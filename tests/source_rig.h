@@ -2,10 +2,11 @@
 #ifndef SPIKEWATCH_TESTS_SOURCE_RIG_H
 #define SPIKEWATCH_TESTS_SOURCE_RIG_H
 
-#include "cgmount.h"
+#include "lib/cgroup/cgroup_mounts.h"
 #include "children.h"
-#include "scope.h"
-#include "source.h"
+#include "lib/base/base.h"
+#include "lib/source/source.h"
+#include "lib/model/sample.h"
 
 #include <check.h>
 #include <errno.h>

@@ -2,9 +2,12 @@
 #ifndef SPIKEWATCH_STACKRECORDER_RIG_H
 #define SPIKEWATCH_STACKRECORDER_RIG_H
 
-#include "clock.h"
-#include "realclock.h"
-#include "stackrecorder.h"
+#include "lib/base/base.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/stack_source.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
 
 #include <check.h>
 #include <errno.h>

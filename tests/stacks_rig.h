@@ -5,10 +5,13 @@
 #ifndef SPIKEWATCH_TESTS_STACKS_RIG_H
 #define SPIKEWATCH_TESTS_STACKS_RIG_H
 
-#include "incident_json.h"
-#include "manifest.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
 #include "program.h"
-#include "stackrecorder.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/stack_source.h"
+#include "lib/model/pacing.h"
+#include "lib/model/target.h"
 
 #include <limits.h>
 #include <math.h>

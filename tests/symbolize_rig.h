@@ -6,9 +6,10 @@
 #define SPIKEWATCH_TESTS_SYMBOLIZE_RIG_H
 
 #include "program.h"
-#include "scope.h"
-#include "sink.h"
-#include "stackfile.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/profile/stack_file.h"
+#include "lib/proc/perf.h"
 
 #include <check.h>
 #include <inttypes.h>

@@ -16,7 +16,7 @@
 #ifndef SPIKEWATCH_TORTURE_H
 #define SPIKEWATCH_TORTURE_H
 
-#include "sink.h"
+#include "lib/base/io.h"
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
 #ifndef SPIKEWATCH_TRIGGER_BENCH_H
 #define SPIKEWATCH_TRIGGER_BENCH_H
 
-#include "clock.h"
-#include "trigger.h"
+#include "lib/base/base.h"
+#include "lib/rules/trigger.h"
 
 #include <check.h>
 #include <string.h>

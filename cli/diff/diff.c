@@ -2,21 +2,1481 @@
  * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one. Stacks are read again for --folded and --html: the tables
  * come from other, smaller files.
  */
-#include "commands.h"
-#include "differencehtml.h"
-#include "foldpair.h"
-#include "incidentpick.h"
-#include "options.h"
-#include "outfile.h"
-#include "output.h"
-#include "plot.h"
-#include "reportpage.h"
-#include "scope.h"
-#include "stackfold.h"
+#include "cli/diff/diff.h"
+
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/profiles.h"
+#include "cli/incident/story.h"
+#include "cli/report/report.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/incident/incident.h"
+#include "lib/model/target.h"
+#include "lib/profile/stack_text.h"
+#include "lib/rules/metric.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What shares have changed by less is not shown as a change: it would read 0.0. */
+#define CONTRAST_POINTS_MIN 0.05
+
+/* Which samples of stacks: bits. */
+#define CONTRASTLOAD_BEFORE (1u << HOTLIST_BEFORE)
+#define CONTRASTLOAD_DURING (1u << HOTLIST_DURING)
+
+/* Fractions of a percent of CPU, so that amounts are whole. */
+#define CONTRASTLOAD_PERCENT 1000.0
+
+/* Each: 0; -ENOENT: the file is not there, and nothing is known; -EBADMSG: it is damaged, or none of this kind; -ENOMEM; -errno. */
+
+/* The tables, CPU first. */
+enum difference_table {
+	DIFFERENCE_FUNCTIONS,
+	DIFFERENCE_STACK_THREADS,
+	DIFFERENCE_MEMORY_FUNCTIONS,
+	DIFFERENCE_MEMORY_THREADS,
+	DIFFERENCE_THREADS,
+	DIFFERENCE_MAPPINGS,
+	DIFFERENCE_TABLES,
+};
+
+/* Of which time the stacks of two incidents are. */
+enum difference_phase { DIFFERENCE_DURING, DIFFERENCE_BEFORE, DIFFERENCE_ALL, DIFFERENCE_PHASES };
+
+#define DIFFERENCE_NOTES_MAX 16
+
+/* Two incidents, or one of which side A is what was earlier. */
+struct difference {
+	bool one; /* incident[1] is not there */
+	enum difference_phase phase;
+	struct incident incident[CONTRAST_SIDES];
+	struct contrast table[DIFFERENCE_TABLES];
+	/* Sentences without a full stop, safe to print. */
+	char note[DIFFERENCE_NOTES_MAX][320];
+	size_t notes;
+	bool damaged; /* something that should be there could not be read; a note says what */
+};
+
+/* How many rows of each table are wanted. */
+#define DIFFERENCE_ROWS_ALL SIZE_MAX
+
+/* Stacks with two counts a line, as foldpair_write has them; NULL: there are none. */
+struct differencehtml_stacks {
+	const struct buffer *cpu, *memory;
+};
+
+/*
+ * contrast.c: a key is name and place with a NUL between them; its number in the set of keys is the place of its row, until rows are sorted.
+ *
+ * Ranks are computed, not kept: 100 times an amount below 2^46 is exact, so two equal shares are equal numbers.
+ */
+
+static uint64_t contrast_add_up(uint64_t a, uint64_t b)
+{
+	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+static int make_key(const struct contrast_key *key, struct buffer *ret)
+{
+	int rc = buffer_append(ret, key->name, key->name_len);
+
+	/* Name and place are strings of their own then. */
+	if (rc == 0)
+		rc = buffer_append(ret, "", 1);
+	return rc == 0 ? buffer_append(ret, key->place, key->place_len) : rc;
+}
+
+static int grow(struct contrast *contrast)
+{
+	size_t cap = contrast->cap ? contrast->cap * 2 : 64;
+	struct contrast_row *rows = realloc(contrast->rows, cap * sizeof(*rows));
+
+	if (!rows)
+		return -ENOMEM;
+	contrast->rows = rows;
+	contrast->cap = cap;
+	return 0;
+}
+
+/* Rows are made before their key: there is no key without a row. */
+static int find_row(struct contrast *contrast, const struct buffer *key, size_t name_len, struct contrast_row **ret)
+{
+	struct intern_budget budget = { 0 };
+	uint32_t number;
+	size_t len;
+	int rc = contrast->count == contrast->cap ? grow(contrast) : 0;
+
+	if (rc == 0)
+		rc = intern_put(&contrast->keys, &budget, key->data, key->len, &number);
+	if (rc != 0)
+		return -ENOMEM;
+	if (number > contrast->count) {
+		struct contrast_row row = { 0 };
+
+		row.name = intern_get(&contrast->keys, number, &len);
+		row.place = row.name + name_len + 1;
+		contrast->rows[contrast->count++] = row;
+	}
+	*ret = &contrast->rows[number - 1];
+	return 0;
+}
+
+int contrast_add(struct contrast *contrast, enum contrast_side side, const struct contrast_key *key,
+		 const uint64_t amount[static CONTRAST_MEASURES])
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct contrast_row *row = NULL;
+	int rc = make_key(key, &text);
+
+	if (rc == 0)
+		rc = find_row(contrast, &text, key->name_len, &row);
+	if (rc < 0)
+		return rc;
+	row->there[side] = true;
+	for (unsigned m = 0; m < CONTRAST_MEASURES; m++)
+		row->amount[side][m] = contrast_add_up(row->amount[side][m], amount[m]);
+	return 0;
+}
+
+/* Whether both sides were looked at. */
+static bool contrast_ready(const struct contrast *contrast)
+{
+	return contrast->known[CONTRAST_A] && contrast->known[CONTRAST_B];
+}
+
+double contrast_value(const struct contrast *contrast, const struct contrast_row *row, enum contrast_side side,
+		      unsigned measure)
+{
+	double amount = (double)row->amount[side][measure], sum = (double)contrast->sum[side];
+
+	if (!contrast->shares)
+		return amount;
+	return sum > 0 ? 100 * amount / sum : 0;
+}
+
+double contrast_growth(const struct contrast *contrast, const struct contrast_row *row, unsigned measure)
+{
+	return contrast_value(contrast, row, CONTRAST_B, measure) - contrast_value(contrast, row, CONTRAST_A, measure);
+}
+
+double contrast_rank(const struct contrast *contrast, const struct contrast_row *row)
+{
+	unsigned ranked = contrast->ranked ? contrast->ranked : 1;
+	double sum = 0;
+
+	for (unsigned m = 0; m < ranked; m++)
+		sum += contrast_growth(contrast, row, m);
+	return sum;
+}
+
+bool contrast_changed(const struct contrast *contrast, const struct contrast_row *row)
+{
+	double rank = fabs(contrast_rank(contrast, row));
+
+	return contrast->shares ? rank >= CONTRAST_POINTS_MIN : rank > 0;
+}
+
+static int compare_rows(const void *a, const void *b, void *ctx)
+{
+	const struct contrast_row *left = a, *right = b;
+	double x = contrast_rank(ctx, left), y = contrast_rank(ctx, right);
+	int order;
+
+	if (x < y || x > y)
+		return x > y ? -1 : 1;
+	order = strcmp(left->name, right->name);
+	return order != 0 ? order : strcmp(left->place, right->place);
+}
+
+void contrast_sort(struct contrast *contrast)
+{
+	if (contrast->count > 0)
+		qsort_r(contrast->rows, contrast->count, sizeof(*contrast->rows), compare_rows, contrast);
+}
+
+size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_head, size_t *ret_tail)
+{
+	size_t head = 0, tail = 0, changed = 0;
+
+	for (size_t i = 0; i < contrast->count; i++)
+		changed += contrast_changed(contrast, &contrast->rows[i]);
+	/* The two ends have changed most, each in its direction. */
+	while (head + tail < max && head + tail < changed) {
+		double grown = contrast_rank(contrast, &contrast->rows[head]);
+		double shrunk = -contrast_rank(contrast, &contrast->rows[contrast->count - 1 - tail]);
+
+		if (grown >= shrunk)
+			head++;
+		else
+			tail++;
+	}
+	*ret_head = head;
+	*ret_tail = tail;
+	return changed;
+}
+
+void contrast_release(struct contrast *contrast)
+{
+	intern_release(&contrast->keys);
+	free(contrast->rows);
+	*contrast = (struct contrast){ 0 };
+}
+
+/* contrastload.c: functions come through hotrows.h; the other files are tables with a header, whose columns are found by their names. */
+
+#define CONTRASTLOAD_COLUMNS_MAX 4
+
+static uint64_t add_up(uint64_t a, uint64_t b)
+{
+	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+static int read_text(int incidentfd, const char *file, struct buffer *ret)
+{
+	ret->max = INCIDENTLOAD_CAPTURE_MAX;
+	return incidentload_capture(incidentfd, file, ret);
+}
+
+/* ---- names ---- */
+
+static int add_named(struct contrast *contrast, enum contrast_side side, const struct hotrows_name name[static 2],
+		     const uint64_t amount[static CONTRAST_MEASURES])
+{
+	AUTO(buffer_release) struct buffer clean = { 0 };
+	size_t name_len;
+	struct contrast_key key;
+	int rc = cleantext_append(&clean, name[0].text, name[0].len);
+
+	name_len = clean.len;
+	if (rc == 0)
+		rc = cleantext_append(&clean, name[1].text, name[1].len);
+	if (rc < 0)
+		return rc;
+	if (clean.len == 0)
+		return contrast_add(contrast, side, &(struct contrast_key){ "", "", 0, 0 }, amount);
+	key = (struct contrast_key){ clean.data, clean.data + name_len, name_len, clean.len - name_len };
+	return contrast_add(contrast, side, &key, amount);
+}
+
+/* ---- functions ---- */
+
+static uint64_t of_phases(const uint64_t amount[static HOTLIST_PHASES], unsigned phases)
+{
+	uint64_t sum = 0;
+
+	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+		if (phases >> p & 1u)
+			sum = add_up(sum, amount[p]);
+	return sum;
+}
+
+static int take_function(const struct hotrows_row *row, enum contrast_side side, unsigned phases,
+			 struct contrast *functions, struct contrast *threads)
+{
+	const uint64_t amount[CONTRAST_MEASURES] = { of_phases(row->self, phases), of_phases(row->total, phases) };
+	bool is_function = row->function.len > 0;
+
+	if (amount[0] == 0 && amount[1] == 0)
+		return 0;
+	return is_function ? add_named(functions, side, (struct hotrows_name[]){ row->function, row->module }, amount)
+			   : add_named(threads, side, (struct hotrows_name[]){ row->thread, row->process }, amount);
+}
+
+/*
+ * functions.tsv, or memory-functions.tsv: functions by name and module, with self and total; threads by name and process, with what was sampled
+ * in them. phases: bits. What has none in these phases is not there.
+ */
+static int contrastload_functions(int incidentfd, enum hotlist_unit unit, enum contrast_side side, unsigned phases,
+			   struct contrast *functions, struct contrast *threads)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct hotrows rows;
+	struct hotrows_row row;
+	int rc = read_text(incidentfd, unit == HOTLIST_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
+
+	if (rc < 0)
+		return rc;
+	if (!hotrows_start(&rows, text.data ? text.data : "", text.len) || rows.unit != unit)
+		return -EBADMSG;
+	while (rc == 0 && hotrows_next(&rows, &row))
+		rc = take_function(&row, side, phases, functions, threads);
+	if (rc < 0)
+		return rc;
+	functions->known[side] = threads->known[side] = true;
+	functions->sum[side] = threads->sum[side] = of_phases(rows.sum, phases);
+	functions->left_out[side] = rows.more_functions;
+	threads->left_out[side] = rows.more_threads;
+	return 0;
+}
+
+/* ---- tables ---- */
+
+/* A table on its way: which cell of a line is which column. */
+struct table {
+	const char *at, *end;
+	const char *const *names; /* of the columns that are wanted; the first so many are needed */
+	size_t count;
+	size_t place[CONTRASTLOAD_COLUMNS_MAX];
+};
+
+/* The next line that is no remark. A rest without newline is none: the file was cut there. */
+static bool next_line(struct table *table, struct hotrows_name *ret)
+{
+	while (table->at < table->end) {
+		const char *newline = memchr(table->at, '\n', (size_t)(table->end - table->at));
+
+		if (!newline)
+			return false;
+		*ret = (struct hotrows_name){ table->at, (size_t)(newline - table->at) };
+		table->at = newline + 1;
+		if (ret->len > 0 && ret->text[0] != '#')
+			return true;
+	}
+	return false;
+}
+
+static struct hotrows_name contrastload_cell(const struct hotrows_name *line, size_t place)
+{
+	const char *at = line->text, *end = line->text + line->len;
+
+	for (;; place--) {
+		const char *tab = at < end ? memchr(at, '\t', (size_t)(end - at)) : NULL;
+		const char *stop = tab ? tab : end;
+
+		if (place == 0)
+			return (struct hotrows_name){ at, (size_t)(stop - at) };
+		if (!tab)
+			return (struct hotrows_name){ "", 0 };
+		at = tab + 1;
+	}
+}
+
+static bool find_column(const struct hotrows_name *header, const char *name, size_t *ret)
+{
+	size_t place = 0, count = 1;
+
+	for (size_t i = 0; i < header->len; i++)
+		count += header->text[i] == '\t';
+	for (; place < count; place++) {
+		struct hotrows_name text = contrastload_cell(header, place);
+
+		if (text.len == strlen(name) && memcmp(text.text, name, text.len) == 0) {
+			*ret = place;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* False: it lacks a column. */
+static bool start_table(struct table *table, const struct buffer *text)
+{
+	struct hotrows_name header;
+
+	table->at = text->data ? text->data : "";
+	table->end = table->at + text->len;
+	if (!next_line(table, &header))
+		return false;
+	for (size_t i = 0; i < table->count; i++)
+		if (!find_column(&header, table->names[i], &table->place[i]))
+			return false;
+	return true;
+}
+
+static bool next_row(struct table *table, struct hotrows_name ret[static CONTRASTLOAD_COLUMNS_MAX])
+{
+	struct hotrows_name line;
+
+	if (!next_line(table, &line))
+		return false;
+	for (size_t i = 0; i < table->count; i++)
+		ret[i] = contrastload_cell(&line, table->place[i]);
+	return true;
+}
+
+/* "93.6": a thousandth is one. False: not known. */
+static bool parse_percent(const struct hotrows_name *text, uint64_t *ret)
+{
+	const char *end = text->text + text->len, *at;
+	uint64_t whole, part = 0, scale = 100;
+
+	at = text_parse_u64(text->text, end, &whole);
+	if (!at || whole > (uint64_t)1 << 40)
+		return false;
+	if (at < end && *at == '.')
+		for (at++; at < end && *at >= '0' && *at <= '9'; at++, scale /= 10)
+			part += (uint64_t)(*at - '0') * scale;
+	*ret = whole * 1000 + part;
+	return at == end;
+}
+
+/* threads.tsv or its second look: threads by name, with CPU (CONTRASTLOAD_PERCENT of them are one percent of a core), and how many there are. */
+static int contrastload_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct table table = { .names = (const char *const[]){ "name", "cpu_percent" }, .count = 2 };
+	struct hotrows_name column[CONTRASTLOAD_COLUMNS_MAX];
+	int rc = read_text(incidentfd, file, &text);
+
+	if (rc < 0)
+		return rc;
+	if (!start_table(&table, &text))
+		return -EBADMSG;
+	while (rc == 0 && next_row(&table, column)) {
+		uint64_t amount[CONTRAST_MEASURES] = { 0, 1 };
+
+		/* Without an earlier look it is empty: the thread counts, its CPU does not. */
+		if (!parse_percent(&column[1], &amount[0]))
+			threads->left_out[side]++;
+		rc = add_named(threads, side, (struct hotrows_name[]){ column[0], { "", 0 } }, amount);
+	}
+	threads->known[side] = rc == 0;
+	return rc;
+}
+
+static bool parse_bytes(const struct hotrows_name *text, uint64_t *ret)
+{
+	const char *end = text->text + text->len;
+
+	/* Nobody has a sixteenth of all addresses: sums and differences then fit. */
+	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
+}
+
+/* smaps.tsv or its second look: what is mapped, by name and permissions, of all processes together, with bytes resident and swapped. */
+static int contrastload_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct table table = { .names = (const char *const[]){ "mapping", "permissions", "rss_bytes", "swap_bytes" },
+			       .count = 4 };
+	struct hotrows_name column[CONTRASTLOAD_COLUMNS_MAX];
+	int rc = read_text(incidentfd, file, &text);
+
+	if (rc < 0)
+		return rc;
+	if (!start_table(&table, &text))
+		return -EBADMSG;
+	while (rc == 0 && next_row(&table, column)) {
+		uint64_t amount[CONTRAST_MEASURES];
+
+		if (parse_bytes(&column[2], &amount[0]) && parse_bytes(&column[3], &amount[1]))
+			rc = add_named(mappings, side, column, amount);
+		else
+			mappings->left_out[side]++;
+	}
+	mappings->known[side] = rc == 0;
+	return rc;
+}
+
+/*
+ * difference.c: a table of sources says which file each side of a contrast comes from. A file that is not there makes a note and no table; a
+ * damaged one makes a note, no table, and the whole difference damaged: what else there is can still be compared.
+ */
+
+/* Files of the first look and of the second. */
+static const char *const thread_files[] = { "threads.tsv", "threads.again.tsv" };
+static const char *const mapping_files[] = { "smaps.tsv", "smaps.again.tsv" };
+
+static const struct {
+	bool shares;
+	unsigned ranked;
+	bool stacks, memory;
+} tables[DIFFERENCE_TABLES] = {
+	[DIFFERENCE_FUNCTIONS] = { true, 2, true, false },       [DIFFERENCE_STACK_THREADS] = { true, 1, true, false },
+	[DIFFERENCE_MEMORY_FUNCTIONS] = { true, 2, true, true }, [DIFFERENCE_MEMORY_THREADS] = { true, 1, true, true },
+	[DIFFERENCE_THREADS] = { false, 1, false, false },       [DIFFERENCE_MAPPINGS] = { false, 2, false, false },
+};
+
+/* "during", "before", "all". */
+static const char *difference_phase_name(enum difference_phase phase)
+{
+	static const char *const names[DIFFERENCE_PHASES] = { "during", "before", "all" };
+
+	return names[phase];
+}
+
+/* The bits of stackfold.h and contrastload.h for the stacks of a side. */
+static unsigned difference_phases(const struct difference *difference, enum contrast_side side)
+{
+	static const unsigned bits[DIFFERENCE_PHASES] = { CONTRASTLOAD_DURING, CONTRASTLOAD_BEFORE,
+							  CONTRASTLOAD_BEFORE | CONTRASTLOAD_DURING };
+
+	if (difference->one)
+		return side == CONTRAST_A ? CONTRASTLOAD_BEFORE : CONTRASTLOAD_DURING;
+	return bits[difference->phase];
+}
+
+/* "A" and "B"; of one incident "before" and "during" for tables of stacks, "first" and "second" for others. */
+static const char *difference_label(const struct difference *difference, enum difference_table table, enum contrast_side side)
+{
+	if (!difference->one)
+		return side == CONTRAST_A ? "A" : "B";
+	if (tables[table].stacks)
+		return side == CONTRAST_A ? "before" : "during";
+	return side == CONTRAST_A ? "first" : "second";
+}
+
+/* Whether a table is of memory stacks. */
+static bool difference_of_memory(enum difference_table table)
+{
+	return tables[table].memory;
+}
+
+/* Whether there is any table to show. */
+static bool difference_any(const struct difference *difference)
+{
+	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
+		if (contrast_ready(&difference->table[i]))
+			return true;
+	return false;
+}
+
+/* ---- notes ---- */
+
+/* Adds a note; damaged: it is bad news. text is made safe to print. */
+static void difference_note(struct difference *difference, bool damaged, const char *text)
+{
+	char *note;
+
+	difference->damaged |= damaged;
+	if (difference->notes == DIFFERENCE_NOTES_MAX)
+		return;
+	note = difference->note[difference->notes++];
+	text_escape(note, sizeof(difference->note[0]), text, strlen(text));
+}
+
+__attribute__((format(printf, 3, 4))) static void note(struct difference *difference, bool damaged, const char *format,
+						       ...)
+{
+	char text[sizeof(difference->note[0])];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	difference_note(difference, damaged, text);
+}
+
+/* "A", "B", or "it". */
+static const char *subject(const struct difference *difference, enum contrast_side side)
+{
+	return difference->one ? "the incident" : side == CONTRAST_A ? "A" : "B";
+}
+
+/* What the daemon said of a file that it has not written. */
+static const char *why_absent(const struct incident *incident, const char *file)
+{
+	static const char *const names[][2] = {
+		{ "functions.tsv", "functions" },
+		{ "memory-functions.tsv", "memory-functions" },
+		{ "threads.tsv", "threads" },
+		{ "smaps.tsv", "smaps" },
+		{ "threads.again.tsv", "threads-again" },
+		{ "smaps.again.tsv", "smaps-again" },
+	};
+
+	for (size_t n = 0; n < ARRAY_LEN(names); n++)
+		for (size_t i = 0; i < incident->capture_count; i++)
+			if (strcmp(names[n][0], file) == 0 && strcmp(incident->captures[i].name, names[n][1]) == 0)
+				return incident->captures[i].why;
+	return "";
+}
+
+/* 0, or -ENOMEM; other errors become notes. absent: how it is said that there is none; NULL: it is not said. */
+static int judge(struct difference *difference, enum contrast_side side, const char *file, const char *absent, int rc)
+{
+	enum contrast_side whose = difference->one ? CONTRAST_A : side;
+	const char *why = why_absent(&difference->incident[whose], file);
+
+	if (rc == -ENOMEM || rc == 0)
+		return rc;
+	if (rc != -ENOENT)
+		note(difference, true, "%s: %s is %s", subject(difference, side), file,
+		     rc == -EBADMSG ? "damaged" : strerror(-rc));
+	else if (absent)
+		note(difference, false, "%s has no %s: %s%s%s", subject(difference, side), file, absent,
+		     why[0] ? ", " : "", why);
+	return 0;
+}
+
+/* ---- loading ---- */
+
+static int load_stacks(struct difference *difference, enum contrast_side side, int fd, enum hotlist_unit unit)
+{
+	bool memory = unit == HOTLIST_IN_BYTES;
+	enum difference_table functions = memory ? DIFFERENCE_MEMORY_FUNCTIONS : DIFFERENCE_FUNCTIONS;
+	enum difference_table threads = memory ? DIFFERENCE_MEMORY_THREADS : DIFFERENCE_STACK_THREADS;
+	int rc = contrastload_functions(fd, unit, side, difference_phases(difference, side),
+					&difference->table[functions], &difference->table[threads]);
+
+	/* Both sides of one are of the same file. */
+	if (difference->one && side == CONTRAST_B && rc != -ENOMEM)
+		return 0;
+	return judge(difference, side, memory ? "memory-functions.tsv" : "functions.tsv",
+		     memory ? NULL : "its stacks cannot be compared", rc);
+}
+
+static bool has_stacks(const struct difference *difference)
+{
+	return contrast_ready(&difference->table[DIFFERENCE_FUNCTIONS]) ||
+	       contrast_ready(&difference->table[DIFFERENCE_MEMORY_FUNCTIONS]);
+}
+
+static int load_side(struct difference *difference, enum contrast_side side, int fd)
+{
+	bool again = difference->one && side == CONTRAST_B, stacks;
+	int rc = load_stacks(difference, side, fd, HOTLIST_IN_SAMPLES);
+
+	if (rc == 0)
+		rc = load_stacks(difference, side, fd, HOTLIST_IN_BYTES);
+	stacks = has_stacks(difference);
+	if (rc == 0)
+		rc = judge(difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
+			   contrastload_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
+	if (rc == 0)
+		rc = judge(
+			difference, side, mapping_files[again],
+			!again   ? "its mappings cannot be compared"
+			: stacks ? "there was no second look, so only its stacks before and during can be compared"
+				 : "there was no second look",
+			contrastload_mappings(fd, mapping_files[again], side, &difference->table[DIFFERENCE_MAPPINGS]));
+	return rc;
+}
+
+static void glance(struct difference *difference, enum contrast_side side, int fd)
+{
+	struct incidentload_glance seen;
+
+	incidentload_glance(fd, &difference->incident[side], &seen);
+	if (seen.damaged)
+		note(difference, true, "%s is damaged: %s", subject(difference, side), seen.why);
+}
+
+static const char *plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+static void note_left_out(struct difference *difference, enum difference_table table, enum contrast_side side)
+{
+	bool functions = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
+	const char *label = difference_label(difference, table, side);
+	unsigned long long out = difference->table[table].left_out[side];
+
+	if (out == 0)
+		return;
+	if (tables[table].stacks)
+		note(difference, false, "%s leaves out %llu more %s%s%s", subject(difference, side), out,
+		     functions ? "function" : "thread", plural(out), tables[table].memory ? " of memory" : "");
+	else if (table == DIFFERENCE_THREADS)
+		note(difference, false, "%s: the CPU of %llu thread%s is not known, and counts as 0", label, out,
+		     plural(out));
+	else
+		note(difference, true, "%s: %llu line%s of %s %s damaged", label, out, plural(out),
+		     mapping_files[difference->one && side == CONTRAST_B], out == 1 ? "is" : "are");
+}
+
+/* Shares of nothing say nothing; what was left out could be on both sides. */
+static void note_gaps(struct difference *difference, enum difference_table table)
+{
+	const struct contrast *contrast = &difference->table[table];
+	bool functions = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
+
+	if (table == DIFFERENCE_MEMORY_FUNCTIONS && contrast->known[CONTRAST_A] != contrast->known[CONTRAST_B])
+		note(difference, false, "only %s has stacks of memory: they cannot be compared",
+		     contrast->known[CONTRAST_A] ? "A" : "B");
+	for (unsigned side = 0; side < CONTRAST_SIDES && contrast_ready(contrast); side++) {
+		/* The stacks of one incident are of one file. */
+		if (!difference->one || side == CONTRAST_A || !tables[table].stacks)
+			note_left_out(difference, table, side);
+		if (functions && contrast->sum[side] == 0)
+			note(difference, false, "%s: nothing of that time was sampled%s, so all of it counts as 0",
+			     difference_label(difference, table, side), tables[table].memory ? " of memory" : "");
+	}
+}
+
+/*
+ * Reads both. second < 0: the two looks of the first. *ret was zeroed, but for phase. 0: what could not be read or is not there is in the notes;
+ * -ENOMEM. To be released in any case. Large: not for the stack.
+ */
+static int difference_load(int first, int second, struct difference *ret)
+{
+	int rc;
+
+	ret->one = second < 0;
+	for (size_t i = 0; i < DIFFERENCE_TABLES; i++) {
+		ret->table[i].shares = tables[i].shares;
+		ret->table[i].ranked = tables[i].ranked;
+	}
+	glance(ret, CONTRAST_A, first);
+	if (!ret->one)
+		glance(ret, CONTRAST_B, second);
+	rc = load_side(ret, CONTRAST_A, first);
+	if (rc == 0)
+		rc = load_side(ret, CONTRAST_B, ret->one ? first : second);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
+		contrast_sort(&ret->table[i]);
+	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
+		note_gaps(ret, (enum difference_table)i);
+	return 0;
+}
+
+static void difference_release(struct difference *difference)
+{
+	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
+		contrast_release(&difference->table[i]);
+}
+
+/* ---- the head ---- */
+
+/* When the second look at the memory was, after the first. */
+static bool apart(const struct incident *incident, char *buf, size_t cap)
+{
+	const struct incident_capture *look[2] = { NULL, NULL };
+
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+
+		if (strcmp(capture->name, "smaps") == 0)
+			look[0] = capture;
+		else if (strcmp(capture->name, "smaps-again") == 0)
+			look[1] = capture;
+	}
+	if (!look[0] || !look[1] || !look[0]->has_at || !look[1]->has_at || look[1]->at_ns <= look[0]->at_ns)
+		return false;
+	units_format_duration(buf, cap, (uint64_t)look[1]->at_ns - (uint64_t)look[0]->at_ns);
+	return true;
+}
+
+static void tell_incident(const struct incident *incident, FILE *file)
+{
+	char text[512], comparison[128];
+
+	text_escape(text, sizeof(text), incident->id, strlen(incident->id));
+	fprintf(file, "%s: ", text[0] ? text : "an incident without a name");
+	text_escape(text, sizeof(text), incident->rule.metric, strlen(incident->rule.metric));
+	if (incident->kind == INCIDENT_RULE)
+		fprintf(file, "%s %s", text, story_comparison(&incident->rule, comparison, sizeof(comparison)));
+	else
+		fputs(incident->kind == INCIDENT_MANUAL ? "somebody asked for it" : "saved from a ring", file);
+	text_escape(text, sizeof(text), incident->hostname, strlen(incident->hostname));
+	if (text[0])
+		fprintf(file, ", on %s", text);
+}
+
+static void tell_looks(const struct difference *difference, FILE *file)
+{
+	bool stacks = has_stacks(difference);
+	bool looks = contrast_ready(&difference->table[DIFFERENCE_THREADS]) ||
+		     contrast_ready(&difference->table[DIFFERENCE_MAPPINGS]);
+	char between[64];
+
+	fputs(stacks ? "its stacks before the spike and during it" : "", file);
+	fputs(stacks && looks ? "; " : "", file);
+	if (looks)
+		fputs("its two looks at threads and memory", file);
+	if (looks && apart(&difference->incident[CONTRAST_A], between, sizeof(between)))
+		fprintf(file, ", %s apart", between);
+	fputs(!stacks && !looks ? "nothing of it can be compared" : "", file);
+}
+
+/* What the incident on that side is, in a line; of one, the second line says what is compared. Into *ret, for free(3). 0 or -ENOMEM. */
+static int difference_headline(const struct difference *difference, enum contrast_side side, char **ret)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+
+	if (!file)
+		return -ENOMEM;
+	if (difference->one && side == CONTRAST_B)
+		tell_looks(difference, file);
+	else
+		tell_incident(&difference->incident[side], file);
+	if (fclose(file) != 0) {
+		free(text);
+		return -ENOMEM;
+	}
+	*ret = text;
+	return 0;
+}
+
+/* difference_json.c: each table as an array of rows; a side on which a row is not there is null, as is a table that is not there. */
+
+static const struct {
+	const char *key, *name, *place, *unit;
+	const char *measure[CONTRAST_MEASURES]; /* NULL: not told */
+	double divisor[CONTRAST_MEASURES];
+} json_forms[DIFFERENCE_TABLES] = {
+	[DIFFERENCE_FUNCTIONS] = { "functions", "function", "module", "samples", { "self", "total" }, { 1, 1 } },
+	[DIFFERENCE_STACK_THREADS] = { "stack_threads", "thread", "process", "samples", { "self", NULL }, { 1, 1 } },
+	[DIFFERENCE_MEMORY_FUNCTIONS] = { "memory_functions",
+					  "function",
+					  "module",
+					  "bytes",
+					  { "self", "total" },
+					  { 1, 1 } },
+	[DIFFERENCE_MEMORY_THREADS] = { "memory_threads", "thread", "process", "bytes", { "self", NULL }, { 1, 1 } },
+	[DIFFERENCE_THREADS] = { "threads",
+				 "thread",
+				 NULL,
+				 NULL,
+				 { "cpu_percent", "count" },
+				 { CONTRASTLOAD_PERCENT, 1 } },
+	[DIFFERENCE_MAPPINGS] = { "mappings", "mapping", "permissions", NULL, { "rss_bytes", "swap_bytes" }, { 1, 1 } },
+};
+
+static const char *const side_keys[CONTRAST_SIDES] = { "a", "b" };
+
+static void put_amount(struct json_writer *json, uint64_t amount, double divisor)
+{
+	if (divisor > 1)
+		json_double(json, (double)amount / divisor);
+	else
+		json_u64(json, amount);
+}
+
+static void put_side(struct json_writer *json, enum difference_table table, const struct contrast_row *row,
+		     enum contrast_side side)
+{
+	json_key(json, side_keys[side]);
+	if (!row->there[side]) {
+		json_null(json);
+		return;
+	}
+	json_begin_object(json);
+	for (unsigned m = 0; m < CONTRAST_MEASURES; m++) {
+		if (!json_forms[table].measure[m])
+			continue;
+		json_key(json, json_forms[table].measure[m]);
+		put_amount(json, row->amount[side][m], json_forms[table].divisor[m]);
+	}
+	json_end_object(json);
+}
+
+static void put_row(struct json_writer *json, enum difference_table table, const struct contrast *contrast,
+		    const struct contrast_row *row)
+{
+	json_begin_object(json);
+	jsonmember_text(json, json_forms[table].name, row->name);
+	if (json_forms[table].place)
+		jsonmember_text(json, json_forms[table].place, row->place);
+	put_side(json, table, row, CONTRAST_A);
+	put_side(json, table, row, CONTRAST_B);
+	json_key(json, contrast->shares ? "growth_points" : "growth");
+	json_begin_object(json);
+	for (unsigned m = 0; m < CONTRAST_MEASURES; m++) {
+		if (!json_forms[table].measure[m])
+			continue;
+		json_key(json, json_forms[table].measure[m]);
+		json_double(json, contrast_growth(contrast, row, m) / json_forms[table].divisor[m]);
+	}
+	json_end_object(json);
+	json_end_object(json);
+}
+
+static void put_rows(struct json_writer *json, enum difference_table table, const struct contrast *contrast, size_t max)
+{
+	size_t head = contrast->count, tail = 0;
+
+	if (max != DIFFERENCE_ROWS_ALL)
+		contrast_choose(contrast, max, &head, &tail);
+	json_key(json, "rows");
+	json_begin_array(json);
+	for (size_t i = 0; i < head; i++)
+		put_row(json, table, contrast, &contrast->rows[i]);
+	for (size_t i = contrast->count - tail; i < contrast->count; i++)
+		put_row(json, table, contrast, &contrast->rows[i]);
+	json_end_array(json);
+}
+
+static void put_counts(struct json_writer *json, const char *key, const uint64_t counts[static CONTRAST_SIDES])
+{
+	json_key(json, key);
+	json_begin_object(json);
+	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
+		json_key(json, side_keys[side]);
+		json_u64(json, counts[side]);
+	}
+	json_end_object(json);
+}
+
+static void put_table(struct json_writer *json, const struct difference *difference, enum difference_table table,
+		      size_t rows)
+{
+	const struct contrast *contrast = &difference->table[table];
+
+	json_key(json, json_forms[table].key);
+	if (!contrast_ready(contrast)) {
+		json_null(json);
+		return;
+	}
+	json_begin_object(json);
+	if (json_forms[table].unit) {
+		jsonmember_text(json, "unit", json_forms[table].unit);
+		put_counts(json, "all", contrast->sum);
+	}
+	put_counts(json, table == DIFFERENCE_THREADS ? "cpu_unknown" : "left_out", contrast->left_out);
+	put_rows(json, table, contrast, rows);
+	json_end_object(json);
+}
+
+static void put_incident(struct json_writer *json, const char *key, const struct incident *incident)
+{
+	json_key(json, key);
+	json_begin_object(json);
+	jsonmember_text(json, "id", incident->id);
+	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
+	json_key(json, "time_ns");
+	json_u64(json, incident->wall.ns);
+	jsonmember_text(json, "hostname", incident->hostname);
+	jsonmember_text(json, "target", incident->target.name);
+	jsonmember_text(json, "rule", incident->rule.name);
+	json_end_object(json);
+}
+
+/* difference_json.c: members of the object that has begun. Errors stay in the writer. */
+static void difference_json(const struct difference *difference, size_t rows, struct json_writer *json)
+{
+	put_incident(json, "a", &difference->incident[CONTRAST_A]);
+	if (difference->one) {
+		json_key(json, "b");
+		json_null(json);
+	} else {
+		put_incident(json, "b", &difference->incident[CONTRAST_B]);
+	}
+	jsonmember_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
+	json_key(json, "damaged");
+	json_bool(json, difference->damaged);
+	json_key(json, "notes");
+	json_begin_array(json);
+	for (size_t i = 0; i < difference->notes; i++)
+		json_string(json, difference->note[i]);
+	json_end_array(json);
+	for (unsigned i = 0; i < DIFFERENCE_TABLES; i++)
+		put_table(json, difference, i, rows);
+}
+
+/*
+ * difference_text.c: each table is A, B and the change, side by side, then names. On narrow lines only the change stays. What is on one side
+ * only has a dash on the other, and the side's label in the column "only".
+ */
+
+#define WIDTH_MIN 40
+#define WIDTH_FULL 72
+#define SHARE_MAX 999.9 /* a file that lies may have more samples in a function than in all */
+#define NAME_MIN 8
+
+enum cell { CELL_SHARE, CELL_CPU, CELL_COUNT, CELL_BYTES };
+
+/* A number of each side, and by how much it has changed. */
+struct column {
+	const char *head;
+	enum cell cell;
+	int measure; /* -1: both together */
+};
+
+#define COLUMNS_MAX 2
+
+static const struct form {
+	const char *title, *of, *name, *place;
+	size_t columns;
+	struct column column[COLUMNS_MAX];
+} forms[DIFFERENCE_TABLES] = {
+	[DIFFERENCE_FUNCTIONS] = { "Functions",
+				   "percent of the CPU samples",
+				   "function",
+				   "module",
+				   2,
+				   { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } } },
+	[DIFFERENCE_STACK_THREADS] = { "Threads by their stacks",
+				       "percent of the CPU samples",
+				       "thread",
+				       "process",
+				       1,
+				       { { "", CELL_SHARE, 0 } } },
+	[DIFFERENCE_MEMORY_FUNCTIONS] = { "Functions that touched new memory",
+					  "percent of the bytes",
+					  "function",
+					  "module",
+					  2,
+					  { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } } },
+	[DIFFERENCE_MEMORY_THREADS] = { "Threads that touched new memory",
+					"percent of the bytes",
+					"thread",
+					"process",
+					1,
+					{ { "", CELL_SHARE, 0 } } },
+	[DIFFERENCE_THREADS] = { "Threads by name",
+				 "CPU in percent of one core, within about a second; n: how many",
+				 "thread",
+				 NULL,
+				 2,
+				 { { "cpu", CELL_CPU, 0 }, { "n", CELL_COUNT, 1 } } },
+	[DIFFERENCE_MAPPINGS] = { "Mappings",
+				  "resident and swapped",
+				  "mapping",
+				  "permissions",
+				  1,
+				  { { "", CELL_BYTES, -1 } } },
+};
+
+/* Of a number, and of a change, which has a sign. */
+static int cell_width(enum cell cell, bool change)
+{
+	static const int widths[] = { [CELL_SHARE] = 6, [CELL_CPU] = 6, [CELL_COUNT] = 4, [CELL_BYTES] = 9 };
+
+	return widths[cell] + (change ? 1 : 0);
+}
+
+static int group_width(const struct form *form, bool change)
+{
+	int width = -1;
+
+	for (size_t i = 0; i < form->columns; i++)
+		width += 1 + cell_width(form->column[i].cell, change);
+	return width;
+}
+
+static double cap(double value, double most)
+{
+	return value > most ? most : value < -most ? -most : value;
+}
+
+static void print_number(enum cell cell, double value, bool change, FILE *file)
+{
+	const char *sign = change && value > 0 ? "+" : change && value < 0 ? "-" : "";
+	char number[64], text[72];
+
+	/* The sign of what reads 0.0 would be a lie. */
+	if (cell == CELL_CPU)
+		value /= CONTRASTLOAD_PERCENT;
+	if ((cell == CELL_SHARE || cell == CELL_CPU) && fabs(value) < 0.05)
+		sign = "";
+	if (cell == CELL_SHARE)
+		snprintf(number, sizeof(number), "%.1f", fabs(cap(value, SHARE_MAX)));
+	else if (cell == CELL_CPU)
+		snprintf(number, sizeof(number), fabs(value) < 9999 ? "%.1f" : "%.0f", fabs(cap(value, 9999999)));
+	else if (cell == CELL_COUNT)
+		snprintf(number, sizeof(number), "%.0f", fabs(value));
+	else
+		units_format_bytes(number, sizeof(number), value < 0 ? (uint64_t)-value : (uint64_t)value);
+	snprintf(text, sizeof(text), "%s%s", sign, number);
+	fprintf(file, "%*s", cell_width(cell, change), text);
+}
+
+static double side_value(const struct contrast *contrast, const struct contrast_row *row, enum contrast_side side,
+			 int measure)
+{
+	if (measure >= 0)
+		return contrast_value(contrast, row, side, (unsigned)measure);
+	return contrast_value(contrast, row, side, 0) + contrast_value(contrast, row, side, 1);
+}
+
+static void print_side(const struct form *form, const struct contrast *contrast, const struct contrast_row *row,
+		       enum contrast_side side, FILE *file)
+{
+	for (size_t i = 0; i < form->columns; i++) {
+		const struct column *column = &form->column[i];
+
+		if (i > 0)
+			fputc(' ', file);
+		if (row->there[side])
+			print_number(column->cell, side_value(contrast, row, side, column->measure), false, file);
+		else
+			fprintf(file, "%*s", cell_width(column->cell, false), "-");
+	}
+	fputs("  ", file);
+}
+
+static void print_change(const struct form *form, const struct contrast *contrast, const struct contrast_row *row,
+			 FILE *file)
+{
+	for (size_t i = 0; i < form->columns; i++) {
+		int measure = form->column[i].measure;
+
+		if (i > 0)
+			fputc(' ', file);
+		print_number(form->column[i].cell,
+			     side_value(contrast, row, CONTRAST_B, measure) -
+				     side_value(contrast, row, CONTRAST_A, measure),
+			     true, file);
+	}
+	fputs("  ", file);
+}
+
+/* ---- names ---- */
+
+/* The bytes of the first so many characters. */
+static size_t bytes_of(const char *text, size_t characters)
+{
+	size_t len = 0;
+
+	for (; text[len]; len++)
+		if (((unsigned char)text[len] & 0xC0) != 0x80 && characters-- == 0)
+			break;
+	return len;
+}
+
+/* At most width characters, filled up unless it is the last; what is longer ends with two dots, a path begins with them. */
+static void print_text(const char *text, size_t width, bool last, FILE *file)
+{
+	size_t have = output_characters(text, strlen(text));
+
+	if (have <= width) {
+		fprintf(file, "%s%*s", text, last ? 0 : (int)(width - have), "");
+	} else if (text[0] == '/') {
+		fputs("..", file);
+		fputs(text + bytes_of(text, have - width + 2), file);
+	} else {
+		fwrite(text, 1, bytes_of(text, width - 2), file);
+		fputs("..", file);
+	}
+}
+
+/* A module is called by its file. */
+static const char *place_of(enum difference_table table, const struct contrast_row *row)
+{
+	const char *slash = strrchr(row->place, '/');
+	bool module = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
+
+	return module && slash && slash[1] ? slash + 1 : row->place;
+}
+
+static const char *name_of(const struct contrast_row *row)
+{
+	return row->name[0] ? row->name : "?";
+}
+
+/* ---- a table ---- */
+
+/* What is printed, and where. */
+struct page {
+	const struct difference *difference;
+	enum difference_table table;
+	const struct form *form;
+	const struct contrast *contrast;
+	size_t head, tail; /* of the rows */
+	size_t width, only_width, name_width, place_width;
+	bool full;
+	FILE *file;
+};
+
+/* Those that have grown, and then those that have shrunk: of both what has changed most is first. */
+static const struct contrast_row *row_of(const struct page *page, size_t i)
+{
+	return &page->contrast->rows[i < page->head ? i : page->contrast->count - 1 - (i - page->head)];
+}
+
+static size_t widen(size_t width, const char *text)
+{
+	size_t have = output_characters(text, strlen(text));
+
+	return have > width ? have : width;
+}
+
+/* 0: everything is on both sides, and the column is not there. */
+static size_t only_width(const struct page *page)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < page->head + page->tail; i++)
+		for (unsigned side = 0; side < CONTRAST_SIDES; side++)
+			if (!row_of(page, i)->there[1 - side])
+				width = widen(width > 0 ? width : strlen("only"),
+					      difference_label(page->difference, page->table, side));
+	return width;
+}
+
+/* Names have what the numbers leave; of that, the place no more than two fifths. */
+static void measure(struct page *page)
+{
+	size_t name = strlen(page->form->name), place = page->form->place ? strlen(page->form->place) : 0;
+	size_t numbers = (size_t)group_width(page->form, true) + 2, left;
+
+	page->only_width = only_width(page);
+	if (page->full)
+		numbers += 2 * ((size_t)group_width(page->form, false) + 2);
+	for (size_t i = 0; i < page->head + page->tail; i++) {
+		name = widen(name, name_of(row_of(page, i)));
+		place = page->form->place ? widen(place, place_of(page->table, row_of(page, i))) : 0;
+	}
+	left = page->width - numbers - (page->only_width > 0 ? page->only_width + 2 : 0);
+	if (!page->full || !page->form->place || left < 2 * NAME_MIN + 2)
+		place = 0;
+	if (place > 0 && name + 2 + place > left && place > left * 2 / 5)
+		place = left * 2 / 5;
+	page->place_width = place;
+	left -= place > 0 ? place + 2 : 0;
+	page->name_width = name < left ? name : left;
+}
+
+static void print_names(const struct page *page, const char *only, const char *name, const char *place)
+{
+	if (page->only_width > 0) {
+		print_text(only, page->only_width, false, page->file);
+		fputs("  ", page->file);
+	}
+	print_text(name, page->name_width, page->place_width == 0 || !*place, page->file);
+	if (page->place_width > 0 && *place) {
+		fputs("  ", page->file);
+		print_text(place, page->place_width, true, page->file);
+	}
+	fputc('\n', page->file);
+}
+
+static void print_heads(const struct page *page, bool change)
+{
+	for (size_t i = 0; i < page->form->columns; i++) {
+		const struct column *column = &page->form->column[i];
+
+		fprintf(page->file, "%s%*s", i > 0 ? " " : "", cell_width(column->cell, change), column->head);
+	}
+	fputs("  ", page->file);
+}
+
+/* Labels of the groups; below them, if a group has more than one number, those of the numbers. */
+static void print_header(const struct page *page)
+{
+	const struct form *form = page->form;
+	const char *place = form->place ? form->place : "";
+	bool second = form->columns > 1;
+
+	for (unsigned side = 0; page->full && side < CONTRAST_SIDES; side++)
+		fprintf(page->file, "%*s  ", group_width(form, false),
+			difference_label(page->difference, page->table, side));
+	fprintf(page->file, "%*s", group_width(form, true), "change");
+	if (!second) {
+		fputs("  ", page->file);
+		print_names(page, "only", form->name, place);
+		return;
+	}
+	fputc('\n', page->file);
+	for (unsigned side = 0; page->full && side < CONTRAST_SIDES; side++)
+		print_heads(page, false);
+	print_heads(page, true);
+	print_names(page, "only", form->name, place);
+}
+
+static void print_row(const struct page *page, const struct contrast_row *row)
+{
+	const char *only = "";
+
+	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
+		if (page->full)
+			print_side(page->form, page->contrast, row, side, page->file);
+		if (!row->there[1 - side])
+			only = difference_label(page->difference, page->table, side);
+	}
+	print_change(page->form, page->contrast, row, page->file);
+	print_names(page, only, name_of(row), place_of(page->table, row));
+}
+
+/* "Functions (percent of the CPU samples; A: 990, B: 76)" */
+static void print_title(const struct page *page)
+{
+	char text[300], amount[CONTRAST_SIDES][40];
+
+	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
+		uint64_t sum = page->contrast->sum[side];
+
+		if (difference_of_memory(page->table))
+			units_format_bytes(amount[side], sizeof(amount[side]), sum);
+		else
+			snprintf(amount[side], sizeof(amount[side]), "%" PRIu64, sum);
+	}
+	if (page->contrast->shares)
+		snprintf(text, sizeof(text), "%s (%s; %s: %s, %s: %s)", page->form->title, page->form->of,
+			 difference_label(page->difference, page->table, CONTRAST_A), amount[CONTRAST_A],
+			 difference_label(page->difference, page->table, CONTRAST_B), amount[CONTRAST_B]);
+	else
+		snprintf(text, sizeof(text), "%s (%s)", page->form->title, page->form->of);
+	fputc('\n', page->file);
+	output_wrap(text, page->width, page->file);
+}
+
+static void print_table(const struct difference *difference, enum difference_table table, size_t rows, size_t width,
+			FILE *file)
+{
+	struct page page = { .difference = difference,
+			     .table = table,
+			     .form = &forms[table],
+			     .contrast = &difference->table[table],
+			     .width = width,
+			     .full = width >= WIDTH_FULL,
+			     .file = file };
+	size_t changed;
+
+	if (!contrast_ready(page.contrast))
+		return;
+	changed = contrast_choose(page.contrast, rows, &page.head, &page.tail);
+	print_title(&page);
+	if (changed == 0) {
+		fputs(page.contrast->count > 0 ? "  nothing has changed\n" : "  there are none\n", file);
+		return;
+	}
+	measure(&page);
+	if (page.head + page.tail > 0)
+		print_header(&page);
+	for (size_t i = 0; i < page.head + page.tail; i++)
+		print_row(&page, row_of(&page, i));
+	if (changed > page.head + page.tail)
+		fprintf(file, "  ... and %zu more\n", changed - page.head - page.tail);
+}
+
+static int print_head(const struct difference *difference, size_t width, FILE *file)
+{
+	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
+		AUTO_FREE char *line = NULL;
+		AUTO_FREE char *whole = NULL;
+		const char *label = !difference->one     ? (side == CONTRAST_A ? "A" : "B")
+				    : side == CONTRAST_A ? "Incident"
+							 : "Compared";
+
+		if (difference_headline(difference, side, &line) < 0 || asprintf(&whole, "%s: %s", label, line) < 0)
+			return -ENOMEM;
+		output_wrap(whole, width, file);
+	}
+	return 0;
+}
+
+/* difference_text.c: tables in lines of at most width characters (but no less than 40), of each at most so many rows. 0 or -ENOMEM. */
+static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width, FILE *file)
+{
+	size_t line = width > WIDTH_MIN ? width : WIDTH_MIN;
+	int rc = print_head(difference, line, file);
+
+	if (rc < 0)
+		return rc;
+	for (unsigned memory = 0; memory < 2; memory++)
+		for (unsigned i = 0; i < DIFFERENCE_THREADS; i++)
+			if (difference_of_memory(i) == ((memory == 1) != memory_first))
+				print_table(difference, i, rows, line, file);
+	for (unsigned i = DIFFERENCE_THREADS; i < DIFFERENCE_TABLES; i++)
+		print_table(difference, i, rows, line, file);
+	if (difference->notes > 0)
+		fputc('\n', file);
+	for (size_t i = 0; i < difference->notes; i++) {
+		AUTO_FREE char *text = NULL;
+
+		if (asprintf(&text, "Note: %s.", difference->note[i]) < 0)
+			return -ENOMEM;
+		output_wrap(text, line, file);
+	}
+	return 0;
+}
+
+/*
+ * differencehtml.c: the words in the page are the two lines of the head and the notes; everything else is the JSON of --json, and the stacks.
+ * The block of data has the name that a report's has, so that the program of the page finds it.
+ */
+
+static int put_text(const struct sink *sink, const char *text)
+{
+	return sink_write(sink, text, strlen(text));
+}
+
+static int put_words(const struct difference *difference, const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer words = { 0 };
+	struct sink to = sink_buffer(&words);
+	int rc = 0;
+
+	for (unsigned side = 0; side < CONTRAST_SIDES && rc == 0; side++) {
+		AUTO_FREE char *line = NULL;
+		const char *label = difference->one ? "" : side == CONTRAST_A ? "A: " : "B: ";
+
+		rc = difference_headline(difference, side, &line);
+		if (rc == 0)
+			rc = put_text(&to, label);
+		if (rc == 0)
+			rc = put_text(&to, line);
+		if (rc == 0)
+			rc = put_text(&to, ". ");
+	}
+	for (size_t i = 0; i < difference->notes && rc == 0; i++) {
+		rc = put_text(&to, difference->note[i]);
+		if (rc == 0)
+			rc = put_text(&to, ". ");
+	}
+	return rc == 0 ? htmltext_write(sink, words.data, words.len) : rc;
+}
+
+static void put_stacks(struct json_writer *json, const char *key, const struct buffer *stacks)
+{
+	json_key(json, key);
+	if (stacks)
+		json_string_len(json, stacks->data ? stacks->data : "", stacks->len);
+	else
+		json_null(json);
+}
+
+static void differencehtml_close_json(struct json_writer **json)
+{
+	json_writer_close(*json);
+}
+
+static int put_data(const struct difference *difference, const struct differencehtml_stacks *stacks,
+		    const struct sink *sink)
+{
+	AUTO(differencehtml_close_json) struct json_writer *json = NULL;
+	int rc = json_writer_new(htmltext_json(sink), false, &json);
+
+	if (rc < 0)
+		return rc;
+	json_begin_object(json);
+	json_key(json, "format");
+	json_u64(json, REPORTDATA_FORMAT);
+	json_key(json, "diff");
+	json_begin_object(json);
+	difference_json(difference, DIFFERENCE_ROWS_ALL, json);
+	put_stacks(json, "cpu_stacks", stacks->cpu);
+	put_stacks(json, "memory_stacks", stacks->memory);
+	json_end_object(json);
+	json_end_object(json);
+	return json_writer_close(TAKE(json));
+}
+
+/* 0; -ENOMEM; what the sink returned. */
+static int differencehtml_write(const struct difference *difference, const struct differencehtml_stacks *stacks,
+			 const struct sink *sink)
+{
+	static const char title[] = "Difference";
+	int rc = reportpage_write(REPORTPAGE_TITLE, sink);
+
+	if (rc == 0)
+		rc = htmltext_write(sink, title, strlen(title));
+	if (rc == 0)
+		rc = reportpage_write(REPORTPAGE_STORY, sink);
+	if (rc == 0)
+		rc = put_words(difference, sink);
+	if (rc == 0)
+		rc = reportpage_write(REPORTPAGE_DATA, sink);
+	if (rc == 0)
+		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
+	if (rc == 0)
+		rc = put_data(difference, stacks, sink);
+	if (rc == 0)
+		rc = put_text(sink, "</script>\n");
+	return rc == 0 ? reportpage_write(REPORTPAGE_END, sink) : rc;
+}
 
 #define ROWS_DEFAULT 10
 

@@ -1,23 +1,766 @@
 /*
  * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line in a table.
  */
-#include "commands.h"
-#include "exportfirefox.h"
-#include "exporting.h"
-#include "exportrows.h"
-#include "exporttrace.h"
-#include "incident_json.h"
-#include "incidentload.h"
-#include "incidentpick.h"
-#include "options.h"
-#include "outfile.h"
-#include "output.h"
-#include "restore.h"
-#include "scope.h"
+#include "cli/export/export.h"
+
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/export/export_firefox.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/series.h"
+#include "cli/report/report.h"
+#include "daemon/engine/incident/ring_recorder.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/stream/stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A larger page is not read. */
+#define RESTORE_PAGE_MAX ((size_t)2 << 30)
+
+/*
+ * exportrows.c: rows go out as they come in, so memory does not grow with their number.
+ *
+ * A gVisor stream has no targets: a row is a tick, with all of them side by side. In samples.tsv each has a row at its own time; rows are
+ * one tick until a target comes again, or more than half an interval has passed.
+ */
+
+/* Nothing to write: said here. Other errors are the caller's to say. */
+static int lacks_samples(int rc)
+{
+	if (rc != -ENOENT)
+		return rc;
+	fprintf(stderr, "spikewatch export: the incident has no " INCIDENT_SAMPLES_FILE "\n");
+	return EXPORTING_NOTHING;
+}
+
+static int run(const struct exporting *exporting,
+	       int (*row)(void *, const struct samplewalk *, const struct samplewalk_row *), void *ctx,
+	       struct samplewalk *ret)
+{
+	const struct samplewalk_visit visit = { .row = row, .ctx = ctx };
+
+	return lacks_samples(samplewalk_run(exporting->fd, exporting->incident->wall, &visit, ret));
+}
+
+static uint64_t wall_of(const struct exporting *exporting, const struct samplewalk_row *row)
+{
+	return exporting->incident->wall.ns + (uint64_t)row->at_ns;
+}
+
+/* ---- csv ---- */
+
+static void put_csv_text(FILE *out, const char *text)
+{
+	char shown[4 * 256 + 1];
+
+	text_escape(shown, sizeof(shown), text, strlen(text));
+	fputc('"', out);
+	if (*shown && strchr("=+-@", *shown))
+		fputc('\'', out);
+	for (const char *at = shown; *at; at++) {
+		if (*at == '"')
+			fputc('"', out);
+		fputc(*at, out);
+	}
+	fputc('"', out);
+}
+
+static int csv_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	const struct exporting *exporting = ctx;
+
+	fprintf(exporting->out, "%lld,%llu,", (long long)row->at_ns, (unsigned long long)wall_of(exporting, row));
+	put_csv_text(exporting->out, walk->targets[row->target].name);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		fputc(',', exporting->out);
+		if (sample_has(&row->sample, (enum sample_field)f))
+			fprintf(exporting->out, "%llu", (unsigned long long)row->sample.value[f]);
+	}
+	fputs("\r\n", exporting->out);
+	return 0;
+}
+
+/*
+ * Each writes all samples. 0; EXPORTING_NOTHING: there are none; -ENOMEM; -errno.
+ *
+ * csv: RFC 4180, a header with units; a text that a spreadsheet would take for a formula gets an apostrophe before it.
+ * json: one object with columns, rows as arrays, and targets.
+ * gvisor: the stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets.
+ */
+static int exportrows_csv(const struct exporting *exporting)
+{
+	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+
+	fputs("since_firing[ns],wall[ns],target", exporting->out);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		const struct sample_field_info *info = sample_field_info((enum sample_field)f);
+
+		fprintf(exporting->out, ",%s[%s]", info->name, info->unit);
+	}
+	fputs("\r\n", exporting->out);
+	return run(exporting, csv_row, (void *)(uintptr_t)exporting, &walk);
+}
+
+/* ---- json ---- */
+
+static void put_column(struct json_writer *json, const char *name, const char *unit, const char *kind)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "name", name);
+	jsonmember_text(json, "unit", unit);
+	jsonmember_text(json, "kind", kind);
+	json_end_object(json);
+}
+
+static void put_head(struct json_writer *json, const struct incident *incident)
+{
+	jsonmember_text(json, "incident", incident->id);
+	json_key(json, "fired_ns");
+	json_u64(json, incident->wall.ns);
+	json_key(json, "columns");
+	json_begin_array(json);
+	put_column(json, "since_firing", "ns", "time");
+	put_column(json, "target", "index", "target");
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		const struct sample_field_info *info = sample_field_info((enum sample_field)f);
+
+		put_column(json, info->name, info->unit, sample_kind_name(info->kind));
+	}
+	json_end_array(json);
+}
+
+static int json_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct json_writer *json = ctx;
+
+	(void)walk;
+	json_begin_array(json);
+	json_i64(json, row->at_ns);
+	json_u64(json, row->target);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		if (sample_has(&row->sample, (enum sample_field)f))
+			json_u64(json, row->sample.value[f]);
+		else
+			json_null(json);
+	}
+	return json_end_array(json);
+}
+
+static void put_targets(struct json_writer *json, const struct samplewalk *walk)
+{
+	json_key(json, "targets");
+	json_begin_array(json);
+	for (size_t i = 0; i < walk->count; i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "name", walk->targets[i].name);
+		jsonmember_text(json, "kind", walk->targets[i].kind);
+		json_key(json, "pid");
+		if (walk->targets[i].pid)
+			json_i64(json, walk->targets[i].pid);
+		else
+			json_null(json);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	json_key(json, "rows_lost");
+	json_u64(json, walk->report.rows_lost);
+}
+
+static int exportrows_json(const struct exporting *exporting)
+{
+	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	struct json_writer *json;
+	int closed, rc = json_writer_new(exporting->sink, false, &json);
+
+	if (rc < 0)
+		return rc;
+	json_begin_object(json);
+	put_head(json, exporting->incident);
+	json_key(json, "rows");
+	json_begin_array(json);
+	rc = run(exporting, json_row, json, &walk);
+	json_end_array(json);
+	put_targets(json, &walk);
+	json_end_object(json);
+	closed = json_writer_close(json);
+	return rc ? rc : closed;
+}
+
+/* ---- gvisor ---- */
+
+/* A name of a column, its end included. */
+#define NAME_BYTES 256
+
+struct gvisor {
+	const struct exporting *exporting;
+	struct stream_writer *writer;
+	char names[STREAM_COLUMNS_MAX][NAME_BYTES];
+	size_t targets;
+	int64_t first_ns; /* the first row of all */
+	bool any;
+	/* The tick that is being gathered. */
+	int64_t tick_ns;
+	uint32_t seen; /* a bit for each target */
+	uint64_t values[STREAM_COLUMNS_MAX];
+	uint32_t mask;
+};
+
+static int first_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct gvisor *gvisor = ctx;
+
+	(void)walk;
+	if (!gvisor->any || row->at_ns < gvisor->first_ns)
+		gvisor->first_ns = row->at_ns;
+	gvisor->any = true;
+	return 0;
+}
+
+/* "/web/812/cpu": what the format cannot have in a name becomes "_". */
+static void name_column(char ret[static NAME_BYTES], const char *target, const char *field)
+{
+	char shown[80];
+
+	text_escape(shown, sizeof(shown), target, strlen(target));
+	for (char *at = shown; *at; at++)
+		if (*at == '[' || *at == ']')
+			*at = '_';
+	snprintf(ret, NAME_BYTES, "/%s/%s", shown, field);
+}
+
+/* Two targets may be called the same, cut to this length: their place tells them apart. */
+static void name_target(const struct samplewalk *walk, size_t at, char ret[static 64])
+{
+	snprintf(ret, 64, "%.50s", walk->targets[at].name[0] ? walk->targets[at].name : "?");
+	for (size_t i = 0; i < at; i++) {
+		if (strncmp(walk->targets[i].name, walk->targets[at].name, 50) != 0)
+			continue;
+		snprintf(ret, 64, "%.50s#%u", walk->targets[at].name, (unsigned)at + 1);
+		return;
+	}
+}
+
+static int begin_gvisor(struct gvisor *gvisor, const struct samplewalk *walk)
+{
+	const enum sample_field *fields = recorder_gvisor_fields();
+	struct stream_column columns[STREAM_COLUMNS_MAX];
+	struct stream_options options = {
+		.format = STREAM_GVISOR,
+		.columns = columns,
+		.start = { gvisor->exporting->incident->wall.ns + (uint64_t)gvisor->first_ns },
+	};
+
+	gvisor->targets = walk->count < RECORDER_GVISOR_TARGETS ? walk->count : RECORDER_GVISOR_TARGETS;
+	if (gvisor->targets < walk->count)
+		fprintf(stderr, "spikewatch export: gvisor has room for %u targets; the other %zu are left out\n",
+			RECORDER_GVISOR_TARGETS, walk->count - gvisor->targets);
+	for (size_t i = 0; i < gvisor->targets; i++) {
+		char name[64];
+
+		name_target(walk, i, name);
+		for (size_t f = 0; f < RECORDER_GVISOR_FIELDS; f++) {
+			const struct sample_field_info *info = sample_field_info(fields[f]);
+			size_t at = options.column_count++;
+
+			name_column(gvisor->names[at], name, info->name);
+			columns[at] = (struct stream_column){ gvisor->names[at], info->unit,
+							      sample_kind_name(info->kind), info->source };
+		}
+	}
+	return stream_writer_new(gvisor->exporting->sink, &options, &gvisor->writer);
+}
+
+static int end_tick(struct gvisor *gvisor)
+{
+	if (gvisor->seen == 0)
+		return 0;
+	gvisor->seen = 0;
+	return stream_row(gvisor->writer, (uint64_t)(gvisor->tick_ns - gvisor->first_ns), 0, gvisor->values,
+			  gvisor->mask);
+}
+
+static int gvisor_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct gvisor *gvisor = ctx;
+	const enum sample_field *fields = recorder_gvisor_fields();
+	uint64_t half_ns = gvisor->exporting->incident->cost.interval_ns / 2;
+	int rc = 0;
+
+	(void)walk;
+	if (row->target >= gvisor->targets)
+		return 0;
+	if ((gvisor->seen >> row->target & 1u) || row->at_ns - gvisor->tick_ns > (int64_t)half_ns)
+		rc = end_tick(gvisor);
+	if (gvisor->seen == 0)
+		gvisor->tick_ns = row->at_ns;
+	gvisor->seen |= 1u << row->target;
+	for (size_t f = 0; f < RECORDER_GVISOR_FIELDS; f++) {
+		size_t at = row->target * RECORDER_GVISOR_FIELDS + f;
+
+		if (!sample_has(&row->sample, fields[f]))
+			continue;
+		gvisor->values[at] = row->sample.value[fields[f]];
+		gvisor->mask |= 1u << at;
+	}
+	return rc;
+}
+
+static int exportrows_gvisor(const struct exporting *exporting)
+{
+	AUTO(samplewalk_release) struct samplewalk first = { 0 };
+	AUTO(samplewalk_release) struct samplewalk second = { 0 };
+	struct gvisor gvisor = { .exporting = exporting };
+	int closed, rc = run(exporting, first_row, &gvisor, &first);
+
+	if (rc != 0)
+		return rc;
+	if (!gvisor.any) {
+		fprintf(stderr, "spikewatch export: there is no sample in " INCIDENT_SAMPLES_FILE "\n");
+		return EXPORTING_NOTHING;
+	}
+	rc = begin_gvisor(&gvisor, &first);
+	if (rc < 0)
+		return rc;
+	rc = run(exporting, gvisor_row, &gvisor, &second);
+	if (rc == 0)
+		rc = end_tick(&gvisor);
+	closed = stream_close(gvisor.writer);
+	return rc ? rc : closed;
+}
+
+bool exportrows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
+{
+	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
+
+	if (interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
+		return false;
+	*ret_ns = (int64_t)ran_ns;
+	return true;
+}
+
+/*
+ * exporttrace.c: two walks over the samples: the first finds where time begins, because times below zero are not shown, the second writes
+ * each row as it comes. Events need no order.
+ *
+ * A target that is no process has no pid; it gets one that no process can have.
+ */
+
+/* Above the kernel's PID_MAX_LIMIT. */
+#define PID_INCIDENT 4194305
+#define PID_TARGETS 4194306
+
+/* Of a target, between two rows. */
+struct last {
+	bool has;
+	int64_t at_ns;
+	uint64_t cpu_ns;
+};
+
+struct trace {
+	const struct incident *incident;
+	struct json_writer *json;
+	bool any;
+	int64_t from_ns, to_ns; /* of all rows, since the firing */
+	struct last *last;      /* of each target */
+	size_t last_count;
+};
+
+static int measure_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct trace *trace = ctx;
+
+	(void)walk;
+	if (!trace->any || row->at_ns < trace->from_ns)
+		trace->from_ns = row->at_ns;
+	if (!trace->any || row->at_ns > trace->to_ns)
+		trace->to_ns = row->at_ns;
+	trace->any = true;
+	return 0;
+}
+
+/* In microseconds since the first row; what is earlier is there. */
+static double when(const struct trace *trace, int64_t at_ns)
+{
+	int64_t since = at_ns - trace->from_ns;
+
+	return since > 0 ? (double)since / 1e3 : 0;
+}
+
+static int64_t pid_of(const struct samplewalk *walk, size_t target)
+{
+	return walk->targets[target].pid ? walk->targets[target].pid : PID_TARGETS + (int64_t)target;
+}
+
+/* The members that all events have; the object stays open. */
+static void begin_event(struct json_writer *json, const char *phase, const char *name, int64_t pid, double ts)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "ph", phase);
+	jsonmember_text(json, "name", name);
+	json_key(json, "pid");
+	json_i64(json, pid);
+	json_key(json, "tid");
+	json_i64(json, pid);
+	jsonmember_double(json, "ts", ts);
+}
+
+static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, const char *name, double value)
+{
+	begin_event(trace->json, "C", name, pid, when(trace, at_ns));
+	json_key(trace->json, "args");
+	json_begin_object(trace->json);
+	jsonmember_double(trace->json, "value", value);
+	json_end_object(trace->json);
+	json_end_object(trace->json);
+}
+
+/* CPU is drawn from the row before to this one: a counter holds from its event on. */
+static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, const struct samplewalk_row *row)
+{
+	uint64_t cpu_ns = row->sample.value[SAMPLE_CPU];
+	int64_t since = row->at_ns - last->at_ns, ran_ns;
+
+	if (last->has && !row->gap && since > 0 && cpu_ns >= last->cpu_ns) {
+		if (exportrows_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
+			put_counter(trace, pid, last->at_ns, "cpu (cores)", 0);
+			last->at_ns = row->at_ns - ran_ns;
+			since = ran_ns;
+		}
+		put_counter(trace, pid, last->at_ns, "cpu (cores)", (double)(cpu_ns - last->cpu_ns) / (double)since);
+	}
+	*last = (struct last){ true, row->at_ns, cpu_ns };
+}
+
+static int write_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	static const struct {
+		enum sample_field field;
+		const char *name;
+	} gauges[] = {
+		{ SAMPLE_MEMORY, "memory (bytes)" },
+		{ SAMPLE_WORKING_SET, "working set (bytes)" },
+		{ SAMPLE_THREADS, "threads" },
+		{ SAMPLE_FDS, "descriptors" },
+	};
+	struct trace *trace = ctx;
+	int64_t pid = pid_of(walk, row->target);
+
+	if (row->target >= trace->last_count)
+		return 0;
+	if (sample_has(&row->sample, SAMPLE_CPU))
+		put_cpu(trace, &trace->last[row->target], pid, row);
+	for (size_t i = 0; i < ARRAY_LEN(gauges); i++)
+		if (sample_has(&row->sample, gauges[i].field))
+			put_counter(trace, pid, row->at_ns, gauges[i].name, (double)row->sample.value[gauges[i].field]);
+	return 0;
+}
+
+static void put_name(const struct trace *trace, const char *what, int64_t pid, const char *name)
+{
+	begin_event(trace->json, "M", what, pid, 0);
+	json_key(trace->json, "args");
+	json_begin_object(trace->json);
+	jsonmember_text(trace->json, "name", name[0] ? name : "?");
+	json_end_object(trace->json);
+	json_end_object(trace->json);
+}
+
+static void put_names(const struct trace *trace, const struct samplewalk *walk)
+{
+	put_name(trace, "process_name", PID_INCIDENT, trace->incident->id);
+	put_name(trace, "thread_name", PID_INCIDENT, "phases");
+	for (size_t i = 0; i < walk->count; i++)
+		put_name(trace, "process_name", pid_of(walk, i), walk->targets[i].name);
+}
+
+static void put_slice(const struct trace *trace, const char *name, int64_t from_ns, int64_t to_ns)
+{
+	double from = when(trace, from_ns), to = when(trace, to_ns);
+
+	if (to <= from)
+		return;
+	begin_event(trace->json, "X", name, PID_INCIDENT, from);
+	jsonmember_text(trace->json, "cat", "phase");
+	jsonmember_double(trace->json, "dur", to - from);
+	json_end_object(trace->json);
+}
+
+static void put_phases(const struct trace *trace)
+{
+	const struct incident *incident = trace->incident;
+	int64_t window_ns = mono_diff(incident->window_from, incident->mono);
+
+	if (window_ns > 0 || window_ns < trace->from_ns)
+		window_ns = 0;
+	put_slice(trace, "before", trace->from_ns, window_ns);
+	put_slice(trace, "window of the rule", window_ns, 0);
+	put_slice(trace, "after", 0, trace->to_ns);
+	begin_event(trace->json, "i", incident->rule.name[0] ? incident->rule.name : "fired", PID_INCIDENT,
+		    when(trace, 0));
+	jsonmember_text(trace->json, "cat", "firing");
+	jsonmember_text(trace->json, "s", "g");
+	json_end_object(trace->json);
+}
+
+static int write_events(struct trace *trace, int fd)
+{
+	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	const struct samplewalk_visit visit = { .row = write_row, .ctx = trace };
+	int rc;
+
+	json_key(trace->json, "traceEvents");
+	json_begin_array(trace->json);
+	rc = samplewalk_run(fd, trace->incident->wall, &visit, &walk);
+	if (rc == 0) {
+		put_names(trace, &walk);
+		put_phases(trace);
+	}
+	json_end_array(trace->json);
+	return rc;
+}
+
+static int write_trace(struct trace *trace, const struct exporting *exporting)
+{
+	int closed, rc = json_writer_new(exporting->sink, false, &trace->json);
+
+	if (rc < 0)
+		return rc;
+	json_begin_object(trace->json);
+	rc = write_events(trace, exporting->fd);
+	jsonmember_text(trace->json, "displayTimeUnit", "ms");
+	json_key(trace->json, "otherData");
+	json_begin_object(trace->json);
+	jsonmember_text(trace->json, "incident", trace->incident->id);
+	jsonmember_text(trace->json, "hostname", trace->incident->hostname);
+	jsonmember_text(trace->json, "version", trace->incident->version);
+	json_end_object(trace->json);
+	json_end_object(trace->json);
+	closed = json_writer_close(trace->json);
+	return rc ? rc : closed;
+}
+
+/*
+ * Writes the JSON form of the Trace Event Format: counters ("C") of each target, what it was before, in the window of the rule and after
+ * ("X"), the firing ("i"), and names ("M"). 0; EXPORTING_NOTHING: there are no samples; -ENOMEM; -errno.
+ */
+static int exporttrace_write(const struct exporting *exporting)
+{
+	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	struct trace trace = { .incident = exporting->incident };
+	const struct samplewalk_visit visit = { .row = measure_row, .ctx = &trace };
+	AUTO_FREE struct last *last = NULL;
+	int rc = samplewalk_run(exporting->fd, exporting->incident->wall, &visit, &walk);
+
+	if (rc == -ENOENT || (rc == 0 && !trace.any)) {
+		fprintf(stderr, "spikewatch export: the incident has no samples\n");
+		return EXPORTING_NOTHING;
+	}
+	if (rc < 0)
+		return rc;
+	last = calloc(walk.count, sizeof(*last));
+	if (!last)
+		return -ENOMEM;
+	trace.last = last;
+	trace.last_count = walk.count;
+	return write_trace(&trace, exporting);
+}
+
+/*
+ * restore.c: under another name first, like everything that has to be whole under its own. The names come from the page, which anybody may have
+ * written: reportfile.h lets only those of incidents through, and files are made anew, never opened.
+ */
+
+/* While a page is taken apart. */
+struct restoring {
+	const char *command, *path;
+	int dirfd;
+	uint64_t files, bytes;
+	bool trouble;
+};
+
+static int complain(const char *command, const char *what, const char *why)
+{
+	fprintf(stderr, "%s: ", command);
+	output_escaped(stderr, what);
+	fprintf(stderr, ": %s\n", why);
+	return EXIT_TROUBLE;
+}
+
+static void trouble(struct restoring *restoring, const char *what, const char *why)
+{
+	complain(restoring->command, what, why);
+	restoring->trouble = true;
+}
+
+bool restore_is_page(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static int write_file(int dirfd, const char *name, const struct buffer *bytes)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	int rc = fd < 0 ? -errno : sink_write_all(fd, bytes->data ? bytes->data : "", bytes->len);
+
+	if (rc == 0 && close(TAKE_FD(fd)) < 0)
+		rc = -errno;
+	return rc;
+}
+
+/* 0; -ENOMEM; the error of the disk. What is damaged is said and passed over. */
+static int restore_file(struct restoring *restoring, const struct reportfile_entry *entry)
+{
+	AUTO(buffer_release) struct buffer bytes = { 0 };
+	int rc = reportfile_get(entry, &bytes);
+
+	if (rc == -EBADMSG) {
+		trouble(restoring, entry->name, "damaged, not restored");
+		return 0;
+	}
+	if (rc == 0)
+		rc = write_file(restoring->dirfd, entry->name, &bytes);
+	if (rc < 0)
+		return rc;
+	restoring->files++;
+	restoring->bytes += bytes.len;
+	return 0;
+}
+
+static int restore_files(struct restoring *restoring, struct reportfile *page)
+{
+	struct reportfile_entry entry;
+	int rc = 0;
+
+	while (rc >= 0 && rc != REPORTFILE_END) {
+		rc = reportfile_next(page, &entry);
+		if (rc == 0) {
+			rc = restore_file(restoring, &entry);
+			if (rc < 0)
+				return rc;
+		} else if (rc == -EBADMSG) {
+			trouble(restoring, restoring->path, "a file in it is damaged, not restored");
+			rc = 0;
+		} else if (rc == -ENODATA) {
+			trouble(restoring, restoring->path, "it was cut off, or changed: files may be missing");
+		}
+	}
+	return 0;
+}
+
+static void say_fault(void *ctx, const char *name, enum manifest_fault fault)
+{
+	trouble(ctx, name, manifest_fault_name(fault));
+}
+
+/* What was left out of the page, or was damaged before it was made, is said by the incident's own list. */
+static void verify(struct restoring *restoring)
+{
+	int rc = manifest_verify(restoring->dirfd, say_fault, restoring);
+
+	if (rc < 0)
+		trouble(restoring, MANIFEST_NAME, rc == -ENOENT ? "missing" : "damaged");
+}
+
+static void remove_files(int dirfd, struct reportfile page, const char *directory)
+{
+	struct reportfile_entry entry;
+	int rc = 0;
+
+	while (rc == 0 || rc == -EBADMSG) {
+		rc = reportfile_next(&page, &entry);
+		if (rc == 0)
+			unlinkat(dirfd, entry.name, 0);
+	}
+	rmdir(directory);
+}
+
+static int restore_into(struct restoring *restoring, struct reportfile *page, const char *temporary,
+			const char *directory)
+{
+	const struct reportfile from = *page;
+	AUTO_CLOSE int dirfd = -1;
+	int rc;
+
+	if (mkdir(temporary, 0750) < 0)
+		return complain(restoring->command, temporary, strerror(errno));
+	dirfd = open(temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	restoring->dirfd = dirfd;
+	rc = dirfd < 0 ? -errno : restore_files(restoring, page);
+	if (rc == 0 && rename(temporary, directory) < 0)
+		rc = -errno;
+	if (rc < 0) {
+		remove_files(dirfd, from, temporary);
+		return rc == -ENOMEM ? output_no_memory() : complain(restoring->command, directory, strerror(-rc));
+	}
+	verify(restoring);
+	printf("Restored: ");
+	output_escaped(stdout, directory);
+	printf(", %ju files, %ju bytes\n", (uintmax_t)restoring->files, (uintmax_t)restoring->bytes);
+	return restoring->trouble ? EXIT_TROUBLE : EXIT_OK;
+}
+
+/* Without the slashes at its end. False: that is no place for a directory. */
+static bool name_places(const char *directory, char place[static INCIDENTLOAD_PATH_MAX],
+			char temporary[static INCIDENTLOAD_PATH_MAX])
+{
+	size_t len = strlen(directory);
+
+	while (len > 1 && directory[len - 1] == '/')
+		len--;
+	return len > 0 && snprintf(place, INCIDENTLOAD_PATH_MAX, "%.*s", (int)len, directory) < INCIDENTLOAD_PATH_MAX &&
+	       snprintf(temporary, INCIDENTLOAD_PATH_MAX, "%.*s.tmp-%d", (int)len, directory, (int)getpid()) <
+		       INCIDENTLOAD_PATH_MAX;
+}
+
+static int restore(const char *command, const char *path, const char *directory, const struct buffer *text)
+{
+	struct restoring restoring = { .command = command, .path = path };
+	char place[INCIDENTLOAD_PATH_MAX], temporary[INCIDENTLOAD_PATH_MAX];
+	struct reportfile page;
+	struct stat st;
+	int rc = reportfile_start(&page, text->data ? text->data : "", text->len);
+
+	if (rc < 0) {
+		complain(command, path,
+			 rc == -ENOENT ? "no incident, and no report of one" : "a report of a later version");
+		return EXIT_USAGE;
+	}
+	if (!directory && !page.incident[0])
+		return complain(command, path, "it does not say what the incident was called: --output DIR does");
+	if (!name_places(directory ? directory : page.incident, place, temporary))
+		return complain(command, directory, "no name for a directory");
+	if (lstat(place, &st) == 0)
+		return complain(command, place, "it is there already");
+	return restore_into(&restoring, &page, temporary, place);
+}
+
+int restore_page(const char *command, const char *path, const char *directory)
+{
+	AUTO(buffer_release) struct buffer text = { .max = RESTORE_PAGE_MAX };
+	int rc = incidentload_whole(AT_FDCWD, path, &text);
+
+	if (rc == -ENOMEM)
+		return output_no_memory();
+	if (rc < 0)
+		return complain(command, path, strerror(-rc));
+	return restore(command, path, directory, &text);
+}
 
 static const char command[] = "spikewatch export";
 

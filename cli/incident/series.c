@@ -7,13 +7,469 @@
  * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst of 10 ms would become a second
  * of one percent.
  */
-#include "series.h"
+#include "cli/incident/series.h"
 
-#include "scope.h"
+#include "cli/incident/incident_load.h"
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/stream/stream.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Rows of further targets are passed over and counted. */
+#define SAMPLEWALK_TARGETS_MAX 20000
+
+/* More are not kept: 500 s at 1 kHz. */
+#define SERIES_POINTS_MAX 500000
+
+/*
+ * peaks.c: one entry per target, found by a table of open addressing. A window begins with a sample and ends with the first one that is
+ * late enough; the next begins there. So a burst may be cut in two by a window's end, and its peak be seen up to half too low when it is
+ * shorter than the window; who wants it exactly records the target by itself.
+ */
+
+#define SLOTS (2 * PEAKS_TARGETS_MAX)
+
+_Static_assert((SLOTS & (SLOTS - 1)) == 0, "a mask finds the slot");
+
+static void release_document(struct json_document **document)
+{
+	json_document_free(*document);
+}
+
+static int peaks_grow(struct peaks *peaks)
+{
+	size_t cap = peaks->cap ? 2 * peaks->cap : 64;
+	struct peaks_target *target;
+
+	if (!peaks->slot)
+		peaks->slot = calloc(SLOTS, sizeof(*peaks->slot));
+	if (!peaks->slot)
+		return -ENOMEM;
+	if (peaks->count < peaks->cap)
+		return 0;
+	target = realloc(peaks->target, cap * sizeof(*target));
+	if (!target)
+		return -ENOMEM;
+	peaks->target = target;
+	peaks->cap = cap;
+	return 0;
+}
+
+/* *ret NULL: it is one too many. 0 or -ENOMEM. */
+static int peaks_find(struct peaks *peaks, uint32_t id, struct peaks_target **ret)
+{
+	uint32_t at = id * 2654435761u & (SLOTS - 1);
+	int r = peaks_grow(peaks);
+
+	if (r < 0)
+		return r;
+	for (; peaks->slot[at]; at = (at + 1) & (SLOTS - 1)) {
+		*ret = &peaks->target[peaks->slot[at] - 1];
+		if ((*ret)->id == id)
+			return 0;
+	}
+	*ret = NULL;
+	peaks->cut |= peaks->count == PEAKS_TARGETS_MAX;
+	if (peaks->count == PEAKS_TARGETS_MAX)
+		return 0;
+	*ret = &peaks->target[peaks->count++];
+	**ret = (struct peaks_target){ .id = id };
+	peaks->slot[at] = (uint32_t)peaks->count;
+	return 0;
+}
+
+int peaks_declare(struct peaks *peaks, uint32_t id, const char *json, size_t len)
+{
+	AUTO(release_document) struct json_document *document = NULL;
+	const struct json_node *name;
+	struct peaks_target *target;
+	int r = peaks_find(peaks, id, &target);
+
+	if (r < 0 || !target || target->name[0])
+		return r;
+	r = json_parse(json, len, NULL, &document, NULL);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	name = json_member(json_root(document), "name");
+	if (name && name->type == JSON_STRING)
+		incident_text(target->name, sizeof(target->name), name->text);
+	return 0;
+}
+
+static void add_cpu(struct peaks_target *target, int64_t at_ns, uint64_t cpu)
+{
+	int64_t passed = at_ns - target->begun_ns;
+	double cores;
+
+	/* A counter that steps back began anew. */
+	if (target->begun && cpu >= target->begun_cpu && passed >= 0) {
+		if (passed < PEAKS_WINDOW_NS)
+			return;
+		cores = (double)(cpu - target->begun_cpu) / (double)passed;
+		if (!target->has_cpu || cores > target->cpu_cores)
+			target->cpu_cores = cores;
+		target->has_cpu = true;
+	}
+	target->begun = true;
+	target->begun_ns = at_ns;
+	target->begun_cpu = cpu;
+}
+
+int peaks_add(struct peaks *peaks, uint32_t id, int64_t at_ns, const struct sample *sample)
+{
+	struct peaks_target *target;
+	int r = peaks_find(peaks, id, &target);
+
+	if (r < 0 || !target)
+		return r;
+	if (sample_has(sample, SAMPLE_CPU))
+		add_cpu(target, at_ns, sample->value[SAMPLE_CPU]);
+	if (sample_has(sample, SAMPLE_MEMORY)) {
+		if (!target->has_memory || sample->value[SAMPLE_MEMORY] > target->memory_bytes)
+			target->memory_bytes = sample->value[SAMPLE_MEMORY];
+		target->has_memory = true;
+	}
+	return 0;
+}
+
+void peaks_gap(struct peaks *peaks)
+{
+	for (size_t i = 0; i < peaks->count; i++)
+		peaks->target[i].begun = false;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct peaks_target *x = a, *y = b;
+	double x_cores = x->has_cpu ? x->cpu_cores : -1, y_cores = y->has_cpu ? y->cpu_cores : -1;
+
+	if (x_cores != y_cores)
+		return x_cores > y_cores ? -1 : 1;
+	if (x->memory_bytes != y->memory_bytes)
+		return x->memory_bytes > y->memory_bytes ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+void peaks_sort(struct peaks *peaks)
+{
+	if (peaks->count > 1)
+		qsort(peaks->target, peaks->count, sizeof(*peaks->target), compare);
+}
+
+void peaks_release(struct peaks *peaks)
+{
+	free(peaks->target);
+	free(peaks->slot);
+	*peaks = (struct peaks){ 0 };
+}
+
+/*
+ * samplewalk.c: rows name their target by a number that the stream has declared; the place of the last few is found without a search,
+ * because targets come in the same order tick after tick.
+ */
+
+#define READ_BYTES 65536
+
+/* Rows further from the firing are nonsense, and would overflow arithmetic later. */
+#define TIME_MAX_NS (INT64_C(86400) * 1000000000)
+
+struct walking {
+	const struct samplewalk_visit *visit;
+	struct samplewalk walk;
+	bool *gaps; /* of each target: something is missing before its next row */
+	size_t gaps_cap;
+	size_t hint;
+	wall_t fired, start;
+	bool has_start;
+	unsigned field[STREAM_COLUMNS_MAX]; /* SAMPLE_FIELDS: none we know */
+};
+
+static int grow(struct walking *walking)
+{
+	struct samplewalk *walk = &walking->walk;
+	size_t cap = walk->cap ? 2 * walk->cap : 16;
+	struct samplewalk_target *targets;
+	bool *gaps;
+
+	if (walk->count < walk->cap)
+		return 0;
+	targets = realloc(walk->targets, cap * sizeof(*targets));
+	if (!targets)
+		return -ENOMEM;
+	walk->targets = targets;
+	gaps = realloc(walking->gaps, cap * sizeof(*gaps));
+	if (!gaps)
+		return -ENOMEM;
+	walking->gaps = gaps;
+	walk->cap = cap;
+	return 0;
+}
+
+/* 0 and *ret; 1: there are too many; -ENOMEM. */
+static int find(struct walking *walking, uint32_t id, size_t *ret)
+{
+	struct samplewalk *walk = &walking->walk;
+	int rc;
+
+	for (size_t i = 0; i < walk->count; i++) {
+		size_t at = (walking->hint + i) % walk->count;
+
+		if (walk->targets[at].id != id)
+			continue;
+		walking->hint = at + 1;
+		*ret = at;
+		return 0;
+	}
+	if (walk->count == SAMPLEWALK_TARGETS_MAX)
+		return 1;
+	rc = grow(walking);
+	if (rc < 0)
+		return rc;
+	walk->targets[walk->count] = (struct samplewalk_target){ .id = id };
+	walking->gaps[walk->count] = false;
+	*ret = walk->count++;
+	walking->hint = walk->count;
+	return 0;
+}
+
+static int on_column(void *ctx, size_t index, const char *name, const char *json)
+{
+	struct walking *walking = ctx;
+
+	(void)json;
+	if (index >= STREAM_COLUMNS_MAX)
+		return 0;
+	walking->field[index] = SAMPLE_FIELDS;
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (strcmp(name, sample_field_info((enum sample_field)f)->name) == 0)
+			walking->field[index] = f;
+	return 0;
+}
+
+static int on_start_time(void *ctx, wall_t start)
+{
+	struct walking *walking = ctx;
+
+	walking->start = start;
+	walking->has_start = true;
+	return 0;
+}
+
+static void free_document(struct json_document **document)
+{
+	json_document_free(*document);
+}
+
+static void copy_text(const struct json_node *node, char *ret, size_t cap)
+{
+	if (node && node->type == JSON_STRING)
+		incident_text(ret, cap, node->text);
+}
+
+static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	struct walking *walking = ctx;
+	AUTO(free_document) struct json_document *document = NULL;
+	const struct json_node *pid;
+	struct samplewalk_target *target;
+	size_t at;
+	int rc = find(walking, id, &at);
+
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	target = &walking->walk.targets[at];
+	if (target->name[0])
+		return 0;
+	rc = json_parse(json, len, NULL, &document, NULL);
+	if (rc < 0)
+		return rc == -ENOMEM ? rc : 0;
+	copy_text(json_member(json_root(document), "name"), target->name, sizeof(target->name));
+	copy_text(json_member(json_root(document), "kind"), target->kind, sizeof(target->kind));
+	pid = json_member(json_root(document), "pid");
+	if (pid && pid->type == JSON_NUMBER && pid->number >= 1 && pid->number <= INT32_MAX)
+		target->pid = (int32_t)pid->number;
+	return 0;
+}
+
+/* When a row was taken, since the firing. False: at an absurd time. */
+static bool row_time(const struct walking *walking, uint64_t time_ns, int64_t *ret)
+{
+	uint64_t at = walking->start.ns + time_ns;
+	int64_t since = (int64_t)(at - walking->fired.ns);
+
+	if (!walking->has_start || at < time_ns || since > TIME_MAX_NS || since < -TIME_MAX_NS)
+		return false;
+	*ret = since;
+	return true;
+}
+
+static int samplewalk_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t id, const uint64_t *values, uint32_t mask)
+{
+	struct walking *walking = ctx;
+	struct samplewalk_row row = { .target = 0 };
+	int rc = find(walking, id, &row.target);
+
+	(void)seq;
+	if (rc < 0)
+		return rc;
+	if (rc > 0 || !row_time(walking, time_ns, &row.at_ns)) {
+		walking->walk.outside++;
+		return 0;
+	}
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		if ((mask >> c & 1u) && walking->field[c] < SAMPLE_FIELDS)
+			sample_set(&row.sample, (enum sample_field)walking->field[c], values[c]);
+	row.gap = walking->gaps[row.target];
+	walking->gaps[row.target] = false;
+	walking->walk.targets[row.target].rows++;
+	walking->walk.rows++;
+	return walking->visit->row ? walking->visit->row(walking->visit->ctx, &walking->walk, &row) : 0;
+}
+
+static void miss(struct walking *walking)
+{
+	for (size_t i = 0; i < walking->walk.count; i++)
+		walking->gaps[i] = true;
+}
+
+static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	(void)json;
+	(void)len;
+	if (strcmp(kind, "GAP") == 0)
+		miss(ctx);
+	return 0;
+}
+
+static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	(void)line;
+	(void)why;
+	if (rows_lost > 0)
+		miss(ctx);
+	return 0;
+}
+
+static void free_salvage(struct salvage **salvage)
+{
+	salvage_free(*salvage);
+}
+
+static int feed(int fd, struct salvage *salvage, struct salvage_report *ret)
+{
+	AUTO_FREE char *piece = malloc(READ_BYTES);
+	uint64_t left = INCIDENTLOAD_SAMPLES_MAX;
+
+	if (!piece)
+		return -ENOMEM;
+	while (left > 0) {
+		ssize_t len = read(fd, piece, left < READ_BYTES ? left : READ_BYTES);
+		int rc;
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len < 0)
+			return -errno;
+		if (len == 0)
+			break;
+		rc = salvage_feed(salvage, piece, (size_t)len);
+		if (rc != 0)
+			return rc;
+		left -= (uint64_t)len;
+	}
+	return salvage_finish(salvage, ret);
+}
+
+static void release_walking(struct walking *walking)
+{
+	samplewalk_release(&walking->walk);
+	free(walking->gaps);
+}
+
+int samplewalk_run(int incidentfd, wall_t fired, const struct samplewalk_visit *visit, struct samplewalk *ret)
+{
+	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
+	AUTO(release_walking) struct walking walking = { .visit = visit, .fired = fired };
+	const struct salvage_events events = {
+		.column = on_column,
+		.start_time = on_start_time,
+		.target = on_target,
+		.row = samplewalk_on_row,
+		.note = on_note,
+		.damage = on_damage,
+		.ctx = &walking,
+	};
+	AUTO(free_salvage) struct salvage *salvage = NULL;
+	int rc = fd < 0 ? fd : salvage_new(&events, &salvage);
+
+	if (rc < 0)
+		return rc;
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		walking.field[c] = SAMPLE_FIELDS;
+	rc = feed(fd, salvage, &walking.walk.report);
+	if (rc != 0)
+		return rc;
+	*ret = walking.walk;
+	walking.walk = (struct samplewalk){ 0 };
+	return 0;
+}
+
+void samplewalk_release(struct samplewalk *walk)
+{
+	free(walk->targets);
+	*walk = (struct samplewalk){ 0 };
+}
+
+/* crowd.c: another walk over the samples, when peaks.h has told who is worth looking at. */
+
+static int on_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct crowd *crowd = ctx;
+	struct series_point point = { .at_ns = row->at_ns, .sample = row->sample, .after_gap = row->gap };
+	uint32_t id = walk->targets[row->target].id;
+
+	for (size_t i = 0; i < crowd->count; i++)
+		if (crowd->member[i].target->id == id) {
+			int rc = series_add(&crowd->member[i].series, &point);
+
+			return rc < 0 ? rc : 0;
+		}
+	return 0;
+}
+
+int crowd_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct crowd *ret)
+{
+	AUTO(samplewalk_release) struct samplewalk walk = { .count = 0 };
+	const struct samplewalk_visit visit = { .row = on_row, .ctx = ret };
+	int rc;
+
+	*ret = (struct crowd){ .count = peaks->count < CROWD_MAX ? peaks->count : CROWD_MAX };
+	for (size_t i = 0; i < ret->count; i++)
+		ret->member[i].target = &peaks->target[i];
+	rc = samplewalk_run(incidentfd, fired, &visit, &walk);
+	if (rc != -ENOMEM)
+		return 0;
+	crowd_release(ret);
+	return rc;
+}
+
+void crowd_release(struct crowd *crowd)
+{
+	for (size_t i = 0; i < crowd->count; i++)
+		series_release(&crowd->member[i].series);
+	*crowd = (struct crowd){ .count = 0 };
+}
 
 /* A column of which less than this share is known is a gap. */
 #define KNOWN_SHARE 0.2

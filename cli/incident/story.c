@@ -1,23 +1,35 @@
 /*
  * story.c: one function per sentence. A sentence that has nothing to say is not there; what was lost is always said.
  */
-#include "story.h"
+#include "cli/incident/story.h"
 
-#include "output.h"
-#include "plot.h"
-#include "scope.h"
-#include "units.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/series.h"
+#include "lib/base/base.h"
+#include "lib/base/units.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define DAY_NS (UINT64_C(86400) * NS_PER_S)
 
-const char *story_value(const char *unit, double value, char *buf, size_t cap)
+/* "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns buf. */
+static const char *story_value(const char *unit, double value, char *buf, size_t cap)
 {
 	static const char *const names[] = {
 		[PLOT_PERCENT] = "percent", [PLOT_CORES] = "cores", [PLOT_BYTES] = "bytes", [PLOT_COUNT] = "count"

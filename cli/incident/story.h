@@ -1,18 +1,18 @@
 /*
  * story.h: an incident in words and numbers for people: what list and show say alike.
  */
-#ifndef SPIKEWATCH_STORY_H
-#define SPIKEWATCH_STORY_H
+#ifndef SPIKEWATCH_CLI_INCIDENT_STORY_H
+#define SPIKEWATCH_CLI_INCIDENT_STORY_H
 
-#include "incidentload.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/series.h"
+#include "lib/base/base.h"
+#include "lib/incident/incident.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns buf. */
-const char *story_value(const char *unit, double value, char *buf, size_t cap);
 
 /* The threshold that made the value a candidate. False: there is none (somebody asked for the incident). */
 bool story_threshold(const struct incident_rule *rule, double *ret);

@@ -1,23 +1,756 @@
 /*
  * view.c: sections, one function each. Pictures and JSON are made of the same columns (struct pictures).
  */
-#include "view.h"
+#include "cli/incident/view.h"
 
-#include "exhibits.h"
-#include "incident_json.h"
-#include "json.h"
-#include "jsonmember.h"
-#include "output.h"
-#include "pictures.h"
-#include "scope.h"
-#include "story.h"
-#include "table.h"
-#include "units.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/profiles.h"
+#include "cli/incident/series.h"
+#include "cli/incident/story.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/profile/stack_text.h"
+#include "lib/rules/metric.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TABLE_COLUMNS_MAX 16
+#define TABLE_ROWS_MAX 40
+
+/*
+ * table.c: cuts the text into cells, makes each presentable, measures, prints. Everything is of fixed size: a cell that is
+ * longer than its room is cut, and a file with more columns or rows than there is room for shows the first of them.
+ */
+
+#define CELL_MAX 128 /* bytes of a presentable cell */
+#define TEXT_MIN 8   /* a text column that can not have so much is left out */
+
+enum cell_kind { CELL_PLAIN, CELL_DURATION, CELL_SIZE, CELL_PERCENT };
+
+struct table {
+	size_t columns, rows;            /* rows: the header included */
+	size_t order[TABLE_COLUMNS_MAX]; /* which column of the file is shown where */
+	size_t shown;
+	enum cell_kind kind[TABLE_COLUMNS_MAX];
+	bool text[TABLE_COLUMNS_MAX];    /* not all of it is numbers */
+	size_t width[TABLE_COLUMNS_MAX]; /* characters */
+	char cell[TABLE_ROWS_MAX + 1][TABLE_COLUMNS_MAX][CELL_MAX];
+};
+
+static size_t characters(const char *text)
+{
+	return output_characters(text, strlen(text));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t len = strlen(text), tail = strlen(end);
+
+	return len > tail && strcmp(text + len - tail, end) == 0;
+}
+
+static enum cell_kind kind_of(const char *name)
+{
+	if (ends_with(name, "_ns"))
+		return CELL_DURATION;
+	if (ends_with(name, "_bytes"))
+		return CELL_SIZE;
+	return ends_with(name, "_percent") ? CELL_PERCENT : CELL_PLAIN;
+}
+
+/* The unit is in the cells. */
+static void drop_unit(char *name)
+{
+	static const char *const units[] = { "_ns", "_bytes", "_percent" };
+
+	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+		if (ends_with(name, units[i])) {
+			name[strlen(name) - strlen(units[i])] = '\0';
+			return;
+		}
+	}
+}
+
+static bool is_number(const char *text)
+{
+	return *text && strspn(text, "0123456789.+-") == strlen(text);
+}
+
+/*
+ * Escapes, but for the backslash: what was escaped when it was written must not be escaped again. text_escape writes one
+ * as \x5c, and nothing else so.
+ */
+static size_t escape(char *out, size_t size, const char *data, size_t len)
+{
+	size_t used = text_escape(out, size, data, len), to = 0;
+
+	for (size_t from = 0; from < used; to++) {
+		bool backslash = strncmp(out + from, "\\x5c", 4) == 0;
+
+		out[to] = out[from];
+		from += backslash ? 4 : 1;
+	}
+	out[to] = '\0';
+	return to;
+}
+
+/* A number of this kind with its unit, sign included; anything else is only escaped. */
+static void present(enum cell_kind kind, const char *from, size_t len, char ret[static CELL_MAX])
+{
+	const char *digits = len > 0 && (*from == '-' || *from == '+') ? from + 1 : from;
+	const char *end = from + len;
+	char sign[2] = { digits > from ? *from : '\0', '\0' }, number[CELL_MAX - 8];
+	uint64_t value;
+
+	if ((kind != CELL_DURATION && kind != CELL_SIZE) || text_parse_u64(digits, end, &value) != end) {
+		size_t used = escape(ret, CELL_MAX - 2, from, len);
+
+		if (kind == CELL_PERCENT && is_number(ret))
+			memcpy(ret + used, " %", 3);
+		return;
+	}
+	if (kind == CELL_DURATION)
+		units_format_duration(number, sizeof(number), value);
+	else
+		units_format_bytes(number, sizeof(number), value);
+	snprintf(ret, CELL_MAX, "%s%s", sign, number);
+}
+
+/* The columns that were asked for; all of them if the file has none of those. */
+static void choose(struct table *table, const char *columns)
+{
+	table->shown = 0;
+	while (columns && *columns) {
+		size_t len = strcspn(columns, " ");
+
+		for (size_t c = 0; c < table->columns && table->shown < TABLE_COLUMNS_MAX; c++) {
+			const char *name = table->cell[0][c];
+
+			if (strlen(name) == len && memcmp(name, columns, len) == 0)
+				table->order[table->shown++] = c;
+		}
+		columns += len + strspn(columns + len, " ");
+	}
+	for (size_t c = 0; table->shown == 0 && c < table->columns; c++)
+		table->order[c] = c;
+	if (table->shown == 0)
+		table->shown = table->columns;
+}
+
+static void finish_header(struct table *table, const char *columns)
+{
+	choose(table, columns);
+	for (size_t c = 0; c < table->columns; c++) {
+		table->kind[c] = kind_of(table->cell[0][c]);
+		drop_unit(table->cell[0][c]);
+		table->width[c] = characters(table->cell[0][c]);
+	}
+}
+
+static void table_add_row(struct table *table, const char *line, size_t len)
+{
+	const char *end = line + len;
+	bool header = table->rows == 0;
+
+	for (size_t c = 0; c < TABLE_COLUMNS_MAX && line <= end && (header || c < table->columns); c++) {
+		const char *tab = memchr(line, '\t', (size_t)(end - line));
+		char *cell = table->cell[table->rows][c];
+		size_t wide;
+
+		present(header ? CELL_PLAIN : table->kind[c], line, (size_t)((tab ? tab : end) - line), cell);
+		if (header)
+			table->columns = c + 1;
+		else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell))
+			table->text[c] = true;
+		wide = characters(cell);
+		if (wide > table->width[c])
+			table->width[c] = wide;
+		line = tab ? tab + 1 : end + 1;
+	}
+	table->rows++;
+}
+
+/* Cuts text columns until the line fits, the widest first; then leaves out columns from the right. */
+static void fit(struct table *table, size_t width)
+{
+	for (;;) {
+		size_t total = 0, widest = TABLE_COLUMNS_MAX;
+
+		for (size_t i = 0; i < table->shown; i++) {
+			size_t c = table->order[i];
+
+			total += table->width[c] + (i ? 2 : 0);
+			if (table->text[c] && table->width[c] > TEXT_MIN &&
+			    (widest == TABLE_COLUMNS_MAX || table->width[c] > table->width[widest]))
+				widest = c;
+		}
+		if (total <= width)
+			return;
+		if (widest < TABLE_COLUMNS_MAX) {
+			size_t over = total - width, room = table->width[widest] - TEXT_MIN;
+
+			table->width[widest] -= over < room ? over : room;
+		} else if (table->shown > 1) {
+			table->shown--;
+		} else {
+			table->width[table->order[0]] = width;
+			return;
+		}
+	}
+}
+
+/* The end of a text that has so many characters. */
+static const char *last_characters(const char *text, size_t have, size_t wanted)
+{
+	for (; have > wanted; have--)
+		do
+			text++;
+		while (((unsigned char)*text & 0xC0) == 0x80);
+	return text;
+}
+
+/* Pads, or cuts at a character: a path at its front, because its end says more. */
+static void print_cell(const char *text, size_t width, bool left, bool last, FILE *file)
+{
+	size_t have = characters(text), bytes = 0, shown = 0;
+
+	if (!left && have < width)
+		fprintf(file, "%*s", (int)(width - have), "");
+	if (*text == '/' && have > width && width > 3) {
+		fprintf(file, "..%s", last_characters(text, have, width - 2));
+		return;
+	}
+	while (text[bytes]) {
+		if (((unsigned char)text[bytes] & 0xC0) != 0x80 && shown++ == width)
+			break;
+		bytes++;
+	}
+	fwrite(text, 1, bytes, file);
+	if (left && have < width && !last)
+		fprintf(file, "%*s", (int)(width - have), "");
+}
+
+static void print_rows(const struct table *table, FILE *file)
+{
+	for (size_t r = 0; r < table->rows; r++) {
+		for (size_t i = 0; i < table->shown; i++) {
+			size_t c = table->order[i];
+			bool last = i + 1 == table->shown;
+
+			print_cell(table->cell[r][c], table->width[c], table->text[c], last, file);
+			if (!last)
+				fputs("  ", file);
+		}
+		fputc('\n', file);
+	}
+}
+
+static void print_remark(const char *line, size_t len, size_t width, FILE *file)
+{
+	char shown[512] = "(";
+	size_t used;
+
+	while (len > 0 && (*line == '#' || *line == ' ')) {
+		line++;
+		len--;
+	}
+	used = 1 + escape(shown + 1, sizeof(shown) - 3, line, len);
+	memcpy(shown + used, ")", 2);
+	output_wrap(shown, width, file);
+}
+
+/* Calls itself no line at the end of the text. */
+static bool next_line(const char **text, const char *end, const char **ret_line, size_t *ret_len)
+{
+	const char *newline;
+
+	if (*text == end)
+		return false;
+	newline = memchr(*text, '\n', (size_t)(end - *text));
+	*ret_line = *text;
+	*ret_len = (size_t)((newline ? newline : end) - *text);
+	*text = newline ? newline + 1 : end;
+	return true;
+}
+
+/*
+ * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width characters. columns: names of the
+ * file's columns in the order wanted, separated by spaces; those that the file has not are passed over; NULL, or none that it has: all
+ * of them. What does not fit: text is cut (a path at its front), then columns are left out from the right. Says how many rows are not
+ * shown. Returns the rows shown.
+ */
+static size_t table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
+{
+	AUTO_FREE struct table *table = calloc(1, sizeof(*table));
+	const char *end = text + len, *at = text, *line;
+	size_t line_len, total = 0;
+
+	if (!table)
+		return 0;
+	if (rows > TABLE_ROWS_MAX)
+		rows = TABLE_ROWS_MAX;
+	while (next_line(&at, end, &line, &line_len)) {
+		if (line_len == 0 || *line == '#')
+			continue;
+		if (table->rows <= rows)
+			table_add_row(table, line, line_len);
+		if (total++ == 0)
+			finish_header(table, columns);
+	}
+	if (total == 0)
+		return 0;
+
+	fit(table, width);
+	print_rows(table, file);
+	if (total > table->rows)
+		fprintf(file, "(%zu more)\n", total - table->rows);
+	for (at = text; next_line(&at, end, &line, &line_len);) {
+		if (line_len > 0 && *line == '#')
+			print_remark(line, line_len, width, file);
+	}
+	return table->rows - 1;
+}
+
+/* pictures.c: one function per picture. */
+
+#define PEAK_WINDOW_NS (100 * NS_PER_MS) /* below that, the grain of the kernel's accounting shows */
+#define PEAK_WINDOW_MAX (60 * NS_PER_S)
+#define RANGE_MAX_NS (3600 * NS_PER_S)
+
+static bool of_limit(const struct incident *incident)
+{
+	return incident->limits.cpu != UINT64_MAX && incident->limits.cpu > 0;
+}
+
+static void add_level(struct picture *picture, const char *name, double value)
+{
+	if (picture->levels < PLOT_LEVELS_MAX)
+		picture->level[picture->levels++] = (struct plot_level){ name, value };
+}
+
+static void choose_unit(const struct incident *incident, struct picture *picture)
+{
+	picture->unit = PLOT_PERCENT;
+	if (strcmp(incident->rule.metric, "cpu") == 0 && strcmp(incident->rule.of, "core") == 0) {
+		picture->scale = 100;
+	} else if (of_limit(incident) && strcmp(incident->rule.metric, "cpu_cores") != 0) {
+		picture->scale = 100 * 1e9 / (double)incident->limits.cpu;
+	} else {
+		picture->unit = PLOT_CORES;
+		picture->scale = 1;
+	}
+}
+
+static uint64_t peak_window(const struct incident_rule *rule, const struct series *series)
+{
+	uint64_t window_ns = PEAK_WINDOW_NS;
+
+	if (strncmp(rule->metric, "cpu", 3) == 0 && rule->window_ns > 0 && rule->window_ns <= PEAK_WINDOW_MAX)
+		window_ns = rule->window_ns;
+	return window_ns > series->grain_ns ? window_ns : series->grain_ns;
+}
+
+void pictures_cpu(const struct incident *incident, const struct series *series, struct picture *ret)
+{
+	const char *metric = incident->rule.metric, *of = incident->rule.of;
+	bool core = strcmp(of, "core") == 0;
+	double threshold;
+
+	*ret = (struct picture){ .window_ns = peak_window(&incident->rule, series) };
+	choose_unit(incident, ret);
+	snprintf(ret->title, sizeof(ret->title), "CPU, %s",
+		 ret->unit == PLOT_CORES              ? "cores"
+		 : strcmp(metric, "cpu") == 0 && core ? "percent of one core"
+		 : incident->limits.cpu_is_machine    ? "percent of the machine"
+						      : "percent of the limit");
+	/* The machine is no threshold of this picture unless it is the limit. */
+	if (story_threshold(&incident->rule, &threshold) &&
+	    (strcmp(metric, "cpu_cores") == 0 ||
+	     (strcmp(metric, "cpu") == 0 && (strcmp(of, "machine") != 0 || incident->limits.cpu_is_machine))))
+		add_level(ret, "threshold", threshold);
+	if (of_limit(incident))
+		add_level(ret, "limit", (double)incident->limits.cpu / 1e9 * ret->scale);
+}
+
+void pictures_memory(const struct incident *incident, struct picture *ret)
+{
+	const struct incident_rule *rule = &incident->rule;
+	uint64_t limit = incident->limits.memory_bytes;
+	double threshold;
+
+	*ret = (struct picture){ .title = "Memory", .unit = PLOT_BYTES, .scale = 1 };
+	if (story_threshold(rule, &threshold)) {
+		if (strncmp(rule->metric, "memory_", 7) == 0 && strcmp(rule->unit, "bytes") == 0)
+			add_level(ret, "threshold", threshold);
+		else if (strcmp(rule->metric, "memory") == 0 && limit != UINT64_MAX)
+			add_level(ret, "threshold", threshold / 100 * (double)limit);
+	}
+	if (limit != UINT64_MAX)
+		add_level(ret, "limit", (double)limit);
+}
+
+bool pictures_metric(const struct incident *incident, struct picture *ret, struct series_rule *ret_rule)
+{
+	const struct incident_rule *rule = &incident->rule;
+	struct series_rule metric = { .window_ns = rule->window_ns };
+	double threshold;
+
+	if (!metric_by_name(rule->metric, &metric.metric) || rule->window_ns == 0 || rule->window_ns > PEAK_WINDOW_MAX)
+		return false;
+	switch (metric.metric) {
+	case METRIC_CPU:
+	case METRIC_CPU_CORES:
+	case METRIC_MEMORY:
+	case METRIC_MEMORY_BYTES:
+	case METRIC_MEMORY_PEAK:
+		return false;
+	default:
+		break;
+	}
+	*ret = (struct picture){ .unit = strcmp(rule->unit, "percent") == 0 ? PLOT_PERCENT : PLOT_COUNT, .scale = 1 };
+	snprintf(ret->title, sizeof(ret->title), "%s%s", metric_what(metric.metric),
+		 strcmp(rule->unit, "per_second") == 0 ? ", per second" : "");
+	ret->title[0] =
+		(char)(ret->title[0] >= 'a' && ret->title[0] <= 'z' ? ret->title[0] - 'a' + 'A' : ret->title[0]);
+	if (story_threshold(rule, &threshold))
+		add_level(ret, "threshold", threshold);
+	*ret_rule = metric;
+	return true;
+}
+
+void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret)
+{
+	const struct slice_coverage *coverage = &incident->coverage;
+	int64_t first = series->points[0].at_ns, last = series->points[series->count - 1].at_ns;
+	int64_t most = (int64_t)RANGE_MAX_NS;
+
+	ret->known_to_ns = last;
+	if (coverage->got_from_ns < first && coverage->got_from_ns > first - most)
+		first = coverage->got_from_ns;
+	if (coverage->got_to_ns > last && coverage->got_to_ns < last + most) {
+		last = coverage->got_to_ns;
+		/* Looked at until the end and not written again: unchanged. */
+		if (!coverage->gone)
+			ret->known_to_ns = last;
+	}
+	ret->from_ns = first < 0 ? first : 0;
+	ret->to_ns = last > ret->from_ns ? last : ret->from_ns + 1;
+}
+
+/*
+ * growth.c: both texts become rows, sorted by what they are about; one walk over the two puts equals beside each other.
+ */
+
+/* Columns of smaps.tsv that are read; docs/incident.md. */
+enum { COLUMN_PID, COLUMN_MAPPING, COLUMN_PERMISSIONS, COLUMN_RSS = 4, COLUMN_SWAP = 7, COLUMNS };
+
+struct piece {
+	const char *at;
+	size_t len;
+};
+
+struct row {
+	struct piece pid, mapping, permissions;
+	uint64_t rss_bytes, swap_bytes;
+};
+
+struct rows {
+	struct row *row;
+	size_t count, cap;
+};
+
+struct change {
+	const struct row *before, *after; /* NULL: new; gone */
+};
+
+static void release_rows(struct rows *rows)
+{
+	free(rows->row);
+}
+
+static bool read_number(const struct piece *piece, uint64_t *ret)
+{
+	const char *end = piece->at + piece->len;
+
+	/* Nobody has a sixteenth of all addresses: sums and differences then fit. */
+	return text_parse_u64(piece->at, end, ret) == end && *ret < (uint64_t)1 << 60;
+}
+
+static bool read_row(const char *at, const char *end, struct row *ret)
+{
+	struct piece column[COLUMNS] = { { NULL, 0 } };
+	uint64_t pid;
+
+	for (size_t i = 0; i < COLUMNS; i++) {
+		const char *tab = at < end ? memchr(at, '\t', (size_t)(end - at)) : NULL;
+		const char *stop = tab ? tab : end;
+
+		column[i] = (struct piece){ at, (size_t)(stop - at) };
+		if (!tab && i + 1 < COLUMNS)
+			return false;
+		at = tab ? tab + 1 : end;
+	}
+	ret->pid = column[COLUMN_PID];
+	ret->mapping = column[COLUMN_MAPPING];
+	ret->permissions = column[COLUMN_PERMISSIONS];
+	return read_number(&ret->pid, &pid) && read_number(&column[COLUMN_RSS], &ret->rss_bytes) &&
+	       read_number(&column[COLUMN_SWAP], &ret->swap_bytes);
+}
+
+static int add_row(struct rows *rows, const struct row *row)
+{
+	if (rows->count == rows->cap) {
+		size_t cap = rows->cap ? rows->cap * 2 : 256;
+		struct row *grown = realloc(rows->row, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		rows->row = grown;
+		rows->cap = cap;
+	}
+	rows->row[rows->count++] = *row;
+	return 0;
+}
+
+static int compare_pieces(const struct piece *a, const struct piece *b)
+{
+	size_t least = a->len < b->len ? a->len : b->len;
+	int order = memcmp(a->at, b->at, least);
+
+	return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct row *left = a, *right = b;
+	int order = compare_pieces(&left->pid, &right->pid);
+
+	if (order == 0)
+		order = compare_pieces(&left->mapping, &right->mapping);
+	return order != 0 ? order : compare_pieces(&left->permissions, &right->permissions);
+}
+
+static int read_rows(const struct buffer *text, struct rows *ret)
+{
+	const char *end = text->data + text->len;
+
+	for (const char *at = text->data; at && at < end;) {
+		const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+		struct row row;
+
+		if (read_row(at, stop, &row) && add_row(ret, &row) < 0)
+			return -ENOMEM;
+		at = stop + 1;
+	}
+	if (ret->count > 0)
+		qsort(ret->row, ret->count, sizeof(*ret->row), compare_rows);
+	return 0;
+}
+
+static int64_t rss_growth(const struct change *change)
+{
+	return (int64_t)(change->after ? change->after->rss_bytes : 0) -
+	       (int64_t)(change->before ? change->before->rss_bytes : 0);
+}
+
+static int64_t swap_growth(const struct change *change)
+{
+	return (int64_t)(change->after ? change->after->swap_bytes : 0) -
+	       (int64_t)(change->before ? change->before->swap_bytes : 0);
+}
+
+static uint64_t size_of_change(const struct change *change)
+{
+	return (uint64_t)llabs(rss_growth(change) + swap_growth(change));
+}
+
+static int compare_changes(const void *a, const void *b)
+{
+	const struct change *left = a, *right = b;
+	uint64_t x = size_of_change(left), y = size_of_change(right);
+
+	if (x != y)
+		return x > y ? -1 : 1;
+	return compare_rows(left->after ? left->after : left->before, right->after ? right->after : right->before);
+}
+
+/* Room for all rows of both. Returns how many changes there are. */
+static size_t find_changes(const struct rows *before, const struct rows *after, struct change *ret)
+{
+	size_t i = 0, k = 0, count = 0;
+
+	while (i < before->count || k < after->count) {
+		struct change change = { NULL, NULL };
+		int order = i == before->count  ? 1
+			    : k == after->count ? -1
+						: compare_rows(&before->row[i], &after->row[k]);
+
+		if (order <= 0)
+			change.before = &before->row[i++];
+		if (order >= 0)
+			change.after = &after->row[k++];
+		if (rss_growth(&change) != 0 || swap_growth(&change) != 0)
+			ret[count++] = change;
+	}
+	return count;
+}
+
+static int put_piece(struct buffer *ret, const struct piece *piece)
+{
+	int r = buffer_append(ret, piece->at, piece->len);
+
+	return r < 0 ? r : buffer_append(ret, "\t", 1);
+}
+
+static int put_change(const struct change *change, struct buffer *ret)
+{
+	const struct row *row = change->after ? change->after : change->before;
+	char text[128];
+	int len = snprintf(text, sizeof(text), "%+" PRId64 "\t%+" PRId64 "\t%" PRIu64 "\t", rss_growth(change),
+			   swap_growth(change), change->after ? change->after->rss_bytes : 0);
+	int r = buffer_append(ret, text, (size_t)len);
+
+	if (r == 0)
+		r = put_piece(ret, &row->permissions);
+	if (r == 0)
+		r = put_piece(ret, &row->mapping);
+	if (r == 0)
+		r = put_piece(ret, &row->pid);
+	if (r < 0)
+		return r;
+	len = snprintf(text, sizeof(text), "%s\n", !change->before ? "new" : !change->after ? "gone" : "");
+	return buffer_append(ret, text, (size_t)len);
+}
+
+int growth_table(const struct buffer *first, const struct buffer *second, struct buffer *ret, size_t *ret_rows)
+{
+	static const char header[] =
+		"rss_growth_bytes\tswap_growth_bytes\trss_bytes\tpermissions\tmapping\tpid\tremark\n";
+	AUTO(release_rows) struct rows before = { 0 };
+	AUTO(release_rows) struct rows after = { 0 };
+	AUTO_FREE struct change *changes = NULL;
+	size_t count;
+	int r;
+
+	if (read_rows(first, &before) < 0 || read_rows(second, &after) < 0)
+		return -ENOMEM;
+	changes = calloc(before.count + after.count + 1, sizeof(*changes));
+	if (!changes)
+		return -ENOMEM;
+
+	count = find_changes(&before, &after, changes);
+	qsort(changes, count, sizeof(*changes), compare_changes);
+	r = buffer_append(ret, header, sizeof(header) - 1);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = put_change(&changes[i], ret);
+	if (r < 0)
+		return r;
+	*ret_rows = count;
+	return 0;
+}
+
+/*
+ * exhibits.c: what incident.json says of the captures is shown as it is; only the two looks at the memory are opened.
+ */
+
+/* NULL: there is no such capture, or it has no file. */
+static const struct incident_capture *find_capture(const struct incident *incident, const char *name)
+{
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+
+		if (strcmp(capture->name, name) == 0 && capture->file[0] && !strchr(capture->file, '/'))
+			return capture;
+	}
+	return NULL;
+}
+
+/* What has grown and shrunk between the two looks at its memory, at most `rows` lines of that width; nothing if there were no two. */
+static void exhibits_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
+{
+	AUTO(buffer_release) struct buffer before = { .max = INCIDENTLOAD_CAPTURE_MAX };
+	AUTO(buffer_release) struct buffer after = { .max = INCIDENTLOAD_CAPTURE_MAX };
+	AUTO(buffer_release) struct buffer table = { 0 };
+	const struct incident_capture *first = find_capture(incident, "smaps");
+	const struct incident_capture *second = find_capture(incident, "smaps-again");
+	char between[64] = "";
+	size_t changes;
+
+	if (!first || !second || incidentload_capture(incidentfd, first->file, &before) < 0 ||
+	    incidentload_capture(incidentfd, second->file, &after) < 0 ||
+	    growth_table(&before, &after, &table, &changes) < 0)
+		return;
+	if (first->has_at && second->has_at && second->at_ns > first->at_ns)
+		units_format_duration(between, sizeof(between), (uint64_t)second->at_ns - (uint64_t)first->at_ns);
+	fprintf(file, "\nBetween the two looks at its memory%s%s%s\n", *between ? " (" : "", between,
+		*between ? " apart)" : "");
+	if (changes == 0)
+		fputs("  nothing has grown or shrunk\n", file);
+	else
+		table_print(table.data, table.len,
+			    "rss_growth_bytes swap_growth_bytes rss_bytes permissions mapping pid remark", rows, width,
+			    file);
+}
+
+/* What is particular to a command, and that it repeats another. */
+static void print_run(const struct incident_capture *capture, FILE *file)
+{
+	char took[64];
+
+	if (capture->has_exit)
+		fprintf(file, ", exit status %d", capture->exit_status);
+	if (capture->has_signal)
+		fprintf(file, ", signal %d", capture->signal);
+	if (capture->has_duration)
+		fprintf(file, ", took %s", units_format_duration(took, sizeof(took), capture->duration_ns));
+	if (capture->again_of[0]) {
+		fputs(", again ", file);
+		output_escaped(file, capture->again_of);
+	}
+}
+
+/* Each capture with its file, its size, and what became of it. */
+static void exhibits_list(const struct incident *incident, FILE *file)
+{
+	char size[64];
+
+	if (incident->capture_count)
+		fprintf(file, "\nEvidence\n");
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+		bool ok = capture->status == INCIDENT_CAPTURE_OK;
+
+		fputs("  ", file);
+		output_escaped(file, capture->file[0] ? capture->file : capture->name);
+		if (capture->bytes || (ok && capture->file[0]))
+			fprintf(file, ", %s", plot_value(PLOT_BYTES, (double)capture->bytes, size, sizeof(size)));
+		print_run(capture, file);
+		if (!ok)
+			fprintf(file, ": %s", incident_capture_status_name(capture->status));
+		if (capture->why[0]) {
+			fputs(": ", file);
+			output_escaped(file, capture->why);
+		}
+		fputc('\n', file);
+	}
+}
 
 #define THREADS_SHOWN 8
 #define MAPS_SHOWN 8

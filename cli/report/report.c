@@ -1,19 +1,1059 @@
 /* report.c: spikewatch report: one page that holds the incident, draws it, and gives its files back. */
-#include "commands.h"
-#include "incidentpick.h"
-#include "options.h"
-#include "outfile.h"
-#include "output.h"
-#include "plot.h"
-#include "reporthtml.h"
-#include "reportpage.h"
-#include "scope.h"
-#include "view.h"
+#include "cli/report/report.h"
 
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/series.h"
+#include "cli/incident/story.h"
+#include "cli/incident/view.h"
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/stream/stream.h"
+
+#include "cli/report/page.h"
+
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define REPORTFILE_FORMAT 1
+
+/* No line has more points: what lies closer together is one, with its highest value. */
+#define REPORTDATA_POINTS_MAX 6000
+
+/*
+ * reportfile.c: the page is searched for lines that begin in one particular way. A mark is read strictly, in the one form in which it is
+ * written: anything else is damage. The page may have been through programs that end lines with CR LF.
+ *
+ * Rejected: a parser of HTML. The page is ours, and what has been changed by an editor of HTML is not bit for bit any more.
+ */
+
+#define MARK "<script type=\"application/octet-stream;base64\" data-spikewatch=\""
+#define CLOSE "</script>"
+#define HEAD_MAX 512 /* no mark is longer */
+
+_Static_assert(sizeof(MARK) + MANIFEST_NAME_MAX + REPORTFILE_INCIDENT_MAX + 100 < HEAD_MAX, "room for a mark");
+
+/* ---- into a page ---- */
+
+__attribute__((format(printf, 2, 3))) static int file_put_line(const struct sink *sink, const char *format, ...)
+{
+	char line[HEAD_MAX];
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	return sink_write(sink, line, (size_t)len);
+}
+
+/* The letters of manifest_name_ok, but longer. */
+static bool incident_ok(const char *name, size_t len)
+{
+	if (len == 0 || len > REPORTFILE_INCIDENT_MAX || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		char c = name[i];
+
+		if (!(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_' &&
+		    c != '.' && c != '-')
+			return false;
+	}
+	return true;
+}
+
+int reportfile_begin(const struct sink *sink, const char *incident)
+{
+	return file_put_line(sink, "\n" MARK "begin\" data-format=\"%d\" data-incident=\"%s\">" CLOSE "\n",
+			REPORTFILE_FORMAT, incident_ok(incident, strlen(incident)) ? incident : "");
+}
+
+int reportfile_put(const struct sink *sink, const char *name, const void *data, size_t len)
+{
+	int rc;
+
+	if (!manifest_name_ok(name))
+		return -EINVAL;
+	rc = file_put_line(sink, MARK "file\" data-name=\"%s\" data-bytes=\"%zu\" data-crc32=\"%08x\">\n", name, len,
+		      checksum_crc32(CHECKSUM_CRC32_EMPTY, data, len));
+	if (rc < 0)
+		return rc;
+	rc = base64_write(sink, data, len);
+	return rc < 0 ? rc : file_put_line(sink, CLOSE "\n");
+}
+
+int reportfile_end(const struct sink *sink, uint64_t count)
+{
+	return file_put_line(sink, MARK "end\" data-files=\"%ju\">" CLOSE "\n", (uintmax_t)count);
+}
+
+/* ---- out of it ---- */
+
+/* A piece of text that is being read. */
+struct span {
+	const char *at, *end;
+};
+
+/* Moves behind literal, if it stands there. */
+static bool skip(struct span *span, const char *literal)
+{
+	size_t len = strlen(literal);
+
+	if ((size_t)(span->end - span->at) < len || memcmp(span->at, literal, len) != 0)
+		return false;
+	span->at += len;
+	return true;
+}
+
+static bool take_u64(struct span *span, uint64_t *ret)
+{
+	const char *end = text_parse_u64(span->at, span->end, ret);
+
+	if (!end)
+		return false;
+	span->at = end;
+	return true;
+}
+
+static bool take_crc32(struct span *span, uint32_t *ret)
+{
+	const char *end = span->end - span->at > 8 ? span->at + 8 : span->end;
+	uint64_t value;
+
+	if (text_parse_hex(span->at, end, &value) != end || end - span->at != 8)
+		return false;
+	span->at = end;
+	*ret = (uint32_t)value;
+	return true;
+}
+
+/* Up to the quote, which is left. */
+static size_t until_quote(const struct span *span)
+{
+	const char *quote = memchr(span->at, '"', (size_t)(span->end - span->at));
+
+	return quote ? (size_t)(quote - span->at) : 0;
+}
+
+static bool take_name(struct span *span, char ret[static MANIFEST_NAME_MAX + 1])
+{
+	size_t len = until_quote(span);
+
+	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(span->at, '\0', len))
+		return false;
+	memcpy(ret, span->at, len);
+	ret[len] = '\0';
+	span->at += len;
+	return manifest_name_ok(ret);
+}
+
+/* Searches for a mark at the beginning of a line, and moves behind it. False: there is none any more. */
+static bool find_mark(struct reportfile *files)
+{
+	static const size_t len = sizeof(MARK) - 1;
+
+	while (files->at < files->end) {
+		const char *newline =
+			files->at[0] == '\n' ? files->at : memchr(files->at, '\n', (size_t)(files->end - files->at));
+		const char *line = newline ? newline + 1 : files->end;
+
+		files->at = line;
+		if ((size_t)(files->end - line) >= len && memcmp(line, MARK, len) == 0) {
+			files->at = line + len;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool skip_newline(struct span *span)
+{
+	skip(span, "\r");
+	return skip(span, "\n");
+}
+
+/* What stands behind a mark's first word; the rest of the text. */
+static struct span rest(const struct reportfile *files)
+{
+	return (struct span){ files->at, files->end };
+}
+
+int reportfile_start(struct reportfile *files, const char *text, size_t len)
+{
+	struct span span;
+	uint64_t format;
+	size_t name;
+
+	*files = (struct reportfile){ .at = text, .end = text + len };
+	if (!find_mark(files))
+		return -ENOENT;
+	span = rest(files);
+	if (!skip(&span, "begin\" data-format=\"") || !take_u64(&span, &format))
+		return -ENOENT;
+	if (format != REPORTFILE_FORMAT)
+		return -EPROTONOSUPPORT;
+	if (!skip(&span, "\" data-incident=\""))
+		return 0;
+	name = until_quote(&span);
+	if (incident_ok(span.at, name)) {
+		memcpy(files->incident, span.at, name);
+		files->incident[name] = '\0';
+	}
+	return 0;
+}
+
+/* The end mark. */
+static int read_end(const struct reportfile *files, struct span span)
+{
+	uint64_t count;
+
+	if (!take_u64(&span, &count) || !skip(&span, "\">" CLOSE) || count != files->count)
+		return -ENODATA;
+	return REPORTFILE_END;
+}
+
+/* Nothing of base64 has a "<". */
+static int read_file(struct reportfile *files, struct span span, struct reportfile_entry *ret)
+{
+	struct reportfile_entry entry;
+	const char *close;
+
+	files->count++;
+	if (!take_name(&span, entry.name) || !skip(&span, "\" data-bytes=\"") || !take_u64(&span, &entry.size_bytes) ||
+	    !skip(&span, "\" data-crc32=\"") || !take_crc32(&span, &entry.crc32) || !skip(&span, "\">") ||
+	    !skip_newline(&span))
+		return -EBADMSG;
+	close = memchr(span.at, '<', (size_t)(span.end - span.at));
+	if (!close)
+		return -EBADMSG;
+	entry.text = span.at;
+	entry.text_len = (size_t)(close - span.at);
+	span.at = close;
+	if (!skip(&span, CLOSE))
+		return -EBADMSG;
+	/* A newline before the next mark is where it is searched from. */
+	files->at = span.at;
+	*ret = entry;
+	return 0;
+}
+
+int reportfile_next(struct reportfile *files, struct reportfile_entry *ret)
+{
+	struct span span;
+
+	if (!find_mark(files))
+		return -ENODATA;
+	span = rest(files);
+	if (skip(&span, "end\" data-files=\""))
+		return read_end(files, span);
+	if (skip(&span, "file\" data-name=\""))
+		return read_file(files, span, ret);
+	files->count++;
+	return -EBADMSG;
+}
+
+int reportfile_get(const struct reportfile_entry *entry, struct buffer *buffer)
+{
+	size_t before = buffer->len;
+	int rc;
+
+	/* The letters say how much memory is asked for, not the number. */
+	if (entry->size_bytes > entry->text_len)
+		return -EBADMSG;
+	rc = base64_read(entry->text, entry->text_len, buffer);
+	if (rc < 0)
+		return rc;
+	if (buffer->len - before != entry->size_bytes ||
+	    checksum_crc32(CHECKSUM_CRC32_EMPTY, buffer->data ? buffer->data + before : "", buffer->len - before) !=
+		    entry->crc32)
+		return -EBADMSG;
+	return 0;
+}
+
+/*
+ * base64.c: three bytes are four letters. Both directions work on pieces of fixed size, so that memory is asked for once per piece and
+ * not once per byte.
+ */
+
+#define LINE_BYTES (BASE64_LINE / 4 * 3)
+#define PIECE 3072
+
+static const char letters[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* Up to three bytes. */
+static void put_group(char out[static 4], const unsigned char *data, size_t len)
+{
+	uint32_t bits = (uint32_t)data[0] << 16 | (len > 1 ? (uint32_t)data[1] << 8 : 0) | (len > 2 ? data[2] : 0u);
+
+	out[0] = letters[bits >> 18];
+	out[1] = letters[bits >> 12 & 63];
+	out[2] = len > 1 ? letters[bits >> 6 & 63] : '=';
+	out[3] = len > 2 ? letters[bits & 63] : '=';
+}
+
+int base64_write(const struct sink *sink, const void *data, size_t len)
+{
+	const unsigned char *at = data;
+
+	while (len > 0) {
+		char line[BASE64_LINE + 1];
+		size_t take = len < LINE_BYTES ? len : LINE_BYTES, used = 0;
+		int rc;
+
+		for (size_t i = 0; i < take; i += 3, used += 4)
+			put_group(line + used, at + i, take - i);
+		line[used++] = '\n';
+		rc = sink_write(sink, line, used);
+		if (rc < 0)
+			return rc;
+		at += take;
+		len -= take;
+	}
+	return 0;
+}
+
+/* 0 to 63; -1: no letter. */
+static int value_of(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+static bool is_space(char c)
+{
+	return c == '\n' || c == '\r' || c == ' ' || c == '\t';
+}
+
+/* What was read of a group. */
+struct source_group {
+	uint32_t bits;
+	unsigned letters, padding;
+};
+
+static bool take_letter(struct source_group *group, char c)
+{
+	int value = value_of(c);
+
+	if (c == '=') {
+		if (group->letters < 2 || group->letters + group->padding >= 4)
+			return false;
+		group->padding++;
+		return true;
+	}
+	if (value < 0 || group->padding > 0)
+		return false;
+	group->bits = group->bits << 6 | (uint32_t)value;
+	group->letters++;
+	return true;
+}
+
+/* The bytes of a whole group: one to three; 0: it does not end as it should. */
+static size_t end_group(const struct source_group *group, unsigned char out[static 3])
+{
+	uint32_t bits = group->bits << 6 * group->padding;
+
+	out[0] = (unsigned char)(bits >> 16);
+	out[1] = (unsigned char)(bits >> 8);
+	out[2] = (unsigned char)bits;
+	if ((group->padding > 0 && out[2]) || (group->padding > 1 && out[1]))
+		return 0;
+	return 3 - group->padding;
+}
+
+int base64_read(const char *text, size_t len, struct buffer *buffer)
+{
+	struct source_group group = { .letters = 0 };
+	unsigned char piece[PIECE];
+	size_t used = 0;
+	bool ended = false;
+	int rc;
+
+	for (size_t i = 0; i < len; i++) {
+		size_t count;
+
+		if (is_space(text[i]))
+			continue;
+		if (ended || !take_letter(&group, text[i]))
+			return -EBADMSG;
+		if (group.letters + group.padding < 4)
+			continue;
+		count = end_group(&group, piece + used);
+		if (count == 0)
+			return -EBADMSG;
+		ended = group.padding > 0;
+		group = (struct source_group){ .letters = 0 };
+		used += count;
+		if (used > sizeof(piece) - 3) {
+			rc = buffer_append(buffer, piece, used);
+			if (rc < 0)
+				return rc;
+			used = 0;
+		}
+	}
+	if (group.letters > 0)
+		return -EBADMSG;
+	return used > 0 ? buffer_append(buffer, piece, used) : 0;
+}
+
+/*
+ * htmltext.c: a character at a time. A backslash stays as it is: what was escaped before would else be escaped again.
+ */
+
+/* What stands for a character that must not stand there itself; 0: it may. */
+static size_t replace(uint32_t code, char *buf, size_t cap)
+{
+	if (code < 0x20 || code == 0x7f)
+		return (size_t)snprintf(buf, cap, "\\x%02x", (unsigned)code);
+	if (code == '<' || code == '>' || code == '&' || code == '"' || code == '\'')
+		return (size_t)snprintf(buf, cap, "&#%u;", (unsigned)code);
+	if (text_is_hidden(code))
+		return (size_t)snprintf(buf, cap, "\\u{%x}", (unsigned)code);
+	return 0;
+}
+
+int htmltext_write(const struct sink *sink, const char *text, size_t len)
+{
+	const char *at = text, *end = text + len;
+
+	while (at < end) {
+		char buf[16];
+		uint32_t code = 0;
+		size_t taken = text_decode(at, (size_t)(end - at), &code), used;
+		int rc;
+
+		if (taken == 0)
+			used = (size_t)snprintf(buf, sizeof(buf), "\\x%02x", (unsigned)(unsigned char)*at);
+		else
+			used = replace(code, buf, sizeof(buf));
+		taken = taken ? taken : 1;
+		rc = used ? sink_write(sink, buf, used) : sink_write(sink, at, taken);
+		if (rc < 0)
+			return rc;
+		at += taken;
+	}
+	return 0;
+}
+
+static int write_json(void *ctx, const void *data, size_t len)
+{
+	const struct sink *inner = ctx;
+	const char *at = data, *end = at + len;
+
+	while (at < end) {
+		const char *tag = memchr(at, '<', (size_t)(end - at));
+		size_t plain = (size_t)((tag ? tag : end) - at);
+		int rc = plain ? sink_write(inner, at, plain) : 0;
+
+		if (rc == 0 && tag)
+			rc = sink_write(inner, "\\u003c", 6);
+		if (rc < 0)
+			return rc;
+		at += plain + (tag ? 1 : 0);
+	}
+	return 0;
+}
+
+struct sink htmltext_json(const struct sink *inner)
+{
+	return (struct sink){ .write = write_json, .ctx = (void *)(uintptr_t)inner };
+}
+
+/*
+ * reportdata.c: lines over one grid of time, so that a time is said once and zooming is the same in all pictures.
+ *
+ * Values are rounded to what can be seen: it halves the page.
+ */
+
+#define POINTS_MIN 64
+#define CROWD_POINTS_MAX 1500 /* of each of several targets */
+
+/* What is being written: the grid, and room for one picture. */
+struct drawing {
+	struct json_writer *json;
+	const struct view *view;
+	struct series_columns columns;
+	double *values; /* peak and mean */
+};
+
+static void free_drawing(struct drawing *drawing)
+{
+	free(drawing->values);
+}
+
+static int make_columns(struct drawing *drawing, const struct series *series, size_t most)
+{
+	const struct incident *incident = &drawing->view->incident;
+	uint64_t grain = series->grain_ns, span;
+	size_t count;
+
+	pictures_range(incident, series, &drawing->columns);
+	if (incident->cost.interval_ns > grain)
+		grain = incident->cost.interval_ns;
+	span = (uint64_t)drawing->columns.to_ns - (uint64_t)drawing->columns.from_ns;
+	count = grain ? (size_t)(span / grain < most ? span / grain : most) : POINTS_MIN;
+	count = count > POINTS_MIN ? count : POINTS_MIN;
+	drawing->values = calloc(count * 2, sizeof(double));
+	if (!drawing->values)
+		return -ENOMEM;
+	drawing->columns.count = count;
+	drawing->columns.peak = drawing->values;
+	drawing->columns.mean = drawing->values + count;
+	return 0;
+}
+
+static void data_put_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	json_string(json, text);
+}
+
+/* Bytes and other large numbers are whole; percentages have two decimals, cores four. */
+static void put_value(struct json_writer *json, double value, double steps)
+{
+	double scaled = value * steps;
+
+	if (!isfinite(value))
+		json_null(json);
+	else if (scaled < 0 || scaled > 9e15)
+		json_double(json, value);
+	else if (steps > 1)
+		json_double(json, (double)(int64_t)(scaled + 0.5) / steps);
+	else
+		json_i64(json, (int64_t)(scaled + 0.5));
+}
+
+static void put_values(struct json_writer *json, const double *values, size_t count, const struct picture *picture)
+{
+	double steps = picture->unit == PLOT_BYTES ? 1 : picture->unit == PLOT_CORES ? 1e4 : 1e2;
+
+	json_key(json, "values");
+	json_begin_array(json);
+	for (size_t i = 0; i < count; i++)
+		put_value(json, values[i] * picture->scale, steps);
+	json_end_array(json);
+}
+
+/* kind: "area" is what was measured, "line" what a rule makes of it. */
+static void put_line(struct drawing *drawing, const char *name, const char *kind, const double *values,
+		     const struct picture *picture)
+{
+	json_begin_object(drawing->json);
+	jsonmember_text(drawing->json, "name", name);
+	data_put_text(drawing->json, "kind", kind);
+	put_values(drawing->json, values, drawing->columns.count, picture);
+	json_end_object(drawing->json);
+}
+
+static void begin_picture(struct json_writer *json, const char *id, const struct picture *picture)
+{
+	static const char *const units[] = {
+		[PLOT_PERCENT] = "percent", [PLOT_CORES] = "cores", [PLOT_BYTES] = "bytes", [PLOT_COUNT] = "count"
+	};
+
+	json_begin_object(json);
+	data_put_text(json, "id", id);
+	data_put_text(json, "title", picture->title);
+	data_put_text(json, "unit", units[picture->unit]);
+	json_key(json, "levels");
+	json_begin_array(json);
+	for (size_t i = 0; i < picture->levels; i++) {
+		json_begin_object(json);
+		data_put_text(json, "name", picture->level[i].name);
+		json_key(json, "value");
+		json_double(json, picture->level[i].value);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	json_key(json, "lines");
+	json_begin_array(json);
+}
+
+static void end_picture(struct json_writer *json)
+{
+	json_end_array(json);
+	json_end_object(json);
+}
+
+/* ---- of one target ---- */
+
+static uint64_t step_of(const struct series_columns *columns)
+{
+	return (uint64_t)(columns->to_ns - columns->from_ns) / columns->count;
+}
+
+/* What a rule saw at each moment; where points lie further apart than its window, the most it saw since the last one. */
+static void window_of_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
+{
+	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = window_ns };
+
+	if (step_of(columns) < window_ns)
+		series_metric(series, &rule, columns);
+}
+
+static void put_cpu(struct drawing *drawing)
+{
+	const struct incident *incident = &drawing->view->incident;
+	const struct series *series = &drawing->view->samples.series;
+	struct picture picture;
+	char name[128], text[64];
+
+	pictures_cpu(incident, series, &picture);
+	series_cpu(series, picture.window_ns, &drawing->columns);
+	begin_picture(drawing->json, "cpu", &picture);
+	snprintf(name, sizeof(name), "each %s", units_format_duration(text, sizeof(text), step_of(&drawing->columns)));
+	put_line(drawing, name, "area", drawing->columns.mean, &picture);
+	window_of_cpu(series, picture.window_ns, &drawing->columns);
+	snprintf(name, sizeof(name),
+		 strncmp(incident->rule.metric, "cpu", 3) == 0 ? "over %s, as the rule sees it" : "over %s",
+		 units_format_duration(text, sizeof(text), picture.window_ns));
+	put_line(drawing, name, "line", drawing->columns.peak, &picture);
+	end_picture(drawing->json);
+}
+
+static void put_memory(struct drawing *drawing)
+{
+	struct picture picture;
+
+	pictures_memory(&drawing->view->incident, &picture);
+	series_memory(&drawing->view->samples.series, &drawing->columns);
+	begin_picture(drawing->json, "memory", &picture);
+	put_line(drawing, "memory", "area", drawing->columns.mean, &picture);
+	put_line(drawing, "peak, between samples included", "line", drawing->columns.peak, &picture);
+	end_picture(drawing->json);
+}
+
+static void put_metric(struct drawing *drawing)
+{
+	struct series_rule rule;
+	struct picture picture;
+	char name[128], text[64];
+
+	if (!pictures_metric(&drawing->view->incident, &picture, &rule))
+		return;
+	series_metric(&drawing->view->samples.series, &rule, &drawing->columns);
+	begin_picture(drawing->json, "metric", &picture);
+	snprintf(name, sizeof(name), "over %s, as the rule sees it",
+		 units_format_duration(text, sizeof(text), rule.window_ns));
+	put_line(drawing, name, "line", drawing->columns.peak, &picture);
+	end_picture(drawing->json);
+}
+
+static void put_time(struct drawing *drawing)
+{
+	json_key(drawing->json, "time");
+	json_begin_object(drawing->json);
+	jsonmember_i64(drawing->json, "from_ns", drawing->columns.from_ns);
+	jsonmember_i64(drawing->json, "to_ns", drawing->columns.to_ns);
+	jsonmember_i64(drawing->json, "points", (int64_t)drawing->columns.count);
+	json_end_object(drawing->json);
+}
+
+static int put_one(struct drawing *drawing)
+{
+	int rc = make_columns(drawing, &drawing->view->samples.series, REPORTDATA_POINTS_MAX);
+
+	if (rc < 0)
+		return rc;
+	put_time(drawing);
+	json_key(drawing->json, "plots");
+	json_begin_array(drawing->json);
+	put_cpu(drawing);
+	put_memory(drawing);
+	put_metric(drawing);
+	json_end_array(drawing->json);
+	return 0;
+}
+
+/* ---- of everything ---- */
+
+static void put_crowd(struct drawing *drawing, const struct crowd *crowd, const char *id, const struct picture *picture)
+{
+	begin_picture(drawing->json, id, picture);
+	for (size_t i = 0; i < crowd->count; i++) {
+		const struct crowd_member *member = &crowd->member[i];
+
+		if (member->series.count == 0)
+			continue;
+		drawing->columns.known_to_ns = member->series.points[member->series.count - 1].at_ns;
+		if (picture->unit == PLOT_BYTES) {
+			series_memory(&member->series, &drawing->columns);
+		} else {
+			series_cpu(&member->series, picture->window_ns, &drawing->columns);
+			window_of_cpu(&member->series, picture->window_ns, &drawing->columns);
+		}
+		put_line(drawing, member->target->name[0] ? member->target->name : "?", "line", drawing->columns.peak,
+			 picture);
+	}
+	end_picture(drawing->json);
+}
+
+static void free_crowd(struct crowd **crowd)
+{
+	if (*crowd)
+		crowd_release(*crowd);
+	free(*crowd);
+}
+
+static int put_everything(struct drawing *drawing, int incidentfd)
+{
+	static const struct picture cpu = { .title = "CPU of the busiest targets, cores",
+					    .unit = PLOT_CORES,
+					    .scale = 1,
+					    .window_ns = PEAKS_WINDOW_NS };
+	static const struct picture memory = { .title = "Memory of the busiest targets",
+					       .unit = PLOT_BYTES,
+					       .scale = 1 };
+	const struct view *view = drawing->view;
+	AUTO(free_crowd) struct crowd *crowd = calloc(1, sizeof(*crowd));
+	int rc = crowd ? crowd_load(incidentfd, view->incident.wall, &view->samples.peaks, crowd) : -ENOMEM;
+
+	if (rc == 0)
+		rc = make_columns(drawing, &view->samples.series, CROWD_POINTS_MAX);
+	if (rc < 0)
+		return rc;
+	put_time(drawing);
+	json_key(drawing->json, "plots");
+	json_begin_array(drawing->json);
+	put_crowd(drawing, crowd, "cpu", &cpu);
+	put_crowd(drawing, crowd, "memory", &memory);
+	json_end_array(drawing->json);
+	return 0;
+}
+
+/* ---- the rest ---- */
+
+static void put_targets(struct json_writer *json, const struct peaks *peaks)
+{
+	json_key(json, "targets");
+	json_begin_array(json);
+	for (size_t i = 0; i < peaks->count && i < 100; i++) {
+		const struct peaks_target *target = &peaks->target[i];
+
+		json_begin_object(json);
+		jsonmember_text(json, "name", target->name);
+		json_key(json, "cpu_cores");
+		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
+		json_key(json, "memory_bytes");
+		put_value(json, target->has_memory ? (double)target->memory_bytes : NAN, 1);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	jsonmember_i64(json, "targets_total", (int64_t)peaks->count);
+}
+
+static void data_put_files(struct json_writer *json, const struct reportdata_files *files)
+{
+	json_key(json, "absent");
+	json_begin_array(json);
+	for (size_t i = 0; i < files->absent_count; i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "name", files->absent[i].name);
+		jsonmember_i64(json, "bytes", (int64_t)files->absent[i].bytes);
+		jsonmember_text(json, "why", files->absent[i].why);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+/* What became of samples.tsv on the way here. */
+static void put_samples(struct json_writer *json, const struct incidentload_samples *samples)
+{
+	const struct salvage_report *report = &samples->report;
+
+	json_key(json, "samples");
+	json_begin_object(json);
+	data_put_text(json, "error",
+		 samples->error == 0         ? ""
+		 : samples->error == -ENOENT ? "there is no file"
+					     : strerror(-samples->error));
+	jsonmember_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
+	jsonmember_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
+	json_key(json, "complete");
+	json_bool(json, samples->error || report->complete);
+	json_key(json, "cut");
+	json_bool(json, samples->cut || samples->outside);
+	json_end_object(json);
+}
+
+static void put_story(struct json_writer *json, const struct view *view, const char *words)
+{
+	const struct incident_rule *rule = &view->incident.rule;
+	double threshold;
+	uint64_t above_ns;
+
+	json_key(json, "damaged");
+	json_bool(json, view->glance.damaged);
+	jsonmember_text(json, "why", view->glance.damaged ? view->glance.why : "");
+	jsonmember_text(json, "summary", words);
+	json_key(json, "everything");
+	json_bool(json, incident_of_everything(&view->incident));
+	json_key(json, "threshold");
+	json_double(json, story_threshold(rule, &threshold) ? threshold : NAN);
+	json_key(json, "above_ns");
+	put_value(json, story_above(&view->incident, &view->samples.series, &above_ns) ? (double)above_ns : NAN, 1);
+	put_samples(json, &view->samples);
+}
+
+static int write_rest(struct drawing *drawing, int incidentfd, const struct reportdata_files *files, const char *words)
+{
+	const struct view *view = drawing->view;
+	struct json_writer *json = drawing->json;
+	int rc = 0;
+
+	json_begin_object(json);
+	put_story(json, view, words);
+	put_targets(json, &view->samples.peaks);
+	data_put_files(json, files);
+	if (view->samples.series.count > 0)
+		rc = incident_of_everything(&view->incident) ? put_everything(drawing, incidentfd) : put_one(drawing);
+	json_end_object(json);
+	return rc;
+}
+
+/* The words of show about it, into *ret, for free(3). 0 or -ENOMEM. */
+static int reportdata_words(const struct view *view, char **ret)
+{
+	size_t len;
+	FILE *file = open_memstream(ret, &len);
+
+	if (!file)
+		return -ENOMEM;
+	if (view->glance.readable)
+		story_tell(&view->incident, &view->samples, file);
+	else
+		fputs("What happened is not known: incident.json cannot be read.", file);
+	return fclose(file) == 0 ? 0 : -ENOMEM;
+}
+
+static int make_rest(const struct view *view, int incidentfd, const struct reportdata_files *files, struct buffer *ret)
+{
+	AUTO(free_drawing) struct drawing drawing = { .view = view };
+	AUTO_FREE char *words = NULL;
+	int rc = reportdata_words(view, &words), closed;
+
+	if (rc == 0)
+		rc = json_writer_new(sink_buffer(ret), false, &drawing.json);
+	if (rc < 0)
+		return rc;
+	rc = write_rest(&drawing, incidentfd, files, words);
+	/* An object that is not ended cannot be: write_rest ends it also when memory has run out. */
+	closed = json_writer_close(drawing.json);
+	return rc < 0 ? rc : closed;
+}
+
+/* view: loaded from incidentfd. No "<" is written. 0; -ENOMEM; what the sink returned. */
+static int reportdata_write(const struct view *view, int incidentfd, const struct reportdata_files *files,
+		     const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer incident = { 0 }, rest = { 0 };
+	struct sink safe = htmltext_json(sink);
+	char head[64];
+	int rc = incident_json_write(&view->incident, sink_buffer(&incident));
+
+	if (rc == 0)
+		rc = make_rest(view, incidentfd, files, &rest);
+	if (rc < 0)
+		return rc;
+
+	/* Two documents become one: incident.json as it is, without its newline, as a member of the other. */
+	snprintf(head, sizeof(head), "{\"format\":%d,\"incident\":", REPORTDATA_FORMAT);
+	rc = sink_write(&safe, head, strlen(head));
+	if (rc == 0)
+		rc = sink_write(&safe, incident.data, incident.len - 1);
+	if (rc == 0)
+		rc = sink_write(&safe, ",", 1);
+	return rc == 0 ? sink_write(&safe, rest.data + 1, rest.len - 1) : rc;
+}
+
+/* reportpage.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program around them: an array that the build writes. */
+
+#define PART(bytes) \
+	{ \
+		bytes, sizeof(bytes) - 1 \
+	}
+
+/* Each array ends with a byte that does not count: none is empty. */
+static const struct {
+	const unsigned char *data;
+	size_t len;
+} parts[REPORTPAGE_PARTS] = {
+	[REPORTPAGE_TITLE] = PART(report_page_0),
+	[REPORTPAGE_STORY] = PART(report_page_1),
+	[REPORTPAGE_DATA] = PART(report_page_2),
+	[REPORTPAGE_END] = PART(report_page_3),
+};
+
+bool reportpage_built(void)
+{
+	return parts[REPORTPAGE_TITLE].len > 0;
+}
+
+int reportpage_write(enum reportpage_part part, const struct sink *sink)
+{
+	assert(part < REPORTPAGE_PARTS);
+	return sink_write(sink, parts[part].data, parts[part].len);
+}
+
+/*
+ * reporthtml.c: files are read one after the other; the data come after them, because they say which of them are not there.
+ */
+
+/* The files of an incident. */
+struct files {
+	int dirfd;
+	uint64_t limit_bytes;
+	char name[REPORTDATA_ABSENT_MAX][MANIFEST_NAME_MAX + 1];
+	size_t count;
+	struct reportdata_files said;
+};
+
+/* Why it is not in the page. More than there is room for are not said: an incident has no so many files. */
+static void leave_out(struct files *files, const char *name, uint64_t bytes, const char *why)
+{
+	struct reportdata_files *said = &files->said;
+	struct reportdata_absent *absent = &said->absent[said->absent_count];
+
+	if (said->absent_count == REPORTDATA_ABSENT_MAX)
+		return;
+	incident_text(absent->name, sizeof(absent->name), name);
+	incident_text(absent->why, sizeof(absent->why), why);
+	absent->bytes = bytes;
+	said->absent_count++;
+}
+
+static int look_at(void *ctx, const char *name)
+{
+	struct files *files = ctx;
+	struct stat st;
+
+	if (fstatat(files->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		leave_out(files, name, 0, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		leave_out(files, name, 0, "not a plain file");
+	else if (!manifest_name_ok(name))
+		leave_out(files, name, (uint64_t)st.st_size, "no file of an incident has such a name");
+	else if ((uint64_t)st.st_size > files->limit_bytes)
+		leave_out(files, name, (uint64_t)st.st_size, "too large for a page");
+	else if (files->count == REPORTDATA_ABSENT_MAX)
+		leave_out(files, name, (uint64_t)st.st_size, "there are too many files");
+	else
+		incident_text(files->name[files->count++], sizeof(files->name[0]), name);
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* ---- the page ---- */
+
+/* A file that cannot be read is left out: what follows is still worth having. */
+static int put_file(struct files *files, const char *name, const struct sink *sink, uint64_t *count)
+{
+	AUTO(buffer_release) struct buffer bytes = { .max = files->limit_bytes };
+	int rc = incidentload_whole(files->dirfd, name, &bytes);
+
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc < 0) {
+		leave_out(files, name, 0, strerror(-rc));
+		return 0;
+	}
+	++*count;
+	return reportfile_put(sink, name, bytes.data ? bytes.data : "", bytes.len);
+}
+
+static int put_files(struct files *files, const char *id, const struct sink *sink)
+{
+	uint64_t count = 0;
+	int rc = reportfile_begin(sink, id);
+
+	for (size_t i = 0; rc == 0 && i < files->count; i++)
+		rc = put_file(files, files->name[i], sink, &count);
+	return rc == 0 ? reportfile_end(sink, count) : rc;
+}
+
+static int put_text(const struct sink *sink, const char *text)
+{
+	return sink_write(sink, text, strlen(text));
+}
+
+static int put_data(const struct view *view, struct files *files, const struct sink *sink)
+{
+	int rc = put_files(files, view->incident.id, sink);
+
+	if (rc == 0)
+		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
+	if (rc == 0)
+		rc = reportdata_write(view, files->dirfd, &files->said, sink);
+	return rc == 0 ? put_text(sink, "</script>\n") : rc;
+}
+
+static int put_page(const struct view *view, struct files *files, const struct sink *sink)
+{
+	const char *id = view->incident.id[0] ? view->incident.id : "an incident without a name";
+	AUTO_FREE char *words = NULL;
+	int rc = reportdata_words(view, &words);
+
+	if (rc == 0)
+		rc = reportpage_write(REPORTPAGE_TITLE, sink);
+	if (rc == 0)
+		rc = htmltext_write(sink, id, strlen(id));
+	if (rc == 0)
+		rc = reportpage_write(REPORTPAGE_STORY, sink);
+	if (rc == 0)
+		rc = htmltext_write(sink, words, strlen(words));
+	if (rc == 0)
+		rc = reportpage_write(REPORTPAGE_DATA, sink);
+	if (rc == 0)
+		rc = put_data(view, files, sink);
+	return rc == 0 ? reportpage_write(REPORTPAGE_END, sink) : rc;
+}
+
+int reporthtml_write(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
+		     struct reportdata_files *ret)
+{
+	AUTO_FREE struct files *files = calloc(1, sizeof(*files));
+	int rc;
+
+	if (!files)
+		return -ENOMEM;
+	files->dirfd = incidentfd;
+	files->limit_bytes = file_bytes_max;
+	rc = dirlist_each(incidentfd, look_at, files);
+	qsort(files->name, files->count, sizeof(files->name[0]), by_name);
+	if (rc == 0)
+		rc = put_page(view, files, sink);
+	*ret = files->said;
+	return rc;
+}
 
 /* A page with a core dump in it would not be opened by any browser. */
 #define FILE_BYTES_MAX ((uint64_t)32 << 20)

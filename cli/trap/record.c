@@ -5,22 +5,26 @@
  * the closing words count. There is no configuration file: the options become one (config.h), so that the same code decides
  * what is watched.
  */
-#include "commands.h"
-
-#include "config.h"
-#include "discovery.h"
-#include "gatedchild.h"
-#include "interruption.h"
-#include "log.h"
-#include "options.h"
-#include "output.h"
-#include "procread.h"
-#include "realclock.h"
-#include "recorder.h"
-#include "scope.h"
-#include "session.h"
-#include "targetname.h"
-#include "units.h"
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/trap/child.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/incident/ring_recorder.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
+#include "lib/stream/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,32 +5,791 @@
  *
  * All words go to standard error: standard output is COMMAND's. What the daemon would say at "notice" is said in words of our own.
  */
-#include "commands.h"
+#include "cli/trap/trap.h"
 
-#include "gatedchild.h"
-#include "incidentload.h"
-#include "interruption.h"
-#include "log.h"
-#include "metrictext.h"
-#include "options.h"
-#include "output.h"
-#include "procread.h"
-#include "realclock.h"
-#include "scope.h"
-#include "text.h"
-#include "traplive.h"
-#include "trapplan.h"
-#include "trapsession.h"
-#include "units.h"
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/incident/incident_load.h"
+#include "cli/trap/child.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
+#include "lib/source/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* More are counted, not named. */
+#define TRAPSESSION_CAUGHT_MAX 1000
+
+/*
+ * trapsession.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has no name, so it goes with the process; the memo
+ * is never saved; the spool has no limits, so nothing that others have written is ever removed.
+ *
+ * Nobody tells the name of an incident that was opened: it is known but for its number (incident_stem), and looked up once it is
+ * there.
+ */
+
+#define NUMBER_MAX 100 /* incidents of one name in one millisecond */
+#define LEFT_MAX 256   /* beyond, nobody counts */
+
+struct caught {
+	char stem[INCIDENT_NAME_MAX + 1];
+	bool told;
+};
+
+struct trapsession {
+	struct trapsession_options options;
+	struct clock clock;
+	struct session *session;
+	struct spool *spool;
+	struct memo *memo;
+	struct evaluator *evaluator;
+	struct incidents *incidents;
+	struct watcher *watcher;
+	uint64_t opened;
+	mono_t open_until;
+	struct caught *caught;
+	size_t caught_count;
+	double most_cpu_percent, most_memory_bytes;
+};
+
+/* ---- firings ---- */
+
+static void note(struct trapsession *trap, const struct evaluator_firing *firing)
+{
+	uint64_t after_ns = trap->options.config->incidents.after_ns;
+
+	trap->opened++;
+	trap->open_until = mono_add(firing->to, after_ns);
+	if (trap->caught_count < TRAPSESSION_CAUGHT_MAX)
+		incident_stem(firing->wall, firing->target->name, firing->rule->name,
+			      trap->caught[trap->caught_count++].stem, sizeof trap->caught->stem);
+	trap->options.caught(trap->options.ctx, firing);
+}
+
+static int on_fire(void *ctx, const struct evaluator_firing *firing)
+{
+	struct trapsession *trap = ctx;
+	struct incidents_counts before, after;
+
+	/* Of an incident that is open it is a part, also of the last. */
+	if (trap->opened >= trap->options.count && !incidents_is_open(trap->incidents, firing->target->key))
+		return 0;
+
+	incidents_counts(trap->incidents, &before);
+	int r = incidents_fire(trap->incidents, firing);
+
+	incidents_counts(trap->incidents, &after);
+	if (after.opened > before.opened)
+		note(trap, firing);
+
+	return r;
+}
+
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct trapsession *trap = ctx;
+	double *most = rule->metric == METRIC_CPU ? &trap->most_cpu_percent : &trap->most_memory_bytes;
+
+	if (decision->available && decision->value > *most)
+		*most = decision->value;
+}
+
+/* ---- build ---- */
+
+static int build_rules(struct trapsession *trap)
+{
+	struct incidents_options incidents = {
+		.config = trap->options.config,
+		.session = trap->session,
+		.memo = trap->memo,
+		.spool = trap->spool,
+	};
+	struct evaluator_options evaluator = {
+		.config = trap->options.config,
+		.machine = *session_machine(trap->session),
+		.memo = trap->memo,
+		.fire = on_fire,
+		.judged = on_judged,
+		.ctx = trap,
+	};
+	int r = incidents_new(&incidents, &trap->incidents);
+
+	if (r == 0)
+		r = evaluator_new(&evaluator, &trap->evaluator);
+	if (r == 0)
+		r = watcher_new(session_ring(trap->session), trap->evaluator, trap->incidents, NULL, &trap->watcher);
+	if (r < 0)
+		log_line(LOG_ERR, "cannot build the rules: %s", strerror(-r));
+
+	return r;
+}
+
+int trapsession_new(const struct trapsession_options *options, struct trapsession **ret, bool *ret_directory)
+{
+	static const struct retention_limits unlimited;
+	struct trapsession *trap = calloc(1, sizeof *trap);
+	int r;
+
+	*ret_directory = false;
+	if (!trap)
+		return -ENOMEM;
+
+	trap->options = *options;
+	trap->clock = realclock();
+	trap->caught = calloc(TRAPSESSION_CAUGHT_MAX, sizeof *trap->caught);
+	r = trap->caught ? spool_open(options->directory, &unlimited, &trap->spool, NULL) : -ENOMEM;
+	*ret_directory = r < 0 && trap->caught;
+	if (r == 0)
+		r = memo_new("", &trap->memo);
+	if (r == 0)
+		r = session_new(options->config, NULL, &trap->session);
+	if (r == 0)
+		r = build_rules(trap);
+	if (r < 0) {
+		trapsession_free(trap);
+		return r;
+	}
+	*ret = trap;
+
+	return 0;
+}
+
+bool trapsession_free(struct trapsession *trap)
+{
+	if (!trap)
+		return true;
+
+	watcher_free(trap->watcher);
+	evaluator_free(trap->evaluator);
+
+	bool ended = incidents_free(trap->incidents), freed = ended && session_free(trap->session);
+
+	if (ended)
+		spool_free(trap->spool);
+	memo_free(trap->memo);
+	free(trap->caught);
+	free(trap);
+
+	return freed;
+}
+
+/* ---- run ---- */
+
+/* Sampling begins. 0 or -errno (logged). */
+static int trapsession_start(struct trapsession *trap)
+{
+	return session_start(trap->session);
+}
+
+/* Judges what was sampled, and has written what is complete. Every few milliseconds. 0 or -errno. */
+static int trapsession_poll(struct trapsession *trap)
+{
+	int r = watcher_poll(trap->watcher);
+
+	incidents_poll(trap->incidents, clock_mono(&trap->clock));
+
+	return r;
+}
+
+/* So many as were wanted were opened, and all are complete. */
+static bool trapsession_done(const struct trapsession *trap)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(trap->incidents, &counts);
+
+	return trap->opened >= trap->options.count && counts.open == 0;
+}
+
+void trapsession_finish(struct trapsession *trap)
+{
+	session_stop(trap->session);
+	watcher_poll(trap->watcher);
+	incidents_finish(trap->incidents);
+}
+
+/* ---- how it is ---- */
+
+/* How many processes are watched now, members of a sum each for itself; *ret_error: if there are none, -errno of why one could not be, or 0. */
+static size_t trapsession_targets(const struct trapsession *trap, int *ret_error)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(trap->session), &found);
+	*ret_error = found.roster.failed ? found.roster.last_error : 0;
+
+	return trap->options.config->targets[0].per == CONFIG_PER_GROUP ? found.roster.members : found.roster.targets;
+}
+
+static int note_sum(void *ctx, const struct evaluator_sight *sight)
+{
+	*(uint32_t *)ctx = sight->target->id;
+
+	return sight->target->kind == TARGET_GROUP;
+}
+
+/* How many processes of the sum that is watched, but for this one, are still there; at most 256 are counted. Also after trapsession_finish. */
+static size_t trapsession_left(const struct trapsession *trap, int32_t but)
+{
+	int32_t pids[LEFT_MAX];
+	uint32_t id = 0;
+	size_t left = 0;
+
+	if (evaluator_visit_targets(trap->evaluator, note_sum, &id) == 0)
+		return 0;
+
+	size_t count = discovery_pids(session_discovery(trap->session), id, pids, LEFT_MAX);
+
+	for (size_t i = 0; i < count; i++)
+		left += pids[i] != but && (kill(pids[i], 0) == 0 || errno == EPERM);
+
+	return left;
+}
+
+/* Why there are no stacks; "": there are, or nobody wants them. */
+static const char *trapsession_stacks_off(const struct trapsession *trap)
+{
+	return session_stacks_off(trap->session);
+}
+
+/* The highest values that were judged, of any target; 0 where there is no rule for it. */
+static void trapsession_most(const struct trapsession *trap, double *ret_cpu_percent, double *ret_memory_bytes)
+{
+	*ret_cpu_percent = trap->most_cpu_percent;
+	*ret_memory_bytes = trap->most_memory_bytes;
+}
+
+/* How many could not be written; the log said why. */
+static uint64_t trapsession_failed(const struct trapsession *trap)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(trap->incidents, &counts);
+
+	return counts.failed + counts.refused;
+}
+
+/* The (rule, target) that is nearest to firing. */
+struct nearest {
+	uint32_t id;
+	double nearness; /* value over threshold */
+	bool found;
+};
+
+static int visit_nearness(void *ctx, const struct evaluator_status *status)
+{
+	struct nearest *nearest = ctx;
+	const struct trigger_decision *decision = status->decision;
+	double threshold = decision && decision->has_distance ? decision->value + decision->distance : 0;
+	double nearness = threshold > 0 ? decision->value / threshold : 0;
+
+	if (!nearest->found || nearness > nearest->nearness)
+		*nearest = (struct nearest){ .id = status->target->id, .nearness = nearness, .found = true };
+
+	return 0;
+}
+
+struct describing {
+	uint32_t id;
+	struct trapsession_view *view;
+};
+
+static int visit_rules(void *ctx, const struct evaluator_status *status)
+{
+	const struct describing *describing = ctx;
+	struct trapsession_view *view = describing->view;
+	const struct trigger_decision *decision = status->decision;
+
+	if (status->target->id != describing->id || !decision)
+		return 0;
+	if (status->rule->metric == METRIC_CPU && decision->available) {
+		view->has_cpu = true;
+		view->cpu_percent = decision->value;
+	}
+	if (decision->candidate && decision->pending_ns > view->pending_ns)
+		view->pending_ns = decision->pending_ns;
+	view->disarmed |= decision->candidate && decision->reason == TRIGGER_NOT_REARMED;
+
+	return 0;
+}
+
+static int visit_memory(void *ctx, const struct evaluator_sight *sight)
+{
+	const struct describing *describing = ctx;
+	struct trapsession_view *view = describing->view;
+
+	if (sight->target->id != describing->id)
+		return 0;
+	snprintf(view->name, sizeof view->name, "%s", sight->target->name);
+	if (sight->sample && sample_has(sight->sample, SAMPLE_MEMORY)) {
+		view->has_memory = true;
+		view->memory_bytes = sight->sample->value[SAMPLE_MEMORY];
+	}
+
+	return 1;
+}
+
+void trapsession_view(const struct trapsession *trap, struct trapsession_view *ret)
+{
+	struct nearest nearest = { 0 };
+	struct incidents_counts counts;
+	int64_t left = mono_diff(trap->open_until, clock_mono(&trap->clock));
+	int error;
+
+	incidents_counts(trap->incidents, &counts);
+	*ret = (struct trapsession_view){
+		.targets = trapsession_targets(trap, &error),
+		.caught = trap->opened,
+		.open = counts.open,
+		.open_ns = left > 0 ? (uint64_t)left : 0,
+	};
+	evaluator_visit(trap->evaluator, visit_nearness, &nearest);
+	if (!nearest.found)
+		return;
+
+	struct describing describing = { .id = nearest.id, .view = ret };
+
+	evaluator_visit(trap->evaluator, visit_rules, &describing);
+	evaluator_visit_targets(trap->evaluator, visit_memory, &describing);
+}
+
+/* ---- what is written ---- */
+
+/* The highest number of it that there is. */
+static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_MAX + 1])
+{
+	char name[INCIDENT_NAME_MAX + 16];
+	bool found = false;
+
+	for (int number = 1; number <= NUMBER_MAX; number++) {
+		snprintf(name, sizeof name, "%s-%d", stem, number);
+		if (faccessat(dirfd, name, F_OK, 0) < 0)
+			break;
+		snprintf(ret, INCIDENT_NAME_MAX + 1, "%.*s", INCIDENT_NAME_MAX, name);
+		found = true;
+	}
+
+	return found;
+}
+
+/*
+ * Names of incidents that are in the directory by now, in the order in which they were opened: the first that was not handed out yet. False: none.
+ */
+static bool trapsession_written(struct trapsession *trap, char ret[static INCIDENT_NAME_MAX + 1])
+{
+	AUTO_CLOSE int dirfd = -1;
+
+	for (size_t i = 0; i < trap->caught_count; i++) {
+		if (trap->caught[i].told)
+			continue;
+		if (dirfd < 0)
+			dirfd = open(trap->options.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (dirfd >= 0 && look_up(dirfd, trap->caught[i].stem, ret)) {
+			trap->caught[i].told = true;
+			return true;
+		}
+	}
+
+	return false;
+}
+
+/*
+ * traplive.c: one line, never wider than the terminal, so that it never wraps. If the terminal became narrower since, it has wrapped what
+ * stands there by itself: then the lines above are erased too.
+ */
+
+#define WIDTH_DEFAULT 80
+
+void traplive_detect(struct traplive *live, FILE *file)
+{
+	const char *term = getenv("TERM");
+
+	*live = (struct traplive){
+		.file = file,
+		.on = isatty(fileno(file)) && term && *term && strcmp(term, "dumb") != 0,
+	};
+}
+
+/* ---- the text ---- */
+
+__attribute__((format(printf, 3, 4))) static void add(char *buf, size_t cap, const char *format, ...)
+{
+	size_t len = strlen(buf);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(buf + len, cap - len, format, arguments);
+	va_end(arguments);
+}
+
+/* A tenth of a second is what can be read. */
+static const char *seconds(uint64_t ns, char *buf, size_t cap)
+{
+	if (ns >= 60 * NS_PER_S)
+		return units_format_duration(buf, cap, ns / NS_PER_S * NS_PER_S);
+	snprintf(buf, cap, "%.1f s", (double)(ns / (NS_PER_S / 10)) / 10);
+
+	return buf;
+}
+
+static void add_values(const struct trapplan *plan, const struct trapsession_view *view, char *buf, size_t cap)
+{
+	char value[UNITS_TEXT_MAX], name[4 * sizeof view->name + 1];
+
+	text_escape(name, sizeof name, view->name, strlen(view->name));
+	add(buf, cap, "%s", name);
+	if (view->has_cpu)
+		add(buf, cap, " CPU %.0f%%", view->cpu_percent);
+	if (view->has_cpu && plan->cpu_percent > 0)
+		add(buf, cap, " of %s", units_format_percent(value, sizeof value, plan->cpu_percent));
+	if (view->has_memory)
+		add(buf, cap, "%s memory %s", view->has_cpu ? "," : "",
+		    units_format_bytes(value, sizeof value, view->memory_bytes));
+	if (view->has_memory && plan->memory_bytes)
+		add(buf, cap, " of %s", units_format_bytes(value, sizeof value, plan->memory_bytes));
+	if (view->targets > 1)
+		add(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
+}
+
+const char *traplive_text(const struct trapplan *plan, const struct trapsession_view *view, uint64_t waited_ns,
+			  uint64_t wanted, char *buf, size_t cap)
+{
+	char time[UNITS_TEXT_MAX], name[64];
+
+	buf[0] = '\0';
+	add(buf, cap, "%s: ", seconds(waited_ns, time, sizeof time));
+	if (wanted > 1)
+		add(buf, cap, "caught %llu of %llu; ", (unsigned long long)view->caught, (unsigned long long)wanted);
+	if (view->open)
+		add(buf, cap, "recording %s more; ", seconds(view->open_ns, time, sizeof time));
+	if (view->targets == 0 && plan->comm) {
+		text_escape(name, sizeof name, plan->comm, strlen(plan->comm));
+		add(buf, cap, "no process is called %s yet", name);
+	} else if (view->name[0]) {
+		add_values(plan, view, buf, cap);
+	}
+	if (view->disarmed && !view->open)
+		add(buf, cap, "; has to come down first");
+	else if (view->pending_ns && !view->open)
+		add(buf, cap, "; over for %s", seconds(view->pending_ns, time, sizeof time));
+
+	return buf;
+}
+
+/* ---- the terminal ---- */
+
+static size_t width_of(FILE *file)
+{
+	struct winsize size;
+
+	return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : WIDTH_DEFAULT;
+}
+
+/* Bytes of the first so many characters. */
+static size_t cut(const char *text, size_t characters)
+{
+	size_t len = 0;
+
+	for (size_t seen = 0; text[len]; len++) {
+		seen += ((unsigned char)text[len] & 0xc0) != 0x80;
+		if (seen > characters)
+			break;
+	}
+
+	return len;
+}
+
+/* To the first column of where the line begins, with nothing behind it. */
+static void go_back(struct traplive *live, size_t width)
+{
+	size_t above = live->shown > width ? (live->shown - 1) / width : 0;
+
+	if (above)
+		fprintf(live->file, "\033[%zuA", above);
+	fprintf(live->file, "\r\033[J");
+	live->shown = 0;
+}
+
+void traplive_draw(struct traplive *live, const char *text)
+{
+	if (!live->on)
+		return;
+
+	size_t width = width_of(live->file), len = cut(text, width - 1);
+
+	go_back(live, width);
+	fprintf(live->file, "%.*s", (int)len, text);
+	live->shown = output_characters(text, len);
+	fflush(live->file);
+}
+
+void traplive_erase(struct traplive *live)
+{
+	if (!live->on || !live->shown)
+		return;
+
+	go_back(live, width_of(live->file));
+	fflush(live->file);
+}
+
+/*
+ * trapplan.c: the options become the text of a configuration, and its own reader makes the value: one place knows ranges and what
+ * goes with what.
+ *
+ * "For a second" is five windows in a row, each of them over the threshold: a window as long as the whole time would miss a burst
+ * that it happens to cut in two, and be passed by half a burst of twice the height. Memory without a time is looked at through the kernel's
+ * high-water mark, which sees what came and went between two samples.
+ *
+ * A rule is armed again when the value has come down: a spike that goes on is one incident, however long it lasts.
+ *
+ * With all that it starts a target is a sum: who waits for `make -j8` to take too much waits for all of it, and the incident says which of its processes
+ * took it.
+ *
+ * The name of a process is put in behind the reader: it may hold bytes that JSON cannot.
+ */
+
+#define CPU_DEFAULT_PERCENT 80.0
+#define CPU_DEFAULT_FOR_NS NS_PER_S
+
+/* Memory that grows: half as much again as on average, and no trifle; the average is of half a minute, and worth something after five seconds. */
+#define GROWTH_PERCENT 50
+#define GROWTH_MINIMUM_BYTES (128ull << 20)
+#define GROWTH_HISTORY 30
+#define GROWTH_WARMUP 5
+
+/* Windows in the time that it has to last. Below 100 ms CPU time has a coarse grain; more than a second tells nobody anything new. */
+#define WINDOWS 5
+#define WINDOW_MIN_NS (100 * NS_PER_MS)
+#define WINDOW_MAX_NS NS_PER_S
+#define WINDOW_MEMORY_NS (200 * NS_PER_MS)
+
+/* Two samples are the shortest window that there is. */
+#define FOR_MIN_NS (20 * NS_PER_MS)
+#define FOR_MAX_NS (3600 * NS_PER_S)
+#define PERCENT_MAX 100000.0
+
+/* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
+#define COMM_MAX 15
+
+__attribute__((format(printf, 3, 4))) static int refuse(char *error, size_t cap, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(error, cap, format, arguments);
+	va_end(arguments);
+
+	return -EINVAL;
+}
+
+/* ---- defaults ---- */
+
+void trapplan_watch(struct trapplan *plan, int32_t pid, const char *program)
+{
+	plan->pid = pid;
+	targetname_of(program, plan->pid, plan->name);
+}
+
+static int resolve_cpu(struct trapplan *plan, char *error, size_t cap)
+{
+	if (units_percent(plan->cpu, strlen(plan->cpu), &plan->cpu_percent) == 0 && plan->cpu_percent > 0 &&
+	    plan->cpu_percent <= PERCENT_MAX)
+		return 0;
+
+	return refuse(error, cap,
+		      "--cpu %s: expected a percentage of one core such as 80%%, or 150%% for one and a half",
+		      plan->cpu);
+}
+
+int trapplan_resolve(struct trapplan *plan, char *error, size_t cap)
+{
+	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
+
+	if (r < 0)
+		return r;
+	if (plan->for_ns && (plan->for_ns < FOR_MIN_NS || plan->for_ns > FOR_MAX_NS))
+		return refuse(error, cap, "--for: out of range: expected 20ms to 1h");
+	if (plan->comm && (*plan->comm == '\0' || strlen(plan->comm) > COMM_MAX))
+		return refuse(
+			error, cap,
+			"--comm \"%s\": no process is called so: the kernel cuts names to %d bytes: expected \"%.*s\"",
+			plan->comm, COMM_MAX, COMM_MAX, *plan->comm ? plan->comm : "bash");
+	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
+		return refuse(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
+
+	if (!plan->cpu && !plan->memory_bytes) {
+		plan->cpu_percent = CPU_DEFAULT_PERCENT;
+		plan->growth = true;
+	}
+	if (plan->comm)
+		targetname_of(plan->comm, plan->pid, plan->name);
+
+	return 0;
+}
+
+/* ---- the configuration ---- */
+
+/* A window, and how long it must go on after the first one: together they are for_ns. */
+static void write_times(FILE *file, uint64_t for_ns)
+{
+	uint64_t window_ns = for_ns / WINDOWS;
+
+	if (window_ns < WINDOW_MIN_NS)
+		window_ns = for_ns < 2 * WINDOW_MIN_NS ? for_ns : WINDOW_MIN_NS;
+	if (window_ns > WINDOW_MAX_NS)
+		window_ns = WINDOW_MAX_NS;
+	fprintf(file, "\"window\": \"%lluns\", \"for\": \"%lluns\", ", (unsigned long long)window_ns,
+		(unsigned long long)(for_ns - window_ns));
+}
+
+static void write_rules(FILE *file, const struct trapplan *plan)
+{
+	static const char ending[] = "\"cooldown\": \"0s\", \"rearm\": \"below\"}\n";
+	const char *comma = "";
+
+	if (plan->cpu_percent > 0) {
+		fprintf(file, "{\"name\": \"cpu\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ");
+		write_times(file, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS);
+		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->cpu_percent, ending);
+		comma = ",";
+	}
+	if (plan->memory_bytes) {
+		fprintf(file, "%s{\"name\": \"memory\", \"metric\": \"%s\", \"warmup\": 0, ", comma,
+			plan->for_ns ? "memory_bytes" : "memory_peak");
+		write_times(file, plan->for_ns ? plan->for_ns : WINDOW_MEMORY_NS);
+		fprintf(file, "\"above\": \"%lluB\", %s", (unsigned long long)plan->memory_bytes, ending);
+		comma = ",";
+	}
+	if (plan->growth)
+		fprintf(file,
+			"%s{\"name\": \"memory-growth\", \"metric\": \"memory_bytes\", \"window\": \"1s\", \"delta\": "
+			"\"%d%%\", "
+			"\"minimum\": \"%lluB\", \"history\": %d, \"warmup\": %d, %s",
+			comma, GROWTH_PERCENT, GROWTH_MINIMUM_BYTES, GROWTH_HISTORY, GROWTH_WARMUP, ending);
+}
+
+static void write_config(FILE *file, const struct trapplan *plan)
+{
+	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
+
+	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"},\n", plan->tree ? "100ms" : "200ms");
+	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
+	if (plan->stacks)
+		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
+	if (plan->pid)
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d%s}],\n", plan->name, plan->pid, tree);
+	else
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"%s}],\n", plan->name, tree);
+	fprintf(file, "\"rules\": [");
+	write_rules(file, plan);
+	fprintf(file, "]}\n");
+}
+
+/* Which option a key of the text came from. */
+static const char *option_of(const char *key)
+{
+	static const struct {
+		const char *key, *option;
+	} known[] = {
+		{ "stacks", "--stacks" },
+		{ "incidents.after", "--after" },
+		{ "targets", "--pid" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(known); i++)
+		if (strncmp(key, known[i].key, strlen(known[i].key)) == 0)
+			return known[i].option;
+
+	return key;
+}
+
+int trapplan_config(const struct trapplan *plan, struct config **ret, char *error, size_t cap)
+{
+	AUTO_FREE char *text = NULL;
+	struct config *config = NULL;
+	struct config_error wrong;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+
+	if (!file)
+		return -ENOMEM;
+	write_config(file, plan);
+	if (fclose(file) != 0)
+		return -ENOMEM;
+
+	struct config_source source = { .file = "trap", .text = text, .len = len };
+	int r = config_parse(&source, 1, &config, &wrong);
+
+	if (r == -EINVAL)
+		return refuse(error, cap, "%s: %s", option_of(wrong.key), wrong.message);
+	if (r < 0)
+		return r;
+
+	if (!plan->pid)
+		config->targets[0].pattern = plan->comm;
+	/* Only what was asked for is written, and nobody's is removed. */
+	config->incidents.min_free_bytes = 0;
+	*ret = config;
+
+	return 0;
+}
+
+/* ---- words ---- */
+
+const char *trapplan_text(const struct trapplan *plan, char *buf, size_t cap)
+{
+	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
+	size_t at = 0;
+
+	buf[0] = '\0';
+	if (plan->for_ns || plan->cpu_percent > 0)
+		snprintf(lasting, sizeof lasting, " for %s",
+			 units_format_duration(time, sizeof time, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS));
+	if (plan->cpu_percent > 0)
+		at += (size_t)snprintf(buf, cap, "more than %s of a core%s",
+				       units_format_percent(amount, sizeof amount, plan->cpu_percent), lasting);
+	if (plan->memory_bytes)
+		at += (size_t)snprintf(buf + at, cap - at, "%smore than %s of memory%s", at ? ", or " : "",
+				       units_format_bytes(amount, sizeof amount, plan->memory_bytes),
+				       plan->for_ns ? lasting : "");
+	if (plan->growth)
+		snprintf(buf + at, cap - at, "%smemory that grows by half, to %s or more", at ? ", or " : "",
+			 units_format_bytes(amount, sizeof amount, GROWTH_MINIMUM_BYTES));
+
+	return buf;
+}
 
 #define SELF "spikewatch trap"
 

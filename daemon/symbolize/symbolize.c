@@ -2,18 +2,509 @@
  * symbolize.c: the records are replayed in the order of their time (stackstreams.h): mappings, names, forks and ends of processes change what is
  * known (addressspace.h), a sample is looked up in what is known by then (callstack.h) and counts in the profile of its kind.
  */
-#include "symbolize.h"
+#include "daemon/symbolize/symbolize.h"
 
-#include "addressspace.h"
-#include "callstack.h"
-#include "modules.h"
-#include "scope.h"
-#include "stackstreams.h"
+#include "daemon/symbolize/symbols.h"
+#include "daemon/symbolize/unwind.h"
+#include "lib/base/base.h"
+#include "lib/base/map.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/profile.h"
+#include "lib/profile/stack_file.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define NS_PER_S 1000000000u
+/* The outermost frame of a stack that is deeper than what was copied of it. */
+#define CALLSTACK_CUT "[stack cut]"
+
+/* All must outlive what is made of them. */
+struct callstack_sources {
+	const struct addressspaces *spaces;
+	struct modules *modules;
+	struct symbolize_counts *counts;
+};
+
+/* One for each profile. */
+struct callstack {
+	struct callstack_sources sources;
+	struct stackprofile *profile;
+	struct pairmap frames; /* see callstack.c -> frame << 2 | its file was replaced << 1 | has a name */
+};
+
+/*
+ * callstack.c: what an address came to is remembered by (mapping, address), where a mapping is what one record has mapped, also by
+ * inheritance; for what just-in-time compilers made by (mapping and process, address), as each process has its own map.
+ *
+ * In a call chain the first address after a mark (user, kernel) is where that level was, exactly; those behind it are return addresses, the
+ * instruction after the call. The call is the byte before, which may even belong to another function: a call of a function that does not
+ * return can be the last instruction of its own.
+ */
+
+/* Different places of code that are remembered; an incident has some ten thousand. */
+#define REMEMBERED_MAX (1u << 20)
+
+/* First numbers of pairs that are not just identities of mappings, which count from 1 and do not get near to 2^31. */
+#define OF_KERNEL UINT64_MAX
+#define OF_NOTHING (UINT64_MAX - 1)
+#define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
+
+/* Empty; the profile too must outlive it. */
+static void callstack_init(struct callstack *stack, const struct callstack_sources *sources, struct stackprofile *profile)
+{
+	*stack = (struct callstack){ .sources = *sources, .profile = profile, .frames = { .max = REMEMBERED_MAX } };
+}
+
+/* Frees its memory. {0} is fine. */
+static void callstack_release(struct callstack *stack)
+{
+	pairmap_release(&stack->frames);
+}
+
+/* A frame to be made: where it is, and its functions. */
+struct found {
+	struct stackprofile_mapping mapping;
+	bool mapped;
+	struct stackprofile_line lines[ELFNAMES_FRAMES_MAX];
+	size_t count;
+	char path[STACKPROFILE_NAME_MAX + 1];
+	char name[STACKPROFILE_NAME_MAX + 1];
+	uint8_t replaced; /* the mapping's file is another one by now */
+};
+
+static void take_text(struct found *found, const char *name, size_t len)
+{
+	if (len == 0)
+		return;
+	if (len > STACKPROFILE_NAME_MAX)
+		len = STACKPROFILE_NAME_MAX;
+	memcpy(found->name, name, len);
+	for (size_t i = 0; i < len; i++)
+		if (found->name[i] == '\t' || found->name[i] == '\0')
+			found->name[i] = ' '; /* the kernel's "helper\t[module]" */
+	found->name[len] = '\0';
+	found->lines[0] = (struct stackprofile_line){ .function = found->name };
+	found->count = 1;
+}
+
+static void find_in_elf(struct elfnames *names, const struct addressspace_mapping *mapping, uint64_t address,
+			struct found *found)
+{
+	struct elfnames_frame frames[ELFNAMES_FRAMES_MAX];
+	uint64_t inside;
+
+	if (!elfnames_address(names, address - mapping->start + mapping->offset_bytes, &inside))
+		return;
+	found->count = elfnames_find(names, inside, frames);
+	for (size_t i = 0; i < found->count; i++)
+		found->lines[i] = (struct stackprofile_line){ frames[i].function, frames[i].file, frames[i].line };
+}
+
+static void describe_mapping(const struct addressspace_mapping *mapping, enum module_state state, struct found *found)
+{
+	bool anonymous = strcmp(mapping->path, "//anon") == 0 || mapping->path[0] == '\0';
+
+	found->mapped = true;
+	found->replaced = state == MODULE_REPLACED;
+	snprintf(found->path, sizeof(found->path), "%s%s", anonymous ? "[anon]" : mapping->path,
+		 state == MODULE_REPLACED ? " (file replaced)" : "");
+	found->mapping = (struct stackprofile_mapping){
+		.start = mapping->start,
+		.end = mapping->end,
+		.offset = mapping->offset_bytes,
+		.path = found->path,
+		.build_id_len = mapping->file.build_id_len,
+	};
+	memcpy(found->mapping.build_id, mapping->file.build_id, sizeof(found->mapping.build_id));
+}
+
+static int add_frame(struct callstack *stack, const struct found *found, uint64_t address, uint32_t *ret)
+{
+	struct stackprofile_frame frame = {
+		.mapping = STACKPROFILE_NO_MAPPING,
+		.address = address,
+		.lines = found->lines,
+		.line_count = found->count,
+	};
+	int r = found->mapped ? stackprofile_mapping(stack->profile, &found->mapping, &frame.mapping) : 0;
+
+	if (r >= 0)
+		r = stackprofile_frame(stack->profile, &frame, ret);
+
+	return r < 0 ? r : 0;
+}
+
+static int remember(struct callstack *stack, uint64_t whose, const struct found *found, uint64_t address, uint32_t *ret)
+{
+	bool named = found->count > 0;
+	int r = add_frame(stack, found, address, ret);
+
+	if (r == 0 && *ret <= UINT32_MAX >> 2)
+		pairmap_put(&stack->frames, whose, address, *ret << 2 | (uint32_t)found->replaced << 1 | named);
+	stack->sources.counts->frames_named += named;
+	stack->sources.counts->frames_replaced += found->replaced;
+
+	return r;
+}
+
+static bool recall(struct callstack *stack, uint64_t whose, uint64_t address, uint32_t *ret)
+{
+	uint32_t value;
+
+	if (!pairmap_get(&stack->frames, whose, address, &value))
+		return false;
+	stack->sources.counts->frames_named += value & 1;
+	stack->sources.counts->frames_replaced += value >> 1 & 1;
+	*ret = value >> 2;
+
+	return true;
+}
+
+static int kernel_frame(struct callstack *stack, uint64_t address, uint32_t *ret)
+{
+	struct found found = {
+		.mapping = { .start = 1ull << 63, .end = UINT64_MAX, .path = "[kernel]" },
+		.mapped = address >> 63,
+	};
+	const char *name;
+
+	stack->sources.counts->frames_kernel++;
+	if (recall(stack, OF_KERNEL, address, ret))
+		return 0;
+	take_text(&found, name, modules_kernel(stack->sources.modules, address, &name));
+
+	return remember(stack, OF_KERNEL, &found, address, ret);
+}
+
+static int user_frame(struct callstack *stack, uint32_t pid, uint64_t address, uint32_t *ret)
+{
+	const struct addressspace_mapping *mapping = addressspaces_find(stack->sources.spaces, pid, address);
+	struct found found = { .mapped = false };
+	enum module_state state = MODULE_ABSENT;
+	uint64_t id = mapping != NULL ? mapping->id : 0, compiled = OF_PROCESS(id, (uint64_t)pid), whose = id;
+	const char *name;
+
+	stack->sources.counts->frames_unmapped += mapping == NULL;
+	if (recall(stack, id, address, ret) || recall(stack, compiled, address, ret))
+		return 0;
+	if (mapping != NULL) {
+		struct elfnames *names = modules_elf(stack->sources.modules, mapping, &state);
+
+		describe_mapping(mapping, state, &found);
+		if (names != NULL)
+			find_in_elf(names, mapping, address, &found);
+	}
+	if (state == MODULE_ABSENT || state == MODULE_UNREADABLE) {
+		take_text(&found, name, modules_compiled(stack->sources.modules, pid, address, &name));
+		if (found.count > 0 || mapping == NULL)
+			whose = compiled;
+	}
+
+	return remember(stack, whose, &found, address, ret);
+}
+
+/* Is it a mark, and which addresses follow it? Guests' are not ours to look up: they end the chain. */
+static bool is_mark(uint64_t entry, bool *kernel, bool *end)
+{
+	if (entry < PERF_CONTEXT_MAX)
+		return false;
+	*kernel = entry == PERF_CONTEXT_KERNEL || entry == PERF_CONTEXT_HV;
+	*end = !*kernel && entry != PERF_CONTEXT_USER;
+
+	return true;
+}
+
+/* The frames of one sample, as they are added. */
+struct adding {
+	const struct perfrecord *record;
+	uint32_t *frames;
+	size_t count;
+};
+
+static int add_address(struct callstack *stack, struct adding *to, uint64_t address, bool exact, bool kernel)
+{
+	if (to->count == STACKPROFILE_FRAMES_MAX)
+		return 0;
+	address -= !exact && address != 0;
+	stack->sources.counts->frames++;
+
+	return kernel ? kernel_frame(stack, address, &to->frames[to->count++])
+		      : user_frame(stack, to->record->pid, address, &to->frames[to->count++]);
+}
+
+static int add_cut(struct callstack *stack, struct adding *to)
+{
+	struct found found = { .mapped = false };
+
+	stack->sources.counts->samples_cut++;
+	if (to->count == STACKPROFILE_FRAMES_MAX)
+		return 0;
+	take_text(&found, CALLSTACK_CUT, strlen(CALLSTACK_CUT));
+
+	return add_frame(stack, &found, 0, &to->frames[to->count++]);
+}
+
+/* chain: what the kernel says of it. */
+static int add_user(struct callstack *stack, struct adding *to, const struct perfrecord_format *format,
+		    const uint64_t *chain, size_t len)
+{
+	const struct unwind_place place = { stack->sources.spaces, stack->sources.modules, to->record->pid };
+	struct unwind found;
+	int r = 0;
+
+	unwind_sample(&place, format, &to->record->sample, chain, len, &found);
+	stack->sources.counts->frames_by_tables += found.by_tables;
+	for (size_t i = 0; i < found.count && r == 0; i++)
+		r = add_address(stack, to, found.addresses[i], found.exact[i], false);
+
+	return r == 0 && found.cut ? add_cut(stack, to) : r;
+}
+
+static size_t length_to_mark(const uint64_t *chain, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && chain[i] < PERF_CONTEXT_MAX)
+		i++;
+
+	return i;
+}
+
+/*
+ * The frames of a sample, of a stream of this format, innermost first, at most STACKPROFILE_FRAMES_MAX: the kernel's part, and of the process
+ * what unwind.h finds. Counts them. 0 or -ENOMEM.
+ */
+static int callstack_frames(struct callstack *stack, const struct perfrecord_format *format, const struct perfrecord *record,
+		     uint32_t *ret, size_t *ret_count)
+{
+	const struct perfrecord_sample *sample = &record->sample;
+	bool kernel = (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
+	bool only_ip = sample->chain_len == 0 && sample->ip != 0, user = false, end = false;
+	const uint64_t *chain = only_ip ? &sample->ip : sample->chain;
+	size_t len = only_ip ? 1 : sample->chain_len, level;
+	struct adding to = { .record = record, .frames = ret };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < len && !end; i += level) {
+		level = 1;
+		if (is_mark(chain[i], &kernel, &end))
+			continue;
+		level = length_to_mark(&chain[i], len - i);
+		if (!kernel && !user)
+			r = add_user(stack, &to, format, &chain[i], level);
+		for (size_t j = 0; r == 0 && j < level && (kernel || user); j++)
+			r = add_address(stack, &to, chain[i + j], j == 0, kernel);
+		user |= !kernel;
+	}
+	if (r == 0 && !user && !end)
+		r = add_user(stack, &to, format, NULL, 0);
+	*ret_count = to.count;
+
+	return r;
+}
+
+/*
+ * stackstreams.c: a cursor in each stream with the record that is next there, and the earliest of them is next; they are at most five. Before,
+ * the followed streams are gone through for when each thread was sampled first and last.
+ */
+
+struct cursor {
+	const struct stackfile_stream *stream;
+	struct perfrecord_format format;
+	const uint8_t *at, *end;
+	struct perfrecord record; /* the next one, if there is one */
+	bool there;
+};
+
+/* When a thread was sampled by events of its own. */
+struct span {
+	uint64_t first_ns, last_ns;
+};
+
+struct spans {
+	struct pairmap threads; /* pid, tid -> index */
+	struct span *all;
+	size_t count, cap;
+};
+
+struct stackstreams {
+	struct cursor cursors[STACKFILE_STREAM_KINDS]; /* by kind */
+	struct spans spans[STACKFILE_STREAM_KINDS];    /* by kind of the stream that they keep samples out of */
+	uint64_t broken;
+};
+
+/* The stream of events of their own that goes with one of everybody's; STACKFILE_STREAM_KINDS: none. */
+static enum stackfile_stream_kind followed_of(enum stackfile_stream_kind kind)
+{
+	return kind == STACKFILE_CPU      ? STACKFILE_CPU_FOLLOWED
+	       : kind == STACKFILE_FAULTS ? STACKFILE_FAULTS_FOLLOWED
+					  : STACKFILE_STREAM_KINDS;
+}
+
+/* 0; -EINVAL: of a format that is not read. *broken: the stream ended in the middle. */
+static int advance(struct cursor *cursor, bool *broken)
+{
+	int r;
+
+	cursor->there = false;
+	*broken = false;
+	if (cursor->at >= cursor->end)
+		return 0;
+	r = perfrecord_decode(&cursor->format, cursor->at, (size_t)(cursor->end - cursor->at), &cursor->record);
+	if (r == -EBADMSG) {
+		*broken = true;
+		cursor->at = cursor->end;
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	cursor->at += cursor->record.size;
+	cursor->there = true;
+
+	return 0;
+}
+
+static struct span *span_of(const struct spans *spans, const struct perfrecord *record)
+{
+	uint32_t index;
+
+	return pairmap_get(&spans->threads, record->pid, record->tid, &index) ? &spans->all[index] : NULL;
+}
+
+static int spans_add(struct spans *spans, const struct perfrecord *record)
+{
+	struct span *span = span_of(spans, record);
+
+	if (span != NULL) {
+		span->last_ns = record->time_ns > span->last_ns ? record->time_ns : span->last_ns;
+		return 0;
+	}
+	if (spans->count == spans->cap) {
+		size_t cap = spans->cap > 0 ? 2 * spans->cap : 64;
+		struct span *grown = reallocarray(spans->all, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		spans->all = grown;
+		spans->cap = cap;
+	}
+	spans->all[spans->count] = (struct span){ record->time_ns, record->time_ns };
+	pairmap_put(&spans->threads, record->pid, record->tid, (uint32_t)spans->count);
+	spans->count++;
+
+	return span_of(spans, record) != NULL ? 0 : -ENOMEM;
+}
+
+static int read_spans(struct cursor cursor, struct spans *spans)
+{
+	bool broken;
+	int r = advance(&cursor, &broken);
+
+	for (; r == 0 && cursor.there; r = advance(&cursor, &broken)) {
+		if (cursor.record.type == PERF_RECORD_SAMPLE)
+			r = spans_add(spans, &cursor.record);
+		if (r < 0)
+			return r;
+	}
+
+	return r;
+}
+
+static int begin(struct stackstreams *streams, const struct stackfile *file)
+{
+	bool broken;
+	int r = 0;
+
+	for (uint32_t i = 0; i < file->head->streams && r == 0; i++) {
+		const struct stackfile_stream *stream = &file->streams[i];
+		struct cursor *cursor = &streams->cursors[stream->kind];
+
+		*cursor = (struct cursor){
+			.stream = stream,
+			.format = { stream->sample_type, stream->regs_user },
+			.at = file->records[i],
+			.end = file->records[i] + stream->record_bytes,
+		};
+	}
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS && r == 0; kind++) {
+		enum stackfile_stream_kind followed = followed_of((enum stackfile_stream_kind)kind);
+
+		if (followed < STACKFILE_STREAM_KINDS)
+			r = read_spans(streams->cursors[followed], &streams->spans[kind]);
+	}
+	for (int kind = 0; kind < STACKFILE_STREAM_KINDS && r == 0; kind++) {
+		r = advance(&streams->cursors[kind], &broken);
+		streams->broken += broken;
+	}
+
+	return r;
+}
+
+int stackstreams_new(const struct stackfile *file, struct stackstreams **ret)
+{
+	struct stackstreams *streams = calloc(1, sizeof(*streams));
+	int r = streams != NULL ? begin(streams, file) : -ENOMEM;
+
+	if (r < 0) {
+		stackstreams_free(streams);
+		return r;
+	}
+	*ret = streams;
+
+	return 0;
+}
+
+void stackstreams_free(struct stackstreams *streams)
+{
+	if (streams == NULL)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(streams->spans); i++) {
+		pairmap_release(&streams->spans[i].threads);
+		free(streams->spans[i].all);
+	}
+	free(streams);
+}
+
+bool stackstreams_next(struct stackstreams *streams, struct perfrecord *ret, const struct stackfile_stream **ret_stream)
+{
+	struct cursor *first = NULL;
+	bool broken;
+
+	for (size_t i = 0; i < ARRAY_LEN(streams->cursors); i++) {
+		struct cursor *cursor = &streams->cursors[i];
+
+		if (cursor->there && (first == NULL || cursor->record.time_ns < first->record.time_ns))
+			first = cursor;
+	}
+	if (first == NULL)
+		return false;
+	*ret = first->record;
+	*ret_stream = first->stream;
+	/* The format was good for the record before. */
+	if (advance(first, &broken) < 0)
+		first->there = false;
+	streams->broken += broken;
+
+	return true;
+}
+
+bool stackstreams_counts(const struct stackstreams *streams, const struct perfrecord *sample,
+			 const struct stackfile_stream *stream)
+{
+	const struct span *span = span_of(&streams->spans[stream->kind], sample);
+
+	return span == NULL || sample->time_ns < span->first_ns || sample->time_ns > span->last_ns;
+}
+
+uint64_t stackstreams_broken(const struct stackstreams *streams)
+{
+	return streams->broken;
+}
 
 struct symbolizing {
 	const struct stackfile *file;

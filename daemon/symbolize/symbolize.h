@@ -1,18 +1,25 @@
 /*
+ * symbolize.h: the records of a stackfile's streams as one sequence in the order of time; and which samples count, where a thread was sampled
+ * twice: by everybody's events and by events of its own.
+ */
+#ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
+#define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
+
+#include "daemon/symbolize/symbols.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/profile.h"
+#include "lib/profile/stack_file.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
  * symbolize.h: from samples of addresses (stackfile.h) to profiles of functions (stackprofile.h), one of CPU time and one of memory that was
  * touched for the first time: what spikewatch-symbolize does. What is read belongs to strangers: only in a process that may be killed by it, in a sandbox.
  *
  * An address is looked up in the file that its process had mapped there at that moment, if that file was handed over and is that one:
  * where the kernel said a build id, that of the file must be the same. Otherwise it has no function, and counts for its mapping.
  */
-#ifndef SPIKEWATCH_SYMBOLIZE_H
-#define SPIKEWATCH_SYMBOLIZE_H
-
-#include "stackfile.h"
-#include "stackprofile.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 struct symbolize_options {
 	uint64_t spike_from_ns; /* stackprofile_options. 0: the firing */
@@ -61,5 +68,30 @@ struct symbolize_counts {
  */
 int symbolize_run(const struct stackfile *file, const struct symbolize_options *options,
 		  struct stackprofile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
+
+struct stackstreams;
+
+/* file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream of a format that perfrecord.h does not read. */
+int stackstreams_new(const struct stackfile *file, struct stackstreams **ret);
+
+/* NULL is fine. */
+void stackstreams_free(struct stackstreams *streams);
+
+/*
+ * The next record, and which of file->streams it is of; of the same time the book's first, then in the order of their kinds. False: that was
+ * all. A record that makes no sense ends its stream.
+ */
+bool stackstreams_next(struct stackstreams *streams, struct perfrecord *ret,
+		       const struct stackfile_stream **ret_stream);
+
+/*
+ * Does this sample, of this stream, count? Not if it is everybody's and of a thread that has followed samples of the same kind before or at
+ * the time, and at or after it: those count.
+ */
+bool stackstreams_counts(const struct stackstreams *streams, const struct perfrecord *sample,
+			 const struct stackfile_stream *stream);
+
+/* Streams that ended in the middle so far. */
+uint64_t stackstreams_broken(const struct stackstreams *streams);
 
 #endif

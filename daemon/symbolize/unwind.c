@@ -7,11 +7,474 @@
  *
  * The stack pointer must move up at each step, but at those of signals, which may have a stack of their own: so it ends.
  */
-#include "unwind.h"
+#include "daemon/symbolize/unwind.h"
 
-#include "scope.h"
+#include "daemon/symbolize/symbols.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/proc/perf.h"
 
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <errno.h>
+#include <gelf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+/*
+ * framestate.c: the stack is a window of the process's memory, from the stack pointer up. Nothing else of its memory is there: what callers
+ * need is on their stack.
+ */
+
+/* No stack is that large: what is farther is no part of it. */
+#define STACK_MAX ((uint64_t)64 << 20)
+
+/* linux: arch/x86/include/uapi/asm/perf_regs.h, PERF_REG_X86_*: what perf's bits are, in DWARF's numbers. */
+static const uint8_t perf_bits[FRAMESTATE_REGISTERS] = {
+	0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8,
+};
+
+/* From a sample, which must outlive it. False: has no registers of a 64 bit program and its stack, or is not of x86-64. */
+static bool framestate_init(struct framestate *state, const struct perfrecord_format *format,
+		     const struct perfrecord_sample *sample)
+{
+	const uint32_t needed = 1u << FRAMESTATE_SP | 1u << FRAMESTATE_PC;
+
+	*state = (struct framestate){ .stack = sample->stack, .stack_bytes = sample->stack_bytes };
+#ifndef __x86_64__
+	return false;
+#endif
+	if (sample->regs_abi != PERF_SAMPLE_REGS_ABI_64 || sample->regs == NULL || sample->stack == NULL)
+		return false;
+	for (unsigned i = 0; i < FRAMESTATE_REGISTERS; i++) {
+		uint64_t bit = 1ull << perf_bits[i];
+		size_t at = (size_t)__builtin_popcountll(format->regs_user & (bit - 1));
+
+		if (!(format->regs_user & bit) || at >= sample->regs_len)
+			continue;
+		memcpy(&state->registers[i], &sample->regs[at], sizeof(uint64_t));
+		state->known |= 1u << i;
+	}
+	state->stack_start = state->registers[FRAMESTATE_SP];
+
+	return (state->known & needed) == needed && state->stack_start + state->stack_bytes >= state->stack_start;
+}
+
+/* False: the register is not known any more. */
+static bool framestate_register(const struct framestate *state, uint64_t number, uint64_t *ret)
+{
+	if (number >= FRAMESTATE_REGISTERS || !(state->known & 1u << number))
+		return false;
+	*ret = state->registers[number];
+
+	return true;
+}
+
+/* A number of 1, 2, 4 or 8 bytes from the stack. False: it is not in the copy. */
+static bool framestate_read(struct framestate *state, uint64_t address, size_t bytes, uint64_t *ret)
+{
+	uint64_t offset = address - state->stack_start, value = 0;
+
+	if (address < state->stack_start)
+		return false;
+	if (offset > state->stack_bytes || state->stack_bytes - offset < bytes) {
+		state->beyond |= offset < STACK_MAX;
+		return false;
+	}
+	memcpy(&value, state->stack + offset, bytes); /* x86-64 is little-endian */
+	*ret = value;
+
+	return true;
+}
+
+bool framestate_follow_bp(struct framestate *state)
+{
+	uint64_t bp, sp, caller_bp, pc;
+
+	if (!framestate_register(state, FRAMESTATE_BP, &bp) || !framestate_register(state, FRAMESTATE_SP, &sp) ||
+	    bp < sp || bp % 8 != 0 || bp > UINT64_MAX - 16)
+		return false;
+	if (!framestate_read(state, bp, 8, &caller_bp) || !framestate_read(state, bp + 8, 8, &pc))
+		return false;
+	state->registers[FRAMESTATE_BP] = caller_bp;
+	state->registers[FRAMESTATE_SP] = bp + 16;
+	state->registers[FRAMESTATE_PC] = pc;
+	state->known = 1u << FRAMESTATE_BP | 1u << FRAMESTATE_SP | 1u << FRAMESTATE_PC;
+
+	return true;
+}
+
+/*
+ * elfframes.c: libdw reads the tables and says for each register how the caller's value is found, as an expression that is evaluated here.
+ *
+ * libdwfl, which would unwind whole stacks, is rejected: it wants all modules of one process at a time, opened anew for each process, and
+ * guesses by frame pointers without saying so. Here a file's tables are read once for all processes that have it mapped.
+ *
+ * Expressions are a file's, and it is a stranger's: the values on the stack are few, operations are counted, there are no jumps (compilers and
+ * assemblers write none here), and memory is the copy of the stack and nothing else.
+ */
+
+#define VALUES_MAX 32
+#define OPERATIONS_MAX 256
+
+struct elfframes {
+	struct elfnames *names;
+	Dwarf_CFI *eh;    /* owned */
+	Dwarf_CFI *debug; /* the debug information's */
+	uint64_t debug_bias;
+	bool eh_read, debug_read;
+};
+
+int elfframes_new(struct elfnames *names, struct elfframes **ret)
+{
+	GElf_Ehdr header;
+	struct elfframes *frames;
+
+	if (gelf_getehdr(elfnames_elf(names), &header) == NULL || header.e_machine != EM_X86_64 ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64)
+		return -ENOTSUP;
+	frames = calloc(1, sizeof(*frames));
+	if (frames == NULL)
+		return -ENOMEM;
+	frames->names = names;
+	*ret = frames;
+
+	return 0;
+}
+
+void elfframes_free(struct elfframes *frames)
+{
+	if (frames == NULL)
+		return;
+	if (frames->eh != NULL)
+		dwarf_cfi_end(frames->eh);
+	free(frames);
+}
+
+/* ---- expressions ---- */
+
+struct evaluation {
+	struct framestate *state; /* the callee's */
+	uint64_t cfa;
+	bool has_cfa;
+	uint64_t values[VALUES_MAX];
+	size_t count;
+	bool is_value; /* the result is the value itself, not where it is */
+};
+
+static bool push(struct evaluation *on, uint64_t value)
+{
+	if (on->count == VALUES_MAX)
+		return false;
+	on->values[on->count++] = value;
+
+	return true;
+}
+
+static bool push_register(struct evaluation *on, uint64_t number, uint64_t offset)
+{
+	uint64_t value;
+
+	return framestate_register(on->state, number, &value) && push(on, value + offset);
+}
+
+static bool push_copy(struct evaluation *on, uint64_t depth)
+{
+	return depth < on->count && push(on, on->values[on->count - 1 - depth]);
+}
+
+static bool dereference(struct evaluation *on, uint64_t bytes)
+{
+	if (on->count == 0 || (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8))
+		return false;
+
+	uint64_t *top = &on->values[on->count - 1];
+
+	return framestate_read(on->state, *top, bytes, top);
+}
+
+/* The two topmost become the first below the others. */
+static bool rotate(struct evaluation *on, size_t depth)
+{
+	if (on->count < depth)
+		return false;
+
+	uint64_t *lowest = &on->values[on->count - depth], top = on->values[on->count - 1];
+
+	memmove(lowest + 1, lowest, (depth - 1) * sizeof(*lowest));
+	*lowest = top;
+
+	return true;
+}
+
+static bool one_operand(struct evaluation *on, uint8_t atom, uint64_t number)
+{
+	if (on->count == 0)
+		return false;
+
+	uint64_t *top = &on->values[on->count - 1];
+
+	switch (atom) {
+	case DW_OP_plus_uconst:
+		*top += number;
+		return true;
+	case DW_OP_abs:
+		*top = *top >> 63 ? -*top : *top;
+		return true;
+	case DW_OP_neg:
+		*top = -*top;
+		return true;
+	case DW_OP_not:
+		*top = ~*top;
+		return true;
+	case DW_OP_drop:
+		on->count--;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool compare(uint8_t atom, int64_t left, int64_t right, uint64_t *ret)
+{
+	switch (atom) {
+	case DW_OP_eq:
+		*ret = left == right;
+		return true;
+	case DW_OP_ne:
+		*ret = left != right;
+		return true;
+	case DW_OP_lt:
+		*ret = left < right;
+		return true;
+	case DW_OP_le:
+		*ret = left <= right;
+		return true;
+	case DW_OP_gt:
+		*ret = left > right;
+		return true;
+	case DW_OP_ge:
+		*ret = left >= right;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool calculate(uint8_t atom, uint64_t left, uint64_t right, uint64_t *ret)
+{
+	switch (atom) {
+	case DW_OP_and:
+		*ret = left & right;
+		return true;
+	case DW_OP_or:
+		*ret = left | right;
+		return true;
+	case DW_OP_xor:
+		*ret = left ^ right;
+		return true;
+	case DW_OP_plus:
+		*ret = left + right;
+		return true;
+	case DW_OP_minus:
+		*ret = left - right;
+		return true;
+	case DW_OP_mul:
+		*ret = left * right;
+		return true;
+	case DW_OP_shl:
+		*ret = right < 64 ? left << right : 0;
+		return true;
+	case DW_OP_shr:
+		*ret = right < 64 ? left >> right : 0;
+		return true;
+	case DW_OP_shra:
+		*ret = (uint64_t)((int64_t)left >> (right < 64 ? right : 63));
+		return true;
+	default:
+		return compare(atom, (int64_t)left, (int64_t)right, ret);
+	}
+}
+
+static bool two_operands(struct evaluation *on, uint8_t atom)
+{
+	if (on->count < 2)
+		return false;
+
+	uint64_t *left = &on->values[on->count - 2];
+
+	if (!calculate(atom, left[0], left[1], left))
+		return false;
+	on->count--;
+
+	return true;
+}
+
+static bool operate(struct evaluation *on, const Dwarf_Op *op)
+{
+	uint8_t atom = op->atom;
+
+	if (atom >= DW_OP_lit0 && atom <= DW_OP_lit31)
+		return push(on, atom - DW_OP_lit0);
+	if (atom >= DW_OP_breg0 && atom <= DW_OP_breg31)
+		return push_register(on, atom - DW_OP_breg0, op->number);
+	if (atom >= DW_OP_const1u && atom <= DW_OP_consts)
+		return push(on, op->number);
+	switch (atom) {
+	case DW_OP_bregx:
+		return push_register(on, op->number, op->number2);
+	case DW_OP_call_frame_cfa:
+		return on->has_cfa && push(on, on->cfa);
+	case DW_OP_dup:
+	case DW_OP_over:
+		return push_copy(on, atom == DW_OP_over);
+	case DW_OP_pick:
+		return push_copy(on, op->number);
+	case DW_OP_swap:
+	case DW_OP_rot:
+		return rotate(on, atom == DW_OP_swap ? 2 : 3);
+	case DW_OP_deref:
+	case DW_OP_deref_size:
+		return dereference(on, atom == DW_OP_deref ? 8 : op->number);
+	case DW_OP_stack_value:
+		on->is_value = true;
+		return true;
+	case DW_OP_nop:
+		return true;
+	default:
+		return one_operand(on, atom, op->number) || two_operands(on, atom);
+	}
+}
+
+/* False: it makes no sense, or asks for something that is not known. */
+static bool evaluate(struct evaluation *on, const Dwarf_Op *ops, size_t count)
+{
+	on->count = 0;
+	on->is_value = false;
+	if (count > OPERATIONS_MAX)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (!operate(on, &ops[i]))
+			return false;
+
+	return on->count > 0;
+}
+
+/* ---- frames ---- */
+
+/* The register that the whole expression stands for; false: it is another kind of expression. */
+static bool is_register(const Dwarf_Op *ops, size_t count, uint64_t *ret)
+{
+	if (count != 1 || !((ops->atom >= DW_OP_reg0 && ops->atom <= DW_OP_reg31) || ops->atom == DW_OP_regx))
+		return false;
+	*ret = ops->atom == DW_OP_regx ? ops->number : (uint64_t)(ops->atom - DW_OP_reg0);
+
+	return true;
+}
+
+/* The caller's value of a register. False: not known. *ret_undefined: the tables say so. */
+static bool caller_register(Dwarf_Frame *frame, struct evaluation *on, int number, uint64_t *ret, bool *ret_undefined)
+{
+	Dwarf_Op room[3], *ops;
+	size_t count;
+	uint64_t other;
+
+	*ret_undefined = false;
+	if (dwarf_frame_register(frame, number, room, &ops, &count) != 0)
+		return false;
+	if (count == 0) {
+		*ret_undefined = ops != NULL;
+		return ops == NULL && framestate_register(on->state, (uint64_t)number, ret);
+	}
+	if (is_register(ops, count, &other))
+		return framestate_register(on->state, other, ret);
+	if (!evaluate(on, ops, count))
+		return false;
+
+	uint64_t result = on->values[on->count - 1];
+
+	if (!on->is_value)
+		return framestate_read(on->state, result, 8, ret);
+	*ret = result;
+
+	return true;
+}
+
+static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
+{
+	Dwarf_Op *ops;
+	size_t count;
+
+	if (dwarf_frame_cfa(frame, &ops, &count) != 0 || !evaluate(on, ops, count))
+		return false;
+	on->cfa = on->values[on->count - 1];
+	on->has_cfa = true;
+
+	return true;
+}
+
+static enum elfframes_way frame_step(Dwarf_Frame *frame, struct framestate *state)
+{
+	struct evaluation on = { .state = state };
+	struct framestate caller = *state; /* `beyond` too: a register that nobody needs may have been beyond */
+	bool undefined, signal = false;
+	int pc = dwarf_frame_info(frame, NULL, NULL, &signal);
+
+	if (pc != FRAMESTATE_PC || !find_cfa(frame, &on))
+		return ELFFRAMES_UNKNOWN;
+	caller.known = 0;
+	for (int i = 0; i < FRAMESTATE_REGISTERS; i++) {
+		if (caller_register(frame, &on, i, &caller.registers[i], &undefined))
+			caller.known |= 1u << i;
+		else if (i == FRAMESTATE_PC)
+			return undefined ? ELFFRAMES_OUTERMOST : ELFFRAMES_UNKNOWN;
+	}
+	if (!(caller.known & 1u << FRAMESTATE_SP)) {
+		caller.registers[FRAMESTATE_SP] = on.cfa;
+		caller.known |= 1u << FRAMESTATE_SP;
+	}
+	*state = caller;
+
+	return signal ? ELFFRAMES_INTERRUPTED : ELFFRAMES_CALLER;
+}
+
+static bool find_frame(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)
+{
+	return tables != NULL && dwarf_cfi_addrframe(tables, address, ret) == 0;
+}
+
+static bool find_in_tables(struct elfframes *frames, uint64_t address, Dwarf_Frame **ret)
+{
+	Dwarf *dwarf;
+
+	if (!frames->eh_read)
+		frames->eh = dwarf_getcfi_elf(elfnames_elf(frames->names));
+	frames->eh_read = true;
+	if (find_frame(frames->eh, address, ret))
+		return true;
+	if (!frames->debug_read) {
+		dwarf = elfnames_dwarf(frames->names, &frames->debug_bias);
+		frames->debug = dwarf != NULL ? dwarf_getcfi(dwarf) : NULL;
+	}
+	frames->debug_read = true;
+
+	return find_frame(frames->debug, address - frames->debug_bias, ret);
+}
+
+enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state)
+{
+	Dwarf_Frame *frame;
+	enum elfframes_way result;
+
+	if (!find_in_tables(frames, address, &frame))
+		return ELFFRAMES_UNKNOWN;
+	result = frame_step(frame, state);
+	free(frame);
+
+	return result;
+}
 
 enum outcome {
 	OUTERMOST,

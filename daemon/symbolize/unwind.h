@@ -7,15 +7,71 @@
  * because nothing is known or the copy of the stack ends, what the kernel's chain, which has seen all of the stack, has beyond the last
  * function in common is appended; if they have none in common, it is whichever has more frames.
  */
-#ifndef SPIKEWATCH_UNWIND_H
-#define SPIKEWATCH_UNWIND_H
+#ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_UNWIND_H
+#define SPIKEWATCH_DAEMON_SYMBOLIZE_UNWIND_H
 
-#include "addressspace.h"
-#include "modules.h"
+#include "daemon/symbolize/symbols.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/proc/perf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct elfnames;
+
+/*
+ * framestate.h: a thread's registers and a copy of its stack, as a sample has them, on the way from a function to its caller. x86-64 only;
+ * registers are numbered as DWARF does (System V ABI, AMD64 supplement, figure 3.36).
+ */
+
+enum {
+	FRAMESTATE_BP = 6,
+	FRAMESTATE_SP = 7,
+	FRAMESTATE_PC = 16, /* "return address" */
+	FRAMESTATE_REGISTERS,
+};
+
+struct framestate {
+	uint64_t registers[FRAMESTATE_REGISTERS];
+	uint32_t known; /* a bit for each register */
+	const uint8_t *stack;
+	uint64_t stack_start; /* the address of its first byte */
+	size_t stack_bytes;
+	bool beyond; /* something was wanted from beyond the end of the copy: the stack is deeper */
+};
+
+/*
+ * To the caller, by the chain of frame pointers. False: there is none, or it makes no sense; nothing but `beyond` has changed. After it only
+ * stack pointer, frame pointer and program counter are known.
+ */
+bool framestate_follow_bp(struct framestate *state);
+
+/*
+ * elfframes.h: the unwinding tables of one ELF file (.eh_frame, and .debug_frame where there is debug information): where a function finds
+ * its caller at each of its instructions. As elfnames.h, only in a program that may be killed by a file.
+ */
+
+struct elfframes;
+
+enum elfframes_way {
+	ELFFRAMES_CALLER, /* *state is the caller's */
+	ELFFRAMES_INTERRUPTED, /* the same, and it did not call, but was interrupted by a signal: its program counter is exact */
+	ELFFRAMES_OUTERMOST, /* there is no caller */
+	ELFFRAMES_UNKNOWN, /* the tables do not say, or what they say needs what is not known; *state is as it was but for `beyond` */
+};
+
+/* names stays the caller's and must outlive it. 0; -ENOMEM; -ENOTSUP: not of x86-64. Tables are read when they are first needed. */
+int elfframes_new(struct elfnames *names, struct elfframes **ret);
+
+/* NULL is fine. */
+void elfframes_free(struct elfframes *frames);
+
+/*
+ * From a function to its caller. address, in the file's own counting: where state's program counter is, or of a return address the byte
+ * before it. Takes microseconds, and the first time what reading debug information takes if .eh_frame does not know the address.
+ */
+enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state);
 
 #define UNWIND_FRAMES_MAX 512
 

@@ -1,0 +1,223 @@
+/* output.c: the edge to stdout; stdio keeps the errors. */
+#include "cli/base/output.h"
+
+#include "cli/base/options.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* interruption.c: what a handler may touch, and nothing else. */
+
+static volatile sig_atomic_t interrupted, to_pass_on;
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (interrupted && number == SIGINT)
+		_exit(128 + number);
+	interrupted = number;
+	if (info->si_code != SI_KERNEL)
+		to_pass_on = number;
+}
+
+void interruption_catch(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, before;
+
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+		if (sigaction(numbers[i], NULL, &before) == 0 && (numbers[i] != SIGHUP || before.sa_handler != SIG_IGN))
+			sigaction(numbers[i], &action, NULL);
+}
+
+int interruption_signal(void)
+{
+	return interrupted;
+}
+
+int interruption_to_pass_on(void)
+{
+	return to_pass_on;
+}
+
+/* outfile.c: a name of its own beside the file, so that what was there before is replaced by a whole one or stays. */
+
+static int complain(const struct outfile *out, const char *path, int error)
+{
+	fprintf(stderr, "%s: ", out->command);
+	output_escaped(stderr, path);
+	fprintf(stderr, ": %s\n", strerror(error ? error : EIO));
+	return EXIT_TROUBLE;
+}
+
+/* A file that is there and is no plain one cannot be replaced, only written to. */
+static bool replaceable(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 || S_ISREG(st.st_mode);
+}
+
+/* out->kept: the stream took everything. */
+static int write_open(struct outfile *out, const char *path, const char *mode)
+{
+	FILE *file = fopen(path, mode);
+	bool keep = false, failed;
+	int code;
+
+	if (!file)
+		return complain(out, path, errno);
+	code = out->write(out->ctx, file, &keep);
+	errno = 0;
+	failed = ferror(file) != 0;
+	if (fclose(file) != 0 || failed)
+		return complain(out, path, errno);
+	out->kept = code == EXIT_OK || keep;
+	return code;
+}
+
+int outfile_write(struct outfile *out)
+{
+	char temporary[PATH_MAX];
+	int code, len;
+
+	out->kept = false;
+	if (strcmp(out->path, "-") == 0)
+		return out->write(out->ctx, stdout, &out->kept);
+	if (!replaceable(out->path))
+		return write_open(out, out->path, "we");
+	len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", out->path, (int)getpid());
+	if (len < 0 || (size_t)len >= sizeof(temporary))
+		return complain(out, out->path, ENAMETOOLONG);
+	code = write_open(out, temporary, "wxe");
+	if (out->kept && rename(temporary, out->path) == 0)
+		return code;
+	if (out->kept)
+		code = complain(out, out->path, errno);
+	out->kept = false;
+	unlink(temporary);
+	return code;
+}
+
+/* targetname.c: letters and digits of ASCII, whatever the locale says. */
+
+#define ALLOWED "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+void targetname_of(const char *program, int32_t pid, char ret[static TARGETNAME_MAX])
+{
+	const char *slash = strrchr(program, '/');
+
+	program = slash && slash[1] ? slash + 1 : program;
+	if (pid)
+		snprintf(ret, TARGETNAME_MAX, "%.20s-%d", program, pid);
+	else
+		snprintf(ret, TARGETNAME_MAX, "%.20s", program);
+	for (char *at = ret; *at; at++)
+		if (!strchr(ALLOWED, *at))
+			*at = '_';
+}
+
+#define PIECE 128
+
+size_t output_escaped_len(FILE *file, const char *text, size_t len)
+{
+	char piece[4 * PIECE + 1];
+	size_t printed = 0;
+
+	while (len > 0) {
+		size_t take = len < PIECE ? len : PIECE, back = 0;
+
+		/* Pieces end between characters, so that none is taken for two broken halves. */
+		while (take < len && back < 3 && ((unsigned char)text[take - back] & 0xC0) == 0x80)
+			back++;
+		take -= back;
+		printed += fwrite(piece, 1, text_escape(piece, sizeof(piece), text, take), file);
+		text += take;
+		len -= take;
+	}
+	return printed;
+}
+
+size_t output_escaped(FILE *file, const char *text)
+{
+	return output_escaped_len(file, text, strlen(text));
+}
+
+static int write_stream(void *ctx, const void *data, size_t len)
+{
+	FILE *file = ctx;
+
+	errno = 0;
+	if (fwrite(data, 1, len, file) == len)
+		return 0;
+	return errno ? -errno : -EIO;
+}
+
+struct sink output_sink(FILE *file)
+{
+	return (struct sink){ write_stream, file };
+}
+
+int output_json_new(struct json_writer **ret)
+{
+	return json_writer_new(output_sink(stdout), true, ret);
+}
+
+void output_json_release(struct json_writer **json)
+{
+	/* The error is stdout's and is reported there. */
+	json_writer_close(*json);
+}
+
+int output_no_memory(void)
+{
+	fprintf(stderr, "spikewatch: out of memory\n");
+	return EXIT_TROUBLE;
+}
+
+size_t output_characters(const char *text, size_t len)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < len; i++)
+		count += ((unsigned char)text[i] & 0xC0) != 0x80;
+	return count;
+}
+
+void output_wrap(const char *text, size_t width, FILE *file)
+{
+	size_t used = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " "), wide;
+
+		/* A percent sign stays with its number. */
+		if (text[len] == ' ' && text[len + 1] == '%')
+			len += 1 + strcspn(text + len + 1, " ");
+		wide = output_characters(text, len);
+
+		if (used > 0 && used + 1 + wide > width) {
+			fputc('\n', file);
+			used = 0;
+		} else if (used > 0) {
+			fputc(' ', file);
+			used++;
+		}
+		fwrite(text, 1, len, file);
+		used += wide;
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', file);
+}

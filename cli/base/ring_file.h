@@ -1,0 +1,23 @@
+/*
+ * ring_file.h: a ring that was left behind, opened so that it can be read whatever became of its file: cut off, or with sectors that cannot
+ * be read any more, which in a mapped file would be a SIGBUS.
+ */
+#ifndef SPIKEWATCH_CLI_BASE_RING_FILE_H
+#define SPIKEWATCH_CLI_BASE_RING_FILE_H
+
+#include "lib/ring/ring.h"
+
+#include <stdint.h>
+
+struct ringfile_state {
+	uint64_t missing_bytes;    /* the file is that much too short */
+	uint64_t unreadable_bytes; /* in blocks that gave an I/O error */
+};
+
+/*
+ * Reads the file once. Where all of it is there the ring is the file itself, else a copy in memory that has zeros for what is missing.
+ * 0, *ret and *ret_state; -EBADMSG: not a ring, of another version, or its header is lost; -ENOMEM; -errno.
+ */
+int ringfile_open(const char *path, struct ring **ret, struct ringfile_state *ret_state);
+
+#endif

@@ -1,0 +1,920 @@
+/*
+ * incidents.c: spikewatch prune: the daemon's retention, asked for by hand. What is chosen and how it is removed is retention.c and spool.c.
+ *
+ * A trial looks at the directory through the same list and the same choice, but through a descriptor of its own: opening a spool seals or
+ * removes what dead writers have left.
+ */
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/story.h"
+#include "cli/incident/view.h"
+#include "daemon/engine/incident/spool.h"
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/base/units.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/stream/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory does not grow with their
+ * number. Columns have a width of their own, therefore; on a terminal that is too narrow for all there are those that the
+ * id does not say already.
+ */
+
+/* With an id of usual length. Narrower terminals have short rows. */
+#define FULL_WIDTH 140
+
+static void pad(size_t printed, size_t width)
+{
+	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
+}
+
+static const char *value_text(const struct incident *incident, char *buf, size_t cap)
+{
+	return incident->kind == INCIDENT_MANUAL ? "asked for by hand" : story_comparison(&incident->rule, buf, cap);
+}
+
+static const char *time_text(const struct incident *incident, const struct incidentload_glance *glance, char *buf,
+			     size_t cap)
+{
+	return glance->readable ? story_time(incident->wall, false, buf, cap) : "?";
+}
+
+static void print_full(const struct incident *incident, const struct incidentload_glance *glance)
+{
+	char text[160];
+	const char *target = incident->target.name[0] ? incident->target.name : "?";
+	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
+
+	printf("%-24s  ", time_text(incident, glance, text, sizeof(text)));
+	pad(output_escaped(stdout, target), 18);
+	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
+	printf("%-24s  ", value_text(incident, text, sizeof(text)));
+	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
+}
+
+/* The time without its zone; the id has target and rule. */
+static void print_short(const struct incident *incident, const struct incidentload_glance *glance)
+{
+	char text[160];
+
+	printf("%-19.19s  ", time_text(incident, glance, text, sizeof(text)));
+	printf("%-19s  ", value_text(incident, text, sizeof(text)));
+}
+
+static void print_row(const char *id, const struct incident *incident, const struct incidentload_glance *glance,
+		      bool narrow)
+{
+	if (narrow)
+		print_short(incident, glance);
+	else
+		print_full(incident, glance);
+	output_escaped(stdout, id);
+	if (glance->open)
+		printf("  (being written)");
+	if (glance->damaged)
+		printf("  DAMAGED: %s", glance->why);
+	putchar('\n');
+}
+
+static void print_header(bool narrow)
+{
+	if (narrow)
+		printf("%-19s  %-19s  %s\n", "TIME", "VALUE", "ID");
+	else
+		printf("%-24s  %-18s  %-16s  %-24s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
+}
+
+/* What goes to a file or a program has all columns. */
+static bool is_narrow(void)
+{
+	struct plot_style style;
+
+	plot_style_detect(stdout, &style);
+	return isatty(STDOUT_FILENO) && style.width < FULL_WIDTH;
+}
+
+static void put_number(struct json_writer *json, const char *key, bool has, double value)
+{
+	json_key(json, key);
+	if (has)
+		json_double(json, value);
+	else
+		json_null(json);
+}
+
+static void put_row(struct json_writer *json, const char *id, const struct incident *incident,
+		    const struct incidentload_glance *glance)
+{
+	double threshold = 0;
+	bool has_threshold = story_threshold(&incident->rule, &threshold);
+
+	json_begin_object(json);
+	jsonmember_text(json, "id", id);
+	json_key(json, "time_ns");
+	json_u64(json, incident->wall.ns);
+	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
+	jsonmember_text(json, "target", incident->target.name);
+	jsonmember_text(json, "rule", incident->rule.name);
+	jsonmember_text(json, "metric", incident->rule.metric);
+	jsonmember_text(json, "unit", incident->rule.unit);
+	put_number(json, "value", incident->rule.has_value, incident->rule.value);
+	put_number(json, "threshold", has_threshold, threshold);
+	json_key(json, "bytes");
+	json_u64(json, glance->bytes);
+	jsonmember_bool(json, "open", glance->open);
+	json_key(json, "damaged");
+	json_bool(json, glance->damaged);
+	if (glance->damaged)
+		jsonmember_text(json, "why", glance->why);
+	json_end_object(json);
+}
+
+/* Where rows go. */
+struct listing {
+	int dirfd;
+	const struct incidentfilter *filter;
+	struct json_writer *json; /* NULL: text */
+	bool narrow;
+	size_t shown;
+};
+
+static void list_row(struct listing *listing, const char *id, const struct incident *incident,
+		     const struct incidentload_glance *glance)
+{
+	if (!listing->json && listing->shown == 0)
+		print_header(listing->narrow);
+	listing->shown++;
+	if (listing->json)
+		put_row(listing->json, id, incident, glance);
+	else
+		print_row(id, incident, glance, listing->narrow);
+}
+
+static void list_one(struct listing *listing, const char *id)
+{
+	AUTO_CLOSE int fd = incidentload_open(listing->dirfd, id);
+	struct incidentload_glance glance;
+	struct incident incident;
+
+	/* The daemon may have removed it since it was listed. */
+	if (fd < 0)
+		return;
+	incidentload_glance(fd, &incident, &glance);
+	list_row(listing, id, &incident, &glance);
+}
+
+static int list_open(void *ctx, const char *id)
+{
+	struct listing *listing = ctx;
+	AUTO_CLOSE int fd = unsealed_open(listing->dirfd, id);
+	struct incidentload_glance glance;
+	struct incident incident;
+
+	if (fd < 0 || !incidentfilter_name(listing->filter, id))
+		return 0;
+	incidentload_glance(fd, &incident, &glance);
+	if (glance.open && incidentfilter_content(listing->filter, &incident))
+		list_row(listing, id, &incident, &glance);
+	return 0;
+}
+
+static int list_complain(const char *directory, int rc)
+{
+	fprintf(stderr, "spikewatch list: ");
+	output_escaped(stderr, directory);
+	fprintf(stderr, ": %s\n", strerror(-rc));
+	return EXIT_TROUBLE;
+}
+
+static void list_all(struct listing *listing, const struct incidentload_names *names, const char *directory)
+{
+	if (listing->json)
+		json_begin_array(listing->json);
+	for (size_t i = 0; i < names->count; i++)
+		list_one(listing, names->name[i]);
+	if (listing->dirfd >= 0)
+		unsealed_each(listing->dirfd, list_open, listing);
+	if (listing->json) {
+		json_end_array(listing->json);
+	} else if (listing->shown == 0) {
+		printf(names->cap > 0 ? "No incident in " : "There are no incidents in ");
+		output_escaped(stdout, directory);
+		printf(names->cap > 0        ? " matches.\n"
+		       : listing->dirfd >= 0 ? ".\n"
+					     : ": there is no such directory.\n");
+	}
+	if (names->cut)
+		fprintf(stderr, "spikewatch list: there are more than %d incidents; the rest is not listed.\n",
+			INCIDENTLOAD_NAMES_MAX);
+}
+
+/* A moment, if there is a text. 0; -EINVAL after an explanation. */
+static int read_moment(const char *option, const char *text, wall_t now, wall_t *ret)
+{
+	int rc = text ? moment_parse(text, now, ret) : 0;
+
+	if (rc == 0)
+		return 0;
+	fprintf(stderr, "spikewatch list: %s: \"", option);
+	output_escaped(stderr, text);
+	fprintf(stderr, "\" is no time; " MOMENT_EXPECTED "\nTry 'spikewatch list --help'.\n");
+	return -EINVAL;
+}
+
+/* The code to exit with. */
+static int list(const char *option, const struct incidentfilter *filter, bool json_wanted)
+{
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO_CLOSE int dirfd = -1;
+	char directory[INCIDENTLOAD_PATH_MAX];
+	size_t hidden;
+	int rc = incidentpick_directory("spikewatch list", option, directory, sizeof(directory));
+
+	if (rc < 0)
+		return EXIT_TROUBLE;
+	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* A directory that nobody named and that is not there yet holds no incidents. */
+	if (dirfd < 0 && (errno != ENOENT || option))
+		return list_complain(directory, -errno);
+	rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : 0;
+	if (rc < 0)
+		return list_complain(directory, rc);
+	if (json_wanted && output_json_new(&json) < 0)
+		return output_no_memory();
+
+	hidden = incidentpick_hidden("spikewatch list", dirfd, &names);
+	incidentfilter_apply(filter, dirfd, &names);
+	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json, .narrow = is_narrow() }, &names,
+		 directory);
+	return hidden ? EXIT_TROUBLE : EXIT_OK;
+}
+
+int list_command(int argc, char **argv)
+{
+	const char *directory = NULL, *since = NULL, *until = NULL;
+	struct incidentfilter filter = { 0 };
+	uint64_t limit = 0;
+	bool json = false;
+	const struct option_spec options[] = {
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see below", &directory },
+		{ 0, "since", OPTION_TEXT, "TIME", "that fired then or later: 2h, yesterday, 2026-11-20", &since },
+		{ 0, "until", OPTION_TEXT, "TIME", "that fired before then", &until },
+		{ 't', "target", OPTION_TEXT, "NAME", "of targets or entries called so; * and ? match anything",
+		  &filter.target },
+		{ 'r', "rule", OPTION_TEXT, "NAME", "of rules called so; also manual and recovered", &filter.rule },
+		{ 'n', "limit", OPTION_NUMBER, "COUNT", "the newest so many; 0, the default: all", &limit },
+		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array", &json },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch list",
+		.summary = "Lists incidents, newest last.",
+		.description =
+			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
+			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is still being written\n"
+			"comes last and says so; what is damaged is marked: only sizes are checked here, see\n"
+			"spikewatch verify.",
+		.example = "spikewatch list --since yesterday --target 'db*'\n"
+			   "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
+		.exits = "0 listed (perhaps none), 1 the directory or some of it cannot be read, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+	};
+	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
+	int first, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	filter.limit = limit;
+	if (read_moment("--since", since, now, &filter.since) < 0 ||
+	    read_moment("--until", until, now, &filter.until) < 0)
+		return EXIT_USAGE;
+	return list(directory, &filter, json);
+}
+
+/*
+ * show.c: spikewatch show: what happened in words first, then in pictures, then in numbers.
+ *
+ * Everything is loaded before the first line is printed. Parts that are missing are left out and named: an incident that has lost its
+ * samples still says what fired.
+ */
+
+static int show(int fd, bool json)
+{
+	AUTO_FREE struct view *view = calloc(1, sizeof(*view));
+	struct plot_style style;
+	int rc;
+
+	if (!view)
+		return output_no_memory();
+	rc = view_load(fd, view);
+	if (rc < 0)
+		return output_no_memory();
+	plot_style_detect(stdout, &style);
+	if (json)
+		rc = view_json(view, &style);
+	else
+		rc = view_text(view, fd, &style, stdout);
+	if (rc == 0)
+		rc = view->glance.damaged ? EXIT_TROUBLE : EXIT_OK;
+	else
+		rc = output_no_memory();
+	incidentload_samples_release(&view->samples);
+	return rc;
+}
+
+int show_command(int argc, char **argv)
+{
+	const char *directory = NULL;
+	bool json = false;
+	const struct option_spec options[] = {
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		{ 0, "json", OPTION_FLAG, NULL, "the incident, its summary and its series as JSON", &json },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch show",
+		.operands = "ID|PATH",
+		.summary = "Shows one incident: in words, pictures and numbers.",
+		.description = INCIDENTPICK_HELP
+		"\n"
+		"NO_COLOR and COLUMNS are honoured; pictures are ASCII where the locale is not UTF-8.",
+		.example = "spikewatch show last\nspikewatch show ./20261120T031502.123Z-postgres_812-cpu-high-1",
+		.exits = "0 shown, also as far as it is written, 1 not found, or shown but damaged,\n"
+			 "2 wrong usage, or none of ours",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+		.operands_min = 1,
+		.operands_max = 1,
+	};
+	AUTO_CLOSE int fd = -1;
+	int first, rc, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	rc = incidentpick_any(usage.command, directory, argv[first], &fd);
+	if (rc != 0)
+		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
+	return show(fd, json);
+}
+
+/*
+ * verify.c: spikewatch verify. An incident is checked against its MANIFEST, then read; a stream is read to its end. What is found is
+ * collected first and printed afterwards, so that the verdict comes before its reasons and text and JSON say the same.
+ */
+
+/* A file with more damage than this is not described line by line. */
+#define FINDINGS_MAX 100
+#define READ_BYTES 65536
+
+struct finding {
+	uint64_t line; /* 0: of the whole */
+	uint64_t rows_lost;
+	char what[200]; /* may hold bytes of strangers */
+};
+
+/* About one path. */
+struct verification {
+	const char *path;
+	const char *kind; /* "incident", "stream", NULL: unknown */
+	int code;         /* enum options_exit */
+	bool open;        /* still being written: no more and no less is known */
+	bool has_report;
+	struct salvage_report report;
+	struct finding findings[FINDINGS_MAX];
+	uint64_t finding_count; /* may exceed what is kept */
+};
+
+__attribute__((format(printf, 4, 5))) static void find(struct verification *verification, uint64_t line, uint64_t rows_lost,
+						       const char *format, ...)
+{
+	struct finding *finding;
+	va_list args;
+
+	if (verification->code == EXIT_OK)
+		verification->code = EXIT_TROUBLE;
+	if (verification->finding_count++ >= FINDINGS_MAX)
+		return;
+	finding = &verification->findings[verification->finding_count - 1];
+	finding->line = line;
+	finding->rows_lost = rows_lost;
+	va_start(args, format);
+	vsnprintf(finding->what, sizeof(finding->what), format, args);
+	va_end(args);
+}
+
+static void none_of_ours(struct verification *verification, const char *why)
+{
+	verification->code = EXIT_USAGE;
+	find(verification, 0, 0, "%s", why);
+}
+
+/* ---- streams ---- */
+
+static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	find(ctx, line, rows_lost, "%s", why);
+	return 0;
+}
+
+static void free_salvage(struct salvage **salvage)
+{
+	salvage_free(*salvage);
+}
+
+/* 0 or -errno, -ENOMEM; everything up to an error was fed. */
+static int feed(int fd, struct salvage *salvage)
+{
+	AUTO_FREE char *piece = malloc(READ_BYTES);
+
+	if (!piece)
+		return -ENOMEM;
+	for (;;) {
+		ssize_t len = read(fd, piece, READ_BYTES);
+		int rc;
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len <= 0)
+			return len < 0 ? -errno : 0;
+		rc = salvage_feed(salvage, piece, (size_t)len);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+static void verify_stream(struct verification *verification, int fd, const char *name)
+{
+	struct salvage_events events = { .damage = on_damage, .ctx = verification };
+	AUTO(free_salvage) struct salvage *salvage = NULL;
+	struct salvage_report *report = &verification->report;
+	int rc;
+
+	rc = salvage_new(&events, &salvage);
+	if (rc == 0)
+		rc = feed(fd, salvage);
+	if (rc < 0)
+		find(verification, 0, 0, "%s cannot be read to its end: %s", name, strerror(-rc));
+	if (!salvage || salvage_finish(salvage, report) < 0)
+		return;
+	verification->has_report = true;
+	if (!report->ours)
+		return;
+	if (!report->complete)
+		find(verification, 0, 0, "%s has no closing checksum: it was cut off, or is still being written", name);
+	else if (!report->checksum_ok)
+		find(verification, 0, 0, "%s: the closing checksum does not agree", name);
+	else if (!salvage_whole(report) && verification->finding_count == 0)
+		find(verification, 0, 0, "%s is not whole", name);
+}
+
+static void verify_file(struct verification *verification, int fd)
+{
+	verification->kind = "stream";
+	verify_stream(verification, fd, "the stream");
+	if (verification->has_report && !verification->report.ours)
+		none_of_ours(verification, "there is no line of ours in it");
+}
+
+/* ---- incidents ---- */
+
+static void on_fault(void *ctx, const char *name, enum manifest_fault fault)
+{
+	find(ctx, 0, 0, "%s: %s", name, manifest_fault_name(fault));
+}
+
+static void verify_manifest(struct verification *verification, int fd)
+{
+	int rc = manifest_verify(fd, on_fault, verification);
+
+	if (rc == -ENOENT)
+		find(verification, 0, 0, MANIFEST_NAME " is missing: the incident was never sealed");
+	else if (rc == -EPROTONOSUPPORT)
+		find(verification, 0, 0, MANIFEST_NAME " is of a later version of spikewatch");
+	else if (rc == -EBADMSG)
+		find(verification, 0, 0, MANIFEST_NAME " is damaged");
+	else if (rc < 0)
+		find(verification, 0, 0, MANIFEST_NAME ": %s", strerror(-rc));
+}
+
+static void verify_description(struct verification *verification, int fd)
+{
+	struct incident incident;
+	int rc = incident_json_read(fd, &incident);
+
+	if (rc == -EPROTONOSUPPORT)
+		find(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
+	else if (rc == -EBADMSG || rc == -EFBIG)
+		find(verification, 0, 0, INCIDENT_FILE " is damaged");
+	else if (rc < 0)
+		find(verification, 0, 0, INCIDENT_FILE ": %s", strerror(-rc));
+}
+
+static void verify_samples(struct verification *verification, int fd)
+{
+	AUTO_CLOSE int file = incidentload_open_file(fd, INCIDENT_SAMPLES_FILE);
+
+	/* Not every incident has samples; one that should is missed by its MANIFEST. */
+	if (file == -ENOENT)
+		return;
+	if (file < 0)
+		find(verification, 0, 0, INCIDENT_SAMPLES_FILE ": %s",
+		     file == -EBADMSG ? "is no plain file" : strerror(-file));
+	else
+		verify_stream(verification, file, INCIDENT_SAMPLES_FILE);
+	if (verification->has_report && !verification->report.ours)
+		find(verification, 0, 0, INCIDENT_SAMPLES_FILE " holds no line of ours");
+}
+
+static void find_open(struct verification *verification, int fd)
+{
+	struct incident incident;
+	char time[64];
+
+	if (incident_json_read(fd, &incident) < 0)
+		find(verification, 0, 0, "nothing can be said of it yet");
+	else
+		find(verification, 0, 0, "it fired %s; what it holds can be checked when it is sealed",
+		     story_time(incident.wall, false, time, sizeof(time)));
+}
+
+static void verify_incident(struct verification *verification, int fd)
+{
+	if (faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+	    faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+		none_of_ours(verification, "the directory holds neither " INCIDENT_FILE " nor " MANIFEST_NAME);
+		return;
+	}
+	verification->kind = "incident";
+	verification->open = unsealed_is_written(fd);
+	if (verification->open) {
+		find_open(verification, fd);
+		return;
+	}
+	verify_manifest(verification, fd);
+	verify_description(verification, fd);
+	verify_samples(verification, fd);
+}
+
+static void verify_path(struct verification *verification, const char *path)
+{
+	AUTO_CLOSE int fd = -1;
+	struct stat st;
+
+	*verification = (struct verification){ .path = path };
+	if (strcmp(path, "-") == 0) {
+		verify_file(verification, STDIN_FILENO);
+		return;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0 && errno == ENOENT && !strchr(path, '/')) {
+		if (incidentpick_any("spikewatch verify", NULL, path, &fd) != 0)
+			none_of_ours(verification, "there is no such file, and no such incident");
+		else
+			verify_incident(verification, fd);
+		return;
+	}
+	if (fd < 0 || fstat(fd, &st) < 0)
+		none_of_ours(verification, strerror(errno));
+	else if (S_ISDIR(st.st_mode))
+		verify_incident(verification, fd);
+	else
+		verify_file(verification, fd);
+}
+
+/* ---- telling ---- */
+
+static const char *verdict_name(const struct verification *verification)
+{
+	if (verification->open)
+		return "being written";
+	return verification->code == EXIT_OK ? "whole" : verification->code == EXIT_TROUBLE ? "damaged" : "not ours";
+}
+
+static void print_findings(const struct verification *verification)
+{
+	for (uint64_t i = 0; i < verification->finding_count && i < FINDINGS_MAX; i++) {
+		const struct finding *finding = &verification->findings[i];
+
+		printf("  ");
+		if (finding->line)
+			printf("line %ju: ", (uintmax_t)finding->line);
+		output_escaped(stdout, finding->what);
+		if (finding->rows_lost)
+			printf(" (%ju %s lost)", (uintmax_t)finding->rows_lost,
+			       finding->rows_lost == 1 ? "row" : "rows");
+		putchar('\n');
+	}
+	if (verification->finding_count > FINDINGS_MAX)
+		printf("  and %ju more\n", (uintmax_t)(verification->finding_count - FINDINGS_MAX));
+}
+
+static void print_text(const struct verification *verification)
+{
+	const struct salvage_report *report = &verification->report;
+
+	output_escaped(stdout, verification->path);
+	printf(": %s", verdict_name(verification));
+	if (verification->has_report && report->ours) {
+		printf(", %ju %s", (uintmax_t)report->rows, report->rows == 1 ? "row" : "rows");
+		if (verification->code != EXIT_OK)
+			printf(" recovered, %ju known to be lost, %ju damaged lines", (uintmax_t)report->rows_lost,
+			       (uintmax_t)report->damaged_lines);
+		if (report->foreign_lines)
+			printf(", %ju foreign lines skipped", (uintmax_t)report->foreign_lines);
+	}
+	putchar('\n');
+	print_findings(verification);
+}
+
+static void put_report(struct json_writer *json, const struct salvage_report *report)
+{
+	jsonmember_u64(json, "lines", report->lines);
+	jsonmember_u64(json, "rows", report->rows);
+	jsonmember_u64(json, "rows_lost", report->rows_lost);
+	jsonmember_u64(json, "damaged_lines", report->damaged_lines);
+	jsonmember_u64(json, "foreign_lines", report->foreign_lines);
+	json_key(json, "complete");
+	json_bool(json, report->complete);
+	json_key(json, "checksum_ok");
+	json_bool(json, report->checksum_ok);
+}
+
+static void put_findings(struct json_writer *json, const struct verification *verification)
+{
+	json_key(json, "findings");
+	json_begin_array(json);
+	for (uint64_t i = 0; i < verification->finding_count && i < FINDINGS_MAX; i++) {
+		json_begin_object(json);
+		if (verification->findings[i].line)
+			jsonmember_u64(json, "line", verification->findings[i].line);
+		if (verification->findings[i].rows_lost)
+			jsonmember_u64(json, "rows_lost", verification->findings[i].rows_lost);
+		jsonmember_text(json, "what", verification->findings[i].what);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	jsonmember_u64(json, "findings_total", verification->finding_count);
+}
+
+static void put_json(struct json_writer *json, const struct verification *verification)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "path", verification->path);
+	json_key(json, "kind");
+	if (verification->kind)
+		json_string(json, verification->kind);
+	else
+		json_null(json);
+	jsonmember_text(json, "verdict", verdict_name(verification));
+	if (verification->has_report)
+		put_report(json, &verification->report);
+	put_findings(json, verification);
+	json_end_object(json);
+}
+
+int verify_command(int argc, char **argv)
+{
+	bool json_wanted = false, quiet = false;
+	const struct option_spec options[] = {
+		{ 0, "json", OPTION_FLAG, NULL, "the verdicts as a JSON array", &json_wanted },
+		{ 'q', "quiet", OPTION_FLAG, NULL, "print nothing; the exit code says it", &quiet },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch verify",
+		.operands = "PATH...",
+		.summary = "Says whether incidents and streams are whole, and if not, what was lost.",
+		.description =
+			"PATH is the directory of an incident, a file that holds a stream (a log in which it is\n"
+			"mixed with other lines too), or - for the standard input. Without a slash, and if there\n"
+			"is no such file, it is the id of an incident as spikewatch show takes it: \"last\" too.",
+		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
+			   "journalctl -o cat -u my.service | spikewatch verify -",
+		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is none of ours",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+		.operands_min = 1,
+		.operands_max = -1,
+	};
+	AUTO_FREE struct verification *verification = malloc(sizeof(*verification));
+	AUTO(output_json_release) struct json_writer *json = NULL;
+	int first, code = options_start(&usage, argc, argv, &first), worst = EXIT_OK;
+
+	if (code >= 0)
+		return code;
+	if (!verification || (json_wanted && !quiet && output_json_new(&json) < 0))
+		return output_no_memory();
+
+	if (json)
+		json_begin_array(json);
+	for (int i = first; i < argc; i++) {
+		verify_path(verification, argv[i]);
+		if (verification->code > worst)
+			worst = verification->code;
+		if (json)
+			put_json(json, verification);
+		else if (!quiet)
+			print_text(verification);
+	}
+	if (json)
+		json_end_array(json);
+	return worst;
+}
+
+/* What has gone, or would go. */
+struct pruning {
+	bool dry;
+	struct json_writer *json; /* NULL: text */
+	size_t count;
+	uint64_t bytes;
+};
+
+static int complain(const char *what, int error)
+{
+	fprintf(stderr, "spikewatch prune: ");
+	output_escaped(stderr, what);
+	fprintf(stderr, ": %s\n", strerror(-error));
+	return EXIT_TROUBLE;
+}
+
+static void release_spool(struct spool **spool)
+{
+	spool_free(*spool);
+}
+
+/* For spool_enforce. */
+static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
+{
+	struct pruning *pruning = ctx;
+	char size[UNITS_TEXT_MAX];
+
+	pruning->count++;
+	pruning->bytes += entry->bytes;
+	if (!pruning->json) {
+		printf("%s  %9s  %-5s  %s\n", pruning->dry ? "would remove" : "removed",
+		       units_format_bytes(size, sizeof(size), entry->bytes), retention_reason_name(why), entry->name);
+		return;
+	}
+	json_begin_object(pruning->json);
+	jsonmember_text(pruning->json, "id", entry->name);
+	json_key(pruning->json, "bytes");
+	json_u64(pruning->json, entry->bytes);
+	json_key(pruning->json, "severity");
+	json_double(pruning->json, entry->severity);
+	jsonmember_text(pruning->json, "reason", retention_reason_name(why));
+	json_end_object(pruning->json);
+}
+
+/* 0 or -errno. */
+static int try(const char *directory, const struct retention_limits *limits, wall_t now, struct pruning *pruning)
+{
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FREE struct retention_entry *entries = NULL;
+	AUTO_FREE enum retention_reason *reasons = NULL;
+	size_t count;
+	int rc = dirfd >= 0 ? spool_list_at(dirfd, &entries, &count) : -errno;
+
+	if (rc < 0 || count == 0)
+		return rc;
+	reasons = calloc(count, sizeof(*reasons));
+	if (!reasons)
+		return -ENOMEM;
+	retention_choose(limits, now, UINT64_MAX, entries, reasons, count);
+	for (size_t i = 0; i < count; i++)
+		if (reasons[i] != RETENTION_KEEP)
+			on_removed(pruning, &entries[i], reasons[i]);
+	return 0;
+}
+
+/* A directory that is not there is not made. 0 or -errno: the first failure, after all that could be removed is gone. */
+static int prune(const char *directory, const struct retention_limits *limits, wall_t now, struct pruning *pruning)
+{
+	AUTO(release_spool) struct spool *spool = NULL;
+	struct stat st;
+	size_t before;
+	int rc;
+
+	if (stat(directory, &st) < 0)
+		return -errno;
+	rc = spool_open(directory, limits, &spool, NULL);
+	if (rc < 0)
+		return rc;
+	/* The spool looks at SPOOL_ENTRIES_MAX incidents at a time. */
+	do {
+		before = pruning->count;
+		rc = spool_enforce(spool, now, on_removed, pruning);
+	} while (rc == 0 && pruning->count > before);
+	return rc;
+}
+
+/* Whether there are incidents that nobody could judge, which is said. */
+static bool is_hidden(const char *directory)
+{
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dirfd >= 0 && incidentload_list(dirfd, &names) == 0 &&
+	       incidentpick_hidden("spikewatch prune", dirfd, &names) > 0;
+}
+
+static void conclude(const struct pruning *pruning, const char *directory)
+{
+	char size[UNITS_TEXT_MAX];
+
+	if (pruning->count == 0) {
+		printf("Nothing in ");
+		output_escaped(stdout, directory);
+		printf(" is beyond these limits.\n");
+		return;
+	}
+	printf("%s %zu incident%s, %s.\n", pruning->dry ? "Would remove" : "Removed", pruning->count,
+	       pruning->count == 1 ? "" : "s", units_format_bytes(size, sizeof(size), pruning->bytes));
+}
+
+static int run(const char *option, const struct retention_limits *limits, bool dry, bool json)
+{
+	AUTO(output_json_release) struct json_writer *writer = NULL;
+	struct pruning pruning = { .dry = dry };
+	char directory[INCIDENTLOAD_PATH_MAX];
+	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
+	int rc = incidentpick_directory("spikewatch prune", option, directory, sizeof(directory));
+
+	if (rc < 0)
+		return EXIT_TROUBLE;
+	if (json) {
+		if (output_json_new(&writer) < 0)
+			return output_no_memory();
+		pruning.json = writer;
+		json_begin_array(writer);
+	}
+	rc = dry ? try(directory, limits, now, &pruning) : prune(directory, limits, now, &pruning);
+	if (json)
+		json_end_array(writer);
+	/* A directory that nobody named and that is not there yet holds nothing to remove. */
+	if (rc < 0 && (rc != -ENOENT || option))
+		return complain(directory, rc);
+	if (is_hidden(directory))
+		return EXIT_TROUBLE;
+	if (!json)
+		conclude(&pruning, directory);
+	return EXIT_OK;
+}
+
+static int refuse(const char *why)
+{
+	fprintf(stderr, "spikewatch prune: %s\nTry 'spikewatch prune --help'.\n", why);
+	return EXIT_USAGE;
+}
+
+int prune_command(int argc, char **argv)
+{
+	const char *directory = NULL;
+	uint64_t older_ns = 0, keep = 0, max_bytes = 0;
+	bool dry = false, json = false;
+	const struct option_spec options[] = {
+		{ 0, "older-than", OPTION_DURATION, "TIME", "remove what fired longer ago: 30d", &older_ns },
+		{ 0, "keep", OPTION_NUMBER, "COUNT", "keep at most so many", &keep },
+		{ 0, "max-size", OPTION_SIZE, "SIZE", "keep at most so many bytes of disk: 1GiB", &max_bytes },
+		{ 0, "dry-run", OPTION_FLAG, NULL, "remove nothing, say what would go", &dry },
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		{ 0, "json", OPTION_FLAG, NULL, "what was removed as a JSON array", &json },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch prune",
+		.summary = "Removes incidents, by the same rules as the daemon.",
+		.description =
+			"What is too old goes first. For number and size the mildest go, not the oldest: severity\n"
+			"is in incident.json; of equals the oldest. What is being written is never touched.",
+		.example = "spikewatch prune --older-than 30d --max-size 1GiB --dry-run",
+		.exits = "0 done (perhaps nothing to do), 1 something could not be removed or read, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+	};
+	struct retention_limits limits;
+	int first, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	if (older_ns == 0 && keep == 0 && max_bytes == 0)
+		return refuse("nothing is asked for: --older-than, --keep or --max-size, of more than 0");
+	if (keep > UINT32_MAX)
+		return refuse("--keep: too many");
+	limits = (struct retention_limits){ .max_age_ns = older_ns,
+					    .max_count = (uint32_t)keep,
+					    .max_bytes = max_bytes };
+	return run(directory, &limits, dry, json);
+}

@@ -1,0 +1,299 @@
+/*
+ * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was killed (daemon/incident/recover.h), for a ring that
+ * lies anywhere. The lock beside the ring tells whether its daemon runs, and is held until the incident is sealed.
+ */
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/base/ring_file.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/story.h"
+#include "daemon/engine/incident/recover.h"
+#include "daemon/engine/incident/spool.h"
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/base/units.h"
+#include "lib/ring/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+
+static const char command[] = "spikewatch recover";
+
+struct request {
+	const char *ring;
+	const char *directory; /* of -d */
+	uint64_t before_ns;
+	bool live, remove, json;
+};
+
+/* What there is to tell. */
+struct outcome {
+	struct recover_report report;
+	struct ringfile_state file;
+	bool clean;     /* the ring's daemon said goodbye */
+	size_t adopted; /* unfinished incidents that were sealed on the way */
+	char directory[INCIDENTLOAD_PATH_MAX];
+};
+
+/* Explains on stderr. Returns code. */
+static int refuse(const char *what, const char *why, int code)
+{
+	fprintf(stderr, "%s: ", command);
+	output_escaped(stderr, what);
+	fprintf(stderr, ": %s\n", why);
+	return code;
+}
+
+/* Keeps a daemon away. Without a lock file there was none, or this is a copy of its ring. 0 and *ret, perhaps -1; else the code to exit with. */
+static int take_lock(const char *ring, int *ret)
+{
+	char path[INCIDENTLOAD_PATH_MAX];
+	AUTO_CLOSE int fd = -1;
+	int len = snprintf(path, sizeof(path), "%s.lock", ring);
+
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return refuse(ring, strerror(ENAMETOOLONG), EXIT_TROUBLE);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+		return refuse(path, strerror(errno), EXIT_TROUBLE);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return refuse(ring,
+			      "a spikewatchd runs and writes it; --live recovers what it holds now, spikewatch trigger "
+			      "asks it for an "
+			      "incident",
+			      EXIT_TROUBLE);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_ring(const struct request *request, struct ring **ret, struct ringfile_state *ret_state)
+{
+	int rc;
+
+	*ret_state = (struct ringfile_state){ 0 };
+	if (request->live)
+		rc = ring_open(AT_FDCWD, request->ring, false, ret);
+	else
+		rc = ringfile_open(request->ring, ret, ret_state);
+	if (rc == -EBADMSG)
+		return refuse(request->ring, "no ring, one of another version, or one that has lost its header",
+			      EXIT_USAGE);
+	return rc < 0 ? refuse(request->ring, strerror(-rc), EXIT_TROUBLE) : 0;
+}
+
+/* ---- the answer ---- */
+
+static void print_holes(const struct recover_report *report)
+{
+	char text[80];
+
+	for (size_t i = 0; i < report->hole_count; i++) {
+		const struct recover_hole *hole = &report->holes[i];
+
+		printf("  ");
+		if (hole->ticks)
+			printf("%llu tick%s, ", (unsigned long long)hole->ticks, hole->ticks == 1 ? "" : "s");
+		printf("%llu page%s", (unsigned long long)hole->pages, hole->pages == 1 ? "" : "s");
+		if (hole->from.ns)
+			printf(" after %s", story_time(hole->from, true, text, sizeof(text)));
+		if (hole->to.ns)
+			printf(" before %s", story_time(hole->to, true, text, sizeof(text)));
+		putchar('\n');
+	}
+}
+
+static void print_losses(const struct outcome *outcome)
+{
+	const struct recover_report *report = &outcome->report;
+	const struct ringfile_state *file = &outcome->file;
+	char size[UNITS_TEXT_MAX];
+
+	if (report->hole_count == 0 && report->lost_pages == 0 && file->missing_bytes == 0 &&
+	    file->unreadable_bytes == 0) {
+		printf("Nothing of what it held was lost.\n");
+		return;
+	}
+	printf("Lost:\n");
+	if (file->missing_bytes)
+		printf("  the file is too short by %s\n", units_format_bytes(size, sizeof(size), file->missing_bytes));
+	if (file->unreadable_bytes)
+		printf("  %s of it cannot be read\n", units_format_bytes(size, sizeof(size), file->unreadable_bytes));
+	print_holes(report);
+}
+
+static void print_outcome(const struct request *request, const struct outcome *outcome)
+{
+	const struct recover_report *report = &outcome->report;
+	char text[80], span[UNITS_TEXT_MAX];
+
+	printf("%llu ticks of %s, the last one at %s:\n%llu samples of %llu target%s, %llu of which had ended.\n",
+	       (unsigned long long)report->ticks,
+	       units_format_duration(span, sizeof(span), (uint64_t)mono_diff(report->to, report->from)),
+	       story_time(report->to_wall, true, text, sizeof(text)), (unsigned long long)report->samples,
+	       (unsigned long long)report->targets, report->targets == 1 ? "" : "s", (unsigned long long)report->gone);
+	if (request->live)
+		printf("The ring is being written on.\n");
+	else
+		printf("%s\n", outcome->clean ? "Its daemon ended in good order."
+					      : "Its daemon was killed, or its machine went down.");
+	print_losses(outcome);
+	if (outcome->adopted)
+		printf("%zu incident%s that was being written then %s sealed as far as it had come.\n",
+		       outcome->adopted, outcome->adopted == 1 ? "" : "s", outcome->adopted == 1 ? "was" : "were");
+	output_escaped(stdout, outcome->directory);
+	printf("/%s\n", report->name);
+}
+
+static void put_holes(struct json_writer *json, const struct recover_report *report)
+{
+	json_key(json, "holes");
+	json_begin_array(json);
+	for (size_t i = 0; i < report->hole_count; i++) {
+		json_begin_object(json);
+		jsonmember_u64(json, "after_ns", report->holes[i].from.ns);
+		jsonmember_u64(json, "before_ns", report->holes[i].to.ns);
+		jsonmember_u64(json, "ticks", report->holes[i].ticks);
+		jsonmember_u64(json, "pages", report->holes[i].pages);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static void put_outcome(struct json_writer *json, const struct outcome *outcome)
+{
+	const struct recover_report *report = &outcome->report;
+
+	json_begin_object(json);
+	jsonmember_text(json, "id", report->name);
+	jsonmember_text(json, "directory", outcome->directory);
+	json_key(json, "clean");
+	json_bool(json, outcome->clean);
+	jsonmember_u64(json, "from_ns", report->from_wall.ns);
+	jsonmember_u64(json, "to_ns", report->to_wall.ns);
+	jsonmember_u64(json, "interval_ns", report->interval_ns);
+	jsonmember_u64(json, "ticks", report->ticks);
+	jsonmember_u64(json, "slots", report->slots);
+	jsonmember_u64(json, "samples", report->samples);
+	jsonmember_u64(json, "targets", report->targets);
+	jsonmember_u64(json, "targets_gone", report->gone);
+	jsonmember_u64(json, "lost_pages", report->lost_pages);
+	jsonmember_u64(json, "missing_bytes", outcome->file.missing_bytes);
+	jsonmember_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
+	put_holes(json, report);
+	jsonmember_u64(json, "adopted", outcome->adopted);
+	json_end_object(json);
+}
+
+/* ---- the work ---- */
+
+static void release_ring(struct ring **ring)
+{
+	ring_free(*ring);
+}
+
+static void release_spool(struct spool **spool)
+{
+	spool_free(*spool);
+}
+
+/* 0, or the code to exit with. */
+static int save(const struct request *request, const struct ring *ring, struct outcome *outcome)
+{
+	const struct retention_limits limits = { 0 };
+	AUTO(release_spool) struct spool *spool = NULL;
+	int rc = incidentload_directory(request->directory, outcome->directory, sizeof(outcome->directory));
+
+	if (rc < 0)
+		return refuse("the directory of incidents", strerror(-rc), EXIT_TROUBLE);
+	rc = spool_open(outcome->directory, &limits, &spool, NULL);
+	if (rc < 0)
+		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
+	outcome->adopted = spool_adopted(spool);
+	rc = recover_save(ring, request->before_ns, spool, &outcome->report);
+	if (rc < 0)
+		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
+	if (outcome->report.name[0] == '\0')
+		return refuse(request->ring, "there is no tick in it that could be read: nothing was saved",
+			      EXIT_TROUBLE);
+	return 0;
+}
+
+static int answer(const struct request *request, const struct outcome *outcome)
+{
+	AUTO(output_json_release) struct json_writer *json = NULL;
+
+	if (!request->json) {
+		print_outcome(request, outcome);
+		return EXIT_OK;
+	}
+	if (output_json_new(&json) < 0)
+		return output_no_memory();
+	put_outcome(json, outcome);
+	return EXIT_OK;
+}
+
+static int run(const struct request *request)
+{
+	AUTO(release_ring) struct ring *ring = NULL;
+	AUTO_FREE struct outcome *outcome = calloc(1, sizeof(*outcome));
+	AUTO_CLOSE int lock = -1;
+	struct ring_info info;
+	int code = 0;
+
+	if (!outcome)
+		return output_no_memory();
+	if (!request->live)
+		code = take_lock(request->ring, &lock);
+	if (code == 0)
+		code = open_ring(request, &ring, &outcome->file);
+	if (code != 0)
+		return code;
+	ring_info(ring, &info);
+	outcome->clean = info.clean;
+	code = save(request, ring, outcome);
+	if (code != 0)
+		return code;
+	if (request->remove && unlink(request->ring) < 0)
+		code = refuse(request->ring, strerror(errno), EXIT_TROUBLE);
+	return code ? code : answer(request, outcome);
+}
+
+int recover_command(int argc, char **argv)
+{
+	struct request request = { 0 };
+	const struct option_spec options[] = {
+		{ 'b', "before", OPTION_DURATION, "TIME", "only the last part of it, so long; the default is all of it",
+		  &request.before_ns },
+		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents go; see spikewatch list --help",
+		  &request.directory },
+		{ 0, "live", OPTION_FLAG, NULL, "of a ring whose daemon runs: what it holds now", &request.live },
+		{ 0, "remove", OPTION_FLAG, NULL, "remove the ring when it is saved, or the next daemon saves it too",
+		  &request.remove },
+		{ 0, "json", OPTION_FLAG, NULL, "what was saved and what was lost as JSON", &request.json },
+	};
+	const struct options_usage usage = {
+		.command = command,
+		.operands = "RING",
+		.summary = "Makes an incident of what a ring holds whose daemon was killed.",
+		.description =
+			"The daemon does the same at its start, with the last of its own ring. RING may be a copy,\n"
+			"cut off or damaged in part: what can be read is saved, what was lost is named.",
+		.example = "spikewatch recover /mnt/crashed/run/spikewatch/ring -d ./incidents",
+		.exits = "0 saved, 1 nothing to save or it could not be done, 2 wrong usage, or no ring",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+		.operands_min = 1,
+		.operands_max = 1,
+	};
+	int first, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	if (request.live && request.remove)
+		return refuse("--remove", "the ring of a daemon that runs is not removed", EXIT_USAGE);
+	request.ring = argv[first];
+	return run(&request);
+}

@@ -1,0 +1,798 @@
+/*
+ * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out of --json is always JSON, and safe to
+ * look at.
+ */
+#include "cli/base/client.h"
+#include "cli/base/options.h"
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/config/selection.h"
+#include "lib/model/sample.h"
+#include "lib/rules/metric.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+/* healthview.c: figures first, then a paragraph for each thing that is wrong, then what is off. */
+
+static void say_figures(const struct json_node *root, size_t width, FILE *file)
+{
+	const struct json_node *daemon = answer_member(root, "daemon"), *sampler = answer_member(root, "sampler"),
+			       *ring = answer_member(root, "ring"), *found = answer_member(root, "discovery"),
+			       *incidents = answer_member(root, "incidents");
+	char line[512], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
+	uintmax_t threads = (uintmax_t)answer_whole(sampler, "threads");
+	bool idle = answer_whole(sampler, "idle_interval_ns") > 0;
+
+	snprintf(line, sizeof(line), "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
+		 ANSWER_TEXT(daemon, "version", text), (uintmax_t)answer_whole(daemon, "pid"),
+		 answer_duration(daemon, "uptime_ns", a),
+		 units_format_percent(b, UNITS_TEXT_MAX, answer_number(daemon, "cpu_percent", NAN)),
+		 answer_bytes(daemon, "memory_bytes", c), (uintmax_t)answer_whole(daemon, "open_fds"));
+	output_wrap(line, width, file);
+	*text = '\0';
+	if (threads > 1)
+		snprintf(text, sizeof(text), ", with %ju threads", threads);
+	snprintf(line, sizeof(line), "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s%s",
+		 (uintmax_t)answer_whole(found, "targets"), (uintmax_t)answer_whole(found, "members"),
+		 (uintmax_t)answer_whole(found, "processes"), answer_duration(sampler, "interval_ns", a),
+		 idle ? ", those that are idle every " : "",
+		 idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
+	output_wrap(line, width, file);
+	snprintf(line, sizeof(line), "captured %s, woken %s late, a look at all takes %s",
+		 units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
+		 answer_duration(sampler, "mean_sleep_error_ns", b), answer_duration(sampler, "mean_collection_ns", c));
+	output_wrap(line, width, file);
+	snprintf(line, sizeof(line), "the ring holds %s in %s; incidents: %ju sealed, %ju open, %ju merged",
+		 answer_duration(ring, "history_ns", a), answer_bytes(ring, "size_bytes", b),
+		 (uintmax_t)answer_whole(incidents, "sealed"), (uintmax_t)answer_whole(incidents, "open"),
+		 (uintmax_t)answer_whole(incidents, "merged"));
+	output_wrap(line, width, file);
+}
+
+/* Nothing if the configuration does not want them. */
+static void say_stacks(const struct json_node *stacks, size_t width, FILE *file)
+{
+	char line[512], memory[UNITS_TEXT_MAX], why[200];
+
+	if (!answer_is_true(stacks, "recorded")) {
+		snprintf(line, sizeof(line), "no stacks: %s", ANSWER_TEXT(stacks, "why", why));
+		if (*answer_text(stacks, "why"))
+			output_wrap(line, width, file);
+		return;
+	}
+	snprintf(line, sizeof(line), "stacks of %s%s, %ju times a second; %ju processes have events of their own%s; %s",
+		 answer_is_true(stacks, "everybody") ? "everybody" : "what is watched",
+		 answer_is_true(stacks, "page_faults") ? ", page faults too" : "",
+		 (uintmax_t)answer_whole(stacks, "frequency"), (uintmax_t)answer_whole(stacks, "followed_processes"),
+		 answer_is_true(stacks, "dwarf") ? ", with registers and stack" : "",
+		 answer_bytes(stacks, "memory_bytes", memory));
+	output_wrap(line, width, file);
+	if (*answer_text(stacks, "limits"))
+		output_wrap(ANSWER_TEXT(stacks, "limits", why), width, file);
+}
+
+static void say_verdict(const struct json_node *verdict, size_t width, FILE *file)
+{
+	double threshold = answer_number(verdict, "threshold", NAN);
+	char line[1024], what[64], cause[256], remedy[256], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
+
+	snprintf(line, sizeof(line), "! %s: %s over the whole run, at %s %s expected%s. %s %s",
+		 ANSWER_TEXT(verdict, "what", what),
+		 units_format_percent(a, UNITS_TEXT_MAX, 100 * answer_number(verdict, "ratio", NAN)),
+		 threshold > 0.5 ? "least" : "most", units_format_percent(b, UNITS_TEXT_MAX, 100 * threshold),
+		 answer_is_true(verdict, "bad_now") ? ", and bad right now" : "", ANSWER_TEXT(verdict, "cause", cause),
+		 ANSWER_TEXT(verdict, "remedy", remedy));
+	output_wrap(line, width, file);
+}
+
+/* Counters that should be zero. */
+static const struct {
+	const char *section, *key, *text, *why;
+} alarms[] = {
+	{ "sampler", "lost_records", "records did not fit into the ring: enlarge ring.size", NULL },
+	{ "ring", "unjudged_pages", "pages were never judged, the sampler was faster: enlarge ring.size", NULL },
+	{ "discovery", "refused", "targets match beyond sampling.max_targets and are not watched", NULL },
+	{ "discovery", "failed", "targets cannot be opened", "failed_why" },
+	{ "discovery", "cold", "processes are read without descriptors of their own: raise LimitNOFILE", NULL },
+	{ "discovery", "unreadable", "processes may not be looked at (hidepid, or another user's)", NULL },
+	{ "discovery", "unlabelled", "containers are selected by no labels, since theirs cannot be read",
+	  "unlabelled_why" },
+	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
+	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
+	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },
+};
+
+static void say_alarms(const struct json_node *root, size_t width, FILE *file)
+{
+	char line[512], why[200];
+
+	for (size_t i = 0; i < ARRAY_LEN(alarms); i++) {
+		const struct json_node *section = answer_member(root, alarms[i].section);
+		uint64_t count = answer_whole(section, alarms[i].key);
+
+		if (count == 0)
+			continue;
+		snprintf(line, sizeof(line), "! %ju %s%s%s", (uintmax_t)count, alarms[i].text,
+			 alarms[i].why ? ": " : "", alarms[i].why ? ANSWER_TEXT(section, alarms[i].why, why) : "");
+		output_wrap(line, width, file);
+	}
+}
+
+static void say_disk(const struct json_node *incidents, size_t width, FILE *file)
+{
+	if (answer_is_true(incidents, "disk_short"))
+		output_wrap(
+			"! too little disk space for incidents (incidents.min_free): rules do not fire until there is "
+			"more",
+			width, file);
+	if (answer_is_true(incidents, "memory_unsaved"))
+		output_wrap("! cooldowns and counts cannot be saved and would not survive a restart; the log says why",
+			    width, file);
+}
+
+static void say_silent(const struct json_node *health, size_t width, FILE *file)
+{
+	char line[256], a[UNITS_TEXT_MAX], thread[64];
+
+	for (const struct json_node *silent = answer_first(health, "silent_threads"); silent; silent = silent->next) {
+		snprintf(line, sizeof(line), "! the thread %s has given no sign of life for %s",
+			 ANSWER_TEXT(silent, "thread", thread), answer_duration(silent, "silent_ns", a));
+		if (answer_whole(silent, "pid"))
+			snprintf(line + strlen(line), sizeof(line) - strlen(line),
+				 ": it hangs in a read of the files of process %" PRIu64, answer_whole(silent, "pid"));
+		output_wrap(line, width, file);
+	}
+}
+
+/* What it may not do. No alarm: it may be meant so. */
+static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
+{
+	char line[512], needs[64], off[256];
+
+	for (const struct json_node *lack = answer_first(daemon, "lacks"); lack; lack = lack->next) {
+		snprintf(line, sizeof(line), "without %s: no %s", ANSWER_TEXT(lack, "needs", needs),
+			 ANSWER_TEXT(lack, "off", off));
+		output_wrap(line, width, file);
+	}
+}
+
+static void say_units(const struct json_node *units, size_t width, FILE *file)
+{
+	char line[640], name[300], why[200];
+
+	if (answer_is_true(units, "wanted") && strcmp(answer_text(units, "source"), "cgroups") == 0) {
+		snprintf(line, sizeof(line), "units: by the names of their cgroups only: %s",
+			 ANSWER_TEXT(units, "why", why));
+		output_wrap(line, width, file);
+	}
+	for (const struct json_node *unit = answer_first(units, "missing"); unit; unit = unit->next) {
+		snprintf(line, sizeof(line), "! no unit %s: %s", ANSWER_TEXT(unit, "name", name),
+			 ANSWER_TEXT(unit, "why", why));
+		output_wrap(line, width, file);
+	}
+}
+
+/* root: of the daemon's answer. A few lines of at most width characters, and one paragraph for each thing that is wrong. */
+static void healthview_print(const struct json_node *root, size_t width, FILE *file)
+{
+	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
+	char line[512], why[200];
+
+	say_figures(root, width, file);
+	say_stacks(answer_member(root, "stacks"), width, file);
+	say_units(answer_member(root, "units"), width, file);
+	if (answer_whole(daemon, "slowdown") > 1) {
+		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
+			 (uintmax_t)answer_whole(daemon, "slowdown"));
+		output_wrap(line, width, file);
+	}
+	for (const struct json_node *v = answer_first(answer_member(root, "sampler"), "verdicts"); v; v = v->next)
+		if (answer_is_true(v, "bad") || answer_is_true(v, "bad_now"))
+			say_verdict(v, width, file);
+	if (*answer_text(found, "unfinished_why")) {
+		snprintf(line, sizeof(line), "! new targets are not found: %s",
+			 ANSWER_TEXT(found, "unfinished_why", why));
+		output_wrap(line, width, file);
+	}
+	say_disk(answer_member(root, "incidents"), width, file);
+	say_alarms(root, width, file);
+	say_silent(answer_member(root, "health"), width, file);
+	say_lacks(daemon, width, file);
+}
+
+/*
+ * statusview.c: rows are nodes of the answer, sorted; their cells are made twice, once to find the widths and once to print. A table
+ * that is too wide gives up characters of names, never of figures.
+ */
+
+enum column { TARGET, RULE, VALUE, THRESHOLD, AVERAGE, WHY, COLUMNS };
+
+#define CELL_MAX 128
+#define GAP 2
+
+/* Names are cut to this before anything else gives way. */
+#define NAME_MIN 8
+
+struct row {
+	const struct json_node *target, *rule;
+	double nearness; /* distance to firing as a part of the threshold; negative: beyond it */
+	size_t order;
+};
+
+struct cells {
+	char text[COLUMNS][CELL_MAX];
+};
+
+/* Whether a rule on a target, both from the answer, is wanted. */
+static bool statusview_wanted(const struct statusquery *query, const struct json_node *target, const struct json_node *rule)
+{
+	return statusquery_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
+				 answer_text(rule, "rule"));
+}
+
+/* ---- a row's cells ---- */
+
+static enum metric_unit unit_of(const struct json_node *rule)
+{
+	enum metric metric;
+
+	return metric_by_name(answer_text(rule, "metric"), &metric) ? metric_unit(metric) : METRIC_COUNT;
+}
+
+static const char *value(const struct json_node *rule, const char *key, char *buf, size_t cap)
+{
+	double number = answer_number(rule, key, NAN);
+
+	snprintf(buf, cap, "-");
+
+	return isfinite(number) ? metrictext_value(unit_of(rule), number, buf, cap) : buf;
+}
+
+/* The one in force; while there is none, what is configured. */
+static void put_threshold(const struct json_node *rule, char *buf, size_t cap)
+{
+	double delta = answer_number(rule, "delta_percent", NAN);
+	char text[UNITS_TEXT_MAX];
+
+	value(rule, isfinite(answer_number(rule, "threshold", NAN)) ? "threshold" : "percent", buf, cap);
+	if (strcmp(buf, "-") == 0 && isfinite(delta))
+		snprintf(buf, cap, "+%s", units_format_percent(text, UNITS_TEXT_MAX, delta));
+}
+
+/* What its last window lacked. */
+static void put_lack(const struct json_node *rule, const char *reason, char *buf, size_t cap)
+{
+	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
+	double threshold = answer_number(rule, "threshold", NAN), distance = answer_number(rule, "distance", NAN);
+
+	if (!*reason)
+		snprintf(buf, cap, "no window has ended yet");
+	else if (answer_is_true(rule, "fires"))
+		snprintf(buf, cap, "fired");
+	else if (strcmp(reason, "warming-up") == 0)
+		snprintf(buf, cap, "warming up %ju/%ju",
+			 (uintmax_t)answer_whole(answer_member(rule, "reasons"), reason),
+			 (uintmax_t)answer_whole(rule, "warmup"));
+	else if (strcmp(reason, "below-minimum") == 0)
+		snprintf(buf, cap, "below minimum %s", value(rule, "minimum", a, sizeof(a)));
+	else if (strcmp(reason, "above-maximum") == 0)
+		snprintf(buf, cap, "above maximum %s", value(rule, "maximum", a, sizeof(a)));
+	else if (strcmp(reason, "within-bounds") == 0 && threshold > 0 && distance >= 0)
+		snprintf(buf, cap, "within bounds, %s below",
+			 units_format_percent(a, UNITS_TEXT_MAX, 100 * distance / threshold));
+	else if (strcmp(reason, "pending") == 0)
+		snprintf(buf, cap, "pending %s of %s", answer_duration(rule, "pending_ns", a),
+			 answer_duration(rule, "for_ns", b));
+	else if (strcmp(reason, "cooldown") == 0)
+		snprintf(buf, cap, "cooldown, %s left", answer_duration(rule, "cooldown_left_ns", a));
+	else if (strcmp(reason, "count-limit") == 0)
+		snprintf(buf, cap, "count limit, %ju of %ju", (uintmax_t)answer_whole(rule, "count"),
+			 (uintmax_t)answer_whole(rule, "count_limit"));
+	else if (strcmp(reason, "disk-budget") == 0)
+		snprintf(buf, cap, "no room for an incident");
+	else
+		text_escape(buf, cap, reason, strlen(reason));
+}
+
+/* And what the rule waits for besides. */
+static void put_why(const struct json_node *rule, char *buf, size_t cap)
+{
+	const char *reason = answer_text(rule, "reason");
+	char left[UNITS_TEXT_MAX];
+	size_t len;
+
+	put_lack(rule, reason, buf, cap);
+	len = strlen(buf);
+	if (strcmp(reason, "cooldown") != 0 && strcmp(answer_text(rule, "phase"), "cooldown") == 0)
+		snprintf(buf + len, cap - len, "; cooldown %s", answer_duration(rule, "cooldown_left_ns", left));
+}
+
+static void put_cells(const struct row *row, struct cells *ret)
+{
+	const char *target = answer_text(row->target, "name"), *rule = answer_text(row->rule, "rule");
+
+	text_escape(ret->text[TARGET], CELL_MAX, target, strlen(target));
+	text_escape(ret->text[RULE], CELL_MAX, rule, strlen(rule));
+	value(row->rule, "value", ret->text[VALUE], CELL_MAX);
+	put_threshold(row->rule, ret->text[THRESHOLD], CELL_MAX);
+	value(row->rule, "average", ret->text[AVERAGE], CELL_MAX);
+	put_why(row->rule, ret->text[WHY], CELL_MAX);
+}
+
+/* ---- the table ---- */
+
+/* Those of one target are one after the other in the answer, and stay so while they are equally near. */
+static int compare(const void *a, const void *b)
+{
+	const struct row *left = a, *right = b;
+
+	if (left->nearness != right->nearness)
+		return left->nearness < right->nearness ? -1 : 1;
+
+	return left->order < right->order ? -1 : left->order > right->order;
+}
+
+static double nearness(const struct json_node *rule)
+{
+	double threshold = answer_number(rule, "threshold", NAN), distance = answer_number(rule, "distance", NAN);
+
+	if (!isfinite(threshold) || !isfinite(distance))
+		return INFINITY;
+
+	return threshold > 0 ? distance / threshold : distance;
+}
+
+/* NULL with *ret_count 0: none; with another: no memory. */
+static struct row *collect(const struct json_node *root, const struct statusquery *query, size_t *ret_count)
+{
+	struct row *rows = NULL;
+	size_t all = 0, count = 0;
+
+	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
+		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
+			all++;
+	*ret_count = all;
+	if (all == 0 || !(rows = calloc(all, sizeof(*rows))))
+		return NULL;
+
+	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
+		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
+			if (statusview_wanted(query, t, r)) {
+				rows[count] = (struct row){ t, r, nearness(r), count };
+				count++;
+			}
+	qsort(rows, count, sizeof(*rows), compare);
+	*ret_count = count;
+
+	return rows;
+}
+
+static size_t characters(const char *text)
+{
+	return output_characters(text, strlen(text));
+}
+
+/* Takes from the wider of the two names until the table fits. */
+static void shrink(size_t widths[COLUMNS], size_t width)
+{
+	size_t total = (COLUMNS - 1) * GAP;
+
+	for (size_t i = 0; i < COLUMNS; i++)
+		total += widths[i];
+	while (total > width && (widths[TARGET] > NAME_MIN || widths[RULE] > NAME_MIN)) {
+		widths[widths[TARGET] > widths[RULE] ? TARGET : RULE]--;
+		total--;
+	}
+	if (total > width && widths[WHY] > NAME_MIN)
+		widths[WHY] -= total - width < widths[WHY] - NAME_MIN ? total - width : widths[WHY] - NAME_MIN;
+}
+
+/* Bytes of the first so many characters. */
+static size_t first_characters(const char *text, size_t count)
+{
+	size_t at = 0;
+
+	while (text[at] && (count > 0 || ((unsigned char)text[at] & 0xC0) == 0x80))
+		count -= ((unsigned char)text[at++] & 0xC0) != 0x80;
+
+	return at;
+}
+
+/*
+ * A name in fewer characters than it has. Of a cgroup's path the last part says most, and that most at its beginning; of other targets
+ * the end is what tells them apart, of rules the beginning.
+ */
+static void put_cut(enum column column, const char *text, size_t width, FILE *file)
+{
+	const char *from = column == TARGET && *text == '/' ? strrchr(text, '/') + 1 : text;
+	size_t wide = characters(from);
+
+	if (wide <= width)
+		fprintf(file, "%s%*s", from, (int)(width - wide), "");
+	else if (column == TARGET && from == text)
+		fprintf(file, "..%s", text + first_characters(text, wide - width + 2));
+	else
+		fprintf(file, "%.*s..", (int)first_characters(from, width - 2), from);
+}
+
+static void put_cell(enum column column, const char *text, size_t width, FILE *file)
+{
+	size_t wide = characters(text);
+	int space = wide < width ? (int)(width - wide) : 0;
+
+	if (wide > width)
+		put_cut(column, text, width, file);
+	else if (column == WHY)
+		fputs(text, file);
+	else if (column >= VALUE)
+		fprintf(file, "%*s%s", space, "", text);
+	else
+		fprintf(file, "%s%*s", text, space, "");
+	fprintf(file, "%*s%s", column == WHY ? 0 : GAP, "", column == WHY ? "\n" : "");
+}
+
+static void put_line(const struct cells *cells, const size_t widths[COLUMNS], FILE *file)
+{
+	for (enum column column = 0; column < COLUMNS; column++)
+		put_cell(column, cells->text[column], widths[column], file);
+}
+
+/* How often each reason was given, in lines of their own. */
+static void put_counts(const struct json_node *rule, size_t width, FILE *file)
+{
+	const struct json_node *reasons = answer_member(rule, "reasons");
+	char item[CELL_MAX], key[64];
+	uintmax_t fired = answer_whole(rule, "fired");
+	size_t used = (size_t)fprintf(file, "    fired %ju time%s", fired, fired == 1 ? "" : "s");
+	const char *mark = ";";
+
+	for (const struct json_node *r = reasons ? reasons->first : NULL; r; r = r->next) {
+		if (!r->key || r->type != JSON_NUMBER)
+			continue;
+		text_escape(key, sizeof(key), r->key, r->key_len);
+		snprintf(item, sizeof(item), "%s %.0f", key, r->number);
+		fputs(mark, file);
+		if (used + characters(item) + 2 >= width)
+			used = (size_t)fprintf(file, "\n    ") - 1;
+		else
+			fputc(' ', file);
+		fputs(item, file);
+		used += characters(item) + 2;
+		mark = ",";
+	}
+	fputc('\n', file);
+}
+
+/* Those of its container, below the first of its rows. */
+static void put_labels(const struct json_node *target, size_t width, FILE *file)
+{
+	const struct json_node *labels = answer_member(target, "labels");
+	uintmax_t more = answer_whole(target, "labels_left_out");
+	size_t used = 4;
+
+	if (!labels || labels->type != JSON_OBJECT || (!labels->first && more == 0))
+		return;
+	fputs("    labels", file);
+	used += strlen("labels");
+	for (const struct json_node *label = labels->first; label; label = label->next) {
+		char item[CELL_MAX], key[CELL_MAX / 2], value[CELL_MAX / 2];
+
+		text_escape(key, sizeof(key), label->key, label->key_len);
+		text_escape(value, sizeof(value), label->text ? label->text : "", label->text_len);
+		snprintf(item, sizeof(item), "%s=%s", key, value);
+		if (used + characters(item) + 1 >= width) {
+			fputs("\n   ", file);
+			used = 3;
+		}
+		fprintf(file, " %s", item);
+		used += characters(item) + 1;
+	}
+	if (more > 0)
+		fprintf(file, " and %ju more", more);
+	fputc('\n', file);
+}
+
+static void view_print(const struct row *rows, size_t count, bool counts, size_t width, FILE *file)
+{
+	static const struct cells head = { { "TARGET", "RULE", "VALUE", "THRESHOLD", "AVERAGE", "WHY" } };
+	size_t widths[COLUMNS];
+	struct cells cells;
+
+	for (size_t k = 0; k < COLUMNS; k++)
+		widths[k] = strlen(head.text[k]);
+	for (size_t i = 0; i < count; i++) {
+		put_cells(&rows[i], &cells);
+		for (size_t k = 0; k < COLUMNS; k++)
+			widths[k] = characters(cells.text[k]) > widths[k] ? characters(cells.text[k]) : widths[k];
+	}
+	shrink(widths, width);
+
+	put_line(&head, widths, file);
+	for (size_t i = 0; i < count; i++) {
+		put_cells(&rows[i], &cells);
+		put_line(&cells, widths, file);
+		if (counts)
+			put_counts(rows[i].rule, width, file);
+		if (counts && (i == 0 || rows[i - 1].target != rows[i].target))
+			put_labels(rows[i].target, width, file);
+	}
+}
+
+/*
+ * The table, nearest to firing first, and with names what was counted for each row. At most query->nearest rows (0: all); says how many more
+ * there are, those included that the daemon kept to itself. The rows that are wanted; -ENOMEM.
+ */
+static ssize_t statusview_rules(const struct json_node *root, const struct statusquery *query, size_t width, FILE *file)
+{
+	uint64_t farther = answer_whole(root, "farther"), left_out = answer_whole(root, "left_out");
+	size_t count, shown;
+	AUTO_FREE struct row *rows = collect(root, query, &count);
+
+	if (!rows && count > 0)
+		return -ENOMEM;
+
+	shown = query->nearest > 0 && count > query->nearest ? query->nearest : count;
+	if (shown > 0)
+		view_print(rows, shown, statusquery_chooses(query), width, file);
+	if (shown < count || farther > 0)
+		fprintf(file, "... and %ju more: --rows 0 shows all, names of targets and rules show some\n",
+			(uintmax_t)(count - shown + farther));
+	if (left_out > 0)
+		fprintf(file, "The daemon left %ju out: its answer would have been too large.\n", (uintmax_t)left_out);
+
+	return (ssize_t)count;
+}
+
+#define ROWS_DEFAULT 40
+
+struct request {
+	const char *socket; /* NULL: where daemons are by default */
+	bool json;
+	struct statusquery query;
+};
+
+/* ---- JSON ---- */
+
+static void emit(struct json_writer *json, const struct json_node *node);
+
+static void emit_member(struct json_writer *json, const struct json_node *node)
+{
+	if (node->key)
+		json_key(json, node->key);
+	emit(json, node);
+}
+
+static void emit_number(struct json_writer *json, const struct json_node *node)
+{
+	const char *end = node->text + node->text_len;
+	uint64_t number;
+
+	/* Of a double the last digits would be lost. */
+	if (text_parse_u64(node->text, end, &number) == end)
+		json_u64(json, number);
+	else
+		json_double(json, node->number);
+}
+
+/* As deep as limits.depth. */
+static void emit(struct json_writer *json, const struct json_node *node)
+{
+	const struct json_node *child = node->first;
+
+	switch (node->type) {
+	case JSON_NULL:
+		json_null(json);
+		break;
+	case JSON_BOOL:
+		json_bool(json, node->boolean);
+		break;
+	case JSON_NUMBER:
+		emit_number(json, node);
+		break;
+	case JSON_STRING:
+		printable_json(json, node->text);
+		break;
+	case JSON_ARRAY:
+		json_begin_array(json);
+		for (; child; child = child->next)
+			emit_member(json, child);
+		json_end_array(json);
+		break;
+	case JSON_OBJECT:
+		json_begin_object(json);
+		for (; child; child = child->next)
+			emit_member(json, child);
+		json_end_object(json);
+		break;
+	}
+}
+
+static bool is_array(const struct json_node *node, const char *key)
+{
+	return node->type == JSON_ARRAY && node->key && strcmp(node->key, key) == 0;
+}
+
+/* A target with those of its rules that are wanted. */
+static void emit_target(struct json_writer *json, const struct json_node *target, const struct statusquery *query)
+{
+	json_begin_object(json);
+	for (const struct json_node *member = target->first; member; member = member->next) {
+		if (!is_array(member, "rules")) {
+			emit_member(json, member);
+			continue;
+		}
+		json_key(json, "rules");
+		json_begin_array(json);
+		for (const struct json_node *rule = member->first; rule; rule = rule->next)
+			if (statusview_wanted(query, target, rule))
+				emit(json, rule);
+		json_end_array(json);
+	}
+	json_end_object(json);
+}
+
+static bool any_wanted(const struct json_node *target, const struct statusquery *query)
+{
+	const struct json_node *rules = json_member(target, "rules");
+
+	for (const struct json_node *rule = rules ? rules->first : NULL; rule; rule = rule->next)
+		if (statusview_wanted(query, target, rule))
+			return true;
+	return false;
+}
+
+/* Returns how many targets are in it. */
+static size_t emit_targets(struct json_writer *json, const struct json_node *targets, const struct statusquery *query)
+{
+	size_t count = 0;
+
+	json_key(json, "targets");
+	json_begin_array(json);
+	for (const struct json_node *target = targets->first; target; target = target->next) {
+		if (target->type != JSON_OBJECT || !any_wanted(target, query))
+			continue;
+		emit_target(json, target, query);
+		count++;
+	}
+	json_end_array(json);
+	return count;
+}
+
+/* ---- answers ---- */
+
+static int nothing_matches(void)
+{
+	fprintf(stderr, "spikewatch status: no rule and no target that is judged has such a name.\n");
+	return EXIT_TROUBLE;
+}
+
+static int print_json(const struct json_node *root, const struct statusquery *query)
+{
+	AUTO(output_json_release) struct json_writer *json = NULL;
+	size_t targets = 0;
+
+	if (output_json_new(&json) < 0)
+		return output_no_memory();
+
+	json_begin_object(json);
+	for (const struct json_node *member = root->first; member; member = member->next) {
+		if (is_array(member, "targets"))
+			targets += emit_targets(json, member, query);
+		else
+			emit_member(json, member);
+	}
+	json_end_object(json);
+	return targets > 0 || !statusquery_chooses(query) || query->brief ? EXIT_OK : nothing_matches();
+}
+
+static int print_text(const struct json_node *root, const struct statusquery *query)
+{
+	struct plot_style style;
+	ssize_t rows;
+
+	plot_style_detect(stdout, &style);
+	healthview_print(root, style.width, stdout);
+	if (query->brief)
+		return EXIT_OK;
+	putchar('\n');
+	rows = statusview_rules(root, query, style.width, stdout);
+	if (rows < 0)
+		return output_no_memory();
+	if (rows == 0 && statusquery_chooses(query))
+		return nothing_matches();
+	if (rows == 0)
+		printf("No rule looks at any target yet.\n");
+	return EXIT_OK;
+}
+
+static int print(const struct json_node *root, const struct request *request)
+{
+	const char *error = answer_text(root, "error");
+
+	if (!json_member(root, "daemon")) {
+		fprintf(stderr, "spikewatch status: what answers there is no spikewatchd that I know: ");
+		output_escaped(stderr, *error ? error : "it says nothing about itself");
+		fputc('\n', stderr);
+		return EXIT_TROUBLE;
+	}
+	return request->json ? print_json(root, &request->query) : print_text(root, &request->query);
+}
+
+/* What is too long for a line is asked for with all the rest, and chosen here. */
+static void write_request(const struct statusquery *query, char *buf, size_t cap)
+{
+	const struct statusquery all = { .brief = query->brief };
+	struct statusquery asked = *query;
+	size_t len = (size_t)snprintf(buf, cap, "status ");
+
+	if (asked.nearest > STATUSQUERY_NEAREST_MAX)
+		asked.nearest = 0;
+	if (statusquery_format(&asked, buf + len, cap - len) < 0)
+		statusquery_format(&all, buf + len, cap - len);
+	if (buf[len] == '\0')
+		buf[len - 1] = '\0';
+}
+
+static int ask_and_print(const struct request *request)
+{
+	AUTO(ask_release) struct json_document *document = NULL;
+	char line[STATUSQUERY_LINE_MAX];
+	struct ask ask = { .command = "spikewatch status", .socket = request->socket, .request = line };
+	int code;
+
+	write_request(&request->query, line, sizeof(line) - 1);
+	code = ask_daemon(&ask, &document);
+
+	return code == EXIT_OK ? print(json_root(document), request) : code;
+}
+
+int status_command(int argc, char **argv)
+{
+	struct request request = { 0 };
+	uint64_t rows = UINT64_MAX;
+	const struct option_spec options[] = {
+		{ 's', "socket", OPTION_TEXT, "PATH", "the daemon's; see below", &request.socket },
+		{ 'n', "rows", OPTION_NUMBER, "N", "only so many, the nearest to firing; 0 all (40; JSON: all)",
+		  &rows },
+		{ 't', "target", OPTION_TEXT, "NAME", "of targets or entries called so; * and ? match anything",
+		  &request.query.target },
+		{ 'r', "rule", OPTION_TEXT, "NAME", "of rules called so", &request.query.rule },
+		{ 'b', "brief", OPTION_FLAG, NULL, "only how the daemon is, nothing of targets", &request.query.brief },
+		{ 0, "json", OPTION_FLAG, NULL, "all there is to know, as JSON", &request.json },
+	};
+	const struct options_usage usage = {
+		.command = "spikewatch status",
+		.operands = "[TARGET|RULE...]",
+		.summary = "Says how the daemon is, and why each rule did or did not fire.",
+		.description = "Rules nearest to firing come first. With names (of targets, of their entries, or\n"
+			       "of rules; * and ? stand for anything) only those, and how often each reason was\n"
+			       "given. PATH is by default /run/spikewatch/control; for others than root first the\n"
+			       "same below $XDG_RUNTIME_DIR or ~/.cache. It is always beside the ring.",
+		.example = "spikewatch status 'postgres*'\n"
+			   "spikewatch status --json | jq .sampler.capture_percent",
+		.exits = "0 answered, 1 no daemon or no such name, 2 wrong usage",
+		.options = options,
+		.option_count = ARRAY_LEN(options),
+		.operands_max = -1,
+	};
+	int first, code = options_start(&usage, argc, argv, &first);
+
+	if (code >= 0)
+		return code;
+	request.query.nearest = rows == UINT64_MAX ? request.json ? 0 : ROWS_DEFAULT : rows;
+	request.query.names = argv + first;
+	request.query.name_count = (size_t)(argc - first);
+	return ask_and_print(&request);
+}

@@ -1,0 +1,924 @@
+/*
+ * export_firefox.c: each target has a main thread, which its counters belong to; threads in which stacks were sampled come behind them,
+ * or are that main thread if it is the same one.
+ *
+ * A profile of pprof knows of a sample in which phase it was taken, before the spike or during it, and not when. So the samples of a
+ * thread are spread evenly over their phase: how often a stack was seen is true, in what order within the phase is not, and "extra" of the
+ * profile says so.
+ */
+#include "cli/export/export_firefox.h"
+
+#include "cli/export/export.h"
+#include "cli/incident/profiles.h"
+#include "cli/incident/series.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/profile/pprof.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows beyond are left out, and cut says so. */
+#define FOXCOUNTERS_ROWS_MAX ((size_t)4 << 20)
+
+/* {0} is empty and legal. */
+struct foxcounters {
+	struct samplewalk walk; /* the targets */
+	struct foxcounters_point *points;
+	size_t count, cap;
+	int64_t from_ns, to_ns; /* of the rows, since the firing; 0, 0 without any */
+	bool cut;
+};
+
+/*
+ * Of the processed profile format: src/types/profile.ts and docs-developer/CHANGELOG-formats.md of github.com/firefox-devtools/profiler. A
+ * viewer takes this version and older ones.
+ */
+#define FOXMETA_VERSION 70
+
+/* The name of the markers that are described here, the "type" of their data; their fields are what, rule, value and unit. */
+#define FOXMETA_MARKER "spikewatch"
+
+struct foxmeta {
+	const struct incident *incident;
+	bool has_stacks;
+	int64_t zero_ns, end_ns; /* since the firing */
+	uint64_t interval_ns;
+};
+
+static void foxcounters_release(struct foxcounters *counters);
+
+/*
+ * foxcounters.c: a counter is a column of differences. Rows of all targets are kept, then sorted by target.
+ *
+ * A target that did not run has no row until its heartbeat: the CPU time of the row after such a pause was used shortly before it, so a
+ * point without any is put there; else it would look like a little over all of the pause.
+ */
+
+struct foxcounters_point {
+	size_t order;
+	uint32_t target;
+	bool has_cpu, has_memory, gap;
+	int64_t at_ns;
+	uint64_t cpu_ns, memory_bytes;
+};
+
+static int keep(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+{
+	struct foxcounters *counters = ctx;
+	const struct sample *sample = &row->sample;
+
+	(void)walk;
+	if (counters->count == FOXCOUNTERS_ROWS_MAX) {
+		counters->cut = true;
+		return 0;
+	}
+	if (counters->count == counters->cap) {
+		size_t cap = counters->cap ? 2 * counters->cap : 1024;
+		struct foxcounters_point *points = realloc(counters->points, cap * sizeof(*points));
+
+		if (!points)
+			return -ENOMEM;
+		counters->points = points;
+		counters->cap = cap;
+	}
+	if (counters->count == 0 || row->at_ns < counters->from_ns)
+		counters->from_ns = row->at_ns;
+	if (counters->count == 0 || row->at_ns > counters->to_ns)
+		counters->to_ns = row->at_ns;
+	counters->points[counters->count] = (struct foxcounters_point){
+		.order = counters->count,
+		.target = (uint32_t)row->target,
+		.has_cpu = sample_has(sample, SAMPLE_CPU),
+		.has_memory = sample_has(sample, SAMPLE_MEMORY),
+		.gap = row->gap,
+		.at_ns = row->at_ns,
+		.cpu_ns = sample->value[SAMPLE_CPU],
+		.memory_bytes = sample->value[SAMPLE_MEMORY],
+	};
+	counters->count++;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct foxcounters_point *left = a, *right = b;
+
+	if (left->target != right->target)
+		return left->target < right->target ? -1 : 1;
+	if (left->at_ns != right->at_ns)
+		return left->at_ns < right->at_ns ? -1 : 1;
+	return left->order < right->order ? -1 : left->order > right->order;
+}
+
+/* Reads samples.tsv. 0; -ENOENT: there is none; -ENOMEM; -errno. *ret is to be released; on failure it is {0}. */
+static int foxcounters_load(int incidentfd, const struct incident *incident, struct foxcounters *ret)
+{
+	struct foxcounters counters = { .cut = false };
+	const struct samplewalk_visit visit = { .row = keep, .ctx = &counters };
+	int rc = samplewalk_run(incidentfd, incident->wall, &visit, &counters.walk);
+
+	*ret = (struct foxcounters){ .cut = false };
+	if (rc < 0) {
+		foxcounters_release(&counters);
+		return rc;
+	}
+	if (counters.count > 0)
+		qsort(counters.points, counters.count, sizeof(*counters.points), compare);
+	*ret = counters;
+	return 0;
+}
+
+static void foxcounters_release(struct foxcounters *counters)
+{
+	samplewalk_release(&counters->walk);
+	free(counters->points);
+	*counters = (struct foxcounters){ .cut = false };
+}
+
+/* The pid of a target, as the profile has it: a text. Those that are no processes have one of their own. */
+static void foxcounters_pid(const struct foxcounters *counters, size_t target, char ret[static 32])
+{
+	if (counters->walk.targets[target].pid)
+		snprintf(ret, 32, "%d", counters->walk.targets[target].pid);
+	else
+		snprintf(ret, 32, "target-%zu", target + 1);
+}
+
+/* ---- the columns ---- */
+
+/* What is written of each point: when, and by how much the counter moved. */
+struct columns {
+	struct json_writer *times, *counts; /* one of them is NULL: columns are written one after the other */
+	int64_t zero_ns;
+	uint64_t length;
+};
+
+static void put_point(struct columns *columns, int64_t at_ns, double count)
+{
+	columns->length++;
+	if (columns->times)
+		json_double(columns->times, at_ns > columns->zero_ns ? (double)(at_ns - columns->zero_ns) / 1e6 : 0);
+	if (columns->counts)
+		json_double(columns->counts, count);
+}
+
+/* In milliseconds of CPU time: by the millisecond that is cores. */
+static void put_cpu(const struct foxcounters_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
+{
+	const struct foxcounters_point *last = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct foxcounters_point *point = &points[i];
+		bool follows = last && !point->gap && point->cpu_ns >= last->cpu_ns;
+		int64_t ran_ns;
+
+		if (!point->has_cpu)
+			continue;
+		if (follows &&
+		    exportrows_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
+			put_point(columns, point->at_ns - ran_ns, 0);
+		put_point(columns, point->at_ns, follows ? (double)(point->cpu_ns - last->cpu_ns) / 1e6 : 0);
+		last = point;
+	}
+}
+
+static void put_memory(const struct foxcounters_point *points, size_t count, uint64_t interval_ns,
+		       struct columns *columns)
+{
+	uint64_t before = 0;
+
+	(void)interval_ns;
+	for (size_t i = 0; i < count; i++) {
+		if (!points[i].has_memory)
+			continue;
+		put_point(columns, points[i].at_ns, (double)points[i].memory_bytes - (double)before);
+		before = points[i].memory_bytes;
+	}
+}
+
+/* ---- the counters ---- */
+
+struct row {
+	const char *source, *unit, *label;
+};
+
+static const struct kind {
+	const char *name, *category, *description, *graph, *unit, *color, *label;
+	unsigned weight;
+	void (*put)(const struct foxcounters_point *points, size_t count, uint64_t interval_ns,
+		    struct columns *columns);
+	struct row rows[2];
+} kinds[] = {
+	{ "CPU",
+	  "CPU",
+	  "CPU time used, in milliseconds",
+	  "line-rate",
+	  "percent",
+	  "blue",
+	  "CPU",
+	  10,
+	  put_cpu,
+	  { { "rate", "percent", "of one core" } } },
+	{ "Memory",
+	  "Memory",
+	  "Resident memory, in bytes",
+	  "line-accumulated",
+	  "bytes",
+	  "orange",
+	  "Memory",
+	  20,
+	  put_memory,
+	  { { "accumulated", "bytes", "above the least in the graph" },
+	    { "count-range", "bytes", "range in the graph" } } },
+};
+
+static void put_rows(const struct kind *kind, struct json_writer *json)
+{
+	json_key(json, "tooltipRows");
+	json_begin_array(json);
+	for (size_t i = 0; i < sizeof(kind->rows) / sizeof(kind->rows[0]) && kind->rows[i].source; i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "type", "value");
+		jsonmember_text(json, "source", kind->rows[i].source);
+		json_key(json, "format");
+		json_begin_object(json);
+		jsonmember_text(json, "unit", kind->rows[i].unit);
+		json_end_object(json);
+		jsonmember_text(json, "label", kind->rows[i].label);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static void put_display(const struct kind *kind, struct json_writer *json)
+{
+	json_key(json, "display");
+	json_begin_object(json);
+	jsonmember_text(json, "graphType", kind->graph);
+	jsonmember_text(json, "unit", kind->unit);
+	jsonmember_text(json, "color", kind->color);
+	json_key(json, "markerSchemaLocation");
+	json_null(json);
+	json_key(json, "sortWeight");
+	json_u64(json, kind->weight);
+	jsonmember_text(json, "label", kind->label);
+	put_rows(kind, json);
+	json_end_object(json);
+}
+
+/* What a counter is made of. */
+struct foxcounters_part {
+	const struct foxcounters *counters;
+	size_t target, first, count;
+	uint64_t interval_ns;
+	int64_t zero_ns;
+};
+
+static void foxcounters_put_samples(const struct foxcounters_part *foxcounters_part, const struct kind *kind, struct json_writer *json)
+{
+	const struct foxcounters_point *points = foxcounters_part->counters->points + foxcounters_part->first;
+	struct columns columns = { .times = json, .zero_ns = foxcounters_part->zero_ns };
+
+	json_key(json, "samples");
+	json_begin_object(json);
+	json_key(json, "time");
+	json_begin_array(json);
+	kind->put(points, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	json_end_array(json);
+	columns = (struct columns){ .counts = json, .zero_ns = foxcounters_part->zero_ns };
+	json_key(json, "count");
+	json_begin_array(json);
+	kind->put(points, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	json_end_array(json);
+	json_key(json, "length");
+	json_u64(json, columns.length);
+	json_end_object(json);
+}
+
+static void put_counter(const struct foxcounters_part *foxcounters_part, const struct kind *kind, struct json_writer *json)
+{
+	struct columns columns = { .zero_ns = foxcounters_part->zero_ns };
+	char pid[32];
+
+	kind->put(foxcounters_part->counters->points + foxcounters_part->first, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	if (columns.length == 0)
+		return;
+	foxcounters_pid(foxcounters_part->counters, foxcounters_part->target, pid);
+	json_begin_object(json);
+	jsonmember_text(json, "name", kind->name);
+	jsonmember_text(json, "category", kind->category);
+	jsonmember_text(json, "description", kind->description);
+	jsonmember_text(json, "pid", pid);
+	json_key(json, "mainThreadIndex");
+	json_u64(json, foxcounters_part->target);
+	foxcounters_put_samples(foxcounters_part, kind, json);
+	put_display(kind, json);
+	json_end_object(json);
+}
+
+/* The member "counters". The main thread of target i is thread i; times count from zero_ns, since the firing, on. */
+static void foxcounters_put(const struct foxcounters *counters, const struct incident *incident, int64_t zero_ns,
+		     struct json_writer *json)
+{
+	struct foxcounters_part foxcounters_part = { .counters = counters, .interval_ns = incident->cost.interval_ns, .zero_ns = zero_ns };
+
+	json_key(json, "counters");
+	json_begin_array(json);
+	for (size_t i = 0; i < counters->count; i += foxcounters_part.count) {
+		foxcounters_part.first = i;
+		foxcounters_part.target = counters->points[i].target;
+		for (foxcounters_part.count = 0;
+		     i + foxcounters_part.count < counters->count && counters->points[i + foxcounters_part.count].target == foxcounters_part.target;)
+			foxcounters_part.count++;
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			put_counter(&foxcounters_part, &kinds[k], json);
+	}
+	json_end_array(json);
+}
+
+/*
+ * foxmeta.c: what a viewer must find before it looks at anything else. Everything is symbolised already, and nothing is from a browser:
+ * several members only say so.
+ */
+
+static void put_category(struct json_writer *json, const char *name, const char *color)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "name", name);
+	jsonmember_text(json, "color", color);
+	json_key(json, "subcategories");
+	json_begin_array(json);
+	json_string(json, "Other");
+	json_end_array(json);
+	json_end_object(json);
+}
+
+static void put_categories(struct json_writer *json)
+{
+	/* In the order of enum foxstacks_category. */
+	json_key(json, "categories");
+	json_begin_array(json);
+	put_category(json, "Other", "grey");
+	put_category(json, "User", "yellow");
+	put_category(json, "Kernel", "orange");
+	json_end_array(json);
+}
+
+static void put_schema(struct json_writer *json)
+{
+	static const struct {
+		const char *key, *label, *format;
+	} fields[] = {
+		{ "what", "What", "string" },
+		{ "rule", "Rule", "string" },
+		{ "value", "Value", "decimal" },
+		{ "unit", "Unit", "string" },
+	};
+
+	json_key(json, "markerSchema");
+	json_begin_array(json);
+	json_begin_object(json);
+	jsonmember_text(json, "name", FOXMETA_MARKER);
+	jsonmember_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
+	jsonmember_text(json, "chartLabel", "{marker.data.what}");
+	json_key(json, "display");
+	json_begin_array(json);
+	json_string(json, "marker-chart");
+	json_string(json, "marker-table");
+	json_string(json, "timeline-overview");
+	json_end_array(json);
+	json_key(json, "fields");
+	json_begin_array(json);
+	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "key", fields[i].key);
+		jsonmember_text(json, "label", fields[i].label);
+		jsonmember_text(json, "format", fields[i].format);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	json_end_object(json);
+	json_end_array(json);
+}
+
+static void put_entry(struct json_writer *json, const char *label, const char *value)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "label", label);
+	jsonmember_text(json, "format", "string");
+	jsonmember_text(json, "value", value);
+	json_end_object(json);
+}
+
+static void put_extra(struct json_writer *json, const struct incident *incident)
+{
+	json_key(json, "extra");
+	json_begin_array(json);
+	json_begin_object(json);
+	jsonmember_text(json, "label", "Incident");
+	json_key(json, "entries");
+	json_begin_array(json);
+	put_entry(json, "Id", incident->id);
+	put_entry(json, "Host", incident->hostname);
+	put_entry(json, "Target", incident->target.name);
+	put_entry(json, "Rule", incident->rule.name);
+	put_entry(json, "Times of stacks",
+		  "Known is whether before the spike or during it; within that they are spread evenly.");
+	json_end_array(json);
+	json_end_object(json);
+	json_end_array(json);
+}
+
+static void put_origin(struct json_writer *json, const struct incident *incident)
+{
+	jsonmember_text(json, "product", "Spikewatch");
+	jsonmember_text(json, "importedFrom", "Spikewatch");
+	jsonmember_text(json, "platform", "X11");
+	jsonmember_text(json, "oscpu", incident->kernel);
+	jsonmember_bool(json, "symbolicated", true);
+	jsonmember_bool(json, "symbolicationNotSupported", true);
+	jsonmember_bool(json, "usesOnlyOneStackType", true);
+	jsonmember_bool(json, "sourceCodeIsNotOnSearchfox", true);
+}
+
+/* The member "meta". Its categories are those of enum foxstacks_category. Errors stay in the writer. */
+static void foxmeta_put(const struct foxmeta *meta, struct json_writer *json)
+{
+	const struct incident *incident = meta->incident;
+
+	json_key(json, "meta");
+	json_begin_object(json);
+	jsonmember_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
+	jsonmember_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
+	jsonmember_i64(json, "profilingStartTime", 0);
+	jsonmember_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
+	jsonmember_i64(json, "processType", 0);
+	jsonmember_i64(json, "stackwalk", meta->has_stacks);
+	jsonmember_i64(json, "version", 36); /* of the unprocessed format, which this is not */
+	jsonmember_i64(json, "preprocessedProfileVersion", FOXMETA_VERSION);
+	put_origin(json, incident);
+	put_categories(json);
+	put_schema(json);
+	put_extra(json, incident);
+	json_end_object(json);
+}
+
+/* More samples are not spread one by one: a stack then is one sample with the weight of all. */
+#define SPREAD_MAX 200000
+
+#define DAY_NS (INT64_C(86400) * 1000000000)
+
+/* A stack of a thread in a phase. */
+struct part {
+	uint32_t thread; /* place in threads */
+	uint32_t order;
+	bool during;
+	int64_t stack;
+	uint64_t count;
+	double weight;
+};
+
+struct thread {
+	const char *name, *process; /* may hold any byte */
+	size_t name_len, process_len;
+	char pid[32];
+	int64_t tid;
+	bool main;
+	size_t first, count; /* of parts */
+};
+
+struct fox {
+	const struct exporting *exporting;
+	const struct incident *incident;
+	struct foxcounters counters;
+	struct foxstacks stacks;
+	struct thread *threads;
+	size_t thread_count, thread_cap;
+	struct part *parts;
+	size_t part_count;
+	int value, counted; /* of a sample: its weight, how many it stands for; -1: there is none */
+	bool spread;
+	int64_t zero_ns, window_ns, end_ns; /* since the firing */
+	uint32_t marker;                    /* string */
+	struct json_writer *json;
+};
+
+static void release_fox(struct fox *fox)
+{
+	foxcounters_release(&fox->counters);
+	foxstacks_release(&fox->stacks);
+	free(fox->threads);
+	free(fox->parts);
+}
+
+/* ---- threads ---- */
+
+static int add_thread(struct fox *fox, const struct thread *thread, uint32_t *ret)
+{
+	if (fox->thread_count == fox->thread_cap) {
+		size_t cap = fox->thread_cap ? 2 * fox->thread_cap : 16;
+		struct thread *threads = realloc(fox->threads, cap * sizeof(*threads));
+
+		if (!threads)
+			return -ENOMEM;
+		fox->threads = threads;
+		fox->thread_cap = cap;
+	}
+	*ret = (uint32_t)fox->thread_count;
+	fox->threads[fox->thread_count++] = *thread;
+	return 0;
+}
+
+static int add_targets(struct fox *fox)
+{
+	for (size_t i = 0; i < fox->counters.walk.count; i++) {
+		const struct samplewalk_target *target = &fox->counters.walk.targets[i];
+		struct thread thread = { .name = target->name,
+					 .name_len = strlen(target->name),
+					 .process = target->name,
+					 .process_len = strlen(target->name),
+					 .tid = target->pid ? target->pid : (int64_t)i,
+					 .main = true };
+		uint32_t place;
+		int rc;
+
+		foxcounters_pid(&fox->counters, i, thread.pid);
+		rc = add_thread(fox, &thread, &place);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static void take_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key, const char **ret,
+		       size_t *ret_len)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
+	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+
+	*ret = text && text->len ? text->at : "?";
+	*ret_len = text && text->len ? text->len : 1;
+}
+
+static int64_t number_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
+
+	return label ? label->number : 0;
+}
+
+/* Samples of a thread mostly follow one another: the search begins at the end. */
+static int find_thread(struct fox *fox, const struct pprofread_sample *sample, uint32_t *ret)
+{
+	int64_t pid = number_label(fox, sample, "process_id");
+	struct thread thread = { .tid = number_label(fox, sample, "thread_id") };
+
+	snprintf(thread.pid, sizeof(thread.pid), "%lld", (long long)pid);
+	for (size_t i = fox->thread_count; i > 0; i--) {
+		if (fox->threads[i - 1].tid != thread.tid || strcmp(fox->threads[i - 1].pid, thread.pid) != 0)
+			continue;
+		*ret = (uint32_t)(i - 1);
+		return 0;
+	}
+	thread.main = thread.tid == pid;
+	take_label(fox, sample, "thread", &thread.name, &thread.name_len);
+	take_label(fox, sample, "process", &thread.process, &thread.process_len);
+	return add_thread(fox, &thread, ret);
+}
+
+/* ---- stacks ---- */
+
+static int compare_parts(const void *a, const void *b)
+{
+	const struct part *left = a, *right = b;
+
+	if (left->thread != right->thread)
+		return left->thread < right->thread ? -1 : 1;
+	if (left->during != right->during)
+		return right->during ? -1 : 1;
+	return left->order < right->order ? -1 : left->order > right->order;
+}
+
+static bool is_during(const struct fox *fox, const struct pprofread_sample *sample)
+{
+	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, "phase");
+	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+
+	return !text || text->len != strlen("before") || memcmp(text->at, "before", text->len) != 0;
+}
+
+static int add_part(struct fox *fox, uint32_t order, uint64_t *total)
+{
+	const struct pprofread_sample *sample = &fox->stacks.profile->samples[order];
+	struct part part = { .order = order, .during = is_during(fox, sample), .count = 1, .weight = 1 };
+	int rc = find_thread(fox, sample, &part.thread);
+
+	if (rc == 0)
+		rc = foxstacks_stack(&fox->stacks, sample, &part.stack);
+	if (rc < 0)
+		return rc;
+	if (fox->counted >= 0 && sample->values[fox->counted] > 0)
+		part.count = (uint64_t)sample->values[fox->counted];
+	if (fox->value >= 0)
+		part.weight = (double)sample->values[fox->value] / (fox->exporting->memory ? 1 : 1e6);
+	else
+		part.weight = (double)part.count;
+	*total = part.count > SPREAD_MAX ? SPREAD_MAX + 1 : *total + part.count;
+	fox->spread &= *total <= SPREAD_MAX;
+	fox->parts[fox->part_count++] = part;
+	return 0;
+}
+
+static int add_stacks(struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	uint64_t total = 0;
+	int rc = 0;
+
+	if (!profile || profile->sample_count == 0)
+		return 0;
+	if (fox->exporting->memory)
+		fox->value = pprofread_value(profile, "memory", "bytes");
+	else
+		fox->value = pprofread_value(profile, "cpu", "nanoseconds");
+	fox->counted = pprofread_value(profile, fox->exporting->memory ? "faults" : "samples", "count");
+	fox->spread = !fox->exporting->memory; /* faults are too many, and worth different sums */
+	fox->parts = calloc(profile->sample_count, sizeof(*fox->parts));
+	if (!fox->parts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++)
+		rc = add_part(fox, i, &total);
+	qsort(fox->parts, fox->part_count, sizeof(*fox->parts), compare_parts);
+	for (size_t i = fox->part_count; i > 0; i--) {
+		fox->threads[fox->parts[i - 1].thread].first = i - 1;
+		fox->threads[fox->parts[i - 1].thread].count++;
+	}
+	return rc;
+}
+
+/* ---- when ---- */
+
+static void set_times(struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	int64_t from = profile ? profile->time_ns - (int64_t)fox->incident->wall.ns : 0;
+
+	fox->zero_ns = fox->counters.from_ns;
+	fox->end_ns = fox->counters.to_ns;
+	fox->window_ns = mono_diff(fox->incident->window_from, fox->incident->mono);
+	if (profile && profile->time_ns > 0 && from > -DAY_NS && from < DAY_NS) {
+		fox->zero_ns = from < fox->zero_ns || fox->counters.count == 0 ? from : fox->zero_ns;
+		if (profile->duration_ns > 0 && profile->duration_ns < DAY_NS &&
+		    from + profile->duration_ns > fox->end_ns)
+			fox->end_ns = from + profile->duration_ns;
+	}
+	if (fox->window_ns > 0 || fox->window_ns < fox->zero_ns)
+		fox->window_ns = 0;
+	if (fox->window_ns < fox->zero_ns)
+		fox->window_ns = fox->zero_ns;
+	if (fox->end_ns < fox->window_ns)
+		fox->end_ns = fox->window_ns;
+}
+
+/* Milliseconds since the beginning of the profile. */
+static double since_zero(const struct fox *fox, int64_t at_ns)
+{
+	return (double)(at_ns - fox->zero_ns) / 1e6;
+}
+
+enum column { COLUMN_STACK, COLUMN_TIME, COLUMN_WEIGHT };
+
+/* One value for each sample of the parts of one phase. Returns how many. */
+static uint64_t put_phase(const struct fox *fox, const struct part *parts, size_t count, enum column column)
+{
+	int64_t from = parts->during ? fox->window_ns : fox->zero_ns, to = parts->during ? fox->end_ns : fox->window_ns;
+	uint64_t total = 0, done = 0;
+
+	for (size_t i = 0; i < count; i++)
+		total += fox->spread ? parts[i].count : 1;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t times = fox->spread ? parts[i].count : 1;
+
+		for (uint64_t n = 0; n < times; n++, done++) {
+			if (column == COLUMN_TIME)
+				json_double(fox->json,
+					    since_zero(fox, from) + since_zero(fox, to - from + fox->zero_ns) *
+									    (double)done / (double)total);
+			else if (column == COLUMN_WEIGHT)
+				json_double(fox->json, parts[i].weight / (double)times);
+			else if (parts[i].stack < 0)
+				json_null(fox->json);
+			else
+				json_i64(fox->json, parts[i].stack);
+		}
+	}
+	return total;
+}
+
+static uint64_t put_column(const struct fox *fox, const struct thread *thread, const char *key, enum column column)
+{
+	const struct part *parts = fox->parts + thread->first;
+	size_t before = 0;
+	uint64_t length = 0;
+
+	json_key(fox->json, key);
+	json_begin_array(fox->json);
+	while (before < thread->count && !parts[before].during)
+		before++;
+	if (before > 0)
+		length += put_phase(fox, parts, before, column);
+	if (before < thread->count)
+		length += put_phase(fox, parts + before, thread->count - before, column);
+	json_end_array(fox->json);
+	return length;
+}
+
+static void put_samples(const struct fox *fox, const struct thread *thread)
+{
+	uint64_t length;
+
+	json_key(fox->json, "samples");
+	json_begin_object(fox->json);
+	length = put_column(fox, thread, "stack", COLUMN_STACK);
+	put_column(fox, thread, "time", COLUMN_TIME);
+	put_column(fox, thread, "weight", COLUMN_WEIGHT);
+	jsonmember_text(fox->json, "weightType",
+			fox->value < 0           ? "samples"
+			: fox->exporting->memory ? "bytes"
+						 : "tracing-ms");
+	jsonmember_i64(fox->json, "length", (int64_t)length);
+	json_end_object(fox->json);
+}
+
+/* ---- markers: the window of the rule, and the firing ---- */
+
+static void put_pair(struct json_writer *json, const char *key, double first, double second)
+{
+	json_key(json, key);
+	json_begin_array(json);
+	json_double(json, first);
+	json_double(json, second);
+	json_end_array(json);
+}
+
+static void put_marker_data(const struct fox *fox, const char *what)
+{
+	json_begin_object(fox->json);
+	jsonmember_text(fox->json, "type", FOXMETA_MARKER);
+	jsonmember_text(fox->json, "what", what);
+	jsonmember_text(fox->json, "rule", fox->incident->rule.name);
+	if (fox->incident->rule.has_value)
+		jsonmember_double(fox->json, "value", fox->incident->rule.value);
+	jsonmember_text(fox->json, "unit", fox->incident->rule.unit);
+	json_end_object(fox->json);
+}
+
+static void put_empty_column(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_array(json);
+	json_end_array(json);
+}
+
+static void put_markers(const struct fox *fox, bool has)
+{
+	static const char *const columns[] = { "data", "name", "startTime", "endTime", "phase", "category" };
+	double window = since_zero(fox, fox->window_ns), fired = since_zero(fox, 0);
+
+	json_key(fox->json, "markers");
+	json_begin_object(fox->json);
+	for (size_t i = 0; i < ARRAY_LEN(columns) && !has; i++)
+		put_empty_column(fox->json, columns[i]);
+	if (has) {
+		json_key(fox->json, "data");
+		json_begin_array(fox->json);
+		put_marker_data(fox, "the window of the rule");
+		put_marker_data(fox, "fired");
+		json_end_array(fox->json);
+		put_pair(fox->json, "name", fox->marker, fox->marker);
+		put_pair(fox->json, "startTime", window, fired);
+		put_pair(fox->json, "endTime", fired, fired);
+		put_pair(fox->json, "phase", 1, 0); /* an interval, an instant */
+		put_pair(fox->json, "category", FOXSTACKS_OTHER, FOXSTACKS_OTHER);
+	}
+	jsonmember_i64(fox->json, "length", has ? 2 : 0);
+	json_end_object(fox->json);
+}
+
+static int put_cut_text(struct json_writer *json, const char *key, const char *text, size_t len)
+{
+	AUTO_FREE char *copy = strndup(text, len);
+
+	if (!copy)
+		return -ENOMEM;
+	jsonmember_text(json, key, copy);
+	return 0;
+}
+
+static int put_thread(const struct fox *fox, size_t at)
+{
+	const struct thread *thread = &fox->threads[at];
+	int rc;
+
+	json_begin_object(fox->json);
+	jsonmember_text(fox->json, "processType", "default");
+	jsonmember_i64(fox->json, "processStartupTime", 0);
+	jsonmember_null(fox->json, "processShutdownTime");
+	jsonmember_i64(fox->json, "registerTime", 0);
+	jsonmember_null(fox->json, "unregisterTime");
+	put_empty_column(fox->json, "pausedRanges");
+	jsonmember_bool(fox->json, "showMarkersInTimeline", at == 0);
+	rc = put_cut_text(fox->json, "name", thread->name, thread->name_len);
+	jsonmember_bool(fox->json, "isMainThread", thread->main);
+	if (rc == 0)
+		rc = put_cut_text(fox->json, "processName", thread->process, thread->process_len);
+	jsonmember_text(fox->json, "pid", thread->pid);
+	jsonmember_i64(fox->json, "tid", thread->tid);
+	put_samples(fox, thread);
+	put_markers(fox, at == 0 && fox->zero_ns <= 0);
+	json_end_object(fox->json);
+	return rc;
+}
+
+static void put_meta(const struct fox *fox)
+{
+	const struct pprofread_profile *profile = fox->stacks.profile;
+	struct foxmeta meta = { .incident = fox->incident,
+				.has_stacks = profile != NULL,
+				.zero_ns = fox->zero_ns,
+				.end_ns = fox->end_ns,
+				.interval_ns = fox->incident->cost.interval_ns };
+
+	if (profile && profile->period > 0 && !fox->exporting->memory)
+		meta.interval_ns = (uint64_t)profile->period;
+	foxmeta_put(&meta, fox->json);
+}
+
+static int put_profile(struct fox *fox)
+{
+	int rc = 0, shared;
+
+	json_begin_object(fox->json);
+	put_meta(fox);
+	put_empty_column(fox->json, "libs");
+	put_empty_column(fox->json, "pages");
+	foxcounters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
+	json_key(fox->json, "threads");
+	json_begin_array(fox->json);
+	for (size_t i = 0; i < fox->thread_count && rc == 0; i++)
+		rc = put_thread(fox, i);
+	json_end_array(fox->json);
+	shared = foxstacks_put(&fox->stacks, fox->json);
+	json_end_object(fox->json);
+	return rc ? rc : shared;
+}
+
+static int load(struct fox *fox)
+{
+	const struct exporting *exporting = fox->exporting;
+	int samples = foxcounters_load(exporting->fd, fox->incident, &fox->counters);
+	int stacks = foxstacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &fox->stacks);
+
+	if (samples == -ENOENT && stacks == -ENOENT) {
+		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");
+		return EXPORTING_NOTHING;
+	}
+	if (samples < 0 && samples != -ENOENT)
+		return samples;
+	if (stacks < 0 && stacks != -ENOENT)
+		return stacks;
+	if (fox->counters.cut)
+		fprintf(stderr, "spikewatch export: there are more samples than %zu; the rest is left out\n",
+			FOXCOUNTERS_ROWS_MAX);
+	return 0;
+}
+
+int exportfirefox_write(const struct exporting *exporting)
+{
+	AUTO(release_fox)
+	struct fox fox = { .exporting = exporting, .incident = exporting->incident, .value = -1, .counted = -1 };
+	int closed, rc = load(&fox);
+
+	if (rc == 0)
+		rc = add_targets(&fox);
+	if (rc == 0)
+		rc = add_stacks(&fox);
+	if (rc == 0)
+		rc = foxstacks_string(&fox.stacks, FOXMETA_MARKER, &fox.marker);
+	if (rc == 0)
+		rc = json_writer_new(exporting->sink, false, &fox.json);
+	if (rc != 0)
+		return rc;
+	set_times(&fox);
+	rc = put_profile(&fox);
+	closed = json_writer_close(fox.json);
+	return rc ? rc : closed;
+}

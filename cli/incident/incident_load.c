@@ -1,0 +1,966 @@
+/* incident_load.c: a path is taken as it is; an id is looked for among the names that are there. */
+#include "cli/incident/incident_load.h"
+
+#include "cli/base/output.h"
+#include "cli/incident/series.h"
+#include "daemon/engine/incident/spool.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/stream/stream.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * moment.c: a date is read by hand, digit by digit: strptime(3) depends on the locale, takes less than a whole text and days that do not
+ * exist. What mktime(3) makes of the fields is compared with them, so 30 February is refused, not moved into March.
+ */
+
+/* What is left of a text that is being read. */
+struct reading {
+	const char *at;
+	struct tm tm;
+	uint64_t fraction_ns;
+	bool has_zone;
+	int zone_s; /* east of Greenwich */
+};
+
+/* So many digits. */
+static bool number(struct reading *reading, int digits, int *ret)
+{
+	int value = 0;
+
+	for (int i = 0; i < digits; i++, reading->at++) {
+		if (*reading->at < '0' || *reading->at > '9')
+			return false;
+		value = 10 * value + (*reading->at - '0');
+	}
+	*ret = value;
+	return true;
+}
+
+static bool skip(struct reading *reading, char byte)
+{
+	if (*reading->at != byte)
+		return false;
+	reading->at++;
+	return true;
+}
+
+static bool read_date(struct reading *reading)
+{
+	bool dashes;
+
+	if (!number(reading, 4, &reading->tm.tm_year))
+		return false;
+	dashes = skip(reading, '-');
+	if (!number(reading, 2, &reading->tm.tm_mon) || (dashes && !skip(reading, '-')) ||
+	    !number(reading, 2, &reading->tm.tm_mday))
+		return false;
+	reading->tm.tm_year -= 1900;
+	reading->tm.tm_mon -= 1;
+	return true;
+}
+
+/* Behind a point; more than nine digits are below a nanosecond. */
+static bool read_fraction(struct reading *reading)
+{
+	uint64_t worth = NS_PER_S / 10;
+	const char *begin = reading->at;
+
+	for (; *reading->at >= '0' && *reading->at <= '9'; reading->at++, worth /= 10)
+		reading->fraction_ns += worth * (uint64_t)(*reading->at - '0');
+	return reading->at > begin;
+}
+
+static bool read_zone(struct reading *reading)
+{
+	int hours, minutes = 0, sign = *reading->at == '-' ? -1 : 1;
+
+	if (*reading->at == '\0')
+		return true;
+	reading->has_zone = true;
+	if (skip(reading, 'Z'))
+		return *reading->at == '\0';
+	if (!skip(reading, '+') && !skip(reading, '-'))
+		return false;
+	if (!number(reading, 2, &hours))
+		return false;
+	skip(reading, ':');
+	if (*reading->at && !number(reading, 2, &minutes))
+		return false;
+	reading->zone_s = sign * (hours * 60 + minutes) * 60;
+	return *reading->at == '\0' && hours < 24 && minutes < 60;
+}
+
+static bool read_time(struct reading *reading)
+{
+	bool colons;
+
+	if (!number(reading, 2, &reading->tm.tm_hour))
+		return false;
+	colons = skip(reading, ':');
+	if (!number(reading, 2, &reading->tm.tm_min))
+		return false;
+	if (colons ? skip(reading, ':') : (*reading->at >= '0' && *reading->at <= '9')) {
+		if (!number(reading, 2, &reading->tm.tm_sec))
+			return false;
+		if (skip(reading, '.') && !read_fraction(reading))
+			return false;
+	}
+	return read_zone(reading);
+}
+
+static bool same_day(const struct tm *a, const struct tm *b)
+{
+	return a->tm_year == b->tm_year && a->tm_mon == b->tm_mon && a->tm_mday == b->tm_mday;
+}
+
+static int finish(const struct reading *reading, wall_t *ret)
+{
+	struct tm tm = reading->tm;
+	time_t seconds;
+
+	if (tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
+		return -EINVAL;
+	tm.tm_isdst = -1;
+	seconds = reading->has_zone ? timegm(&tm) - reading->zone_s : mktime(&tm);
+	if (tm.tm_hour == reading->tm.tm_hour && !same_day(&tm, &reading->tm))
+		return -EINVAL;
+	if (seconds < 0)
+		return -ERANGE;
+	*ret = (wall_t){ (uint64_t)seconds * NS_PER_S + reading->fraction_ns };
+	return 0;
+}
+
+/* Local midnight, so many days before today. A day may have 23 hours: mktime counts in days, not in seconds. */
+static int midnight(wall_t now, int days_ago, wall_t *ret)
+{
+	time_t seconds = (time_t)(now.ns / NS_PER_S);
+	struct tm tm;
+
+	if (!localtime_r(&seconds, &tm))
+		return -ERANGE;
+	tm.tm_mday -= days_ago;
+	tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
+	tm.tm_isdst = -1;
+	seconds = mktime(&tm);
+	if (seconds < 0)
+		return -ERANGE;
+	*ret = (wall_t){ (uint64_t)seconds * NS_PER_S };
+	return 0;
+}
+
+int moment_parse(const char *text, wall_t now, wall_t *ret)
+{
+	struct reading reading = { .at = text };
+	uint64_t ago_ns;
+	int rc;
+
+	if (strcmp(text, "now") == 0) {
+		*ret = now;
+		return 0;
+	}
+	if (strcmp(text, "today") == 0 || strcmp(text, "yesterday") == 0)
+		return midnight(now, *text == 'y', ret);
+	rc = units_duration(text, strlen(text), &ago_ns);
+	if (rc == 0) {
+		*ret = (wall_t){ now.ns > ago_ns ? now.ns - ago_ns : 0 };
+		return 0;
+	}
+	if (rc == -ERANGE)
+		return rc;
+	if (!read_date(&reading))
+		return -EINVAL;
+	if (*reading.at == '\0')
+		return finish(&reading, ret);
+	if ((!skip(&reading, 'T') && !skip(&reading, ' ')) || !read_time(&reading))
+		return -EINVAL;
+	return finish(&reading, ret);
+}
+
+/*
+ * incidentfilter.c: names are sorted by time, so the newest are the last; those that pass are gathered at the end of the list, from the
+ * back, and moved to the front once they are all there.
+ */
+
+bool incidentfilter_name(const struct incidentfilter *filter, const char *name)
+{
+	wall_t wall = incident_name_wall(name);
+	uint64_t until_ns = filter->until.ns;
+
+	/* The name is cut to milliseconds: what fired within the one that since is in may be younger than since. */
+	if (filter->since.ns && wall.ns / NS_PER_MS < filter->since.ns / NS_PER_MS)
+		return false;
+	return until_ns == 0 || wall.ns < until_ns;
+}
+
+static bool filter_matches(const char *pattern, const char *text)
+{
+	return fnmatch(pattern, text, 0) == 0;
+}
+
+bool incidentfilter_content(const struct incidentfilter *filter, const struct incident *incident)
+{
+	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
+
+	if (filter->target && !filter_matches(filter->target, incident->target.name) &&
+	    (incident->target.entry[0] == '\0' || !filter_matches(filter->target, incident->target.entry)))
+		return false;
+	return !filter->rule || filter_matches(filter->rule, rule);
+}
+
+static bool passes(const struct incidentfilter *filter, int dirfd, const char *name)
+{
+	AUTO_CLOSE int fd = -1;
+	struct incident incident;
+
+	if (!incidentfilter_name(filter, name))
+		return false;
+	if (!filter->target && !filter->rule)
+		return true;
+	fd = incidentload_open(dirfd, name);
+	return fd >= 0 && incident_json_read(fd, &incident) == 0 && incidentfilter_content(filter, &incident);
+}
+
+void incidentfilter_apply(const struct incidentfilter *filter, int dirfd, struct incidentload_names *names)
+{
+	size_t at = names->count, wanted = filter->limit ? filter->limit : names->count;
+
+	for (size_t i = names->count; i > 0 && names->count - at < wanted; i--) {
+		if (!passes(filter, dirfd, names->name[i - 1]))
+			continue;
+		at--;
+		if (at != i - 1)
+			memcpy(names->name[at], names->name[i - 1], sizeof(names->name[at]));
+	}
+	if (names->count > at && at > 0)
+		memmove(names->name[0], names->name[at], (names->count - at) * sizeof(names->name[0]));
+	names->count -= at;
+}
+
+/*
+ * unsealed.c: who is alive is asked of flock(2), as the daemon does. The lock is asked for only where incident.json is already there: by then its
+ * writer has long taken its own, and does not find ours in its way.
+ */
+
+#define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOLDIR_SUFFIX))
+
+struct walk {
+	int dirfd;
+	int (*visit)(void *ctx, const char *name);
+	void *ctx;
+};
+
+bool unsealed_is_written(int incidentfd)
+{
+	if (faccessat(incidentfd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    faccessat(incidentfd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return false;
+	if (flock(incidentfd, LOCK_SH | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK;
+
+	flock(incidentfd, LOCK_UN);
+	return false;
+}
+
+int unsealed_open(int dirfd, const char *name)
+{
+	char temporary[TEMPORARY_MAX];
+	int len = snprintf(temporary, sizeof(temporary), "%s%s", name, SPOOLDIR_SUFFIX);
+	int fd;
+
+	if (len < 0 || (size_t)len >= sizeof(temporary))
+		return -ENAMETOOLONG;
+	fd = openat(dirfd, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd >= 0 ? fd : -errno;
+}
+
+static int visit_entry(void *ctx, const char *entry)
+{
+	const struct walk *walk = ctx;
+	size_t len = strlen(entry), suffix = strlen(SPOOLDIR_SUFFIX);
+	char name[INCIDENT_NAME_MAX + 1];
+	AUTO_CLOSE int fd = -1;
+
+	if (len <= suffix || len - suffix >= sizeof(name) || strcmp(entry + len - suffix, SPOOLDIR_SUFFIX) != 0)
+		return 0;
+	memcpy(name, entry, len - suffix);
+	name[len - suffix] = '\0';
+	if (!incident_name_ok(name))
+		return 0;
+	fd = unsealed_open(walk->dirfd, name);
+
+	return fd >= 0 && unsealed_is_written(fd) ? walk->visit(walk->ctx, name) : 0;
+}
+
+int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
+{
+	struct walk walk = { .dirfd = dirfd, .visit = visit, .ctx = ctx };
+
+	return dirlist_each(dirfd, visit_entry, &walk);
+}
+
+/* incidentload_glance.c: incident.json, and what can be said of the other files without reading them. */
+
+/* The first complaint is kept: what follows is often its consequence. */
+static void damaged(struct incidentload_glance *glance, const char *what, const char *name)
+{
+	char shown[100];
+
+	if (glance->damaged)
+		return;
+	text_escape(shown, sizeof(shown), name, strlen(name));
+	glance->damaged = true;
+	snprintf(glance->why, sizeof(glance->why), "%s %s", shown, what);
+}
+
+static int read_manifest(int incidentfd, struct manifest *ret)
+{
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
+	int rc = incidentload_capture(incidentfd, MANIFEST_NAME, &text);
+
+	if (rc < 0)
+		return rc;
+	return manifest_parse(text.data ? text.data : "", text.len, ret);
+}
+
+static void glance_files(int incidentfd, struct incidentload_glance *glance)
+{
+	struct manifest manifest;
+	int rc = read_manifest(incidentfd, &manifest);
+
+	if (rc < 0) {
+		damaged(glance, rc == -ENOENT ? "is missing" : "is damaged", MANIFEST_NAME);
+		return;
+	}
+	for (size_t i = 0; i < manifest.count; i++) {
+		const struct manifest_entry *entry = &manifest.entries[i];
+		struct stat st;
+
+		if (fstatat(incidentfd, entry->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			damaged(glance, "is missing", entry->name);
+		else if (!S_ISREG(st.st_mode))
+			damaged(glance, "is no plain file", entry->name);
+		else if ((uint64_t)st.st_size != entry->size_bytes)
+			damaged(glance, "has another size than when it was written", entry->name);
+		glance->bytes += entry->size_bytes;
+	}
+}
+
+/* What it has so far. */
+static void glance_open(struct incident *incident, struct incidentload_glance *glance)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		if (strcmp(incident->captures[i].name, "samples") == 0)
+			continue;
+		incident->captures[kept] = incident->captures[i];
+		glance->bytes += incident->captures[kept++].bytes;
+	}
+	incident->capture_count = kept;
+}
+
+void incidentload_glance(int incidentfd, struct incident *ret_incident, struct incidentload_glance *ret)
+{
+	int rc;
+
+	*ret = (struct incidentload_glance){ 0 };
+	rc = incident_json_read(incidentfd, ret_incident);
+	ret->readable = rc == 0;
+	if (rc < 0) {
+		incident_init(ret_incident, "");
+		damaged(ret,
+			rc == -ENOENT    ? "is missing"
+			: rc == -EBADMSG ? "is damaged"
+					 : strerror(-rc),
+			INCIDENT_FILE);
+	}
+	ret->open = ret->readable && unsealed_is_written(incidentfd);
+	if (ret->open)
+		glance_open(ret_incident, ret);
+	else
+		glance_files(incidentfd, ret);
+}
+
+/*
+ * incidentload.c: reads what may have been tampered with. Everything goes through descriptors of directories, opened without
+ * following links and without blocking, and through the parsers of lib/, which are fuzzed.
+ *
+ * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no file needs to be opened
+ * for it.
+ */
+
+#define SYSTEM_DIRECTORY "/var/lib/spikewatch/incidents"
+#define READ_BYTES 65536
+
+/* Rows further from the firing than that are nonsense, and would overflow arithmetic later. */
+#define TIME_MAX_NS (INT64_C(86400) * 1000000000)
+
+int incidentload_own_directory(char *buf, size_t cap)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int len;
+
+	if (state && *state == '/') /* a relative one is to be ignored, says the XDG specification */
+		len = snprintf(buf, cap, "%s/spikewatch/incidents", state);
+	else if (home && *home)
+		len = snprintf(buf, cap, "%s/.local/state/spikewatch/incidents", home);
+	else
+		return -ENOENT;
+	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
+}
+
+int incidentload_directory(const char *option, char *buf, size_t cap)
+{
+	const char *environment = getenv("SPIKEWATCH_DIR");
+	int len;
+
+	if (option)
+		len = snprintf(buf, cap, "%s", option);
+	else if (environment && *environment)
+		len = snprintf(buf, cap, "%s", environment);
+	else if (access(SYSTEM_DIRECTORY, R_OK) == 0)
+		len = snprintf(buf, cap, "%s", SYSTEM_DIRECTORY);
+	else
+		return incidentload_own_directory(buf, cap);
+	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
+}
+
+/* ---- names ---- */
+
+static void close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static int add_name(struct incidentload_names *names, const char *name)
+{
+	if (names->count == names->cap) {
+		size_t cap = names->cap ? names->cap * 2 : 64;
+		void *grown = realloc(names->name, cap * sizeof(*names->name));
+
+		if (!grown)
+			return -ENOMEM;
+		names->name = grown;
+		names->cap = cap;
+	}
+	incident_text(names->name[names->count++], sizeof(*names->name), name);
+	return 0;
+}
+
+static bool is_directory(int dirfd, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int read_names(int fd, DIR *dir, struct incidentload_names *names)
+{
+	const struct dirent *entry;
+
+	while (errno = 0, (entry = readdir(dir)) != NULL) {
+		int rc;
+
+		if (!incident_name_ok(entry->d_name) || !is_directory(fd, entry))
+			continue;
+		if (names->count == INCIDENTLOAD_NAMES_MAX) {
+			names->cut = true;
+			return 0;
+		}
+		rc = add_name(names, entry->d_name);
+		if (rc < 0)
+			return rc;
+	}
+	return -errno;
+}
+
+int incidentload_list(int dirfd, struct incidentload_names *ret)
+{
+	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(close_dir) DIR *dir = NULL;
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir)
+		return -errno;
+	TAKE_FD(fd); /* the stream's from now on */
+
+	rc = read_names(dirfd, dir, &names);
+	if (rc < 0)
+		return rc;
+	if (names.count > 0)
+		qsort(names.name, names.count, sizeof(*names.name), compare_names);
+	*ret = names;
+	names = (struct incidentload_names){ 0 };
+	return 0;
+}
+
+void incidentload_names_release(struct incidentload_names *names)
+{
+	free(names->name);
+	*names = (struct incidentload_names){ 0 };
+}
+
+static bool matches(const char *name, const char *query, int how)
+{
+	if (how == 0)
+		return strcmp(name, query) == 0;
+	if (how == 1)
+		return strncmp(name, query, strlen(query)) == 0;
+	return strstr(name, query) != NULL;
+}
+
+int incidentload_find(const struct incidentload_names *names, const char *query, const char **ret)
+{
+	if (names->count == 0 || *query == '\0')
+		return INCIDENTLOAD_NONE;
+	if (strcmp(query, "last") == 0) {
+		*ret = names->name[names->count - 1];
+		return 0;
+	}
+	for (int how = 0; how < 3; how++) {
+		const char *found = NULL;
+		size_t count = 0;
+
+		for (size_t i = 0; i < names->count; i++) {
+			if (!matches(names->name[i], query, how))
+				continue;
+			found = names->name[i];
+			count++;
+		}
+		if (count == 0)
+			continue;
+		*ret = found;
+		return count == 1 ? 0 : INCIDENTLOAD_MANY;
+	}
+	return INCIDENTLOAD_NONE;
+}
+
+/* ---- one incident ---- */
+
+int incidentload_open(int dirfd, const char *name)
+{
+	/* A path that somebody typed may go through links; a name found in a listing may not. */
+	int flags = strchr(name, '/') ? 0 : O_NOFOLLOW;
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+
+	return fd >= 0 ? fd : -errno;
+}
+
+int incidentload_open_file(int incidentfd, const char *name)
+{
+	/* Not blocking: a FIFO in place of a file would else hold us for ever. */
+	AUTO_CLOSE int fd = openat(incidentfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return errno == ELOOP || errno == ENXIO ? -EBADMSG : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EBADMSG;
+	return TAKE_FD(fd);
+}
+
+/* Calls take with piece after piece until the end, its first non-zero return, or max bytes. */
+static int read_pieces(int fd, uint64_t max, int (*take)(void *ctx, const char *data, size_t len), void *ctx)
+{
+	AUTO_FREE char *piece = malloc(READ_BYTES);
+
+	if (!piece)
+		return -ENOMEM;
+	while (max > 0) {
+		ssize_t len = read(fd, piece, max < READ_BYTES ? max : READ_BYTES);
+		int rc;
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len <= 0)
+			return len < 0 ? -errno : 0;
+		rc = take(ctx, piece, (size_t)len);
+		if (rc != 0)
+			return rc;
+		max -= (uint64_t)len;
+	}
+	return 0;
+}
+
+static int take_text(void *ctx, const char *data, size_t len)
+{
+	return buffer_append(ctx, data, len);
+}
+
+static int read_text(int incidentfd, const char *name, uint64_t max, struct buffer *buffer)
+{
+	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, name);
+
+	return fd < 0 ? fd : read_pieces(fd, max, take_text, buffer);
+}
+
+int incidentload_whole(int incidentfd, const char *name, struct buffer *buffer)
+{
+	return read_text(incidentfd, name, UINT64_MAX, buffer);
+}
+
+int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer)
+{
+	return read_text(incidentfd, name, INCIDENTLOAD_CAPTURE_MAX, buffer);
+}
+
+/* ---- samples ---- */
+
+/* While samples are read. */
+struct loading {
+	struct incidentload_samples *samples;
+	wall_t fired;
+	wall_t start;
+	bool has_start;
+	uint32_t target; /* whose series it is; 0: none seen yet. An incident of one target holds one. */
+	bool gap;        /* something is missing before the next row */
+	/* which field of a sample a column is; SAMPLE_FIELDS: none we know */
+	unsigned field[STREAM_COLUMNS_MAX];
+};
+
+static int on_column(void *ctx, size_t index, const char *name, const char *json)
+{
+	struct loading *loading = ctx;
+
+	(void)json;
+	if (index >= STREAM_COLUMNS_MAX)
+		return 0;
+	loading->field[index] = SAMPLE_FIELDS;
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		if (strcmp(name, sample_field_info(f)->name) == 0)
+			loading->field[index] = f;
+	}
+	return 0;
+}
+
+static int on_start_time(void *ctx, wall_t start)
+{
+	struct loading *loading = ctx;
+
+	loading->start = start;
+	loading->has_start = true;
+	return 0;
+}
+
+/* When a row was taken, since the firing. False: at an absurd time. */
+static bool row_time(const struct loading *loading, uint64_t time_ns, int64_t *ret)
+{
+	uint64_t at = loading->start.ns + time_ns;
+	int64_t since = (int64_t)(at - loading->fired.ns);
+
+	if (!loading->has_start || at < time_ns || since > TIME_MAX_NS || since < -TIME_MAX_NS)
+		return false;
+	*ret = since;
+	return true;
+}
+
+static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	struct loading *loading = ctx;
+	struct series_point point = { .after_gap = loading->gap };
+	int rc;
+
+	(void)seq;
+	if (loading->target == 0)
+		loading->target = target;
+	if (!row_time(loading, time_ns, &point.at_ns)) {
+		loading->samples->outside++;
+		return 0;
+	}
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++) {
+		if ((mask >> c & 1u) && loading->field[c] < SAMPLE_FIELDS)
+			sample_set(&point.sample, (enum sample_field)loading->field[c], values[c]);
+	}
+
+	rc = peaks_add(&loading->samples->peaks, target, point.at_ns, &point.sample);
+	if (rc < 0 || target != loading->target)
+		return rc;
+	rc = series_add(&loading->samples->series, &point);
+	loading->samples->cut |= rc == SERIES_FULL;
+	loading->gap = false;
+	return rc < 0 ? rc : 0;
+}
+
+static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	struct loading *loading = ctx;
+
+	return peaks_declare(&loading->samples->peaks, id, json, len);
+}
+
+static void miss(struct loading *loading)
+{
+	loading->gap = true;
+	peaks_gap(&loading->samples->peaks);
+}
+
+static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	struct loading *loading = ctx;
+
+	(void)json;
+	(void)len;
+	if (strcmp(kind, "GAP") == 0)
+		miss(loading);
+	loading->samples->gone |= strcmp(kind, "GONE") == 0;
+	return 0;
+}
+
+static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	struct loading *loading = ctx;
+
+	(void)line;
+	(void)why;
+	if (rows_lost > 0)
+		miss(loading);
+	return 0;
+}
+
+static void free_salvage(struct salvage **salvage)
+{
+	salvage_free(*salvage);
+}
+
+static int take_stream(void *ctx, const char *data, size_t len)
+{
+	return salvage_feed(ctx, data, len);
+}
+
+static int load(int fd, struct loading *loading)
+{
+	struct salvage_events events = {
+		.column = on_column,
+		.start_time = on_start_time,
+		.target = on_target,
+		.row = on_row,
+		.note = on_note,
+		.damage = on_damage,
+		.ctx = loading,
+	};
+	AUTO(free_salvage) struct salvage *salvage = NULL;
+	int rc;
+
+	rc = salvage_new(&events, &salvage);
+	if (rc < 0)
+		return rc;
+	rc = read_pieces(fd, INCIDENTLOAD_SAMPLES_MAX, take_stream, salvage);
+	if (rc == -ENOMEM)
+		return rc;
+	/* What could be read before an I/O error is still worth showing. */
+	loading->samples->error = loading->samples->series.count ? 0 : rc;
+	return salvage_finish(salvage, &loading->samples->report);
+}
+
+int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_samples *ret)
+{
+	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
+	struct incidentload_samples samples = { .error = fd < 0 ? fd : 0 };
+	struct loading loading = { .samples = &samples, .fired = fired };
+	int rc;
+
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		loading.field[c] = SAMPLE_FIELDS;
+	if (fd >= 0) {
+		rc = load(fd, &loading);
+		if (rc < 0) {
+			incidentload_samples_release(&samples);
+			return rc;
+		}
+	}
+	peaks_sort(&samples.peaks);
+	*ret = samples;
+	return 0;
+}
+
+void incidentload_samples_release(struct incidentload_samples *samples)
+{
+	series_release(&samples->series);
+	peaks_release(&samples->peaks);
+}
+
+#define NOT_A_DIRECTORY \
+	"a file, and not the directory of an incident; a page of a report spikewatch export, without a format, makes " \
+	"one"
+
+/* Explains on stderr. Returns error. */
+static int refuse(const char *command, const char *what, const char *why, int error)
+{
+	fprintf(stderr, "%s: ", command);
+	output_escaped(stderr, what);
+	fprintf(stderr, ": %s\n", why);
+	return error;
+}
+
+int incidentpick_directory(const char *command, const char *option, char *buf, size_t cap)
+{
+	int rc = incidentload_directory(option, buf, cap);
+
+	if (rc == -ENOENT)
+		return refuse(command, "cannot tell where incidents are",
+			      "neither HOME nor XDG_STATE_HOME is set; -d DIR says it", rc);
+	return rc < 0 ? refuse(command, "cannot tell where incidents are", strerror(-rc), rc) : 0;
+}
+
+size_t incidentpick_hidden(const char *command, int dirfd, const struct incidentload_names *names)
+{
+	size_t hidden = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		AUTO_CLOSE int fd = incidentload_open(dirfd, names->name[i]);
+
+		hidden += fd == -EACCES || fd == -EPERM;
+	}
+	if (hidden)
+		fprintf(stderr,
+			"%s: %zu of %zu incidents may not be read: ask as root, or as a member of the group "
+			"spikewatch\n",
+			command, hidden, names->count);
+	return hidden;
+}
+
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What might have been meant. Returns -ENOENT. */
+static int refuse_none(const char *command, const char *directory, const char *query, size_t count)
+{
+	if (is_file(query))
+		return refuse(command, query, NOT_A_DIRECTORY, -ENOENT);
+	if (access(query, F_OK) == 0)
+		return refuse(command, query, "no incident is called so; a path has a slash, as in ./NAME", -ENOENT);
+	if (count == 0)
+		return refuse(command, directory, "there are no incidents; -d DIR looks elsewhere", -ENOENT);
+	return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
+}
+
+/* The name that a query means. */
+struct wanted {
+	const char *query;
+	char name[INCIDENT_NAME_MAX + 1];
+	size_t count;
+};
+
+static int consider(void *ctx, const char *name)
+{
+	struct wanted *wanted = ctx;
+
+	if (strstr(name, wanted->query) && wanted->count++ == 0)
+		incident_text(wanted->name, sizeof(wanted->name), name);
+	return 0;
+}
+
+/* One that is still being written. fd; -ENOENT: none, or several, are called so. */
+static int open_unsealed(int dirfd, const char *query)
+{
+	struct wanted wanted = { .query = query };
+	int rc = *query ? unsealed_each(dirfd, consider, &wanted) : 0;
+
+	return rc == 0 && wanted.count == 1 ? unsealed_open(dirfd, wanted.name) : -ENOENT;
+}
+
+static int open_by_id(const char *command, const char *directory, const char *query)
+{
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const char *name;
+	int fd, rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : -errno;
+
+	if (rc == -ENOENT)
+		return refuse(command, directory, "there is no such directory; -d DIR looks elsewhere", rc);
+	if (rc < 0)
+		return refuse(command, directory, strerror(-rc), rc);
+	rc = incidentload_find(&names, query, &name);
+	if (rc == INCIDENTLOAD_NONE) {
+		fd = open_unsealed(dirfd, query);
+		return fd >= 0 ? fd : refuse_none(command, directory, query, names.count);
+	}
+	if (rc == INCIDENTLOAD_MANY) {
+		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
+		fprintf(stderr, "  %s\n", name);
+		return -EEXIST;
+	}
+	fd = incidentload_open(dirfd, name);
+	return fd >= 0 ? fd : refuse(command, query, strerror(-fd), fd);
+}
+
+static int open_any(const char *command, const char *option, const char *query)
+{
+	char directory[INCIDENTLOAD_PATH_MAX];
+	int rc;
+
+	if (strchr(query, '/') || strcmp(query, ".") == 0) {
+		rc = incidentload_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
+		return rc >= 0 ? rc : refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
+	}
+	rc = incidentpick_directory(command, option, directory, sizeof(directory));
+	if (rc < 0)
+		return rc;
+	return open_by_id(command, directory, query);
+}
+
+int incidentpick_any(const char *command, const char *directory, const char *query, int *ret)
+{
+	AUTO_CLOSE int fd = open_any(command, directory, query);
+
+	if (fd < 0)
+		return fd;
+	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it", INCIDENTPICK_FOREIGN);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+int incidentpick(const char *command, const char *directory, const char *query, int *ret)
+{
+	AUTO_CLOSE int fd = -1;
+	int rc = incidentpick_any(command, directory, query, &fd);
+
+	if (rc != 0)
+		return rc;
+	if (unsealed_is_written(fd))
+		return refuse(command, query, "it is still being written; spikewatch show says what there is so far",
+			      -EBUSY);
+	*ret = TAKE_FD(fd);
+	return 0;
+}

@@ -1,0 +1,1218 @@
+/*
+ * profiles.c: two rankings of functions from one walk over the file, one for each phase, that become one list: a
+ * function that was not there before the spike, or is not any more, has its zeros side by side with the others' numbers.
+ * Other processes are ranked for themselves: on a busy machine they would push out what the incident is of. Threads are ranked once. functions_text.c prints them.
+ */
+#include "cli/incident/profiles.h"
+
+#include "cli/base/output.h"
+#include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/profile/pprof.h"
+#include "lib/profile/stack_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/*
+ * stackfold.c: each sample of the profile becomes a line; foldpair.h adds up equal ones. Names in the profile were escaped once when they were
+ * written, so a set of folded.h, which escapes, would make other names of them than those of the folded files.
+ */
+
+/* A larger file is none of ours. */
+#define FILE_MAX ((size_t)256 << 20)
+#define READ_BYTES 65536
+
+/* Of lines. */
+#define LINES_MAX ((size_t)1 << 30)
+
+const char *stackfold_profile(bool memory)
+{
+	return memory ? "memory.pb.gz" : "cpu.pb.gz";
+}
+
+const char *stackfold_folded(bool memory)
+{
+	return memory ? "memory.folded" : "cpu.folded";
+}
+
+/* Lines that are made. */
+struct folding {
+	const struct pprofread_profile *profile;
+	struct buffer *lines;
+	struct buffer name;
+};
+
+static void release_folding(struct folding *folding)
+{
+	buffer_release(&folding->name);
+}
+
+/* The semicolon stands between frames. */
+static int put_name(struct folding *folding)
+{
+	const char *at = folding->name.data, *end = at + folding->name.len;
+	int rc = 0;
+
+	while (at < end && rc == 0) {
+		const char *semicolon = memchr(at, ';', (size_t)(end - at)), *stop = semicolon ? semicolon : end;
+
+		rc = buffer_append(folding->lines, at, (size_t)(stop - at));
+		if (semicolon && rc == 0)
+			rc = buffer_append(folding->lines, "\\x3b", 4);
+		at = stop + 1;
+	}
+	return rc;
+}
+
+static int push(struct folding *folding, const char *open, const struct pprofread_text *text, const char *close)
+{
+	struct buffer *name = &folding->name;
+	int rc;
+
+	name->len = 0;
+	rc = buffer_append(name, open, strlen(open));
+	if (rc == 0)
+		rc = cleantext_append(name, text->at, text->len);
+	if (rc == 0)
+		rc = buffer_append(name, close, strlen(close));
+	if (rc == 0 && name->len == 0)
+		rc = buffer_append(name, "?", 1);
+	if (rc == 0)
+		rc = put_name(folding);
+	return rc == 0 ? buffer_append(folding->lines, ";", 1) : rc;
+}
+
+/* "[libc.so.6]": the name of a place in a file without symbols. */
+static int push_mapping(struct folding *folding, uint32_t mapping)
+{
+	const struct pprofread_profile *profile = folding->profile;
+	struct pprofread_text file = { "unknown", strlen("unknown") };
+	const char *slash;
+
+	if (mapping > 0 && profile->strings[profile->mappings[mapping - 1].file].len > 0)
+		file = profile->strings[profile->mappings[mapping - 1].file];
+	slash = memrchr(file.at, '/', file.len);
+	if (slash)
+		file = (struct pprofread_text){ slash + 1, file.len - (size_t)(slash + 1 - file.at) };
+	if (file.len > 0 && file.at[0] == '[')
+		return push(folding, "", &file, "");
+	return push(folding, "[", &file, "]");
+}
+
+static int push_location(struct folding *folding, const struct pprofread_location *location)
+{
+	const struct pprofread_profile *profile = folding->profile;
+	int rc = 0;
+
+	if (location->line_count == 0)
+		return push_mapping(folding, location->mapping);
+	/* The innermost of inlined functions is the first. */
+	for (uint32_t n = location->line_count; n > 0 && rc == 0; n--) {
+		uint32_t function = profile->lines[location->line_first + n - 1].function;
+
+		rc = function ? push(folding, "", &profile->strings[profile->functions[function - 1].name], "")
+			      : push_mapping(folding, location->mapping);
+	}
+	return rc;
+}
+
+static int push_stack(struct folding *folding, const struct pprofread_sample *sample, uint64_t count)
+{
+	static const struct pprofread_text nobody;
+	const struct pprofread_profile *profile = folding->profile;
+	const struct pprofread_label *process = pprofread_label(profile, sample, "process");
+	char text[32];
+	int rc = push(folding, "", process ? &profile->strings[process->text] : &nobody, "");
+
+	for (uint32_t i = sample->frame_count; i > 0 && rc == 0; i--)
+		rc = push_location(folding, &profile->locations[profile->frames[sample->frame_first + i - 1]]);
+	if (rc < 0)
+		return rc;
+	folding->lines->len--; /* there is no frame behind the last semicolon */
+	return buffer_append(folding->lines, text, (size_t)snprintf(text, sizeof(text), " %" PRIu64 "\n", count));
+}
+
+static unsigned phase_of(const struct pprofread_profile *profile, const struct pprofread_sample *sample)
+{
+	static const char before[] = "before";
+	const struct pprofread_label *label = pprofread_label(profile, sample, "phase");
+	const struct pprofread_text *text = label ? &profile->strings[label->text] : NULL;
+
+	if (text && text->len == strlen(before) && memcmp(text->at, before, text->len) == 0)
+		return HOTLIST_BEFORE;
+	return HOTLIST_DURING;
+}
+
+int stackfold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret)
+{
+	AUTO(foxstacks_release) struct foxstacks stacks = { 0 };
+	AUTO(release_folding) struct folding folding = { 0 };
+	int value, rc = foxstacks_load(incidentfd, stackfold_profile(memory), &stacks);
+
+	if (rc < 0)
+		return rc;
+	folding.profile = stacks.profile;
+	folding.lines = ret;
+	ret->max = LINES_MAX;
+	value = memory ? pprofread_value(stacks.profile, "memory", "bytes")
+		       : pprofread_value(stacks.profile, "samples", "count");
+	if (value < 0)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < stacks.profile->sample_count && rc == 0; i++) {
+		const struct pprofread_sample *sample = &stacks.profile->samples[i];
+
+		if (sample->values[value] > 0 && (phases >> phase_of(stacks.profile, sample) & 1u))
+			rc = push_stack(&folding, sample, (uint64_t)sample->values[value]);
+	}
+	return rc;
+}
+
+int stackfold_read_folded(int incidentfd, bool memory, struct buffer *ret)
+{
+	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, stackfold_folded(memory));
+	AUTO_FREE char *piece = NULL;
+	uint64_t sum;
+	ssize_t len;
+	int rc = 0;
+
+	if (fd < 0)
+		return fd;
+	piece = malloc(READ_BYTES);
+	if (!piece)
+		return -ENOMEM;
+	while (rc == 0 && (len = read(fd, piece, READ_BYTES)) != 0) {
+		if (len < 0)
+			rc = errno == EINTR ? 0 : -errno;
+		else
+			rc = ret->len > FILE_MAX ? -EFBIG : buffer_append(ret, piece, (size_t)len);
+	}
+	if (rc == 0 && !foldpair_check(ret, &sum))
+		rc = -EBADMSG;
+	return rc;
+}
+
+/*
+ * foxstacks.c: places are kept as they are in the profile of pprof where that can be: strings, functions and mappings have the same numbers
+ * in both. A location becomes as many frames as there are functions inlined into each other; one without any becomes a frame of a function
+ * that is called after its mapping.
+ */
+
+/* A node of the tree: bytes that are compared, so without holes. */
+struct node {
+	uint32_t prefix; /* number of the node above; 0: a root */
+	uint32_t frame;
+};
+
+/* Counts frames, and finds what each function is in. */
+static int prepare(struct foxstacks *stacks)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+
+	stacks->frame_first = calloc((size_t)profile->location_count + 1, sizeof(*stacks->frame_first));
+	stacks->resources = calloc((size_t)profile->function_count + 1, sizeof(*stacks->resources));
+	if (!stacks->frame_first || !stacks->resources)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->function_count; i++)
+		stacks->resources[i] = -1;
+	for (uint32_t i = 0; i < profile->location_count; i++) {
+		const struct pprofread_location *location = &profile->locations[i];
+
+		stacks->frame_first[i] = stacks->frame_count;
+		stacks->frame_count += location->line_count ? location->line_count : 1;
+		for (uint32_t n = 0; n < location->line_count; n++) {
+			uint32_t function = profile->lines[location->line_first + n].function;
+
+			if (function && location->mapping)
+				stacks->resources[function - 1] = (int32_t)location->mapping - 1;
+		}
+	}
+	return 0;
+}
+
+int foxstacks_load(int incidentfd, const char *file, struct foxstacks *ret)
+{
+	AUTO(buffer_release) struct buffer bytes = { .max = FILE_MAX };
+	AUTO(foxstacks_release) struct foxstacks stacks = { 0 };
+	int rc;
+
+	*ret = (struct foxstacks){ 0 };
+	rc = incidentload_whole(incidentfd, file, &bytes);
+	if (rc == 0)
+		rc = pprofread_new(bytes.data, bytes.len, NULL, &stacks.reader);
+	if (rc < 0)
+		return rc;
+	stacks.profile = pprofread_profile(stacks.reader);
+	rc = prepare(&stacks);
+	if (rc < 0)
+		return rc;
+	*ret = stacks;
+	stacks = (struct foxstacks){ 0 };
+	return 0;
+}
+
+void foxstacks_release(struct foxstacks *stacks)
+{
+	intern_release(&stacks->stacks);
+	intern_release(&stacks->strings);
+	free(stacks->frame_first);
+	free(stacks->resources);
+	pprofread_free(stacks->reader);
+	*stacks = (struct foxstacks){ 0 };
+}
+
+static uint32_t profile_strings(const struct foxstacks *stacks)
+{
+	return stacks->profile ? stacks->profile->string_count : 0;
+}
+
+int foxstacks_string(struct foxstacks *stacks, const char *text, uint32_t *ret)
+{
+	struct intern_budget budget = { 0 };
+	uint32_t number;
+	int rc = intern_put(&stacks->strings, &budget, text, strlen(text), &number);
+
+	if (rc == 0)
+		*ret = profile_strings(stacks) + number - 1;
+	return rc < 0 ? rc : 0;
+}
+
+int foxstacks_stack(struct foxstacks *stacks, const struct pprofread_sample *sample, int64_t *ret)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	struct intern_budget budget = { 0 };
+	uint32_t number = 0;
+
+	for (uint32_t i = sample->frame_count; i > 0; i--) {
+		uint32_t location = profile->frames[sample->frame_first + i - 1];
+		uint32_t count = profile->locations[location].line_count;
+
+		for (uint32_t n = 0; n < (count ? count : 1); n++) {
+			const struct node node = { number, stacks->frame_first[location] + n };
+			int rc = intern_put(&stacks->stacks, &budget, &node, sizeof(node), &number);
+
+			if (rc < 0)
+				return rc;
+		}
+	}
+	*ret = (int64_t)number - 1;
+	return 0;
+}
+
+/* ---- columns ---- */
+
+enum constant { NOTHING, NO, ZERO, MINUS_ONE, ONE };
+
+static void put_constants(struct json_writer *json, const char *key, uint32_t count, enum constant what)
+{
+	json_key(json, key);
+	json_begin_array(json);
+	for (uint32_t i = 0; i < count; i++) {
+		if (what == NOTHING)
+			json_null(json);
+		else if (what == NO)
+			json_bool(json, false);
+		else
+			json_i64(json, what == ZERO ? 0 : what == ONE ? 1 : -1);
+	}
+	json_end_array(json);
+}
+
+static void end_table(struct json_writer *json, uint32_t length)
+{
+	json_key(json, "length");
+	json_u64(json, length);
+	json_end_object(json);
+}
+
+/* ---- stacks and frames ---- */
+
+static void put_stacks(const struct foxstacks *stacks, struct json_writer *json)
+{
+	uint32_t count = stacks->stacks.count;
+	size_t len;
+
+	jsonmember_object(json, "stackTable");
+	jsonmember_array(json, "frame");
+	for (uint32_t i = 1; i <= count; i++)
+		json_u64(json, ((const struct node *)intern_get(&stacks->stacks, i, &len))->frame);
+	json_end_array(json);
+	jsonmember_array(json, "prefixOffset");
+	for (uint32_t i = 1; i <= count; i++) {
+		uint32_t prefix = ((const struct node *)intern_get(&stacks->stacks, i, &len))->prefix;
+
+		json_u64(json, prefix ? i - prefix : 0);
+	}
+	json_end_array(json);
+	end_table(json, count);
+}
+
+/* A frame: a location, and which of its functions, the outermost first. */
+struct frame {
+	const struct pprofread_location *location;
+	uint32_t depth;
+	const struct pprofread_line *line; /* NULL: no function is known */
+};
+
+/* Calls put for each frame, in order. */
+static void each_frame(const struct foxstacks *stacks, struct json_writer *json, const char *key,
+		       void (*put)(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json))
+{
+	const struct pprofread_profile *profile = stacks->profile;
+
+	jsonmember_array(json, key);
+	for (uint32_t i = 0; profile && i < profile->location_count; i++) {
+		struct frame frame = { .location = &profile->locations[i] };
+		uint32_t count = frame.location->line_count;
+
+		for (uint32_t n = 0; n < (count ? count : 1); n++) {
+			frame.depth = n;
+			frame.line = count ? &profile->lines[frame.location->line_first + count - 1 - n] : NULL;
+			put(stacks, &frame, json);
+		}
+	}
+	json_end_array(json);
+}
+
+static void put_depth(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+{
+	(void)stacks;
+	json_u64(json, frame->depth < UINT8_MAX ? frame->depth : UINT8_MAX);
+}
+
+static void put_line(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+{
+	(void)stacks;
+	if (frame->line && frame->line->line > 0)
+		json_i64(json, frame->line->line);
+	else
+		json_null(json);
+}
+
+/* Functions of the profile, then one for each mapping, [0] for none. */
+static void foxstacks_put_function(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+{
+	if (frame->line && frame->line->function)
+		json_u64(json, frame->line->function - 1);
+	else
+		json_u64(json, (uint64_t)stacks->profile->function_count + frame->location->mapping);
+}
+
+static void put_category(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+{
+	static const char kernel[] = "[kernel";
+	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprofread_text *file;
+
+	if (frame->location->mapping == 0) {
+		json_u64(json, FOXSTACKS_OTHER);
+		return;
+	}
+	file = &profile->strings[profile->mappings[frame->location->mapping - 1].file];
+	if (file->len >= strlen(kernel) && memcmp(file->at, kernel, strlen(kernel)) == 0)
+		json_u64(json, FOXSTACKS_KERNEL);
+	else
+		json_u64(json, FOXSTACKS_USER);
+}
+
+static void put_frames(const struct foxstacks *stacks, struct json_writer *json)
+{
+	uint32_t count = stacks->frame_count;
+
+	jsonmember_object(json, "frameTable");
+	put_constants(json, "address", count, MINUS_ONE);
+	put_constants(json, "lib", count, MINUS_ONE);
+	each_frame(stacks, json, "inlineDepth", put_depth);
+	each_frame(stacks, json, "category", put_category);
+	put_constants(json, "subcategory", count, ZERO);
+	each_frame(stacks, json, "func", foxstacks_put_function);
+	put_constants(json, "nativeSymbol", count, NOTHING);
+	put_constants(json, "innerWindowID", count, ZERO);
+	each_frame(stacks, json, "line", put_line);
+	put_constants(json, "column", count, NOTHING);
+	put_constants(json, "originalLocation", count, NOTHING);
+	end_table(json, count);
+}
+
+/* ---- functions ---- */
+
+/* "[libc.so.6]". */
+static int name_mapping(struct foxstacks *stacks, uint32_t mapping, uint32_t *ret)
+{
+	const struct pprofread_text *file;
+	char name[300];
+	size_t len;
+
+	if (mapping == 0)
+		return foxstacks_string(stacks, "?", ret);
+	file = &stacks->profile->strings[stacks->profile->mappings[mapping - 1].file];
+	for (len = 0; len < file->len && len < 250 && file->at[file->len - 1 - len] != '/'; len++)
+		;
+	if (len > 0 && file->at[file->len - len] == '[')
+		snprintf(name, sizeof(name), "%.*s", (int)len, file->at + file->len - len);
+	else
+		snprintf(name, sizeof(name), "[%.*s]", (int)len, len ? file->at + file->len - len : "");
+	return foxstacks_string(stacks, name, ret);
+}
+
+static int put_names(struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	int rc = 0;
+
+	jsonmember_array(json, "name");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++)
+		json_u64(json, profile->functions[i].name);
+	for (uint32_t i = 0; profile && i <= profile->mapping_count && rc == 0; i++) {
+		uint32_t string = 0;
+
+		rc = name_mapping(stacks, i, &string);
+		json_u64(json, string);
+	}
+	json_end_array(json);
+	return rc;
+}
+
+static void put_resource_of_functions(const struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+
+	jsonmember_array(json, "resource");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++)
+		json_i64(json, stacks->resources[i]);
+	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
+		json_i64(json, (int64_t)i - 1);
+	json_end_array(json);
+}
+
+/* A source for each function that has a file: no need to find out which are the same. */
+static void put_sources_of_functions(const struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	uint64_t source = 0;
+
+	jsonmember_array(json, "source");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
+		if (profile->functions[i].file)
+			json_u64(json, source++);
+		else
+			json_null(json);
+	}
+	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
+		json_null(json);
+	json_end_array(json);
+}
+
+static int put_functions(struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
+	int rc;
+
+	jsonmember_object(json, "funcTable");
+	rc = put_names(stacks, json);
+	put_constants(json, "isJS", count, NO);
+	put_constants(json, "relevantForJS", count, NO);
+	put_resource_of_functions(stacks, json);
+	put_sources_of_functions(stacks, json);
+	put_constants(json, "lineNumber", count, NOTHING);
+	put_constants(json, "columnNumber", count, NOTHING);
+	put_constants(json, "originalLocation", count, NOTHING);
+	end_table(json, count);
+	return rc;
+}
+
+/* ---- the rest ---- */
+
+static void put_resources(const struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	uint32_t count = profile ? profile->mapping_count : 0;
+
+	jsonmember_object(json, "resourceTable");
+	jsonmember_array(json, "name");
+	for (uint32_t i = 0; i < count; i++)
+		json_u64(json, profile->mappings[i].file);
+	json_end_array(json);
+	put_constants(json, "host", count, NOTHING);
+	put_constants(json, "type", count, ONE); /* a library */
+	end_table(json, count);
+}
+
+static void put_sources(const struct foxstacks *stacks, struct json_writer *json)
+{
+	const struct pprofread_profile *profile = stacks->profile;
+	uint32_t count = 0;
+
+	jsonmember_object(json, "sources");
+	jsonmember_array(json, "filename");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
+		if (!profile->functions[i].file)
+			continue;
+		json_u64(json, profile->functions[i].file);
+		count++;
+	}
+	json_end_array(json);
+	put_constants(json, "id", count, NOTHING);
+	put_constants(json, "startLine", count, ONE);
+	put_constants(json, "startColumn", count, ONE);
+	put_constants(json, "sourceMapURL", count, NOTHING);
+	put_constants(json, "content", count, NOTHING);
+	end_table(json, count);
+}
+
+static void put_empty(struct json_writer *json, const char *key, const char *const *columns)
+{
+	jsonmember_object(json, key);
+	for (; *columns; columns++)
+		put_constants(json, *columns, 0, ZERO);
+	end_table(json, 0);
+}
+
+static int put_strings(const struct foxstacks *stacks, struct json_writer *json)
+{
+	int rc = 0;
+
+	jsonmember_array(json, "stringArray");
+	for (uint32_t i = 0; i < profile_strings(stacks) && rc == 0; i++) {
+		AUTO_FREE char *text = strndup(stacks->profile->strings[i].len ? stacks->profile->strings[i].at : "",
+					       stacks->profile->strings[i].len);
+
+		if (!text)
+			rc = -ENOMEM;
+		else
+			printable_json(json, text);
+	}
+	for (uint32_t i = 1; i <= stacks->strings.count; i++)
+		printable_json(json, intern_text(&stacks->strings, i));
+	json_end_array(json);
+	return rc;
+}
+
+int foxstacks_put(struct foxstacks *stacks, struct json_writer *json)
+{
+	int rc, strings;
+
+	jsonmember_object(json, "shared");
+	put_stacks(stacks, json);
+	put_frames(stacks, json);
+	rc = put_functions(stacks, json);
+	put_resources(stacks, json);
+	put_empty(json, "nativeSymbols", (const char *const[]){ "libIndex", "address", "name", "functionSize", NULL });
+	put_sources(stacks, json);
+	put_empty(json, "sourceLocationTable", (const char *const[]){ "source", "line", "column", NULL });
+	strings = put_strings(stacks, json); /* functions have added theirs */
+	json_end_object(json);
+	return rc < 0 ? rc : strings;
+}
+
+/*
+ * functions_text.c: the rows of functions.c as text. One layout for both units: a share of the samples and a size take as
+ * much room. On narrow lines what was seen in the function itself, its module and its thread give way to its name.
+ */
+
+#define WIDTH_FULL 70   /* below that only what was seen with the function on the stack, and its name */
+#define WIDE 100        /* from here on there is room for long names */
+#define SHARE_MAX 999.9 /* a file that lies may have more samples in a function than in all */
+
+/* Numbers and what is behind them. */
+#define AMOUNT_WIDTH 6
+#define NUMBERS_WIDTH (2 * (AMOUNT_WIDTH + 1 + AMOUNT_WIDTH + 2))
+#define NARROW_WIDTH (AMOUNT_WIDTH + 1 + AMOUNT_WIDTH + 2)
+#define TID_WIDTH 7
+
+/* The incident's captures that are of these stacks. */
+#define CAPTURES 3
+
+static const struct {
+	const char *title, *of, *threads;
+	const char *captures[CAPTURES];
+} text_forms[] = {
+	[HOTLIST_IN_SAMPLES] = {
+		.title = "Hottest functions",
+		.of = "percent of the samples",
+		.threads = "Threads that used the CPU (percent of the samples)",
+		.captures = { "stacks", "stacks-folded", "functions" },
+	},
+	[HOTLIST_IN_BYTES] = {
+		.title = "What made memory grow",
+		.of = "bytes touched for the first time",
+		.threads = "Threads that touched new memory (bytes)",
+		.captures = { "memory-stacks", "memory-folded", "memory-functions" },
+	},
+};
+
+/* ---- cells ---- */
+
+/* "990", "120.5 MiB" */
+static const char *amount_text(enum hotlist_unit unit, uint64_t amount, char *buf, size_t cap)
+{
+	if (unit == HOTLIST_IN_BYTES)
+		return plot_value(PLOT_BYTES, (double)amount, buf, cap);
+	snprintf(buf, cap, "%" PRIu64, amount);
+	return buf;
+}
+
+/* "512", "1.5K", "120.5M": as wide as a share. */
+static void print_size(uint64_t bytes, FILE *file)
+{
+	static const char units[] = "KMGTPE";
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	if (bytes < 1000) {
+		fprintf(file, "%*" PRIu64, AMOUNT_WIDTH, bytes);
+		return;
+	}
+	for (value /= 1024; value >= 999.95 && unit + 2 < sizeof(units); unit++)
+		value /= 1024;
+	fprintf(file, "%*.1f%c", AMOUNT_WIDTH - 1, value, units[unit]);
+}
+
+static void print_share(uint64_t part, uint64_t all, FILE *file)
+{
+	double share = all > 0 ? 100 * (double)part / (double)all : 0;
+
+	if (all > 0)
+		fprintf(file, "%*.1f", AMOUNT_WIDTH, share < SHARE_MAX ? share : SHARE_MAX);
+	else
+		fprintf(file, "%*s", AMOUNT_WIDTH, "-");
+}
+
+static void print_amount(const struct functions *functions, uint64_t amount, enum hotlist_phase phase, FILE *file)
+{
+	if (functions->unit == HOTLIST_IN_BYTES)
+		print_size(amount, file);
+	else
+		print_share(amount, functions->sum[phase], file);
+}
+
+/* Before and during, of what is in the row. */
+static void print_pair(const struct functions *functions, const uint64_t amount[static HOTLIST_PHASES], FILE *file)
+{
+	print_amount(functions, amount[HOTLIST_BEFORE], HOTLIST_BEFORE, file);
+	fputc(' ', file);
+	print_amount(functions, amount[HOTLIST_DURING], HOTLIST_DURING, file);
+	fputs("  ", file);
+}
+
+/* Cuts at a character, or pads. */
+static void print_text(const char *text, size_t width, bool last, FILE *file)
+{
+	size_t have = output_characters(text, strlen(text)), room = have > width ? width - 2 : width, shown = 0;
+
+	for (; *text && (shown < room || ((unsigned char)*text & 0xC0) == 0x80); text++) {
+		shown += ((unsigned char)text[1] & 0xC0) != 0x80;
+		fputc(*text, file);
+	}
+	if (have > width)
+		fputs("..", file);
+	else if (!last)
+		fprintf(file, "%*s", (int)(width - have), "");
+}
+
+/* ---- functions ---- */
+
+/* What stands in the columns of text. */
+struct cells {
+	const char *function, *module;
+	char thread[FUNCTIONS_NAME_MAX + 64];
+};
+
+static void make_cells(const struct functions_row *row, struct cells *ret)
+{
+	const char *slash = strrchr(row->module, '/');
+	uint64_t all = row->total[row->total[HOTLIST_DURING] > 0 ? HOTLIST_DURING : HOTLIST_BEFORE];
+	size_t used;
+
+	ret->function = row->function;
+	ret->module = row->neighbour ? "" : slash && slash[1] ? slash + 1 : row->module;
+	ret->thread[0] = '\0';
+	if (!row->thread[0])
+		return;
+	used = (size_t)snprintf(ret->thread, sizeof(ret->thread), row->tid ? "%s/%jd" : "%s", row->thread,
+				(intmax_t)row->tid);
+	if (row->top_amount < all && used < sizeof(ret->thread))
+		snprintf(ret->thread + used, sizeof(ret->thread) - used, ", %.0f %%",
+			 100 * (double)row->top_amount / (double)all);
+}
+
+/* The widest of a column, but no more than max. */
+static size_t widen(size_t width, const char *text, size_t max)
+{
+	size_t have = output_characters(text, strlen(text));
+
+	have = have > width ? have : width;
+	return have < max ? have : max;
+}
+
+static void print_numbers(const struct functions *functions, const struct functions_row *row, FILE *file)
+{
+	for (unsigned p = 0; p < HOTLIST_PHASES; p++) {
+		print_amount(functions, row->self[p], p, file);
+		fputc(' ', file);
+		print_amount(functions, row->total[p], p, file);
+		fputs("  ", file);
+	}
+}
+
+static void print_names(const struct cells *cells, const size_t width[static 3], FILE *file)
+{
+	print_text(cells->function, width[0], false, file);
+	fputs("  ", file);
+	print_text(cells->module, width[1], false, file);
+	fputs("  ", file);
+	print_text(cells->thread, width[2], true, file);
+	fputc('\n', file);
+}
+
+/* Of function, module and thread. */
+static void measure(const struct functions *functions, size_t line, const struct cells *head, size_t ret[static 3])
+{
+	size_t left;
+
+	ret[0] = widen(0, head->function, FUNCTIONS_NAME_MAX);
+	ret[1] = widen(0, head->module, FUNCTIONS_NAME_MAX);
+	ret[2] = widen(0, head->thread, FUNCTIONS_NAME_MAX);
+	for (size_t i = 0; i < functions->count; i++) {
+		struct cells cells;
+
+		make_cells(&functions->row[i], &cells);
+		ret[0] = widen(ret[0], cells.function, FUNCTIONS_NAME_MAX);
+		ret[1] = widen(ret[1], cells.module, line < WIDE ? 12 : 24);
+		ret[2] = widen(ret[2], cells.thread, line < WIDE ? 18 : 30);
+	}
+	left = line - NUMBERS_WIDTH - 4 - ret[1];
+	/* Of narrow lines the thread gives way to the function, but not altogether. */
+	if (left < 16 + ret[2])
+		ret[2] = left - 16 > 8 ? left - 16 : 8;
+	if (ret[0] > left - ret[2])
+		ret[0] = left - ret[2];
+}
+
+/* Above the first of them. */
+static void print_heading(const struct functions *functions, size_t i, FILE *file)
+{
+	if (functions->row[i].neighbour && (i == 0 || !functions->row[i - 1].neighbour))
+		fputs("other processes:\n", file);
+}
+
+static void print_full(const struct functions *functions, size_t line, FILE *file)
+{
+	const struct cells head = { "function", "module", "busiest thread" };
+	struct cells cells;
+	size_t width[3];
+
+	measure(functions, line, &head, width);
+	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
+	print_names(&head, width, file);
+	for (size_t i = 0; i < functions->count; i++) {
+		print_heading(functions, i, file);
+		print_numbers(functions, &functions->row[i], file);
+		make_cells(&functions->row[i], &cells);
+		print_names(&cells, width, file);
+	}
+}
+
+static void print_narrow(const struct functions *functions, size_t line, FILE *file)
+{
+	fprintf(file, "%6s %6s  function\n", "before", "during");
+	for (size_t i = 0; i < functions->count; i++) {
+		print_heading(functions, i, file);
+		print_pair(functions, functions->row[i].total, file);
+		print_text(functions->row[i].function, line - NARROW_WIDTH, true, file);
+		fputc('\n', file);
+	}
+}
+
+/* ---- threads ---- */
+
+/* "postgres/812" */
+static const char *process_text(const struct functions_row *row, char *buf, size_t cap)
+{
+	snprintf(buf, cap, row->pid ? "%s/%jd" : "%s", row->process, (intmax_t)row->pid);
+	return buf;
+}
+
+static void print_threads(const struct functions *functions, size_t line, FILE *file)
+{
+	size_t left = line - NARROW_WIDTH - TID_WIDTH - 2, width = strlen("thread");
+	bool with_process = line >= WIDTH_FULL;
+
+	if (functions->thread_count == 0)
+		return;
+	for (size_t i = 0; i < functions->thread_count; i++)
+		width = widen(width, functions->thread[i].thread, with_process ? left / 2 : left);
+	fputc('\n', file);
+	output_wrap(text_forms[functions->unit].threads, line, file);
+	fprintf(file, "%6s %6s  %*s  ", "before", "during", TID_WIDTH, "tid");
+	print_text("thread", width, !with_process, file);
+	fputs(with_process ? "  process\n" : "\n", file);
+	for (size_t i = 0; i < functions->thread_count; i++) {
+		const struct functions_row *row = &functions->thread[i];
+		char process[FUNCTIONS_NAME_MAX + 32];
+
+		print_pair(functions, row->self, file);
+		fprintf(file, "%*jd  ", TID_WIDTH, (intmax_t)row->tid);
+		print_text(row->thread[0] ? row->thread : "?", width, !with_process, file);
+		if (with_process) {
+			fputs("  ", file);
+			print_text(process_text(row, process, sizeof(process)), left - width - 2, true, file);
+		}
+		fputc('\n', file);
+	}
+}
+
+/* ---- what was lost ---- */
+
+/* A sentence that is made: "Lost or left out: a; b; c". What does not fit is cut. */
+struct losses {
+	char text[2500];
+	size_t len, count;
+};
+
+__attribute__((format(printf, 2, 3))) static void lose(struct losses *losses, const char *format, ...)
+{
+	const char *lead = losses->count++ > 0 ? "; " : "Lost or left out: ";
+	size_t room = sizeof(losses->text) - losses->len;
+	va_list args;
+	int len;
+
+	if (room <= strlen(lead))
+		return;
+	memcpy(losses->text + losses->len, lead, strlen(lead) + 1);
+	losses->len += strlen(lead);
+	room -= strlen(lead);
+	va_start(args, format);
+	len = vsnprintf(losses->text + losses->len, room, format, args);
+	va_end(args);
+	losses->len += len < 0 ? 0 : (size_t)len < room ? (size_t)len : room - 1;
+}
+
+static void lose_amount(struct losses *losses, enum hotlist_unit unit, const uint64_t amount[static HOTLIST_PHASES],
+			const char *what)
+{
+	uint64_t sum = amount[HOTLIST_BEFORE] + amount[HOTLIST_DURING];
+	const char *noun = unit == HOTLIST_IN_BYTES ? "" : sum == 1 ? " sample" : " samples";
+	char text[64];
+
+	if (amount[HOTLIST_BEFORE] > 0 || amount[HOTLIST_DURING] > 0)
+		lose(losses, "%s%s %s", amount_text(unit, sum, text, sizeof(text)), noun, what);
+}
+
+/* What the daemon said of the file. */
+static void lose_capture(struct losses *losses, const struct incident_capture *capture)
+{
+	char why[4 * sizeof(capture->why) + 1];
+
+	text_escape(why, sizeof(why), capture->why, strlen(capture->why));
+	if (capture->status != INCIDENT_CAPTURE_OK)
+		lose(losses, "%s %s%s%s", capture->name, incident_capture_status_name(capture->status),
+		     why[0] ? ": " : "", why);
+	else if (why[0])
+		lose(losses, "%s", why);
+}
+
+static void print_losses(const struct functions *functions, const struct incident *incident, size_t line, FILE *file)
+{
+	struct losses losses = { .len = 0 };
+	enum hotlist_unit unit = functions->unit;
+	const char *const *captures = text_forms[unit].captures;
+
+	for (size_t i = 0; i < incident->capture_count; i++)
+		for (size_t c = 0; c < CAPTURES; c++)
+			if (strcmp(incident->captures[i].name, captures[c]) == 0)
+				lose_capture(&losses, &incident->captures[i]);
+	lose_amount(&losses, unit, functions->other, "of stacks for which there was no room");
+	lose_amount(&losses, unit, functions->no_stack, "without a stack");
+	if (functions->more_functions > 0)
+		lose(&losses, "%" PRIu64 " more %s", functions->more_functions,
+		     functions->more_functions == 1 ? "function" : "functions");
+	if (functions->more_threads > 0)
+		lose(&losses, "%" PRIu64 " more %s", functions->more_threads,
+		     functions->more_threads == 1 ? "thread" : "threads");
+	if (losses.count == 0)
+		return;
+	fputc('\n', file);
+	output_wrap(losses.text, line, file);
+}
+
+void functions_print(const struct functions *functions, const struct incident *incident, const struct plot_style *style,
+		     FILE *file)
+{
+	size_t line = style->width > FUNCTIONS_WIDTH_MIN ? style->width : FUNCTIONS_WIDTH_MIN;
+	enum hotlist_unit unit = functions->unit;
+	char title[200], before[64], during[64];
+
+	if (functions->count == 0)
+		return;
+	fputc('\n', file);
+	snprintf(title, sizeof(title), "%s (%s: %s before the spike, %s during it)", text_forms[unit].title, text_forms[unit].of,
+		 amount_text(unit, functions->sum[HOTLIST_BEFORE], before, sizeof(before)),
+		 amount_text(unit, functions->sum[HOTLIST_DURING], during, sizeof(during)));
+	output_wrap(title, line, file);
+	if (line < WIDTH_FULL)
+		print_narrow(functions, line, file);
+	else
+		print_full(functions, line, file);
+	print_threads(functions, line, file);
+	print_losses(functions, incident, line, file);
+}
+
+#define ROWS_MAX 10
+
+_Static_assert(FUNCTIONS_SHOWN <= ROWS_MAX && FUNCTIONS_THREADS_SHOWN <= ROWS_MAX, "all that is shown is ranked");
+
+static const struct {
+	const char *file, *key, *before, *during, *beside, *top;
+} forms[] = {
+	[HOTLIST_IN_SAMPLES] = { FUNCTIONS_FILE, "functions", "samples_before", "samples_during", "self_during_ns",
+				 "top_samples" },
+	[HOTLIST_IN_BYTES] = { FUNCTIONS_MEMORY_FILE, "memory_functions", "bytes_before", "bytes_during",
+			       "self_during_faults", "top_bytes" },
+};
+
+/* ---- ranking ---- */
+
+/* Rows of the text, the hottest first. */
+struct ranking {
+	struct hotrows_row row[ROWS_MAX];
+	size_t count, max;
+	enum hotlist_phase phase;
+	bool callers; /* those who call count as much as those who are called: see hotlist.c */
+	bool tie;     /* is broken by the other phase */
+};
+
+static uint64_t heat(const struct ranking *ranking, const struct hotrows_row *row, enum hotlist_phase phase)
+{
+	uint64_t sum = row->self[phase] + (ranking->callers ? row->total[phase] : 0);
+
+	/* Only in a file that lies. */
+	return sum < row->self[phase] ? UINT64_MAX : sum;
+}
+
+static int compare(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b,
+		   enum hotlist_phase phase)
+{
+	uint64_t of_a = heat(ranking, a, phase), of_b = heat(ranking, b, phase);
+
+	if (of_a == of_b) {
+		of_a = a->total[phase];
+		of_b = b->total[phase];
+	}
+	return (of_a > of_b) - (of_a < of_b);
+}
+
+static bool hotter(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b)
+{
+	int order = compare(ranking, a, b, ranking->phase);
+
+	if (order == 0 && ranking->tie)
+		order = compare(ranking, a, b, HOTLIST_BEFORE);
+	return order > 0;
+}
+
+/* What is no hotter than nothing is not ranked. */
+static void rank(struct ranking *ranking, const struct hotrows_row *row)
+{
+	static const struct hotrows_row nothing;
+	size_t at = ranking->count;
+
+	if (!hotter(ranking, row, &nothing))
+		return;
+	while (at > 0 && hotter(ranking, row, &ranking->row[at - 1]))
+		at--;
+	if (at == ranking->max)
+		return;
+	if (ranking->count < ranking->max)
+		ranking->count++;
+	memmove(&ranking->row[at + 1], &ranking->row[at], (ranking->count - at - 1) * sizeof(*row));
+	ranking->row[at] = *row;
+}
+
+/* Rows of one text are the same if they are in the same place. */
+static bool has(const struct ranking *ranking, const struct hotrows_row *row)
+{
+	for (size_t i = 0; i < ranking->count; i++)
+		if (ranking->row[i].function.text == row->function.text)
+			return true;
+	return false;
+}
+
+/* ---- loading ---- */
+
+/* Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as \x5c, and nothing else so. */
+static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_name *name)
+{
+	size_t used = text_escape(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len), to = 0;
+
+	for (size_t from = 0; from < used; to++) {
+		bool backslash = strncmp(ret + from, "\\x5c", 4) == 0;
+
+		ret[to] = ret[from];
+		from += backslash ? 4 : 1;
+	}
+	ret[to] = '\0';
+}
+
+static bool is_neighbour(const struct hotrows_row *row)
+{
+	return row->module.len == strlen(HOTLIST_NEIGHBOUR) &&
+	       memcmp(row->module.text, HOTLIST_NEIGHBOUR, row->module.len) == 0;
+}
+
+static void take(const struct hotrows_row *from, struct functions_row *row)
+{
+	copy_name(row->function, &from->function);
+	copy_name(row->module, &from->module);
+	copy_name(row->thread, &from->thread);
+	copy_name(row->process, &from->process);
+	row->neighbour = is_neighbour(from);
+	row->tid = from->tid;
+	row->pid = from->pid;
+	row->self_ns = from->self_ns;
+	row->self_faults = from->self_faults;
+	row->top_amount = from->top_amount;
+	memcpy(row->self, from->self, sizeof(row->self));
+	memcpy(row->total, from->total, sizeof(row->total));
+}
+
+/* What stackprofile.h calls so is in no module. */
+static bool is_called(const struct hotrows_row *row, const char *name)
+{
+	return row->module.len == 0 && row->function.len == strlen(name) &&
+	       memcmp(row->function.text, name, row->function.len) == 0;
+}
+
+static void note(const struct hotrows_row *row, struct functions *ret)
+{
+	if (is_called(row, "(other)"))
+		memcpy(ret->other, row->self, sizeof(ret->other));
+	else if (is_called(row, "[no stack]"))
+		memcpy(ret->no_stack, row->self, sizeof(ret->no_stack));
+}
+
+static void choose(const char *text, size_t len, struct functions *ret)
+{
+	bool callers = ret->unit == HOTLIST_IN_BYTES;
+	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_BEFORE, .callers = callers };
+	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_DURING, .callers = callers };
+	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
+	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
+	struct hotrows rows;
+	struct hotrows_row row;
+
+	ret->there = hotrows_start(&rows, text, len) && rows.unit == ret->unit;
+	if (!ret->there)
+		return;
+	memcpy(ret->sum, rows.sum, sizeof(ret->sum));
+	while (hotrows_next(&rows, &row)) {
+		if (row.function.len == 0) {
+			rank(&threads, &row);
+			continue;
+		}
+		if (is_neighbour(&row)) {
+			rank(&neighbours, &row);
+			continue;
+		}
+		rank(&before, &row);
+		rank(&during, &row);
+		note(&row, ret);
+	}
+	for (size_t i = 0; i < during.count; i++)
+		take(&during.row[i], &ret->row[ret->count++]);
+	for (size_t i = 0; i < before.count; i++)
+		if (!has(&during, &before.row[i]))
+			take(&before.row[i], &ret->row[ret->count++]);
+	for (size_t i = 0; i < neighbours.count; i++)
+		take(&neighbours.row[i], &ret->row[ret->count++]);
+	for (size_t i = 0; i < threads.count; i++)
+		take(&threads.row[i], &ret->thread[ret->thread_count++]);
+	ret->more_functions = rows.more_functions;
+	ret->more_threads = rows.more_threads;
+}
+
+int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret)
+{
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
+	int rc = incidentload_capture(incidentfd, forms[unit].file, &text);
+
+	*ret = (struct functions){ .unit = unit };
+	if (rc == 0 && text.len > 0)
+		choose(text.data, text.len, ret);
+	return rc == -ENOMEM ? rc : 0;
+}
+
+/* ---- JSON ---- */
+
+static void put_function(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "function", row->function);
+	jsonmember_text(json, "module", row->module);
+	jsonmember_u64(json, "self_before", row->self[HOTLIST_BEFORE]);
+	jsonmember_u64(json, "total_before", row->total[HOTLIST_BEFORE]);
+	jsonmember_u64(json, "self_during", row->self[HOTLIST_DURING]);
+	jsonmember_u64(json, "total_during", row->total[HOTLIST_DURING]);
+	jsonmember_u64(json, forms[unit].beside, unit == HOTLIST_IN_BYTES ? row->self_faults : row->self_ns);
+	jsonmember_text(json, "top_thread", row->thread);
+	jsonmember_i64(json, "top_tid", row->tid);
+	jsonmember_u64(json, forms[unit].top, row->top_amount);
+	jsonmember_text(json, "top_process", row->process);
+	jsonmember_i64(json, "top_pid", row->pid);
+	json_end_object(json);
+}
+
+static void put_thread(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "thread", row->thread);
+	jsonmember_i64(json, "tid", row->tid);
+	jsonmember_text(json, "process", row->process);
+	jsonmember_i64(json, "pid", row->pid);
+	jsonmember_u64(json, forms[unit].before, row->self[HOTLIST_BEFORE]);
+	jsonmember_u64(json, forms[unit].during, row->self[HOTLIST_DURING]);
+	json_end_object(json);
+}
+
+void functions_json(const struct functions *functions, struct json_writer *json)
+{
+	enum hotlist_unit unit = functions->unit;
+
+	json_key(json, forms[unit].key);
+	if (!functions->there) {
+		json_null(json);
+		return;
+	}
+	json_begin_object(json);
+	jsonmember_u64(json, forms[unit].before, functions->sum[HOTLIST_BEFORE]);
+	jsonmember_u64(json, forms[unit].during, functions->sum[HOTLIST_DURING]);
+	json_key(json, "hottest");
+	json_begin_array(json);
+	for (size_t i = 0; i < functions->count; i++)
+		put_function(json, unit, &functions->row[i]);
+	json_end_array(json);
+	json_key(json, "threads");
+	json_begin_array(json);
+	for (size_t i = 0; i < functions->thread_count; i++)
+		put_thread(json, unit, &functions->thread[i]);
+	json_end_array(json);
+	jsonmember_u64(json, "functions_left_out", functions->more_functions);
+	jsonmember_u64(json, "threads_left_out", functions->more_threads);
+	json_end_object(json);
+}

@@ -1,0 +1,894 @@
+/*
+ * recording.c: a ring is known by its header, an incident by being a directory; anything else is read as a stream, which says by
+ * itself whether it is one.
+ */
+#include "cli/replay/recording.h"
+
+#include "cli/incident/incident_load.h"
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
+#include "lib/base/json.h"
+#include "lib/base/map.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/stream/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Start with {.interval_ns = ...}: the longest that it can be; read interval_ns, the rest is this module's. */
+struct rowpace {
+	uint64_t interval_ns;
+	uint32_t target;
+	uint64_t rows;
+	mono_t from;
+};
+
+/* Of a stream: more targets at a time are not told apart, and counted. */
+#define TAPE_TARGETS_MAX 65536
+
+/* The ticks of one writer. */
+struct tapeclock_line {
+	bool started;    /* there was one, the next two are known */
+	mono_t tick;     /* the last one, */
+	uint64_t number; /* and its number */
+};
+
+/* Start with options, summary and pace.interval_ns. The first two must outlive it. */
+struct tapeclock {
+	const struct tape_options *options;
+	struct tape_summary *summary; /* its ticks and times are counted here */
+	struct rowpace pace;
+	struct tapeclock_line lines[TIMELINES_MAX];
+	bool open;         /* a tick is, */
+	uint32_t writer;   /* of this one; if none is, of the last */
+	uint64_t number;   /* of ticks that there were */
+	uint64_t restarts; /* tapeclock_restart was called so often */
+};
+
+/* The ticks of a writer. */
+static inline struct tapeclock_line *tapeclock_line(struct tapeclock *clock, uint32_t writer)
+{
+	return &clock->lines[timelines_of(writer)];
+}
+
+static void rowpace_lose(struct rowpace *pace, uint32_t target);
+static void tape_summary_tick(struct tape_summary *summary, wall_t at);
+
+/*
+ * tapeclock.c: rows to ticks.
+ *
+ * A row begins a new tick if its target has had one in this tick already, or if it comes more than half an interval after the tick began, or if the
+ * row before it is another writer's: a ring is read tick by tick. The time of a tick is that of its first row: later than the real one by what it took to
+ * look at that target, which is microseconds. For the evaluator a target that was sampled in a tick was seen at its row's time, whatever
+ * the tick's (watch.c): so the lengths of windows between rows are exact.
+ *
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. It belongs to the last tick
+ * there was, which is begun once more if another writer's came in between.
+ *
+ * A target that does not change has a row per heartbeat. Where no row of a writer came for longer than two of them it did not look: no ticks are
+ * made up there, and the evaluator sees what it would have seen, a sampler that stalled. That bounds the ticks made up per row. They are
+ * made up when the writer's next row comes, so after ticks of others that are later.
+ *
+ * Rejected: ticks at the ends of windows exactly. The row of the tick that really ended the window comes a moment later, and the window
+ * would be judged with the sample before it. Ticks of all writers together: one that stalls would have looked at what it did not see.
+ */
+
+/* An event within the last tick of this writer. */
+static struct ring_event tapeclock_event(struct tapeclock *clock, enum ring_event_type type, uint32_t writer, uint32_t id)
+{
+	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+
+	return (struct ring_event){
+		.type = type, .time = line->tick, .tick = line->number, .writer = writer, .id = id
+	};
+}
+
+static int tapeclock_hand_over(const struct tapeclock *clock, const struct ring_event *event)
+{
+	return clock->options->event(clock->options->ctx, event);
+}
+
+/* Ends the tick that is open, if one is. 0 or what options->event returned, as below. */
+static int tapeclock_end(struct tapeclock *clock)
+{
+	const struct ring_event event = tapeclock_event(clock, RING_EVENT_TICK_END, clock->writer, 0);
+
+	if (!clock->open)
+		return 0;
+	clock->open = false;
+	return tapeclock_hand_over(clock, &event);
+}
+
+static int begin(struct tapeclock *clock, uint32_t writer, mono_t at)
+{
+	struct tapeclock_line *line = tapeclock_line(clock, writer);
+	bool once_more = line->started && line->tick.ns == at.ns;
+
+	*line = (struct tapeclock_line){ .started = true, .tick = at, .number = ++clock->number };
+	clock->open = true;
+	clock->writer = writer;
+
+	struct ring_event event = tapeclock_event(clock, RING_EVENT_TICK, writer, 0);
+
+	event.wall = (wall_t){ at.ns - (uint64_t)clock->options->mono_ahead_ns };
+	event.idle_ns = clock->options->idle_ns;
+	tape_summary_tick(clock->summary, event.wall);
+	clock->summary->ticks -= once_more;
+	return tapeclock_hand_over(clock, &event);
+}
+
+/* A tick in which nothing changed. */
+static int pass(struct tapeclock *clock, uint32_t writer, mono_t at)
+{
+	int r = begin(clock, writer, at);
+
+	return r == 0 ? tapeclock_end(clock) : r;
+}
+
+/* Ticks in which nothing changed, from the last one up to the one that begins at `at`. */
+static int pass_time(struct tapeclock *clock, uint32_t writer, mono_t at)
+{
+	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+	uint64_t step = clock->pace.interval_ns;
+	int r = 0;
+
+	if (!line->started || mono_diff(at, line->tick) > (int64_t)(2 * clock->options->heartbeat_ns))
+		return 0;
+	while (r == 0 && mono_diff(at, line->tick) > (int64_t)(step + step / 2))
+		r = pass(clock, writer, mono_add(line->tick, step));
+	return r;
+}
+
+/* Begins a tick of this writer at `at`, after those in which nothing changed. */
+static int tapeclock_next(struct tapeclock *clock, uint32_t writer, mono_t at)
+{
+	int r = tapeclock_end(clock);
+
+	/* Another stream may be of earlier. An empty tick tells the evaluator, which then forgets what it has seen: not yet the first sample. */
+	if (r == 0 && !tapeclock_line(clock, writer)->started && clock->restarts > 0)
+		r = pass(clock, writer, mono_sub(at, clock->pace.interval_ns));
+	if (r == 0)
+		r = pass_time(clock, writer, at);
+	return r == 0 ? begin(clock, writer, at) : r;
+}
+
+/* Makes the tick that a row at `at` belongs to the open one. again: its target has a row in this writer's last tick already. */
+static int tapeclock_reach(struct tapeclock *clock, uint32_t writer, mono_t at, bool again)
+{
+	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+	bool open = clock->open && clock->writer == writer;
+	int64_t since = mono_diff(at, line->tick);
+
+	if (open && (since <= 0 || (!again && since <= (int64_t)(clock->pace.interval_ns / 2))))
+		return 0;
+	return tapeclock_next(clock, writer, line->started && since < 0 ? line->tick : at);
+}
+
+/* Another stream, perhaps of earlier. */
+static void tapeclock_restart(struct tapeclock *clock)
+{
+	for (size_t i = 0; i < TIMELINES_MAX; i++)
+		clock->lines[i].started = false;
+	rowpace_lose(&clock->pace, 0);
+	clock->restarts++;
+}
+
+/*
+ * rowpace.c: the shortest mean distance of some rows of one target, of one after the other. Single ticks come late and the next one early,
+ * so the shortest distance of two rows says nothing.
+ */
+
+/* Rates beyond it are not configurable. */
+#define INTERVAL_MIN_NS (100 * NS_PER_US)
+
+/* Enough for a tick that is late by an interval to change it by a thirtieth. */
+#define ROWS 32
+
+/* A row of a target. */
+static void rowpace_row(struct rowpace *pace, uint32_t target, mono_t at)
+{
+	uint64_t mean;
+
+	if (pace->rows > 0 && pace->target != target)
+		return;
+	if (pace->rows++ == 0) {
+		pace->target = target;
+		pace->from = at;
+	}
+	if (pace->rows <= ROWS)
+		return;
+
+	mean = mono_diff(at, pace->from) > 0 ? (uint64_t)mono_diff(at, pace->from) / ROWS : 0;
+	pace->rows = 0;
+	if (mean >= INTERVAL_MIN_NS && mean < pace->interval_ns)
+		pace->interval_ns = mean;
+}
+
+/* No more rows of it, or of any if 0. */
+static void rowpace_lose(struct rowpace *pace, uint32_t target)
+{
+	if (target == 0 || target == pace->target)
+		pace->rows = 0;
+}
+
+/*
+ * tape.c: lines of a stream to events. What ticks there were is found out by tapeclock.c; here is whom a row is of, and which rows are to be believed.
+ *
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. Other rows that come late
+ * are passed over.
+ */
+
+/* Rows further from the start of their stream than that are nonsense, and would overflow arithmetic later. */
+#define TIME_MAX_NS (3660ULL * 86400 * NS_PER_S)
+
+/* A target of a stream. */
+struct known {
+	uint32_t id;       /* in the stream, and in events */
+	uint32_t writer;   /* whose ticks it moves on with */
+	uint32_t checksum; /* of its declaration */
+	bool announced;    /* and not gone */
+	bool is_column;    /* STREAM_GVISOR */
+	uint64_t tick;     /* number of the last one with a row of it */
+	mono_t at;         /* of its last row */
+};
+
+struct tape {
+	struct tape_options options;
+	struct salvage *salvage;
+	struct tape_summary summary;
+	/* The stream that is being read. */
+	uint64_t streams;
+	wall_t start;
+	unsigned field[STREAM_COLUMNS_MAX];  /* which field of a sample a column is; SAMPLE_FIELDS: none we know */
+	uint32_t column[STREAM_COLUMNS_MAX]; /* STREAM_GVISOR: whose; 0: nobody's */
+	struct known *known;
+	size_t known_count, known_cap;
+	struct pairmap index; /* id -> place in known */
+	struct tapeclock clock;
+};
+
+/* ---- events ---- */
+
+static int hand_over(struct tape *tape, const struct ring_event *event)
+{
+	return tape->options.event(tape->options.ctx, event);
+}
+
+static int miss(struct tape *tape, uint64_t pages)
+{
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_LAPPED, tape->clock.writer, 0);
+	int r = tapeclock_end(&tape->clock);
+
+	event.lost_pages = pages;
+	tape->summary.gaps++;
+	return r == 0 ? hand_over(tape, &event) : r;
+}
+
+/* ---- targets ---- */
+
+static struct known *find(const struct tape *tape, uint32_t id)
+{
+	uint32_t at;
+
+	return pairmap_get(&tape->index, id, 0, &at) ? &tape->known[at] : NULL;
+}
+
+/* *ret NULL: it is one too many. 0 or -ENOMEM. */
+static int know(struct tape *tape, uint32_t id, struct known **ret)
+{
+	*ret = find(tape, id);
+	if (*ret || tape->known_count == TAPE_TARGETS_MAX)
+		return 0;
+	if (tape->known_count == tape->known_cap) {
+		size_t cap = tape->known_cap ? 2 * tape->known_cap : 16;
+		struct known *grown = realloc(tape->known, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		tape->known = grown;
+		tape->known_cap = cap;
+	}
+	pairmap_put(&tape->index, id, 0, (uint32_t)tape->known_count);
+	tape->known[tape->known_count] = (struct known){ .id = id };
+	*ret = find(tape, id);
+	if (!*ret)
+		return -ENOMEM;
+	tape->known_count++;
+	return 0;
+}
+
+static int announce(struct tape *tape, struct known *known, const struct target *target)
+{
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_TARGET, known->writer, known->id);
+
+	event.target = *target;
+	tape->summary.targets += !known->announced;
+	known->announced = true;
+	return hand_over(tape, &event);
+}
+
+static int lose_target(struct tape *tape, struct known *known)
+{
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_GONE, known->writer, known->id);
+
+	event.reason = RING_GONE_EXITED;
+	if (!known->announced)
+		return 0;
+	known->announced = false;
+	known->checksum = 0;
+	known->at = (mono_t){ 0 };
+	rowpace_lose(&tape->clock.pace, known->id);
+	return hand_over(tape, &event);
+}
+
+static void free_document(struct json_document **document)
+{
+	json_document_free(*document);
+}
+
+static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	AUTO(free_document) struct json_document *document = NULL;
+	uint32_t checksum = checksum_adler32(1, json, len);
+	struct tape *tape = ctx;
+	struct known *known;
+	int r = know(tape, id, &known);
+
+	if (r < 0 || !known || id == 0 || (known->announced && known->checksum == checksum))
+		return r;
+	r = json_parse(json, len, NULL, &document, NULL);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+
+	struct target target = targetjson_read(json_root(document), id);
+
+	known->checksum = checksum;
+	known->writer = (uint32_t)targetjson_number(json_root(document), "writer", UINT32_MAX);
+	return announce(tape, known, &target);
+}
+
+/* ---- rows ---- */
+
+/* When a row was taken. False: at an absurd time. */
+static bool time_of(const struct tape *tape, uint64_t time_ns, mono_t *ret)
+{
+	if (time_ns > TIME_MAX_NS || tape->start.ns > INT64_MAX / 2)
+		return false;
+	ret->ns = tape->start.ns + time_ns + (uint64_t)tape->options.mono_ahead_ns;
+	return ret->ns < INT64_MAX;
+}
+
+static void take_values(const struct tape *tape, uint32_t owner, const uint64_t *values, uint32_t mask,
+			struct sample *ret)
+{
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		if ((mask >> c & 1u) && tape->field[c] < SAMPLE_FIELDS && tape->column[c] == owner)
+			sample_set(ret, (enum sample_field)tape->field[c], values[c]);
+}
+
+static int put_sample(struct tape *tape, const struct known *known, mono_t at, const struct sample *sample)
+{
+	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_SAMPLE, known->writer, known->id);
+
+	event.time = at;
+	event.sample = sample;
+	event.changed = sample->mask;
+	tape->summary.samples++;
+	return hand_over(tape, &event);
+}
+
+/*
+ * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. known NULL: of all, in
+ * STREAM_GVISOR, or of nobody.
+ */
+static bool is_late(struct tape *tape, const struct known *known, uint32_t id, mono_t at)
+{
+	const struct tapeclock_line *line = tapeclock_line(&tape->clock, known ? known->writer : 0);
+	int64_t late_ns = mono_diff(line->tick, at);
+
+	if (!line->started || late_ns <= (int64_t)(id ? tape->clock.pace.interval_ns : 0))
+		return false;
+	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
+	       late_ns > (int64_t)tape->options.heartbeat_ns;
+}
+
+static int on_own_row(struct tape *tape, mono_t at, struct known *known, const uint64_t *values, uint32_t mask)
+{
+	const struct tapeclock_line *line;
+	struct sample sample = { 0 };
+	int r;
+
+	if (!known || !known->announced) {
+		tape->summary.nameless++;
+		return 0;
+	}
+	line = tapeclock_line(&tape->clock, known->writer);
+	if (!tape->options.interval_is_known)
+		rowpace_row(&tape->clock.pace, known->id, at);
+	r = tapeclock_reach(&tape->clock, known->writer, at, line->started && known->tick == line->number);
+	if (r != 0)
+		return r;
+	known->at = at;
+	if (mono_diff(line->tick, at) <= (int64_t)(tape->clock.pace.interval_ns / 2))
+		known->tick = line->number;
+	take_values(tape, 0, values, mask, &sample);
+	return put_sample(tape, known, at, &sample);
+}
+
+static int on_gvisor_row(struct tape *tape, mono_t at, const uint64_t *values, uint32_t mask)
+{
+	int r = tapeclock_next(&tape->clock, 0, at);
+
+	for (size_t i = 0; r == 0 && i < tape->known_count; i++) {
+		struct sample sample = { 0 };
+
+		take_values(tape, tape->known[i].id, values, mask, &sample);
+		r = put_sample(tape, &tape->known[i], at, &sample);
+	}
+	return r;
+}
+
+static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	struct tape *tape = ctx;
+	struct known *known = target ? find(tape, target) : NULL;
+	mono_t at;
+
+	(void)seq;
+	if (!time_of(tape, time_ns, &at) || is_late(tape, known, target, at)) {
+		tape->summary.late++;
+		return 0;
+	}
+	return target ? on_own_row(tape, at, known, values, mask) : on_gvisor_row(tape, at, values, mask);
+}
+
+/* ---- headers and remarks ---- */
+
+static unsigned field_named(const char *name)
+{
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (strcmp(name, sample_field_info((enum sample_field)f)->name) == 0)
+			return f;
+	return SAMPLE_FIELDS;
+}
+
+/* "/web/cpu": a column of target "web", which gets an id of its own. */
+static int on_gvisor_column(struct tape *tape, size_t index, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	AUTO_FREE char *owner = strndup(name + 1, (size_t)(slash - name) - (slash > name));
+	struct known *known;
+	uint32_t checksum;
+	int r;
+
+	if (!owner)
+		return -ENOMEM;
+	checksum = checksum_adler32(1, owner, strlen(owner));
+	tape->field[index] = field_named(slash + 1);
+	r = know(tape, checksum ? checksum : 1, &known);
+	if (r < 0 || !known)
+		return r;
+	tape->column[index] = known->id;
+	known->is_column = true;
+	if (known->announced)
+		return 0;
+
+	const struct target target = {
+		.id = known->id,
+		.kind = TARGET_PROCESS,
+		.entry = owner,
+		.name = owner,
+		.key = owner,
+		.comm = "",
+		.cmdline = "",
+		.cgroup = "",
+	};
+
+	return announce(tape, known, &target);
+}
+
+static int on_column(void *ctx, size_t index, const char *name, const char *json)
+{
+	struct tape *tape = ctx;
+
+	(void)json;
+	if (index >= STREAM_COLUMNS_MAX)
+		return 0;
+	if (name[0] == '/')
+		return on_gvisor_column(tape, index, name);
+	tape->field[index] = field_named(name);
+	tape->column[index] = 0;
+	return 0;
+}
+
+/* Another stream: its targets are others (but those of columns, which come before the time), and nobody looked in between. */
+static int on_start_time(void *ctx, wall_t start)
+{
+	struct tape *tape = ctx;
+	int r = 0;
+
+	tape->start = start;
+	if (tape->streams++ == 0)
+		return 0;
+
+	r = miss(tape, 0);
+	tapeclock_restart(&tape->clock);
+	for (size_t i = 0; r == 0 && i < tape->known_count; i++)
+		if (!tape->known[i].is_column)
+			r = lose_target(tape, &tape->known[i]);
+	return r;
+}
+
+static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	AUTO(free_document) struct json_document *document = NULL;
+	struct tape *tape = ctx;
+	struct known *known;
+	int r;
+
+	if (strcmp(kind, "GAP") == 0)
+		return miss(tape, 0);
+	if (strcmp(kind, "GONE") != 0)
+		return 0;
+	r = json_parse(json, len, NULL, &document, NULL);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	known = find(tape, (uint32_t)targetjson_number(json_root(document), "target", UINT32_MAX));
+	tape->summary.gone += known && known->announced;
+	return known ? lose_target(tape, known) : 0;
+}
+
+static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	struct tape *tape = ctx;
+
+	if (tape->options.trouble)
+		tape->options.trouble(tape->options.ctx, line, rows_lost, why);
+	return rows_lost > 0 ? miss(tape, 0) : 0;
+}
+
+/* ---- the object ---- */
+
+/* A tick is a part of what there was. */
+/* Those of several writers overlap. */
+static void tape_summary_tick(struct tape_summary *summary, wall_t at)
+{
+	if (!summary->any || at.ns < summary->from.ns)
+		summary->from = at;
+	if (!summary->any || at.ns > summary->to.ns)
+		summary->to = at;
+	summary->any = true;
+	summary->ticks++;
+}
+
+static void release(struct tape **tape)
+{
+	tape_free(*tape);
+}
+
+int tape_new(const struct tape_options *options, struct tape **ret)
+{
+	AUTO(release) struct tape *tape = calloc(1, sizeof(*tape));
+	int r;
+
+	if (!tape)
+		return -ENOMEM;
+
+	struct salvage_events events = {
+		.column = on_column,
+		.start_time = on_start_time,
+		.target = on_target,
+		.row = on_row,
+		.note = on_note,
+		.damage = on_damage,
+		.ctx = tape,
+	};
+
+	tape->options = *options;
+	tape->clock.options = &tape->options;
+	tape->clock.summary = &tape->summary;
+	tape->clock.pace.interval_ns = options->interval_ns;
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		tape->field[c] = SAMPLE_FIELDS;
+	r = salvage_new(&events, &tape->salvage);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(tape);
+	return 0;
+}
+
+int tape_feed(struct tape *tape, const char *data, size_t len)
+{
+	return salvage_feed(tape->salvage, data, len);
+}
+
+int tape_finish(struct tape *tape, struct tape_summary *ret)
+{
+	struct salvage_report report;
+	int r = salvage_finish(tape->salvage, &report);
+
+	if (r == 0)
+		r = tapeclock_end(&tape->clock);
+	tape->summary.report = report;
+	*ret = tape->summary;
+	return r;
+}
+
+void tape_free(struct tape *tape)
+{
+	if (!tape)
+		return;
+
+	salvage_free(tape->salvage);
+	pairmap_release(&tape->index);
+	free(tape->known);
+	free(tape);
+}
+
+/* tape_ring.c: a ring has its events already; they are counted, and its newest tick is the last one, however fast its writer is. */
+
+static void free_cursor(struct ring_cursor **cursor)
+{
+	ring_cursor_free(*cursor);
+}
+
+static void count(struct tape_summary *summary, const struct ring_event *event)
+{
+	switch (event->type) {
+	case RING_EVENT_TICK:
+		tape_summary_tick(summary, event->wall);
+		break;
+	case RING_EVENT_SAMPLE:
+		summary->samples++;
+		break;
+	case RING_EVENT_TARGET:
+		summary->targets++;
+		break;
+	case RING_EVENT_GONE:
+		summary->gone++;
+		break;
+	case RING_EVENT_LAPPED:
+	case RING_EVENT_DAMAGED:
+		summary->gaps++;
+		break;
+	case RING_EVENT_TICK_END:
+		break;
+	}
+}
+
+int tape_play_ring(const struct ring *ring, const struct tape_options *options, struct tape_summary *ret)
+{
+	AUTO(free_cursor) struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct ring_info info;
+	int r;
+
+	*ret = (struct tape_summary){ 0 };
+	ring_info(ring, &info);
+	r = ring_cursor_new(ring, RING_OLDEST, &cursor);
+	while (r == 0 && (r = ring_cursor_next(cursor, &event)) == 0) {
+		if (event.type == RING_EVENT_TICK && mono_diff(event.time, info.last_tick) > 0)
+			return 0;
+		count(ret, &event);
+		r = options->event(options->ctx, &event);
+	}
+	return r == RING_EMPTY ? 0 : r;
+}
+
+#define READ_BYTES 262144
+
+__attribute__((format(printf, 3, 4))) static int refuse(char *message, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, REPLAYSOURCE_MESSAGE_MAX, format, arguments);
+	va_end(arguments);
+	return error;
+}
+
+/* ---- incidents ---- */
+
+/* What incident.json knows of the clocks and of the machine. Without it the samples are still worth judging. */
+static void describe(int dirfd, struct replaysource *source)
+{
+	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+
+	if (!incident || incident_json_read(dirfd, incident) < 0)
+		return;
+	if (incident->mono.ns > 0 && incident->mono.ns < INT64_MAX && incident->wall.ns < INT64_MAX) {
+		source->has_clock = true;
+		source->mono_ahead_ns = (int64_t)(incident->mono.ns - incident->wall.ns);
+	}
+	source->interval_ns = incident->cost.interval_ns;
+	source->idle_ns = incident->cost.idle_ns;
+	if (incident->limits.cpu_is_machine && incident->limits.cpu != UINT64_MAX)
+		source->machine.cores = (double)incident->limits.cpu / (double)NS_PER_S;
+	if (incident->limits.memory_is_machine && incident->limits.memory_bytes != UINT64_MAX)
+		source->machine.memory_bytes = incident->limits.memory_bytes;
+}
+
+static int open_incident(int dirfd, struct replaysource *source, char *message)
+{
+	struct stat st;
+
+	source->kind = REPLAYSOURCE_INCIDENT;
+	source->fd = incidentload_open_file(dirfd, INCIDENT_SAMPLES_FILE);
+	if (source->fd == -ENOENT)
+		return refuse(message, -EINVAL, "%.300s: there is no " INCIDENT_SAMPLES_FILE " in this directory",
+			      source->path);
+	if (source->fd < 0)
+		return refuse(message, source->fd, "%.300s/" INCIDENT_SAMPLES_FILE ": %s", source->path,
+			      source->fd == -EBADMSG ? "is no plain file" : strerror(-source->fd));
+	source->rereadable = true;
+	if (fstat(source->fd, &st) == 0)
+		source->size_bytes = (uint64_t)st.st_size;
+	describe(dirfd, source);
+	return 0;
+}
+
+static int open_named(const char *operand, const char *directory, struct replaysource *source, char *message)
+{
+	AUTO_CLOSE int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO_CLOSE int dirfd = -1;
+	const char *name;
+	int r;
+
+	if (fd < 0 || incidentload_list(fd, &names) < 0)
+		return refuse(message, -EINVAL, "%.200s: no such file, and no incidents in %.200s", operand, directory);
+	r = incidentload_find(&names, operand, &name);
+	if (r == INCIDENTLOAD_NONE)
+		return refuse(message, -EINVAL, "%.200s: no such file, and no incident of this name in %.200s", operand,
+			      directory);
+	if (r == INCIDENTLOAD_MANY)
+		return refuse(message, -EINVAL, "%.200s: more than one incident is called so in %.200s", operand,
+			      directory);
+	snprintf(source->path, sizeof(source->path), "%s/%s", directory, name);
+	dirfd = incidentload_open(fd, name);
+	if (dirfd < 0)
+		return refuse(message, dirfd, "%.300s: %s", source->path, strerror(-dirfd));
+	return open_incident(dirfd, source, message);
+}
+
+/* ---- files ---- */
+
+static int open_file(struct replaysource *source, const struct stat *st, char *message)
+{
+	int r = S_ISREG(st->st_mode) ? ring_open(AT_FDCWD, source->path, false, &source->ring) : -EBADMSG;
+
+	if (r == -ENOMEM)
+		return refuse(message, r, "out of memory");
+	if (r == 0) {
+		source->kind = REPLAYSOURCE_RING;
+		source->rereadable = true;
+		return 0;
+	}
+	source->fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (source->fd < 0) {
+		int error = errno;
+
+		return refuse(message, -error, "%.300s: %s", source->path, strerror(error));
+	}
+	source->rereadable = S_ISREG(st->st_mode);
+	source->size_bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0;
+	return 0;
+}
+
+static int open_directory(struct replaysource *source, char *message)
+{
+	AUTO_CLOSE int dirfd = open(source->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int error = errno;
+
+	if (dirfd < 0)
+		return refuse(message, -error, "%.300s: %s", source->path, strerror(error));
+	return open_incident(dirfd, source, message);
+}
+
+int replaysource_open(const char *operand, const char *directory, struct replaysource *ret, char *message)
+{
+	struct replaysource source = { .kind = REPLAYSOURCE_STREAM, .fd = -1 };
+	struct stat st;
+	int r = 0;
+
+	if ((size_t)snprintf(source.path, sizeof(source.path), "%s", operand) >= sizeof(source.path))
+		return refuse(message, -EINVAL, "the name of a source is too long");
+	if (strcmp(operand, "-") == 0) {
+		source.fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+		if (source.fd < 0)
+			r = refuse(message, -errno, "the standard input is closed");
+	} else if (stat(operand, &st) == 0)
+		r = S_ISDIR(st.st_mode) ? open_directory(&source, message) : open_file(&source, &st, message);
+	else if (errno == ENOENT && !strchr(operand, '/'))
+		r = open_named(operand, directory, &source, message);
+	else
+		r = refuse(message, -EINVAL, "%.300s: %s", operand, strerror(errno));
+	if (r == 0)
+		*ret = source;
+	return r;
+}
+
+void replaysource_close(struct replaysource *source)
+{
+	if (source->fd >= 0)
+		close(source->fd);
+	ring_free(source->ring);
+	source->fd = -1;
+	source->ring = NULL;
+}
+
+/* ---- playing ---- */
+
+static void free_tape(struct tape **tape)
+{
+	tape_free(*tape);
+}
+
+static int feed(struct replaysource *source, struct tape *tape, const struct tape_options *options,
+		void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes))
+{
+	AUTO_FREE char *piece = malloc(READ_BYTES);
+	uint64_t done = 0;
+
+	if (!piece)
+		return -ENOMEM;
+	for (;;) {
+		ssize_t len = read(source->fd, piece, READ_BYTES);
+		int r;
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len <= 0)
+			return len < 0 ? -errno : 0;
+		r = tape_feed(tape, piece, (size_t)len);
+		if (r != 0)
+			return r;
+		done += (uint64_t)len;
+		if (progress)
+			progress(options->ctx, done, source->size_bytes);
+	}
+}
+
+int replaysource_play(struct replaysource *source, const struct tape_options *options,
+		      void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes), struct tape_summary *ret)
+{
+	AUTO(free_tape) struct tape *tape = NULL;
+	struct tape_options known = *options;
+	int r, finished;
+
+	*ret = (struct tape_summary){ 0 };
+	if (source->ring)
+		return tape_play_ring(source->ring, options, ret);
+	if (source->interval_ns > 0) {
+		known.interval_ns = source->interval_ns;
+		known.interval_is_known = true;
+	}
+	known.idle_ns = source->idle_ns;
+	if (source->has_clock)
+		known.mono_ahead_ns = source->mono_ahead_ns;
+	r = tape_new(&known, &tape);
+	if (r < 0)
+		return r;
+	r = feed(source, tape, options, progress);
+	finished = tape_finish(tape, ret);
+	return r != 0 ? r : finished;
+}
+
+const char *replaysource_kind_name(enum replaysource_kind kind)
+{
+	return kind == REPLAYSOURCE_RING ? "ring" : kind == REPLAYSOURCE_INCIDENT ? "incident" : "recording";
+}

@@ -1,0 +1,97 @@
+/*
+ * recording.h: what somebody names as a source of samples: a recording, the standard input, an incident by path or name, the file of a
+ * ring. Opened for what it is, and played (tape.h). Nothing in it is trusted.
+ */
+#ifndef SPIKEWATCH_CLI_REPLAY_RECORDING_H
+#define SPIKEWATCH_CLI_REPLAY_RECORDING_H
+
+#include "lib/base/base.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/metric.h"
+#include "lib/stream/stream.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * tape.h: a recording as the events of a ring (ring.h), whatever it is kept in: a stream of samples (stream.h), whole or damaged, or the
+ * ring itself. Memory does not grow with its length.
+ *
+ * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the samples, so ticks are made up: one where
+ * samples are, and between them one every interval for as long as targets can have been idle. What a sample says, and when it was
+ * taken, is exact; when a target that stood still was last looked at is known to one interval. Each writer has its own ticks, as in a ring.
+ */
+
+struct tape_options {
+	/* Of a stream: between two ticks where samples do not say it, and how long a target that stands still has none. Both > 0. */
+	uint64_t interval_ns, heartbeat_ns;
+	uint64_t
+		idle_ns; /* of a stream: the longest pause between two looks at a process (idlepace.h); 0: none, or not known */
+	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
+	int64_t mono_ahead_ns; /* of a stream: the monotonic clock less the wall clock. Windows end at multiples of the former */
+	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends it all */
+	/* Of a stream: line 0: of the whole. why is static text. May be NULL. */
+	void (*trouble)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
+	void *ctx;
+};
+
+/* What there was. */
+struct tape_summary {
+	bool any;        /* ticks; the next two are known */
+	wall_t from, to; /* the earliest and the latest */
+	uint64_t ticks, samples, targets, gone;
+	uint64_t gaps;                /* holes that were met: damage, lost rows or pages, GAP notes */
+	uint64_t nameless;            /* samples of targets that nothing describes, or one too many: passed over */
+	uint64_t late;                /* samples that came after later ones, or at absurd times: passed over */
+	struct salvage_report report; /* of a stream, once it has ended */
+};
+
+struct tape;
+
+/* A stream, handed over in pieces of any size. 0 or -ENOMEM. *options is copied. */
+int tape_new(const struct tape_options *options, struct tape **ret);
+/* 0, -ENOMEM or what event returned. */
+int tape_feed(struct tape *tape, const char *data, size_t len);
+/* The end of the stream. As tape_feed; *ret is always set. */
+int tape_finish(struct tape *tape, struct tape_summary *ret);
+/* NULL is fine. */
+void tape_free(struct tape *tape);
+
+/* All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event returned; *ret is always set. */
+int tape_play_ring(const struct ring *ring, const struct tape_options *options, struct tape_summary *ret);
+
+enum replaysource_kind { REPLAYSOURCE_STREAM, REPLAYSOURCE_INCIDENT, REPLAYSOURCE_RING };
+
+#define REPLAYSOURCE_MESSAGE_MAX 512
+
+struct replaysource {
+	enum replaysource_kind kind;
+	char path[4096];     /* what it turned out to be; "-" is the standard input */
+	bool rereadable;     /* it can be opened once more */
+	int fd;              /* -1: a ring */
+	uint64_t size_bytes; /* 0: not known */
+	struct ring *ring;
+	/* Of an incident, as far as it says: */
+	bool has_clock;
+	int64_t mono_ahead_ns;
+	uint64_t interval_ns;          /* 0: not known */
+	uint64_t idle_ns;              /* 0: none, or not known */
+	struct metric_machine machine; /* cores, memory_bytes: 0: not known */
+};
+
+/*
+ * operand: a path, "-", or the name of an incident in directory (as incidentload_find). 0: *ret is to be closed; -EINVAL: none of ours,
+ * or not there; -errno. Unless 0, message (REPLAYSOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
+ */
+int replaysource_open(const char *operand, const char *directory, struct replaysource *ret, char *message);
+void replaysource_close(struct replaysource *source);
+
+/* options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be NULL. As tape_finish; -errno of reading. */
+int replaysource_play(struct replaysource *source, const struct tape_options *options,
+		      void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes), struct tape_summary *ret);
+
+/* "recording", "incident", "ring". */
+const char *replaysource_kind_name(enum replaysource_kind kind);
+
+#endif

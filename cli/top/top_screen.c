@@ -1,0 +1,255 @@
+/*
+ * top_screen.c: curses, with as little of it as possible: whole lines, five looks, some keys.
+ *
+ * Signals are blocked but while a key is waited for (ppoll), so none can come between the question and the waiting. curses has a handler of
+ * its own for SIGWINCH, which makes the next read answer that the size has changed, and for SIGTSTP.
+ *
+ * initscr() ends the program when the terminal is unknown; newterm() does not. A terminal whose cursor cannot be moved ("dumb") has no screen
+ * for us.
+ */
+#include "cli/top/top_screen.h"
+
+#include "lib/base/base.h"
+
+#include <curses.h>
+#include <errno.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <term.h>
+#include <unistd.h>
+
+struct topscreen {
+	SCREEN *screen;
+	bool colors;
+	unsigned misses;             /* in a row: readable, and nothing to be read */
+	sigset_t before;             /* what was blocked */
+	struct sigaction actions[3]; /* what was done */
+};
+
+/* That often in a row, input that is there and cannot be read is the end of it. */
+#define MISSES_MAX 100
+
+static const int endings[] = { SIGINT, SIGTERM, SIGHUP };
+
+static volatile sig_atomic_t ended;
+
+static void on_ending(int number)
+{
+	(void)number;
+	ended = 1;
+}
+
+/* Whether standard input and output are one, and of a kind ($TERM) whose cursor can be moved. */
+static bool topscreen_possible(void)
+{
+	const char *term = getenv("TERM");
+	int error;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !term || !*term)
+		return false;
+	if (setupterm(term, STDOUT_FILENO, &error) != OK)
+		return false;
+
+	bool movable = cursor_address && clear_screen;
+
+	/* newterm() reads it again. */
+	del_curterm(cur_term);
+	return movable;
+}
+
+static void take_signals(struct topscreen *screen)
+{
+	struct sigaction action = { .sa_handler = on_ending };
+	sigset_t blocked;
+
+	ended = 0;
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGWINCH);
+	for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+		sigaction(endings[i], &action, &screen->actions[i]);
+		sigaddset(&blocked, endings[i]);
+	}
+	sigprocmask(SIG_BLOCK, &blocked, &screen->before);
+}
+
+static void give_signals_back(const struct topscreen *screen)
+{
+	for (size_t i = 0; i < ARRAY_LEN(endings); i++)
+		sigaction(endings[i], &screen->actions[i], NULL);
+	sigprocmask(SIG_SETMASK, &screen->before, NULL);
+}
+
+static void prepare_colors(struct topscreen *screen, bool color)
+{
+	screen->colors = color && has_colors() && start_color() == OK && use_default_colors() == OK;
+	if (!screen->colors)
+		return;
+	init_pair(1, COLOR_RED, -1);
+	init_pair(2, COLOR_YELLOW, -1);
+}
+
+/* What the terminal itself says counts, and not $LINES and $COLUMNS, as curses would have it: they do not change with it. */
+static void fit_terminal(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0 &&
+	    is_term_resized(size.ws_row, size.ws_col))
+		resize_term(size.ws_row, size.ws_col);
+}
+
+int topscreen_open(bool color, struct topscreen **ret)
+{
+	struct topscreen *screen;
+
+	if (!topscreen_possible())
+		return -ENOTTY;
+	screen = calloc(1, sizeof(*screen));
+	if (!screen)
+		return -ENOMEM;
+
+	/* Before curses installs handlers of its own for those that have none. */
+	take_signals(screen);
+	screen->screen = newterm(NULL, stdout, stdin);
+	if (!screen->screen) {
+		give_signals_back(screen);
+		free(screen);
+		return -ENOTTY;
+	}
+	cbreak();
+	noecho();
+	nonl();
+	set_escdelay(50);
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+	curs_set(0);
+	fit_terminal();
+	prepare_colors(screen, color);
+	*ret = screen;
+	return 0;
+}
+
+void topscreen_close(struct topscreen *screen)
+{
+	if (!screen)
+		return;
+
+	curs_set(1);
+	endwin();
+	delscreen(screen->screen);
+	give_signals_back(screen);
+	free(screen);
+}
+
+void topscreen_size(const struct topscreen *screen, size_t *ret_lines, size_t *ret_columns)
+{
+	(void)screen;
+	*ret_lines = LINES > 0 ? (size_t)LINES : 1;
+	*ret_columns = COLS > 0 ? (size_t)COLS : 1;
+}
+
+static attr_t attributes(const struct topscreen *screen, enum topscreen_look look)
+{
+	switch (look) {
+	case TOPSCREEN_PLAIN:
+		break;
+	case TOPSCREEN_BRIGHT:
+		return A_BOLD;
+	case TOPSCREEN_HEAD:
+		return A_REVERSE;
+	case TOPSCREEN_ALARM:
+		return screen->colors ? A_BOLD | (attr_t)COLOR_PAIR(1) : A_BOLD;
+	case TOPSCREEN_WAITING:
+		return screen->colors ? (attr_t)COLOR_PAIR(2) : A_NORMAL;
+	case TOPSCREEN_FAINT:
+		return A_DIM;
+	}
+	return A_NORMAL;
+}
+
+void topscreen_put(struct topscreen *screen, size_t line, enum topscreen_look look, const char *text)
+{
+	attr_t attribute = attributes(screen, look);
+
+	if (line >= (size_t)LINES || move((int)line, 0) == ERR)
+		return;
+	clrtoeol();
+	attr_set(attribute, (short)PAIR_NUMBER(attribute), NULL);
+	addnstr(text, -1);
+	/* A text as wide as the screen has moved on to the next line. */
+	if (look == TOPSCREEN_HEAD && getcury(stdscr) == (int)line)
+		hline(' ' | attribute, COLS - getcurx(stdscr));
+	attr_set(A_NORMAL, 0, NULL);
+}
+
+void topscreen_show(struct topscreen *screen, size_t line)
+{
+	(void)screen;
+	if (line < (size_t)LINES && move((int)line, 0) != ERR)
+		clrtobot();
+	refresh();
+}
+
+/* Ctrl-L: as everywhere. */
+#define REPAINT '\f'
+
+static int translate(int key)
+{
+	static const struct {
+		int curses, ours;
+	} keys[] = {
+		{ KEY_UP, TOPSCREEN_UP },
+		{ KEY_DOWN, TOPSCREEN_DOWN },
+		{ KEY_PPAGE, TOPSCREEN_PAGE_UP },
+		{ KEY_NPAGE, TOPSCREEN_PAGE_DOWN },
+		{ KEY_HOME, TOPSCREEN_FIRST },
+		{ KEY_END, TOPSCREEN_LAST },
+		{ KEY_BACKSPACE, TOPSCREEN_BACKSPACE },
+		{ 0x7f, TOPSCREEN_BACKSPACE },
+		{ '\b', TOPSCREEN_BACKSPACE },
+		{ KEY_ENTER, TOPSCREEN_ENTER },
+		{ '\r', TOPSCREEN_ENTER },
+		{ '\n', TOPSCREEN_ENTER },
+		{ 0x1b, TOPSCREEN_ESCAPE },
+		{ KEY_RESIZE, TOPSCREEN_RESIZED },
+		{ REPAINT, TOPSCREEN_RESIZED },
+	};
+
+	/* What a terminal makes of its text when it is resized, nobody knows. */
+	if (key == KEY_RESIZE || key == REPAINT) {
+		fit_terminal();
+		clearok(stdscr, TRUE);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		if (keys[i].curses == key)
+			return keys[i].ours;
+	return key >= ' ' && key < 0x100 ? key : TOPSCREEN_OTHER;
+}
+
+int topscreen_key(struct topscreen *screen, uint64_t wait_ns)
+{
+	struct pollfd keyboard = { .fd = STDIN_FILENO, .events = POLLIN };
+	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
+	int ready, key = ended ? ERR : getch();
+
+	/* Something may have been read before. */
+	if (key != ERR)
+		return translate(key);
+	if (ended)
+		return TOPSCREEN_END;
+	ready = ppoll(&keyboard, 1, &wait, &screen->before);
+	if (ended || (ready < 0 && errno != EINTR) || (keyboard.revents & (POLLHUP | POLLERR | POLLNVAL)))
+		return TOPSCREEN_END;
+	key = getch();
+	screen->misses = key == ERR && ready > 0 ? screen->misses + 1 : 0;
+	if (key != ERR)
+		return translate(key);
+	return screen->misses < MISSES_MAX ? TOPSCREEN_NOTHING : TOPSCREEN_END;
+}

@@ -1,0 +1,127 @@
+/*
+ * child.c: the child says that it is there, and reads a byte before it calls execvp(3). If the parent dies or gives up, the
+ * connection ends, and the child with it. After that the same connection tells whether execvp(3) failed: it closes a successful one.
+ *
+ * Whoever starts us may have SIGCHLD ignored: then the kernel would reap the child by itself, and nobody would ever see it end.
+ */
+#include "cli/trap/child.h"
+
+#include "cli/base/output.h"
+#include "lib/base/base.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Between two looks: a wait that a signal could slip past would not end. */
+#define NAP_NS 20000000L
+
+/* What a shell says when there is no such command, and when it cannot be run. */
+#define NOT_FOUND 127
+#define NOT_STARTED 126
+
+/* As it will be called when it runs: until then a watcher would see our own name. */
+static void take_name(const char *program)
+{
+	const char *slash = strrchr(program, '/');
+
+	prctl(PR_SET_NAME, slash && slash[1] ? slash + 1 : program);
+}
+
+__attribute__((noreturn)) static void begin(const char *who, char *const *words, int gate,
+					    const struct sigaction *of_children)
+{
+	char go;
+
+	take_name(words[0]);
+	if (write(gate, "", 1) != 1 || read(gate, &go, 1) != 1)
+		_exit(NOT_FOUND);
+	signal(SIGPIPE, SIG_DFL);
+	sigaction(SIGCHLD, of_children, NULL);
+	execvp(words[0], words);
+
+	int code = errno == ENOENT ? NOT_FOUND : NOT_STARTED;
+
+	fprintf(stderr, "%s: ", who);
+	output_escaped(stderr, words[0]);
+	fprintf(stderr, ": %s\n", strerror(errno));
+	(void)!send(gate, "", 1, MSG_NOSIGNAL);
+	_exit(code);
+}
+
+int gatedchild_fork(const char *who, char *const *words, struct gatedchild *ret)
+{
+	struct sigaction seen = { .sa_handler = SIG_DFL }, before;
+	int gate[2];
+	char ready;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) < 0)
+		return -errno;
+	sigaction(SIGCHLD, &seen, &before);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close(gate[1]);
+		begin(who, words, gate[0], &before);
+	}
+	close(gate[0]);
+	if (pid < 0) {
+		close(gate[1]);
+		return -errno;
+	}
+	(void)!read(gate[1], &ready, 1); /* if it has died, whoever waits for it is told */
+	*ret = (struct gatedchild){ .pid = pid, .gate = gate[1] };
+
+	return 0;
+}
+
+int gatedchild_open(struct gatedchild *child)
+{
+	return child->gate >= 0 && send(child->gate, "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+bool gatedchild_failed(const struct gatedchild *child)
+{
+	char failed;
+
+	return child->gate >= 0 && recv(child->gate, &failed, 1, MSG_DONTWAIT) == 1;
+}
+
+bool gatedchild_ended(const struct gatedchild *child)
+{
+	siginfo_t ended = { 0 };
+
+	return child->pid && waitid(P_PID, (id_t)child->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       ended.si_pid == child->pid;
+}
+
+int gatedchild_wait(struct gatedchild *child)
+{
+	if (child->gate >= 0)
+		close(TAKE_FD(child->gate));
+	for (int sent = 0, signal; child->pid;) {
+		pid_t ended = waitpid(child->pid, &child->status, WNOHANG);
+
+		if (ended != 0) {
+			child->pid = 0;
+			break;
+		}
+		signal = interruption_to_pass_on();
+		if (signal && signal != sent)
+			kill(child->pid, sent = signal);
+		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+	}
+	if (WIFEXITED(child->status))
+		return WEXITSTATUS(child->status);
+
+	return 128 + WTERMSIG(child->status);
+}

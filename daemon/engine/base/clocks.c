@@ -1,0 +1,98 @@
+/* clocks.c: the first look begins the time, as a step does. */
+#include "daemon/engine/base/clocks.h"
+
+#include "lib/base/base.h"
+
+#include <stdbool.h>
+#include <time.h>
+
+/* Believed after so much time without a step. */
+#define STEADYCLOCK_NS (3600 * NS_PER_S)
+
+/* Beyond this between two looks, it was set, or the machine slept. */
+#define STEADYCLOCK_STEP_NS (60 * NS_PER_S)
+
+/* realclock.c: the one place of the daemon that asks the kernel for the time. */
+
+static uint64_t read_clock(clockid_t id)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(id, &now);
+
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static mono_t read_mono(void *ctx)
+{
+	(void)ctx;
+
+	return (mono_t){ read_clock(CLOCK_MONOTONIC) };
+}
+
+static wall_t read_wall(void *ctx)
+{
+	(void)ctx;
+
+	return (wall_t){ read_clock(CLOCK_REALTIME) };
+}
+
+struct clock realclock(void)
+{
+	return (struct clock){ .mono = read_mono, .wall = read_wall };
+}
+
+void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns)
+{
+	for (int tries = 0; tries < 10; tries++) {
+		ret_mono->ns = read_clock(CLOCK_MONOTONIC);
+		ret_wall->ns = read_clock(CLOCK_REALTIME);
+		*ret_boot_ns = read_clock(CLOCK_BOOTTIME);
+		if (read_clock(CLOCK_MONOTONIC) - ret_mono->ns < NS_PER_MS)
+			return;
+	}
+}
+
+uint64_t realclock_process_cpu(void)
+{
+	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t realclock_thread_cpu(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+uint64_t realclock_cpu_of(clockid_t clock)
+{
+	return read_clock(clock);
+}
+
+void realclock_sleep_until(mono_t until)
+{
+	struct timespec at = {
+		.tv_sec = (time_t)(until.ns / NS_PER_S),
+		.tv_nsec = (long)(until.ns % NS_PER_S),
+	};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+static bool is_step(int64_t before_ns, int64_t after_ns)
+{
+	int64_t step = after_ns - before_ns;
+
+	return step > (int64_t)STEADYCLOCK_STEP_NS || step < -(int64_t)STEADYCLOCK_STEP_NS;
+}
+
+wall_t steadyclock_look(struct steadyclock *clock, mono_t mono, wall_t wall)
+{
+	int64_t ahead = (int64_t)(wall.ns - mono.ns);
+
+	if (!clock->looked || is_step(clock->ahead_ns, ahead))
+		clock->since = mono;
+	clock->looked = true;
+	clock->ahead_ns = ahead;
+
+	return mono_diff(mono, clock->since) >= (int64_t)STEADYCLOCK_NS ? wall : (wall_t){ 0 };
+}

@@ -1,0 +1,146 @@
+/* paths.c: see the header for the order. Directories are made with mode 0750: what is recorded is not everybody's business. */
+#include "daemon/engine/base/paths.h"
+
+#include "daemon/engine/base/log.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+/* ringlock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would be a lock on the old one. */
+
+static int failed(const char *what, const char *path, int error)
+{
+	log_line(LOG_ERR, "%s %s: %s", what, path, strerror(-error));
+
+	return error;
+}
+
+int ringlock_take(const char *ring, int *ret)
+{
+	AUTO_CLOSE int fd = -1;
+	char path[PATHS_MAX + 8];
+	int r = paths_make_parent(ring);
+
+	if (r < 0)
+		return failed("cannot make the directory of", ring, r);
+
+	snprintf(path, sizeof path, "%s.lock", ring);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	if (fd < 0)
+		return failed("cannot open", path, -errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		log_line(LOG_ERR, "another spikewatchd uses %s", ring);
+		return -EALREADY;
+	}
+	*ret = TAKE_FD(fd);
+
+	return 0;
+}
+
+static int set(char *ret, size_t cap, const char *a, const char *b, const char *c)
+{
+	return snprintf(ret, cap, "%s%s%s", a, b, c) >= (int)cap ? -ENAMETOOLONG : 0;
+}
+
+/* A directory for one purpose: systemd's word, else root's place, else below an XDG variable, else below $HOME. */
+static int choose_directory(const char *systemd, const char *root, const char *xdg, const char *home_below, char *ret)
+{
+	const char *given = getenv(systemd);
+	const char *base = getenv(xdg), *home = getenv("HOME");
+
+	if (given && *given)
+		return set(ret, PATHS_MAX, given, "", "");
+	if (geteuid() == 0)
+		return set(ret, PATHS_MAX, root, "", "");
+	if (base && *base)
+		return set(ret, PATHS_MAX, base, "/spikewatch", "");
+	if (home && *home)
+		return set(ret, PATHS_MAX, home, home_below, "/spikewatch");
+
+	return -ENOENT;
+}
+
+static int split_state_file(const char *file, struct paths *ret)
+{
+	const char *slash = strrchr(file, '/');
+	size_t len = slash ? (size_t)(slash - file) : 0;
+
+	if (len >= sizeof ret->state)
+		return -ENAMETOOLONG;
+	memcpy(ret->state, len ? file : slash ? "/" : ".", len ? len : 1);
+	ret->state[len ? len : 1] = '\0';
+
+	return set(ret->state_name, sizeof ret->state_name, slash ? slash + 1 : file, "", "");
+}
+
+/* Beside the ring. */
+static int set_control(struct paths *paths)
+{
+	const char *slash = strrchr(paths->ring, '/');
+	int len = slash ? (int)(slash - paths->ring) + 1 : 0;
+
+	return snprintf(paths->control, sizeof paths->control, "%.*scontrol", len, paths->ring) >=
+			       (int)sizeof paths->control
+		       ? -ENAMETOOLONG
+		       : 0;
+}
+
+int paths_choose(const struct config *config, struct paths *ret)
+{
+	char run[PATHS_MAX], state[PATHS_MAX];
+	int r = 0;
+
+	memset(ret, 0, sizeof *ret);
+	if (*config->ring.path)
+		r = set(ret->ring, PATHS_MAX, config->ring.path, "", "");
+	else if ((r = choose_directory("RUNTIME_DIRECTORY", "/run/spikewatch", "XDG_RUNTIME_DIR", "/.cache", run)) == 0)
+		r = set(ret->ring, PATHS_MAX, run, "/ring", "");
+	if (r < 0)
+		return r;
+
+	r = set_control(ret);
+	if (r < 0)
+		return r;
+
+	if (*config->incidents.directory)
+		r = set(ret->incidents, PATHS_MAX, config->incidents.directory, "", "");
+	else if ((r = choose_directory("STATE_DIRECTORY", "/var/lib/spikewatch", "XDG_STATE_HOME", "/.local/state",
+				       state)) == 0)
+		r = set(ret->incidents, PATHS_MAX, state, "/incidents", "");
+	if (r < 0)
+		return r;
+
+	if (*config->state_file)
+		return split_state_file(config->state_file, ret);
+
+	char beside[PATHS_MAX + 16];
+
+	r = set(beside, sizeof beside, ret->incidents, "/../state.json", "");
+
+	return r < 0 ? r : split_state_file(beside, ret);
+}
+
+int paths_make_parent(const char *file)
+{
+	char path[PATHS_MAX];
+	const char *slash = strrchr(file, '/');
+	size_t len = slash ? (size_t)(slash - file) : 0;
+
+	if (strlen(file) >= sizeof path)
+		return -ENAMETOOLONG;
+	if (len == 0)
+		return 0;
+
+	memcpy(path, file, len);
+	path[len] = '\0';
+
+	return dirtree_make(path);
+}

@@ -1,0 +1,325 @@
+/*
+ * perf_events.c: perf_event_open(2).
+ *
+ * A ring that is mapped for reading alone is one that the kernel overwrites; write_backward makes it walkable from the newest record. The CPU clock
+ * is a timer of the kernel's (no counter of the processor: it is there in virtual machines too), and exclude_idle makes it pass over a CPU that has
+ * nothing to do.
+ *
+ * Of page faults, every so-many-th is sampled. Rejected: by frequency, which the kernel does not get right for events that it counts itself: a burst
+ * lets it believe in a period of millions, and it says periods that are not those it counted. With a fixed period it may not be asked to say the
+ * period (PERF_SAMPLE_PERIOD makes every fault a sample), so whoever reads these samples puts it in.
+ *
+ * The side events count nothing (a "dummy") and exist for what comes along with them. So does the one that a ring for threads is held by: threads
+ * come and go, it stays. It is switched off and belongs to us; the kernel asks only that whoever writes into its ring is of the same CPU, the same
+ * clock and the same direction.
+ *
+ * An event of a thread is inherited by the threads and processes it starts, and theirs is written where their parent's is. Without a CPU of its own,
+ * an inherited event may not have a ring: that is why it takes one for each CPU.
+ */
+#include "daemon/engine/base/perf_events.h"
+
+#include "lib/proc/perf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A number of the kernel's. False: it cannot be read. */
+static bool read_sysctl(const char *path, long *ret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[32];
+	ssize_t len;
+
+	if (fd < 0)
+		return false;
+	len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	*ret = strtol(text, NULL, 10);
+	return true;
+}
+
+uint32_t perfevents_frequency(uint32_t wanted)
+{
+	long most;
+
+	if (read_sysctl("/proc/sys/kernel/perf_event_max_sample_rate", &most) && most > 0 && most < wanted)
+		return (uint32_t)most;
+	return wanted;
+}
+
+bool perfevents_cpu_is_online(uint32_t cpu)
+{
+	char path[64];
+	long online;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/online", cpu);
+	return !read_sysctl(path, &online) || online != 0;
+}
+
+/* The sysctl where it may be the cause. */
+static int refuse(const char *call, const char *name, int error, char *reason)
+{
+	char path[64];
+	long value;
+
+	snprintf(reason, PERFEVENTS_REASON_MAX, "%s: %s", call, strerror(error));
+	snprintf(path, sizeof(path), "/proc/sys/kernel/%s", name);
+	if ((error == EACCES || error == EPERM) && read_sysctl(path, &value))
+		snprintf(reason, PERFEVENTS_REASON_MAX, "%s: %s; kernel.%s is %ld", call, strerror(error), name, value);
+	return -error;
+}
+
+int perfevents_refusal(int error, char *reason)
+{
+	return refuse("perf_event_open", "perf_event_paranoid", -error, reason);
+}
+
+/* ---- what an event is ---- */
+
+/* Where `frequency` samples are taken of so many faults: 400 MB/s of new memory, on each CPU. */
+#define FAULTS_PER_SECOND 100000U
+
+#if defined(__x86_64__)
+#define REGS_USER PERFRECORD_REGS_X86_64
+#else
+#define REGS_USER 0ULL /* whoever unwinds knows no other machine's */
+#endif
+
+bool perfevents_can_dwarf(void)
+{
+	return REGS_USER != 0;
+}
+
+struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted)
+{
+	struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
+
+	if (wanted->stack_bytes != 0)
+		format = (struct perfrecord_format){ .sample_type = PERFRECORD_DWARF, .regs_user = REGS_USER };
+	if (wanted->kind == PERFEVENTS_FAULTS)
+		format.sample_type &= ~(uint64_t)PERF_SAMPLE_PERIOD;
+	return format;
+}
+
+uint64_t perfevents_period(const struct perfevents_wanted *wanted)
+{
+	if (wanted->kind != PERFEVENTS_FAULTS)
+		return 0;
+	return wanted->fault_period != 0 ? wanted->fault_period : (FAULTS_PER_SECOND / wanted->frequency) | 1;
+}
+
+/* No samples, but what goes along with them; their rings are emptied. */
+static bool is_side(const struct perfevents_wanted *wanted)
+{
+	return wanted->kind == PERFEVENTS_SIDE || wanted->kind == PERFEVENTS_TASKS;
+}
+
+/* What all have: the same clock and the same trailer. */
+static struct perf_event_attr common(const struct perfevents_wanted *wanted)
+{
+	bool side = is_side(wanted);
+
+	return (struct perf_event_attr){
+		.size = sizeof(struct perf_event_attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERFRECORD_FRAME_POINTERS,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+		.exclude_hv = 1,
+		.exclude_kernel = side || wanted->user_only,
+		.exclude_callchain_kernel = side || wanted->user_only,
+		.write_backward = !side,
+		.watermark = 1,
+		/* Nobody waits for a ring of samples: never wake. */
+		.wakeup_watermark = UINT32_MAX,
+	};
+}
+
+static struct perf_event_attr side_attr(const struct perfevents_wanted *wanted)
+{
+	struct perf_event_attr attr = common(wanted);
+
+	attr.sample_period = 1;
+	attr.mmap = wanted->kind == PERFEVENTS_SIDE;
+	attr.mmap2 = wanted->kind == PERFEVENTS_SIDE;
+	attr.comm = 1;
+	attr.comm_exec = 1;
+	attr.task = 1;
+	attr.build_id = wanted->build_ids;
+	return attr;
+}
+
+static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted)
+{
+	struct perf_event_attr attr = common(wanted);
+	struct perfrecord_format format = perfevents_format(wanted);
+
+	attr.sample_type = format.sample_type;
+	attr.sample_regs_user = format.regs_user;
+	attr.sample_stack_user = wanted->stack_bytes;
+	if (wanted->kind == PERFEVENTS_FAULTS) {
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
+		attr.sample_period = perfevents_period(wanted);
+		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;
+		if (wanted->wake_samples != 0) {
+			attr.watermark = 0;
+			attr.wakeup_events = wanted->wake_samples;
+		}
+		return attr;
+	}
+	attr.freq = 1;
+	attr.sample_freq = wanted->frequency;
+	if (wanted->cycles) {
+		/* A CPU that idles has none; not every driver of the hardware takes exclude_idle. */
+		attr.type = PERF_TYPE_HARDWARE;
+		attr.config = PERF_COUNT_HW_CPU_CYCLES;
+		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;
+	} else {
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.exclude_idle = 1;
+	}
+	return attr;
+}
+
+static struct perf_event_attr attr_of(const struct perfevents_wanted *wanted)
+{
+	return is_side(wanted) ? side_attr(wanted) : sample_attr(wanted);
+}
+
+/* ---- opening ---- */
+
+static int open_event(struct perf_event_attr *attr, pid_t tid, uint32_t cpu)
+{
+	int fd = (int)syscall(SYS_perf_event_open, attr, tid, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t cpu)
+{
+	struct perf_event_attr attr = attr_of(wanted);
+
+	attr.inherit = tid != -1;
+	return open_event(&attr, tid, cpu);
+}
+
+static int map_ring(struct perfevents *events, size_t ring_bytes, int prot, char *reason)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	events->map_bytes = ring_bytes + page;
+	events->map = mmap(NULL, events->map_bytes, prot, MAP_SHARED, events->fd, 0);
+	if (events->map == MAP_FAILED) {
+		int error = errno;
+
+		events->map = NULL;
+		return refuse("mmap of a perf ring", "perf_event_mlock_kb", error, reason);
+	}
+	return perfring_init(&events->ring, events->map, events->map_bytes, page);
+}
+
+static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_bytes, struct perfevents *events,
+			  char *reason)
+{
+	int prot = attr->write_backward ? PROT_READ : PROT_READ | PROT_WRITE, r;
+
+	if (!attr->write_backward)
+		attr->wakeup_watermark = attr->mmap ? (uint32_t)(ring_bytes / 2) : 1;
+	events->fd = open_event(attr, tid, events->cpu);
+	if (events->fd < 0)
+		return perfevents_refusal(events->fd, reason);
+	r = map_ring(events, ring_bytes, prot, reason);
+	if (r < 0)
+		perfevents_close(events);
+	return r;
+}
+
+int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perfevents *ret,
+		    char *reason)
+{
+	struct perf_event_attr attr = attr_of(wanted);
+	struct perfevents events = { .fd = -1, .cpu = cpu };
+	int r = open_with_ring(&attr, -1, ring_bytes, &events, reason);
+
+	if (r == 0)
+		*ret = events;
+	return r;
+}
+
+int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
+			 struct perfevents *ret, char *reason)
+{
+	struct perf_event_attr attr = common(wanted);
+	struct perfevents events = { .fd = -1, .cpu = cpu };
+	int r;
+
+	attr.disabled = 1;
+	attr.exclude_kernel = 1;
+	attr.exclude_callchain_kernel = 1;
+	r = open_with_ring(&attr, 0, ring_bytes, &events, reason);
+	if (r == 0)
+		*ret = events;
+	return r;
+}
+
+int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring)
+{
+	int fd = perfevents_event(wanted, tid, ring->cpu);
+
+	if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring->fd) < 0) {
+		int error = errno;
+
+		close(fd);
+		return -error;
+	}
+	return fd;
+}
+
+int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns)
+{
+	uint64_t words[2]; /* read_format: the count, the time */
+	ssize_t len = read(fd, words, sizeof(words));
+
+	if (len != (ssize_t)sizeof(words))
+		return len < 0 ? -errno : -EBADMSG;
+	*count += words[0];
+	*running_ns += words[1];
+	return 0;
+}
+
+int perfevents_switch(int fd, bool on)
+{
+	return ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) < 0 ? -errno : 0;
+}
+
+int perfevents_pause(const struct perfevents *events, bool pause)
+{
+	return ioctl(events->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, pause ? 1 : 0) < 0 ? -errno : 0;
+}
+
+void perfevents_close(struct perfevents *events)
+{
+	if (events->map != NULL)
+		munmap(events->map, events->map_bytes);
+	if (events->fd >= 0)
+		close(events->fd);
+	*events = PERFEVENTS_NONE;
+}

@@ -1,0 +1,261 @@
+/*
+ * proc_read.c: the kernel hands out the lowest free number. So the reserve is the highest numbers, and a zone below it tells: as long as
+ * one of the zone's first numbers is free, whatever is opened now ends within the zone. Once those are taken there may still be holes below, of
+ * processes that ended or gave theirs up: then as many numbers as a target takes at most must be free below the reserve, which takes longer to find out.
+ *
+ * Rejected: the lowest free number. Opening leaves holes (a directory that was open for a moment), and what comes after a hole may lie
+ * anywhere. Counting what is open: a look at /proc/self/fd costs milliseconds when there are ten thousand, and counts of our own would have to
+ * know what every library opens.
+ */
+#include "daemon/engine/base/proc_read.h"
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+#include "lib/proc/procfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* procread.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
+
+static int gone_or(int error, int32_t pid)
+{
+	return pid && (error == ENOENT || error == ESRCH) ? -ESRCH : -error;
+}
+
+static void build_path(char *path, size_t cap, int32_t pid, const char *name)
+{
+	if (pid)
+		snprintf(path, cap, "%d/%s", pid, name);
+	else
+		snprintf(path, cap, "%s", name);
+}
+
+ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+{
+	char path[64];
+
+	build_path(path, sizeof path, pid, name);
+	AUTO_CLOSE int fd = openat(procfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return gone_or(errno, pid);
+
+	ssize_t len = fdread_all(fd, buf, cap - 1);
+
+	if (len < 0)
+		return gone_or((int)-len, pid);
+	buf[len] = '\0';
+
+	return len;
+}
+
+ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+{
+	static const char deleted[] = " (deleted)";
+	const size_t deleted_len = sizeof deleted - 1;
+	char path[64];
+
+	build_path(path, sizeof path, pid, name);
+
+	ssize_t len = readlinkat(procfd, path, buf, cap - 1);
+
+	if (len < 0)
+		return gone_or(errno, pid);
+
+	if ((size_t)len > deleted_len && memcmp(buf + len - deleted_len, deleted, deleted_len) == 0)
+		len -= (ssize_t)deleted_len;
+	buf[len] = '\0';
+
+	return len;
+}
+
+/* The length of a text that was cut at len without the beginning of a character of UTF-8 at its end. */
+static ssize_t whole_characters(const char *text, ssize_t len)
+{
+	uint32_t code;
+
+	for (ssize_t last = 1; last <= 3 && last <= len; last++) {
+		const char *at = text + len - last;
+
+		if (((unsigned char)*at & 0xc0) == 0xc0)
+			return text_decode(at, (size_t)last, &code) == 0 ? len - last : len;
+		if (((unsigned char)*at & 0xc0) != 0x80)
+			return len;
+	}
+
+	return len;
+}
+
+ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
+{
+	ssize_t len = procread_file(procfd, pid, "cmdline", buf, cap);
+
+	if (len > 0 && (size_t)len == cap - 1)
+		len = whole_characters(buf, len);
+	while (len > 0 && buf[len - 1] == '\0')
+		len--;
+	for (ssize_t i = 0; i < len; i++)
+		if (buf[i] == '\0')
+			buf[i] = ' ';
+	if (len >= 0)
+		buf[len] = '\0';
+
+	return len;
+}
+
+int32_t procread_pid_of(const char *name)
+{
+	int64_t pid = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9' || pid > INT32_MAX / 10)
+			return 0;
+		pid = pid * 10 + (*name - '0');
+	}
+
+	return pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+int32_t procread_pidfile(const char *path)
+{
+	char text[32] = "";
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
+
+	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+bool procread_is_alive(int32_t pid, uint64_t start_ticks)
+{
+	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = procfd < 0 ? -errno : procread_file(procfd, pid, "stat", text, sizeof text);
+
+	if (len < 0)
+		return len != -ESRCH; /* whoever cannot be looked at may well live */
+
+	return procfs_stat_parse(text, (size_t)len, &stat) == 0 &&
+	       (start_ticks == 0 || stat.start_ticks == start_ticks);
+}
+
+/*
+ * piddir.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone the kernel answers ENOENT to
+ * openat(2) and ESRCH to read(2); a file that this kernel lacks answers ENOENT too. Which of them it is, is decided
+ * here and only here: every living process has a stat.
+ */
+
+#define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
+
+int piddir_file(int piddir, const char *path)
+{
+	char other[32] = "stat";
+	int fd = openat(piddir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	const char *slash = strrchr(path, '/');
+
+	if (fd >= 0 || errno != ENOENT)
+		return fd >= 0 ? fd : -errno;
+	if (slash && (size_t)(slash - path) < sizeof(other) - sizeof("/stat"))
+		snprintf(other, sizeof(other), "%.*s/stat", (int)(slash - path), path);
+	return faccessat(piddir, other, F_OK, 0) == 0 ? -ENOENT : -ESRCH;
+}
+
+ssize_t piddir_read(int piddir, const char *path, char *buf, size_t cap)
+{
+	AUTO_CLOSE int fd = piddir_file(piddir, path);
+	ssize_t len = fd < 0 ? fd : fdread_all(fd, buf, cap - 1);
+
+	if (len >= 0)
+		buf[len] = '\0';
+	return len;
+}
+
+int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
+{
+	char name[16], text[STAT_MAX];
+	AUTO_CLOSE int fd = -1;
+	struct procfs_stat stat;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%d", pid);
+	fd = openat(procfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (start_ticks == 0) {
+		*ret = TAKE_FD(fd);
+		return 0;
+	}
+
+	len = piddir_read(fd, "stat", text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+	if (procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.start_ticks != start_ticks)
+		return -ESRCH;
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* What a target takes while it is opened: see descriptors.h. */
+#define TARGET_MAX 16u
+
+/* The zone: as much as a target takes at most, and some numbers that strangers may hold (inherited ones are not always low). */
+#define ZONE 32u
+
+static rlim_t at_most(rlim_t value, rlim_t most)
+{
+	return value < most ? value : most;
+}
+
+/* The lowest free number from `from` on; -1: none. */
+static int free_from(int fd, rlim_t from)
+{
+	int free_one = fcntl(fd, F_DUPFD_CLOEXEC, (int)from);
+
+	if (free_one >= 0)
+		close(free_one);
+
+	return free_one;
+}
+
+/* Whether a target finds all it takes below end. */
+static bool has_holes(int fd, rlim_t end)
+{
+	rlim_t from = 0;
+
+	for (unsigned i = 0; i < TARGET_MAX && from < end; i++) {
+		int free_one = free_from(fd, from);
+
+		from = free_one < 0 ? end : (rlim_t)free_one + 1;
+	}
+
+	return from < end;
+}
+
+bool descriptors_short(int fd)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return false;
+
+	rlim_t zone = at_most(ZONE, limit.rlim_cur / 4);
+	rlim_t first = limit.rlim_cur - at_most(DESCRIPTORS_RESERVED, limit.rlim_cur / 4) - zone;
+	int free_one = free_from(fd, first);
+
+	if (free_one >= 0 && (rlim_t)free_one < first + zone / 4)
+		return false;
+
+	return !has_holes(fd, first + zone / 4);
+}

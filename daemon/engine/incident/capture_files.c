@@ -1,0 +1,971 @@
+/*
+ * capture_files.c: the cgroups of a target, raw; the machine in a page.
+ *
+ * cgroup.txt is raw on purpose: what a kernel of tomorrow says there is evidence although nobody here knows it. One
+ * list of file names serves v1 and v2: what a directory does not have is passed over.
+ */
+#include "daemon/engine/incident/capture.h"
+#include "daemon/engine/incident/capture_files.h"
+
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/targets/baseline.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/model/target.h"
+#include "lib/proc/procfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/*
+ * capture_text.c: a buffer with a limit that is cut at the end of a line, so that a table stays a table.
+ */
+
+#define PIECE_BYTES 256 /* escaped at a time: four times as much at worst */
+#define SAY_BYTES 1024
+#define CUT_NOTE "# cut: there was more\n"
+
+/* Room is kept for the note. */
+static void append(struct capture_text *text, const char *data, size_t len)
+{
+	int r;
+
+	if (text->cut || text->error)
+		return;
+	if (text->buffer.len + len + sizeof(CUT_NOTE) > text->buffer.max) {
+		text->cut = true;
+		return;
+	}
+	r = buffer_append(&text->buffer, data, len);
+	if (r < 0)
+		text->error = r;
+}
+
+void capture_text_say(struct capture_text *text, const char *format, ...)
+{
+	char said[SAY_BYTES];
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(said, sizeof(said), format, args);
+	va_end(args);
+	if (len > 0)
+		append(text, said, (size_t)len < sizeof(said) ? (size_t)len : sizeof(said) - 1);
+}
+
+/* How much of data is one piece: no character is split, as far as there are characters. */
+static size_t piece(const char *data, size_t len)
+{
+	size_t size = PIECE_BYTES;
+
+	if (len <= PIECE_BYTES)
+		return len;
+	while (size > PIECE_BYTES - 4 && ((unsigned char)data[size] & 0xc0) == 0x80)
+		size--;
+	return size;
+}
+
+void capture_text_word(struct capture_text *text, const char *data, size_t len)
+{
+	char escaped[4 * PIECE_BYTES + 1];
+
+	while (len > 0) {
+		size_t size = piece(data, len);
+
+		append(text, escaped, text_escape(escaped, sizeof(escaped), data, size));
+		data += size;
+		len -= size;
+	}
+}
+
+void capture_text_lines(struct capture_text *text, const char *data, size_t len)
+{
+	size_t at = 0;
+
+	while (at < len) {
+		size_t end = at;
+
+		while (end < len && data[end] != '\n' && data[end] != '\t')
+			end++;
+		capture_text_word(text, data + at, end - at);
+		if (end < len)
+			append(text, data + end, 1);
+		at = end + 1;
+	}
+	if (len > 0 && data[len - 1] != '\n')
+		append(text, "\n", 1);
+}
+
+/* What does not end with a newline was cut within a line. */
+static void finish(struct capture_text *text)
+{
+	struct buffer *buffer = &text->buffer;
+
+	if (!text->cut)
+		return;
+	while (buffer->len > 0 && buffer->data[buffer->len - 1] != '\n')
+		buffer->len--;
+	text->error = buffer_append(buffer, CUT_NOTE, sizeof(CUT_NOTE) - 1);
+}
+
+static int write_file(const struct buffer *buffer, int dirfd, const char *name)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = sink_write_all(fd, buffer->data, buffer->len);
+	if (r < 0)
+		unlinkat(dirfd, name, 0);
+	return r;
+}
+
+int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes)
+{
+	int r;
+
+	if (!text->error)
+		finish(text);
+	if (text->error)
+		return text->error;
+	r = write_file(&text->buffer, dirfd, name);
+	if (r < 0)
+		return r;
+	*ret_bytes = text->buffer.len;
+	return 0;
+}
+
+void capture_text_release(struct capture_text *text)
+{
+	buffer_release(&text->buffer);
+}
+
+/*
+ * capture_process.c: threads, status, limits and memory of the processes of a target.
+ *
+ * Every capture visits all members and goes on when one of them has vanished: the others are evidence all the same.
+ * Only when not a single one could be looked at does it report why.
+ */
+
+/* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
+#define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
+/* What began since the last scan has no baseline and needs none: all that it used is of its own short life. Scans are ten seconds apart at most. */
+#define THREADS_YOUNG_NS (10 * NS_PER_S)
+#define PROCESS_FILE_BYTES 65536
+#define UPTIME_MAX_S 1e9 /* thirty years */
+
+typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
+		      struct capture_text *text);
+
+static size_t members(const struct capture_context *context)
+{
+	return context->member_count < CAPTURE_MEMBERS_MAX ? context->member_count : CAPTURE_MEMBERS_MAX;
+}
+
+static int each_member(const struct capture_context *context, struct capture_text *text, member_fn *visit)
+{
+	int error = -ESRCH;
+	bool any = false;
+
+	for (size_t i = 0; i < members(context); i++) {
+		int r = visit(context, &context->members[i], text);
+
+		if (r == -ESRCH)
+			capture_text_say(text, "# process %d has exited\n", context->members[i].pid);
+		else if (r < 0)
+			capture_text_say(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
+		if (r < 0 && r != -ESRCH)
+			error = r;
+		any |= r >= 0;
+	}
+	return any ? 0 : error;
+}
+
+/* ---- raw files ---- */
+
+/* Adds a file of the process, below a heading. */
+static int add_file(int piddir, int32_t pid, const char *name, struct capture_text *text)
+{
+	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
+	ssize_t len;
+
+	if (!data)
+		return -ENOMEM;
+	len = piddir_read(piddir, name, data, PROCESS_FILE_BYTES);
+	if (len < 0)
+		return (int)len;
+	capture_text_say(text, "# /proc/%d/%s\n", pid, name);
+	capture_text_lines(text, data, (size_t)len);
+	return 0;
+}
+
+/* Arguments end with a NUL each; here they are separated by spaces. */
+static int add_cmdline(int piddir, int32_t pid, struct capture_text *text)
+{
+	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
+	ssize_t len;
+
+	if (!data)
+		return -ENOMEM;
+	len = piddir_read(piddir, "cmdline", data, PROCESS_FILE_BYTES);
+	if (len < 0)
+		return (int)len;
+	while (len > 0 && data[len - 1] == '\0')
+		len--;
+	for (ssize_t i = 0; i < len; i++)
+		if (data[i] == '\0')
+			data[i] = ' ';
+	capture_text_say(text, "# /proc/%d/cmdline\n", pid);
+	capture_text_word(text, data, (size_t)len);
+	capture_text_say(text, "\n");
+	return 0;
+}
+
+static int status_of(const struct capture_context *context, const struct capture_member *member,
+		     struct capture_text *text)
+{
+	AUTO_CLOSE int piddir = -1;
+	int r;
+
+	r = piddir_open(context->procfd, member->pid, member->start_ticks, &piddir);
+	if (r < 0)
+		return r;
+	r = add_cmdline(piddir, member->pid, text);
+	if (r < 0)
+		return r;
+	return add_file(piddir, member->pid, "status", text);
+}
+
+int capture_process_status(const struct capture_context *context, struct capture_text *text)
+{
+	return each_member(context, text, status_of);
+}
+
+static int limits_of(const struct capture_context *context, const struct capture_member *member,
+		     struct capture_text *text)
+{
+	AUTO_CLOSE int piddir = -1;
+	int r;
+
+	r = piddir_open(context->procfd, member->pid, member->start_ticks, &piddir);
+	return r < 0 ? r : add_file(piddir, member->pid, "limits", text);
+}
+
+static void say_from(struct capture_text *text, bool is_machine, const char *cgroup)
+{
+	if (is_machine) {
+		capture_text_say(text, "\tthe machine\n");
+		return;
+	}
+	capture_text_say(text, "\tcgroup ");
+	capture_text_word(text, cgroup, strlen(cgroup));
+	capture_text_say(text, "\n");
+}
+
+int capture_process_limits(const struct capture_context *context, struct capture_text *text)
+{
+	const struct cglimits *limits = context->limits;
+	bool effective = false;
+
+	capture_text_say(text, "# effective limits of the target: limit, value, where it is from\n");
+	if (limits && limits->cpu != UINT64_MAX) {
+		capture_text_say(text, "cpu\t%.3f cores", (double)limits->cpu / (double)NS_PER_S);
+		say_from(text, limits->cpu_is_machine, limits->cpu_from);
+		effective = true;
+	}
+	if (limits && limits->memory_bytes != UINT64_MAX) {
+		capture_text_say(text, "memory\t%ju bytes", (uintmax_t)limits->memory_bytes);
+		say_from(text, limits->memory_is_machine, limits->memory_from);
+		effective = true;
+	}
+	if (!effective)
+		capture_text_say(text, "# not known\n");
+
+	int r = each_member(context, text, limits_of);
+
+	return effective ? 0 : r; /* the effective ones are worth a file when the process is gone */
+}
+
+/* ---- threads ---- */
+
+struct thread_row {
+	int32_t pid;
+	struct thread_record record; /* the times: since since_ns ago, or all of them without baseline */
+	uint64_t since_ns;           /* 0: no baseline */
+	bool is_new; /* it was not there then, or there is no baseline because its process is as young */
+};
+
+struct thread_table {
+	struct thread_row *rows;
+	size_t count;
+};
+
+static uint64_t process_growth(uint64_t now, uint64_t then)
+{
+	return now > then ? now - then : 0; /* counters of a process may step back by a little */
+}
+
+static void subtract(struct thread_row *row, const struct thread_record *then)
+{
+	row->record.cpu_ns = process_growth(row->record.cpu_ns, then->cpu_ns);
+	row->record.user_ns = process_growth(row->record.user_ns, then->user_ns);
+	row->record.system_ns = process_growth(row->record.system_ns, then->system_ns);
+}
+
+/*
+ * Without a baseline: all times are since its start, and if that was just now, that is how long ago. uptime_ns: 0 if it is not
+ * known. Both are in clock ticks; one is added, so that nobody has used more than there was.
+ */
+static void add_age(struct thread_row *row, uint64_t uptime_ns)
+{
+	uint64_t tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), age_ns;
+
+	if (row->record.start_ticks > uptime_ns / tick_ns)
+		return;
+	age_ns = uptime_ns - row->record.start_ticks * tick_ns + tick_ns;
+	if (age_ns > THREADS_YOUNG_NS)
+		return;
+	row->since_ns = age_ns;
+	row->is_new = true;
+}
+
+static int add_threads(struct thread_table *table, const struct capture_member *member,
+		       const struct thread_snapshot *snapshot, uint64_t uptime_ns)
+{
+	const struct thread_snapshot *before = NULL;
+	struct thread_row *rows;
+	mono_t at;
+
+	rows = realloc(table->rows, (table->count + snapshot->count) * sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+	table->rows = rows;
+	if (member->threads)
+		before = thread_baseline_pick(member->threads, snapshot->taken, THREADS_MIN_AGE_NS, &at);
+
+	for (size_t i = 0; i < snapshot->count; i++) {
+		struct thread_row *row = &table->rows[table->count++];
+		const struct thread_record *then = before ? thread_snapshot_find(before, &snapshot->records[i]) : NULL;
+
+		*row = (struct thread_row){ .pid = member->pid, .record = snapshot->records[i] };
+		if (before)
+			row->since_ns = process_growth(snapshot->taken.ns, at.ns);
+		if (then)
+			subtract(row, then);
+		/* A list that was cut at its limit cannot tell a new thread from one that was not listed. */
+		row->is_new = before && !then && before->unlisted == 0;
+		if (before && !then && before->unlisted > 0)
+			row->since_ns = 0;
+		if (!before)
+			add_age(row, uptime_ns);
+	}
+	return 0;
+}
+
+/* What it used of the time that it is compared over, which is not the same for all. */
+static double share(const struct thread_row *row)
+{
+	return row->since_ns > 0 ? (double)row->record.cpu_ns / (double)row->since_ns : 0;
+}
+
+/* Busiest first; what has no interval to be busy in comes last. */
+static int compare_rows(const void *a, const void *b)
+{
+	const struct thread_row *left = a, *right = b;
+	double of_left = share(left), of_right = share(right);
+
+	if ((left->since_ns == 0) != (right->since_ns == 0))
+		return left->since_ns == 0 ? 1 : -1;
+	if (of_left < of_right || of_left > of_right)
+		return of_left > of_right ? -1 : 1;
+	if (left->record.cpu_ns != right->record.cpu_ns)
+		return left->record.cpu_ns > right->record.cpu_ns ? -1 : 1;
+	return (left->record.tid > right->record.tid) - (left->record.tid < right->record.tid);
+}
+
+static double ms(uint64_t ns)
+{
+	return (double)ns / (double)NS_PER_MS;
+}
+
+static void say_row(struct capture_text *text, const struct thread_row *row)
+{
+	const struct thread_record *record = &row->record;
+
+	capture_text_say(text, "%d\t%d\t", row->pid, record->tid);
+	capture_text_word(text, record->name, strnlen(record->name, sizeof(record->name)));
+	capture_text_say(text, "\t");
+	capture_text_word(text, &record->state, 1);
+	capture_text_say(text, "\t%.3f\t", ms(record->cpu_ns));
+	if (row->since_ns > 0)
+		capture_text_say(text, "%.1f", 100 * share(row));
+	capture_text_say(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
+	if (row->since_ns > 0)
+		capture_text_say(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
+	else
+		capture_text_say(text, "\tsince its start: no baseline\n");
+}
+
+/* "4961.28 9011.02\n" (proc(5)): seconds since boot, as start times are; 0: not known. */
+static uint64_t read_uptime(int procfd)
+{
+	char text[64], *end;
+	double seconds;
+
+	if (piddir_read(procfd, "uptime", text, sizeof(text)) <= 0)
+		return 0;
+	seconds = strtod(text, &end);
+	return end != text && seconds > 0 && seconds < UPTIME_MAX_S ? (uint64_t)(seconds * (double)NS_PER_S) : 0;
+}
+
+static int collect_threads(const struct capture_context *context, struct capture_text *text, struct thread_table *table)
+{
+	int error = -ESRCH;
+
+	for (size_t i = 0; i < members(context); i++) {
+		const struct capture_member *member = &context->members[i];
+		AUTO_FREE struct thread_snapshot *snapshot = NULL;
+		int r;
+
+		r = thread_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
+					 &snapshot);
+		/* Asked behind that: no thread is younger. */
+		if (r == 0)
+			r = add_threads(table, member, snapshot, read_uptime(context->procfd));
+		if (r == 0 && snapshot->unlisted > 0)
+			capture_text_say(text, "# process %d has %zu more threads\n", member->pid, snapshot->unlisted);
+		else if (r == -ESRCH)
+			capture_text_say(text, "# process %d has exited\n", member->pid);
+		if (r < 0)
+			error = r;
+	}
+	return table->count > 0 ? 0 : error;
+}
+
+int capture_process_threads(const struct capture_context *context, struct capture_text *text)
+{
+	struct thread_table table = { 0 };
+	int r;
+
+	capture_text_say(text,
+			 "# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n");
+	r = collect_threads(context, text, &table);
+	if (r == 0) {
+		qsort(table.rows, table.count, sizeof(table.rows[0]), compare_rows);
+		capture_text_say(text,
+				 "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
+		for (size_t i = 0; i < table.count; i++)
+			say_row(text, &table.rows[i]);
+	}
+	free(table.rows);
+	return r;
+}
+
+/* ---- memory ---- */
+
+/* What a mapping is sorted by: what it grew by, what it has where there is nothing to compare with. */
+struct maps_row {
+	const struct maps_record *record;
+	const struct maps_record *before; /* NULL: was not there, or no baseline */
+	double weight;
+};
+
+static double footprint(const struct maps_record *record)
+{
+	return record ? (double)record->rss_bytes + (double)record->swap_bytes : 0;
+}
+
+static int compare_weight(const void *a, const void *b)
+{
+	const struct maps_row *left = a, *right = b;
+
+	if (left->weight != right->weight)
+		return left->weight > right->weight ? -1 : 1;
+	return footprint(left->record) > footprint(right->record) ? -1
+								  : footprint(left->record) < footprint(right->record);
+}
+
+static int64_t grown(uint64_t now, uint64_t then)
+{
+	return (int64_t)(now - then);
+}
+
+static void say_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
+{
+	const struct maps_record *record = row->record, *before = row->before;
+
+	capture_text_say(text, "%d\t", pid);
+	capture_text_word(text, record->name, strlen(record->name));
+	capture_text_say(text, "\t");
+	capture_text_word(text, record->permissions, strlen(record->permissions));
+	capture_text_say(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
+			 record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
+	if (compared)
+		capture_text_say(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
+				 grown(record->rss_bytes, before ? before->rss_bytes : 0),
+				 grown(record->pss_bytes, before ? before->pss_bytes : 0),
+				 grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
+				 grown(record->swap_bytes, before ? before->swap_bytes : 0));
+	else
+		capture_text_say(text, "\t\t\t\t");
+	capture_text_say(text, "\n");
+}
+
+static int maps_of(const struct capture_context *context, const struct capture_member *member,
+		   struct capture_text *text)
+{
+	AUTO_FREE struct maps_snapshot *now = NULL;
+	AUTO_FREE struct maps_row *rows = NULL;
+	int r;
+
+	r = maps_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock), &now);
+	if (r < 0)
+		return r;
+	rows = calloc(now->count + 1, sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < now->count; i++) {
+		const struct maps_record *record = &now->records[i];
+		const struct maps_record *before = member->maps ? maps_snapshot_find(member->maps, record) : NULL;
+
+		rows[i] = (struct maps_row){ record, before, footprint(record) - footprint(before) };
+	}
+	qsort(rows, now->count, sizeof(rows[0]), compare_weight);
+
+	if (member->maps)
+		capture_text_say(text, "# process %d: growth within the last %.1f s\n", member->pid,
+				 ms(process_growth(now->taken.ns, member->maps->taken.ns)) / 1000);
+	else
+		capture_text_say(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
+	for (size_t i = 0; i < now->count; i++)
+		say_mapping(text, member->pid, &rows[i], member->maps != NULL);
+	return 0;
+}
+
+int capture_process_smaps(const struct capture_context *context, struct capture_text *text)
+{
+	capture_text_say(text,
+			 "# memory by what is mapped; what grew most first\n"
+			 "pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
+			 "\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n");
+	return each_member(context, text, maps_of);
+}
+
+#define FILE_BYTES 32768
+#define SMALL_BYTES 8192
+#define PLACES_MAX 48 /* CAPTURE_MEMBERS_MAX processes in six hierarchies */
+#define BUSIEST 10
+#define CANDIDATE_MAX 4096 /* processes of a cgroup that are looked at */
+
+static uint64_t growth(uint64_t now, uint64_t then)
+{
+	return now > then ? now - then : 0;
+}
+
+/* Whether it is our trouble, and says nothing about what was looked for. */
+static bool is_ours(ssize_t error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* What could not be read for want of our own means must not look as if it were not there. */
+static void note_ours(struct capture_text *text, ssize_t error)
+{
+	if (is_ours(error) && !text->error)
+		text->error = (int)error;
+}
+
+/* ---- cgroups ---- */
+
+/* Directories that were written already: processes of a target mostly share theirs. */
+struct places {
+	struct {
+		dev_t device;
+		ino_t inode;
+	} seen[PLACES_MAX];
+	size_t count;
+};
+
+static bool seen_before(struct places *places, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return true;
+	for (size_t i = 0; i < places->count; i++)
+		if (places->seen[i].device == st.st_dev && places->seen[i].inode == st.st_ino)
+			return true;
+	if (places->count == PLACES_MAX)
+		return true;
+	places->seen[places->count].device = st.st_dev;
+	places->seen[places->count].inode = st.st_ino;
+	places->count++;
+	return false;
+}
+
+static void add_cgroup_file(int dirfd, const char *directory, const char *name, char *data, struct capture_text *text)
+{
+	ssize_t len = piddir_read(dirfd, name, data, FILE_BYTES);
+
+	note_ours(text, len);
+	if (len < 0)
+		return;
+	capture_text_say(text, "# ");
+	capture_text_word(text, directory, strlen(directory));
+	capture_text_say(text, "/%s\n", name);
+	capture_text_lines(text, data, (size_t)len);
+}
+
+/* 1: written; 0: there is nothing new there; -ENOMEM, -EMFILE, -ENFILE. */
+static int add_place(struct places *places, const char *root, const char *path, struct capture_text *text)
+{
+	static const char *const names[] = {
+		/* v2 */
+		"cgroup.controllers", "cgroup.events", "cpu.max", "cpu.weight", "cpu.stat", "cpu.pressure",
+		"memory.current", "memory.peak", "memory.min", "memory.low", "memory.high", "memory.max",
+		"memory.swap.current", "memory.swap.max", "memory.events", "memory.stat", "memory.pressure", "io.stat",
+		"io.pressure", "pids.current", "pids.max", "cpuset.cpus.effective", "cpuset.mems.effective",
+		/* v1 */
+		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpuacct.usage", "cpuacct.stat",
+		"cpuacct.usage_percpu", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes",
+		"memory.soft_limit_in_bytes", "memory.memsw.usage_in_bytes", "memory.memsw.limit_in_bytes",
+		"memory.failcnt", "memory.oom_control", "cpuset.cpus", "cpuset.mems"
+	};
+	char directory[PATH_MAX];
+	AUTO_CLOSE int fd = -1;
+	AUTO_FREE char *data = NULL;
+
+	if (snprintf(directory, sizeof(directory), "%s%s", root, strcmp(path, "/") == 0 ? "" : path) >=
+	    (int)sizeof(directory))
+		return 0;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && is_ours(-errno))
+		return -errno;
+	if (fd < 0 || seen_before(places, fd))
+		return 0;
+	data = malloc(FILE_BYTES);
+	if (!data)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		add_cgroup_file(fd, directory, names[i], data, text);
+	return 1;
+}
+
+/* The path in the v2 hierarchy: "0::/user.slice". False if the process is in none, or gone. */
+static bool unified_path(const struct capture_context *context, int32_t pid, char *ret, size_t cap,
+			 struct capture_text *trouble)
+{
+	char name[32], text[SMALL_BYTES];
+	struct procfs_cgroup line;
+	size_t offset = 0;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%d/cgroup", pid);
+	len = piddir_read(context->procfd, name, text, sizeof(text));
+	note_ours(trouble, len);
+	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
+		if (line.controllers_len == 0 && line.path_len < cap) {
+			memcpy(ret, line.path, line.path_len);
+			ret[line.path_len] = '\0';
+			return true;
+		}
+	return false;
+}
+
+/*
+ * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many places were written;
+ * -ENOMEM, -EMFILE, -ENFILE.
+ */
+static int add_hierarchies(const struct capture_context *context, int32_t pid, struct places *places,
+			   struct capture_text *text)
+{
+	const char *unified = cgroup_mounts_v2(context->mounts);
+	char path[PATH_MAX];
+	int added = 0, r;
+	bool v2;
+
+	for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++) {
+		const char *root = cgroup_mounts_controller(context->mounts, c, &v2);
+
+		if (!root)
+			continue;
+		r = pid ? cgroup_path_in(context->mounts, context->procfd, pid, c, path, sizeof(path)) : 0;
+		if (is_ours(r))
+			return r;
+		if (r < 0)
+			continue;
+		r = add_place(places, root, pid ? path : context->target->cgroup, text);
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	if (!unified || (pid && !unified_path(context, pid, path, sizeof(path), text)))
+		return added;
+	r = add_place(places, unified, pid ? path : context->target->cgroup, text);
+	return r < 0 ? r : added + r;
+}
+
+int capture_host_cgroup(const struct capture_context *context, struct capture_text *text)
+{
+	struct places places = { .count = 0 };
+	int added = 0;
+
+	if (!context->mounts || cgroup_mounts_mode(context->mounts) == CGROUPS_NONE)
+		return -ENOENT;
+	capture_text_say(text, "# cgroups: %s\n", cgroup_mode_name(cgroup_mounts_mode(context->mounts)));
+	for (size_t i = 0; i < context->member_count && i < CAPTURE_MEMBERS_MAX; i++) {
+		int r = add_hierarchies(context, context->members[i].pid, &places, text);
+
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	/* A cgroup is its own evidence; so is the last one that a process was seen in. */
+	if (context->target->cgroup[0] == '/' && (added == 0 || context->target->kind == TARGET_CGROUP)) {
+		int r = add_hierarchies(context, 0, &places, text);
+
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	if (text->error)
+		return text->error;
+	return added > 0 ? 0 : -ESRCH;
+}
+
+/* ---- the machine ---- */
+
+static void add_machine_file(int procfd, const char *name, struct capture_text *text)
+{
+	char data[SMALL_BYTES];
+	ssize_t len = piddir_read(procfd, name, data, sizeof(data));
+
+	note_ours(text, len);
+	if (len < 0)
+		capture_text_say(text, "# /proc/%s: not available\n", name);
+	else
+		capture_text_say(text, "# /proc/%s\n", name);
+	if (len > 0)
+		capture_text_lines(text, data, (size_t)len);
+}
+
+/* The lines of /proc/meminfo that say where memory went. */
+static void add_meminfo(int procfd, struct capture_text *text)
+{
+	static const char *const names[] = { "MemTotal",   "MemFree",     "MemAvailable", "Buffers",      "Cached",
+					     "SwapTotal",  "SwapFree",    "Dirty",        "Writeback",    "AnonPages",
+					     "Mapped",     "Shmem",       "Slab",         "SReclaimable", "SUnreclaim",
+					     "PageTables", "CommitLimit", "Committed_AS" };
+	char data[SMALL_BYTES];
+	ssize_t len = piddir_read(procfd, "meminfo", data, sizeof(data));
+
+	note_ours(text, len);
+	capture_text_say(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
+	for (size_t i = 0; len > 0 && i < ARRAY_LEN(names); i++) {
+		uint64_t bytes;
+
+		if (procfs_kb_parse(data, (size_t)len, names[i], &bytes) == 0)
+			capture_text_say(text, "%s:\t%ju kB\n", names[i], (uintmax_t)bytes / 1024);
+	}
+}
+
+/* ---- the busiest ---- */
+
+struct busy_row {
+	int32_t pid;
+	char state;
+	char name[64];
+	uint64_t start_ticks;
+	uint64_t ticks; /* since the baseline; since its start without one */
+};
+
+/* The busiest so far, busiest first. */
+struct ranking {
+	const struct busy_snapshot *before;
+	struct busy_row *rows;
+	size_t count, room;
+	size_t processes;
+};
+
+static uint64_t ticks_since(const struct busy_snapshot *before, const struct procfs_stat *stat)
+{
+	const struct busy_record *then = before ? busy_snapshot_find(before, stat->pid, stat->start_ticks) : NULL;
+
+	return growth(stat->user_ticks + stat->system_ticks, then ? then->cpu_ticks : 0);
+}
+
+static int rank(void *ctx, const struct procfs_stat *stat)
+{
+	struct ranking *ranking = ctx;
+	uint64_t ticks = ticks_since(ranking->before, stat);
+	size_t at = ranking->count, name_len;
+
+	ranking->processes++;
+	while (at > 0 && ranking->rows[at - 1].ticks < ticks)
+		at--;
+	if (at == ranking->room)
+		return 0;
+	if (ranking->count < ranking->room)
+		ranking->count++;
+	memmove(&ranking->rows[at + 1], &ranking->rows[at], (ranking->count - 1 - at) * sizeof(ranking->rows[0]));
+
+	ranking->rows[at] = (struct busy_row){ stat->pid, stat->state, "", stat->start_ticks, ticks };
+	name_len =
+		stat->comm_len < sizeof(ranking->rows[at].name) ? stat->comm_len : sizeof(ranking->rows[at].name) - 1;
+	memcpy(ranking->rows[at].name, stat->comm, name_len);
+	return 0;
+}
+
+static void say_busy(struct capture_text *text, const struct busy_row *row, uint64_t since_ns)
+{
+	double ms = (double)row->ticks * 1000.0 / (double)sysconf(_SC_CLK_TCK);
+
+	capture_text_say(text, "%d\t", row->pid);
+	capture_text_word(text, row->name, strlen(row->name));
+	capture_text_say(text, "\t");
+	capture_text_word(text, &row->state, 1);
+	capture_text_say(text, "\t%.0f\t", ms);
+	if (since_ns > 0)
+		capture_text_say(text, "%.1f", 100.0 * ms * (double)NS_PER_MS / (double)since_ns);
+	capture_text_say(text, "\n");
+}
+
+static int add_busiest(const struct capture_context *context, struct capture_text *text)
+{
+	struct busy_row rows[BUSIEST];
+	struct ranking ranking = { .before = context->busy, .rows = rows, .room = BUSIEST };
+	mono_t now = clock_mono(context->clock);
+	uint64_t since_ns = context->busy ? growth(now.ns, context->busy->taken.ns) : 0;
+	int r;
+
+	r = busy_snapshot_scan(context->procfd, rank, &ranking);
+	if (r < 0)
+		return r;
+	if (context->busy)
+		capture_text_say(text,
+				 "# the busiest of %zu processes within the last %.1f s; 100 percent is one core\n",
+				 ranking.processes, (double)since_ns / (double)NS_PER_S);
+	else
+		capture_text_say(text, "# the busiest of %zu processes since each of them started: no baseline\n",
+				 ranking.processes);
+	capture_text_say(text, "pid\tname\tstate\tcpu_ms\tcpu_percent\n");
+	for (size_t i = 0; i < ranking.count; i++)
+		say_busy(text, &rows[i], since_ns);
+	return 0;
+}
+
+int capture_host_system(const struct capture_context *context, struct capture_text *text)
+{
+	static const char *const names[] = { "loadavg", "uptime", "pressure/cpu", "pressure/memory", "pressure/io" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		add_machine_file(context->procfd, names[i], text);
+	add_meminfo(context->procfd, text);
+	return add_busiest(context, text);
+}
+
+/* ---- the members of a cgroup or group ---- */
+
+struct candidates {
+	const char *root;
+	const char *path;
+	int32_t *pids;
+	size_t count;
+};
+
+/* cgroup.procs: one pid a line; 0 is a process outside of the reader's pid namespace. */
+static int add_procs(void *ctx, const char *below)
+{
+	struct candidates *candidates = ctx;
+	AUTO_FREE char *text = malloc(FILE_BYTES);
+	char file[PATH_MAX];
+	const char *at, *end;
+	uint64_t pid;
+	ssize_t len;
+
+	if (!text)
+		return -ENOMEM;
+	if (snprintf(file, sizeof(file), "%s%s%s/cgroup.procs", candidates->root,
+		     strcmp(candidates->path, "/") == 0 ? "" : candidates->path,
+		     strcmp(below, "/") == 0 ? "" : below) >= (int)sizeof(file))
+		return 0;
+	len = piddir_read(AT_FDCWD, file, text, FILE_BYTES);
+	if (len <= 0)
+		return 0;
+	end = text + len;
+	for (at = text; candidates->count < CANDIDATE_MAX && (at = text_parse_u64(at, end, &pid)) != NULL; at++)
+		if (pid > 0 && pid <= INT32_MAX)
+			candidates->pids[candidates->count++] = (int32_t)pid;
+	return candidates->count == CANDIDATE_MAX;
+}
+
+static size_t read_procs(const struct capture_context *context, int32_t *pids)
+{
+	static const enum cgroup_resource order[] = { CGROUP_MEMORY, CGROUP_CPUACCT, CGROUP_CPU, CGROUP_PIDS };
+	struct candidates candidates = { .path = context->target->cgroup, .pids = pids };
+	bool v2;
+
+	if (!context->mounts)
+		return 0;
+	for (size_t i = 0; candidates.count == 0 && i <= ARRAY_LEN(order); i++) {
+		char directory[PATH_MAX];
+		const char *roots[] = { directory };
+
+		candidates.root = i < ARRAY_LEN(order) ? cgroup_mounts_controller(context->mounts, order[i], &v2)
+						       : cgroup_mounts_v2(context->mounts);
+		if (!candidates.root || snprintf(directory, sizeof(directory), "%s%s", candidates.root,
+						 candidates.path) >= (int)sizeof(directory))
+			continue;
+		cgtree_walk(roots, 1, add_procs, &candidates); /* as far as it gets */
+	}
+	return candidates.count;
+}
+
+static void rank_pid(const struct capture_context *context, int32_t pid, struct ranking *ranking)
+{
+	char name[32], text[1024];
+	struct procfs_stat stat;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%d/stat", pid);
+	len = piddir_read(context->procfd, name, text, sizeof(text));
+	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
+		rank(ranking, &stat);
+}
+
+size_t capture_busiest(const struct capture_context *context, const int32_t *pids, size_t pid_count,
+		       struct capture_member *ret, size_t cap)
+{
+	AUTO_FREE int32_t *own = NULL;
+	struct busy_row rows[CAPTURE_MEMBERS_MAX];
+	struct ranking ranking = { .before = context->busy, .rows = rows };
+
+	ranking.room = cap < CAPTURE_MEMBERS_MAX ? cap : CAPTURE_MEMBERS_MAX;
+	if (pid_count == 0 && context->target->kind == TARGET_CGROUP) {
+		own = calloc(CANDIDATE_MAX, sizeof(*own));
+		pid_count = own ? read_procs(context, own) : 0;
+		pids = own;
+	}
+	for (size_t i = 0; i < pid_count; i++)
+		rank_pid(context, pids[i], &ranking);
+	for (size_t i = 0; i < ranking.count; i++)
+		ret[i] = (struct capture_member){ .pid = rows[i].pid, .start_ticks = rows[i].start_ticks };
+	return ranking.count;
+}

@@ -1,0 +1,864 @@
+/*
+ * hooks.c: one thread, a poll(2) over the pipes and processes of what runs, and over an eventfd by which others wake it. All of a run
+ * belongs to that thread until its done is called; only the list of new runs and two flags are shared.
+ *
+ * Invariants: a process is waited for only when everything in its group has been sent SIGKILL: until then its pid, which is the group's
+ * id, cannot be another's. At most HOOKS_AT_ONCE processes are not yet waited for, those that not even SIGKILL has ended included
+ * (they wait for a disk or a network): they are left behind, and take the place of one that could run.
+ *
+ * Rejected: the collector's thread, which may be busy for seconds; a thread for each; a queue, in which a dump waits until there is
+ * nothing left to see.
+ */
+#include "daemon/engine/incident/hooks.h"
+
+#include "daemon/engine/base/proc_read.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/units.h"
+#include "lib/config/config.h"
+#include "lib/incident/incident.h"
+#include "lib/model/target.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HOOKPLAN_BYTES_MAX 65536
+
+/* Of the memory that output is read with. */
+#define HOOKPROC_PIECE_BYTES 65536u
+
+enum hookproc_phase {
+	HOOKPROC_RUNNING,
+	HOOKPROC_TOLD, /* has got SIGTERM */
+	HOOKPROC_KILLED,
+};
+
+/* In the caller's storage; hookproc_start fills it in. */
+struct hookproc {
+	const struct hookplan_command *command;
+	struct incident_capture *record; /* is kept up to date */
+	int dirfd;                       /* of the incident's draft */
+	enum hookproc_phase phase;
+	pid_t pid;            /* and the id of its group */
+	int pidfd, out, file; /* -1: none, no more, not yet */
+	mono_t began, deadline;
+	bool stopped; /* the daemon's end is why it was told to end */
+	bool cut;
+	int write_error;
+};
+
+struct hookproc_options {
+	const struct hookplan_command *command;
+	int dirfd;
+	const char *pid, *rule, *target; /* for placeholders and environment; safe already */
+	uint64_t max_file_bytes;
+	mono_t now;
+};
+
+/*
+ * hookplan.c: copies. A command of a plan owns its words one by one; the words that are run are one piece of memory, which is easily
+ * given away.
+ */
+
+void hookplan_free(struct hookplan *plan)
+{
+	if (!plan)
+		return;
+
+	for (size_t i = 0; i < plan->count; i++) {
+		for (char **word = plan->commands[i].words; word && *word; word++)
+			free(*word);
+		free(plan->commands[i].words);
+	}
+	free(plan);
+}
+
+static void release(struct hookplan **plan)
+{
+	hookplan_free(*plan);
+}
+
+static int copy(const struct config_run *run, struct hookplan_command *ret)
+{
+	snprintf(ret->name, sizeof ret->name, "%s", run->name);
+	ret->timeout_ns = run->timeout_ns;
+	ret->max_output_bytes = run->max_output_bytes;
+	ret->words = calloc(run->word_count + 1, sizeof *ret->words);
+	if (!ret->words)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < run->word_count; i++) {
+		ret->wants_pid |= hookline_uses(run->words[i], HOOKLINE_PID);
+		ret->words[i] = strdup(run->words[i]);
+		if (!ret->words[i])
+			return -ENOMEM;
+	}
+
+	return 0;
+}
+
+int hookplan_new(const struct config_target *entry, const char *rule, struct hookplan **ret)
+{
+	AUTO(release) struct hookplan *plan = calloc(1, sizeof *plan);
+	int r = plan ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < entry->run_count; i++)
+		if (config_run_wanted(&entry->runs[i], rule))
+			r = copy(&entry->runs[i], &plan->commands[plan->count++]);
+	if (r < 0)
+		return r;
+
+	*ret = plan->count ? TAKE(plan) : NULL;
+
+	return 0;
+}
+
+/* The record of a command that is yet to be run. */
+static struct incident_capture hookplan_record(const struct hookplan_command *command)
+{
+	struct incident_capture record = { .status = INCIDENT_CAPTURE_OK };
+
+	snprintf(record.name, sizeof record.name, INCIDENT_RUN_PREFIX "%s", command->name);
+
+	return record;
+}
+
+void hookplan_refuse(const struct hookplan *plan, const char *why, struct incident *incident)
+{
+	for (size_t i = 0; i < plan->count; i++) {
+		struct incident_capture record = hookplan_record(&plan->commands[i]);
+
+		record.status = INCIDENT_CAPTURE_SKIPPED;
+		incident_text(record.why, sizeof record.why, why);
+		incident_add_capture(incident, &record);
+	}
+}
+
+int hookplan_words(const struct hookplan_command *command, const struct hookline_values *values, char ***ret)
+{
+	struct hookline_values all = *values;
+	size_t count = 0, bytes = 0;
+	char **words, *at;
+
+	all.text[HOOKLINE_NAME] = command->name;
+	for (; command->words[count]; count++)
+		bytes += hookline_expand(command->words[count], &all, NULL, 0) + 1;
+	if (bytes > HOOKPLAN_BYTES_MAX)
+		return -E2BIG;
+	words = calloc(1, (count + 1) * sizeof *words + bytes);
+	if (!words)
+		return -ENOMEM;
+
+	at = (char *)(words + count + 1);
+	for (size_t i = 0; i < count; i++) {
+		size_t len = hookline_expand(command->words[i], &all, at, bytes) + 1;
+
+		words[i] = at;
+		at += len;
+		bytes -= len;
+	}
+	*ret = words;
+
+	return 0;
+}
+
+/*
+ * hookproc.c: what a command writes goes through a pipe, so that it can be cut; when it is, the pipe is closed, and a command that goes on
+ * writing is ended by SIGPIPE, as with head(1): throwing away what an endless one writes would cost as much as the command.
+ */
+
+#define PATH_VALUE "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static void close_one(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Closes what is open. */
+static void hookproc_release(struct hookproc *proc)
+{
+	close_one(&proc->out);
+	close_one(&proc->file);
+	close_one(&proc->pidfd);
+}
+
+/* ---- what it writes ---- */
+
+/* The file is there when there is something in it. */
+static int write_piece(struct hookproc *proc, const char *data, size_t len)
+{
+	struct incident_capture *record = proc->record;
+	uint64_t room = proc->command->max_output_bytes - record->bytes;
+	size_t fits = len < room ? len : (size_t)room;
+	int r;
+
+	if (proc->file < 0) {
+		snprintf(record->file, sizeof record->file, "%s.txt", record->name);
+		proc->file =
+			openat(proc->dirfd, record->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+		if (proc->file < 0) {
+			r = -errno;
+			record->file[0] = '\0';
+			return r;
+		}
+	}
+	r = sink_write_all(proc->file, data, fits);
+	if (r < 0)
+		return r;
+	record->bytes += fits;
+	proc->cut = fits < len;
+
+	return 0;
+}
+
+/* Takes what it has written into its file. piece: memory for it. whole: until there is nothing more, else one piece. */
+static void hookproc_take(struct hookproc *proc, char *piece, bool whole)
+{
+	do {
+		ssize_t len = proc->out < 0 ? 0 : read(proc->out, piece, HOOKPROC_PIECE_BYTES);
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len < 0 && errno == EAGAIN)
+			return;
+		if (len > 0)
+			proc->write_error = write_piece(proc, piece, (size_t)len);
+		if (len <= 0 || proc->cut || proc->write_error < 0)
+			close_one(&proc->out);
+	} while (whole && proc->out >= 0);
+}
+
+/* ---- beginning ---- */
+
+/* Where the draft is; it has no other name for us than its descriptor. */
+static int draft_path(int dirfd, char path[PATH_MAX])
+{
+	char link[40];
+	ssize_t len;
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+	len = readlink(link, path, PATH_MAX - 1);
+	if (len < 0)
+		return -errno;
+	path[len] = '\0';
+
+	return 0;
+}
+
+/* Its end that is written to stays the caller's to close. */
+static int make_pipe(int *ret_out, int *ret_write_end)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+
+	*ret_out = ends[0];
+	*ret_write_end = ends[1];
+
+	return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int spawn(const struct hookproc_options *options, const char *path, struct hookproc *proc)
+{
+	const struct hookline_values values = { {
+		[HOOKLINE_PID] = options->pid,
+		[HOOKLINE_INCIDENT] = path,
+		[HOOKLINE_RULE] = options->rule,
+		[HOOKLINE_TARGET] = options->target,
+	} };
+	char texts[4][PATH_MAX + 32], search[] = PATH_VALUE;
+	char *environment[] = { search, texts[0], texts[1], texts[2], texts[3], NULL };
+	AUTO_FREE char **words = NULL;
+	AUTO_CLOSE int write_end = -1;
+	int r;
+
+	snprintf(texts[0], sizeof texts[0], "SPIKEWATCH_INCIDENT=%s", path);
+	snprintf(texts[1], sizeof texts[1], "SPIKEWATCH_RULE=%s", options->rule);
+	snprintf(texts[2], sizeof texts[2], "SPIKEWATCH_TARGET=%s", options->target);
+	snprintf(texts[3], sizeof texts[3], "SPIKEWATCH_PID=%s", options->pid);
+	r = hookplan_words(options->command, &values, &words);
+	if (r == 0)
+		r = make_pipe(&proc->out, &write_end);
+	if (r < 0)
+		return r;
+
+	return hookspawn(&(struct hookspawn_options){ .words = words,
+						      .environment = environment,
+						      .dirfd = options->dirfd,
+						      .out = write_end,
+						      .max_file_bytes = options->max_file_bytes },
+			 &proc->pid);
+}
+
+/* record: already hookplan_record. 0; -errno: nothing runs, and ret need not be released. */
+static int hookproc_start(const struct hookproc_options *options, struct incident_capture *record, struct hookproc *ret)
+{
+	struct hookproc proc = {
+		.command = options->command,
+		.record = record,
+		.dirfd = options->dirfd,
+		.pidfd = -1,
+		.out = -1,
+		.file = -1,
+		.began = options->now,
+		.deadline = mono_add(options->now, options->command->timeout_ns),
+	};
+	char path[PATH_MAX];
+	int r = draft_path(options->dirfd, path);
+
+	if (r == 0)
+		r = spawn(options, path, &proc);
+	if (r < 0) {
+		hookproc_release(&proc);
+		return r;
+	}
+	proc.pidfd = (int)syscall(SYS_pidfd_open, proc.pid, 0);
+	*ret = proc;
+
+	return 0;
+}
+
+/* ---- the end ---- */
+
+/* Says in the record how it has ended. */
+static void hookproc_judge(struct hookproc *proc, const siginfo_t *how)
+{
+	struct incident_capture *record = proc->record;
+	char limit[UNITS_TEXT_MAX] = "";
+	bool told = proc->phase != HOOKPROC_RUNNING;
+
+	record->has_exit = how->si_code == CLD_EXITED;
+	record->has_signal = !record->has_exit;
+	record->exit_status = record->has_exit ? how->si_status : 0;
+	record->signal = record->has_signal ? how->si_status : 0;
+	record->status = INCIDENT_CAPTURE_FAILED;
+
+	if (told && proc->stopped)
+		snprintf(record->why, sizeof record->why, "ended because the daemon was stopped");
+	else if (told)
+		snprintf(record->why, sizeof record->why, "ended because it took longer than %s",
+			 units_format_duration(limit, sizeof limit, proc->command->timeout_ns));
+	else if (proc->write_error < 0)
+		snprintf(record->why, sizeof record->why, "what it said could not be written: %s",
+			 strerrordesc_np(-proc->write_error));
+	else if (record->has_signal && how->si_status == SIGXFSZ)
+		snprintf(record->why, sizeof record->why, "ended because a file of it grew beyond max_incident_size");
+	else if (record->has_signal && !(proc->cut && how->si_status == SIGPIPE))
+		snprintf(record->why, sizeof record->why, "ended by signal %d (%s)", how->si_status,
+			 sigdescr_np(how->si_status) ? sigdescr_np(how->si_status) : "of the user");
+	else if (record->exit_status != 0)
+		snprintf(record->why, sizeof record->why, "exit status %d", record->exit_status);
+	else
+		record->status = INCIDENT_CAPTURE_OK;
+	if (proc->cut) {
+		size_t len = strlen(record->why);
+
+		units_format_bytes(limit, sizeof limit, proc->command->max_output_bytes);
+		snprintf(record->why + len, sizeof record->why - len, "%scut: it said more than %s", len ? "; " : "",
+			 limit);
+	}
+}
+
+/*
+ * hookspawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the thread that samples would take a fault
+ * for each that it writes to. Until it becomes the program, the child shares our memory: it calls nothing but the kernel.
+ *
+ * Rejected: posix_spawn(3), which cannot set limits, the signal for the death of the parent, or the score for the killer of the
+ * out-of-memory.
+ */
+
+/* What a login has; the daemon's own is much higher, and some programs go through all descriptors that there may be. */
+#define FILES_MAX 1024
+
+/* The daemon is the last that the kernel kills for want of memory; what it starts is a program like others. */
+static void be_killable(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)!write(fd, "0", 1);
+	close(fd);
+}
+
+static void set_limits(uint64_t max_file_bytes)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > FILES_MAX) {
+		limit.rlim_cur = FILES_MAX;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max > max_file_bytes) {
+		limit = (struct rlimit){ max_file_bytes, max_file_bytes };
+		setrlimit(RLIMIT_FSIZE, &limit);
+	}
+	limit = (struct rlimit){ 0, 0 };
+	setrlimit(RLIMIT_CORE, &limit);
+}
+
+static void reset_signals(void)
+{
+	struct sigaction standard = { .sa_handler = SIG_DFL };
+
+	for (int number = 1; number < NSIG; number++)
+		sigaction(number, &standard, NULL); /* refused for two of them, and for those of the C library */
+}
+
+/* Returns only if that failed. */
+static int become(const struct hookspawn_options *options, int null, int out)
+{
+	sigset_t none;
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	reset_signals();
+	set_limits(options->max_file_bytes);
+	be_killable();
+	if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0 ||
+	    fchdir(options->dirfd) < 0)
+		return errno;
+
+	/* All should be closed by exec: this is for what a library has forgotten. */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve(options->words[0], options->words, options->environment);
+
+	return errno;
+}
+
+int hookspawn(const struct hookspawn_options *options, pid_t *ret)
+{
+	/* Above the three, so that none of them is overwritten before it is used. */
+	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	AUTO_CLOSE int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	AUTO_CLOSE int null = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	volatile int error = 0;
+	pid_t pid;
+
+	if (out < 0 || null < 0)
+		return -errno;
+
+	pid = vfork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		error = become(options, null, out);
+		_exit(127);
+	}
+	if (error == 0) {
+		*ret = pid;
+		return 0;
+	}
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+
+	return -error;
+}
+
+/* How long the death of what was killed is waited for. */
+#define UNKILLABLE_NS (5 * NS_PER_S)
+
+/* Without a descriptor of the process (an old kernel) it is looked at so often. */
+#define LOOK_MS 100
+
+struct hookrun {
+	struct hookrun *next;
+	struct hooks_scene scene;
+	char rule[HOOKLINE_SAFE_MAX], target[HOOKLINE_SAFE_MAX];
+	size_t index; /* of the command that runs, or is next */
+	struct incident_capture records[CONFIG_RUNS_MAX];
+	struct hookproc proc;
+	bool has_proc;
+};
+
+struct hooks {
+	struct clock clock;
+	int wake;
+	pthread_t thread;
+	bool running; /* the thread */
+	pthread_mutex_t lock;
+	struct hookrun *added; /* under the lock, as the two flags */
+	bool stop, end;
+	/* The thread's. */
+	struct hookrun *runs;
+	size_t alive;              /* processes not yet waited for */
+	pid_t lost[HOOKS_AT_ONCE]; /* of them: left behind; 0: none */
+	char *piece;               /* HOOKPROC_PIECE_BYTES */
+};
+
+static const struct hookplan_command *command_of(const struct hookrun *run)
+{
+	return &run->scene.plan->commands[run->index];
+}
+
+static struct incident_capture *record_of(struct hookrun *run)
+{
+	return &run->records[run->index];
+}
+
+/* ---- beginning ---- */
+
+/* NULL: it may run. */
+static const char *why_not(struct hooks *hooks, const struct hookrun *run, bool stopping)
+{
+	const struct hooks_scene *scene = &run->scene;
+	AUTO_CLOSE int piddir = -1;
+
+	if (stopping)
+		return "the daemon was being stopped";
+	if (hooks->alive >= HOOKS_AT_ONCE)
+		return "refused: too many commands are running";
+	if (!command_of(run)->wants_pid)
+		return NULL;
+	if (scene->pid == 0)
+		return "the target has no process";
+
+	return piddir_open(scene->procfd, scene->pid, scene->start_ticks, &piddir) < 0 ? "target has exited" : NULL;
+}
+
+/* Goes on with the next command. */
+static void go_on(struct hookrun *run)
+{
+	if (run->has_proc)
+		hookproc_release(&run->proc);
+	run->has_proc = false;
+	run->index++;
+}
+
+static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
+{
+	struct incident_capture *record = record_of(run);
+	const char *why = why_not(hooks, run, stopping);
+	struct hookproc_options options = {
+		.command = command_of(run),
+		.dirfd = run->scene.dirfd,
+		.rule = run->rule,
+		.target = run->target,
+		.max_file_bytes = run->scene.max_bytes,
+		.now = clock_mono(&hooks->clock),
+	};
+	char pid[16] = "";
+	int r;
+
+	*record = hookplan_record(command_of(run));
+	if (why) {
+		record->status = INCIDENT_CAPTURE_SKIPPED;
+		incident_text(record->why, sizeof record->why, why);
+		go_on(run);
+		return;
+	}
+
+	if (run->scene.pid > 0)
+		snprintf(pid, sizeof pid, "%d", run->scene.pid);
+	options.pid = pid;
+	record->has_at = true;
+	record->at_ns = mono_diff(options.now, run->scene.fired);
+	r = hookproc_start(&options, record, &run->proc);
+	if (r < 0) {
+		record->status = INCIDENT_CAPTURE_FAILED;
+		snprintf(record->why, sizeof record->why, "could not be started: %s", strerrordesc_np(-r));
+		go_on(run);
+		return;
+	}
+
+	hooks->alive++;
+	run->has_proc = true;
+}
+
+/* ---- the end ---- */
+
+/* It has ended, and is waited for when nothing of its group is left to do anything. */
+static void finish(struct hooks *hooks, struct hookrun *run, const siginfo_t *how, mono_t now)
+{
+	struct incident_capture *record = record_of(run);
+
+	kill(-run->proc.pid, SIGKILL);
+	while (waitpid(run->proc.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	hooks->alive--;
+	hookproc_take(&run->proc, hooks->piece, true);
+	record->has_duration = true;
+	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
+	hookproc_judge(&run->proc, how);
+	go_on(run);
+}
+
+static void leave_behind(struct hooks *hooks, struct hookrun *run, mono_t now)
+{
+	struct incident_capture *record = record_of(run);
+	size_t i = 0;
+
+	while (hooks->lost[i])
+		i++;
+	hooks->lost[i] = run->proc.pid;
+	record->has_duration = true;
+	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
+	record->status = INCIDENT_CAPTURE_FAILED;
+	snprintf(record->why, sizeof record->why, "process %d could not be ended: not even SIGKILL did", run->proc.pid);
+	go_on(run);
+}
+
+static void press(struct hooks *hooks, struct hookrun *run, mono_t now)
+{
+	if (run->proc.phase == HOOKPROC_RUNNING) {
+		kill(-run->proc.pid, SIGTERM);
+		run->proc.phase = HOOKPROC_TOLD;
+		run->proc.deadline = mono_add(now, HOOKS_GRACE_NS);
+	} else if (run->proc.phase == HOOKPROC_TOLD) {
+		kill(-run->proc.pid, SIGKILL);
+		run->proc.phase = HOOKPROC_KILLED;
+		run->proc.deadline = mono_add(now, UNKILLABLE_NS);
+	} else {
+		leave_behind(hooks, run, now);
+	}
+}
+
+static void collect_lost(struct hooks *hooks)
+{
+	for (size_t i = 0; i < HOOKS_AT_ONCE; i++) {
+		if (!hooks->lost[i] || waitpid(hooks->lost[i], NULL, WNOHANG) == 0)
+			continue;
+		hooks->lost[i] = 0;
+		hooks->alive--;
+	}
+}
+
+/* ---- the thread ---- */
+
+/* Brings a run forward as far as it goes now. */
+static void step(struct hooks *hooks, struct hookrun *run, bool stopping)
+{
+	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, HOOKS_STOP_NS);
+	siginfo_t how = { 0 };
+
+	if (run->has_proc) {
+		hookproc_take(&run->proc, hooks->piece, false);
+		if (waitid(P_PID, (id_t)run->proc.pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		    how.si_pid == run->proc.pid) {
+			finish(hooks, run, &how, now);
+		} else if (stopping && run->proc.phase == HOOKPROC_RUNNING && mono_diff(run->proc.deadline, last) > 0) {
+			run->proc.stopped = true;
+			run->proc.deadline = last;
+		} else if (mono_diff(now, run->proc.deadline) >= 0) {
+			press(hooks, run, now);
+		}
+	}
+	while (!run->has_proc && run->index < run->scene.plan->count)
+		begin(hooks, run, stopping);
+}
+
+static bool is_over(const struct hookrun *run)
+{
+	return !run->has_proc && run->index == run->scene.plan->count;
+}
+
+static void step_all(struct hooks *hooks, bool stopping)
+{
+	collect_lost(hooks);
+	for (struct hookrun **at = &hooks->runs; *at;) {
+		struct hookrun *run = *at;
+
+		step(hooks, run, stopping);
+		if (!is_over(run)) {
+			at = &run->next;
+			continue;
+		}
+		*at = run->next;
+		run->next = NULL;
+		run->scene.done(run->scene.ctx); /* the run is somebody else's from now on */
+	}
+}
+
+static int wait_ms(const struct hooks *hooks, mono_t now)
+{
+	int64_t least = hooks->alive ? 60 * (int64_t)NS_PER_S : -1;
+
+	for (const struct hookrun *run = hooks->runs; run; run = run->next) {
+		int64_t left = mono_diff(run->proc.deadline, now);
+
+		if (run->proc.pidfd < 0 && left > LOOK_MS * (int64_t)NS_PER_MS)
+			left = LOOK_MS * (int64_t)NS_PER_MS;
+		if (left < least)
+			least = left > 0 ? left : 0;
+	}
+
+	return least < 0 ? -1 : (int)(least / (int64_t)NS_PER_MS) + 1;
+}
+
+/* At most HOOKS_AT_ONCE runs are still there after step_all: those that have a process. */
+static void wait_for_something(struct hooks *hooks)
+{
+	struct pollfd polled[1 + 2 * HOOKS_AT_ONCE] = { { .fd = hooks->wake, .events = POLLIN } };
+	nfds_t count = 1;
+	uint64_t woken;
+
+	for (const struct hookrun *run = hooks->runs; run; run = run->next) {
+		assert(count + 2 <= ARRAY_LEN(polled));
+		polled[count++] = (struct pollfd){ .fd = run->proc.out, .events = POLLIN };
+		polled[count++] = (struct pollfd){ .fd = run->proc.pidfd, .events = POLLIN };
+	}
+	poll(polled, count, wait_ms(hooks, clock_mono(&hooks->clock)));
+	(void)!read(hooks->wake, &woken, sizeof woken);
+}
+
+static void *run_thread(void *argument)
+{
+	struct hooks *hooks = argument;
+	bool stopping, end;
+
+	prctl(PR_SET_NAME, "hooks");
+	for (;;) {
+		pthread_mutex_lock(&hooks->lock);
+		while (hooks->added) {
+			struct hookrun *run = hooks->added;
+
+			hooks->added = run->next;
+			run->next = hooks->runs;
+			hooks->runs = run;
+		}
+		stopping = hooks->stop;
+		end = hooks->end;
+		pthread_mutex_unlock(&hooks->lock);
+
+		step_all(hooks, stopping);
+		if (end && !hooks->runs)
+			return NULL;
+		wait_for_something(hooks);
+	}
+}
+
+/* ---- for others ---- */
+
+static void wake(struct hooks *hooks)
+{
+	(void)!write(hooks->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+int hooks_new(const struct clock *clock, struct hooks **ret)
+{
+	struct hooks *hooks = calloc(1, sizeof *hooks);
+
+	if (!hooks)
+		return -ENOMEM;
+
+	hooks->clock = *clock;
+	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	hooks->piece = malloc(HOOKPROC_PIECE_BYTES);
+	if (hooks->wake < 0 || !hooks->piece) {
+		int r = hooks->wake < 0 ? -errno : -ENOMEM;
+
+		if (hooks->wake >= 0)
+			close(hooks->wake);
+		free(hooks->piece);
+		free(hooks);
+		return r;
+	}
+	pthread_mutex_init(&hooks->lock, NULL);
+	*ret = hooks;
+
+	return 0;
+}
+
+void hooks_stop(struct hooks *hooks)
+{
+	pthread_mutex_lock(&hooks->lock);
+	hooks->stop = true;
+	pthread_mutex_unlock(&hooks->lock);
+	wake(hooks);
+}
+
+void hooks_free(struct hooks *hooks)
+{
+	if (!hooks)
+		return;
+
+	if (hooks->running) {
+		pthread_mutex_lock(&hooks->lock);
+		hooks->end = true;
+		pthread_mutex_unlock(&hooks->lock);
+		wake(hooks);
+		pthread_join(hooks->thread, NULL);
+	}
+	close(hooks->wake);
+	pthread_mutex_destroy(&hooks->lock);
+	free(hooks->piece);
+	free(hooks);
+}
+
+static int start_thread(struct hooks *hooks)
+{
+	sigset_t all, before;
+	int r;
+
+	if (hooks->running)
+		return 0;
+
+	/* Ignored, as some parents leave it, the kernel would not keep for us how a command has ended. */
+	signal(SIGCHLD, SIG_DFL);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&hooks->thread, NULL, run_thread, hooks);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	hooks->running = r == 0;
+
+	return -r;
+}
+
+int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hookrun **ret)
+{
+	struct hookrun *run;
+	int r = start_thread(hooks);
+
+	if (r < 0)
+		return r;
+	run = calloc(1, sizeof *run);
+	if (!run)
+		return -ENOMEM;
+
+	run->scene = *scene;
+	hookline_safe(scene->rule, run->rule);
+	hookline_safe(scene->target, run->target);
+	run->scene.rule = run->scene.target = NULL;
+	*ret = run;
+	pthread_mutex_lock(&hooks->lock);
+	run->next = hooks->added;
+	hooks->added = run;
+	pthread_mutex_unlock(&hooks->lock);
+	wake(hooks);
+
+	return 0;
+}
+
+void hookrun_report(const struct hookrun *run, struct incident *incident)
+{
+	for (size_t i = 0; i < run->scene.plan->count; i++)
+		incident_add_capture(incident, &run->records[i]);
+}
+
+void hookrun_free(struct hookrun *run)
+{
+	free(run);
+}

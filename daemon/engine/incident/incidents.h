@@ -1,0 +1,133 @@
+/*
+ * incidents.h: from "a rule fired" to a sealed directory. The main thread opens, feeds and closes incidents; one worker thread
+ * collects evidence and writes, so that nothing that collects ever stops the rules or the sampling.
+ *
+ *      fire            capture (worker)                    `after` is over             seal (worker)
+ *     ─────▶ OPEN ─┬─▶ status, threads, limits, ... ──┬──▶ handed over ──▶ samples, incident.json, MANIFEST, rename
+ *                  └─▶ slice: before from the ring,   │
+ *                      then every tick; firings of ───┘
+ *                      the same target are merged
+ *
+ * Somebody may ask for one by hand (incidents_trigger): of a target, as if a rule had fired, or of everything: then the samples of all
+ * targets go from the ring into the draft at once, past included, and on until `after` is over.
+ *
+ * All functions belong to the main thread.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
+#define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
+
+#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/session/session.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * diskroom.h: is there room on the disk for one more incident? The answer, what is said about it, and making room by removing old ones.
+ */
+
+/* What captures other than samples take at most. */
+#define DISKROOM_CAPTURES_BYTES (2u << 20)
+
+struct incidents;
+
+/* So many at once; further firings are refused with a word in the log. Each holds its slice in memory. */
+#define INCIDENTS_OPEN_MAX 16u
+
+struct incidents_options {
+	const struct config *config;
+	struct session *session;
+	const struct memo *memo; /* for how often a rule has fired */
+	struct spool *spool;     /* the worker's once incidents_new was called, but for asking about space */
+};
+
+/* What became of a request. */
+enum incidents_answer {
+	INCIDENTS_OPENED,
+	INCIDENTS_MERGED, /* into the one that is open, of a rule or of an earlier request */
+	INCIDENTS_REFUSED,
+};
+
+/* What somebody who asked for an incident is told. */
+struct incidents_ticket {
+	enum incidents_answer answer;
+	const char *why;       /* REFUSED: static text, "too many are open"; else "" */
+	const char *directory; /* where it will be; as long as the spool lives */
+	uint64_t sealed_in_ns; /* until nothing more is recorded; writing takes a moment longer. REFUSED: 0 */
+	char stem[INCIDENT_NAME_MAX + 1]; /* it will be called "<stem>-<n>", n almost always 1. REFUSED: "" */
+};
+
+struct incidents_counts {
+	uint64_t opened, sealed, merged;
+	uint64_t failed;  /* could not be written */
+	uint64_t refused; /* too many open, no memory, no room */
+	uint64_t manual;  /* requests by hand, whatever became of them */
+	uint64_t removed; /* by the limits of retention */
+	size_t open;
+};
+
+/* Starts the worker. 0; -ENOMEM; -errno. */
+int incidents_new(const struct incidents_options *options, struct incidents **ret);
+
+/* Finishes. Returns as incidents_finish: what the worker has is left to it if that hangs. NULL is fine: true. */
+bool incidents_free(struct incidents *incidents);
+
+/* A rule fired: opens an incident, its slice secured when this returns, or merges into the one that is open for this target. 0 (also when refused). */
+int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
+
+/*
+ * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of the same. The past is secured as with a
+ * rule: of a target when this returns, of everything as soon as the worker is free, before what else is queued; what the sampler was
+ * faster with is in the incident's coverage. target and its strings are copied. 0: *ret is set, also when refused.
+ */
+int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
+
+/*
+ * From now on config, which must outlive incidents or the next reload; nothing refers to the old one when this returns, the worker included.
+ * Incidents that are open end as they began: same window, captures, limit of bytes. Retention goes by the new limits from the next
+ * incident on. Cannot fail.
+ */
+void incidents_reload(struct incidents *incidents, const struct config *config);
+
+/* Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes is stuck: a disk or a process that does not answer. */
+mono_t incidents_busy_since(const struct incidents *incidents);
+
+/*
+ * Room for one more on the file system and in the spool? Asked at most once a second, the answer is kept. If there is not, the worker is
+ * asked to make some by removing old incidents, if that would be enough.
+ */
+bool incidents_disk_ok(struct incidents *incidents, mono_t now);
+
+/* The last answer was no. */
+bool incidents_disk_is_short(const struct incidents *incidents);
+
+/* The ring's events, in order. */
+void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer);
+void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample);
+void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at);
+void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages);
+
+/* Hands over to the worker what is complete. */
+void incidents_poll(struct incidents *incidents, mono_t now);
+
+/*
+ * Hands over everything with what there is, and waits until the worker has written it. False: the worker hangs, see collector_stop: session and spool must be
+ * left as they are.
+ */
+bool incidents_finish(struct incidents *incidents);
+
+/* Whether one of the target with this key is open: what fires on it is merged. */
+bool incidents_is_open(const struct incidents *incidents, const char *key);
+
+/* Totals so far. */
+void incidents_counts(struct incidents *incidents, struct incidents_counts *ret);
+
+#endif

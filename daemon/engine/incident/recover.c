@@ -1,0 +1,333 @@
+/*
+ * recover.c: a short pipeline of its own: the dead ring, a lossy cursor, a recorder, a draft in the spool.
+ *
+ * Only the last `before` window is saved: that is what an incident would have held. All targets are, because nobody can tell any
+ * more which one was the story.
+ */
+#include "daemon/engine/incident/recover.h"
+
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/incident/ring_recorder.h"
+#include "daemon/engine/incident/spool.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/incident/incident.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/stream/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static void release_ring(struct ring **ring)
+{
+	ring_free(*ring);
+}
+
+static void release_cursor(struct ring_cursor **cursor)
+{
+	ring_cursor_free(*cursor);
+}
+
+/* ---- a first walk: what there is ---- */
+
+/* While the ring is walked over. */
+struct survey {
+	struct recover_report *report;
+	uint64_t next_tick; /* number that would follow */
+	uint64_t pages;     /* lost since the last tick */
+};
+
+static void add_hole(struct recover_report *report, const struct recover_hole *hole)
+{
+	struct recover_hole *last = &report->holes[RECOVER_HOLES_MAX - 1];
+
+	if (report->hole_count < RECOVER_HOLES_MAX) {
+		report->holes[report->hole_count++] = *hole;
+		return;
+	}
+	last->to = hole->to;
+	last->ticks += hole->ticks;
+	last->pages += hole->pages;
+}
+
+static void see_tick(struct survey *survey, const struct ring_event *event)
+{
+	struct recover_report *report = survey->report;
+	struct recover_hole hole = { .from = report->to_wall, .to = event->wall, .pages = survey->pages };
+
+	if (report->ticks > 0 && event->tick > survey->next_tick)
+		hole.ticks = event->tick - survey->next_tick;
+	if (hole.ticks > 0 || hole.pages > 0)
+		add_hole(report, &hole);
+	survey->pages = 0;
+	if (survey->next_tick <= event->tick)
+		survey->next_tick = event->tick + 1;
+	if (report->ticks++ == 0) {
+		report->from = event->time;
+		report->from_wall = event->wall;
+	}
+	/* Several writers' ticks overlap. */
+	if (mono_diff(event->time, report->from) < 0) {
+		report->from = event->time;
+		report->from_wall = event->wall;
+	}
+	if (mono_diff(event->time, report->to) > 0) {
+		report->to = event->time;
+		report->to_wall = event->wall;
+	}
+}
+
+static void see(struct survey *survey, const struct ring_event *event)
+{
+	struct recover_report *report = survey->report;
+
+	switch (event->type) {
+	case RING_EVENT_TICK:
+		see_tick(survey, event);
+		break;
+	case RING_EVENT_SAMPLE:
+		report->samples++;
+		break;
+	case RING_EVENT_TARGET:
+		report->targets++;
+		break;
+	case RING_EVENT_GONE:
+		report->gone++;
+		break;
+	case RING_EVENT_LAPPED:
+	case RING_EVENT_DAMAGED:
+		report->lost_pages += event->lost_pages;
+		survey->pages += event->lost_pages;
+		break;
+	case RING_EVENT_TICK_END:
+		break;
+	}
+}
+
+/* Up to the last tick there is now: a ring that is being written has no end. */
+static int measure(const struct ring *ring, mono_t since, mono_t until, struct recover_report *ret)
+{
+	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	struct survey survey = { .report = ret };
+	struct ring_event event;
+	int r = ring_cursor_new(ring, RING_OLDEST, &cursor);
+
+	if (r < 0)
+		return r;
+
+	ring_cursor_seek(cursor, since);
+	while ((r = ring_cursor_next(cursor, &event)) == 0) {
+		if (event.type == RING_EVENT_TICK && mono_diff(event.time, until) > 0)
+			break;
+		see(&survey, &event);
+	}
+	/* Behind the last tick that could be read. */
+	if (survey.pages > 0)
+		add_hole(ret, &(struct recover_hole){ .from = ret->to_wall, .pages = survey.pages });
+
+	return r < 0 ? r : 0;
+}
+
+/* ---- a second walk: all of it, to the disk ---- */
+
+static int close_recorder(struct recorder *recorder, const struct stats *stats, struct recover_report *report)
+{
+	struct recorder_counts counts;
+	int r = recorder_pump(recorder), closed;
+
+	recorder_counts(recorder, &counts);
+	closed = recorder_close(recorder, stats);
+	/* A writer that goes on may have overtaken this walk where it had not overtaken the first. */
+	report->ticks = counts.ticks;
+	report->samples = counts.rows;
+	if (counts.damaged_pages > report->lost_pages)
+		report->lost_pages = counts.damaged_pages;
+
+	return r < 0 ? r : closed;
+}
+
+static int write_samples(const struct ring *ring, mono_t since, struct recover_report *report, int dirfd)
+{
+	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+	struct recorder_options options = {
+		.format = STREAM_SPIKEWATCH, .start = report->from, .start_wall = report->from_wall, .until = report->to
+	};
+	struct recorder *recorder;
+	struct stats stats = { 0 };
+	int r;
+
+	if (fd < 0)
+		return -errno;
+
+	r = ring_cursor_new(ring, RING_OLDEST, &cursor);
+	if (r < 0)
+		return r;
+
+	ring_cursor_seek(cursor, since);
+	ring_stats(ring, &stats);
+	r = recorder_new(cursor, sink_fd(&fd), &options, &recorder);
+
+	return r < 0 ? r : close_recorder(recorder, &stats, report);
+}
+
+/* ---- the incident ---- */
+
+static void write_boot_id(const uint8_t id[16], char *ret, size_t cap)
+{
+	snprintf(ret, cap, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", id[0], id[1], id[2],
+		 id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13], id[14], id[15]);
+}
+
+static void describe(const struct ring *ring, const struct recover_report *report, uint64_t before_ns,
+		     struct incident *incident)
+{
+	struct ring_info info;
+	struct utsname name;
+	struct stats stats;
+
+	ring_info(ring, &info);
+	incident_init(incident, SPIKEWATCH_VERSION);
+	incident->kind = INCIDENT_RECOVERED;
+	incident->wall = report->to_wall;
+	incident->mono = report->to;
+	incident->window_from = report->from;
+	incident->window_to = report->to;
+	incident_text(incident->rule.name, sizeof incident->rule.name, "recovered");
+	incident_text(incident->target.name, sizeof incident->target.name, "all");
+	incident->coverage.want_before_ns = before_ns ? before_ns : (uint64_t)mono_diff(report->to, report->from);
+	incident->coverage.got_from_ns = mono_diff(report->from, report->to);
+	incident->coverage.ticks_got = report->ticks;
+	incident->coverage.samples = report->samples;
+	incident->coverage.ticks_expected = report->slots;
+	incident->coverage.gaps = report->hole_count;
+	incident->coverage.lost_pages = report->lost_pages;
+	incident->cost.interval_ns = info.interval_ns;
+	incident->cost.idle_ns = info.idle_ns;
+	if (ring_stats(ring, &stats) == 0 && stats.total_slots)
+		incident->coverage.capture_rate = (double)stats.total_snapshots / (double)stats.total_slots;
+	write_boot_id(info.boot_id, incident->boot_id, sizeof incident->boot_id);
+	if (uname(&name) == 0) {
+		incident_text(incident->hostname, sizeof incident->hostname, name.nodename);
+		incident_text(incident->kernel, sizeof incident->kernel, name.release);
+	}
+}
+
+static int seal(const struct ring *ring, mono_t since, uint64_t before_ns, struct spool_draft *draft,
+		struct recover_report *report)
+{
+	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
+	struct incident incident;
+	struct stat st;
+	int r = write_samples(ring, since, report, spool_draft_dirfd(draft));
+
+	if (r < 0) {
+		spool_abort(draft);
+		return r;
+	}
+	if (fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		samples.bytes = (uint64_t)st.st_size;
+	describe(ring, report, before_ns, &incident);
+	incident_text(incident.id, sizeof incident.id, report->name);
+	incident_add_capture(&incident, &samples);
+
+	return spool_seal(draft, &incident);
+}
+
+int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret)
+{
+	struct recover_report report = { 0 };
+	struct ring_info info;
+	struct spool_draft *draft;
+	char stem[INCIDENT_NAME_MAX + 1];
+	mono_t since;
+	int r;
+
+	ring_info(ring, &info);
+	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
+	report.interval_ns = info.interval_ns;
+	r = measure(ring, since, info.last_tick, &report);
+	if (r < 0)
+		return r;
+	if (report.ticks == 0) {
+		*ret = report;
+		return 0;
+	}
+	if (info.interval_ns)
+		report.slots = ((uint64_t)mono_diff(report.to, report.from) / info.interval_ns + 1) *
+			       (info.writers > 1 ? info.writers : 1);
+
+	incident_stem(report.to_wall, "all", "recovered", stem, sizeof stem);
+	r = spool_begin(spool, stem, &draft);
+	if (r < 0)
+		return r;
+	incident_text(report.name, sizeof report.name, spool_draft_name(draft));
+	r = seal(ring, since, before_ns, draft, &report);
+	if (r < 0)
+		return r;
+	*ret = report;
+
+	return 0;
+}
+
+/* ---- the daemon's start ---- */
+
+static void set_aside(const char *path, int error)
+{
+	char aside[4096];
+
+	snprintf(aside, sizeof aside, "%s.damaged", path);
+	if (rename(path, aside) == 0)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = error },
+			  "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
+}
+
+/* A daemon that is killed before any incident is sealed must not fill the disk with recovered ones either. */
+static void enforce(struct spool *spool)
+{
+	int r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL); /* nothing for its age: the clock has just been met */
+
+	if (r < 0)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .error = r },
+			  "cannot keep the limits of the incident directory: %s", strerror(-r));
+}
+
+void recover_ring(const char *path, const struct config *config, struct spool *spool)
+{
+	AUTO(release_ring) struct ring *ring = NULL;
+	struct recover_report report;
+	struct ring_info info;
+	int r = ring_open(AT_FDCWD, path, false, &ring);
+
+	if (r == -ENOENT)
+		return;
+	if (r < 0) {
+		set_aside(path, r);
+		return;
+	}
+
+	ring_info(ring, &info);
+	if (info.clean)
+		return;
+
+	r = recover_save(ring, config->incidents.before_ns ? config->incidents.before_ns : 1, spool, &report);
+	if (r < 0) {
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = r },
+			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(-r));
+		return;
+	}
+
+	if (*report.name)
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = report.name },
+			  "the last daemon was killed: what its ring held is incident %s", report.name);
+	unlink(path); /* once is enough, also for a daemon that gets no further than this again and again */
+	enforce(spool);
+}

@@ -1,0 +1,51 @@
+/*
+ * recover.h: what a daemon that was killed left in its ring becomes an incident before the ring is replaced.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
+#define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
+
+#include "daemon/engine/incident/spool.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/incident/incident.h"
+#include "lib/ring/ring.h"
+
+/* Holes that are kept one by one; further ones are added to the last. */
+#define RECOVER_HOLES_MAX 16
+
+/* Ticks that are missing. */
+struct recover_hole {
+	wall_t from, to; /* the ticks before and after it; from 0: it is at the beginning */
+	uint64_t ticks;  /* missing, as far as their numbers say */
+	uint64_t pages;  /* lost or damaged */
+};
+
+/* What was saved, and what was not. */
+struct recover_report {
+	char name[INCIDENT_NAME_MAX + 1]; /* of the incident; "": the ring held nothing */
+	mono_t from, to;                  /* first and last tick */
+	wall_t from_wall, to_wall;
+	uint64_t interval_ns;   /* of the sampler */
+	uint64_t ticks, slots;  /* taken; that should have been, at that interval */
+	uint64_t targets, gone; /* seen; of them ended */
+	uint64_t samples;
+	uint64_t lost_pages;
+	size_t hole_count;
+	struct recover_hole holes[RECOVER_HOLES_MAX];
+};
+
+/*
+ * Seals the last before_ns (0: all) of what the ring holds, all targets, as an incident of kind "recovered". The ring may be one that is
+ * being written: then it ends with the last tick there was when this was called. 0 and *ret (an empty name: there was no tick); -ENOMEM;
+ * -errno of the spool or the disk.
+ */
+int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret);
+
+/*
+ * Looks at the ring file. If there is one whose writer did not say goodbye, its last `before` window, all targets, is sealed as an incident
+ * of kind "recovered", and the file is removed. Nobody else may have the ring. Logs what it did; never stops the start: a ring that cannot
+ * be read is set aside under its name with ".damaged".
+ */
+void recover_ring(const char *path, const struct config *config, struct spool *spool);
+
+#endif

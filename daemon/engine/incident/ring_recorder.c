@@ -1,0 +1,471 @@
+/*
+ * ring_recorder.c: a lossy cursor, a recorder, a file.
+ *
+ * Rejected: copying the window into memory first. It holds all targets, and at a thousand of them a thousand times a second it is larger
+ * than what the daemon may take; the disk takes it as fast as it comes.
+ */
+#include "daemon/engine/incident/ring_recorder.h"
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/stream/sample_stream.h"
+#include "lib/stream/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/*
+ * recorder.c: events of the ring to lines of the stream.
+ *
+ * The native format has a row for every record: a target at its own time. The gVisor format knows no targets: a row is a tick, with
+ * the last known values of all targets side by side; it is written at the tick's end.
+ */
+
+static const enum sample_field gvisor_fields[RECORDER_GVISOR_FIELDS] = {
+	SAMPLE_CPU, SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MEMORY, SAMPLE_THREADS, SAMPLE_MINOR_FAULTS,
+};
+
+const enum sample_field *recorder_gvisor_fields(void)
+{
+	return gvisor_fields;
+}
+
+#define COLUMN_NAME_BYTES 128
+
+struct recorder {
+	struct recorder_options options;
+	struct ring_cursor *cursor;
+	struct stream_writer *writer;
+	struct recorder_counts counts;
+	bool done;
+	/* gVisor */
+	uint32_t ids[RECORDER_GVISOR_TARGETS];
+	uint64_t values[STREAM_COLUMNS_MAX];
+	uint32_t mask;
+	char names[STREAM_COLUMNS_MAX][COLUMN_NAME_BYTES];
+};
+
+static size_t build_columns(struct recorder *recorder, struct stream_column *columns)
+{
+	size_t count = 0;
+
+	if (recorder->options.format == STREAM_SPIKEWATCH) {
+		columns_of_samples(columns);
+		return SAMPLE_FIELDS;
+	}
+
+	assert(recorder->options.name_count && recorder->options.name_count <= RECORDER_GVISOR_TARGETS);
+	for (size_t i = 0; i < recorder->options.name_count; i++) {
+		for (size_t f = 0; f < RECORDER_GVISOR_FIELDS; f++, count++) {
+			const struct sample_field_info *info = sample_field_info(gvisor_fields[f]);
+
+			snprintf(recorder->names[count], COLUMN_NAME_BYTES, "/%s/%s", recorder->options.names[i],
+				 info->name);
+			columns[count] = (struct stream_column){
+				.name = recorder->names[count],
+				.unit = info->unit,
+				.kind = sample_kind_name(info->kind),
+				.description = info->source,
+			};
+		}
+	}
+
+	return count;
+}
+
+int recorder_new(struct ring_cursor *cursor, struct sink sink, const struct recorder_options *options,
+		 struct recorder **ret)
+{
+	struct recorder *recorder = calloc(1, sizeof *recorder);
+	struct stream_column columns[STREAM_COLUMNS_MAX];
+	int r;
+
+	if (!recorder)
+		return -ENOMEM;
+
+	recorder->options = *options;
+	recorder->cursor = cursor;
+
+	struct stream_options stream = {
+		.format = options->format,
+		.columns = columns,
+		.column_count = build_columns(recorder, columns),
+		.start = options->start_wall,
+	};
+
+	r = stream_writer_new(sink, &stream, &recorder->writer);
+	if (r < 0) {
+		free(recorder);
+		return r;
+	}
+	*ret = recorder;
+
+	return 0;
+}
+
+/* ---- events ---- */
+
+static uint64_t since_start(const struct recorder *recorder, mono_t at)
+{
+	int64_t ns = mono_diff(at, recorder->options.start);
+
+	return ns > 0 ? (uint64_t)ns : 0;
+}
+
+static int on_target(struct recorder *recorder, const struct target *target, uint32_t writer)
+{
+	struct buffer json = { 0 };
+	int r;
+
+	recorder->counts.targets++;
+	if (recorder->options.format == STREAM_GVISOR) {
+		for (size_t i = 0; i < recorder->options.name_count; i++)
+			if (strcmp(target->name, recorder->options.names[i]) == 0)
+				recorder->ids[i] = target->id;
+		return 0;
+	}
+
+	r = columns_target_json(target, writer, &json);
+	if (r == 0)
+		r = stream_target(recorder->writer, target->id, json.data, json.len);
+	buffer_release(&json);
+
+	return r;
+}
+
+static void keep_values(struct recorder *recorder, uint32_t id, const struct sample *sample)
+{
+	for (size_t i = 0; i < recorder->options.name_count; i++) {
+		if (recorder->ids[i] != id)
+			continue;
+		for (size_t f = 0; f < RECORDER_GVISOR_FIELDS; f++) {
+			if (!sample_has(sample, gvisor_fields[f]))
+				continue;
+			recorder->values[i * RECORDER_GVISOR_FIELDS + f] = sample->value[gvisor_fields[f]];
+			recorder->mask |= 1u << (i * RECORDER_GVISOR_FIELDS + f);
+		}
+	}
+}
+
+static int put_row(struct recorder *recorder, mono_t at, uint32_t id, const uint64_t *values, uint32_t mask)
+{
+	if (recorder->options.max_bytes && stream_bytes(recorder->writer) >= recorder->options.max_bytes) {
+		recorder->counts.dropped++;
+		return 0;
+	}
+
+	recorder->counts.rows++;
+
+	return stream_row(recorder->writer, since_start(recorder, at), id, values, mask);
+}
+
+static int on_sample(struct recorder *recorder, const struct ring_event *event)
+{
+	if (recorder->options.format == STREAM_GVISOR) {
+		keep_values(recorder, event->id, event->sample);
+		return 0;
+	}
+
+	return put_row(recorder, event->time, event->id, event->sample->value, event->sample->mask);
+}
+
+static int on_tick_end(struct recorder *recorder)
+{
+	if (recorder->options.format != STREAM_GVISOR)
+		return 0;
+
+	return put_row(recorder, recorder->counts.last, 0, recorder->values, recorder->mask);
+}
+
+static int on_gone(struct recorder *recorder, const struct ring_event *event)
+{
+	char json[96];
+	int len = snprintf(json, sizeof json, "{\"target\":%u,\"time_ns\":%llu}", event->id,
+			   (unsigned long long)since_start(recorder, event->time));
+	int r;
+
+	recorder->counts.gone++;
+	if (recorder->options.format == STREAM_GVISOR)
+		return 0;
+
+	r = stream_note(recorder->writer, "GONE", json, (size_t)len);
+
+	return r < 0 ? r : stream_target_gone(recorder->writer, event->id);
+}
+
+static int on_loss(struct recorder *recorder, const struct ring_event *event)
+{
+	char json[64];
+	int len = snprintf(json, sizeof json, "{\"lost_pages\":%llu}", (unsigned long long)event->lost_pages);
+
+	recorder->counts.gaps++;
+	recorder->counts.damaged_pages += event->lost_pages;
+
+	return stream_note(recorder->writer, "GAP", json, (size_t)len);
+}
+
+static int on_tick(struct recorder *recorder, mono_t at)
+{
+	struct recorder_counts *counts = &recorder->counts;
+
+	if (recorder->options.until.ns && mono_diff(at, recorder->options.until) > 0) {
+		recorder->done = true;
+		return 0;
+	}
+
+	/* Those of several writers overlap. */
+	if (counts->ticks == 0 || mono_diff(at, counts->first) < 0)
+		counts->first = at;
+	if (counts->ticks == 0 || mono_diff(at, counts->last) > 0)
+		counts->last = at;
+	counts->ticks++;
+
+	return 0;
+}
+
+static int on_event(struct recorder *recorder, const struct ring_event *event)
+{
+	switch (event->type) {
+	case RING_EVENT_TICK:
+		return on_tick(recorder, event->time);
+	case RING_EVENT_SAMPLE:
+		return on_sample(recorder, event);
+	case RING_EVENT_TARGET:
+		return on_target(recorder, &event->target, event->writer);
+	case RING_EVENT_GONE:
+		return on_gone(recorder, event);
+	case RING_EVENT_TICK_END:
+		return on_tick_end(recorder);
+	case RING_EVENT_LAPPED:
+	case RING_EVENT_DAMAGED:
+		return on_loss(recorder, event);
+	}
+
+	return 0;
+}
+
+int recorder_pump(struct recorder *recorder)
+{
+	struct ring_event event;
+	int r = 0;
+
+	while (!recorder->done && (r = ring_cursor_next(recorder->cursor, &event)) == 0) {
+		r = on_event(recorder, &event);
+		if (r < 0)
+			return r;
+	}
+
+	return r < 0 ? r : 0;
+}
+
+int recorder_flush(struct recorder *recorder)
+{
+	return stream_flush(recorder->writer);
+}
+
+void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret)
+{
+	*ret = recorder->counts;
+}
+
+int recorder_close(struct recorder *recorder, const struct stats *stats)
+{
+	char json[2048];
+	int r, closed;
+
+	if (!recorder)
+		return 0;
+
+	r = recorder_pump(recorder);
+	if (r == 0)
+		r = stream_stats(recorder->writer, json, stats_to_json(stats, json, sizeof json));
+	closed = stream_close(recorder->writer);
+	free(recorder);
+
+	return r < 0 ? r : closed;
+}
+
+struct panorama {
+	struct panorama_options options;
+	int dirfd; /* the caller's */
+	int fd;    /* -1: there is no file */
+	struct ring_cursor *cursor;
+	struct recorder *recorder;
+	int error;
+};
+
+static void release(struct panorama **panorama)
+{
+	panorama_abort(*panorama);
+}
+
+static struct recorder_options recording(const struct panorama_options *options)
+{
+	struct recorder_options recorder = {
+		.format = STREAM_SPIKEWATCH,
+		.start = mono_sub(options->fired, options->before_ns),
+		.until = mono_add(options->fired, options->after_ns),
+		.max_bytes = options->max_bytes,
+	};
+
+	recorder.start_wall.ns = options->wall.ns - (uint64_t)mono_diff(options->fired, recorder.start);
+
+	return recorder;
+}
+
+static int start(struct panorama *panorama, struct sink sink)
+{
+	struct recorder_options recorder = recording(&panorama->options);
+	int r = ring_cursor_new(panorama->options.ring, RING_OLDEST, &panorama->cursor);
+
+	if (r < 0)
+		return r;
+
+	ring_cursor_seek(panorama->cursor, recorder.start);
+
+	return recorder_new(panorama->cursor, sink, &recorder, &panorama->recorder);
+}
+
+static int count_bytes(void *ctx, const void *data, size_t len)
+{
+	uint64_t *bytes = ctx;
+
+	(void)data;
+	*bytes += len;
+
+	return 0;
+}
+
+int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes)
+{
+	struct panorama panorama = { .options = *options, .dirfd = -1, .fd = -1 };
+	struct stats stats = { 0 };
+	uint64_t bytes = 0;
+	int r = start(&panorama, (struct sink){ .write = count_bytes, .ctx = &bytes });
+
+	ring_stats(options->ring, &stats);
+	if (r == 0)
+		r = recorder_close(panorama.recorder, &stats);
+	ring_cursor_free(panorama.cursor);
+	if (r == 0)
+		*ret_bytes = bytes;
+
+	return r;
+}
+
+int panorama_open(const struct panorama_options *options, int dirfd, struct panorama **ret)
+{
+	AUTO(release) struct panorama *panorama = calloc(1, sizeof *panorama);
+	int r;
+
+	if (!panorama)
+		return -ENOMEM;
+
+	panorama->options = *options;
+	panorama->dirfd = dirfd;
+	panorama->fd = -1;
+	panorama->fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	if (panorama->fd < 0)
+		return -errno;
+	r = start(panorama, sink_fd(&panorama->fd));
+	if (r == 0)
+		r = panorama_follow(panorama);
+	if (r < 0)
+		return r;
+	*ret = TAKE(panorama);
+
+	return 0;
+}
+
+int panorama_follow(struct panorama *panorama)
+{
+	if (panorama->error == 0)
+		panorama->error = recorder_pump(panorama->recorder);
+	if (panorama->error == 0)
+		panorama->error = recorder_flush(panorama->recorder);
+
+	return panorama->error;
+}
+
+/* As slice_coverage says it. */
+static struct slice_coverage coverage_of(const struct panorama *panorama, const struct recorder_counts *counts)
+{
+	const struct panorama_options *options = &panorama->options;
+	struct slice_coverage coverage = {
+		.want_before_ns = options->before_ns,
+		.want_after_ns = options->after_ns,
+		.ticks_expected = (options->before_ns + options->after_ns) / options->interval_ns,
+		.ticks_got = counts->ticks,
+		.samples = counts->rows,
+		.samples_dropped = counts->dropped,
+		.gaps = counts->gaps,
+		.lost_pages = counts->damaged_pages,
+	};
+	double slots, rate;
+
+	if (counts->ticks == 0)
+		return coverage;
+
+	slots = (double)mono_diff(counts->last, counts->first) / (double)options->interval_ns + 1;
+	rate = (double)counts->ticks / slots;
+	coverage.got_from_ns = mono_diff(counts->first, options->fired);
+	coverage.got_to_ns = mono_diff(counts->last, options->fired);
+	coverage.capture_rate = rate < 1 ? rate : 1;
+
+	return coverage;
+}
+
+int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64_t *ret_bytes)
+{
+	AUTO(release) struct panorama *owned = panorama;
+	struct recorder_counts counts;
+	struct stats stats = { 0 };
+	struct stat st;
+	int r = panorama_follow(owned);
+
+	if (r < 0)
+		return r;
+
+	recorder_counts(owned->recorder, &counts);
+	ring_stats(owned->options.ring, &stats);
+	r = recorder_close(TAKE(owned->recorder), &stats);
+	if (r < 0)
+		return r;
+	if (fstat(owned->fd, &st) < 0)
+		return -errno;
+
+	close(TAKE_FD(panorama->fd));
+	*ret = coverage_of(panorama, &counts);
+	*ret_bytes = (uint64_t)st.st_size;
+
+	return 0;
+}
+
+void panorama_abort(struct panorama *panorama)
+{
+	struct stats nothing = { 0 };
+
+	if (!panorama)
+		return;
+
+	recorder_close(panorama->recorder, &nothing);
+	ring_cursor_free(panorama->cursor);
+	if (panorama->fd >= 0) {
+		unlinkat(panorama->dirfd, INCIDENT_SAMPLES_FILE, 0);
+		close(panorama->fd);
+	}
+	free(panorama);
+}

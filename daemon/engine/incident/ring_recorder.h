@@ -1,0 +1,104 @@
+/*
+ * ring_recorder.h: the samples of all targets around a moment, from the ring straight into samples.tsv: for an incident of everything. The past
+ * is written when it is opened; what comes after that, whenever panorama_follow is called.
+ *
+ * What the sampler was faster with is counted, not waited for. Every call may wait for the disk.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
+#define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
+#include "lib/stream/stream.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * recorder.h: a reader of the ring that writes everything it is delivered into a stream. With a blocking cursor nothing is lost: while
+ * the stream's sink is slow the sampler backs off.
+ */
+
+struct recorder;
+
+/* A gVisor stream has one row per tick and the columns of all targets side by side: so many fit. */
+#define RECORDER_GVISOR_FIELDS 6u
+#define RECORDER_GVISOR_TARGETS (STREAM_COLUMNS_MAX / RECORDER_GVISOR_FIELDS)
+
+/* Which fields of a sample these are, RECORDER_GVISOR_FIELDS of them in the order of the columns. */
+const enum sample_field *recorder_gvisor_fields(void);
+
+struct recorder_options {
+	enum stream_format format;
+	mono_t start; /* what the times of rows count from */
+	wall_t start_wall;
+	const char *const
+		*names;     /* STREAM_GVISOR: the targets in order, as in target.name; must outlive the recorder */
+	size_t name_count;  /* 1 .. RECORDER_GVISOR_TARGETS; else ignored */
+	mono_t until;       /* ticks after this end the recording; 0: nothing does */
+	uint64_t max_bytes; /* of the stream: rows beyond are dropped and counted; 0: no limit */
+};
+
+struct recorder_counts {
+	uint64_t ticks, rows;
+	uint64_t targets;       /* seen */
+	uint64_t gone;          /* of them ended */
+	uint64_t dropped;       /* rows beyond max_bytes */
+	uint64_t gaps;          /* holes: the cursor was overtaken, or pages were damaged, */
+	uint64_t damaged_pages; /* so many in all */
+	mono_t first, last;     /* ticks; 0 with none */
+};
+
+/* Writes the headers. cursor stays the caller's and must outlive the recorder. 0; -ENOMEM; -errno of the sink. */
+int recorder_new(struct ring_cursor *cursor, struct sink sink, const struct recorder_options *options,
+		 struct recorder **ret);
+
+/* Writes whatever is published, up to `until`. 0 when it has caught up; the sink's first error (sticky). May block in the sink. */
+int recorder_pump(struct recorder *recorder);
+
+/* Hands buffered lines to the sink. */
+int recorder_flush(struct recorder *recorder);
+
+/* Totals so far. */
+void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret);
+
+/* Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0). */
+int recorder_close(struct recorder *recorder, const struct stats *stats);
+
+struct panorama;
+
+struct panorama_options {
+	const struct ring *ring; /* must outlive it */
+	mono_t fired;
+	wall_t wall; /* of fired */
+	uint64_t before_ns, after_ns;
+	uint64_t interval_ns; /* of the sampler, > 0 */
+	uint64_t max_bytes;   /* of the file; samples beyond are dropped and counted. 0: no limit */
+};
+
+/*
+ * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM; -errno, and then there is no such file.
+ * dirfd stays the caller's and must outlive it.
+ */
+int panorama_open(const struct panorama_options *options, int dirfd, struct panorama **ret);
+
+/* Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the rest is left to panorama_close. */
+int panorama_follow(struct panorama *panorama);
+
+/*
+ * Does so once more, ends the file, frees. 0, and what there is of the window in *ret, the size of the file in *ret_bytes; -errno: the
+ * first error, and the file is gone.
+ */
+int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64_t *ret_bytes);
+
+/* How large the file would be, within a hundred bytes, if it were opened and closed now. 0; -ENOMEM. Costs as much as writing it without a disk. */
+int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes);
+
+/* Frees it and removes the file. NULL is fine. */
+void panorama_abort(struct panorama *panorama);
+
+#endif

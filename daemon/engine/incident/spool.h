@@ -1,0 +1,172 @@
+/*
+ * spool.h: the directory of incidents. What is there under its final name is whole and sealed; it gets there by one
+ * rename. Old and mild incidents make room for new ones, by stated limits.
+ *
+ *     spool_begin ──▶ NAME.tmp/  (locked by whoever writes it; files are put in) ──┬─ spool_seal ──▶ NAME/
+ *                                                                                  └─ spool_abort ─▶ removed
+ *
+ * Several processes may use one directory. Only names that incident_name_ok() accepts are ever touched. Every call may
+ * wait for the disk: not for the thread that samples. A spool is used by one thread at a time, but for spool_set_limits,
+ * spool_predict_ok and spool_path, which any thread may call at any time.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
+#define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
+
+#include "lib/base/base.h"
+#include "lib/incident/incident.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * strays.h: what commands have left in the directory of an incident before it is sealed. Files that can be sealed belong to it; what
+ * cannot be (directories, links, names that a manifest does not have) and what is too much is removed, and the incident says so.
+ */
+
+/* So many files of commands are kept: the smallest. */
+#define STRAYS_MAX 16
+
+/*
+ * Adds each file that is none of the captures of the incident to them, as INCIDENT_LEFT_FILE, the smallest first, as long as all of them
+ * have at most max_bytes; removes the others. A capture whose file is gone or is no file any more has failed. 0; -ENOMEM; -errno: something
+ * could not be removed, and the directory cannot be sealed.
+ */
+int strays_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
+
+/*
+ * spooldir.h: the directory of a spool as somebody has it open, cleared of what dead writers left. It is counted: a draft keeps the
+ * directory it is in although the spool has meanwhile made another one, because the first was removed or renamed under its feet.
+ *
+ * All functions of one path belong to one thread at a time.
+ */
+
+/* Behind the name of a directory that is being written, or removed. */
+#define SPOOLDIR_SUFFIX ".tmp"
+
+/*
+ * retention.h: which incidents make room for others when space is short: the mildest, not the oldest. Pure.
+ */
+
+/* 0 means no such limit. */
+struct retention_limits {
+	uint64_t max_bytes;
+	uint32_t max_count;
+	uint64_t max_age_ns;
+	uint64_t min_free_bytes; /* of the file system, left for others */
+	uint64_t next_bytes;     /* and for the next incident */
+};
+
+/* A sealed incident. */
+struct retention_entry {
+	char name[INCIDENT_NAME_MAX + 1];
+	wall_t wall;     /* when it fired: the time in its name */
+	uint64_t bytes;  /* disk space: sizes, each rounded up to 4 KiB */
+	double severity; /* of incident.json; 0 if that cannot be read */
+};
+
+enum retention_reason {
+	RETENTION_KEEP,
+	RETENTION_AGE,   /* older than max_age_ns */
+	RETENTION_COUNT, /* more than max_count */
+	RETENTION_BYTES, /* more than max_bytes together */
+	RETENTION_FREE,  /* less left than retention_free_bytes */
+};
+
+/*
+ * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first what is over age
+ * goes, then the mildest until count, bytes and free space are right. A file system that others fill never costs the
+ * last one, the worst of all, and nothing goes for free space if all but that one would not be enough. free_bytes: free on the file
+ * system now.
+ */
+void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
+		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);
+
+/* "keep", "age", "count", "bytes", "free space". */
+const char *retention_reason_name(enum retention_reason reason);
+
+struct spool;
+struct spool_draft; /* an incident that is being written */
+
+/*
+ * Opens the directory, making it and those above it (0750) if need be, and removes what writers that have died left
+ * behind; *ret_swept says how many (may be NULL). If somebody removes or replaces it later, the next spool_begin does the same again.
+ * 0; -errno; -ENOMEM.
+ */
+int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
+
+/* How many noted drafts of writers that have died were sealed when the spool was opened. */
+size_t spool_adopted(const struct spool *spool);
+
+/* NULL is fine. Drafts must be gone. */
+void spool_free(struct spool *spool);
+
+/* As it was opened; as long as the spool lives. */
+const char *spool_path(const struct spool *spool);
+
+/* From now on these; what is there is held against them by the next spool_enforce. */
+void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
+
+/*
+ * Is there room for so many bytes more, where the directory is or would be made anew? They become next_bytes of the limits: else what is
+ * here already would keep out for ever what comes. Costs one system call. True when the file system
+ * cannot be asked: that is another trouble than a full one, and who writes will be told which.
+ */
+bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
+
+/*
+ * Sealed incidents, oldest first, for free(3); NULL with count 0 if there are none. 0; -ENOMEM; -errno.
+ */
+int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count);
+
+/* The same of a directory that is only looked at: nothing is made, removed or sealed in it. */
+int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
+
+/*
+ * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0; -ENOMEM; -EINVAL:
+ * stem is no name of an incident; -errno: the directory cannot be used, and was not made anew if it was gone.
+ */
+int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret);
+
+/* Its directory, to write files into with openat(2) and O_EXCL; stays the draft's. */
+int spool_draft_dirfd(const struct spool_draft *draft);
+
+/* The name it will have. */
+const char *spool_draft_name(const struct spool_draft *draft);
+
+/* Was its directory removed by somebody: what was written is gone, and nothing more can be put there. */
+bool spool_lost(const struct spool_draft *draft);
+
+/*
+ * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk. 0; -errno: the draft is as it was but
+ * for these two, and this may be called again when something in it was removed.
+ */
+int spool_write(struct spool_draft *draft, struct incident *incident);
+
+/*
+ * Renames what spool_write has written: now it is there. Frees the draft whatever happens. 0; -errno: nothing is left of it, unless it
+ * was the very last step that failed, the fsync of the spool: then it is there, whole, but may not survive a power failure.
+ */
+int spool_publish(struct spool_draft *draft);
+
+/* Both, or spool_abort. Returns as they do. */
+int spool_seal(struct spool_draft *draft, struct incident *incident);
+
+/*
+ * Writes incident.json as far as it is known, sets its id. If this process dies before the draft is sealed, the next spool_open seals it as it is. 0 or -errno.
+ */
+int spool_note(struct spool_draft *draft, struct incident *incident);
+
+/* Removes what was written and frees the draft. NULL is fine. */
+void spool_abort(struct spool_draft *draft);
+
+/*
+ * Makes the limits true by removing what retention_choose says. removed (may be NULL) is called for each that was
+ * removed. What cannot be removed stays. now: the wall clock; 0: none goes for its age. 0; -ENOMEM; -errno: the first failure; what could be
+ * done was done.
+ */
+int spool_enforce(struct spool *spool, wall_t now,
+		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why),
+		  void *ctx);
+
+#endif

@@ -1,0 +1,1151 @@
+/*
+ * sampler.c: who gets what.
+ *
+ * Placing is the cold side's, so it needs no lock: how many each thread has is counted when a target is handed over and when it comes back. The first
+ * thread leads: it keeps the budget of the process, and tells the ring of a new interval; the others follow its factor.
+ *
+ * Each source has room for all, since groups do not split evenly; that there are not more altogether is seen to here. A single thread sees to
+ * it itself, exactly.
+ *
+ * Rejected: moving targets between threads to even them out: the ring would have to say so, and every reader would have to understand it.
+ * Processes come and go, and the next ones go where there are fewest.
+ */
+#include "daemon/engine/sampling/sampler.h"
+
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/model/pacing.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/* ---- the owner ---- */
+
+/* Which of several samplers of one ring this is. {0}: the only one. */
+struct sampler_seat {
+	unsigned number, of;
+	/* NULL: this one governs the interval, and tells the ring of it; else the one that does. */
+	const struct sampler *leader;
+};
+
+/*
+ * sleeper.c: a call is a flag that is looked at between slices. Rejected: a futex or a signal that ends a sleep at once. Nobody who calls
+ * is in a hurry, and clock_nanosleep, with nothing to be woken by, is what the accuracy of the ticks was measured with.
+ */
+
+/* Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's lateness on an idle machine. */
+#define YIELD_NS (50 * NS_PER_US)
+#define SPIN_NS (100 * NS_PER_US)
+
+/* The longest uninterrupted sleep: how long a caller may have to wait, and how old the pulse of a healthy thread gets. */
+#define SLICE_NS (100 * NS_PER_MS)
+
+void sleeper_call(struct sleeper *sleeper)
+{
+	atomic_store_explicit(&sleeper->called, true, memory_order_release);
+}
+
+mono_t sleeper_pulse(const struct sleeper *sleeper)
+{
+	return (mono_t){ atomic_load_explicit(&sleeper->pulse_ns, memory_order_relaxed) };
+}
+
+/* Shows that it is alive at now, which it has read anyway: one store. */
+static void sleeper_beat(struct sleeper *sleeper, mono_t now)
+{
+	atomic_store_explicit(&sleeper->pulse_ns, now.ns, memory_order_relaxed);
+}
+
+/* An exchange, and not a store, because it must see what came before the call that it clears. */
+void sleeper_answer(struct sleeper *sleeper)
+{
+	if (atomic_load_explicit(&sleeper->called, memory_order_relaxed))
+		atomic_exchange_explicit(&sleeper->called, false, memory_order_acq_rel);
+}
+
+static bool called(const struct sleeper *sleeper)
+{
+	return atomic_load_explicit(&sleeper->called, memory_order_relaxed);
+}
+
+void sleeper_sleep(struct sleeper *sleeper, mono_t until)
+{
+	while (!called(sleeper)) {
+		mono_t now = clock_mono(&sleeper->clock);
+		int64_t left = mono_diff(until, now);
+
+		sleeper_beat(sleeper, now);
+		if (left <= 0)
+			return;
+		realclock_sleep_until(left > (int64_t)SLICE_NS ? mono_add(now, SLICE_NS) : until);
+	}
+}
+
+static void pause_briefly(enum config_wait wait)
+{
+	if (wait == CONFIG_WAIT_YIELD)
+		sched_yield();
+#if defined(__x86_64__) || defined(__i386__)
+	else
+		__builtin_ia32_pause();
+#endif
+}
+
+void sleeper_wait(struct sleeper *sleeper, mono_t deadline, enum config_wait wait)
+{
+	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
+
+	sleeper_sleep(sleeper, mono_sub(deadline, early));
+	while (early && !called(sleeper) && mono_diff(deadline, clock_mono(&sleeper->clock)) > 0)
+		pause_briefly(wait);
+}
+
+/* budget.c: a governor, and its answer where other threads can read it. */
+
+/* CPU time of this process that counts. */
+static uint64_t spent(const struct budget *budget)
+{
+	uint64_t all = realclock_process_cpu();
+	uint64_t exempt = budget->has_exempt ? realclock_cpu_of(budget->exempt) : 0;
+
+	return all > exempt ? all - exempt : 0;
+}
+
+void budget_restart(struct budget *budget, double percent, mono_t now)
+{
+	governor_init(&budget->governor, percent, now, spent(budget));
+	atomic_store_explicit(&budget->slowdown, 1, memory_order_relaxed);
+}
+
+void budget_exempt(struct budget *budget, clockid_t thread_clock)
+{
+	budget->exempt = thread_clock;
+	budget->has_exempt = true;
+}
+
+bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
+{
+	bool over = governor_due(&budget->governor, now);
+
+	if (budget->leader) {
+		if (over)
+			budget->governor.since = now;
+		*ret_factor = budget_slowdown(budget->leader);
+	} else {
+		*ret_factor = over ? governor_step(&budget->governor, now, spent(budget)) : budget->governor.factor;
+		if (over)
+			atomic_store_explicit(&budget->share_ppm, (uint32_t)(budget->governor.share * 1e6),
+					      memory_order_relaxed);
+	}
+	atomic_store_explicit(&budget->slowdown, *ret_factor, memory_order_relaxed);
+
+	return over;
+}
+
+uint32_t budget_slowdown(const struct budget *budget)
+{
+	return atomic_load_explicit(&budget->slowdown, memory_order_relaxed);
+}
+
+double budget_share(const struct budget *budget)
+{
+	return atomic_load_explicit(&budget->share_ppm, memory_order_relaxed) / 1e6;
+}
+
+/*
+ * tuning.c: two words. Whoever exchanges `posted` for something else owns what was in it, so each set of options has one owner at any time.
+ * What comes back is a list, because a second set may be taken before the first was collected.
+ */
+
+static void free_tunings(struct tuning *tuning)
+{
+	while (tuning) {
+		struct tuning *next = tuning->next;
+
+		source_room_free(tuning->room);
+		free(tuning);
+		tuning = next;
+	}
+}
+
+static void collect_spent(struct tuning_box *box)
+{
+	free_tunings(atomic_exchange_explicit(&box->spent, NULL, memory_order_acquire));
+}
+
+int tuning_post(struct tuning_box *box, const struct sampler_options *options)
+{
+	AUTO_FREE struct tuning *tuning = calloc(1, sizeof *tuning);
+
+	collect_spent(box);
+	if (!tuning)
+		return -ENOMEM;
+
+	int r = source_room_new(options->source.capacity, &tuning->room);
+	if (r < 0)
+		return r;
+
+	tuning->options = *options;
+	free_tunings(atomic_exchange_explicit(&box->posted, TAKE(tuning), memory_order_acq_rel));
+
+	return 0;
+}
+
+void tuning_release(struct tuning_box *box)
+{
+	free_tunings(atomic_exchange(&box->posted, NULL));
+	collect_spent(box);
+}
+
+struct tuning *tuning_take(struct tuning_box *box)
+{
+	if (!atomic_load_explicit(&box->posted, memory_order_relaxed))
+		return NULL;
+
+	return atomic_exchange_explicit(&box->posted, NULL, memory_order_acquire);
+}
+
+/* Only the collector competes for the word, and it comes once per post: the loop ends. */
+void tuning_return(struct tuning_box *box, struct tuning *tuning)
+{
+	tuning->next = atomic_load_explicit(&box->spent, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&box->spent, &tuning->next, tuning, memory_order_release,
+						      memory_order_relaxed))
+		;
+}
+
+/*
+ * handover.c: head is written by the producer only, tail by the consumer only. The release store of one, read with acquire
+ * by the other, orders the item between them. Each on a cache line of its own: the two sides do not slow each other down.
+ */
+
+struct handover {
+	uint32_t mask;
+	_Alignas(64) _Atomic uint32_t head;
+	_Alignas(64) _Atomic uint32_t tail;
+	_Alignas(64) struct handover_item items[];
+};
+
+int handover_new(uint32_t capacity, struct handover **ret)
+{
+	assert(capacity && (capacity & (capacity - 1)) == 0);
+
+	size_t size = sizeof(struct handover) + capacity * sizeof(struct handover_item);
+	struct handover *handover = aligned_alloc(64, (size + 63) / 64 * 64);
+
+	if (!handover)
+		return -ENOMEM;
+
+	handover->mask = capacity - 1;
+	atomic_init(&handover->head, 0);
+	atomic_init(&handover->tail, 0);
+	*ret = handover;
+
+	return 0;
+}
+
+void handover_free(struct handover *handover)
+{
+	free(handover);
+}
+
+bool handover_room(const struct handover *handover)
+{
+	uint32_t head = atomic_load_explicit(&handover->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&handover->tail, memory_order_acquire);
+
+	return head - tail <= handover->mask;
+}
+
+bool handover_put(struct handover *handover, struct handover_item item)
+{
+	if (!handover_room(handover))
+		return false;
+
+	uint32_t head = atomic_load_explicit(&handover->head, memory_order_relaxed);
+
+	handover->items[head & handover->mask] = item;
+	atomic_store_explicit(&handover->head, head + 1, memory_order_release);
+
+	return true;
+}
+
+bool handover_take(struct handover *handover, struct handover_item *ret)
+{
+	uint32_t tail = atomic_load_explicit(&handover->tail, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&handover->head, memory_order_acquire);
+
+	if (head == tail)
+		return false;
+
+	*ret = handover->items[tail & handover->mask];
+	atomic_store_explicit(&handover->tail, tail + 1, memory_order_release);
+
+	return true;
+}
+
+/*
+ * sampler_target.c: a target's memory, the cold side's business: the sampler itself only ever uses it.
+ *
+ * A description on its way is a pointer in one of two places, each written by one side and emptied by the other. The sampler takes a new one only when
+ * it has where to put the old one, and the cold side frees that when it posts the next, or with the target: so there are never more than three.
+ *
+ *	cold side ── posted ──▶ sampler ── done ──▶ cold side
+ */
+
+struct sampler_description {
+	uint32_t len;
+	unsigned char encoded[];
+};
+
+static struct sampler_description *describe(const struct target *what)
+{
+	unsigned char encoded[TARGET_ENCODED_MAX];
+	size_t len = target_encode(what, encoded, sizeof encoded);
+	struct sampler_description *description = malloc(sizeof(*description) + len);
+
+	if (!description)
+		return NULL;
+
+	description->len = (uint32_t)len;
+	memcpy(description->encoded, encoded, len);
+
+	return description;
+}
+
+int sampler_target_describe(struct sampler_target *target, const struct target *what)
+{
+	target->description = describe(what);
+	if (!target->description)
+		return -ENOMEM;
+
+	target->track = (struct ring_track){
+		.description = target->description->encoded,
+		.description_len = target->description->len,
+		.id = what->id,
+	};
+
+	return 0;
+}
+
+int sampler_target_describe_anew(struct sampler_target *target, const struct target *what)
+{
+	struct sampler_description *description = describe(what);
+
+	if (!description)
+		return -ENOMEM;
+
+	free(atomic_exchange_explicit(&target->done, NULL, memory_order_acquire));
+	free(atomic_exchange_explicit(&target->posted, description, memory_order_acq_rel));
+
+	return 0;
+}
+
+/* For the sampler: takes what was posted. Allocates and frees nothing. */
+static void sampler_target_take_description(struct sampler_target *target)
+{
+	struct sampler_description *description;
+
+	if (!atomic_load_explicit(&target->posted, memory_order_relaxed) ||
+	    atomic_load_explicit(&target->done, memory_order_relaxed))
+		return;
+
+	description = atomic_exchange_explicit(&target->posted, NULL, memory_order_acquire);
+	atomic_store_explicit(&target->done, target->description, memory_order_release);
+	target->description = description;
+	target->track.description = description->encoded;
+	target->track.description_len = description->len;
+	target->track.described_seq = 0;
+}
+
+void sampler_target_release(struct sampler_target *target)
+{
+	source_entry_free(target->entry);
+	free(target->description);
+	free(atomic_exchange_explicit(&target->posted, NULL, memory_order_acquire));
+	free(atomic_exchange_explicit(&target->done, NULL, memory_order_acquire));
+}
+
+/*
+ * sampler.c: wait, take what the cold side handed over, read everything, publish.
+ *
+ * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold processes (gate.h). A tick begins in the
+ * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
+ *
+ * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the list (source_seen), so what
+ * is idle costs nothing in between. After a tick in which records were lost all are looked at and shown: the ring itself knows which of them it has
+ * not got.
+ *
+ * When a process wakes that was not looked at in the tick before, the ring gets two records: that it was still the same when it was last looked
+ * at, and what it is like now.
+ */
+
+/* Commands that fit between two ticks; the cold side simply waits when they do not. */
+#define QUEUE_LENGTH 4096u
+
+/* How many commands one tick takes at most: adding is cheap (20 ns), but a tick has a deadline. */
+#define COMMANDS_PER_TICK 1024u
+
+/* Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean error below 50 us. */
+#define TIMER_SLACK_NS 1000ul
+
+enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
+
+struct sampler {
+	struct sampler_options options;
+	struct sampler_seat seat;
+	struct ring_writer *writer;
+	struct source *source;
+	struct pacer pacer;
+	struct budget budget;
+	struct stats stats;
+	bool resync; /* records were lost: show everything */
+	struct handover *commands, *returns;
+	struct tuning_box tunings;
+	struct sleeper sleeper;
+	pthread_t thread;
+	bool running;
+	_Atomic bool stop;
+};
+
+/* What was spent before, on opening and on the first scan, is no sampling. */
+static void restart_clocks(struct sampler *sampler)
+{
+	mono_t now = clock_mono(&sampler->sleeper.clock);
+	uint64_t turn_ns =
+		sampler->seat.of ? sampler->options.interval_ns * sampler->seat.number / sampler->seat.of : 0;
+
+	pacer_init(&sampler->pacer, &sampler->stats, mono_add(now, turn_ns), sampler->options.interval_ns);
+	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
+	sleeper_beat(&sampler->sleeper, now);
+}
+
+static struct sampler_options with_defaults(const struct sampler_options *options)
+{
+	struct sampler_options full = *options;
+
+	if (!full.source.heartbeat_ns)
+		full.source.heartbeat_ns = NS_PER_S;
+	full.source.interval_ns = full.interval_ns;
+
+	return full;
+}
+
+/* What readers are told. */
+static uint64_t idle_in_force(const struct source_options *options)
+{
+	return options->idle_interval_ns > options->interval_ns ? options->idle_interval_ns : 0;
+}
+
+int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
+{
+	struct sampler *sampler = calloc(1, sizeof *sampler);
+	int r;
+
+	if (!sampler)
+		return -ENOMEM;
+
+	sampler->options = with_defaults(options);
+	sampler->sleeper.clock = realclock();
+	sampler->stats.threads = 1;
+
+	r = source_new(&sampler->options.source, &sampler->sleeper.clock, &sampler->source);
+	if (r == 0)
+		r = ring_writer_new(ring, &sampler->writer);
+	if (r == 0)
+		r = handover_new(QUEUE_LENGTH, &sampler->commands);
+	if (r == 0)
+		r = handover_new(QUEUE_LENGTH, &sampler->returns);
+	if (r < 0) {
+		sampler_free(sampler);
+		return r;
+	}
+
+	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
+	restart_clocks(sampler);
+	*ret = sampler;
+
+	return 0;
+}
+
+void sampler_free(struct sampler *sampler)
+{
+	if (!sampler)
+		return;
+
+	sampler_stop(sampler);
+	ring_writer_free(sampler->writer);
+	source_free(sampler->source);
+	handover_free(sampler->commands);
+	handover_free(sampler->returns);
+	tuning_release(&sampler->tunings);
+	free(sampler);
+}
+
+/* ---- the cold side ---- */
+
+bool sampler_add(struct sampler *sampler, struct sampler_target *target)
+{
+	return handover_put(sampler->commands, (struct handover_item){ COMMAND_ADD, target });
+}
+
+bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
+{
+	return handover_put(sampler->commands, (struct handover_item){ COMMAND_REMOVE, target });
+}
+
+bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
+{
+	struct handover_item item;
+
+	if (!handover_take(sampler->returns, &item))
+		return false;
+
+	*ret = item.pointer;
+	*ret_why = (enum sampler_return)item.what;
+
+	return true;
+}
+
+int sampler_retune(struct sampler *sampler, const struct sampler_options *options)
+{
+	struct sampler_options full = with_defaults(options);
+	int r = tuning_post(&sampler->tunings, &full);
+
+	if (r == 0)
+		sleeper_call(&sampler->sleeper);
+
+	return r;
+}
+
+mono_t sampler_pulse(const struct sampler *sampler)
+{
+	return sleeper_pulse(&sampler->sleeper);
+}
+
+/*
+ * The CPU time of this thread (its clock) does not count against the budget: collecting evidence costs what it costs, and sampling more
+ * slowly would not make it cheaper. The thread must outlive the sampler's. Before sampler_start.
+ */
+static void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
+{
+	budget_exempt(&sampler->budget, thread_clock);
+}
+
+uint32_t sampler_slowdown(const struct sampler *sampler)
+{
+	return budget_slowdown(&sampler->budget);
+}
+
+double sampler_cpu_share(const struct sampler *sampler)
+{
+	return budget_share(&sampler->budget);
+}
+
+void sampler_stats(const struct sampler *sampler, struct stats *ret)
+{
+	*ret = sampler->stats;
+	ring_writer_account(sampler->writer, ret);
+}
+
+/* ---- the tick ---- */
+
+/*
+ * Between two ticks. The governor goes on if neither what it divides nor what it divides by has changed: a reload for another reason is
+ * no reason to overrun the budget again.
+ */
+static void take_tuning(struct sampler *sampler, mono_t now)
+{
+	struct tuning *tuning = tuning_take(&sampler->tunings);
+
+	if (!tuning)
+		return;
+
+	struct sampler_options before = sampler->options;
+
+	sampler->options = tuning->options;
+	tuning->room = source_retune(sampler->source, &sampler->options.source, now, tuning->room);
+	tuning_return(&sampler->tunings, tuning);
+	if (!sampler->seat.leader)
+		ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
+	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
+	if (before.interval_ns == sampler->options.interval_ns &&
+	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
+		return;
+
+	if (sampler->pacer.interval_ns != sampler->options.interval_ns)
+		pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns);
+	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
+	source_set_interval(sampler->source, sampler->options.interval_ns);
+}
+
+/* The cold side may free the target at once: nothing may touch it after this. There must be room. */
+static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
+{
+	handover_put(sampler->returns, (struct handover_item){ why, target });
+}
+
+/* What the ring could not take now it will be shown again. */
+static void note_put(struct sampler *sampler, int result)
+{
+	if (result == RING_HELD)
+		sampler->resync = true;
+}
+
+static void take_out(struct sampler *sampler, struct sampler_target *target, mono_t now, enum ring_gone_reason reason)
+{
+	if (!target->group)
+		note_put(sampler, ring_put_gone(sampler->writer, &target->track, now, reason));
+	source_remove(sampler->source, target->entry);
+	target->lent = false;
+}
+
+static void obey(struct sampler *sampler, const struct handover_item *command, mono_t now)
+{
+	struct sampler_target *target = command->pointer;
+
+	if (command->what == COMMAND_REMOVE) {
+		if (target->lent)
+			take_out(sampler, target, now, RING_GONE_UNWATCHED);
+		give_back(sampler, target, SAMPLER_REMOVED);
+		return;
+	}
+
+	if (source_add(sampler->source, target->entry, target->group ? target->group->entry : NULL) < 0)
+		give_back(sampler, target, SAMPLER_REFUSED);
+	else
+		target->lent = true;
+}
+
+/* A command is only taken when its answer will fit. */
+static void take_commands(struct sampler *sampler, mono_t now)
+{
+	struct handover_item command;
+
+	for (unsigned i = 0; i < COMMANDS_PER_TICK; i++) {
+		if (!handover_room(sampler->returns) || !handover_take(sampler->commands, &command))
+			return;
+		obey(sampler, &command, now);
+	}
+}
+
+static void fill(struct sampler *sampler, mono_t now)
+{
+	if (sampler->resync)
+		source_rouse(sampler->source);
+	sampler->resync = false;
+	source_fill(sampler->source, now);
+}
+
+static void publish(struct sampler *sampler, struct source_entry *entry)
+{
+	struct sampler_target *target = source_entry_user(entry);
+	mono_t before;
+
+	sampler_target_take_description(target);
+	if (source_entry_woke(entry, &before))
+		note_put(sampler, ring_put_still(sampler->writer, &target->track, before));
+	note_put(sampler,
+		 ring_put_sample(sampler->writer, &target->track, source_entry_at(entry), source_entry_sample(entry)));
+}
+
+static void publish_all(struct sampler *sampler)
+{
+	size_t count;
+	struct source_entry *const *entries = source_seen(sampler->source, &count);
+
+	for (size_t i = 0; i < count; i++)
+		publish(sampler, entries[i]);
+}
+
+/* Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the next tick. */
+static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now)
+{
+	struct sampler_target *target = source_entry_user(entry);
+
+	if (!handover_room(sampler->returns))
+		return false;
+
+	take_out(sampler, target, now, RING_GONE_EXITED);
+	give_back(sampler, target, SAMPLER_GONE);
+	sampler->stats.gone_targets++;
+
+	return true;
+}
+
+/* Members backwards, because taking one out reorders those behind it. */
+static void collect_gone(struct sampler *sampler, mono_t now)
+{
+	size_t count;
+	struct source_entry *const *entries = source_gone_members(sampler->source, &count);
+
+	for (size_t i = count; i-- > 0;)
+		if (!bury(sampler, entries[i], now))
+			return;
+
+	entries = source_seen(sampler->source, &count);
+	for (size_t i = 0; i < count; i++)
+		if (source_entry_status(entries[i]) == SOURCE_GONE && !bury(sampler, entries[i], now))
+			return;
+}
+
+static void govern(struct sampler *sampler, mono_t now)
+{
+	uint32_t factor, before = sampler_slowdown(sampler);
+
+	if (budget_look(&sampler->budget, now, &factor))
+		sampler->stats.own_cpu = realclock_thread_cpu();
+	if (factor == before)
+		return;
+	pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns * factor);
+	source_set_interval(sampler->source, sampler->options.interval_ns * factor);
+}
+
+static void count_source(struct sampler *sampler)
+{
+	struct source_counters counters;
+
+	source_counters(sampler->source, &counters);
+	sampler->stats.skipped_reads = counters.skipped_reads;
+	sampler->stats.saved_looks = counters.saved_looks;
+	sampler->stats.failed_reads = counters.failed_reads;
+}
+
+/* Asks for room for every target at its fattest, so that what begins can be written whole. False: a reader holds the next page. */
+static bool begin_tick(struct sampler *sampler, mono_t now)
+{
+	size_t count;
+
+	source_entries(sampler->source, &count);
+
+	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->sleeper.clock),
+			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
+}
+
+/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
+static bool take_tick(struct sampler *sampler, mono_t now)
+{
+	sleeper_beat(&sampler->sleeper, now);
+	take_tuning(sampler, now);
+	if (!begin_tick(sampler, now))
+		return false;
+
+	pacer_wake(&sampler->pacer, now);
+	take_commands(sampler, now);
+	fill(sampler, now);
+	publish_all(sampler);
+
+	mono_t end = clock_mono(&sampler->sleeper.clock);
+
+	collect_gone(sampler, end);
+	pacer_done(&sampler->pacer, end);
+	sleeper_beat(&sampler->sleeper, end);
+	count_source(sampler);
+	govern(sampler, end);
+	ring_tick_end(sampler->writer, &sampler->stats);
+
+	return true;
+}
+
+void sampler_tick(struct sampler *sampler)
+{
+	take_tick(sampler, clock_mono(&sampler->sleeper.clock));
+}
+
+/* ---- the thread ---- */
+
+static bool stopped(const struct sampler *sampler)
+{
+	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
+}
+
+/* The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the pacer does not count it. */
+static void take_last_look(struct sampler *sampler)
+{
+	mono_t now = clock_mono(&sampler->sleeper.clock);
+
+	pacer_stop(&sampler->pacer, now);
+	sampler->stats.own_cpu = realclock_thread_cpu();
+	if (!begin_tick(sampler, now))
+		return;
+
+	take_commands(sampler, now); /* of a run that ends before its first tick */
+	source_rouse(sampler->source);
+	fill(sampler, now);
+	publish_all(sampler);
+	sampler->stats.own_cpu = realclock_thread_cpu();
+	ring_tick_end(sampler->writer, &sampler->stats);
+}
+
+static void name_thread(const struct sampler_seat *seat)
+{
+	char name[16] = "sampler";
+
+	if (seat->of > 1)
+		snprintf(name, sizeof name, "sampler/%u", seat->number);
+	prctl(PR_SET_NAME, name);
+}
+
+static void *run(void *argument)
+{
+	struct sampler *sampler = argument;
+
+	name_thread(&sampler->seat);
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	take_tuning(sampler, clock_mono(&sampler->sleeper.clock));
+	restart_clocks(sampler);
+
+	for (;;) {
+		sleeper_wait(&sampler->sleeper, pacer_deadline(&sampler->pacer), sampler->options.wait);
+		sleeper_answer(&sampler->sleeper);
+		if (stopped(sampler))
+			break;
+
+		mono_t now = clock_mono(&sampler->sleeper.clock);
+
+		take_tuning(sampler, now);
+		if (mono_diff(pacer_deadline(&sampler->pacer), now) > 0)
+			continue; /* called away from its sleep */
+		if (!take_tick(sampler, now))
+			sleeper_sleep(&sampler->sleeper, pacer_backoff(&sampler->pacer, now));
+	}
+
+	take_last_look(sampler);
+
+	return NULL;
+}
+
+/*
+ * Several samplers of one ring tick in turn, number k that part of an interval after the first, and are slowed down together by the leader, which
+ * must outlive the others' threads. Before the first tick and sampler_start.
+ */
+static void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat)
+{
+	sampler->seat = *seat;
+	sampler->budget.leader = seat->leader ? &seat->leader->budget : NULL;
+	restart_clocks(sampler);
+}
+
+int sampler_start(struct sampler *sampler)
+{
+	sigset_t all, before;
+	int r;
+
+	/* Signals are the main thread's business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	atomic_store(&sampler->stop, false);
+	sleeper_beat(&sampler->sleeper, clock_mono(&sampler->sleeper.clock));
+	r = pthread_create(&sampler->thread, NULL, run, sampler);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	sampler->running = r == 0;
+
+	return -r;
+}
+
+/* Tells it to stop after the tick in hand, without waiting. sampler_stop is still due. */
+static void sampler_call_off(struct sampler *sampler)
+{
+	atomic_store(&sampler->stop, true);
+	sleeper_call(&sampler->sleeper);
+}
+
+void sampler_stop(struct sampler *sampler)
+{
+	if (!sampler->running)
+		return;
+
+	sampler_call_off(sampler);
+	pthread_join(sampler->thread, NULL);
+	sampler->running = false;
+}
+
+struct samplers {
+	struct ring *ring;
+	struct sampler_options options;
+	unsigned count;
+	unsigned next; /* whose returns are taken next */
+	size_t placed; /* on all */
+	struct sampler_target *refused;
+	struct sampler_target **refused_end;
+	uint64_t first_writer; /* the ring's number of the first */
+	struct {
+		struct sampler *sampler;
+		size_t placed;
+	} threads[];
+};
+
+unsigned samplers_worth(double cpu_budget_percent, unsigned cpus)
+{
+	unsigned most = cpus < SAMPLERS_MAX ? cpus : SAMPLERS_MAX;
+	unsigned count = 1;
+
+	while (count < most && cpu_budget_percent > 100.0 * count)
+		count++;
+	return count;
+}
+
+static void release(struct samplers **samplers)
+{
+	samplers_free(*samplers);
+}
+
+static int add_thread(struct samplers *samplers, unsigned of)
+{
+	struct sampler **sampler = &samplers->threads[samplers->count].sampler;
+	struct sampler_seat seat = { .number = samplers->count, .of = of };
+	int r = sampler_new(&samplers->options, samplers->ring, sampler);
+
+	if (r < 0)
+		return r;
+	if (samplers->count > 0)
+		seat.leader = samplers->threads[0].sampler;
+	sampler_sit(*sampler, &seat);
+	samplers->count++;
+	return 0;
+}
+
+int samplers_new(const struct sampler_options *options, unsigned count, struct ring *ring, struct samplers **ret)
+{
+	assert(count >= 1 && count <= SAMPLERS_MAX);
+
+	AUTO(release) struct samplers *samplers = calloc(1, sizeof(*samplers) + count * sizeof(samplers->threads[0]));
+	struct ring_info info;
+
+	if (!samplers)
+		return -ENOMEM;
+
+	ring_info(ring, &info);
+	samplers->first_writer = info.writers;
+	samplers->ring = ring;
+	samplers->options = *options;
+	samplers->refused_end = &samplers->refused;
+	for (unsigned i = 0; i < count; i++) {
+		int r = add_thread(samplers, count);
+
+		if (r < 0)
+			return r;
+	}
+
+	*ret = TAKE(samplers);
+	return 0;
+}
+
+static void call_off(struct samplers *samplers)
+{
+	for (unsigned i = 0; i < samplers->count; i++)
+		sampler_call_off(samplers->threads[i].sampler);
+}
+
+void samplers_free(struct samplers *samplers)
+{
+	if (!samplers)
+		return;
+
+	samplers_stop(samplers); /* before the first is freed: the others look at it */
+	for (unsigned i = samplers->count; i-- > 0;)
+		sampler_free(samplers->threads[i].sampler);
+	free(samplers);
+}
+
+unsigned samplers_count(const struct samplers *samplers)
+{
+	return samplers->count;
+}
+
+int samplers_retune(struct samplers *samplers, const struct sampler_options *options)
+{
+	int r = 0;
+	unsigned told = 0;
+
+	while (r == 0 && told < samplers->count)
+		r = sampler_retune(samplers->threads[told++].sampler, options);
+	if (r == 0) {
+		samplers->options = *options;
+		return 0;
+	}
+
+	for (unsigned i = 0; i + 1 < told; i++)
+		sampler_retune(samplers->threads[i].sampler, &samplers->options);
+	return r;
+}
+
+int samplers_start(struct samplers *samplers)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < samplers->count; i++)
+		r = sampler_start(samplers->threads[i].sampler);
+	if (r < 0)
+		samplers_stop(samplers);
+	return r;
+}
+
+/* All are told before the first is waited for. */
+void samplers_stop(struct samplers *samplers)
+{
+	call_off(samplers);
+	for (unsigned i = 0; i < samplers->count; i++)
+		sampler_stop(samplers->threads[i].sampler);
+}
+
+/* ---- targets ---- */
+
+static unsigned thread_for(const struct samplers *samplers, const struct sampler_target *target)
+{
+	unsigned best = 0;
+
+	if (target->group)
+		return target->group->thread;
+	for (unsigned i = 1; i < samplers->count; i++)
+		if (samplers->threads[i].placed < samplers->threads[best].placed)
+			best = i;
+	return best;
+}
+
+static void refuse(struct samplers *samplers, struct sampler_target *target)
+{
+	target->refused = NULL;
+	*samplers->refused_end = target;
+	samplers->refused_end = &target->refused;
+}
+
+bool samplers_add(struct samplers *samplers, struct sampler_target *target)
+{
+	target->thread = thread_for(samplers, target);
+	if (samplers->count > 1 && samplers->placed >= samplers->options.source.capacity) {
+		refuse(samplers, target);
+		return true;
+	}
+	if (!sampler_add(samplers->threads[target->thread].sampler, target))
+		return false;
+
+	target->placed = true;
+	samplers->threads[target->thread].placed++;
+	samplers->placed++;
+	return true;
+}
+
+bool samplers_remove(struct samplers *samplers, struct sampler_target *target)
+{
+	return sampler_remove(samplers->threads[target->thread].sampler, target);
+}
+
+static void displace(struct samplers *samplers, struct sampler_target *target)
+{
+	if (!target->placed)
+		return;
+
+	target->placed = false;
+	samplers->threads[target->thread].placed--;
+	samplers->placed--;
+}
+
+static bool take_refused(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why)
+{
+	struct sampler_target *target = samplers->refused;
+
+	if (!target)
+		return false;
+
+	samplers->refused = target->refused;
+	if (!samplers->refused)
+		samplers->refused_end = &samplers->refused;
+	*ret = target;
+	*ret_why = SAMPLER_REFUSED;
+	return true;
+}
+
+/* What was refused here comes first: whoever asked for such a target back gets the answer to that afterwards. */
+bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why)
+{
+	if (take_refused(samplers, ret, ret_why))
+		return true;
+
+	for (unsigned i = 0; i < samplers->count; i++) {
+		unsigned number = (samplers->next + i) % samplers->count;
+
+		if (!sampler_returned(samplers->threads[number].sampler, ret, ret_why))
+			continue;
+		samplers->next = (number + 1) % samplers->count;
+		displace(samplers, *ret);
+		return true;
+	}
+	return false;
+}
+
+/* ---- what they say ---- */
+
+void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
+{
+	sampler_exempt(samplers->threads[0].sampler, thread_clock);
+}
+
+uint32_t samplers_slowdown(const struct samplers *samplers)
+{
+	return sampler_slowdown(samplers->threads[0].sampler);
+}
+
+double samplers_cpu_share(const struct samplers *samplers)
+{
+	return sampler_cpu_share(samplers->threads[0].sampler);
+}
+
+mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number)
+{
+	return sampler_pulse(samplers->threads[number].sampler);
+}
+
+mono_t samplers_pulse(const struct samplers *samplers)
+{
+	mono_t oldest = sampler_pulse(samplers->threads[0].sampler);
+
+	for (unsigned i = 1; i < samplers->count; i++) {
+		mono_t pulse = sampler_pulse(samplers->threads[i].sampler);
+
+		if (mono_diff(pulse, oldest) < 0)
+			oldest = pulse;
+	}
+	return oldest;
+}
+
+void samplers_stats(const struct samplers *samplers, struct stats *ret)
+{
+	struct stats sum = { 0 };
+
+	for (unsigned i = 0; i < samplers->count; i++) {
+		struct stats stats;
+
+		sampler_stats(samplers->threads[i].sampler, &stats);
+		stats_merge(&sum, &stats);
+	}
+	*ret = sum;
+}
+
+int samplers_thread_stats(const struct samplers *samplers, unsigned number, struct stats *ret)
+{
+	return ring_writer_stats(samplers->ring, samplers->first_writer + number, ret);
+}
+
+void samplers_tick(struct samplers *samplers)
+{
+	for (unsigned i = 0; i < samplers->count; i++)
+		sampler_tick(samplers->threads[i].sampler);
+}

@@ -1,0 +1,458 @@
+/*
+ * session.c: builds bottom up, frees top down; a half-built session is freed by the same function.
+ *
+ * Discovery's thread may hang in a read of /proc when the session ends, and wake when everything else has gone. It reaches nearly all of the session, so
+ * then none of it is freed: the ring is marked as ended, and the rest goes with the process. An exit takes a thread with it that hangs
+ * where it can be killed, as readers of a locked memory map can.
+ */
+#include "daemon/engine/session/session.h"
+
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/stacks/stack_capture.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/baseline.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/proc/perf.h"
+#include "lib/proc/procfs.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/metric.h"
+#include "lib/source/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct session {
+	const struct config *config;
+	int procfd;
+	struct metric_machine machine;
+	struct cgroup_mounts *mounts;
+	struct containers *containers;
+	struct ring *ring;
+	struct samplers *samplers;
+	struct baseline *baseline;
+	struct discovery *discovery;
+	struct stackrecorder *stacks;
+	char stacks_off[STACKRECORDER_REASON_MAX];
+	char symbolizer[1024];
+};
+
+static int failed(const char *what, const char *which, int error)
+{
+	log_line(LOG_ERR, "%s%s%s: %s", what, *which ? " " : "", which, strerror(-error));
+
+	return error;
+}
+
+/* Every watched process keeps a handful of descriptors open: take what may be had. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/*
+ * The kernel's table of them has the size that the question gives it from now on, while there is one thread: with several it is waited for all CPUs to take
+ * notice, ten milliseconds of the first scan.
+ */
+static void make_room_for_descriptors(const struct session *session)
+{
+	(void)descriptors_short(session->procfd);
+}
+
+/* Of a daemon in a container the paths of all others are known only by that. Without it, some are not found. */
+static void orient(struct session *session)
+{
+	char text[16384];
+	struct cgroup_reader reader = { .pid = getpid(), .text = text };
+	AUTO_CLOSE int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text);
+	int r;
+
+	if (len < 0)
+		return;
+	reader.len = (size_t)len;
+	r = cgroup_mounts_orient(session->mounts, session->procfd, &reader);
+	if (r < 0)
+		failed("cannot tell where this cgroup namespace begins", "", r);
+}
+
+static int open_roots(struct session *session)
+{
+	const struct config *config = session->config;
+	int r;
+
+	session->procfd = open(config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (session->procfd < 0)
+		return failed("cannot open the proc root", config->proc_root, -errno);
+
+	r = cglimits_machine(session->procfd, "", &session->machine);
+	if (r < 0)
+		return failed("cannot tell the machine's CPUs and memory from", config->proc_root, r);
+
+	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
+	if (r < 0)
+		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
+	orient(session);
+	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
+		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
+
+	r = containers_new(config->runtime_root, &session->containers);
+	if (r < 0)
+		return failed("cannot keep names of containers", "", r);
+	r = containers_error(session->containers);
+	if (r < 0)
+		log_line(LOG_WARNING, "cannot open the runtime root %s: %s. Containers are called by their ids.",
+			 config->runtime_root, strerror(-r));
+
+	return 0;
+}
+
+static void fill_identity(int procfd, struct ring_options *options)
+{
+	char text[1024];
+	struct procfs_stat stat;
+	/* As those who read the ring will look for it, in our own /proc and not in the one that is watched. */
+	ssize_t len = procread_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
+
+	options->pid = getpid();
+	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
+		options->start_ticks = stat.start_ticks;
+
+	len = procread_file(procfd, 0, "sys/kernel/random/boot_id", text, sizeof text);
+	for (ssize_t i = 0, digits = 0; i < len && digits < 32; i++) {
+		const char *hex = "0123456789abcdef", *at = text[i] ? strchr(hex, text[i]) : NULL;
+
+		if (!at)
+			continue;
+		options->boot_id[digits / 2] = (uint8_t)(options->boot_id[digits / 2] << 4 | (at - hex));
+		digits++;
+	}
+}
+
+static int open_ring(struct session *session, const char *path)
+{
+	const struct config *config = session->config;
+	struct ring_options options = {
+		.size_bytes = config->ring.size_bytes,
+		.page_bytes = config->ring.page_bytes,
+		.interval_ns = config->sampling.interval_ns,
+		.heartbeat_ns = config->sampling.heartbeat_ns,
+	};
+	int r;
+
+	fill_identity(session->procfd, &options);
+	r = path ? ring_create(AT_FDCWD, path, &options, &session->ring)
+		 : ring_create_anonymous(&options, &session->ring);
+	if (r < 0)
+		return failed("cannot make the ring", path ? path : "in memory", r);
+
+	if (config->ring.lock && path && ring_lock(session->ring) < 0)
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .error = errno },
+			  "the ring of %llu bytes is not locked into memory (%s): raise LimitMEMLOCK, or make "
+			  "ring.size smaller",
+			  (unsigned long long)config->ring.size_bytes, strerror(errno));
+
+	return 0;
+}
+
+static struct sampler_options sampler_options_of(const struct config *config)
+{
+	const struct config_sampling *sampling = &config->sampling;
+
+	return (struct sampler_options){
+		.source = {
+			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups come on top */
+			.heartbeat_ns = sampling->heartbeat_ns,
+			.idle_interval_ns = config_idle_ns(config),
+			.idle_grid_ns = config_idle_grid_ns(config),
+			.cgroup_interval_ns = sampling->cgroup_interval_ns,
+			.peak_interval_ns = sampling->peak_interval_ns,
+			.fds_interval_ns = sampling->fds_interval_ns,
+			.reset_peaks = sampling->reset_peaks,
+		},
+		.interval_ns = sampling->interval_ns,
+		.wait = sampling->wait,
+		.cpu_budget_percent = sampling->cpu_budget_percent,
+	};
+}
+
+static unsigned thread_count(const struct config_sampling *sampling)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (sampling->threads > 0)
+		return sampling->threads;
+	return samplers_worth(sampling->cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
+}
+
+static int build_sampler(struct session *session)
+{
+	struct sampler_options options = sampler_options_of(session->config);
+	int r = samplers_new(&options, thread_count(&session->config->sampling), session->ring, &session->samplers);
+
+	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
+}
+
+/* Whether pids below the proc root are pids of our own namespace: only then do CPU clocks mean the same processes. */
+static bool is_own_proc(int procfd)
+{
+	char self[32];
+	ssize_t len = procread_link(procfd, 0, "self", self, sizeof self);
+
+	return len > 0 && strtol(self, NULL, 10) == getpid();
+}
+
+/* Everything else works without. */
+static void open_stacks(struct session *session)
+{
+	const struct config_stacks *stacks = &session->config->stacks;
+	struct stackrecorder_options options = {
+		.frequency = stacks->frequency,
+		.before_ns = session->config->incidents.before_ns,
+		.ring_bytes = stacks->ring_bytes,
+		.max_memory_bytes = stacks->max_memory_bytes,
+		.stack_bytes = (uint32_t)stacks->stack_bytes & ~7u,
+		.dwarf = stacks->mode == CONFIG_STACKS_DWARF,
+		.cycles = stacks->clock == CONFIG_CLOCK_CYCLES,
+		.without_faults = !stacks->page_faults,
+		.proc_fd = session->procfd,
+	};
+	struct log_about about = { .message = MESSAGE_FEATURE_OFF };
+	struct stackrecorder_status status;
+
+	if (stacks->mode == CONFIG_STACKS_OFF)
+		return;
+	if (!symbolizer_find(session->symbolizer, sizeof session->symbolizer))
+		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
+	else
+		stackrecorder_open(&options, &session->stacks, session->stacks_off);
+	if (!session->stacks) {
+		log_about(LOG_NOTICE, &about, "no stacks: %s", session->stacks_off);
+		return;
+	}
+	stackrecorder_status(session->stacks, &status);
+	if (!status.everybody)
+		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
+	if (*status.limits)
+		log_about(LOG_NOTICE, &about, "stacks, but: %s", status.limits);
+}
+
+static void follow(void *ctx, const uint32_t *pids, size_t count)
+{
+	struct session *session = ctx;
+
+	stackrecorder_follow(session->stacks, pids, count); /* without memory: those that were followed still are */
+}
+
+static int build_discovery(struct session *session)
+{
+	struct discovery_options options = {
+		.roster = {
+			.config = session->config,
+			.samplers = session->samplers,
+			.mounts = session->mounts,
+			.containers = session->containers,
+			.machine = session->machine,
+			.procfd = session->procfd,
+			.own_proc = is_own_proc(session->procfd),
+		},
+		.follow = session->stacks ? follow : NULL,
+		.follow_ctx = session,
+	};
+	int r = baseline_new(session->procfd, session->config->incidents.captures & CONFIG_CAPTURE_SMAPS,
+			     &session->baseline);
+
+	if (r < 0)
+		return failed("cannot keep baselines", "", r);
+
+	options.baseline = session->baseline;
+	r = discovery_new(&options, &session->discovery);
+
+	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
+}
+
+int session_open(const struct config *config, const char *ring_path, struct session **ret)
+{
+	struct session *session = calloc(1, sizeof *session);
+	int r;
+
+	if (!session)
+		return failed("cannot start", "", -ENOMEM);
+
+	session->config = config;
+	session->procfd = -1;
+	raise_descriptor_limit();
+	r = open_roots(session);
+	if (r == 0)
+		make_room_for_descriptors(session);
+	if (r == 0)
+		r = open_ring(session, ring_path);
+	if (r == 0)
+		r = build_sampler(session);
+	if (r == 0)
+		open_stacks(session);
+	if (r == 0)
+		r = build_discovery(session);
+	if (r < 0) {
+		session_free(session);
+		return r;
+	}
+	*ret = session;
+
+	return 0;
+}
+
+int session_new(const struct config *config, const char *ring_path, struct session **ret)
+{
+	struct session *session;
+	int r = session_open(config, ring_path, &session);
+
+	if (r < 0)
+		return r;
+
+	r = discovery_scan(session->discovery);
+	if (r < 0) {
+		session_free(session);
+		return failed("cannot look for targets below", config->proc_root, r);
+	}
+	*ret = session;
+
+	return 0;
+}
+
+int session_seek(struct session *session)
+{
+	int r = discovery_seek(session->discovery);
+
+	return r < 0 ? failed("cannot start a thread", "", r) : 0;
+}
+
+int session_start(struct session *session)
+{
+	int r = samplers_start(session->samplers);
+
+	if (r == 0)
+		r = discovery_start(session->discovery);
+
+	return r < 0 ? failed("cannot start a thread", "", r) : 0;
+}
+
+/* The sampler first: it must have room for what discovery then finds. */
+int session_reload(struct session *session, const struct config *config)
+{
+	struct sampler_options before = sampler_options_of(session->config), after = sampler_options_of(config);
+	int r = samplers_retune(session->samplers, &after);
+
+	if (r < 0)
+		return r;
+
+	r = discovery_reload(session->discovery, config);
+	if (r < 0) {
+		samplers_retune(session->samplers, &before); /* if not even that can be had: the next reload does it */
+		return r;
+	}
+	session->config = config;
+
+	return 0;
+}
+
+bool session_stop(struct session *session)
+{
+	if (session->samplers)
+		samplers_stop(session->samplers);
+
+	return !session->discovery || discovery_stop(session->discovery);
+}
+
+bool session_free(struct session *session)
+{
+	if (!session)
+		return true;
+
+	if (!session_stop(session)) {
+		ring_finish(session->ring);
+		return false;
+	}
+	stackrecorder_close(session->stacks);
+	samplers_free(session->samplers);
+	discovery_free(session->discovery);
+	baseline_free(session->baseline);
+	if (session->ring)
+		ring_finish(session->ring);
+	ring_free(session->ring);
+	containers_free(session->containers);
+	cgroup_mounts_free(session->mounts);
+	if (session->procfd >= 0)
+		close(session->procfd);
+	free(session);
+
+	return true;
+}
+
+struct ring *session_ring(struct session *session)
+{
+	return session->ring;
+}
+
+struct labelbook *session_labels(struct session *session)
+{
+	return containers_labels(session->containers);
+}
+
+struct samplers *session_samplers(struct session *session)
+{
+	return session->samplers;
+}
+
+struct discovery *session_discovery(struct session *session)
+{
+	return session->discovery;
+}
+
+const struct cgroup_mounts *session_mounts(const struct session *session)
+{
+	return session->mounts;
+}
+
+const struct metric_machine *session_machine(const struct session *session)
+{
+	return &session->machine;
+}
+
+int session_procfd(const struct session *session)
+{
+	return session->procfd;
+}
+
+struct stackrecorder *session_stacks(struct session *session)
+{
+	return session->stacks;
+}
+
+const char *session_stacks_off(const struct session *session)
+{
+	return session->stacks_off;
+}
+
+const char *session_symbolizer(const struct session *session)
+{
+	return session->symbolizer;
+}

@@ -1,0 +1,869 @@
+/*
+ * stack_capture.c: two looks at the rings, put together; the files they speak of, opened with our rights and handed over.
+ *
+ * The second look begins where the first has ended, so of each kind of sample the records of both are in order, one after the other. What the
+ * book said of a process that is in both is said twice, which changes nothing, but it has to be sorted in.
+ */
+#include "daemon/engine/stacks/stack_capture.h"
+
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/incident/incident.h"
+#include "lib/model/pacing.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What it may take, by the clock. */
+#define SYMBOLIZER_PATIENCE_NS (30 * NS_PER_S)
+
+/*
+ * stackparcel.c: a file is handed over only if it is the one that was mapped: same device and inode where the kernel has said these; where it
+ * has said the build id, the symboliser compares. They are opened as early as can be: a process that ends takes its view of the files along. What cannot be opened is handed over closed (-1), for its build id.
+ */
+
+/* Opens nothing but a regular file: what stands there was chosen by a stranger. -1: it is none. */
+static int open_regular(int procfd, const char *path, int flags)
+{
+	AUTO_CLOSE int fd = openat(procfd, path, O_PATH | O_CLOEXEC | flags);
+	char again[32];
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -1;
+
+	snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
+
+	return open(again, O_RDONLY | O_CLOEXEC);
+}
+
+static bool is_the_one(int fd, const struct perfrecord_file *file)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+
+	return file->build_id_len > 0 ||
+	       (major(st.st_dev) == file->major && minor(st.st_dev) == file->minor && st.st_ino == file->inode);
+}
+
+/*
+ * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what was deleted, replaced by a newer version, or is of
+ * another mount; as the process sees it; and when the process is gone, where we would find it. -1: nowhere.
+ */
+static int open_mapped(int procfd, const struct stackrecorder_file *file)
+{
+	char paths[3][4200];
+
+	snprintf(paths[1], sizeof paths[1], "%u/root%s", file->pid, file->path);
+	snprintf(paths[0], sizeof paths[0], "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
+		 (uintmax_t)file->end);
+	snprintf(paths[2], sizeof paths[2], "%s", file->path);
+	for (int way = 0; way < 3; way++) {
+		AUTO_CLOSE int fd = open_regular(procfd, paths[way], 0);
+
+		if (fd >= 0 && is_the_one(fd, &file->file))
+			return TAKE_FD(fd);
+	}
+
+	return -1;
+}
+
+static struct stackfile_entry *find_file(struct stackparcel *parcel, const struct stackrecorder_file *file)
+{
+	for (size_t i = 0; i < parcel->count; i++)
+		if (parcel->entries[i].binary.kind == STACKFILE_ELF &&
+		    perfrecord_file_same(&parcel->entries[i].binary.file, &file->file) &&
+		    strcmp(parcel->entries[i].path, file->path) == 0)
+			return &parcel->entries[i];
+
+	return NULL;
+}
+
+static void add_file(struct stackparcel *parcel, int procfd, const struct stackrecorder_file *file, size_t files_max)
+{
+	struct stackfile_entry *entry = find_file(parcel, file);
+
+	if (!entry) {
+		if (parcel->files == files_max)
+			return;
+		parcel->files++;
+		entry = &parcel->entries[parcel->count++];
+		*entry = (struct stackfile_entry){
+			.binary = { .fd = -1, .kind = STACKFILE_ELF, .pid = file->pid, .file = file->file },
+			.path = file->path,
+		};
+	}
+	if (entry->binary.fd < 0)
+		entry->binary.fd = open_mapped(procfd, file);
+}
+
+/* The number that a process has in the innermost pid namespace, which its perf map is called by. */
+static uint32_t inner_pid(int procfd, uint32_t pid)
+{
+	char path[32], text[4096];
+	AUTO_CLOSE int fd = -1;
+	ssize_t len;
+
+	snprintf(path, sizeof path, "%u/status", pid);
+	fd = openat(procfd, path, O_RDONLY | O_CLOEXEC);
+	len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (len <= 0)
+		return pid;
+
+	text[len] = '\0';
+
+	const char *line = strstr(text, "\nNSpid:"),
+		   *last = line ? strrchr(strndupa(line + 1, strcspn(line + 1, "\n")), '\t') : NULL;
+
+	return last ? (uint32_t)strtoul(last + 1, NULL, 10) : pid;
+}
+
+static bool has_perf_map(const struct stackparcel *parcel, uint32_t pid)
+{
+	for (size_t i = 0; i < parcel->count; i++)
+		if (parcel->entries[i].binary.kind == STACKFILE_PERF_MAP && parcel->entries[i].binary.pid == pid)
+			return true;
+
+	return false;
+}
+
+/* A perf map of a running process, if it has one that is a file. It is read later, and may grow until then. */
+static void add_perf_map(struct stackparcel *parcel, int procfd, uint32_t pid)
+{
+	struct stackfile_binary binary = { .kind = STACKFILE_PERF_MAP, .pid = pid };
+	char *path = parcel->names[parcel->perf_maps], full[96];
+
+	if (has_perf_map(parcel, pid))
+		return;
+
+	snprintf(path, sizeof parcel->names[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
+	snprintf(full, sizeof full, "%u/root%s", pid, path);
+	binary.fd = open_regular(procfd, full, O_NOFOLLOW);
+	if (binary.fd < 0)
+		return;
+
+	parcel->entries[parcel->count++] = (struct stackfile_entry){ .binary = binary, .path = path };
+	parcel->perf_maps++;
+}
+
+void stackparcel_add(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot,
+		     size_t files_max)
+{
+	if (files_max > STACKPARCEL_FILES_MAX)
+		files_max = STACKPARCEL_FILES_MAX;
+	for (size_t i = 0; i < snapshot->file_count; i++)
+		if (snapshot->files[i].path[0] == '/')
+			add_file(parcel, procfd, &snapshot->files[i], files_max);
+	for (size_t i = 0; i < snapshot->pid_count && parcel->perf_maps < STACKPARCEL_PERF_MAPS_MAX; i++)
+		add_perf_map(parcel, procfd, snapshot->pids[i]);
+}
+
+/* The kernel's symbols, if they may be read. Once. */
+static void stackparcel_add_kernel(struct stackparcel *parcel, int procfd)
+{
+	struct stackfile_binary binary = { .kind = STACKFILE_KALLSYMS };
+
+	binary.fd = openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
+	if (binary.fd >= 0)
+		parcel->entries[parcel->count++] =
+			(struct stackfile_entry){ .binary = binary, .path = "/proc/kallsyms" };
+}
+
+void stackparcel_close(struct stackparcel *parcel)
+{
+	for (size_t i = 0; i < parcel->count; i++)
+		if (parcel->entries[i].binary.fd >= 0)
+			close(parcel->entries[i].binary.fd);
+	parcel->count = parcel->files = parcel->perf_maps = 0;
+}
+
+/*
+ * symbolizer.c: one child for one incident. It gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between fork and exec
+ * only what is safe there is called.
+ */
+
+const struct symbolizer_output symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
+	{ "stacks", "cpu.pb.gz", "--pprof" },
+	{ "stacks-folded", "cpu.folded", "--folded" },
+	{ "functions", "functions.tsv", "--functions" },
+	{ "memory-stacks", "memory.pb.gz", "--memory-pprof" },
+	{ "memory-folded", "memory.folded", "--memory-folded" },
+	{ "memory-functions", "memory-functions.tsv", "--memory-functions" },
+};
+
+/* What the child says, and complains. */
+#define SAID_MAX 4096u
+
+/* How often the starter may do something else meanwhile. */
+#define LOOK_MS 100
+
+struct child {
+	const struct symbolizer_job *job;
+	int speaking;
+	char *words[SYMBOLIZER_OUTPUTS + 6];
+	char text[SYMBOLIZER_OUTPUTS + 2][64], focus[16 + 12 * SYMBOLIZER_FOCUS_MAX];
+};
+
+/* "--focus=1,2,3" */
+static char *name_focus(const struct symbolizer_job *job, char *buf, size_t cap)
+{
+	size_t len = (size_t)snprintf(buf, cap, "--focus");
+
+	for (size_t i = 0; i < job->focus_count && len < cap; i++)
+		len += (size_t)snprintf(buf + len, cap - len, "%c%d", i ? ',' : '=', job->focus[i]);
+
+	return buf;
+}
+
+static void name_words(struct child *child)
+{
+	static char raw[] = "--raw";
+	const struct symbolizer_job *job = child->job;
+	int count = 0, texts = 0;
+
+	child->words[count++] = (char *)(uintptr_t)job->program;
+	for (; texts < SYMBOLIZER_OUTPUTS; texts++)
+		snprintf(child->text[texts], sizeof child->text[0], "%s=%d", symbolizer_outputs[texts].option,
+			 job->outputs[texts]);
+	snprintf(child->text[texts++], sizeof child->text[0], "--spike-from=%ju", (uintmax_t)job->spike_from_ns);
+	snprintf(child->text[texts++], sizeof child->text[0], "--wall=%llu", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
+	for (int i = 0; i < texts; i++)
+		child->words[count++] = child->text[i];
+	if (job->focus_count)
+		child->words[count++] = name_focus(job, child->focus, sizeof child->focus);
+	if (job->raw)
+		child->words[count++] = raw;
+	child->words[count] = NULL;
+}
+
+static void keep_open(int fd)
+{
+	if (fd >= 0)
+		fcntl(fd, F_SETFD, 0);
+}
+
+/* Where memory runs out it is this process that goes, and not the recorder, whose protection it has inherited. */
+static void offer_for_oom(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1000", 4) < 0)
+		return; /* then it is as it was */
+}
+
+/* In the child, where little is allowed. */
+_Noreturn static void become(const struct child *child)
+{
+	static char path[] = "PATH=/usr/bin:/bin";
+	char *const environment[] = { path, NULL };
+	const struct stackparcel *parcel = child->job->parcel;
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* Else the service's capabilities go along, and it forbids to give them up (capset(2)): the symboliser would refuse to work. */
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	setpgid(0, 0);
+	offer_for_oom();
+	dup2(child->job->stackfile, STDIN_FILENO);
+	dup2(child->speaking, STDOUT_FILENO);
+	dup2(child->speaking, STDERR_FILENO);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		keep_open(child->job->outputs[i]);
+	for (size_t i = 0; i < parcel->count; i++)
+		keep_open(parcel->entries[i].binary.fd);
+	execve(child->words[0], child->words, environment);
+	_exit(127);
+}
+
+enum end { BY_ITSELF, TOO_LATE, STOPPED };
+
+static bool go_on(const struct symbolizer_job *job)
+{
+	return job->waiting == NULL || job->waiting->go_on(job->waiting->ctx);
+}
+
+/* Reads until its end or the deadline. What it says is kept as far as there is room. */
+static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
+{
+	enum end end = BY_ITSELF;
+	struct clock clock = realclock();
+	size_t len = 0;
+	char scrap[512];
+
+	while (end == BY_ITSELF) {
+		struct pollfd wait = { .fd = fd, .events = POLLIN };
+		ssize_t got;
+
+		if (poll(&wait, 1, LOOK_MS) <= 0) {
+			if (mono_diff(deadline, clock_mono(&clock)) <= 0)
+				end = TOO_LATE;
+			else if (!go_on(job))
+				end = STOPPED;
+			continue;
+		}
+		got = len + 1 < cap ? read(fd, said + len, cap - 1 - len) : read(fd, scrap, sizeof scrap);
+		if (got == 0 || (got < 0 && errno != EINTR))
+			break;
+		if (got > 0 && len + 1 < cap)
+			len += (size_t)got;
+	}
+	said[len] = '\0';
+
+	return end;
+}
+
+/* 0; -errno; positive: how it ended, as wait(2) says it. said: what it said. */
+static int run(struct child *child, char *said, enum end *ret_end)
+{
+	struct clock clock = realclock();
+	AUTO_CLOSE int listening = -1, speaking = -1;
+	int pipe[2], status = 0;
+	pid_t pid;
+
+	if (lseek(child->job->stackfile, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
+		return -errno;
+	listening = pipe[0];
+	speaking = pipe[1];
+	child->speaking = speaking;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become(child);
+
+	close(speaking);
+	speaking = -1;
+	*ret_end = listen_to(child->job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
+			     said, SAID_MAX);
+	kill(-pid, SIGKILL); /* it has said its last word, or had its time */
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+
+	return status;
+}
+
+static void say_end(int status, enum end end, const char *said, char *why, size_t cap)
+{
+	if (end == STOPPED)
+		snprintf(why, cap, "the daemon was being stopped");
+	else if (end == TOO_LATE || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
+		snprintf(why, cap, "the symboliser took more than %llu s", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
+	else if (WIFSIGNALED(status))
+		snprintf(why, cap, "the symboliser was ended by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(why, cap, "the symboliser failed with %d: %.*s", WEXITSTATUS(status), (int)strcspn(said, "\n"),
+			 said);
+}
+
+int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
+{
+	struct child child = { .job = job };
+	char said[SAID_MAX] = "";
+	enum end end = STOPPED;
+	int r = 1;
+
+	name_words(&child);
+	if (go_on(job))
+		r = run(&child, said, &end);
+	if (r > 0)
+		say_end(r, end, said, why, cap);
+
+	return r > 0 ? 1 : r;
+}
+
+/* ---- the program ---- */
+
+#ifndef SPIKEWATCH_LIBEXEC
+#define SPIKEWATCH_LIBEXEC "/usr/libexec/spikewatch"
+#endif
+
+bool symbolizer_find(char *ret, size_t cap)
+{
+	char self[1024];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+	char *slash;
+
+	if (len > 0) {
+		self[len] = '\0';
+		slash = strrchr(self, '/');
+		if (slash && (size_t)snprintf(ret, cap, "%.*s/spikewatch-symbolize", (int)(slash - self), self) < cap &&
+		    access(ret, X_OK) == 0)
+			return true;
+	}
+
+	return (size_t)snprintf(ret, cap, "%s/spikewatch-symbolize", SPIKEWATCH_LIBEXEC) < cap &&
+	       access(ret, X_OK) == 0;
+}
+
+/* Files that an incident holds open from the firing on; the others are opened when it ends. */
+#define FILES_AT_ONCE 64u
+
+/* Of each look, beyond what all rings hold: for what the book knows. */
+#define BOOK_MAX (16u << 20)
+
+/* As much as an incident says about one capture. */
+#define WHY_MAX 160
+
+struct stackcapture {
+	struct stackcapture_options options;
+	struct stackrecorder_snapshot first, second;
+	struct buffer book; /* of both */
+	struct stackparcel parcel;
+	size_t held; /* of options.held, by this one */
+};
+
+/* ---- looking ---- */
+
+static void hold(struct stackcapture *capture)
+{
+	for (size_t i = 0; i < capture->first.stream_count; i++)
+		capture->held += capture->first.streams[i].records.cap;
+	if (capture->options.held)
+		*capture->options.held += capture->held;
+}
+
+static void let_go(struct stackcapture *capture)
+{
+	if (capture->options.held)
+		*capture->options.held -= capture->held;
+	capture->held = 0;
+}
+
+void stackcapture_free(struct stackcapture *capture)
+{
+	if (!capture)
+		return;
+
+	let_go(capture);
+	stackrecorder_snapshot_release(&capture->first);
+	stackrecorder_snapshot_release(&capture->second);
+	buffer_release(&capture->book);
+	stackparcel_close(&capture->parcel);
+	free(capture);
+	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
+}
+
+static int look(struct stackrecorder *recorder, uint64_t from_ns, size_t held, struct stackrecorder_snapshot *ret)
+{
+	struct stackrecorder_status status;
+
+	stackrecorder_status(recorder, &status);
+
+	size_t most = status.memory_bytes + BOOK_MAX;
+
+	return stackrecorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
+}
+
+static const struct stackrecorder_stream *find_stream(const struct stackrecorder_snapshot *snapshot, uint32_t kind)
+{
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		if (snapshot->streams[i].head.kind == kind)
+			return &snapshot->streams[i];
+
+	return NULL;
+}
+
+static int add_records(struct perfmerge *merge, const struct stackrecorder_stream *stream)
+{
+	struct perfrecord_format format = { stream->head.sample_type, stream->head.regs_user };
+	struct perfrecord record;
+
+	for (size_t at = 0; at < stream->records.len; at += record.size) {
+		int r = perfrecord_decode(&format, stream->records.data + at, stream->records.len - at, &record);
+
+		if (r == 0)
+			r = perfmerge_add(merge, stream->records.data + at, record.size, record.time_ns);
+		if (r < 0)
+			return r == -EFBIG || r == -EBADMSG ? 0 : r;
+	}
+
+	return 0;
+}
+
+static int merge_books(struct stackcapture *capture)
+{
+	const struct stackrecorder_stream *first = find_stream(&capture->first, STACKFILE_BOOK);
+	const struct stackrecorder_stream *second = find_stream(&capture->second, STACKFILE_BOOK);
+	struct perfmerge merge = { .bytes.max = 2 * BOOK_MAX };
+	struct sink sink = sink_buffer(&capture->book);
+	int r = first ? add_records(&merge, first) : 0;
+
+	if (r == 0 && second)
+		r = add_records(&merge, second);
+	if (r == 0) {
+		perfmerge_sort(&merge);
+		r = perfmerge_write(&merge, &sink);
+	}
+	perfmerge_release(&merge);
+
+	return r;
+}
+
+/* ---- the stackfile ---- */
+
+/* What both looks say of one kind of sample; the first covers less of its time, if any does: rings overwrite their oldest. False: nothing. */
+static bool join(const struct stackcapture *capture, uint32_t kind, struct stackfile_records *ret)
+{
+	const struct stackrecorder_stream *first = find_stream(&capture->first, kind);
+	const struct stackrecorder_stream *second = find_stream(&capture->second, kind);
+
+	if (!first && !second)
+		return false;
+
+	*ret = (struct stackfile_records){ .stream = first ? first->head : second->head };
+	if (kind == STACKFILE_BOOK) {
+		ret->records = capture->book.data;
+		ret->record_bytes = capture->book.len;
+		return true;
+	}
+	if (first) {
+		ret->records = first->records.data;
+		ret->record_bytes = first->records.len;
+	}
+	if (second) {
+		ret->more = second->records.data;
+		ret->more_bytes = second->records.len;
+		ret->stream.units_per_second = second->head.units_per_second;
+	}
+	if (first && second)
+		ret->stream.lost += second->head.lost;
+
+	return true;
+}
+
+/* Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the texts are the looks'. */
+static size_t join_cgroups(const struct stackcapture *capture, struct stackfile_cgroup **ret)
+{
+	const struct stackrecorder_snapshot *a = &capture->first, *b = &capture->second;
+	struct stackfile_cgroup *joined = calloc(a->cgroup_count + b->cgroup_count + 1, sizeof *joined);
+	size_t count = 0, i = 0, j = 0;
+
+	while (joined && (i < a->cgroup_count || j < b->cgroup_count)) {
+		bool of_a = j == b->cgroup_count || (i < a->cgroup_count && a->cgroups[i].pid <= b->cgroups[j].pid);
+		const struct stackfile_cgroup *next = of_a ? &a->cgroups[i++] : &b->cgroups[j++];
+
+		if (count == 0 || joined[count - 1].pid != next->pid)
+			joined[count++] = *next;
+	}
+	*ret = joined;
+
+	return count;
+}
+
+static int write_stackfile(const struct stackcapture *capture, int *ret_fd)
+{
+	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
+	AUTO_FREE struct stackfile_cgroup *cgroups = NULL;
+	struct stackfile_records streams[STACKFILE_STREAM_KINDS];
+	struct stackrecorder_status status;
+	struct stackfile_content content = {
+		.streams = streams,
+		.entries = capture->parcel.entries,
+		.entry_count = capture->parcel.count,
+		.cgroup_count = join_cgroups(capture, &cgroups),
+	};
+	struct sink sink = sink_fd(&fd);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+
+	stackrecorder_status(capture->options.recorder, &status);
+	content.cgroups = cgroups;
+	content.head = (struct stackfile_head){
+		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+		.frequency = status.frequency,
+		.fired_mono_ns = capture->options.fired.ns,
+		.fired_wall_ns = capture->options.wall.ns,
+		.from_ns = capture->first.from_ns,
+		.to_ns = capture->second.to_ns,
+	};
+	for (uint32_t kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+		content.stream_count += join(capture, kind, &streams[content.stream_count]);
+	r = stackfile_write(&content, &sink);
+	if (r == 0)
+		*ret_fd = TAKE_FD(fd);
+
+	return r;
+}
+
+/* ---- the incident ---- */
+
+static void add_record(struct incident *info, int output, enum incident_capture_status status, uint64_t bytes,
+		       const char *why)
+{
+	struct incident_capture record = { .status = status, .bytes = bytes };
+
+	incident_text(record.name, sizeof record.name, symbolizer_outputs[output].name);
+	incident_text(record.why, sizeof record.why, why);
+	if (status == INCIDENT_CAPTURE_OK)
+		incident_text(record.file, sizeof record.file, symbolizer_outputs[output].file);
+	incident_add_capture(info, &record);
+}
+
+static void give_up(int dirfd, struct incident *info, const char *why)
+{
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, why);
+}
+
+static int open_outputs(int outputs[SYMBOLIZER_OUTPUTS], int dirfd)
+{
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
+		outputs[i] = openat(dirfd, symbolizer_outputs[i].file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+		if (outputs[i] < 0)
+			return -errno;
+	}
+
+	return 0;
+}
+
+static void close_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
+{
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		if (outputs[i] >= 0)
+			close(outputs[i]);
+}
+
+static void empty_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
+{
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		if (ftruncate(outputs[i], 0) == 0)
+			lseek(outputs[i], 0, SEEK_SET);
+}
+
+/* Adds "; text" to what is said already. */
+__attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap, const char *format, ...)
+{
+	size_t len = strlen(why);
+	va_list args;
+
+	if (len && len + 2 < cap)
+		len += (size_t)snprintf(why + len, cap - len, "; ");
+	va_start(args, format);
+	vsnprintf(why + len, cap - len, format, args);
+	va_end(args);
+}
+
+/* Everybody's samples of a quantity, or where there are none those of the threads that are followed. */
+static const struct stackrecorder_stream *widest(const struct stackcapture *capture, bool memory)
+{
+	const struct stackrecorder_stream *all =
+		find_stream(&capture->first, memory ? STACKFILE_FAULTS : STACKFILE_CPU);
+
+	return all ? all : find_stream(&capture->first, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
+}
+
+void stackcapture_faults_text(const struct thinning_summary *first, const struct thinning_summary *second,
+			      uint64_t fired_ns, char *ret, size_t cap)
+{
+	uint64_t counted = first->counted + second->counted, all = first->all + second->all;
+	uint64_t since_ns = first->since_ns != 0 ? first->since_ns : second->since_ns;
+
+	*ret = '\0';
+	if (all > counted)
+		snprintf(ret, cap,
+			 "%.1f %% of the page faults were counted, from %+.1f s on, and stand for all of them",
+			 100 * (double)counted / (double)all, ((double)since_ns - (double)fired_ns) / 1e9);
+}
+
+/* What there is to say of page faults alone. */
+static void describe_faults(const struct stackcapture *capture, const struct stackrecorder_status *status, char *why,
+			    size_t cap)
+{
+	char text[WHY_MAX];
+
+	stackcapture_faults_text(&capture->first.faults, &capture->second.faults, capture->options.fired.ns, text,
+				 sizeof(text));
+	if (*text)
+		add_text(why, cap, "%s", text);
+	if (status->faults_error != 0)
+		add_text(why, cap, "page faults are not sampled any more: perf_event_open: %s",
+			 strerrordesc_np(-status->faults_error));
+}
+
+/* What is not as it should be with the profile of a quantity is added to why. */
+static void describe_gaps(const struct stackcapture *capture, bool memory, char *why, size_t cap)
+{
+	const struct stackrecorder_stream *stream = widest(capture, memory);
+	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
+	struct stackrecorder_status status;
+
+	stackrecorder_status(capture->options.recorder, &status);
+	if (memory)
+		describe_faults(capture, &status, why, cap);
+	if (late_ns > capture->options.before_ns)
+		late_ns = capture->options.before_ns;
+	/* Before that there was no recorder, which the samples say, too. */
+	if (late_ns > NS_PER_S && stream->head.covered_ns > status.opened_ns)
+		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
+			 (double)(capture->options.before_ns - late_ns) / 1e9,
+			 (double)capture->options.before_ns / 1e9);
+	for (uint32_t kind = memory ? STACKFILE_FAULTS : STACKFILE_CPU, i = 0; i < 2; i++, kind++) {
+		const struct stackrecorder_stream *looks[] = { find_stream(&capture->first, kind),
+							       find_stream(&capture->second, kind) };
+
+		for (size_t look_no = 0; look_no < ARRAY_LEN(looks); look_no++) {
+			lost += looks[look_no] ? looks[look_no]->head.lost : 0;
+			left_out += looks[look_no] ? looks[look_no]->left_out : 0;
+		}
+	}
+	if (lost)
+		add_text(why, cap, "%ju samples were lost", (uintmax_t)lost);
+	if (left_out)
+		add_text(why, cap, "%ju bytes of samples found no room", (uintmax_t)left_out);
+}
+
+/* All that is not as it should be with the profile of a quantity. */
+static void describe(const struct stackcapture *capture, bool memory, char why[WHY_MAX])
+{
+	struct stackrecorder_status status;
+
+	stackrecorder_status(capture->options.recorder, &status);
+	describe_gaps(capture, memory, why, WHY_MAX);
+	if (!status.everybody)
+		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");
+	if (*status.limits)
+		add_text(why, WHY_MAX, "%s", status.limits);
+	if (status.dwarf && status.not_followed)
+		add_text(why, WHY_MAX, "of %u watched processes there are no whole stacks", status.not_followed);
+}
+
+/* An output that is empty has nothing to tell: it goes. */
+static void report(const struct stackcapture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
+		   const char *nameless, struct incident *info)
+{
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
+		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
+		char why[WHY_MAX] = "";
+		struct stat st;
+		bool empty = fstat(outputs[i], &st) < 0 || st.st_size == 0;
+
+		if (first && empty)
+			add_text(why, sizeof why, "there are no samples");
+		else if (first && *nameless)
+			add_text(why, sizeof why, "no names: %s", nameless);
+		if (first)
+			describe(capture, memory, why);
+		if (empty)
+			unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+		else
+			add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
+		/* Without page faults nothing is missing. */
+		if (empty && first && !memory)
+			add_record(info, i, INCIDENT_CAPTURE_SKIPPED, 0, why);
+	}
+}
+
+/* They are in the stackfile now, and can be megabytes. */
+static void drop_records(struct stackrecorder_snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		buffer_release(&snapshot->streams[i].records);
+}
+
+/* The child's part. 0: there are names; 1: it only got through without reading any file, and why says why. 2: not even so. -errno. */
+static int symbolize(struct stackcapture *capture, const struct stackcapture_focus *focus,
+		     const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS], char why[WHY_MAX])
+{
+	AUTO_CLOSE int stackfile = -1;
+	struct symbolizer_job job = {
+		.program = capture->options.symbolizer,
+		.parcel = &capture->parcel,
+		.spike_from_ns = capture->options.spike_from_ns,
+		.focus = focus->pids,
+		.focus_count = focus->count,
+		.waiting = waiting,
+	};
+	char again[WHY_MAX];
+	int r;
+
+	memcpy(job.outputs, outputs, sizeof job.outputs);
+	stackparcel_add(&capture->parcel, capture->options.procfd, &capture->second, STACKPARCEL_FILES_MAX);
+	stackparcel_add_kernel(&capture->parcel, capture->options.procfd);
+	r = write_stackfile(capture, &stackfile);
+	job.stackfile = stackfile;
+	drop_records(&capture->first);
+	let_go(capture);
+	drop_records(&capture->second);
+	if (r == 0)
+		r = symbolizer_run(&job, why, WHY_MAX);
+	if (r > 0) {
+		empty_outputs(outputs);
+		job.raw = true;
+		r = symbolizer_run(&job, again, sizeof again);
+		r = r < 0 ? r : 1 + r;
+	}
+
+	return r;
+}
+
+struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info)
+{
+	struct stackcapture *capture = calloc(1, sizeof *capture);
+	mono_t from = mono_sub(options->fired, options->before_ns);
+	int r = -ENOMEM;
+
+	if (capture) {
+		capture->options = *options;
+		r = look(options->recorder, from.ns, options->held ? *options->held : 0, &capture->first);
+	}
+	if (r == 0) {
+		hold(capture);
+		stackparcel_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
+		return capture;
+	}
+
+	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, strerrordesc_np(-r));
+	free(capture);
+
+	return NULL;
+}
+
+void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
+			const struct symbolizer_waiting *waiting, struct incident *info)
+{
+	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
+	char why[WHY_MAX] = "";
+	int r = look(capture->options.recorder, capture->first.to_ns, 0, &capture->second);
+
+	if (r == 0)
+		r = merge_books(capture);
+	if (r == 0)
+		r = open_outputs(outputs, dirfd);
+	if (r == 0)
+		r = symbolize(capture, focus, waiting, outputs, why);
+	if (r < 0)
+		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
+	if (r == 0 || r == 1)
+		report(capture, outputs, dirfd, why, info);
+	else
+		give_up(dirfd, info, why);
+	close_outputs(outputs);
+	stackcapture_free(capture);
+}

@@ -1,0 +1,230 @@
+/*
+ * matcher.h: the target entries of a configuration, compiled, and what all of them together have to know of a process; with entries that have a
+ * tree also who descends from whom (kinship.h), as far as it was told.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
+#define SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
+
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/fair_mutex.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/config/selection.h"
+#include "lib/model/target.h"
+#include "lib/proc/procfs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * kinship.h: who descends from whom, and so to which trees (up to 64, by number) a process belongs: to those that it is the root of, and to all
+ * of its ancestors'. It is told what is heard (a fork, an end) and what is met (a look at a process); either alone will do. Pure.
+ *
+ * Once in a tree means in it until the end: a process that executes something else stays, so does one whose parent ends (it is handed to init, or
+ * another ancestor), and a child is in it from its fork on. A process is (pid, start time): one that has the pid of another has none of its trees.
+ *
+ * What cannot be known: the ancestors of a process that was never heard nor met before its parent had ended.
+ *
+ * Bounded: processes beyond KINSHIP_MAX are not remembered, and counted. Cost: a look-up; a new root costs its descendants.
+ */
+
+/* Trees are bits. */
+#define KINSHIP_TREES 64u
+
+/* Processes, those that ended lately included: 3.9 MiB, of which only what was used once is taken. */
+#define KINSHIP_MAX 65536u
+
+/* So many that ended are remembered, for news of their children that come after those of their end. */
+#define KINSHIP_ENDED_MAX 1024u
+
+struct kinship;
+
+/* A process as it was met. */
+struct kinship_process {
+	int32_t pid;
+	int32_t ppid; /* at this moment; 0: it has none */
+	uint64_t start_ticks;
+};
+
+/* 0 or -ENOMEM. Nothing allocates later. */
+int kinship_new(struct kinship **ret);
+
+/* NULL is fine. */
+void kinship_free(struct kinship *kinship);
+
+/* Process ppid has forked pid. May come after that one was met, and after the end of ppid. */
+void kinship_forked(struct kinship *kinship, int32_t ppid, int32_t pid);
+
+/* A process was looked at, and is the root of these trees. Returns those that it belongs to. */
+uint64_t kinship_met(struct kinship *kinship, const struct kinship_process *process, uint64_t roots);
+
+/* It has ended: its children stay in its trees. If it is met again after all (only its main thread had ended), it has not. */
+void kinship_ended(struct kinship *kinship, int32_t pid);
+
+/* The trees of a process, which may have ended lately. False: never heard of. */
+bool kinship_find(const struct kinship *kinship, int32_t pid, uint64_t *ret);
+
+/* A look at every process that there is begins. */
+void kinship_begin(struct kinship *kinship);
+
+/* That look is over: who was not met is forgotten. */
+void kinship_sweep(struct kinship *kinship);
+
+/* Whether processes came into a tree after they had been met, since the last call: they are to be met once more to be told. */
+bool kinship_belated(struct kinship *kinship);
+
+/* The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is KINSHIP_TREES or more. */
+void kinship_renumber(struct kinship *kinship, const unsigned place[static KINSHIP_TREES]);
+
+/* Processes remembered now; how often one was not, ever. */
+size_t kinship_count(const struct kinship *kinship);
+uint64_t kinship_dropped(const struct kinship *kinship);
+
+/*
+ * census.h: the processes of the host as a scan has looked at them, so that the next need not look again at those that have not run since: a process
+ * that has not run is what it was. Pure but for its memory; what a CPU clock says is an argument.
+ */
+
+/* More are looked at every time: 40 bytes each. */
+#define CENSUS_MAX 65536u
+
+/* A process is looked at in one of so many scans in any case: another one may have got its pid, and used as much to the nanosecond. */
+#define CENSUS_TURNS 16u
+
+struct census;
+
+struct census_record {
+	int32_t pid;   /* not 0 */
+	uint32_t scan; /* census_begin's count: the last that met it */
+	uint64_t start_ticks;
+	uint64_t cpu_ticks; /* as its stat said */
+	uint64_t cpu_ns;    /* as its clock said before stat was read */
+	size_t watches;     /* the caller's: targets that it is */
+};
+
+/* 0 or -ENOMEM. */
+int census_new(struct census **ret);
+
+/* NULL is fine. */
+void census_free(struct census *census);
+
+/* A scan begins. */
+void census_begin(struct census *census);
+
+/* The scan is over: who was not met may be forgotten. */
+void census_end(struct census *census);
+
+/* Nobody is known any more: what is looked for is another thing. */
+void census_clear(struct census *census);
+
+/*
+ * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else it is as it was, and counts as met. Valid until the next
+ * call.
+ */
+const struct census_record *census_meet(struct census *census, int32_t pid, uint64_t cpu_ns);
+
+/* It was looked at, and there is nothing left to be done about it. Its scan is set here. Without memory it is looked at again. */
+void census_enter(struct census *census, const struct census_record *record);
+
+/* How many are known. */
+size_t census_count(const struct census *census);
+
+/*
+ * scanned.h: a process as a scan of /proc meets it: its stat, and whatever else is asked for, read when it is. Reused from process to
+ * process: it holds all the room.
+ */
+
+/* Text of a command line that is looked at; what a description keeps is far shorter. */
+#define SCANNED_CMDLINE_MAX 8192u
+
+struct scanned {
+	int procfd;
+	const struct cgroup_mounts *mounts;
+	struct containers *containers; /* NULL: nobody asks for them */
+	struct outside outside;        /* where its files are read */
+	mono_t now;
+	struct match_facts facts; /* what is known; point into the room below */
+	struct procfs_stat stat;
+	uint64_t arguments_at; /* where its arguments begin: another place after an execution; 0: we may not know */
+	unsigned asked;        /* bits of match_need that were read, or tried */
+	struct container container;
+	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[SCANNED_CMDLINE_MAX];
+};
+
+/* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory, -ECANCELED of outside. */
+bool scanned_starved(ssize_t error);
+
+/* Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
+int scanned_meet(struct scanned *scanned, int32_t pid);
+
+/*
+ * Reads of needs (bits of match_need) what was not asked for yet. What cannot be read stays NULL in the facts. 0, or an error of
+ * scanned_starved.
+ */
+int scanned_ask(struct scanned *scanned, unsigned needs);
+
+struct matcher {
+	const struct config_target *entries; /* the configuration's, which must outlive this */
+	size_t count;
+	struct match **matches;        /* one per entry */
+	int32_t *pidfile_pids;         /* one per entry: what its pid file says */
+	bool *verdicts;                /* one per entry: see matcher_judge */
+	unsigned needs;                /* bits of match_need */
+	bool unannounced;              /* what an entry goes by may change without news: see matcher.c */
+	bool by_path;                  /* an entry's targets are cgroups that are found by their path */
+	bool by_container;             /* an entry selects containers */
+	bool by_label;                 /* and asks for labels */
+	uint64_t *trees;               /* one per entry: its bit, 0 without a tree */
+	struct kinship *kinship;       /* NULL: no entry has a tree */
+	const struct unittable *units; /* what else units are called, beside their cgroups' names; NULL: not known */
+};
+
+/* 0; -ENOMEM; -EINVAL: an expression does not compile. */
+int matcher_new(const struct config *config, struct matcher **ret);
+
+/* Before the configuration. NULL is fine. */
+void matcher_free(struct matcher *matcher);
+
+/* Reads all pid files anew. True: one says something else than before. */
+bool matcher_read_pidfiles(struct matcher *matcher);
+
+/* Takes over what matcher before, which is in force so far, knows of units, and of the trees of entries that both have. Both configurations are still there. */
+void matcher_succeed(struct matcher *matcher, struct matcher *before);
+
+/* A process that was looked at, with all that the entries need: says in its facts which trees it is in. */
+void matcher_meet(struct matcher *matcher, struct scanned *scanned);
+
+/* Whether a process is of entry i, by itself or by descent (facts.trees). */
+bool matcher_process(const struct matcher *matcher, size_t i, const struct match_facts *facts);
+
+/* The same for all entries, into verdicts. */
+void matcher_judge(struct matcher *matcher, const struct match_facts *facts);
+
+/* Whether it is of entry i by descent alone. */
+bool matcher_descends(const struct matcher *matcher, size_t i, const struct match_facts *facts);
+
+/* What was heard: forks and ends of processes. */
+void matcher_forked(struct matcher *matcher, int32_t ppid, int32_t pid);
+void matcher_ended(struct matcher *matcher, int32_t pid);
+
+/* Whether a process that nobody looked at, or else its parent, was in the tree of entry i. */
+bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid);
+
+/* A scan of all processes begins; it is over. True: it has met descendants before their ancestors, so another would find more. */
+void matcher_scan_begin(struct matcher *matcher);
+bool matcher_scan_end(struct matcher *matcher);
+
+/* Whether somebody came into a tree after he was met: a scan would find him. Tells it once. */
+bool matcher_is_behind(struct matcher *matcher);
+
+/* Whether a cgroup is of entry i, whose targets are found by their path; false for other entries. container: that it is, or NULL. */
+bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container);
+
+/* The same for any entry. */
+bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container);
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * target_limits.c: a hash table from the text of /proc/<pid>/cgroup, or a path, to a line; what the directories say is in the tree of cgroups, and
+ * a line is what follows from it.
+ */
+#include "daemon/engine/targets/target_limits.h"
+
+#include "daemon/engine/base/proc_read.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/rules/metric.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of /proc/<pid>/cgroup: a dozen v1 hierarchies with a pod's path each. */
+#define TEXT_MAX 16384u
+
+struct line {
+	struct limitscache_line shown;
+	struct line *next; /* in its bucket */
+	struct limittree_place place;
+	uint32_t holders, len;
+	char text[]; /* a path begins with '/', the other with a digit */
+};
+
+struct limitscache {
+	int procfd;
+	struct limittree *tree;
+	uint64_t numbers; /* the last that was given away */
+	size_t count;
+	struct line *buckets[LIMITSCACHE_LINE_PARTS];
+};
+
+int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
+		    struct limitscache **ret)
+{
+	struct limitscache *cache = calloc(1, sizeof *cache);
+
+	if (!cache)
+		return -ENOMEM;
+
+	cache->procfd = procfd;
+	if (limittree_new(mounts, machine, &cache->tree) < 0) {
+		free(cache);
+		return -ENOMEM;
+	}
+	*ret = cache;
+
+	return 0;
+}
+
+void limitscache_free(struct limitscache *cache)
+{
+	for (unsigned i = 0; cache && i < LIMITSCACHE_LINE_PARTS; i++) {
+		while (cache->buckets[i]) {
+			struct line *line = cache->buckets[i];
+
+			cache->buckets[i] = line->next;
+			free(line);
+		}
+	}
+	if (cache)
+		limittree_free(cache->tree);
+	free(cache);
+}
+
+static struct line **bucket_of(struct limitscache *cache, const char *text, size_t len)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
+
+	return &cache->buckets[(hash ^ hash >> 32) % LIMITSCACHE_LINE_PARTS];
+}
+
+/* What follows from the tree as it is. */
+static void settle(const struct limitscache *cache, struct line *line)
+{
+	struct cglimits limits;
+
+	limittree_limits(cache->tree, &line->place, &limits);
+	if (limits.cpu == line->shown.cpu && limits.memory_bytes == line->shown.memory_bytes)
+		return;
+
+	line->shown.cpu = limits.cpu;
+	line->shown.memory_bytes = limits.memory_bytes;
+	line->shown.version++;
+}
+
+static struct line *make(struct limitscache *cache, const char *text, size_t len)
+{
+	struct line **bucket = bucket_of(cache, text, len), *line = calloc(1, sizeof *line + len);
+	int r = line ? 0 : -ENOMEM;
+
+	if (r == 0 && text[0] == '/')
+		r = limittree_hold_cgroup(cache->tree, text, &line->place);
+	else if (r == 0)
+		r = limittree_hold_process(cache->tree, text, len, &line->place);
+	if (r < 0) {
+		free(line);
+		return NULL;
+	}
+
+	line->shown.number = ++cache->numbers;
+	line->len = (uint32_t)len;
+	memcpy(line->text, text, len);
+	line->next = *bucket;
+	*bucket = line;
+	cache->count++;
+	settle(cache, line);
+
+	return line;
+}
+
+void limitscache_drop(struct limitscache *cache, struct limitscache_line *shown)
+{
+	struct line *line = (struct line *)shown, **at;
+
+	if (!line || --line->holders > 0)
+		return;
+
+	at = bucket_of(cache, line->text, line->len);
+	while (*at != line)
+		at = &(*at)->next;
+	*at = line->next;
+	cache->count--;
+	limittree_drop(cache->tree, &line->place);
+	free(line);
+}
+
+static int ask(struct limitscache *cache, const char *text, size_t len, struct limitscache_line **held)
+{
+	struct line *line = (struct line *)*held;
+
+	if (line && line->len == len && memcmp(line->text, text, len) == 0)
+		return 0;
+
+	line = *bucket_of(cache, text, len);
+	while (line && (line->len != len || memcmp(line->text, text, len) != 0))
+		line = line->next;
+	if (!line)
+		line = make(cache, text, len);
+	if (!line)
+		return -ENOMEM;
+
+	line->holders++;
+	limitscache_drop(cache, *held);
+	*held = &line->shown;
+
+	return 0;
+}
+
+int limitscache_ask(struct limitscache *cache, int32_t pid, struct limitscache_line **line)
+{
+	char text[TEXT_MAX];
+	ssize_t len = procread_file(cache->procfd, pid, "cgroup", text, sizeof text);
+
+	return len < 0 ? (int)len : ask(cache, text, (size_t)len, line);
+}
+
+int limitscache_ask_cgroup(struct limitscache *cache, const char *path, struct limitscache_line **line)
+{
+	return ask(cache, path, strlen(path) + 1, line); /* its end too: the text is the tree's to read */
+}
+
+void limitscache_limits(const struct limitscache *cache, const struct limitscache_line *shown, struct cglimits *ret)
+{
+	const struct line *line = (const struct line *)shown;
+
+	limittree_limits(cache->tree, &line->place, ret);
+}
+
+size_t limitscache_refresh(struct limitscache *cache, unsigned part)
+{
+	if (part < LIMITTREE_PARTS)
+		return limittree_refresh(cache->tree, part);
+
+	for (struct line *line = cache->buckets[part - LIMITTREE_PARTS]; line; line = line->next)
+		settle(cache, line);
+
+	return 0;
+}
+
+size_t limitscache_lines(const struct limitscache *cache)
+{
+	return cache->count;
+}
+
+size_t limitscache_directories(const struct limitscache *cache)
+{
+	return limittree_count(cache->tree);
+}

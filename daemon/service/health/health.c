@@ -1,0 +1,506 @@
+/*
+ * health.c: each condition is a struct condition, which knows what is to be said; here is what it says.
+ *
+ * Clocks: the wall clock is held against the boot clock, and that one against the monotonic clock. A suspend moves the last pair alone
+ * (the kernel adds the time asleep to wall and boot clock alike), a step of the wall clock the first pair alone.
+ */
+#include "daemon/service/health/health.h"
+
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
+#include "lib/model/sample.h"
+#include "lib/source/source.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* A condition is over when it has been good for so long: three spans, so that each has at most two entries in half a minute. */
+#define HEALTH_CALM_NS (3 * HEALTH_SPAN_NS)
+
+/* The wall clock was set, or the machine slept, if the clocks moved by more than this against each other. */
+#define HEALTH_JUMP_NS NS_PER_S
+
+/* Of jumps in a row one is said in so much time, with the number of those before it. */
+#define HEALTH_JUMP_PAUSE_NS (60 * NS_PER_S)
+
+/* ---- the sampler ---- */
+
+static const struct {
+	enum message message;
+	double worse, worst; /* levels beyond the threshold of stats.h */
+} kinds[VERDICT_KINDS] = {
+	[VERDICT_CAPTURE_RATE] = { MESSAGE_CAPTURE_RATE_LOW, 0.90, 0.50 },
+	[VERDICT_SLEEP_ERROR] = { MESSAGE_SLEEP_ERROR_HIGH, 0.25, 0.50 },
+	[VERDICT_COLLECTION] = { MESSAGE_COLLECTION_SLOW, 0.25, 0.50 },
+	[VERDICT_BACKOFF] = { MESSAGE_BACKOFF, 0.25, 0.50 },
+};
+
+static bool is_beyond(int kind, double ratio, double limit)
+{
+	return kind == VERDICT_CAPTURE_RATE ? ratio < limit : ratio > limit;
+}
+
+static unsigned level_of(int kind, const struct verdict *verdict)
+{
+	if (!verdict->bad)
+		return 0;
+
+	return 1u + is_beyond(kind, verdict->ratio, kinds[kind].worse) +
+	       is_beyond(kind, verdict->ratio, kinds[kind].worst);
+}
+
+static struct log_about about_verdict(int kind, const struct verdict *verdict)
+{
+	return (struct log_about){
+		.message = kinds[kind].message,
+		.value = &verdict->ratio,
+		.capture_rate = kind == VERDICT_CAPTURE_RATE ? &verdict->ratio : NULL,
+	};
+}
+
+/* "capture rate", "capture rate of thread 2 of 4". */
+static const char *what_of(const struct health *health, int kind, const struct verdict *verdict, char buf[64])
+{
+	if (health->samplers <= 1)
+		return verdict->what;
+
+	snprintf(buf, 64, "%s of thread %zu of %zu", verdict->what, health->worst[kind] + 1, health->samplers);
+	return buf;
+}
+
+static void say_bad(int kind, const struct verdict *verdict, const char *what, const char *state, const char *when)
+{
+	struct log_about about = about_verdict(kind, verdict);
+
+	about.state = state;
+	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, what, 100 * verdict->ratio,
+		  kind == VERDICT_CAPTURE_RATE ? "expected at least" : "expected at most", 100 * verdict->threshold,
+		  verdict->cause, verdict->remedy);
+}
+
+static void say_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
+{
+	struct log_about about = about_verdict(kind, verdict);
+
+	about.state = condition_state(CONDITION_ENDS);
+	about.count = condition->times;
+	about.lasted_ns = condition_lasted_ns(condition) + HEALTH_SPAN_NS; /* the first span was bad from its start */
+	log_about(LOG_NOTICE, &about, "sampling has recovered: %s is %.2f %%; it was bad for %llu of %llu s",
+		  verdict->what, 100 * verdict->ratio,
+		  (unsigned long long)(condition->times * HEALTH_SPAN_NS / NS_PER_S),
+		  (unsigned long long)(about.lasted_ns / NS_PER_S));
+}
+
+static void judge(struct health *health, int kind, const struct verdict *verdict)
+{
+	struct condition *condition = &health->verdicts[kind];
+	enum condition_turn turn = condition_step(condition, level_of(kind, verdict), health->now, HEALTH_CALM_NS);
+	char buf[64];
+
+	health->bad[kind] = verdict->bad;
+	health->episodes[kind] += turn == CONDITION_BEGINS;
+	if (turn == CONDITION_ENDS)
+		say_recovered(kind, verdict, condition);
+	else if (turn != CONDITION_SAME)
+		say_bad(kind, verdict, what_of(health, kind, verdict, buf), condition_state(turn),
+			turn == CONDITION_BEGINS ? "sampling suffers" : "sampling suffers more");
+}
+
+/* Whether a is the worse of two. */
+static bool is_worse(int kind, const struct verdict *a, const struct verdict *b)
+{
+	return a->bad != b->bad ? a->bad : is_beyond(kind, a->ratio, b->ratio);
+}
+
+void health_judge(struct health *health, const struct stats *threads, size_t count, mono_t now)
+{
+	struct verdict worst[VERDICT_KINDS], verdicts[VERDICT_KINDS];
+
+	assert(count >= 1 && count <= SAMPLERS_MAX);
+	health->now = now;
+	if (!health->judged.ns) /* the first span begins */
+		health->judged = now;
+	if (mono_diff(now, health->judged) < (int64_t)HEALTH_SPAN_NS)
+		return;
+
+	health->samplers = count;
+	health->judged = now;
+	for (size_t i = 0; i < count; i++) {
+		stats_verdicts(&threads[i], &health->since[i], verdicts);
+		health->since[i] = threads[i];
+		for (int kind = 0; kind < VERDICT_KINDS; kind++) {
+			if (i > 0 && !is_worse(kind, &verdicts[kind], &worst[kind]))
+				continue;
+			worst[kind] = verdicts[kind];
+			health->worst[kind] = i;
+		}
+	}
+	for (int kind = 0; kind < VERDICT_KINDS; kind++)
+		judge(health, kind, &worst[kind]);
+}
+
+void health_slowdown(struct health *health, uint32_t slowdown, double share)
+{
+	struct condition *budget = &health->budget;
+	struct log_about about = { .message = MESSAGE_BUDGET_EXCEEDED, .value = &share };
+	enum condition_turn turn =
+		condition_step(budget, slowdown > 1 ? condition_level(slowdown, 2) : 0, health->now, HEALTH_CALM_NS);
+
+	about.state = condition_state(turn);
+	if (turn == CONDITION_BEGINS || turn == CONDITION_WORSENS) {
+		about.count = slowdown;
+		log_about(LOG_WARNING, &about,
+			  "CPU budget exceeded (%.1f %% of a core): sampling %u times slower than configured until it "
+			  "fits. Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
+			  100 * share, slowdown);
+	} else if (turn == CONDITION_ENDS) {
+		about.lasted_ns = condition_lasted_ns(budget);
+		log_about(LOG_NOTICE, &about,
+			  "CPU budget kept again (%.1f %% of a core): sampling as configured, after %llu s",
+			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
+	}
+}
+
+/* ---- targets ---- */
+
+static void say_unwatched(enum health_unwatched kind, const struct discovery_state *state, struct log_about *about)
+{
+	const unsigned long long count = about->count;
+
+	switch (kind) {
+	case UNWATCHED_REFUSED:
+		log_about(LOG_WARNING, about,
+			  "more targets match than sampling.max_targets allows: %llu are not watched", count);
+		return;
+	case UNWATCHED_FAILED:
+		about->error = state->roster.last_error;
+		log_about(LOG_WARNING, about,
+			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 10 "
+			  "descriptors a cgroup); for \"Permission denied\" run as root or as the user who owns them.",
+			  count, strerror(-state->roster.last_error));
+		return;
+	case UNWATCHED_UNREADABLE:
+		log_about(LOG_NOTICE, about,
+			  "%llu processes may not be looked at (mounted with hidepid, or another user's)", count);
+		return;
+	case UNWATCHED_UNFINISHED:
+		about->count = 0;
+		about->error = state->error;
+		log_about(LOG_WARNING, about,
+			  "looking for targets stopped half-way: %s. What is watched stays so, new targets are not "
+			  "found. "
+			  "For \"Too many open files\" raise LimitNOFILE.",
+			  strerror(-state->error));
+		return;
+	case UNWATCHED_UNLABELLED:
+		log_about(LOG_WARNING, about,
+			  "the labels of %llu containers cannot be read: %s. No target that asks for labels selects "
+			  "them.",
+			  count, state->unlabelled_why);
+		return;
+	case UNWATCHED_HASTY:
+		about->count = 0;
+		log_about(LOG_NOTICE, about,
+			  "processes come and go faster than they may be looked at one by one: those that last are "
+			  "found by scans, the others are only counted");
+		return;
+	case UNWATCHED_KINDS:
+		return;
+	}
+}
+
+static void look_at_unwatched(struct health *health, enum health_unwatched kind, const struct discovery_state *state,
+			      uint64_t count)
+{
+	static const char *const ends[UNWATCHED_KINDS] = {
+		[UNWATCHED_REFUSED] = "all targets that match are watched again",
+		[UNWATCHED_FAILED] = "all targets can be opened again",
+		[UNWATCHED_UNREADABLE] = "all processes may be looked at again",
+		[UNWATCHED_UNFINISHED] = "new targets are found again",
+		[UNWATCHED_UNLABELLED] = "the labels of all containers can be read",
+		[UNWATCHED_HASTY] = "processes come slowly enough to be looked at one by one again",
+	};
+	struct condition *condition = &health->unwatched[kind];
+	enum condition_turn turn = condition_step(condition, condition_level(count, 2), health->now, HEALTH_CALM_NS);
+	struct log_about about = {
+		.message = MESSAGE_TARGETS_UNWATCHED,
+		.state = condition_state(turn),
+		.count = count,
+	};
+
+	if (turn == CONDITION_ENDS) {
+		about.lasted_ns = condition_lasted_ns(condition);
+		log_about(LOG_NOTICE, &about, "%s, after %llu s", ends[kind],
+			  (unsigned long long)(about.lasted_ns / NS_PER_S));
+	} else if (turn != CONDITION_SAME) {
+		say_unwatched(kind, state, &about);
+	}
+}
+
+/* What the limit should be, in whole thousands of the kind that computers count in. */
+static unsigned long long wanted_limit(const struct roster_counts *counts, const struct rlimit *limit)
+{
+	unsigned long long wanted = limit->rlim_cur + (unsigned long long)counts->cold * DESCRIPTORS_PER_PROCESS;
+
+	return (wanted + 1023) / 1024 * 1024;
+}
+
+static void look_at_cold(struct health *health, const struct roster_counts *counts)
+{
+	struct condition *cold = &health->cold;
+	enum condition_turn turn = condition_step(cold, condition_level(counts->cold, 2), health->now, HEALTH_CALM_NS);
+	struct log_about about = {
+		.message = MESSAGE_DESCRIPTORS_SHORT,
+		.state = condition_state(turn),
+		.count = counts->cold,
+		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(cold) : 0,
+	};
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (turn == CONDITION_ENDS)
+		log_about(LOG_NOTICE, &about,
+			  "all processes are read through descriptors of their own again, after %llu s",
+			  (unsigned long long)(about.lasted_ns / NS_PER_S));
+	else if (turn != CONDITION_SAME)
+		log_about(LOG_NOTICE, &about,
+			  "%zu of %zu processes are read without descriptors of their own, those that run least: the "
+			  "limit of open files is %llu. It costs more CPU when they run; raise it with "
+			  "LimitNOFILE=%llu.",
+			  counts->cold, counts->processes, (unsigned long long)limit.rlim_cur,
+			  wanted_limit(counts, &limit));
+}
+
+/* Once, and whenever it is another. */
+static void say_source(struct health *health, const struct discovery_state *state)
+{
+	const char *why = state->source_why;
+
+	if (!state->listened ||
+	    (health->source_said && health->source == state->source && health->exit_totals == state->exit_totals))
+		return;
+
+	health->source_said = true;
+	health->source = state->source;
+	health->exit_totals = state->exit_totals;
+	if (state->source == PROCLISTENER_NONE)
+		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
+	else
+		log_line(LOG_INFO, "new processes are found at once, by the kernel's %s%s%s%s",
+			 state->source == PROCLISTENER_CONNECTOR ? "proc connector" : "perf events",
+			 state->exit_totals ? ", and what they used in all is known when they end" : "",
+			 *why ? "; " : "", why);
+}
+
+void health_discovery(struct health *health, const struct discovery_state *state)
+{
+	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->roster.refused);
+	look_at_unwatched(health, UNWATCHED_FAILED, state, state->roster.failed);
+	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
+	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
+	look_at_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
+	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
+	health->storms = state->storms;
+	health->reading = state->reading;
+	look_at_cold(health, &state->roster);
+	say_source(health, state);
+}
+
+/* ---- rules ---- */
+
+void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now)
+{
+	struct condition *behind = &health->behind;
+	bool grew = lost_pages > health->lost_pages;
+	enum condition_turn turn;
+
+	if (!behind->on)
+		health->lost_before = health->lost_pages;
+	health->lost_pages = lost_pages;
+	turn = condition_step(behind, grew ? condition_level(lost_pages - health->lost_before, 10) : 0, now,
+			      HEALTH_CALM_NS);
+
+	struct log_about about = {
+		.message = MESSAGE_RULES_BEHIND,
+		.state = condition_state(turn),
+		.count = lost_pages - health->lost_before,
+		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(behind) : 0,
+	};
+
+	if (turn == CONDITION_ENDS)
+		log_about(LOG_NOTICE, &about,
+			  "the rules keep up again: %llu pages of the ring were never judged, over %llu s",
+			  (unsigned long long)about.count, (unsigned long long)(about.lasted_ns / NS_PER_S));
+	else if (turn != CONDITION_SAME)
+		log_about(
+			LOG_WARNING, &about,
+			"the rules were overtaken by the sampler: %llu pages were never judged. The CPUs are busy, or "
+			"the ring is too small: enlarge ring.size, lengthen sampling.interval, or raise CPUWeight.",
+			(unsigned long long)about.count);
+}
+
+/* ---- clocks ---- */
+
+/* Takes note of a jump, if there was one. True: it is to be said, for so many in *ret_count. */
+static bool note_jump(struct health_jumps *jumps, int64_t by_ns, bool jumped, mono_t now, uint64_t *ret_count)
+{
+	if (jumped) {
+		jumps->times++;
+		jumps->unsaid++;
+		jumps->last_ns = by_ns;
+		jumps->at = now;
+	}
+	if (jumps->unsaid == 0 || (jumps->said.ns && mono_diff(now, jumps->said) < (int64_t)HEALTH_JUMP_PAUSE_NS))
+		return false;
+
+	*ret_count = jumps->unsaid;
+	jumps->unsaid = 0;
+	jumps->said = now;
+
+	return true;
+}
+
+static void look_at_wall(struct health *health, int64_t by_ns, int64_t tolerance_ns, mono_t now)
+{
+	struct health_jumps *steps = &health->steps;
+	uint64_t count;
+
+	if (!note_jump(steps, by_ns, by_ns > tolerance_ns || by_ns < -tolerance_ns, now, &count))
+		return;
+
+	double seconds = (double)steps->last_ns / NS_PER_S;
+	struct log_about about = { .message = MESSAGE_CLOCK_STEPPED,
+				   .value = &seconds,
+				   .count = count > 1 ? count : 0 };
+
+	if (count > 1)
+		log_about(LOG_NOTICE, &about, "the wall clock was stepped %llu times, the last time by %+.3f s",
+			  (unsigned long long)count, seconds);
+	else
+		log_about(LOG_NOTICE, &about, "the wall clock was stepped by %+.3f s", seconds);
+}
+
+static void look_at_sleep(struct health *health, int64_t by_ns, mono_t now)
+{
+	struct health_jumps *suspends = &health->suspends;
+	uint64_t count;
+
+	if (!note_jump(suspends, by_ns, by_ns > (int64_t)HEALTH_JUMP_NS, now, &count))
+		return;
+
+	double seconds = (double)suspends->last_ns / NS_PER_S;
+	struct log_about about = { .message = MESSAGE_SUSPENDED, .value = &seconds, .count = count > 1 ? count : 0 };
+
+	if (count > 1)
+		log_about(LOG_NOTICE, &about, "the machine was suspended %llu times, the last time for %.0f s",
+			  (unsigned long long)count, seconds);
+	else
+		log_about(LOG_NOTICE, &about, "the machine was suspended for %.0f s: nothing was recorded meanwhile",
+			  seconds);
+}
+
+void health_clock(struct health *health, mono_t mono, wall_t wall, uint64_t boot_ns)
+{
+	int64_t wall_ahead_ns = (int64_t)(wall.ns - boot_ns), boot_ahead_ns = (int64_t)(boot_ns - mono.ns);
+
+	if (health->has_clocks) {
+		int64_t slewed_ns = (int64_t)(boot_ns - health->boot_ns) / 10;
+
+		look_at_wall(health, wall_ahead_ns - health->wall_ahead_ns,
+			     (int64_t)HEALTH_JUMP_NS + (slewed_ns > 0 ? slewed_ns : 0), mono);
+		look_at_sleep(health, boot_ahead_ns - health->boot_ahead_ns, mono);
+	}
+	health->has_clocks = true;
+	health->wall_ahead_ns = wall_ahead_ns;
+	health->boot_ahead_ns = boot_ahead_ns;
+	health->boot_ns = boot_ns;
+}
+
+/* ---- threads ---- */
+
+static struct health_thread *thread_of(struct health *health, const char *name)
+{
+	for (size_t i = 0; i < health->thread_count; i++)
+		if (strcmp(health->threads[i].name, name) == 0)
+			return &health->threads[i];
+
+	assert(health->thread_count < HEALTH_THREADS_MAX);
+	health->threads[health->thread_count].name = name;
+
+	return &health->threads[health->thread_count++];
+}
+
+/* What it is that goes wrong because of it. */
+static const char *consequence_of(const struct health *health, const char *thread, char buf[160])
+{
+	if (strcmp(thread, "collector") == 0)
+		return "incidents are not written meanwhile";
+	if (strcmp(thread, "discovery") != 0)
+		return "systemd is not told any more that all is well, and will restart the service";
+	if (health->reading == 0)
+		return "new targets are not found meanwhile, what is watched goes on being recorded";
+	snprintf(buf, 160,
+		 "it hangs in a read of the files of process %d. New targets are not found meanwhile, what is "
+		 "watched goes on being recorded",
+		 health->reading);
+
+	return buf;
+}
+
+void health_stuck(struct health *health, const char *thread, uint64_t silent_ns, mono_t now)
+{
+	struct health_thread *part = thread_of(health, thread);
+	uint64_t lasted_ns = part->silent_ns; /* until now, if it is over */
+	enum condition_turn turn =
+		condition_step(&part->stuck, condition_level(silent_ns / NS_PER_S + (silent_ns > 0), 2), now, 0);
+	struct log_about about = {
+		.message = MESSAGE_THREAD_STUCK,
+		.state = condition_state(turn),
+		.thread = thread,
+	};
+
+	char buf[160];
+
+	part->silent_ns = silent_ns;
+	if (turn == CONDITION_ENDS) {
+		about.lasted_ns = lasted_ns;
+		log_about(LOG_NOTICE, &about, "the %s thread goes on, after %llu s", thread,
+			  (unsigned long long)(lasted_ns / NS_PER_S));
+	} else if (turn != CONDITION_SAME) {
+		log_about(LOG_ERR, &about, "the %s thread has given no sign of life for %llu s: %s", thread,
+			  (unsigned long long)(silent_ns / NS_PER_S), consequence_of(health, thread, buf));
+	}
+}
+
+/* ---- the stop ---- */
+
+void health_summary(const struct health *health, const struct stats *stats)
+{
+	static const struct stats nothing;
+	struct verdict verdicts[VERDICT_KINDS];
+
+	stats_verdicts(stats, &nothing, verdicts);
+	log_line(LOG_INFO, "took %llu of %llu snapshots (capture rate %.2f %%), mean wake-up error %.1f us",
+		 (unsigned long long)stats->total_snapshots, (unsigned long long)stats->total_slots,
+		 100 * verdicts[VERDICT_CAPTURE_RATE].ratio,
+		 stats->total_snapshots ? (double)stats->total_sleep_timing_error / (double)stats->total_snapshots / 1e3
+					: 0);
+	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
+		if (verdicts[kind].bad)
+			say_bad(kind, &verdicts[kind], verdicts[kind].what, NULL, "over the whole run");
+		else if (health->episodes[kind])
+			log_line(LOG_NOTICE, "%s was bad for a while (%llu times), not over the whole run",
+				 verdicts[kind].what, (unsigned long long)health->episodes[kind]);
+	}
+}

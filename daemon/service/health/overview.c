@@ -1,0 +1,408 @@
+/* overview.c: /proc/self, and a cursor that is thrown away after the first tick. */
+#include "daemon/service/health/overview.h"
+
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/trigger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * privileges.c: a table of capabilities, each with what it is for.
+ *
+ * Memory is locked only where that cannot backfire: with a limited RLIMIT_MEMLOCK every later allocation beyond it would fail, so then
+ * only the ring is locked (session.c). MCL_ONFAULT locks what is touched, as it is touched: the process does not grow by it.
+ */
+
+struct need {
+	unsigned capability;
+	bool (*wanted)(const struct config *config); /* NULL: always */
+	struct privileges_lack lack;
+};
+
+static bool resets_peaks(const struct config *config)
+{
+	return config->sampling.reset_peaks;
+}
+
+static const struct need needs[] = {
+	{ CAP_SYS_PTRACE,
+	  NULL,
+	  { "CAP_SYS_PTRACE", "open files, memory maps and executables of other users' processes" } },
+	{ CAP_DAC_READ_SEARCH, NULL, { "CAP_DAC_READ_SEARCH", "pid files and cgroups that only others may read" } },
+	{ CAP_DAC_OVERRIDE, resets_peaks, { "CAP_DAC_OVERRIDE", "sampling.reset_peaks on other users' processes" } },
+};
+
+static const struct privileges_lack memory_lock = {
+	"LimitMEMLOCK=infinity or CAP_IPC_LOCK",
+	"keeping all of spikewatchd in memory when the machine swaps (the ring is locked on its own)",
+};
+
+/* Bit n: capability n is in effect. All set if the kernel does not say. */
+static uint64_t capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return UINT64_MAX;
+
+	return (uint64_t)data[1].effective << 32 | data[0].effective;
+}
+
+/* 0, or -EPERM: the limit would turn against us. */
+static int lock_memory(uint64_t held)
+{
+	struct rlimit limit;
+
+	if (!(held & (1ull << CAP_IPC_LOCK)) &&
+	    (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY))
+		return -EPERM;
+
+	return mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0 ? -errno : 0;
+}
+
+static bool is_among(const struct privileges *privileges, const struct privileges_lack *lack)
+{
+	for (size_t i = 0; i < privileges->count; i++)
+		if (strcmp(privileges->lacks[i].needs, lack->needs) == 0)
+			return true;
+
+	return false;
+}
+
+static void add(struct privileges *privileges, const struct privileges *before, const struct privileges_lack *lack)
+{
+	privileges->lacks[privileges->count++] = *lack;
+	if (!is_among(before, lack))
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF }, "without %s: no %s",
+			  lack->needs, lack->off);
+}
+
+void privileges_look(const struct config *config, struct privileges *ret)
+{
+	struct privileges found = { .count = 0 };
+	uint64_t held = capabilities();
+
+	_Static_assert(ARRAY_LEN(needs) + 1 <= PRIVILEGES_LACKS_MAX, "room for every lack");
+	for (size_t i = 0; i < ARRAY_LEN(needs); i++)
+		if (!(held & (1ull << needs[i].capability)) && (!needs[i].wanted || needs[i].wanted(config)))
+			add(&found, ret, &needs[i].lack);
+	if (config->ring.lock && lock_memory(held) < 0)
+		add(&found, ret, &memory_lock);
+
+	*ret = found;
+}
+
+/*
+ * memofile.c: the directory is opened for each save: it may have been removed, or mounted over, since the last.
+ */
+
+struct memofile {
+	const struct paths *paths;
+	struct memo *memo;
+	bool failing;
+};
+
+static void memofile_release(struct memofile **file)
+{
+	if (!*file)
+		return;
+
+	memo_free((*file)->memo);
+	free(*file);
+}
+
+/* It is made if it is not there. */
+static int open_directory(const struct paths *paths)
+{
+	int fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT) {
+		int r = dirtree_make(paths->state);
+
+		if (r < 0)
+			return r;
+		fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+
+	return fd < 0 ? -errno : fd;
+}
+
+static void read_boot_id(int procfd, char *ret, size_t cap)
+{
+	ssize_t len = procread_file(procfd, 0, "sys/kernel/random/boot_id", ret, cap);
+
+	ret[len > 0 ? strcspn(ret, "\n") : 0] = '\0';
+}
+
+static void set_aside(const struct paths *paths, int dirfd, const char *why)
+{
+	char aside[300];
+
+	snprintf(aside, sizeof aside, "%s.damaged", paths->state_name);
+	renameat(dirfd, paths->state_name, dirfd, aside);
+	log_line(LOG_WARNING, "the state file is damaged (%s): it is now %s/%s, and cooldowns begin anew", why,
+		 paths->state, aside);
+}
+
+static int load(struct memofile *file)
+{
+	const struct paths *paths = file->paths;
+	AUTO_CLOSE int dirfd = open_directory(paths);
+	char error[256];
+	int r;
+
+	if (dirfd < 0) {
+		log_line(LOG_ERR, "cannot open the state directory %s: %s", paths->state, strerror(-dirfd));
+		return dirfd;
+	}
+
+	r = memo_load(file->memo, dirfd, paths->state_name, error, sizeof error);
+	if (r == -EBADMSG)
+		set_aside(paths, dirfd, error);
+	else if (r < 0)
+		log_line(LOG_WARNING, "cannot read the state file %s/%s: %s. Cooldowns begin anew.", paths->state,
+			 paths->state_name, strerror(-r));
+
+	return r == -ENOMEM ? r : 0;
+}
+
+int memofile_open(const struct paths *paths, int procfd, struct memofile **ret)
+{
+	AUTO(memofile_release) struct memofile *file = calloc(1, sizeof *file);
+	char boot_id[64];
+	int r;
+
+	if (!file)
+		return -ENOMEM;
+
+	file->paths = paths;
+	read_boot_id(procfd, boot_id, sizeof boot_id);
+	r = memo_new(boot_id, &file->memo);
+	if (r == 0)
+		r = load(file);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(file);
+
+	return 0;
+}
+
+struct memo *memofile_memo(const struct memofile *file)
+{
+	return file->memo;
+}
+
+static int save(const struct memofile *file)
+{
+	AUTO_CLOSE int dirfd = open_directory(file->paths);
+
+	if (dirfd < 0)
+		return dirfd;
+
+	return memo_save(file->memo, dirfd, file->paths->state_name);
+}
+
+void memofile_save(struct memofile *file)
+{
+	struct log_about about = { .message = MESSAGE_STATE_NOT_SAVED };
+	bool before = file->failing;
+
+	if (!memo_changed(file->memo))
+		return;
+
+	about.error = save(file);
+	file->failing = about.error < 0;
+	if (file->failing && !before) {
+		about.state = "begin";
+		log_about(LOG_WARNING, &about,
+			  "cannot save cooldowns and counts to %s/%s: %s. They will not survive a restart.",
+			  file->paths->state, file->paths->state_name, strerror(-about.error));
+	} else if (!file->failing && before) {
+		about.state = "end";
+		log_about(LOG_NOTICE, &about, "cooldowns and counts are saved again");
+	}
+}
+
+bool memofile_is_failing(const struct memofile *file)
+{
+	return file->failing;
+}
+
+void memofile_close(struct memofile *file)
+{
+	if (file)
+		memofile_save(file);
+	memofile_release(&file);
+}
+
+/*
+ * ruletally.c: one row per rule, in the order of the configuration: a rule's row is found from its place in config->rules, because the
+ * evaluator hands out pointers into it.
+ */
+
+struct ruletally {
+	const struct config *config;
+	struct ruletally_counts *rows; /* config->rule_count */
+};
+
+static struct ruletally_counts *row_of(const struct ruletally *tally, const struct config_rule *rule)
+{
+	uintptr_t offset = (uintptr_t)rule - (uintptr_t)tally->config->rules;
+
+	return offset < tally->config->rule_count * sizeof(*rule) ? &tally->rows[offset / sizeof(*rule)] : NULL;
+}
+
+static const struct ruletally_counts *row_named(const struct ruletally *tally, const char *name)
+{
+	for (size_t i = 0; i < tally->config->rule_count; i++)
+		if (strcmp(tally->config->rules[i].name, name) == 0)
+			return &tally->rows[i];
+
+	return NULL;
+}
+
+static void release(struct ruletally **tally)
+{
+	ruletally_free(*tally);
+}
+
+int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret)
+{
+	AUTO(release) struct ruletally *tally = calloc(1, sizeof(*tally));
+
+	if (!tally)
+		return -ENOMEM;
+
+	tally->config = config;
+	tally->rows = calloc(config->rule_count + 1, sizeof(*tally->rows));
+	if (!tally->rows)
+		return -ENOMEM;
+
+	for (size_t i = 0; before && i < config->rule_count; i++) {
+		const struct ruletally_counts *row = row_named(before, config->rules[i].name);
+
+		if (row)
+			tally->rows[i] = *row;
+	}
+	*ret = TAKE(tally);
+
+	return 0;
+}
+
+void ruletally_free(struct ruletally *tally)
+{
+	if (tally)
+		free(tally->rows);
+	free(tally);
+}
+
+void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct ruletally_counts *row = row_of(tally, rule);
+
+	if (row == NULL)
+		return;
+
+	row->windows++;
+	row->fired += decision->fires;
+	row->reasons[decision->reason]++;
+}
+
+void ruletally_opened(struct ruletally *tally, const struct config_rule *rule)
+{
+	struct ruletally_counts *row = row_of(tally, rule);
+
+	if (row)
+		row->opened++;
+}
+
+const struct ruletally_counts *ruletally_counts(const struct ruletally *tally, const struct config_rule *rule)
+{
+	return row_of(tally, rule);
+}
+
+/* /proc/self/statm, in pages: "2273 1024 768 5 0 352 0": the second is resident. */
+static uint64_t resident_bytes(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	char text[128] = "";
+	unsigned long long pages = 0;
+
+	if (fd < 0 || fdread_all(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%*s %llu", &pages) != 1)
+		return 0;
+
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int count_name(void *ctx, const char *name)
+{
+	uint64_t *count = ctx;
+
+	(void)name;
+	++*count;
+
+	return 0;
+}
+
+/* The one that counts is not counted. */
+static uint64_t open_fds(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t count = 0;
+
+	if (fd >= 0)
+		dirlist_each(fd, count_name, &count);
+
+	return count > 0 ? count - 1 : 0;
+}
+
+static uint64_t history_ns(const struct ring *ring)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct ring_info info;
+	bool found = false;
+
+	ring_info(ring, &info);
+	if (ring_cursor_new(ring, RING_OLDEST, &cursor) < 0)
+		return 0;
+	while (!found && ring_cursor_next(cursor, &event) == 0)
+		found = event.type == RING_EVENT_TICK;
+	ring_cursor_free(cursor);
+
+	return found && mono_diff(info.last_tick, event.time) > 0 ? (uint64_t)mono_diff(info.last_tick, event.time) : 0;
+}
+
+void vitals_read(const struct ring *ring, struct vitals *ret)
+{
+	*ret = (struct vitals){
+		.cpu_ns = realclock_process_cpu(),
+		.resident_bytes = resident_bytes(),
+		.open_fds = open_fds(),
+		.history_ns = history_ns(ring),
+	};
+}

@@ -1,0 +1,132 @@
+/* overview.h: what a running daemon says of itself and nobody keeps: it is read when somebody asks. */
+#ifndef SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
+#define SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
+
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/service/health/health.h"
+#include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/trigger.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * privileges.h: what this process lacks of what the features of the configuration need, and what that switches off. Nothing of it
+ * stops the rest.
+ */
+
+#define PRIVILEGES_LACKS_MAX 8
+
+/* Static texts. */
+struct privileges_lack {
+	const char *needs; /* "CAP_SYS_PTRACE", "LimitMEMLOCK=infinity" */
+	const char *off;   /* what does not work without it */
+};
+
+struct privileges {
+	struct privileges_lack lacks[PRIVILEGES_LACKS_MAX];
+	size_t count;
+};
+
+/*
+ * Asks the kernel what this process may do, and keeps its memory from being swapped out (mlockall(2)) if the configuration wants that
+ * (ring.lock) and it may. Each lack that the log has not heard of before is said there, once: ret holds what was found before ({0}: nothing).
+ */
+void privileges_look(const struct config *config, struct privileges *ret);
+
+/*
+ * memofile.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the log: a damaged file is set aside, one
+ * that cannot be written is said once until it can.
+ */
+
+struct memofile;
+
+/*
+ * Reads what an earlier life remembered. paths must outlive it; its state directory must exist. procfd: the proc root, for the boot's id.
+ * 0; -ENOMEM; -errno: the directory cannot be opened (logged).
+ */
+int memofile_open(const struct paths *paths, int procfd, struct memofile **ret);
+
+/* Its memo; stays the file's. */
+struct memo *memofile_memo(const struct memofile *file);
+
+/* Writes it if there is anything new. A directory that was removed is made again. */
+void memofile_save(struct memofile *file);
+
+/* True: the last save failed. */
+bool memofile_is_failing(const struct memofile *file);
+
+/* Saves, closes, frees. NULL is fine. */
+void memofile_close(struct memofile *file);
+
+/*
+ * ruletally.h: how often each rule was judged, and what came of it, over all targets, those that are gone included: what the evaluator knows
+ * of a target goes with it, and a counter must not. Belongs to the main thread.
+ */
+
+struct ruletally;
+
+/* Since the daemon started, or since the rule was added. */
+struct ruletally_counts {
+	uint64_t windows, fired;
+	uint64_t opened; /* firings that began an incident */
+	uint64_t reasons[TRIGGER_REASONS];
+};
+
+/*
+ * Counts the rules of config, which must outlive it. before: the tally that it takes the place of: rules that were there, by name, go on from
+ * where they are; may be NULL. 0 or -ENOMEM.
+ */
+int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret);
+
+/* NULL is fine. */
+void ruletally_free(struct ruletally *tally);
+
+/* A window was judged. A rule of another configuration is not counted. O(1). */
+void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, const struct trigger_decision *decision);
+
+/* A firing began an incident. */
+void ruletally_opened(struct ruletally *tally, const struct config_rule *rule);
+
+/* NULL: it is not of the configuration in force. */
+const struct ruletally_counts *ruletally_counts(const struct ruletally *tally, const struct config_rule *rule);
+
+/*
+ * overview.h: everything there is to say about a running daemon, gathered for those who write it down: the status document (statusjson.h)
+ * and the metrics (exposition.h). Read in the main thread.
+ */
+
+/* All borrowed. */
+struct overview {
+	const struct config *config;
+	const struct paths *paths;
+	struct session *session;
+	const struct evaluator *evaluator;
+	struct incidents *incidents;
+	const struct memofile *memofile; /* NULL: nothing is remembered */
+	const struct watcher *watcher;
+	const struct health *health;
+	const struct ruletally *tally; /* NULL: nobody counts */
+	const struct privileges *privileges;
+	mono_t started, now;
+};
+
+struct vitals {
+	uint64_t cpu_ns;         /* of this process, all threads */
+	uint64_t resident_bytes; /* 0: not known */
+	uint64_t open_fds;
+	uint64_t history_ns; /* from the oldest tick in the ring to the newest; 0: none yet */
+};
+
+/* Some hundred microseconds. What cannot be read is 0. */
+void vitals_read(const struct ring *ring, struct vitals *ret);
+
+#endif

@@ -1,0 +1,710 @@
+/* main.c: spikewatchd: parse, load the configuration, run. */
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/incident/recover.h"
+#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/service/control.h"
+#include "daemon/service/health/health.h"
+#include "daemon/service/health/overview.h"
+#include "daemon/service/watchdog.h"
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/evaluator/rule_state.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/trigger.h"
+#include "lib/source/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+/* signals.c: asks the kernel each time: nothing is kept. */
+
+/* Whether there is a terminal that this was started in, and it is not closed. */
+static bool signals_has_terminal(void)
+{
+	AUTO_CLOSE int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+
+	return fd >= 0;
+}
+
+/* As nohup(1) leaves it: a signal that is blocked would be delivered to the loop nevertheless. */
+static bool signals_is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* In the main thread, before there is another: they are blocked, but for a SIGHUP that is ignored, and SIGPIPE is ignored. */
+static void signals_block(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
+	if (!signals_is_ignored(SIGHUP))
+		sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* bulletin.c: two entries that a person looks for first, so they hold the numbers that matter and no more. */
+
+static unsigned long long number(uint64_t value)
+{
+	return value;
+}
+
+/* What is watched, how, and where incidents go. The targets that are there are said by this, and not by arrivals. */
+static void bulletin_started(const struct overview *overview, struct arrivals *arrivals)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(overview->session), &found);
+	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STARTED },
+		  "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
+		  found.roster.targets, overview->config->target_count, overview->config->rule_count,
+		  (double)overview->config->sampling.interval_ns / 1e6,
+		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
+	arrivals_start(arrivals, found.roster.targets, overview->now);
+	if (found.roster.targets == 0)
+		log_line(LOG_NOTICE, "nothing matches yet; new processes and cgroups are picked up as they come");
+}
+
+/* What arrivals has not said yet, and how the whole run was. The sampler must be stopped. */
+static void bulletin_stopped(const struct overview *overview, struct arrivals *arrivals)
+{
+	struct incidents_counts counts;
+	struct watcher_counts watched;
+	struct stats stats;
+
+	arrivals_flush(arrivals, overview->now);
+	incidents_counts(overview->incidents, &counts);
+	watcher_counts(overview->watcher, &watched);
+	if (ring_stats(session_ring(overview->session), &stats) == 0)
+		health_summary(overview->health, &stats);
+	if (watched.lost_pages)
+		log_about(LOG_WARNING,
+			  &(struct log_about){ .message = MESSAGE_RULES_BEHIND, .count = watched.lost_pages },
+			  "the rules were overtaken by the sampler: %llu pages were never judged. Enlarge ring.size.",
+			  number(watched.lost_pages));
+	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED },
+		  "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed, %llu refused because "
+		  "too many were open",
+		  number(counts.sealed), number(counts.merged), number(counts.failed), number(counts.refused));
+}
+
+/*
+ * daemon.c: build, run, take down.
+ *
+ * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within bounds), a second's housekeeping, a
+ * signal. Everything slow happens in other threads.
+ */
+
+/* Bounds of the pause between two looks at the ring: a firing is seen within that time after its window ended. */
+#define POLL_MIN_NS (10 * NS_PER_MS)
+#define POLL_MAX_NS (50 * NS_PER_MS)
+
+struct daemon {
+	const struct configfile *file;
+	struct config *config;
+	struct paths paths;
+	int lock_fd;
+	struct spool *spool;
+	struct session *session;
+	struct memofile *memofile;
+	struct privileges privileges;
+	struct evaluator *evaluator;
+	struct incidents *incidents;
+	struct watcher *watcher;
+	struct health health;
+	struct arrivals arrivals;
+	struct housekeeping house;
+	struct clock clock;
+	mono_t started;
+	uint64_t poll_ns;
+	sd_event *event;
+	struct ruletally *tally;
+	struct reporter *reporter;
+	struct watchdog watchdog;
+	struct readiness readiness;
+	bool must_remember; /* a firing that holds others back is not saved yet */
+	bool had_terminal;
+};
+
+static int failed(const char *what, const char *which, int error)
+{
+	log_line(LOG_ERR, "%s %s: %s", what, which, strerror(-error));
+
+	return error;
+}
+
+/* ---- rules ---- */
+
+static int on_fire(void *ctx, const struct evaluator_firing *firing)
+{
+	struct daemon *daemon = ctx;
+
+	/* Anything else may wait for the next second. */
+	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
+		daemon->must_remember = true;
+
+	struct incidents_counts before, after;
+
+	incidents_counts(daemon->incidents, &before);
+	int r = incidents_fire(daemon->incidents, firing);
+
+	incidents_counts(daemon->incidents, &after);
+	if (after.opened > before.opened)
+		ruletally_opened(daemon->tally, firing->rule);
+
+	return r;
+}
+
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct daemon *daemon = ctx;
+
+	ruletally_judged(daemon->tally, rule, decision);
+}
+
+static bool on_disk_ok(void *ctx)
+{
+	struct daemon *daemon = ctx;
+
+	return incidents_disk_ok(daemon->incidents, clock_mono(&daemon->clock));
+}
+
+static void remember(struct daemon *daemon)
+{
+	daemon->must_remember = false;
+	memofile_save(daemon->memofile);
+}
+
+/* ---- another configuration ---- */
+
+static uint64_t choose_poll(const struct config *config)
+{
+	uint64_t shortest = UINT64_MAX;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].window_ns < shortest)
+			shortest = config->rules[i].window_ns;
+
+	uint64_t pause = shortest / 10;
+
+	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
+}
+
+static int on_reload(void *ctx, char *message)
+{
+	struct daemon *daemon = ctx;
+	struct reload parts = {
+		.file = daemon->file,
+		.config = &daemon->config,
+		.session = daemon->session,
+		.evaluator = daemon->evaluator,
+		.incidents = daemon->incidents,
+		.tally = &daemon->tally,
+		.reporter = daemon->reporter,
+	};
+	int r;
+
+	watcher_poll(daemon->watcher); /* what came before is judged by the old rules */
+	r = reload_run(&parts, message);
+	if (r == 0) {
+		daemon->poll_ns = choose_poll(daemon->config);
+		privileges_look(daemon->config, &daemon->privileges);
+	}
+
+	return r;
+}
+
+/* ---- the loop ---- */
+
+static int on_trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
+{
+	struct daemon *daemon = ctx;
+
+	return incidents_trigger(daemon->incidents, target, ret);
+}
+
+static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct daemon *daemon = userdata;
+	int r = watcher_poll(daemon->watcher);
+
+	(void)usec;
+	if (r < 0)
+		log_line(LOG_ERR, "reading the ring: %s", strerror(-r));
+	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
+	if (daemon->must_remember)
+		remember(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
+	housekeeping_judged(&daemon->house, clock_mono(&daemon->clock));
+	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
+
+	return 0;
+}
+
+static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct daemon *daemon = userdata;
+
+	(void)usec;
+	housekeeping_second(&daemon->house);
+	remember(daemon);
+	sd_event_source_set_time_relative(source, 1000000);
+
+	return 0;
+}
+
+static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	(void)userdata;
+	log_line(LOG_INFO, "stopping (%s)", strsignal((int)info->ssi_signo));
+
+	return sd_event_exit(sd_event_source_get_event(source), 0);
+}
+
+/* The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else wants a reload. */
+static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct daemon *daemon = userdata;
+	char message[REQUESTS_MESSAGE_MAX];
+
+	if (daemon->had_terminal && !signals_has_terminal())
+		return on_stop_signal(source, info, userdata);
+
+	on_reload(daemon, message);
+
+	return 0;
+}
+
+static int on_trigger_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	struct incidents_ticket ticket;
+
+	(void)source;
+	(void)info;
+
+	return on_trigger(userdata, NULL, &ticket);
+}
+
+static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_handler_t handler)
+{
+	sd_event_source *source;
+	int r = sd_event_add_time_relative(daemon->event, &source, CLOCK_MONOTONIC, 0, accuracy_us, handler, daemon);
+
+	if (r < 0)
+		return r;
+
+	sd_event_source_set_enabled(source, SD_EVENT_ON);
+	sd_event_source_set_floating(source, 1);
+	sd_event_source_unref(source);
+
+	return 0;
+}
+
+static int build_loop(struct daemon *daemon)
+{
+	int r = sd_event_default(&daemon->event);
+
+	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_stop_signal, daemon);
+	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, NULL, SIGINT, on_stop_signal, daemon);
+	if (r >= 0 && !signals_is_ignored(SIGHUP))
+		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_hangup, daemon);
+	if (r >= 0)
+		r = sd_event_add_signal(daemon->event, NULL, SIGUSR1, on_trigger_signal, daemon);
+
+	return r < 0 ? failed("cannot build", "the event loop", r) : 0;
+}
+
+/* ---- whoever asks ---- */
+
+static void fill_overview(void *ctx, struct overview *ret)
+{
+	const struct daemon *daemon = ctx;
+
+	*ret = (struct overview){
+		.config = daemon->config,
+		.paths = &daemon->paths,
+		.session = daemon->session,
+		.evaluator = daemon->evaluator,
+		.incidents = daemon->incidents,
+		.memofile = daemon->memofile,
+		.watcher = daemon->watcher,
+		.health = &daemon->health,
+		.tally = daemon->tally,
+		.privileges = &daemon->privileges,
+		.started = daemon->started,
+		.now = clock_mono(&daemon->clock),
+	};
+}
+
+static void start_reporter(struct daemon *daemon)
+{
+	struct reporter_options options = {
+		.event = daemon->event,
+		.control = daemon->paths.control,
+		.metrics = &daemon->config->metrics,
+		.requests = {
+			.overview = fill_overview,
+			.trigger = on_trigger,
+			.reload = on_reload,
+			.ctx = daemon,
+		},
+	};
+
+	reporter_start(daemon->reporter, &options);
+}
+
+/* ---- build ---- */
+
+static int open_spool(struct daemon *daemon)
+{
+	const struct config_incidents *incidents = &daemon->config->incidents;
+	struct retention_limits limits = {
+		.max_bytes = incidents->max_bytes,
+		.max_count = incidents->max_count,
+		.max_age_ns = incidents->max_age_ns,
+		.min_free_bytes = incidents->min_free_bytes,
+	};
+	size_t swept = 0;
+	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
+	if (r < 0)
+		return failed("cannot use the incident directory", daemon->paths.incidents, r);
+	if (spool_adopted(daemon->spool))
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed were sealed as far as they had come: %zu",
+			 spool_adopted(daemon->spool));
+	if (swept)
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed had hardly begun and were removed: %zu",
+			 swept);
+
+	return 0;
+}
+
+static int build_rules(struct daemon *daemon)
+{
+	struct incidents_options incidents = {
+		.config = daemon->config,
+		.session = daemon->session,
+		.memo = memofile_memo(daemon->memofile),
+		.spool = daemon->spool,
+	};
+	struct evaluator_options evaluator = {
+		.config = daemon->config,
+		.machine = *session_machine(daemon->session),
+		.memo = memofile_memo(daemon->memofile),
+		.fire = on_fire,
+		.disk_ok = on_disk_ok,
+		.judged = on_judged,
+		.ctx = daemon,
+	};
+	int r = incidents_new(&incidents, &daemon->incidents);
+
+	if (r == 0)
+		r = ruletally_new(daemon->config, NULL, &daemon->tally);
+	if (r == 0)
+		r = evaluator_new(&evaluator, &daemon->evaluator);
+	if (r == 0)
+		r = watcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents, &daemon->arrivals,
+				&daemon->watcher);
+	if (r < 0)
+		return failed("cannot build", "the rules", r);
+
+	daemon->house = (struct housekeeping){
+		.session = daemon->session,
+		.incidents = daemon->incidents,
+		.watcher = daemon->watcher,
+		.health = &daemon->health,
+		.arrivals = &daemon->arrivals,
+		.watchdog = &daemon->watchdog,
+	};
+
+	return 0;
+}
+
+static int build(struct daemon *daemon)
+{
+	int r = paths_choose(daemon->config, &daemon->paths);
+
+	if (r < 0)
+		return failed("cannot tell where", "the daemon's files belong", r);
+
+	r = ringlock_take(daemon->paths.ring, &daemon->lock_fd);
+	if (r == 0)
+		r = open_spool(daemon);
+	if (r == 0)
+		recover_ring(daemon->paths.ring, daemon->config, daemon->spool);
+	if (r == 0)
+		r = session_open(daemon->config, daemon->paths.ring, &daemon->session);
+	if (r == 0)
+		r = session_seek(daemon->session);
+	if (r == 0)
+		r = memofile_open(&daemon->paths, session_procfd(daemon->session), &daemon->memofile);
+	if (r == 0)
+		r = build_rules(daemon);
+	if (r == 0)
+		r = build_loop(daemon);
+	if (r < 0)
+		return r;
+
+	start_reporter(daemon);
+	privileges_look(daemon->config, &daemon->privileges);
+
+	return 0;
+}
+
+/* ---- run, take down ---- */
+
+/* The targets that there are were found: from now on it is sampled and judged. */
+static int on_ready(void *ctx, int result)
+{
+	struct daemon *daemon = ctx;
+	struct overview overview;
+	int r;
+
+	if (result < 0)
+		return failed("cannot look for targets below", daemon->config->proc_root, result);
+
+	r = session_start(daemon->session);
+	if (r < 0)
+		return r;
+
+	r = add_timer(daemon, 1000, on_poll);
+	if (r >= 0)
+		r = add_timer(daemon, 100000, on_second);
+	if (r < 0)
+		return failed("cannot build", "the event loop", r);
+
+	fill_overview(daemon, &overview);
+	bulletin_started(&overview, &daemon->arrivals);
+	sd_notify(0, "READY=1");
+
+	return 0;
+}
+
+static int run(struct daemon *daemon)
+{
+	int r;
+
+	daemon->readiness = (struct readiness){
+		.discovery = session_discovery(daemon->session),
+		.ready = on_ready,
+		.ctx = daemon,
+	};
+	r = readiness_await(&daemon->readiness, daemon->event);
+	if (r < 0)
+		return failed("cannot build", "the event loop", r);
+
+	r = sd_event_loop(daemon->event);
+	readiness_release(&daemon->readiness);
+	sd_notify(0, "STOPPING=1");
+
+	return r;
+}
+
+/* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
+static void take_down(struct daemon *daemon)
+{
+	struct overview overview;
+
+	reporter_free(daemon->reporter);
+	if (daemon->session)
+		session_stop(daemon->session);
+	if (daemon->watcher)
+		watcher_poll(daemon->watcher);
+	if (daemon->incidents)
+		incidents_finish(daemon->incidents);
+	if (daemon->watcher) {
+		fill_overview(daemon, &overview);
+		bulletin_stopped(&overview, &daemon->arrivals);
+	}
+
+	watcher_free(daemon->watcher);
+	arrivals_release(&daemon->arrivals);
+	evaluator_free(daemon->evaluator);
+	ruletally_free(daemon->tally);
+	memofile_close(daemon->memofile);
+	/* Who hangs keeps what he has. If the collector does, the ring is not ended in good order: the next start recovers what it holds. */
+	if (incidents_free(daemon->incidents)) {
+		if (session_free(daemon->session))
+			config_free(daemon->config);
+		spool_free(daemon->spool);
+	}
+	sd_event_unref(daemon->event);
+	if (daemon->lock_fd >= 0)
+		close(daemon->lock_fd);
+}
+
+/*
+ * Runs until SIGTERM or SIGINT. SIGHUP and `spikewatch reload` read file again; SIGUSR1 and `spikewatch trigger` open an incident.
+ * config is what file held, and becomes the daemon's. 0: a clean stop; -errno: it could not start (logged), -EALREADY: another daemon
+ * has this ring.
+ */
+static int daemon_run(const struct configfile *file, struct config *config)
+{
+	struct daemon daemon = {
+		.file = file,
+		.config = config,
+		.lock_fd = -1,
+		.had_terminal = signals_has_terminal(),
+		.clock = realclock(),
+		.poll_ns = choose_poll(config),
+	};
+	int r;
+
+	daemon.started = clock_mono(&daemon.clock);
+	watchdog_init(&daemon.watchdog);
+	signals_block();
+	r = reporter_new(&daemon.reporter);
+	if (r == 0)
+		r = build(&daemon);
+	if (r == 0)
+		r = run(&daemon);
+	take_down(&daemon);
+
+	return r;
+}
+
+#define DEFAULT_CONFIG "/etc/spikewatch/spikewatch.json"
+#define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
+
+struct request {
+	struct configfile file;
+	bool check, verbose;
+};
+
+static void print_help(void)
+{
+	printf("usage: spikewatchd [-c FILE] [--check [FILE]] [-v]\n"
+	       "Samples processes and cgroups, and keeps what happened around a spike.\n\n"
+	       "  -c, --config FILE    configuration (%s,\n"
+	       "                       then *.json of %s)\n"
+	       "      --check [FILE]   only check the configuration\n"
+	       "      --proc-root DIR  where the host's /proc is, for a daemon in a container\n"
+	       "      --cgroup-root DIR  where the host's cgroup tree is\n"
+	       "  -v, --verbose        say more\n"
+	       "      --version\n\n"
+	       "example: spikewatchd --check conf/spikewatch.json\n"
+	       "exit: 0 stopped cleanly, 64 wrong usage, 78 bad configuration, 1 anything else\n",
+	       DEFAULT_CONFIG, DEFAULT_DROPINS);
+}
+
+enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION };
+
+static const struct option options[] = {
+	{ "config", required_argument, NULL, 'c' },
+	{ "check", optional_argument, NULL, OPTION_CHECK },
+	{ "proc-root", required_argument, NULL, OPTION_PROC_ROOT },
+	{ "cgroup-root", required_argument, NULL, OPTION_CGROUP_ROOT },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, OPTION_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* A file that was named stands alone; the default one has drop-ins. */
+static void name_file(struct request *request, const char *file)
+{
+	request->file.path = file;
+	request->file.dropins = NULL;
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, struct request *request)
+{
+	int option;
+
+	while ((option = getopt_long(argc, argv, "c:vh", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			name_file(request, optarg);
+			break;
+		case OPTION_CHECK:
+			request->check = true;
+			if (optarg)
+				name_file(request, optarg);
+			break;
+		case OPTION_PROC_ROOT:
+			request->file.proc_root = optarg;
+			break;
+		case OPTION_CGROUP_ROOT:
+			request->file.cgroup_root = optarg;
+			break;
+		case 'v':
+			request->verbose = true;
+			break;
+		case 'h':
+			print_help();
+			return 0;
+		case OPTION_VERSION:
+			printf("spikewatchd %s\n", SPIKEWATCH_VERSION);
+			return 0;
+		default:
+			fprintf(stderr, "spikewatchd: see spikewatchd --help\n");
+			return EX_USAGE;
+		}
+	}
+
+	if (request->check && optind == argc - 1)
+		name_file(request, argv[optind++]);
+	if (optind < argc) {
+		fprintf(stderr, "spikewatchd: unexpected argument %s; see spikewatchd --help\n", argv[optind]);
+		return EX_USAGE;
+	}
+
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request = { .file = { .path = DEFAULT_CONFIG, .dropins = DEFAULT_DROPINS } };
+	char message[CONFIGFILE_MESSAGE_MAX];
+	struct config *config;
+	int code = parse(argc, argv, &request), r;
+
+	if (code >= 0)
+		return code;
+
+	log_open("spikewatchd", request.verbose);
+	r = configfile_load(&request.file, &config, message);
+	if (r < 0) {
+		log_line(LOG_ERR, "%s", message);
+		return r == -EINVAL ? EX_CONFIG : EXIT_FAILURE;
+	}
+	if (!request.check)
+		return daemon_run(&request.file, config) < 0 ? EXIT_FAILURE : 0;
+
+	printf("%s: good: %zu target entries, %zu rules\n", request.file.path, config->target_count,
+	       config->rule_count);
+	config_free(config);
+
+	return 0;
+}

@@ -1,0 +1,1323 @@
+/*
+ * exposition.c: of the daemon itself: a table for what is a number in a structure, and a function for each part that is more. Targets:
+ * exposition_targets.h.
+ *
+ * Each family is written once, with all its samples together, as both forms want it.
+ */
+#include "daemon/service/metrics/exposition.h"
+
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "daemon/service/health/health.h"
+#include "daemon/service/health/overview.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/pacing.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/trigger.h"
+#include "lib/source/source.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum exposition_how { EXPOSITION_COUNT, EXPOSITION_TIME, EXPOSITION_CORES };
+
+/* A field of samples as samples of a family; families of several fields follow each other. */
+struct exposition_column {
+	enum family family;
+	enum sample_field field;
+	enum exposition_how how;
+	bool summed;
+	struct openmetrics_label label; /* name NULL: none */
+};
+
+struct exposition_targets;
+
+/*
+ * openmetrics.c: the same samples in two forms.
+ *
+ *     OpenMetrics 1.0                                0.0.4
+ *     # TYPE spikewatch_x_seconds counter            # HELP spikewatch_x_seconds_total Time spent.
+ *     # UNIT spikewatch_x_seconds seconds            # TYPE spikewatch_x_seconds_total counter
+ *     # HELP spikewatch_x_seconds Time spent.
+ *     spikewatch_x_seconds_total{a="b"} 1.5          spikewatch_x_seconds_total{a="b"} 1.5
+ *     # EOF
+ *
+ * A value is written with as few digits as give it back; nanoseconds never pass through a double, of which 2^53 ns are 104 days.
+ *
+ * Strings of strangers are made harmless in one place, put_value: what is left is valid UTF-8 that a terminal can be shown.
+ */
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+/* ---- what a client wants ---- */
+
+/* A piece of the header. */
+struct span {
+	const char *at;
+	size_t len;
+};
+
+static struct span trimmed(struct span span)
+{
+	while (span.len > 0 && (*span.at == ' ' || *span.at == '\t'))
+		span.at++, span.len--;
+	while (span.len > 0 && (span.at[span.len - 1] == ' ' || span.at[span.len - 1] == '\t'))
+		span.len--;
+
+	return span;
+}
+
+/* Takes what stands before the next `separator` off *rest. */
+static struct span next_part(struct span *rest, char separator)
+{
+	const char *end = memchr(rest->at, separator, rest->len);
+	size_t len = end ? (size_t)(end - rest->at) : rest->len;
+	struct span part = { rest->at, len };
+
+	rest->at += len + (end != NULL);
+	rest->len -= len + (end != NULL);
+
+	return trimmed(part);
+}
+
+static bool span_is(struct span span, const char *text)
+{
+	return span.len == strlen(text) && strncasecmp(span.at, text, span.len) == 0;
+}
+
+/* "0.75" as thousandths. What is no weight is 1000, as if it were not there. */
+static unsigned read_weight(struct span span)
+{
+	unsigned weight = 0, scale = 1000;
+
+	for (size_t i = 0; i < span.len && i < 5; i++) {
+		if (i == 1 ? span.at[i] != '.' : span.at[i] < '0' || span.at[i] > '9')
+			return 1000;
+		if (i == 1)
+			continue;
+		weight += scale * (unsigned)(span.at[i] - '0');
+		scale /= 10;
+	}
+
+	return span.len == 0 || span.len > 5 || weight > 1000 ? 1000 : weight;
+}
+
+enum openmetrics_form openmetrics_negotiate(const char *accept)
+{
+	struct span rest = { accept ? accept : "", accept ? strlen(accept) : 0 };
+	unsigned plain = 0, open = 0;
+
+	while (rest.len > 0) {
+		struct span item = next_part(&rest, ','), type = next_part(&item, ';'), version = { "", 0 };
+		unsigned weight = 1000;
+
+		while (item.len > 0) {
+			struct span parameter = next_part(&item, ';'), name = next_part(&parameter, '=');
+
+			if (span_is(name, "q"))
+				weight = read_weight(trimmed(parameter));
+			if (span_is(name, "version"))
+				version = trimmed(parameter);
+		}
+		if (span_is(type, "application/openmetrics-text") && (version.len == 0 || span_is(version, "1.0.0")))
+			open = weight > open ? weight : open;
+		if ((span_is(type, "text/plain") && (version.len == 0 || span_is(version, "0.0.4"))) ||
+		    span_is(type, "text/*") || span_is(type, "*/*"))
+			plain = weight > plain ? weight : plain;
+	}
+
+	return open > 0 && open >= plain ? OPENMETRICS_1_0 : OPENMETRICS_0_0_4;
+}
+
+const char *openmetrics_type(enum openmetrics_form form)
+{
+	return form == OPENMETRICS_1_0 ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+				       : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+/* ---- writing ---- */
+
+static void put_bytes(struct openmetrics *writer, const char *text, size_t len)
+{
+	if (writer->error == 0 && len > 0)
+		writer->error = sink_write(&writer->sink, text, len);
+}
+
+static void put(struct openmetrics *writer, const char *text)
+{
+	put_bytes(writer, text, strlen(text));
+}
+
+/* How a character of len bytes is written if not as it is; NULL: as it is. */
+static const char *written_as(const char *text, size_t len)
+{
+	uint32_t code = 0;
+
+	if (len == 0)
+		return REPLACEMENT;
+	if (*text == '\n')
+		return "\\n";
+	if (*text == '"')
+		return "\\\"";
+	if (*text == '\\')
+		return "\\\\";
+
+	return text_decode(text, len, &code) == 0 || text_is_hidden(code) ? REPLACEMENT : NULL;
+}
+
+static void openmetrics_put_value(struct openmetrics *writer, const char *value)
+{
+	const char *end = value + strlen(value), *at = value;
+
+	while (at < end) {
+		size_t len = jsontext_character(at, (size_t)(end - at));
+		const char *instead = written_as(at, len);
+
+		if (instead) {
+			put_bytes(writer, value, (size_t)(at - value));
+			put(writer, instead);
+		}
+		at += len > 0 ? len : 1;
+		if (instead)
+			value = at;
+	}
+	put_bytes(writer, value, (size_t)(end - value));
+}
+
+static void put_label(struct openmetrics *writer, const struct openmetrics_label *label, bool first)
+{
+	put(writer, first ? "" : ",");
+	put(writer, label->name);
+	put(writer, "=\"");
+	openmetrics_put_value(writer, label->value);
+	put(writer, "\"");
+}
+
+static void put_labels(struct openmetrics *writer, const struct openmetrics_labels *labels)
+{
+	bool first = labels->block_len == 0;
+
+	if (first && !labels->further[0].name)
+		return;
+
+	put(writer, "{");
+	put_bytes(writer, labels->block, labels->block_len);
+	for (size_t i = 0; i < ARRAY_LEN(labels->further) && labels->further[i].name; i++) {
+		put_label(writer, &labels->further[i], first);
+		first = false;
+	}
+	put(writer, "}");
+}
+
+/* "# WHAT NAME TEXT" */
+static void put_about(struct openmetrics *writer, const char *what, const char *suffix, const char *text)
+{
+	put(writer, "# ");
+	put(writer, what);
+	put(writer, " ");
+	put(writer, writer->family->name);
+	put(writer, suffix);
+	put(writer, " ");
+	put(writer, text);
+	put(writer, "\n");
+}
+
+static const char *suffix_of(enum openmetrics_kind kind)
+{
+	static const char *const suffixes[] = {
+		[OPENMETRICS_COUNTER] = "_total",
+		[OPENMETRICS_GAUGE] = "",
+		[OPENMETRICS_INFO] = "_info",
+	};
+
+	return suffixes[kind];
+}
+
+/* 0.0.4 knows no info, and calls a family what its samples are called. */
+static void begin_family(struct openmetrics *writer)
+{
+	static const char *const kinds[] = {
+		[OPENMETRICS_COUNTER] = "counter",
+		[OPENMETRICS_GAUGE] = "gauge",
+		[OPENMETRICS_INFO] = "info",
+	};
+	const struct openmetrics_family *family = writer->family;
+
+	if (writer->begun)
+		return;
+
+	writer->begun = true;
+	if (writer->form == OPENMETRICS_0_0_4) {
+		put_about(writer, "HELP", suffix_of(family->kind), family->help);
+		put_about(writer, "TYPE", suffix_of(family->kind),
+			  kinds[family->kind == OPENMETRICS_INFO ? OPENMETRICS_GAUGE : family->kind]);
+		return;
+	}
+	put_about(writer, "TYPE", "", kinds[family->kind]);
+	if (*family->unit)
+		put_about(writer, "UNIT", "", family->unit);
+	put_about(writer, "HELP", "", family->help);
+}
+
+static int put_sample(struct openmetrics *writer, const struct openmetrics_labels *labels, const char *value)
+{
+	begin_family(writer);
+	put(writer, writer->family->name);
+	put(writer, suffix_of(writer->family->kind));
+	if (labels)
+		put_labels(writer, labels);
+	put(writer, " ");
+	put(writer, value);
+	put(writer, "\n");
+
+	return writer->error;
+}
+
+int openmetrics_u64(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
+{
+	char text[TEXT_NUMBER_ROOM + 1];
+
+	*text_put_u64(text, value) = '\0';
+
+	return put_sample(writer, labels, text);
+}
+
+int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
+{
+	char text[2 * TEXT_NUMBER_ROOM + 2];
+	char *end = text_put_u64(text, value / NS_PER_S);
+	uint64_t rest = value % NS_PER_S;
+
+	if (rest > 0) {
+		*end++ = '.';
+		for (uint64_t unit = NS_PER_S / 10; rest > 0; rest %= unit, unit /= 10)
+			*end++ = (char)('0' + rest / unit);
+	}
+	*end = '\0';
+
+	return put_sample(writer, labels, text);
+}
+
+int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labels *labels, double value)
+{
+	char text[40];
+
+	if (isnan(value) || isinf(value))
+		return put_sample(writer, labels, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
+
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+
+	return put_sample(writer, labels, text);
+}
+
+/* ---- the whole ---- */
+
+void openmetrics_init(struct openmetrics *writer, struct sink sink, enum openmetrics_form form)
+{
+	*writer = (struct openmetrics){ .sink = sink, .form = form };
+}
+
+void openmetrics_family(struct openmetrics *writer, const struct openmetrics_family *family)
+{
+	writer->family = family;
+	writer->begun = false;
+}
+
+int openmetrics_finish(struct openmetrics *writer)
+{
+	if (writer->form == OPENMETRICS_1_0)
+		put(writer, "# EOF\n");
+
+	return writer->error;
+}
+
+int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret)
+{
+	struct openmetrics writer;
+
+	openmetrics_init(&writer, sink_buffer(ret), OPENMETRICS_0_0_4);
+	for (size_t i = 0; i < count; i++)
+		put_label(&writer, &labels[i], i == 0);
+
+	return writer.error;
+}
+
+/* labelnames.c: a name is made of each key first; then those that are not alone are numbered. */
+
+static bool is_capital(char byte)
+{
+	return byte >= 'A' && byte <= 'Z';
+}
+
+static bool is_small_or_digit(char byte)
+{
+	return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9');
+}
+
+static void make(const char *key, char ret[LABELNAMES_ROOM])
+{
+	size_t len = (size_t)snprintf(ret, LABELNAMES_ROOM, "label_");
+
+	for (char before = '_'; *key; before = *key++) {
+		if (is_capital(*key) && is_small_or_digit(before))
+			ret[len++] = '_';
+		if (is_capital(*key))
+			ret[len++] = (char)(*key - 'A' + 'a');
+		else
+			ret[len++] = is_small_or_digit(*key) ? *key : '_';
+	}
+	ret[len] = '\0';
+}
+
+void labelnames_make(const char *const *keys, size_t count, struct labelnames *ret)
+{
+	unsigned conflict[CONFIG_LABELS_MAX] = { 0 };
+
+	ret->keys = keys;
+	ret->count = count < CONFIG_LABELS_MAX ? count : CONFIG_LABELS_MAX;
+	for (size_t i = 0; i < ret->count; i++)
+		make(keys[i], ret->names[i]);
+	for (size_t i = 0; i < ret->count; i++) {
+		unsigned number = conflict[i];
+
+		for (size_t k = i + 1; k < ret->count && number == 0; k++)
+			if (strcmp(ret->names[i], ret->names[k]) == 0)
+				conflict[i] = 1;
+		for (size_t k = i + 1, next = 2; k < ret->count && conflict[i] == 1; k++)
+			if (strcmp(ret->names[i], ret->names[k]) == 0)
+				conflict[k] = (unsigned)next++;
+	}
+	for (size_t i = 0; i < ret->count; i++) {
+		size_t len = strlen(ret->names[i]);
+
+		if (conflict[i] > 0)
+			snprintf(ret->names[i] + len, LABELNAMES_ROOM - len, "_conflict%u", conflict[i]);
+	}
+}
+
+/* targetlabels.c: the image is no label: with a new one all series would begin anew. */
+
+#define OTHER "other"
+#define BLOCK_MAX 6
+
+/*
+ * Appends the block of a target: target, entry, kind; of what is in a container container, and in a pod namespace and pod. Returns as
+ * openmetrics_block.
+ */
+static int targetlabels_put(const struct target *target, struct buffer *text)
+{
+	struct openmetrics_label labels[BLOCK_MAX] = {
+		{ "target", target->name },
+		{ "entry", target->entry },
+		{ "kind", target_kind_name(target->kind) },
+	};
+	char name[CONTAINER_TEXT_MAX + 1];
+	struct container container;
+	size_t count = 3;
+
+	if (container_unpack(target->container, &container)) {
+		container_short(&container, name, sizeof name);
+		labels[count++] = (struct openmetrics_label){ "container", name };
+		if (container.pod[0] != '\0') {
+			labels[count++] = (struct openmetrics_label){ "namespace", container.space };
+			labels[count++] = (struct openmetrics_label){ "pod", container.pod };
+		}
+	}
+
+	return openmetrics_block(labels, count, text);
+}
+
+/*
+ * Appends, to the block of a target, those of its container's labels that have a name, with a comma in front. Nothing if it has none of them. Returns as
+ * openmetrics_block.
+ */
+static int targetlabels_put_labels(const struct labels *labels, const struct labelnames *names, struct buffer *text)
+{
+	struct openmetrics_label found[CONFIG_LABELS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < names->count; i++) {
+		const char *value = labels_get(labels, names->keys[i]);
+
+		if (value)
+			found[count++] = (struct openmetrics_label){ names->names[i], value };
+	}
+	if (count == 0)
+		return 0;
+
+	int r = buffer_append(text, ",", 1);
+
+	return r < 0 ? r : openmetrics_block(found, count, text);
+}
+
+/* The block of the sum of an entry's other targets. */
+static int targetlabels_put_sum(const char *entry, struct buffer *text)
+{
+	const struct openmetrics_label labels[] = { { "target", OTHER }, { "entry", entry }, { "kind", OTHER } };
+
+	return openmetrics_block(labels, ARRAY_LEN(labels), text);
+}
+
+/* families.c: the table as data. */
+
+const struct openmetrics_family *families_info(enum family family)
+{
+	static const struct openmetrics_family families[FAMILIES] = {
+#define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = { name, OPENMETRICS_##kind, unit, help },
+		FAMILIES_TABLE(X)
+#undef X
+	};
+
+	assert(family < FAMILIES);
+
+	return &families[family];
+}
+
+const char *families_labels(enum family family)
+{
+	static const char *const names[FAMILIES] = {
+#define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = labels,
+		FAMILIES_TABLE(X)
+#undef X
+	};
+
+	assert(family < FAMILIES);
+
+	return names[family];
+}
+
+/* exposition_columns.c: the table. */
+
+static const struct exposition_column exposition_columns[] = {
+	{ FAMILY_TARGET_CPU, SAMPLE_CPU, EXPOSITION_TIME, true, { 0 } },
+	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_USER, EXPOSITION_TIME, true, { "mode", "user" } },
+	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_SYSTEM, EXPOSITION_TIME, true, { "mode", "system" } },
+	{ FAMILY_TARGET_MEMORY, SAMPLE_MEMORY, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_PEAK, SAMPLE_MEMORY_PEAK, EXPOSITION_COUNT, false, { 0 } },
+	{ FAMILY_TARGET_WORKING_SET, SAMPLE_WORKING_SET, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_CPU_LIMIT, SAMPLE_CPU_LIMIT, EXPOSITION_CORES, false, { 0 } },
+	{ FAMILY_TARGET_MEMORY_LIMIT, SAMPLE_MEMORY_LIMIT, EXPOSITION_COUNT, false, { 0 } },
+	{ FAMILY_TARGET_THREADS, SAMPLE_THREADS, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_FDS, SAMPLE_FDS, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_TASKS, SAMPLE_PIDS, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_PROCESSES, SAMPLE_PROCESSES, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_FAULTS, SAMPLE_MINOR_FAULTS, EXPOSITION_COUNT, true, { "type", "minor" } },
+	{ FAMILY_TARGET_FAULTS, SAMPLE_MAJOR_FAULTS, EXPOSITION_COUNT, true, { "type", "major" } },
+	{ FAMILY_TARGET_PERIODS, SAMPLE_PERIODS, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_THROTTLED_PERIODS, SAMPLE_THROTTLED_PERIODS, EXPOSITION_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_THROTTLED, SAMPLE_THROTTLED, EXPOSITION_TIME, true, { 0 } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_CPU_PRESSURE, EXPOSITION_TIME, true, { "resource", "cpu" } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_MEMORY_PRESSURE, EXPOSITION_TIME, true, { "resource", "memory" } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_IO_PRESSURE, EXPOSITION_TIME, true, { "resource", "io" } },
+};
+static const size_t exposition_column_count = ARRAY_LEN(exposition_columns);
+
+/*
+ * exposition_targets.c: two visits of all targets, then the families in turn.
+ *
+ *     1. ids ─▶ sorted ─▶ the id up to which targets have series of their own: ids are given in the order of discovery
+ *     2. each target: up to that id ─▶ its labels as text and its sample are copied ("own")
+ *                     beyond it    ─▶ added to the sum of its entry; its counters are kept for the next page ("seen")
+ *     3. own, sorted by labels: two of the same labels would be one series with two values, so all but the first are summed too
+ *     4. families ─▶ own in that order, then the sums
+ *
+ * Rejected: the busiest targets instead of those known longest. Series that come and go with the load are stale just when somebody looks, and
+ * rates over them are wrong.
+ */
+
+/* A target with series of its own. */
+struct own {
+	uint32_t id;
+	size_t entry;
+	size_t at, len; /* its labels within the text */
+	size_t more;    /* bytes after them: those of its container, for the family that has them */
+	struct sample sample;
+};
+
+/* One that is summed, as the last page had it. */
+struct seen {
+	uint32_t id;
+	struct sample sample;
+};
+
+/* The sum of an entry. */
+struct entry_sum {
+	char *entry;
+	uint64_t members;
+	struct sample total; /* counters go on from page to page, gauges begin anew; its mask only grows */
+	bool ever;           /* has had a member: it keeps its series */
+};
+
+/* An array of whatever it is used for. */
+#define ITEMS(buffer, type) ((type *)(void *)(buffer)->data)
+#define ITEM_COUNT(buffer, type) ((buffer)->len / sizeof(type))
+
+struct exposition_targets {
+	struct entry_sum *sums;
+	size_t sum_count;
+	struct buffer ids, own, text; /* of the page being made; kept for their memory */
+	struct buffer seen, before;   /* struct seen, the latter sorted by id */
+	struct labelnames names;      /* of the labels of containers */
+	uint32_t last_own;            /* ids up to this have series of their own */
+};
+
+/* ---- sums ---- */
+
+static void free_sums(struct entry_sum *sums, size_t count)
+{
+	for (size_t i = 0; sums && i < count; i++)
+		free(sums[i].entry);
+	free(sums);
+}
+
+static bool sums_match(const struct exposition_targets *targets, const struct config *config)
+{
+	bool match = targets->sums && targets->sum_count == config->target_count;
+
+	for (size_t i = 0; match && i < config->target_count; i++)
+		match = strcmp(targets->sums[i].entry, config->targets[i].name) == 0;
+
+	return match;
+}
+
+/* One for each entry, in the order of the configuration; those that were there before go on. */
+static int renew_sums(struct exposition_targets *targets, const struct config *config)
+{
+	size_t count = config->target_count;
+	struct entry_sum *sums;
+
+	if (sums_match(targets, config))
+		return 0;
+
+	sums = calloc(count + 1, sizeof(*sums));
+	for (size_t i = 0; sums && i < count; i++) {
+		sums[i].entry = strdup(config->targets[i].name);
+		if (sums[i].entry == NULL) {
+			free_sums(sums, i);
+			return -ENOMEM;
+		}
+	}
+	if (sums == NULL)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < targets->sum_count; k++)
+			if (strcmp(sums[i].entry, targets->sums[k].entry) == 0) {
+				sums[i].total = targets->sums[k].total;
+				sums[i].ever = targets->sums[k].ever;
+			}
+	free_sums(targets->sums, targets->sum_count);
+	targets->sums = sums;
+	targets->sum_count = count;
+
+	return 0;
+}
+
+/* Targets come entry by entry, more or less: the last answer is tried first. sum_count: of no entry that there is. */
+static size_t entry_of(const struct exposition_targets *targets, const char *entry, size_t hint)
+{
+	if (hint < targets->sum_count && strcmp(targets->sums[hint].entry, entry) == 0)
+		return hint;
+	for (size_t i = 0; i < targets->sum_count; i++)
+		if (strcmp(targets->sums[i].entry, entry) == 0)
+			return i;
+
+	return targets->sum_count;
+}
+
+static void begin_sums(struct exposition_targets *targets)
+{
+	for (size_t i = 0; i < targets->sum_count; i++) {
+		struct entry_sum *sum = &targets->sums[i];
+
+		sum->members = 0;
+		for (enum sample_field field = 0; field < SAMPLE_FIELDS; field++)
+			if (sample_field_info(field)->kind != SAMPLE_COUNTER)
+				sum->total.value[field] = 0;
+	}
+}
+
+static int by_id(const void *a, const void *b)
+{
+	uint32_t left = ((const struct seen *)a)->id, right = ((const struct seen *)b)->id;
+
+	return (left > right) - (left < right);
+}
+
+/* A counter that stepped back has begun anew. */
+static uint64_t growth(const struct sample *before, const struct sample *now, enum sample_field field)
+{
+	if (!before || !sample_has(before, field))
+		return 0;
+
+	return now->value[field] >= before->value[field] ? now->value[field] - before->value[field] : now->value[field];
+}
+
+/* NULL: it was none of them on the last page. */
+static const struct seen *find_seen(const struct buffer *before, const struct seen *key)
+{
+	size_t count = ITEM_COUNT(before, struct seen);
+
+	return count > 0 ? bsearch(key, before->data, count, sizeof(*key), by_id) : NULL;
+}
+
+/* What is read of a target may be missing for once: what was read before is kept, or its return would count anew. */
+static int add_to_sum(struct exposition_targets *targets, size_t entry, uint32_t id, const struct sample *sample)
+{
+	struct seen key = { .id = id, .sample = *sample };
+	const struct seen *known = find_seen(&targets->before, &key);
+	struct entry_sum *sum = entry < targets->sum_count ? &targets->sums[entry] : NULL;
+	int r;
+
+	for (enum sample_field field = 0; known && field < SAMPLE_FIELDS; field++)
+		if (!sample_has(sample, field) && sample_has(&known->sample, field))
+			sample_set(&key.sample, field, known->sample.value[field]);
+	r = buffer_append(&targets->seen, &key, sizeof(key));
+	if (r < 0 || sum == NULL)
+		return r;
+
+	sum->members++;
+	sum->ever = true;
+	sum->total.mask |= sample->mask;
+	for (enum sample_field field = 0; field < SAMPLE_FIELDS; field++)
+		if (sample_has(sample, field))
+			sum->total.value[field] += sample_field_info(field)->kind == SAMPLE_COUNTER
+							   ? growth(known ? &known->sample : NULL, sample, field)
+							   : sample->value[field];
+
+	return 0;
+}
+
+/* What was seen on this page is what the next one starts from. */
+static void keep_seen(struct exposition_targets *targets)
+{
+	struct buffer emptied = targets->before;
+
+	if (targets->seen.len > 0)
+		qsort(targets->seen.data, ITEM_COUNT(&targets->seen, struct seen), sizeof(struct seen), by_id);
+	targets->before = targets->seen;
+	targets->seen = emptied;
+	targets->seen.len = 0;
+}
+
+/* ---- who has series of its own ---- */
+
+static int take_id(void *ctx, const struct evaluator_sight *sight)
+{
+	struct buffer *ids = ctx;
+
+	return buffer_append(ids, &sight->target->id, sizeof(sight->target->id));
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static int choose_own(struct exposition_targets *targets, const struct overview *overview)
+{
+	size_t count, most = overview->config->metrics.max_targets;
+	int r;
+
+	targets->ids.len = 0;
+	r = evaluator_visit_targets(overview->evaluator, take_id, &targets->ids);
+	if (r < 0)
+		return r;
+
+	count = ITEM_COUNT(&targets->ids, uint32_t);
+	targets->last_own = most > 0 ? UINT32_MAX : 0;
+	if (count > most && most > 0) {
+		qsort(targets->ids.data, count, sizeof(uint32_t), compare_ids);
+		targets->last_own = ITEMS(&targets->ids, uint32_t)[most - 1];
+	}
+
+	return 0;
+}
+
+/* ---- the second visit ---- */
+
+struct visit {
+	struct exposition_targets *targets;
+	struct labelbook *book;
+	size_t entry;
+};
+
+static int take_labels(const struct visit *visit, const struct target *target)
+{
+	struct exposition_targets *targets = visit->targets;
+	struct labels labels;
+
+	if (targets->names.count == 0 || !target->container || !*target->container ||
+	    !labelbook_get(visit->book, target->cgroup, &labels))
+		return 0;
+
+	return targetlabels_put_labels(&labels, &targets->names, &targets->text);
+}
+
+static int take_own(const struct visit *visit, const struct evaluator_sight *sight)
+{
+	struct exposition_targets *targets = visit->targets;
+	const struct target *target = sight->target;
+	struct own own = { .id = target->id, .entry = visit->entry, .at = targets->text.len, .sample = *sight->sample };
+	int r = targetlabels_put(target, &targets->text);
+
+	own.len = targets->text.len - own.at;
+	if (r == 0)
+		r = take_labels(visit, target);
+	own.more = targets->text.len - own.at - own.len;
+
+	return r < 0 ? r : buffer_append(&targets->own, &own, sizeof(own));
+}
+
+/* One that is not seen for the moment is no less a member of its sum: what was read of it goes on to the next page. */
+static int take_target(void *ctx, const struct evaluator_sight *sight)
+{
+	static const struct sample nothing;
+	struct visit *visit = ctx;
+	struct exposition_targets *targets = visit->targets;
+
+	visit->entry = entry_of(targets, sight->target->entry, visit->entry);
+	if (sight->target->id > targets->last_own)
+		return add_to_sum(targets, visit->entry, sight->target->id, sight->seen ? sight->sample : &nothing);
+
+	return sight->seen ? take_own(visit, sight) : 0;
+}
+
+static int by_labels(const void *a, const void *b, void *ctx)
+{
+	const struct own *left = a, *right = b;
+	const char *text = ctx;
+	size_t len = left->len < right->len ? left->len : right->len;
+	int order = memcmp(text + left->at, text + right->at, len);
+
+	if (order == 0)
+		order = (left->len > right->len) - (left->len < right->len);
+
+	return order != 0 ? order : (left->id > right->id) - (left->id < right->id);
+}
+
+/* Sorts, and moves all but the first of the same labels into the sums. */
+static int make_unique(struct exposition_targets *targets)
+{
+	struct own *own = ITEMS(&targets->own, struct own);
+	size_t count = ITEM_COUNT(&targets->own, struct own), kept = 0;
+	const char *text = targets->text.data;
+
+	if (count == 0)
+		return 0;
+
+	qsort_r(own, count, sizeof(*own), by_labels, targets->text.data);
+	for (size_t i = 0; i < count; i++) {
+		bool same = kept > 0 && own[kept - 1].len == own[i].len &&
+			    memcmp(text + own[kept - 1].at, text + own[i].at, own[i].len) == 0;
+		int r = same ? add_to_sum(targets, own[i].entry, own[i].id, &own[i].sample) : 0;
+
+		if (r < 0)
+			return r;
+		if (!same)
+			own[kept++] = own[i];
+	}
+	targets->own.len = kept * sizeof(*own);
+
+	return 0;
+}
+
+/* ---- families ---- */
+
+static void put_value(struct openmetrics *out, const struct exposition_column *column,
+		      const struct openmetrics_labels *labels, uint64_t value)
+{
+	if (column->how == EXPOSITION_COUNT)
+		openmetrics_u64(out, labels, value);
+	else
+		openmetrics_ns(out, labels, value); /* 1e9 ns/s is one core */
+}
+
+/* A limit that is not known says nothing. */
+static void put_column(struct openmetrics *out, const struct exposition_column *column,
+		       const struct openmetrics_labels *block, const struct sample *sample)
+{
+	struct openmetrics_labels labels = *block;
+	uint64_t value = sample->value[column->field];
+
+	if (!sample_has(sample, column->field))
+		return;
+	if (sample_field_info(column->field)->kind == SAMPLE_LIMIT && value == UINT64_MAX)
+		return;
+
+	labels.further[0] = column->label;
+	put_value(out, column, &labels, value);
+}
+
+static void put_ratio(struct openmetrics *out, const struct openmetrics_labels *labels, const struct sample *sample)
+{
+	uint64_t limit = sample->value[SAMPLE_MEMORY_LIMIT];
+
+	if (sample_has(sample, SAMPLE_MEMORY) && sample_has(sample, SAMPLE_MEMORY_LIMIT) && limit != UINT64_MAX &&
+	    limit > 0)
+		openmetrics_double(out, labels, (double)sample->value[SAMPLE_MEMORY] / (double)limit);
+}
+
+static struct openmetrics_labels labels_of(const struct exposition_targets *targets, const struct own *own)
+{
+	return (struct openmetrics_labels){ .block = targets->text.data + own->at, .block_len = own->len };
+}
+
+static void put_own(const struct exposition_targets *targets, struct openmetrics *out,
+		    const struct exposition_column *column)
+{
+	const struct own *own = ITEMS(&targets->own, struct own);
+
+	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
+		struct openmetrics_labels labels = labels_of(targets, &own[i]);
+
+		if (column)
+			put_column(out, column, &labels, &own[i].sample);
+		else
+			put_ratio(out, &labels, &own[i].sample);
+	}
+}
+
+static void put_info(const struct exposition_targets *targets, struct openmetrics *out)
+{
+	const struct own *own = ITEMS(&targets->own, struct own);
+
+	openmetrics_family(out, families_info(FAMILY_TARGET_INFO));
+	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
+		struct openmetrics_labels labels = labels_of(targets, &own[i]);
+
+		labels.block_len += own[i].more;
+		if (own[i].more > 0)
+			openmetrics_u64(out, &labels, 1);
+	}
+}
+
+static int put_sums(const struct exposition_targets *targets, struct openmetrics *out,
+		    const struct exposition_column *column)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+
+	for (size_t i = 0; column->summed && i < targets->sum_count; i++) {
+		const struct entry_sum *sum = &targets->sums[i];
+		int r = 0;
+
+		if (!sum->ever)
+			continue;
+		text.len = 0;
+		r = targetlabels_put_sum(sum->entry, &text);
+		if (r < 0)
+			return r;
+		put_column(out, column, &(struct openmetrics_labels){ .block = text.data, .block_len = text.len },
+			   &sum->total);
+	}
+
+	return 0;
+}
+
+static int put_families(const struct exposition_targets *targets, struct openmetrics *out)
+{
+	put_info(targets, out);
+	for (size_t i = 0; i < exposition_column_count; i++) {
+		int r;
+
+		if (i == 0 || exposition_columns[i].family != exposition_columns[i - 1].family)
+			openmetrics_family(out, families_info(exposition_columns[i].family));
+		put_own(targets, out, &exposition_columns[i]);
+		r = put_sums(targets, out, &exposition_columns[i]);
+		if (r < 0)
+			return r;
+	}
+	openmetrics_family(out, families_info(FAMILY_TARGET_MEMORY_RATIO));
+	put_own(targets, out, NULL);
+
+	openmetrics_family(out, families_info(FAMILY_SUMMED));
+	for (size_t i = 0; i < targets->sum_count; i++) {
+		struct openmetrics_labels labels = { .further = { { "entry", targets->sums[i].entry } } };
+
+		openmetrics_u64(out, &labels, targets->sums[i].members);
+	}
+
+	return 0;
+}
+
+/* ---- the whole ---- */
+
+/* Writes the families of targets. 0; -ENOMEM (nothing of it is counted twice next time); the first error of out. */
+static int exposition_targets_write(struct exposition_targets *targets, const struct overview *overview,
+			     struct openmetrics *out)
+{
+	const struct config_metrics *metrics = &overview->config->metrics;
+	struct visit visit = { .targets = targets, .book = session_labels(overview->session) };
+	int r = renew_sums(targets, overview->config);
+
+	labelnames_make(metrics->container_labels, metrics->container_label_count, &targets->names);
+
+	if (r == 0)
+		r = choose_own(targets, overview);
+	if (r < 0)
+		return r;
+
+	begin_sums(targets);
+	targets->own.len = targets->text.len = targets->seen.len = 0;
+	r = evaluator_visit_targets(overview->evaluator, take_target, &visit);
+	if (r == 0)
+		r = make_unique(targets);
+	if (r == 0)
+		r = put_families(targets, out);
+	keep_seen(targets);
+
+	return r;
+}
+
+/* 0 or -ENOMEM. */
+static int exposition_targets_new(struct exposition_targets **ret)
+{
+	struct exposition_targets *targets = calloc(1, sizeof(*targets));
+
+	if (targets == NULL)
+		return -ENOMEM;
+	*ret = targets;
+
+	return 0;
+}
+
+/* NULL is fine. */
+static void exposition_targets_free(struct exposition_targets *targets)
+{
+	if (targets == NULL)
+		return;
+
+	free_sums(targets->sums, targets->sum_count);
+	buffer_release(&targets->ids);
+	buffer_release(&targets->own);
+	buffer_release(&targets->text);
+	buffer_release(&targets->seen);
+	buffer_release(&targets->before);
+	free(targets);
+}
+
+struct exposition {
+	wall_t started;
+	struct exposition_targets *targets;
+};
+
+static void begin(struct openmetrics *out, enum family family)
+{
+	openmetrics_family(out, families_info(family));
+}
+
+static void put_u64(struct openmetrics *out, enum family family, uint64_t value)
+{
+	begin(out, family);
+	openmetrics_u64(out, NULL, value);
+}
+
+static void put_ns(struct openmetrics *out, enum family family, uint64_t value)
+{
+	begin(out, family);
+	openmetrics_ns(out, NULL, value);
+}
+
+static void put_double(struct openmetrics *out, enum family family, double value)
+{
+	begin(out, family);
+	openmetrics_double(out, NULL, value);
+}
+
+static struct openmetrics_labels labelled(const char *name, const char *value)
+{
+	return (struct openmetrics_labels){ .further = { { name, value } } };
+}
+
+/* ---- the process, the sampler, the ring ---- */
+
+static void put_daemon(struct openmetrics *out, const struct exposition *exposition, const struct overview *overview,
+		       const struct vitals *vitals)
+{
+	struct openmetrics_labels version = labelled("version", SPIKEWATCH_VERSION);
+	const struct samplers *samplers = session_samplers(overview->session);
+
+	begin(out, FAMILY_BUILD);
+	openmetrics_u64(out, &version, 1);
+	put_ns(out, FAMILY_START_TIME, exposition->started.ns);
+	put_ns(out, FAMILY_PROCESS_CPU, vitals->cpu_ns);
+	put_u64(out, FAMILY_PROCESS_RESIDENT, vitals->resident_bytes);
+	put_u64(out, FAMILY_PROCESS_FDS, vitals->open_fds);
+	put_ns(out, FAMILY_INTERVAL, overview->config->sampling.interval_ns);
+	put_u64(out, FAMILY_SLOWDOWN, samplers_slowdown(samplers));
+	put_double(out, FAMILY_CPU_SHARE, samplers_cpu_share(samplers));
+}
+
+/* What the sampler counts, as it stands in its counters. */
+static const struct {
+	enum family family;
+	size_t offset;
+} counters[] = {
+	{ FAMILY_SNAPSHOTS, offsetof(struct stats, total_snapshots) },
+	{ FAMILY_SLOTS, offsetof(struct stats, total_slots) },
+	{ FAMILY_MISSED_SLOTS, offsetof(struct stats, missed_slots) },
+	{ FAMILY_SLEEP_ERROR, offsetof(struct stats, total_sleep_timing_error) },
+	{ FAMILY_COLLECTION, offsetof(struct stats, total_collection_timing_error) },
+	{ FAMILY_BACKOFF, offsetof(struct stats, total_backoff_sleep) },
+	{ FAMILY_BACKOFFS, offsetof(struct stats, num_backoff_sleeps) },
+	{ FAMILY_LOST_RECORDS, offsetof(struct stats, lost_records) },
+	{ FAMILY_FAILED_READS, offsetof(struct stats, failed_reads) },
+	{ FAMILY_SKIPPED_READS, offsetof(struct stats, skipped_reads) },
+	{ FAMILY_SAVED_LOOKS, offsetof(struct stats, saved_looks) },
+	{ FAMILY_GONE_TARGETS, offsetof(struct stats, gone_targets) },
+	{ FAMILY_RECORDS, offsetof(struct stats, records) },
+	{ FAMILY_RECORDED, offsetof(struct stats, bytes) },
+	{ FAMILY_SAMPLER_CPU, offsetof(struct stats, own_cpu) },
+	{ FAMILY_SAMPLER_THREADS, offsetof(struct stats, threads) },
+};
+
+/* Times are counted in nanoseconds; the family says which of them are times. */
+static void put_counters(struct openmetrics *out, const struct stats *stats)
+{
+	for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
+		uint64_t value = *(const uint64_t *)(const void *)((const char *)stats + counters[i].offset);
+		bool time = families_info(counters[i].family)->unit[0] == 's';
+
+		(time ? put_ns : put_u64)(out, counters[i].family, value);
+	}
+}
+
+static void put_verdicts(struct openmetrics *out, const struct health *health, const struct verdict *verdicts)
+{
+	static const char *const names[VERDICT_KINDS] = {
+		[VERDICT_CAPTURE_RATE] = "capture_rate",
+		[VERDICT_SLEEP_ERROR] = "sleep_error",
+		[VERDICT_COLLECTION] = "collection",
+		[VERDICT_BACKOFF] = "backoff",
+	};
+	struct openmetrics_labels labels[VERDICT_KINDS];
+
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		labels[i] = labelled("verdict", names[i]);
+	begin(out, FAMILY_VERDICT_RATIO);
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		openmetrics_double(out, &labels[i], verdicts[i].ratio);
+	begin(out, FAMILY_VERDICT_THRESHOLD);
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		openmetrics_double(out, &labels[i], verdicts[i].threshold);
+	begin(out, FAMILY_VERDICT_BAD);
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		openmetrics_u64(out, &labels[i], health->bad[i]);
+	begin(out, FAMILY_VERDICT_EPISODES);
+	for (int i = 0; i < VERDICT_KINDS; i++)
+		openmetrics_u64(out, &labels[i], health->episodes[i]);
+}
+
+static void put_sampler(struct openmetrics *out, const struct overview *overview)
+{
+	static const struct stats nothing;
+	struct verdict verdicts[VERDICT_KINDS];
+	struct stats stats = { 0 };
+
+	if (ring_stats(session_ring(overview->session), &stats) < 0)
+		return;
+
+	stats_verdicts(&stats, &nothing, verdicts);
+	put_counters(out, &stats);
+	put_double(out, FAMILY_CAPTURE, verdicts[VERDICT_CAPTURE_RATE].ratio);
+	put_verdicts(out, overview->health, verdicts);
+}
+
+static void put_ring(struct openmetrics *out, const struct overview *overview, const struct vitals *vitals)
+{
+	struct watcher_counts watched;
+	struct ring_info info;
+
+	ring_info(session_ring(overview->session), &info);
+	watcher_counts(overview->watcher, &watched);
+	put_u64(out, FAMILY_RING_SIZE, info.size_bytes);
+	put_ns(out, FAMILY_RING_HISTORY, vitals->history_ns);
+	put_u64(out, FAMILY_RING_TICKS, info.ticks);
+	put_u64(out, FAMILY_UNJUDGED_PAGES, watched.lost_pages);
+	put_u64(out, FAMILY_DAMAGED_PAGES, watched.damaged_pages);
+}
+
+/* ---- what is found, what was kept ---- */
+
+static void put_discovery(struct openmetrics *out, const struct overview *overview)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(overview->session), &found);
+	put_u64(out, FAMILY_TARGETS, found.roster.targets);
+	put_u64(out, FAMILY_MEMBERS, found.roster.members);
+	put_u64(out, FAMILY_PROCESSES, found.processes);
+	put_u64(out, FAMILY_WARM, found.roster.processes - found.roster.cold);
+	put_u64(out, FAMILY_COLD, found.roster.cold);
+	put_u64(out, FAMILY_UNREADABLE, found.unreadable);
+	put_u64(out, FAMILY_REFUSED_TARGETS, found.roster.refused);
+	put_u64(out, FAMILY_FAILED_TARGETS, found.roster.failed);
+	put_u64(out, FAMILY_FOUND_TARGETS, found.roster.found);
+	put_u64(out, FAMILY_LEFT_TARGETS, found.roster.left);
+	put_u64(out, FAMILY_SCANS, found.scans);
+	put_ns(out, FAMILY_LAST_SCAN, found.last_scan_ns);
+	put_u64(out, FAMILY_UNFINISHED, found.error != 0);
+	put_u64(out, FAMILY_LISTENING, found.source != PROCLISTENER_NONE);
+	put_u64(out, FAMILY_EVENTS, found.events);
+	put_u64(out, FAMILY_OVERRUNS, found.overruns);
+	put_u64(out, FAMILY_MISSED, found.missed + found.dropped);
+	put_u64(out, FAMILY_CREDITED, found.credited);
+	put_u64(out, FAMILY_LATE, found.late);
+	put_u64(out, FAMILY_STORMS, found.storms);
+}
+
+static void put_incidents(struct openmetrics *out, const struct overview *overview)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(overview->incidents, &counts);
+	put_u64(out, FAMILY_INCIDENTS_OPENED, counts.opened);
+	put_u64(out, FAMILY_INCIDENTS_SEALED, counts.sealed);
+	put_u64(out, FAMILY_INCIDENTS_MERGED, counts.merged);
+	put_u64(out, FAMILY_INCIDENTS_FAILED, counts.failed);
+	put_u64(out, FAMILY_INCIDENTS_REFUSED, counts.refused);
+	put_u64(out, FAMILY_INCIDENTS_MANUAL, counts.manual);
+	put_u64(out, FAMILY_INCIDENTS_REMOVED, counts.removed);
+	put_u64(out, FAMILY_INCIDENTS_OPEN, counts.open);
+}
+
+/* ---- rules ---- */
+
+static uint64_t windows_of(const struct ruletally_counts *counts)
+{
+	return counts->windows;
+}
+
+static uint64_t unavailable_of(const struct ruletally_counts *counts)
+{
+	return counts->reasons[TRIGGER_UNAVAILABLE];
+}
+
+static uint64_t fired_of(const struct ruletally_counts *counts)
+{
+	return counts->fired;
+}
+
+static uint64_t opened_of(const struct ruletally_counts *counts)
+{
+	return counts->opened;
+}
+
+static void put_by_rule(struct openmetrics *out, const struct overview *overview, enum family family,
+			uint64_t (*value_of)(const struct ruletally_counts *counts))
+{
+	const struct config *config = overview->config;
+
+	begin(out, family);
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct ruletally_counts *counts = ruletally_counts(overview->tally, &config->rules[i]);
+		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
+
+		if (counts)
+			openmetrics_u64(out, &labels, value_of(counts));
+	}
+}
+
+/* Reasons of candidates that did not fire; those that never were given are 0. */
+static void put_suppressed(struct openmetrics *out, const struct overview *overview)
+{
+	const struct config *config = overview->config;
+
+	begin(out, FAMILY_RULE_SUPPRESSED);
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct ruletally_counts *counts = ruletally_counts(overview->tally, &config->rules[i]);
+		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
+
+		for (enum trigger_reason reason = TRIGGER_PENDING; counts && reason < TRIGGER_REASONS; reason++) {
+			labels.further[1] = (struct openmetrics_label){ "reason", trigger_reason_name(reason) };
+			openmetrics_u64(out, &labels, counts->reasons[reason]);
+		}
+	}
+}
+
+static void put_rules(struct openmetrics *out, const struct overview *overview)
+{
+	if (overview->tally == NULL)
+		return;
+
+	put_by_rule(out, overview, FAMILY_RULE_WINDOWS, windows_of);
+	put_by_rule(out, overview, FAMILY_RULE_UNAVAILABLE, unavailable_of);
+	put_suppressed(out, overview);
+	put_by_rule(out, overview, FAMILY_RULE_FIRINGS, fired_of);
+	put_by_rule(out, overview, FAMILY_RULE_INCIDENTS, opened_of);
+}
+
+/* ---- the whole ---- */
+
+int exposition_write(struct exposition *exposition, const struct overview *overview, enum openmetrics_form form,
+		     struct buffer *ret)
+{
+	struct openmetrics out;
+	struct vitals vitals;
+	int r;
+
+	vitals_read(session_ring(overview->session), &vitals);
+	openmetrics_init(&out, sink_buffer(ret), form);
+	put_daemon(&out, exposition, overview, &vitals);
+	put_sampler(&out, overview);
+	put_ring(&out, overview, &vitals);
+	put_discovery(&out, overview);
+	put_incidents(&out, overview);
+	put_rules(&out, overview);
+	r = exposition_targets_write(exposition->targets, overview, &out);
+	if (r < 0)
+		return r;
+
+	return openmetrics_finish(&out);
+}
+
+int exposition_new(wall_t started, struct exposition **ret)
+{
+	AUTO_FREE struct exposition *exposition = calloc(1, sizeof(*exposition));
+	int r = exposition ? exposition_targets_new(&exposition->targets) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+
+	exposition->started = started;
+	*ret = TAKE(exposition);
+
+	return 0;
+}
+
+void exposition_free(struct exposition *exposition)
+{
+	if (exposition)
+		exposition_targets_free(exposition->targets);
+	free(exposition);
+}

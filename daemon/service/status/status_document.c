@@ -1,0 +1,859 @@
+/*
+ * status_document.c: a document whose writer is kept between the pieces, and a list of ids that says who comes next.
+ *
+ *                                 ┌──── all were looked at ────▶ those picked ─┐
+ *   the head ──▶ nearest? ── yes ─┘                                            ├──▶ the end
+ *      │             └────── no ───────────────────────────────▶ everybody ────┘
+ *      └── brief ────────────────────────────────────────────────────────────────▶
+ *
+ * The list is of ids, not of places in the evaluator: who goes leaves a gap there that another one fills. An id that is unknown when its turn comes has
+ * gone. The configuration may be another one by then, and rules with it: nothing but numbers is kept from one piece to the next.
+ *
+ * A row is begun only if the longest possible one fits: what is left out is whole rules, and the document is valid in every case.
+ *
+ * Rejected: a copy of everything at the beginning. It would be of one moment, at 4 KB for each target and a stop of milliseconds.
+ */
+#include "daemon/service/status/status_document.h"
+
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/paths.h"
+#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/containers.h"
+#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/target_table.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "daemon/service/health/health.h"
+#include "daemon/service/health/overview.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/json.h"
+#include "lib/config/config.h"
+#include "lib/config/selection.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/incident/incident.h"
+#include "lib/model/pacing.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
+#include "lib/ring/ring.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
+#include "lib/source/source.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Units and names in the lists; the others are counted. */
+#define STATUSUNITS_MAX 256u
+
+/* Of the whole document; rules on targets beyond it are left out and counted. */
+#define STATUSANSWER_MAX (64u << 20)
+
+#define STATUSANSWER_LOOKS 256
+
+/* statusunits.c: visited twice under discovery's lock: which are missing, and which there are. Written to memory, so that nobody waits for a reader. */
+
+struct units {
+	struct json_writer *json;
+	unsigned count;
+};
+
+static void skip_unit(void *ctx, const struct unit_report *unit)
+{
+	(void)ctx;
+	(void)unit;
+}
+
+static void skip_missing(void *ctx, const char *name, const char *why)
+{
+	(void)ctx;
+	(void)name;
+	(void)why;
+}
+
+static void put_missing(void *ctx, const char *name, const char *why)
+{
+	struct units *units = ctx;
+
+	if (units->count++ >= STATUSUNITS_MAX)
+		return;
+	json_begin_object(units->json);
+	jsonmember_text(units->json, "name", name);
+	jsonmember_text(units->json, "why", why);
+	json_end_object(units->json);
+}
+
+static void put_unit(void *ctx, const struct unit_report *unit)
+{
+	const struct unit_facts *facts = &unit->facts;
+	struct units *units = ctx;
+	struct json_writer *json = units->json;
+
+	if (units->count++ >= STATUSUNITS_MAX)
+		return;
+	json_begin_object(json);
+	jsonmember_text(json, "name", unit->name);
+	jsonmember_text(json, "cgroup", unit->cgroup);
+	jsonmember_text(json, "state", facts->active_state);
+	jsonmember_text(json, "sub_state", facts->sub_state);
+	jsonmember_text(json, "invocation_id", facts->invocation_id);
+	if (facts->has_main_pid)
+		jsonmember_u64(json, "main_pid", facts->main_pid);
+	if (facts->has_restarts)
+		jsonmember_u64(json, "restarts", facts->restarts);
+	if (facts->started_ns)
+		jsonmember_u64(json, "started_monotonic_ns", facts->started_ns);
+	json_end_object(json);
+}
+
+static void put_list(struct json_writer *json, struct discovery *discovery, const char *key, bool missing)
+{
+	struct units units = { .json = json };
+	const struct unit_visitor visitor = {
+		.unit = missing ? skip_unit : put_unit,
+		.missing = missing ? put_missing : skip_missing,
+		.ctx = &units,
+	};
+
+	json_key(json, key);
+	json_begin_array(json);
+	discovery_visit_units(discovery, &visitor);
+	json_end_array(json);
+}
+
+/* Writes the member "units" into the object that is open. */
+static void statusunits_put(struct json_writer *json, struct discovery *discovery)
+{
+	struct discovery_state found;
+
+	discovery_state(discovery, &found);
+	jsonmember_object(json, "units");
+	jsonmember_bool(json, "wanted", found.units_wanted);
+	jsonmember_text(json, "source", found.units.connected ? "systemd" : "cgroups");
+	jsonmember_text(json, "why", found.units.why);
+	jsonmember_u64(json, "known", found.units.units);
+	jsonmember_u64(json, "left_out", found.units.left_out);
+	jsonmember_u64(json, "restarts", found.units.restarts);
+	jsonmember_u64(json, "connects", found.units.connects);
+	jsonmember_u64(json, "signals", found.units.signals);
+	jsonmember_u64(json, "asked", found.units.asked);
+	jsonmember_u64(json, "delays", found.units.delays);
+	put_list(json, discovery, "missing", true);
+	put_list(json, discovery, "list", false);
+	json_end_object(json);
+}
+
+/*
+ * statusjson.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
+ * what they give away to any thread.
+ *
+ * A target says when it was looked at: with thousands of them that is not when the document was begun.
+ */
+
+/* NAN, which is no number, is how JSON's null is said: not known, not configured. */
+static double or_null(bool has, double value)
+{
+	return has ? value : NAN;
+}
+
+/* ---- the process ---- */
+
+static void put_lacks(struct json_writer *json, const struct privileges *privileges)
+{
+	json_key(json, "lacks");
+	json_begin_array(json);
+	for (size_t i = 0; i < privileges->count; i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "needs", privileges->lacks[i].needs);
+		jsonmember_text(json, "off", privileges->lacks[i].off);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
+{
+	struct samplers *samplers = session_samplers(overview->session);
+
+	jsonmember_object(json, "daemon");
+	jsonmember_text(json, "version", SPIKEWATCH_VERSION);
+	jsonmember_u64(json, "pid", (uint64_t)getpid());
+	jsonmember_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	jsonmember_u64(json, "interval_ns", overview->config->sampling.interval_ns);
+	jsonmember_u64(json, "slowdown", samplers_slowdown(samplers));
+	jsonmember_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
+	jsonmember_u64(json, "memory_bytes", vitals->resident_bytes);
+	jsonmember_u64(json, "open_fds", vitals->open_fds);
+	jsonmember_text(json, "incident_directory", overview->paths->incidents);
+	put_lacks(json, overview->privileges);
+	json_end_object(json);
+}
+
+/* ---- what is wrong, or was ---- */
+
+static void put_jumps(struct json_writer *json, const char *key, const struct health_jumps *jumps)
+{
+	jsonmember_object(json, key);
+	jsonmember_u64(json, "times", jumps->times);
+	jsonmember_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
+	json_end_object(json);
+}
+
+static void put_health(struct json_writer *json, const struct health *health)
+{
+	jsonmember_object(json, "health");
+	put_jumps(json, "clock_steps", &health->steps);
+	put_jumps(json, "suspends", &health->suspends);
+	jsonmember_u64(json, "lost_log_entries", log_lost());
+	json_key(json, "silent_threads");
+	json_begin_array(json);
+	for (size_t i = 0; i < health->thread_count; i++) {
+		if (health->threads[i].silent_ns == 0)
+			continue;
+		json_begin_object(json);
+		jsonmember_text(json, "thread", health->threads[i].name);
+		jsonmember_u64(json, "silent_ns", health->threads[i].silent_ns);
+		if (health->reading && strcmp(health->threads[i].name, "discovery") == 0)
+			jsonmember_u64(json, "pid", (uint64_t)health->reading);
+		json_end_object(json);
+	}
+	json_end_array(json);
+	json_end_object(json);
+}
+
+/* ---- the sampler, the ring ---- */
+
+static void put_verdicts(struct json_writer *json, const struct health *health, const struct verdict *verdicts)
+{
+	json_key(json, "verdicts");
+	json_begin_array(json);
+	for (int i = 0; i < VERDICT_KINDS; i++) {
+		json_begin_object(json);
+		jsonmember_text(json, "what", verdicts[i].what);
+		jsonmember_double(json, "ratio", verdicts[i].ratio);
+		jsonmember_double(json, "threshold", verdicts[i].threshold);
+		jsonmember_bool(json, "bad", verdicts[i].bad);
+		jsonmember_bool(json, "bad_now", health->bad[i]);
+		jsonmember_u64(json, "episodes", health->episodes[i]);
+		if (verdicts[i].bad || health->bad[i]) {
+			jsonmember_text(json, "cause", verdicts[i].cause);
+			jsonmember_text(json, "remedy", verdicts[i].remedy);
+		}
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static double mean(uint64_t sum, uint64_t count)
+{
+	return or_null(count > 0, (double)sum / (double)(count > 0 ? count : 1));
+}
+
+static void put_sampler(struct json_writer *json, const struct overview *overview)
+{
+	static const struct stats nothing;
+	struct verdict verdicts[VERDICT_KINDS];
+	struct stats stats = { 0 };
+	struct ring_info info;
+
+	ring_info(session_ring(overview->session), &info);
+	ring_stats(session_ring(overview->session), &stats);
+	stats_verdicts(&stats, &nothing, verdicts);
+	jsonmember_object(json, "sampler");
+	jsonmember_u64(json, "threads", samplers_count(session_samplers(overview->session)));
+	jsonmember_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
+	jsonmember_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
+	jsonmember_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
+	jsonmember_u64(json, "interval_ns", stats.collection_rate);
+	jsonmember_u64(json, "idle_interval_ns", info.idle_ns);
+	jsonmember_u64(json, "saved_looks", stats.saved_looks);
+	jsonmember_u64(json, "snapshots", stats.total_snapshots);
+	jsonmember_u64(json, "missed_slots", stats.missed_slots);
+	jsonmember_u64(json, "backoff_ns", stats.total_backoff_sleep);
+	jsonmember_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
+	jsonmember_u64(json, "lost_records", stats.lost_records);
+	jsonmember_u64(json, "failed_reads", stats.failed_reads);
+	jsonmember_u64(json, "cpu_ns", stats.own_cpu);
+	put_verdicts(json, overview->health, verdicts);
+	json_end_object(json);
+}
+
+static void put_ring(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
+{
+	struct ring *ring = session_ring(overview->session);
+	struct watcher_counts watched;
+	struct ring_info info;
+
+	ring_info(ring, &info);
+	watcher_counts(overview->watcher, &watched);
+	jsonmember_object(json, "ring");
+	jsonmember_text(json, "path", overview->paths->ring);
+	jsonmember_u64(json, "size_bytes", info.size_bytes);
+	jsonmember_u64(json, "history_ns", vitals->history_ns);
+	jsonmember_u64(json, "ticks", info.ticks);
+	jsonmember_u64(json, "unjudged_pages", watched.lost_pages);
+	jsonmember_u64(json, "damaged_pages", watched.damaged_pages);
+	json_end_object(json);
+}
+
+static void put_stacks(struct json_writer *json, const struct overview *overview)
+{
+	struct stackrecorder *recorder = session_stacks(overview->session);
+	struct stackrecorder_status status;
+
+	jsonmember_object(json, "stacks");
+	jsonmember_bool(json, "recorded", recorder != NULL);
+	if (recorder) {
+		stackrecorder_status(recorder, &status);
+		jsonmember_bool(json, "everybody", status.everybody);
+		jsonmember_bool(json, "dwarf", status.dwarf);
+		jsonmember_bool(json, "kernel", status.kernel);
+		jsonmember_bool(json, "page_faults", status.faults);
+		jsonmember_bool(json, "cycles", status.cycles);
+		jsonmember_text(json, "limits", status.limits);
+		jsonmember_u64(json, "followed_processes", status.followed_processes);
+		jsonmember_u64(json, "followed_threads", status.followed_threads);
+		jsonmember_u64(json, "not_followed", status.not_followed);
+		jsonmember_u64(json, "cpus", status.cpus);
+		jsonmember_u64(json, "frequency", status.frequency);
+		jsonmember_u64(json, "memory_bytes", status.memory_bytes);
+		jsonmember_u64(json, "lost_mappings", status.side_lost);
+	}
+	if (!session_stacks(overview->session) || *session_stacks_off(overview->session))
+		jsonmember_text(json, "why", session_stacks_off(overview->session));
+	json_end_object(json);
+}
+
+/* ---- what is found, what was kept ---- */
+
+static void put_news(struct json_writer *json, const struct discovery_state *found)
+{
+	jsonmember_text(json, "source", proclistener_name(found->source));
+	if (found->source_why[0])
+		jsonmember_text(json, "source_why", found->source_why);
+	jsonmember_bool(json, "exit_records", found->exit_totals);
+	jsonmember_u64(json, "events", found->events);
+	jsonmember_u64(json, "overruns", found->overruns);
+	jsonmember_u64(json, "cgroups_heard", found->cgroups_heard);
+	jsonmember_u64(json, "looks", found->looks);
+	jsonmember_u64(json, "missed", found->missed + found->dropped);
+	jsonmember_u64(json, "credited", found->credited);
+	jsonmember_u64(json, "late", found->late);
+	jsonmember_u64(json, "storms", found->storms);
+}
+
+static void put_discovery(struct json_writer *json, const struct overview *overview)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(overview->session), &found);
+	jsonmember_object(json, "discovery");
+	jsonmember_u64(json, "targets", found.roster.targets);
+	jsonmember_u64(json, "members", found.roster.members);
+	jsonmember_u64(json, "processes", found.processes);
+	jsonmember_u64(json, "warm", found.roster.processes - found.roster.cold);
+	jsonmember_u64(json, "cold", found.roster.cold);
+	jsonmember_u64(json, "scans", found.scans);
+	jsonmember_u64(json, "last_scan_ns", found.last_scan_ns);
+	jsonmember_u64(json, "scan_interval_ns", found.scan_interval_ns);
+	jsonmember_u64(json, "unchanged", found.unchanged);
+	jsonmember_u64(json, "unreadable", found.unreadable);
+	jsonmember_u64(json, "refused", found.roster.refused);
+	jsonmember_u64(json, "failed", found.roster.failed);
+	if (found.roster.failed)
+		jsonmember_text(json, "failed_why", strerror(-found.roster.last_error));
+	jsonmember_u64(json, "unlabelled", found.unlabelled);
+	if (found.unlabelled)
+		jsonmember_text(json, "unlabelled_why", found.unlabelled_why);
+	if (found.error)
+		jsonmember_text(json, "unfinished_why", strerror(-found.error));
+	put_news(json, &found);
+	json_end_object(json);
+}
+
+static void put_incidents(struct json_writer *json, const struct overview *overview)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(overview->incidents, &counts);
+	jsonmember_object(json, "incidents");
+	jsonmember_u64(json, "opened", counts.opened);
+	jsonmember_u64(json, "sealed", counts.sealed);
+	jsonmember_u64(json, "merged", counts.merged);
+	jsonmember_u64(json, "failed", counts.failed);
+	jsonmember_u64(json, "refused", counts.refused);
+	jsonmember_u64(json, "open", counts.open);
+	jsonmember_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
+	jsonmember_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
+	json_end_object(json);
+}
+
+/* ---- rules ---- */
+
+static void put_thresholds(struct json_writer *json, const struct config_rule *rule)
+{
+	const struct trigger_rule *trigger = &rule->trigger;
+
+	jsonmember_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
+	jsonmember_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
+	jsonmember_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
+	jsonmember_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
+	jsonmember_u64(json, "window_ns", rule->window_ns);
+	jsonmember_u64(json, "warmup", trigger->warmup);
+	jsonmember_u64(json, "for_ns", trigger->for_ns);
+	jsonmember_u64(json, "cooldown_ns", trigger->cooldown_ns);
+	jsonmember_u64(json, "count_limit", trigger->count);
+}
+
+static void put_decision(struct json_writer *json, const struct trigger_decision *decision)
+{
+	jsonmember_bool(json, "available", decision->available);
+	jsonmember_double(json, "value", or_null(decision->available, decision->value));
+	jsonmember_double(json, "average", or_null(decision->has_average, decision->average));
+	jsonmember_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
+	jsonmember_double(json, "distance", or_null(decision->has_distance, decision->distance));
+	jsonmember_text(json, "reason", trigger_reason_name(decision->reason));
+	jsonmember_text(json, "phase", trigger_phase_name(decision->phase));
+	jsonmember_bool(json, "candidate", decision->candidate);
+	jsonmember_bool(json, "fires", decision->fires);
+	jsonmember_u64(json, "pending_ns", decision->pending_ns);
+	jsonmember_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
+}
+
+/* Those that were never given are left out. */
+static void put_reasons(struct json_writer *json, const uint32_t *reasons)
+{
+	jsonmember_object(json, "reasons");
+	for (enum trigger_reason reason = 0; reason < TRIGGER_REASONS; reason++)
+		if (reasons[reason] > 0)
+			jsonmember_u64(json, trigger_reason_name(reason), reasons[reason]);
+	json_end_object(json);
+}
+
+/* Puts a rule on that target into the array. */
+static void statusjson_put_rule(struct json_writer *json, const struct evaluator_status *row)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "rule", row->rule->name);
+	jsonmember_text(json, "metric", metric_name(row->rule->metric));
+	jsonmember_text(json, "of", metric_of_name(row->rule->of));
+	jsonmember_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	if (row->decision)
+		put_decision(json, row->decision);
+	put_thresholds(json, row->rule);
+	jsonmember_u64(json, "fired", row->memory->fired);
+	jsonmember_u64(json, "count", row->memory->count);
+	jsonmember_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
+	put_reasons(json, row->reasons);
+	json_end_object(json);
+}
+
+/* ---- targets ---- */
+
+static void put_container(struct json_writer *json, const char *packed)
+{
+	struct container container;
+
+	if (!container_unpack(packed, &container))
+		return;
+
+	jsonmember_object(json, "container");
+	jsonmember_text(json, "runtime", container_runtime_name(container.runtime));
+	jsonmember_text(json, "id", container.id);
+	jsonmember_text(json, "name", container.name);
+	if (container.pod[0] != '\0') {
+		jsonmember_text(json, "namespace", container.space);
+		jsonmember_text(json, "pod", container.pod);
+	}
+	jsonmember_text(json, "image", container.image);
+	json_end_object(json);
+}
+
+static void put_labels(struct json_writer *json, const struct overview *overview, const struct target *target)
+{
+	struct labels labels;
+
+	if (!target->container || !*target->container ||
+	    !labelbook_get(session_labels(overview->session), target->cgroup, &labels))
+		return;
+
+	labels_json(json, "labels", &labels);
+	if (labels.left_out > 0)
+		jsonmember_u64(json, "labels_left_out", labels.left_out);
+}
+
+/* Begins the object of a target, up to the array of its rules, which is open then. */
+static void statusjson_begin_target(struct json_writer *json, const struct overview *overview, const struct target *target)
+{
+	json_begin_object(json);
+	jsonmember_text(json, "name", target->name);
+	jsonmember_text(json, "kind", target_kind_name(target->kind));
+	jsonmember_text(json, "entry", target->entry);
+	if (target->kind == TARGET_PROCESS)
+		jsonmember_u64(json, "pid", (uint64_t)target->pid);
+	jsonmember_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	put_container(json, target->container);
+	put_labels(json, overview, target);
+	json_key(json, "rules");
+	json_begin_array(json);
+}
+
+/* Ends both. */
+static void statusjson_end_target(struct json_writer *json)
+{
+	json_end_array(json);
+	json_end_object(json);
+}
+
+/* ---- the whole ---- */
+
+/* Puts all members but those about targets. */
+static void statusjson_put_head(struct json_writer *json, const struct overview *overview)
+{
+	struct vitals vitals;
+
+	vitals_read(session_ring(overview->session), &vitals);
+	put_daemon(json, overview, &vitals);
+	put_health(json, overview->health);
+	put_sampler(json, overview);
+	put_ring(json, overview, &vitals);
+	put_stacks(json, overview);
+	put_discovery(json, overview);
+	statusunits_put(json, session_discovery(overview->session));
+	put_incidents(json, overview);
+}
+
+/* More than a target, a rule on it and the end of the document can take, and what the writer has not handed on yet. */
+#define ROW_MAX (64u << 10)
+
+enum answer_phase { HEAD, PICKING, TARGETS, END };
+
+/* A rule on a target that is among the nearest so far. */
+struct pick {
+	double nearness;
+	size_t place;  /* of the target in the list */
+	uint32_t pair; /* the how-manieth rule on it */
+};
+
+struct statusanswer {
+	struct statusanswer_options options;
+	struct statusquery_line asked;
+	struct json_writer *json;
+	struct buffer *out; /* of the piece that is being made; NULL between pieces */
+	uint64_t handed_on; /* bytes, of all pieces */
+	int error;          /* of handing on, for ever */
+	enum answer_phase phase;
+	uint32_t *ids;
+	size_t id_count;
+	struct pick *picks; /* while picking nearest first, then in the order of the list; NULL: all are wanted */
+	size_t pick_count;
+	size_t at; /* whose turn is next: a place in the list, or, of those picked, among the picks */
+	uint64_t farther, left_out;
+};
+
+/* One target's turn. */
+struct turn {
+	struct statusanswer *answer;
+	const struct overview *overview;
+	size_t place;
+	uint32_t pair;            /* of the rule that is looked at */
+	const struct pick *picks; /* of this target; NULL: all its rules are wanted */
+	size_t pick_count;
+	bool begun;
+};
+
+static int hand_on(void *ctx, const void *data, size_t len)
+{
+	struct statusanswer *answer = ctx;
+
+	answer->handed_on += len;
+	if (answer->out && answer->error == 0)
+		answer->error = buffer_append(answer->out, data, len);
+
+	return answer->error;
+}
+
+static bool is_wanted(const struct statusanswer *answer, const struct evaluator_status *row)
+{
+	return statusquery_wants(&answer->asked.query, row->target->name, row->target->entry, row->rule->name);
+}
+
+/* ---- the nearest ---- */
+
+/* The distance to firing as a part of the threshold, as those who read the answer sort by it. */
+static double nearness_of(const struct trigger_decision *decision)
+{
+	double threshold, nearness;
+
+	if (!decision || !decision->has_distance)
+		return INFINITY;
+
+	threshold = decision->value + decision->distance;
+	nearness = threshold > 0 ? decision->distance / threshold : decision->distance;
+
+	return isfinite(nearness) ? nearness : INFINITY;
+}
+
+/* Of equally near ones the first stays. Most rows of many are not among the nearest: one comparison. */
+static void pick(struct statusanswer *answer, const struct pick *candidate)
+{
+	size_t max = answer->asked.query.nearest, at = answer->pick_count;
+
+	if (at == max) {
+		answer->farther++;
+		if (answer->picks[--at].nearness <= candidate->nearness)
+			return;
+	} else {
+		answer->pick_count++;
+	}
+	for (; at > 0 && answer->picks[at - 1].nearness > candidate->nearness; at--)
+		answer->picks[at] = answer->picks[at - 1];
+	answer->picks[at] = *candidate;
+}
+
+static int look(void *ctx, const struct evaluator_status *row)
+{
+	struct turn *turn = ctx;
+	struct pick candidate = { nearness_of(row->decision), turn->place, turn->pair++ };
+
+	if (is_wanted(turn->answer, row))
+		pick(turn->answer, &candidate);
+
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct pick *left = a, *right = b;
+
+	if (left->place != right->place)
+		return left->place < right->place ? -1 : 1;
+
+	return left->pair < right->pair ? -1 : left->pair > right->pair;
+}
+
+static bool is_picked(const struct turn *turn, uint32_t pair)
+{
+	for (size_t i = 0; i < turn->pick_count; i++)
+		if (turn->picks[i].pair == pair)
+			return true;
+
+	return turn->picks == NULL;
+}
+
+/* ---- pieces ---- */
+
+static bool has_room(const struct statusanswer *answer)
+{
+	const struct buffer *out = answer->out;
+
+	return answer->handed_on + ROW_MAX <= answer->options.max_bytes &&
+	       (out->max == 0 || out->len + ROW_MAX <= out->max);
+}
+
+static int show(void *ctx, const struct evaluator_status *row)
+{
+	struct turn *turn = ctx;
+	struct statusanswer *answer = turn->answer;
+
+	if (!is_picked(turn, turn->pair++) || !is_wanted(answer, row))
+		return 0;
+	if (!has_room(answer)) {
+		answer->left_out++;
+		return 0;
+	}
+
+	if (!turn->begun)
+		statusjson_begin_target(answer->json, turn->overview, row->target);
+	turn->begun = true;
+	statusjson_put_rule(answer->json, row);
+
+	return 0;
+}
+
+static void put_head(struct statusanswer *answer, const struct overview *overview)
+{
+	json_begin_object(answer->json);
+	statusjson_put_head(answer->json, overview);
+	answer->phase = END;
+	if (answer->asked.query.brief)
+		return;
+
+	json_key(answer->json, "targets");
+	json_begin_array(answer->json);
+	answer->phase = answer->picks && answer->id_count > 0 ? PICKING : TARGETS;
+}
+
+static void visit(struct turn *turn, int (*visitor)(void *ctx, const struct evaluator_status *row))
+{
+	uint32_t id = turn->answer->ids[turn->place];
+
+	evaluator_visit_one(turn->overview->evaluator, id, visitor, turn);
+	if (turn->begun)
+		statusjson_end_target(turn->answer->json);
+}
+
+static void look_at_next(struct statusanswer *answer, const struct overview *overview)
+{
+	visit(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, look);
+	if (answer->at < answer->id_count)
+		return;
+
+	qsort(answer->picks, answer->pick_count, sizeof(*answer->picks), compare);
+	answer->phase = TARGETS;
+	answer->at = 0;
+}
+
+/* All picks of one target at once. */
+static void show_next_picked(struct statusanswer *answer, const struct overview *overview)
+{
+	const struct pick *picks = &answer->picks[answer->at];
+	struct turn turn = { .answer = answer, .overview = overview, .place = picks->place, .picks = picks };
+
+	while (answer->at < answer->pick_count && answer->picks[answer->at].place == turn.place) {
+		answer->at++;
+		turn.pick_count++;
+	}
+	visit(&turn, show);
+}
+
+static void show_next(struct statusanswer *answer, const struct overview *overview)
+{
+	if (answer->at == (answer->picks ? answer->pick_count : answer->id_count))
+		answer->phase = END;
+	else if (answer->picks)
+		show_next_picked(answer, overview);
+	else
+		visit(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, show);
+}
+
+/* Some of the targets. */
+static void put_piece(struct statusanswer *answer, const struct overview *overview)
+{
+	const struct clock *clock = &answer->options.clock;
+	mono_t until = mono_add(clock_mono(clock), STATUSANSWER_PIECE_NS);
+	size_t end = answer->out->len + STATUSANSWER_PIECE;
+
+	for (int i = 0; i < STATUSANSWER_LOOKS && answer->phase != END && answer->out->len < end; i++) {
+		if (i > 0 && mono_diff(clock_mono(clock), until) >= 0)
+			break;
+		if (answer->phase == PICKING)
+			look_at_next(answer, overview);
+		else
+			show_next(answer, overview);
+	}
+	if (answer->phase != END)
+		return;
+
+	json_end_array(answer->json);
+	jsonmember_u64(answer->json, "farther", answer->farther);
+	jsonmember_u64(answer->json, "left_out", answer->left_out);
+}
+
+static int end(struct statusanswer *answer)
+{
+	struct json_writer *json = TAKE(answer->json);
+
+	json_end_object(json);
+
+	return json_writer_close(json);
+}
+
+int statusanswer_more(struct statusanswer *answer, struct buffer *ret)
+{
+	struct overview overview;
+	int r = 1;
+
+	answer->options.overview(answer->options.ctx, &overview);
+	answer->out = ret;
+	if (answer->phase == HEAD)
+		put_head(answer, &overview);
+	else
+		put_piece(answer, &overview);
+	if (answer->phase == END)
+		r = end(answer);
+	answer->out = NULL;
+
+	return answer->error < 0 ? answer->error : r;
+}
+
+/* ---- the whole ---- */
+
+static void release(struct statusanswer **answer)
+{
+	statusanswer_free(*answer);
+}
+
+/* Counts, and when there is room writes down. */
+static int list(void *ctx, const struct evaluator_sight *sight)
+{
+	struct statusanswer *answer = ctx;
+
+	if (answer->ids)
+		answer->ids[answer->id_count] = sight->target->id;
+	answer->id_count++;
+
+	return 0;
+}
+
+/* All memory that does not depend on what is written. */
+static int prepare(struct statusanswer *answer)
+{
+	uint64_t nearest = answer->asked.query.nearest;
+	struct overview overview;
+
+	answer->options.overview(answer->options.ctx, &overview);
+	evaluator_visit_targets(overview.evaluator, list, answer);
+	answer->ids = calloc(answer->id_count + 1, sizeof(*answer->ids));
+	if (!answer->ids)
+		return -ENOMEM;
+
+	answer->id_count = 0;
+	evaluator_visit_targets(overview.evaluator, list, answer);
+	answer->picks = nearest ? calloc(nearest, sizeof(*answer->picks)) : NULL;
+	if (nearest && !answer->picks)
+		return -ENOMEM;
+
+	return json_writer_new((struct sink){ hand_on, answer }, false, &answer->json);
+}
+
+int statusanswer_new(const struct statusanswer_options *options, const char *words, struct statusanswer **ret)
+{
+	AUTO(release) struct statusanswer *answer = calloc(1, sizeof(*answer));
+	int r;
+
+	if (!answer)
+		return -ENOMEM;
+
+	answer->options = *options;
+	if (answer->options.max_bytes == 0)
+		answer->options.max_bytes = STATUSANSWER_MAX;
+	r = statusquery_parse(words, &answer->asked);
+	if (r == 0)
+		r = prepare(answer);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(answer);
+	return 0;
+}
+
+void statusanswer_free(struct statusanswer *answer)
+{
+	if (!answer)
+		return;
+
+	json_writer_close(answer->json);
+	free(answer->picks);
+	free(answer->ids);
+	free(answer);
+}

@@ -1,0 +1,47 @@
+/*
+ * status_document.h: the answer to "how are you", made piece by piece: of ten thousand targets it has twenty megabytes, and between two pieces the
+ * rules are judged and others are answered.
+ *
+ * The targets are those that there are when it is begun, less what has gone until its turn comes. Each is as it is when its turn comes, all of its
+ * rules at the same moment, and says when that was.
+ */
+#ifndef SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
+#define SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
+
+#include "daemon/service/health/overview.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+
+/*
+ * A piece ends at the first target after so many bytes, after so many looks at targets, or after so long: of globs and names that somebody has made
+ * for it, each look takes milliseconds.
+ */
+#define STATUSANSWER_PIECE (64u << 10)
+
+#define STATUSANSWER_PIECE_NS (2 * NS_PER_MS)
+
+/* What a piece may take in all: the head, or a target with very many rules. */
+#define STATUSANSWER_ROOM (1u << 20)
+
+struct statusanswer;
+
+struct statusanswer_options {
+	void (*overview)(void *ctx, struct overview *ret); /* asked for each piece; must outlive the answer */
+	void *ctx;
+	struct clock clock; /* how long a piece has taken */
+	size_t max_bytes;   /* 0: STATUSANSWER_MAX */
+};
+
+/* words: what is asked for (statusquery.h). 0; -EINVAL, -E2BIG: that is no question; -ENOMEM. */
+int statusanswer_new(const struct statusanswer_options *options, const char *words, struct statusanswer **ret);
+
+/*
+ * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one, must leave STATUSANSWER_ROOM. 1: there is more; 0: this
+ * was the last; -ENOMEM; -EFBIG: what comes before the targets does not fit.
+ */
+int statusanswer_more(struct statusanswer *answer, struct buffer *ret);
+
+/* NULL is fine. */
+void statusanswer_free(struct statusanswer *answer);
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not for people: see usage.
+ *
+ * It reads files of strangers with large libraries, so it is made to be killed by them without harm: what it needs is handed to it
+ * open, it gives up everything else before it looks at the first byte, and its parent waits for so long and no longer.
+ *
+ *	take what is handed over ─▶ copy the vDSO, start debugfiles.h ─▶ sandbox.h ─▶ parse ─▶ symbolize_run ─▶ write
+ */
+#include "daemon/symbolize/sandbox.h"
+#include "daemon/symbolize/symbolize.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/profile.h"
+#include "lib/profile/stack_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Beside 0 and death by a signal. */
+enum {
+	EXIT_STACKFILE = 1, /* standard input is no stackfile, or memory was short */
+	EXIT_OUTPUT = 2,    /* something could not be written */
+	EXIT_SANDBOX = 3,   /* the sandbox could not be entered: nothing was read */
+	EXIT_USAGE = 64,
+};
+
+#ifdef __SANITIZE_ADDRESS__
+/* Leaks are looked for by a thread that traces the others, which the sandbox forbids. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+#endif
+
+static const char usage[] =
+	"usage: spikewatch-symbolize [OPTIONS] < STACKFILE > COUNTS\n"
+	"Started by spikewatchd: gives names to the stacks of an incident. Descriptors must be open and allow "
+	"writing.\n"
+	"  --pprof=FD, --folded=FD, --functions=FD   where to write the profile of CPU time, in each of its forms\n"
+	"  --memory-pprof=FD, --memory-folded=FD, --memory-functions=FD   and that of memory. Any may be left out; of "
+	"a\n"
+	"                         profile without samples nothing is written\n"
+	"  --focus=PID,...        the table of functions is about these; of others it has the names\n"
+	"  --spike-from=NS        begin of the spike, CLOCK_MONOTONIC (default: when the rule fired)\n"
+	"  --raw                  read no binaries: addresses count for the files they are in\n"
+	"  --debug-files=DIR      separate debug files by build id (default: " DEBUGFILES_DIRECTORY "; \"\": none)\n"
+	"  --memory=BYTES         address space (default: 2 GiB)\n"
+	"  --cpu=SECONDS          CPU time, then it is killed (default: 30)\n"
+	"  --wall=SECONDS         time, then it is killed (default: 60)\n"
+	"  --kill                 be killed, too, by a system call that is not allowed\n"
+	"Exit codes: 1 no stackfile, 2 output failed, 3 no sandbox, 64 usage.\n";
+
+#define FORMS 3
+#define OUTPUTS (SYMBOLIZE_PROFILES * FORMS)
+
+/* Processes in the focus. */
+#define FOCUS_MAX 64
+
+struct setup {
+	int outputs[OUTPUTS]; /* in the order of enum stackprofile_quantity, of each in that of `forms` */
+	uint64_t spike_from_ns, memory_bytes, cpu_seconds, wall_seconds;
+	const char *debug_files;
+	bool raw;
+	enum sandbox_refusal refusal;
+	int debug_socket; /* of debugfiles.h; -1 */
+	int32_t focus[FOCUS_MAX];
+	size_t focus_count;
+};
+
+static int (*const forms[FORMS])(const struct stackprofile *, const struct sink *) = {
+	stackprofile_write_pprof,
+	stackprofile_write_folded,
+	stackprofile_write_functions,
+};
+
+static const struct option options[] = {
+	{ "pprof", required_argument, NULL, 0 },
+	{ "folded", required_argument, NULL, 1 },
+	{ "functions", required_argument, NULL, 2 },
+	{ "memory-pprof", required_argument, NULL, FORMS },
+	{ "memory-folded", required_argument, NULL, FORMS + 1 },
+	{ "memory-functions", required_argument, NULL, FORMS + 2 },
+	{ "focus", required_argument, NULL, 'f' },
+	{ "spike-from", required_argument, NULL, 's' },
+	{ "raw", no_argument, NULL, 'r' },
+	{ "debug-files", required_argument, NULL, 'd' },
+	{ "memory", required_argument, NULL, 'm' },
+	{ "cpu", required_argument, NULL, 'c' },
+	{ "wall", required_argument, NULL, 'w' },
+	{ "kill", no_argument, NULL, 'k' },
+	{ 0 },
+};
+
+static bool number(const char *text, uint64_t max, uint64_t *ret)
+{
+	const char *end = text + strlen(text);
+	uint64_t value;
+
+	if (text_parse_u64(text, end, &value) != end || value > max)
+		return false;
+	*ret = value;
+
+	return true;
+}
+
+static bool descriptor(const char *text, int *ret)
+{
+	uint64_t value;
+
+	if (!number(text, INT32_MAX, &value) || fcntl((int)value, F_GETFD) < 0)
+		return false;
+	*ret = (int)value;
+
+	return true;
+}
+
+static bool pids(const char *text, struct setup *setup)
+{
+	const char *end = text + strlen(text);
+	uint64_t pid;
+
+	for (; setup->focus_count < FOCUS_MAX; text++) {
+		text = text_parse_u64(text, end, &pid);
+		if (text == NULL || pid == 0 || pid > INT32_MAX)
+			return false;
+		setup->focus[setup->focus_count++] = (int32_t)pid;
+		if (*text != ',')
+			return text == end;
+	}
+
+	return false;
+}
+
+static bool set(struct setup *setup, int option)
+{
+	if (option < OUTPUTS)
+		return descriptor(optarg, &setup->outputs[option]);
+	switch (option) {
+	case 'f':
+		return pids(optarg, setup);
+	case 's':
+		return number(optarg, UINT64_MAX, &setup->spike_from_ns);
+	case 'r':
+		setup->raw = true;
+		return true;
+	case 'd':
+		setup->debug_files = optarg;
+		return true;
+	case 'm':
+		return number(optarg, UINT64_MAX, &setup->memory_bytes);
+	case 'c':
+		return number(optarg, 86400, &setup->cpu_seconds);
+	case 'w':
+		return number(optarg, 86400, &setup->wall_seconds);
+	case 'k':
+		setup->refusal = SANDBOX_KILLS;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int say(const char *what, int r)
+{
+	fprintf(stderr, "spikewatch-symbolize: %s: %s\n", what, strerror(-r));
+
+	return r;
+}
+
+/* Where our own vDSO is, by the kernel's table. */
+static bool find_vdso(uint64_t *ret_start, uint64_t *ret_end)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	bool found = false;
+
+	while (maps != NULL && !found && fgets(line, sizeof(line), maps) != NULL)
+		found = strstr(line, "[vdso]") != NULL && sscanf(line, "%" SCNx64 "-%" SCNx64, ret_start, ret_end) == 2;
+	if (maps != NULL)
+		fclose(maps);
+
+	return found;
+}
+
+/* A copy of the vDSO as a file, because that is what can be read; -1: without. */
+static int copy_vdso(void)
+{
+	uint64_t start, end;
+	AUTO_CLOSE int fd = memfd_create("vdso", MFD_CLOEXEC);
+
+	if (fd < 0 || !find_vdso(&start, &end) || sink_write_all(fd, (const void *)(uintptr_t)start, end - start) < 0)
+		return -1;
+
+	return TAKE_FD(fd);
+}
+
+/* When memory runs out it is us who go, not the recorder, whose good standing we have inherited; and whatever is being recorded goes first. */
+static void stand_back(void)
+{
+	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)sink_write_all(fd, "1000", 4);
+	(void)setpriority(PRIO_PROCESS, 0, 10);
+}
+
+static int ask_debug_file(void *ctx, const uint8_t *build_id, size_t len)
+{
+	const struct setup *setup = ctx;
+
+	return debugfiles_ask(setup->debug_socket, build_id, len);
+}
+
+static int write_counts(const struct symbolize_counts *counts)
+{
+	const int out = STDOUT_FILENO;
+	char text[4096];
+	size_t used = 0;
+
+#define SYMBOLIZE_LINE(name) \
+	used += (size_t)snprintf(text + used, sizeof(text) - used, #name "\t%" PRIu64 "\n", counts->name);
+	SYMBOLIZE_COUNTS(SYMBOLIZE_LINE)
+#undef SYMBOLIZE_LINE
+
+	return sink_write_all(out, text, used);
+}
+
+static int write_all(const struct setup *setup, struct stackprofile *profiles[SYMBOLIZE_PROFILES],
+		     const struct symbolize_counts *counts)
+{
+	const uint64_t samples[SYMBOLIZE_PROFILES] = { counts->samples, counts->samples_of_faults };
+	int r = 0;
+
+	for (size_t i = 0; i < OUTPUTS && r == 0; i++) {
+		struct sink sink = sink_fd(&setup->outputs[i]);
+
+		if (setup->outputs[i] >= 0 && samples[i / FORMS] > 0)
+			r = forms[i % FORMS](profiles[i / FORMS], &sink);
+	}
+
+	return r == 0 ? write_counts(counts) : r;
+}
+
+/* Standard input as memory; NULL: it is not a file, or empty. */
+static const void *map_input(size_t *ret_len)
+{
+	struct stat st;
+	void *data;
+
+	if (fstat(STDIN_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
+		return NULL;
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, STDIN_FILENO, 0);
+	*ret_len = (size_t)st.st_size;
+
+	return data != MAP_FAILED ? data : NULL;
+}
+
+static int work(struct setup *setup, int vdso)
+{
+	struct symbolize_options how = {
+		.spike_from_ns = setup->spike_from_ns,
+		.focus = setup->focus,
+		.focus_count = setup->focus_count,
+		.raw = setup->raw,
+		.vdso = vdso,
+		.debug_file = setup->debug_socket >= 0 ? ask_debug_file : NULL,
+		.ctx = setup,
+	};
+	struct symbolize_counts counts;
+	struct stackprofile *profiles[SYMBOLIZE_PROFILES] = { NULL };
+	struct stackfile file;
+	size_t len;
+	const void *data = map_input(&len);
+	int r = data != NULL ? stackfile_parse(data, len, &file) : -EBADMSG;
+
+	if (r == 0)
+		r = symbolize_run(&file, &how, profiles, &counts);
+	if (r < 0) {
+		say("the stackfile", r);
+		return EXIT_STACKFILE;
+	}
+	r = write_all(setup, profiles, &counts);
+	for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
+		stackprofile_free(profiles[i]);
+	if (r < 0) {
+		say("writing", r);
+		return EXIT_OUTPUT;
+	}
+
+	return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct setup setup = {
+		.outputs = { -1, -1, -1, -1, -1, -1 },
+		.memory_bytes = 2ull << 30,
+		.cpu_seconds = 30,
+		.wall_seconds = 60,
+		.debug_files = DEBUGFILES_DIRECTORY,
+		.debug_socket = -1,
+	};
+	bool good = true;
+	int option;
+
+	while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1)
+		good = set(&setup, option);
+	if (!good || optind < argc) {
+		fputs(usage, stderr);
+		return EXIT_USAGE;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	stand_back();
+
+	int vdso = setup.raw ? -1 : copy_vdso();
+
+	if (!setup.raw && setup.debug_files[0] != '\0')
+		(void)debugfiles_start(setup.debug_files, &setup.debug_socket);
+
+	struct sandbox_limits limits = {
+		.address_space_bytes = setup.memory_bytes,
+		.cpu_seconds = (unsigned)setup.cpu_seconds,
+		.wall_seconds = (unsigned)setup.wall_seconds,
+		.file_bytes = 256u << 20,
+	};
+	int r = sandbox_enter(&limits, setup.refusal);
+
+	if (r < 0) {
+		say("the sandbox", r);
+		return EXIT_SANDBOX;
+	}
+
+	return work(&setup, vdso);
+}

@@ -1,0 +1,1072 @@
+/*
+ * symbols.c: a row of slots, one for each binary of the stackfile and one for the vDSO. Texts (perf maps, kallsyms) are read whole: they are
+ * not of a size that is known before, and a perf map still grows.
+ */
+#include "daemon/symbolize/symbols.h"
+
+#include "daemon/symbolize/symbolize.h"
+#include "daemon/symbolize/symtable.h"
+#include "daemon/symbolize/unwind.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/map.h"
+#include "lib/proc/mapping_history.h"
+#include "lib/proc/perf.h"
+#include "lib/profile/stack_file.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <libiberty/demangle.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ELFNAMES_BUILD_ID_MAX 20
+
+struct elflines;
+
+/* Texts belong to the debug information. */
+struct elflines_frame {
+	const char *linkage_name; /* as the linker has it; NULL: it has none, as in C */
+	const char *name;         /* as in the source, without what it is in; NULL: not known */
+	const char *file;         /* NULL: not known */
+	uint32_t line;            /* 0: not known */
+};
+
+static int elflines_new(struct Dwarf *dwarf, struct elflines **ret);
+static void elflines_free(struct elflines *lines);
+static size_t elflines_find(struct elflines *lines, uint64_t address, struct elflines_frame *ret, size_t max);
+
+/*
+ * demangle.c: libiberty's demanglers, by the functions of theirs that hand the text over in pieces and allocate nothing that grows with it.
+ *
+ * A name can refer to parts of itself, which lets it grow to twice its size with every few letters. Who wrote it may be a stranger: at the
+ * first piece too many it is left by a jump, as there is no other way to make them stop. At most a few bytes that they allocated are lost
+ * by that. Recursion they bound by themselves, unless told not to (DMGL_NO_RECURSE_LIMIT).
+ */
+
+/* Longer ones are not looked at. */
+#define MANGLED_MAX 2048
+
+/* As c++filt writes: arguments, and const and the like. */
+#define OPTIONS (DMGL_PARAMS | DMGL_ANSI)
+
+struct output {
+	char *text;
+	size_t len;
+	jmp_buf enough;
+};
+
+static void take_piece(const char *piece, size_t len, void *opaque)
+{
+	struct output *output = opaque;
+
+	if (len >= DEMANGLE_MAX - output->len)
+		longjmp(output->enough, 1);
+	memcpy(output->text + output->len, piece, len);
+	output->len += len;
+}
+
+/* Rust's older names are C++ names that end in a hash: they come first. */
+static bool write_name(const char *mangled, struct output *output)
+{
+	if (setjmp(output->enough) != 0)
+		return false;
+	if (rust_demangle_callback(mangled, OPTIONS, take_piece, output))
+		return true;
+	output->len = 0;
+
+	return mangled[1] == 'Z' && cplus_demangle_v3_callback(mangled, OPTIONS, take_piece, output);
+}
+
+size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
+{
+	char mangled[MANGLED_MAX + 1];
+	struct output output = { .text = ret };
+
+	if (len < 3 || len > MANGLED_MAX || name[0] != '_' || (name[1] != 'Z' && name[1] != 'R'))
+		return 0;
+	memcpy(mangled, name, len);
+	mangled[len] = '\0';
+	if (!write_name(mangled, &output))
+		return 0;
+	ret[output.len] = '\0';
+
+	return output.len;
+}
+
+/*
+ * elfnames.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules about which symbol an address is in are
+ * those of symtable.h, not libdwfl's, which names the nearest.
+ *
+ * The file is reported to libdwfl as loaded where its program headers want it, so that addresses are the file's own counting. Where a
+ * process has really loaded it does not matter: offsets in the file are what both sides know (elfnames_address).
+ *
+ * Which name of a function: that of the linker in the debug information, demangled, else that of the symbol, which says foo.part.0 where it
+ * is only part of foo, else that of the source. Of inlined functions there is no symbol.
+ */
+
+#define SEGMENTS_MAX 64
+
+struct segment {
+	uint64_t offset, size, address;
+};
+
+struct elfnames {
+	Dwfl_Callbacks callbacks;
+	Dwfl *dwfl;
+	Dwfl_Module *module;
+	Elf *elf;
+	uint64_t bias; /* of libdwfl's addresses to the file's: 0 as far as known */
+	int debug_fd;
+	struct segment segments[SEGMENTS_MAX];
+	size_t segment_count;
+	struct symtable symbols;
+	Dwarf *dwarf;           /* libdwfl's; NULL: no debug information */
+	struct elflines *lines; /* the same */
+	Dwarf *shared;          /* what the debug information shares with that of other files */
+	Elf *shared_elf;
+	int shared_fd;
+	elfnames_ask *ask;
+	void *ctx;
+	uint64_t lines_bias;
+	struct arena texts;
+	bool read;
+};
+
+/* Called by libdwfl when it wants debug information that is not in the file. */
+static int hand_over_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
+				const char *file, const char *link, GElf_Word crc, char **ret_path)
+{
+	struct elfnames *names = *userdata;
+
+	(void)module, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)ret_path;
+
+	return names != NULL ? TAKE_FD(names->debug_fd) : -1;
+}
+
+/* Called if libdwfl wants to look for the file itself, which it has. */
+static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **ret_path,
+		       Elf **ret_elf)
+{
+	(void)module, (void)userdata, (void)name, (void)base, (void)ret_path, (void)ret_elf;
+
+	return -1;
+}
+
+static int read_segments(struct elfnames *names)
+{
+	GElf_Ehdr header;
+	size_t count;
+
+	if (gelf_getehdr(names->elf, &header) == NULL || (header.e_type != ET_EXEC && header.e_type != ET_DYN) ||
+	    elf_getphdrnum(names->elf, &count) != 0)
+		return -ENOEXEC;
+	for (size_t i = 0; i < count && i <= INT32_MAX && names->segment_count < SEGMENTS_MAX; i++) {
+		GElf_Phdr program;
+
+		if (gelf_getphdr(names->elf, (int)i, &program) == NULL)
+			return -ENOEXEC;
+		if (program.p_type == PT_LOAD && (program.p_flags & PF_X))
+			names->segments[names->segment_count++] =
+				(struct segment){ program.p_offset, program.p_filesz, program.p_vaddr };
+	}
+
+	return 0;
+}
+
+/* What libdwfl would relocate, or any other kind of file, does not get so far. */
+static bool is_program(int fd)
+{
+	unsigned char head[EI_NIDENT + 2];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || pread(fd, head, sizeof(head), 0) != sizeof(head) ||
+	    memcmp(head, ELFMAG, SELFMAG) != 0)
+		return false;
+
+	unsigned type = head[EI_DATA] == ELFDATA2MSB ? head[EI_NIDENT + 1] : head[EI_NIDENT];
+
+	return type == ET_EXEC || type == ET_DYN;
+}
+
+static int open_module(struct elfnames *names, int *fd)
+{
+	void **userdata;
+
+	if (!is_program(*fd))
+		return -ENOEXEC;
+	names->callbacks = (Dwfl_Callbacks){ .find_elf = find_no_elf, .find_debuginfo = hand_over_debug_file };
+	names->dwfl = dwfl_begin(&names->callbacks);
+	if (names->dwfl == NULL)
+		return -ENOMEM;
+	dwfl_report_begin(names->dwfl);
+	names->module = dwfl_report_elf(names->dwfl, "file", "file", *fd, 0, true);
+	if (names->module == NULL)
+		return -ENOEXEC;
+	*fd = -1; /* libdwfl's */
+	dwfl_report_end(names->dwfl, NULL, NULL);
+	dwfl_module_info(names->module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
+	*userdata = names;
+	names->elf = dwfl_module_getelf(names->module, &names->bias);
+
+	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
+}
+
+int elfnames_open(int fd, struct elfnames **ret)
+{
+	AUTO_CLOSE int owned = fd;
+	struct elfnames *names = calloc(1, sizeof(*names));
+	int r;
+
+	if (names == NULL)
+		return -ENOMEM;
+	names->debug_fd = names->shared_fd = -1;
+	elf_version(EV_CURRENT);
+	r = open_module(names, &owned);
+	if (r < 0) {
+		elfnames_free(names);
+		return r;
+	}
+	*ret = names;
+
+	return 0;
+}
+
+void elfnames_free(struct elfnames *names)
+{
+	if (names == NULL)
+		return;
+	elflines_free(names->lines);
+	symtable_release(&names->symbols);
+	arena_release(&names->texts);
+	if (names->dwfl != NULL)
+		dwfl_end(names->dwfl);
+	if (names->shared != NULL)
+		dwarf_end(names->shared);
+	elf_end(names->shared_elf);
+	scope_close(&names->shared_fd);
+	scope_close(&names->debug_fd);
+	free(names);
+}
+
+static size_t build_id_of(Elf *elf, uint8_t ret[ELFNAMES_BUILD_ID_MAX])
+{
+	const void *id;
+	ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
+
+	if (len <= 0)
+		return 0;
+	if (len > ELFNAMES_BUILD_ID_MAX)
+		len = ELFNAMES_BUILD_ID_MAX;
+	memcpy(ret, id, (size_t)len);
+
+	return (size_t)len;
+}
+
+/* The build id of the file: its length, 0 if it has none. Longer ones are cut, as the kernel does. */
+static size_t elfnames_build_id(const struct elfnames *names, uint8_t ret[ELFNAMES_BUILD_ID_MAX])
+{
+	return build_id_of(names->elf, ret);
+}
+
+/*
+ * Takes over the descriptor of a separate debug file; to be called before the first elfnames_find, if at all. False: it is not of this file
+ * by its build id, and not used.
+ */
+static bool elfnames_debug_file(struct elfnames *names, int fd)
+{
+	AUTO_CLOSE int owned = fd;
+	uint8_t ours[ELFNAMES_BUILD_ID_MAX], its[ELFNAMES_BUILD_ID_MAX];
+	size_t len = elfnames_build_id(names, ours);
+	Elf *elf = len > 0 && is_program(fd) ? elf_begin(fd, ELF_C_READ_MMAP, NULL) : NULL;
+	bool same = elf != NULL && build_id_of(elf, its) == len && memcmp(ours, its, len) == 0;
+
+	elf_end(elf);
+	if (same && names->debug_fd < 0)
+		names->debug_fd = TAKE_FD(owned);
+
+	return same;
+}
+
+/* To be called before them; ctx must live until then. */
+static void elfnames_shared(struct elfnames *names, elfnames_ask *ask, void *ctx)
+{
+	names->ask = ask;
+	names->ctx = ctx;
+}
+
+struct Elf *elfnames_elf(const struct elfnames *names)
+{
+	return names->elf;
+}
+
+bool elfnames_address(const struct elfnames *names, uint64_t offset_bytes, uint64_t *ret)
+{
+	for (size_t i = 0; i < names->segment_count; i++) {
+		const struct segment *segment = &names->segments[i];
+
+		if (offset_bytes < segment->offset || offset_bytes - segment->offset >= segment->size)
+			continue;
+		*ret = segment->address + (offset_bytes - segment->offset);
+		return true;
+	}
+
+	return false;
+}
+
+static bool has_full_table(Elf *elf)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section)) != NULL;) {
+		GElf_Shdr header;
+
+		if (gelf_getshdr(section, &header) != NULL && header.sh_type == SHT_SYMTAB)
+			return true;
+	}
+
+	return false;
+}
+
+/* Does it start a function, and may its name be given? Others in code only say that whatever is before them ends there. */
+static bool is_function(const GElf_Sym *symbol)
+{
+	int type = GELF_ST_TYPE(symbol->st_info);
+
+	return type == STT_FUNC || type == STT_GNU_IFUNC ||
+	       (type == STT_NOTYPE && GELF_ST_BIND(symbol->st_info) == STB_GLOBAL);
+}
+
+static uint32_t rank_of(const GElf_Sym *symbol, const char *name)
+{
+	int bind = GELF_ST_BIND(symbol->st_info);
+	uint32_t rank = bind == STB_GLOBAL ? 6 : bind == STB_WEAK ? 4 : 2;
+
+	return rank + (name[0] != '_');
+}
+
+/* The symbol in section `index` of elf; false: it is not in code. */
+static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const char *name, bool full,
+			struct symtable_symbol *ret)
+{
+	int type = GELF_ST_TYPE(symbol->st_info);
+	Elf_Scn *section = elf != NULL ? elf_getscn(elf, index) : NULL;
+	GElf_Shdr header;
+
+	/* $x and $d tell disassemblers of ARM what follows. */
+	if (index == SHN_UNDEF || type == STT_SECTION || type == STT_FILE || type == STT_TLS || name[0] == '$')
+		return false;
+	if (section == NULL || gelf_getshdr(section, &header) == NULL || !(header.sh_flags & SHF_EXECINSTR))
+		return false;
+	bool named = is_function(symbol) && (symbol->st_size > 0 || full);
+	uint64_t offset = symbol->st_value - header.sh_addr;
+
+	if (symbol->st_value < header.sh_addr || offset >= header.sh_size)
+		return false;
+	ret->open = !named || symbol->st_size == 0;
+	ret->end = ret->start +
+		   (ret->open || symbol->st_size > header.sh_size - offset ? header.sh_size - offset : symbol->st_size);
+	ret->name = name;
+	ret->len = named ? (uint32_t)strnlen(name, UINT16_MAX) : 0;
+	ret->rank = named ? rank_of(symbol, name) : 0;
+
+	return true;
+}
+
+static int read_symbols(struct elfnames *names)
+{
+	int count = dwfl_module_getsymtab(names->module);
+	Elf *last = NULL;
+	bool full = false;
+
+	for (int i = 0; i < count; i++) {
+		struct symtable_symbol found = { 0 };
+		GElf_Sym symbol;
+		GElf_Addr address;
+		GElf_Word section = SHN_UNDEF;
+		Elf *elf = NULL;
+		Dwarf_Addr bias;
+		const char *name = dwfl_module_getsym_info(names->module, i, &symbol, &address, &section, &elf, &bias);
+
+		if (name == NULL || elf == NULL)
+			continue;
+		if (elf != last) {
+			full = has_full_table(elf);
+			last = elf;
+		}
+		found.start = address - names->bias;
+		if (symbol_from(elf, section, &symbol, name, full, &found) && symtable_add(&names->symbols, &found) < 0)
+			return -ENOMEM;
+	}
+
+	return symtable_seal(&names->symbols, SYMTABLE_INNERMOST);
+}
+
+/* If the debug information wants a shared one, and there is that one: without it, names that are there are missing. */
+static void read_shared(struct elfnames *names)
+{
+	const char *name;
+	const void *wanted;
+	uint8_t found[ELFNAMES_BUILD_ID_MAX];
+	ssize_t len = dwelf_dwarf_gnu_debugaltlink(names->dwarf, &name, &wanted);
+
+	if (len <= 0 || len > ELFNAMES_BUILD_ID_MAX || names->ask == NULL)
+		return;
+	names->shared_fd = names->ask(names->ctx, wanted, (size_t)len);
+	if (names->shared_fd < 0)
+		return;
+	names->shared_elf = elf_begin(names->shared_fd, ELF_C_READ_MMAP, NULL);
+	if (names->shared_elf != NULL && build_id_of(names->shared_elf, found) == (size_t)len &&
+	    memcmp(found, wanted, (size_t)len) == 0)
+		names->shared = dwarf_begin_elf(names->shared_elf, DWARF_C_READ, NULL);
+	if (names->shared != NULL)
+		dwarf_setalt(names->dwarf, names->shared);
+}
+
+static void elfnames_read_all(struct elfnames *names)
+{
+	names->read = true;
+	names->dwarf = dwfl_module_getdwarf(names->module, &names->lines_bias);
+	if (names->dwarf != NULL)
+		read_shared(names);
+	if (names->dwarf != NULL && elflines_new(names->dwarf, &names->lines) < 0)
+		names->lines = NULL;
+	if (read_symbols(names) < 0)
+		symtable_release(&names->symbols);
+}
+
+struct Dwarf *elfnames_dwarf(struct elfnames *names, uint64_t *ret_bias)
+{
+	if (!names->read)
+		elfnames_read_all(names);
+	*ret_bias = names->lines_bias - names->bias;
+
+	return names->dwarf;
+}
+
+static const char *keep(struct elfnames *names, const char *name, size_t len)
+{
+	char plain[DEMANGLE_MAX];
+	size_t plain_len = demangle(name, len, plain);
+
+	return plain_len > 0 ? arena_copy(&names->texts, plain, plain_len) : arena_copy(&names->texts, name, len);
+}
+
+static const char *name_of(struct elfnames *names, const struct elflines_frame *frame,
+			   const struct symtable_symbol *symbol)
+{
+	if (frame->linkage_name != NULL)
+		return keep(names, frame->linkage_name, strlen(frame->linkage_name));
+	if (symbol != NULL)
+		return keep(names, symbol->name, symbol->len);
+
+	return frame->name != NULL ? keep(names, frame->name, strlen(frame->name)) : NULL;
+}
+
+size_t elfnames_find(struct elfnames *names, uint64_t address, struct elfnames_frame ret[ELFNAMES_FRAMES_MAX])
+{
+	struct elflines_frame frames[ELFNAMES_FRAMES_MAX] = { 0 };
+	const struct symtable_symbol *symbol;
+	size_t count = 0, kept = 0;
+
+	if (!names->read)
+		elfnames_read_all(names);
+	if (names->lines != NULL)
+		count = elflines_find(names->lines, address + names->bias - names->lines_bias, frames,
+				      ELFNAMES_FRAMES_MAX);
+	symbol = symtable_find(&names->symbols, address);
+	if (count == 0 && symbol != NULL)
+		count = 1;
+	for (size_t i = 0; i < count; i++) {
+		const char *name = name_of(names, &frames[i], i + 1 == count ? symbol : NULL);
+
+		if (name == NULL)
+			continue;
+		ret[kept].function = name;
+		ret[kept].file = frames[i].file;
+		ret[kept++].line = frames[i].line;
+	}
+
+	return kept;
+}
+
+/*
+ * elflines.c: two indexes, both made when they are first needed: of all units by address, and of one unit's functions by address. Then
+ * there is one function's tree to go down, in which each level that covers the address and is an inlined function gives a frame.
+ *
+ * .debug_aranges, which libdw would look into, is rejected: clang does not write it, so that half of a program would be missing. So is
+ * dwarf_getscopes(3): it walks all of a unit for every address.
+ *
+ * Debug information can be made to go in circles. Entries that are visited are counted, over all calls; beyond VISITS_MAX there are no more
+ * answers, which leaves the names of the symbol table.
+ */
+
+/* About a minute of a slow machine; all functions of the largest browser are a tenth of it. */
+#define VISITS_MAX 100000000u
+
+/* Of namespaces and classes in each other, and of blocks and inlined functions in each other. */
+#define DEPTH_MAX 128
+
+/* [low, high) belongs to the unit, or the function, of that number or offset. */
+struct range {
+	uint64_t low, high;
+	uint64_t what;
+};
+
+struct ranges {
+	struct range *all;
+	size_t count, cap;
+};
+
+struct unit {
+	Dwarf_Die die;
+	struct ranges functions; /* by offset of their entry */
+	bool read;
+};
+
+struct elflines {
+	Dwarf *dwarf;
+	struct unit *units;
+	size_t unit_count, unit_cap;
+	struct ranges by_unit;
+	uint64_t visits;
+};
+
+static int ranges_add(struct ranges *ranges, const struct range *range)
+{
+	if (range->high <= range->low)
+		return 0;
+	if (ranges->count == ranges->cap) {
+		size_t cap = ranges->cap > 0 ? 2 * ranges->cap : 16;
+		struct range *grown = reallocarray(ranges->all, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		ranges->all = grown;
+		ranges->cap = cap;
+	}
+	ranges->all[ranges->count++] = *range;
+
+	return 0;
+}
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct range *a = left, *b = right;
+
+	if (a->low != b->low)
+		return a->low < b->low ? -1 : 1;
+
+	return a->what < b->what ? -1 : a->what > b->what;
+}
+
+static void ranges_sort(struct ranges *ranges)
+{
+	if (ranges->count > 1)
+		qsort(ranges->all, ranges->count, sizeof(*ranges->all), compare_ranges);
+}
+
+/* Code belongs to one unit and one function: the range that starts last before the address, or none. */
+static const struct range *ranges_find(const struct ranges *ranges, uint64_t address)
+{
+	size_t low = 0, high = ranges->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (ranges->all[middle].low <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0 || ranges->all[low - 1].high <= address)
+		return NULL;
+
+	return &ranges->all[low - 1];
+}
+
+/* All stretches of code that an entry is about. What the linker has thrown away stands at 0. */
+static int add_ranges_of(struct ranges *ranges, Dwarf_Die *die, uint64_t what)
+{
+	Dwarf_Addr base, low, high;
+	ptrdiff_t offset = 0;
+	int r = 0;
+
+	while (r == 0 && (offset = dwarf_ranges(die, offset, &base, &low, &high)) > 0)
+		if (low != 0)
+			r = ranges_add(ranges, &(struct range){ low, high, what });
+
+	return r;
+}
+
+static int add_unit(struct elflines *lines, const Dwarf_Die *die)
+{
+	if (lines->unit_count == lines->unit_cap) {
+		size_t cap = lines->unit_cap > 0 ? 2 * lines->unit_cap : 16;
+		struct unit *grown = reallocarray(lines->units, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		lines->units = grown;
+		lines->unit_cap = cap;
+	}
+	size_t number = lines->unit_count++;
+
+	lines->units[number] = (struct unit){ .die = *die };
+
+	return add_ranges_of(&lines->by_unit, &lines->units[number].die, number);
+}
+
+/* Reads where the units are. dwarf stays the caller's and must outlive it. 0 or -ENOMEM. */
+static int elflines_new(struct Dwarf *dwarf, struct elflines **ret)
+{
+	AUTO_FREE struct elflines *lines = calloc(1, sizeof(*lines));
+	Dwarf_CU *cu = NULL;
+	Dwarf_Half version;
+	uint8_t type;
+	Dwarf_Die die, sub;
+	int r = 0;
+
+	if (lines == NULL)
+		return -ENOMEM;
+	lines->dwarf = dwarf;
+	while (r == 0 && dwarf_get_units(dwarf, cu, &cu, &version, &type, &die, &sub) == 0)
+		if (type == DW_UT_compile && lines->visits++ < VISITS_MAX)
+			r = add_unit(lines, &die);
+	if (r < 0) {
+		elflines_free(TAKE(lines));
+		return r;
+	}
+	ranges_sort(&lines->by_unit);
+	*ret = TAKE(lines);
+
+	return 0;
+}
+
+/* NULL is fine. */
+static void elflines_free(struct elflines *lines)
+{
+	if (lines == NULL)
+		return;
+	for (size_t i = 0; i < lines->unit_count; i++)
+		free(lines->units[i].functions.all);
+	free(lines->units);
+	free(lines->by_unit.all);
+	free(lines);
+}
+
+/* May functions with code be described inside of it? */
+static bool holds_functions(int tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_class_type ||
+	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
+}
+
+static int read_functions(struct elflines *lines, struct unit *unit, Dwarf_Die *parent, int depth)
+{
+	Dwarf_Die die;
+	int r = 0;
+
+	if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
+		return 0;
+	do {
+		int tag = dwarf_tag(&die);
+
+		if (lines->visits++ >= VISITS_MAX)
+			break;
+		if (tag == DW_TAG_subprogram)
+			r = add_ranges_of(&unit->functions, &die, dwarf_dieoffset(&die));
+		else if (holds_functions(tag))
+			r = read_functions(lines, unit, &die, depth + 1);
+	} while (r == 0 && dwarf_siblingof(&die, &die) == 0);
+
+	return r;
+}
+
+/* The entry inside of *scope that covers the address becomes *scope. False: there is none. */
+static bool go_down(struct elflines *lines, Dwarf_Die *scope, uint64_t address)
+{
+	Dwarf_Die die;
+
+	if (dwarf_child(scope, &die) != 0)
+		return false;
+	do {
+		int tag = dwarf_tag(&die);
+
+		if (lines->visits++ >= VISITS_MAX)
+			return false;
+		if ((tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
+		     tag == DW_TAG_catch_block) &&
+		    dwarf_haspc(&die, address) > 0) {
+			*scope = die;
+			return true;
+		}
+	} while (dwarf_siblingof(&die, &die) == 0);
+
+	return false;
+}
+
+static uint32_t number_of(Dwarf_Die *die, unsigned attribute)
+{
+	Dwarf_Attribute at;
+	Dwarf_Word value;
+
+	if (dwarf_attr(die, attribute, &at) == NULL || dwarf_formudata(&at, &value) != 0 || value > UINT32_MAX)
+		return 0;
+
+	return (uint32_t)value;
+}
+
+static void name_frame(Dwarf_Die *die, struct elflines_frame *ret)
+{
+	Dwarf_Attribute at;
+
+	if (dwarf_attr_integrate(die, DW_AT_linkage_name, &at) != NULL ||
+	    dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &at) != NULL)
+		ret->linkage_name = dwarf_formstring(&at);
+	if (dwarf_attr_integrate(die, DW_AT_name, &at) != NULL)
+		ret->name = dwarf_formstring(&at);
+}
+
+/* Where an inlined function was called, which is where its caller is. */
+static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elflines_frame *ret)
+{
+	uint32_t index = number_of(inlined, DW_AT_call_file);
+	Dwarf_Files *files;
+	size_t count;
+
+	ret->line = number_of(inlined, DW_AT_call_line);
+	if (dwarf_getsrcfiles(unit, &files, &count) == 0 && index < count)
+		ret->file = dwarf_filesrc(files, index, NULL, NULL);
+}
+
+static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elflines_frame *ret)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(unit, address);
+	int number;
+
+	if (line == NULL)
+		return;
+	ret->file = dwarf_linesrc(line, NULL, NULL);
+	if (dwarf_lineno(line, &number) == 0 && number > 0)
+		ret->line = (uint32_t)number;
+}
+
+/* Entries that are functions, from the outermost to the innermost. */
+static size_t functions_down(struct elflines *lines, Dwarf_Die scope, uint64_t address, Dwarf_Die *ret)
+{
+	size_t count = 0;
+
+	ret[count++] = scope;
+	for (int depth = 0; depth < DEPTH_MAX && go_down(lines, &scope, address); depth++)
+		if (dwarf_tag(&scope) == DW_TAG_inlined_subroutine)
+			ret[count++] = scope;
+
+	return count;
+}
+
+static struct unit *unit_at(struct elflines *lines, uint64_t address)
+{
+	const struct range *range = ranges_find(&lines->by_unit, address);
+	struct unit *unit = range != NULL ? &lines->units[range->what] : NULL;
+
+	if (unit != NULL && !unit->read) {
+		unit->read = true;
+		if (read_functions(lines, unit, &unit->die, 0) < 0)
+			unit->functions.count = 0;
+		ranges_sort(&unit->functions);
+	}
+
+	return unit;
+}
+
+/*
+ * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost and the outermost. 0: there is no function
+ * with debug information. Damaged debug information gives less, at last nothing.
+ */
+static size_t elflines_find(struct elflines *lines, uint64_t address, struct elflines_frame *ret, size_t max)
+{
+	struct unit *unit = lines->visits < VISITS_MAX ? unit_at(lines, address) : NULL;
+	const struct range *range = unit != NULL ? ranges_find(&unit->functions, address) : NULL;
+	Dwarf_Die functions[DEPTH_MAX + 1];
+	size_t count, kept = 0;
+
+	if (range == NULL || dwarf_offdie(lines->dwarf, range->what, &functions[0]) == NULL)
+		return 0;
+	count = functions_down(lines, functions[0], address, functions);
+	for (size_t i = count; i-- > 0;) {
+		struct elflines_frame frame = { 0 };
+
+		if (kept + 1 == max && i > 0)
+			continue;
+		name_frame(&functions[i], &frame);
+		if (i + 1 == count)
+			place_of_address(&unit->die, address, &frame);
+		else
+			place_of_call(&unit->die, &functions[i + 1], &frame);
+		ret[kept++] = frame;
+	}
+
+	return kept;
+}
+
+/* The largest perf maps, of a Java with all its methods, have some 20 MB; /proc/kallsyms 15 MB. */
+#define TEXT_MAX ((size_t)64 << 20)
+
+struct module {
+	int fd; /* until it is opened */
+	bool opened;
+	enum module_state state;
+	struct elfnames *names;
+	struct elfframes *frames;
+	uint8_t build_id[ELFNAMES_BUILD_ID_MAX];
+	size_t build_id_len;
+	struct buffer text; /* of a perf map or kallsyms */
+	struct symtable symbols;
+};
+
+struct modules {
+	const struct stackfile *file;
+	const struct symbolize_options *options;
+	struct symbolize_counts *counts;
+	/* All processes of this machine and architecture have the same vDSO; those of another have one of another size. */
+	uint64_t vdso_bytes;
+	size_t count; /* the last one is the vDSO */
+	struct module all[];
+};
+
+int modules_new(const struct stackfile *file, const struct symbolize_options *options, struct symbolize_counts *counts,
+		struct modules **ret)
+{
+	size_t binaries = file->head->binaries;
+	struct stat st;
+	struct modules *modules = calloc(1, sizeof(*modules) + (binaries + 1) * sizeof(modules->all[0]));
+
+	if (modules == NULL)
+		return -ENOMEM;
+	modules->file = file;
+	modules->options = options;
+	modules->counts = counts;
+	modules->count = binaries + 1;
+	for (size_t i = 0; i < binaries; i++)
+		modules->all[i].fd = file->binaries[i].fd > STDERR_FILENO ? file->binaries[i].fd : -1;
+	modules->all[binaries].fd = options->vdso;
+	if (options->vdso >= 0 && fstat(options->vdso, &st) == 0)
+		modules->vdso_bytes = (uint64_t)st.st_size;
+	*ret = modules;
+
+	return 0;
+}
+
+void modules_free(struct modules *modules)
+{
+	if (modules == NULL)
+		return;
+	for (size_t i = 0; i < modules->count; i++) {
+		struct module *module = &modules->all[i];
+
+		elfframes_free(module->frames);
+		elfnames_free(module->names);
+		symtable_release(&module->symbols);
+		buffer_release(&module->text);
+		scope_close(&module->fd);
+	}
+	free(modules);
+}
+
+/* True the first time, if there is anything to be opened. */
+static bool may_open(struct module *module)
+{
+	bool first = !module->opened;
+
+	module->opened = true;
+
+	return first && module->fd >= 0;
+}
+
+static int read_all(int fd, struct buffer *text)
+{
+	char piece[16384];
+	ssize_t n;
+
+	text->max = TEXT_MAX;
+	while ((n = read(fd, piece, sizeof(piece))) > 0)
+		if (buffer_append(text, piece, (size_t)n) < 0)
+			return -EFBIG;
+
+	return n < 0 ? -errno : 0;
+}
+
+/* A text that is too long counts as far as it was read: its last line may then be cut, and is left out. */
+static bool open_text(struct module *module)
+{
+	if (!may_open(module))
+		return false;
+	(void)lseek(module->fd, 0, SEEK_SET);
+	if (read_all(module->fd, &module->text) < 0)
+		while (module->text.len > 0 && module->text.data[module->text.len - 1] != '\n')
+			module->text.len--;
+
+	return module->text.len > 0;
+}
+
+static bool names_file(const struct modules *modules, size_t i, const struct addressspace_mapping *mapping)
+{
+	const struct stackfile_binary *binary = &modules->file->binaries[i];
+
+	return binary->kind == STACKFILE_ELF && perfrecord_file_same(&binary->file, &mapping->file) &&
+	       strcmp(modules->file->strings + binary->path_offset, mapping->path) == 0;
+}
+
+/* Nothing to tell one file from another by: then it is none. */
+static bool is_known_file(const struct perfrecord_file *file)
+{
+	return file->inode != 0 || file->build_id_len > 0;
+}
+
+static struct module *module_of(struct modules *modules, const struct addressspace_mapping *mapping)
+{
+	struct module *vdso = &modules->all[modules->count - 1];
+
+	if (strcmp(mapping->path, "[vdso]") == 0)
+		return mapping->end - mapping->start == modules->vdso_bytes ? vdso : NULL;
+	if (!is_known_file(&mapping->file))
+		return NULL;
+	for (size_t i = 0; i + 1 < modules->count; i++)
+		if (names_file(modules, i, mapping))
+			return &modules->all[i];
+
+	return NULL;
+}
+
+static void find_debug_file(struct modules *modules, struct module *module)
+{
+	const struct symbolize_options *options = modules->options;
+	int fd = -1;
+
+	if (options->debug_file != NULL && module->build_id_len > 0)
+		fd = options->debug_file(options->ctx, module->build_id, module->build_id_len);
+	if (fd >= 0 && elfnames_debug_file(module->names, fd))
+		modules->counts->debug_files++;
+}
+
+static bool is_same_build(const struct module *module, const struct perfrecord_file *file)
+{
+	return file->build_id_len == 0 || (file->build_id_len == module->build_id_len &&
+					   memcmp(file->build_id, module->build_id, module->build_id_len) == 0);
+}
+
+static void open_elf(struct modules *modules, struct module *module, const struct perfrecord_file *file)
+{
+	if (modules->options->raw || !may_open(module))
+		return;
+	if (elfnames_open(TAKE_FD(module->fd), &module->names) < 0) {
+		module->state = MODULE_UNREADABLE;
+		modules->counts->binaries_unreadable++;
+		return;
+	}
+	module->build_id_len = elfnames_build_id(module->names, module->build_id);
+	if (!is_same_build(module, file)) {
+		module->state = MODULE_REPLACED;
+		modules->counts->binaries_replaced++;
+		return;
+	}
+	module->state = MODULE_GOOD;
+	modules->counts->binaries_read++;
+	find_debug_file(modules, module);
+	if (modules->options->debug_file != NULL)
+		elfnames_shared(module->names, modules->options->debug_file, modules->options->ctx);
+	if (elfframes_new(module->names, &module->frames) < 0)
+		module->frames = NULL;
+}
+
+/* NULL unless MODULE_GOOD. */
+static struct module *good_module(struct modules *modules, const struct addressspace_mapping *mapping,
+				  enum module_state *ret_state)
+{
+	struct module *module = module_of(modules, mapping);
+
+	*ret_state = MODULE_ABSENT;
+	if (module == NULL)
+		return NULL;
+	open_elf(modules, module, &mapping->file);
+	*ret_state = module->state;
+
+	return module->state == MODULE_GOOD ? module : NULL;
+}
+
+struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
+			     enum module_state *ret_state)
+{
+	struct module *module = good_module(modules, mapping, ret_state);
+
+	return module != NULL ? module->names : NULL;
+}
+
+struct elfframes *modules_frames(struct modules *modules, const struct addressspace_mapping *mapping,
+				 enum module_state *ret_state)
+{
+	struct module *module = good_module(modules, mapping, ret_state);
+
+	return module != NULL ? module->frames : NULL;
+}
+
+static size_t name_at(const struct symtable *symbols, uint64_t address, const char **ret)
+{
+	const struct symtable_symbol *symbol = symtable_find(symbols, address);
+
+	if (symbol == NULL)
+		return 0;
+	*ret = symbol->name;
+
+	return symbol->len;
+}
+
+static struct module *module_of_kind(struct modules *modules, enum stackfile_kind kind, uint32_t pid)
+{
+	for (size_t i = 0; i + 1 < modules->count; i++)
+		if (modules->file->binaries[i].kind == (uint32_t)kind && modules->file->binaries[i].pid == pid)
+			return &modules->all[i];
+
+	return NULL;
+}
+
+size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address, const char **ret)
+{
+	struct module *module = module_of_kind(modules, STACKFILE_PERF_MAP, pid);
+	struct perfmap_counts counts = { 0 };
+
+	if (module == NULL)
+		return 0;
+	if (open_text(module)) {
+		if (perfmap_parse(module->text.data, module->text.len, &module->symbols, &counts) < 0)
+			symtable_release(&module->symbols);
+		modules->counts->perf_map_lines_broken += counts.broken;
+	}
+
+	return name_at(&module->symbols, address, ret);
+}
+
+size_t modules_kernel(struct modules *modules, uint64_t address, const char **ret)
+{
+	struct module *module = NULL;
+
+	for (size_t i = 0; i + 1 < modules->count && module == NULL; i++)
+		if (modules->file->binaries[i].kind == STACKFILE_KALLSYMS)
+			module = &modules->all[i];
+	if (module == NULL)
+		return 0;
+	if (open_text(module) && kallsyms_parse(module->text.data, module->text.len, &module->symbols) < 0)
+		symtable_release(&module->symbols);
+
+	return name_at(&module->symbols, address, ret);
+}

@@ -1,0 +1,1365 @@
+/*
+ * json.c: a generator prints single brackets and blanks; a sink wants few writes. In between, the pieces pass a
+ * small state machine that keeps an empty container on one line, where generators print "{\n\n  }".
+ *
+ *             bracket          line break        line break         other
+ *   OTHER ─────────────▶ BRACKET ──────▶ BREAK ──────▶ EMPTY ──────────────▶ OTHER
+ *                        held back: the break          dropped: both breaks, then the indent
+ */
+#include "lib/base/json.h"
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_gen.h>
+#include <yajl/yajl_parse.h>
+
+struct jsontree_item; /* a node and what building needs */
+
+/* A tree, perhaps unfinished. */
+struct jsontree {
+	struct arena arena;
+	struct json_limits limits;
+	struct json_error *err;
+	struct jsontree_item *root;
+	struct jsontree_item *top; /* innermost open container */
+	unsigned depth;
+	unsigned nodes;
+	const char *key; /* of the value to come */
+	size_t key_len;
+	struct json_place key_place;
+	struct jsontree_item **members; /* hash table of the members of all objects */
+	size_t member_mask;
+};
+
+/* What the grammar allows after the last token that was accepted. */
+enum jsontext_wants {
+	JSONTEXT_VALUE,        /* nothing was read yet */
+	JSONTEXT_FIRST_KEY,    /* after { */
+	JSONTEXT_COLON,        /* after a key */
+	JSONTEXT_NEXT_MEMBER,  /* after a value in an object */
+	JSONTEXT_FIRST_ITEM,   /* after [ */
+	JSONTEXT_NEXT_ITEM,    /* after a value in an array */
+	JSONTEXT_END,          /* after the outermost value */
+	JSONTEXT_MEMBER_VALUE, /* after : */
+	JSONTEXT_KEY,          /* after , in an object */
+	JSONTEXT_ITEM,         /* after , in an array */
+};
+
+/* Where a parser stopped. */
+struct jsontext_stop {
+	const char *text;
+	size_t len;
+	size_t at; /* end of the last token that was accepted */
+	enum jsontext_wants wants;
+	bool after_number;    /* that token was a number */
+	const char *inside;   /* "an object", "an array"; NULL outside of both */
+	unsigned opened_line; /* where that one began */
+};
+
+/* A page less malloc's head and the rest of a writer: an incident's page goes out in one or two writes. */
+#define JSONPRINT_GATHER 3000
+
+enum jsonprint_last { JSONPRINT_OTHER, JSONPRINT_BRACKET, JSONPRINT_BREAK, JSONPRINT_EMPTY };
+
+/* {.sink = ...} is ready for use. */
+struct jsonprint {
+	struct sink sink;
+	int error; /* the first, for ever: nothing is written any more */
+	enum jsonprint_last last;
+	size_t gathered;
+	char gather[JSONPRINT_GATHER];
+};
+
+/* Room for any number, its NUL included. */
+#define JSONPRINT_NUMBER 40
+
+static void jsonprint_put(struct jsonprint *print, const char *text, size_t len);
+static int jsonprint_flush(struct jsonprint *print);
+static size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value);
+static size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_t value);
+static char *jsonprint_clean(const char *text, size_t len, size_t *ret_len);
+
+/*
+ * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is
+ * copied, to the stack: nothing here can fail but the writer.
+ *
+ * What is not UTF-8 is the JSON writer's to replace.
+ */
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* Length of the harmful character at text (NUL-terminated), 0 if it is harmless. */
+static size_t harmful(const char *text)
+{
+	uint32_t code = 0;
+	size_t len;
+
+	if ((unsigned char)text[0] < 0x7f)
+		return 0;
+	len = text_decode(text, strnlen(text, 4), &code);
+
+	return len && text_is_hidden(code) ? len : 0;
+}
+
+int printable_json(struct json_writer *writer, const char *text)
+{
+	char copy[PRINTABLE_MAX];
+	size_t len = 0;
+	const char *at = text;
+
+	while (*at && harmful(at) == 0)
+		at++;
+	if (!*at)
+		return json_string(writer, text);
+
+	for (at = text; *at && len + sizeof(REPLACEMENT) <= sizeof(copy);) {
+		size_t skip = harmful(at);
+
+		if (skip > 0) {
+			memcpy(copy + len, REPLACEMENT, sizeof(REPLACEMENT) - 1);
+			len += sizeof(REPLACEMENT) - 1;
+			at += skip;
+		} else {
+			copy[len++] = *at++;
+		}
+	}
+	return json_string_len(writer, copy, len);
+}
+
+/*
+ * jsontext.c: the messages of a JSON parser, made from the text.
+ *
+ * yajl says "unallowed token at this point in JSON text" and counts its position past the token, sometimes past the
+ * next line. So the parser only tells where it last was in good order and what the grammar allows there; the rest is
+ * read off the text here: the blanks, perhaps the comma or colon that was right, and then the thing that was not.
+ * Nothing here decides whether a text is JSON: it explains a refusal, and must have something true to say about any.
+ */
+
+/* Room for a token in a message. */
+#define EXT_SHOWN 40
+
+struct message {
+	char *text;
+	size_t cap;
+};
+
+#define say(message, ...) snprintf((message)->text, (message)->cap, __VA_ARGS__)
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool is_word(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.' || c == '%' ||
+	       c == '+' || c == '-';
+}
+
+size_t jsontext_character(const char *text, size_t len)
+{
+	const uint8_t *byte = (const uint8_t *)text;
+	/* The second byte is where overlong forms, surrogates and what lies beyond U+10FFFF are told from characters
+	 * (Unicode 15, table 3-7); the others are plain continuations. */
+	uint8_t low = 0x80, high = 0xbf;
+	size_t length;
+
+	if (len == 0 || byte[0] < 0x80)
+		return len == 0 ? 0 : 1;
+	length = byte[0] < 0xc2 ? 0 : byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : byte[0] < 0xf5 ? 4 : 0;
+	if (length == 0 || length > len)
+		return 0;
+	if (byte[0] == 0xe0 || byte[0] == 0xf0)
+		low = byte[0] == 0xe0 ? 0xa0 : 0x90;
+	if (byte[0] == 0xed || byte[0] == 0xf4)
+		high = byte[0] == 0xed ? 0x9f : 0x8f;
+	if (byte[1] < low || byte[1] > high)
+		return 0;
+	for (size_t i = 2; i < length; i++)
+		if ((byte[i] & 0xc0) != 0x80)
+			return 0;
+	return length;
+}
+
+size_t jsontext_utf8(const char *text, size_t len)
+{
+	size_t at = 0;
+
+	while (at < len && (uint8_t)text[at] < 0x80)
+		at++;
+	while (at < len) {
+		size_t length = jsontext_character(text + at, len - at);
+
+		if (length == 0)
+			return at;
+		at += length;
+	}
+	return len;
+}
+
+/* The end of the comment at text[at], `at` itself if there is none or if it is not closed. */
+static size_t skip_comment(const char *text, size_t len, size_t at)
+{
+	const char *end;
+
+	if (len - at < 2 || text[at] != '/')
+		return at;
+	if (text[at + 1] == '/') {
+		end = memchr(text + at, '\n', len - at);
+		return end != NULL ? (size_t)(end - text) : len;
+	}
+	if (text[at + 1] != '*')
+		return at;
+	end = memmem(text + at + 2, len - at - 2, "*/", 2);
+	return end != NULL ? (size_t)(end - text) + 2 : at;
+}
+
+static size_t skip(const char *text, size_t len, size_t at, const char *blanks)
+{
+	while (at < len) {
+		size_t next = at;
+
+		if (text[at] != '\0' && strchr(blanks, text[at]) != NULL)
+			next = at + 1;
+		else
+			next = skip_comment(text, len, at);
+		if (next == at)
+			return at;
+		at = next;
+	}
+	return len;
+}
+
+/*
+ * The offset of the first byte at or after `at` that is neither blank nor in a comment. A comment that is not closed
+ * stops it at the beginning of that comment.
+ */
+static size_t jsontext_skip(const char *text, size_t len, size_t at)
+{
+	return skip(text, len, at, " \t\n\v\f\r");
+}
+
+/* The same, passing commas and colons too: where the token after `at` begins, in a text known to be JSON so far. */
+static size_t jsontext_token(const char *text, size_t len, size_t at)
+{
+	return skip(text, len, at, " \t\n\v\f\r,:");
+}
+
+/* The value of the escape \uXXXX at raw; 0, which is no surrogate, if there is none. */
+static unsigned escape_value(const char *raw, size_t len)
+{
+	unsigned value = 0;
+
+	if (len < 6 || raw[0] != '\\' || raw[1] != 'u')
+		return 0;
+	for (size_t i = 2; i < 6; i++) {
+		unsigned letter = (unsigned)(unsigned char)raw[i];
+
+		value = value * 16 + (letter <= '9' ? letter - '0' : (letter | 0x20) - 'a' + 10);
+	}
+	return value;
+}
+
+/*
+ * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped half of a
+ * surrogate pair without the other: no character.
+ */
+static bool jsontext_lone_surrogate(const char *raw, size_t len)
+{
+	for (size_t at = 0; at < len; at++) {
+		unsigned value;
+
+		if (raw[at] != '\\')
+			continue;
+		value = escape_value(raw + at, len - at);
+		if ((value & 0xfc00) == 0xdc00)
+			return true;
+		if ((value & 0xfc00) == 0xd800) {
+			if ((escape_value(raw + at + 6, len - at - 6) & 0xfc00) != 0xdc00)
+				return true;
+			at += 6;
+		}
+		at++;
+	}
+	return false;
+}
+
+/* Copies a token to out, which has room for SHOWN bytes. Returns out. */
+static const char *show(char *out, const char *text, size_t len)
+{
+	text_escape(out, EXT_SHOWN, text, len);
+	return out;
+}
+
+static const char *expected(enum jsontext_wants wants)
+{
+	switch (wants) {
+	case JSONTEXT_VALUE:
+	case JSONTEXT_MEMBER_VALUE:
+		return "a value";
+	case JSONTEXT_FIRST_KEY:
+		return "a key in double quotes or \"}\"";
+	case JSONTEXT_COLON:
+		return "\":\" after the key";
+	case JSONTEXT_NEXT_MEMBER:
+		return "\",\" or \"}\"";
+	case JSONTEXT_FIRST_ITEM:
+		return "a value or \"]\"";
+	case JSONTEXT_NEXT_ITEM:
+		return "\",\" or \"]\"";
+	case JSONTEXT_END:
+		return "nothing after the end of the first value";
+	case JSONTEXT_KEY:
+		return "a key in double quotes after \",\"";
+	case JSONTEXT_ITEM:
+		return "a value after \",\"";
+	}
+	return "something else";
+}
+
+static bool wants_value(enum jsontext_wants wants)
+{
+	return wants == JSONTEXT_VALUE || wants == JSONTEXT_MEMBER_VALUE || wants == JSONTEXT_FIRST_ITEM ||
+	       wants == JSONTEXT_ITEM;
+}
+
+/* The text ends where something is missing. */
+static void explain_end(const struct jsontext_stop *stop, enum jsontext_wants wants, const struct message *message)
+{
+	if (stop->inside == NULL)
+		say(message, "there is no value: expected an object or another JSON value");
+	else
+		say(message, "the file ends inside %s opened at line %u: expected %s", stop->inside, stop->opened_line,
+		    expected(wants));
+}
+
+/* A backslash at text[at], inside a string, that begins no escape. True if it was that. */
+static bool explain_escape(const char *text, size_t len, size_t at, const struct message *message)
+{
+	char shown[EXT_SHOWN];
+
+	if (at + 1 >= len)
+		return false;
+	if (text[at + 1] == 'u') {
+		for (size_t i = at + 2; i < at + 6 && i < len; i++) {
+			if (strchr("0123456789abcdefABCDEF", text[i]) != NULL && text[i] != '\0')
+				continue;
+			say(message, "bad escape in a string: expected four hexadecimal digits after \\u");
+			return true;
+		}
+		return false;
+	}
+	if (text[at + 1] != '\0' && strchr("\"\\/bfnrt", text[at + 1]) != NULL)
+		return false;
+	say(message, "unknown escape \"\\%s\" in a string: expected \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX",
+	    show(shown, text + at + 1, jsontext_character(text + at + 1, len - at - 1)));
+	return true;
+}
+
+/* The string that begins at text[*at]: broken, and *at then says where, or standing where none can. */
+static void explain_string(const char *text, size_t len, size_t *at, enum jsontext_wants wants,
+			   const struct message *message)
+{
+	char shown[EXT_SHOWN];
+
+	for (size_t i = *at + 1; i < len; i++) {
+		uint8_t byte = (uint8_t)text[i];
+
+		if (byte == '"') {
+			say(message, "expected %s, found the string %s", expected(wants),
+			    show(shown, text + *at, i + 1 - *at));
+			return;
+		}
+		if (byte == '\\' && explain_escape(text, len, i, message)) {
+			*at = i;
+			return;
+		}
+		if (byte == '\\' && i + 1 < len)
+			i++;
+		if (byte >= 0x20)
+			continue;
+		if (byte == '\n' || byte == '\r')
+			say(message, "a line ends inside a string: expected the closing \", or \\n for a line break");
+		else
+			say(message, "control character 0x%02x inside a string: expected \\u%04x", byte, byte);
+		*at = i;
+		return;
+	}
+	say(message, "the file ends inside this string: expected the closing \"");
+}
+
+/* Something follows a number without a blank: a unit, or a number that JSON writes otherwise. */
+static void explain_glued(const struct jsontext_stop *stop, size_t *at, const struct message *message)
+{
+	char shown[EXT_SHOWN];
+	size_t begin = stop->at;
+	size_t end = stop->at;
+
+	while (begin > 0 && is_word(stop->text[begin - 1]))
+		begin--;
+	while (end < stop->len && is_word(stop->text[end]))
+		end++;
+	*at = begin;
+	show(shown, stop->text + begin, end - begin);
+	if (is_digit(stop->text[stop->at]) || stop->text[stop->at] == '.')
+		say(message, "malformed number %s: expected a number such as 10 or 0.5", shown);
+	else
+		say(message, "%s is no number: expected double quotes around it: \"%s\"", shown, shown);
+}
+
+/* A word or number where none can stand, or one that is none. */
+static void explain_word(const struct jsontext_stop *stop, size_t at, enum jsontext_wants wants,
+			 const struct message *message)
+{
+	char shown[EXT_SHOWN];
+	size_t end = at;
+
+	while (end < stop->len && is_word(stop->text[end]))
+		end++;
+	show(shown, stop->text + at, end - at);
+	if (!wants_value(wants))
+		say(message, "expected %s, found %s", expected(wants), shown);
+	else if (is_digit(shown[0]) || shown[0] == '-' || shown[0] == '+' || shown[0] == '.')
+		say(message, "malformed number %s: expected a number such as 10 or 0.5", shown);
+	else
+		say(message, "expected %s, found the word %s: text takes double quotes", expected(wants), shown);
+}
+
+static void explain_character(const struct jsontext_stop *stop, size_t at, enum jsontext_wants wants,
+			      const struct message *message)
+{
+	const char *text = stop->text + at;
+	size_t length = jsontext_character(text, stop->len - at);
+	const char *hint = "";
+	char shown[EXT_SHOWN];
+
+	if ((wants == JSONTEXT_KEY && *text == '}') || (wants == JSONTEXT_ITEM && *text == ']'))
+		hint = ": remove the \",\" before it";
+	if (*text == '\'')
+		hint = ": text takes double quotes";
+	if (*text == '#')
+		hint = ": comments begin with //";
+	if (length == 1 && (uint8_t)*text >= 0x20 && *text != 0x7f)
+		say(message, "expected %s, found \"%c\"%s", expected(wants), *text, hint);
+	else if (length == 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+		say(message, "expected %s, found a byte order mark: remove it", expected(wants));
+	else if (length > 1)
+		say(message, "expected %s, found \"%s\"", expected(wants), show(shown, text, length));
+	else
+		say(message, "expected %s, found byte 0x%02x", expected(wants), (unsigned)(uint8_t)*text);
+}
+
+/* The comma or colon that was right before something that was not. */
+static enum jsontext_wants pass_separator(const struct jsontext_stop *stop, size_t *at)
+{
+	char c = *at < stop->len ? stop->text[*at] : '\0';
+	enum jsontext_wants wants = stop->wants;
+
+	if (wants == JSONTEXT_COLON && c == ':')
+		wants = JSONTEXT_MEMBER_VALUE;
+	else if (wants == JSONTEXT_NEXT_MEMBER && c == ',')
+		wants = JSONTEXT_KEY;
+	else if (wants == JSONTEXT_NEXT_ITEM && c == ',')
+		wants = JSONTEXT_ITEM;
+	else
+		return wants;
+	*at = jsontext_skip(stop->text, stop->len, *at + 1);
+	return wants;
+}
+
+/* Says in message what is wrong after the stop and what was expected, and in *ret_at where. */
+static void jsontext_explain(const struct jsontext_stop *stop, size_t *ret_at, char *text, size_t cap)
+{
+	const struct message message = { text, cap };
+	size_t at = jsontext_skip(stop->text, stop->len, stop->at);
+	enum jsontext_wants wants = pass_separator(stop, &at);
+
+	*ret_at = at;
+	if (at >= stop->len) {
+		explain_end(stop, wants, &message);
+	} else if (at == stop->at && stop->after_number && is_word(stop->text[at])) {
+		explain_glued(stop, ret_at, &message);
+	} else if (stop->len - at >= 2 && memcmp(stop->text + at, "/*", 2) == 0) {
+		say(&message, "this comment is not closed: expected */");
+	} else if (stop->text[at] == '"') {
+		explain_string(stop->text, stop->len, ret_at, wants, &message);
+	} else if (is_word(stop->text[at])) {
+		explain_word(stop, at, wants, &message);
+	} else {
+		explain_character(stop, at, wants, &message);
+	}
+}
+
+/*
+ * jsontree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without
+ * a walk. Members are also entered in one hash table for the whole document, keyed by (object, name): a document of
+ * nothing but members of one object is still checked for duplicates in linear time. The table has its size from the
+ * length of the text and never grows. Rejected: a table per object, most of which have five members.
+ */
+
+/* Of a key in a message. */
+#define SHOWN 64
+
+struct jsontree_item {
+	struct json_node node;
+	struct jsontree_item *parent;
+	struct jsontree_item *last;    /* child */
+	struct jsontree_item *chained; /* next member in the same bucket */
+};
+
+/* Moves a place over len bytes of text. */
+static void jsontree_walk(struct json_place *place, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		bool line_break = text[i] == '\n';
+
+		place->line += line_break;
+		place->column = line_break ? 1 : place->column + 1;
+	}
+}
+
+/* Notes an error in tree->err and returns it. */
+static int jsontree_refuse(const struct jsontree *tree, int error, struct json_place place, const char *format, ...)
+{
+	va_list args;
+
+	tree->err->place = place;
+	va_start(args, format);
+	vsnprintf(tree->err->message, sizeof(tree->err->message), format, args);
+	va_end(args);
+	return error;
+}
+
+static int out_of_memory(const struct jsontree *tree, struct json_place place)
+{
+	return jsontree_refuse(tree, -ENOMEM, place, "out of memory");
+}
+
+/*
+ * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is set whenever a
+ * function below fails. 0 or -ENOMEM.
+ */
+static int jsontree_init(struct jsontree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
+{
+	size_t buckets = 16;
+
+	*tree = (struct jsontree){ .limits = *limits, .err = err };
+	/* A member takes at least five bytes, in practice twenty. */
+	while (buckets < len / 16)
+		buckets *= 2;
+	tree->members = calloc(buckets, sizeof(struct jsontree_item *));
+	tree->member_mask = buckets - 1;
+	return tree->members != NULL ? 0 : out_of_memory(tree, (struct json_place){ 1, 1 });
+}
+
+/* Gives back what only the building needs. */
+static void jsontree_finish(struct jsontree *tree)
+{
+	free(tree->members);
+	tree->members = NULL;
+	tree->err = NULL;
+}
+
+/* Frees all nodes. A zeroed tree is fine. */
+static void jsontree_release(struct jsontree *tree)
+{
+	jsontree_finish(tree);
+	arena_release(&tree->arena);
+}
+
+static struct jsontree_item **bucket(const struct jsontree *tree, const char *key, size_t len)
+{
+	uint64_t hash = 14695981039346656037ULL ^ (uintptr_t)tree->top; /* FNV-1a */
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char)key[i]) * 1099511628211ULL;
+	return &tree->members[(hash ^ hash >> 32) & tree->member_mask];
+}
+
+static void hang(struct jsontree *tree, struct jsontree_item *item)
+{
+	struct jsontree_item *top = tree->top;
+	struct jsontree_item **slot;
+
+	item->parent = top;
+	if (top == NULL) {
+		tree->root = item;
+		return;
+	}
+	if (top->last == NULL)
+		top->node.first = &item->node;
+	else
+		top->last->node.next = &item->node;
+	top->last = item;
+	top->node.count++;
+	if (top->node.type != JSON_OBJECT)
+		return;
+	item->node.key = tree->key;
+	item->node.key_len = tree->key_len;
+	item->node.key_place = tree->key_place;
+	slot = bucket(tree, tree->key, tree->key_len);
+	item->chained = *slot;
+	*slot = item;
+}
+
+static int add(struct jsontree *tree, enum json_type type, struct json_place place, struct jsontree_item **ret)
+{
+	struct jsontree_item *item;
+
+	if (tree->nodes == tree->limits.nodes)
+		return jsontree_refuse(tree, -EFBIG, place, "too many values: expected at most %u", tree->limits.nodes);
+	item = arena_alloc(&tree->arena, sizeof(*item));
+	if (item == NULL)
+		return out_of_memory(tree, place);
+	tree->nodes++;
+	item->node.type = type;
+	item->node.place = place;
+	hang(tree, item);
+	*ret = item;
+	return 0;
+}
+
+/*
+ * The tokens of a document that is known to be in good order. 0; -ENOMEM; -ELOOP, -EFBIG: beyond the limits;
+ * -EBADMSG: a duplicate key, a number too large.
+ */
+static int jsontree_open(struct jsontree *tree, enum json_type type, struct json_place place)
+{
+	struct jsontree_item *item;
+	int r;
+
+	if (tree->depth == tree->limits.depth)
+		return jsontree_refuse(tree, -ELOOP, place, "nested too deep: expected at most %u levels",
+				       tree->limits.depth);
+	r = add(tree, type, place, &item);
+	if (r < 0)
+		return r;
+	tree->top = item;
+	tree->depth++;
+	return 0;
+}
+
+static int jsontree_close(struct jsontree *tree)
+{
+	tree->top = tree->top->parent;
+	tree->depth--;
+	return 0;
+}
+
+static int jsontree_key(struct jsontree *tree, struct json_place place, const char *text, size_t len)
+{
+	char shown[SHOWN];
+
+	for (struct jsontree_item *item = *bucket(tree, text, len); item != NULL; item = item->chained) {
+		struct json_place first = item->node.key_place;
+
+		if (item->parent != tree->top || item->node.key_len != len || memcmp(item->node.key, text, len) != 0)
+			continue;
+		text_escape(shown, sizeof(shown), text, len);
+		return jsontree_refuse(tree, -EBADMSG, place,
+				       "duplicate key \"%s\": already given at line %u, column %u", shown, first.line,
+				       first.column);
+	}
+	tree->key = arena_copy(&tree->arena, text, len);
+	tree->key_len = len;
+	tree->key_place = place;
+	return tree->key != NULL ? 0 : out_of_memory(tree, place);
+}
+
+static int jsontree_literal(struct jsontree *tree, enum json_type type, struct json_place place, bool value)
+{
+	struct jsontree_item *item;
+	int r = add(tree, type, place, &item);
+
+	if (r == 0)
+		item->node.boolean = value;
+	return r;
+}
+
+static int jsontree_text(struct jsontree *tree, enum json_type type, struct json_place place, const char *text, size_t len)
+{
+	struct jsontree_item *item;
+	int r = add(tree, type, place, &item);
+
+	if (r < 0)
+		return r;
+	item->node.text = arena_copy(&tree->arena, text, len);
+	item->node.text_len = len;
+	if (item->node.text == NULL)
+		return out_of_memory(tree, place);
+	if (type != JSON_NUMBER)
+		return 0;
+	/* In the C locale, which programs that never call setlocale(3) are in. */
+	item->node.number = strtod(item->node.text, NULL);
+	if (isinf(item->node.number))
+		return jsontree_refuse(tree, -EBADMSG, place, "number too large: expected at most 1.7e308");
+	return 0;
+}
+
+/* The outermost node, NULL if there is none yet; the innermost open container, NULL outside of all. */
+static const struct json_node *jsontree_root(const struct jsontree *tree)
+{
+	return tree->root != NULL ? &tree->root->node : NULL;
+}
+
+static const struct json_node *jsontree_top(const struct jsontree *tree)
+{
+	return tree->top != NULL ? &tree->top->node : NULL;
+}
+
+/*
+ * json.c: yajl made safe to feed and precise to blame.
+ *
+ * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token begins, only
+ * how much it has consumed, so a token begins at the first byte after the last one that is no blank, comment, comma
+ * or colon. Its messages are thrown away: jsontext_explain makes better ones from the state kept here. What yajl
+ * lets pass is checked here: overlong and surrogate UTF-8, halves of surrogate pairs (it makes them question
+ * marks), and a comment or string after the last value that does not end.
+ *
+ * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an arena of ours that
+ * jumps out of the parse when memory is short; nothing is lost, because the arena is all that yajl has.
+ *
+ * Out. yajl_gen hands over a few bytes at a time; they are gathered here, so that a sink sees few writes. It lives in
+ * memory inside of the writer and allocates nothing. Rejected: yajl's own buffer, which grows without asking.
+ */
+
+/* A configuration takes a few kilobytes; what is larger by two orders is no configuration. */
+#define SIZE_DEFAULT ((size_t)1024 * 1024)
+#define DEPTH_DEFAULT 16
+#define NODES_DEFAULT 65536
+
+struct json_document {
+	struct jsontree tree;
+};
+
+struct parser {
+	const char *text;
+	size_t len;
+	struct jsontree *tree;
+	int error; /* why a callback stopped yajl */
+
+	yajl_handle yajl;
+	struct arena scratch; /* all of yajl's memory */
+	jmp_buf out_of_memory;
+	bool ended; /* yajl has seen all of the text */
+
+	size_t end; /* of the last token */
+	bool after_number;
+	enum jsontext_wants wants;
+	struct json_place place; /* of offset: places are asked for in ascending order, so the text is walked once */
+	size_t offset;
+};
+
+static struct json_place place_of(struct parser *parser, size_t at)
+{
+	jsontree_walk(&parser->place, parser->text + parser->offset, at - parser->offset);
+	parser->offset = at;
+	return parser->place;
+}
+
+/* ---- the memory of yajl: blocks with their size in front, so that they can be moved ---- */
+
+union block {
+	size_t size;
+	max_align_t align;
+};
+
+static void *scratch_alloc(void *ctx, size_t size)
+{
+	struct parser *parser = ctx;
+	union block *block = arena_alloc(&parser->scratch, sizeof(*block) + size);
+
+	if (block == NULL)
+		longjmp(parser->out_of_memory, 1);
+	block->size = size;
+	return block + 1;
+}
+
+static void *scratch_realloc(void *ctx, void *old, size_t size)
+{
+	void *moved = scratch_alloc(ctx, size);
+
+	if (old != NULL && ((union block *)old - 1)->size < size)
+		size = ((union block *)old - 1)->size;
+	return old != NULL ? memcpy(moved, old, size) : moved;
+}
+
+static void free_nothing(void *ctx, void *block)
+{
+	(void)ctx, (void)block;
+}
+
+/* ---- tokens ---- */
+
+/* Steps over the token that yajl has just read: its beginning is now the place of the parser. */
+static void next_token(struct parser *parser)
+{
+	place_of(parser, jsontext_token(parser->text, parser->len, parser->end));
+	/* A number at the very end is only known to be whole once the text has ended. */
+	parser->end = parser->ended ? parser->len : yajl_get_bytes_consumed(parser->yajl);
+	parser->after_number = false;
+}
+
+/* Ends a callback: notes what may follow, or why not. yajl goes on while it gets what is not 0. */
+static int done(struct parser *parser, int r)
+{
+	const struct json_node *top = jsontree_top(parser->tree);
+
+	parser->error = r;
+	parser->wants = top == NULL                ? JSONTEXT_END
+			: top->type == JSON_OBJECT ? JSONTEXT_NEXT_MEMBER
+						   : JSONTEXT_NEXT_ITEM;
+	return r == 0;
+}
+
+static int literal(struct parser *parser, enum json_type type, bool value)
+{
+	next_token(parser);
+	return done(parser, jsontree_literal(parser->tree, type, parser->place, value));
+}
+
+static int on_null(void *ctx)
+{
+	return literal(ctx, JSON_NULL, false);
+}
+
+static int on_boolean(void *ctx, int value)
+{
+	return literal(ctx, JSON_BOOL, value != 0);
+}
+
+static int on_number(void *ctx, const char *text, size_t len)
+{
+	struct parser *parser = ctx;
+
+	next_token(parser);
+	parser->after_number = true;
+	return done(parser, jsontree_text(parser->tree, JSON_NUMBER, parser->place, text, len));
+}
+
+/* The token is a string or key, quotes included. */
+static int check_string(const struct parser *parser)
+{
+	if (!jsontext_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
+		return 0;
+	return jsontree_refuse(parser->tree, -EBADMSG, parser->place,
+			       "half of a surrogate pair in a string: expected two escapes, or the character itself");
+}
+
+static int on_string(void *ctx, const unsigned char *text, size_t len)
+{
+	struct parser *parser = ctx;
+	int r;
+
+	next_token(parser);
+	r = check_string(parser);
+	if (r == 0)
+		r = jsontree_text(parser->tree, JSON_STRING, parser->place, (const char *)text, len);
+	return done(parser, r);
+}
+
+static int on_key(void *ctx, const unsigned char *text, size_t len)
+{
+	struct parser *parser = ctx;
+	int r;
+
+	next_token(parser);
+	r = check_string(parser);
+	if (r == 0)
+		r = jsontree_key(parser->tree, parser->place, (const char *)text, len);
+	r = done(parser, r);
+	parser->wants = JSONTEXT_COLON;
+	return r;
+}
+
+static int opened(struct parser *parser, enum json_type type, enum jsontext_wants wants)
+{
+	int r;
+
+	next_token(parser);
+	r = done(parser, jsontree_open(parser->tree, type, parser->place));
+	parser->wants = wants;
+	return r;
+}
+
+static int on_object(void *ctx)
+{
+	return opened(ctx, JSON_OBJECT, JSONTEXT_FIRST_KEY);
+}
+
+static int on_array(void *ctx)
+{
+	return opened(ctx, JSON_ARRAY, JSONTEXT_FIRST_ITEM);
+}
+
+static int on_close(void *ctx)
+{
+	struct parser *parser = ctx;
+
+	next_token(parser);
+	return done(parser, jsontree_close(parser->tree));
+}
+
+/* ---- the parse ---- */
+
+static int explain(struct parser *parser)
+{
+	const struct json_node *top = jsontree_top(parser->tree);
+	const struct jsontext_stop where = {
+		.text = parser->text,
+		.len = parser->len,
+		.at = parser->end,
+		.wants = parser->wants,
+		.after_number = parser->after_number,
+		.inside = top != NULL ? json_type_name(top->type) : NULL,
+		.opened_line = top != NULL ? top->place.line : 0,
+	};
+	struct json_error *err = parser->tree->err;
+	size_t at;
+
+	jsontext_explain(&where, &at, err->message, sizeof(err->message));
+	/* From the beginning: the explanation may point back into the last token. */
+	err->place = (struct json_place){ 1, 1 };
+	jsontree_walk(&err->place, parser->text, at);
+	return -EBADMSG;
+}
+
+static int run(struct parser *parser)
+{
+	static const yajl_callbacks callbacks = {
+		.yajl_null = on_null,
+		.yajl_boolean = on_boolean,
+		.yajl_number = on_number,
+		.yajl_string = on_string,
+		.yajl_start_map = on_object,
+		.yajl_map_key = on_key,
+		.yajl_end_map = on_close,
+		.yajl_start_array = on_array,
+		.yajl_end_array = on_close,
+	};
+	yajl_alloc_funcs memory = { scratch_alloc, scratch_realloc, free_nothing, parser };
+	yajl_status status;
+
+	if (setjmp(parser->out_of_memory) != 0)
+		return jsontree_refuse(parser->tree, -ENOMEM, parser->place, "out of memory");
+	parser->yajl = yajl_alloc(&callbacks, &memory, parser);
+	yajl_config(parser->yajl, yajl_allow_comments, 1);
+	status = yajl_parse(parser->yajl, (const unsigned char *)parser->text, parser->len);
+	parser->ended = true;
+	if (status == yajl_status_ok)
+		status = yajl_complete_parse(parser->yajl);
+	if (parser->error < 0)
+		return parser->error;
+	/* yajl takes what does not end after the value for merely unfinished: hence the second look. */
+	if (status != yajl_status_ok || jsontext_skip(parser->text, parser->len, parser->end) != parser->len)
+		return explain(parser);
+	return 0;
+}
+
+/* Fills a tree that was just made. */
+static int parse(const char *text, size_t len, struct jsontree *tree)
+{
+	struct parser parser = { .text = text, .len = len, .tree = tree, .place = { 1, 1 } };
+	size_t bad = jsontext_utf8(text, len);
+	int r;
+
+	if (bad < len)
+		return jsontree_refuse(tree, -EBADMSG, place_of(&parser, bad),
+				       "byte 0x%02x is no UTF-8: expected UTF-8 text",
+				       (unsigned)(unsigned char)text[bad]);
+	r = run(&parser);
+	arena_release(&parser.scratch);
+	return r;
+}
+
+static void document_release(struct json_document **document)
+{
+	json_document_free(*document);
+}
+
+int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
+	       struct json_error *err)
+{
+	AUTO(document_release) struct json_document *document = calloc(1, sizeof(*document));
+	struct json_limits use = limits != NULL ? *limits : (struct json_limits){ 0 };
+	struct json_error ignored;
+	int r;
+
+	if (document == NULL)
+		return -ENOMEM;
+	use.size_bytes = use.size_bytes > 0 ? use.size_bytes : SIZE_DEFAULT;
+	use.depth = use.depth > 0 ? use.depth : DEPTH_DEFAULT;
+	use.nodes = use.nodes > 0 ? use.nodes : NODES_DEFAULT;
+	document->tree.err = err != NULL ? err : &ignored;
+	if (len > use.size_bytes)
+		return jsontree_refuse(&document->tree, -EFBIG, (struct json_place){ 1, 1 },
+				       "too large: %zu bytes, expected at most %zu", len, use.size_bytes);
+
+	r = jsontree_init(&document->tree, &use, len, document->tree.err);
+	if (r == 0)
+		r = parse(len > 0 ? text : "", len, &document->tree);
+	if (r < 0)
+		return r;
+
+	jsontree_finish(&document->tree);
+	*ret = TAKE(document);
+	return 0;
+}
+
+void json_document_free(struct json_document *document)
+{
+	if (document == NULL)
+		return;
+	jsontree_release(&document->tree);
+	free(document);
+}
+
+const struct json_node *json_root(const struct json_document *document)
+{
+	return jsontree_root(&document->tree);
+}
+
+const struct json_node *json_member(const struct json_node *node, const char *key)
+{
+	size_t len = strlen(key);
+
+	if (node->type != JSON_OBJECT)
+		return NULL;
+	for (const struct json_node *child = node->first; child != NULL; child = child->next)
+		if (child->key_len == len && memcmp(child->key, key, len) == 0)
+			return child;
+	return NULL;
+}
+
+const char *json_type_name(enum json_type type)
+{
+	static const char *const names[] = { "null", "true or false", "a number", "a string", "an array", "an object" };
+
+	return names[type];
+}
+
+/* ---- out ---- */
+
+/* yajl_gen takes about 660 bytes, most of them for the state of each of its 128 levels. */
+#define GENERATOR 1024
+
+struct json_writer {
+	struct jsonprint print;
+	bool indent;
+	bool written;
+	yajl_gen generator;
+	size_t reserved; /* of memory */
+	_Alignas(max_align_t) char memory[GENERATOR];
+};
+
+static void *reserve(void *ctx, size_t size)
+{
+	struct json_writer *writer = ctx;
+	void *memory = writer->memory + writer->reserved;
+
+	writer->reserved += (size + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+	assert(writer->reserved <= GENERATOR);
+	return memory;
+}
+
+/* Never asked for: what is printed goes through a callback, so nothing grows. */
+static void *reserve_more(void *ctx, void *old, size_t size)
+{
+	assert(old == NULL);
+	return reserve(ctx, size);
+}
+
+static void print(void *ctx, const char *text, size_t len)
+{
+	jsonprint_put(ctx, text, len);
+}
+
+int json_writer_new(struct sink sink, bool indent, struct json_writer **ret)
+{
+	struct json_writer *writer = calloc(1, sizeof(*writer));
+	yajl_alloc_funcs memory = { reserve, reserve_more, free_nothing, writer };
+
+	if (writer == NULL)
+		return -ENOMEM;
+	writer->print.sink = sink;
+	writer->indent = indent;
+	writer->generator = yajl_gen_alloc(&memory);
+	yajl_gen_config(writer->generator, yajl_gen_beautify, (int)indent);
+	yajl_gen_config(writer->generator, yajl_gen_indent_string, "  ");
+	yajl_gen_config(writer->generator, yajl_gen_print_callback, print, &writer->print);
+	*ret = writer;
+	return 0;
+}
+
+/* After an error yajl_gen is not called any more: what it has to say is then about our callers only. */
+#define GENERATE(writer, call) ((writer)->print.error != 0 ? (writer)->print.error : generated(writer, call))
+
+static int generated(struct json_writer *writer, yajl_gen_status status)
+{
+	assert(status == yajl_gen_status_ok);
+	writer->written = true;
+	return writer->print.error;
+}
+
+int json_begin_object(struct json_writer *writer)
+{
+	return GENERATE(writer, yajl_gen_map_open(writer->generator));
+}
+
+int json_end_object(struct json_writer *writer)
+{
+	return GENERATE(writer, yajl_gen_map_close(writer->generator));
+}
+
+int json_begin_array(struct json_writer *writer)
+{
+	return GENERATE(writer, yajl_gen_array_open(writer->generator));
+}
+
+int json_end_array(struct json_writer *writer)
+{
+	return GENERATE(writer, yajl_gen_array_close(writer->generator));
+}
+
+int json_key(struct json_writer *writer, const char *key)
+{
+	return json_string(writer, key);
+}
+
+int json_string(struct json_writer *writer, const char *text)
+{
+	return json_string_len(writer, text, strlen(text));
+}
+
+int json_string_len(struct json_writer *writer, const char *text, size_t len)
+{
+	AUTO_FREE char *clean = NULL;
+
+	if (jsontext_utf8(text, len) < len) {
+		clean = jsonprint_clean(text, len, &len);
+		if (clean == NULL && writer->print.error == 0)
+			writer->print.error = -ENOMEM;
+		text = clean;
+	}
+	return GENERATE(writer, yajl_gen_string(writer->generator, (const unsigned char *)text, len));
+}
+
+static int put_number(struct json_writer *writer, const char *text, size_t len)
+{
+	return GENERATE(writer, yajl_gen_number(writer->generator, text, len));
+}
+
+int json_u64(struct json_writer *writer, uint64_t value)
+{
+	char buf[JSONPRINT_NUMBER];
+
+	return put_number(writer, buf, jsonprint_whole(buf, false, value));
+}
+
+int json_i64(struct json_writer *writer, int64_t value)
+{
+	char buf[JSONPRINT_NUMBER];
+
+	return put_number(writer, buf, jsonprint_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
+}
+
+int json_double(struct json_writer *writer, double value)
+{
+	char buf[JSONPRINT_NUMBER];
+
+	return isfinite(value) ? put_number(writer, buf, jsonprint_number(buf, value)) : json_null(writer);
+}
+
+int json_bool(struct json_writer *writer, bool value)
+{
+	return GENERATE(writer, yajl_gen_bool(writer->generator, value));
+}
+
+int json_null(struct json_writer *writer)
+{
+	return GENERATE(writer, yajl_gen_null(writer->generator));
+}
+
+int json_writer_close(struct json_writer *writer)
+{
+	int r;
+
+	if (writer == NULL)
+		return 0;
+	/* Pretty-printed, yajl_gen has ended the last line. */
+	if (writer->written && !writer->indent)
+		jsonprint_put(&writer->print, "\n", 1);
+	r = jsonprint_flush(&writer->print);
+	free(writer);
+	return r;
+}
+
+/* jsonmember.c: one home for what every writer of JSON needs. */
+
+void jsonmember_double(struct json_writer *json, const char *key, double value)
+{
+	json_key(json, key);
+	json_double(json, value);
+}
+
+void jsonmember_u64(struct json_writer *json, const char *key, uint64_t value)
+{
+	json_key(json, key);
+	json_u64(json, value);
+}
+
+void jsonmember_i64(struct json_writer *json, const char *key, int64_t value)
+{
+	json_key(json, key);
+	json_i64(json, value);
+}
+
+void jsonmember_bool(struct json_writer *json, const char *key, bool value)
+{
+	json_key(json, key);
+	json_bool(json, value);
+}
+
+void jsonmember_null(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_null(json);
+}
+
+void jsonmember_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	printable_json(json, text);
+}
+
+void jsonmember_object(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_object(json);
+}
+
+void jsonmember_array(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_array(json);
+}
+
+/* Beyond this, a double has no decimals left; below this, six decimals would leave fewer than four digits. */
+#define PLAIN_MAX 1e15
+#define PLAIN_MIN 1e-3
+
+/* Hands on what was gathered. Returns the first error. */
+static int jsonprint_flush(struct jsonprint *print)
+{
+	if (print->error == 0 && print->gathered > 0)
+		print->error = sink_write(&print->sink, print->gather, print->gathered);
+	print->gathered = 0;
+	return print->error;
+}
+
+static void gather(struct jsonprint *print, const char *text, size_t len)
+{
+	while (len > 0) {
+		size_t room = JSONPRINT_GATHER - print->gathered;
+		size_t part = len < room ? len : room;
+
+		memcpy(print->gather + print->gathered, text, part);
+		print->gathered += part;
+		text += part;
+		len -= part;
+		if (print->gathered == JSONPRINT_GATHER)
+			jsonprint_flush(print);
+	}
+}
+
+/* Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one. */
+static void jsonprint_put(struct jsonprint *print, const char *text, size_t len)
+{
+	enum jsonprint_last last = print->last;
+	bool line_break = len == 1 && *text == '\n';
+
+	if (line_break && (last == JSONPRINT_BRACKET || last == JSONPRINT_BREAK)) {
+		print->last = last == JSONPRINT_BRACKET ? JSONPRINT_BREAK : JSONPRINT_EMPTY;
+		return;
+	}
+	if (last == JSONPRINT_EMPTY && len > 0 && *text == ' ')
+		return;
+	if (last == JSONPRINT_BREAK)
+		gather(print, "\n", 1);
+	print->last = len == 1 && (*text == '{' || *text == '[') ? JSONPRINT_BRACKET : JSONPRINT_OTHER;
+	gather(print, text, len);
+}
+
+/* A whole number, with a minus sign if it is negative. Returns the length. */
+/* Most figures are whole, and printf(3) takes ten times as long. */
+static size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_t value)
+{
+	char digits[20];
+	size_t count = 0, len = 0;
+
+	do {
+		digits[count++] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value > 0);
+	if (negative)
+		buf[len++] = '-';
+	while (count > 0)
+		buf[len++] = digits[--count];
+	return len;
+}
+
+/*
+ * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and very small ones with an
+ * exponent. Returns the length.
+ */
+static size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value)
+{
+	double size = fabs(value);
+	size_t len;
+
+	if (size < PLAIN_MAX && size == trunc(size))
+		return jsonprint_whole(buf, value < 0, (uint64_t)size);
+	if (size >= PLAIN_MAX || size < PLAIN_MIN)
+		return (size_t)snprintf(buf, JSONPRINT_NUMBER, size >= PLAIN_MAX ? "%.17g" : "%.6g", value);
+	len = (size_t)snprintf(buf, JSONPRINT_NUMBER, "%.6f", value);
+	while (buf[len - 1] == '0')
+		len--;
+	if (buf[len - 1] == '.')
+		len--;
+	return len;
+}
+
+/*
+ * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when memory is short.
+ */
+static char *jsonprint_clean(const char *text, size_t len, size_t *ret_len)
+{
+	char *clean = malloc(len * strlen(REPLACEMENT) + 1);
+	size_t out = 0;
+	size_t step;
+
+	for (size_t at = 0; clean != NULL && at < len; at += step) {
+		size_t length = jsontext_character(text + at, len - at);
+
+		step = length > 0 ? length : 1;
+		length = length > 0 ? length : strlen(REPLACEMENT);
+		memcpy(clean + out, step == 1 && length > 1 ? REPLACEMENT : text + at, length);
+		out += length;
+	}
+	*ret_len = out;
+	return clean;
+}

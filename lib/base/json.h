@@ -1,0 +1,147 @@
+/*
+ * json.h: members of an object that is being written: a key and its value in one call. What goes wrong is kept by the writer (json.h).
+ */
+#ifndef SPIKEWATCH_LIB_BASE_JSON_H
+#define SPIKEWATCH_LIB_BASE_JSON_H
+
+#include "lib/base/io.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * jsontree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one, token by token.
+ * Nothing recurses on the depth of the document; all of it lives in one arena.
+ */
+
+enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* A place in the text, counting from 1; columns count bytes. */
+struct json_place {
+	unsigned line;
+	unsigned column;
+};
+
+struct json_node {
+	enum json_type type;
+	struct json_place place; /* of the value */
+	const char *key;         /* NUL-terminated name in the enclosing object, else NULL */
+	size_t key_len;          /* differs from strlen(key) if the key holds a NUL */
+	struct json_place key_place;
+	const char *text; /* STRING: NUL-terminated, unescaped; NUMBER: as written; else NULL */
+	size_t text_len;
+	bool boolean;            /* BOOL */
+	double number;           /* NUMBER */
+	size_t count;            /* ARRAY, OBJECT: number of children */
+	struct json_node *first; /* first child */
+	struct json_node *next;  /* next sibling, in order of appearance */
+};
+
+struct json_limits {
+	size_t size_bytes; /* 0: 1 MiB */
+	unsigned depth;    /* 0: 16 */
+	unsigned nodes;    /* 0: 65,536 */
+};
+
+struct json_error {
+	struct json_place place;
+	char message[200]; /* what is wrong and what was expected, without place; printable */
+};
+
+/*
+ * json.h: JSON in, with comments and with the place of every value; JSON out. The only module that knows yajl.
+ *
+ * In: a document becomes a tree of nodes, each of which knows line and column, so that whoever interprets it can say
+ * where. Size and depth are capped before yajl sees a byte too many; nothing recurses on the input.
+ * Out: a sticky writer over a sink, which gets the last bytes when the writer is closed.
+ */
+
+struct json_document; /* owns every node */
+
+/*
+ * Parses text. 0; -ENOMEM; -EBADMSG, -EFBIG (too large), -ELOOP (too deep): *err says where and why. limits and err may
+ * be NULL. text need not outlive the call.
+ * Duplicate keys, invalid UTF-8, trailing text and truncated input are errors. C and C++ comments are allowed.
+ */
+int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
+	       struct json_error *err);
+
+/* Frees all nodes. NULL is fine. */
+void json_document_free(struct json_document *document);
+
+/* Never NULL. */
+const struct json_node *json_root(const struct json_document *document);
+
+/* The member called key of an object, NULL if there is none or node is no object. */
+const struct json_node *json_member(const struct json_node *node, const char *key);
+
+/* "null", "true or false", "a number", "a string", "an array", "an object". */
+const char *json_type_name(enum json_type type);
+
+/* ---- out ---- */
+
+struct json_writer;
+
+/* indent: pretty-printed over lines; else one line. The sink's ctx must outlive the writer. 0 or -ENOMEM. */
+int json_writer_new(struct sink sink, bool indent, struct json_writer **ret);
+
+/*
+ * Each returns 0 or the first error (sticky). Calls that would not make valid JSON (a value without key in an
+ * object) are our bugs and assert. Strings are bytes: what is not valid UTF-8 is written as U+FFFD. A number that
+ * is NaN or infinite is written as null.
+ */
+int json_begin_object(struct json_writer *writer);
+int json_end_object(struct json_writer *writer);
+int json_begin_array(struct json_writer *writer);
+int json_end_array(struct json_writer *writer);
+int json_key(struct json_writer *writer, const char *key);
+int json_string(struct json_writer *writer, const char *text);
+int json_string_len(struct json_writer *writer, const char *text, size_t len);
+int json_u64(struct json_writer *writer, uint64_t value);
+int json_i64(struct json_writer *writer, int64_t value);
+/* At most six decimals; very large and very small ones with an exponent. */
+int json_double(struct json_writer *writer, double value);
+int json_bool(struct json_writer *writer, bool value);
+int json_null(struct json_writer *writer);
+
+/* Writes the closing newline, frees the writer, returns the first error. NULL is fine. */
+int json_writer_close(struct json_writer *writer);
+
+/*
+ * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control characters below 0x20
+ * itself, but lets the other hidden ones (text_is_hidden) through, which terminals obey.
+ */
+
+/* Of a string with such characters no more than so many bytes are written: of a label's value (labels.h) all, which become half as many again at most. */
+#define PRINTABLE_MAX 4096
+
+/* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
+int printable_json(struct json_writer *writer, const char *text);
+
+/*
+ * jsontext.h: JSON as text: where tokens begin, whether bytes are characters, and what a person must change when a
+ * parser cannot go on. It knows no parser. Offsets count bytes from the beginning of the text.
+ */
+
+/* Length of the valid UTF-8 character at text, 0 if there is none. */
+size_t jsontext_character(const char *text, size_t len);
+
+/* The offset of the first byte that is no part of a valid UTF-8 character, len if there is none. */
+size_t jsontext_utf8(const char *text, size_t len);
+
+/* NAN, which is no number, is written as null. */
+void jsonmember_double(struct json_writer *json, const char *key, double value);
+void jsonmember_u64(struct json_writer *json, const char *key, uint64_t value);
+void jsonmember_i64(struct json_writer *json, const char *key, int64_t value);
+void jsonmember_bool(struct json_writer *json, const char *key, bool value);
+void jsonmember_null(struct json_writer *json, const char *key);
+
+/* A text of strangers: printable_json. */
+void jsonmember_text(struct json_writer *json, const char *key, const char *text);
+
+/* Begin one, for json_end_object and json_end_array. */
+void jsonmember_object(struct json_writer *json, const char *key);
+void jsonmember_array(struct json_writer *json, const char *key);
+
+#endif

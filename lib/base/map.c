@@ -1,0 +1,338 @@
+/*
+ * map.c: the bytes are in an arena, an array knows where by number, and a hash table has the numbers.
+ *
+ * Open addressing with linear probing, at most half full. The hash is kept with the entry, so growing and comparing
+ * touch the bytes of equal hashes only. Names are chosen by strangers, who could make them collide: the budget and
+ * whoever runs this with a limit on time bound what that costs.
+ */
+#include "lib/base/map.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * pairmap.c: open addressing, at most half full; what is in it stays.
+ */
+
+/* Both numbers are mixed by a finalizer of MurmurHash3: addresses differ in few bits. */
+static uint64_t hash(uint64_t first, uint64_t second)
+{
+	uint64_t h = second ^ first * 0x9e3779b97f4a7c15ull;
+
+	h ^= h >> 33;
+	h *= 0xff51afd7ed558ccdull;
+	h ^= h >> 33;
+	h *= 0xc4ceb9fe1a85ec53ull;
+
+	return h ^ h >> 33;
+}
+
+static struct pairmap_entry *slot_of(const struct pairmap *map, uint64_t first, uint64_t second)
+{
+	size_t at = hash(first, second) & (map->slots - 1);
+
+	while (map->entries[at].used && (map->entries[at].first != first || map->entries[at].second != second))
+		at = (at + 1) & (map->slots - 1);
+
+	return &map->entries[at];
+}
+
+static bool grow(struct pairmap *map)
+{
+	struct pairmap larger = { .slots = map->slots > 0 ? 2 * map->slots : 256 };
+
+	larger.entries = calloc(larger.slots, sizeof(*larger.entries));
+	if (larger.entries == NULL)
+		return false;
+	for (size_t i = 0; i < map->slots; i++)
+		if (map->entries[i].used)
+			*slot_of(&larger, map->entries[i].first, map->entries[i].second) = map->entries[i];
+	free(map->entries);
+	map->entries = larger.entries;
+	map->slots = larger.slots;
+
+	return true;
+}
+
+bool pairmap_get(const struct pairmap *map, uint64_t first, uint64_t second, uint32_t *ret)
+{
+	const struct pairmap_entry *entry = map->slots > 0 ? slot_of(map, first, second) : NULL;
+
+	if (entry == NULL || !entry->used)
+		return false;
+	*ret = entry->value;
+
+	return true;
+}
+
+void pairmap_put(struct pairmap *map, uint64_t first, uint64_t second, uint32_t value)
+{
+	if (map->max > 0 && map->count >= map->max)
+		return;
+	if (2 * (map->count + 1) > map->slots && !grow(map))
+		return;
+	*slot_of(map, first, second) = (struct pairmap_entry){ first, second, value, true };
+	map->count++;
+}
+
+void pairmap_release(struct pairmap *map)
+{
+	free(map->entries);
+	*map = (struct pairmap){ .max = map->max };
+}
+
+/* idindex.c: sorted once, then searched by halves. A table indexed by the id would be as large as the largest. */
+
+static int compare(const void *a, const void *b)
+{
+	const struct idindex_place *left = a, *right = b;
+
+	return left->id < right->id ? -1 : left->id > right->id;
+}
+
+int idindex_init(struct idindex *index, const void *things, uint32_t count, size_t size)
+{
+	struct idindex_place *places = calloc((size_t)count + 1, sizeof(*places));
+
+	if (!places)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(&places[i].id, (const char *)things + i * size, sizeof(places[i].id));
+		places[i].at = i;
+	}
+	qsort(places, count, sizeof(*places), compare);
+	for (uint32_t i = 0; i < count; i++) {
+		if (places[i].id == 0 || (i > 0 && places[i].id == places[i - 1].id)) {
+			free(places);
+			return -EBADMSG;
+		}
+	}
+	*index = (struct idindex){ places, count };
+	return 0;
+}
+
+bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret)
+{
+	const struct idindex_place key = { .id = id }, *found;
+
+	found = index->count ? bsearch(&key, index->places, index->count, sizeof(key), compare) : NULL;
+	if (found)
+		*ret = found->at;
+	return found != NULL;
+}
+
+void idindex_release(struct idindex *index)
+{
+	free(index->places);
+	*index = (struct idindex){ 0 };
+}
+
+/*
+ * arena.c: a list of chunks, filled from the front. What does not fit into the newest chunk opens another, so the
+ * rest of that one is lost: at most one piece in ARENA_CHUNK bytes, which is cheaper than looking for a better fit.
+ */
+
+/* Enough for a hundred nodes of a configuration, little enough to waste. */
+#define ARENA_CHUNK 16384
+
+struct arena_chunk {
+	struct arena_chunk *next;
+	size_t used;
+	size_t cap;
+	_Alignas(max_align_t) char data[];
+};
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+	const size_t align = _Alignof(max_align_t);
+	struct arena_chunk *chunk = arena->chunks;
+
+	if (size > SIZE_MAX / 2)
+		return NULL;
+	size = (size + align - 1) / align * align;
+	if (chunk == NULL || chunk->cap - chunk->used < size) {
+		size_t cap = size > ARENA_CHUNK ? size : ARENA_CHUNK;
+
+		chunk = calloc(1, sizeof(*chunk) + cap);
+		if (chunk == NULL)
+			return NULL;
+		chunk->cap = cap;
+		chunk->next = arena->chunks;
+		arena->chunks = chunk;
+	}
+	chunk->used += size;
+	return chunk->data + chunk->used - size;
+}
+
+char *arena_copy(struct arena *arena, const char *text, size_t len)
+{
+	char *copy = arena_alloc(arena, len + 1);
+
+	if (copy != NULL && len > 0)
+		memcpy(copy, text, len);
+	return copy;
+}
+
+void arena_release(struct arena *arena)
+{
+	while (arena->chunks != NULL) {
+		struct arena_chunk *chunk = arena->chunks;
+
+		arena->chunks = chunk->next;
+		free(chunk);
+	}
+}
+
+#define BUCKETS_MIN 64
+#define ENTRIES_MIN 32
+
+struct intern_entry {
+	const char *data;
+	size_t len;
+	uint32_t hash;
+};
+
+/* FNV-1a over words, then over the bytes that are left; the end is mixed, because buckets are told by the low bits. */
+static uint32_t hash_of(const void *data, size_t len)
+{
+	const char *at = data;
+	uint64_t hash = 14695981039346656037u ^ len, word;
+
+	for (; len >= sizeof(word); at += sizeof(word), len -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		hash = (hash ^ word) * 1099511628211u;
+		hash ^= hash >> 32;
+	}
+	for (; len > 0; at++, len--)
+		hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+	hash ^= hash >> 29;
+	hash *= 0x9e3779b97f4a7c15u;
+	return (uint32_t)(hash >> 32);
+}
+
+/* The bucket of these bytes, or the empty one where they belong. */
+static size_t probe(const struct intern *set, uint32_t hash, const void *data, size_t len)
+{
+	size_t mask = set->bucket_count - 1, at = hash & mask;
+
+	for (; set->buckets[at] != 0; at = (at + 1) & mask) {
+		const struct intern_entry *entry = &set->entries[set->buckets[at] - 1];
+
+		if (entry->hash == hash && entry->len == len && (len == 0 || memcmp(entry->data, data, len) == 0))
+			break;
+	}
+	return at;
+}
+
+/* 0; INTERN_FULL. */
+static int spend(struct intern_budget *budget, size_t bytes)
+{
+	if (budget->max_bytes > 0 &&
+	    (budget->spent || bytes > budget->max_bytes || budget->used_bytes > budget->max_bytes - bytes)) {
+		budget->spent = true;
+		return INTERN_FULL;
+	}
+	budget->used_bytes += bytes;
+	return 0;
+}
+
+static int grow_buckets(struct intern *set)
+{
+	size_t count = set->bucket_count ? set->bucket_count * 2 : BUCKETS_MIN, mask = count - 1;
+	uint32_t *buckets;
+
+	if (set->count < set->bucket_count / 2)
+		return 0;
+	buckets = calloc(count, sizeof(*buckets));
+	if (!buckets)
+		return -ENOMEM;
+
+	for (uint32_t i = 0; i < set->count; i++) {
+		size_t at = set->entries[i].hash & mask;
+
+		while (buckets[at] != 0)
+			at = (at + 1) & mask;
+		buckets[at] = i + 1;
+	}
+	free(set->buckets);
+	set->buckets = buckets;
+	set->bucket_count = count;
+	return 0;
+}
+
+static int grow_entries(struct intern *set)
+{
+	uint32_t cap = set->cap ? set->cap * 2 : ENTRIES_MIN;
+	struct intern_entry *entries;
+
+	if (set->count < set->cap)
+		return 0;
+	if (set->count >= UINT32_MAX / 2)
+		return -ENOMEM;
+	entries = reallocarray(set->entries, cap, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+
+	set->entries = entries;
+	set->cap = cap;
+	return 0;
+}
+
+/* What one more entry costs, its share of tables that double included. */
+static size_t cost(size_t len)
+{
+	return len + 1 + sizeof(max_align_t) + 2 * sizeof(struct intern_entry) + 4 * sizeof(uint32_t);
+}
+
+int intern_put(struct intern *set, struct intern_budget *budget, const void *data, size_t len, uint32_t *ret)
+{
+	uint32_t hash = hash_of(data, len);
+	size_t at = 0;
+	char *copy;
+	int rc;
+
+	if (set->bucket_count > 0) {
+		at = probe(set, hash, data, len);
+		if (set->buckets[at] != 0) {
+			*ret = set->buckets[at];
+			return 0;
+		}
+	}
+	rc = spend(budget, cost(len));
+	if (rc != 0)
+		return rc;
+	if (grow_entries(set) < 0 || grow_buckets(set) < 0 || !(copy = arena_copy(&set->arena, data, len))) {
+		budget->used_bytes -= cost(len);
+		return -ENOMEM;
+	}
+
+	set->entries[set->count++] = (struct intern_entry){ copy, len, hash };
+	set->buckets[probe(set, hash, data, len)] = set->count;
+	*ret = set->count;
+	return 0;
+}
+
+const void *intern_get(const struct intern *set, uint32_t number, size_t *ret_len)
+{
+	const struct intern_entry *entry = &set->entries[number - 1];
+
+	*ret_len = entry->len;
+	return entry->data;
+}
+
+const char *intern_text(const struct intern *set, uint32_t number)
+{
+	return set->entries[number - 1].data;
+}
+
+void intern_release(struct intern *set)
+{
+	arena_release(&set->arena);
+	free(set->entries);
+	free(set->buckets);
+	*set = (struct intern){ 0 };
+}

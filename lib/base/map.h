@@ -1,0 +1,121 @@
+/*
+ * map.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the order in which they
+ * came.
+ *
+ * Several sets may share a budget of memory. A set that has refused something because the budget was used up refuses
+ * everything new from then on, so that what is in it does not depend on who happens to be short.
+ */
+#ifndef SPIKEWATCH_LIB_BASE_MAP_H
+#define SPIKEWATCH_LIB_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * pairmap.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it just does not remember.
+ */
+
+struct pairmap_entry {
+	uint64_t first, second;
+	uint32_t value;
+	bool used;
+};
+
+/* {0} is empty and legal. */
+struct pairmap {
+	struct pairmap_entry *entries;
+	size_t count, slots;
+	size_t max; /* pairs; 0: no limit */
+};
+
+/* False: not known. */
+bool pairmap_get(const struct pairmap *map, uint64_t first, uint64_t second, uint32_t *ret);
+
+/* Remembers the pair, which is not known yet, if there is room and memory. */
+void pairmap_put(struct pairmap *map, uint64_t first, uint64_t second, uint32_t value);
+
+/* Frees the memory; the map is empty and usable again. */
+void pairmap_release(struct pairmap *map);
+
+/* idindex.h: where things are that have ids: any numbers but 0, each once. Pure. */
+
+struct idindex_place {
+	uint64_t id;
+	uint32_t at;
+};
+
+/* {0} is empty and legal. */
+struct idindex {
+	struct idindex_place *places; /* sorted by id */
+	uint32_t count;
+};
+
+/* Of count things of size bytes each, whose first member is a 64-bit id. 0; -ENOMEM; -EBADMSG: an id is 0, or there twice. */
+int idindex_init(struct idindex *index, const void *things, uint32_t count, size_t size);
+
+/* False: there is no such id. */
+bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret);
+
+/* The index is empty then. {0} is fine. */
+void idindex_release(struct idindex *index);
+
+/*
+ * arena.h: memory that is given back all at once: many small pieces, one owner, one release.
+ */
+
+struct arena_chunk;
+
+/* {0} is empty and legal. */
+struct arena {
+	struct arena_chunk *chunks; /* newest first */
+};
+
+/* size zeroed bytes, aligned for any type, valid until the release. NULL when memory is short. */
+void *arena_alloc(struct arena *arena, size_t size);
+
+/* A copy of len bytes with a NUL behind them; NULL when memory is short. */
+char *arena_copy(struct arena *arena, const char *text, size_t len);
+
+/* Frees everything; the arena is empty and usable again. */
+void arena_release(struct arena *arena);
+
+/* {0}: no limit. */
+struct intern_budget {
+	size_t used_bytes; /* asked for so far, tables included */
+	size_t max_bytes;  /* 0: no limit */
+	bool spent;        /* something was refused */
+};
+
+struct intern_entry;
+
+/* {0} is empty and legal. Only count is to be read. */
+struct intern {
+	struct arena arena;
+	struct intern_entry *entries; /* by number, less 1 */
+	uint32_t count, cap;
+	uint32_t *buckets;
+	size_t bucket_count; /* a power of two, or 0 */
+};
+
+/* Positive returns. */
+enum {
+	INTERN_FULL = 1, /* it is not there, and there is no budget for it */
+};
+
+/*
+ * Sets *ret to the number of the len bytes at data, which are copied if they are new: then count has grown. 0;
+ * INTERN_FULL; -ENOMEM: nothing has changed. At most UINT32_MAX / 2 strings.
+ */
+int intern_put(struct intern *set, struct intern_budget *budget, const void *data, size_t len, uint32_t *ret);
+
+/* The bytes of a number that intern_put gave, aligned for any type, with a NUL behind them; valid until the release. */
+const void *intern_get(const struct intern *set, uint32_t number, size_t *ret_len);
+
+/* The same of a string. */
+const char *intern_text(const struct intern *set, uint32_t number);
+
+/* Frees everything; the set is empty and usable again. The budget is not given back. */
+void intern_release(struct intern *set);
+
+#endif

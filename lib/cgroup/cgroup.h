@@ -1,0 +1,89 @@
+/*
+ * cgroup.h: reads one cgroup through descriptors that are opened once, from whichever hierarchies know its path. They stay
+ * bound to that very cgroup: when it is removed they answer ENODEV, also if another one is made under the same path.
+ */
+#ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_H
+#define SPIKEWATCH_LIB_CGROUP_CGROUP_H
+
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/model/sample.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * cgroupfs.h: parsers of the files of a cgroup, v1 and v2. Pure: a buffer in, values out. Source: cgroup-v2.rst and
+ * cgroup-v1/ of the kernel's documentation.
+ *
+ * Every parser takes any bytes. What is cut short counts as missing: a number must be followed by the byte that ends it.
+ */
+
+/* What memory.stat says, of the cgroup and everything below it. UINT64_MAX: unavailable. */
+struct cgroupfs_memory_stat {
+	uint64_t inactive_file; /* bytes */
+	uint64_t faults;        /* pgfault: minor and major */
+	uint64_t major_faults;
+};
+
+/* A file that is one number. 0 or -EBADMSG. */
+int cgroupfs_number_parse(const char *buf, size_t len, uint64_t *ret);
+
+/* A limit in bytes: "max", "-1" and v1's huge number (2^62 and more) are UINT64_MAX: no limit. 0 or -EBADMSG. */
+int cgroupfs_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes);
+
+/* v2 cpu.max; quota UINT64_MAX: no limit. period is never 0. 0 or -EBADMSG. */
+int cgroupfs_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_us, uint64_t *ret_period_us);
+
+/* How many CPUs a list such as "0-3,8" names; an empty one names 0. 0 or -EBADMSG. */
+int cgroupfs_cpus_parse(const char *buf, size_t len, uint32_t *ret_count);
+
+/* Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS, THROTTLED_PERIODS, THROTTLED. */
+void cgroupfs_cpu_stat_parse(const char *buf, size_t len, struct sample *sample);
+
+/* Sets CPU_USER and CPU_SYSTEM from v1 cpuacct.stat, which counts clock ticks. */
+void cgroupfs_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample);
+
+/* memory.stat, v1 (its total_ lines, which are of the whole subtree) or v2. */
+void cgroupfs_memory_stat_parse(const char *buf, size_t len, struct cgroupfs_memory_stat *ret);
+
+/* The total of the "some" line of *.pressure, in ns. 0 or -EBADMSG. */
+int cgroupfs_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns);
+
+enum cgroup_file {
+	CGROUP_FILE_CPU_USAGE,
+	CGROUP_FILE_CPU_TIMES,
+	CGROUP_FILE_CPU_STAT,
+	CGROUP_FILE_MEMORY_USAGE,
+	CGROUP_FILE_MEMORY_PEAK,
+	CGROUP_FILE_MEMORY_STAT,
+	CGROUP_FILE_PIDS,
+	CGROUP_FILE_CPU_PRESSURE,
+	CGROUP_FILE_MEMORY_PRESSURE,
+	CGROUP_FILE_IO_PRESSURE,
+	CGROUP_FILES
+};
+
+/* In the caller's storage. */
+struct cgroup_files {
+	int fd[CGROUP_FILES]; /* -1: unavailable */
+	uint32_t live;        /* mask of the files that answered until now */
+	uint64_t ns_per_tick;
+};
+
+/* path: below the hierarchies' roots, "/" first, no "..". 0; -ENOENT: no hierarchy knows it; -ENAMETOOLONG, -EMFILE, -errno. */
+int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path);
+void cgroup_files_release(struct cgroup_files *files);
+
+/*
+ * Fills *sample; a file that answers no more makes its fields unavailable. 0; -ENOENT: the cgroup is gone, sample is as it
+ * was; -errno: the first other error, after everything else was read.
+ */
+int cgroup_files_read(struct cgroup_files *files, struct sample *sample);
+
+/*
+ * Lets the high-water mark of memory start anew: v1 memory.max_usage_in_bytes, for everybody; v2 memory.peak since Linux 6.12, for this
+ * descriptor only. Where that is not possible nothing happens.
+ */
+void cgroup_files_reset_peak(struct cgroup_files *files);
+
+#endif

@@ -1,0 +1,426 @@
+/*
+ * config.h: the configuration as the command line names it, to be read at the start and at every reload alike: a bad one is refused
+ * with the same words by both, and by --check.
+ */
+#ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_H
+#define SPIKEWATCH_LIB_CONFIG_CONFIG_H
+
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * config.h: the configuration as a checked value. Reading it is json.h's work; what each key means, its default, its
+ * range and its error message are here and only here. conf/spikewatch.json shows every key at its default.
+ */
+
+struct json_document;
+
+enum config_selector {
+	CONFIG_PID,
+	CONFIG_PIDFILE,
+	CONFIG_COMM,       /* exact name of the process */
+	CONFIG_EXE,        /* exact path of the executable, or a glob */
+	CONFIG_CMDLINE,    /* POSIX extended regular expression over the arguments, joined by spaces */
+	CONFIG_CGROUP,     /* glob over the path below the hierarchy's root: * within a component, ** over components */
+	CONFIG_UNIT,       /* systemd unit name, may hold * */
+	CONFIG_CONTAINERS, /* what container_matches takes: a glob over names of containers; and labels */
+};
+
+enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
+
+#define CONFIG_TREES_MAX 64 /* target entries with tree */
+
+#define CONFIG_RUNS_MAX 8       /* of a target: an incident waits for one after the other */
+
+#define CONFIG_RUN_NAME_MAX 27     /* "run-<name>" is the name of a capture */
+
+/* A command that an incident runs. */
+struct config_run {
+	const char *name;
+	const char **words; /* with placeholders (hookline.h), NULL at the end; the first is a path without any */
+	size_t word_count;
+	uint64_t timeout_ns;       /* 30s */
+	uint64_t max_output_bytes; /* 1MiB */
+	const char **rules;        /* globs over names of rules; rule_count 0: all */
+	size_t rule_count;
+};
+
+#define CONFIG_LABELS_MAX 16 /* that a target entry asks for, or metrics have */
+
+/* A label that a container must have. */
+struct config_label {
+	const char *key;
+	const char *pattern; /* a glob over its value */
+};
+
+struct config_target {
+	const char *name;
+	enum config_selector selector;
+	const char *pattern; /* of every selector but CONFIG_PID */
+	int32_t pid;         /* CONFIG_PID */
+	enum config_per per;
+	struct config_label *labels; /* all of them; only with CONFIG_CONTAINERS */
+	size_t label_count;
+	bool tree; /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
+	struct config_run *runs;
+	size_t run_count;
+	uint64_t again_ns; /* 0: memory is looked at once in an incident */
+};
+
+struct config_rule {
+	const char *name;
+	enum metric metric;
+	enum metric_of of;
+	uint64_t window_ns;
+	struct trigger_rule trigger;
+	const char **targets; /* names of target entries; target_count 0: all of them ("*") */
+	size_t target_count;
+};
+
+/* Bits of config_incidents.captures. */
+enum config_capture {
+	CONFIG_CAPTURE_SAMPLES = 1 << 0,
+	CONFIG_CAPTURE_THREADS = 1 << 1,
+	CONFIG_CAPTURE_STATUS = 1 << 2,
+	CONFIG_CAPTURE_SMAPS = 1 << 3,
+	CONFIG_CAPTURE_LIMITS = 1 << 4,
+	CONFIG_CAPTURE_CGROUP = 1 << 5,
+	CONFIG_CAPTURE_SYSTEM = 1 << 6,
+	CONFIG_CAPTURE_ALL = (1 << 7) - 1,
+};
+
+enum config_discovery { CONFIG_DISCOVERY_AUTO, CONFIG_DISCOVERY_RESCAN };
+
+enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
+
+enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFIG_STACKS_DWARF };
+
+enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
+
+/* "sampling" */
+struct config_sampling {
+	uint64_t interval_ns; /* 10ms;  100us .. 10s */
+	uint64_t
+		idle_interval_ns; /* 100ms; at least so often a process that does not run is looked at. See config_idle_of */
+	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is recorded this often; of reading, see gate.h */
+	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
+	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
+	uint64_t fds_interval_ns;        /* 1s;    how often descriptors are counted. 0 = never */
+	uint64_t limits_interval_ns;     /* 2s;    how often effective limits are read again */
+	uint64_t rescan_interval_ns;     /* 1s;    how often new targets are looked for */
+	enum config_discovery discovery; /* auto; whether the kernel is asked to tell of processes between rescans */
+	enum config_wait wait;           /* sleep */
+	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
+	double cpu_budget_percent; /* 10; of one core, for the whole daemon */
+	uint32_t threads;          /* 0: chosen: as many as the CPU budget could ever use */
+	uint32_t max_targets;      /* 10,000 */
+};
+
+/* "ring" */
+struct config_ring {
+	const char *path;    /* "": chosen by the daemon: /run/spikewatch/ring or $XDG_RUNTIME_DIR/spikewatch/ring */
+	uint64_t size_bytes; /* 16MiB */
+	uint32_t page_bytes; /* 64KiB */
+	bool lock;           /* true */
+};
+
+/* "incidents" */
+struct config_incidents {
+	const char *directory; /* "": chosen by the daemon: /var/lib/spikewatch/incidents or $XDG_STATE_HOME/... */
+	uint64_t before_ns;    /* 30s */
+	uint64_t after_ns;     /* 10s */
+	uint64_t max_incident_bytes; /* 64MiB */
+	uint64_t max_bytes;          /* 1GiB */
+	uint32_t max_count;          /* 200 */
+	uint64_t max_age_ns;         /* 30d */
+	uint64_t min_free_bytes;     /* 256MiB; leave this much of the file system free */
+	unsigned captures;           /* all */
+};
+
+/* "metrics" */
+struct config_metrics {
+	const char *listen;            /* "": no HTTP; else what listenaddr_parse reads */
+	const char *textfile;          /* "": none; else an absolute path that ends in .prom */
+	uint64_t textfile_interval_ns; /* 15s; how often textfile is written */
+	uint32_t max_targets;          /* 500; targets that have series of their own; the rest is summed */
+	const char **container_labels; /* keys; container_label_count 0: none */
+	size_t container_label_count;
+};
+
+/* "stacks" */
+struct config_stacks {
+	enum config_stacks_mode mode; /* dwarf: what is watched with registers and stack, all else by frame pointers */
+	enum config_clock clock;      /* cpu; cycles: of the hardware, where it counts them */
+	bool page_faults;             /* true; the stacks that made memory grow */
+	uint32_t frequency;           /* 99; samples per second of each CPU */
+	uint64_t stack_bytes;         /* 8KiB; what is copied of the stack for dwarf */
+	uint64_t ring_bytes;          /* 0: what `before` takes. Of each CPU */
+	uint64_t max_memory_bytes;    /* 64MiB; all rings, and the book of who mapped what */
+};
+
+struct config {
+	struct config_sampling sampling;
+	struct config_ring ring;
+	struct config_incidents incidents;
+	struct config_metrics metrics;
+	struct config_stacks stacks;
+	const char *state_file;   /* "": beside the incidents */
+	const char *proc_root;    /* "/proc" */
+	const char *cgroup_root;  /* "": where libcgroup says it is mounted */
+	const char *runtime_root; /* "/": what is above the /run and /var/lib of container runtimes */
+	struct config_target *targets;
+	size_t target_count;
+	struct config_rule *rules;
+	size_t rule_count;
+	struct json_document **documents; /* own every text above */
+	char **files;                     /* their names, as the sources had them */
+	size_t document_count;
+};
+
+/* Where and why a configuration was refused. file is the name that was handed in. */
+struct config_error {
+	char file[256];
+	unsigned line, column; /* 0: the file as a whole */
+	char key[128];         /* dotted: "rules[2].window"; may be empty */
+	char message[256];     /* what is wrong, then what was expected */
+};
+
+/* One file's text. */
+struct config_source {
+	const char *file; /* its name, for messages */
+	const char *text;
+	size_t len;
+};
+
+/*
+ * Checks and merges sources in order (sections: the last one wins per key; "targets" and "rules" add up).
+ * 0; -ENOMEM; -EINVAL: *err says where. *ret belongs to the caller: config_free.
+ */
+int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err);
+
+/*
+ * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order of their names,
+ * then config_parse. 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
+ */
+int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err);
+
+/* Frees all of it, its texts included. NULL is fine. */
+void config_free(struct config *config);
+
+/* The same name, and the same selection of the same things. Not looked at: what an incident of it runs and captures. */
+bool config_target_same(const struct config_target *a, const struct config_target *b);
+
+/* The other half: the same commands, the same second look. */
+bool config_target_captures_same(const struct config_target *a, const struct config_target *b);
+
+/* Whether an incident of this rule runs the command. */
+bool config_run_wanted(const struct config_run *run, const char *rule);
+
+/*
+ * The longest pause between two looks at a process that is in force: sampling.idle_interval, or the heartbeat if that is shorter. 0: there are no pauses,
+ * because that is no longer than sampling.interval.
+ */
+uint64_t config_idle_ns(const struct config *config);
+
+/* The same of the processes of one target entry: no more than a quarter of the shortest window of the rules that look at it. */
+uint64_t config_idle_of(const struct config *config, const char *target);
+
+/*
+ * The longest time of which every window of the rules is a multiple and that is not above config_idle_ns: who looks at its multiples has looked
+ * when a window ends. 0: there is none longer than sampling.interval.
+ */
+uint64_t config_idle_grid_ns(const struct config *config);
+
+/* The same name, and the same judgement of any value. Not looked at: the list of targets. */
+bool config_rule_same(const struct config_rule *a, const struct config_rule *b);
+
+/* "FILE:LINE:COLUMN: KEY: MESSAGE", without what is empty, into buf, always terminated. */
+void config_error_format(const struct config_error *err, char *buf, size_t cap);
+
+/* "pid", "pidfile", ... / "samples", ...: static text. */
+const char *config_selector_name(enum config_selector selector);
+const char *config_capture_name(enum config_capture capture);
+
+/*
+ * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes, default, range.
+ * Defaults, reading, checking and most messages come from the row. For the config_* modules only.
+ */
+
+enum config_kind {
+	CONFIG_KIND_OTHER,    /* known by name, read elsewhere */
+	CONFIG_KIND_DURATION, /* "10ms" -> uint64_t nanoseconds */
+	CONFIG_KIND_BYTES,    /* "16MiB" -> uint64_t or uint32_t */
+	CONFIG_KIND_COUNT,    /* 200 -> uint32_t */
+	CONFIG_KIND_PERCENT,  /* "10%" or 10 -> double */
+	CONFIG_KIND_BOOL,
+	CONFIG_KIND_PATH,   /* absolute -> const char *; "" too if that is the default */
+	CONFIG_KIND_LISTEN, /* "", or what listenaddr_parse reads -> const char * */
+	CONFIG_KIND_CHOICE, /* one of choices -> its number as an enum */
+};
+
+/* What it takes that a new value is in force. Every key that a running daemon has must say. */
+enum config_change {
+	CONFIG_CHANGE_UNSAID, /* keys within entries of arrays: the entry is compared as a whole */
+	CONFIG_CHANGE_LIVE,   /* a reload */
+	CONFIG_CHANGE_RESTART,
+};
+
+struct config_field {
+	const char *section; /* key of the object that holds it, "" outside of sections */
+	const char *key;
+	enum config_kind kind;
+	enum config_change change;
+	size_t offset, size; /* of the value */
+	uint64_t initial;    /* default, in the unit of the value (PERCENT: whole percents) */
+	uint64_t min, max;
+	bool zero;                  /* 0 is allowed below min */
+	const char *text;           /* default of a PATH or LISTEN */
+	const char *suffix;         /* what a PATH ends in; NULL: anything */
+	const char *const *choices; /* ends with NULL */
+};
+
+/* Where a reader is: errors take file and the beginning of the dotted key from here. */
+struct config_scope {
+	const char *file;
+	struct config_error *err;
+	char path[64]; /* "sampling", "rules[2]", "" */
+};
+
+/* Fills err and returns -EINVAL. key may be NULL: then it is the path itself. place line 0: the file as a whole. */
+int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Sets every field to its default. */
+void config_field_defaults(const struct config_field *table, size_t count, void *base);
+
+/* Room for a value in a message. */
+#define CONFIG_SHOWN 72
+/* "text", safe to print, cut if it is long. Returns buf. */
+const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN]);
+
+/* ---- words that were meant, and words that exist ---- */
+
+/* Start with {.word = ...}, offer the candidates; best is then the likely one or NULL. */
+struct config_guess {
+	const char *word;
+	const char *best;
+	size_t distance;
+	char list[200]; /* all candidates, as far as there is room: "a, b, c" */
+	size_t len;
+	bool full;
+};
+
+/* One word that exists. It must outlive the guess. */
+void config_guess_offer(struct config_guess *guess, const char *candidate);
+
+/* `did you mean "best"?` or `expected one of a, b, c`. Returns buf. */
+const char *config_guess_say(const struct config_guess *guess, char *buf, size_t cap);
+
+/*
+ * config_section.h: everything in a configuration but its targets and rules. For the config_* modules only.
+ */
+
+/* All keys of the sections and of the outermost object. */
+extern const struct config_field config_section_fields[];
+extern const size_t config_section_field_count;
+
+/* Sets all sections to their defaults. */
+void config_section_defaults(struct config *config);
+
+/*
+ * hookline.h: one word of a command that an incident runs: text with placeholders, "{incident}/core.{pid}". There is no shell: a word
+ * stays one word, whatever its placeholders stand for. Pure.
+ *
+ *     {pid} {incident} {rule} {target} {name}      {{ is {, and a } outside of a placeholder is a }
+ */
+
+enum hookline_placeholder {
+	HOOKLINE_PID,      /* of the process that is looked at */
+	HOOKLINE_INCIDENT, /* the directory of the incident while it is being written */
+	HOOKLINE_RULE,
+	HOOKLINE_TARGET,
+	HOOKLINE_NAME, /* of the command itself */
+	HOOKLINE_PLACEHOLDERS,
+};
+
+/* What each stands for; NULL counts as "". */
+struct hookline_values {
+	const char *text[HOOKLINE_PLACEHOLDERS];
+};
+
+/* 0; -EINVAL: something in braces is no placeholder: it begins at *ret_at. */
+int hookline_check(const char *word, size_t *ret_at);
+
+/* Whether a word that hookline_check found good has this placeholder. */
+bool hookline_uses(const char *word, enum hookline_placeholder placeholder);
+
+/* Room for a name made safe. */
+#define HOOKLINE_SAFE_MAX 129
+
+/*
+ * Strangers' text as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so does a - or . in front, so that it is
+ * neither an option nor a path. Cut to its room. Returns buf.
+ */
+const char *hookline_safe(const char *text, char buf[HOOKLINE_SAFE_MAX]);
+
+/*
+ * Writes the word with its placeholders replaced into buf, terminated, if there is room; braces that are no placeholder stay as they are.
+ * Returns the length that it has, as snprintf(3) does.
+ */
+size_t hookline_expand(const char *word, const struct hookline_values *values, char *buf, size_t cap);
+
+/*
+ * config_regex.h: what an expression costs to compile. For the config_* modules only.
+ */
+
+/*
+ * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes. It may be no
+ * expression at all: that is regcomp's to say.
+ */
+bool config_regex_is_cheap(const char *regex);
+
+/*
+ * config_target.h: one entry of "targets". For the config_* modules only.
+ */
+
+/* The keys of a target. */
+extern const struct config_field config_target_fields[];
+extern const size_t config_target_field_count;
+
+/*
+ * config_run.h: "run" of a target entry: the commands that an incident of it runs. For the config_* modules only.
+ */
+
+/* The keys of one command. */
+extern const struct config_field config_run_fields[];
+extern const size_t config_run_field_count;
+
+/*
+ * config_rule.h: one entry of "rules". For the config_* modules only.
+ */
+
+/* The keys of a rule whose type is told by a row; the rest are listed as CONFIG_KIND_OTHER. */
+extern const struct config_field config_rule_fields[];
+extern const size_t config_rule_field_count;
+
+/* Texts are borrowed, and must outlive every configuration that was loaded. */
+struct configfile {
+	const char *path;        /* absolute or as the working directory has it */
+	const char *dropins;     /* directory of *.json that are read after it, or NULL */
+	const char *proc_root;   /* instead of what the file says, or NULL */
+	const char *cgroup_root; /* the same */
+};
+
+/* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */
+#define CONFIGFILE_MESSAGE_MAX 1024
+
+/* 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIGFILE_MESSAGE_MAX bytes) says where and why. *ret is the caller's: config_free. */
+int configfile_load(const struct configfile *file, struct config **ret, char *message);
+
+#endif

@@ -1,0 +1,1927 @@
+/*
+ * config_keys.c: a rule is read key by key, then held against itself, its targets and the sampling: a rule that
+ * could never fire, or never have a value, is refused, because at run time it would look exactly like a rule that
+ * is content.
+ *
+ * Defaults that were not asked for give way: a rule with "history": 3 need not say "warmup": 3 as well.
+ */
+#include "lib/config/config.h"
+#include "lib/config/config_keys.h"
+
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/config/selection.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <math.h>
+#include <regex.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_RUN_WORDS_MAX 64 /* of a command */
+#define CONFIG_RUN_RULES_MAX 16
+
+#define CONFIG_RUN_MANUAL "manual" /* the rule of an incident that was asked for by hand */
+
+/* Rows: of a key that is read elsewhere, of any kind, of what has a range. */
+// clang-format off
+#define CONFIG_OTHER(s, k) { .section = s, .key = k }
+#define CONFIG_ROW(s, k, type, strukt, member, ...)                                                                    \
+	{ .section = s, .key = k, .kind = CONFIG_KIND_##type, .offset = offsetof(strukt, member),                      \
+	  .size = sizeof(((strukt *)0)->member), __VA_ARGS__ }
+#define CONFIG_RANGE(s, k, type, strukt, member, initially, least, ...)                                                \
+	CONFIG_ROW(s, k, type, strukt, member, .initial = initially, .min = least, .max = __VA_ARGS__)
+
+/* ---- single values; 0 or -EINVAL ---- */
+
+/* All of them, for a message. */
+#define HOOKLINE_LIST "{pid}, {incident}, {rule}, {target}, {name}"
+
+static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
+			       struct config_metrics *ret);
+static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret);
+
+/*
+ * config_field.c: one row of a table and one JSON value make one member of a struct, or one message. Every message says
+ * what was expected, where possible with an example that could be pasted.
+ */
+
+/* Beyond this a double does not hold every whole number. */
+#define COUNT_MAX 9007199254740992.0
+
+int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
+{
+	struct config_error *err = scope->err;
+	char shown[64] = "";
+	va_list args;
+
+	*err = (struct config_error){ .line = place.line, .column = place.column };
+	snprintf(err->file, sizeof(err->file), "%s", scope->file);
+	if (key != NULL)
+		text_escape(shown, sizeof(shown), key, strlen(key));
+	snprintf(err->key, sizeof(err->key), "%s%s%s", scope->path, scope->path[0] != '\0' && key != NULL ? "." : "",
+		 shown);
+	va_start(args, format);
+	vsnprintf(err->message, sizeof(err->message), format, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN])
+{
+	buf[0] = '"';
+	text_escape(buf + 1, CONFIG_SHOWN - 2, text, len);
+	memcpy(buf + strlen(buf), "\"", 2);
+	return buf;
+}
+
+const char *config_found(const struct json_node *node, char buf[CONFIG_SHOWN])
+{
+	switch (node->type) {
+	case JSON_STRING:
+		config_quote(node->text, node->text_len, buf);
+		break;
+	case JSON_NUMBER:
+		text_escape(buf, CONFIG_SHOWN, node->text, node->text_len);
+		break;
+	case JSON_BOOL:
+		snprintf(buf, CONFIG_SHOWN, "%s", node->boolean ? "true" : "false");
+		break;
+	case JSON_NULL:
+	case JSON_ARRAY:
+	case JSON_OBJECT:
+		snprintf(buf, CONFIG_SHOWN, "%s", json_type_name(node->type));
+		break;
+	}
+	return buf;
+}
+
+/* ---- guesses ---- */
+
+/* Levenshtein's distance. Names and keys have at most 64 bytes; a longer word is none of them. */
+static size_t edit_distance(const char *a, const char *b)
+{
+	size_t row[65];
+	size_t len = strlen(b);
+
+	if (len > 64 || strnlen(a, 65) > 64)
+		return SIZE_MAX;
+	for (size_t k = 0; k <= len; k++)
+		row[k] = k;
+	for (size_t i = 1; a[i - 1] != '\0'; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t k = 1; k <= len; k++) {
+			size_t best = diagonal + (a[i - 1] != b[k - 1]);
+
+			diagonal = row[k];
+			best = row[k] + 1 < best ? row[k] + 1 : best;
+			row[k] = row[k - 1] + 1 < best ? row[k - 1] + 1 : best;
+		}
+	}
+	return row[len];
+}
+
+void config_guess_offer(struct config_guess *guess, const char *candidate)
+{
+	size_t len = strlen(candidate);
+	size_t distance = edit_distance(guess->word, candidate);
+	size_t far = len / 3 > 0 ? len / 3 : 1;
+
+	if (distance <= far && (guess->best == NULL || distance < guess->distance)) {
+		guess->best = candidate;
+		guess->distance = distance;
+	}
+	if (guess->full)
+		return;
+	guess->full = guess->len + len + sizeof(", ...") > sizeof(guess->list);
+	guess->len += (size_t)snprintf(guess->list + guess->len, sizeof(guess->list) - guess->len, "%s%s",
+				       guess->len > 0 ? ", " : "", guess->full ? "..." : candidate);
+}
+
+const char *config_guess_say(const struct config_guess *guess, char *buf, size_t cap)
+{
+	if (guess->best != NULL)
+		snprintf(buf, cap, "did you mean \"%s\"?", guess->best);
+	else
+		snprintf(buf, cap, "expected one of %s", guess->list);
+	return buf;
+}
+
+/* ---- single values ---- */
+
+/* What a quantity is called, how one looks, and who reads it. */
+struct quantity {
+	const char *name;
+	const char *example;
+	int (*read)(const char *text, size_t len, uint64_t *ret);
+};
+
+static int read_quantity(const struct config_scope *scope, const struct json_node *node,
+			 const struct quantity *quantity, uint64_t *ret)
+{
+	bool text = node->type == JSON_STRING;
+	char shown[CONFIG_SHOWN];
+	double bare;
+	int r = text ? quantity->read(node->text, node->text_len, ret) : -EINVAL;
+
+	if (r == 0)
+		return 0;
+	config_found(node, shown);
+	if (r == -ERANGE)
+		return config_refuse_value(scope, node, "too large: expected %s such as \"%s\", found %s",
+					   quantity->name, quantity->example, shown);
+	if (node->type == JSON_NUMBER || (text && units_number(node->text, node->text_len, &bare) == 0))
+		return config_refuse_value(scope, node, "missing unit: expected %s such as \"%s\", found %s",
+					   quantity->name, quantity->example, shown);
+	return config_refuse_value(scope, node, "expected %s such as \"%s\", found %s", quantity->name,
+				   quantity->example, shown);
+}
+
+/* A quantity with its unit. */
+static int config_read_duration(const struct config_scope *scope, const struct json_node *node, uint64_t *ret_ns)
+{
+	static const struct quantity quantity = { "a duration", "10ms", units_duration };
+
+	return read_quantity(scope, node, &quantity, ret_ns);
+}
+
+static int config_read_bytes(const struct config_scope *scope, const struct json_node *node, uint64_t *ret_bytes)
+{
+	static const struct quantity quantity = { "a size", "512MiB", units_bytes };
+
+	return read_quantity(scope, node, &quantity, ret_bytes);
+}
+
+/* "70%" or 70. */
+static int config_read_percent(const struct config_scope *scope, const struct json_node *node, double *ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (node->type == JSON_NUMBER && node->number >= 0) {
+		*ret = node->number;
+		return 0;
+	}
+	if (node->type == JSON_STRING && units_percent(node->text, node->text_len, ret) == 0)
+		return 0;
+	return config_refuse_value(scope, node, "expected a percentage such as \"70%%\", found %s",
+				   config_found(node, shown));
+}
+
+/* A number that is not negative, without unit. */
+static int config_read_number(const struct config_scope *scope, const struct json_node *node, double *ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (node->type == JSON_NUMBER && node->number >= 0) {
+		*ret = node->number;
+		return 0;
+	}
+	return config_refuse_value(scope, node, "expected a number of at least 0, without unit and quotes, found %s",
+				   config_found(node, shown));
+}
+
+/* A text without NUL, of 1 to max bytes. */
+static int config_read_text(const struct config_scope *scope, const struct json_node *node, size_t max, const char **ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_STRING)
+		return config_refuse_value(scope, node, "expected a string, found %s", config_found(node, shown));
+	if (node->text_len == 0)
+		return config_refuse_value(scope, node, "empty: expected at least one character");
+	if (strlen(node->text) != node->text_len)
+		return config_refuse_value(scope, node, "NUL byte in a string: expected text without \\u0000");
+	if (node->text_len > max)
+		return config_refuse_value(scope, node, "too long: expected at most %zu bytes, found %zu", max,
+					   node->text_len);
+	*ret = node->text;
+	return 0;
+}
+
+/* A name of 1 to 64 of A-Z a-z 0-9 _ . -, because it becomes part of file names. */
+static int config_read_name(const struct config_scope *scope, const struct json_node *node, const char **ret)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+	const char *name;
+	char shown[CONFIG_SHOWN];
+	int r = config_read_text(scope, node, 64, &name);
+
+	if (r < 0)
+		return r;
+	if (name[strspn(name, allowed)] != '\0')
+		return config_refuse_value(scope, node,
+					   "becomes part of file names: expected only A-Z a-z 0-9 _ . -, found %s",
+					   config_found(node, shown));
+	*ret = name;
+	return 0;
+}
+
+/* One of choices: its number. */
+static int config_read_choice(const struct config_scope *scope, const struct json_node *node, const char *const *choices,
+		       unsigned *ret)
+{
+	struct config_guess guess = { .word = "" };
+	char shown[CONFIG_SHOWN];
+
+	for (unsigned i = 0; choices[i] != NULL; i++) {
+		config_guess_offer(&guess, choices[i]);
+		if (node->type != JSON_STRING || strlen(choices[i]) != node->text_len ||
+		    memcmp(choices[i], node->text, node->text_len) != 0)
+			continue;
+		*ret = i;
+		return 0;
+	}
+	return config_refuse_value(scope, node, "expected one of %s; found %s", guess.list, config_found(node, shown));
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+	size_t len = strlen(text), end = strlen(suffix);
+
+	return len >= end && memcmp(text + len - end, suffix, end) == 0;
+}
+
+static int read_path(const struct config_scope *scope, const struct config_field *field, const struct json_node *node,
+		     const char **ret)
+{
+	const char *path;
+	char shown[CONFIG_SHOWN];
+	int r;
+
+	if (field->text[0] == '\0' && node->type == JSON_STRING && node->text_len == 0) {
+		*ret = node->text;
+		return 0;
+	}
+	r = config_read_text(scope, node, PATH_MAX - 1, &path);
+	if (r < 0)
+		return r;
+	if (path[0] != '/')
+		return config_refuse_value(scope, node, "expected a path that begins with /, found %s",
+					   config_found(node, shown));
+	if (field->suffix != NULL && !ends_with(path, field->suffix))
+		return config_refuse_value(scope, node, "expected a path that ends in %s, found %s", field->suffix,
+					   config_found(node, shown));
+	*ret = path;
+	return 0;
+}
+
+static int read_listen(const struct config_scope *scope, const struct json_node *node, const char **ret)
+{
+	struct listenaddr address;
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_STRING ||
+	    (node->text_len > 0 && listenaddr_parse(node->text, node->text_len, &address) < 0))
+		return config_refuse_value(scope, node,
+					   "expected a numeric address and a port of 1 to 65535, such as "
+					   "\"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found %s",
+					   config_found(node, shown));
+	*ret = node->text;
+	return 0;
+}
+
+static int read_count(const struct config_scope *scope, const struct json_node *node, uint64_t *ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_NUMBER || node->number < 0 || node->number > COUNT_MAX ||
+	    floor(node->number) != node->number)
+		return config_refuse_value(scope, node, "expected a whole number without quotes, found %s",
+					   config_found(node, shown));
+	*ret = (uint64_t)node->number;
+	return 0;
+}
+
+/* ---- rows ---- */
+
+static bool is_text(const struct config_field *field)
+{
+	return field->kind == CONFIG_KIND_PATH || field->kind == CONFIG_KIND_LISTEN;
+}
+
+static void show_quantity(enum config_kind kind, uint64_t value, char buf[UNITS_TEXT_MAX])
+{
+	if (kind == CONFIG_KIND_DURATION)
+		units_format_duration(buf, UNITS_TEXT_MAX, value);
+	else if (kind == CONFIG_KIND_BYTES)
+		units_format_bytes(buf, UNITS_TEXT_MAX, value);
+	else
+		snprintf(buf, UNITS_TEXT_MAX, "%llu%s", (unsigned long long)value,
+			 kind == CONFIG_KIND_PERCENT ? "%" : "");
+}
+
+static int out_of_range(const struct config_scope *scope, const struct config_field *field,
+			const struct json_node *node)
+{
+	char min[UNITS_TEXT_MAX], max[UNITS_TEXT_MAX];
+	char shown[CONFIG_SHOWN];
+
+	show_quantity(field->kind, field->min, min);
+	show_quantity(field->kind, field->max, max);
+	return config_refuse_value(scope, node, "out of range: expected %s to %s%s, found %s", min, max,
+				   field->zero ? ", or 0" : "", config_found(node, shown));
+}
+
+static void store(const struct config_field *field, void *base, uint64_t value)
+{
+	uint32_t small = (uint32_t)value;
+
+	memcpy((char *)base + field->offset, field->size == sizeof(small) ? (void *)&small : (void *)&value,
+	       field->size);
+}
+
+static int apply_whole(const struct config_scope *scope, const struct config_field *field, const struct json_node *node,
+		       void *base)
+{
+	uint64_t value = 0;
+	int r;
+
+	if (field->kind == CONFIG_KIND_DURATION)
+		r = config_read_duration(scope, node, &value);
+	else if (field->kind == CONFIG_KIND_BYTES)
+		r = config_read_bytes(scope, node, &value);
+	else
+		r = read_count(scope, node, &value);
+	if (r < 0)
+		return r;
+	if ((value < field->min && !(field->zero && value == 0)) || value > field->max)
+		return out_of_range(scope, field, node);
+	store(field, base, value);
+	return 0;
+}
+
+static int apply_percent(const struct config_scope *scope, const struct config_field *field,
+			 const struct json_node *node, double *ret)
+{
+	double value;
+	int r = config_read_percent(scope, node, &value);
+
+	if (r < 0)
+		return r;
+	if (value < (double)field->min || value > (double)field->max)
+		return out_of_range(scope, field, node);
+	*ret = value;
+	return 0;
+}
+
+static int apply(const struct config_scope *scope, const struct config_field *field, const struct json_node *node,
+		 void *base)
+{
+	char *place = (char *)base + field->offset;
+	char shown[CONFIG_SHOWN];
+	unsigned choice;
+	int r;
+
+	switch (field->kind) {
+	case CONFIG_KIND_OTHER:
+		return 0;
+	case CONFIG_KIND_DURATION:
+	case CONFIG_KIND_BYTES:
+	case CONFIG_KIND_COUNT:
+		return apply_whole(scope, field, node, base);
+	case CONFIG_KIND_PERCENT:
+		return apply_percent(scope, field, node, (double *)(void *)place);
+	case CONFIG_KIND_PATH:
+		return read_path(scope, field, node, (const char **)(void *)place);
+	case CONFIG_KIND_LISTEN:
+		return read_listen(scope, node, (const char **)(void *)place);
+	case CONFIG_KIND_CHOICE:
+		r = config_read_choice(scope, node, field->choices, &choice);
+		if (r == 0)
+			store(field, base, choice);
+		return r;
+	case CONFIG_KIND_BOOL:
+		if (node->type != JSON_BOOL)
+			return config_refuse_value(scope, node, "expected true or false, found %s",
+						   config_found(node, shown));
+		*(bool *)place = node->boolean;
+		return 0;
+	}
+	return 0;
+}
+
+void config_field_defaults(const struct config_field *table, size_t count, void *base)
+{
+	for (size_t i = 0; i < count; i++) {
+		char *place = (char *)base + table[i].offset;
+
+		if (is_text(&table[i]))
+			*(const char **)(void *)place = table[i].text;
+		else if (table[i].kind == CONFIG_KIND_PERCENT)
+			*(double *)(void *)place = (double)table[i].initial;
+		else if (table[i].kind == CONFIG_KIND_BOOL)
+			*(bool *)place = table[i].initial != 0;
+		else if (table[i].kind != CONFIG_KIND_OTHER)
+			store(&table[i], base, table[i].initial);
+	}
+}
+
+static int unknown_key(const struct config_scope *scope, const struct config_field *table, size_t count,
+		       const char *section, const struct json_node *node)
+{
+	struct config_guess guess = { .word = node->key };
+	char hint[240];
+
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(table[i].section, section) == 0)
+			config_guess_offer(&guess, table[i].key);
+	return config_refuse(scope, node->key_place, node->key, "unknown key; %s",
+			     config_guess_say(&guess, hint, sizeof(hint)));
+}
+
+/* The row of a member, count if there is none. */
+static size_t find(const struct config_field *table, size_t count, const char *section, const struct json_node *node)
+{
+	size_t i = 0;
+
+	while (i < count && (strcmp(table[i].section, section) != 0 || strlen(table[i].key) != node->key_len ||
+			     memcmp(table[i].key, node->key, node->key_len) != 0))
+		i++;
+	return i;
+}
+
+/*
+ * Reads the members of object that belong to section into base; unknown keys are refused. origins: one for each row
+ * of the table, NULL if nobody asks. 0 or -EINVAL.
+ */
+static int config_field_apply(const struct config_scope *scope, const struct config_field *table, size_t count,
+		       const char *section, const struct json_node *object, void *base, struct config_origin *origins)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (object->type != JSON_OBJECT)
+		return config_refuse(scope, object->place, NULL, "expected an object, found %s",
+				     config_found(object, shown));
+	for (const struct json_node *node = object->first; node != NULL; node = node->next) {
+		size_t i = find(table, count, section, node);
+		int r = i < count ? apply(scope, &table[i], node, base)
+				  : unknown_key(scope, table, count, section, node);
+
+		if (r < 0)
+			return r;
+		if (origins != NULL)
+			origins[i] = (struct config_origin){ scope->file, node->place };
+	}
+	return 0;
+}
+
+/* A text that is a glob: whether it can be one. */
+/* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
+static int config_check_glob(const struct config_scope *scope, const struct json_node *node)
+{
+	const char *at = node->text;
+
+	for (; *at != '\0'; at++) {
+		if (*at == '\\' && *++at == '\0')
+			return config_refuse_value(scope, node, "a glob ends in \\: expected a character after it");
+		if (*at != '[')
+			continue;
+		/* "[]x]" and "[!]x]" hold a bracket. */
+		at += at[1] == '!' || at[1] == '^' ? 2 : 1;
+		at = *at != '\0' ? strchr(at + 1, ']') : NULL;
+		if (at == NULL)
+			return config_refuse_value(scope, node, "[ without ] in a glob: expected a closing ]");
+	}
+	return 0;
+}
+
+/*
+ * config_section.c: the sections: a table of their keys, and what must agree between them.
+ *
+ * Each value's origin is kept, so that a contradiction is shown where it was written, be it in another file. A default
+ * never contradicts: where it can, it gives way to what was written.
+ */
+
+#define KIB 1024ULL
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define TIB (1024 * GIB)
+#define US NS_PER_US
+#define MS NS_PER_MS
+#define S NS_PER_S
+#define SECTION_MINUTE (60 * S)
+#define HOUR (60 * SECTION_MINUTE)
+#define SECTION_DAY (24 * HOUR)
+
+static const char *const discovery_choices[] = { "auto", "rescan", NULL };
+static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
+static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
+static const char *const clock_choices[] = { "cpu", "cycles", NULL };
+
+/* LIVE, RESTART: what a change of the key takes. */
+// clang-format off
+#define SECTION_OTHER(s, k)                { .section = s, .key = k, .change = CONFIG_CHANGE_LIVE }
+#define ROW(s, k, how, type, member, ...)                                                                              \
+	CONFIG_ROW(s, k, type, struct config, member, .change = CONFIG_CHANGE_##how, __VA_ARGS__)
+#define RANGE(s, k, how, type, member, initially, least, ...)                                                          \
+	ROW(s, k, how, type, member, .initial = initially, .min = least, .max = __VA_ARGS__)
+#define PATH(s, k, how, member, ...)          ROW(s, k, how, PATH, member, .text = __VA_ARGS__)
+#define LISTEN(s, k, how, member, value)      ROW(s, k, how, LISTEN, member, .text = value)
+#define BOOL(s, k, how, member, value)        ROW(s, k, how, BOOL, member, .initial = value)
+#define SECTION_CHOICE(s, k, how, member, value, names) ROW(s, k, how, CHOICE, member, .initial = value, .choices = names)
+#define SECTION_DURATION(s, k, how, member, ...)      RANGE(s, k, how, DURATION, member, __VA_ARGS__)
+#define BYTES(s, k, how, member, ...)         RANGE(s, k, how, BYTES, member, __VA_ARGS__)
+#define SECTION_COUNT(s, k, how, member, ...)         RANGE(s, k, how, COUNT, member, __VA_ARGS__)
+#define PERCENT(s, k, how, member, ...)       RANGE(s, k, how, PERCENT, member, __VA_ARGS__)
+// clang-format on
+
+/*
+ * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes. Below 100 us one pass
+ *                  over a few targets takes longer than the interval; above 10 s it is monitoring.
+ * idle_interval    A tenth of the looks at what does nothing, and what wakes is seen before anybody could have reacted to it.
+ * heartbeat        A page of the ring is filled in seconds: a target should be in each.
+ * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel sums up first.
+ * fds_interval     Counting descriptors lists a directory: 200 ns for each.
+ * limits_interval  Limits change when somebody changes them: two seconds late is soon enough.
+ * cpu_budget       What a recorder may take from a machine in distress.
+ * ring.size        Minutes of a hundred busy processes; page_size: a tick of sixty at their fattest.
+ * before, after    What led to a spike is in its last half minute; how it ends, in the next ten seconds.
+ * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room for.
+ * min_free         A full disk is an incident of its own.
+ * textfile_interval  What is collected from it is collected every 15 to 60 s.
+ * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
+ * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred times a second.
+ * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there in virtual machines too.
+ * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs that are busy with what is watched.
+ *
+ * What only a restart changes: the number of threads, since a target stays with its own; the rings and the state, which are mapped and locked by then, and where everything is read
+ * from or written to, because descriptors below it are open.
+ */
+// clang-format off
+const struct config_field config_section_fields[] = {
+	SECTION_OTHER(   "",         "sampling"),
+	SECTION_OTHER(   "",         "ring"),
+	SECTION_OTHER(   "",         "incidents"),
+	SECTION_OTHER(   "",         "metrics"),
+	SECTION_OTHER(   "",         "stacks"),
+	PATH(    "",         "state_file",        RESTART, state_file,                   ""),
+	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
+	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
+	PATH(    "",         "runtime_root",      RESTART, runtime_root,                 "/"),
+	SECTION_OTHER(   "",         "targets"),
+	SECTION_OTHER(   "",         "rules"),
+	SECTION_DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
+	SECTION_DURATION("sampling", "idle_interval",     LIVE,    sampling.idle_interval_ns,    100 * MS,  0,        SECTION_MINUTE),
+	SECTION_DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
+	SECTION_DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,       SECTION_MINUTE),
+	SECTION_DURATION("sampling", "peak_interval",     LIVE,    sampling.peak_interval_ns,    100 * MS,  MS,       SECTION_MINUTE),
+	SECTION_DURATION("sampling", "fds_interval",      LIVE,    sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
+	SECTION_DURATION("sampling", "limits_interval",   LIVE,    sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
+	SECTION_DURATION("sampling", "rescan_interval",   LIVE,    sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
+	SECTION_CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,           CONFIG_DISCOVERY_AUTO, discovery_choices),
+	SECTION_CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
+	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
+	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        1600),
+	SECTION_COUNT(   "sampling", "threads",           RESTART, sampling.threads,             0,         0,        16),
+	SECTION_COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,        100000),
+	PATH(    "ring",     "path",              RESTART, ring.path,                    ""),
+	BYTES(   "ring",     "size",              RESTART, ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
+	BYTES(   "ring",     "page_size",         RESTART, ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
+	BOOL(    "ring",     "lock",              RESTART, ring.lock,                    true),
+	PATH(    "incidents", "directory",         RESTART, incidents.directory,          ""),
+	SECTION_DURATION("incidents", "before",            LIVE,    incidents.before_ns,          30 * S,    0,        HOUR),
+	SECTION_DURATION("incidents", "after",             LIVE,    incidents.after_ns,           10 * S,    0,        HOUR),
+	BYTES(   "incidents", "max_incident_size", LIVE,    incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
+	BYTES(   "incidents", "max_size",          LIVE,    incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
+	SECTION_COUNT(   "incidents", "max_count",         LIVE,    incidents.max_count,          200,       1,        1000000),
+	SECTION_DURATION("incidents", "max_age",           LIVE,    incidents.max_age_ns,         30 * SECTION_DAY,  SECTION_MINUTE,   3650 * SECTION_DAY),
+	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
+	SECTION_OTHER(   "incidents", "captures"),
+	LISTEN(  "metrics",  "listen",            LIVE,    metrics.listen,               ""),
+	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
+	SECTION_DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
+	SECTION_COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
+	SECTION_OTHER(   "metrics",  "container_labels"),
+	SECTION_CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_DWARF, stacks_choices),
+	SECTION_CHOICE(  "stacks",   "clock",             RESTART, stacks.clock,                 CONFIG_CLOCK_CPU, clock_choices),
+	BOOL(    "stacks",   "page_faults",       RESTART, stacks.page_faults,           true),
+	SECTION_COUNT(   "stacks",   "frequency",         RESTART, stacks.frequency,             99,       1,        1000),
+	BYTES(   "stacks",   "stack_size",        RESTART, stacks.stack_bytes,           8 * KIB,  KIB,      32 * KIB),
+	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            0,        64 * KIB, 64 * MIB, .zero = true),
+	BYTES(   "stacks",   "max_memory",        RESTART, stacks.max_memory_bytes,      64 * MIB, MIB,      16 * GIB),
+};
+// clang-format on
+const size_t config_section_field_count = ARRAY_LEN(config_section_fields);
+_Static_assert(ARRAY_LEN(config_section_fields) <= CONFIG_SECTION_FIELDS_MAX, "an origin for each");
+
+static int read_captures(const struct config_scope *scope, const struct json_node *node, struct config *config)
+{
+	const char *names[8] = { NULL };
+	struct config_scope within = *scope;
+	unsigned captures = 0;
+	size_t index = 0;
+	char shown[CONFIG_SHOWN];
+
+	for (unsigned bit = 0; bit + 1 < ARRAY_LEN(names); bit++)
+		names[bit] = config_capture_name((enum config_capture)(1u << bit));
+	if (node->type != JSON_ARRAY)
+		return config_refuse_value(scope, node, "expected an array of names such as [\"samples\"], found %s",
+					   config_found(node, shown));
+	for (const struct json_node *name = node->first; name != NULL; name = name->next) {
+		unsigned bit;
+		int r;
+
+		snprintf(within.path, sizeof(within.path), "incidents.captures[%zu]", index++);
+		r = config_read_choice(&within, name, names, &bit);
+
+		if (r < 0)
+			return r;
+		captures |= 1u << bit;
+	}
+	config->incidents.captures = captures;
+	return 0;
+}
+
+/* "stacks": "off" is short for "stacks": { "mode": "off" }. */
+static int apply_stacks(const struct config_scope *within, const struct json_node *section, struct config_merge *merge)
+{
+	struct json_node mode = *section, object = *section;
+
+	if (section->type == JSON_STRING) {
+		mode.key = "mode";
+		mode.key_len = strlen(mode.key);
+		mode.next = NULL;
+		object.type = JSON_OBJECT;
+		object.first = &mode;
+	}
+	return config_field_apply(within, config_section_fields, config_section_field_count, "stacks", &object,
+				  merge->config, merge->origins);
+}
+
+int config_section_apply(const struct config_scope *scope, const struct json_node *root, struct config_merge *merge)
+{
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks" };
+	struct config_scope within = *scope;
+	int r = config_field_apply(scope, config_section_fields, config_section_field_count, "", root, merge->config,
+				   merge->origins);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(sections); i++) {
+		const struct json_node *section = json_member(root, sections[i]);
+
+		if (section == NULL)
+			continue;
+		snprintf(within.path, sizeof(within.path), "%s", sections[i]);
+		r = strcmp(sections[i], "stacks") == 0
+			    ? apply_stacks(&within, section, merge)
+			    : config_field_apply(&within, config_section_fields, config_section_field_count,
+						 sections[i], section, merge->config, merge->origins);
+		if (r == 0 && json_member(section, "captures") != NULL)
+			r = read_captures(&within, json_member(section, "captures"), merge->config);
+		if (r == 0 && json_member(section, "container_labels") != NULL)
+			r = config_labels_read_metrics(&within, json_member(section, "container_labels"),
+						       &merge->config->metrics);
+	}
+	return r;
+}
+
+/* ---- what must agree between sections ---- */
+
+static const struct config_origin *origin_of(const struct config_merge *merge, size_t offset)
+{
+	size_t i = 0;
+
+	while (config_section_fields[i].size == 0 || config_section_fields[i].offset != offset)
+		i++;
+	return &merge->origins[i];
+}
+
+/* Refuses the value at offset, or the other one if that is a default. */
+__attribute__((format(printf, 4, 5))) static int contradicts(const struct config_merge *merge, size_t offset,
+							     size_t other, const char *format, ...)
+{
+	bool use_other = origin_of(merge, offset)->place.line == 0;
+	const struct config_origin *origin = origin_of(merge, use_other ? other : offset);
+	const struct config_field *field = &config_section_fields[origin - merge->origins];
+	struct config_scope scope = { .file = origin->file, .err = merge->err };
+	char message[200];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	snprintf(scope.path, sizeof(scope.path), "%s", field->section);
+	return config_refuse(&scope, origin->place, field->key, "%s", message);
+}
+
+/* Nothing is read more often than the sampler ticks. */
+static int check_interval(const struct config_merge *merge, size_t offset)
+{
+	struct config *config = merge->config;
+	uint64_t *value = (uint64_t *)(void *)((char *)config + offset);
+	const struct config_origin *origin = origin_of(merge, offset);
+	char shown[UNITS_TEXT_MAX], interval[UNITS_TEXT_MAX];
+
+	if (*value >= config->sampling.interval_ns ||
+	    (*value == 0 && offset == offsetof(struct config, sampling.fds_interval_ns)))
+		return 0;
+	if (origin->place.line == 0) {
+		*value = config->sampling.interval_ns;
+		return 0;
+	}
+	return contradicts(merge, offset, offset, "shorter than sampling.interval: expected at least %s, found %s",
+			   units_format_duration(interval, sizeof(interval), config->sampling.interval_ns),
+			   units_format_duration(shown, sizeof(shown), *value));
+}
+
+static int check_sampling(const struct config_merge *merge)
+{
+	static const size_t offsets[] = {
+		offsetof(struct config, sampling.heartbeat_ns),
+		offsetof(struct config, sampling.cgroup_interval_ns),
+		offsetof(struct config, sampling.peak_interval_ns),
+		offsetof(struct config, sampling.fds_interval_ns),
+		offsetof(struct config, sampling.limits_interval_ns),
+		offsetof(struct config, sampling.rescan_interval_ns),
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(offsets); i++)
+		r = check_interval(merge, offsets[i]);
+	return r;
+}
+
+static int check_ring(const struct config_merge *merge)
+{
+	const struct config_ring *ring = &merge->config->ring;
+	size_t size = offsetof(struct config, ring.size_bytes);
+	size_t page = offsetof(struct config, ring.page_bytes);
+	char shown[UNITS_TEXT_MAX];
+
+	if ((ring->page_bytes & (ring->page_bytes - 1)) != 0)
+		return contradicts(merge, page, page, "expected a power of two such as \"64KiB\", found %s",
+				   units_format_bytes(shown, sizeof(shown), ring->page_bytes));
+	if (ring->size_bytes < 4ULL * ring->page_bytes)
+		return contradicts(merge, size, page, "the ring needs four pages: expected ring.size of at least %s",
+				   units_format_bytes(shown, sizeof(shown), 4ULL * ring->page_bytes));
+	return 0;
+}
+
+static int check_incidents(const struct config_merge *merge)
+{
+	struct config_incidents *incidents = &merge->config->incidents;
+	size_t one = offsetof(struct config, incidents.max_incident_bytes);
+	size_t all = offsetof(struct config, incidents.max_bytes);
+	char shown[UNITS_TEXT_MAX];
+
+	if (incidents->before_ns + incidents->after_ns == 0)
+		return contradicts(merge, offsetof(struct config, incidents.before_ns),
+				   offsetof(struct config, incidents.after_ns),
+				   "incidents would hold nothing: expected \"before\" or \"after\" above 0");
+	if (incidents->max_incident_bytes <= incidents->max_bytes)
+		return 0;
+	if (origin_of(merge, one)->place.line == 0) {
+		incidents->max_incident_bytes = incidents->max_bytes;
+		return 0;
+	}
+	return contradicts(merge, one, all, "more than all incidents may take: expected at most incidents.max_size, %s",
+			   units_format_bytes(shown, sizeof(shown), incidents->max_bytes));
+}
+
+int config_section_agree(const struct config_merge *merge)
+{
+	int r = check_sampling(merge);
+
+	if (r == 0)
+		r = check_ring(merge);
+	return r == 0 ? check_incidents(merge) : r;
+}
+
+void config_section_defaults(struct config *config)
+{
+	config_field_defaults(config_section_fields, config_section_field_count, config);
+	config->incidents.captures = CONFIG_CAPTURE_ALL;
+}
+
+/*
+ * hookline.c: a word is walked piece by piece: a piece is a placeholder, or one byte. Check, use and expansion are three ends of the same
+ * walk, so they cannot disagree about what a placeholder is.
+ *
+ * Rejected: a shell, which would make every name of a process a program; quoting, which is right until somebody forgets it.
+ */
+
+static const char *const words[HOOKLINE_PLACEHOLDERS] = {
+	[HOOKLINE_PID] = "{pid}",       [HOOKLINE_INCIDENT] = "{incident}", [HOOKLINE_RULE] = "{rule}",
+	[HOOKLINE_TARGET] = "{target}", [HOOKLINE_NAME] = "{name}",
+};
+
+/* What stands at one place of a word. */
+struct piece {
+	enum hookline_placeholder placeholder; /* HOOKLINE_PLACEHOLDERS: none, the byte stands for itself */
+	size_t len;                            /* in the word */
+	bool stray;                            /* a { that begins nothing */
+};
+
+static struct piece piece_at(const char *at)
+{
+	if (*at != '{')
+		return (struct piece){ HOOKLINE_PLACEHOLDERS, 1, false };
+	if (at[1] == '{')
+		return (struct piece){ HOOKLINE_PLACEHOLDERS, 2, false };
+	for (size_t i = 0; i < HOOKLINE_PLACEHOLDERS; i++)
+		if (strncmp(at, words[i], strlen(words[i])) == 0)
+			return (struct piece){ (enum hookline_placeholder)i, strlen(words[i]), false };
+	return (struct piece){ HOOKLINE_PLACEHOLDERS, 1, true };
+}
+
+int hookline_check(const char *word, size_t *ret_at)
+{
+	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len) {
+		if (!piece_at(word + at).stray)
+			continue;
+		*ret_at = at;
+		return -EINVAL;
+	}
+	return 0;
+}
+
+bool hookline_uses(const char *word, enum hookline_placeholder placeholder)
+{
+	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len)
+		if (piece_at(word + at).placeholder == placeholder)
+			return true;
+	return false;
+}
+
+const char *hookline_safe(const char *text, char buf[HOOKLINE_SAFE_MAX])
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+	size_t len = strnlen(text, HOOKLINE_SAFE_MAX - 1);
+
+	for (size_t i = 0; i < len; i++)
+		buf[i] =
+			strchr(i == 0 ? "-." : "", text[i]) == NULL && strchr(allowed, text[i]) != NULL ? text[i] : '_';
+	buf[len] = '\0';
+	return buf;
+}
+
+size_t hookline_expand(const char *word, const struct hookline_values *values, char *buf, size_t cap)
+{
+	size_t len = 0;
+
+	for (size_t at = 0; word[at] != '\0';) {
+		struct piece piece = piece_at(word + at);
+		const char *text = word + at;
+		size_t bytes = 1;
+
+		if (piece.placeholder < HOOKLINE_PLACEHOLDERS) {
+			text = values->text[piece.placeholder] != NULL ? values->text[piece.placeholder] : "";
+			bytes = strlen(text);
+		}
+		if (len + bytes < cap)
+			memcpy(buf + len, text, bytes);
+		else if (len < cap) /* what does not fit is cut there, and stays cut */
+			cap = len + 1;
+		len += bytes;
+		at += piece.len;
+	}
+	if (cap > 0)
+		buf[len < cap ? len : cap - 1] = '\0';
+	return len;
+}
+
+/* config_labels.c: a key that no label can have is refused here, where the mistake can be shown. */
+
+/* No value is longer. */
+#define GLOB_MAX LABELS_BYTES_MAX
+
+static bool is_key(const char *text, size_t len)
+{
+	if (len == 0 || len > LABELS_KEY_MAX)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (text[i] <= ' ' || text[i] >= 0x7f)
+			return false;
+
+	return true;
+}
+
+static int refuse_key(const struct config_scope *scope, struct json_place place, const char *text, size_t len)
+{
+	char shown[CONFIG_SHOWN];
+
+	return config_refuse(
+		scope, place, NULL,
+		"no label is called so: expected 1 to %u visible ASCII characters such as \"app\", found %s",
+		LABELS_KEY_MAX, config_quote(text, len, shown));
+}
+
+/* The scope stands for the labels. "" is short for "*": that there is such a label. */
+static int read_label(const struct config_scope *scope, const struct json_node *node, struct config_label *ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (!is_key(node->key, node->key_len))
+		return refuse_key(scope, node->key_place, node->key, node->key_len);
+	ret->key = node->key;
+	ret->pattern = "*";
+	if (node->type != JSON_STRING)
+		return config_refuse_value(scope, node, "expected a glob such as \"web-*\", found %s",
+					   config_found(node, shown));
+
+	int r = node->text_len > 0 ? config_read_text(scope, node, GLOB_MAX, &ret->pattern) : 0;
+
+	return r == 0 ? config_check_glob(scope, node) : r;
+}
+
+/* "labels" of a target entry, an object of globs. The scope stands for the entry. 0; -EINVAL; -ENOMEM. */
+static int config_labels_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
+{
+	struct config_scope within = *scope;
+	char shown[CONFIG_SHOWN];
+	int r = 0;
+
+	if (ret->selector != CONFIG_CONTAINERS)
+		return config_refuse_value(scope, node,
+					   "only containers have labels: expected it beside \"containers\"");
+	if (node->type != JSON_OBJECT || node->count == 0)
+		return config_refuse_value(scope, node, "expected labels such as { \"app\": \"web-*\" }, found %s",
+					   node->type == JSON_OBJECT ? "none" : config_found(node, shown));
+	if (node->count > CONFIG_LABELS_MAX)
+		return config_refuse_value(scope, node, "too many: expected at most %d, found %zu", CONFIG_LABELS_MAX,
+					   node->count);
+	ret->labels = calloc(node->count, sizeof(*ret->labels));
+	if (ret->labels == NULL)
+		return -ENOMEM;
+	snprintf(within.path, sizeof(within.path), "%.50s.labels", scope->path);
+	for (const struct json_node *label = node->first; r == 0 && label != NULL; label = label->next)
+		r = read_label(&within, label, &ret->labels[ret->label_count++]);
+	return r;
+}
+
+/* "container_labels" of the metrics, an array of keys, in the place of what was there. The scope stands for the section. 0; -EINVAL; -ENOMEM. */
+static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
+			       struct config_metrics *ret)
+{
+	struct config_scope within = *scope;
+	const char **keys;
+	char shown[CONFIG_SHOWN];
+	size_t count = 0;
+
+	if (node->type != JSON_ARRAY)
+		return config_refuse_value(scope, node, "expected an array of labels such as [\"app\"], found %s",
+					   config_found(node, shown));
+	if (node->count > CONFIG_LABELS_MAX)
+		return config_refuse_value(scope, node, "too many: expected at most %d, found %zu", CONFIG_LABELS_MAX,
+					   node->count);
+	free(ret->container_labels);
+	ret->container_label_count = 0;
+	ret->container_labels = keys = calloc(node->count + 1, sizeof(*keys));
+	if (keys == NULL)
+		return -ENOMEM;
+	for (const struct json_node *key = node->first; key != NULL; key = key->next) {
+		snprintf(within.path, sizeof(within.path), "%.30s.container_labels[%u]", scope->path, (unsigned)count);
+		if (key->type != JSON_STRING)
+			return config_refuse(&within, key->place, NULL, "expected a label such as \"app\", found %s",
+					     config_found(key, shown));
+		if (!is_key(key->text, key->text_len))
+			return refuse_key(&within, key->place, key->text, key->text_len);
+		for (size_t i = 0; i < count; i++)
+			if (strcmp(keys[i], key->text) == 0)
+				return config_refuse(&within, key->place, NULL,
+						     "named twice: expected each label once");
+		keys[count++] = key->text;
+	}
+	ret->container_label_count = count;
+	return 0;
+}
+
+/*
+ * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes gigabytes, because what
+ * is repeated is copied, and copies of copies multiply; a chain of "a?*?" takes years, because its ways past
+ * optional loops within loops are all walked. Both are estimated here, in one pass and rather too high than too
+ * low.
+ *
+ *	size   nodes: a character 1, "+" doubles, "{n}" takes n times, what it is applied to
+ *	depth  repetitions within repetitions: "((a+)*b)?" has 3
+ *	deep   how many such of three levels or more there are, copies counted: each may double the time
+ *
+ * Measured with glibc 2.36: size 2,000 is 0.2 s and 10 MB at worst; 20 of "a?*?" take 0.4 s, 24 take 6 s.
+ */
+
+#define SIZE_MOST 2000UL
+#define DEEP_MOST 10UL
+#define GROUPS_MOST 30
+#define DEEP 3
+
+struct cost {
+	unsigned long size, deep;
+	unsigned depth;
+};
+
+static struct cost join(struct cost a, struct cost b)
+{
+	return (struct cost){ a.size + b.size, a.deep + b.deep, a.depth > b.depth ? a.depth : b.depth };
+}
+
+static struct cost repeat(struct cost atom, unsigned long copies)
+{
+	unsigned depth = atom.depth + 1;
+
+	return (struct cost){ atom.size * copies + 1, (atom.deep + (depth >= DEEP)) * copies, depth };
+}
+
+static bool is_cheap(struct cost cost)
+{
+	return cost.size <= SIZE_MOST && cost.deep <= DEEP_MOST;
+}
+
+/* The copies that the operator at *at makes, *at is then its last character. 0: it is none. */
+static unsigned long copies(const char **at)
+{
+	unsigned long least, most;
+	char *end;
+
+	if (**at == '*' || **at == '?')
+		return 1;
+	if (**at == '+')
+		return 2;
+	if (**at != '{')
+		return 0;
+	/* "{3}", "{2,}", "{,5}", "{2,5}" */
+	least = strtoul(*at + 1, &end, 10);
+	most = least;
+	if (*end == ',')
+		most = end[1] == '}' ? (end++, least < SIZE_MOST ? least + 1 : least) : strtoul(end + 1, &end, 10);
+	if (*end != '}')
+		return 0;
+	*at = end;
+	most = most > least ? most : least;
+	return most == 0 ? 1 : most <= SIZE_MOST ? most : SIZE_MOST + 1;
+}
+
+/* "\\1": what an earlier group has matched, which POSIX does not have here. Looking for it takes time that is cubic in the text. */
+static bool is_back_reference(const char *at)
+{
+	return at[0] == '\\' && at[1] >= '1' && at[1] <= '9';
+}
+
+/* Where the character or set at `at` ends at the earliest: its last byte. */
+static const char *atom_end(const char *at)
+{
+	const char *end = NULL;
+
+	if (*at == '\\' && at[1] != '\0')
+		return at + 1;
+	if (*at == '[' && at[1] != '\0')
+		end = strchr(at + (at[1] == '^' && at[2] != '\0' ? 3 : 2), ']');
+	return end != NULL ? end : at;
+}
+
+bool config_regex_is_cheap(const char *regex)
+{
+	struct cost before[GROUPS_MOST + 1] = { 0 }; /* in each open group, what precedes the atom */
+	struct cost atom = { 0 };
+	size_t group = 0;
+
+	for (const char *at = regex; *at != '\0'; at++) {
+		unsigned long times = copies(&at);
+
+		if (times > 0) {
+			atom = repeat(atom, times);
+		} else if (*at == '(') {
+			if (group == GROUPS_MOST)
+				return false;
+			before[group] = join(before[group], atom);
+			before[++group] = atom = (struct cost){ 0 };
+		} else if (*at == ')' && group > 0) {
+			atom = join(join(before[group--], atom), (struct cost){ 3, 0, 0 });
+		} else {
+			before[group] = join(before[group], atom);
+			atom = (struct cost){ 1, 0, 0 };
+			if (is_back_reference(at))
+				return false;
+			at = atom_end(at);
+		}
+		if (!is_cheap(join(before[group], atom)))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A pattern that can
+ * never match is refused here, where the mistake can be shown: whoever waits for a target that never comes sees
+ * nothing at all.
+ */
+
+/* PID_MAX_LIMIT of 64-bit kernels, include/linux/threads.h. */
+#define PID_LIMIT 4194304
+/* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
+#define COMM_MAX 15
+/* What people write by hand. */
+#define REGEX_MAX 1024
+
+// clang-format off
+const struct config_field config_target_fields[] = {
+	CONFIG_OTHER("", "name"),
+	CONFIG_OTHER("", "per"),
+	CONFIG_OTHER("", "pid"),
+	CONFIG_OTHER("", "pidfile"),
+	CONFIG_OTHER("", "comm"),
+	CONFIG_OTHER("", "exe"),
+	CONFIG_OTHER("", "cmdline"),
+	CONFIG_OTHER("", "cgroup"),
+	CONFIG_OTHER("", "unit"),
+	CONFIG_OTHER("", "containers"),
+	CONFIG_OTHER("", "labels"),
+	CONFIG_OTHER("", "run"),
+	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
+	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
+	CONFIG_ROW("", "tree", BOOL, struct config_target, tree),
+};
+// clang-format on
+const size_t config_target_field_count = ARRAY_LEN(config_target_fields);
+
+static const char *const selectors = "pid, pidfile, comm, exe, cmdline, cgroup, unit, containers";
+
+static int check_regex(const struct config_scope *scope, const struct json_node *node)
+{
+	regex_t regex;
+	char why[128];
+	int r;
+
+	if (!config_regex_is_cheap(node->text))
+		return config_refuse_value(scope, node,
+					   "would take too long to compile, or to match: expected fewer repetitions "
+					   "within repetitions, and no \\1");
+	if (!textregex_is_balanced(node->text))
+		return config_refuse_value(scope, node, "expected a ( for each ), or \\)");
+	r = regcomp(&regex, node->text, REG_EXTENDED | REG_NOSUB);
+	if (r == 0) {
+		regfree(&regex);
+		return 0;
+	}
+	regerror(r, &regex, why, sizeof(why));
+	return config_refuse_value(scope, node, "expected a POSIX extended regular expression: %s", why);
+}
+
+static int check_pattern(const struct config_scope *scope, const struct json_node *node, enum config_selector selector)
+{
+	char shown[CONFIG_SHOWN];
+
+	config_found(node, shown);
+	if (selector == CONFIG_COMM && node->text_len > COMM_MAX)
+		return config_refuse_value(
+			scope, node, "no process has this name: the kernel cuts names to %d bytes: expected \"%.*s\"",
+			COMM_MAX, COMM_MAX, shown + 1);
+	if ((selector == CONFIG_PIDFILE || selector == CONFIG_EXE || selector == CONFIG_CGROUP) && node->text[0] != '/')
+		return config_refuse_value(scope, node, "expected a path that begins with /, found %s", shown);
+	if (selector == CONFIG_UNIT && strpbrk(node->text, ".*") == NULL)
+		return config_refuse_value(scope, node,
+					   "expected a unit name with its suffix, such as \"nginx.service\", found %s",
+					   shown);
+	if (selector == CONFIG_UNIT && strchr(node->text, '/') != NULL)
+		return config_refuse_value(scope, node, "expected a unit name, not a path, found %s", shown);
+	if (selector == CONFIG_EXE || selector == CONFIG_CGROUP || selector == CONFIG_UNIT ||
+	    selector == CONFIG_CONTAINERS)
+		return config_check_glob(scope, node);
+	if (selector == CONFIG_CMDLINE)
+		return check_regex(scope, node);
+	return 0;
+}
+
+static int read_pid(const struct config_scope *scope, const struct json_node *node, int32_t *ret)
+{
+	uint64_t pid = 0;
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_NUMBER || units_count(node->text, node->text_len, &pid) < 0 || pid < 1 ||
+	    pid > PID_LIMIT)
+		return config_refuse_value(scope, node, "expected a process id, 1 to %d without quotes, found %s",
+					   PID_LIMIT, config_found(node, shown));
+	*ret = (int32_t)pid;
+	return 0;
+}
+
+static int read_selector(const struct config_scope *scope, const struct json_node *entry, struct config_target *ret)
+{
+	const struct json_node *found = NULL;
+	int r;
+
+	for (enum config_selector i = CONFIG_PID; i <= CONFIG_CONTAINERS; i++) {
+		const struct json_node *node = json_member(entry, config_selector_name(i));
+
+		if (node == NULL)
+			continue;
+		if (found != NULL)
+			return config_refuse_value(scope, node,
+						   "a second selector beside \"%s\": expected exactly one of %s",
+						   found->key, selectors);
+		found = node;
+		ret->selector = i;
+	}
+	if (found == NULL)
+		return config_refuse(scope, entry->place, NULL, "selects nothing: expected exactly one of %s",
+				     selectors);
+	if (ret->selector == CONFIG_PID)
+		return read_pid(scope, found, &ret->pid);
+	r = config_read_text(scope, found, ret->selector == CONFIG_CMDLINE ? REGEX_MAX : PATH_MAX - 1, &ret->pattern);
+	return r < 0 ? r : check_pattern(scope, found, ret->selector);
+}
+
+static int read_per(const struct config_scope *scope, const struct json_node *entry, struct config_target *ret)
+{
+	static const char *const choices[] = { "process", "group", "cgroup", NULL };
+	const struct json_node *node = json_member(entry, "per");
+	bool by_cgroup = ret->selector >= CONFIG_CGROUP;
+	unsigned choice = by_cgroup ? CONFIG_PER_CGROUP : CONFIG_PER_PROCESS;
+	int r = node != NULL ? config_read_choice(scope, node, choices, &choice) : 0;
+
+	if (r < 0)
+		return r;
+	ret->per = (enum config_per)choice;
+	return 0;
+}
+
+/* A cgroup holds the descendants of its processes, unless they were moved, which is then what was wanted. */
+static int check_tree(const struct config_scope *scope, const struct json_node *entry,
+		      const struct config_target *target)
+{
+	const struct json_node *node = json_member(entry, "tree");
+
+	if (!target->tree)
+		return 0;
+	if (target->selector > CONFIG_CMDLINE)
+		return config_refuse_value(scope, node,
+					   "a cgroup has its processes' descendants in it: expected true only with %s",
+					   "pid, pidfile, comm, exe or cmdline");
+	if (target->per == CONFIG_PER_CGROUP)
+		return config_refuse_value(
+			scope, node,
+			"a tree is of processes, not of cgroups: expected \"per\": \"process\" or \"group\" with it");
+	return 0;
+}
+
+int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
+{
+	const struct json_node *name = json_member(node, "name");
+	const struct json_node *run = json_member(node, "run"), *labels = json_member(node, "labels");
+	int r = config_field_apply(scope, config_target_fields, config_target_field_count, "", node, ret, NULL);
+
+	if (r < 0)
+		return r;
+	if (name == NULL)
+		return config_refuse(scope, node->place, NULL, "has no name: expected a member \"name\"");
+	r = config_read_name(scope, name, &ret->name);
+	if (r == 0)
+		r = read_selector(scope, node, ret);
+	if (r == 0)
+		r = read_per(scope, node, ret);
+	if (r == 0 && labels != NULL)
+		r = config_labels_read(scope, labels, ret);
+	if (r == 0)
+		r = check_tree(scope, node, ret);
+	return r == 0 && run != NULL ? config_run_read(scope, run, ret) : r;
+}
+
+/*
+ * config_run.c: a command is an array of words, the first an absolute path: there is no shell and no search, so what runs is what
+ * stands there. What could never run (a placeholder that does not exist, a pattern that no rule has) is refused here: it would be missed
+ * at the worst moment.
+ */
+
+/*
+ * timeout     A dump of a large process takes so long; an incident waits for it. Ten minutes is a hang.
+ * max_output  What other captures may have; a gigabyte is not read by anybody.
+ */
+// clang-format off
+const struct config_field config_run_fields[] = {
+	CONFIG_OTHER("", "name"),
+	CONFIG_OTHER("", "command"),
+	CONFIG_RANGE("", "timeout",    DURATION, struct config_run, timeout_ns,       30 * NS_PER_S, 100 * NS_PER_MS, 600 * NS_PER_S),
+	CONFIG_RANGE("", "max_output", BYTES,    struct config_run, max_output_bytes, MIB,           KIB,             1024 * MIB),
+	CONFIG_OTHER("", "rules"),
+};
+// clang-format on
+const size_t config_run_field_count = ARRAY_LEN(config_run_fields);
+
+/* Makes a list with room for the texts of an array, and NULL. example: of what was expected. */
+static int read_texts(const struct config_scope *scope, const struct json_node *node, size_t max, const char *example,
+		      const char ***ret)
+{
+	char shown[CONFIG_SHOWN];
+
+	if (node->type != JSON_ARRAY || node->count == 0)
+		return config_refuse_value(scope, node, "expected an array of texts such as %s, found %s", example,
+					   node->type == JSON_ARRAY ? "none" : config_found(node, shown));
+	if (node->count > max)
+		return config_refuse_value(scope, node, "too many: expected at most %zu, found %zu", max, node->count);
+	*ret = calloc(node->count + 1, sizeof(**ret));
+	return *ret != NULL ? 0 : -ENOMEM;
+}
+
+/* The scope of an element: "targets[0].run[1].command[2]". */
+static struct config_scope element(const struct config_scope *scope, const char *key, size_t index)
+{
+	struct config_scope within = *scope;
+
+	snprintf(within.path, sizeof(within.path), "%.40s.%.10s[%zu]", scope->path, key, index);
+	return within;
+}
+
+/* An argument may be empty, a path or a pattern may not. */
+static int read_word(const struct config_scope *scope, const struct json_node *node, bool may_be_empty,
+		     const char **ret)
+{
+	if (may_be_empty && node->type == JSON_STRING && node->text_len == 0) {
+		*ret = node->text;
+		return 0;
+	}
+	return config_read_text(scope, node, PATH_MAX - 1, ret);
+}
+
+static int read_argument(const struct config_scope *scope, const struct json_node *node, size_t index, const char **ret)
+{
+	char shown[CONFIG_SHOWN];
+	size_t at;
+	int r = read_word(scope, node, index > 0, ret);
+
+	if (r < 0)
+		return r;
+	if (index == 0 && ((*ret)[0] != '/' || strchr(*ret, '{') != NULL))
+		return config_refuse(
+			scope, node->place, NULL,
+			"no program is searched for, no shell is asked: expected a path that begins with / "
+			"and has no placeholder, found %s",
+			config_found(node, shown));
+	if (hookline_check(*ret, &at) < 0)
+		return config_refuse(scope, node->place, NULL,
+				     "unknown placeholder at %.24s: expected one of " HOOKLINE_LIST ", or {{ for a {",
+				     config_quote(*ret + at, strlen(*ret + at), shown));
+	return 0;
+}
+
+static int read_command(const struct config_scope *scope, const struct json_node *node, struct config_run *run)
+{
+	int r = read_texts(scope, node, CONFIG_RUN_WORDS_MAX, "[\"/usr/bin/gcore\", \"{pid}\"]", &run->words);
+
+	for (const struct json_node *word = node->first; r == 0 && word != NULL; word = word->next) {
+		const struct config_scope within = element(scope, "command", run->word_count);
+
+		r = read_argument(&within, word, run->word_count, &run->words[run->word_count]);
+		run->word_count++;
+	}
+	return r;
+}
+
+static int read_rules(const struct config_scope *scope, const struct json_node *node, struct config_run *run)
+{
+	int r = read_texts(scope, node, CONFIG_RUN_RULES_MAX, "[\"memory-*\"]", &run->rules);
+
+	for (const struct json_node *rule = node->first; r == 0 && rule != NULL; rule = rule->next) {
+		const struct config_scope within = element(scope, "rules", run->rule_count);
+
+		r = config_read_text(&within, rule, 64, &run->rules[run->rule_count]);
+		run->rule_count++;
+	}
+	return r;
+}
+
+static int check_name(const struct config_scope *scope, const struct json_node *name,
+		      const struct config_target *target)
+{
+	size_t n = target->run_count - 1;
+
+	if (strlen(target->runs[n].name) > CONFIG_RUN_NAME_MAX)
+		return config_refuse_value(scope, name, "becomes part of a file name: expected at most %d characters",
+					   CONFIG_RUN_NAME_MAX);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(target->runs[i].name, target->runs[n].name) == 0)
+			return config_refuse_value(
+				scope, name, "duplicate name \"%s\": expected each command of a target to have its own",
+				target->runs[n].name);
+	return 0;
+}
+
+/* The scope stands for the command. */
+static int read_run(const struct config_scope *scope, const struct json_node *node, struct config_target *target)
+{
+	struct config_run *run = &target->runs[target->run_count++];
+	const struct json_node *name = json_member(node, "name"), *command = json_member(node, "command");
+	const struct json_node *rules = json_member(node, "rules");
+	int r;
+
+	config_field_defaults(config_run_fields, config_run_field_count, run);
+	r = config_field_apply(scope, config_run_fields, config_run_field_count, "", node, run, NULL);
+	if (r < 0)
+		return r;
+	if (name == NULL || command == NULL)
+		return config_refuse(scope, node->place, NULL, "has no %s: expected members \"name\" and \"command\"",
+				     name == NULL ? "name" : "command");
+	r = config_read_name(scope, name, &run->name);
+	if (r == 0)
+		r = check_name(scope, name, target);
+	if (r == 0)
+		r = read_command(scope, command, run);
+	return r == 0 && rules != NULL ? read_rules(scope, rules, run) : r;
+}
+
+/* Reads the value of "run". The scope stands for the target entry. 0; -ENOMEM; -EINVAL. What was read is the target's: config_free frees it. */
+static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
+{
+	char shown[CONFIG_SHOWN];
+	int r = 0;
+
+	if (node->type != JSON_ARRAY)
+		return config_refuse_value(scope, node, "expected an array of objects, [ { ... } ], found %s",
+					   config_found(node, shown));
+	if (node->count > CONFIG_RUNS_MAX)
+		return config_refuse_value(scope, node, "too many: expected at most %d, found %zu", CONFIG_RUNS_MAX,
+					   node->count);
+	ret->runs = calloc(node->count + 1, sizeof(*ret->runs));
+	if (ret->runs == NULL)
+		return -ENOMEM;
+	for (const struct json_node *run = node->first; r == 0 && run != NULL; run = run->next) {
+		const struct config_scope within = element(scope, "run", ret->run_count);
+
+		r = read_run(&within, run, ret);
+	}
+	return r;
+}
+
+/* ---- and the rules ---- */
+
+static bool matches_any(const char *pattern, const struct config *config)
+{
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (fnmatch(pattern, config->rules[i].name, 0) == 0)
+			return true;
+	return fnmatch(pattern, CONFIG_RUN_MANUAL, 0) == 0;
+}
+
+static int agree(const struct config_scope *scope, const struct json_node *run, const struct config *config)
+{
+	const struct json_node *rules = json_member(run, "rules");
+	struct config_guess guess = { 0 };
+	char hint[240];
+	size_t index = 0;
+
+	for (const struct json_node *rule = rules != NULL ? rules->first : NULL; rule != NULL; rule = rule->next) {
+		const struct config_scope within = element(scope, "rules", index++);
+
+		if (matches_any(rule->text, config))
+			continue;
+		guess.word = rule->text;
+		for (size_t i = 0; i < config->rule_count; i++)
+			config_guess_offer(&guess, config->rules[i].name);
+		config_guess_offer(&guess, CONFIG_RUN_MANUAL);
+		return config_refuse(&within, rule->place, NULL, "no rule has such a name; %s",
+				     config_guess_say(&guess, hint, sizeof(hint)));
+	}
+	return 0;
+}
+
+int config_run_agree(const struct config_scope *scope, const struct json_node *node, const struct config *config)
+{
+	const struct json_node *runs = json_member(node, "run");
+	size_t index = 0;
+	int r = 0;
+
+	for (const struct json_node *run = runs != NULL ? runs->first : NULL; r == 0 && run != NULL; run = run->next) {
+		const struct config_scope within = element(scope, "run", index++);
+
+		r = agree(&within, run, config);
+	}
+	return r;
+}
+
+#define MINUTE (60 * NS_PER_S)
+#define DAY (1440 * MINUTE)
+/* A thousand times over: nothing grows by more than that in a window without somebody mistaking the unit. */
+#define PERCENT_MAX 100000.0
+
+static const char *const of_choices[] = { "limit", "core", "machine", NULL };
+static const char *const rearm_choices[] = { "cooldown", "below", "high-water", NULL };
+
+/*
+ * window    A second is what people mean by a spike; below 10 ms CPU counters stand still between scheduler ticks;
+ *           beyond an hour it is a trend, not a spike.
+ * warmup    Five windows make an average worth comparing with, history of ten forgets a spike after ten.
+ * cooldown  A spike that goes on is one incident; a minute leaves room for its end to be recorded.
+ * count     No limit: what incidents may take is limited by the disk budget.
+ */
+// clang-format off
+#define OTHER(k)                      CONFIG_OTHER("", k)
+#define CHOICE(k, member, names)      CONFIG_ROW("", k, CHOICE, struct config_rule, member, .choices = names)
+#define DURATION(k, member, ...)      CONFIG_RANGE("", k, DURATION, struct config_rule, member, __VA_ARGS__)
+#define COUNT(k, member, ...)         CONFIG_RANGE("", k, COUNT, struct config_rule, member, __VA_ARGS__)
+
+const struct config_field config_rule_fields[] = {
+	OTHER   ("name"),
+	OTHER   ("targets"),
+	OTHER   ("metric"),
+	CHOICE  ("of",           of,                      of_choices),
+	/*       key             where                    default    least           most        */
+	DURATION("window",       window_ns,               NS_PER_S,  10 * NS_PER_MS, 60 * MINUTE),
+	OTHER   ("percent"),
+	OTHER   ("above"),
+	OTHER   ("delta"),
+	OTHER   ("minimum"),
+	OTHER   ("maximum"),
+	COUNT   ("warmup",       trigger.warmup,          5,         0,              TRIGGER_HISTORY_MAX),
+	COUNT   ("history",      trigger.history,         10,        1,              TRIGGER_HISTORY_MAX),
+	DURATION("for",          trigger.for_ns,          0,         0,              60 * MINUTE),
+	DURATION("cooldown",     trigger.cooldown_ns,     MINUTE,    0,              30 * DAY),
+	COUNT   ("count",        trigger.count,           0,         0,              1000000),
+	DURATION("count_period", trigger.count_period_ns, DAY,       0,              3650 * DAY),
+	CHOICE  ("rearm",        trigger.rearm,           rearm_choices),
+};
+// clang-format on
+const size_t config_rule_field_count = ARRAY_LEN(config_rule_fields);
+
+/* What a rule is read with. */
+struct reading {
+	const struct config_scope *scope;
+	const struct json_node *node;
+	const struct config *config;
+	struct config_rule *rule;
+};
+
+/* The first argument of what refuses a member: its value's place, the rule's if it is not there. */
+#define refuse(reading, member, ...) config_refuse((reading)->scope, place_of(reading, member), member, __VA_ARGS__)
+
+static struct json_place place_of(const struct reading *reading, const char *key)
+{
+	const struct json_node *member = key != NULL ? json_member(reading->node, key) : NULL;
+
+	return member != NULL ? member->place : reading->node->place;
+}
+
+/* ---- metric and thresholds ---- */
+
+static int read_metric(const struct reading *reading)
+{
+	const struct json_node *node = json_member(reading->node, "metric");
+	struct config_guess guess = { 0 };
+	char hint[240], shown[CONFIG_SHOWN];
+	const char *name;
+	int r;
+
+	if (node == NULL)
+		return refuse(reading, NULL, "has no metric: expected a member \"metric\"");
+	r = config_read_text(reading->scope, node, 64, &name);
+	if (r < 0)
+		return r;
+	if (metric_by_name(name, &reading->rule->metric))
+		return 0;
+	guess.word = name;
+	for (unsigned i = 0; i < METRICS; i++)
+		config_guess_offer(&guess, metric_name((enum metric)i));
+	return refuse(reading, "metric", "unknown metric %s; %s", config_found(node, shown),
+		      config_guess_say(&guess, hint, sizeof(hint)));
+}
+
+static int check_of(const struct reading *reading)
+{
+	enum metric metric = reading->rule->metric;
+
+	if (json_member(reading->node, "of") == NULL)
+		return 0;
+	if (metric != METRIC_CPU && metric != METRIC_MEMORY)
+		return refuse(reading, "of", "means nothing for \"%s\": expected it only with \"cpu\" and \"memory\"",
+			      metric_name(metric));
+	if (metric == METRIC_MEMORY && reading->rule->of == METRIC_OF_CORE)
+		return refuse(reading, "of", "memory has no cores: expected \"limit\" or \"machine\"");
+	return 0;
+}
+
+/* A value in the unit of the metric. */
+static int read_value(const struct reading *reading, const struct json_node *node, enum metric_unit unit, double *ret)
+{
+	uint64_t bytes = 0;
+	int r;
+
+	if (unit == METRIC_BYTES) {
+		r = config_read_bytes(reading->scope, node, &bytes);
+		if (r == 0)
+			*ret = (double)bytes;
+		return r;
+	}
+	if (unit != METRIC_PERCENT)
+		return config_read_number(reading->scope, node, ret);
+	r = config_read_percent(reading->scope, node, ret);
+	if (r == 0 && *ret > PERCENT_MAX)
+		return refuse(reading, node->key, "out of range: expected at most %.0f%%", PERCENT_MAX);
+	return r;
+}
+
+static int read_threshold(const struct reading *reading, const char *key, enum metric_unit unit, bool *ret_has,
+			  double *ret)
+{
+	const struct json_node *node = json_member(reading->node, key);
+
+	*ret_has = node != NULL;
+	return node != NULL ? read_value(reading, node, unit, ret) : 0;
+}
+
+/* The one of "percent" and "above" that the metric does not have. */
+static int check_threshold_name(const struct reading *reading)
+{
+	static const char *const examples[] = {
+		[METRIC_PERCENT] = "\"percent\": \"80%\"", [METRIC_CORES] = "\"above\": 1.5",
+		[METRIC_BYTES] = "\"above\": \"512MiB\"",  [METRIC_COUNT] = "\"above\": 200",
+		[METRIC_PER_SECOND] = "\"above\": 1000",
+	};
+	enum metric_unit unit = metric_unit(reading->rule->metric);
+	const char *wrong = unit == METRIC_PERCENT ? "above" : "percent";
+
+	if (json_member(reading->node, wrong) == NULL)
+		return 0;
+	return refuse(reading, wrong, "\"%s\" is %s percentage: expected %s", metric_name(reading->rule->metric),
+		      unit == METRIC_PERCENT ? "a" : "no", examples[unit]);
+}
+
+static int read_thresholds(const struct reading *reading)
+{
+	struct trigger_rule *trigger = &reading->rule->trigger;
+	enum metric_unit unit = metric_unit(reading->rule->metric);
+	const char *above = unit == METRIC_PERCENT ? "percent" : "above";
+	int r = check_threshold_name(reading);
+
+	if (r == 0)
+		r = read_threshold(reading, above, unit, &trigger->has_percent, &trigger->percent);
+	if (r == 0)
+		r = read_threshold(reading, "delta", METRIC_PERCENT, &trigger->has_delta, &trigger->delta);
+	if (r == 0)
+		r = read_threshold(reading, "minimum", unit, &trigger->has_minimum, &trigger->minimum);
+	if (r == 0)
+		r = read_threshold(reading, "maximum", unit, &trigger->has_maximum, &trigger->maximum);
+	if (r < 0)
+		return r;
+	if (!trigger->has_percent && !trigger->has_delta)
+		return refuse(reading, NULL, "has no threshold and would never fire: expected \"%s\" or \"delta\"",
+			      above);
+	if (trigger->has_delta && trigger->delta <= 0)
+		return refuse(reading, "delta", "every window would fire: expected more than 0%%");
+	if (trigger->has_maximum && trigger->has_percent && trigger->maximum <= trigger->percent)
+		return refuse(reading, "maximum", "\"%s\" could never fire: expected more than \"%s\"", above, above);
+	if (trigger->has_maximum && trigger->has_minimum && trigger->maximum <= trigger->minimum)
+		return refuse(reading, "maximum", "the rule could never fire: expected more than \"minimum\"");
+	if (trigger->has_maximum && trigger->maximum <= 0)
+		return refuse(reading, "maximum", "the rule could never fire: expected more than 0");
+	return 0;
+}
+
+static int check_history(const struct reading *reading)
+{
+	struct trigger_rule *trigger = &reading->rule->trigger;
+
+	if (trigger->warmup > trigger->history && json_member(reading->node, "warmup") == NULL)
+		trigger->warmup = trigger->history;
+	if (trigger->warmup > trigger->history && json_member(reading->node, "history") == NULL)
+		trigger->history = trigger->warmup;
+	if (trigger->warmup > trigger->history)
+		return refuse(reading, "warmup", "the rule would never warm up: expected at most \"history\", %u",
+			      trigger->history);
+	if (trigger->has_delta && trigger->warmup == 0)
+		return refuse(reading, "warmup", "\"delta\" needs an average: expected at least 1");
+	return 0;
+}
+
+/* ---- targets ---- */
+
+static const struct config_target *find_target(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->target_count; i++)
+		if (strcmp(config->targets[i].name, name) == 0)
+			return &config->targets[i];
+	return NULL;
+}
+
+/* The scope names the element: "rules[2].targets[0]". */
+static int read_target(const struct config_scope *scope, const struct json_node *node, const struct config *config,
+		       struct config_rule *rule)
+{
+	struct config_guess guess = { 0 };
+	char hint[240];
+	const char *name;
+	int r = config_read_name(scope, node, &name);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < rule->target_count; i++)
+		if (strcmp(rule->targets[i], name) == 0)
+			return config_refuse(scope, node->place, NULL, "\"%s\" twice: expected each target once", name);
+	if (find_target(config, name) != NULL) {
+		rule->targets[rule->target_count++] = name;
+		return 0;
+	}
+	guess.word = name;
+	for (size_t i = 0; i < config->target_count; i++)
+		config_guess_offer(&guess, config->targets[i].name);
+	if (guess.best == NULL)
+		return config_refuse(scope, node->place, NULL, "no target has the name \"%s\"; there are %s", name,
+				     guess.list);
+	return config_refuse(scope, node->place, NULL, "no target has the name \"%s\"; %s", name,
+			     config_guess_say(&guess, hint, sizeof(hint)));
+}
+
+static int read_targets(const struct reading *reading)
+{
+	const struct json_node *node = json_member(reading->node, "targets");
+	struct config_scope scope = *reading->scope;
+	char shown[CONFIG_SHOWN];
+	size_t index = 0;
+
+	if (node == NULL || (node->type == JSON_STRING && node->text_len == 1 && node->text[0] == '*'))
+		return 0;
+	if (node->type != JSON_ARRAY)
+		return refuse(reading, "targets", "expected \"*\" or an array of names such as [\"db\"], found %s",
+			      config_found(node, shown));
+	if (node->count == 0)
+		return refuse(reading, "targets", "empty: expected \"*\" for all, or at least one name");
+	reading->rule->targets = calloc(node->count, sizeof(*reading->rule->targets));
+	if (reading->rule->targets == NULL)
+		return -ENOMEM;
+	for (const struct json_node *name = node->first; name != NULL; name = name->next) {
+		int r;
+
+		snprintf(scope.path, sizeof(scope.path), "%.40s.targets[%zu]", reading->scope->path, index++);
+		r = read_target(&scope, name, reading->config, reading->rule);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- what the metric needs ---- */
+
+/* Which kinds of targets a rule looks at. */
+struct kinds {
+	bool cgroup, process;
+};
+
+static struct kinds kinds_of(const struct reading *reading)
+{
+	const struct config_rule *rule = reading->rule;
+	size_t count = rule->target_count > 0 ? rule->target_count : reading->config->target_count;
+	struct kinds kinds = { false, false };
+
+	for (size_t i = 0; i < count; i++) {
+		const struct config_target *target = rule->target_count > 0
+							     ? find_target(reading->config, rule->targets[i])
+							     : &reading->config->targets[i];
+
+		if (target->per == CONFIG_PER_CGROUP)
+			kinds.cgroup = true;
+		else
+			kinds.process = true;
+	}
+	return kinds;
+}
+
+static bool needs_cgroup(enum metric metric)
+{
+	return metric == METRIC_THROTTLED || metric == METRIC_PIDS || metric == METRIC_CPU_PRESSURE ||
+	       metric == METRIC_MEMORY_PRESSURE || metric == METRIC_IO_PRESSURE;
+}
+
+static bool needs_process(enum metric metric)
+{
+	return metric == METRIC_THREADS || metric == METRIC_FDS;
+}
+
+static int check_kinds(const struct reading *reading, struct kinds kinds)
+{
+	const struct config_rule *rule = reading->rule;
+	bool wants_cgroup = needs_cgroup(rule->metric) && !kinds.cgroup;
+	struct config_guess names = { .word = "" };
+	const struct config *config = reading->config;
+	bool named = rule->target_count > 0;
+
+	if (!wants_cgroup && !(needs_process(rule->metric) && !kinds.process))
+		return 0;
+	for (size_t i = 0; i < (named ? rule->target_count : config->target_count); i++)
+		config_guess_offer(&names, named ? rule->targets[i] : config->targets[i].name);
+	if (wants_cgroup)
+		return refuse(
+			reading, "metric",
+			"\"%s\" is a metric of cgroups, but all targets are processes: expected one with \"per\": "
+			"\"cgroup\" among %.80s",
+			metric_name(rule->metric), names.list);
+	return refuse(reading, "metric",
+		      "\"%s\" is a metric of processes, but all targets are cgroups%s: expected one with \"per\": "
+		      "\"process\" or \"group\" among %.80s",
+		      metric_name(rule->metric), rule->metric == METRIC_THREADS ? " (they have \"pids\")" : "",
+		      names.list);
+}
+
+/* A rate needs two readings in a window, a level one. */
+static bool is_rate(enum metric metric)
+{
+	return metric == METRIC_CPU || metric == METRIC_CPU_CORES || metric == METRIC_FAULTS ||
+	       metric == METRIC_THROTTLED || metric == METRIC_CPU_PRESSURE || metric == METRIC_MEMORY_PRESSURE ||
+	       metric == METRIC_IO_PRESSURE;
+}
+
+static int check_window(const struct reading *reading, struct kinds kinds)
+{
+	const struct config_sampling *sampling = &reading->config->sampling;
+	enum metric metric = reading->rule->metric;
+	unsigned readings = is_rate(metric) ? 2 : 1;
+	const char *key = "interval";
+	uint64_t every_ns = sampling->interval_ns;
+	char shortest[UNITS_TEXT_MAX], every[UNITS_TEXT_MAX];
+
+	if (metric == METRIC_FDS) {
+		key = "fds_interval";
+		every_ns = sampling->fds_interval_ns;
+	} else if (metric == METRIC_MEMORY_PEAK && sampling->peak_interval_ns > every_ns) {
+		key = "peak_interval";
+		every_ns = sampling->peak_interval_ns;
+	}
+	if (kinds.cgroup && !needs_process(metric) && sampling->cgroup_interval_ns > every_ns) {
+		key = "cgroup_interval";
+		every_ns = sampling->cgroup_interval_ns;
+	}
+	if (every_ns == 0)
+		return refuse(reading, "metric", "descriptors are never counted: expected sampling.%s above 0", key);
+	if (reading->rule->window_ns >= readings * every_ns)
+		return 0;
+	units_format_duration(shortest, sizeof(shortest), readings * every_ns);
+	units_format_duration(every, sizeof(every), every_ns);
+	return refuse(reading, "window", "too short for \"%s\": expected at least %s, %s sampling.%s (%s)",
+		      metric_name(metric), shortest, readings == 2 ? "twice" : "one", key, every);
+}
+
+int config_rule_read(const struct config_scope *scope, const struct json_node *node, const struct config *config,
+		     struct config_rule *ret)
+{
+	const struct reading reading = { scope, node, config, ret };
+	const struct json_node *name = json_member(node, "name");
+	int r;
+
+	config_field_defaults(config_rule_fields, config_rule_field_count, ret);
+	r = config_field_apply(scope, config_rule_fields, config_rule_field_count, "", node, ret, NULL);
+	if (r < 0)
+		return r;
+	if (name == NULL)
+		return refuse(&reading, NULL, "has no name: expected a member \"name\"");
+	r = config_read_name(scope, name, &ret->name);
+	if (r == 0)
+		r = read_metric(&reading);
+	if (r == 0)
+		r = check_of(&reading);
+	if (r == 0)
+		r = read_thresholds(&reading);
+	if (r == 0)
+		r = check_history(&reading);
+	if (r == 0)
+		r = read_targets(&reading);
+	if (r == 0)
+		r = check_kinds(&reading, kinds_of(&reading));
+	return r < 0 ? r : check_window(&reading, kinds_of(&reading));
+}

@@ -1,0 +1,116 @@
+/*
+ * selection.h: what somebody wants to know of a daemon's status: all of it, what concerns some targets and rules, the rows that are nearest to
+ * firing, or all but targets. Both ends of the control socket know it: as a question, and as a line of words (docs/status.md). Pure.
+ */
+#ifndef SPIKEWATCH_LIB_CONFIG_SELECTION_H
+#define SPIKEWATCH_LIB_CONFIG_SELECTION_H
+
+#include "lib/config/config.h"
+#include "lib/model/target.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * textregex.h: a POSIX extended regular expression that is looked for in texts of strangers, in time that is linear in their length, and in memory that
+ * does not grow with what they are. Bytes, in whatever locale. regcomp(3) and regexec(3) are asked nowhere else for such texts.
+ *
+ * Which expressions may take too long to compile, or to match, is config_regex.h's to say.
+ */
+
+struct textregex;
+
+/* Whether every ) outside of sets ends what a ( began, or is escaped. */
+bool textregex_is_balanced(const char *pattern);
+
+/* Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped; -ENOMEM. */
+int textregex_new(const char *pattern, struct textregex **ret);
+/* NULL is fine. */
+void textregex_free(struct textregex *regex);
+
+/* Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for expressions that are made for it. */
+bool textregex_matches(struct textregex *regex, const char *text);
+
+/*
+ * match.h: does a process or a cgroup belong to a target entry of the configuration? Pure: facts come as arguments.
+ */
+
+/* What an entry has to know of a process before it can decide. */
+enum match_need { MATCH_COMM = 1, MATCH_EXE = 2, MATCH_CMDLINE = 4, MATCH_CGROUP = 8, MATCH_CONTAINER = 16 };
+
+/* A process as far as it is known: NULL is "not known" and matches nothing. */
+struct match_facts {
+	int32_t pid;
+	const char *comm;
+	const char *exe;                   /* path of the executable; " (deleted)" is not part of it */
+	const char *cmdline;               /* arguments, joined by spaces */
+	const char *cgroup;                /* path below the hierarchy's root */
+	uint64_t trees;                    /* that it belongs to (kinship.h): for whoever numbers them */
+	const struct container *container; /* that it is in, with its labels */
+};
+
+struct match;
+
+/* Compiles an entry, which must outlive it. 0; -ENOMEM; -EINVAL: the expression does not compile. */
+int match_new(const struct config_target *entry, struct match **ret);
+void match_free(struct match *match);
+
+/* Bits of match_need. 0 for entries by pid, and for entries whose targets are cgroups found by their path. */
+unsigned match_needs(const struct match *match);
+
+/* Whether this entry is decided by looking at cgroups alone (selector cgroup, unit or containers, per cgroup). */
+bool match_is_by_path(const struct match *match);
+
+/*
+ * Whether a process matches. pidfile_pid: what the entry's pid file says now, 0 if nothing (only looked at for entries by pid
+ * file). Entries by path never match a process.
+ */
+bool match_process(const struct match *match, const struct match_facts *facts, int32_t pidfile_pid);
+
+/* Whether a cgroup matches an entry by cgroup, unit or container; false for all others. container: that it is, NULL: none. */
+bool match_cgroup(const struct match *match, const char *path, const struct container *container);
+
+/* Whether the glob of an entry by unit means a unit of this name. A backslash in either is a backslash. */
+bool match_unit_name(const char *glob, const char *name);
+
+/* {0}: everything. Globs are those of fnmatch(3). */
+struct statusquery {
+	bool brief;         /* no targets */
+	uint64_t nearest;   /* so many rows that are nearest to firing; 0: all */
+	const char *target; /* glob of the target's name or of its entry's; NULL: any */
+	const char *rule;   /* glob of the rule's name; NULL: any */
+	char *const *names; /* globs, one of which must match the target, its entry or the rule */
+	size_t name_count;  /* 0: any */
+};
+
+#define STATUSQUERY_LINE_MAX 512
+#define STATUSQUERY_NAMES_MAX 64
+
+/* More are not kept in mind at a time. */
+#define STATUSQUERY_NEAREST_MAX 1000
+
+/* A question that was read, with its texts. Not to be moved: the query points into it. */
+struct statusquery_line {
+	struct statusquery query;
+	char *names[STATUSQUERY_NAMES_MAX];
+	char text[STATUSQUERY_LINE_MAX];
+};
+
+/*
+ * Reads words separated by blanks: `brief`, `nearest=N`, `target=GLOB`, `rule=GLOB`, `name=GLOB` (any number). In a glob %XX is a byte; the last of equal
+ * words counts. 0; -EINVAL: a word is none of these, a value is empty, or N is no number from 1 to STATUSQUERY_NEAREST_MAX; -E2BIG: too long, or too
+ * many names. *ret is undefined after an error.
+ */
+int statusquery_parse(const char *line, struct statusquery_line *ret);
+
+/* Writes what statusquery_parse reads as the same. 0; -E2BIG: it does not fit into cap bytes, or has too many names; -EINVAL: as above. */
+int statusquery_format(const struct statusquery *query, char *buf, size_t cap);
+
+/* Whether a rule on a target of an entry is asked for; of `nearest` it knows nothing. */
+bool statusquery_wants(const struct statusquery *query, const char *target, const char *entry, const char *rule);
+
+/* Whether it asks for some targets and rules only. */
+bool statusquery_chooses(const struct statusquery *query);
+
+#endif

@@ -1,0 +1,222 @@
+/*
+ * incident.h: an incident as incident.json, and back. Every key is described in docs/incident.md.
+ */
+#ifndef SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
+#define SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/rules/metric.h"
+#include "lib/rules/trigger.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * incident.h: what fired and why, as a value: what incident.json (incident_json.h) says.
+ *
+ * No pointers inside: an incident is copied by assignment and owns nothing. Strings are NUL-terminated, were cut to
+ * their room by incident_text, and may hold any other byte: whoever prints them escapes them. {0} is an incident of
+ * which nothing is known; call incident_init before filling one in.
+ */
+
+#define INCIDENT_SAMPLES_FILE "samples.tsv"
+
+#define INCIDENT_NAME_MAX 127 /* of a directory, the NUL excluded */
+#define INCIDENT_CAPTURES_MAX 48
+#define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
+
+/*
+ * The severity of an incident that somebody asked for, which has no value to be measured by: as bad as ten times a threshold, so that what
+ * rules have found rarely makes it go.
+ */
+#define INCIDENT_MANUAL_SEVERITY 10.0
+
+/* The name of the "rule" of such an incident, and of the "target" of one of everything. */
+#define INCIDENT_MANUAL_RULE "manual"
+#define INCIDENT_EVERYTHING "all"
+
+enum incident_kind {
+	INCIDENT_RULE,      /* a rule fired */
+	INCIDENT_MANUAL,    /* somebody asked for it */
+	INCIDENT_RECOVERED, /* saved from the ring of a daemon that died while it was recording one */
+};
+
+enum incident_capture_status {
+	INCIDENT_CAPTURE_OK,
+	INCIDENT_CAPTURE_SKIPPED, /* not possible, and nobody's fault: the target has exited, no permission, ... */
+	INCIDENT_CAPTURE_FAILED,  /* should have been possible: disk, memory */
+};
+
+/* One piece of evidence. */
+struct incident_capture {
+	char name[32]; /* "threads"; "run-<name>" of a command; INCIDENT_LEFT_FILE: a file that a command has left */
+	char file[64]; /* "threads.tsv"; "" if there is none */
+	uint64_t bytes;
+	enum incident_capture_status status;
+	char why[160];     /* "" if ok and whole */
+	char again_of[32]; /* the capture that this one repeats later; "" if it is the first */
+	bool has_at;
+	int64_t at_ns; /* when it began, since the firing */
+	/* Of a command: */
+	bool has_duration, has_exit, has_signal;
+	uint64_t duration_ns; /* if it was started */
+	int32_t exit_status;  /* if it has exited */
+	int32_t signal;       /* if that has ended it */
+};
+
+#define INCIDENT_RUN_PREFIX "run-"
+#define INCIDENT_LEFT_FILE "file"
+
+/* Another firing on the same target, or another request, while this incident was open. */
+struct incident_firing {
+	enum incident_kind kind; /* RULE or MANUAL */
+	wall_t wall;
+	char rule[64];
+	bool has_value;
+	double value;
+};
+
+struct incident_rule {
+	char name[64];
+	char metric[32];
+	char unit[16]; /* of value, average and thresholds: incident_unit_name */
+	char of[16];   /* "limit", "core", "machine"; "" if the metric is no percentage */
+	uint64_t window_ns;
+	struct trigger_rule thresholds;
+	char reason[32]; /* trigger_reason_name */
+	bool has_value, has_average;
+	double value;
+	double average;
+	double severity; /* incident_severity */
+	uint64_t fired;  /* firings of this rule on this target so far, this one included */
+	uint32_t count;  /* of them in the current count period */
+};
+
+struct incident_target {
+	enum target_kind kind;
+	int32_t pid;
+	uint64_t start_ticks;
+	char entry[128];
+	char name[256];
+	char key[256];
+	char comm[64];
+	char cmdline[TARGET_ENCODED_MAX];
+	char cgroup[512];
+};
+
+/* The unit of systemd that the target is, or is in, as it was when the rule fired. */
+struct incident_unit {
+	char name[256];
+	char state[24];         /* "active", "deactivating", ... */
+	char invocation_id[33]; /* hexadecimal; "": not known */
+	bool has_main_pid, has_restarts, has_running;
+	uint32_t main_pid;
+	uint32_t restarts;   /* by Restart= */
+	uint64_t running_ns; /* since it was started, until the firing */
+};
+
+/* What recording it cost the machine. */
+struct incident_cost {
+	uint64_t interval_ns; /* between two ticks, at the firing */
+	uint64_t idle_ns;     /* the longest pause between two looks at a process, then; 0: none */
+	double cpu_percent;   /* of one core: the sampler thread since it started */
+	uint64_t mean_sleep_error_ns;
+	uint64_t mean_collection_ns;
+	uint64_t missed_slots;
+};
+
+struct incident {
+	char id[INCIDENT_NAME_MAX + 1]; /* name of the directory */
+	uint32_t format;
+	char version[32];
+	enum incident_kind kind;
+	char hostname[128];
+	char kernel[128];
+	char boot_id[40];
+	wall_t wall; /* of the firing: the end of the window */
+	mono_t mono;
+	mono_t window_from, window_to;
+	struct incident_rule rule;
+	struct incident_target target;
+	bool has_container;
+	struct container container; /* that the target is, or is in */
+	struct labels labels;       /* of that container; its own member of this is not used */
+	bool has_unit;
+	struct incident_unit unit;
+	struct cglimits limits;
+	struct slice_coverage coverage;
+	struct slice_peaks peaks;
+	double peak_cpu_percent; /* peaks.cpu_cores of the effective CPU limit; only with peaks.has_cpu */
+	struct incident_cost cost;
+	uint64_t merged_total;
+	size_t merged_count;
+	struct incident_firing merged[INCIDENT_MERGED_MAX];
+	size_t capture_count;
+	struct incident_capture captures[INCIDENT_CAPTURES_MAX];
+};
+
+/* Everything unknown; format and version set. */
+void incident_init(struct incident *incident, const char *version);
+
+/* Copies text into room of cap > 0 bytes, cut at a UTF-8 character. NULL counts as "". */
+void incident_text(char *ret, size_t cap, const char *text);
+
+/* Copies what the target is; strings are cut to their room. */
+void incident_set_target(struct incident *incident, const struct target *target);
+
+/* Whether it is of all targets, not of one: its target has no kind. */
+bool incident_of_everything(const struct incident *incident);
+
+/* Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
+void incident_merge(struct incident *incident, const struct incident_firing *firing);
+
+/* Adds what became of a capture. What does not fit any more is dropped. */
+void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
+
+/*
+ * How bad: value over the threshold that made it a candidate (`reason` as in rule.reason): 1 is just at it, 2 is twice
+ * as much. Without a threshold to hold it against, or without a value: 0. Never negative, never NaN or infinite.
+ */
+double incident_severity(const struct incident_rule *rule);
+
+/* "rule", "manual", "recovered" / "ok", "skipped", "failed". */
+const char *incident_kind_name(enum incident_kind kind);
+const char *incident_capture_status_name(enum incident_capture_status status);
+
+/* "percent", "cores", "bytes", "count", "per_second". */
+const char *incident_unit_name(enum metric_unit unit);
+
+/*
+ * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>" that makes it unique.
+ * Every byte of target and rule but A-Z a-z 0-9 _ . - becomes "_"; both are cut. cap > INCIDENT_NAME_MAX.
+ */
+void incident_stem(wall_t wall, const char *target, const char *rule, char *ret, size_t cap);
+
+/* Has name the form of an incident's directory: time, dash, allowed bytes, dash, number. */
+bool incident_name_ok(const char *name);
+
+/* When it fired, by its name, to the millisecond; 0 if name begins with no time. */
+wall_t incident_name_wall(const char *name);
+
+#define INCIDENT_FILE "incident.json"
+#define INCIDENT_BYTES_MAX 524288 /* what is larger is not read; the largest there can be has a third of it */
+
+/* Writes incident.json: pretty-printed, keys in a fixed order. 0, -ENOMEM or the sink's error. */
+int incident_json_write(const struct incident *incident, struct sink sink);
+
+/*
+ * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after incident_init, of lists
+ * what does not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of ours, or a value of the wrong type; -EFBIG;
+ * -EPROTONOSUPPORT: a later format.
+ */
+int incident_json_parse(const char *text, size_t len, struct incident *ret);
+
+/* The same of incident.json in dirfd. Also -errno of opening and reading; -EBADMSG if it is no plain file. */
+int incident_json_read(int dirfd, struct incident *ret);
+
+#endif

@@ -1,0 +1,451 @@
+/*
+ * sample_window.c: samples in memory, as differences.
+ *
+ * The idea: a target sampled a thousand times a second changes in few fields by small amounts, so a record holds the
+ * time and the changed fields as differences to the record before, as variable-length integers: 10 to 20 bytes instead
+ * of 180. Records live in chunks that are never moved; a record never crosses the end of its chunk. Reading means
+ * decoding from the start, which is all that writing and looking for peaks need (the latter with two cursors, one
+ * trailing the other).
+ *
+ * Invariant: the bytes are our own and in memory, so decoding does not doubt them.
+ *
+ * Rejected: keeping a copy of the ring's pages, which hold all targets, when one of a thousand is wanted; dropping old
+ * samples when memory is short: the onset of the spike is what nobody else has.
+ */
+#include "lib/incident/sample_window.h"
+
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+#include "lib/stream/stream.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Holes that are remembered one by one; further ones are added to the last. */
+#define SLICE_GAPS_MAX 64
+
+#define DEFAULT_MAX_BYTES (8u << 20)
+#define CHUNK_BYTES 16384u /* small enough to waste little on a target that hardly changes */
+/* Time, two masks and every field, at the longest encoding of each. */
+#define RECORD_MAX (10 + 5 + 5 + 10 * SAMPLE_FIELDS)
+
+struct chunk {
+	struct chunk *next;
+	size_t len;
+	uint8_t data[CHUNK_BYTES - 2 * sizeof(void *)];
+};
+
+_Static_assert(sizeof(struct chunk) == CHUNK_BYTES, "a chunk is what it says");
+
+/* What the next record is a difference to. */
+struct state {
+	uint64_t time_ns;
+	struct sample sample;
+};
+
+struct slice {
+	struct slice_options options;
+	mono_t from, to;
+	struct chunk *first, *last;
+	size_t chunk_count;
+	struct state state;
+	uint64_t samples, dropped;
+	uint64_t ticks;
+	mono_t first_tick, last_tick;
+	struct slice_gap gap[SLICE_GAPS_MAX];
+	size_t gap_count;
+	uint64_t gaps;
+	bool gone;
+	mono_t gone_at;
+};
+
+/* A place in the records; state is that of the record before. */
+struct cursor {
+	const struct chunk *chunk;
+	size_t offset;
+	struct state state;
+};
+
+/* ---- encoding ---- */
+
+/* Small numbers of either sign become small unsigned ones: 0, -1, 1, -2 ... -> 0, 1, 2, 3 ... */
+static uint64_t zigzag(uint64_t difference)
+{
+	return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+
+static uint64_t unzigzag(uint64_t value)
+{
+	return value >> 1 ^ (0 - (value & 1));
+}
+
+/* Seven bits a byte, lowest first; the top bit says that more follow. */
+static uint8_t *put(uint8_t *at, uint64_t value)
+{
+	for (; value >= 0x80; value >>= 7)
+		*at++ = (uint8_t)(value | 0x80);
+	*at++ = (uint8_t)value;
+	return at;
+}
+
+static uint64_t get(struct cursor *cursor)
+{
+	uint64_t value = 0;
+	unsigned shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = cursor->chunk->data[cursor->offset++];
+		value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return value;
+}
+
+static size_t encode(uint8_t *record, struct state *state, mono_t at, const struct sample *sample)
+{
+	uint8_t *end = put(record, zigzag(at.ns - state->time_ns));
+	uint32_t changed = 0;
+
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (sample_has(sample, f) && sample->value[f] != state->sample.value[f])
+			changed |= 1u << f;
+	end = put(end, sample->mask);
+	end = put(end, changed);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
+		if (!(changed >> f & 1u))
+			continue;
+		end = put(end, zigzag(sample->value[f] - state->sample.value[f]));
+		state->sample.value[f] = sample->value[f];
+	}
+	state->time_ns = at.ns;
+	return (size_t)(end - record);
+}
+
+static struct cursor begin(const struct slice *slice)
+{
+	return (struct cursor){ .chunk = slice->first, .state = { .time_ns = slice->from.ns } };
+}
+
+/* Decodes the next record into cursor->state. False at the end. */
+static bool next(struct cursor *cursor)
+{
+	uint32_t changed;
+
+	if (cursor->chunk && cursor->offset == cursor->chunk->len) {
+		cursor->chunk = cursor->chunk->next;
+		cursor->offset = 0;
+	}
+	if (!cursor->chunk)
+		return false;
+
+	cursor->state.time_ns += unzigzag(get(cursor));
+	cursor->state.sample.mask = (uint32_t)get(cursor);
+	changed = (uint32_t)get(cursor);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (changed >> f & 1u)
+			cursor->state.sample.value[f] += unzigzag(get(cursor));
+	return true;
+}
+
+/* ---- the object ---- */
+
+int slice_new(const struct slice_options *options, struct slice **ret)
+{
+	struct slice *slice = calloc(1, sizeof(*slice));
+
+	if (!slice)
+		return -ENOMEM;
+
+	slice->options = *options;
+	if (slice->options.max_bytes == 0)
+		slice->options.max_bytes = DEFAULT_MAX_BYTES;
+	slice->from = mono_sub(options->fired, options->before_ns);
+	slice->to = mono_add(options->fired, options->after_ns);
+	slice->state.time_ns = slice->from.ns;
+	*ret = slice;
+	return 0;
+}
+
+void slice_free(struct slice *slice)
+{
+	if (!slice)
+		return;
+	while (slice->first) {
+		struct chunk *chunk = slice->first;
+
+		slice->first = chunk->next;
+		free(chunk);
+	}
+	free(slice);
+}
+
+static bool inside(const struct slice *slice, mono_t at)
+{
+	return mono_diff(at, slice->from) >= 0 && mono_diff(slice->to, at) >= 0;
+}
+
+void slice_tick(struct slice *slice, mono_t at)
+{
+	if (!inside(slice, at))
+		return;
+	if (slice->ticks == 0)
+		slice->first_tick = at;
+	slice->last_tick = at;
+	slice->ticks++;
+}
+
+/* Room for one more record, at whatever length; NULL when the limit or memory says no. */
+static struct chunk *room(struct slice *slice)
+{
+	struct chunk *chunk = slice->last;
+
+	if (chunk && sizeof(chunk->data) - chunk->len >= RECORD_MAX)
+		return chunk;
+	if ((slice->chunk_count + 1) * sizeof(*chunk) > slice->options.max_bytes)
+		return NULL;
+	chunk = malloc(sizeof(*chunk));
+	if (!chunk)
+		return NULL;
+
+	chunk->next = NULL;
+	chunk->len = 0;
+	if (slice->last)
+		slice->last->next = chunk;
+	else
+		slice->first = chunk;
+	slice->last = chunk;
+	slice->chunk_count++;
+	return chunk;
+}
+
+void slice_add(struct slice *slice, mono_t at, const struct sample *sample)
+{
+	struct chunk *chunk;
+
+	if (!inside(slice, at))
+		return;
+	chunk = room(slice);
+	if (!chunk) {
+		slice->dropped++;
+		return;
+	}
+	chunk->len += encode(chunk->data + chunk->len, &slice->state, at, sample);
+	slice->samples++;
+}
+
+void slice_gap(struct slice *slice, mono_t at, uint64_t lost_pages)
+{
+	if (!inside(slice, at))
+		return;
+	slice->gaps++;
+	if (slice->gap_count == SLICE_GAPS_MAX)
+		slice->gap[SLICE_GAPS_MAX - 1].lost_pages += lost_pages;
+	else
+		slice->gap[slice->gap_count++] = (struct slice_gap){ at, lost_pages };
+}
+
+void slice_gone(struct slice *slice, mono_t at)
+{
+	if (!inside(slice, at))
+		return;
+	slice->gone = true;
+	slice->gone_at = at;
+}
+
+bool slice_done(const struct slice *slice, mono_t now)
+{
+	return mono_diff(now, slice->to) > 0;
+}
+
+size_t slice_bytes(const struct slice *slice)
+{
+	return slice->chunk_count * sizeof(struct chunk);
+}
+
+mono_t slice_start(const struct slice *slice)
+{
+	return slice->from;
+}
+
+/* ---- what is in it ---- */
+
+void slice_coverage(const struct slice *slice, uint64_t interval_ns, struct slice_coverage *ret)
+{
+	struct slice_coverage coverage = {
+		.want_before_ns = slice->options.before_ns,
+		.want_after_ns = slice->options.after_ns,
+		.ticks_expected = (slice->options.before_ns + slice->options.after_ns) / interval_ns,
+		.ticks_got = slice->ticks,
+		.samples = slice->samples,
+		.samples_dropped = slice->dropped,
+		.gaps = slice->gaps,
+		.gone = slice->gone,
+	};
+
+	if (slice->ticks > 0) {
+		double slots = (double)mono_diff(slice->last_tick, slice->first_tick) / (double)interval_ns + 1;
+		double rate = (double)slice->ticks / slots;
+
+		coverage.got_from_ns = mono_diff(slice->first_tick, slice->options.fired);
+		coverage.got_to_ns = mono_diff(slice->last_tick, slice->options.fired);
+		coverage.capture_rate = rate < 1 ? rate : 1;
+	}
+	for (size_t i = 0; i < slice->gap_count; i++)
+		coverage.lost_pages += slice->gap[i].lost_pages;
+	if (slice->gone)
+		coverage.gone_ns = mono_diff(slice->gone_at, slice->options.fired);
+	*ret = coverage;
+}
+
+/* Moves trail forward as far as it stays at least the window behind lead. False: there is no such record. */
+static bool follow(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t window_ns)
+{
+	struct cursor ahead = *trail;
+
+	while (next(&ahead) && (int64_t)(lead_ns - ahead.state.time_ns) >= (int64_t)window_ns) {
+		*trail = ahead;
+		*valid = true;
+	}
+	return *valid;
+}
+
+static void cpu_peak(const struct slice *slice, struct slice_peaks *peaks)
+{
+	struct cursor lead = begin(slice), trail = begin(slice);
+	bool valid = false;
+
+	while (next(&lead)) {
+		const struct sample *now = &lead.state.sample, *then = &trail.state.sample;
+		double cores;
+
+		if (!follow(&trail, &valid, lead.state.time_ns, peaks->cpu_window_ns))
+			continue;
+		if (!sample_has(now, SAMPLE_CPU) || !sample_has(then, SAMPLE_CPU) ||
+		    now->value[SAMPLE_CPU] < then->value[SAMPLE_CPU])
+			continue;
+		cores = (double)(now->value[SAMPLE_CPU] - then->value[SAMPLE_CPU]) /
+			(double)(lead.state.time_ns - trail.state.time_ns);
+		if (!peaks->has_cpu || cores > peaks->cpu_cores)
+			peaks->cpu_cores = cores;
+		peaks->has_cpu = true;
+	}
+}
+
+static void memory_peaks(const struct slice *slice, struct slice_peaks *peaks)
+{
+	struct cursor cursor = begin(slice);
+	bool marked = false;
+	uint64_t mark = 0, rose_to = 0;
+
+	while (next(&cursor)) {
+		const struct sample *sample = &cursor.state.sample;
+
+		if (sample_has(sample, SAMPLE_MEMORY)) {
+			peaks->has_memory = true;
+			if (sample->value[SAMPLE_MEMORY] > peaks->memory_bytes)
+				peaks->memory_bytes = sample->value[SAMPLE_MEMORY];
+		}
+		if (!sample_has(sample, SAMPLE_MEMORY_PEAK))
+			continue;
+		if (marked && sample->value[SAMPLE_MEMORY_PEAK] > mark && sample->value[SAMPLE_MEMORY_PEAK] > rose_to)
+			rose_to = sample->value[SAMPLE_MEMORY_PEAK];
+		mark = sample->value[SAMPLE_MEMORY_PEAK];
+		marked = true;
+	}
+	peaks->has_memory_peak = marked;
+	peaks->memory_peak_bytes = rose_to > peaks->memory_bytes ? rose_to : peaks->memory_bytes;
+}
+
+void slice_peaks(const struct slice *slice, uint64_t cpu_window_ns, struct slice_peaks *ret)
+{
+	struct slice_peaks peaks = { .cpu_window_ns = cpu_window_ns > 0 ? cpu_window_ns : 1 };
+
+	cpu_peak(slice, &peaks);
+	memory_peaks(slice, &peaks);
+	*ret = peaks;
+}
+
+int slice_visit(const struct slice *slice, int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
+{
+	struct cursor cursor = begin(slice);
+
+	while (next(&cursor)) {
+		struct sample sample = cursor.state.sample;
+		int r;
+
+		r = visit(ctx, (mono_t){ cursor.state.time_ns }, &sample);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- the stream ---- */
+
+struct output {
+	const struct slice *slice;
+	struct stream_writer *writer;
+	uint32_t target;
+	mono_t start;
+	size_t gap; /* the next one to be noted */
+};
+
+static uint64_t since_start(const struct output *output, mono_t at)
+{
+	int64_t ns = mono_diff(at, output->start);
+
+	return ns > 0 ? (uint64_t)ns : 0;
+}
+
+/* Notes the holes that end no later than at. */
+static int note_gaps(struct output *output, mono_t at)
+{
+	const struct slice *slice = output->slice;
+
+	for (; output->gap < slice->gap_count; output->gap++) {
+		const struct slice_gap *gap = &slice->gap[output->gap];
+		char json[96];
+		int len, r;
+
+		if (mono_diff(gap->at, at) > 0)
+			return 0;
+		len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"lost_pages\":%ju}",
+			       (uintmax_t)since_start(output, gap->at), (uintmax_t)gap->lost_pages);
+		r = stream_note(output->writer, "GAP", json, (size_t)len);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int write_row(void *ctx, mono_t at, const struct sample *sample)
+{
+	struct output *output = ctx;
+	int r;
+
+	r = note_gaps(output, at);
+	if (r < 0)
+		return r;
+	return stream_row(output->writer, since_start(output, at), output->target, sample->value, sample->mask);
+}
+
+int slice_write(const struct slice *slice, struct stream_writer *writer, uint32_t target, mono_t start)
+{
+	struct output output = { slice, writer, target, start, 0 };
+	char json[96];
+	int len, r;
+
+	r = slice_visit(slice, write_row, &output);
+	if (r < 0)
+		return r;
+	r = note_gaps(&output, slice->to);
+	if (r < 0 || !slice->gone)
+		return r;
+	len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"target\":%u}",
+		       (uintmax_t)since_start(&output, slice->gone_at), target);
+	return stream_note(writer, "GONE", json, (size_t)len);
+}

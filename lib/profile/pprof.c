@@ -1,0 +1,898 @@
+/*
+ * pprof.c: one walk over the wire format fills piles of equal things, a second step turns ids into places.
+ *
+ * Ids are any 64-bit numbers and may be used before they are given; strings come last in most profiles. So everything is kept as it was
+ * written until the end. A thing costs at least two bytes of the profile but up to a hundred of memory, so memory has a limit of its own.
+ * Rejected: a general reader of protobuf. Five kinds of messages with numbered fields, none nested deeper than three, need no recursion.
+ */
+#include "lib/profile/pprof.h"
+
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
+#include "lib/base/io.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is left of a message. */
+struct wirefields {
+	const unsigned char *at, *end;
+};
+
+/* Others are passed over, or none. */
+enum wirefields_type { WIREFIELDS_VARINT = 0, WIREFIELDS_FIXED64 = 1, WIREFIELDS_BYTES = 2, WIREFIELDS_FIXED32 = 5 };
+
+struct wirefields_field {
+	uint64_t number;
+	unsigned type;
+	uint64_t value;          /* VARINT */
+	struct wirefields bytes; /* BYTES: text, a message, or packed numbers */
+};
+
+/* Limits if the options have none. */
+#define PPROFREAD_BYTES_DEFAULT ((size_t)256 << 20)
+#define PPROFREAD_MEMORY_DEFAULT ((size_t)512 << 20)
+
+/* wirefields.c: lengths are compared with what is left before anything moves. Groups, which nobody writes any more, are refused. */
+
+/* A number at the front. False: it is cut off, or longer than 64 bits. */
+static bool wirefields_varint(struct wirefields *fields, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	for (unsigned shift = 0; shift < 64 && fields->at < fields->end; shift += 7) {
+		unsigned char byte = *fields->at++;
+
+		value |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = value;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool skip(struct wirefields *fields, uint64_t len)
+{
+	if (len > (uint64_t)(fields->end - fields->at))
+		return false;
+	fields->at += len;
+	return true;
+}
+
+static bool wirefields_take_bytes(struct wirefields *fields, struct wirefields *ret)
+{
+	uint64_t len;
+
+	if (!wirefields_varint(fields, &len))
+		return false;
+	ret->at = fields->at;
+	if (!skip(fields, len))
+		return false;
+	ret->end = fields->at;
+	return true;
+}
+
+/* 1 and *ret; 0: the end; -EBADMSG: cut off, or a group. */
+static int wirefields_next(struct wirefields *fields, struct wirefields_field *ret)
+{
+	uint64_t key;
+
+	if (fields->at == fields->end)
+		return 0;
+	if (!wirefields_varint(fields, &key))
+		return -EBADMSG;
+	*ret = (struct wirefields_field){ .number = key >> 3, .type = key & 7 };
+	switch (ret->type) {
+	case WIREFIELDS_VARINT:
+		return wirefields_varint(fields, &ret->value) ? 1 : -EBADMSG;
+	case WIREFIELDS_FIXED64:
+		return skip(fields, 8) ? 1 : -EBADMSG;
+	case WIREFIELDS_FIXED32:
+		return skip(fields, 4) ? 1 : -EBADMSG;
+	case WIREFIELDS_BYTES:
+		return wirefields_take_bytes(fields, &ret->bytes) ? 1 : -EBADMSG;
+	default:
+		return -EBADMSG;
+	}
+}
+
+/*
+ * pprof.c: protobuf by hand. A message is a row of fields, each a tag (number << 3 | wire type) and a value: a varint
+ * (wire type 0), or a length and so many bytes (2). Fields that are zero are left out, as proto3 has it.
+ *
+ * Fields may stand in any order, so what is added is encoded at once, and only the strings wait for the end. A nested
+ * message needs its length in front: it is made in a scratch buffer of its own. String 0 must be "", and the set counts
+ * from 1, which fits.
+ */
+
+/* Numbers of fields, by message. */
+enum profile_field {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE = 2,
+	PROFILE_MAPPING = 3,
+	PROFILE_LOCATION = 4,
+	PROFILE_FUNCTION = 5,
+	PROFILE_STRING = 6,
+	PROFILE_TIME_NS = 9,
+	PROFILE_DURATION_NS = 10,
+	PROFILE_PERIOD_TYPE = 11,
+	PROFILE_PERIOD = 12,
+	PROFILE_COMMENT = 13,
+	PROFILE_DEFAULT_TYPE = 14,
+};
+
+enum value_type_field { VALUE_TYPE_TYPE = 1, VALUE_TYPE_UNIT = 2 };
+
+enum pprof_sample_field { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES = 2, SAMPLE_LABEL = 3 };
+
+enum label_field { LABEL_KEY = 1, LABEL_TEXT = 2, LABEL_NUMBER = 3, LABEL_UNIT = 4 };
+
+enum mapping_field {
+	MAPPING_ID = 1,
+	MAPPING_START = 2,
+	MAPPING_END = 3,
+	MAPPING_OFFSET = 4,
+	MAPPING_PATH = 5,
+	MAPPING_BUILD_ID = 6,
+	MAPPING_HAS_FUNCTIONS = 7,
+	MAPPING_HAS_FILES = 8,
+	MAPPING_HAS_LINES = 9,
+	MAPPING_HAS_INLINED = 10,
+};
+
+enum location_field { LOCATION_ID = 1, LOCATION_MAPPING = 2, LOCATION_ADDRESS = 3, LOCATION_LINE = 4 };
+
+enum line_field { LINE_FUNCTION = 1, LINE_NUMBER = 2 };
+
+enum function_field {
+	FUNCTION_ID = 1,
+	FUNCTION_NAME = 2,
+	FUNCTION_SYSTEM_NAME = 3,
+	FUNCTION_FILE = 4,
+	FUNCTION_START_LINE = 5,
+};
+
+enum wire { WIRE_VARINT = 0, WIRE_BYTES = 2 };
+
+struct pprof {
+	struct buffer body;    /* the profile as far as it is */
+	struct buffer message; /* a member of it, while it is made */
+	struct buffer part;    /* a member of that */
+	struct intern strings;
+	struct intern_budget budget;
+	uint64_t mappings, functions, locations;
+	size_t value_count;
+	int error; /* the first one; 0: none */
+};
+
+/* ---- fields; errors stay in pprof ---- */
+
+static void put(struct pprof *pprof, struct buffer *to, const void *data, size_t len)
+{
+	if (pprof->error == 0)
+		pprof->error = buffer_append(to, data, len);
+}
+
+static void put_varint(struct pprof *pprof, struct buffer *to, uint64_t value)
+{
+	unsigned char bytes[10];
+	size_t len = 0;
+
+	for (; value >= 0x80; value >>= 7)
+		bytes[len++] = (unsigned char)(value | 0x80);
+	bytes[len++] = (unsigned char)value;
+	put(pprof, to, bytes, len);
+}
+
+static void put_number(struct pprof *pprof, struct buffer *to, unsigned field, uint64_t value)
+{
+	if (value == 0)
+		return;
+	put_varint(pprof, to, field << 3 | WIRE_VARINT);
+	put_varint(pprof, to, value);
+}
+
+static void put_bytes(struct pprof *pprof, struct buffer *to, unsigned field, const void *data, size_t len)
+{
+	put_varint(pprof, to, field << 3 | WIRE_BYTES);
+	put_varint(pprof, to, len);
+	put(pprof, to, data, len);
+}
+
+/* Moves what is in from to the end of to, as a nested message. */
+static void put_nested(struct pprof *pprof, struct buffer *to, unsigned field, struct buffer *from)
+{
+	put_bytes(pprof, to, field, from->data, from->len);
+	from->len = 0;
+}
+
+/* int64 in the format: what is beyond is cut. */
+static uint64_t positive(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : value;
+}
+
+/* The number of a string, made printable. */
+static uint64_t string_of(struct pprof *pprof, const char *text)
+{
+	char printable[4 * PPROF_TEXT_MAX + 1];
+	uint32_t number = 0;
+	size_t len;
+	int rc;
+
+	if (!text || !*text || pprof->error != 0)
+		return 0;
+	len = text_escape(printable, sizeof(printable), text, strnlen(text, PPROF_TEXT_MAX));
+	rc = intern_put(&pprof->strings, &pprof->budget, printable, len, &number);
+	if (rc != 0)
+		pprof->error = rc == INTERN_FULL ? -EFBIG : rc;
+	return number;
+}
+
+static void put_text(struct pprof *pprof, struct buffer *to, unsigned field, const char *text)
+{
+	put_number(pprof, to, field, string_of(pprof, text));
+}
+
+/* ---- the head ---- */
+
+static void put_value_type(struct pprof *pprof, unsigned field, const struct pprof_value_type *type)
+{
+	put_text(pprof, &pprof->message, VALUE_TYPE_TYPE, type->type);
+	put_text(pprof, &pprof->message, VALUE_TYPE_UNIT, type->unit);
+	put_nested(pprof, &pprof->body, field, &pprof->message);
+}
+
+static void put_head(struct pprof *pprof, const struct pprof_options *options)
+{
+	struct buffer *body = &pprof->body;
+
+	for (size_t i = 0; i < options->value_count; i++)
+		put_value_type(pprof, PROFILE_SAMPLE_TYPE, &options->values[i]);
+	put_number(pprof, body, PROFILE_TIME_NS, positive(options->wall_ns));
+	put_number(pprof, body, PROFILE_DURATION_NS, positive(options->duration_ns));
+	if (options->period_type.type)
+		put_value_type(pprof, PROFILE_PERIOD_TYPE, &options->period_type);
+	put_number(pprof, body, PROFILE_PERIOD, positive(options->period));
+	if (options->value_shown < options->value_count)
+		put_text(pprof, body, PROFILE_DEFAULT_TYPE, options->values[options->value_shown].type);
+}
+
+int pprof_new(const struct pprof_options *options, struct pprof **ret)
+{
+	struct pprof *pprof = calloc(1, sizeof(*pprof));
+	int rc;
+
+	if (!pprof)
+		return -ENOMEM;
+
+	pprof->body.max = options->bytes_max;
+	pprof->budget.max_bytes = options->bytes_max;
+	pprof->value_count = options->value_count < PPROF_VALUES_MAX ? options->value_count : PPROF_VALUES_MAX;
+	put_head(pprof, options);
+	rc = pprof->error;
+	if (rc < 0)
+		pprof_free(pprof);
+	else
+		*ret = pprof;
+	return rc;
+}
+
+void pprof_free(struct pprof *pprof)
+{
+	if (!pprof)
+		return;
+
+	buffer_release(&pprof->body);
+	buffer_release(&pprof->message);
+	buffer_release(&pprof->part);
+	intern_release(&pprof->strings);
+	free(pprof);
+}
+
+/* ---- its members ---- */
+
+/* The message is whole. */
+static int finish_message(struct pprof *pprof, unsigned field)
+{
+	put_nested(pprof, &pprof->body, field, &pprof->message);
+	return pprof->error;
+}
+
+/* An id must have been given; 0 is none and legal where it may be missing. */
+static void check_id(struct pprof *pprof, uint64_t id, uint64_t given, uint64_t least)
+{
+	if (pprof->error == 0 && (id < least || id > given))
+		pprof->error = -EINVAL;
+}
+
+int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, uint64_t *ret)
+{
+	struct buffer *message = &pprof->message;
+	int rc;
+
+	put_number(pprof, message, MAPPING_ID, pprof->mappings + 1);
+	put_number(pprof, message, MAPPING_START, mapping->start);
+	put_number(pprof, message, MAPPING_END, mapping->end);
+	put_number(pprof, message, MAPPING_OFFSET, mapping->offset);
+	put_text(pprof, message, MAPPING_PATH, mapping->path);
+	put_text(pprof, message, MAPPING_BUILD_ID, mapping->build_id);
+	put_number(pprof, message, MAPPING_HAS_FUNCTIONS, mapping->has_functions);
+	put_number(pprof, message, MAPPING_HAS_FILES, mapping->has_files);
+	put_number(pprof, message, MAPPING_HAS_LINES, mapping->has_lines);
+	put_number(pprof, message, MAPPING_HAS_INLINED, mapping->has_inlined);
+	rc = finish_message(pprof, PROFILE_MAPPING);
+	if (rc == 0)
+		*ret = ++pprof->mappings;
+	return rc;
+}
+
+int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret)
+{
+	struct buffer *message = &pprof->message;
+	int rc;
+
+	put_number(pprof, message, FUNCTION_ID, pprof->functions + 1);
+	put_text(pprof, message, FUNCTION_NAME, function->name);
+	put_text(pprof, message, FUNCTION_SYSTEM_NAME, function->system_name ? function->system_name : function->name);
+	put_text(pprof, message, FUNCTION_FILE, function->file);
+	put_number(pprof, message, FUNCTION_START_LINE, function->start_line);
+	rc = finish_message(pprof, PROFILE_FUNCTION);
+	if (rc == 0)
+		*ret = ++pprof->functions;
+	return rc;
+}
+
+int pprof_add_location(struct pprof *pprof, const struct pprof_location *location, uint64_t *ret)
+{
+	int rc;
+
+	check_id(pprof, location->mapping, pprof->mappings, 0);
+	put_number(pprof, &pprof->message, LOCATION_ID, pprof->locations + 1);
+	put_number(pprof, &pprof->message, LOCATION_MAPPING, location->mapping);
+	put_number(pprof, &pprof->message, LOCATION_ADDRESS, location->address);
+	for (size_t i = 0; i < location->line_count; i++) {
+		check_id(pprof, location->lines[i].function, pprof->functions, 1);
+		put_number(pprof, &pprof->part, LINE_FUNCTION, location->lines[i].function);
+		put_number(pprof, &pprof->part, LINE_NUMBER, location->lines[i].line);
+		put_nested(pprof, &pprof->message, LOCATION_LINE, &pprof->part);
+	}
+	rc = finish_message(pprof, PROFILE_LOCATION);
+	if (rc == 0)
+		*ret = ++pprof->locations;
+	return rc;
+}
+
+static void put_label(struct pprof *pprof, const struct pprof_label *label)
+{
+	put_text(pprof, &pprof->part, LABEL_KEY, label->key);
+	if (label->text) {
+		put_text(pprof, &pprof->part, LABEL_TEXT, label->text);
+	} else {
+		put_number(pprof, &pprof->part, LABEL_NUMBER, (uint64_t)label->number);
+		put_text(pprof, &pprof->part, LABEL_UNIT, label->unit);
+	}
+	put_nested(pprof, &pprof->message, SAMPLE_LABEL, &pprof->part);
+}
+
+int pprof_add_sample(struct pprof *pprof, const struct pprof_sample *sample)
+{
+	for (size_t i = 0; i < sample->location_count; i++) {
+		check_id(pprof, sample->locations[i], pprof->locations, 1);
+		put_varint(pprof, &pprof->part, sample->locations[i]);
+	}
+	put_nested(pprof, &pprof->message, SAMPLE_LOCATIONS, &pprof->part);
+	/* Packed: zeros are kept, there must be as many values as types. */
+	for (size_t i = 0; i < pprof->value_count; i++)
+		put_varint(pprof, &pprof->part, positive(sample->values[i]));
+	put_nested(pprof, &pprof->message, SAMPLE_VALUES, &pprof->part);
+	for (size_t i = 0; i < PPROF_LABELS_MAX && sample->labels[i].key; i++)
+		put_label(pprof, &sample->labels[i]);
+	return finish_message(pprof, PROFILE_SAMPLE);
+}
+
+int pprof_add_comment(struct pprof *pprof, const char *text)
+{
+	put_number(pprof, &pprof->body, PROFILE_COMMENT, string_of(pprof, text));
+	return pprof->error;
+}
+
+int pprof_finish(struct pprof *pprof, const struct sink *sink)
+{
+	put_bytes(pprof, &pprof->body, PROFILE_STRING, "", 0);
+	for (uint32_t i = 1; i <= pprof->strings.count; i++) {
+		size_t len;
+		const void *text = intern_get(&pprof->strings, i, &len);
+
+		put_bytes(pprof, &pprof->body, PROFILE_STRING, text, len);
+	}
+	if (pprof->error == 0)
+		pprof->error = deflate_gzip(pprof->body.data, pprof->body.len, sink);
+	return pprof->error;
+}
+
+/* Things of one kind. */
+struct pile {
+	void *things;
+	uint32_t count, room;
+};
+
+enum pile_kind {
+	TYPES,
+	MAPPINGS,
+	FUNCTIONS,
+	LINES,
+	LOCATIONS,
+	FRAMES,
+	FRAME_IDS, /* of FRAMES, which become places at the end */
+	LABELS,
+	SAMPLES,
+	STRINGS,
+	PILES
+};
+
+static const size_t sizes[PILES] = {
+	[TYPES] = sizeof(struct pprofread_value_type),
+	[MAPPINGS] = sizeof(struct pprofread_mapping),
+	[FUNCTIONS] = sizeof(struct pprofread_function),
+	[LINES] = sizeof(struct pprofread_line),
+	[LOCATIONS] = sizeof(struct pprofread_location),
+	[FRAMES] = sizeof(uint32_t),
+	[FRAME_IDS] = sizeof(uint64_t),
+	[LABELS] = sizeof(struct pprofread_label),
+	[SAMPLES] = sizeof(struct pprofread_sample),
+	[STRINGS] = sizeof(struct pprofread_text),
+};
+
+struct pprofread {
+	struct buffer bytes; /* strings are within */
+	struct pile piles[PILES];
+	size_t memory, memory_max;
+	struct pprofread_profile profile;
+};
+
+/* One more, all zeros, in *ret until the next call for the same kind. */
+static int add(struct pprofread *reader, enum pile_kind kind, void *ret)
+{
+	struct pile *pile = &reader->piles[kind];
+
+	if (pile->count == pile->room) {
+		uint32_t room = pile->room ? 2 * pile->room : 16;
+		size_t more = (room - pile->room) * sizes[kind];
+		void *grown;
+
+		if (room < pile->room || more > reader->memory_max - reader->memory)
+			return -EFBIG;
+		grown = realloc(pile->things, room * sizes[kind]);
+		if (!grown)
+			return -ENOMEM;
+		pile->things = grown;
+		pile->room = room;
+		reader->memory += more;
+	}
+	memset((char *)pile->things + pile->count * sizes[kind], 0, sizes[kind]);
+	*(void **)ret = (char *)pile->things + pile->count++ * sizes[kind];
+	return 0;
+}
+
+/* ---- messages of numbers ---- */
+
+/* Where the numbers of a message go: fields[i] is number i + 1. */
+struct slot {
+	void *to;
+	bool wide; /* 64 bits; else 32, of a string: too large a number is none that is there */
+};
+
+static int read_numbers(struct wirefields wire, const struct slot *slots, size_t count)
+{
+	struct wirefields_field field;
+	int rc;
+
+	while ((rc = wirefields_next(&wire, &field)) > 0) {
+		const struct slot *slot;
+
+		if (field.type != WIREFIELDS_VARINT || field.number == 0 || field.number > count)
+			continue;
+		slot = &slots[field.number - 1];
+		if (!slot->to)
+			continue;
+		if (slot->wide)
+			*(uint64_t *)slot->to = field.value;
+		else
+			*(uint32_t *)slot->to = field.value > UINT32_MAX ? UINT32_MAX : (uint32_t)field.value;
+	}
+	return rc;
+}
+
+static int read_value_type(struct wirefields wire, struct pprofread_value_type *ret)
+{
+	return read_numbers(wire, (struct slot[]){ { &ret->type, false }, { &ret->unit, false } }, 2);
+}
+
+static int on_type(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_value_type *type;
+	int rc = add(reader, TYPES, &type);
+
+	return rc < 0 ? rc : read_value_type(wire, type);
+}
+
+static int on_mapping(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_mapping *mapping;
+	int rc = add(reader, MAPPINGS, &mapping);
+
+	if (rc < 0)
+		return rc;
+	return read_numbers(wire,
+			    (struct slot[]){ { &mapping->id, true },
+					     { &mapping->start, true },
+					     { &mapping->limit, true },
+					     { &mapping->offset, true },
+					     { &mapping->file, false },
+					     { &mapping->build_id, false } },
+			    6);
+}
+
+static int on_function(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_function *function;
+	int rc = add(reader, FUNCTIONS, &function);
+
+	if (rc < 0)
+		return rc;
+	return read_numbers(wire,
+			    (struct slot[]){ { &function->id, true },
+					     { &function->name, false },
+					     { &function->system_name, false },
+					     { &function->file, false },
+					     { &function->start_line, true } },
+			    5);
+}
+
+/* ---- locations and samples ---- */
+
+static int on_line(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_line *line;
+	int rc = add(reader, LINES, &line);
+
+	return rc < 0 ? rc
+		      : read_numbers(wire, (struct slot[]){ { &line->function_id, true }, { &line->line, true } }, 2);
+}
+
+static int on_location(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_location *location;
+	struct wirefields numbers = wire;
+	struct wirefields_field field;
+	int rc = add(reader, LOCATIONS, &location);
+
+	if (rc < 0)
+		return rc;
+	location->line_first = reader->piles[LINES].count;
+	while ((rc = wirefields_next(&wire, &field)) > 0) {
+		if (field.number == 4 && field.type == WIREFIELDS_BYTES)
+			rc = on_line(reader, field.bytes);
+		if (rc < 0)
+			return rc;
+	}
+	location->line_count = reader->piles[LINES].count - location->line_first;
+	return rc < 0 ? rc
+		      : read_numbers(numbers,
+				     (struct slot[]){ { &location->id, true },
+						      { &location->mapping_id, true },
+						      { &location->address, true } },
+				     3);
+}
+
+static int add_frame(struct pprofread *reader, uint64_t id)
+{
+	uint64_t *to;
+	int rc = add(reader, FRAME_IDS, &to);
+
+	if (rc == 0)
+		*to = id;
+	return rc;
+}
+
+static int on_label(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_label *label;
+	int rc = add(reader, LABELS, &label);
+
+	if (rc < 0)
+		return rc;
+	return read_numbers(wire,
+			    (struct slot[]){ { &label->key, false },
+					     { &label->text, false },
+					     { &label->number, true },
+					     { &label->unit, false } },
+			    4);
+}
+
+/* One number of a sample: a frame, or a value. at: how many values there are. */
+static int take_number(struct pprofread *reader, const struct wirefields_field *field, uint64_t value, int64_t *values,
+		       size_t *at)
+{
+	if (field->number == 1)
+		return add_frame(reader, value);
+	if (*at == PPROFREAD_VALUES_MAX)
+		return -EBADMSG;
+	values[(*at)++] = (int64_t)value;
+	return 0;
+}
+
+/* Repeated numbers are packed, or one by one. */
+static int take_numbers(struct pprofread *reader, struct wirefields_field *field, int64_t *values, size_t *at)
+{
+	uint64_t value;
+	int rc = 0;
+
+	if (field->type == WIREFIELDS_VARINT)
+		return take_number(reader, field, field->value, values, at);
+	while (rc == 0 && field->bytes.at < field->bytes.end) {
+		if (!wirefields_varint(&field->bytes, &value))
+			return -EBADMSG;
+		rc = take_number(reader, field, value, values, at);
+	}
+	return rc;
+}
+
+static int on_sample(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_sample sample = { .frame_first = reader->piles[FRAME_IDS].count,
+					   .label_first = reader->piles[LABELS].count },
+				*to;
+	struct wirefields_field field;
+	size_t values = 0;
+	int rc;
+
+	while ((rc = wirefields_next(&wire, &field)) > 0) {
+		bool number = field.type == WIREFIELDS_VARINT || field.type == WIREFIELDS_BYTES;
+
+		if ((field.number == 1 || field.number == 2) && number)
+			rc = take_numbers(reader, &field, sample.values, &values);
+		else if (field.number == 3 && field.type == WIREFIELDS_BYTES)
+			rc = on_label(reader, field.bytes);
+		if (rc < 0)
+			return rc;
+	}
+	if (rc < 0)
+		return rc;
+	sample.frame_count = reader->piles[FRAME_IDS].count - sample.frame_first;
+	sample.label_count = reader->piles[LABELS].count - sample.label_first;
+	rc = add(reader, SAMPLES, &to);
+	if (rc == 0)
+		*to = sample;
+	return rc;
+}
+
+/* ---- the profile ---- */
+
+static int on_string(struct pprofread *reader, struct wirefields wire)
+{
+	struct pprofread_text *text;
+	int rc = add(reader, STRINGS, &text);
+
+	if (rc == 0)
+		*text = (struct pprofread_text){ (const char *)wire.at, (size_t)(wire.end - wire.at) };
+	return rc;
+}
+
+static int on_period_type(struct pprofread *reader, struct wirefields wire)
+{
+	return read_value_type(wire, &reader->profile.period_type);
+}
+
+static int read_profile(struct pprofread *reader)
+{
+	static int (*const messages[])(struct pprofread * reader, struct wirefields wire) = {
+		[1] = on_type,     [2] = on_sample, [3] = on_mapping,      [4] = on_location,
+		[5] = on_function, [6] = on_string, [11] = on_period_type,
+	};
+	struct wirefields wire = { (unsigned char *)reader->bytes.data,
+				   (unsigned char *)reader->bytes.data + reader->bytes.len };
+	struct wirefields_field field;
+	int rc;
+
+	while ((rc = wirefields_next(&wire, &field)) > 0) {
+		if (field.type == WIREFIELDS_BYTES && field.number < ARRAY_LEN(messages) && messages[field.number])
+			rc = messages[field.number](reader, field.bytes);
+		else if (field.type == WIREFIELDS_VARINT && field.number == 9)
+			reader->profile.time_ns = (int64_t)field.value;
+		else if (field.type == WIREFIELDS_VARINT && field.number == 10)
+			reader->profile.duration_ns = (int64_t)field.value;
+		else if (field.type == WIREFIELDS_VARINT && field.number == 12)
+			reader->profile.period = (int64_t)field.value;
+		if (rc < 0)
+			return rc;
+	}
+	return rc;
+}
+
+/* ---- ids to places ---- */
+
+/* The id is the first member of each thing. */
+static int index_pile(const struct pprofread *reader, enum pile_kind kind, struct idindex *ret)
+{
+	const struct pile *pile = &reader->piles[kind];
+
+	if (pile->count * sizeof(uint64_t) * 2 > reader->memory_max)
+		return -EFBIG;
+	return idindex_init(ret, pile->things, pile->count, sizes[kind]);
+}
+
+/* Ids of others to places from 1 on; id and place are so far within each thing of the pile. An id of 0 is none. */
+static int resolve(struct pprofread *reader, enum pile_kind kind, size_t id_at, size_t place_at, enum pile_kind others)
+{
+	AUTO(idindex_release) struct idindex index = { 0 };
+	int rc = index_pile(reader, others, &index);
+
+	for (uint32_t i = 0; rc == 0 && i < reader->piles[kind].count; i++) {
+		char *thing = (char *)reader->piles[kind].things + i * sizes[kind];
+		uint64_t id;
+		uint32_t at = 0;
+
+		memcpy(&id, thing + id_at, sizeof(id));
+		if (id != 0 && !idindex_find(&index, id, &at))
+			return -EBADMSG;
+		at += id != 0;
+		memcpy(thing + place_at, &at, sizeof(at));
+	}
+	return rc;
+}
+
+static int resolve_frames(struct pprofread *reader)
+{
+	AUTO(idindex_release) struct idindex locations = { 0 };
+	const uint64_t *ids = reader->piles[FRAME_IDS].things;
+	int rc = index_pile(reader, LOCATIONS, &locations);
+
+	for (uint32_t i = 0; rc == 0 && i < reader->piles[FRAME_IDS].count; i++) {
+		uint32_t *frame, at;
+
+		if (!idindex_find(&locations, ids[i], &at))
+			return -EBADMSG;
+		rc = add(reader, FRAMES, &frame);
+		if (rc == 0)
+			*frame = at;
+	}
+	return rc;
+}
+
+/* ---- strings ---- */
+
+static bool strings_ok(const struct pprofread *reader)
+{
+	const struct pprofread_profile *profile = &reader->profile;
+	uint32_t count = profile->string_count, most = 0;
+
+#define SEE(number) (most = (number) > most ? (number) : most)
+	for (uint32_t i = 0; i < profile->type_count; i++)
+		SEE(profile->types[i].type), SEE(profile->types[i].unit);
+	for (uint32_t i = 0; i < profile->mapping_count; i++)
+		SEE(profile->mappings[i].file), SEE(profile->mappings[i].build_id);
+	for (uint32_t i = 0; i < profile->function_count; i++)
+		SEE(profile->functions[i].name), SEE(profile->functions[i].system_name),
+			SEE(profile->functions[i].file);
+	for (uint32_t i = 0; i < profile->label_count; i++)
+		SEE(profile->labels[i].key), SEE(profile->labels[i].text), SEE(profile->labels[i].unit);
+	SEE(profile->period_type.type), SEE(profile->period_type.unit);
+#undef SEE
+	return count > 0 && most < count && profile->strings[0].len == 0;
+}
+
+static void hand_over(struct pprofread *reader)
+{
+	struct pprofread_profile *profile = &reader->profile;
+	const struct pile *piles = reader->piles;
+
+#define HAND(kind, member, counter) (profile->member = piles[kind].things, profile->counter = piles[kind].count)
+	HAND(TYPES, types, type_count);
+	HAND(MAPPINGS, mappings, mapping_count);
+	HAND(FUNCTIONS, functions, function_count);
+	HAND(LINES, lines, line_count);
+	HAND(LOCATIONS, locations, location_count);
+	HAND(FRAMES, frames, frame_count);
+	HAND(LABELS, labels, label_count);
+	HAND(SAMPLES, samples, sample_count);
+	HAND(STRINGS, strings, string_count);
+#undef HAND
+}
+
+static void release(struct pprofread **reader)
+{
+	pprofread_free(*reader);
+}
+
+static int take_bytes(struct pprofread *reader, const void *data, size_t len, size_t bytes_max)
+{
+	const unsigned char *bytes = data;
+
+	reader->bytes.max = bytes_max;
+	if (len >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
+		return deflate_gunzip(data, len, bytes_max, &reader->bytes);
+	return buffer_append(&reader->bytes, data, len);
+}
+
+int pprofread_new(const void *data, size_t len, const struct pprofread_options *options, struct pprofread **ret)
+{
+	AUTO(release) struct pprofread *reader = calloc(1, sizeof(*reader));
+	size_t bytes_max = options && options->bytes_max ? options->bytes_max : PPROFREAD_BYTES_DEFAULT;
+	int rc;
+
+	if (!reader)
+		return -ENOMEM;
+	if (len == 0)
+		return -EBADMSG;
+	reader->memory_max = options && options->memory_max ? options->memory_max : PPROFREAD_MEMORY_DEFAULT;
+
+	rc = take_bytes(reader, data, len, bytes_max);
+	if (rc == 0)
+		rc = read_profile(reader);
+	if (rc == 0)
+		rc = resolve(reader, LINES, offsetof(struct pprofread_line, function_id),
+			     offsetof(struct pprofread_line, function), FUNCTIONS);
+	if (rc == 0)
+		rc = resolve(reader, LOCATIONS, offsetof(struct pprofread_location, mapping_id),
+			     offsetof(struct pprofread_location, mapping), MAPPINGS);
+	if (rc == 0)
+		rc = resolve_frames(reader);
+	if (rc < 0)
+		return rc;
+	hand_over(reader);
+	if (!strings_ok(reader) || reader->profile.type_count > PPROFREAD_VALUES_MAX)
+		return -EBADMSG;
+	*ret = TAKE(reader);
+	return 0;
+}
+
+void pprofread_free(struct pprofread *reader)
+{
+	if (!reader)
+		return;
+	for (unsigned i = 0; i < PILES; i++)
+		free(reader->piles[i].things);
+	buffer_release(&reader->bytes);
+	free(reader);
+}
+
+const struct pprofread_profile *pprofread_profile(const struct pprofread *reader)
+{
+	return &reader->profile;
+}
+
+static bool is(const struct pprofread_profile *profile, uint32_t string, const char *text)
+{
+	const struct pprofread_text *known = &profile->strings[string];
+
+	return known->len == strlen(text) && memcmp(known->at, text, known->len) == 0;
+}
+
+const struct pprofread_label *pprofread_label(const struct pprofread_profile *profile,
+					      const struct pprofread_sample *sample, const char *key)
+{
+	for (uint32_t i = 0; i < sample->label_count; i++) {
+		const struct pprofread_label *label = &profile->labels[sample->label_first + i];
+
+		if (is(profile, label->key, key))
+			return label;
+	}
+	return NULL;
+}
+
+int pprofread_value(const struct pprofread_profile *profile, const char *type, const char *unit)
+{
+	for (uint32_t i = 0; i < profile->type_count; i++)
+		if (is(profile, profile->types[i].type, type) && (!unit || is(profile, profile->types[i].unit, unit)))
+			return (int)i;
+	return -1;
+}

@@ -1,0 +1,218 @@
+/*
+ * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in the head and the table of streams, which
+ * makes the file's length known: anything longer or shorter was torn.
+ */
+#include "lib/profile/stack_file.h"
+
+#include "lib/base/io.h"
+#include "lib/proc/perf.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STACKFILE_MAGIC "SPKSTACK" /* without its terminator */
+#define STACKFILE_VERSION 2u
+
+static size_t padded(size_t len)
+{
+	return (len + 7) & ~(size_t)7;
+}
+
+/* ---- writing ---- */
+
+static int write_streams(const struct stackfile_content *content, const struct sink *sink)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
+		struct stackfile_stream stream = content->streams[i].stream;
+
+		stream.record_bytes = content->streams[i].record_bytes + content->streams[i].more_bytes;
+		r = sink_write(sink, &stream, sizeof(stream));
+	}
+	return r;
+}
+
+static int write_binaries(const struct stackfile_content *content, const struct sink *sink)
+{
+	uint32_t offset = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < content->entry_count; i++) {
+		struct stackfile_binary binary = content->entries[i].binary;
+
+		binary.path_offset = offset;
+		binary.path_len = (uint32_t)strlen(content->entries[i].path);
+		binary.reserved = 0;
+		offset += binary.path_len + 1;
+		r = sink_write(sink, &binary, sizeof(binary));
+	}
+	return r;
+}
+
+/* Their texts are behind those of the binaries, which end at `offset`. */
+static int write_processes(const struct stackfile_content *content, size_t offset, const struct sink *sink)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < content->cgroup_count; i++) {
+		size_t len = strlen(content->cgroups[i].path);
+		struct stackfile_process process = {
+			.pid = content->cgroups[i].pid,
+			.cgroup_offset = (uint32_t)offset,
+			.cgroup_len = (uint32_t)len,
+		};
+
+		offset += len + 1;
+		r = sink_write(sink, &process, sizeof(process));
+	}
+	return r;
+}
+
+static int write_texts(const struct stackfile_content *content, size_t len, const struct sink *sink)
+{
+	static const char zeroes[8];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < content->entry_count; i++)
+		r = sink_write(sink, content->entries[i].path, strlen(content->entries[i].path) + 1);
+	for (size_t i = 0; r == 0 && i < content->cgroup_count; i++)
+		r = sink_write(sink, content->cgroups[i].path, strlen(content->cgroups[i].path) + 1);
+	return r < 0 || padded(len) == len ? r : sink_write(sink, zeroes, padded(len) - len);
+}
+
+static int write_some(const void *records, size_t bytes, const struct sink *sink)
+{
+	return bytes > 0 ? sink_write(sink, records, bytes) : 0;
+}
+
+static int write_records(const struct stackfile_content *content, const struct sink *sink)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
+		const struct stackfile_records *stream = &content->streams[i];
+
+		r = write_some(stream->records, stream->record_bytes, sink);
+		if (r == 0)
+			r = write_some(stream->more, stream->more_bytes, sink);
+	}
+	return r;
+}
+
+int stackfile_write(const struct stackfile_content *content, const struct sink *sink)
+{
+	struct stackfile_head head = content->head;
+	size_t paths = 0, strings;
+	int r;
+
+	for (size_t i = 0; i < content->entry_count; i++)
+		paths += strlen(content->entries[i].path) + 1;
+	strings = paths;
+	for (size_t i = 0; i < content->cgroup_count; i++)
+		strings += strlen(content->cgroups[i].path) + 1;
+	if (padded(strings) > UINT32_MAX || content->entry_count > UINT32_MAX || content->cgroup_count > UINT32_MAX ||
+	    content->stream_count > UINT32_MAX)
+		return -EOVERFLOW;
+	memcpy(head.magic, STACKFILE_MAGIC, sizeof(head.magic));
+	head.version = STACKFILE_VERSION;
+	head.head_bytes = sizeof(head);
+	head.string_bytes = (uint32_t)padded(strings);
+	head.streams = (uint32_t)content->stream_count;
+	head.binaries = (uint32_t)content->entry_count;
+	head.processes = (uint32_t)content->cgroup_count;
+
+	r = sink_write(sink, &head, sizeof(head));
+	if (r == 0)
+		r = write_streams(content, sink);
+	if (r == 0)
+		r = write_binaries(content, sink);
+	if (r == 0)
+		r = write_processes(content, paths, sink);
+	if (r == 0)
+		r = write_texts(content, strings, sink);
+	return r == 0 ? write_records(content, sink) : r;
+}
+
+/* ---- reading ---- */
+
+static bool text_holds(const struct stackfile *file, uint32_t offset, uint32_t len)
+{
+	size_t bytes = file->head->string_bytes;
+
+	if (offset >= bytes || len >= bytes - offset)
+		return false;
+	return strnlen(file->strings + offset, (size_t)len + 1) == len;
+}
+
+static bool streams_hold(struct stackfile *file, const uint8_t *records, size_t left)
+{
+	uint32_t seen = 0;
+
+	for (uint32_t i = 0; i < file->head->streams; i++) {
+		const struct stackfile_stream *stream = &file->streams[i];
+
+		if (stream->kind >= STACKFILE_STREAM_KINDS || seen & 1u << stream->kind ||
+		    stream->record_bytes > left || stream->record_bytes % 8 != 0)
+			return false;
+		seen |= 1u << stream->kind;
+		file->records[i] = records;
+		records += stream->record_bytes;
+		left -= stream->record_bytes;
+	}
+	return left == 0;
+}
+
+static bool binaries_hold(const struct stackfile *file)
+{
+	for (uint32_t i = 0; i < file->head->binaries; i++) {
+		const struct stackfile_binary *binary = &file->binaries[i];
+
+		if (!text_holds(file, binary->path_offset, binary->path_len) || binary->kind >= STACKFILE_KINDS ||
+		    binary->file.build_id_len > PERFRECORD_BUILD_ID_MAX)
+			return false;
+	}
+	return true;
+}
+
+static bool processes_hold(const struct stackfile *file)
+{
+	for (uint32_t i = 0; i < file->head->processes; i++) {
+		const struct stackfile_process *process = &file->processes[i];
+
+		if (!text_holds(file, process->cgroup_offset, process->cgroup_len) ||
+		    (i > 0 && process->pid <= process[-1].pid))
+			return false;
+	}
+	return true;
+}
+
+int stackfile_parse(const void *data, size_t len, struct stackfile *ret)
+{
+	const struct stackfile_head *head = data;
+	struct stackfile file = { .head = head };
+
+	if (len < sizeof(*head) || memcmp(head->magic, STACKFILE_MAGIC, sizeof(head->magic)) != 0)
+		return -EBADMSG;
+	if (head->version != STACKFILE_VERSION)
+		return -EPROTONOSUPPORT;
+	if (head->head_bytes != sizeof(*head) || head->streams > STACKFILE_STREAM_KINDS || head->string_bytes % 8 != 0)
+		return -EBADMSG;
+
+	/* No overflow: each number has 32 bits. */
+	size_t tables = sizeof(*head) + head->streams * sizeof(struct stackfile_stream) +
+			head->binaries * sizeof(struct stackfile_binary) +
+			head->processes * sizeof(struct stackfile_process) + head->string_bytes;
+
+	if (tables > len)
+		return -EBADMSG;
+	file.streams = (const void *)(head + 1);
+	file.binaries = (const void *)(file.streams + head->streams);
+	file.processes = (const void *)(file.binaries + head->binaries);
+	file.strings = (const char *)(file.processes + head->processes);
+	if (!streams_hold(&file, (const uint8_t *)data + tables, len - tables) || !binaries_hold(&file) ||
+	    !processes_hold(&file))
+		return -EBADMSG;
+	*ret = file;
+	return 0;
+}

@@ -1,0 +1,1057 @@
+/*
+ * stack_text.c: line by line, cell by cell, in place. A line ends with a newline: the rest of a file that was cut in the
+ * middle of one is no row.
+ */
+#include "lib/profile/stack_text.h"
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the remarks about those that are left out end with, "# 3 more functions". */
+#define HOTLIST_MORE_FUNCTIONS " more functions"
+#define HOTLIST_MORE_THREADS " more threads"
+
+/*
+ * folded.c: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose number is the place
+ * of its count.
+ *
+ * The space needs no escaping: readers take the number after the last one.
+ */
+
+/* Bytes of a name that are escaped at a time. */
+#define PIECE 256
+
+#define OTHER "(other);(other)"
+
+struct folded {
+	struct intern lines;
+	struct intern_budget budget;
+	uint64_t *counts; /* by number of the line, less 1 */
+	uint32_t cap;
+	uint64_t other;     /* counts of what did not fit */
+	struct buffer line; /* the one that is made */
+	int error;          /* the first one; 0: none */
+};
+
+int folded_new(size_t bytes_max, struct folded **ret)
+{
+	struct folded *folded = calloc(1, sizeof(*folded));
+
+	if (!folded)
+		return -ENOMEM;
+
+	folded->budget.max_bytes = bytes_max;
+	*ret = folded;
+	return 0;
+}
+
+void folded_free(struct folded *folded)
+{
+	if (!folded)
+		return;
+
+	intern_release(&folded->lines);
+	buffer_release(&folded->line);
+	free(folded->counts);
+	free(folded);
+}
+
+static void folded_put(struct folded *folded, const char *text, size_t len)
+{
+	if (folded->error == 0)
+		folded->error = buffer_append(&folded->line, text, len);
+}
+
+/* All of it but the semicolons; len bytes of printable text. */
+static void put_printable(struct folded *folded, const char *text, size_t len)
+{
+	while (len > 0) {
+		const char *semicolon = memchr(text, ';', len);
+		size_t run = semicolon ? (size_t)(semicolon - text) : len;
+
+		folded_put(folded, text, run);
+		if (semicolon) {
+			folded_put(folded, "\\x3b", 4);
+			run++;
+		}
+		text += run;
+		len -= run;
+	}
+}
+
+/* Names end where a character of UTF-8 does, so that none is taken for two broken halves. */
+static size_t piece_of(const char *name, size_t len)
+{
+	size_t take = len < PIECE ? len : PIECE, back = 0;
+
+	while (take < len && back < 3 && ((unsigned char)name[take - back] & 0xC0) == 0x80)
+		back++;
+	return take - back;
+}
+
+int folded_push(struct folded *folded, const char *name)
+{
+	char printable[4 * PIECE + 1];
+	size_t len = strlen(name);
+
+	if (folded->line.len > 0)
+		folded_put(folded, ";", 1);
+	if (len == 0)
+		folded_put(folded, "?", 1);
+	while (len > 0) {
+		size_t piece = piece_of(name, len);
+
+		put_printable(folded, printable, text_escape(printable, sizeof(printable), name, piece));
+		name += piece;
+		len -= piece;
+	}
+	return folded->error;
+}
+
+/* Room for the count of a line of this number. */
+static int folded_reserve(struct folded *folded, uint32_t number)
+{
+	uint32_t cap = folded->cap ? folded->cap * 2 : 64;
+	uint64_t *counts;
+
+	if (number <= folded->cap)
+		return 0;
+	counts = reallocarray(folded->counts, cap, sizeof(*counts));
+	if (!counts)
+		return -ENOMEM;
+
+	memset(counts + folded->cap, 0, (cap - folded->cap) * sizeof(*counts));
+	folded->counts = counts;
+	folded->cap = cap;
+	return 0;
+}
+
+void folded_other(struct folded *folded, uint64_t count)
+{
+	folded->other += count;
+}
+
+/* The line is whole. 0; INTERN_FULL; -ENOMEM. */
+static int count_line(struct folded *folded, uint64_t count)
+{
+	uint32_t number;
+	int rc = intern_put(&folded->lines, &folded->budget, folded->line.data, folded->line.len, &number);
+
+	if (rc == 0)
+		rc = folded_reserve(folded, number);
+	if (rc == 0)
+		folded->counts[number - 1] += count;
+	return rc;
+}
+
+int folded_count(struct folded *folded, uint64_t count)
+{
+	int rc = folded->error;
+
+	if (rc == 0 && folded->line.len > 0)
+		rc = count_line(folded, count);
+	if (rc == INTERN_FULL)
+		folded_other(folded, count);
+	folded->error = rc < 0 ? rc : 0;
+	folded->line.len = 0;
+	return folded->error;
+}
+
+static int by_line(const void *a, const void *b, void *ctx)
+{
+	const struct intern *lines = ctx;
+
+	return strcmp(intern_text(lines, *(const uint32_t *)a), intern_text(lines, *(const uint32_t *)b));
+}
+
+static int write_line(const struct sink *sink, const void *line, size_t len, uint64_t count)
+{
+	char number[TEXT_NUMBER_ROOM + 2] = " ", *end = text_put_u64(number + 1, count);
+	int rc = sink_write(sink, line, len);
+
+	*end++ = '\n';
+	return rc == 0 ? sink_write(sink, number, (size_t)(end - number)) : rc;
+}
+
+int folded_write(const struct folded *folded, const struct sink *sink)
+{
+	uint32_t count = folded->lines.count;
+	AUTO_FREE uint32_t *order = malloc((count + 1) * sizeof(*order));
+	int rc = folded->error;
+
+	if (rc < 0)
+		return rc;
+	if (!order)
+		return -ENOMEM;
+
+	for (uint32_t i = 0; i < count; i++)
+		order[i] = i + 1;
+	qsort_r(order, count, sizeof(*order), by_line, (void *)&folded->lines);
+	if (folded->other > 0)
+		rc = write_line(sink, OTHER, strlen(OTHER), folded->other);
+	for (uint32_t i = 0; i < count && rc == 0; i++) {
+		size_t len;
+		const void *line = intern_get(&folded->lines, order[i], &len);
+
+		rc = write_line(sink, line, len, folded->counts[order[i] - 1]);
+	}
+	return rc;
+}
+
+/* foldpair.c: lines become stacks with a count, are sorted, and one walk over the two puts equals beside each other. */
+
+struct stack {
+	const char *at;
+	size_t len;
+	uint64_t count;
+};
+
+struct stacks {
+	struct stack *stack;
+	size_t count;
+	uint64_t sum;
+};
+
+static void release_stacks(struct stacks *stacks)
+{
+	free(stacks->stack);
+}
+
+static uint64_t add_up(uint64_t a, uint64_t b)
+{
+	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+/* "a;b 12". */
+static bool read_line(const char *at, const char *end, struct stack *ret)
+{
+	const char *space = at < end ? memrchr(at, ' ', (size_t)(end - at)) : NULL;
+
+	if (!space || space == at || text_parse_u64(space + 1, end, &ret->count) != end)
+		return false;
+	ret->at = at;
+	ret->len = (size_t)(space - at);
+	return true;
+}
+
+/* The next line that is not empty, from *at on, which moves. */
+static bool foldpair_next_line(const char **at, const char *end, const char **ret_from, const char **ret_to)
+{
+	while (*at < end) {
+		const char *newline = memchr(*at, '\n', (size_t)(end - *at));
+
+		*ret_from = *at;
+		*ret_to = newline ? newline : end;
+		*at = *ret_to + 1;
+		if (*ret_to > *ret_from)
+			return true;
+	}
+	return false;
+}
+
+bool foldpair_check(const struct buffer *text, uint64_t *ret_sum)
+{
+	const char *at = text->data, *from, *to;
+	struct stack stack;
+	uint64_t sum = 0;
+
+	while (text->len > 0 && foldpair_next_line(&at, text->data + text->len, &from, &to)) {
+		if (!read_line(from, to, &stack))
+			return false;
+		sum = add_up(sum, stack.count);
+	}
+	*ret_sum = sum;
+	return true;
+}
+
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct stack *left = a, *right = b;
+	int order = memcmp(left->at, right->at, left->len < right->len ? left->len : right->len);
+
+	return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
+}
+
+static int read_stacks(const struct buffer *text, struct stacks *ret)
+{
+	const char *at = text->data, *end = text->data + text->len, *from, *to;
+	size_t lines = 1;
+
+	for (size_t i = 0; i < text->len; i++)
+		lines += text->data[i] == '\n';
+	ret->stack = calloc(lines, sizeof(*ret->stack));
+	if (!ret->stack)
+		return -ENOMEM;
+	while (text->len > 0 && foldpair_next_line(&at, end, &from, &to)) {
+		if (!read_line(from, to, &ret->stack[ret->count]))
+			continue;
+		ret->sum = add_up(ret->sum, ret->stack[ret->count++].count);
+	}
+	qsort(ret->stack, ret->count, sizeof(*ret->stack), compare_stacks);
+	return 0;
+}
+
+/* The next stack, with what all of its lines count; equals are beside each other. */
+static bool take(const struct stacks *stacks, size_t *place, struct stack *ret)
+{
+	if (*place == stacks->count)
+		return false;
+	*ret = stacks->stack[(*place)++];
+	while (*place < stacks->count && compare_stacks(ret, &stacks->stack[*place]) == 0)
+		ret->count = add_up(ret->count, stacks->stack[(*place)++].count);
+	return true;
+}
+
+static int put(const struct stack *stack, uint64_t first, uint64_t second, const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer line = { 0 };
+	char counts[64];
+	int len = snprintf(counts, sizeof(counts), " %" PRIu64 " %" PRIu64 "\n", first, second);
+	int rc = cleantext_append(&line, stack->at, stack->len);
+
+	if (rc == 0)
+		rc = buffer_append(&line, counts, (size_t)len);
+	return rc == 0 ? sink_write(sink, line.data, line.len) : rc;
+}
+
+/* Two walks, side by side. */
+struct pair {
+	struct stacks side[2];
+	size_t place[2];
+	struct stack at[2];
+	bool there[2];
+};
+
+static int put_next(struct pair *pair, double factor, const struct sink *sink)
+{
+	int order = !pair->there[0] ? 1 : !pair->there[1] ? -1 : compare_stacks(&pair->at[0], &pair->at[1]);
+	struct stack stack = pair->at[order > 0];
+	uint64_t count[2] = { order <= 0 ? pair->at[0].count : 0, order >= 0 ? pair->at[1].count : 0 };
+	double scaled = (double)count[0] * factor + 0.5;
+	int rc;
+
+	if (factor > 0)
+		count[0] = scaled < 0x1p63 ? (uint64_t)scaled : (uint64_t)1 << 63;
+	rc = count[0] > 0 || count[1] > 0 ? put(&stack, count[0], count[1], sink) : 0;
+	if (order <= 0)
+		pair->there[0] = take(&pair->side[0], &pair->place[0], &pair->at[0]);
+	if (order >= 0)
+		pair->there[1] = take(&pair->side[1], &pair->place[1], &pair->at[1]);
+	return rc;
+}
+
+static void release_pair(struct pair *pair)
+{
+	release_stacks(&pair->side[0]);
+	release_stacks(&pair->side[1]);
+}
+
+int foldpair_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink)
+{
+	AUTO(release_pair) struct pair pair = { 0 };
+	double factor = 0; /* 0: as they are */
+	int rc = read_stacks(first, &pair.side[0]);
+
+	if (rc == 0)
+		rc = read_stacks(second, &pair.side[1]);
+	if (rc < 0)
+		return rc;
+	if (scale && pair.side[0].sum > 0 && pair.side[1].sum > 0)
+		factor = (double)pair.side[1].sum / (double)pair.side[0].sum;
+	for (unsigned i = 0; i < 2; i++)
+		pair.there[i] = take(&pair.side[i], &pair.place[i], &pair.at[i]);
+	while (rc == 0 && (pair.there[0] || pair.there[1]))
+		rc = put_next(&pair, factor, sink);
+	return rc;
+}
+
+/*
+ * hotlist.c: a tally for each function, found by number.
+ *
+ * Recursion: a tally remembers the last stack that it was counted for. The top thread: stacks come thread by thread, so
+ * a tally holds the counts of the thread that is being added and of the best one before it; a table of functions times
+ * threads, which strangers could make as large as they like, is not needed.
+ *
+ * Threads are rows without a function at the end of the same table rather than a table of their own: a reader that looks
+ * for functions passes over them, and an incident has one file less.
+ */
+
+/* Longer names are cut. */
+#define NAME_MAX_BYTES 1024
+
+/* What one thread did. */
+struct part {
+	uint32_t thread; /* 0: nobody */
+	uint64_t amount[HOTLIST_PHASES];
+};
+
+struct tally {
+	uint64_t self[HOTLIST_PHASES], total[HOTLIST_PHASES];
+	uint64_t beside; /* during: CPU time, or faults */
+	uint64_t stack;  /* the last one it was counted for */
+	struct part now, best;
+};
+
+/* Of threads there is no more than self and beside. */
+struct tallies {
+	struct tally *tally; /* by number, less 1 */
+	uint32_t cap;
+};
+
+/* Followed by the name, NUL, the process. */
+struct thread_key {
+	int32_t pid, tid;
+};
+
+struct hotlist {
+	enum hotlist_unit unit;
+	struct intern functions; /* name, NUL, module */
+	struct intern threads;   /* struct thread_key */
+	struct intern_budget budget;
+	struct buffer key;
+	struct tallies of_functions, of_threads;
+	uint64_t stacks;
+	uint64_t sum[HOTLIST_PHASES];
+};
+
+static const struct {
+	const char *header, *sums;
+} forms[] = {
+	[HOTLIST_IN_SAMPLES] = { HOTLIST_HEADER, HOTLIST_SAMPLES },
+	[HOTLIST_IN_BYTES] = { HOTLIST_HEADER_BYTES, HOTLIST_BYTES },
+};
+
+int hotlist_new(enum hotlist_unit unit, struct hotlist **ret)
+{
+	struct hotlist *list = calloc(1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+
+	list->unit = unit;
+	*ret = list;
+	return 0;
+}
+
+void hotlist_free(struct hotlist *list)
+{
+	if (!list)
+		return;
+
+	intern_release(&list->functions);
+	intern_release(&list->threads);
+	buffer_release(&list->key);
+	free(list->of_functions.tally);
+	free(list->of_threads.tally);
+	free(list);
+}
+
+/* Room for one more than count. */
+static int reserve(struct tallies *tallies, uint32_t count)
+{
+	uint32_t cap = tallies->cap ? tallies->cap * 2 : 64;
+	struct tally *tally;
+
+	if (count < tallies->cap)
+		return 0;
+	tally = reallocarray(tallies->tally, cap, sizeof(*tally));
+	if (!tally)
+		return -ENOMEM;
+
+	memset(tally + tallies->cap, 0, (cap - tallies->cap) * sizeof(*tally));
+	tallies->tally = tally;
+	tallies->cap = cap;
+	return 0;
+}
+
+/* Two names, the first of them ends with a NUL. */
+static int append_names(struct buffer *key, const char *first, const char *second)
+{
+	int rc = buffer_append(key, first, strnlen(first, NAME_MAX_BYTES));
+
+	if (rc == 0)
+		rc = buffer_append(key, "", 1);
+	return rc == 0 ? buffer_append(key, second, strnlen(second, NAME_MAX_BYTES)) : rc;
+}
+
+int hotlist_function(struct hotlist *list, const char *name, const char *module, uint32_t *ret)
+{
+	int rc = reserve(&list->of_functions, list->functions.count);
+
+	list->key.len = 0;
+	if (rc == 0)
+		rc = append_names(&list->key, name, module);
+	if (rc == 0)
+		rc = intern_put(&list->functions, &list->budget, list->key.data, list->key.len, ret);
+	return rc;
+}
+
+int hotlist_thread(struct hotlist *list, const struct hotlist_thread *thread, uint32_t *ret)
+{
+	const struct thread_key key = { thread->pid, thread->tid };
+	int rc = reserve(&list->of_threads, list->threads.count);
+
+	list->key.len = 0;
+	if (rc == 0)
+		rc = buffer_append(&list->key, &key, sizeof(key));
+	if (rc == 0)
+		rc = append_names(&list->key, thread->name, thread->process);
+	if (rc == 0)
+		rc = intern_put(&list->threads, &list->budget, list->key.data, list->key.len, ret);
+	return rc;
+}
+
+/* ---- counting ---- */
+
+static bool better(const struct part *a, const struct part *b)
+{
+	if (a->amount[HOTLIST_DURING] != b->amount[HOTLIST_DURING])
+		return a->amount[HOTLIST_DURING] > b->amount[HOTLIST_DURING];
+	return a->amount[HOTLIST_BEFORE] > b->amount[HOTLIST_BEFORE];
+}
+
+/* The best thread, the one that is being added included. */
+static const struct part *top_of(const struct tally *tally)
+{
+	return better(&tally->now, &tally->best) ? &tally->now : &tally->best;
+}
+
+/* What the table counts. */
+static const uint64_t *amounts(const struct hotlist *list, const struct hotlist_stack *stack)
+{
+	return list->unit == HOTLIST_IN_BYTES ? stack->weight : stack->samples;
+}
+
+static void count_self(const struct hotlist *list, struct tally *tally, const struct hotlist_stack *stack)
+{
+	const uint64_t *amount = amounts(list, stack);
+
+	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+		tally->self[p] += amount[p];
+	tally->beside += (list->unit == HOTLIST_IN_BYTES ? stack->samples : stack->weight)[HOTLIST_DURING];
+}
+
+static void count_total(struct tally *tally, const struct hotlist_stack *stack, const uint64_t *amount)
+{
+	if (tally->now.thread != stack->thread) {
+		tally->best = *top_of(tally);
+		tally->now = (struct part){ .thread = stack->thread };
+	}
+	for (unsigned p = 0; p < HOTLIST_PHASES; p++) {
+		tally->total[p] += amount[p];
+		tally->now.amount[p] += amount[p];
+	}
+}
+
+int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack)
+{
+	if (stack->thread == 0 || stack->thread > list->threads.count)
+		return -EINVAL;
+	for (size_t i = 0; i < stack->count; i++)
+		if (stack->functions[i] == 0 || stack->functions[i] > list->functions.count)
+			return -EINVAL;
+
+	list->stacks++;
+	for (size_t i = 0; i < stack->count; i++) {
+		struct tally *tally = &list->of_functions.tally[stack->functions[i] - 1];
+
+		if (tally->stack == list->stacks)
+			continue;
+		tally->stack = list->stacks;
+		count_total(tally, stack, amounts(list, stack));
+	}
+	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+		list->sum[p] += amounts(list, stack)[p];
+	if (stack->count > 0)
+		count_self(list, &list->of_functions.tally[stack->functions[0] - 1], stack);
+	count_self(list, &list->of_threads.tally[stack->thread - 1], stack);
+	return 0;
+}
+
+/* ---- writing ---- */
+
+static int descending(uint64_t a, uint64_t b)
+{
+	return a < b ? 1 : -(a > b);
+}
+
+/*
+ * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3) and its like wherever it came from: there those who
+ * called count as much.
+ */
+static int compare_heat(const struct hotlist *list, const struct tally *x, const struct tally *y)
+{
+	bool callers = list->unit == HOTLIST_IN_BYTES;
+	int rc = 0;
+
+	for (int phase = HOTLIST_DURING; rc == 0 && phase >= HOTLIST_BEFORE; phase--) {
+		rc = descending(x->self[phase] + (callers ? x->total[phase] : 0),
+				y->self[phase] + (callers ? y->total[phase] : 0));
+		if (rc == 0)
+			rc = descending(x->total[phase], y->total[phase]);
+	}
+	return rc;
+}
+
+static int by_heat(const void *a, const void *b, void *ctx)
+{
+	const struct hotlist *list = ctx;
+	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+	int rc = compare_heat(list, &list->of_functions.tally[first - 1], &list->of_functions.tally[second - 1]);
+
+	if (rc == 0)
+		rc = strcmp(intern_text(&list->functions, first), intern_text(&list->functions, second));
+	return rc != 0 ? rc : (first > second) - (first < second);
+}
+
+/* Who it is; returns the name, behind whose NUL the process is. */
+static const char *thread_of(const struct hotlist *list, uint32_t number, struct thread_key *ret)
+{
+	size_t len;
+	const char *key = intern_get(&list->threads, number, &len);
+
+	memcpy(ret, key, sizeof(*ret));
+	return key + sizeof(*ret);
+}
+
+static int by_thread_heat(const void *a, const void *b, void *ctx)
+{
+	const struct hotlist *list = ctx;
+	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+	struct thread_key x, y;
+	int rc = compare_heat(list, &list->of_threads.tally[first - 1], &list->of_threads.tally[second - 1]);
+
+	thread_of(list, first, &x);
+	thread_of(list, second, &y);
+	if (rc == 0)
+		rc = (x.tid > y.tid) - (x.tid < y.tid);
+	return rc != 0 ? rc : (first > second) - (first < second);
+}
+
+/* A name of strangers, then end. */
+static int write_name(const struct sink *sink, const char *name, const char *end)
+{
+	char printable[4 * NAME_MAX_BYTES + 1];
+	int rc = sink_write(sink, printable, text_escape(printable, sizeof(printable), name, strlen(name)));
+
+	return rc == 0 ? sink_write(sink, end, strlen(end)) : rc;
+}
+
+/* self, total, and what is beside them: milliseconds have three digits of their own. */
+static int write_numbers(const struct hotlist *list, const struct tally *tally, const uint64_t *total,
+			 const struct sink *sink)
+{
+	char text[256];
+	int used = snprintf(text, sizeof(text), "%ju\t%ju\t%ju\t%ju\t", (uintmax_t)tally->self[HOTLIST_BEFORE],
+			    (uintmax_t)total[HOTLIST_BEFORE], (uintmax_t)tally->self[HOTLIST_DURING],
+			    (uintmax_t)total[HOTLIST_DURING]);
+
+	if (list->unit == HOTLIST_IN_BYTES)
+		snprintf(text + used, sizeof(text) - (size_t)used, "%ju\t", (uintmax_t)tally->beside);
+	else
+		snprintf(text + used, sizeof(text) - (size_t)used, "%ju.%03ju\t", (uintmax_t)tally->beside / 1000000,
+			 (uintmax_t)tally->beside / 1000 % 1000);
+	return sink_write(sink, text, strlen(text));
+}
+
+/* The cells of a thread, 0 of none, and the end of the line. */
+static int write_thread(const struct hotlist *list, uint32_t number, uint64_t amount, const struct sink *sink)
+{
+	struct thread_key key = { 0 };
+	const char *name = number ? thread_of(list, number, &key) : "",
+		   *process = number ? name + strlen(name) + 1 : "";
+	char text[64];
+	int rc = write_name(sink, name, "\t");
+
+	snprintf(text, sizeof(text), "%d\t%ju\t", (int)key.tid, (uintmax_t)amount);
+	if (rc == 0)
+		rc = sink_write(sink, text, strlen(text));
+	if (rc == 0)
+		rc = write_name(sink, process, "\t");
+	snprintf(text, sizeof(text), "%d\n", (int)key.pid);
+	return rc == 0 ? sink_write(sink, text, strlen(text)) : rc;
+}
+
+/* The phase by which the busiest thread is chosen. */
+static enum hotlist_phase phase_of(const uint64_t total[static HOTLIST_PHASES])
+{
+	return total[HOTLIST_DURING] > 0 ? HOTLIST_DURING : HOTLIST_BEFORE;
+}
+
+static int write_function_row(const struct hotlist *list, uint32_t number, const struct sink *sink)
+{
+	const struct tally *tally = &list->of_functions.tally[number - 1];
+	const struct part *top = top_of(tally);
+	const char *name = intern_text(&list->functions, number);
+	int rc = write_name(sink, name, "\t");
+
+	if (rc == 0)
+		rc = write_name(sink, name + strlen(name) + 1, "\t");
+	if (rc == 0)
+		rc = write_numbers(list, tally, tally->total, sink);
+	return rc == 0 ? write_thread(list, top->thread, top->amount[phase_of(tally->total)], sink) : rc;
+}
+
+static int write_thread_row(const struct hotlist *list, uint32_t number, const struct sink *sink)
+{
+	const struct tally *tally = &list->of_threads.tally[number - 1];
+	int rc = sink_write(sink, "\t\t", 2);
+
+	if (rc == 0)
+		rc = write_numbers(list, tally, tally->self, sink);
+	return rc == 0 ? write_thread(list, number, tally->self[phase_of(tally->self)], sink) : rc;
+}
+
+static int write_head(const struct hotlist *list, const struct sink *sink)
+{
+	char text[sizeof(HOTLIST_HEADER_BYTES) + 100];
+
+	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", forms[list->unit].header, forms[list->unit].sums,
+		 (uintmax_t)list->sum[HOTLIST_BEFORE], (uintmax_t)list->sum[HOTLIST_DURING]);
+	return sink_write(sink, text, strlen(text));
+}
+
+static int write_rest(uint32_t left_out, const char *rest, const struct sink *sink)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "# %u%s\n", left_out, rest);
+	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
+}
+
+/* What was given a number may be on no stack that was counted. */
+static bool was_seen(const struct tally *tally)
+{
+	return tally->total[HOTLIST_BEFORE] + tally->total[HOTLIST_DURING] + tally->self[HOTLIST_BEFORE] +
+		       tally->self[HOTLIST_DURING] >
+	       0;
+}
+
+/* One of the two parts of the table. */
+struct part_of_table {
+	const struct tallies *tallies;
+	uint32_t count, rows_max;
+	const char *rest; /* of the remark about those left out */
+	int (*compare)(const void *a, const void *b, void *list);
+	int (*write_row)(const struct hotlist *list, uint32_t number, const struct sink *sink);
+};
+
+/* Rows as far as there is room; *ret: how many. */
+static int write_rows(const struct hotlist *list, const struct part_of_table *part, const uint32_t order[static 1],
+		      uint32_t *ret, const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer row = { 0 };
+	const struct sink to_row = sink_buffer(&row);
+	size_t used = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < *ret && rc == 0; i++) {
+		row.len = 0;
+		rc = part->write_row(list, order[i], &to_row);
+		used += row.len;
+		if (rc == 0 && used > HOTLIST_PART_BYTES_MAX)
+			*ret = i;
+		else if (rc == 0)
+			rc = sink_write(sink, row.data, row.len);
+	}
+	return rc;
+}
+
+static int write_part(const struct hotlist *list, const struct part_of_table *part, const struct sink *sink)
+{
+	AUTO_FREE uint32_t *order = malloc(((size_t)part->count + 1) * sizeof(*order));
+	uint32_t count = 0, shown;
+	int rc;
+
+	if (!order)
+		return -ENOMEM;
+
+	for (uint32_t i = 1; i <= part->count; i++)
+		if (was_seen(&part->tallies->tally[i - 1]))
+			order[count++] = i;
+	shown = count < part->rows_max ? count : part->rows_max;
+	qsort_r(order, count, sizeof(*order), part->compare, (void *)list);
+	rc = write_rows(list, part, order, &shown, sink);
+	return rc == 0 ? write_rest(count - shown, part->rest, sink) : rc;
+}
+
+int hotlist_write(const struct hotlist *list, const struct sink *sink)
+{
+	const struct part_of_table functions = {
+		&list->of_functions, list->functions.count, HOTLIST_ROWS_MAX, HOTLIST_MORE_FUNCTIONS, by_heat,
+		write_function_row,
+	};
+	const struct part_of_table threads = {
+		&list->of_threads,    list->threads.count, HOTLIST_THREADS_MAX,
+		HOTLIST_MORE_THREADS, by_thread_heat,      write_thread_row,
+	};
+	int rc = write_head(list, sink);
+
+	if (rc == 0)
+		rc = write_part(list, &functions, sink);
+	return rc == 0 ? write_part(list, &threads, sink) : rc;
+}
+
+enum column {
+	COLUMN_OTHER,
+	COLUMN_FUNCTION,
+	COLUMN_MODULE,
+	COLUMN_SELF_BEFORE,
+	COLUMN_TOTAL_BEFORE,
+	COLUMN_SELF_DURING,
+	COLUMN_TOTAL_DURING,
+	COLUMN_SELF_DURING_MS,
+	COLUMN_SELF_DURING_FAULTS,
+	COLUMN_TOP_THREAD,
+	COLUMN_TOP_TID,
+	COLUMN_TOP_AMOUNT,
+	COLUMN_TOP_PROCESS,
+	COLUMN_TOP_PID,
+};
+
+static const struct {
+	const char *name;
+	enum column column;
+} names[] = {
+	{ "function", COLUMN_FUNCTION },
+	{ "module", COLUMN_MODULE },
+	{ "self_before", COLUMN_SELF_BEFORE },
+	{ "total_before", COLUMN_TOTAL_BEFORE },
+	{ "self_during", COLUMN_SELF_DURING },
+	{ "total_during", COLUMN_TOTAL_DURING },
+	{ "self_during_ms", COLUMN_SELF_DURING_MS },
+	{ "self_during_faults", COLUMN_SELF_DURING_FAULTS },
+	{ "top_thread", COLUMN_TOP_THREAD },
+	{ "top_tid", COLUMN_TOP_TID },
+	{ "top_samples", COLUMN_TOP_AMOUNT },
+	{ "top_bytes", COLUMN_TOP_AMOUNT },
+	{ "top_process", COLUMN_TOP_PROCESS },
+	{ "top_pid", COLUMN_TOP_PID },
+};
+
+/* The remark below the header says the unit. */
+static const char *const sums[] = {
+	[HOTLIST_IN_SAMPLES] = HOTLIST_SAMPLES " ",
+	[HOTLIST_IN_BYTES] = HOTLIST_BYTES " ",
+};
+
+static bool next_line(struct hotrows *rows, struct hotrows_name *ret)
+{
+	const char *newline = rows->at < rows->end ? memchr(rows->at, '\n', (size_t)(rows->end - rows->at)) : NULL;
+
+	if (!newline)
+		return false;
+	*ret = (struct hotrows_name){ rows->at, (size_t)(newline - rows->at) };
+	rows->at = newline + 1;
+	return true;
+}
+
+/* Cuts the first cell off the line. False: there is none left. */
+static bool next_cell(struct hotrows_name *line, struct hotrows_name *ret)
+{
+	const char *tab;
+
+	if (!line->text)
+		return false;
+	tab = line->len > 0 ? memchr(line->text, '\t', line->len) : NULL;
+	*ret = *line;
+	if (tab) {
+		ret->len = (size_t)(tab - line->text);
+		line->text = tab + 1;
+		line->len -= ret->len + 1;
+	} else {
+		line->text = NULL;
+	}
+	return true;
+}
+
+static bool is(const struct hotrows_name *cell, const char *name)
+{
+	return cell->len == strlen(name) && memcmp(cell->text, name, cell->len) == 0;
+}
+
+/* ---- numbers ---- */
+
+static bool parse_count(const struct hotrows_name *cell, uint64_t *ret)
+{
+	const char *end = cell->text + cell->len;
+
+	return text_parse_u64(cell->text, end, ret) == end;
+}
+
+/* "40.125": digits, and up to six of them behind a point. */
+static bool parse_ms(const struct hotrows_name *cell, uint64_t *ret_ns)
+{
+	const char *end = cell->text + cell->len, *at;
+	uint64_t whole, part = 0, scale = 1000000;
+
+	at = text_parse_u64(cell->text, end, &whole);
+	if (!at || whole > UINT64_MAX / 1000000 - 1)
+		return false;
+	if (at < end && *at == '.')
+		for (at++; at < end && *at >= '0' && *at <= '9' && scale > 1; at++) {
+			scale /= 10;
+			part += (uint64_t)(*at - '0') * scale;
+		}
+	*ret_ns = whole * 1000000 + part;
+	return at == end;
+}
+
+static bool parse_id(const struct hotrows_name *cell, int64_t *ret)
+{
+	bool minus = cell->len > 0 && *cell->text == '-';
+	struct hotrows_name digits = { cell->text + minus, cell->len - minus };
+	uint64_t value;
+
+	if (!parse_count(&digits, &value) || value > INT32_MAX)
+		return false;
+	*ret = minus ? -(int64_t)value : (int64_t)value;
+	return true;
+}
+
+static bool take_cell(enum column column, const struct hotrows_name *cell, struct hotrows_row *row)
+{
+	switch (column) {
+	case COLUMN_FUNCTION:
+		row->function = *cell;
+		return true;
+	case COLUMN_MODULE:
+		row->module = *cell;
+		return true;
+	case COLUMN_TOP_THREAD:
+		row->thread = *cell;
+		return true;
+	case COLUMN_TOP_PROCESS:
+		row->process = *cell;
+		return true;
+	case COLUMN_SELF_BEFORE:
+		return parse_count(cell, &row->self[HOTLIST_BEFORE]);
+	case COLUMN_TOTAL_BEFORE:
+		return parse_count(cell, &row->total[HOTLIST_BEFORE]);
+	case COLUMN_SELF_DURING:
+		return parse_count(cell, &row->self[HOTLIST_DURING]);
+	case COLUMN_TOTAL_DURING:
+		return parse_count(cell, &row->total[HOTLIST_DURING]);
+	case COLUMN_SELF_DURING_MS:
+		return parse_ms(cell, &row->self_ns);
+	case COLUMN_SELF_DURING_FAULTS:
+		return parse_count(cell, &row->self_faults);
+	case COLUMN_TOP_TID:
+		return parse_id(cell, &row->tid);
+	case COLUMN_TOP_PID:
+		return parse_id(cell, &row->pid);
+	case COLUMN_TOP_AMOUNT:
+		return parse_count(cell, &row->top_amount);
+	case COLUMN_OTHER:
+		return true;
+	}
+	return true;
+}
+
+/* ---- the table ---- */
+
+static bool read_header(struct hotrows *rows, struct hotrows_name line)
+{
+	struct hotrows_name cell;
+	bool found = false;
+
+	while (rows->column_count < ARRAY_LEN(rows->columns) && next_cell(&line, &cell)) {
+		unsigned char *column = &rows->columns[rows->column_count++];
+
+		for (size_t i = 0; i < ARRAY_LEN(names); i++)
+			if (is(&cell, names[i].name))
+				*column = (unsigned char)names[i].column;
+		found |= *column == COLUMN_FUNCTION;
+	}
+	return found;
+}
+
+/* "# samples before, during: 31, 66", "# bytes before, during: 8192, 4096" */
+static bool read_sums(const struct hotrows_name *line, const char *prefix, uint64_t ret[static HOTLIST_PHASES])
+{
+	const char *end = line->text + line->len, *at = line->text + strlen(prefix);
+	uint64_t before, during;
+
+	if (line->len < strlen(prefix) || memcmp(line->text, prefix, strlen(prefix)) != 0)
+		return false;
+	at = text_parse_u64(at, end, &before);
+	if (!at || end - at < 2 || at[0] != ',' || at[1] != ' ' || text_parse_u64(at + 2, end, &during) != end)
+		return false;
+
+	ret[HOTLIST_BEFORE] = before;
+	ret[HOTLIST_DURING] = during;
+	return true;
+}
+
+static bool read_remark(struct hotrows *rows, const struct hotrows_name *line)
+{
+	for (unsigned unit = 0; unit < ARRAY_LEN(sums); unit++)
+		if (read_sums(line, sums[unit], rows->sum)) {
+			rows->unit = (enum hotlist_unit)unit;
+			return true;
+		}
+	return false;
+}
+
+/* "# 3 more functions" */
+static bool read_more(const struct hotrows_name *line, const char *rest, uint64_t *ret)
+{
+	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
+
+	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rest) && memcmp(at, rest, strlen(rest)) == 0;
+}
+
+static void read_left_out(struct hotrows *rows, const struct hotrows_name *line)
+{
+	uint64_t more;
+
+	if (read_more(line, HOTLIST_MORE_FUNCTIONS, &more))
+		rows->more_functions = more;
+	else if (read_more(line, HOTLIST_MORE_THREADS, &more))
+		rows->more_threads = more;
+}
+
+bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
+{
+	struct hotrows_name line;
+	const char *first;
+
+	*rows = (struct hotrows){ .at = text, .end = text + len };
+	if (!next_line(rows, &line) || !read_header(rows, line))
+		return false;
+	first = rows->at;
+	if (next_line(rows, &line) && !read_remark(rows, &line))
+		rows->at = first;
+	return true;
+}
+
+bool hotrows_next(struct hotrows *rows, struct hotrows_row *ret)
+{
+	struct hotrows_name line, cell;
+
+	while (next_line(rows, &line)) {
+		struct hotrows_row row = { 0 };
+		bool remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !remark;
+
+		if (remark)
+			read_left_out(rows, &line);
+		for (size_t c = 0; good && c < rows->column_count && next_cell(&line, &cell); c++)
+			good = take_cell((enum column)rows->columns[c], &cell, &row);
+		if (good && (row.function.len > 0 || row.thread.len > 0 || row.tid != 0)) {
+			*ret = row;
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,381 @@
+/*
+ * ring.c: the file, its header and its mapping.
+ *
+ * A ring is made whole under a temporary name and then renamed, so nobody ever sees a half-made one, and who has the
+ * old one mapped keeps it. Its blocks are allocated at once: a full file system is an error here and not a SIGBUS in
+ * the middle of a tick. After that the size never changes.
+ *
+ * The part of the header that never changes has a checksum; geometry is taken from it once and kept in private memory,
+ * because any number of processes may write to the mapping.
+ */
+#include "lib/ring/ring.h"
+#include "lib/ring/ring_format.h"
+
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
+#include "lib/model/sample.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define RING_VERSION 1u
+#define RING_ENDIAN 0x01020304u
+
+/*
+ * ring_tempo.c: three words of the live part of the header. The values the ring was made with stay in the part that has a checksum: changing
+ * that in place would make the header invalid for a moment, and a reader that opens the ring just then would be turned away.
+ *
+ * A longer heartbeat is in the longest at once. A shorter one does not change what was written before, so the longest stays until every page
+ * that was begun under it has been overwritten.
+ */
+
+/* In force. */
+static uint64_t ring_tempo_interval_ns(const struct ring *ring)
+{
+	uint64_t live = ring_load(&ring->header->interval_live);
+
+	return live != 0 ? live : ring->header->interval_ns;
+}
+
+uint64_t ring_tempo_heartbeat_ns(const struct ring *ring)
+{
+	uint64_t live = ring_load(&ring->header->heartbeat_live);
+
+	return live != 0 ? live : ring->header->heartbeat_ns;
+}
+
+uint64_t ring_tempo_longest_ns(const struct ring *ring)
+{
+	uint64_t live = ring_load(&ring->header->heartbeat_longest);
+
+	return live != 0 ? live : ring->header->heartbeat_ns;
+}
+
+void ring_tempo_set(struct ring_tempo *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns)
+{
+	struct ring_header *header = ring->header;
+	uint64_t longest_ns = ring_tempo_longest_ns(ring);
+
+	if (heartbeat_ns == 0)
+		heartbeat_ns = NS_PER_S;
+	if (heartbeat_ns < ring_tempo_heartbeat_ns(ring))
+		tempo->shortened_seq = ring_load_acquire(&header->next_seq);
+	tempo->shortened = heartbeat_ns < longest_ns;
+	ring_store(&header->heartbeat_longest, heartbeat_ns > longest_ns ? heartbeat_ns : longest_ns);
+	ring_store(&header->heartbeat_live, heartbeat_ns);
+	ring_store(&header->interval_live, interval_ns);
+}
+
+void ring_tempo_claimed(struct ring_tempo *tempo, struct ring *ring, uint64_t seq)
+{
+	if (!tempo->shortened || seq < tempo->shortened_seq + ring->page_count)
+		return;
+
+	ring_store(&ring->header->heartbeat_longest, ring_tempo_heartbeat_ns(ring));
+	tempo->shortened = false;
+}
+
+#define RING_SIZE_DEFAULT (16u << 20)
+#define RING_PAGE_DEFAULT (64u << 10)
+#define RING_PAGE_MIN (4u << 10)
+#define RING_PAGE_MAX (1u << 20)
+#define RING_PAGES_MIN 4u
+#define RING_MODE_DEFAULT 0640u
+
+/* Longest name of a ring, with what is appended to it while it is made. */
+#define RING_NAME_MAX 4096
+
+/* A reader of the counters that meets a new pair this often is looking at something that is no ring. */
+#define RING_STATS_TRIES 1000
+
+struct geometry {
+	size_t size_bytes;
+	uint32_t page_bytes;
+	uint32_t page_count;
+};
+
+static bool page_bytes_valid(uint32_t bytes)
+{
+	return bytes >= RING_PAGE_MIN && bytes <= RING_PAGE_MAX && (bytes & (bytes - 1)) == 0;
+}
+
+static int geometry_of(const struct ring_options *options, struct geometry *ret)
+{
+	uint64_t size = options->size_bytes != 0 ? options->size_bytes : RING_SIZE_DEFAULT;
+	uint32_t page = options->page_bytes != 0 ? options->page_bytes : RING_PAGE_DEFAULT;
+
+	if (!page_bytes_valid(page) || size < RING_HEADER_BYTES + (uint64_t)RING_PAGES_MIN * page || size > INT64_MAX)
+		return -EINVAL;
+
+	uint64_t count = (size - RING_HEADER_BYTES) / page;
+	if (count > UINT32_MAX)
+		return -EINVAL;
+
+	ret->page_bytes = page;
+	ret->page_count = (uint32_t)count;
+	ret->size_bytes = RING_HEADER_BYTES + (size_t)count * page;
+	return 0;
+}
+
+static uint32_t header_sum(const struct ring_header *header)
+{
+	return checksum_crc32(CHECKSUM_CRC32_EMPTY, header, offsetof(struct ring_header, crc));
+}
+
+static void header_fill(struct ring_header *header, const struct ring_options *options, const struct geometry *geometry)
+{
+	header->magic = RING_MAGIC;
+	header->version = RING_VERSION;
+	header->endian = RING_ENDIAN;
+	header->header_bytes = RING_HEADER_BYTES;
+	header->page_header_bytes = sizeof(struct ring_page);
+	header->page_bytes = geometry->page_bytes;
+	header->page_count = geometry->page_count;
+	header->interval_ns = options->interval_ns;
+	header->heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : NS_PER_S;
+	memcpy(header->boot_id, options->boot_id, sizeof(header->boot_id));
+	header->pid = options->pid;
+	header->sample_fields = SAMPLE_FIELDS;
+	header->start_ticks = options->start_ticks;
+	header->stats_count = sizeof(struct stats) / 8;
+	header->crc = header_sum(header);
+}
+
+/* Whether header describes a file of this size. Looks at bytes that somebody else may have written. */
+static uint64_t file_bytes(const struct ring_header *header)
+{
+	return RING_HEADER_BYTES + (uint64_t)header->page_count * header->page_bytes;
+}
+
+static bool header_valid(const struct ring_header *header)
+{
+	return header->magic == RING_MAGIC && header->endian == RING_ENDIAN && header->version == RING_VERSION &&
+	       header->header_bytes == RING_HEADER_BYTES && header->page_header_bytes == sizeof(struct ring_page) &&
+	       page_bytes_valid(header->page_bytes) && header->page_count >= RING_PAGES_MIN &&
+	       header->crc == header_sum(header);
+}
+
+int ring_size(const void *head, size_t len, uint64_t *ret_bytes)
+{
+	struct ring_header header;
+
+	if (len < sizeof(header))
+		return -EBADMSG;
+	memcpy(&header, head, sizeof(header));
+	if (!header_valid(&header))
+		return -EBADMSG;
+	*ret_bytes = file_bytes(&header);
+	return 0;
+}
+
+/* Maps fd and makes the object; the header is not looked at yet. */
+static int map(int fd, size_t size_bytes, bool writable, struct ring **ret)
+{
+	AUTO_FREE struct ring *ring = calloc(1, sizeof(*ring));
+	if (ring == NULL)
+		return -ENOMEM;
+
+	void *at = mmap(NULL, size_bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+
+	ring->header = at;
+	ring->size_bytes = size_bytes;
+	ring->writable = writable;
+	*ret = TAKE(ring);
+	return 0;
+}
+
+static void geometry_apply(struct ring *ring, uint32_t page_bytes, uint32_t page_count)
+{
+	ring->page_bytes = page_bytes;
+	ring->page_count = page_count;
+	ring->payload_bytes = page_bytes - (uint32_t)sizeof(struct ring_page);
+}
+
+/* Gives an empty file its blocks and its header. */
+static int make(int fd, const struct ring_options *options, struct ring **ret)
+{
+	struct geometry geometry;
+	int rc = geometry_of(options, &geometry);
+	if (rc < 0)
+		return rc;
+
+	rc = posix_fallocate(fd, 0, (off_t)geometry.size_bytes);
+	if (rc != 0)
+		return -rc;
+
+	rc = map(fd, geometry.size_bytes, true, ret);
+	if (rc < 0)
+		return rc;
+
+	header_fill((*ret)->header, options, &geometry);
+	geometry_apply(*ret, geometry.page_bytes, geometry.page_count);
+	return 0;
+}
+
+static void ring_unmap(struct ring **ring)
+{
+	ring_free(*ring);
+}
+
+int ring_create(int dirfd, const char *name, const struct ring_options *options, struct ring **ret)
+{
+	char temporary[RING_NAME_MAX];
+	int len = snprintf(temporary, sizeof(temporary), "%s.new", name);
+	if (len < 0 || (size_t)len >= sizeof(temporary))
+		return -ENAMETOOLONG;
+
+	/* What a creator that was killed here left behind. */
+	if (unlinkat(dirfd, temporary, 0) < 0 && errno != ENOENT)
+		return -errno;
+
+	AUTO_CLOSE int fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+
+	AUTO(ring_unmap) struct ring *ring = NULL;
+	int rc = make(fd, options, &ring);
+	if (rc == 0 && fchmod(fd, options->mode != 0 ? options->mode : RING_MODE_DEFAULT) < 0)
+		rc = -errno;
+	if (rc == 0 && renameat(dirfd, temporary, dirfd, name) < 0)
+		rc = -errno;
+	if (rc < 0) {
+		unlinkat(dirfd, temporary, 0);
+		return rc;
+	}
+
+	*ret = TAKE(ring);
+	return 0;
+}
+
+int ring_create_anonymous(const struct ring_options *options, struct ring **ret)
+{
+	AUTO_CLOSE int fd = memfd_create("spikewatch-ring", MFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+
+	return make(fd, options, ret);
+}
+
+int ring_open(int dirfd, const char *name, bool writable, struct ring **ret)
+{
+	/* Not blocking: the name may lead to a FIFO. */
+	AUTO_CLOSE int fd = openat(dirfd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)(RING_HEADER_BYTES + RING_PAGES_MIN * RING_PAGE_MIN))
+		return -EBADMSG;
+
+	AUTO(ring_unmap) struct ring *ring = NULL;
+	int rc = map(fd, (size_t)st.st_size, writable, &ring);
+	if (rc < 0)
+		return rc;
+
+	struct ring_header header;
+	memcpy(&header, ring->header, offsetof(struct ring_header, unused0));
+	if (!header_valid(&header) || file_bytes(&header) != (uint64_t)st.st_size)
+		return -EBADMSG;
+
+	geometry_apply(ring, header.page_bytes, header.page_count);
+	*ret = TAKE(ring);
+	return 0;
+}
+
+int ring_lock(struct ring *ring)
+{
+	return mlock(ring->header, ring->size_bytes) < 0 ? -errno : 0;
+}
+
+void ring_finish(struct ring *ring)
+{
+	ring_store_release(&ring->header->clean, 1);
+}
+
+void ring_free(struct ring *ring)
+{
+	if (ring == NULL)
+		return;
+
+	munmap(ring->header, ring->size_bytes);
+	free(ring);
+}
+
+void ring_info(const struct ring *ring, struct ring_info *ret)
+{
+	const struct ring_header *header = ring->header;
+
+	*ret = (struct ring_info){
+		.size_bytes = ring->size_bytes,
+		.page_bytes = ring->page_bytes,
+		.page_count = ring->page_count,
+		.interval_ns = ring_tempo_interval_ns(ring),
+		.heartbeat_ns = ring_tempo_heartbeat_ns(ring),
+		.idle_ns = ring_load(&ring->header->idle_live),
+		.pid = header->pid,
+		.start_ticks = header->start_ticks,
+		.clean = ring_load_acquire(&header->clean) == 1,
+		.next_seq = ring_load_acquire(&header->next_seq),
+		.last_tick = { ring_load_acquire(&header->last_tick) },
+		.ticks = ring_load_acquire(&header->ticks),
+		.writers = ring_load(&header->writers),
+	};
+	memcpy(ret->boot_id, header->boot_id, sizeof(ret->boot_id));
+}
+
+void ring_stats_publish(struct ring *ring, const struct stats *stats)
+{
+	struct ring_header *header = ring->header;
+	uint64_t words[sizeof(*stats) / 8];
+
+	/* Another writer is at it: its figures are as new as ours. */
+	if (!ring_swap(&header->stats_lock, 0, 1))
+		return;
+
+	/* Into the copy that nobody reads. */
+	memcpy(words, stats, sizeof(words));
+	uint64_t version = ring_load(&header->stats_version) + 1;
+	ring_fence_release();
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		ring_store(&header->stats[version & 1][i], words[i]);
+	ring_store_release(&header->stats_version, version);
+	ring_store_release(&header->stats_lock, 0);
+}
+
+int ring_stats(const struct ring *ring, struct stats *ret)
+{
+	const struct ring_header *header = ring->header;
+	uint64_t words[sizeof(struct stats) / 8] = { 0 };
+	size_t count = header->stats_count < ARRAY_LEN(words) ? header->stats_count : ARRAY_LEN(words);
+
+	for (int i = 0; i < RING_STATS_TRIES; i++) {
+		uint64_t version = ring_load_acquire(&header->stats_version);
+		for (size_t k = 0; k < count; k++)
+			words[k] = ring_load(&header->stats[version & 1][k]);
+
+		ring_fence_acquire();
+		if (ring_load(&header->stats_version) == version) {
+			memcpy(ret, words, sizeof(*ret));
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+bool ring_evict_reader(struct ring *ring, ring_alive *alive)
+{
+	uint64_t owner = ring_load_acquire(&ring->header->reader_owner);
+
+	return owner != 0 && ring_reader_dead(owner, alive) && ring_swap(&ring->header->reader_owner, owner, 0);
+}

@@ -1,0 +1,102 @@
+/* metric.h: values of metrics as people read them: "182 %", "1.25 cores", "512 MiB", "1240 /s". */
+#ifndef SPIKEWATCH_LIB_RULES_METRIC_H
+#define SPIKEWATCH_LIB_RULES_METRIC_H
+
+#include "lib/base/base.h"
+#include "lib/model/sample.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * metric.h: what a rule can look at. A metric turns two observations of a target, one window apart, into one real
+ * number, or into "unavailable". Pure.
+ */
+
+/* How a metric's thresholds are written in the configuration and shown to people. */
+enum metric_unit {
+	METRIC_PERCENT, /* of something: "70%" */
+	METRIC_CORES,   /* CPU seconds per second */
+	METRIC_BYTES,   /* "512MiB" */
+	METRIC_COUNT,
+	METRIC_PER_SECOND,
+};
+
+/* clang-format off */
+/*      identifier       name                unit        what it is */
+#define METRIC_TABLE(X)                                                                                                  \
+	X(CPU,             "cpu",             PERCENT,    "CPU used, of the effective CPU limit")                       \
+	X(CPU_CORES,       "cpu_cores",       CORES,      "CPU used, in cores")                                         \
+	X(MEMORY,          "memory",          PERCENT,    "memory used at the end of the window, of the effective limit") \
+	X(MEMORY_BYTES,    "memory_bytes",    BYTES,      "memory used at the end of the window")                       \
+	X(MEMORY_PEAK,     "memory_peak",     BYTES,      "most memory used within the window, between samples included") \
+	X(THREADS,         "threads",         COUNT,      "threads")                                                    \
+	X(FDS,             "fds",             COUNT,      "open file descriptors")                                      \
+	X(FAULTS,          "faults",          PER_SECOND, "page faults, minor and major")                               \
+	X(THROTTLED,       "throttled",       PERCENT,    "CPU quota periods in which the cgroup was throttled")        \
+	X(PIDS,            "pids",            COUNT,      "tasks in the cgroup")                                        \
+	X(CPU_PRESSURE,    "cpu_pressure",    PERCENT,    "time in which some task waited for a CPU")                   \
+	X(MEMORY_PRESSURE, "memory_pressure", PERCENT,    "time in which some task waited for memory")                  \
+	X(IO_PRESSURE,     "io_pressure",     PERCENT,    "time in which some task waited for I/O")
+/* clang-format on */
+
+enum metric {
+#define X(identifier, name, unit, what) METRIC_##identifier,
+	METRIC_TABLE(X)
+#undef X
+		METRICS
+};
+
+/* What a percentage is of. Only cpu and memory look at it. */
+enum metric_of { METRIC_OF_LIMIT, METRIC_OF_CORE, METRIC_OF_MACHINE };
+
+/* The machine, for METRIC_OF_MACHINE and where a target has no limit. */
+struct metric_machine {
+	double cores;          /* online CPUs */
+	uint64_t memory_bytes; /* MemTotal */
+};
+
+/*
+ * A target as seen at a moment. peak_bytes: most memory seen since the previous observation that was handed to
+ * metric_value, that one included (metric_peak, from sample to sample).
+ */
+struct metric_point {
+	mono_t time;
+	struct sample sample;
+	uint64_t peak_bytes;
+};
+
+/* As the configuration spells it; static text. */
+const char *metric_name(enum metric metric);
+
+/* What its thresholds are measured in. */
+enum metric_unit metric_unit(enum metric metric);
+
+/* One line for people; static text. */
+const char *metric_what(enum metric metric);
+
+/* true and *ret, or false if there is no such metric. */
+bool metric_by_name(const char *name, enum metric *ret);
+
+/* "limit", "core", "machine". */
+const char *metric_of_name(enum metric_of of);
+
+/*
+ * The value of a metric over the window from *from to *to. True and *ret, or false: unavailable (a field is missing in
+ * either, a counter stepped back, the window has no length, a percentage of a limit that is unknown or zero).
+ * Percentages: 100 is all of it. Of the target's limit falls back to the machine when the target has none (the field is
+ * unavailable or UINT64_MAX). Of a core has a meaning for cpu only.
+ */
+bool metric_value(enum metric metric, enum metric_of of, const struct metric_machine *machine,
+		  const struct metric_point *from, const struct metric_point *to, double *ret);
+
+/*
+ * Most memory known to have been used after *from was taken and up to *to: what *to uses, and its high-water mark if that
+ * moved in between. A mark that fell was reset (sampling.reset_peaks) and counts as the peak since. 0: nothing known.
+ */
+uint64_t metric_peak(const struct sample *from, const struct sample *to);
+
+/* Into buf, always terminated; returns buf. 32 bytes are enough. */
+const char *metrictext_value(enum metric_unit unit, double value, char *buf, size_t cap);
+
+#endif

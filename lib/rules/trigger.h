@@ -1,0 +1,137 @@
+/*
+ * trigger.h: does this value of this target make this rule fire, and why (not)? A pure function of rule, state, time
+ * and value; it does not know what a dump is.
+ *
+ *   ┌───────┐ candidate, for = 0 or held ┌───────┐ next step ┌──────────┐ cooldown over   ┌────────────────────┐
+ *   │ ARMED ├───────────────────────────▶│ fires ├──────────▶│ COOLDOWN ├────────────────▶│ ARMED, or DISARMED │
+ *   └─┬───▲─┘                            └───▲───┘           └──────────┘                 │ until re-armed     │
+ *     │   │ not a candidate any more         │ held for `for`                             └────────────────────┘
+ *     │ ┌─┴───────┐                          │
+ *     └▶│ PENDING ├──────────────────────────┘
+ *       └─────────┘
+ *
+ * The order in which a value is judged is fixed and written at enum trigger_reason.
+ */
+#ifndef SPIKEWATCH_LIB_RULES_TRIGGER_H
+#define SPIKEWATCH_LIB_RULES_TRIGGER_H
+
+#include "lib/base/base.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order of judgement; the first that applies is the reason. Names: trigger_reason_name(). */
+enum trigger_reason {
+	TRIGGER_UNAVAILABLE,   /* no value */
+	TRIGGER_WARMING_UP,    /* fewer than warmup windows of history */
+	TRIGGER_BELOW_MINIMUM, /* value < minimum */
+	TRIGGER_ABOVE_MAXIMUM, /* value >= maximum: protects a machine that is already drowning */
+	TRIGGER_ABOVE_PERCENT, /* candidate: value > percent (or > above, for metrics in absolute units) */
+	TRIGGER_ABOVE_AVERAGE, /* candidate: value >= average x (100 + delta) / 100, and more than nothing */
+	TRIGGER_WITHIN_BOUNDS, /* else */
+	/* why a candidate did not fire */
+	TRIGGER_PENDING, /* has not held for `for` yet, counted from its last firing if that is later */
+	TRIGGER_COOLDOWN,
+	TRIGGER_NOT_REARMED, /* has not been below the threshold since it fired, or is not above the high-water mark */
+	TRIGGER_COUNT_LIMIT,
+	TRIGGER_DISK_BUDGET,
+	TRIGGER_REASONS
+};
+
+enum trigger_rearm {
+	TRIGGER_REARM_COOLDOWN,   /* as soon as the cooldown is over */
+	TRIGGER_REARM_BELOW,      /* and a value has been below-minimum or within-bounds since it fired */
+	TRIGGER_REARM_HIGH_WATER, /* and the value exceeds the highest seen in any earlier firing */
+};
+
+/* A value. A threshold that is not configured never fires: hence the has_*. */
+struct trigger_rule {
+	bool has_percent, has_delta, has_minimum, has_maximum;
+	double percent; /* `percent` or `above`, in the unit of the metric */
+	double delta;   /* percent above the average */
+	double minimum;
+	double maximum;
+	uint32_t warmup;  /* windows with a value; at most history */
+	uint32_t history; /* windows with a value in the average; 1 .. TRIGGER_HISTORY_MAX */
+	uint64_t for_ns;
+	uint64_t cooldown_ns;
+	uint32_t count;           /* firings per count_period; 0: no limit */
+	uint64_t count_period_ns; /* 0: ever */
+	enum trigger_rearm rearm;
+};
+
+#define TRIGGER_HISTORY_MAX 1000
+
+enum trigger_phase { TRIGGER_ARMED, TRIGGER_IN_PENDING, TRIGGER_IN_COOLDOWN, TRIGGER_DISARMED };
+
+/* What must survive a restart; on the wall clock, because monotonic time does not outlive a boot. */
+struct trigger_memory {
+	wall_t cooldown_until; /* 0: none */
+	wall_t count_since;    /* the first firing in the period in which `count` counts; the period starts there */
+	uint64_t fired;        /* firings ever */
+	double high_water;     /* highest value that ever fired; 0 with fired == 0 */
+	uint32_t count;        /* firings in the period */
+	bool disarmed;         /* waits for the value to come down (TRIGGER_REARM_BELOW) */
+};
+
+/* True if there is nothing new to remember. */
+bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b);
+
+struct trigger_state; /* opaque: one per (rule, target) */
+
+/*
+ * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING and the phase
+ * IN_COOLDOWN: the phase says what the rule waits for, the reason what this value lacked first. There is one for each target of each
+ * rule: no room between its fields.
+ */
+struct trigger_decision {
+	double value;
+	double average;  /* over previous windows, the one under test excluded */
+	double distance; /* lowest threshold that would make it a candidate, less value; < 0: it is one */
+	uint64_t cooldown_left_ns;
+	uint64_t pending_ns;                  /* how long it has been a candidate, or since it last fired */
+	enum trigger_reason reason;           /* why it did (candidate's reason) or did not fire */
+	enum trigger_reason candidate_reason; /* candidate: ABOVE_PERCENT or ABOVE_AVERAGE */
+	enum trigger_phase phase;             /* after this step */
+	bool fires;
+	bool candidate;
+	bool available;
+	bool has_average;
+	bool has_distance; /* judged against a threshold, and not held to be too high */
+};
+
+/* 0 or -ENOMEM. All memory is taken here: 8 bytes for each window of history. */
+int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **ret);
+
+/* NULL is fine. */
+void trigger_state_free(struct trigger_state *state);
+
+/*
+ * Resumes what an earlier life remembered; before the first step. A cooldown or a count's period that would take longer
+ * than the rule's own (the clock was set, the rule was changed) is cut to that at the first step.
+ */
+void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
+
+/* What to remember, as of the last step. Within one life time is measured on the monotonic clock, and this follows the wall clock. */
+const struct trigger_memory *trigger_memory(const struct trigger_state *state);
+
+/*
+ * Judges one window: `value` is ignored unless available; one that is no finite number is unavailable. disk_ok: there is
+ * room for an incident. now and wall are the end of the window. The value enters the history after it was judged, whatever
+ * the judgement. rule is the one the state was made for. Never fails, never allocates; the cost does not depend on history.
+ */
+void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
+		  double value, bool disk_ok, struct trigger_decision *ret);
+
+/* How often each reason was given, TRIGGER_REASONS counters, which stop at their largest value; for candidates that did not fire this is what was suppressed. */
+const uint32_t *trigger_reasons(const struct trigger_state *state);
+
+/* "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average", "within-bounds",
+ * "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget". */
+const char *trigger_reason_name(enum trigger_reason reason);
+
+/* "armed", "pending", "cooldown", "disarmed". */
+const char *trigger_phase_name(enum trigger_phase phase);
+
+#endif

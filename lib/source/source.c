@@ -1,0 +1,1073 @@
+/*
+ * source.c: who is in a source, and what is in force. What a fill does is in source_fill.c.
+ *
+ * All arrays are in one room (source_format.h), which is exchanged for another when the capacity changes; nothing else is allocated after the start.
+ */
+#include "lib/source/source.h"
+
+#include "lib/base/base.h"
+#include "lib/cgroup/cgroup.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/model/pacing.h"
+#include "lib/model/sample.h"
+#include "lib/source/process.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SOURCE_CACHE_LINE 64
+
+/* Not in a source, or not listed. */
+#define SOURCE_NO_INDEX UINT32_MAX
+
+enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
+
+/* Members that are gone and not yet removed are in `members` of the group, and no longer in the sum. */
+struct source_group {
+	struct sum sum;
+	uint32_t members;
+	_Atomic bool credited;                 /* there is something to be added */
+	_Atomic uint64_t credit[SUM_COUNTERS]; /* by the cold side */
+};
+
+struct source_entry {
+	/* Of looks. */
+	_Alignas(SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
+	mono_t before;  /* of a process: when the look before the last one was, if a fill came between them; else 0 */
+	mono_t shown;   /* `at` when it was last in source_seen */
+	uint32_t fill;  /* the number of the fill in which it was last looked at */
+	uint32_t index; /* in source->entries */
+	struct source_group *member_of;  /* of a member */
+	_Atomic uint64_t idle_ns; /* the longest pause of this one */
+
+	/* The second cache line ends within the gate. */
+	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
+	uint8_t status;                           /* enum source_status */
+	bool fresh;                               /* nobody was told of it yet */
+	bool whole;                               /* of a member: counts from its beginning */
+	bool blind;              /* the last look could not read it: `at` and all that is known are older */
+	_Atomic bool limits_set; /* new limits to take over */
+	mono_t at;
+	struct gate gate; /* of a process */
+
+	struct sample sample;
+	struct sum_part part;        /* of a member: what is in the sum */
+	struct source_group *group;         /* of a group */
+	struct cgroup_files *cgroup; /* of a cgroup */
+	uint64_t cgroup_due_ns;
+	uint32_t listed_index; /* in source->listed */
+	_Atomic uint64_t cpu_limit;
+	_Atomic uint64_t memory_limit;
+	void *user;
+};
+
+_Static_assert(offsetof(struct source_entry, gate.asked) < 2 * SOURCE_CACHE_LINE,
+	       "an idle process needs two cache lines");
+
+/* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
+#define SOURCE_LISTS 5
+struct source_room {
+	uint32_t capacity;
+	struct source_entry *slots[];
+};
+
+struct source {
+	struct gate_options gate;
+	struct idlepace pace;
+	uint64_t idle_grid_ns;
+	uint64_t cgroup_interval_ns;
+	struct clock clock;
+	mono_t looked_at; /* when idle processes are being looked at */
+	uint32_t looks;   /* since that was asked */
+	uint64_t skipped_reads, saved_looks, failed_reads;
+	struct source_room *room;
+	struct source_entry **entries; /* in the room: everything inside */
+	struct source_entry **listed;  /* all but members */
+	struct source_entry **gone;    /* members, as of the last fill */
+	struct source_entry **seen;    /* as of the last fill; during it, what is due */
+	struct source_entry **groups;
+	uint32_t *due;     /* of each of entries */
+	uint32_t capacity; /* the room's; less after source_retune if more were inside */
+	uint32_t count;
+	uint32_t listed_count;
+	uint32_t gone_count;
+	uint32_t seen_count;
+	uint32_t group_count;
+	uint32_t process_count;
+	uint32_t fills;
+	uint32_t step; /* of the last fill */
+	mono_t origin; /* step 0 */
+	mono_t filled; /* the last fill */
+	bool roused;   /* the next or present fill is for all */
+};
+
+/* Of all entries, in the next fill. */
+static inline void source_all_due(struct source *source)
+{
+	for (uint32_t i = 0; i < source->count; i++)
+		source->due[i] = source->step;
+}
+
+/*
+ * sum.c: moved by differences, so that a member that did not change costs nothing.
+ *
+ * A counter contributes the growth of the highest value seen: the kernel's CPU counters step back by a little at times, and
+ * catching up must not be counted again. That a counter restarts does not happen to a process.
+ */
+
+#define COUNTERS SUM_COUNTERS
+
+static const uint8_t fields[SUM_FIELDS] = {
+	SAMPLE_CPU,          SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MINOR_FAULTS,
+	SAMPLE_MAJOR_FAULTS, SAMPLE_MEMORY,   SAMPLE_THREADS,    SAMPLE_FDS,
+};
+
+static uint64_t counter_of(const struct sample *sample, int i)
+{
+	return sample_has(sample, (enum sample_field)fields[i]) ? sample->value[fields[i]] : 0;
+}
+
+void sum_keep(struct sum_counters *kept, const struct sample *sample)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		kept->value[i] = counter_of(sample, i);
+	kept->mask = sample->mask;
+}
+
+void sum_kept(const struct sum_counters *kept, struct sample *ret)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		if (kept->mask >> fields[i] & 1)
+			sample_set(ret, (enum sample_field)fields[i], kept->value[i]);
+}
+
+void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now)
+{
+	for (int i = 0; i < COUNTERS; i++)
+		part->value[i] = counter_of(sample_has(since, (enum sample_field)fields[i]) ? since : now, i);
+}
+
+void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
+{
+	for (int i = 0; i < COUNTERS && !begun; i++)
+		part->value[i] = counter_of(now, i);
+	for (int i = COUNTERS; i < SUM_FIELDS; i++)
+		part->value[i] = 0;
+	part->mask = 0;
+	sum->members++;
+	sum_update(sum, part, now);
+}
+
+void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now)
+{
+	for (int i = 0; i < SUM_FIELDS; i++) {
+		uint32_t had = part->mask >> fields[i] & 1;
+		uint32_t has = now->mask >> fields[i] & 1;
+		uint64_t value = has ? now->value[fields[i]] : 0;
+
+		if (i < COUNTERS && value < part->value[i])
+			value = part->value[i];
+		sum->value[i] += value - part->value[i];
+		sum->have[i] += has - had;
+		part->value[i] = value;
+	}
+	part->mask = now->mask;
+	sum->seen |= now->mask;
+	sum->changed = true;
+}
+
+void sum_leave(struct sum *sum, struct sum_part *part)
+{
+	static const struct sample nothing = { 0 };
+
+	sum_update(sum, part, &nothing);
+	sum->members--;
+}
+
+void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
+{
+	for (int i = 0; i < COUNTERS; i++) {
+		sum->value[i] += counters[i];
+		if (counters[i] > 0)
+			sum->seen |= 1u << fields[i];
+	}
+	sum->changed = true;
+}
+
+void sum_sample(struct sum *sum, struct sample *ret)
+{
+	ret->mask = 0;
+	for (int i = 0; i < SUM_FIELDS; i++) {
+		bool seen = sum->seen >> fields[i] & 1;
+
+		if (seen && (i < COUNTERS || sum->have[i] == sum->members))
+			sample_set(ret, (enum sample_field)fields[i], sum->value[i]);
+	}
+	sample_set(ret, SAMPLE_PROCESSES, sum->members);
+	sum->changed = false;
+}
+
+/*
+ * source_entry.c: the cold side of a source: entries and rooms are made and freed here, files are opened here.
+ *
+ * What the cold side has to say of an entry that is in a source (limits, files) it leaves in atomic words of the entry and then raises
+ * a flag in its first cache line, where the next fill sees it in passing.
+ */
+
+static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
+{
+	struct source_entry *entry = aligned_alloc(_Alignof(struct source_entry), sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+
+	*entry = (struct source_entry){
+		.kind = (uint8_t)kind,
+		.status = SOURCE_SAME,
+		.index = SOURCE_NO_INDEX,
+		.listed_index = SOURCE_NO_INDEX,
+		.idle_ns = UINT64_MAX,
+		.cpu_limit = UINT64_MAX,
+		.memory_limit = UINT64_MAX,
+		.user = user,
+	};
+	*ret = entry;
+	return 0;
+}
+
+static int new_process(const struct gate_process *process, void *user, struct source_entry **ret)
+{
+	struct source_entry *entry;
+
+	int r = new_entry(ENTRY_PROCESS, user, &entry);
+	if (r < 0)
+		return r;
+
+	r = gate_init(&entry->gate, process, &entry->sample);
+	if (r < 0) {
+		free(entry);
+		return r;
+	}
+
+	*ret = entry;
+	return 0;
+}
+
+int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			 struct source_entry **ret)
+{
+	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = false };
+
+	return new_process(&process, user, ret);
+}
+
+int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+			      struct source_entry **ret)
+{
+	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = true };
+
+	return new_process(&process, user, ret);
+}
+
+static void free_entry(struct source_entry **entry)
+{
+	source_entry_free(*entry);
+}
+
+int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret)
+{
+	AUTO(free_entry) struct source_entry *entry = NULL;
+	AUTO_FREE struct cgroup_files *files = NULL;
+
+	int r = new_entry(ENTRY_CGROUP, user, &entry);
+	if (r < 0)
+		return r;
+
+	files = calloc(1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+
+	r = cgroup_files_init(files, mounts, path);
+	if (r < 0)
+		return r;
+
+	entry->cgroup = TAKE(files);
+	*ret = TAKE(entry);
+	return 0;
+}
+
+int source_entry_group(void *user, struct source_entry **ret)
+{
+	AUTO(free_entry) struct source_entry *entry = NULL;
+
+	int r = new_entry(ENTRY_GROUP, user, &entry);
+	if (r < 0)
+		return r;
+
+	entry->group = calloc(1, sizeof(*entry->group));
+	if (!entry->group)
+		return -ENOMEM;
+
+	sample_set(&entry->sample, SAMPLE_PROCESSES, 0);
+	*ret = TAKE(entry);
+	return 0;
+}
+
+void source_entry_free(struct source_entry *entry)
+{
+	if (!entry)
+		return;
+
+	assert(entry->index == SOURCE_NO_INDEX);
+
+	if (entry->kind == ENTRY_PROCESS)
+		gate_release(&entry->gate);
+	if (entry->cgroup)
+		cgroup_files_release(entry->cgroup);
+	free(entry->cgroup);
+	free(entry->group);
+	free(entry);
+}
+
+/* The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will tell again. */
+void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
+{
+	atomic_store_explicit(&entry->cpu_limit, cpu_limit, memory_order_relaxed);
+	atomic_store_explicit(&entry->memory_limit, memory_limit, memory_order_relaxed);
+	atomic_store_explicit(&entry->limits_set, true, memory_order_release);
+}
+
+void source_entry_set_whole(struct source_entry *entry)
+{
+	entry->whole = true;
+}
+
+void source_entry_set_since(struct source_entry *entry, const struct sample *since)
+{
+	sum_begin(&entry->part, since, &entry->sample);
+	entry->whole = true;
+}
+
+void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end)
+{
+	static const struct sum_part nothing = { 0 };
+	struct sum_part part = member ? member->part : nothing;
+	struct sum sum = { 0 };
+
+	assert(group->kind == ENTRY_GROUP);
+
+	sum_update(&sum, &part, end);
+	for (int i = 0; i < SUM_COUNTERS; i++)
+		atomic_fetch_add_explicit(&group->group->credit[i], sum.value[i], memory_order_relaxed);
+	atomic_store_explicit(&group->group->credited, true, memory_order_release);
+}
+
+/* Those that say which files are needed. */
+static struct gate_options files_options(const struct source_options *wanted)
+{
+	return (struct gate_options){
+		.peak_interval_ns = wanted->peak_interval_ns,
+		.fds_interval_ns = wanted->fds_interval_ns,
+		.reset_peaks = wanted->reset_peaks,
+	};
+}
+
+int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
+			const struct source_options *wanted)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	struct gate_options options = files_options(wanted);
+
+	return gate_reopen(&entry->gate, procfd, pid, start_ticks, &options);
+}
+
+int source_entry_warm(struct source_entry *entry, const struct source_options *wanted)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	struct gate_options options = files_options(wanted);
+
+	return gate_warm(&entry->gate, &options);
+}
+
+void source_entry_chill(struct source_entry *entry)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	gate_chill(&entry->gate);
+}
+
+bool source_entry_is_cold(const struct source_entry *entry)
+{
+	return entry->kind == ENTRY_PROCESS && gate_is_cold(&entry->gate);
+}
+
+uint32_t source_entry_runs(const struct source_entry *entry)
+{
+	return gate_runs(&entry->gate);
+}
+
+void source_entry_need(struct source_entry *entry, bool peak, bool fds)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	gate_need(&entry->gate, peak, fds);
+}
+
+void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns)
+{
+	atomic_store_explicit(&entry->idle_ns, idle_ns, memory_order_relaxed);
+}
+
+int source_room_new(uint32_t capacity, struct source_room **ret)
+{
+	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(uint32_t);
+	struct source_room *room = calloc(1, sizeof(*room) + capacity * each);
+	if (!room)
+		return -ENOMEM;
+
+	room->capacity = capacity;
+	*ret = room;
+	return 0;
+}
+
+void source_room_free(struct source_room *room)
+{
+	free(room);
+}
+
+/*
+ * source_fill.c: one array of what is read, one loop over what is due.
+ *
+ * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill touches of those that are not. Of an entry that is,
+ * the first two cache lines (source_format.h); the next entry's are fetched while the kernel answers for this one.
+ *
+ * Points in time are there as steps of 65 us since the first fill, rounded down: an entry may be looked at so much too early, never too late.
+ *
+ * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the members that moved.
+ *
+ * Rejected: reading each kind through a table of functions (an indirect call for each of thousands of looks that cost
+ * 200 ns); the time of a pass as the time of its reads (hundreds of them take long enough to fake spikes); a timing wheel, which
+ * finds what is due without a look at the rest: but these looks cost 0.3 ns each, and entries come, go, wake and change
+ * their place in the array.
+ */
+
+/* A look at an idle process takes 200 ns, asking for the time 20: one answer stands for so many looks in a row, some 3 us. */
+#define LOOKS_PER_TIME 16
+
+/* Of a due time. They are compared by difference, which holds for 2^31 of them (39 h): see begin_fill. */
+#define STEP_SHIFT 16
+#define FILLS_APART_MAX_NS (3600 * NS_PER_S)
+
+/* Entries that stand beside each other were as a rule made one after the other and are near each other in memory: so many are looked at together. */
+#define NEIGHBOURS 8
+
+/* Groups are in the array like all, but due on their own account. In steps: 19 h. */
+#define NEVER_STEPS (1u << 30)
+
+static void put_limit(struct sample *sample, enum sample_field field, uint64_t limit)
+{
+	if (limit == UINT64_MAX)
+		sample_unset(sample, field);
+	else
+		sample_set(sample, field, limit);
+}
+
+static void put_limits(struct source_entry *entry)
+{
+	atomic_exchange_explicit(&entry->limits_set, false, memory_order_acquire);
+	put_limit(&entry->sample, SAMPLE_CPU_LIMIT, atomic_load_explicit(&entry->cpu_limit, memory_order_relaxed));
+	put_limit(&entry->sample, SAMPLE_MEMORY_LIMIT,
+		  atomic_load_explicit(&entry->memory_limit, memory_order_relaxed));
+}
+
+static bool has_new_limits(const struct source_entry *entry)
+{
+	return atomic_load_explicit(&entry->limits_set, memory_order_relaxed);
+}
+
+/* Values of fields that are unavailable take part: they change only when they are written. */
+static bool is_changed(const struct source_entry *entry, const struct sample *before)
+{
+	return entry->fresh || memcmp(&entry->sample, before, sizeof(*before)) != 0;
+}
+
+static void mark_gone(struct source_entry *entry)
+{
+	entry->status = SOURCE_GONE;
+	if (entry->member_of)
+		sum_leave(&entry->member_of->sum, &entry->part);
+}
+
+static void read_process(struct source *source, struct source_entry *entry, mono_t now)
+{
+	struct sample before = entry->sample;
+
+	int r = gate_read(&entry->gate, &source->gate, now, &entry->sample);
+	mono_t at = clock_mono(&source->clock);
+	if (r < 0)
+		entry->sample = before; /* not what was read of it, by halves, when it ended */
+	if (r < 0 && r != -ESRCH) {
+		source->failed_reads++;
+		entry->status = SOURCE_SAME;
+		entry->blind = true;
+		entry->changed = at; /* for all one knows */
+		return;
+	}
+
+	put_limits(entry);
+	entry->at = at;
+	if (r == -ESRCH) {
+		mark_gone(entry);
+		return;
+	}
+
+	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
+	entry->fresh = false;
+	if (entry->status == SOURCE_CHANGED && entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+static mono_t time_of_look(struct source *source)
+{
+	if (source->looks++ % LOOKS_PER_TIME == 0)
+		source->looked_at = clock_mono(&source->clock);
+
+	return source->looked_at;
+}
+
+/* Its CPU time alone is new, and whatever the cold side has said. */
+static void take_clock(struct source *source, struct source_entry *entry)
+{
+	gate_take_clock(&entry->gate, &entry->sample);
+	entry->at = clock_mono(&source->clock);
+	put_limits(entry);
+	entry->status = SOURCE_CHANGED;
+	entry->fresh = false;
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+/* For how long the files of a process may be left unread after it ran: while one that sleeps may be left without a look. */
+static uint64_t patience_of(const struct source *source, const struct source_entry *entry)
+{
+	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
+
+	if (idle_ns > source->pace.idle_ns)
+		idle_ns = source->pace.idle_ns;
+
+	return idle_ns > source->pace.interval_ns ? idle_ns : 0;
+}
+
+static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
+{
+	enum gate_due due = gate_look(&entry->gate, &source->gate, now, patience_of(source, entry));
+	if (due == GATE_FILES) {
+		read_process(source, entry, now);
+		source->looks = 0; /* a read takes long enough to ask again */
+		return;
+	}
+
+	source->skipped_reads++;
+	if (due == GATE_CLOCK) {
+		take_clock(source, entry);
+		return;
+	}
+
+	entry->at = time_of_look(source);
+	entry->status = SOURCE_SAME;
+	if (!has_new_limits(entry) && !entry->fresh)
+		return;
+
+	struct sample before = entry->sample;
+
+	put_limits(entry); /* as a rule, new ones say what the old ones said */
+	if (is_changed(entry, &before))
+		entry->status = SOURCE_CHANGED;
+	entry->fresh = false;
+}
+
+static void fill_cgroup(struct source *source, struct source_entry *entry, mono_t now)
+{
+	entry->status = SOURCE_SAME;
+	if (now.ns < entry->cgroup_due_ns && !has_new_limits(entry))
+		return;
+
+	struct sample before = entry->sample;
+	int r = cgroup_files_read(entry->cgroup, &entry->sample);
+	if (source->gate.reset_peaks)
+		cgroup_files_reset_peak(entry->cgroup);
+	entry->at = clock_mono(&source->clock);
+	put_limits(entry);
+	if (r == -ENOENT) {
+		mark_gone(entry);
+		return;
+	}
+
+	source->failed_reads += r < 0;
+	entry->cgroup_due_ns = now.ns + source->cgroup_interval_ns;
+	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
+	entry->fresh = false;
+}
+
+/* What is added after the flag was cleared raises it again. */
+static void take_credit(struct source_group *group)
+{
+	uint64_t counters[SUM_COUNTERS];
+
+	if (!atomic_load_explicit(&group->credited, memory_order_relaxed))
+		return;
+
+	atomic_exchange_explicit(&group->credited, false, memory_order_acquire);
+	for (int i = 0; i < SUM_COUNTERS; i++)
+		counters[i] = atomic_exchange_explicit(&group->credit[i], 0, memory_order_relaxed);
+	sum_credit(&group->sum, counters);
+}
+
+static bool to_be_shown(const struct source *source, const struct source_entry *entry)
+{
+	if (entry->blind)
+		return false;
+
+	return entry->status != SOURCE_SAME || source->roused ||
+	       mono_diff(entry->at, entry->shown) >= (int64_t)source->gate.heartbeat_ns;
+}
+
+static void show(struct source *source, struct source_entry *entry)
+{
+	if (entry->blind && source->roused)
+		entry->shown = (mono_t){ 0 }; /* as soon as it can be read */
+	if (!to_be_shown(source, entry))
+		return;
+
+	entry->shown = entry->at;
+	source->seen[source->seen_count++] = entry;
+}
+
+static void fill_group(struct source_entry *entry, mono_t at)
+{
+	struct sum *sum = &entry->group->sum;
+
+	take_credit(entry->group);
+	entry->at = at;
+	entry->status = SOURCE_SAME;
+	if (!sum->changed && !entry->fresh && !has_new_limits(entry))
+		return;
+
+	sum_sample(sum, &entry->sample);
+	put_limits(entry);
+	entry->fresh = false;
+	entry->status = SOURCE_CHANGED;
+}
+
+/* Sums are complete once every member was read, wherever it stands. */
+static void fill_groups(struct source *source)
+{
+	if (source->group_count == 0)
+		return;
+
+	mono_t at = clock_mono(&source->clock);
+	for (uint32_t i = 0; i < source->group_count; i++) {
+		fill_group(source->groups[i], at);
+		show(source, source->groups[i]);
+	}
+}
+
+/* In steps, rounded down. */
+static uint32_t step_of(const struct source *source, uint64_t ns)
+{
+	return (uint32_t)((ns - source->origin.ns) >> STEP_SHIFT);
+}
+
+static uint32_t process_due(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	int64_t still_ns = mono_diff(now, entry->changed);
+	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
+	struct idlepace pace = source->pace;
+
+	if (idle_ns < pace.idle_ns)
+		pace.idle_ns = idle_ns;
+
+	uint64_t wait_ns = idlepace_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills,
+					    entry->index / NEIGHBOURS);
+
+	if (entry->gate.unread && entry->gate.due_ns < now.ns + wait_ns)
+		wait_ns = entry->gate.due_ns > now.ns ? entry->gate.due_ns - now.ns : 0;
+	if (entry->member_of) {
+		uint64_t grid_ns = source->idle_grid_ns;
+		uint64_t left_ns = grid_ns > 0 ? grid_ns - now.ns % grid_ns : 0;
+
+		wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
+	}
+
+	return step_of(source, now.ns + wait_ns);
+}
+
+/* A cgroup is not only read, but also asked for new limits. */
+static uint32_t cgroup_due(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	uint64_t soonest_ns = now.ns + source->pace.idle_ns;
+
+	return step_of(source, entry->cgroup_due_ns < soonest_ns ? entry->cgroup_due_ns : soonest_ns);
+}
+
+/* What is gone is met again in every fill until it is removed. */
+static uint32_t next_due(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	if (entry->status == SOURCE_GONE)
+		return source->step;
+	if (entry->kind == ENTRY_PROCESS)
+		return process_due(source, entry, now);
+
+	return entry->kind == ENTRY_CGROUP ? cgroup_due(source, entry, now) : source->step + NEVER_STEPS;
+}
+
+/* It was seen as it is; one that could not be read was not: it was still as before when it was seen last, as after a pause. */
+static void note_look(const struct source *source, struct source_entry *entry, mono_t before)
+{
+	entry->before = entry->fill + 1 != source->fills ? before : (mono_t){ 0 };
+	entry->fill = source->fills;
+	if (entry->status == SOURCE_CHANGED || source->roused)
+		entry->changed = entry->at;
+}
+
+static void look(struct source *source, struct source_entry *entry, mono_t now)
+{
+	mono_t before = entry->at;
+
+	entry->blind = false;
+	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
+		fill_process(source, entry, now);
+	else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
+		fill_cgroup(source, entry, now);
+	if (!entry->blind)
+		note_look(source, entry, before);
+	source->due[entry->index] = next_due(source, entry, now);
+	if (entry->status == SOURCE_GONE && entry->member_of)
+		source->gone[source->gone_count++] = entry;
+}
+
+static void begin_fill(struct source *source, mono_t now)
+{
+	bool first = source->fills++ == 0;
+	bool lost = first || mono_diff(now, source->filled) > (int64_t)FILLS_APART_MAX_NS;
+
+	if (first)
+		source->origin = now;
+	source->filled = now;
+	source->step = step_of(source, now.ns);
+	if (lost)
+		source_all_due(source);
+	source->gone_count = 0;
+	source->seen_count = 0;
+	source->looks = 0;
+}
+
+/* Into `seen`, which is overwritten from its beginning while it is worked off. */
+static uint32_t find_due(struct source *source)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < source->count; i++)
+		if ((int32_t)(source->step - source->due[i]) >= 0)
+			source->seen[count++] = source->entries[i];
+
+	return count;
+}
+
+static void fetch(const struct source_entry *entry)
+{
+	__builtin_prefetch(&entry->changed, 1);
+	__builtin_prefetch(&entry->kind, 1);
+}
+
+void source_fill(struct source *source, mono_t now)
+{
+	uint32_t processes = 0;
+
+	begin_fill(source, now);
+
+	uint32_t count = find_due(source);
+	for (uint32_t i = 0; i < count; i++) {
+		struct source_entry *entry = source->seen[i];
+
+		if (i + 1 < count)
+			fetch(source->seen[i + 1]);
+		look(source, entry, now);
+		processes += entry->kind == ENTRY_PROCESS;
+		if (!entry->member_of && entry->kind != ENTRY_GROUP)
+			show(source, entry);
+	}
+	source->saved_looks += source->process_count - processes;
+	fill_groups(source);
+	source->roused = false;
+}
+
+#define DEFAULT_HEARTBEAT_NS NS_PER_S
+
+/*
+ * How much CPU time a process may use before its files are read again: a fiftieth of a core, so what uses more is read in every fill, and at most what
+ * it takes to touch a megabyte or a huge page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
+ */
+#define UNREAD_SHARE 50
+#define UNREAD_MAX_NS (200 * NS_PER_US)
+
+/* ---- owner thread ---- */
+
+static void move_into(struct source *source, struct source_room *room)
+{
+	struct source_entry **entries = room->slots;
+	struct source_entry **listed = entries + room->capacity;
+	struct source_entry **groups = listed + room->capacity;
+	struct source_entry **rest = groups + room->capacity;
+	uint32_t *due = (uint32_t *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
+
+	if (source->count > 0) {
+		memcpy(entries, source->entries, source->count * sizeof(struct source_entry *));
+		memcpy(listed, source->listed, source->listed_count * sizeof(struct source_entry *));
+		memcpy(groups, source->groups, source->group_count * sizeof(struct source_entry *));
+		memcpy(due, source->due, source->count * sizeof(due[0]));
+	}
+	source->room = room;
+	source->entries = entries;
+	source->listed = listed;
+	source->groups = groups;
+	source->due = due;
+	source->gone = rest;
+	source->gone_count = 0;
+	source->seen = rest + room->capacity;
+	source->seen_count = 0;
+}
+
+static void set_unread_max(struct source *source)
+{
+	uint64_t share_ns = source->pace.interval_ns / UNREAD_SHARE;
+
+	source->gate.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
+}
+
+static void set_options(struct source *source, const struct source_options *options)
+{
+	source->gate = (struct gate_options){
+		.heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : DEFAULT_HEARTBEAT_NS,
+		.peak_interval_ns = options->peak_interval_ns,
+		.fds_interval_ns = options->fds_interval_ns,
+		.reset_peaks = options->reset_peaks,
+		.ungated = options->ungated,
+	};
+	source->pace = (struct idlepace){
+		.interval_ns = options->interval_ns,
+		.idle_ns = options->ungated ? 0 : options->idle_interval_ns,
+	};
+	set_unread_max(source);
+	source->idle_grid_ns = options->idle_grid_ns;
+	source->cgroup_interval_ns = options->cgroup_interval_ns;
+	source->capacity = options->capacity;
+}
+
+int source_new(const struct source_options *options, const struct clock *clock, struct source **ret)
+{
+	struct source *source = calloc(1, sizeof(*source));
+	if (!source)
+		return -ENOMEM;
+
+	struct source_room *room;
+	int r = source_room_new(options->capacity, &room);
+	if (r < 0) {
+		free(source);
+		return r;
+	}
+
+	set_options(source, options);
+	source->clock = *clock;
+	move_into(source, room);
+	*ret = source;
+	return 0;
+}
+
+void source_free(struct source *source)
+{
+	if (!source)
+		return;
+
+	for (uint32_t i = 0; i < source->count; i++)
+		source->entries[i]->index = SOURCE_NO_INDEX;
+	source_room_free(source->room);
+	free(source);
+}
+
+static void retune_entry(struct source *source, struct source_entry *entry, const struct gate_options *before,
+			 mono_t now)
+{
+	uint64_t cgroup_due_ns = now.ns + source->cgroup_interval_ns;
+
+	if (entry->kind == ENTRY_CGROUP && cgroup_due_ns < entry->cgroup_due_ns)
+		entry->cgroup_due_ns = cgroup_due_ns;
+	if (entry->kind != ENTRY_PROCESS || entry->status == SOURCE_GONE ||
+	    !gate_retune(&entry->gate, before, &source->gate, now, &entry->sample))
+		return;
+
+	entry->fresh = true;
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
+void source_set_interval(struct source *source, uint64_t interval_ns)
+{
+	source->pace.interval_ns = interval_ns;
+	set_unread_max(source);
+}
+
+void source_rouse(struct source *source)
+{
+	source->roused = true;
+	source_all_due(source);
+}
+
+struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
+				  struct source_room *room)
+{
+	struct gate_options before = source->gate;
+
+	set_options(source, options);
+	for (uint32_t i = 0; i < source->count; i++)
+		retune_entry(source, source->entries[i], &before, now);
+	source_all_due(source);
+	if (source->count > room->capacity)
+		return room;
+
+	struct source_room *spent = source->room;
+
+	move_into(source, room);
+	return spent;
+}
+
+int source_add(struct source *source, struct source_entry *entry, struct source_entry *group)
+{
+	assert(entry->index == SOURCE_NO_INDEX);
+	assert(!group || (group->kind == ENTRY_GROUP && entry->kind == ENTRY_PROCESS));
+
+	if (source->count >= source->capacity)
+		return -ENOSPC;
+
+	entry->fresh = true;
+	if (entry->kind == ENTRY_PROCESS)
+		gate_arm(&entry->gate, &source->gate, source->count);
+	entry->index = source->count;
+	entry->fill = source->fills;
+	entry->at = entry->shown = (mono_t){ 0 };
+	source->due[source->count] = source->step;
+	source->entries[source->count++] = entry;
+	source->process_count += entry->kind == ENTRY_PROCESS;
+	if (entry->kind == ENTRY_GROUP)
+		source->groups[source->group_count++] = entry;
+	if (group) {
+		entry->member_of = group->group;
+		entry->member_of->members++;
+		sum_join(&entry->member_of->sum, &entry->part, &entry->sample, entry->whole);
+	} else {
+		entry->listed_index = source->listed_count;
+		source->listed[source->listed_count++] = entry;
+	}
+
+	return 0;
+}
+
+static void forget_group(struct source *source, const struct source_entry *group)
+{
+	uint32_t i = 0;
+
+	while (source->groups[i] != group)
+		i++;
+	source->groups[i] = source->groups[--source->group_count];
+}
+
+void source_remove(struct source *source, struct source_entry *entry)
+{
+	assert(entry->index < source->count && source->entries[entry->index] == entry);
+	assert(!entry->group || entry->group->members == 0);
+
+	struct source_entry *last = source->entries[--source->count];
+	source->entries[entry->index] = last;
+	source->due[entry->index] = source->due[source->count];
+	last->index = entry->index;
+	entry->index = SOURCE_NO_INDEX;
+	source->process_count -= entry->kind == ENTRY_PROCESS;
+	if (entry->kind == ENTRY_GROUP)
+		forget_group(source, entry);
+	if (entry->member_of) {
+		if (entry->status != SOURCE_GONE)
+			sum_leave(&entry->member_of->sum, &entry->part);
+		entry->member_of->members--;
+		entry->member_of = NULL;
+	} else {
+		last = source->listed[--source->listed_count];
+		source->listed[entry->listed_index] = last;
+		last->listed_index = entry->listed_index;
+		entry->listed_index = SOURCE_NO_INDEX;
+	}
+}
+
+/* ---- what is in it ---- */
+
+struct source_entry *const *source_entries(const struct source *source, size_t *ret_count)
+{
+	*ret_count = source->listed_count;
+	return source->listed;
+}
+
+struct source_entry *const *source_seen(const struct source *source, size_t *ret_count)
+{
+	*ret_count = source->seen_count;
+	return source->seen;
+}
+
+struct source_entry *const *source_gone_members(const struct source *source, size_t *ret_count)
+{
+	*ret_count = source->gone_count;
+	return source->gone;
+}
+
+void source_counters(const struct source *source, struct source_counters *ret)
+{
+	*ret = (struct source_counters){
+		.skipped_reads = source->skipped_reads,
+		.saved_looks = source->saved_looks,
+		.failed_reads = source->failed_reads,
+	};
+}
+
+enum source_status source_entry_status(const struct source_entry *entry)
+{
+	return (enum source_status)entry->status;
+}
+
+mono_t source_entry_at(const struct source_entry *entry)
+{
+	return entry->at;
+}
+
+bool source_entry_woke(const struct source_entry *entry, mono_t *ret_before)
+{
+	if (entry->kind != ENTRY_PROCESS || entry->status != SOURCE_CHANGED || entry->before.ns == 0)
+		return false;
+
+	*ret_before = entry->before;
+	return true;
+}
+
+const struct sample *source_entry_sample(const struct source_entry *entry)
+{
+	return &entry->sample;
+}
+
+void *source_entry_user(const struct source_entry *entry)
+{
+	return entry->user;
+}

@@ -1,0 +1,593 @@
+/*
+ * What a stream says, line by line; how a line is framed, buffered and checksummed is stream_lines.h's.
+ *
+ * No single lost line makes the rest unreadable: FORMAT and START_TIME both say which stream this is, every
+ * META says the number of its column, the column header alone suffices to read rows, and all of them come again
+ * every repeat_rows. Targets are kept as the lines they were declared with, to be put again.
+ *
+ * Rejected: keeping the text of unchanged cells to copy it. Rows of many targets follow one another, so it would
+ * have to be kept for each of them, and making digits anew costs only some 5 ns a cell.
+ */
+#include "lib/stream/stream.h"
+#include "lib/stream/stream_format.h"
+
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
+#include "lib/base/io.h"
+#include "lib/base/text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Lines are composed in place, at the end of one buffer that goes to the sink in one write when it is full:
+ *
+ *     begin (prefix) ──▶ the caller puts the content ──▶ end (checksum, newline)
+ *
+ * The overall checksum covers the lines without their prefixes, so it cannot be taken over the buffer as a whole. It is
+ * not computed a second time either: the checksum of each content is combined into it.
+ *
+ * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow, and it never
+ * shrinks, so a line that was put once can be put again without memory.
+ */
+
+/* Empty line, prefix, checksum (its digits take up whole words), newline, empty line. */
+#define LINE_FRAME 64
+
+_Static_assert(sizeof("\n" STREAM_PREFIX_GVISOR STREAM_CHECKSUM_MARK "\n\n") + TEXT_NUMBER_ROOM <= LINE_FRAME,
+	       "the frame of a line fits");
+
+static char *lines_put_bytes(char *out, const char *data, size_t len)
+{
+	memcpy(out, data, len);
+	return out + len;
+}
+
+static int grow(struct stream_lines *lines, size_t cap)
+{
+	char *data = realloc(lines->data, cap);
+
+	if (!data)
+		return -ENOMEM;
+	lines->data = data;
+	lines->cap = cap;
+	return 0;
+}
+
+int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *prefix, size_t flush_bytes, size_t room)
+{
+	*lines = (struct stream_lines){
+		.sink = sink,
+		.prefix = prefix,
+		.prefix_len = strlen(prefix),
+		.flush_bytes = flush_bytes,
+		.adler = CHECKSUM_ADLER32_EMPTY,
+	};
+	return grow(lines, flush_bytes + room + LINE_FRAME);
+}
+
+void stream_lines_release(struct stream_lines *lines)
+{
+	free(lines->data);
+	lines->data = NULL;
+}
+
+/* Hands what is buffered to the sink, in one write. 0 or the sink's first error. */
+static int stream_lines_flush(struct stream_lines *lines)
+{
+	if (!lines->len) /* always so after an error */
+		return lines->error;
+
+	lines->data[lines->len++] = '\n';
+	lines->error = sink_write(&lines->sink, lines->data, lines->len);
+	lines->flushed_bytes += lines->len;
+	lines->len = 0;
+	return lines->error;
+}
+
+/* Room for a line at the end of the buffer. */
+static int reserve(struct stream_lines *lines, size_t bytes)
+{
+	if (bytes > STREAM_LINE_MAX)
+		return -EINVAL;
+	if (lines->len + bytes <= lines->cap)
+		return 0;
+
+	int r = stream_lines_flush(lines);
+	return r || bytes <= lines->cap ? r : grow(lines, bytes);
+}
+
+/*
+ * Begins a line: up to room bytes of content may be put at *ret, then stream_lines_end with their end. Nothing
+ * else may be called in between. 0; -EINVAL above STREAM_LINE_MAX; -ENOMEM; the sink's first error.
+ */
+static int stream_lines_begin(struct stream_lines *lines, size_t room, char **ret)
+{
+	int r = lines->error ? lines->error : reserve(lines, room + LINE_FRAME);
+
+	if (r < 0)
+		return r;
+	char *p = lines->data + lines->len;
+	if (!lines->len)
+		*p++ = '\n';
+	p = lines_put_bytes(p, lines->prefix, lines->prefix_len);
+	lines->content = (size_t)(p - lines->data);
+	*ret = p;
+	return 0;
+}
+
+/* 0 or the sink's first error. */
+static int stream_lines_end(struct stream_lines *lines, char *end)
+{
+	const char *content = lines->data + lines->content;
+	size_t len = (size_t)(end - content);
+	uint32_t adler = checksum_adler32(CHECKSUM_ADLER32_EMPTY, content, len);
+	char *p = text_put_hex(lines_put_bytes(end, STREAM_CHECKSUM_MARK, strlen(STREAM_CHECKSUM_MARK)), adler);
+
+	*p++ = '\n';
+	lines->adler = checksum_adler32_combine(lines->adler, adler, len);
+	lines->adler = checksum_adler32(lines->adler, end, (size_t)(p - end));
+	lines->len = (size_t)(p - lines->data);
+	return lines->len < lines->flush_bytes ? 0 : stream_lines_flush(lines);
+}
+
+int stream_lines_put(struct stream_lines *lines, const char *content, size_t len)
+{
+	char *p;
+	int r = stream_lines_begin(lines, len, &p);
+
+	return r < 0 ? r : stream_lines_end(lines, lines_put_bytes(p, content, len));
+}
+
+int stream_lines_close(struct stream_lines *lines)
+{
+	char *p;
+	int r = stream_lines_begin(lines, strlen(STREAM_CLOSING), &p);
+
+	if (r < 0)
+		return r;
+	p = text_put_hex(lines_put_bytes(p, STREAM_CLOSING, strlen(STREAM_CLOSING)), lines->adler);
+	*p++ = '\n';
+	lines->len = (size_t)(p - lines->data);
+	return stream_lines_flush(lines);
+}
+
+/* Bytes put so far. */
+static uint64_t stream_lines_bytes(const struct stream_lines *lines)
+{
+	return lines->flushed_bytes + lines->len;
+}
+
+#define REPEAT_ROWS_DEFAULT 1000
+#define FLUSH_BYTES_DEFAULT ((size_t)64 << 10)
+
+/* At most so many targets per row are repeated with the headers: many targets would otherwise outweigh the rows. */
+#define ROWS_PER_REPEATED_TARGET 16
+
+#define ROW_ROOM ((3 + STREAM_COLUMNS_MAX) * (size_t)(1 + TEXT_NUMBER_ROOM))
+
+struct target_line {
+	uint32_t id;
+	size_t len;
+	char *content;
+};
+
+struct stream_writer {
+	struct stream_lines lines;
+	enum stream_format format;
+	struct stream_column columns[STREAM_COLUMNS_MAX];
+	size_t column_count;
+	wall_t start;
+	uint32_t repeat_rows;
+	uint64_t rows;
+
+	struct target_line *targets;
+	size_t target_count, target_cap;
+	size_t target_turn; /* the next to be repeated */
+
+	uint64_t last[STREAM_COLUMNS_MAX]; /* gVisor: the last available values */
+	struct buffer stats;               /* gVisor: what stream_close writes */
+};
+
+static char *put_bytes(char *out, const char *data, size_t len)
+{
+	memcpy(out, data, len);
+	return out + len;
+}
+
+static char *put_text(char *out, const char *text)
+{
+	return put_bytes(out, text, strlen(text));
+}
+
+/* A JSON string; control characters have been refused before. */
+static char *put_json_string(char *out, const char *text)
+{
+	*out++ = '"';
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			*out++ = '\\';
+		*out++ = *text;
+	}
+	*out++ = '"';
+	return out;
+}
+
+static bool is_line_text(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < 0x20)
+			return false;
+	return true;
+}
+
+/* A kind, a tab, and one line of JSON. */
+static int put_remark(struct stream_writer *writer, const char *kind, const char *json, size_t len)
+{
+	char *p;
+
+	if (!is_line_text(json, len))
+		return -EINVAL;
+	int r = stream_lines_begin(&writer->lines, STREAM_KIND_MAX + 1 + len, &p);
+	if (r < 0)
+		return r;
+
+	p = put_text(p, kind);
+	*p++ = '\t';
+	return stream_lines_end(&writer->lines, put_bytes(p, json, len));
+}
+
+/* ---- headers ---- */
+
+static int put_format(struct stream_writer *writer)
+{
+	char *p;
+	int r = stream_lines_begin(&writer->lines, 128 + 3 * TEXT_NUMBER_ROOM, &p);
+
+	if (r < 0)
+		return r;
+	p = put_text(p, "FORMAT\t{\"name\":\"spikewatch-stream\",\"version\":1,\"start_ns\":");
+	p = put_text(text_put_u64(p, writer->start.ns), ",\"columns\":");
+	p = put_text(text_put_u64(p, writer->column_count), ",\"next_row\":");
+	p = put_text(text_put_u64(p, writer->rows + 1), "}");
+	return stream_lines_end(&writer->lines, p);
+}
+
+static int put_start_time(struct stream_writer *writer)
+{
+	char *p;
+	int r = stream_lines_begin(&writer->lines, 32 + TEXT_NUMBER_ROOM, &p);
+
+	return r < 0 ? r
+		     : stream_lines_end(&writer->lines, text_put_u64(put_text(p, "START_TIME\t"), writer->start.ns));
+}
+
+static char *put_meta_json(char *p, const struct stream_column *column, size_t index)
+{
+	p = text_put_u64(put_text(p, "{\"column\":"), index);
+	p = put_json_string(put_text(p, ",\"unit\":"), column->unit);
+	p = put_json_string(put_text(p, ",\"kind\":"), column->kind);
+	p = put_json_string(put_text(p, ",\"description\":"), column->description);
+	return put_text(p, "}");
+}
+
+/* protojson of gVisor's MetricMetadata: what is at its default is left out, what is unknown would be refused. */
+static char *put_meta_gvisor(char *p, const struct stream_column *column)
+{
+	p = put_json_string(put_text(p, "{\"name\":"), column->name);
+	p = put_json_string(put_text(p, ",\"description\":"), column->description);
+	if (strcmp(column->kind, "counter") == 0)
+		p = put_text(p, ",\"cumulative\":true");
+	if (strcmp(column->unit, "ns") == 0)
+		p = put_text(p, ",\"units\":\"UNITS_NANOSECONDS\"");
+	return put_text(p, "}");
+}
+
+static int put_meta(struct stream_writer *writer, size_t index)
+{
+	const struct stream_column *column = &writer->columns[index];
+	size_t text =
+		2 * strlen(column->name) + strlen(column->unit) + strlen(column->kind) + strlen(column->description);
+	char *p;
+	int r = stream_lines_begin(&writer->lines, 128 + TEXT_NUMBER_ROOM + 2 * text, &p);
+
+	if (r < 0)
+		return r;
+	p = put_text(put_text(p, "META\t"), column->name);
+	*p++ = '\t';
+	p = writer->format == STREAM_GVISOR ? put_meta_gvisor(p, column) : put_meta_json(p, column, index);
+	return stream_lines_end(&writer->lines, p);
+}
+
+static int put_column_header(struct stream_writer *writer)
+{
+	bool gvisor = writer->format == STREAM_GVISOR;
+	char *p;
+	int r = stream_lines_begin(&writer->lines, 64 + STREAM_COLUMNS_MAX * (1 + STREAM_NAME_MAX), &p);
+
+	if (r < 0)
+		return r;
+	p = put_text(p, gvisor ? "Time (ns)" : "Seq\tTime (ns)\tTarget");
+	for (size_t i = 0; i < writer->column_count; i++) {
+		*p++ = '\t';
+		p = put_text(p, writer->columns[i].name);
+	}
+	return stream_lines_end(&writer->lines, gvisor ? put_text(p, "\tChecksum") : p);
+}
+
+/* Either FORMAT or START_TIME tells which stream this is, so losing one of them does no harm. */
+static int put_headers(struct stream_writer *writer)
+{
+	bool gvisor = writer->format == STREAM_GVISOR;
+	int r = gvisor ? 0 : put_format(writer);
+
+	if (!r && !gvisor)
+		r = put_start_time(writer);
+	for (size_t i = 0; !r && i < writer->column_count; i++)
+		r = put_meta(writer, i);
+	if (!r && gvisor)
+		r = put_start_time(writer);
+	return r ? r : put_column_header(writer);
+}
+
+static int repeat_headers(struct stream_writer *writer)
+{
+	size_t most = writer->repeat_rows / ROWS_PER_REPEATED_TARGET + 1;
+	int r = put_headers(writer);
+
+	for (size_t i = 0; !r && i < most && i < writer->target_count; i++) {
+		const struct target_line *line = &writer->targets[writer->target_turn++ % writer->target_count];
+
+		r = stream_lines_put(&writer->lines, line->content, line->len);
+	}
+	return r;
+}
+
+/* ---- life ---- */
+
+static bool is_column(const struct stream_options *options, size_t index)
+{
+	const struct stream_column *column = &options->columns[index];
+	const char *texts[] = { column->name, column->unit, column->kind, column->description };
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		if (!texts[i] || !is_line_text(texts[i], strlen(texts[i])))
+			return false;
+	for (size_t i = 0; i < index; i++)
+		if (strcmp(options->columns[i].name, column->name) == 0)
+			return false;
+	if (options->format == STREAM_GVISOR && strchr(column->name, '['))
+		return false;
+	return *column->name && strlen(column->name) <= STREAM_NAME_MAX;
+}
+
+static void writer_free(struct stream_writer **writer)
+{
+	struct stream_writer *w = *writer;
+
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->target_count; i++)
+		free(w->targets[i].content);
+	free(w->targets);
+	buffer_release(&w->stats);
+	stream_lines_release(&w->lines);
+	free(w);
+}
+
+int stream_writer_new(struct sink sink, const struct stream_options *options, struct stream_writer **ret)
+{
+	if (!options->column_count || options->column_count > STREAM_COLUMNS_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < options->column_count; i++)
+		if (!is_column(options, i))
+			return -EINVAL;
+
+	AUTO(writer_free) struct stream_writer *writer = calloc(1, sizeof(*writer));
+	if (!writer)
+		return -ENOMEM;
+	writer->format = options->format;
+	memcpy(writer->columns, options->columns, options->column_count * sizeof(*options->columns));
+	writer->column_count = options->column_count;
+	writer->start = options->start;
+	writer->repeat_rows = options->repeat_rows ? options->repeat_rows : REPEAT_ROWS_DEFAULT;
+
+	int r = stream_lines_init(&writer->lines, sink,
+				  options->format == STREAM_GVISOR ? STREAM_PREFIX_GVISOR : STREAM_PREFIX,
+				  options->flush_bytes ? options->flush_bytes : FLUSH_BYTES_DEFAULT, ROW_ROOM);
+	if (!r)
+		r = put_headers(writer);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(writer);
+	return 0;
+}
+
+static int put_end(struct stream_writer *writer)
+{
+	char *p;
+
+	if (writer->format == STREAM_GVISOR)
+		return writer->stats.len ? put_remark(writer, "STATS", writer->stats.data, writer->stats.len) : 0;
+
+	int r = stream_lines_begin(&writer->lines, 16 + TEXT_NUMBER_ROOM, &p);
+	return r < 0 ? r : stream_lines_end(&writer->lines, text_put_u64(put_text(p, "END\t"), writer->rows));
+}
+
+int stream_close(struct stream_writer *closing)
+{
+	AUTO(writer_free) struct stream_writer *writer = closing;
+
+	if (!writer)
+		return 0;
+	/* Without memory for the last remark the checksum is written all the same. */
+	int r = put_end(writer);
+	int closed = stream_lines_close(&writer->lines);
+	return closed < 0 ? closed : r;
+}
+
+int stream_flush(struct stream_writer *writer)
+{
+	return stream_lines_flush(&writer->lines);
+}
+
+/* ---- content ---- */
+
+static struct target_line *find_target(struct stream_writer *writer, uint32_t id)
+{
+	for (size_t i = 0; i < writer->target_count; i++)
+		if (writer->targets[i].id == id)
+			return &writer->targets[i];
+	return NULL;
+}
+
+static int reserve_target(struct stream_writer *writer)
+{
+	if (writer->target_count < writer->target_cap)
+		return 0;
+
+	size_t cap = writer->target_cap ? 2 * writer->target_cap : 16;
+	struct target_line *targets = reallocarray(writer->targets, cap, sizeof(*targets));
+	if (!targets)
+		return -ENOMEM;
+	writer->targets = targets;
+	writer->target_cap = cap;
+	return 0;
+}
+
+int stream_target(struct stream_writer *writer, uint32_t id, const char *json, size_t len)
+{
+	if (writer->lines.error || writer->format == STREAM_GVISOR)
+		return writer->lines.error;
+	if (!id || !is_line_text(json, len))
+		return -EINVAL;
+
+	AUTO_FREE char *content = malloc(sizeof("TARGET\t") + TEXT_NUMBER_ROOM + 1 + len);
+	if (!content)
+		return -ENOMEM;
+	char *p = text_put_u64(put_text(content, "TARGET\t"), id);
+	*p++ = '\t';
+	p = put_bytes(p, json, len);
+	size_t content_len = (size_t)(p - content);
+
+	struct target_line *line = find_target(writer, id);
+	if (line && line->len == content_len && memcmp(line->content, content, content_len) == 0)
+		return 0;
+	int r = reserve_target(writer);
+	if (!r)
+		r = stream_lines_put(&writer->lines, content, content_len);
+	if (r < 0)
+		return r;
+
+	if (!line)
+		line = &writer->targets[writer->target_count++];
+	else
+		free(line->content);
+	*line = (struct target_line){ .id = id, .len = content_len, .content = TAKE(content) };
+	return 0;
+}
+
+int stream_target_gone(struct stream_writer *writer, uint32_t id)
+{
+	struct target_line *line = find_target(writer, id);
+
+	if (line) {
+		free(line->content);
+		*line = writer->targets[--writer->target_count];
+	}
+	return writer->lines.error;
+}
+
+static char *put_cells(struct stream_writer *writer, char *p, const uint64_t *values, uint32_t mask)
+{
+	for (size_t i = 0; i < writer->column_count; i++) {
+		*p++ = '\t';
+		if (mask >> i & 1)
+			p = text_put_u64(p, values[i]);
+	}
+	return p;
+}
+
+static char *put_cells_gvisor(struct stream_writer *writer, char *p, const uint64_t *values, uint32_t mask)
+{
+	for (size_t i = 0; i < writer->column_count; i++)
+		if (mask >> i & 1)
+			writer->last[i] = values[i];
+	return put_cells(writer, p, writer->last, UINT32_MAX);
+}
+
+int stream_row(struct stream_writer *writer, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	bool gvisor = writer->format == STREAM_GVISOR;
+	bool repeat = !gvisor && writer->rows && writer->rows % writer->repeat_rows == 0;
+	int r = repeat ? repeat_headers(writer) : 0;
+	char *p;
+
+	if (r < 0)
+		return r;
+	r = stream_lines_begin(&writer->lines, ROW_ROOM, &p);
+	if (r < 0)
+		return r;
+
+	writer->rows++;
+	if (gvisor)
+		return stream_lines_end(&writer->lines,
+					put_cells_gvisor(writer, text_put_u64(p, time_ns), values, mask));
+
+	p = text_put_u64(p, writer->rows);
+	*p++ = '\t';
+	p = text_put_u64(p, time_ns);
+	*p++ = '\t';
+	p = text_put_u64(p, target);
+	return stream_lines_end(&writer->lines, put_cells(writer, p, values, mask));
+}
+
+static bool is_note_kind(const char *kind)
+{
+	static const char *const ours[] = { "FORMAT", "META", "TARGET", "START_TIME", "STATS", "END", "ADLER32" };
+
+	for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+		if (strcmp(kind, ours[i]) == 0)
+			return false;
+	size_t len = strspn(kind, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+	return len && !kind[len] && len <= STREAM_KIND_MAX;
+}
+
+int stream_note(struct stream_writer *writer, const char *kind, const char *json, size_t len)
+{
+	if (writer->lines.error || writer->format == STREAM_GVISOR)
+		return writer->lines.error;
+	return is_note_kind(kind) ? put_remark(writer, kind, json, len) : -EINVAL;
+}
+
+int stream_stats(struct stream_writer *writer, const char *json, size_t len)
+{
+	if (writer->lines.error || writer->format != STREAM_GVISOR)
+		return writer->lines.error ? writer->lines.error : put_remark(writer, "STATS", json, len);
+	if (!is_line_text(json, len) || len > STREAM_LINE_MAX / 2)
+		return -EINVAL;
+
+	/* gVisor's reader refuses a second one. */
+	struct buffer stats = { 0 };
+	int r = buffer_append(&stats, json, len);
+	if (r < 0)
+		return r;
+	buffer_release(&writer->stats);
+	writer->stats = stats;
+	return 0;
+}
+
+uint64_t stream_rows(const struct stream_writer *writer)
+{
+	return writer->rows;
+}
+
+uint64_t stream_bytes(const struct stream_writer *writer)
+{
+	return stream_lines_bytes(&writer->lines);
+}
