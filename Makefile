@@ -27,18 +27,19 @@ MAINS := $(wildcard daemon/service/main.c daemon/symbolize/main.c cli/main.c)
 LIB_C := $(wildcard lib/*/*.c)
 DAEMON_C := $(wildcard daemon/*/*.c daemon/*/*/*.c)
 CLI_C := $(wildcard cli/*.c cli/*/*.c)
-SUITES := $(patsubst tests/check_%.c,%,$(filter-out tests/check_main.c,$(wildcard tests/check_*.c)))
-FUZZ := $(patsubst tests/fuzz_%.c,%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
-TOOLS := $(patsubst tests/%.c,%,$(wildcard tests/workload*.c tests/bench*.c tests/make_*.c))
+SUITE_C := $(filter-out tests/support/%,$(sort $(foreach d,tests/*/ tests/*/*/ tests/*/*/*/,$(wildcard $(d)check_*.c))))
+SUITES := $(patsubst check_%.c,%,$(notdir $(SUITE_C)))
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(filter-out tests/fuzz/fuzz_main.c,$(wildcard tests/fuzz/fuzz_*.c)))
+TOOL_C := $(wildcard tests/programs/*.c tests/bench/bench*.c)
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_O := $(call objects,$(LIB_C))
 DAEMON_O := $(call objects,$(filter-out $(MAINS),$(DAEMON_C)))
 CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
-SUITE_O := $(call objects,$(SUITES:%=tests/check_%.c))
-CHECK_O := $(SUITE_O) $(call objects,tests/check_main.c tests/crew.c tests/torture.c)
-TOOL_O := $(call objects,$(TOOLS:%=tests/%.c))
-FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz_%.c) tests/fuzz_main.c)
+SUITE_O := $(call objects,$(foreach s,$(SUITES),$(filter %/check_$(s).c,$(SUITE_C))))
+CHECK_O := $(SUITE_O) $(call objects,tests/support/check_main.c tests/support/crew.c tests/support/torture.c)
+TOOL_O := $(call objects,$(TOOL_C))
+FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz/fuzz_%.c) tests/fuzz/fuzz_main.c)
 ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
 	$(call objects,$(MAINS))
 
@@ -46,7 +47,7 @@ PROGRAMS := $(patsubst daemon/service/main.c,$(B)/spikewatchd,$(wildcard daemon/
 	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
 # What spikewatchd starts, and nobody else.
 HELPERS := $(patsubst daemon/symbolize/main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize/main.c))
-TOOL_BINS := $(TOOLS:%=$(B)/%)
+TOOL_BINS := $(addprefix $(B)/,$(basename $(notdir $(TOOL_C))))
 BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
 FUZZ_BINS := $(FUZZ:%=$(B)/fuzz-%)
 
@@ -69,7 +70,8 @@ endif
 
 # Includes name the room: "lib/ring/ring.h". tests/rooms has the order of the rooms, and `make lint` checks it.
 INCLUDES = -iquote .
-$(B)/tests/%.o: INCLUDES = -iquote . -iquote tests -iquote $(B)
+TEST_INCLUDES = -iquote . -iquote tests/support -iquote tests/bench -iquote $(B)
+$(B)/tests/%.o: INCLUDES = $(TEST_INCLUDES)
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
@@ -111,7 +113,7 @@ $(B)/suites.h: FORCE
 	@mkdir -p $(@D)
 	@printf 'SUITE(%s)\n' $(SUITES) | cmp -s - $@ || printf 'SUITE(%s)\n' $(SUITES) > $@
 
-$(B)/tests/check_main.o: $(B)/suites.h
+$(B)/tests/support/check_main.o: $(B)/suites.h
 
 $(ALL_O): $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -162,15 +164,17 @@ $(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
 
-$(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(B)/cli.a $(ARCHIVES)
+$(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/fuzz_main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
 # The makers of incidents are a part of the tests.
-$(B)/make_incident: $(B)/tests/check_incidentmade.o
+$(B)/make_incident: $(B)/tests/system/check_incidentmade.o
 $(B)/make_incident: TOOL_LIBS = $(CHECK_LIBS)
 
-$(TOOL_BINS): $(B)/%: $(B)/tests/%.o $(ARCHIVES)
+$(filter $(B)/bench%,$(TOOL_BINS)): $(B)/%: $(B)/tests/bench/%.o
+$(filter-out $(B)/bench%,$(TOOL_BINS)): $(B)/%: $(B)/tests/programs/%.o
+$(TOOL_BINS): $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS) $(LIBS) -lm -o $@
 
@@ -212,7 +216,7 @@ deps-fuzz:
 
 check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
 	CHECK_JOBS=$(CHECK_JOBS) SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
-	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/corpus/$(f) &&) true
+	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/fuzz/corpus/$(f) &&) true
 	@B=$(B) sh tests/install.sh
 	@B=$(B) sh tests/units.sh
 
@@ -221,7 +225,7 @@ demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 
 bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	@B=$(B) sh tests/deps.sh peers
-	@sh tests/bench.sh $(BENCH_BINS)
+	@sh tests/bench/bench.sh $(BENCH_BINS)
 
 lint:
 	@sh tests/deps.sh build lint
@@ -235,18 +239,18 @@ clean:
 FUZZER_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-gnu-variable-sized-type-not-at-end
 fuzzer_objects = $(patsubst %.c,$(B)/libfuzzer/%.o,$(1))
 FUZZER_LIB_O := $(call fuzzer_objects,$(LIB_C) $(filter-out $(MAINS),$(DAEMON_C) $(CLI_C)))
-FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz_%.c))
+FUZZER_O := $(call fuzzer_objects,$(FUZZ:%=tests/fuzz/fuzz_%.c))
 FUZZER_BINS := $(FUZZ:%=$(B)/libfuzzer/%)
 
 $(FUZZER_LIB_O) $(FUZZER_O): $(B)/libfuzzer/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
 	$(Q)$(FUZZ_CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(FUZZER_FLAGS) -fsanitize=fuzzer-no-link,address,undefined \
-		-iquote . -iquote tests -iquote $(B) -MMD -MP -c $< -o $@
+		$(TEST_INCLUDES) -MMD -MP -c $< -o $@
 
 $(B)/libfuzzer/all.a: $(FUZZER_LIB_O)
 
-$(FUZZER_BINS): $(B)/libfuzzer/%: $(B)/libfuzzer/tests/fuzz_%.o $(B)/libfuzzer/all.a
+$(FUZZER_BINS): $(B)/libfuzzer/%: $(B)/libfuzzer/tests/fuzz/fuzz_%.o $(B)/libfuzzer/all.a
 	$(call say,LINK)
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -pthread -Wl,--as-needed $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
@@ -254,7 +258,7 @@ fuzz: $(FUZZER_BINS)
 	@set -e; for f in $(FUZZ); do \
 		mkdir -p $(B)/libfuzzer/corpus/$$f; echo "== $$f"; \
 		$(B)/libfuzzer/$$f -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=10 -print_final_stats=1 \
-			-verbosity=0 -artifact_prefix=$(B)/libfuzzer/crash-$$f- $(B)/libfuzzer/corpus/$$f tests/corpus/$$f; \
+			-verbosity=0 -artifact_prefix=$(B)/libfuzzer/crash-$$f- $(B)/libfuzzer/corpus/$$f tests/fuzz/corpus/$$f; \
 	done
 
 # ---- install ----

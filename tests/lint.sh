@@ -81,7 +81,7 @@ lib=$(find lib -name '*.[ch]' | sort)
 headers_alone() {
 	for h in $headers $test_headers; do
 		echo "#include \"$h\"" | $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only \
-			-I. -iquote tests -x c - || fail "$h does not compile alone"
+			-I. -iquote tests/support -iquote tests/bench -x c - || fail "$h does not compile alone"
 	done
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make check-pprof: what Google's pprof, as it comes with Go, reads from known profiles (tests/make_profile.c): names, values, labels, mappings
+# make check-pprof: what Google's pprof, as it comes with Go, reads from known profiles (tests/programs/make_profile.c): names, values, labels, mappings
 # and times must be as they were put in; and from the profiles of a real incident, whose functions must have the shares that they are known to have had. Works without a network; everything it writes goes into a directory of its own, which it removes.
 set -u
 

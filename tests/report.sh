@@ -1,5 +1,5 @@
 #!/bin/sh
-# make check-report: reports of made incidents (tests/make_incident.c), and of a real one if the demo's workload can be recorded here, opened in a
+# make check-report: reports of made incidents (tests/programs/make_incident.c), and of a real one if the demo's workload can be recorded here, opened in a
 # headless Chromium without a network (tests/report.mjs); and their files taken out again. Everything is in a directory of its own, which is removed;
 # KEEP=DIR keeps a copy, with pictures of the pages.
 set -u

@@ -52,9 +52,9 @@ int interruption_to_pass_on(void)
 	return to_pass_on;
 }
 
-/* outfile.c: a name of its own beside the file, so that what was there before is replaced by a whole one or stays. */
+/* output_file.c: a name of its own beside the file, so that what was there before is replaced by a whole one or stays. */
 
-static int complain(const struct outfile *out, const char *path, int error)
+static int complain(const struct output_file *out, const char *path, int error)
 {
 	fprintf(stderr, "%s: ", out->command);
 	output_escaped(stderr, path);
@@ -71,7 +71,7 @@ static bool replaceable(const char *path)
 }
 
 /* out->kept: the stream took everything. */
-static int write_open(struct outfile *out, const char *path, const char *mode)
+static int write_open(struct output_file *out, const char *path, const char *mode)
 {
 	FILE *file = fopen(path, mode);
 	bool keep = false, failed;
@@ -88,7 +88,7 @@ static int write_open(struct outfile *out, const char *path, const char *mode)
 	return code;
 }
 
-int outfile_write(struct outfile *out)
+int output_file_write(struct output_file *out)
 {
 	char temporary[PATH_MAX];
 	int code, len;
@@ -111,19 +111,19 @@ int outfile_write(struct outfile *out)
 	return code;
 }
 
-/* targetname.c: letters and digits of ASCII, whatever the locale says. */
+/* target_name.c: letters and digits of ASCII, whatever the locale says. */
 
 #define ALLOWED "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
-void targetname_of(const char *program, int32_t pid, char ret[static TARGETNAME_MAX])
+void target_name_of(const char *program, int32_t pid, char ret[static TARGET_NAME_MAX])
 {
 	const char *slash = strrchr(program, '/');
 
 	program = slash && slash[1] ? slash + 1 : program;
 	if (pid)
-		snprintf(ret, TARGETNAME_MAX, "%.20s-%d", program, pid);
+		snprintf(ret, TARGET_NAME_MAX, "%.20s-%d", program, pid);
 	else
-		snprintf(ret, TARGETNAME_MAX, "%.20s", program);
+		snprintf(ret, TARGET_NAME_MAX, "%.20s", program);
 	for (char *at = ret; *at; at++)
 		if (!strchr(ALLOWED, *at))
 			*at = '_';

@@ -31,7 +31,7 @@ int interruption_signal(void);
 int interruption_to_pass_on(void);
 
 /*
- * outfile.h: the file that a command writes to, "-" for the standard output: whole under its name, or not there at all.
+ * output_file.h: the file that a command writes to, "-" for the standard output: whole under its name, or not there at all.
  */
 
 /*
@@ -39,23 +39,23 @@ int interruption_to_pass_on(void);
  * command, if the output could not be written (of "-" that is said when the program ends). A plain file is written beside path and renamed if
  * write returned EXIT_OK or EXIT_TROUBLE with *keep set; anything else at path (a pipe, a terminal) is written to as it is.
  */
-struct outfile {
+struct output_file {
 	const char *command, *path;
 	int (*write)(void *ctx, FILE *file, bool *keep);
 	void *ctx;
-	bool kept; /* set by outfile_write: what was written is there, whole */
+	bool kept; /* set by output_file_write: what was written is there, whole */
 };
-int outfile_write(struct outfile *out);
+int output_file_write(struct output_file *out);
 
-/* targetname.h: what a target is called that somebody asked for on a command line. */
+/* target_name.h: what a target is called that somebody asked for on a command line. */
 
-#define TARGETNAME_MAX 32
+#define TARGET_NAME_MAX 32
 
 /*
  * "postgres-812" of a program's name or path, of which the first 20 bytes of the last part count, and its pid; pid 0: "postgres". What a name in a
  * configuration may not have becomes _. Always ends with NUL.
  */
-void targetname_of(const char *program, int32_t pid, char ret[static TARGETNAME_MAX]);
+void target_name_of(const char *program, int32_t pid, char ret[static TARGET_NAME_MAX]);
 
 /* Prints text with everything escaped that is not plain printable text. Returns the bytes printed. */
 size_t output_escaped(FILE *file, const char *text);

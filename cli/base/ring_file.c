@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 /* A ring that claims to be larger is not believed when its file is shorter. */
-#define RINGFILE_BYTES_MAX ((uint64_t)4 << 30)
+#define RING_FILE_BYTES_MAX ((uint64_t)4 << 30)
 
 #define HEAD_BYTES 4096 /* what ring_size wants */
 #define BLOCK_BYTES 65536
@@ -27,7 +27,7 @@ struct walk {
 	int from;
 	int to; /* -1: only looked at */
 	uint64_t size;
-	struct ringfile_state state;
+	struct ring_file_state state;
 	char block[BLOCK_BYTES];
 };
 
@@ -81,7 +81,7 @@ static int take(struct walk *walk, size_t len, uint64_t offset)
 
 static int walk_over(struct walk *walk)
 {
-	walk->state = (struct ringfile_state){ 0 };
+	walk->state = (struct ring_file_state){ 0 };
 	for (uint64_t at = 0; at < walk->size; at += BLOCK_BYTES) {
 		uint64_t left = walk->size - at;
 		int rc = take(walk, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, at);
@@ -123,10 +123,10 @@ static int find_size(struct walk *walk)
 		return (int)got;
 	if (ring_size(walk->block, (size_t)got, &walk->size) < 0 || (uint64_t)st.st_size > walk->size)
 		return -EBADMSG;
-	return (uint64_t)st.st_size < walk->size && walk->size > RINGFILE_BYTES_MAX ? -EBADMSG : 0;
+	return (uint64_t)st.st_size < walk->size && walk->size > RING_FILE_BYTES_MAX ? -EBADMSG : 0;
 }
 
-int ringfile_open(const char *path, struct ring **ret, struct ringfile_state *ret_state)
+int ring_file_open(const char *path, struct ring **ret, struct ring_file_state *ret_state)
 {
 	AUTO_FREE struct walk *walk = calloc(1, sizeof(*walk));
 	/* Not blocking: the name may lead to a FIFO. */

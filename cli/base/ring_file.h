@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-struct ringfile_state {
+struct ring_file_state {
 	uint64_t missing_bytes;    /* the file is that much too short */
 	uint64_t unreadable_bytes; /* in blocks that gave an I/O error */
 };
@@ -18,6 +18,6 @@ struct ringfile_state {
  * Reads the file once. Where all of it is there the ring is the file itself, else a copy in memory that has zeros for what is missing.
  * 0, *ret and *ret_state; -EBADMSG: not a ring, of another version, or its header is lost; -ENOMEM; -errno.
  */
-int ringfile_open(const char *path, struct ring **ret, struct ringfile_state *ret_state);
+int ring_file_open(const char *path, struct ring **ret, struct ring_file_state *ret_state);
 
 #endif

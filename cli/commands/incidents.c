@@ -48,13 +48,13 @@ static const char *value_text(const struct incident *incident, char *buf, size_t
 	return incident->kind == INCIDENT_MANUAL ? "asked for by hand" : story_comparison(&incident->rule, buf, cap);
 }
 
-static const char *time_text(const struct incident *incident, const struct incidentload_glance *glance, char *buf,
+static const char *time_text(const struct incident *incident, const struct incident_load_glance *glance, char *buf,
 			     size_t cap)
 {
 	return glance->readable ? story_time(incident->wall, false, buf, cap) : "?";
 }
 
-static void print_full(const struct incident *incident, const struct incidentload_glance *glance)
+static void print_full(const struct incident *incident, const struct incident_load_glance *glance)
 {
 	char text[160];
 	const char *target = incident->target.name[0] ? incident->target.name : "?";
@@ -68,7 +68,7 @@ static void print_full(const struct incident *incident, const struct incidentloa
 }
 
 /* The time without its zone; the id has target and rule. */
-static void print_short(const struct incident *incident, const struct incidentload_glance *glance)
+static void print_short(const struct incident *incident, const struct incident_load_glance *glance)
 {
 	char text[160];
 
@@ -76,7 +76,7 @@ static void print_short(const struct incident *incident, const struct incidentlo
 	printf("%-19s  ", value_text(incident, text, sizeof(text)));
 }
 
-static void print_row(const char *id, const struct incident *incident, const struct incidentload_glance *glance,
+static void print_row(const char *id, const struct incident *incident, const struct incident_load_glance *glance,
 		      bool narrow)
 {
 	if (narrow)
@@ -118,43 +118,43 @@ static void put_number(struct json_writer *json, const char *key, bool has, doub
 }
 
 static void put_row(struct json_writer *json, const char *id, const struct incident *incident,
-		    const struct incidentload_glance *glance)
+		    const struct incident_load_glance *glance)
 {
 	double threshold = 0;
 	bool has_threshold = story_threshold(&incident->rule, &threshold);
 
 	json_begin_object(json);
-	jsonmember_text(json, "id", id);
+	json_member_text(json, "id", id);
 	json_key(json, "time_ns");
 	json_u64(json, incident->wall.ns);
-	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
-	jsonmember_text(json, "target", incident->target.name);
-	jsonmember_text(json, "rule", incident->rule.name);
-	jsonmember_text(json, "metric", incident->rule.metric);
-	jsonmember_text(json, "unit", incident->rule.unit);
+	json_member_text(json, "kind", incident_kind_name(incident->kind));
+	json_member_text(json, "target", incident->target.name);
+	json_member_text(json, "rule", incident->rule.name);
+	json_member_text(json, "metric", incident->rule.metric);
+	json_member_text(json, "unit", incident->rule.unit);
 	put_number(json, "value", incident->rule.has_value, incident->rule.value);
 	put_number(json, "threshold", has_threshold, threshold);
 	json_key(json, "bytes");
 	json_u64(json, glance->bytes);
-	jsonmember_bool(json, "open", glance->open);
+	json_member_bool(json, "open", glance->open);
 	json_key(json, "damaged");
 	json_bool(json, glance->damaged);
 	if (glance->damaged)
-		jsonmember_text(json, "why", glance->why);
+		json_member_text(json, "why", glance->why);
 	json_end_object(json);
 }
 
 /* Where rows go. */
 struct listing {
 	int dirfd;
-	const struct incidentfilter *filter;
+	const struct incident_filter *filter;
 	struct json_writer *json; /* NULL: text */
 	bool narrow;
 	size_t shown;
 };
 
 static void list_row(struct listing *listing, const char *id, const struct incident *incident,
-		     const struct incidentload_glance *glance)
+		     const struct incident_load_glance *glance)
 {
 	if (!listing->json && listing->shown == 0)
 		print_header(listing->narrow);
@@ -167,14 +167,14 @@ static void list_row(struct listing *listing, const char *id, const struct incid
 
 static void list_one(struct listing *listing, const char *id)
 {
-	AUTO_CLOSE int fd = incidentload_open(listing->dirfd, id);
-	struct incidentload_glance glance;
+	AUTO_CLOSE int fd = incident_load_open(listing->dirfd, id);
+	struct incident_load_glance glance;
 	struct incident incident;
 
 	/* The daemon may have removed it since it was listed. */
 	if (fd < 0)
 		return;
-	incidentload_glance(fd, &incident, &glance);
+	incident_load_glance(fd, &incident, &glance);
 	list_row(listing, id, &incident, &glance);
 }
 
@@ -182,13 +182,13 @@ static int list_open(void *ctx, const char *id)
 {
 	struct listing *listing = ctx;
 	AUTO_CLOSE int fd = unsealed_open(listing->dirfd, id);
-	struct incidentload_glance glance;
+	struct incident_load_glance glance;
 	struct incident incident;
 
-	if (fd < 0 || !incidentfilter_name(listing->filter, id))
+	if (fd < 0 || !incident_filter_name(listing->filter, id))
 		return 0;
-	incidentload_glance(fd, &incident, &glance);
-	if (glance.open && incidentfilter_content(listing->filter, &incident))
+	incident_load_glance(fd, &incident, &glance);
+	if (glance.open && incident_filter_content(listing->filter, &incident))
 		list_row(listing, id, &incident, &glance);
 	return 0;
 }
@@ -201,7 +201,7 @@ static int list_complain(const char *directory, int rc)
 	return EXIT_TROUBLE;
 }
 
-static void list_all(struct listing *listing, const struct incidentload_names *names, const char *directory)
+static void list_all(struct listing *listing, const struct incident_load_names *names, const char *directory)
 {
 	if (listing->json)
 		json_begin_array(listing->json);
@@ -220,7 +220,7 @@ static void list_all(struct listing *listing, const struct incidentload_names *n
 	}
 	if (names->cut)
 		fprintf(stderr, "spikewatch list: there are more than %d incidents; the rest is not listed.\n",
-			INCIDENTLOAD_NAMES_MAX);
+			INCIDENT_LOAD_NAMES_MAX);
 }
 
 /* A moment, if there is a text. 0; -EINVAL after an explanation. */
@@ -237,14 +237,14 @@ static int read_moment(const char *option, const char *text, wall_t now, wall_t 
 }
 
 /* The code to exit with. */
-static int list(const char *option, const struct incidentfilter *filter, bool json_wanted)
+static int list(const char *option, const struct incident_filter *filter, bool json_wanted)
 {
-	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO(output_json_release) struct json_writer *json = NULL;
 	AUTO_CLOSE int dirfd = -1;
-	char directory[INCIDENTLOAD_PATH_MAX];
+	char directory[INCIDENT_LOAD_PATH_MAX];
 	size_t hidden;
-	int rc = incidentpick_directory("spikewatch list", option, directory, sizeof(directory));
+	int rc = incident_pick_directory("spikewatch list", option, directory, sizeof(directory));
 
 	if (rc < 0)
 		return EXIT_TROUBLE;
@@ -252,14 +252,14 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 	/* A directory that nobody named and that is not there yet holds no incidents. */
 	if (dirfd < 0 && (errno != ENOENT || option))
 		return list_complain(directory, -errno);
-	rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : 0;
+	rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : 0;
 	if (rc < 0)
 		return list_complain(directory, rc);
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
-	hidden = incidentpick_hidden("spikewatch list", dirfd, &names);
-	incidentfilter_apply(filter, dirfd, &names);
+	hidden = incident_pick_hidden("spikewatch list", dirfd, &names);
+	incident_filter_apply(filter, dirfd, &names);
 	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json, .narrow = is_narrow() }, &names,
 		 directory);
 	return hidden ? EXIT_TROUBLE : EXIT_OK;
@@ -268,7 +268,7 @@ static int list(const char *option, const struct incidentfilter *filter, bool js
 int list_command(int argc, char **argv)
 {
 	const char *directory = NULL, *since = NULL, *until = NULL;
-	struct incidentfilter filter = { 0 };
+	struct incident_filter filter = { 0 };
 	uint64_t limit = 0;
 	bool json = false;
 	const struct option_spec options[] = {
@@ -334,7 +334,7 @@ static int show(int fd, bool json)
 		rc = view->glance.damaged ? EXIT_TROUBLE : EXIT_OK;
 	else
 		rc = output_no_memory();
-	incidentload_samples_release(&view->samples);
+	incident_load_samples_release(&view->samples);
 	return rc;
 }
 
@@ -350,7 +350,7 @@ int show_command(int argc, char **argv)
 		.command = "spikewatch show",
 		.operands = "ID|PATH",
 		.summary = "Shows one incident: in words, pictures and numbers.",
-		.description = INCIDENTPICK_HELP
+		.description = INCIDENT_PICK_HELP
 		"\n"
 		"NO_COLOR and COLUMNS are honoured; pictures are ASCII where the locale is not UTF-8.",
 		.example = "spikewatch show last\nspikewatch show ./20261120T031502.123Z-postgres_812-cpu-high-1",
@@ -366,9 +366,9 @@ int show_command(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	rc = incidentpick_any(usage.command, directory, argv[first], &fd);
+	rc = incident_pick_any(usage.command, directory, argv[first], &fd);
 	if (rc != 0)
-		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
+		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
 	return show(fd, json);
 }
 
@@ -394,13 +394,13 @@ struct verification {
 	int code;         /* enum options_exit */
 	bool open;        /* still being written: no more and no less is known */
 	bool has_report;
-	struct salvage_report report;
+	struct stream_reader_report report;
 	struct finding findings[FINDINGS_MAX];
 	uint64_t finding_count; /* may exceed what is kept */
 };
 
-__attribute__((format(printf, 4, 5))) static void find(struct verification *verification, uint64_t line, uint64_t rows_lost,
-						       const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void find(struct verification *verification, uint64_t line,
+						       uint64_t rows_lost, const char *format, ...)
 {
 	struct finding *finding;
 	va_list args;
@@ -431,13 +431,13 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 	return 0;
 }
 
-static void free_salvage(struct salvage **salvage)
+static void free_stream_reader(struct stream_reader **stream_reader)
 {
-	salvage_free(*salvage);
+	stream_reader_free(*stream_reader);
 }
 
 /* 0 or -errno, -ENOMEM; everything up to an error was fed. */
-static int feed(int fd, struct salvage *salvage)
+static int feed(int fd, struct stream_reader *stream_reader)
 {
 	AUTO_FREE char *piece = malloc(READ_BYTES);
 
@@ -451,7 +451,7 @@ static int feed(int fd, struct salvage *salvage)
 			continue;
 		if (len <= 0)
 			return len < 0 ? -errno : 0;
-		rc = salvage_feed(salvage, piece, (size_t)len);
+		rc = stream_reader_feed(stream_reader, piece, (size_t)len);
 		if (rc < 0)
 			return rc;
 	}
@@ -459,17 +459,17 @@ static int feed(int fd, struct salvage *salvage)
 
 static void verify_stream(struct verification *verification, int fd, const char *name)
 {
-	struct salvage_events events = { .damage = on_damage, .ctx = verification };
-	AUTO(free_salvage) struct salvage *salvage = NULL;
-	struct salvage_report *report = &verification->report;
+	struct stream_reader_events events = { .damage = on_damage, .ctx = verification };
+	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	struct stream_reader_report *report = &verification->report;
 	int rc;
 
-	rc = salvage_new(&events, &salvage);
+	rc = stream_reader_new(&events, &stream_reader);
 	if (rc == 0)
-		rc = feed(fd, salvage);
+		rc = feed(fd, stream_reader);
 	if (rc < 0)
 		find(verification, 0, 0, "%s cannot be read to its end: %s", name, strerror(-rc));
-	if (!salvage || salvage_finish(salvage, report) < 0)
+	if (!stream_reader || stream_reader_finish(stream_reader, report) < 0)
 		return;
 	verification->has_report = true;
 	if (!report->ours)
@@ -478,7 +478,7 @@ static void verify_stream(struct verification *verification, int fd, const char 
 		find(verification, 0, 0, "%s has no closing checksum: it was cut off, or is still being written", name);
 	else if (!report->checksum_ok)
 		find(verification, 0, 0, "%s: the closing checksum does not agree", name);
-	else if (!salvage_whole(report) && verification->finding_count == 0)
+	else if (!stream_reader_whole(report) && verification->finding_count == 0)
 		find(verification, 0, 0, "%s is not whole", name);
 }
 
@@ -526,7 +526,7 @@ static void verify_description(struct verification *verification, int fd)
 
 static void verify_samples(struct verification *verification, int fd)
 {
-	AUTO_CLOSE int file = incidentload_open_file(fd, INCIDENT_SAMPLES_FILE);
+	AUTO_CLOSE int file = incident_load_open_file(fd, INCIDENT_SAMPLES_FILE);
 
 	/* Not every incident has samples; one that should is missed by its MANIFEST. */
 	if (file == -ENOENT)
@@ -582,7 +582,7 @@ static void verify_path(struct verification *verification, const char *path)
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0 && errno == ENOENT && !strchr(path, '/')) {
-		if (incidentpick_any("spikewatch verify", NULL, path, &fd) != 0)
+		if (incident_pick_any("spikewatch verify", NULL, path, &fd) != 0)
 			none_of_ours(verification, "there is no such file, and no such incident");
 		else
 			verify_incident(verification, fd);
@@ -625,7 +625,7 @@ static void print_findings(const struct verification *verification)
 
 static void print_text(const struct verification *verification)
 {
-	const struct salvage_report *report = &verification->report;
+	const struct stream_reader_report *report = &verification->report;
 
 	output_escaped(stdout, verification->path);
 	printf(": %s", verdict_name(verification));
@@ -641,13 +641,13 @@ static void print_text(const struct verification *verification)
 	print_findings(verification);
 }
 
-static void put_report(struct json_writer *json, const struct salvage_report *report)
+static void put_report(struct json_writer *json, const struct stream_reader_report *report)
 {
-	jsonmember_u64(json, "lines", report->lines);
-	jsonmember_u64(json, "rows", report->rows);
-	jsonmember_u64(json, "rows_lost", report->rows_lost);
-	jsonmember_u64(json, "damaged_lines", report->damaged_lines);
-	jsonmember_u64(json, "foreign_lines", report->foreign_lines);
+	json_member_u64(json, "lines", report->lines);
+	json_member_u64(json, "rows", report->rows);
+	json_member_u64(json, "rows_lost", report->rows_lost);
+	json_member_u64(json, "damaged_lines", report->damaged_lines);
+	json_member_u64(json, "foreign_lines", report->foreign_lines);
 	json_key(json, "complete");
 	json_bool(json, report->complete);
 	json_key(json, "checksum_ok");
@@ -661,26 +661,26 @@ static void put_findings(struct json_writer *json, const struct verification *ve
 	for (uint64_t i = 0; i < verification->finding_count && i < FINDINGS_MAX; i++) {
 		json_begin_object(json);
 		if (verification->findings[i].line)
-			jsonmember_u64(json, "line", verification->findings[i].line);
+			json_member_u64(json, "line", verification->findings[i].line);
 		if (verification->findings[i].rows_lost)
-			jsonmember_u64(json, "rows_lost", verification->findings[i].rows_lost);
-		jsonmember_text(json, "what", verification->findings[i].what);
+			json_member_u64(json, "rows_lost", verification->findings[i].rows_lost);
+		json_member_text(json, "what", verification->findings[i].what);
 		json_end_object(json);
 	}
 	json_end_array(json);
-	jsonmember_u64(json, "findings_total", verification->finding_count);
+	json_member_u64(json, "findings_total", verification->finding_count);
 }
 
 static void put_json(struct json_writer *json, const struct verification *verification)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "path", verification->path);
+	json_member_text(json, "path", verification->path);
 	json_key(json, "kind");
 	if (verification->kind)
 		json_string(json, verification->kind);
 	else
 		json_null(json);
-	jsonmember_text(json, "verdict", verdict_name(verification));
+	json_member_text(json, "verdict", verdict_name(verification));
 	if (verification->has_report)
 		put_report(json, &verification->report);
 	put_findings(json, verification);
@@ -770,12 +770,12 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 		return;
 	}
 	json_begin_object(pruning->json);
-	jsonmember_text(pruning->json, "id", entry->name);
+	json_member_text(pruning->json, "id", entry->name);
 	json_key(pruning->json, "bytes");
 	json_u64(pruning->json, entry->bytes);
 	json_key(pruning->json, "severity");
 	json_double(pruning->json, entry->severity);
-	jsonmember_text(pruning->json, "reason", retention_reason_name(why));
+	json_member_text(pruning->json, "reason", retention_reason_name(why));
 	json_end_object(pruning->json);
 }
 
@@ -824,11 +824,11 @@ static int prune(const char *directory, const struct retention_limits *limits, w
 /* Whether there are incidents that nobody could judge, which is said. */
 static bool is_hidden(const char *directory)
 {
-	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	return dirfd >= 0 && incidentload_list(dirfd, &names) == 0 &&
-	       incidentpick_hidden("spikewatch prune", dirfd, &names) > 0;
+	return dirfd >= 0 && incident_load_list(dirfd, &names) == 0 &&
+	       incident_pick_hidden("spikewatch prune", dirfd, &names) > 0;
 }
 
 static void conclude(const struct pruning *pruning, const char *directory)
@@ -849,9 +849,9 @@ static int run(const char *option, const struct retention_limits *limits, bool d
 {
 	AUTO(output_json_release) struct json_writer *writer = NULL;
 	struct pruning pruning = { .dry = dry };
-	char directory[INCIDENTLOAD_PATH_MAX];
+	char directory[INCIDENT_LOAD_PATH_MAX];
 	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
-	int rc = incidentpick_directory("spikewatch prune", option, directory, sizeof(directory));
+	int rc = incident_pick_directory("spikewatch prune", option, directory, sizeof(directory));
 
 	if (rc < 0)
 		return EXIT_TROUBLE;

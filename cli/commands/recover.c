@@ -32,10 +32,10 @@ struct request {
 /* What there is to tell. */
 struct outcome {
 	struct recover_report report;
-	struct ringfile_state file;
+	struct ring_file_state file;
 	bool clean;     /* the ring's daemon said goodbye */
 	size_t adopted; /* unfinished incidents that were sealed on the way */
-	char directory[INCIDENTLOAD_PATH_MAX];
+	char directory[INCIDENT_LOAD_PATH_MAX];
 };
 
 /* Explains on stderr. Returns code. */
@@ -50,7 +50,7 @@ static int refuse(const char *what, const char *why, int code)
 /* Keeps a daemon away. Without a lock file there was none, or this is a copy of its ring. 0 and *ret, perhaps -1; else the code to exit with. */
 static int take_lock(const char *ring, int *ret)
 {
-	char path[INCIDENTLOAD_PATH_MAX];
+	char path[INCIDENT_LOAD_PATH_MAX];
 	AUTO_CLOSE int fd = -1;
 	int len = snprintf(path, sizeof(path), "%s.lock", ring);
 
@@ -69,15 +69,15 @@ static int take_lock(const char *ring, int *ret)
 	return 0;
 }
 
-static int open_ring(const struct request *request, struct ring **ret, struct ringfile_state *ret_state)
+static int open_ring(const struct request *request, struct ring **ret, struct ring_file_state *ret_state)
 {
 	int rc;
 
-	*ret_state = (struct ringfile_state){ 0 };
+	*ret_state = (struct ring_file_state){ 0 };
 	if (request->live)
 		rc = ring_open(AT_FDCWD, request->ring, false, ret);
 	else
-		rc = ringfile_open(request->ring, ret, ret_state);
+		rc = ring_file_open(request->ring, ret, ret_state);
 	if (rc == -EBADMSG)
 		return refuse(request->ring, "no ring, one of another version, or one that has lost its header",
 			      EXIT_USAGE);
@@ -108,7 +108,7 @@ static void print_holes(const struct recover_report *report)
 static void print_losses(const struct outcome *outcome)
 {
 	const struct recover_report *report = &outcome->report;
-	const struct ringfile_state *file = &outcome->file;
+	const struct ring_file_state *file = &outcome->file;
 	char size[UNITS_TEXT_MAX];
 
 	if (report->hole_count == 0 && report->lost_pages == 0 && file->missing_bytes == 0 &&
@@ -153,10 +153,10 @@ static void put_holes(struct json_writer *json, const struct recover_report *rep
 	json_begin_array(json);
 	for (size_t i = 0; i < report->hole_count; i++) {
 		json_begin_object(json);
-		jsonmember_u64(json, "after_ns", report->holes[i].from.ns);
-		jsonmember_u64(json, "before_ns", report->holes[i].to.ns);
-		jsonmember_u64(json, "ticks", report->holes[i].ticks);
-		jsonmember_u64(json, "pages", report->holes[i].pages);
+		json_member_u64(json, "after_ns", report->holes[i].from.ns);
+		json_member_u64(json, "before_ns", report->holes[i].to.ns);
+		json_member_u64(json, "ticks", report->holes[i].ticks);
+		json_member_u64(json, "pages", report->holes[i].pages);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -167,23 +167,23 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	const struct recover_report *report = &outcome->report;
 
 	json_begin_object(json);
-	jsonmember_text(json, "id", report->name);
-	jsonmember_text(json, "directory", outcome->directory);
+	json_member_text(json, "id", report->name);
+	json_member_text(json, "directory", outcome->directory);
 	json_key(json, "clean");
 	json_bool(json, outcome->clean);
-	jsonmember_u64(json, "from_ns", report->from_wall.ns);
-	jsonmember_u64(json, "to_ns", report->to_wall.ns);
-	jsonmember_u64(json, "interval_ns", report->interval_ns);
-	jsonmember_u64(json, "ticks", report->ticks);
-	jsonmember_u64(json, "slots", report->slots);
-	jsonmember_u64(json, "samples", report->samples);
-	jsonmember_u64(json, "targets", report->targets);
-	jsonmember_u64(json, "targets_gone", report->gone);
-	jsonmember_u64(json, "lost_pages", report->lost_pages);
-	jsonmember_u64(json, "missing_bytes", outcome->file.missing_bytes);
-	jsonmember_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
+	json_member_u64(json, "from_ns", report->from_wall.ns);
+	json_member_u64(json, "to_ns", report->to_wall.ns);
+	json_member_u64(json, "interval_ns", report->interval_ns);
+	json_member_u64(json, "ticks", report->ticks);
+	json_member_u64(json, "slots", report->slots);
+	json_member_u64(json, "samples", report->samples);
+	json_member_u64(json, "targets", report->targets);
+	json_member_u64(json, "targets_gone", report->gone);
+	json_member_u64(json, "lost_pages", report->lost_pages);
+	json_member_u64(json, "missing_bytes", outcome->file.missing_bytes);
+	json_member_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
 	put_holes(json, report);
-	jsonmember_u64(json, "adopted", outcome->adopted);
+	json_member_u64(json, "adopted", outcome->adopted);
 	json_end_object(json);
 }
 
@@ -204,7 +204,7 @@ static int save(const struct request *request, const struct ring *ring, struct o
 {
 	const struct retention_limits limits = { 0 };
 	AUTO(release_spool) struct spool *spool = NULL;
-	int rc = incidentload_directory(request->directory, outcome->directory, sizeof(outcome->directory));
+	int rc = incident_load_directory(request->directory, outcome->directory, sizeof(outcome->directory));
 
 	if (rc < 0)
 		return refuse("the directory of incidents", strerror(-rc), EXIT_TROUBLE);

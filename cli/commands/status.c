@@ -236,10 +236,11 @@ struct cells {
 };
 
 /* Whether a rule on a target, both from the answer, is wanted. */
-static bool statusview_wanted(const struct statusquery *query, const struct json_node *target, const struct json_node *rule)
+static bool statusview_wanted(const struct status_query *query, const struct json_node *target,
+			      const struct json_node *rule)
 {
-	return statusquery_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
-				 answer_text(rule, "rule"));
+	return status_query_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
+				  answer_text(rule, "rule"));
 }
 
 /* ---- a row's cells ---- */
@@ -257,7 +258,7 @@ static const char *value(const struct json_node *rule, const char *key, char *bu
 
 	snprintf(buf, cap, "-");
 
-	return isfinite(number) ? metrictext_value(unit_of(rule), number, buf, cap) : buf;
+	return isfinite(number) ? metric_text_value(unit_of(rule), number, buf, cap) : buf;
 }
 
 /* The one in force; while there is none, what is configured. */
@@ -355,7 +356,7 @@ static double nearness(const struct json_node *rule)
 }
 
 /* NULL with *ret_count 0: none; with another: no memory. */
-static struct row *collect(const struct json_node *root, const struct statusquery *query, size_t *ret_count)
+static struct row *collect(const struct json_node *root, const struct status_query *query, size_t *ret_count)
 {
 	struct row *rows = NULL;
 	size_t all = 0, count = 0;
@@ -534,7 +535,8 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
  * The table, nearest to firing first, and with names what was counted for each row. At most query->nearest rows (0: all); says how many more
  * there are, those included that the daemon kept to itself. The rows that are wanted; -ENOMEM.
  */
-static ssize_t statusview_rules(const struct json_node *root, const struct statusquery *query, size_t width, FILE *file)
+static ssize_t statusview_rules(const struct json_node *root, const struct status_query *query, size_t width,
+				FILE *file)
 {
 	uint64_t farther = answer_whole(root, "farther"), left_out = answer_whole(root, "left_out");
 	size_t count, shown;
@@ -545,7 +547,7 @@ static ssize_t statusview_rules(const struct json_node *root, const struct statu
 
 	shown = query->nearest > 0 && count > query->nearest ? query->nearest : count;
 	if (shown > 0)
-		view_print(rows, shown, statusquery_chooses(query), width, file);
+		view_print(rows, shown, status_query_chooses(query), width, file);
 	if (shown < count || farther > 0)
 		fprintf(file, "... and %ju more: --rows 0 shows all, names of targets and rules show some\n",
 			(uintmax_t)(count - shown + farther));
@@ -560,7 +562,7 @@ static ssize_t statusview_rules(const struct json_node *root, const struct statu
 struct request {
 	const char *socket; /* NULL: where daemons are by default */
 	bool json;
-	struct statusquery query;
+	struct status_query query;
 };
 
 /* ---- JSON ---- */
@@ -625,7 +627,7 @@ static bool is_array(const struct json_node *node, const char *key)
 }
 
 /* A target with those of its rules that are wanted. */
-static void emit_target(struct json_writer *json, const struct json_node *target, const struct statusquery *query)
+static void emit_target(struct json_writer *json, const struct json_node *target, const struct status_query *query)
 {
 	json_begin_object(json);
 	for (const struct json_node *member = target->first; member; member = member->next) {
@@ -643,7 +645,7 @@ static void emit_target(struct json_writer *json, const struct json_node *target
 	json_end_object(json);
 }
 
-static bool any_wanted(const struct json_node *target, const struct statusquery *query)
+static bool any_wanted(const struct json_node *target, const struct status_query *query)
 {
 	const struct json_node *rules = json_member(target, "rules");
 
@@ -654,7 +656,7 @@ static bool any_wanted(const struct json_node *target, const struct statusquery 
 }
 
 /* Returns how many targets are in it. */
-static size_t emit_targets(struct json_writer *json, const struct json_node *targets, const struct statusquery *query)
+static size_t emit_targets(struct json_writer *json, const struct json_node *targets, const struct status_query *query)
 {
 	size_t count = 0;
 
@@ -678,7 +680,7 @@ static int nothing_matches(void)
 	return EXIT_TROUBLE;
 }
 
-static int print_json(const struct json_node *root, const struct statusquery *query)
+static int print_json(const struct json_node *root, const struct status_query *query)
 {
 	AUTO(output_json_release) struct json_writer *json = NULL;
 	size_t targets = 0;
@@ -694,10 +696,10 @@ static int print_json(const struct json_node *root, const struct statusquery *qu
 			emit_member(json, member);
 	}
 	json_end_object(json);
-	return targets > 0 || !statusquery_chooses(query) || query->brief ? EXIT_OK : nothing_matches();
+	return targets > 0 || !status_query_chooses(query) || query->brief ? EXIT_OK : nothing_matches();
 }
 
-static int print_text(const struct json_node *root, const struct statusquery *query)
+static int print_text(const struct json_node *root, const struct status_query *query)
 {
 	struct plot_style style;
 	ssize_t rows;
@@ -710,7 +712,7 @@ static int print_text(const struct json_node *root, const struct statusquery *qu
 	rows = statusview_rules(root, query, style.width, stdout);
 	if (rows < 0)
 		return output_no_memory();
-	if (rows == 0 && statusquery_chooses(query))
+	if (rows == 0 && status_query_chooses(query))
 		return nothing_matches();
 	if (rows == 0)
 		printf("No rule looks at any target yet.\n");
@@ -731,16 +733,16 @@ static int print(const struct json_node *root, const struct request *request)
 }
 
 /* What is too long for a line is asked for with all the rest, and chosen here. */
-static void write_request(const struct statusquery *query, char *buf, size_t cap)
+static void write_request(const struct status_query *query, char *buf, size_t cap)
 {
-	const struct statusquery all = { .brief = query->brief };
-	struct statusquery asked = *query;
+	const struct status_query all = { .brief = query->brief };
+	struct status_query asked = *query;
 	size_t len = (size_t)snprintf(buf, cap, "status ");
 
-	if (asked.nearest > STATUSQUERY_NEAREST_MAX)
+	if (asked.nearest > STATUS_QUERY_NEAREST_MAX)
 		asked.nearest = 0;
-	if (statusquery_format(&asked, buf + len, cap - len) < 0)
-		statusquery_format(&all, buf + len, cap - len);
+	if (status_query_format(&asked, buf + len, cap - len) < 0)
+		status_query_format(&all, buf + len, cap - len);
 	if (buf[len] == '\0')
 		buf[len - 1] = '\0';
 }
@@ -748,7 +750,7 @@ static void write_request(const struct statusquery *query, char *buf, size_t cap
 static int ask_and_print(const struct request *request)
 {
 	AUTO(ask_release) struct json_document *document = NULL;
-	char line[STATUSQUERY_LINE_MAX];
+	char line[STATUS_QUERY_LINE_MAX];
 	struct ask ask = { .command = "spikewatch status", .socket = request->socket, .request = line };
 	int code;
 

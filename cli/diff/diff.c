@@ -37,11 +37,11 @@
 #define CONTRAST_POINTS_MIN 0.05
 
 /* Which samples of stacks: bits. */
-#define CONTRASTLOAD_BEFORE (1u << HOTLIST_BEFORE)
-#define CONTRASTLOAD_DURING (1u << HOTLIST_DURING)
+#define CONTRAST_LOAD_BEFORE (1u << FUNCTION_TABLE_BEFORE)
+#define CONTRAST_LOAD_DURING (1u << FUNCTION_TABLE_DURING)
 
 /* Fractions of a percent of CPU, so that amounts are whole. */
-#define CONTRASTLOAD_PERCENT 1000.0
+#define CONTRAST_LOAD_PERCENT 1000.0
 
 /* Each: 0; -ENOENT: the file is not there, and nothing is known; -EBADMSG: it is damaged, or none of this kind; -ENOMEM; -errno. */
 
@@ -76,8 +76,8 @@ struct difference {
 /* How many rows of each table are wanted. */
 #define DIFFERENCE_ROWS_ALL SIZE_MAX
 
-/* Stacks with two counts a line, as foldpair_write has them; NULL: there are none. */
-struct differencehtml_stacks {
+/* Stacks with two counts a line, as folded_diff_write has them; NULL: there are none. */
+struct difference_html_stacks {
 	const struct buffer *cpu, *memory;
 };
 
@@ -238,9 +238,9 @@ void contrast_release(struct contrast *contrast)
 	*contrast = (struct contrast){ 0 };
 }
 
-/* contrastload.c: functions come through hotrows.h; the other files are tables with a header, whose columns are found by their names. */
+/* contrast_load.c: functions come through function_rows.h; the other files are tables with a header, whose columns are found by their names. */
 
-#define CONTRASTLOAD_COLUMNS_MAX 4
+#define CONTRAST_LOAD_COLUMNS_MAX 4
 
 static uint64_t add_up(uint64_t a, uint64_t b)
 {
@@ -249,23 +249,23 @@ static uint64_t add_up(uint64_t a, uint64_t b)
 
 static int read_text(int incidentfd, const char *file, struct buffer *ret)
 {
-	ret->max = INCIDENTLOAD_CAPTURE_MAX;
-	return incidentload_capture(incidentfd, file, ret);
+	ret->max = INCIDENT_LOAD_CAPTURE_MAX;
+	return incident_load_capture(incidentfd, file, ret);
 }
 
 /* ---- names ---- */
 
-static int add_named(struct contrast *contrast, enum contrast_side side, const struct hotrows_name name[static 2],
+static int add_named(struct contrast *contrast, enum contrast_side side, const struct function_rows_name name[static 2],
 		     const uint64_t amount[static CONTRAST_MEASURES])
 {
 	AUTO(buffer_release) struct buffer clean = { 0 };
 	size_t name_len;
 	struct contrast_key key;
-	int rc = cleantext_append(&clean, name[0].text, name[0].len);
+	int rc = clean_text_append(&clean, name[0].text, name[0].len);
 
 	name_len = clean.len;
 	if (rc == 0)
-		rc = cleantext_append(&clean, name[1].text, name[1].len);
+		rc = clean_text_append(&clean, name[1].text, name[1].len);
 	if (rc < 0)
 		return rc;
 	if (clean.len == 0)
@@ -276,17 +276,17 @@ static int add_named(struct contrast *contrast, enum contrast_side side, const s
 
 /* ---- functions ---- */
 
-static uint64_t of_phases(const uint64_t amount[static HOTLIST_PHASES], unsigned phases)
+static uint64_t of_phases(const uint64_t amount[static FUNCTION_TABLE_PHASES], unsigned phases)
 {
 	uint64_t sum = 0;
 
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		if (phases >> p & 1u)
 			sum = add_up(sum, amount[p]);
 	return sum;
 }
 
-static int take_function(const struct hotrows_row *row, enum contrast_side side, unsigned phases,
+static int take_function(const struct function_rows_row *row, enum contrast_side side, unsigned phases,
 			 struct contrast *functions, struct contrast *threads)
 {
 	const uint64_t amount[CONTRAST_MEASURES] = { of_phases(row->self, phases), of_phases(row->total, phases) };
@@ -294,27 +294,28 @@ static int take_function(const struct hotrows_row *row, enum contrast_side side,
 
 	if (amount[0] == 0 && amount[1] == 0)
 		return 0;
-	return is_function ? add_named(functions, side, (struct hotrows_name[]){ row->function, row->module }, amount)
-			   : add_named(threads, side, (struct hotrows_name[]){ row->thread, row->process }, amount);
+	return is_function
+		       ? add_named(functions, side, (struct function_rows_name[]){ row->function, row->module }, amount)
+		       : add_named(threads, side, (struct function_rows_name[]){ row->thread, row->process }, amount);
 }
 
 /*
  * functions.tsv, or memory-functions.tsv: functions by name and module, with self and total; threads by name and process, with what was sampled
  * in them. phases: bits. What has none in these phases is not there.
  */
-static int contrastload_functions(int incidentfd, enum hotlist_unit unit, enum contrast_side side, unsigned phases,
-			   struct contrast *functions, struct contrast *threads)
+static int contrast_load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side,
+				   unsigned phases, struct contrast *functions, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
-	struct hotrows rows;
-	struct hotrows_row row;
-	int rc = read_text(incidentfd, unit == HOTLIST_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
+	struct function_rows rows;
+	struct function_rows_row row;
+	int rc = read_text(incidentfd, unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
 
 	if (rc < 0)
 		return rc;
-	if (!hotrows_start(&rows, text.data ? text.data : "", text.len) || rows.unit != unit)
+	if (!function_rows_start(&rows, text.data ? text.data : "", text.len) || rows.unit != unit)
 		return -EBADMSG;
-	while (rc == 0 && hotrows_next(&rows, &row))
+	while (rc == 0 && function_rows_next(&rows, &row))
 		rc = take_function(&row, side, phases, functions, threads);
 	if (rc < 0)
 		return rc;
@@ -332,18 +333,18 @@ struct table {
 	const char *at, *end;
 	const char *const *names; /* of the columns that are wanted; the first so many are needed */
 	size_t count;
-	size_t place[CONTRASTLOAD_COLUMNS_MAX];
+	size_t place[CONTRAST_LOAD_COLUMNS_MAX];
 };
 
 /* The next line that is no remark. A rest without newline is none: the file was cut there. */
-static bool next_line(struct table *table, struct hotrows_name *ret)
+static bool next_line(struct table *table, struct function_rows_name *ret)
 {
 	while (table->at < table->end) {
 		const char *newline = memchr(table->at, '\n', (size_t)(table->end - table->at));
 
 		if (!newline)
 			return false;
-		*ret = (struct hotrows_name){ table->at, (size_t)(newline - table->at) };
+		*ret = (struct function_rows_name){ table->at, (size_t)(newline - table->at) };
 		table->at = newline + 1;
 		if (ret->len > 0 && ret->text[0] != '#')
 			return true;
@@ -351,7 +352,7 @@ static bool next_line(struct table *table, struct hotrows_name *ret)
 	return false;
 }
 
-static struct hotrows_name contrastload_cell(const struct hotrows_name *line, size_t place)
+static struct function_rows_name contrast_load_cell(const struct function_rows_name *line, size_t place)
 {
 	const char *at = line->text, *end = line->text + line->len;
 
@@ -360,21 +361,21 @@ static struct hotrows_name contrastload_cell(const struct hotrows_name *line, si
 		const char *stop = tab ? tab : end;
 
 		if (place == 0)
-			return (struct hotrows_name){ at, (size_t)(stop - at) };
+			return (struct function_rows_name){ at, (size_t)(stop - at) };
 		if (!tab)
-			return (struct hotrows_name){ "", 0 };
+			return (struct function_rows_name){ "", 0 };
 		at = tab + 1;
 	}
 }
 
-static bool find_column(const struct hotrows_name *header, const char *name, size_t *ret)
+static bool find_column(const struct function_rows_name *header, const char *name, size_t *ret)
 {
 	size_t place = 0, count = 1;
 
 	for (size_t i = 0; i < header->len; i++)
 		count += header->text[i] == '\t';
 	for (; place < count; place++) {
-		struct hotrows_name text = contrastload_cell(header, place);
+		struct function_rows_name text = contrast_load_cell(header, place);
 
 		if (text.len == strlen(name) && memcmp(text.text, name, text.len) == 0) {
 			*ret = place;
@@ -387,7 +388,7 @@ static bool find_column(const struct hotrows_name *header, const char *name, siz
 /* False: it lacks a column. */
 static bool start_table(struct table *table, const struct buffer *text)
 {
-	struct hotrows_name header;
+	struct function_rows_name header;
 
 	table->at = text->data ? text->data : "";
 	table->end = table->at + text->len;
@@ -399,19 +400,19 @@ static bool start_table(struct table *table, const struct buffer *text)
 	return true;
 }
 
-static bool next_row(struct table *table, struct hotrows_name ret[static CONTRASTLOAD_COLUMNS_MAX])
+static bool next_row(struct table *table, struct function_rows_name ret[static CONTRAST_LOAD_COLUMNS_MAX])
 {
-	struct hotrows_name line;
+	struct function_rows_name line;
 
 	if (!next_line(table, &line))
 		return false;
 	for (size_t i = 0; i < table->count; i++)
-		ret[i] = contrastload_cell(&line, table->place[i]);
+		ret[i] = contrast_load_cell(&line, table->place[i]);
 	return true;
 }
 
 /* "93.6": a thousandth is one. False: not known. */
-static bool parse_percent(const struct hotrows_name *text, uint64_t *ret)
+static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 {
 	const char *end = text->text + text->len, *at;
 	uint64_t whole, part = 0, scale = 100;
@@ -426,12 +427,12 @@ static bool parse_percent(const struct hotrows_name *text, uint64_t *ret)
 	return at == end;
 }
 
-/* threads.tsv or its second look: threads by name, with CPU (CONTRASTLOAD_PERCENT of them are one percent of a core), and how many there are. */
-static int contrastload_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
+/* threads.tsv or its second look: threads by name, with CPU (CONTRAST_LOAD_PERCENT of them are one percent of a core), and how many there are. */
+static int contrast_load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct table table = { .names = (const char *const[]){ "name", "cpu_percent" }, .count = 2 };
-	struct hotrows_name column[CONTRASTLOAD_COLUMNS_MAX];
+	struct function_rows_name column[CONTRAST_LOAD_COLUMNS_MAX];
 	int rc = read_text(incidentfd, file, &text);
 
 	if (rc < 0)
@@ -444,13 +445,13 @@ static int contrastload_threads(int incidentfd, const char *file, enum contrast_
 		/* Without an earlier look it is empty: the thread counts, its CPU does not. */
 		if (!parse_percent(&column[1], &amount[0]))
 			threads->left_out[side]++;
-		rc = add_named(threads, side, (struct hotrows_name[]){ column[0], { "", 0 } }, amount);
+		rc = add_named(threads, side, (struct function_rows_name[]){ column[0], { "", 0 } }, amount);
 	}
 	threads->known[side] = rc == 0;
 	return rc;
 }
 
-static bool parse_bytes(const struct hotrows_name *text, uint64_t *ret)
+static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
 {
 	const char *end = text->text + text->len;
 
@@ -459,12 +460,12 @@ static bool parse_bytes(const struct hotrows_name *text, uint64_t *ret)
 }
 
 /* smaps.tsv or its second look: what is mapped, by name and permissions, of all processes together, with bytes resident and swapped. */
-static int contrastload_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
+static int contrast_load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct table table = { .names = (const char *const[]){ "mapping", "permissions", "rss_bytes", "swap_bytes" },
 			       .count = 4 };
-	struct hotrows_name column[CONTRASTLOAD_COLUMNS_MAX];
+	struct function_rows_name column[CONTRAST_LOAD_COLUMNS_MAX];
 	int rc = read_text(incidentfd, file, &text);
 
 	if (rc < 0)
@@ -510,19 +511,20 @@ static const char *difference_phase_name(enum difference_phase phase)
 	return names[phase];
 }
 
-/* The bits of stackfold.h and contrastload.h for the stacks of a side. */
+/* The bits of stack_fold.h and contrast_load.h for the stacks of a side. */
 static unsigned difference_phases(const struct difference *difference, enum contrast_side side)
 {
-	static const unsigned bits[DIFFERENCE_PHASES] = { CONTRASTLOAD_DURING, CONTRASTLOAD_BEFORE,
-							  CONTRASTLOAD_BEFORE | CONTRASTLOAD_DURING };
+	static const unsigned bits[DIFFERENCE_PHASES] = { CONTRAST_LOAD_DURING, CONTRAST_LOAD_BEFORE,
+							  CONTRAST_LOAD_BEFORE | CONTRAST_LOAD_DURING };
 
 	if (difference->one)
-		return side == CONTRAST_A ? CONTRASTLOAD_BEFORE : CONTRASTLOAD_DURING;
+		return side == CONTRAST_A ? CONTRAST_LOAD_BEFORE : CONTRAST_LOAD_DURING;
 	return bits[difference->phase];
 }
 
 /* "A" and "B"; of one incident "before" and "during" for tables of stacks, "first" and "second" for others. */
-static const char *difference_label(const struct difference *difference, enum difference_table table, enum contrast_side side)
+static const char *difference_label(const struct difference *difference, enum difference_table table,
+				    enum contrast_side side)
 {
 	if (!difference->one)
 		return side == CONTRAST_A ? "A" : "B";
@@ -616,13 +618,13 @@ static int judge(struct difference *difference, enum contrast_side side, const c
 
 /* ---- loading ---- */
 
-static int load_stacks(struct difference *difference, enum contrast_side side, int fd, enum hotlist_unit unit)
+static int load_stacks(struct difference *difference, enum contrast_side side, int fd, enum function_table_unit unit)
 {
-	bool memory = unit == HOTLIST_IN_BYTES;
+	bool memory = unit == FUNCTION_TABLE_IN_BYTES;
 	enum difference_table functions = memory ? DIFFERENCE_MEMORY_FUNCTIONS : DIFFERENCE_FUNCTIONS;
 	enum difference_table threads = memory ? DIFFERENCE_MEMORY_THREADS : DIFFERENCE_STACK_THREADS;
-	int rc = contrastload_functions(fd, unit, side, difference_phases(difference, side),
-					&difference->table[functions], &difference->table[threads]);
+	int rc = contrast_load_functions(fd, unit, side, difference_phases(difference, side),
+					 &difference->table[functions], &difference->table[threads]);
 
 	/* Both sides of one are of the same file. */
 	if (difference->one && side == CONTRAST_B && rc != -ENOMEM)
@@ -640,29 +642,30 @@ static bool has_stacks(const struct difference *difference)
 static int load_side(struct difference *difference, enum contrast_side side, int fd)
 {
 	bool again = difference->one && side == CONTRAST_B, stacks;
-	int rc = load_stacks(difference, side, fd, HOTLIST_IN_SAMPLES);
+	int rc = load_stacks(difference, side, fd, FUNCTION_TABLE_IN_SAMPLES);
 
 	if (rc == 0)
-		rc = load_stacks(difference, side, fd, HOTLIST_IN_BYTES);
+		rc = load_stacks(difference, side, fd, FUNCTION_TABLE_IN_BYTES);
 	stacks = has_stacks(difference);
 	if (rc == 0)
-		rc = judge(difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
-			   contrastload_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
-	if (rc == 0)
 		rc = judge(
-			difference, side, mapping_files[again],
-			!again   ? "its mappings cannot be compared"
-			: stacks ? "there was no second look, so only its stacks before and during can be compared"
-				 : "there was no second look",
-			contrastload_mappings(fd, mapping_files[again], side, &difference->table[DIFFERENCE_MAPPINGS]));
+			difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
+			contrast_load_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
+	if (rc == 0)
+		rc = judge(difference, side, mapping_files[again],
+			   !again   ? "its mappings cannot be compared"
+			   : stacks ? "there was no second look, so only its stacks before and during can be compared"
+				    : "there was no second look",
+			   contrast_load_mappings(fd, mapping_files[again], side,
+						  &difference->table[DIFFERENCE_MAPPINGS]));
 	return rc;
 }
 
 static void glance(struct difference *difference, enum contrast_side side, int fd)
 {
-	struct incidentload_glance seen;
+	struct incident_load_glance seen;
 
-	incidentload_glance(fd, &difference->incident[side], &seen);
+	incident_load_glance(fd, &difference->incident[side], &seen);
 	if (seen.damaged)
 		note(difference, true, "%s is damaged: %s", subject(difference, side), seen.why);
 }
@@ -839,7 +842,7 @@ static const struct {
 				 NULL,
 				 NULL,
 				 { "cpu_percent", "count" },
-				 { CONTRASTLOAD_PERCENT, 1 } },
+				 { CONTRAST_LOAD_PERCENT, 1 } },
 	[DIFFERENCE_MAPPINGS] = { "mappings", "mapping", "permissions", NULL, { "rss_bytes", "swap_bytes" }, { 1, 1 } },
 };
 
@@ -875,9 +878,9 @@ static void put_row(struct json_writer *json, enum difference_table table, const
 		    const struct contrast_row *row)
 {
 	json_begin_object(json);
-	jsonmember_text(json, json_forms[table].name, row->name);
+	json_member_text(json, json_forms[table].name, row->name);
 	if (json_forms[table].place)
-		jsonmember_text(json, json_forms[table].place, row->place);
+		json_member_text(json, json_forms[table].place, row->place);
 	put_side(json, table, row, CONTRAST_A);
 	put_side(json, table, row, CONTRAST_B);
 	json_key(json, contrast->shares ? "growth_points" : "growth");
@@ -930,7 +933,7 @@ static void put_table(struct json_writer *json, const struct difference *differe
 	}
 	json_begin_object(json);
 	if (json_forms[table].unit) {
-		jsonmember_text(json, "unit", json_forms[table].unit);
+		json_member_text(json, "unit", json_forms[table].unit);
 		put_counts(json, "all", contrast->sum);
 	}
 	put_counts(json, table == DIFFERENCE_THREADS ? "cpu_unknown" : "left_out", contrast->left_out);
@@ -942,13 +945,13 @@ static void put_incident(struct json_writer *json, const char *key, const struct
 {
 	json_key(json, key);
 	json_begin_object(json);
-	jsonmember_text(json, "id", incident->id);
-	jsonmember_text(json, "kind", incident_kind_name(incident->kind));
+	json_member_text(json, "id", incident->id);
+	json_member_text(json, "kind", incident_kind_name(incident->kind));
 	json_key(json, "time_ns");
 	json_u64(json, incident->wall.ns);
-	jsonmember_text(json, "hostname", incident->hostname);
-	jsonmember_text(json, "target", incident->target.name);
-	jsonmember_text(json, "rule", incident->rule.name);
+	json_member_text(json, "hostname", incident->hostname);
+	json_member_text(json, "target", incident->target.name);
+	json_member_text(json, "rule", incident->rule.name);
 	json_end_object(json);
 }
 
@@ -962,7 +965,7 @@ static void difference_json(const struct difference *difference, size_t rows, st
 	} else {
 		put_incident(json, "b", &difference->incident[CONTRAST_B]);
 	}
-	jsonmember_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
+	json_member_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
 	json_key(json, "damaged");
 	json_bool(json, difference->damaged);
 	json_key(json, "notes");
@@ -1067,7 +1070,7 @@ static void print_number(enum cell cell, double value, bool change, FILE *file)
 
 	/* The sign of what reads 0.0 would be a lie. */
 	if (cell == CELL_CPU)
-		value /= CONTRASTLOAD_PERCENT;
+		value /= CONTRAST_LOAD_PERCENT;
 	if ((cell == CELL_SHARE || cell == CELL_CPU) && fabs(value) < 0.05)
 		sign = "";
 	if (cell == CELL_SHARE)
@@ -1358,7 +1361,8 @@ static int print_head(const struct difference *difference, size_t width, FILE *f
 }
 
 /* difference_text.c: tables in lines of at most width characters (but no less than 40), of each at most so many rows. 0 or -ENOMEM. */
-static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width, FILE *file)
+static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width,
+			    FILE *file)
 {
 	size_t line = width > WIDTH_MIN ? width : WIDTH_MIN;
 	int rc = print_head(difference, line, file);
@@ -1384,7 +1388,7 @@ static int difference_print(const struct difference *difference, bool memory_fir
 }
 
 /*
- * differencehtml.c: the words in the page are the two lines of the head and the notes; everything else is the JSON of --json, and the stacks.
+ * difference_html.c: the words in the page are the two lines of the head and the notes; everything else is the JSON of --json, and the stacks.
  * The block of data has the name that a report's has, so that the program of the page finds it.
  */
 
@@ -1416,7 +1420,7 @@ static int put_words(const struct difference *difference, const struct sink *sin
 		if (rc == 0)
 			rc = put_text(&to, ". ");
 	}
-	return rc == 0 ? htmltext_write(sink, words.data, words.len) : rc;
+	return rc == 0 ? html_text_write(sink, words.data, words.len) : rc;
 }
 
 static void put_stacks(struct json_writer *json, const char *key, const struct buffer *stacks)
@@ -1428,22 +1432,22 @@ static void put_stacks(struct json_writer *json, const char *key, const struct b
 		json_null(json);
 }
 
-static void differencehtml_close_json(struct json_writer **json)
+static void difference_html_close_json(struct json_writer **json)
 {
 	json_writer_close(*json);
 }
 
-static int put_data(const struct difference *difference, const struct differencehtml_stacks *stacks,
+static int put_data(const struct difference *difference, const struct difference_html_stacks *stacks,
 		    const struct sink *sink)
 {
-	AUTO(differencehtml_close_json) struct json_writer *json = NULL;
-	int rc = json_writer_new(htmltext_json(sink), false, &json);
+	AUTO(difference_html_close_json) struct json_writer *json = NULL;
+	int rc = json_writer_new(html_text_json(sink), false, &json);
 
 	if (rc < 0)
 		return rc;
 	json_begin_object(json);
 	json_key(json, "format");
-	json_u64(json, REPORTDATA_FORMAT);
+	json_u64(json, REPORT_DATA_FORMAT);
 	json_key(json, "diff");
 	json_begin_object(json);
 	difference_json(difference, DIFFERENCE_ROWS_ALL, json);
@@ -1455,27 +1459,27 @@ static int put_data(const struct difference *difference, const struct difference
 }
 
 /* 0; -ENOMEM; what the sink returned. */
-static int differencehtml_write(const struct difference *difference, const struct differencehtml_stacks *stacks,
-			 const struct sink *sink)
+static int difference_html_write(const struct difference *difference, const struct difference_html_stacks *stacks,
+				 const struct sink *sink)
 {
 	static const char title[] = "Difference";
-	int rc = reportpage_write(REPORTPAGE_TITLE, sink);
+	int rc = report_page_write(REPORT_PAGE_TITLE, sink);
 
 	if (rc == 0)
-		rc = htmltext_write(sink, title, strlen(title));
+		rc = html_text_write(sink, title, strlen(title));
 	if (rc == 0)
-		rc = reportpage_write(REPORTPAGE_STORY, sink);
+		rc = report_page_write(REPORT_PAGE_STORY, sink);
 	if (rc == 0)
 		rc = put_words(difference, sink);
 	if (rc == 0)
-		rc = reportpage_write(REPORTPAGE_DATA, sink);
+		rc = report_page_write(REPORT_PAGE_DATA, sink);
 	if (rc == 0)
 		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
 	if (rc == 0)
 		rc = put_data(difference, stacks, sink);
 	if (rc == 0)
 		rc = put_text(sink, "</script>\n");
-	return rc == 0 ? reportpage_write(REPORTPAGE_END, sink) : rc;
+	return rc == 0 ? report_page_write(REPORT_PAGE_END, sink) : rc;
 }
 
 #define ROWS_DEFAULT 10
@@ -1526,12 +1530,12 @@ static int read_profiles(const struct job *job, const struct difference *differe
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
 		int fd = job->fd[side] < 0 ? job->fd[0] : job->fd[side];
-		int rc = stackfold_read(fd, memory, difference_phases(difference, side), &ret->text[side]);
+		int rc = stack_fold_read(fd, memory, difference_phases(difference, side), &ret->text[side]);
 
 		if (rc == -ENOENT || rc == -ENOMEM)
 			return rc;
 		if (rc < 0)
-			return complain_file(job, side, stackfold_profile(memory), rc);
+			return complain_file(job, side, stack_fold_profile(memory), rc);
 	}
 	return 0;
 }
@@ -1540,12 +1544,12 @@ static int read_profiles(const struct job *job, const struct difference *differe
 static int read_folded(const struct job *job, bool memory, bool quiet, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
-		int rc = job->fd[side] < 0 ? -ENOENT : stackfold_read_folded(job->fd[side], memory, &ret->text[side]);
+		int rc = job->fd[side] < 0 ? -ENOENT : stack_fold_read_folded(job->fd[side], memory, &ret->text[side]);
 
 		if (rc == -ENOMEM || (rc == -ENOENT && quiet))
 			return rc;
 		if (rc < 0)
-			return complain_file(job, side, stackfold_folded(memory), rc);
+			return complain_file(job, side, stack_fold_folded(memory), rc);
 	}
 	return 0;
 }
@@ -1562,7 +1566,7 @@ static int read_sides(const struct job *job, const struct difference *difference
 	rc = read_folded(job, memory, quiet, ret);
 	if (rc == 0 && difference->phase != DIFFERENCE_ALL)
 		fprintf(stderr, "%s: not both have a %s: stacks are those of before and during together\n", command,
-			stackfold_profile(memory));
+			stack_fold_profile(memory));
 	return rc;
 }
 
@@ -1573,7 +1577,7 @@ static int write_folded(const struct job *job, const struct difference *differen
 	int rc = read_sides(job, difference, job->memory, false, &sides);
 
 	if (rc == 0)
-		rc = foldpair_write(&sides.text[CONTRAST_A], &sides.text[CONTRAST_B], job->scale, &sink);
+		rc = folded_diff_write(&sides.text[CONTRAST_A], &sides.text[CONTRAST_B], job->scale, &sink);
 	if (rc == -ENOMEM)
 		return output_no_memory();
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
@@ -1591,7 +1595,7 @@ static int pair_stacks(const struct job *job, const struct difference *differenc
 
 	*ret_there = rc == 0;
 	if (rc == 0)
-		return foldpair_write(&sides.text[CONTRAST_A], &sides.text[CONTRAST_B], false, &sink);
+		return folded_diff_write(&sides.text[CONTRAST_A], &sides.text[CONTRAST_B], false, &sink);
 	return rc == -ENOENT ? 0 : rc;
 }
 
@@ -1601,7 +1605,7 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 	AUTO(buffer_release) struct buffer cpu = { 0 };
 	AUTO(buffer_release) struct buffer memory = { 0 };
 	const struct sink sink = output_sink(file);
-	struct differencehtml_stacks stacks;
+	struct difference_html_stacks stacks;
 	bool has_cpu = false, has_memory = false;
 	int rc = pair_stacks(job, difference, false, &cpu, &has_cpu);
 
@@ -1611,8 +1615,8 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 	if (rc == -ENOMEM)
 		return rc;
 	difference->damaged |= rc < 0;
-	stacks = (struct differencehtml_stacks){ has_cpu ? &cpu : NULL, has_memory ? &memory : NULL };
-	rc = differencehtml_write(difference, &stacks, &sink);
+	stacks = (struct difference_html_stacks){ has_cpu ? &cpu : NULL, has_memory ? &memory : NULL };
+	rc = difference_html_write(difference, &stacks, &sink);
 	return rc == -ENOMEM ? rc : 0; /* the stream keeps its errors */
 }
 
@@ -1720,21 +1724,21 @@ static int run(struct job *job, const char *directory, const char *output)
 {
 	AUTO_CLOSE int first = -1;
 	AUTO_CLOSE int second = -1;
-	struct outfile out = { .command = command, .path = output, .write = write_any, .ctx = job };
-	int rc = incidentpick(command, directory, job->name[0], &first);
+	struct output_file out = { .command = command, .path = output, .write = write_any, .ctx = job };
+	int rc = incident_pick(command, directory, job->name[0], &first);
 
 	if (rc == 0 && job->name[1])
-		rc = incidentpick(command, directory, job->name[1], &second);
+		rc = incident_pick(command, directory, job->name[1], &second);
 	if (rc != 0)
-		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
-	if (job->html && !reportpage_built()) {
+		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
+	if (job->html && !report_page_built()) {
 		fprintf(stderr, "%s: this spikewatch was built without reports, so --html is not there; the rest is\n",
 			command);
 		return EXIT_TROUBLE;
 	}
 	job->fd[0] = first;
 	job->fd[1] = second;
-	return outfile_write(&out);
+	return output_file_write(&out);
 }
 
 int diff_command(int argc, char **argv)

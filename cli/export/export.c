@@ -32,7 +32,7 @@
 #define RESTORE_PAGE_MAX ((size_t)2 << 30)
 
 /*
- * exportrows.c: rows go out as they come in, so memory does not grow with their number.
+ * export_rows.c: rows go out as they come in, so memory does not grow with their number.
  *
  * A gVisor stream has no targets: a row is a tick, with all of them side by side. In samples.tsv each has a row at its own time; rows are
  * one tick until a target comes again, or more than half an interval has passed.
@@ -48,15 +48,15 @@ static int lacks_samples(int rc)
 }
 
 static int run(const struct exporting *exporting,
-	       int (*row)(void *, const struct samplewalk *, const struct samplewalk_row *), void *ctx,
-	       struct samplewalk *ret)
+	       int (*row)(void *, const struct sample_walk *, const struct sample_walk_row *), void *ctx,
+	       struct sample_walk *ret)
 {
-	const struct samplewalk_visit visit = { .row = row, .ctx = ctx };
+	const struct sample_walk_visit visit = { .row = row, .ctx = ctx };
 
-	return lacks_samples(samplewalk_run(exporting->fd, exporting->incident->wall, &visit, ret));
+	return lacks_samples(sample_walk_run(exporting->fd, exporting->incident->wall, &visit, ret));
 }
 
-static uint64_t wall_of(const struct exporting *exporting, const struct samplewalk_row *row)
+static uint64_t wall_of(const struct exporting *exporting, const struct sample_walk_row *row)
 {
 	return exporting->incident->wall.ns + (uint64_t)row->at_ns;
 }
@@ -79,7 +79,7 @@ static void put_csv_text(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-static int csv_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int csv_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	const struct exporting *exporting = ctx;
 
@@ -101,9 +101,9 @@ static int csv_row(void *ctx, const struct samplewalk *walk, const struct sample
  * json: one object with columns, rows as arrays, and targets.
  * gvisor: the stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets.
  */
-static int exportrows_csv(const struct exporting *exporting)
+static int export_rows_csv(const struct exporting *exporting)
 {
-	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
 
 	fputs("since_firing[ns],wall[ns],target", exporting->out);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
@@ -120,15 +120,15 @@ static int exportrows_csv(const struct exporting *exporting)
 static void put_column(struct json_writer *json, const char *name, const char *unit, const char *kind)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "name", name);
-	jsonmember_text(json, "unit", unit);
-	jsonmember_text(json, "kind", kind);
+	json_member_text(json, "name", name);
+	json_member_text(json, "unit", unit);
+	json_member_text(json, "kind", kind);
 	json_end_object(json);
 }
 
 static void put_head(struct json_writer *json, const struct incident *incident)
 {
-	jsonmember_text(json, "incident", incident->id);
+	json_member_text(json, "incident", incident->id);
 	json_key(json, "fired_ns");
 	json_u64(json, incident->wall.ns);
 	json_key(json, "columns");
@@ -143,7 +143,7 @@ static void put_head(struct json_writer *json, const struct incident *incident)
 	json_end_array(json);
 }
 
-static int json_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int json_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	struct json_writer *json = ctx;
 
@@ -160,14 +160,14 @@ static int json_row(void *ctx, const struct samplewalk *walk, const struct sampl
 	return json_end_array(json);
 }
 
-static void put_targets(struct json_writer *json, const struct samplewalk *walk)
+static void put_targets(struct json_writer *json, const struct sample_walk *walk)
 {
 	json_key(json, "targets");
 	json_begin_array(json);
 	for (size_t i = 0; i < walk->count; i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "name", walk->targets[i].name);
-		jsonmember_text(json, "kind", walk->targets[i].kind);
+		json_member_text(json, "name", walk->targets[i].name);
+		json_member_text(json, "kind", walk->targets[i].kind);
 		json_key(json, "pid");
 		if (walk->targets[i].pid)
 			json_i64(json, walk->targets[i].pid);
@@ -180,9 +180,9 @@ static void put_targets(struct json_writer *json, const struct samplewalk *walk)
 	json_u64(json, walk->report.rows_lost);
 }
 
-static int exportrows_json(const struct exporting *exporting)
+static int export_rows_json(const struct exporting *exporting)
 {
-	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
 	struct json_writer *json;
 	int closed, rc = json_writer_new(exporting->sink, false, &json);
 
@@ -219,7 +219,7 @@ struct gvisor {
 	uint32_t mask;
 };
 
-static int first_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int first_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	struct gvisor *gvisor = ctx;
 
@@ -243,7 +243,7 @@ static void name_column(char ret[static NAME_BYTES], const char *target, const c
 }
 
 /* Two targets may be called the same, cut to this length: their place tells them apart. */
-static void name_target(const struct samplewalk *walk, size_t at, char ret[static 64])
+static void name_target(const struct sample_walk *walk, size_t at, char ret[static 64])
 {
 	snprintf(ret, 64, "%.50s", walk->targets[at].name[0] ? walk->targets[at].name : "?");
 	for (size_t i = 0; i < at; i++) {
@@ -254,7 +254,7 @@ static void name_target(const struct samplewalk *walk, size_t at, char ret[stati
 	}
 }
 
-static int begin_gvisor(struct gvisor *gvisor, const struct samplewalk *walk)
+static int begin_gvisor(struct gvisor *gvisor, const struct sample_walk *walk)
 {
 	const enum sample_field *fields = recorder_gvisor_fields();
 	struct stream_column columns[STREAM_COLUMNS_MAX];
@@ -293,7 +293,7 @@ static int end_tick(struct gvisor *gvisor)
 			  gvisor->mask);
 }
 
-static int gvisor_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int gvisor_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	struct gvisor *gvisor = ctx;
 	const enum sample_field *fields = recorder_gvisor_fields();
@@ -319,10 +319,10 @@ static int gvisor_row(void *ctx, const struct samplewalk *walk, const struct sam
 	return rc;
 }
 
-static int exportrows_gvisor(const struct exporting *exporting)
+static int export_rows_gvisor(const struct exporting *exporting)
 {
-	AUTO(samplewalk_release) struct samplewalk first = { 0 };
-	AUTO(samplewalk_release) struct samplewalk second = { 0 };
+	AUTO(sample_walk_release) struct sample_walk first = { 0 };
+	AUTO(sample_walk_release) struct sample_walk second = { 0 };
 	struct gvisor gvisor = { .exporting = exporting };
 	int closed, rc = run(exporting, first_row, &gvisor, &first);
 
@@ -342,7 +342,7 @@ static int exportrows_gvisor(const struct exporting *exporting)
 	return rc ? rc : closed;
 }
 
-bool exportrows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
+bool export_rows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
 {
 	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
 
@@ -353,7 +353,7 @@ bool exportrows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, 
 }
 
 /*
- * exporttrace.c: two walks over the samples: the first finds where time begins, because times below zero are not shown, the second writes
+ * export_trace.c: two walks over the samples: the first finds where time begins, because times below zero are not shown, the second writes
  * each row as it comes. Events need no order.
  *
  * A target that is no process has no pid; it gets one that no process can have.
@@ -379,7 +379,7 @@ struct trace {
 	size_t last_count;
 };
 
-static int measure_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int measure_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	struct trace *trace = ctx;
 
@@ -400,7 +400,7 @@ static double when(const struct trace *trace, int64_t at_ns)
 	return since > 0 ? (double)since / 1e3 : 0;
 }
 
-static int64_t pid_of(const struct samplewalk *walk, size_t target)
+static int64_t pid_of(const struct sample_walk *walk, size_t target)
 {
 	return walk->targets[target].pid ? walk->targets[target].pid : PID_TARGETS + (int64_t)target;
 }
@@ -409,13 +409,13 @@ static int64_t pid_of(const struct samplewalk *walk, size_t target)
 static void begin_event(struct json_writer *json, const char *phase, const char *name, int64_t pid, double ts)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "ph", phase);
-	jsonmember_text(json, "name", name);
+	json_member_text(json, "ph", phase);
+	json_member_text(json, "name", name);
 	json_key(json, "pid");
 	json_i64(json, pid);
 	json_key(json, "tid");
 	json_i64(json, pid);
-	jsonmember_double(json, "ts", ts);
+	json_member_double(json, "ts", ts);
 }
 
 static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, const char *name, double value)
@@ -423,19 +423,19 @@ static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, c
 	begin_event(trace->json, "C", name, pid, when(trace, at_ns));
 	json_key(trace->json, "args");
 	json_begin_object(trace->json);
-	jsonmember_double(trace->json, "value", value);
+	json_member_double(trace->json, "value", value);
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 }
 
 /* CPU is drawn from the row before to this one: a counter holds from its event on. */
-static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, const struct samplewalk_row *row)
+static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, const struct sample_walk_row *row)
 {
 	uint64_t cpu_ns = row->sample.value[SAMPLE_CPU];
 	int64_t since = row->at_ns - last->at_ns, ran_ns;
 
 	if (last->has && !row->gap && since > 0 && cpu_ns >= last->cpu_ns) {
-		if (exportrows_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
+		if (export_rows_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
 			put_counter(trace, pid, last->at_ns, "cpu (cores)", 0);
 			last->at_ns = row->at_ns - ran_ns;
 			since = ran_ns;
@@ -445,7 +445,7 @@ static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, c
 	*last = (struct last){ true, row->at_ns, cpu_ns };
 }
 
-static int write_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int write_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	static const struct {
 		enum sample_field field;
@@ -474,12 +474,12 @@ static void put_name(const struct trace *trace, const char *what, int64_t pid, c
 	begin_event(trace->json, "M", what, pid, 0);
 	json_key(trace->json, "args");
 	json_begin_object(trace->json);
-	jsonmember_text(trace->json, "name", name[0] ? name : "?");
+	json_member_text(trace->json, "name", name[0] ? name : "?");
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 }
 
-static void put_names(const struct trace *trace, const struct samplewalk *walk)
+static void put_names(const struct trace *trace, const struct sample_walk *walk)
 {
 	put_name(trace, "process_name", PID_INCIDENT, trace->incident->id);
 	put_name(trace, "thread_name", PID_INCIDENT, "phases");
@@ -494,8 +494,8 @@ static void put_slice(const struct trace *trace, const char *name, int64_t from_
 	if (to <= from)
 		return;
 	begin_event(trace->json, "X", name, PID_INCIDENT, from);
-	jsonmember_text(trace->json, "cat", "phase");
-	jsonmember_double(trace->json, "dur", to - from);
+	json_member_text(trace->json, "cat", "phase");
+	json_member_double(trace->json, "dur", to - from);
 	json_end_object(trace->json);
 }
 
@@ -511,20 +511,20 @@ static void put_phases(const struct trace *trace)
 	put_slice(trace, "after", 0, trace->to_ns);
 	begin_event(trace->json, "i", incident->rule.name[0] ? incident->rule.name : "fired", PID_INCIDENT,
 		    when(trace, 0));
-	jsonmember_text(trace->json, "cat", "firing");
-	jsonmember_text(trace->json, "s", "g");
+	json_member_text(trace->json, "cat", "firing");
+	json_member_text(trace->json, "s", "g");
 	json_end_object(trace->json);
 }
 
 static int write_events(struct trace *trace, int fd)
 {
-	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
-	const struct samplewalk_visit visit = { .row = write_row, .ctx = trace };
+	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
+	const struct sample_walk_visit visit = { .row = write_row, .ctx = trace };
 	int rc;
 
 	json_key(trace->json, "traceEvents");
 	json_begin_array(trace->json);
-	rc = samplewalk_run(fd, trace->incident->wall, &visit, &walk);
+	rc = sample_walk_run(fd, trace->incident->wall, &visit, &walk);
 	if (rc == 0) {
 		put_names(trace, &walk);
 		put_phases(trace);
@@ -541,12 +541,12 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
 		return rc;
 	json_begin_object(trace->json);
 	rc = write_events(trace, exporting->fd);
-	jsonmember_text(trace->json, "displayTimeUnit", "ms");
+	json_member_text(trace->json, "displayTimeUnit", "ms");
 	json_key(trace->json, "otherData");
 	json_begin_object(trace->json);
-	jsonmember_text(trace->json, "incident", trace->incident->id);
-	jsonmember_text(trace->json, "hostname", trace->incident->hostname);
-	jsonmember_text(trace->json, "version", trace->incident->version);
+	json_member_text(trace->json, "incident", trace->incident->id);
+	json_member_text(trace->json, "hostname", trace->incident->hostname);
+	json_member_text(trace->json, "version", trace->incident->version);
 	json_end_object(trace->json);
 	json_end_object(trace->json);
 	closed = json_writer_close(trace->json);
@@ -557,13 +557,13 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
  * Writes the JSON form of the Trace Event Format: counters ("C") of each target, what it was before, in the window of the rule and after
  * ("X"), the firing ("i"), and names ("M"). 0; EXPORTING_NOTHING: there are no samples; -ENOMEM; -errno.
  */
-static int exporttrace_write(const struct exporting *exporting)
+static int export_trace_write(const struct exporting *exporting)
 {
-	AUTO(samplewalk_release) struct samplewalk walk = { 0 };
+	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
 	struct trace trace = { .incident = exporting->incident };
-	const struct samplewalk_visit visit = { .row = measure_row, .ctx = &trace };
+	const struct sample_walk_visit visit = { .row = measure_row, .ctx = &trace };
 	AUTO_FREE struct last *last = NULL;
-	int rc = samplewalk_run(exporting->fd, exporting->incident->wall, &visit, &walk);
+	int rc = sample_walk_run(exporting->fd, exporting->incident->wall, &visit, &walk);
 
 	if (rc == -ENOENT || (rc == 0 && !trace.any)) {
 		fprintf(stderr, "spikewatch export: the incident has no samples\n");
@@ -581,7 +581,7 @@ static int exporttrace_write(const struct exporting *exporting)
 
 /*
  * restore.c: under another name first, like everything that has to be whole under its own. The names come from the page, which anybody may have
- * written: reportfile.h lets only those of incidents through, and files are made anew, never opened.
+ * written: report_file.h lets only those of incidents through, and files are made anew, never opened.
  */
 
 /* While a page is taken apart. */
@@ -624,10 +624,10 @@ static int write_file(int dirfd, const char *name, const struct buffer *bytes)
 }
 
 /* 0; -ENOMEM; the error of the disk. What is damaged is said and passed over. */
-static int restore_file(struct restoring *restoring, const struct reportfile_entry *entry)
+static int restore_file(struct restoring *restoring, const struct report_file_entry *entry)
 {
 	AUTO(buffer_release) struct buffer bytes = { 0 };
-	int rc = reportfile_get(entry, &bytes);
+	int rc = report_file_get(entry, &bytes);
 
 	if (rc == -EBADMSG) {
 		trouble(restoring, entry->name, "damaged, not restored");
@@ -642,13 +642,13 @@ static int restore_file(struct restoring *restoring, const struct reportfile_ent
 	return 0;
 }
 
-static int restore_files(struct restoring *restoring, struct reportfile *page)
+static int restore_files(struct restoring *restoring, struct report_file *page)
 {
-	struct reportfile_entry entry;
+	struct report_file_entry entry;
 	int rc = 0;
 
-	while (rc >= 0 && rc != REPORTFILE_END) {
-		rc = reportfile_next(page, &entry);
+	while (rc >= 0 && rc != REPORT_FILE_END) {
+		rc = report_file_next(page, &entry);
 		if (rc == 0) {
 			rc = restore_file(restoring, &entry);
 			if (rc < 0)
@@ -677,23 +677,23 @@ static void verify(struct restoring *restoring)
 		trouble(restoring, MANIFEST_NAME, rc == -ENOENT ? "missing" : "damaged");
 }
 
-static void remove_files(int dirfd, struct reportfile page, const char *directory)
+static void remove_files(int dirfd, struct report_file page, const char *directory)
 {
-	struct reportfile_entry entry;
+	struct report_file_entry entry;
 	int rc = 0;
 
 	while (rc == 0 || rc == -EBADMSG) {
-		rc = reportfile_next(&page, &entry);
+		rc = report_file_next(&page, &entry);
 		if (rc == 0)
 			unlinkat(dirfd, entry.name, 0);
 	}
 	rmdir(directory);
 }
 
-static int restore_into(struct restoring *restoring, struct reportfile *page, const char *temporary,
+static int restore_into(struct restoring *restoring, struct report_file *page, const char *temporary,
 			const char *directory)
 {
-	const struct reportfile from = *page;
+	const struct report_file from = *page;
 	AUTO_CLOSE int dirfd = -1;
 	int rc;
 
@@ -716,25 +716,26 @@ static int restore_into(struct restoring *restoring, struct reportfile *page, co
 }
 
 /* Without the slashes at its end. False: that is no place for a directory. */
-static bool name_places(const char *directory, char place[static INCIDENTLOAD_PATH_MAX],
-			char temporary[static INCIDENTLOAD_PATH_MAX])
+static bool name_places(const char *directory, char place[static INCIDENT_LOAD_PATH_MAX],
+			char temporary[static INCIDENT_LOAD_PATH_MAX])
 {
 	size_t len = strlen(directory);
 
 	while (len > 1 && directory[len - 1] == '/')
 		len--;
-	return len > 0 && snprintf(place, INCIDENTLOAD_PATH_MAX, "%.*s", (int)len, directory) < INCIDENTLOAD_PATH_MAX &&
-	       snprintf(temporary, INCIDENTLOAD_PATH_MAX, "%.*s.tmp-%d", (int)len, directory, (int)getpid()) <
-		       INCIDENTLOAD_PATH_MAX;
+	return len > 0 &&
+	       snprintf(place, INCIDENT_LOAD_PATH_MAX, "%.*s", (int)len, directory) < INCIDENT_LOAD_PATH_MAX &&
+	       snprintf(temporary, INCIDENT_LOAD_PATH_MAX, "%.*s.tmp-%d", (int)len, directory, (int)getpid()) <
+		       INCIDENT_LOAD_PATH_MAX;
 }
 
 static int restore(const char *command, const char *path, const char *directory, const struct buffer *text)
 {
 	struct restoring restoring = { .command = command, .path = path };
-	char place[INCIDENTLOAD_PATH_MAX], temporary[INCIDENTLOAD_PATH_MAX];
-	struct reportfile page;
+	char place[INCIDENT_LOAD_PATH_MAX], temporary[INCIDENT_LOAD_PATH_MAX];
+	struct report_file page;
 	struct stat st;
-	int rc = reportfile_start(&page, text->data ? text->data : "", text->len);
+	int rc = report_file_start(&page, text->data ? text->data : "", text->len);
 
 	if (rc < 0) {
 		complain(command, path,
@@ -753,7 +754,7 @@ static int restore(const char *command, const char *path, const char *directory,
 int restore_page(const char *command, const char *path, const char *directory)
 {
 	AUTO(buffer_release) struct buffer text = { .max = RESTORE_PAGE_MAX };
-	int rc = incidentload_whole(AT_FDCWD, path, &text);
+	int rc = incident_load_whole(AT_FDCWD, path, &text);
 
 	if (rc == -ENOMEM)
 		return output_no_memory();
@@ -767,7 +768,7 @@ static const char command[] = "spikewatch export";
 /* A file of the incident as it is. */
 static int copy_file(const struct exporting *exporting, const char *name)
 {
-	AUTO_CLOSE int fd = incidentload_open_file(exporting->fd, name);
+	AUTO_CLOSE int fd = incident_load_open_file(exporting->fd, name);
 	char piece[16384];
 	ssize_t len;
 
@@ -802,10 +803,10 @@ static const struct form {
 	bool binary;
 	bool has_memory; /* --memory means something */
 } forms[] = {
-	{ "csv", exportrows_csv, false, false },         { "json", exportrows_json, false, false },
-	{ "gvisor", exportrows_gvisor, false, false },   { "pprof", copy_pprof, true, true },
-	{ "folded", copy_folded, false, true },          { "firefox", exportfirefox_write, false, true },
-	{ "perfetto", exporttrace_write, false, false },
+	{ "csv", export_rows_csv, false, false },         { "json", export_rows_json, false, false },
+	{ "gvisor", export_rows_gvisor, false, false },   { "pprof", copy_pprof, true, true },
+	{ "folded", copy_folded, false, true },           { "firefox", export_firefox_write, false, true },
+	{ "perfetto", export_trace_write, false, false },
 };
 
 static int wrong(const char *name, const char *why)
@@ -895,7 +896,7 @@ int export_command(int argc, char **argv)
 			"Also pprof, folded: the profile of stacks; firefox: it and the samples, for the Firefox\n"
 			"Profiler (profiler.firefox.com, Load a profile from file).\n"
 			"A page of spikewatch report, without a format, becomes the incident's directory "
-			"again.\n" INCIDENTPICK_HELP,
+			"again.\n" INCIDENT_PICK_HELP,
 		.example = "spikewatch export last --format firefox -o spike.json\n"
 			   "spikewatch export last --format folded | flamegraph.pl > spike.svg",
 		.exits = "0 written, 1 not found, or it does not have that, 2 wrong usage, or no incident",
@@ -920,10 +921,10 @@ int export_command(int argc, char **argv)
 		return wrong(form->name, "is not of stacks: --memory is for pprof, folded and firefox");
 	if (form->binary && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
 		return wrong(form->name, "is not for a terminal: --output FILE");
-	rc = incidentpick(command, directory, argv[first], &fd);
+	rc = incident_pick(command, directory, argv[first], &fd);
 	if (rc != 0)
-		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
-	return outfile_write(&(struct outfile){
+		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
+	return output_file_write(&(struct output_file){
 		.command = command,
 		.path = output,
 		.write = write_job,

@@ -24,14 +24,14 @@ struct exporting {
 /* Positive return of all of them: the incident does not have what this form is made of; said on stderr. */
 enum { EXPORTING_NOTHING = 1 };
 
-/* exportrows.h: the samples of an incident as tables for other programs. */
+/* export_rows.h: the samples of an incident as tables for other programs. */
 
 /*
  * A target that does not run has no row until its heartbeat, so what it used over a pause of since_ns it used shortly before its end: over
  * *ret_ns, which is interval_ns (of the sampler), or as long as one core needs for cpu_ns. False: it ran all the time, as far as one can
  * tell.
  */
-bool exportrows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns);
+bool export_rows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns);
 
 /* Is it a plain file: a page then, because incidents are directories. */
 bool restore_is_page(const char *path);

@@ -26,12 +26,12 @@
 #include <string.h>
 
 /* Rows beyond are left out, and cut says so. */
-#define FOXCOUNTERS_ROWS_MAX ((size_t)4 << 20)
+#define FIREFOX_COUNTERS_ROWS_MAX ((size_t)4 << 20)
 
 /* {0} is empty and legal. */
-struct foxcounters {
-	struct samplewalk walk; /* the targets */
-	struct foxcounters_point *points;
+struct firefox_counters {
+	struct sample_walk walk; /* the targets */
+	struct firefox_counters_point *points;
 	size_t count, cap;
 	int64_t from_ns, to_ns; /* of the rows, since the firing; 0, 0 without any */
 	bool cut;
@@ -41,28 +41,28 @@ struct foxcounters {
  * Of the processed profile format: src/types/profile.ts and docs-developer/CHANGELOG-formats.md of github.com/firefox-devtools/profiler. A
  * viewer takes this version and older ones.
  */
-#define FOXMETA_VERSION 70
+#define FIREFOX_META_VERSION 70
 
 /* The name of the markers that are described here, the "type" of their data; their fields are what, rule, value and unit. */
-#define FOXMETA_MARKER "spikewatch"
+#define FIREFOX_META_MARKER "spikewatch"
 
-struct foxmeta {
+struct firefox_meta {
 	const struct incident *incident;
 	bool has_stacks;
 	int64_t zero_ns, end_ns; /* since the firing */
 	uint64_t interval_ns;
 };
 
-static void foxcounters_release(struct foxcounters *counters);
+static void firefox_counters_release(struct firefox_counters *counters);
 
 /*
- * foxcounters.c: a counter is a column of differences. Rows of all targets are kept, then sorted by target.
+ * firefox_counters.c: a counter is a column of differences. Rows of all targets are kept, then sorted by target.
  *
  * A target that did not run has no row until its heartbeat: the CPU time of the row after such a pause was used shortly before it, so a
  * point without any is put there; else it would look like a little over all of the pause.
  */
 
-struct foxcounters_point {
+struct firefox_counters_point {
 	size_t order;
 	uint32_t target;
 	bool has_cpu, has_memory, gap;
@@ -70,19 +70,19 @@ struct foxcounters_point {
 	uint64_t cpu_ns, memory_bytes;
 };
 
-static int keep(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int keep(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
-	struct foxcounters *counters = ctx;
+	struct firefox_counters *counters = ctx;
 	const struct sample *sample = &row->sample;
 
 	(void)walk;
-	if (counters->count == FOXCOUNTERS_ROWS_MAX) {
+	if (counters->count == FIREFOX_COUNTERS_ROWS_MAX) {
 		counters->cut = true;
 		return 0;
 	}
 	if (counters->count == counters->cap) {
 		size_t cap = counters->cap ? 2 * counters->cap : 1024;
-		struct foxcounters_point *points = realloc(counters->points, cap * sizeof(*points));
+		struct firefox_counters_point *points = realloc(counters->points, cap * sizeof(*points));
 
 		if (!points)
 			return -ENOMEM;
@@ -93,7 +93,7 @@ static int keep(void *ctx, const struct samplewalk *walk, const struct samplewal
 		counters->from_ns = row->at_ns;
 	if (counters->count == 0 || row->at_ns > counters->to_ns)
 		counters->to_ns = row->at_ns;
-	counters->points[counters->count] = (struct foxcounters_point){
+	counters->points[counters->count] = (struct firefox_counters_point){
 		.order = counters->count,
 		.target = (uint32_t)row->target,
 		.has_cpu = sample_has(sample, SAMPLE_CPU),
@@ -109,7 +109,7 @@ static int keep(void *ctx, const struct samplewalk *walk, const struct samplewal
 
 static int compare(const void *a, const void *b)
 {
-	const struct foxcounters_point *left = a, *right = b;
+	const struct firefox_counters_point *left = a, *right = b;
 
 	if (left->target != right->target)
 		return left->target < right->target ? -1 : 1;
@@ -119,15 +119,15 @@ static int compare(const void *a, const void *b)
 }
 
 /* Reads samples.tsv. 0; -ENOENT: there is none; -ENOMEM; -errno. *ret is to be released; on failure it is {0}. */
-static int foxcounters_load(int incidentfd, const struct incident *incident, struct foxcounters *ret)
+static int firefox_counters_load(int incidentfd, const struct incident *incident, struct firefox_counters *ret)
 {
-	struct foxcounters counters = { .cut = false };
-	const struct samplewalk_visit visit = { .row = keep, .ctx = &counters };
-	int rc = samplewalk_run(incidentfd, incident->wall, &visit, &counters.walk);
+	struct firefox_counters counters = { .cut = false };
+	const struct sample_walk_visit visit = { .row = keep, .ctx = &counters };
+	int rc = sample_walk_run(incidentfd, incident->wall, &visit, &counters.walk);
 
-	*ret = (struct foxcounters){ .cut = false };
+	*ret = (struct firefox_counters){ .cut = false };
 	if (rc < 0) {
-		foxcounters_release(&counters);
+		firefox_counters_release(&counters);
 		return rc;
 	}
 	if (counters.count > 0)
@@ -136,15 +136,15 @@ static int foxcounters_load(int incidentfd, const struct incident *incident, str
 	return 0;
 }
 
-static void foxcounters_release(struct foxcounters *counters)
+static void firefox_counters_release(struct firefox_counters *counters)
 {
-	samplewalk_release(&counters->walk);
+	sample_walk_release(&counters->walk);
 	free(counters->points);
-	*counters = (struct foxcounters){ .cut = false };
+	*counters = (struct firefox_counters){ .cut = false };
 }
 
 /* The pid of a target, as the profile has it: a text. Those that are no processes have one of their own. */
-static void foxcounters_pid(const struct foxcounters *counters, size_t target, char ret[static 32])
+static void firefox_counters_pid(const struct firefox_counters *counters, size_t target, char ret[static 32])
 {
 	if (counters->walk.targets[target].pid)
 		snprintf(ret, 32, "%d", counters->walk.targets[target].pid);
@@ -171,26 +171,27 @@ static void put_point(struct columns *columns, int64_t at_ns, double count)
 }
 
 /* In milliseconds of CPU time: by the millisecond that is cores. */
-static void put_cpu(const struct foxcounters_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
+static void put_cpu(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
+		    struct columns *columns)
 {
-	const struct foxcounters_point *last = NULL;
+	const struct firefox_counters_point *last = NULL;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct foxcounters_point *point = &points[i];
+		const struct firefox_counters_point *point = &points[i];
 		bool follows = last && !point->gap && point->cpu_ns >= last->cpu_ns;
 		int64_t ran_ns;
 
 		if (!point->has_cpu)
 			continue;
 		if (follows &&
-		    exportrows_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
+		    export_rows_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
 			put_point(columns, point->at_ns - ran_ns, 0);
 		put_point(columns, point->at_ns, follows ? (double)(point->cpu_ns - last->cpu_ns) / 1e6 : 0);
 		last = point;
 	}
 }
 
-static void put_memory(const struct foxcounters_point *points, size_t count, uint64_t interval_ns,
+static void put_memory(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
 		       struct columns *columns)
 {
 	uint64_t before = 0;
@@ -213,7 +214,7 @@ struct row {
 static const struct kind {
 	const char *name, *category, *description, *graph, *unit, *color, *label;
 	unsigned weight;
-	void (*put)(const struct foxcounters_point *points, size_t count, uint64_t interval_ns,
+	void (*put)(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
 		    struct columns *columns);
 	struct row rows[2];
 } kinds[] = {
@@ -246,13 +247,13 @@ static void put_rows(const struct kind *kind, struct json_writer *json)
 	json_begin_array(json);
 	for (size_t i = 0; i < sizeof(kind->rows) / sizeof(kind->rows[0]) && kind->rows[i].source; i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "type", "value");
-		jsonmember_text(json, "source", kind->rows[i].source);
+		json_member_text(json, "type", "value");
+		json_member_text(json, "source", kind->rows[i].source);
 		json_key(json, "format");
 		json_begin_object(json);
-		jsonmember_text(json, "unit", kind->rows[i].unit);
+		json_member_text(json, "unit", kind->rows[i].unit);
 		json_end_object(json);
-		jsonmember_text(json, "label", kind->rows[i].label);
+		json_member_text(json, "label", kind->rows[i].label);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -262,98 +263,105 @@ static void put_display(const struct kind *kind, struct json_writer *json)
 {
 	json_key(json, "display");
 	json_begin_object(json);
-	jsonmember_text(json, "graphType", kind->graph);
-	jsonmember_text(json, "unit", kind->unit);
-	jsonmember_text(json, "color", kind->color);
+	json_member_text(json, "graphType", kind->graph);
+	json_member_text(json, "unit", kind->unit);
+	json_member_text(json, "color", kind->color);
 	json_key(json, "markerSchemaLocation");
 	json_null(json);
 	json_key(json, "sortWeight");
 	json_u64(json, kind->weight);
-	jsonmember_text(json, "label", kind->label);
+	json_member_text(json, "label", kind->label);
 	put_rows(kind, json);
 	json_end_object(json);
 }
 
 /* What a counter is made of. */
-struct foxcounters_part {
-	const struct foxcounters *counters;
+struct firefox_counters_part {
+	const struct firefox_counters *counters;
 	size_t target, first, count;
 	uint64_t interval_ns;
 	int64_t zero_ns;
 };
 
-static void foxcounters_put_samples(const struct foxcounters_part *foxcounters_part, const struct kind *kind, struct json_writer *json)
+static void firefox_counters_put_samples(const struct firefox_counters_part *firefox_counters_part,
+					 const struct kind *kind, struct json_writer *json)
 {
-	const struct foxcounters_point *points = foxcounters_part->counters->points + foxcounters_part->first;
-	struct columns columns = { .times = json, .zero_ns = foxcounters_part->zero_ns };
+	const struct firefox_counters_point *points =
+		firefox_counters_part->counters->points + firefox_counters_part->first;
+	struct columns columns = { .times = json, .zero_ns = firefox_counters_part->zero_ns };
 
 	json_key(json, "samples");
 	json_begin_object(json);
 	json_key(json, "time");
 	json_begin_array(json);
-	kind->put(points, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
 	json_end_array(json);
-	columns = (struct columns){ .counts = json, .zero_ns = foxcounters_part->zero_ns };
+	columns = (struct columns){ .counts = json, .zero_ns = firefox_counters_part->zero_ns };
 	json_key(json, "count");
 	json_begin_array(json);
-	kind->put(points, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
 	json_end_array(json);
 	json_key(json, "length");
 	json_u64(json, columns.length);
 	json_end_object(json);
 }
 
-static void put_counter(const struct foxcounters_part *foxcounters_part, const struct kind *kind, struct json_writer *json)
+static void put_counter(const struct firefox_counters_part *firefox_counters_part, const struct kind *kind,
+			struct json_writer *json)
 {
-	struct columns columns = { .zero_ns = foxcounters_part->zero_ns };
+	struct columns columns = { .zero_ns = firefox_counters_part->zero_ns };
 	char pid[32];
 
-	kind->put(foxcounters_part->counters->points + foxcounters_part->first, foxcounters_part->count, foxcounters_part->interval_ns, &columns);
+	kind->put(firefox_counters_part->counters->points + firefox_counters_part->first, firefox_counters_part->count,
+		  firefox_counters_part->interval_ns, &columns);
 	if (columns.length == 0)
 		return;
-	foxcounters_pid(foxcounters_part->counters, foxcounters_part->target, pid);
+	firefox_counters_pid(firefox_counters_part->counters, firefox_counters_part->target, pid);
 	json_begin_object(json);
-	jsonmember_text(json, "name", kind->name);
-	jsonmember_text(json, "category", kind->category);
-	jsonmember_text(json, "description", kind->description);
-	jsonmember_text(json, "pid", pid);
+	json_member_text(json, "name", kind->name);
+	json_member_text(json, "category", kind->category);
+	json_member_text(json, "description", kind->description);
+	json_member_text(json, "pid", pid);
 	json_key(json, "mainThreadIndex");
-	json_u64(json, foxcounters_part->target);
-	foxcounters_put_samples(foxcounters_part, kind, json);
+	json_u64(json, firefox_counters_part->target);
+	firefox_counters_put_samples(firefox_counters_part, kind, json);
 	put_display(kind, json);
 	json_end_object(json);
 }
 
 /* The member "counters". The main thread of target i is thread i; times count from zero_ns, since the firing, on. */
-static void foxcounters_put(const struct foxcounters *counters, const struct incident *incident, int64_t zero_ns,
-		     struct json_writer *json)
+static void firefox_counters_put(const struct firefox_counters *counters, const struct incident *incident,
+				 int64_t zero_ns, struct json_writer *json)
 {
-	struct foxcounters_part foxcounters_part = { .counters = counters, .interval_ns = incident->cost.interval_ns, .zero_ns = zero_ns };
+	struct firefox_counters_part firefox_counters_part = { .counters = counters,
+							       .interval_ns = incident->cost.interval_ns,
+							       .zero_ns = zero_ns };
 
 	json_key(json, "counters");
 	json_begin_array(json);
-	for (size_t i = 0; i < counters->count; i += foxcounters_part.count) {
-		foxcounters_part.first = i;
-		foxcounters_part.target = counters->points[i].target;
-		for (foxcounters_part.count = 0;
-		     i + foxcounters_part.count < counters->count && counters->points[i + foxcounters_part.count].target == foxcounters_part.target;)
-			foxcounters_part.count++;
+	for (size_t i = 0; i < counters->count; i += firefox_counters_part.count) {
+		firefox_counters_part.first = i;
+		firefox_counters_part.target = counters->points[i].target;
+		for (firefox_counters_part.count = 0;
+		     i + firefox_counters_part.count < counters->count &&
+		     counters->points[i + firefox_counters_part.count].target == firefox_counters_part.target;)
+			firefox_counters_part.count++;
 		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			put_counter(&foxcounters_part, &kinds[k], json);
+			put_counter(&firefox_counters_part, &kinds[k], json);
 	}
 	json_end_array(json);
 }
 
 /*
- * foxmeta.c: what a viewer must find before it looks at anything else. Everything is symbolised already, and nothing is from a browser:
+ * firefox_meta.c: what a viewer must find before it looks at anything else. Everything is symbolised already, and nothing is from a browser:
  * several members only say so.
  */
 
 static void put_category(struct json_writer *json, const char *name, const char *color)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "name", name);
-	jsonmember_text(json, "color", color);
+	json_member_text(json, "name", name);
+	json_member_text(json, "color", color);
 	json_key(json, "subcategories");
 	json_begin_array(json);
 	json_string(json, "Other");
@@ -363,7 +371,7 @@ static void put_category(struct json_writer *json, const char *name, const char 
 
 static void put_categories(struct json_writer *json)
 {
-	/* In the order of enum foxstacks_category. */
+	/* In the order of enum firefox_stacks_category. */
 	json_key(json, "categories");
 	json_begin_array(json);
 	put_category(json, "Other", "grey");
@@ -386,9 +394,9 @@ static void put_schema(struct json_writer *json)
 	json_key(json, "markerSchema");
 	json_begin_array(json);
 	json_begin_object(json);
-	jsonmember_text(json, "name", FOXMETA_MARKER);
-	jsonmember_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
-	jsonmember_text(json, "chartLabel", "{marker.data.what}");
+	json_member_text(json, "name", FIREFOX_META_MARKER);
+	json_member_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
+	json_member_text(json, "chartLabel", "{marker.data.what}");
 	json_key(json, "display");
 	json_begin_array(json);
 	json_string(json, "marker-chart");
@@ -399,9 +407,9 @@ static void put_schema(struct json_writer *json)
 	json_begin_array(json);
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "key", fields[i].key);
-		jsonmember_text(json, "label", fields[i].label);
-		jsonmember_text(json, "format", fields[i].format);
+		json_member_text(json, "key", fields[i].key);
+		json_member_text(json, "label", fields[i].label);
+		json_member_text(json, "format", fields[i].format);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -412,9 +420,9 @@ static void put_schema(struct json_writer *json)
 static void put_entry(struct json_writer *json, const char *label, const char *value)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "label", label);
-	jsonmember_text(json, "format", "string");
-	jsonmember_text(json, "value", value);
+	json_member_text(json, "label", label);
+	json_member_text(json, "format", "string");
+	json_member_text(json, "value", value);
 	json_end_object(json);
 }
 
@@ -423,7 +431,7 @@ static void put_extra(struct json_writer *json, const struct incident *incident)
 	json_key(json, "extra");
 	json_begin_array(json);
 	json_begin_object(json);
-	jsonmember_text(json, "label", "Incident");
+	json_member_text(json, "label", "Incident");
 	json_key(json, "entries");
 	json_begin_array(json);
 	put_entry(json, "Id", incident->id);
@@ -439,31 +447,31 @@ static void put_extra(struct json_writer *json, const struct incident *incident)
 
 static void put_origin(struct json_writer *json, const struct incident *incident)
 {
-	jsonmember_text(json, "product", "Spikewatch");
-	jsonmember_text(json, "importedFrom", "Spikewatch");
-	jsonmember_text(json, "platform", "X11");
-	jsonmember_text(json, "oscpu", incident->kernel);
-	jsonmember_bool(json, "symbolicated", true);
-	jsonmember_bool(json, "symbolicationNotSupported", true);
-	jsonmember_bool(json, "usesOnlyOneStackType", true);
-	jsonmember_bool(json, "sourceCodeIsNotOnSearchfox", true);
+	json_member_text(json, "product", "Spikewatch");
+	json_member_text(json, "importedFrom", "Spikewatch");
+	json_member_text(json, "platform", "X11");
+	json_member_text(json, "oscpu", incident->kernel);
+	json_member_bool(json, "symbolicated", true);
+	json_member_bool(json, "symbolicationNotSupported", true);
+	json_member_bool(json, "usesOnlyOneStackType", true);
+	json_member_bool(json, "sourceCodeIsNotOnSearchfox", true);
 }
 
-/* The member "meta". Its categories are those of enum foxstacks_category. Errors stay in the writer. */
-static void foxmeta_put(const struct foxmeta *meta, struct json_writer *json)
+/* The member "meta". Its categories are those of enum firefox_stacks_category. Errors stay in the writer. */
+static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer *json)
 {
 	const struct incident *incident = meta->incident;
 
 	json_key(json, "meta");
 	json_begin_object(json);
-	jsonmember_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
-	jsonmember_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
-	jsonmember_i64(json, "profilingStartTime", 0);
-	jsonmember_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
-	jsonmember_i64(json, "processType", 0);
-	jsonmember_i64(json, "stackwalk", meta->has_stacks);
-	jsonmember_i64(json, "version", 36); /* of the unprocessed format, which this is not */
-	jsonmember_i64(json, "preprocessedProfileVersion", FOXMETA_VERSION);
+	json_member_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
+	json_member_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
+	json_member_i64(json, "profilingStartTime", 0);
+	json_member_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
+	json_member_i64(json, "processType", 0);
+	json_member_i64(json, "stackwalk", meta->has_stacks);
+	json_member_i64(json, "version", 36); /* of the unprocessed format, which this is not */
+	json_member_i64(json, "preprocessedProfileVersion", FIREFOX_META_VERSION);
 	put_origin(json, incident);
 	put_categories(json);
 	put_schema(json);
@@ -498,8 +506,8 @@ struct thread {
 struct fox {
 	const struct exporting *exporting;
 	const struct incident *incident;
-	struct foxcounters counters;
-	struct foxstacks stacks;
+	struct firefox_counters counters;
+	struct firefox_stacks stacks;
 	struct thread *threads;
 	size_t thread_count, thread_cap;
 	struct part *parts;
@@ -513,8 +521,8 @@ struct fox {
 
 static void release_fox(struct fox *fox)
 {
-	foxcounters_release(&fox->counters);
-	foxstacks_release(&fox->stacks);
+	firefox_counters_release(&fox->counters);
+	firefox_stacks_release(&fox->stacks);
 	free(fox->threads);
 	free(fox->parts);
 }
@@ -540,7 +548,7 @@ static int add_thread(struct fox *fox, const struct thread *thread, uint32_t *re
 static int add_targets(struct fox *fox)
 {
 	for (size_t i = 0; i < fox->counters.walk.count; i++) {
-		const struct samplewalk_target *target = &fox->counters.walk.targets[i];
+		const struct sample_walk_target *target = &fox->counters.walk.targets[i];
 		struct thread thread = { .name = target->name,
 					 .name_len = strlen(target->name),
 					 .process = target->name,
@@ -550,7 +558,7 @@ static int add_targets(struct fox *fox)
 		uint32_t place;
 		int rc;
 
-		foxcounters_pid(&fox->counters, i, thread.pid);
+		firefox_counters_pid(&fox->counters, i, thread.pid);
 		rc = add_thread(fox, &thread, &place);
 		if (rc < 0)
 			return rc;
@@ -558,25 +566,25 @@ static int add_targets(struct fox *fox)
 	return 0;
 }
 
-static void take_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key, const char **ret,
+static void take_label(const struct fox *fox, const struct pprof_read_sample *sample, const char *key, const char **ret,
 		       size_t *ret_len)
 {
-	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
-	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, key);
+	const struct pprof_read_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
 
 	*ret = text && text->len ? text->at : "?";
 	*ret_len = text && text->len ? text->len : 1;
 }
 
-static int64_t number_label(const struct fox *fox, const struct pprofread_sample *sample, const char *key)
+static int64_t number_label(const struct fox *fox, const struct pprof_read_sample *sample, const char *key)
 {
-	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, key);
+	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, key);
 
 	return label ? label->number : 0;
 }
 
 /* Samples of a thread mostly follow one another: the search begins at the end. */
-static int find_thread(struct fox *fox, const struct pprofread_sample *sample, uint32_t *ret)
+static int find_thread(struct fox *fox, const struct pprof_read_sample *sample, uint32_t *ret)
 {
 	int64_t pid = number_label(fox, sample, "process_id");
 	struct thread thread = { .tid = number_label(fox, sample, "thread_id") };
@@ -607,22 +615,22 @@ static int compare_parts(const void *a, const void *b)
 	return left->order < right->order ? -1 : left->order > right->order;
 }
 
-static bool is_during(const struct fox *fox, const struct pprofread_sample *sample)
+static bool is_during(const struct fox *fox, const struct pprof_read_sample *sample)
 {
-	const struct pprofread_label *label = pprofread_label(fox->stacks.profile, sample, "phase");
-	const struct pprofread_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, "phase");
+	const struct pprof_read_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
 
 	return !text || text->len != strlen("before") || memcmp(text->at, "before", text->len) != 0;
 }
 
 static int add_part(struct fox *fox, uint32_t order, uint64_t *total)
 {
-	const struct pprofread_sample *sample = &fox->stacks.profile->samples[order];
+	const struct pprof_read_sample *sample = &fox->stacks.profile->samples[order];
 	struct part part = { .order = order, .during = is_during(fox, sample), .count = 1, .weight = 1 };
 	int rc = find_thread(fox, sample, &part.thread);
 
 	if (rc == 0)
-		rc = foxstacks_stack(&fox->stacks, sample, &part.stack);
+		rc = firefox_stacks_stack(&fox->stacks, sample, &part.stack);
 	if (rc < 0)
 		return rc;
 	if (fox->counted >= 0 && sample->values[fox->counted] > 0)
@@ -639,17 +647,17 @@ static int add_part(struct fox *fox, uint32_t order, uint64_t *total)
 
 static int add_stacks(struct fox *fox)
 {
-	const struct pprofread_profile *profile = fox->stacks.profile;
+	const struct pprof_read_profile *profile = fox->stacks.profile;
 	uint64_t total = 0;
 	int rc = 0;
 
 	if (!profile || profile->sample_count == 0)
 		return 0;
 	if (fox->exporting->memory)
-		fox->value = pprofread_value(profile, "memory", "bytes");
+		fox->value = pprof_read_value(profile, "memory", "bytes");
 	else
-		fox->value = pprofread_value(profile, "cpu", "nanoseconds");
-	fox->counted = pprofread_value(profile, fox->exporting->memory ? "faults" : "samples", "count");
+		fox->value = pprof_read_value(profile, "cpu", "nanoseconds");
+	fox->counted = pprof_read_value(profile, fox->exporting->memory ? "faults" : "samples", "count");
 	fox->spread = !fox->exporting->memory; /* faults are too many, and worth different sums */
 	fox->parts = calloc(profile->sample_count, sizeof(*fox->parts));
 	if (!fox->parts)
@@ -668,7 +676,7 @@ static int add_stacks(struct fox *fox)
 
 static void set_times(struct fox *fox)
 {
-	const struct pprofread_profile *profile = fox->stacks.profile;
+	const struct pprof_read_profile *profile = fox->stacks.profile;
 	int64_t from = profile ? profile->time_ns - (int64_t)fox->incident->wall.ns : 0;
 
 	fox->zero_ns = fox->counters.from_ns;
@@ -750,11 +758,11 @@ static void put_samples(const struct fox *fox, const struct thread *thread)
 	length = put_column(fox, thread, "stack", COLUMN_STACK);
 	put_column(fox, thread, "time", COLUMN_TIME);
 	put_column(fox, thread, "weight", COLUMN_WEIGHT);
-	jsonmember_text(fox->json, "weightType",
-			fox->value < 0           ? "samples"
-			: fox->exporting->memory ? "bytes"
-						 : "tracing-ms");
-	jsonmember_i64(fox->json, "length", (int64_t)length);
+	json_member_text(fox->json, "weightType",
+			 fox->value < 0           ? "samples"
+			 : fox->exporting->memory ? "bytes"
+						  : "tracing-ms");
+	json_member_i64(fox->json, "length", (int64_t)length);
 	json_end_object(fox->json);
 }
 
@@ -772,12 +780,12 @@ static void put_pair(struct json_writer *json, const char *key, double first, do
 static void put_marker_data(const struct fox *fox, const char *what)
 {
 	json_begin_object(fox->json);
-	jsonmember_text(fox->json, "type", FOXMETA_MARKER);
-	jsonmember_text(fox->json, "what", what);
-	jsonmember_text(fox->json, "rule", fox->incident->rule.name);
+	json_member_text(fox->json, "type", FIREFOX_META_MARKER);
+	json_member_text(fox->json, "what", what);
+	json_member_text(fox->json, "rule", fox->incident->rule.name);
 	if (fox->incident->rule.has_value)
-		jsonmember_double(fox->json, "value", fox->incident->rule.value);
-	jsonmember_text(fox->json, "unit", fox->incident->rule.unit);
+		json_member_double(fox->json, "value", fox->incident->rule.value);
+	json_member_text(fox->json, "unit", fox->incident->rule.unit);
 	json_end_object(fox->json);
 }
 
@@ -807,9 +815,9 @@ static void put_markers(const struct fox *fox, bool has)
 		put_pair(fox->json, "startTime", window, fired);
 		put_pair(fox->json, "endTime", fired, fired);
 		put_pair(fox->json, "phase", 1, 0); /* an interval, an instant */
-		put_pair(fox->json, "category", FOXSTACKS_OTHER, FOXSTACKS_OTHER);
+		put_pair(fox->json, "category", FIREFOX_STACKS_OTHER, FIREFOX_STACKS_OTHER);
 	}
-	jsonmember_i64(fox->json, "length", has ? 2 : 0);
+	json_member_i64(fox->json, "length", has ? 2 : 0);
 	json_end_object(fox->json);
 }
 
@@ -819,7 +827,7 @@ static int put_cut_text(struct json_writer *json, const char *key, const char *t
 
 	if (!copy)
 		return -ENOMEM;
-	jsonmember_text(json, key, copy);
+	json_member_text(json, key, copy);
 	return 0;
 }
 
@@ -829,19 +837,19 @@ static int put_thread(const struct fox *fox, size_t at)
 	int rc;
 
 	json_begin_object(fox->json);
-	jsonmember_text(fox->json, "processType", "default");
-	jsonmember_i64(fox->json, "processStartupTime", 0);
-	jsonmember_null(fox->json, "processShutdownTime");
-	jsonmember_i64(fox->json, "registerTime", 0);
-	jsonmember_null(fox->json, "unregisterTime");
+	json_member_text(fox->json, "processType", "default");
+	json_member_i64(fox->json, "processStartupTime", 0);
+	json_member_null(fox->json, "processShutdownTime");
+	json_member_i64(fox->json, "registerTime", 0);
+	json_member_null(fox->json, "unregisterTime");
 	put_empty_column(fox->json, "pausedRanges");
-	jsonmember_bool(fox->json, "showMarkersInTimeline", at == 0);
+	json_member_bool(fox->json, "showMarkersInTimeline", at == 0);
 	rc = put_cut_text(fox->json, "name", thread->name, thread->name_len);
-	jsonmember_bool(fox->json, "isMainThread", thread->main);
+	json_member_bool(fox->json, "isMainThread", thread->main);
 	if (rc == 0)
 		rc = put_cut_text(fox->json, "processName", thread->process, thread->process_len);
-	jsonmember_text(fox->json, "pid", thread->pid);
-	jsonmember_i64(fox->json, "tid", thread->tid);
+	json_member_text(fox->json, "pid", thread->pid);
+	json_member_i64(fox->json, "tid", thread->tid);
 	put_samples(fox, thread);
 	put_markers(fox, at == 0 && fox->zero_ns <= 0);
 	json_end_object(fox->json);
@@ -850,16 +858,16 @@ static int put_thread(const struct fox *fox, size_t at)
 
 static void put_meta(const struct fox *fox)
 {
-	const struct pprofread_profile *profile = fox->stacks.profile;
-	struct foxmeta meta = { .incident = fox->incident,
-				.has_stacks = profile != NULL,
-				.zero_ns = fox->zero_ns,
-				.end_ns = fox->end_ns,
-				.interval_ns = fox->incident->cost.interval_ns };
+	const struct pprof_read_profile *profile = fox->stacks.profile;
+	struct firefox_meta meta = { .incident = fox->incident,
+				     .has_stacks = profile != NULL,
+				     .zero_ns = fox->zero_ns,
+				     .end_ns = fox->end_ns,
+				     .interval_ns = fox->incident->cost.interval_ns };
 
 	if (profile && profile->period > 0 && !fox->exporting->memory)
 		meta.interval_ns = (uint64_t)profile->period;
-	foxmeta_put(&meta, fox->json);
+	firefox_meta_put(&meta, fox->json);
 }
 
 static int put_profile(struct fox *fox)
@@ -870,13 +878,13 @@ static int put_profile(struct fox *fox)
 	put_meta(fox);
 	put_empty_column(fox->json, "libs");
 	put_empty_column(fox->json, "pages");
-	foxcounters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
+	firefox_counters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
 	json_key(fox->json, "threads");
 	json_begin_array(fox->json);
 	for (size_t i = 0; i < fox->thread_count && rc == 0; i++)
 		rc = put_thread(fox, i);
 	json_end_array(fox->json);
-	shared = foxstacks_put(&fox->stacks, fox->json);
+	shared = firefox_stacks_put(&fox->stacks, fox->json);
 	json_end_object(fox->json);
 	return rc ? rc : shared;
 }
@@ -884,8 +892,8 @@ static int put_profile(struct fox *fox)
 static int load(struct fox *fox)
 {
 	const struct exporting *exporting = fox->exporting;
-	int samples = foxcounters_load(exporting->fd, fox->incident, &fox->counters);
-	int stacks = foxstacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &fox->stacks);
+	int samples = firefox_counters_load(exporting->fd, fox->incident, &fox->counters);
+	int stacks = firefox_stacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &fox->stacks);
 
 	if (samples == -ENOENT && stacks == -ENOENT) {
 		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");
@@ -897,11 +905,11 @@ static int load(struct fox *fox)
 		return stacks;
 	if (fox->counters.cut)
 		fprintf(stderr, "spikewatch export: there are more samples than %zu; the rest is left out\n",
-			FOXCOUNTERS_ROWS_MAX);
+			FIREFOX_COUNTERS_ROWS_MAX);
 	return 0;
 }
 
-int exportfirefox_write(const struct exporting *exporting)
+int export_firefox_write(const struct exporting *exporting)
 {
 	AUTO(release_fox)
 	struct fox fox = { .exporting = exporting, .incident = exporting->incident, .value = -1, .counted = -1 };
@@ -912,7 +920,7 @@ int exportfirefox_write(const struct exporting *exporting)
 	if (rc == 0)
 		rc = add_stacks(&fox);
 	if (rc == 0)
-		rc = foxstacks_string(&fox.stacks, FOXMETA_MARKER, &fox.marker);
+		rc = firefox_stacks_string(&fox.stacks, FIREFOX_META_MARKER, &fox.marker);
 	if (rc == 0)
 		rc = json_writer_new(exporting->sink, false, &fox.json);
 	if (rc != 0)

@@ -5,9 +5,9 @@
 #include "cli/export/export.h"
 
 /*
- * Writes the processed profile format (foxmeta.h). Samples and stacks may each be missing. 0; EXPORTING_NOTHING: both are; -EBADMSG: the profile of
+ * Writes the processed profile format (firefox_meta.h). Samples and stacks may each be missing. 0; EXPORTING_NOTHING: both are; -EBADMSG: the profile of
  * stacks is damaged; -ENOMEM; -errno.
  */
-int exportfirefox_write(const struct exporting *exporting);
+int export_firefox_write(const struct exporting *exporting);
 
 #endif

@@ -198,11 +198,11 @@ int moment_parse(const char *text, wall_t now, wall_t *ret)
 }
 
 /*
- * incidentfilter.c: names are sorted by time, so the newest are the last; those that pass are gathered at the end of the list, from the
+ * incident_filter.c: names are sorted by time, so the newest are the last; those that pass are gathered at the end of the list, from the
  * back, and moved to the front once they are all there.
  */
 
-bool incidentfilter_name(const struct incidentfilter *filter, const char *name)
+bool incident_filter_name(const struct incident_filter *filter, const char *name)
 {
 	wall_t wall = incident_name_wall(name);
 	uint64_t until_ns = filter->until.ns;
@@ -218,7 +218,7 @@ static bool filter_matches(const char *pattern, const char *text)
 	return fnmatch(pattern, text, 0) == 0;
 }
 
-bool incidentfilter_content(const struct incidentfilter *filter, const struct incident *incident)
+bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident)
 {
 	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
 
@@ -228,20 +228,20 @@ bool incidentfilter_content(const struct incidentfilter *filter, const struct in
 	return !filter->rule || filter_matches(filter->rule, rule);
 }
 
-static bool passes(const struct incidentfilter *filter, int dirfd, const char *name)
+static bool passes(const struct incident_filter *filter, int dirfd, const char *name)
 {
 	AUTO_CLOSE int fd = -1;
 	struct incident incident;
 
-	if (!incidentfilter_name(filter, name))
+	if (!incident_filter_name(filter, name))
 		return false;
 	if (!filter->target && !filter->rule)
 		return true;
-	fd = incidentload_open(dirfd, name);
-	return fd >= 0 && incident_json_read(fd, &incident) == 0 && incidentfilter_content(filter, &incident);
+	fd = incident_load_open(dirfd, name);
+	return fd >= 0 && incident_json_read(fd, &incident) == 0 && incident_filter_content(filter, &incident);
 }
 
-void incidentfilter_apply(const struct incidentfilter *filter, int dirfd, struct incidentload_names *names)
+void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names)
 {
 	size_t at = names->count, wanted = filter->limit ? filter->limit : names->count;
 
@@ -262,7 +262,7 @@ void incidentfilter_apply(const struct incidentfilter *filter, int dirfd, struct
  * writer has long taken its own, and does not find ours in its way.
  */
 
-#define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOLDIR_SUFFIX))
+#define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
 
 struct walk {
 	int dirfd;
@@ -285,7 +285,7 @@ bool unsealed_is_written(int incidentfd)
 int unsealed_open(int dirfd, const char *name)
 {
 	char temporary[TEMPORARY_MAX];
-	int len = snprintf(temporary, sizeof(temporary), "%s%s", name, SPOOLDIR_SUFFIX);
+	int len = snprintf(temporary, sizeof(temporary), "%s%s", name, SPOOL_DIRECTORY_SUFFIX);
 	int fd;
 
 	if (len < 0 || (size_t)len >= sizeof(temporary))
@@ -298,11 +298,11 @@ int unsealed_open(int dirfd, const char *name)
 static int visit_entry(void *ctx, const char *entry)
 {
 	const struct walk *walk = ctx;
-	size_t len = strlen(entry), suffix = strlen(SPOOLDIR_SUFFIX);
+	size_t len = strlen(entry), suffix = strlen(SPOOL_DIRECTORY_SUFFIX);
 	char name[INCIDENT_NAME_MAX + 1];
 	AUTO_CLOSE int fd = -1;
 
-	if (len <= suffix || len - suffix >= sizeof(name) || strcmp(entry + len - suffix, SPOOLDIR_SUFFIX) != 0)
+	if (len <= suffix || len - suffix >= sizeof(name) || strcmp(entry + len - suffix, SPOOL_DIRECTORY_SUFFIX) != 0)
 		return 0;
 	memcpy(name, entry, len - suffix);
 	name[len - suffix] = '\0';
@@ -317,13 +317,13 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 {
 	struct walk walk = { .dirfd = dirfd, .visit = visit, .ctx = ctx };
 
-	return dirlist_each(dirfd, visit_entry, &walk);
+	return directory_list_each(dirfd, visit_entry, &walk);
 }
 
-/* incidentload_glance.c: incident.json, and what can be said of the other files without reading them. */
+/* incident_load_glance.c: incident.json, and what can be said of the other files without reading them. */
 
 /* The first complaint is kept: what follows is often its consequence. */
-static void damaged(struct incidentload_glance *glance, const char *what, const char *name)
+static void damaged(struct incident_load_glance *glance, const char *what, const char *name)
 {
 	char shown[100];
 
@@ -336,15 +336,15 @@ static void damaged(struct incidentload_glance *glance, const char *what, const 
 
 static int read_manifest(int incidentfd, struct manifest *ret)
 {
-	AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
-	int rc = incidentload_capture(incidentfd, MANIFEST_NAME, &text);
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	int rc = incident_load_capture(incidentfd, MANIFEST_NAME, &text);
 
 	if (rc < 0)
 		return rc;
 	return manifest_parse(text.data ? text.data : "", text.len, ret);
 }
 
-static void glance_files(int incidentfd, struct incidentload_glance *glance)
+static void glance_files(int incidentfd, struct incident_load_glance *glance)
 {
 	struct manifest manifest;
 	int rc = read_manifest(incidentfd, &manifest);
@@ -368,7 +368,7 @@ static void glance_files(int incidentfd, struct incidentload_glance *glance)
 }
 
 /* What it has so far. */
-static void glance_open(struct incident *incident, struct incidentload_glance *glance)
+static void glance_open(struct incident *incident, struct incident_load_glance *glance)
 {
 	size_t kept = 0;
 
@@ -381,11 +381,11 @@ static void glance_open(struct incident *incident, struct incidentload_glance *g
 	incident->capture_count = kept;
 }
 
-void incidentload_glance(int incidentfd, struct incident *ret_incident, struct incidentload_glance *ret)
+void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret)
 {
 	int rc;
 
-	*ret = (struct incidentload_glance){ 0 };
+	*ret = (struct incident_load_glance){ 0 };
 	rc = incident_json_read(incidentfd, ret_incident);
 	ret->readable = rc == 0;
 	if (rc < 0) {
@@ -404,7 +404,7 @@ void incidentload_glance(int incidentfd, struct incident *ret_incident, struct i
 }
 
 /*
- * incidentload.c: reads what may have been tampered with. Everything goes through descriptors of directories, opened without
+ * incident_load.c: reads what may have been tampered with. Everything goes through descriptors of directories, opened without
  * following links and without blocking, and through the parsers of lib/, which are fuzzed.
  *
  * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no file needs to be opened
@@ -417,7 +417,7 @@ void incidentload_glance(int incidentfd, struct incident *ret_incident, struct i
 /* Rows further from the firing than that are nonsense, and would overflow arithmetic later. */
 #define TIME_MAX_NS (INT64_C(86400) * 1000000000)
 
-int incidentload_own_directory(char *buf, size_t cap)
+int incident_load_own_directory(char *buf, size_t cap)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
 	int len;
@@ -431,7 +431,7 @@ int incidentload_own_directory(char *buf, size_t cap)
 	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
 }
 
-int incidentload_directory(const char *option, char *buf, size_t cap)
+int incident_load_directory(const char *option, char *buf, size_t cap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");
 	int len;
@@ -443,7 +443,7 @@ int incidentload_directory(const char *option, char *buf, size_t cap)
 	else if (access(SYSTEM_DIRECTORY, R_OK) == 0)
 		len = snprintf(buf, cap, "%s", SYSTEM_DIRECTORY);
 	else
-		return incidentload_own_directory(buf, cap);
+		return incident_load_own_directory(buf, cap);
 	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
 }
 
@@ -460,7 +460,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-static int add_name(struct incidentload_names *names, const char *name)
+static int add_name(struct incident_load_names *names, const char *name)
 {
 	if (names->count == names->cap) {
 		size_t cap = names->cap ? names->cap * 2 : 64;
@@ -484,7 +484,7 @@ static bool is_directory(int dirfd, const struct dirent *entry)
 	return fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int read_names(int fd, DIR *dir, struct incidentload_names *names)
+static int read_names(int fd, DIR *dir, struct incident_load_names *names)
 {
 	const struct dirent *entry;
 
@@ -493,7 +493,7 @@ static int read_names(int fd, DIR *dir, struct incidentload_names *names)
 
 		if (!incident_name_ok(entry->d_name) || !is_directory(fd, entry))
 			continue;
-		if (names->count == INCIDENTLOAD_NAMES_MAX) {
+		if (names->count == INCIDENT_LOAD_NAMES_MAX) {
 			names->cut = true;
 			return 0;
 		}
@@ -504,10 +504,10 @@ static int read_names(int fd, DIR *dir, struct incidentload_names *names)
 	return -errno;
 }
 
-int incidentload_list(int dirfd, struct incidentload_names *ret)
+int incident_load_list(int dirfd, struct incident_load_names *ret)
 {
 	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO(close_dir) DIR *dir = NULL;
 	int rc;
 
@@ -524,14 +524,14 @@ int incidentload_list(int dirfd, struct incidentload_names *ret)
 	if (names.count > 0)
 		qsort(names.name, names.count, sizeof(*names.name), compare_names);
 	*ret = names;
-	names = (struct incidentload_names){ 0 };
+	names = (struct incident_load_names){ 0 };
 	return 0;
 }
 
-void incidentload_names_release(struct incidentload_names *names)
+void incident_load_names_release(struct incident_load_names *names)
 {
 	free(names->name);
-	*names = (struct incidentload_names){ 0 };
+	*names = (struct incident_load_names){ 0 };
 }
 
 static bool matches(const char *name, const char *query, int how)
@@ -543,10 +543,10 @@ static bool matches(const char *name, const char *query, int how)
 	return strstr(name, query) != NULL;
 }
 
-int incidentload_find(const struct incidentload_names *names, const char *query, const char **ret)
+int incident_load_find(const struct incident_load_names *names, const char *query, const char **ret)
 {
 	if (names->count == 0 || *query == '\0')
-		return INCIDENTLOAD_NONE;
+		return INCIDENT_LOAD_NONE;
 	if (strcmp(query, "last") == 0) {
 		*ret = names->name[names->count - 1];
 		return 0;
@@ -564,14 +564,14 @@ int incidentload_find(const struct incidentload_names *names, const char *query,
 		if (count == 0)
 			continue;
 		*ret = found;
-		return count == 1 ? 0 : INCIDENTLOAD_MANY;
+		return count == 1 ? 0 : INCIDENT_LOAD_MANY;
 	}
-	return INCIDENTLOAD_NONE;
+	return INCIDENT_LOAD_NONE;
 }
 
 /* ---- one incident ---- */
 
-int incidentload_open(int dirfd, const char *name)
+int incident_load_open(int dirfd, const char *name)
 {
 	/* A path that somebody typed may go through links; a name found in a listing may not. */
 	int flags = strchr(name, '/') ? 0 : O_NOFOLLOW;
@@ -580,7 +580,7 @@ int incidentload_open(int dirfd, const char *name)
 	return fd >= 0 ? fd : -errno;
 }
 
-int incidentload_open_file(int incidentfd, const char *name)
+int incident_load_open_file(int incidentfd, const char *name)
 {
 	/* Not blocking: a FIFO in place of a file would else hold us for ever. */
 	AUTO_CLOSE int fd = openat(incidentfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -625,26 +625,26 @@ static int take_text(void *ctx, const char *data, size_t len)
 
 static int read_text(int incidentfd, const char *name, uint64_t max, struct buffer *buffer)
 {
-	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, name);
+	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, name);
 
 	return fd < 0 ? fd : read_pieces(fd, max, take_text, buffer);
 }
 
-int incidentload_whole(int incidentfd, const char *name, struct buffer *buffer)
+int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer)
 {
 	return read_text(incidentfd, name, UINT64_MAX, buffer);
 }
 
-int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer)
+int incident_load_capture(int incidentfd, const char *name, struct buffer *buffer)
 {
-	return read_text(incidentfd, name, INCIDENTLOAD_CAPTURE_MAX, buffer);
+	return read_text(incidentfd, name, INCIDENT_LOAD_CAPTURE_MAX, buffer);
 }
 
 /* ---- samples ---- */
 
 /* While samples are read. */
 struct loading {
-	struct incidentload_samples *samples;
+	struct incident_load_samples *samples;
 	wall_t fired;
 	wall_t start;
 	bool has_start;
@@ -700,7 +700,7 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 	if (loading->target == 0)
 		loading->target = target;
 	if (!row_time(loading, time_ns, &point.at_ns)) {
-		loading->samples->outside++;
+		loading->samples->unlocked_section++;
 		return 0;
 	}
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++) {
@@ -753,19 +753,19 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 	return 0;
 }
 
-static void free_salvage(struct salvage **salvage)
+static void free_stream_reader(struct stream_reader **stream_reader)
 {
-	salvage_free(*salvage);
+	stream_reader_free(*stream_reader);
 }
 
 static int take_stream(void *ctx, const char *data, size_t len)
 {
-	return salvage_feed(ctx, data, len);
+	return stream_reader_feed(ctx, data, len);
 }
 
 static int load(int fd, struct loading *loading)
 {
-	struct salvage_events events = {
+	struct stream_reader_events events = {
 		.column = on_column,
 		.start_time = on_start_time,
 		.target = on_target,
@@ -774,24 +774,24 @@ static int load(int fd, struct loading *loading)
 		.damage = on_damage,
 		.ctx = loading,
 	};
-	AUTO(free_salvage) struct salvage *salvage = NULL;
+	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
 	int rc;
 
-	rc = salvage_new(&events, &salvage);
+	rc = stream_reader_new(&events, &stream_reader);
 	if (rc < 0)
 		return rc;
-	rc = read_pieces(fd, INCIDENTLOAD_SAMPLES_MAX, take_stream, salvage);
+	rc = read_pieces(fd, INCIDENT_LOAD_SAMPLES_MAX, take_stream, stream_reader);
 	if (rc == -ENOMEM)
 		return rc;
 	/* What could be read before an I/O error is still worth showing. */
 	loading->samples->error = loading->samples->series.count ? 0 : rc;
-	return salvage_finish(salvage, &loading->samples->report);
+	return stream_reader_finish(stream_reader, &loading->samples->report);
 }
 
-int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_samples *ret)
+int incident_load_samples(int incidentfd, wall_t fired, struct incident_load_samples *ret)
 {
-	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
-	struct incidentload_samples samples = { .error = fd < 0 ? fd : 0 };
+	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
+	struct incident_load_samples samples = { .error = fd < 0 ? fd : 0 };
 	struct loading loading = { .samples = &samples, .fired = fired };
 	int rc;
 
@@ -800,7 +800,7 @@ int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_sampl
 	if (fd >= 0) {
 		rc = load(fd, &loading);
 		if (rc < 0) {
-			incidentload_samples_release(&samples);
+			incident_load_samples_release(&samples);
 			return rc;
 		}
 	}
@@ -809,7 +809,7 @@ int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_sampl
 	return 0;
 }
 
-void incidentload_samples_release(struct incidentload_samples *samples)
+void incident_load_samples_release(struct incident_load_samples *samples)
 {
 	series_release(&samples->series);
 	peaks_release(&samples->peaks);
@@ -828,9 +828,9 @@ static int refuse(const char *command, const char *what, const char *why, int er
 	return error;
 }
 
-int incidentpick_directory(const char *command, const char *option, char *buf, size_t cap)
+int incident_pick_directory(const char *command, const char *option, char *buf, size_t cap)
 {
-	int rc = incidentload_directory(option, buf, cap);
+	int rc = incident_load_directory(option, buf, cap);
 
 	if (rc == -ENOENT)
 		return refuse(command, "cannot tell where incidents are",
@@ -838,12 +838,12 @@ int incidentpick_directory(const char *command, const char *option, char *buf, s
 	return rc < 0 ? refuse(command, "cannot tell where incidents are", strerror(-rc), rc) : 0;
 }
 
-size_t incidentpick_hidden(const char *command, int dirfd, const struct incidentload_names *names)
+size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names)
 {
 	size_t hidden = 0;
 
 	for (size_t i = 0; i < names->count; i++) {
-		AUTO_CLOSE int fd = incidentload_open(dirfd, names->name[i]);
+		AUTO_CLOSE int fd = incident_load_open(dirfd, names->name[i]);
 
 		hidden += fd == -EACCES || fd == -EPERM;
 	}
@@ -901,60 +901,61 @@ static int open_unsealed(int dirfd, const char *query)
 
 static int open_by_id(const char *command, const char *directory, const char *query)
 {
-	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const char *name;
-	int fd, rc = dirfd >= 0 ? incidentload_list(dirfd, &names) : -errno;
+	int fd, rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : -errno;
 
 	if (rc == -ENOENT)
 		return refuse(command, directory, "there is no such directory; -d DIR looks elsewhere", rc);
 	if (rc < 0)
 		return refuse(command, directory, strerror(-rc), rc);
-	rc = incidentload_find(&names, query, &name);
-	if (rc == INCIDENTLOAD_NONE) {
+	rc = incident_load_find(&names, query, &name);
+	if (rc == INCIDENT_LOAD_NONE) {
 		fd = open_unsealed(dirfd, query);
 		return fd >= 0 ? fd : refuse_none(command, directory, query, names.count);
 	}
-	if (rc == INCIDENTLOAD_MANY) {
+	if (rc == INCIDENT_LOAD_MANY) {
 		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
 		fprintf(stderr, "  %s\n", name);
 		return -EEXIST;
 	}
-	fd = incidentload_open(dirfd, name);
+	fd = incident_load_open(dirfd, name);
 	return fd >= 0 ? fd : refuse(command, query, strerror(-fd), fd);
 }
 
 static int open_any(const char *command, const char *option, const char *query)
 {
-	char directory[INCIDENTLOAD_PATH_MAX];
+	char directory[INCIDENT_LOAD_PATH_MAX];
 	int rc;
 
 	if (strchr(query, '/') || strcmp(query, ".") == 0) {
-		rc = incidentload_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
+		rc = incident_load_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
 		return rc >= 0 ? rc : refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
 	}
-	rc = incidentpick_directory(command, option, directory, sizeof(directory));
+	rc = incident_pick_directory(command, option, directory, sizeof(directory));
 	if (rc < 0)
 		return rc;
 	return open_by_id(command, directory, query);
 }
 
-int incidentpick_any(const char *command, const char *directory, const char *query, int *ret)
+int incident_pick_any(const char *command, const char *directory, const char *query, int *ret)
 {
 	AUTO_CLOSE int fd = open_any(command, directory, query);
 
 	if (fd < 0)
 		return fd;
 	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it", INCIDENTPICK_FOREIGN);
+		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it",
+			      INCIDENT_PICK_FOREIGN);
 	*ret = TAKE_FD(fd);
 	return 0;
 }
 
-int incidentpick(const char *command, const char *directory, const char *query, int *ret)
+int incident_pick(const char *command, const char *directory, const char *query, int *ret)
 {
 	AUTO_CLOSE int fd = -1;
-	int rc = incidentpick_any(command, directory, query, &fd);
+	int rc = incident_pick_any(command, directory, query, &fd);
 
 	if (rc != 0)
 		return rc;

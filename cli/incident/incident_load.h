@@ -33,31 +33,31 @@
 int moment_parse(const char *text, wall_t now, wall_t *ret);
 
 /*
- * incidentload.h: finds incidents and reads them. Nothing in an incident is trusted: files that are no plain files are not
+ * incident_load.h: finds incidents and reads them. Nothing in an incident is trusted: files that are no plain files are not
  * opened for reading, sizes are capped, links are not followed, and what is damaged is read as far as it goes and reported.
  */
 
 /* More directories than that are not listed. */
-#define INCIDENTLOAD_NAMES_MAX 100000
+#define INCIDENT_LOAD_NAMES_MAX 100000
 
 /* Room for the path of a directory. */
-#define INCIDENTLOAD_PATH_MAX 4096
+#define INCIDENT_LOAD_PATH_MAX 4096
 
 /* Capture files are shown, not analysed: larger ones are cut. */
-#define INCIDENTLOAD_CAPTURE_MAX ((size_t)1 << 20)
+#define INCIDENT_LOAD_CAPTURE_MAX ((size_t)1 << 20)
 
 /* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
-#define INCIDENTLOAD_SAMPLES_MAX ((uint64_t)1 << 30)
+#define INCIDENT_LOAD_SAMPLES_MAX ((uint64_t)1 << 30)
 
 /* Names of incidents, sorted, and so oldest first. {0} is empty and legal. */
-struct incidentload_names {
+struct incident_load_names {
 	char (*name)[INCIDENT_NAME_MAX + 1];
 	size_t count, cap;
 	bool cut; /* there are more */
 };
 
 /* What a quick look tells. */
-struct incidentload_glance {
+struct incident_load_glance {
 	bool open; /* still being written: there is no MANIFEST, and perhaps no samples; never damaged for that */
 	bool damaged;
 	char why[160];  /* if damaged; printable */
@@ -67,19 +67,19 @@ struct incidentload_glance {
 
 /* Positive returns. */
 enum {
-	INCIDENTLOAD_NONE = 1, /* no incident is called so */
-	INCIDENTLOAD_MANY = 2, /* more than one is */
+	INCIDENT_LOAD_NONE = 1, /* no incident is called so */
+	INCIDENT_LOAD_MANY = 2, /* more than one is */
 };
 
 /* What happened to the samples on their way. */
-struct incidentload_samples {
-	int error;                    /* 0, or -errno of opening and reading: there are none */
-	struct salvage_report report; /* if error is 0 */
-	struct series series;         /* of the target with the first row; times since the firing */
-	struct peaks peaks;           /* of all targets, sorted */
-	uint64_t outside;             /* rows of absurd times, dropped */
-	bool cut;                     /* there are more than SERIES_POINTS_MAX */
-	bool gone;                    /* a GONE note */
+struct incident_load_samples {
+	int error;                          /* 0, or -errno of opening and reading: there are none */
+	struct stream_reader_report report; /* if error is 0 */
+	struct series series;               /* of the target with the first row; times since the firing */
+	struct peaks peaks;                 /* of all targets, sorted */
+	uint64_t unlocked_section;          /* rows of absurd times, dropped */
+	bool cut;                           /* there are more than SERIES_POINTS_MAX */
+	bool gone;                          /* a GONE note */
 	bool unfinished; /* the incident is still being written: what is missing is not lost. Whoever knows sets it */
 };
 
@@ -87,49 +87,49 @@ struct incidentload_samples {
  * The directory to look into: option if not NULL, else $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be
  * read, else below $XDG_STATE_HOME or ~/.local/state. Into buf. 0; -ENAMETOOLONG; -ENOENT: no home.
  */
-int incidentload_directory(const char *option, char *buf, size_t cap);
+int incident_load_directory(const char *option, char *buf, size_t cap);
 
 /* Where this user's own daemon writes them: the last two of that. Into buf. 0; -ENAMETOOLONG; -ENOENT: no home. */
-int incidentload_own_directory(char *buf, size_t cap);
+int incident_load_own_directory(char *buf, size_t cap);
 
 /* Lists directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released. */
-int incidentload_list(int dirfd, struct incidentload_names *ret);
-void incidentload_names_release(struct incidentload_names *names);
+int incident_load_list(int dirfd, struct incident_load_names *ret);
+void incident_load_names_release(struct incident_load_names *names);
 
 /*
  * The one that is called query, begins with it or holds it, in this order; "last": the newest. 0 and *ret (within names);
- * INCIDENTLOAD_NONE; INCIDENTLOAD_MANY: *ret is the newest of them.
+ * INCIDENT_LOAD_NONE; INCIDENT_LOAD_MANY: *ret is the newest of them.
  */
-int incidentload_find(const struct incidentload_names *names, const char *query, const char **ret);
+int incident_load_find(const struct incident_load_names *names, const char *query, const char **ret);
 
 /* Opens an incident's directory; a link is not followed unless it is the last component of a path with a slash. fd or -errno. */
-int incidentload_open(int dirfd, const char *name);
+int incident_load_open(int dirfd, const char *name);
 
 /*
  * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST. Always sets both; *ret_incident is all
  * unknown if it was not readable. Of one that is open it leaves out what was noted of samples for the case that its writer is killed.
  */
-void incidentload_glance(int incidentfd, struct incident *ret_incident, struct incidentload_glance *ret);
+void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret);
 
 /* Reads samples.tsv. fired: of incident.json. 0 (see ret->error); -ENOMEM. *ret is to be released. */
-int incidentload_samples(int incidentfd, wall_t fired, struct incidentload_samples *ret);
-void incidentload_samples_release(struct incidentload_samples *samples);
+int incident_load_samples(int incidentfd, wall_t fired, struct incident_load_samples *ret);
+void incident_load_samples_release(struct incident_load_samples *samples);
 
 /* Opens a plain file for reading, never blocking. fd; -EBADMSG: something else than a plain file; -errno. */
-int incidentload_open_file(int incidentfd, const char *name);
+int incident_load_open_file(int incidentfd, const char *name);
 
-/* Appends the whole of a plain file. 0; -EFBIG beyond buffer->max; -ENOMEM; as incidentload_open_file. */
-int incidentload_whole(int incidentfd, const char *name, struct buffer *buffer);
+/* Appends the whole of a plain file. 0; -EFBIG beyond buffer->max; -ENOMEM; as incident_load_open_file. */
+int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer);
 
-/* Appends a capture's text, up to INCIDENTLOAD_CAPTURE_MAX. 0; -ENOMEM; as incidentload_open_file. */
-int incidentload_capture(int incidentfd, const char *name, struct buffer *buffer);
+/* Appends a capture's text, up to INCIDENT_LOAD_CAPTURE_MAX. 0; -ENOMEM; as incident_load_open_file. */
+int incident_load_capture(int incidentfd, const char *name, struct buffer *buffer);
 
 /*
- * incidentfilter.h: which incidents a list is about: those of a time, a target, a rule; the newest of them.
+ * incident_filter.h: which incidents a list is about: those of a time, a target, a rule; the newest of them.
  */
 
 /* {0} lets all pass. */
-struct incidentfilter {
+struct incident_filter {
 	wall_t since, until; /* [since, until); 0: no such bound. Of the firing, to the millisecond */
 	const char *target;  /* wildcards (fnmatch(3)); of its name, or of its entry in the configuration */
 	const char *rule;    /* wildcards; of the rule, or "manual", "recovered" */
@@ -137,20 +137,20 @@ struct incidentfilter {
 };
 
 /* Does what is known by the name alone pass? If not, there is no need to read the incident. */
-bool incidentfilter_name(const struct incidentfilter *filter, const char *name);
+bool incident_filter_name(const struct incident_filter *filter, const char *name);
 
 /* Does the rest pass? An incident that cannot be read passes where nothing of its content is asked for. */
-bool incidentfilter_content(const struct incidentfilter *filter, const struct incident *incident);
+bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident);
 
 /*
  * Moves the names that pass to the front of names, in their order, and drops the others. Incidents are read only if target or rule is asked
  * for, the newest first and no more than it takes for limit. Those that are gone meanwhile do not pass.
  */
-void incidentfilter_apply(const struct incidentfilter *filter, int dirfd, struct incidentload_names *names);
+void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names);
 
 /*
  * unsealed.h: incidents that are still being written. Their directories have a name of their own until they are sealed, and their writer keeps
- * them locked for as long as it lives (daemon/incident/spooldir.h).
+ * them locked for as long as it lives (daemon/incident/spool_directory.h).
  */
 
 /* Whether an open directory is that of an incident that is being written right now: it says what fired, but has no MANIFEST yet. */
@@ -163,27 +163,27 @@ int unsealed_open(int dirfd, const char *name);
 int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /* For a command that takes an incident: how its help explains what can be said. */
-#define INCIDENTPICK_HELP \
+#define INCIDENT_PICK_HELP \
 	"ID is the name of an incident, its beginning, or any part of it that no other has;\n" \
 	"\"last\" is the newest. What has a slash is the path of an incident's directory."
 
-/* incidentload_directory, explained on stderr if it cannot be told. 0 or -errno. */
-int incidentpick_directory(const char *command, const char *option, char *buf, size_t cap);
+/* incident_load_directory, explained on stderr if it cannot be told. 0 or -errno. */
+int incident_pick_directory(const char *command, const char *option, char *buf, size_t cap);
 
 /* How many of names may not be opened, which is said on stderr if there are any: they belong to somebody else. */
-size_t incidentpick_hidden(const char *command, int dirfd, const struct incidentload_names *names);
+size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names);
 
 /* Positive return. */
-enum { INCIDENTPICK_FOREIGN = 1 }; /* a directory, but no incident */
+enum { INCIDENT_PICK_FOREIGN = 1 }; /* a directory, but no incident */
 
 /*
- * Opens what query stands for: a path, if it has a slash or is ".", else an id in directory (the value of -d; NULL: as incidentload_directory
- * says). command: "spikewatch show", for messages. 0 and *ret, a descriptor to be closed; INCIDENTPICK_FOREIGN; -errno: none; -EBUSY: it is still
+ * Opens what query stands for: a path, if it has a slash or is ".", else an id in directory (the value of -d; NULL: as incident_load_directory
+ * says). command: "spikewatch show", for messages. 0 and *ret, a descriptor to be closed; INCIDENT_PICK_FOREIGN; -errno: none; -EBUSY: it is still
  * being written. Said on stderr already.
  */
-int incidentpick(const char *command, const char *directory, const char *query, int *ret);
+int incident_pick(const char *command, const char *directory, const char *query, int *ret);
 
 /* The same, also of one that is still being written; "last" never is. */
-int incidentpick_any(const char *command, const char *directory, const char *query, int *ret);
+int incident_pick_any(const char *command, const char *directory, const char *query, int *ret);
 
 #endif

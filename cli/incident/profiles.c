@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 
 /*
- * stackfold.c: each sample of the profile becomes a line; foldpair.h adds up equal ones. Names in the profile were escaped once when they were
+ * stack_fold.c: each sample of the profile becomes a line; folded_diff.h adds up equal ones. Names in the profile were escaped once when they were
  * written, so a set of folded.h, which escapes, would make other names of them than those of the folded files.
  */
 
@@ -41,19 +41,19 @@
 /* Of lines. */
 #define LINES_MAX ((size_t)1 << 30)
 
-const char *stackfold_profile(bool memory)
+const char *stack_fold_profile(bool memory)
 {
 	return memory ? "memory.pb.gz" : "cpu.pb.gz";
 }
 
-const char *stackfold_folded(bool memory)
+const char *stack_fold_folded(bool memory)
 {
 	return memory ? "memory.folded" : "cpu.folded";
 }
 
 /* Lines that are made. */
 struct folding {
-	const struct pprofread_profile *profile;
+	const struct pprof_read_profile *profile;
 	struct buffer *lines;
 	struct buffer name;
 };
@@ -80,7 +80,7 @@ static int put_name(struct folding *folding)
 	return rc;
 }
 
-static int push(struct folding *folding, const char *open, const struct pprofread_text *text, const char *close)
+static int push(struct folding *folding, const char *open, const struct pprof_read_text *text, const char *close)
 {
 	struct buffer *name = &folding->name;
 	int rc;
@@ -88,7 +88,7 @@ static int push(struct folding *folding, const char *open, const struct pprofrea
 	name->len = 0;
 	rc = buffer_append(name, open, strlen(open));
 	if (rc == 0)
-		rc = cleantext_append(name, text->at, text->len);
+		rc = clean_text_append(name, text->at, text->len);
 	if (rc == 0)
 		rc = buffer_append(name, close, strlen(close));
 	if (rc == 0 && name->len == 0)
@@ -101,23 +101,23 @@ static int push(struct folding *folding, const char *open, const struct pprofrea
 /* "[libc.so.6]": the name of a place in a file without symbols. */
 static int push_mapping(struct folding *folding, uint32_t mapping)
 {
-	const struct pprofread_profile *profile = folding->profile;
-	struct pprofread_text file = { "unknown", strlen("unknown") };
+	const struct pprof_read_profile *profile = folding->profile;
+	struct pprof_read_text file = { "unknown", strlen("unknown") };
 	const char *slash;
 
 	if (mapping > 0 && profile->strings[profile->mappings[mapping - 1].file].len > 0)
 		file = profile->strings[profile->mappings[mapping - 1].file];
 	slash = memrchr(file.at, '/', file.len);
 	if (slash)
-		file = (struct pprofread_text){ slash + 1, file.len - (size_t)(slash + 1 - file.at) };
+		file = (struct pprof_read_text){ slash + 1, file.len - (size_t)(slash + 1 - file.at) };
 	if (file.len > 0 && file.at[0] == '[')
 		return push(folding, "", &file, "");
 	return push(folding, "[", &file, "]");
 }
 
-static int push_location(struct folding *folding, const struct pprofread_location *location)
+static int push_location(struct folding *folding, const struct pprof_read_location *location)
 {
-	const struct pprofread_profile *profile = folding->profile;
+	const struct pprof_read_profile *profile = folding->profile;
 	int rc = 0;
 
 	if (location->line_count == 0)
@@ -132,11 +132,11 @@ static int push_location(struct folding *folding, const struct pprofread_locatio
 	return rc;
 }
 
-static int push_stack(struct folding *folding, const struct pprofread_sample *sample, uint64_t count)
+static int push_stack(struct folding *folding, const struct pprof_read_sample *sample, uint64_t count)
 {
-	static const struct pprofread_text nobody;
-	const struct pprofread_profile *profile = folding->profile;
-	const struct pprofread_label *process = pprofread_label(profile, sample, "process");
+	static const struct pprof_read_text nobody;
+	const struct pprof_read_profile *profile = folding->profile;
+	const struct pprof_read_label *process = pprof_read_label(profile, sample, "process");
 	char text[32];
 	int rc = push(folding, "", process ? &profile->strings[process->text] : &nobody, "");
 
@@ -148,34 +148,34 @@ static int push_stack(struct folding *folding, const struct pprofread_sample *sa
 	return buffer_append(folding->lines, text, (size_t)snprintf(text, sizeof(text), " %" PRIu64 "\n", count));
 }
 
-static unsigned phase_of(const struct pprofread_profile *profile, const struct pprofread_sample *sample)
+static unsigned phase_of(const struct pprof_read_profile *profile, const struct pprof_read_sample *sample)
 {
 	static const char before[] = "before";
-	const struct pprofread_label *label = pprofread_label(profile, sample, "phase");
-	const struct pprofread_text *text = label ? &profile->strings[label->text] : NULL;
+	const struct pprof_read_label *label = pprof_read_label(profile, sample, "phase");
+	const struct pprof_read_text *text = label ? &profile->strings[label->text] : NULL;
 
 	if (text && text->len == strlen(before) && memcmp(text->at, before, text->len) == 0)
-		return HOTLIST_BEFORE;
-	return HOTLIST_DURING;
+		return FUNCTION_TABLE_BEFORE;
+	return FUNCTION_TABLE_DURING;
 }
 
-int stackfold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret)
+int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret)
 {
-	AUTO(foxstacks_release) struct foxstacks stacks = { 0 };
+	AUTO(firefox_stacks_release) struct firefox_stacks stacks = { 0 };
 	AUTO(release_folding) struct folding folding = { 0 };
-	int value, rc = foxstacks_load(incidentfd, stackfold_profile(memory), &stacks);
+	int value, rc = firefox_stacks_load(incidentfd, stack_fold_profile(memory), &stacks);
 
 	if (rc < 0)
 		return rc;
 	folding.profile = stacks.profile;
 	folding.lines = ret;
 	ret->max = LINES_MAX;
-	value = memory ? pprofread_value(stacks.profile, "memory", "bytes")
-		       : pprofread_value(stacks.profile, "samples", "count");
+	value = memory ? pprof_read_value(stacks.profile, "memory", "bytes")
+		       : pprof_read_value(stacks.profile, "samples", "count");
 	if (value < 0)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < stacks.profile->sample_count && rc == 0; i++) {
-		const struct pprofread_sample *sample = &stacks.profile->samples[i];
+		const struct pprof_read_sample *sample = &stacks.profile->samples[i];
 
 		if (sample->values[value] > 0 && (phases >> phase_of(stacks.profile, sample) & 1u))
 			rc = push_stack(&folding, sample, (uint64_t)sample->values[value]);
@@ -183,9 +183,9 @@ int stackfold_read(int incidentfd, bool memory, unsigned phases, struct buffer *
 	return rc;
 }
 
-int stackfold_read_folded(int incidentfd, bool memory, struct buffer *ret)
+int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret)
 {
-	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, stackfold_folded(memory));
+	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, stack_fold_folded(memory));
 	AUTO_FREE char *piece = NULL;
 	uint64_t sum;
 	ssize_t len;
@@ -202,13 +202,13 @@ int stackfold_read_folded(int incidentfd, bool memory, struct buffer *ret)
 		else
 			rc = ret->len > FILE_MAX ? -EFBIG : buffer_append(ret, piece, (size_t)len);
 	}
-	if (rc == 0 && !foldpair_check(ret, &sum))
+	if (rc == 0 && !folded_diff_check(ret, &sum))
 		rc = -EBADMSG;
 	return rc;
 }
 
 /*
- * foxstacks.c: places are kept as they are in the profile of pprof where that can be: strings, functions and mappings have the same numbers
+ * firefox_stacks.c: places are kept as they are in the profile of pprof where that can be: strings, functions and mappings have the same numbers
  * in both. A location becomes as many frames as there are functions inlined into each other; one without any becomes a frame of a function
  * that is called after its mapping.
  */
@@ -220,9 +220,9 @@ struct node {
 };
 
 /* Counts frames, and finds what each function is in. */
-static int prepare(struct foxstacks *stacks)
+static int prepare(struct firefox_stacks *stacks)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 
 	stacks->frame_first = calloc((size_t)profile->location_count + 1, sizeof(*stacks->frame_first));
 	stacks->resources = calloc((size_t)profile->function_count + 1, sizeof(*stacks->resources));
@@ -231,7 +231,7 @@ static int prepare(struct foxstacks *stacks)
 	for (uint32_t i = 0; i < profile->function_count; i++)
 		stacks->resources[i] = -1;
 	for (uint32_t i = 0; i < profile->location_count; i++) {
-		const struct pprofread_location *location = &profile->locations[i];
+		const struct pprof_read_location *location = &profile->locations[i];
 
 		stacks->frame_first[i] = stacks->frame_count;
 		stacks->frame_count += location->line_count ? location->line_count : 1;
@@ -245,43 +245,43 @@ static int prepare(struct foxstacks *stacks)
 	return 0;
 }
 
-int foxstacks_load(int incidentfd, const char *file, struct foxstacks *ret)
+int firefox_stacks_load(int incidentfd, const char *file, struct firefox_stacks *ret)
 {
 	AUTO(buffer_release) struct buffer bytes = { .max = FILE_MAX };
-	AUTO(foxstacks_release) struct foxstacks stacks = { 0 };
+	AUTO(firefox_stacks_release) struct firefox_stacks stacks = { 0 };
 	int rc;
 
-	*ret = (struct foxstacks){ 0 };
-	rc = incidentload_whole(incidentfd, file, &bytes);
+	*ret = (struct firefox_stacks){ 0 };
+	rc = incident_load_whole(incidentfd, file, &bytes);
 	if (rc == 0)
-		rc = pprofread_new(bytes.data, bytes.len, NULL, &stacks.reader);
+		rc = pprof_read_new(bytes.data, bytes.len, NULL, &stacks.reader);
 	if (rc < 0)
 		return rc;
-	stacks.profile = pprofread_profile(stacks.reader);
+	stacks.profile = pprof_read_profile(stacks.reader);
 	rc = prepare(&stacks);
 	if (rc < 0)
 		return rc;
 	*ret = stacks;
-	stacks = (struct foxstacks){ 0 };
+	stacks = (struct firefox_stacks){ 0 };
 	return 0;
 }
 
-void foxstacks_release(struct foxstacks *stacks)
+void firefox_stacks_release(struct firefox_stacks *stacks)
 {
 	intern_release(&stacks->stacks);
 	intern_release(&stacks->strings);
 	free(stacks->frame_first);
 	free(stacks->resources);
-	pprofread_free(stacks->reader);
-	*stacks = (struct foxstacks){ 0 };
+	pprof_read_free(stacks->reader);
+	*stacks = (struct firefox_stacks){ 0 };
 }
 
-static uint32_t profile_strings(const struct foxstacks *stacks)
+static uint32_t profile_strings(const struct firefox_stacks *stacks)
 {
 	return stacks->profile ? stacks->profile->string_count : 0;
 }
 
-int foxstacks_string(struct foxstacks *stacks, const char *text, uint32_t *ret)
+int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint32_t *ret)
 {
 	struct intern_budget budget = { 0 };
 	uint32_t number;
@@ -292,9 +292,9 @@ int foxstacks_string(struct foxstacks *stacks, const char *text, uint32_t *ret)
 	return rc < 0 ? rc : 0;
 }
 
-int foxstacks_stack(struct foxstacks *stacks, const struct pprofread_sample *sample, int64_t *ret)
+int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	struct intern_budget budget = { 0 };
 	uint32_t number = 0;
 
@@ -342,17 +342,17 @@ static void end_table(struct json_writer *json, uint32_t length)
 
 /* ---- stacks and frames ---- */
 
-static void put_stacks(const struct foxstacks *stacks, struct json_writer *json)
+static void put_stacks(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	uint32_t count = stacks->stacks.count;
 	size_t len;
 
-	jsonmember_object(json, "stackTable");
-	jsonmember_array(json, "frame");
+	json_member_object(json, "stackTable");
+	json_member_array(json, "frame");
 	for (uint32_t i = 1; i <= count; i++)
 		json_u64(json, ((const struct node *)intern_get(&stacks->stacks, i, &len))->frame);
 	json_end_array(json);
-	jsonmember_array(json, "prefixOffset");
+	json_member_array(json, "prefixOffset");
 	for (uint32_t i = 1; i <= count; i++) {
 		uint32_t prefix = ((const struct node *)intern_get(&stacks->stacks, i, &len))->prefix;
 
@@ -364,18 +364,19 @@ static void put_stacks(const struct foxstacks *stacks, struct json_writer *json)
 
 /* A frame: a location, and which of its functions, the outermost first. */
 struct frame {
-	const struct pprofread_location *location;
+	const struct pprof_read_location *location;
 	uint32_t depth;
-	const struct pprofread_line *line; /* NULL: no function is known */
+	const struct pprof_read_line *line; /* NULL: no function is known */
 };
 
 /* Calls put for each frame, in order. */
-static void each_frame(const struct foxstacks *stacks, struct json_writer *json, const char *key,
-		       void (*put)(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json))
+static void each_frame(const struct firefox_stacks *stacks, struct json_writer *json, const char *key,
+		       void (*put)(const struct firefox_stacks *stacks, const struct frame *frame,
+				   struct json_writer *json))
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 
-	jsonmember_array(json, key);
+	json_member_array(json, key);
 	for (uint32_t i = 0; profile && i < profile->location_count; i++) {
 		struct frame frame = { .location = &profile->locations[i] };
 		uint32_t count = frame.location->line_count;
@@ -389,13 +390,13 @@ static void each_frame(const struct foxstacks *stacks, struct json_writer *json,
 	json_end_array(json);
 }
 
-static void put_depth(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+static void put_depth(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
 {
 	(void)stacks;
 	json_u64(json, frame->depth < UINT8_MAX ? frame->depth : UINT8_MAX);
 }
 
-static void put_line(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+static void put_line(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
 {
 	(void)stacks;
 	if (frame->line && frame->line->line > 0)
@@ -405,7 +406,8 @@ static void put_line(const struct foxstacks *stacks, const struct frame *frame, 
 }
 
 /* Functions of the profile, then one for each mapping, [0] for none. */
-static void foxstacks_put_function(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+static void firefox_stacks_put_function(const struct firefox_stacks *stacks, const struct frame *frame,
+					struct json_writer *json)
 {
 	if (frame->line && frame->line->function)
 		json_u64(json, frame->line->function - 1);
@@ -413,34 +415,34 @@ static void foxstacks_put_function(const struct foxstacks *stacks, const struct 
 		json_u64(json, (uint64_t)stacks->profile->function_count + frame->location->mapping);
 }
 
-static void put_category(const struct foxstacks *stacks, const struct frame *frame, struct json_writer *json)
+static void put_category(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
 {
 	static const char kernel[] = "[kernel";
-	const struct pprofread_profile *profile = stacks->profile;
-	const struct pprofread_text *file;
+	const struct pprof_read_profile *profile = stacks->profile;
+	const struct pprof_read_text *file;
 
 	if (frame->location->mapping == 0) {
-		json_u64(json, FOXSTACKS_OTHER);
+		json_u64(json, FIREFOX_STACKS_OTHER);
 		return;
 	}
 	file = &profile->strings[profile->mappings[frame->location->mapping - 1].file];
 	if (file->len >= strlen(kernel) && memcmp(file->at, kernel, strlen(kernel)) == 0)
-		json_u64(json, FOXSTACKS_KERNEL);
+		json_u64(json, FIREFOX_STACKS_KERNEL);
 	else
-		json_u64(json, FOXSTACKS_USER);
+		json_u64(json, FIREFOX_STACKS_USER);
 }
 
-static void put_frames(const struct foxstacks *stacks, struct json_writer *json)
+static void put_frames(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	uint32_t count = stacks->frame_count;
 
-	jsonmember_object(json, "frameTable");
+	json_member_object(json, "frameTable");
 	put_constants(json, "address", count, MINUS_ONE);
 	put_constants(json, "lib", count, MINUS_ONE);
 	each_frame(stacks, json, "inlineDepth", put_depth);
 	each_frame(stacks, json, "category", put_category);
 	put_constants(json, "subcategory", count, ZERO);
-	each_frame(stacks, json, "func", foxstacks_put_function);
+	each_frame(stacks, json, "func", firefox_stacks_put_function);
 	put_constants(json, "nativeSymbol", count, NOTHING);
 	put_constants(json, "innerWindowID", count, ZERO);
 	each_frame(stacks, json, "line", put_line);
@@ -452,14 +454,14 @@ static void put_frames(const struct foxstacks *stacks, struct json_writer *json)
 /* ---- functions ---- */
 
 /* "[libc.so.6]". */
-static int name_mapping(struct foxstacks *stacks, uint32_t mapping, uint32_t *ret)
+static int name_mapping(struct firefox_stacks *stacks, uint32_t mapping, uint32_t *ret)
 {
-	const struct pprofread_text *file;
+	const struct pprof_read_text *file;
 	char name[300];
 	size_t len;
 
 	if (mapping == 0)
-		return foxstacks_string(stacks, "?", ret);
+		return firefox_stacks_string(stacks, "?", ret);
 	file = &stacks->profile->strings[stacks->profile->mappings[mapping - 1].file];
 	for (len = 0; len < file->len && len < 250 && file->at[file->len - 1 - len] != '/'; len++)
 		;
@@ -467,15 +469,15 @@ static int name_mapping(struct foxstacks *stacks, uint32_t mapping, uint32_t *re
 		snprintf(name, sizeof(name), "%.*s", (int)len, file->at + file->len - len);
 	else
 		snprintf(name, sizeof(name), "[%.*s]", (int)len, len ? file->at + file->len - len : "");
-	return foxstacks_string(stacks, name, ret);
+	return firefox_stacks_string(stacks, name, ret);
 }
 
-static int put_names(struct foxstacks *stacks, struct json_writer *json)
+static int put_names(struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	int rc = 0;
 
-	jsonmember_array(json, "name");
+	json_member_array(json, "name");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++)
 		json_u64(json, profile->functions[i].name);
 	for (uint32_t i = 0; profile && i <= profile->mapping_count && rc == 0; i++) {
@@ -488,11 +490,11 @@ static int put_names(struct foxstacks *stacks, struct json_writer *json)
 	return rc;
 }
 
-static void put_resource_of_functions(const struct foxstacks *stacks, struct json_writer *json)
+static void put_resource_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 
-	jsonmember_array(json, "resource");
+	json_member_array(json, "resource");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++)
 		json_i64(json, stacks->resources[i]);
 	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
@@ -501,12 +503,12 @@ static void put_resource_of_functions(const struct foxstacks *stacks, struct jso
 }
 
 /* A source for each function that has a file: no need to find out which are the same. */
-static void put_sources_of_functions(const struct foxstacks *stacks, struct json_writer *json)
+static void put_sources_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	uint64_t source = 0;
 
-	jsonmember_array(json, "source");
+	json_member_array(json, "source");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
 		if (profile->functions[i].file)
 			json_u64(json, source++);
@@ -518,13 +520,13 @@ static void put_sources_of_functions(const struct foxstacks *stacks, struct json
 	json_end_array(json);
 }
 
-static int put_functions(struct foxstacks *stacks, struct json_writer *json)
+static int put_functions(struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
 	int rc;
 
-	jsonmember_object(json, "funcTable");
+	json_member_object(json, "funcTable");
 	rc = put_names(stacks, json);
 	put_constants(json, "isJS", count, NO);
 	put_constants(json, "relevantForJS", count, NO);
@@ -539,13 +541,13 @@ static int put_functions(struct foxstacks *stacks, struct json_writer *json)
 
 /* ---- the rest ---- */
 
-static void put_resources(const struct foxstacks *stacks, struct json_writer *json)
+static void put_resources(const struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	uint32_t count = profile ? profile->mapping_count : 0;
 
-	jsonmember_object(json, "resourceTable");
-	jsonmember_array(json, "name");
+	json_member_object(json, "resourceTable");
+	json_member_array(json, "name");
 	for (uint32_t i = 0; i < count; i++)
 		json_u64(json, profile->mappings[i].file);
 	json_end_array(json);
@@ -554,13 +556,13 @@ static void put_resources(const struct foxstacks *stacks, struct json_writer *js
 	end_table(json, count);
 }
 
-static void put_sources(const struct foxstacks *stacks, struct json_writer *json)
+static void put_sources(const struct firefox_stacks *stacks, struct json_writer *json)
 {
-	const struct pprofread_profile *profile = stacks->profile;
+	const struct pprof_read_profile *profile = stacks->profile;
 	uint32_t count = 0;
 
-	jsonmember_object(json, "sources");
-	jsonmember_array(json, "filename");
+	json_member_object(json, "sources");
+	json_member_array(json, "filename");
 	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
 		if (!profile->functions[i].file)
 			continue;
@@ -578,17 +580,17 @@ static void put_sources(const struct foxstacks *stacks, struct json_writer *json
 
 static void put_empty(struct json_writer *json, const char *key, const char *const *columns)
 {
-	jsonmember_object(json, key);
+	json_member_object(json, key);
 	for (; *columns; columns++)
 		put_constants(json, *columns, 0, ZERO);
 	end_table(json, 0);
 }
 
-static int put_strings(const struct foxstacks *stacks, struct json_writer *json)
+static int put_strings(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	int rc = 0;
 
-	jsonmember_array(json, "stringArray");
+	json_member_array(json, "stringArray");
 	for (uint32_t i = 0; i < profile_strings(stacks) && rc == 0; i++) {
 		AUTO_FREE char *text = strndup(stacks->profile->strings[i].len ? stacks->profile->strings[i].at : "",
 					       stacks->profile->strings[i].len);
@@ -604,11 +606,11 @@ static int put_strings(const struct foxstacks *stacks, struct json_writer *json)
 	return rc;
 }
 
-int foxstacks_put(struct foxstacks *stacks, struct json_writer *json)
+int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 {
 	int rc, strings;
 
-	jsonmember_object(json, "shared");
+	json_member_object(json, "shared");
 	put_stacks(stacks, json);
 	put_frames(stacks, json);
 	rc = put_functions(stacks, json);
@@ -643,13 +645,13 @@ static const struct {
 	const char *title, *of, *threads;
 	const char *captures[CAPTURES];
 } text_forms[] = {
-	[HOTLIST_IN_SAMPLES] = {
+	[FUNCTION_TABLE_IN_SAMPLES] = {
 		.title = "Hottest functions",
 		.of = "percent of the samples",
 		.threads = "Threads that used the CPU (percent of the samples)",
 		.captures = { "stacks", "stacks-folded", "functions" },
 	},
-	[HOTLIST_IN_BYTES] = {
+	[FUNCTION_TABLE_IN_BYTES] = {
 		.title = "What made memory grow",
 		.of = "bytes touched for the first time",
 		.threads = "Threads that touched new memory (bytes)",
@@ -660,9 +662,9 @@ static const struct {
 /* ---- cells ---- */
 
 /* "990", "120.5 MiB" */
-static const char *amount_text(enum hotlist_unit unit, uint64_t amount, char *buf, size_t cap)
+static const char *amount_text(enum function_table_unit unit, uint64_t amount, char *buf, size_t cap)
 {
-	if (unit == HOTLIST_IN_BYTES)
+	if (unit == FUNCTION_TABLE_IN_BYTES)
 		return plot_value(PLOT_BYTES, (double)amount, buf, cap);
 	snprintf(buf, cap, "%" PRIu64, amount);
 	return buf;
@@ -694,20 +696,22 @@ static void print_share(uint64_t part, uint64_t all, FILE *file)
 		fprintf(file, "%*s", AMOUNT_WIDTH, "-");
 }
 
-static void print_amount(const struct functions *functions, uint64_t amount, enum hotlist_phase phase, FILE *file)
+static void print_amount(const struct functions *functions, uint64_t amount, enum function_table_phase phase,
+			 FILE *file)
 {
-	if (functions->unit == HOTLIST_IN_BYTES)
+	if (functions->unit == FUNCTION_TABLE_IN_BYTES)
 		print_size(amount, file);
 	else
 		print_share(amount, functions->sum[phase], file);
 }
 
 /* Before and during, of what is in the row. */
-static void print_pair(const struct functions *functions, const uint64_t amount[static HOTLIST_PHASES], FILE *file)
+static void print_pair(const struct functions *functions, const uint64_t amount[static FUNCTION_TABLE_PHASES],
+		       FILE *file)
 {
-	print_amount(functions, amount[HOTLIST_BEFORE], HOTLIST_BEFORE, file);
+	print_amount(functions, amount[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
 	fputc(' ', file);
-	print_amount(functions, amount[HOTLIST_DURING], HOTLIST_DURING, file);
+	print_amount(functions, amount[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
 	fputs("  ", file);
 }
 
@@ -737,7 +741,8 @@ struct cells {
 static void make_cells(const struct functions_row *row, struct cells *ret)
 {
 	const char *slash = strrchr(row->module, '/');
-	uint64_t all = row->total[row->total[HOTLIST_DURING] > 0 ? HOTLIST_DURING : HOTLIST_BEFORE];
+	uint64_t all =
+		row->total[row->total[FUNCTION_TABLE_DURING] > 0 ? FUNCTION_TABLE_DURING : FUNCTION_TABLE_BEFORE];
 	size_t used;
 
 	ret->function = row->function;
@@ -763,7 +768,7 @@ static size_t widen(size_t width, const char *text, size_t max)
 
 static void print_numbers(const struct functions *functions, const struct functions_row *row, FILE *file)
 {
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++) {
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++) {
 		print_amount(functions, row->self[p], p, file);
 		fputc(' ', file);
 		print_amount(functions, row->total[p], p, file);
@@ -904,14 +909,14 @@ __attribute__((format(printf, 2, 3))) static void lose(struct losses *losses, co
 	losses->len += len < 0 ? 0 : (size_t)len < room ? (size_t)len : room - 1;
 }
 
-static void lose_amount(struct losses *losses, enum hotlist_unit unit, const uint64_t amount[static HOTLIST_PHASES],
-			const char *what)
+static void lose_amount(struct losses *losses, enum function_table_unit unit,
+			const uint64_t amount[static FUNCTION_TABLE_PHASES], const char *what)
 {
-	uint64_t sum = amount[HOTLIST_BEFORE] + amount[HOTLIST_DURING];
-	const char *noun = unit == HOTLIST_IN_BYTES ? "" : sum == 1 ? " sample" : " samples";
+	uint64_t sum = amount[FUNCTION_TABLE_BEFORE] + amount[FUNCTION_TABLE_DURING];
+	const char *noun = unit == FUNCTION_TABLE_IN_BYTES ? "" : sum == 1 ? " sample" : " samples";
 	char text[64];
 
-	if (amount[HOTLIST_BEFORE] > 0 || amount[HOTLIST_DURING] > 0)
+	if (amount[FUNCTION_TABLE_BEFORE] > 0 || amount[FUNCTION_TABLE_DURING] > 0)
 		lose(losses, "%s%s %s", amount_text(unit, sum, text, sizeof(text)), noun, what);
 }
 
@@ -931,7 +936,7 @@ static void lose_capture(struct losses *losses, const struct incident_capture *c
 static void print_losses(const struct functions *functions, const struct incident *incident, size_t line, FILE *file)
 {
 	struct losses losses = { .len = 0 };
-	enum hotlist_unit unit = functions->unit;
+	enum function_table_unit unit = functions->unit;
 	const char *const *captures = text_forms[unit].captures;
 
 	for (size_t i = 0; i < incident->capture_count; i++)
@@ -956,15 +961,15 @@ void functions_print(const struct functions *functions, const struct incident *i
 		     FILE *file)
 {
 	size_t line = style->width > FUNCTIONS_WIDTH_MIN ? style->width : FUNCTIONS_WIDTH_MIN;
-	enum hotlist_unit unit = functions->unit;
+	enum function_table_unit unit = functions->unit;
 	char title[200], before[64], during[64];
 
 	if (functions->count == 0)
 		return;
 	fputc('\n', file);
-	snprintf(title, sizeof(title), "%s (%s: %s before the spike, %s during it)", text_forms[unit].title, text_forms[unit].of,
-		 amount_text(unit, functions->sum[HOTLIST_BEFORE], before, sizeof(before)),
-		 amount_text(unit, functions->sum[HOTLIST_DURING], during, sizeof(during)));
+	snprintf(title, sizeof(title), "%s (%s: %s before the spike, %s during it)", text_forms[unit].title,
+		 text_forms[unit].of, amount_text(unit, functions->sum[FUNCTION_TABLE_BEFORE], before, sizeof(before)),
+		 amount_text(unit, functions->sum[FUNCTION_TABLE_DURING], during, sizeof(during)));
 	output_wrap(title, line, file);
 	if (line < WIDTH_FULL)
 		print_narrow(functions, line, file);
@@ -981,24 +986,25 @@ _Static_assert(FUNCTIONS_SHOWN <= ROWS_MAX && FUNCTIONS_THREADS_SHOWN <= ROWS_MA
 static const struct {
 	const char *file, *key, *before, *during, *beside, *top;
 } forms[] = {
-	[HOTLIST_IN_SAMPLES] = { FUNCTIONS_FILE, "functions", "samples_before", "samples_during", "self_during_ns",
-				 "top_samples" },
-	[HOTLIST_IN_BYTES] = { FUNCTIONS_MEMORY_FILE, "memory_functions", "bytes_before", "bytes_during",
-			       "self_during_faults", "top_bytes" },
+	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTIONS_FILE, "functions", "samples_before", "samples_during",
+					"self_during_ns", "top_samples" },
+	[FUNCTION_TABLE_IN_BYTES] = { FUNCTIONS_MEMORY_FILE, "memory_functions", "bytes_before", "bytes_during",
+				      "self_during_faults", "top_bytes" },
 };
 
 /* ---- ranking ---- */
 
 /* Rows of the text, the hottest first. */
 struct ranking {
-	struct hotrows_row row[ROWS_MAX];
+	struct function_rows_row row[ROWS_MAX];
 	size_t count, max;
-	enum hotlist_phase phase;
-	bool callers; /* those who call count as much as those who are called: see hotlist.c */
+	enum function_table_phase phase;
+	bool callers; /* those who call count as much as those who are called: see function_table.c */
 	bool tie;     /* is broken by the other phase */
 };
 
-static uint64_t heat(const struct ranking *ranking, const struct hotrows_row *row, enum hotlist_phase phase)
+static uint64_t heat(const struct ranking *ranking, const struct function_rows_row *row,
+		     enum function_table_phase phase)
 {
 	uint64_t sum = row->self[phase] + (ranking->callers ? row->total[phase] : 0);
 
@@ -1006,8 +1012,8 @@ static uint64_t heat(const struct ranking *ranking, const struct hotrows_row *ro
 	return sum < row->self[phase] ? UINT64_MAX : sum;
 }
 
-static int compare(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b,
-		   enum hotlist_phase phase)
+static int compare(const struct ranking *ranking, const struct function_rows_row *a, const struct function_rows_row *b,
+		   enum function_table_phase phase)
 {
 	uint64_t of_a = heat(ranking, a, phase), of_b = heat(ranking, b, phase);
 
@@ -1018,19 +1024,19 @@ static int compare(const struct ranking *ranking, const struct hotrows_row *a, c
 	return (of_a > of_b) - (of_a < of_b);
 }
 
-static bool hotter(const struct ranking *ranking, const struct hotrows_row *a, const struct hotrows_row *b)
+static bool hotter(const struct ranking *ranking, const struct function_rows_row *a, const struct function_rows_row *b)
 {
 	int order = compare(ranking, a, b, ranking->phase);
 
 	if (order == 0 && ranking->tie)
-		order = compare(ranking, a, b, HOTLIST_BEFORE);
+		order = compare(ranking, a, b, FUNCTION_TABLE_BEFORE);
 	return order > 0;
 }
 
 /* What is no hotter than nothing is not ranked. */
-static void rank(struct ranking *ranking, const struct hotrows_row *row)
+static void rank(struct ranking *ranking, const struct function_rows_row *row)
 {
-	static const struct hotrows_row nothing;
+	static const struct function_rows_row nothing;
 	size_t at = ranking->count;
 
 	if (!hotter(ranking, row, &nothing))
@@ -1046,7 +1052,7 @@ static void rank(struct ranking *ranking, const struct hotrows_row *row)
 }
 
 /* Rows of one text are the same if they are in the same place. */
-static bool has(const struct ranking *ranking, const struct hotrows_row *row)
+static bool has(const struct ranking *ranking, const struct function_rows_row *row)
 {
 	for (size_t i = 0; i < ranking->count; i++)
 		if (ranking->row[i].function.text == row->function.text)
@@ -1057,7 +1063,7 @@ static bool has(const struct ranking *ranking, const struct hotrows_row *row)
 /* ---- loading ---- */
 
 /* Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as \x5c, and nothing else so. */
-static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_name *name)
+static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct function_rows_name *name)
 {
 	size_t used = text_escape(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len), to = 0;
 
@@ -1070,13 +1076,13 @@ static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct hotrows_
 	ret[to] = '\0';
 }
 
-static bool is_neighbour(const struct hotrows_row *row)
+static bool is_neighbour(const struct function_rows_row *row)
 {
-	return row->module.len == strlen(HOTLIST_NEIGHBOUR) &&
-	       memcmp(row->module.text, HOTLIST_NEIGHBOUR, row->module.len) == 0;
+	return row->module.len == strlen(FUNCTION_TABLE_NEIGHBOUR) &&
+	       memcmp(row->module.text, FUNCTION_TABLE_NEIGHBOUR, row->module.len) == 0;
 }
 
-static void take(const struct hotrows_row *from, struct functions_row *row)
+static void take(const struct function_rows_row *from, struct functions_row *row)
 {
 	copy_name(row->function, &from->function);
 	copy_name(row->module, &from->module);
@@ -1092,14 +1098,14 @@ static void take(const struct hotrows_row *from, struct functions_row *row)
 	memcpy(row->total, from->total, sizeof(row->total));
 }
 
-/* What stackprofile.h calls so is in no module. */
-static bool is_called(const struct hotrows_row *row, const char *name)
+/* What stack_profile.h calls so is in no module. */
+static bool is_called(const struct function_rows_row *row, const char *name)
 {
 	return row->module.len == 0 && row->function.len == strlen(name) &&
 	       memcmp(row->function.text, name, row->function.len) == 0;
 }
 
-static void note(const struct hotrows_row *row, struct functions *ret)
+static void note(const struct function_rows_row *row, struct functions *ret)
 {
 	if (is_called(row, "(other)"))
 		memcpy(ret->other, row->self, sizeof(ret->other));
@@ -1109,19 +1115,19 @@ static void note(const struct hotrows_row *row, struct functions *ret)
 
 static void choose(const char *text, size_t len, struct functions *ret)
 {
-	bool callers = ret->unit == HOTLIST_IN_BYTES;
-	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_BEFORE, .callers = callers };
-	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = HOTLIST_DURING, .callers = callers };
-	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
-	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = HOTLIST_DURING, .tie = true };
-	struct hotrows rows;
-	struct hotrows_row row;
+	bool callers = ret->unit == FUNCTION_TABLE_IN_BYTES;
+	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = FUNCTION_TABLE_BEFORE, .callers = callers };
+	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = FUNCTION_TABLE_DURING, .callers = callers };
+	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
+	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
+	struct function_rows rows;
+	struct function_rows_row row;
 
-	ret->there = hotrows_start(&rows, text, len) && rows.unit == ret->unit;
+	ret->there = function_rows_start(&rows, text, len) && rows.unit == ret->unit;
 	if (!ret->there)
 		return;
 	memcpy(ret->sum, rows.sum, sizeof(ret->sum));
-	while (hotrows_next(&rows, &row)) {
+	while (function_rows_next(&rows, &row)) {
 		if (row.function.len == 0) {
 			rank(&threads, &row);
 			continue;
@@ -1147,10 +1153,10 @@ static void choose(const char *text, size_t len, struct functions *ret)
 	ret->more_threads = rows.more_threads;
 }
 
-int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret)
+int functions_load(int incidentfd, enum function_table_unit unit, struct functions *ret)
 {
-	AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
-	int rc = incidentload_capture(incidentfd, forms[unit].file, &text);
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	int rc = incident_load_capture(incidentfd, forms[unit].file, &text);
 
 	*ret = (struct functions){ .unit = unit };
 	if (rc == 0 && text.len > 0)
@@ -1160,39 +1166,39 @@ int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret
 
 /* ---- JSON ---- */
 
-static void put_function(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
+static void put_function(struct json_writer *json, enum function_table_unit unit, const struct functions_row *row)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "function", row->function);
-	jsonmember_text(json, "module", row->module);
-	jsonmember_u64(json, "self_before", row->self[HOTLIST_BEFORE]);
-	jsonmember_u64(json, "total_before", row->total[HOTLIST_BEFORE]);
-	jsonmember_u64(json, "self_during", row->self[HOTLIST_DURING]);
-	jsonmember_u64(json, "total_during", row->total[HOTLIST_DURING]);
-	jsonmember_u64(json, forms[unit].beside, unit == HOTLIST_IN_BYTES ? row->self_faults : row->self_ns);
-	jsonmember_text(json, "top_thread", row->thread);
-	jsonmember_i64(json, "top_tid", row->tid);
-	jsonmember_u64(json, forms[unit].top, row->top_amount);
-	jsonmember_text(json, "top_process", row->process);
-	jsonmember_i64(json, "top_pid", row->pid);
+	json_member_text(json, "function", row->function);
+	json_member_text(json, "module", row->module);
+	json_member_u64(json, "self_before", row->self[FUNCTION_TABLE_BEFORE]);
+	json_member_u64(json, "total_before", row->total[FUNCTION_TABLE_BEFORE]);
+	json_member_u64(json, "self_during", row->self[FUNCTION_TABLE_DURING]);
+	json_member_u64(json, "total_during", row->total[FUNCTION_TABLE_DURING]);
+	json_member_u64(json, forms[unit].beside, unit == FUNCTION_TABLE_IN_BYTES ? row->self_faults : row->self_ns);
+	json_member_text(json, "top_thread", row->thread);
+	json_member_i64(json, "top_tid", row->tid);
+	json_member_u64(json, forms[unit].top, row->top_amount);
+	json_member_text(json, "top_process", row->process);
+	json_member_i64(json, "top_pid", row->pid);
 	json_end_object(json);
 }
 
-static void put_thread(struct json_writer *json, enum hotlist_unit unit, const struct functions_row *row)
+static void put_thread(struct json_writer *json, enum function_table_unit unit, const struct functions_row *row)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "thread", row->thread);
-	jsonmember_i64(json, "tid", row->tid);
-	jsonmember_text(json, "process", row->process);
-	jsonmember_i64(json, "pid", row->pid);
-	jsonmember_u64(json, forms[unit].before, row->self[HOTLIST_BEFORE]);
-	jsonmember_u64(json, forms[unit].during, row->self[HOTLIST_DURING]);
+	json_member_text(json, "thread", row->thread);
+	json_member_i64(json, "tid", row->tid);
+	json_member_text(json, "process", row->process);
+	json_member_i64(json, "pid", row->pid);
+	json_member_u64(json, forms[unit].before, row->self[FUNCTION_TABLE_BEFORE]);
+	json_member_u64(json, forms[unit].during, row->self[FUNCTION_TABLE_DURING]);
 	json_end_object(json);
 }
 
 void functions_json(const struct functions *functions, struct json_writer *json)
 {
-	enum hotlist_unit unit = functions->unit;
+	enum function_table_unit unit = functions->unit;
 
 	json_key(json, forms[unit].key);
 	if (!functions->there) {
@@ -1200,8 +1206,8 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 		return;
 	}
 	json_begin_object(json);
-	jsonmember_u64(json, forms[unit].before, functions->sum[HOTLIST_BEFORE]);
-	jsonmember_u64(json, forms[unit].during, functions->sum[HOTLIST_DURING]);
+	json_member_u64(json, forms[unit].before, functions->sum[FUNCTION_TABLE_BEFORE]);
+	json_member_u64(json, forms[unit].during, functions->sum[FUNCTION_TABLE_DURING]);
 	json_key(json, "hottest");
 	json_begin_array(json);
 	for (size_t i = 0; i < functions->count; i++)
@@ -1212,7 +1218,7 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 	for (size_t i = 0; i < functions->thread_count; i++)
 		put_thread(json, unit, &functions->thread[i]);
 	json_end_array(json);
-	jsonmember_u64(json, "functions_left_out", functions->more_functions);
-	jsonmember_u64(json, "threads_left_out", functions->more_threads);
+	json_member_u64(json, "functions_left_out", functions->more_functions);
+	json_member_u64(json, "threads_left_out", functions->more_threads);
 	json_end_object(json);
 }

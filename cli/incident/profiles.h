@@ -20,35 +20,35 @@
 #include <stdio.h>
 
 /*
- * stackfold.h: the stacks of an incident as folded lines, of those phases that are wanted: out of cpu.pb.gz or memory.pb.gz, whose samples say
+ * stack_fold.h: the stacks of an incident as folded lines, of those phases that are wanted: out of cpu.pb.gz or memory.pb.gz, whose samples say
  * when they were taken; else out of cpu.folded or memory.folded, which do not.
  */
 
 /* The files. */
-const char *stackfold_profile(bool memory);
-const char *stackfold_folded(bool memory);
+const char *stack_fold_profile(bool memory);
+const char *stack_fold_folded(bool memory);
 
 /*
- * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 << HOTLIST_BEFORE and 1 << HOTLIST_DURING. 0; -ENOENT: there
+ * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 << FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. 0; -ENOENT: there
  * is no such file; -EBADMSG: damaged; -EFBIG; -ENOMEM; -errno.
  */
-int stackfold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
+int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
 
 /* Appends the folded file: all phases. Returns as the above. */
-int stackfold_read_folded(int incidentfd, bool memory, struct buffer *ret);
+int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
 
 /*
- * foxstacks.h: the tables that all threads of a profile of the Firefox Profiler share (profile.shared: strings, functions, frames,
+ * firefox_stacks.h: the tables that all threads of a profile of the Firefox Profiler share (profile.shared: strings, functions, frames,
  * stacks), made of a profile of pprof.
  */
 
 /* Categories of frames: places in profile.meta.categories. */
-enum foxstacks_category { FOXSTACKS_OTHER, FOXSTACKS_USER, FOXSTACKS_KERNEL };
+enum firefox_stacks_category { FIREFOX_STACKS_OTHER, FIREFOX_STACKS_USER, FIREFOX_STACKS_KERNEL };
 
 /* {0}: without stacks; strings may be added to it. */
-struct foxstacks {
-	struct pprofread *reader; /* NULL: there is no profile */
-	const struct pprofread_profile *profile;
+struct firefox_stacks {
+	struct pprof_read *reader; /* NULL: there is no profile */
+	const struct pprof_read_profile *profile;
 	uint32_t *frame_first; /* of each location: its outermost function first */
 	uint32_t frame_count;
 	int32_t *resources; /* of each function: a mapping; -1: none */
@@ -57,17 +57,17 @@ struct foxstacks {
 };
 
 /* Reads the file. 0; -ENOENT, -EBADMSG, -EFBIG, -ENOMEM, -errno: *ret is {0}. To be released. */
-int foxstacks_load(int incidentfd, const char *file, struct foxstacks *ret);
-void foxstacks_release(struct foxstacks *stacks);
+int firefox_stacks_load(int incidentfd, const char *file, struct firefox_stacks *ret);
+void firefox_stacks_release(struct firefox_stacks *stacks);
 
 /* The place of a string that is added if need be. 0 or -ENOMEM. */
-int foxstacks_string(struct foxstacks *stacks, const char *text, uint32_t *ret);
+int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint32_t *ret);
 
 /* The place of a sample's stack in stackTable; -1: it has no frame. 0 or -ENOMEM. */
-int foxstacks_stack(struct foxstacks *stacks, const struct pprofread_sample *sample, int64_t *ret);
+int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret);
 
 /* The member "shared", after all stacks and strings are there. 0 or -ENOMEM; errors of writing stay in the writer. */
-int foxstacks_put(struct foxstacks *stacks, struct json_writer *json);
+int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 
 /* In samples of the CPU; in bytes of memory. */
 #define FUNCTIONS_FILE "functions.tsv"
@@ -87,21 +87,21 @@ int foxstacks_put(struct foxstacks *stacks, struct json_writer *json);
 /* A function, or a thread: that has no function and no module. Names are safe to print. */
 struct functions_row {
 	char function[FUNCTIONS_NAME_MAX];
-	char module[FUNCTIONS_NAME_MAX];  /* a path, "[kernel]", or HOTLIST_NEIGHBOUR; "": not known */
+	char module[FUNCTIONS_NAME_MAX];  /* a path, "[kernel]", or FUNCTION_TABLE_NEIGHBOUR; "": not known */
 	char thread[FUNCTIONS_NAME_MAX];  /* in which it was seen most; "": not known */
 	char process[FUNCTIONS_NAME_MAX]; /* of the thread */
 	bool neighbour;                   /* no function: a process of which the incident is not */
 	int64_t tid, pid;
-	uint64_t self[HOTLIST_PHASES], total[HOTLIST_PHASES]; /* in the unit */
-	uint64_t self_ns, self_faults;                        /* during; in samples, in bytes */
-	uint64_t top_amount;                                  /* of the thread */
+	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES]; /* in the unit */
+	uint64_t self_ns, self_faults;                                      /* during; in samples, in bytes */
+	uint64_t top_amount;                                                /* of the thread */
 };
 
 /* {0}: there are none. */
 struct functions {
 	bool there; /* the file could be read */
-	enum hotlist_unit unit;
-	uint64_t sum[HOTLIST_PHASES];
+	enum function_table_unit unit;
+	uint64_t sum[FUNCTION_TABLE_PHASES];
 	/*
 	 * The hottest during the spike; then those of the hottest before it that are not among them; then neighbours, the
 	 * busiest during the spike first, those busier before it first among equals: however busy they are, they leave
@@ -112,13 +112,13 @@ struct functions {
 	/* The busiest during the spike, the busier before it first among equals. */
 	struct functions_row thread[FUNCTIONS_THREADS_SHOWN];
 	size_t thread_count;
-	uint64_t other[HOTLIST_PHASES];        /* of stacks for which there was no room */
-	uint64_t no_stack[HOTLIST_PHASES];     /* of what has no stack */
-	uint64_t more_functions, more_threads; /* left out of the file */
+	uint64_t other[FUNCTION_TABLE_PHASES];    /* of stacks for which there was no room */
+	uint64_t no_stack[FUNCTION_TABLE_PHASES]; /* of what has no stack */
+	uint64_t more_functions, more_threads;    /* left out of the file */
 };
 
 /* The file of this unit. Always sets *ret; one of the other unit is as if it was not there. 0; -ENOMEM. */
-int functions_load(int incidentfd, enum hotlist_unit unit, struct functions *ret);
+int functions_load(int incidentfd, enum function_table_unit unit, struct functions *ret);
 
 /*
  * Prints a table of functions and one of threads in lines of at most style->width characters (but no less than

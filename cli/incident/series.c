@@ -27,7 +27,7 @@
 #include <string.h>
 
 /* Rows of further targets are passed over and counted. */
-#define SAMPLEWALK_TARGETS_MAX 20000
+#define SAMPLE_WALK_TARGETS_MAX 20000
 
 /* More are not kept: 500 s at 1 kHz. */
 #define SERIES_POINTS_MAX 500000
@@ -175,7 +175,7 @@ void peaks_release(struct peaks *peaks)
 }
 
 /*
- * samplewalk.c: rows name their target by a number that the stream has declared; the place of the last few is found without a search,
+ * sample_walk.c: rows name their target by a number that the stream has declared; the place of the last few is found without a search,
  * because targets come in the same order tick after tick.
  */
 
@@ -185,8 +185,8 @@ void peaks_release(struct peaks *peaks)
 #define TIME_MAX_NS (INT64_C(86400) * 1000000000)
 
 struct walking {
-	const struct samplewalk_visit *visit;
-	struct samplewalk walk;
+	const struct sample_walk_visit *visit;
+	struct sample_walk walk;
 	bool *gaps; /* of each target: something is missing before its next row */
 	size_t gaps_cap;
 	size_t hint;
@@ -197,9 +197,9 @@ struct walking {
 
 static int grow(struct walking *walking)
 {
-	struct samplewalk *walk = &walking->walk;
+	struct sample_walk *walk = &walking->walk;
 	size_t cap = walk->cap ? 2 * walk->cap : 16;
-	struct samplewalk_target *targets;
+	struct sample_walk_target *targets;
 	bool *gaps;
 
 	if (walk->count < walk->cap)
@@ -219,7 +219,7 @@ static int grow(struct walking *walking)
 /* 0 and *ret; 1: there are too many; -ENOMEM. */
 static int find(struct walking *walking, uint32_t id, size_t *ret)
 {
-	struct samplewalk *walk = &walking->walk;
+	struct sample_walk *walk = &walking->walk;
 	int rc;
 
 	for (size_t i = 0; i < walk->count; i++) {
@@ -231,12 +231,12 @@ static int find(struct walking *walking, uint32_t id, size_t *ret)
 		*ret = at;
 		return 0;
 	}
-	if (walk->count == SAMPLEWALK_TARGETS_MAX)
+	if (walk->count == SAMPLE_WALK_TARGETS_MAX)
 		return 1;
 	rc = grow(walking);
 	if (rc < 0)
 		return rc;
-	walk->targets[walk->count] = (struct samplewalk_target){ .id = id };
+	walk->targets[walk->count] = (struct sample_walk_target){ .id = id };
 	walking->gaps[walk->count] = false;
 	*ret = walk->count++;
 	walking->hint = walk->count;
@@ -282,7 +282,7 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	struct walking *walking = ctx;
 	AUTO(free_document) struct json_document *document = NULL;
 	const struct json_node *pid;
-	struct samplewalk_target *target;
+	struct sample_walk_target *target;
 	size_t at;
 	int rc = find(walking, id, &at);
 
@@ -314,17 +314,18 @@ static bool row_time(const struct walking *walking, uint64_t time_ns, int64_t *r
 	return true;
 }
 
-static int samplewalk_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t id, const uint64_t *values, uint32_t mask)
+static int sample_walk_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t id, const uint64_t *values,
+			      uint32_t mask)
 {
 	struct walking *walking = ctx;
-	struct samplewalk_row row = { .target = 0 };
+	struct sample_walk_row row = { .target = 0 };
 	int rc = find(walking, id, &row.target);
 
 	(void)seq;
 	if (rc < 0)
 		return rc;
 	if (rc > 0 || !row_time(walking, time_ns, &row.at_ns)) {
-		walking->walk.outside++;
+		walking->walk.unlocked_section++;
 		return 0;
 	}
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
@@ -361,15 +362,15 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 	return 0;
 }
 
-static void free_salvage(struct salvage **salvage)
+static void free_stream_reader(struct stream_reader **stream_reader)
 {
-	salvage_free(*salvage);
+	stream_reader_free(*stream_reader);
 }
 
-static int feed(int fd, struct salvage *salvage, struct salvage_report *ret)
+static int feed(int fd, struct stream_reader *stream_reader, struct stream_reader_report *ret)
 {
 	AUTO_FREE char *piece = malloc(READ_BYTES);
-	uint64_t left = INCIDENTLOAD_SAMPLES_MAX;
+	uint64_t left = INCIDENT_LOAD_SAMPLES_MAX;
 
 	if (!piece)
 		return -ENOMEM;
@@ -383,92 +384,93 @@ static int feed(int fd, struct salvage *salvage, struct salvage_report *ret)
 			return -errno;
 		if (len == 0)
 			break;
-		rc = salvage_feed(salvage, piece, (size_t)len);
+		rc = stream_reader_feed(stream_reader, piece, (size_t)len);
 		if (rc != 0)
 			return rc;
 		left -= (uint64_t)len;
 	}
-	return salvage_finish(salvage, ret);
+	return stream_reader_finish(stream_reader, ret);
 }
 
 static void release_walking(struct walking *walking)
 {
-	samplewalk_release(&walking->walk);
+	sample_walk_release(&walking->walk);
 	free(walking->gaps);
 }
 
-int samplewalk_run(int incidentfd, wall_t fired, const struct samplewalk_visit *visit, struct samplewalk *ret)
+int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit *visit, struct sample_walk *ret)
 {
-	AUTO_CLOSE int fd = incidentload_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
+	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
 	AUTO(release_walking) struct walking walking = { .visit = visit, .fired = fired };
-	const struct salvage_events events = {
+	const struct stream_reader_events events = {
 		.column = on_column,
 		.start_time = on_start_time,
 		.target = on_target,
-		.row = samplewalk_on_row,
+		.row = sample_walk_on_row,
 		.note = on_note,
 		.damage = on_damage,
 		.ctx = &walking,
 	};
-	AUTO(free_salvage) struct salvage *salvage = NULL;
-	int rc = fd < 0 ? fd : salvage_new(&events, &salvage);
+	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	int rc = fd < 0 ? fd : stream_reader_new(&events, &stream_reader);
 
 	if (rc < 0)
 		return rc;
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
 		walking.field[c] = SAMPLE_FIELDS;
-	rc = feed(fd, salvage, &walking.walk.report);
+	rc = feed(fd, stream_reader, &walking.walk.report);
 	if (rc != 0)
 		return rc;
 	*ret = walking.walk;
-	walking.walk = (struct samplewalk){ 0 };
+	walking.walk = (struct sample_walk){ 0 };
 	return 0;
 }
 
-void samplewalk_release(struct samplewalk *walk)
+void sample_walk_release(struct sample_walk *walk)
 {
 	free(walk->targets);
-	*walk = (struct samplewalk){ 0 };
+	*walk = (struct sample_walk){ 0 };
 }
 
 /* crowd.c: another walk over the samples, when peaks.h has told who is worth looking at. */
 
-static int on_row(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row)
+static int on_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
-	struct crowd *crowd = ctx;
+	struct busiest_targets *busiest_targets = ctx;
 	struct series_point point = { .at_ns = row->at_ns, .sample = row->sample, .after_gap = row->gap };
 	uint32_t id = walk->targets[row->target].id;
 
-	for (size_t i = 0; i < crowd->count; i++)
-		if (crowd->member[i].target->id == id) {
-			int rc = series_add(&crowd->member[i].series, &point);
+	for (size_t i = 0; i < busiest_targets->count; i++)
+		if (busiest_targets->member[i].target->id == id) {
+			int rc = series_add(&busiest_targets->member[i].series, &point);
 
 			return rc < 0 ? rc : 0;
 		}
 	return 0;
 }
 
-int crowd_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct crowd *ret)
+int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret)
 {
-	AUTO(samplewalk_release) struct samplewalk walk = { .count = 0 };
-	const struct samplewalk_visit visit = { .row = on_row, .ctx = ret };
+	AUTO(sample_walk_release) struct sample_walk walk = { .count = 0 };
+	const struct sample_walk_visit visit = { .row = on_row, .ctx = ret };
 	int rc;
 
-	*ret = (struct crowd){ .count = peaks->count < CROWD_MAX ? peaks->count : CROWD_MAX };
+	*ret = (struct busiest_targets){ .count = peaks->count < BUSIEST_TARGETS_MAX ? peaks->count
+										     : BUSIEST_TARGETS_MAX };
 	for (size_t i = 0; i < ret->count; i++)
 		ret->member[i].target = &peaks->target[i];
-	rc = samplewalk_run(incidentfd, fired, &visit, &walk);
+	rc = sample_walk_run(incidentfd, fired, &visit, &walk);
 	if (rc != -ENOMEM)
 		return 0;
-	crowd_release(ret);
+	busiest_targets_release(ret);
 	return rc;
 }
 
-void crowd_release(struct crowd *crowd)
+void busiest_targets_release(struct busiest_targets *busiest_targets)
 {
-	for (size_t i = 0; i < crowd->count; i++)
-		series_release(&crowd->member[i].series);
-	*crowd = (struct crowd){ .count = 0 };
+	for (size_t i = 0; i < busiest_targets->count; i++)
+		series_release(&busiest_targets->member[i].series);
+	*busiest_targets = (struct busiest_targets){ .count = 0 };
 }
 
 /* A column of which less than this share is known is a gap. */

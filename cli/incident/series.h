@@ -61,11 +61,11 @@ void peaks_sort(struct peaks *peaks);
 void peaks_release(struct peaks *peaks);
 
 /*
- * samplewalk.h: the samples of an incident, row after row, of all its targets. Nothing in the file is trusted: damaged lines are passed
+ * sample_walk.h: the samples of an incident, row after row, of all its targets. Nothing in the file is trusted: damaged lines are passed
  * over and counted.
  */
 
-struct samplewalk_target {
+struct sample_walk_target {
 	uint32_t id;    /* in the file */
 	char name[256]; /* "": not known; may hold any byte */
 	char kind[16];  /* "process", "cgroup", "group"; "": not known */
@@ -73,7 +73,7 @@ struct samplewalk_target {
 	uint64_t rows;
 };
 
-struct samplewalk_row {
+struct sample_walk_row {
 	size_t target; /* place in targets */
 	int64_t at_ns; /* since the firing */
 	bool gap;      /* samples of this target may be missing before this one */
@@ -81,17 +81,17 @@ struct samplewalk_row {
 };
 
 /* What was seen. */
-struct samplewalk {
-	struct samplewalk_target *targets; /* in the order in which they were met */
+struct sample_walk {
+	struct sample_walk_target *targets; /* in the order in which they were met */
 	size_t count, cap;
 	uint64_t rows;
-	uint64_t outside; /* rows at absurd times, or of too many targets: passed over */
-	struct salvage_report report;
+	uint64_t unlocked_section; /* rows at absurd times, or of too many targets: passed over */
+	struct stream_reader_report report;
 };
 
-struct samplewalk_visit {
+struct sample_walk_visit {
 	/* May be NULL. Non-zero stops the walk and is returned. walk: so far. */
-	int (*row)(void *ctx, const struct samplewalk *walk, const struct samplewalk_row *row);
+	int (*row)(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row);
 	void *ctx;
 };
 
@@ -99,10 +99,10 @@ struct samplewalk_visit {
  * Reads samples.tsv of an incident that fired then. 0 and *ret, to be released; -ENOENT: there is none; -ENOMEM; -errno; what row
  * returned. *ret is set on success only.
  */
-int samplewalk_run(int incidentfd, wall_t fired, const struct samplewalk_visit *visit, struct samplewalk *ret);
+int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit *visit, struct sample_walk *ret);
 
 /* {0} is fine. */
-void samplewalk_release(struct samplewalk *walk);
+void sample_walk_release(struct sample_walk *walk);
 
 /*
  * series.h: the samples of one target around a trigger, and what can be read from them: CPU and memory by columns of time, and
@@ -175,16 +175,16 @@ bool series_above(const struct series *series, const struct series_rule *rule, u
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
 
 /* More lines in one picture are hard to tell apart. */
-#define CROWD_MAX 8
+#define BUSIEST_TARGETS_MAX 8
 
-struct crowd_member {
-	const struct peaks_target *target; /* belongs to the peaks that crowd_load was given */
+struct busiest_targets_member {
+	const struct peaks_target *target; /* belongs to the peaks that busiest_targets_load was given */
 	struct series series;
 };
 
 /* {0} is empty and legal. */
-struct crowd {
-	struct crowd_member member[CROWD_MAX];
+struct busiest_targets {
+	struct busiest_targets_member member[BUSIEST_TARGETS_MAX];
 	size_t count;
 };
 
@@ -192,7 +192,7 @@ struct crowd {
  * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in incident.json. 0, also if the file cannot be read
  * or not to its end; -ENOMEM. *ret is to be released.
  */
-int crowd_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct crowd *ret);
-void crowd_release(struct crowd *crowd);
+int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret);
+void busiest_targets_release(struct busiest_targets *busiest_targets);
 
 #endif

@@ -283,7 +283,7 @@ static void tell_labels(const struct labels *labels, FILE *file)
 
 static void tell_peaks(const struct incident *incident, FILE *file)
 {
-	const struct slice_peaks *peaks = &incident->peaks;
+	const struct sample_window_peaks *peaks = &incident->peaks;
 	uint64_t memory = peaks->has_memory_peak ? peaks->memory_peak_bytes : peaks->memory_bytes;
 	char text[64], limit[64];
 
@@ -303,9 +303,9 @@ static void tell_peaks(const struct incident *incident, FILE *file)
 		fputs(".", file);
 }
 
-static void tell_duration(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+static void tell_duration(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
 {
-	const struct slice_coverage *coverage = &incident->coverage;
+	const struct sample_window_coverage *coverage = &incident->coverage;
 	char above[64], all[64];
 	uint64_t ns, span = (uint64_t)coverage->got_to_ns - (uint64_t)coverage->got_from_ns;
 
@@ -349,9 +349,9 @@ static bool samples_ended(const struct incident *incident)
 	return false;
 }
 
-static void tell_lost(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+static void tell_lost(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
 {
-	const struct slice_coverage *coverage = &incident->coverage;
+	const struct sample_window_coverage *coverage = &incident->coverage;
 	unsigned count = 0;
 	char text[64];
 
@@ -397,7 +397,7 @@ static void tell_merged(const struct incident *incident, FILE *file)
 		fprintf(file, " It was also asked for by hand%s.", asked > 1 ? ", more than once" : "");
 }
 
-void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file)
+void story_tell(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
 {
 	tell_what(incident, file);
 	tell_unit(incident, file);

@@ -30,6 +30,6 @@ bool story_above(const struct incident *incident, const struct series *series, u
  * Two to four sentences: who, when, which rule, the value against threshold and average, how long, how much memory, whether the
  * target is gone, what was lost. One line of text without newline; all strings of strangers are escaped.
  */
-void story_tell(const struct incident *incident, const struct incidentload_samples *samples, FILE *file);
+void story_tell(const struct incident *incident, const struct incident_load_samples *samples, FILE *file);
 
 #endif

@@ -437,7 +437,7 @@ bool pictures_metric(const struct incident *incident, struct picture *ret, struc
 
 void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret)
 {
-	const struct slice_coverage *coverage = &incident->coverage;
+	const struct sample_window_coverage *coverage = &incident->coverage;
 	int64_t first = series->points[0].at_ns, last = series->points[series->count - 1].at_ns;
 	int64_t most = (int64_t)RANGE_MAX_NS;
 
@@ -667,7 +667,7 @@ int growth_table(const struct buffer *first, const struct buffer *second, struct
 }
 
 /*
- * exhibits.c: what incident.json says of the captures is shown as it is; only the two looks at the memory are opened.
+ * capture_list.c: what incident.json says of the captures is shown as it is; only the two looks at the memory are opened.
  */
 
 /* NULL: there is no such capture, or it has no file. */
@@ -683,18 +683,18 @@ static const struct incident_capture *find_capture(const struct incident *incide
 }
 
 /* What has grown and shrunk between the two looks at its memory, at most `rows` lines of that width; nothing if there were no two. */
-static void exhibits_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
+static void capture_list_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
 {
-	AUTO(buffer_release) struct buffer before = { .max = INCIDENTLOAD_CAPTURE_MAX };
-	AUTO(buffer_release) struct buffer after = { .max = INCIDENTLOAD_CAPTURE_MAX };
+	AUTO(buffer_release) struct buffer before = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	AUTO(buffer_release) struct buffer after = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	AUTO(buffer_release) struct buffer table = { 0 };
 	const struct incident_capture *first = find_capture(incident, "smaps");
 	const struct incident_capture *second = find_capture(incident, "smaps-again");
 	char between[64] = "";
 	size_t changes;
 
-	if (!first || !second || incidentload_capture(incidentfd, first->file, &before) < 0 ||
-	    incidentload_capture(incidentfd, second->file, &after) < 0 ||
+	if (!first || !second || incident_load_capture(incidentfd, first->file, &before) < 0 ||
+	    incident_load_capture(incidentfd, second->file, &after) < 0 ||
 	    growth_table(&before, &after, &table, &changes) < 0)
 		return;
 	if (first->has_at && second->has_at && second->at_ns > first->at_ns)
@@ -727,7 +727,7 @@ static void print_run(const struct incident_capture *capture, FILE *file)
 }
 
 /* Each capture with its file, its size, and what became of it. */
-static void exhibits_list(const struct incident *incident, FILE *file)
+static void capture_list_list(const struct incident *incident, FILE *file)
 {
 	char size[64];
 
@@ -771,11 +771,11 @@ static void free_pictures(struct pictures *pictures)
 
 int view_load(int incidentfd, struct view *ret)
 {
-	incidentload_glance(incidentfd, &ret->incident, &ret->glance);
-	if (functions_load(incidentfd, HOTLIST_IN_SAMPLES, &ret->functions) < 0 ||
-	    functions_load(incidentfd, HOTLIST_IN_BYTES, &ret->memory_functions) < 0)
+	incident_load_glance(incidentfd, &ret->incident, &ret->glance);
+	if (functions_load(incidentfd, FUNCTION_TABLE_IN_SAMPLES, &ret->functions) < 0 ||
+	    functions_load(incidentfd, FUNCTION_TABLE_IN_BYTES, &ret->memory_functions) < 0)
 		return -ENOMEM;
-	if (incidentload_samples(incidentfd, ret->incident.wall, &ret->samples) < 0)
+	if (incident_load_samples(incidentfd, ret->incident.wall, &ret->samples) < 0)
 		return -ENOMEM;
 	ret->samples.unfinished = ret->glance.open;
 	return 0;
@@ -880,11 +880,11 @@ static void print_capture(const struct incident *incident, int incidentfd, const
 {
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
-		AUTO(buffer_release) struct buffer text = { .max = INCIDENTLOAD_CAPTURE_MAX };
+		AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 
 		if (strcmp(capture->name, name) != 0 || !capture->file[0] || strchr(capture->file, '/'))
 			continue;
-		if (incidentload_capture(incidentfd, capture->file, &text) < 0 || text.len == 0)
+		if (incident_load_capture(incidentfd, capture->file, &text) < 0 || text.len == 0)
 			continue;
 		fprintf(file, "\n%s\n", title);
 		table_print(text.data, text.len, columns, rows, style->width, file);
@@ -926,7 +926,7 @@ static void print_limit(const char *what, bool known, const char *value, bool ma
 	fputc('\n', file);
 }
 
-static void print_limits(const struct cglimits *limits, FILE *file)
+static void print_limits(const struct cgroup_limits *limits, FILE *file)
 {
 	char cpu[64], memory[64];
 
@@ -940,7 +940,7 @@ static void print_limits(const struct cglimits *limits, FILE *file)
 
 static void print_recording(const struct view *view, FILE *file)
 {
-	const struct slice_coverage *coverage = &view->incident.coverage;
+	const struct sample_window_coverage *coverage = &view->incident.coverage;
 	const struct incident_cost *cost = &view->incident.cost;
 	char text[64];
 
@@ -952,7 +952,7 @@ static void print_recording(const struct view *view, FILE *file)
 	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",
 		cost->cpu_percent, units_format_duration(text, sizeof(text), cost->mean_sleep_error_ns),
 		(uintmax_t)cost->missed_slots);
-	if (view->samples.cut || view->samples.outside)
+	if (view->samples.cut || view->samples.unlocked_section)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
 
@@ -1005,11 +1005,11 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		functions_print(&view->memory_functions, incident, style, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
-	exhibits_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
+	capture_list_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
 	print_limits(&incident->limits, file);
 	if (!view->glance.open)
 		print_recording(view, file);
-	exhibits_list(incident, file);
+	capture_list_list(incident, file);
 	return 0;
 }
 
@@ -1060,7 +1060,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
-		jsonmember_text(json, "name", target->name);
+		json_member_text(json, "name", target->name);
 		json_key(json, "cpu_cores");
 		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
@@ -1082,12 +1082,12 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	if (rc < 0)
 		return rc;
 	json_begin_object(json);
-	jsonmember_bool(json, "open", view->glance.open);
+	json_member_bool(json, "open", view->glance.open);
 	json_key(json, "damaged");
 	json_bool(json, view->glance.damaged);
 	if (view->glance.damaged)
-		jsonmember_text(json, "why", view->glance.why);
-	jsonmember_text(json, "summary", words);
+		json_member_text(json, "why", view->glance.why);
+	json_member_text(json, "summary", words);
 	put_series(json, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);
@@ -1098,17 +1098,17 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 
 int view_json(const struct view *view, const struct plot_style *style)
 {
-	AUTO(buffer_release) struct buffer incident = { 0 }, rest = { 0 };
+	AUTO(buffer_release) struct buffer incident = { 0 }, rate_limit = { 0 };
 	AUTO(free_pictures) struct pictures pictures = { 0 };
 	AUTO_FREE char *words = NULL;
 
 	if (make_pictures(view, style, &pictures) < 0 || write_words(view, &words) < 0 ||
 	    incident_json_write(&view->incident, sink_buffer(&incident)) < 0 ||
-	    write_rest(view, &pictures, words, &rest) < 0)
+	    write_rest(view, &pictures, words, &rate_limit) < 0)
 		return -ENOMEM;
 
 	/* Two documents become one: incident.json as it is, without its newline, as the first member of the other. */
 	printf("{\n\"incident\": %.*s,", (int)incident.len - 1, incident.data);
-	fwrite(rest.data + 1, 1, rest.len - 1, stdout);
+	fwrite(rate_limit.data + 1, 1, rate_limit.len - 1, stdout);
 	return 0;
 }

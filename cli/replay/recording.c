@@ -29,7 +29,7 @@
 #include <sys/stat.h>
 
 /* Start with {.interval_ns = ...}: the longest that it can be; read interval_ns, the rest is this module's. */
-struct rowpace {
+struct row_interval {
 	uint64_t interval_ns;
 	uint32_t target;
 	uint64_t rows;
@@ -37,38 +37,38 @@ struct rowpace {
 };
 
 /* Of a stream: more targets at a time are not told apart, and counted. */
-#define TAPE_TARGETS_MAX 65536
+#define RECORDING_TARGETS_MAX 65536
 
 /* The ticks of one writer. */
-struct tapeclock_line {
+struct tick_clock_line {
 	bool started;    /* there was one, the next two are known */
 	mono_t tick;     /* the last one, */
 	uint64_t number; /* and its number */
 };
 
 /* Start with options, summary and pace.interval_ns. The first two must outlive it. */
-struct tapeclock {
-	const struct tape_options *options;
-	struct tape_summary *summary; /* its ticks and times are counted here */
-	struct rowpace pace;
-	struct tapeclock_line lines[TIMELINES_MAX];
+struct tick_clock {
+	const struct recording_options *options;
+	struct recording_summary *summary; /* its ticks and times are counted here */
+	struct row_interval pace;
+	struct tick_clock_line lines[WRITER_CLOCKS_MAX];
 	bool open;         /* a tick is, */
 	uint32_t writer;   /* of this one; if none is, of the last */
 	uint64_t number;   /* of ticks that there were */
-	uint64_t restarts; /* tapeclock_restart was called so often */
+	uint64_t restarts; /* tick_clock_restart was called so often */
 };
 
 /* The ticks of a writer. */
-static inline struct tapeclock_line *tapeclock_line(struct tapeclock *clock, uint32_t writer)
+static inline struct tick_clock_line *tick_clock_line(struct tick_clock *clock, uint32_t writer)
 {
-	return &clock->lines[timelines_of(writer)];
+	return &clock->lines[writer_clocks_of(writer)];
 }
 
-static void rowpace_lose(struct rowpace *pace, uint32_t target);
-static void tape_summary_tick(struct tape_summary *summary, wall_t at);
+static void row_interval_lose(struct row_interval *pace, uint32_t target);
+static void recording_summary_tick(struct recording_summary *summary, wall_t at);
 
 /*
- * tapeclock.c: rows to ticks.
+ * tick_clock.c: rows to ticks.
  *
  * A row begins a new tick if its target has had one in this tick already, or if it comes more than half an interval after the tick began, or if the
  * row before it is another writer's: a ring is read tick by tick. The time of a tick is that of its first row: later than the real one by what it took to
@@ -87,61 +87,62 @@ static void tape_summary_tick(struct tape_summary *summary, wall_t at);
  */
 
 /* An event within the last tick of this writer. */
-static struct ring_event tapeclock_event(struct tapeclock *clock, enum ring_event_type type, uint32_t writer, uint32_t id)
+static struct ring_event tick_clock_event(struct tick_clock *clock, enum ring_event_type type, uint32_t writer,
+					  uint32_t id)
 {
-	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+	const struct tick_clock_line *line = tick_clock_line(clock, writer);
 
 	return (struct ring_event){
 		.type = type, .time = line->tick, .tick = line->number, .writer = writer, .id = id
 	};
 }
 
-static int tapeclock_hand_over(const struct tapeclock *clock, const struct ring_event *event)
+static int tick_clock_hand_over(const struct tick_clock *clock, const struct ring_event *event)
 {
 	return clock->options->event(clock->options->ctx, event);
 }
 
 /* Ends the tick that is open, if one is. 0 or what options->event returned, as below. */
-static int tapeclock_end(struct tapeclock *clock)
+static int tick_clock_end(struct tick_clock *clock)
 {
-	const struct ring_event event = tapeclock_event(clock, RING_EVENT_TICK_END, clock->writer, 0);
+	const struct ring_event event = tick_clock_event(clock, RING_EVENT_TICK_END, clock->writer, 0);
 
 	if (!clock->open)
 		return 0;
 	clock->open = false;
-	return tapeclock_hand_over(clock, &event);
+	return tick_clock_hand_over(clock, &event);
 }
 
-static int begin(struct tapeclock *clock, uint32_t writer, mono_t at)
+static int begin(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
-	struct tapeclock_line *line = tapeclock_line(clock, writer);
+	struct tick_clock_line *line = tick_clock_line(clock, writer);
 	bool once_more = line->started && line->tick.ns == at.ns;
 
-	*line = (struct tapeclock_line){ .started = true, .tick = at, .number = ++clock->number };
+	*line = (struct tick_clock_line){ .started = true, .tick = at, .number = ++clock->number };
 	clock->open = true;
 	clock->writer = writer;
 
-	struct ring_event event = tapeclock_event(clock, RING_EVENT_TICK, writer, 0);
+	struct ring_event event = tick_clock_event(clock, RING_EVENT_TICK, writer, 0);
 
 	event.wall = (wall_t){ at.ns - (uint64_t)clock->options->mono_ahead_ns };
 	event.idle_ns = clock->options->idle_ns;
-	tape_summary_tick(clock->summary, event.wall);
+	recording_summary_tick(clock->summary, event.wall);
 	clock->summary->ticks -= once_more;
-	return tapeclock_hand_over(clock, &event);
+	return tick_clock_hand_over(clock, &event);
 }
 
 /* A tick in which nothing changed. */
-static int pass(struct tapeclock *clock, uint32_t writer, mono_t at)
+static int pass(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
 	int r = begin(clock, writer, at);
 
-	return r == 0 ? tapeclock_end(clock) : r;
+	return r == 0 ? tick_clock_end(clock) : r;
 }
 
 /* Ticks in which nothing changed, from the last one up to the one that begins at `at`. */
-static int pass_time(struct tapeclock *clock, uint32_t writer, mono_t at)
+static int pass_time(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
-	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+	const struct tick_clock_line *line = tick_clock_line(clock, writer);
 	uint64_t step = clock->pace.interval_ns;
 	int r = 0;
 
@@ -153,12 +154,12 @@ static int pass_time(struct tapeclock *clock, uint32_t writer, mono_t at)
 }
 
 /* Begins a tick of this writer at `at`, after those in which nothing changed. */
-static int tapeclock_next(struct tapeclock *clock, uint32_t writer, mono_t at)
+static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
-	int r = tapeclock_end(clock);
+	int r = tick_clock_end(clock);
 
 	/* Another stream may be of earlier. An empty tick tells the evaluator, which then forgets what it has seen: not yet the first sample. */
-	if (r == 0 && !tapeclock_line(clock, writer)->started && clock->restarts > 0)
+	if (r == 0 && !tick_clock_line(clock, writer)->started && clock->restarts > 0)
 		r = pass(clock, writer, mono_sub(at, clock->pace.interval_ns));
 	if (r == 0)
 		r = pass_time(clock, writer, at);
@@ -166,28 +167,28 @@ static int tapeclock_next(struct tapeclock *clock, uint32_t writer, mono_t at)
 }
 
 /* Makes the tick that a row at `at` belongs to the open one. again: its target has a row in this writer's last tick already. */
-static int tapeclock_reach(struct tapeclock *clock, uint32_t writer, mono_t at, bool again)
+static int tick_clock_reach(struct tick_clock *clock, uint32_t writer, mono_t at, bool again)
 {
-	const struct tapeclock_line *line = tapeclock_line(clock, writer);
+	const struct tick_clock_line *line = tick_clock_line(clock, writer);
 	bool open = clock->open && clock->writer == writer;
 	int64_t since = mono_diff(at, line->tick);
 
 	if (open && (since <= 0 || (!again && since <= (int64_t)(clock->pace.interval_ns / 2))))
 		return 0;
-	return tapeclock_next(clock, writer, line->started && since < 0 ? line->tick : at);
+	return tick_clock_next(clock, writer, line->started && since < 0 ? line->tick : at);
 }
 
 /* Another stream, perhaps of earlier. */
-static void tapeclock_restart(struct tapeclock *clock)
+static void tick_clock_restart(struct tick_clock *clock)
 {
-	for (size_t i = 0; i < TIMELINES_MAX; i++)
+	for (size_t i = 0; i < WRITER_CLOCKS_MAX; i++)
 		clock->lines[i].started = false;
-	rowpace_lose(&clock->pace, 0);
+	row_interval_lose(&clock->pace, 0);
 	clock->restarts++;
 }
 
 /*
- * rowpace.c: the shortest mean distance of some rows of one target, of one after the other. Single ticks come late and the next one early,
+ * row_interval.c: the shortest mean distance of some rows of one target, of one after the other. Single ticks come late and the next one early,
  * so the shortest distance of two rows says nothing.
  */
 
@@ -198,7 +199,7 @@ static void tapeclock_restart(struct tapeclock *clock)
 #define ROWS 32
 
 /* A row of a target. */
-static void rowpace_row(struct rowpace *pace, uint32_t target, mono_t at)
+static void row_interval_row(struct row_interval *pace, uint32_t target, mono_t at)
 {
 	uint64_t mean;
 
@@ -218,14 +219,14 @@ static void rowpace_row(struct rowpace *pace, uint32_t target, mono_t at)
 }
 
 /* No more rows of it, or of any if 0. */
-static void rowpace_lose(struct rowpace *pace, uint32_t target)
+static void row_interval_lose(struct row_interval *pace, uint32_t target)
 {
 	if (target == 0 || target == pace->target)
 		pace->rows = 0;
 }
 
 /*
- * tape.c: lines of a stream to events. What ticks there were is found out by tapeclock.c; here is whom a row is of, and which rows are to be believed.
+ * tape.c: lines of a stream to events. What ticks there were is found out by tick_clock.c; here is whom a row is of, and which rows are to be believed.
  *
  * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. Other rows that come late
  * are passed over.
@@ -245,10 +246,10 @@ struct known {
 	mono_t at;         /* of its last row */
 };
 
-struct tape {
-	struct tape_options options;
-	struct salvage *salvage;
-	struct tape_summary summary;
+struct recording {
+	struct recording_options options;
+	struct stream_reader *stream_reader;
+	struct recording_summary summary;
 	/* The stream that is being read. */
 	uint64_t streams;
 	wall_t start;
@@ -256,73 +257,73 @@ struct tape {
 	uint32_t column[STREAM_COLUMNS_MAX]; /* STREAM_GVISOR: whose; 0: nobody's */
 	struct known *known;
 	size_t known_count, known_cap;
-	struct pairmap index; /* id -> place in known */
-	struct tapeclock clock;
+	struct pair_map index; /* id -> place in known */
+	struct tick_clock clock;
 };
 
 /* ---- events ---- */
 
-static int hand_over(struct tape *tape, const struct ring_event *event)
+static int hand_over(struct recording *recording, const struct ring_event *event)
 {
-	return tape->options.event(tape->options.ctx, event);
+	return recording->options.event(recording->options.ctx, event);
 }
 
-static int miss(struct tape *tape, uint64_t pages)
+static int miss(struct recording *recording, uint64_t pages)
 {
-	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_LAPPED, tape->clock.writer, 0);
-	int r = tapeclock_end(&tape->clock);
+	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_LAPPED, recording->clock.writer, 0);
+	int r = tick_clock_end(&recording->clock);
 
 	event.lost_pages = pages;
-	tape->summary.gaps++;
-	return r == 0 ? hand_over(tape, &event) : r;
+	recording->summary.gaps++;
+	return r == 0 ? hand_over(recording, &event) : r;
 }
 
 /* ---- targets ---- */
 
-static struct known *find(const struct tape *tape, uint32_t id)
+static struct known *find(const struct recording *recording, uint32_t id)
 {
 	uint32_t at;
 
-	return pairmap_get(&tape->index, id, 0, &at) ? &tape->known[at] : NULL;
+	return pair_map_get(&recording->index, id, 0, &at) ? &recording->known[at] : NULL;
 }
 
 /* *ret NULL: it is one too many. 0 or -ENOMEM. */
-static int know(struct tape *tape, uint32_t id, struct known **ret)
+static int know(struct recording *recording, uint32_t id, struct known **ret)
 {
-	*ret = find(tape, id);
-	if (*ret || tape->known_count == TAPE_TARGETS_MAX)
+	*ret = find(recording, id);
+	if (*ret || recording->known_count == RECORDING_TARGETS_MAX)
 		return 0;
-	if (tape->known_count == tape->known_cap) {
-		size_t cap = tape->known_cap ? 2 * tape->known_cap : 16;
-		struct known *grown = realloc(tape->known, cap * sizeof(*grown));
+	if (recording->known_count == recording->known_cap) {
+		size_t cap = recording->known_cap ? 2 * recording->known_cap : 16;
+		struct known *grown = realloc(recording->known, cap * sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
-		tape->known = grown;
-		tape->known_cap = cap;
+		recording->known = grown;
+		recording->known_cap = cap;
 	}
-	pairmap_put(&tape->index, id, 0, (uint32_t)tape->known_count);
-	tape->known[tape->known_count] = (struct known){ .id = id };
-	*ret = find(tape, id);
+	pair_map_put(&recording->index, id, 0, (uint32_t)recording->known_count);
+	recording->known[recording->known_count] = (struct known){ .id = id };
+	*ret = find(recording, id);
 	if (!*ret)
 		return -ENOMEM;
-	tape->known_count++;
+	recording->known_count++;
 	return 0;
 }
 
-static int announce(struct tape *tape, struct known *known, const struct target *target)
+static int announce(struct recording *recording, struct known *known, const struct target *target)
 {
-	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_TARGET, known->writer, known->id);
+	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_TARGET, known->writer, known->id);
 
 	event.target = *target;
-	tape->summary.targets += !known->announced;
+	recording->summary.targets += !known->announced;
 	known->announced = true;
-	return hand_over(tape, &event);
+	return hand_over(recording, &event);
 }
 
-static int lose_target(struct tape *tape, struct known *known)
+static int lose_target(struct recording *recording, struct known *known)
 {
-	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_GONE, known->writer, known->id);
+	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_GONE, known->writer, known->id);
 
 	event.reason = RING_GONE_EXITED;
 	if (!known->announced)
@@ -330,8 +331,8 @@ static int lose_target(struct tape *tape, struct known *known)
 	known->announced = false;
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
-	rowpace_lose(&tape->clock.pace, known->id);
-	return hand_over(tape, &event);
+	row_interval_lose(&recording->clock.pace, known->id);
+	return hand_over(recording, &event);
 }
 
 static void free_document(struct json_document **document)
@@ -343,9 +344,9 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 {
 	AUTO(free_document) struct json_document *document = NULL;
 	uint32_t checksum = checksum_adler32(1, json, len);
-	struct tape *tape = ctx;
+	struct recording *recording = ctx;
 	struct known *known;
-	int r = know(tape, id, &known);
+	int r = know(recording, id, &known);
 
 	if (r < 0 || !known || id == 0 || (known->announced && known->checksum == checksum))
 		return r;
@@ -353,106 +354,107 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 
-	struct target target = targetjson_read(json_root(document), id);
+	struct target target = target_json_read(json_root(document), id);
 
 	known->checksum = checksum;
-	known->writer = (uint32_t)targetjson_number(json_root(document), "writer", UINT32_MAX);
-	return announce(tape, known, &target);
+	known->writer = (uint32_t)target_json_number(json_root(document), "writer", UINT32_MAX);
+	return announce(recording, known, &target);
 }
 
 /* ---- rows ---- */
 
 /* When a row was taken. False: at an absurd time. */
-static bool time_of(const struct tape *tape, uint64_t time_ns, mono_t *ret)
+static bool time_of(const struct recording *recording, uint64_t time_ns, mono_t *ret)
 {
-	if (time_ns > TIME_MAX_NS || tape->start.ns > INT64_MAX / 2)
+	if (time_ns > TIME_MAX_NS || recording->start.ns > INT64_MAX / 2)
 		return false;
-	ret->ns = tape->start.ns + time_ns + (uint64_t)tape->options.mono_ahead_ns;
+	ret->ns = recording->start.ns + time_ns + (uint64_t)recording->options.mono_ahead_ns;
 	return ret->ns < INT64_MAX;
 }
 
-static void take_values(const struct tape *tape, uint32_t owner, const uint64_t *values, uint32_t mask,
+static void take_values(const struct recording *recording, uint32_t owner, const uint64_t *values, uint32_t mask,
 			struct sample *ret)
 {
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		if ((mask >> c & 1u) && tape->field[c] < SAMPLE_FIELDS && tape->column[c] == owner)
-			sample_set(ret, (enum sample_field)tape->field[c], values[c]);
+		if ((mask >> c & 1u) && recording->field[c] < SAMPLE_FIELDS && recording->column[c] == owner)
+			sample_set(ret, (enum sample_field)recording->field[c], values[c]);
 }
 
-static int put_sample(struct tape *tape, const struct known *known, mono_t at, const struct sample *sample)
+static int put_sample(struct recording *recording, const struct known *known, mono_t at, const struct sample *sample)
 {
-	struct ring_event event = tapeclock_event(&tape->clock, RING_EVENT_SAMPLE, known->writer, known->id);
+	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_SAMPLE, known->writer, known->id);
 
 	event.time = at;
 	event.sample = sample;
 	event.changed = sample->mask;
-	tape->summary.samples++;
-	return hand_over(tape, &event);
+	recording->summary.samples++;
+	return hand_over(recording, &event);
 }
 
 /*
  * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. known NULL: of all, in
  * STREAM_GVISOR, or of nobody.
  */
-static bool is_late(struct tape *tape, const struct known *known, uint32_t id, mono_t at)
+static bool is_late(struct recording *recording, const struct known *known, uint32_t id, mono_t at)
 {
-	const struct tapeclock_line *line = tapeclock_line(&tape->clock, known ? known->writer : 0);
+	const struct tick_clock_line *line = tick_clock_line(&recording->clock, known ? known->writer : 0);
 	int64_t late_ns = mono_diff(line->tick, at);
 
-	if (!line->started || late_ns <= (int64_t)(id ? tape->clock.pace.interval_ns : 0))
+	if (!line->started || late_ns <= (int64_t)(id ? recording->clock.pace.interval_ns : 0))
 		return false;
 	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
-	       late_ns > (int64_t)tape->options.heartbeat_ns;
+	       late_ns > (int64_t)recording->options.heartbeat_ns;
 }
 
-static int on_own_row(struct tape *tape, mono_t at, struct known *known, const uint64_t *values, uint32_t mask)
+static int on_own_row(struct recording *recording, mono_t at, struct known *known, const uint64_t *values,
+		      uint32_t mask)
 {
-	const struct tapeclock_line *line;
+	const struct tick_clock_line *line;
 	struct sample sample = { 0 };
 	int r;
 
 	if (!known || !known->announced) {
-		tape->summary.nameless++;
+		recording->summary.nameless++;
 		return 0;
 	}
-	line = tapeclock_line(&tape->clock, known->writer);
-	if (!tape->options.interval_is_known)
-		rowpace_row(&tape->clock.pace, known->id, at);
-	r = tapeclock_reach(&tape->clock, known->writer, at, line->started && known->tick == line->number);
+	line = tick_clock_line(&recording->clock, known->writer);
+	if (!recording->options.interval_is_known)
+		row_interval_row(&recording->clock.pace, known->id, at);
+	r = tick_clock_reach(&recording->clock, known->writer, at, line->started && known->tick == line->number);
 	if (r != 0)
 		return r;
 	known->at = at;
-	if (mono_diff(line->tick, at) <= (int64_t)(tape->clock.pace.interval_ns / 2))
+	if (mono_diff(line->tick, at) <= (int64_t)(recording->clock.pace.interval_ns / 2))
 		known->tick = line->number;
-	take_values(tape, 0, values, mask, &sample);
-	return put_sample(tape, known, at, &sample);
+	take_values(recording, 0, values, mask, &sample);
+	return put_sample(recording, known, at, &sample);
 }
 
-static int on_gvisor_row(struct tape *tape, mono_t at, const uint64_t *values, uint32_t mask)
+static int on_gvisor_row(struct recording *recording, mono_t at, const uint64_t *values, uint32_t mask)
 {
-	int r = tapeclock_next(&tape->clock, 0, at);
+	int r = tick_clock_next(&recording->clock, 0, at);
 
-	for (size_t i = 0; r == 0 && i < tape->known_count; i++) {
+	for (size_t i = 0; r == 0 && i < recording->known_count; i++) {
 		struct sample sample = { 0 };
 
-		take_values(tape, tape->known[i].id, values, mask, &sample);
-		r = put_sample(tape, &tape->known[i], at, &sample);
+		take_values(recording, recording->known[i].id, values, mask, &sample);
+		r = put_sample(recording, &recording->known[i], at, &sample);
 	}
 	return r;
 }
 
 static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
 {
-	struct tape *tape = ctx;
-	struct known *known = target ? find(tape, target) : NULL;
+	struct recording *recording = ctx;
+	struct known *known = target ? find(recording, target) : NULL;
 	mono_t at;
 
 	(void)seq;
-	if (!time_of(tape, time_ns, &at) || is_late(tape, known, target, at)) {
-		tape->summary.late++;
+	if (!time_of(recording, time_ns, &at) || is_late(recording, known, target, at)) {
+		recording->summary.late++;
 		return 0;
 	}
-	return target ? on_own_row(tape, at, known, values, mask) : on_gvisor_row(tape, at, values, mask);
+	return target ? on_own_row(recording, at, known, values, mask) : on_gvisor_row(recording, at, values, mask);
 }
 
 /* ---- headers and remarks ---- */
@@ -466,7 +468,7 @@ static unsigned field_named(const char *name)
 }
 
 /* "/web/cpu": a column of target "web", which gets an id of its own. */
-static int on_gvisor_column(struct tape *tape, size_t index, const char *name)
+static int on_gvisor_column(struct recording *recording, size_t index, const char *name)
 {
 	const char *slash = strrchr(name, '/');
 	AUTO_FREE char *owner = strndup(name + 1, (size_t)(slash - name) - (slash > name));
@@ -477,11 +479,11 @@ static int on_gvisor_column(struct tape *tape, size_t index, const char *name)
 	if (!owner)
 		return -ENOMEM;
 	checksum = checksum_adler32(1, owner, strlen(owner));
-	tape->field[index] = field_named(slash + 1);
-	r = know(tape, checksum ? checksum : 1, &known);
+	recording->field[index] = field_named(slash + 1);
+	r = know(recording, checksum ? checksum : 1, &known);
 	if (r < 0 || !known)
 		return r;
-	tape->column[index] = known->id;
+	recording->column[index] = known->id;
 	known->is_column = true;
 	if (known->announced)
 		return 0;
@@ -497,74 +499,74 @@ static int on_gvisor_column(struct tape *tape, size_t index, const char *name)
 		.cgroup = "",
 	};
 
-	return announce(tape, known, &target);
+	return announce(recording, known, &target);
 }
 
 static int on_column(void *ctx, size_t index, const char *name, const char *json)
 {
-	struct tape *tape = ctx;
+	struct recording *recording = ctx;
 
 	(void)json;
 	if (index >= STREAM_COLUMNS_MAX)
 		return 0;
 	if (name[0] == '/')
-		return on_gvisor_column(tape, index, name);
-	tape->field[index] = field_named(name);
-	tape->column[index] = 0;
+		return on_gvisor_column(recording, index, name);
+	recording->field[index] = field_named(name);
+	recording->column[index] = 0;
 	return 0;
 }
 
 /* Another stream: its targets are others (but those of columns, which come before the time), and nobody looked in between. */
 static int on_start_time(void *ctx, wall_t start)
 {
-	struct tape *tape = ctx;
+	struct recording *recording = ctx;
 	int r = 0;
 
-	tape->start = start;
-	if (tape->streams++ == 0)
+	recording->start = start;
+	if (recording->streams++ == 0)
 		return 0;
 
-	r = miss(tape, 0);
-	tapeclock_restart(&tape->clock);
-	for (size_t i = 0; r == 0 && i < tape->known_count; i++)
-		if (!tape->known[i].is_column)
-			r = lose_target(tape, &tape->known[i]);
+	r = miss(recording, 0);
+	tick_clock_restart(&recording->clock);
+	for (size_t i = 0; r == 0 && i < recording->known_count; i++)
+		if (!recording->known[i].is_column)
+			r = lose_target(recording, &recording->known[i]);
 	return r;
 }
 
 static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 {
 	AUTO(free_document) struct json_document *document = NULL;
-	struct tape *tape = ctx;
+	struct recording *recording = ctx;
 	struct known *known;
 	int r;
 
 	if (strcmp(kind, "GAP") == 0)
-		return miss(tape, 0);
+		return miss(recording, 0);
 	if (strcmp(kind, "GONE") != 0)
 		return 0;
 	r = json_parse(json, len, NULL, &document, NULL);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
-	known = find(tape, (uint32_t)targetjson_number(json_root(document), "target", UINT32_MAX));
-	tape->summary.gone += known && known->announced;
-	return known ? lose_target(tape, known) : 0;
+	known = find(recording, (uint32_t)target_json_number(json_root(document), "target", UINT32_MAX));
+	recording->summary.gone += known && known->announced;
+	return known ? lose_target(recording, known) : 0;
 }
 
 static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	struct tape *tape = ctx;
+	struct recording *recording = ctx;
 
-	if (tape->options.trouble)
-		tape->options.trouble(tape->options.ctx, line, rows_lost, why);
-	return rows_lost > 0 ? miss(tape, 0) : 0;
+	if (recording->options.trouble)
+		recording->options.trouble(recording->options.ctx, line, rows_lost, why);
+	return rows_lost > 0 ? miss(recording, 0) : 0;
 }
 
 /* ---- the object ---- */
 
 /* A tick is a part of what there was. */
 /* Those of several writers overlap. */
-static void tape_summary_tick(struct tape_summary *summary, wall_t at)
+static void recording_summary_tick(struct recording_summary *summary, wall_t at)
 {
 	if (!summary->any || at.ns < summary->from.ns)
 		summary->from = at;
@@ -574,69 +576,69 @@ static void tape_summary_tick(struct tape_summary *summary, wall_t at)
 	summary->ticks++;
 }
 
-static void release(struct tape **tape)
+static void release(struct recording **recording)
 {
-	tape_free(*tape);
+	recording_free(*recording);
 }
 
-int tape_new(const struct tape_options *options, struct tape **ret)
+int recording_new(const struct recording_options *options, struct recording **ret)
 {
-	AUTO(release) struct tape *tape = calloc(1, sizeof(*tape));
+	AUTO(release) struct recording *recording = calloc(1, sizeof(*recording));
 	int r;
 
-	if (!tape)
+	if (!recording)
 		return -ENOMEM;
 
-	struct salvage_events events = {
+	struct stream_reader_events events = {
 		.column = on_column,
 		.start_time = on_start_time,
 		.target = on_target,
 		.row = on_row,
 		.note = on_note,
 		.damage = on_damage,
-		.ctx = tape,
+		.ctx = recording,
 	};
 
-	tape->options = *options;
-	tape->clock.options = &tape->options;
-	tape->clock.summary = &tape->summary;
-	tape->clock.pace.interval_ns = options->interval_ns;
+	recording->options = *options;
+	recording->clock.options = &recording->options;
+	recording->clock.summary = &recording->summary;
+	recording->clock.pace.interval_ns = options->interval_ns;
 	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		tape->field[c] = SAMPLE_FIELDS;
-	r = salvage_new(&events, &tape->salvage);
+		recording->field[c] = SAMPLE_FIELDS;
+	r = stream_reader_new(&events, &recording->stream_reader);
 	if (r < 0)
 		return r;
 
-	*ret = TAKE(tape);
+	*ret = TAKE(recording);
 	return 0;
 }
 
-int tape_feed(struct tape *tape, const char *data, size_t len)
+int recording_feed(struct recording *recording, const char *data, size_t len)
 {
-	return salvage_feed(tape->salvage, data, len);
+	return stream_reader_feed(recording->stream_reader, data, len);
 }
 
-int tape_finish(struct tape *tape, struct tape_summary *ret)
+int recording_finish(struct recording *recording, struct recording_summary *ret)
 {
-	struct salvage_report report;
-	int r = salvage_finish(tape->salvage, &report);
+	struct stream_reader_report report;
+	int r = stream_reader_finish(recording->stream_reader, &report);
 
 	if (r == 0)
-		r = tapeclock_end(&tape->clock);
-	tape->summary.report = report;
-	*ret = tape->summary;
+		r = tick_clock_end(&recording->clock);
+	recording->summary.report = report;
+	*ret = recording->summary;
 	return r;
 }
 
-void tape_free(struct tape *tape)
+void recording_free(struct recording *recording)
 {
-	if (!tape)
+	if (!recording)
 		return;
 
-	salvage_free(tape->salvage);
-	pairmap_release(&tape->index);
-	free(tape->known);
-	free(tape);
+	stream_reader_free(recording->stream_reader);
+	pair_map_release(&recording->index);
+	free(recording->known);
+	free(recording);
 }
 
 /* tape_ring.c: a ring has its events already; they are counted, and its newest tick is the last one, however fast its writer is. */
@@ -646,11 +648,11 @@ static void free_cursor(struct ring_cursor **cursor)
 	ring_cursor_free(*cursor);
 }
 
-static void count(struct tape_summary *summary, const struct ring_event *event)
+static void count(struct recording_summary *summary, const struct ring_event *event)
 {
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		tape_summary_tick(summary, event->wall);
+		recording_summary_tick(summary, event->wall);
 		break;
 	case RING_EVENT_SAMPLE:
 		summary->samples++;
@@ -670,14 +672,14 @@ static void count(struct tape_summary *summary, const struct ring_event *event)
 	}
 }
 
-int tape_play_ring(const struct ring *ring, const struct tape_options *options, struct tape_summary *ret)
+int recording_play_ring(const struct ring *ring, const struct recording_options *options, struct recording_summary *ret)
 {
 	AUTO(free_cursor) struct ring_cursor *cursor = NULL;
 	struct ring_event event;
 	struct ring_info info;
 	int r;
 
-	*ret = (struct tape_summary){ 0 };
+	*ret = (struct recording_summary){ 0 };
 	ring_info(ring, &info);
 	r = ring_cursor_new(ring, RING_OLDEST, &cursor);
 	while (r == 0 && (r = ring_cursor_next(cursor, &event)) == 0) {
@@ -696,7 +698,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(message, REPLAYSOURCE_MESSAGE_MAX, format, arguments);
+	vsnprintf(message, REPLAY_SOURCE_MESSAGE_MAX, format, arguments);
 	va_end(arguments);
 	return error;
 }
@@ -704,7 +706,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error
 /* ---- incidents ---- */
 
 /* What incident.json knows of the clocks and of the machine. Without it the samples are still worth judging. */
-static void describe(int dirfd, struct replaysource *source)
+static void describe(int dirfd, struct replay_source *source)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 
@@ -722,12 +724,12 @@ static void describe(int dirfd, struct replaysource *source)
 		source->machine.memory_bytes = incident->limits.memory_bytes;
 }
 
-static int open_incident(int dirfd, struct replaysource *source, char *message)
+static int open_incident(int dirfd, struct replay_source *source, char *message)
 {
 	struct stat st;
 
-	source->kind = REPLAYSOURCE_INCIDENT;
-	source->fd = incidentload_open_file(dirfd, INCIDENT_SAMPLES_FILE);
+	source->kind = REPLAY_SOURCE_INCIDENT;
+	source->fd = incident_load_open_file(dirfd, INCIDENT_SAMPLES_FILE);
 	if (source->fd == -ENOENT)
 		return refuse(message, -EINVAL, "%.300s: there is no " INCIDENT_SAMPLES_FILE " in this directory",
 			      source->path);
@@ -741,25 +743,25 @@ static int open_incident(int dirfd, struct replaysource *source, char *message)
 	return 0;
 }
 
-static int open_named(const char *operand, const char *directory, struct replaysource *source, char *message)
+static int open_named(const char *operand, const char *directory, struct replay_source *source, char *message)
 {
 	AUTO_CLOSE int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(incidentload_names_release) struct incidentload_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO_CLOSE int dirfd = -1;
 	const char *name;
 	int r;
 
-	if (fd < 0 || incidentload_list(fd, &names) < 0)
+	if (fd < 0 || incident_load_list(fd, &names) < 0)
 		return refuse(message, -EINVAL, "%.200s: no such file, and no incidents in %.200s", operand, directory);
-	r = incidentload_find(&names, operand, &name);
-	if (r == INCIDENTLOAD_NONE)
+	r = incident_load_find(&names, operand, &name);
+	if (r == INCIDENT_LOAD_NONE)
 		return refuse(message, -EINVAL, "%.200s: no such file, and no incident of this name in %.200s", operand,
 			      directory);
-	if (r == INCIDENTLOAD_MANY)
+	if (r == INCIDENT_LOAD_MANY)
 		return refuse(message, -EINVAL, "%.200s: more than one incident is called so in %.200s", operand,
 			      directory);
 	snprintf(source->path, sizeof(source->path), "%s/%s", directory, name);
-	dirfd = incidentload_open(fd, name);
+	dirfd = incident_load_open(fd, name);
 	if (dirfd < 0)
 		return refuse(message, dirfd, "%.300s: %s", source->path, strerror(-dirfd));
 	return open_incident(dirfd, source, message);
@@ -767,14 +769,14 @@ static int open_named(const char *operand, const char *directory, struct replays
 
 /* ---- files ---- */
 
-static int open_file(struct replaysource *source, const struct stat *st, char *message)
+static int open_file(struct replay_source *source, const struct stat *st, char *message)
 {
 	int r = S_ISREG(st->st_mode) ? ring_open(AT_FDCWD, source->path, false, &source->ring) : -EBADMSG;
 
 	if (r == -ENOMEM)
 		return refuse(message, r, "out of memory");
 	if (r == 0) {
-		source->kind = REPLAYSOURCE_RING;
+		source->kind = REPLAY_SOURCE_RING;
 		source->rereadable = true;
 		return 0;
 	}
@@ -789,7 +791,7 @@ static int open_file(struct replaysource *source, const struct stat *st, char *m
 	return 0;
 }
 
-static int open_directory(struct replaysource *source, char *message)
+static int open_directory(struct replay_source *source, char *message)
 {
 	AUTO_CLOSE int dirfd = open(source->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error = errno;
@@ -799,9 +801,9 @@ static int open_directory(struct replaysource *source, char *message)
 	return open_incident(dirfd, source, message);
 }
 
-int replaysource_open(const char *operand, const char *directory, struct replaysource *ret, char *message)
+int replay_source_open(const char *operand, const char *directory, struct replay_source *ret, char *message)
 {
-	struct replaysource source = { .kind = REPLAYSOURCE_STREAM, .fd = -1 };
+	struct replay_source source = { .kind = REPLAY_SOURCE_STREAM, .fd = -1 };
 	struct stat st;
 	int r = 0;
 
@@ -822,7 +824,7 @@ int replaysource_open(const char *operand, const char *directory, struct replays
 	return r;
 }
 
-void replaysource_close(struct replaysource *source)
+void replay_source_close(struct replay_source *source)
 {
 	if (source->fd >= 0)
 		close(source->fd);
@@ -833,12 +835,12 @@ void replaysource_close(struct replaysource *source)
 
 /* ---- playing ---- */
 
-static void free_tape(struct tape **tape)
+static void free_tape(struct recording **recording)
 {
-	tape_free(*tape);
+	recording_free(*recording);
 }
 
-static int feed(struct replaysource *source, struct tape *tape, const struct tape_options *options,
+static int feed(struct replay_source *source, struct recording *recording, const struct recording_options *options,
 		void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes))
 {
 	AUTO_FREE char *piece = malloc(READ_BYTES);
@@ -854,7 +856,7 @@ static int feed(struct replaysource *source, struct tape *tape, const struct tap
 			continue;
 		if (len <= 0)
 			return len < 0 ? -errno : 0;
-		r = tape_feed(tape, piece, (size_t)len);
+		r = recording_feed(recording, piece, (size_t)len);
 		if (r != 0)
 			return r;
 		done += (uint64_t)len;
@@ -863,16 +865,17 @@ static int feed(struct replaysource *source, struct tape *tape, const struct tap
 	}
 }
 
-int replaysource_play(struct replaysource *source, const struct tape_options *options,
-		      void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes), struct tape_summary *ret)
+int replay_source_play(struct replay_source *source, const struct recording_options *options,
+		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
+		       struct recording_summary *ret)
 {
-	AUTO(free_tape) struct tape *tape = NULL;
-	struct tape_options known = *options;
+	AUTO(free_tape) struct recording *recording = NULL;
+	struct recording_options known = *options;
 	int r, finished;
 
-	*ret = (struct tape_summary){ 0 };
+	*ret = (struct recording_summary){ 0 };
 	if (source->ring)
-		return tape_play_ring(source->ring, options, ret);
+		return recording_play_ring(source->ring, options, ret);
 	if (source->interval_ns > 0) {
 		known.interval_ns = source->interval_ns;
 		known.interval_is_known = true;
@@ -880,15 +883,15 @@ int replaysource_play(struct replaysource *source, const struct tape_options *op
 	known.idle_ns = source->idle_ns;
 	if (source->has_clock)
 		known.mono_ahead_ns = source->mono_ahead_ns;
-	r = tape_new(&known, &tape);
+	r = recording_new(&known, &recording);
 	if (r < 0)
 		return r;
-	r = feed(source, tape, options, progress);
-	finished = tape_finish(tape, ret);
+	r = feed(source, recording, options, progress);
+	finished = recording_finish(recording, ret);
 	return r != 0 ? r : finished;
 }
 
-const char *replaysource_kind_name(enum replaysource_kind kind)
+const char *replay_source_kind_name(enum replay_source_kind kind)
 {
-	return kind == REPLAYSOURCE_RING ? "ring" : kind == REPLAYSOURCE_INCIDENT ? "incident" : "recording";
+	return kind == REPLAY_SOURCE_RING ? "ring" : kind == REPLAY_SOURCE_INCIDENT ? "incident" : "recording";
 }

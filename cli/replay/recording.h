@@ -23,11 +23,11 @@
  * taken, is exact; when a target that stood still was last looked at is known to one interval. Each writer has its own ticks, as in a ring.
  */
 
-struct tape_options {
+struct recording_options {
 	/* Of a stream: between two ticks where samples do not say it, and how long a target that stands still has none. Both > 0. */
 	uint64_t interval_ns, heartbeat_ns;
 	uint64_t
-		idle_ns; /* of a stream: the longest pause between two looks at a process (idlepace.h); 0: none, or not known */
+		idle_ns; /* of a stream: the longest pause between two looks at a process (idle_backoff.h); 0: none, or not known */
 	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
 	int64_t mono_ahead_ns; /* of a stream: the monotonic clock less the wall clock. Windows end at multiples of the former */
 	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends it all */
@@ -37,36 +37,37 @@ struct tape_options {
 };
 
 /* What there was. */
-struct tape_summary {
+struct recording_summary {
 	bool any;        /* ticks; the next two are known */
 	wall_t from, to; /* the earliest and the latest */
 	uint64_t ticks, samples, targets, gone;
-	uint64_t gaps;                /* holes that were met: damage, lost rows or pages, GAP notes */
-	uint64_t nameless;            /* samples of targets that nothing describes, or one too many: passed over */
-	uint64_t late;                /* samples that came after later ones, or at absurd times: passed over */
-	struct salvage_report report; /* of a stream, once it has ended */
+	uint64_t gaps;     /* holes that were met: damage, lost rows or pages, GAP notes */
+	uint64_t nameless; /* samples of targets that nothing describes, or one too many: passed over */
+	uint64_t late;     /* samples that came after later ones, or at absurd times: passed over */
+	struct stream_reader_report report; /* of a stream, once it has ended */
 };
 
-struct tape;
+struct recording;
 
 /* A stream, handed over in pieces of any size. 0 or -ENOMEM. *options is copied. */
-int tape_new(const struct tape_options *options, struct tape **ret);
+int recording_new(const struct recording_options *options, struct recording **ret);
 /* 0, -ENOMEM or what event returned. */
-int tape_feed(struct tape *tape, const char *data, size_t len);
-/* The end of the stream. As tape_feed; *ret is always set. */
-int tape_finish(struct tape *tape, struct tape_summary *ret);
+int recording_feed(struct recording *recording, const char *data, size_t len);
+/* The end of the stream. As recording_feed; *ret is always set. */
+int recording_finish(struct recording *recording, struct recording_summary *ret);
 /* NULL is fine. */
-void tape_free(struct tape *tape);
+void recording_free(struct recording *recording);
 
 /* All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event returned; *ret is always set. */
-int tape_play_ring(const struct ring *ring, const struct tape_options *options, struct tape_summary *ret);
+int recording_play_ring(const struct ring *ring, const struct recording_options *options,
+			struct recording_summary *ret);
 
-enum replaysource_kind { REPLAYSOURCE_STREAM, REPLAYSOURCE_INCIDENT, REPLAYSOURCE_RING };
+enum replay_source_kind { REPLAY_SOURCE_STREAM, REPLAY_SOURCE_INCIDENT, REPLAY_SOURCE_RING };
 
-#define REPLAYSOURCE_MESSAGE_MAX 512
+#define REPLAY_SOURCE_MESSAGE_MAX 512
 
-struct replaysource {
-	enum replaysource_kind kind;
+struct replay_source {
+	enum replay_source_kind kind;
 	char path[4096];     /* what it turned out to be; "-" is the standard input */
 	bool rereadable;     /* it can be opened once more */
 	int fd;              /* -1: a ring */
@@ -81,17 +82,18 @@ struct replaysource {
 };
 
 /*
- * operand: a path, "-", or the name of an incident in directory (as incidentload_find). 0: *ret is to be closed; -EINVAL: none of ours,
- * or not there; -errno. Unless 0, message (REPLAYSOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
+ * operand: a path, "-", or the name of an incident in directory (as incident_load_find). 0: *ret is to be closed; -EINVAL: none of ours,
+ * or not there; -errno. Unless 0, message (REPLAY_SOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
  */
-int replaysource_open(const char *operand, const char *directory, struct replaysource *ret, char *message);
-void replaysource_close(struct replaysource *source);
+int replay_source_open(const char *operand, const char *directory, struct replay_source *ret, char *message);
+void replay_source_close(struct replay_source *source);
 
-/* options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be NULL. As tape_finish; -errno of reading. */
-int replaysource_play(struct replaysource *source, const struct tape_options *options,
-		      void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes), struct tape_summary *ret);
+/* options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be NULL. As recording_finish; -errno of reading. */
+int replay_source_play(struct replay_source *source, const struct recording_options *options,
+		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
+		       struct recording_summary *ret);
 
 /* "recording", "incident", "ring". */
-const char *replaysource_kind_name(enum replaysource_kind kind);
+const char *replay_source_kind_name(enum replay_source_kind kind);
 
 #endif

@@ -41,10 +41,10 @@
 #define SUGGESTION_HOLD_MAX 4096
 
 /* Troubles of a source that are told one by one; the rest is counted. */
-#define REPLAYVIEW_TROUBLES_MAX 10
+#define REPLAY_VIEW_TROUBLES_MAX 10
 
 /* A rule's proposal for so many firings. */
-struct replayview_proposal {
+struct replay_view_proposal {
 	const struct config_rule *rule;
 	double per_day;
 	uint64_t wanted; /* in what was replayed */
@@ -57,12 +57,12 @@ struct replayview_proposal {
 /* All borrowed. */
 struct rerun_request {
 	const struct config *config;
-	const struct whatif *whatif; /* variants of config */
-	const char *as;              /* casting.h; or NULL */
-	const char *directory;       /* of incidents, for their names */
+	const struct what_if *what_if; /* variants of config */
+	const char *as;                /* casting.h; or NULL */
+	const char *directory;         /* of incidents, for their names */
 	struct metric_machine machine;
 	bool cores_are_told, memory_is_told; /* sources know no better */
-	char **sources;                      /* what replaysource_open reads; it is read again if there are rates */
+	char **sources;                      /* what replay_source_open reads; it is read again if there are rates */
 	size_t source_count;
 	const double *rates; /* firings a day for which thresholds are proposed */
 	size_t rate_count;
@@ -74,49 +74,49 @@ struct rerun_request {
  * said: entries by these select nothing here. Nor does a group: it is known by its entry only.
  */
 
-struct casting {
+struct entry_assignment {
 	const struct config *config;
 	const char *as;
 	struct match **matches; /* one per entry */
 };
 
-static void casting_release(struct casting **casting)
+static void entry_assignment_release(struct entry_assignment **entry_assignment)
 {
-	casting_free(*casting);
+	entry_assignment_free(*entry_assignment);
 }
 
-int casting_new(const struct config *config, const char *as, struct casting **ret)
+int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret)
 {
-	AUTO(casting_release) struct casting *casting = calloc(1, sizeof(*casting));
+	AUTO(entry_assignment_release) struct entry_assignment *entry_assignment = calloc(1, sizeof(*entry_assignment));
 
-	if (!casting)
+	if (!entry_assignment)
 		return -ENOMEM;
 
-	casting->config = config;
-	casting->as = as;
-	casting->matches = calloc(config->target_count + 1, sizeof(*casting->matches));
-	if (!casting->matches)
+	entry_assignment->config = config;
+	entry_assignment->as = as;
+	entry_assignment->matches = calloc(config->target_count + 1, sizeof(*entry_assignment->matches));
+	if (!entry_assignment->matches)
 		return -ENOMEM;
 	for (size_t i = 0; i < config->target_count; i++) {
-		int r = match_new(&config->targets[i], &casting->matches[i]);
+		int r = match_new(&config->targets[i], &entry_assignment->matches[i]);
 
 		if (r < 0)
 			return r;
 	}
 
-	*ret = TAKE(casting);
+	*ret = TAKE(entry_assignment);
 	return 0;
 }
 
-void casting_free(struct casting *casting)
+void entry_assignment_free(struct entry_assignment *entry_assignment)
 {
-	if (!casting)
+	if (!entry_assignment)
 		return;
 
-	for (size_t i = 0; casting->matches && i < casting->config->target_count; i++)
-		match_free(casting->matches[i]);
-	free(casting->matches);
-	free(casting);
+	for (size_t i = 0; entry_assignment->matches && i < entry_assignment->config->target_count; i++)
+		match_free(entry_assignment->matches[i]);
+	free(entry_assignment->matches);
+	free(entry_assignment);
 }
 
 static bool is_entry(const struct config *config, const char *name)
@@ -149,14 +149,14 @@ static bool selects(const struct match *match, const struct target *target)
 	return target->kind == TARGET_PROCESS && match_process(match, &facts, 0);
 }
 
-const char *casting_entry(const struct casting *casting, const struct target *target)
+const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target)
 {
-	if (is_entry(casting->config, target->entry))
+	if (is_entry(entry_assignment->config, target->entry))
 		return target->entry;
-	for (size_t i = 0; i < casting->config->target_count; i++)
-		if (selects(casting->matches[i], target))
-			return casting->config->targets[i].name;
-	return casting->as ? casting->as : target->entry;
+	for (size_t i = 0; i < entry_assignment->config->target_count; i++)
+		if (selects(entry_assignment->matches[i], target))
+			return entry_assignment->config->targets[i].name;
+	return entry_assignment->as ? entry_assignment->as : target->entry;
 }
 
 /*
@@ -192,7 +192,7 @@ struct suggestion {
 	size_t count, cap;
 	bool dropped, sorted;
 	double floor; /* highest value that was dropped */
-	struct pairmap owners;
+	struct pair_map owners;
 	struct hold *holds; /* of each owner */
 	size_t owner_count, owner_cap;
 	double highest;
@@ -280,8 +280,8 @@ static int add_owner(struct suggestion *suggestion, uint32_t source, uint32_t id
 			return -ENOMEM;
 	}
 	*ret = (uint32_t)suggestion->owner_count;
-	pairmap_put(&suggestion->owners, source, id, *ret);
-	if (!pairmap_get(&suggestion->owners, source, id, ret)) {
+	pair_map_put(&suggestion->owners, source, id, *ret);
+	if (!pair_map_get(&suggestion->owners, source, id, ret)) {
 		free(hold->queue);
 		return -ENOMEM;
 	}
@@ -324,7 +324,7 @@ int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct 
 	double least;
 	int r = 0;
 
-	if (!pairmap_get(&suggestion->owners, source, window->target->id, &owner))
+	if (!pair_map_get(&suggestion->owners, source, window->target->id, &owner))
 		r = add_owner(suggestion, source, window->target->id, &owner);
 	if (r < 0)
 		return r;
@@ -489,21 +489,21 @@ void suggestion_free(struct suggestion *suggestion)
 		free(suggestion->holds[i].queue);
 	free(suggestion->holds);
 	free(suggestion->values);
-	pairmap_release(&suggestion->owners);
+	pair_map_release(&suggestion->owners);
 	free(suggestion);
 }
 
 /*
- * rehearsal.c: an evaluator, and one row per rule of what it said.
+ * rule_replay.c: an evaluator, and one row per rule of what it said.
  *
- * Invariant: events reach the evaluator exactly as daemon/watcher.c hands them over. Whatever a recording cannot tell the evaluator is
+ * Invariant: events reach the evaluator exactly as daemon/dispatcher.c hands them over. Whatever a recording cannot tell the evaluator is
  * made up where the recording is read (tape.c), never here.
  */
 
-struct rehearsal {
-	struct rehearsal_options options;
+struct rule_replay {
+	struct rule_replay_options options;
 	struct evaluator *evaluator;
-	struct rehearsal_rule *rules;
+	struct rule_replay_rule *rules;
 	mono_t tick;
 	wall_t wall;
 };
@@ -529,9 +529,9 @@ static const uint32_t needed[METRICS] = {
 
 /* ---- what the evaluator says ---- */
 
-static struct rehearsal_rule *row_of(const struct rehearsal *rehearsal, const struct config_rule *rule)
+static struct rule_replay_rule *row_of(const struct rule_replay *rule_replay, const struct config_rule *rule)
 {
-	return &rehearsal->rules[rule - rehearsal->options.config->rules];
+	return &rule_replay->rules[rule - rule_replay->options.config->rules];
 }
 
 /* A share of a limit that is not there is one of the machine's (metric.c). */
@@ -544,7 +544,7 @@ static bool is_unlimited(const struct evaluator_firing *window)
 	return window->rule->metric == METRIC_MEMORY && window->memory_limit == UINT64_MAX;
 }
 
-static void note_miss(struct rehearsal_miss *miss, const struct evaluator_firing *window)
+static void note_miss(struct rule_replay_miss *miss, const struct evaluator_firing *window)
 {
 	const struct trigger_decision *decision = window->decision;
 
@@ -552,7 +552,7 @@ static void note_miss(struct rehearsal_miss *miss, const struct evaluator_firing
 		return;
 	if (miss->known && miss->distance <= decision->distance)
 		return;
-	*miss = (struct rehearsal_miss){
+	*miss = (struct rule_replay_miss){
 		.known = true,
 		.value = decision->value,
 		.distance = decision->distance,
@@ -561,30 +561,30 @@ static void note_miss(struct rehearsal_miss *miss, const struct evaluator_firing
 	snprintf(miss->target, sizeof(miss->target), "%s", window->target->name);
 }
 
-static void rehearsal_on_window(void *ctx, const struct evaluator_firing *window)
+static void rule_replay_on_window(void *ctx, const struct evaluator_firing *window)
 {
-	struct rehearsal *rehearsal = ctx;
-	struct rehearsal_rule *row = row_of(rehearsal, window->rule);
+	struct rule_replay *rule_replay = ctx;
+	struct rule_replay_rule *row = row_of(rule_replay, window->rule);
 
 	row->windows++;
 	row->reasons[window->decision->reason]++;
 	row->fields |= window->sample->mask;
 	row->unlimited += is_unlimited(window);
 	note_miss(&row->miss, window);
-	if (rehearsal->options.witness)
-		rehearsal->options.witness(rehearsal->options.ctx, window);
+	if (rule_replay->options.witness)
+		rule_replay->options.witness(rule_replay->options.ctx, window);
 }
 
-static int rehearsal_on_fire(void *ctx, const struct evaluator_firing *firing)
+static int rule_replay_on_fire(void *ctx, const struct evaluator_firing *firing)
 {
-	struct rehearsal *rehearsal = ctx;
-	struct rehearsal_rule *row = row_of(rehearsal, firing->rule);
+	struct rule_replay *rule_replay = ctx;
+	struct rule_replay_rule *row = row_of(rule_replay, firing->rule);
 
 	row->fired++;
 	if (!row->first_known || firing->wall.ns < row->first.ns) /* ticks of several writers overlap */
 		row->first = firing->wall;
 	row->first_known = true;
-	return rehearsal->options.fire ? rehearsal->options.fire(rehearsal->options.ctx, firing) : 0;
+	return rule_replay->options.fire ? rule_replay->options.fire(rule_replay->options.ctx, firing) : 0;
 }
 
 /* ---- events ---- */
@@ -597,112 +597,112 @@ static bool names(const struct config_rule *rule, const char *entry)
 	return rule->target_count == 0;
 }
 
-static int on_target(struct rehearsal *rehearsal, const struct target *target)
+static int on_target(struct rule_replay *rule_replay, const struct target *target)
 {
-	for (size_t i = 0; i < rehearsal->options.config->rule_count; i++)
-		if (names(&rehearsal->options.config->rules[i], target->entry))
-			rehearsal->rules[i].addressed = true;
-	return evaluator_target(rehearsal->evaluator, target);
+	for (size_t i = 0; i < rule_replay->options.config->rule_count; i++)
+		if (names(&rule_replay->options.config->rules[i], target->entry))
+			rule_replay->rules[i].addressed = true;
+	return evaluator_target(rule_replay->evaluator, target);
 }
 
-int rehearsal_event(struct rehearsal *rehearsal, const struct ring_event *event)
+int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event)
 {
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator_writer(rehearsal->evaluator, event->writer);
+		evaluator_writer(rule_replay->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		rehearsal->tick = event->time;
-		rehearsal->wall = event->wall;
-		evaluator_idle(rehearsal->evaluator, event->idle_ns);
+		rule_replay->tick = event->time;
+		rule_replay->wall = event->wall;
+		evaluator_idle(rule_replay->evaluator, event->idle_ns);
 		return 0;
 	case RING_EVENT_SAMPLE:
-		evaluator_sample(rehearsal->evaluator, event->id, event->time, event->sample);
+		evaluator_sample(rule_replay->evaluator, event->id, event->time, event->sample);
 		return 0;
 	case RING_EVENT_TARGET:
-		return on_target(rehearsal, &event->target);
+		return on_target(rule_replay, &event->target);
 	case RING_EVENT_GONE:
-		evaluator_gone(rehearsal->evaluator, event->id);
+		evaluator_gone(rule_replay->evaluator, event->id);
 		return 0;
 	case RING_EVENT_TICK_END:
-		return evaluator_tick(rehearsal->evaluator, rehearsal->tick, rehearsal->wall);
+		return evaluator_tick(rule_replay->evaluator, rule_replay->tick, rule_replay->wall);
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
-		evaluator_gap(rehearsal->evaluator);
+		evaluator_gap(rule_replay->evaluator);
 		return 0;
 	}
 	return 0;
 }
 
-static int new_evaluator(struct rehearsal *rehearsal, const struct metric_machine *machine, struct evaluator **ret)
+static int new_evaluator(struct rule_replay *rule_replay, const struct metric_machine *machine, struct evaluator **ret)
 {
 	const struct evaluator_options options = {
-		.config = rehearsal->options.config,
+		.config = rule_replay->options.config,
 		.machine = *machine,
-		.fire = rehearsal_on_fire,
-		.witness = rehearsal_on_window,
-		.ctx = rehearsal,
+		.fire = rule_replay_on_fire,
+		.witness = rule_replay_on_window,
+		.ctx = rule_replay,
 	};
 
 	return evaluator_new(&options, ret);
 }
 
-int rehearsal_again(struct rehearsal *rehearsal, const struct metric_machine *machine)
+int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine)
 {
 	struct evaluator *fresh;
-	int r = new_evaluator(rehearsal, machine, &fresh);
+	int r = new_evaluator(rule_replay, machine, &fresh);
 
 	if (r < 0)
 		return r;
-	evaluator_free(rehearsal->evaluator);
-	rehearsal->evaluator = fresh;
+	evaluator_free(rule_replay->evaluator);
+	rule_replay->evaluator = fresh;
 	return 0;
 }
 
-static void rehearsal_release(struct rehearsal **rehearsal)
+static void rule_replay_release(struct rule_replay **rule_replay)
 {
-	rehearsal_free(*rehearsal);
+	rule_replay_free(*rule_replay);
 }
 
-int rehearsal_new(const struct rehearsal_options *options, struct rehearsal **ret)
+int rule_replay_new(const struct rule_replay_options *options, struct rule_replay **ret)
 {
-	AUTO(rehearsal_release) struct rehearsal *rehearsal = calloc(1, sizeof(*rehearsal));
+	AUTO(rule_replay_release) struct rule_replay *rule_replay = calloc(1, sizeof(*rule_replay));
 	int r;
 
-	if (!rehearsal)
+	if (!rule_replay)
 		return -ENOMEM;
 
-	rehearsal->options = *options;
-	rehearsal->rules = calloc(options->config->rule_count + 1, sizeof(*rehearsal->rules));
-	if (!rehearsal->rules)
+	rule_replay->options = *options;
+	rule_replay->rules = calloc(options->config->rule_count + 1, sizeof(*rule_replay->rules));
+	if (!rule_replay->rules)
 		return -ENOMEM;
 	for (size_t i = 0; i < options->config->rule_count; i++)
-		rehearsal->rules[i].rule = &options->config->rules[i];
-	r = new_evaluator(rehearsal, &options->machine, &rehearsal->evaluator);
+		rule_replay->rules[i].rule = &options->config->rules[i];
+	r = new_evaluator(rule_replay, &options->machine, &rule_replay->evaluator);
 	if (r < 0)
 		return r;
 
-	*ret = TAKE(rehearsal);
+	*ret = TAKE(rule_replay);
 	return 0;
 }
 
-void rehearsal_free(struct rehearsal *rehearsal)
+void rule_replay_free(struct rule_replay *rule_replay)
 {
-	if (!rehearsal)
+	if (!rule_replay)
 		return;
 
-	evaluator_free(rehearsal->evaluator);
-	free(rehearsal->rules);
-	free(rehearsal);
+	evaluator_free(rule_replay->evaluator);
+	free(rule_replay->rules);
+	free(rule_replay);
 }
 
 /* ---- outcomes ---- */
 
-const struct rehearsal_rule *rehearsal_rules(const struct rehearsal *rehearsal)
+const struct rule_replay_rule *rule_replay_rules(const struct rule_replay *rule_replay)
 {
-	return rehearsal->rules;
+	return rule_replay->rules;
 }
 
-uint64_t rehearsal_held_back(const struct rehearsal_rule *rule)
+uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
 {
 	uint64_t count = 0;
 
@@ -723,7 +723,7 @@ static void list_fields(uint32_t mask, char *buf, size_t cap)
 						sample_field_info((enum sample_field)f)->name);
 }
 
-bool rehearsal_obstacle(const struct rehearsal_rule *rule, char *buf, size_t cap)
+bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
 	uint32_t missing = needed[rule->rule->metric] & ~rule->fields;
 	char text[160];
@@ -746,7 +746,7 @@ bool rehearsal_obstacle(const struct rehearsal_rule *rule, char *buf, size_t cap
 	return true;
 }
 
-bool rehearsal_remark(const struct rehearsal_rule *rule, char *buf, size_t cap)
+bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
 	if (rule->unlimited == 0)
 		return false;
@@ -757,7 +757,7 @@ bool rehearsal_remark(const struct rehearsal_rule *rule, char *buf, size_t cap)
 }
 
 /*
- * replayview.c: lines and tables of a replay. Each part has its text and its JSON side by side, from the same values.
+ * replay_view.c: lines and tables of a replay. Each part has its text and its JSON side by side, from the same values.
  */
 
 /* Shorter inputs are read in a moment. */
@@ -770,19 +770,19 @@ static void pad(size_t printed, size_t width)
 
 /* ---- the whole ---- */
 
-int replayview_open(struct replayview *view, bool json, bool summary)
+int replay_view_open(struct replay_view *view, bool json, bool summary)
 {
-	*view = (struct replayview){ .summary = summary, .progress = isatty(STDERR_FILENO) == 1 };
+	*view = (struct replay_view){ .summary = summary, .progress = isatty(STDERR_FILENO) == 1 };
 	if (!json)
 		return 0;
 	if (output_json_new(&view->json) < 0)
 		return -ENOMEM;
 	json_begin_object(view->json);
-	jsonmember_array(view->json, "sources");
+	json_member_array(view->json, "sources");
 	return 0;
 }
 
-void replayview_close(struct replayview *view)
+void replay_view_close(struct replay_view *view)
 {
 	if (view->json)
 		json_end_object(view->json);
@@ -792,14 +792,14 @@ void replayview_close(struct replayview *view)
 
 /* ---- progress ---- */
 
-static void clear_progress(struct replayview *view)
+static void clear_progress(struct replay_view *view)
 {
 	if (view->shown_percent > 0)
 		fputs("\r\033[K", stderr);
 	view->shown_percent = 0;
 }
 
-static void replayview_progress(struct replayview *view, uint64_t done_bytes, uint64_t size_bytes)
+static void replay_view_progress(struct replay_view *view, uint64_t done_bytes, uint64_t size_bytes)
 {
 	unsigned percent;
 
@@ -815,7 +815,7 @@ static void replayview_progress(struct replayview *view, uint64_t done_bytes, ui
 /* ---- sources ---- */
 
 /* A source begins, something is wrong with it, so far it has been read, one of its windows fired, it is over. */
-static void replayview_source(struct replayview *view, const struct replaysource *source)
+static void replay_view_source(struct replay_view *view, const struct replay_source *source)
 {
 	view->path = source->path;
 	view->troubles = 0;
@@ -823,13 +823,13 @@ static void replayview_source(struct replayview *view, const struct replaysource
 	if (!view->json)
 		return;
 	json_begin_object(view->json);
-	jsonmember_text(view->json, "path", source->path);
-	jsonmember_text(view->json, "kind", replaysource_kind_name(source->kind));
+	json_member_text(view->json, "path", source->path);
+	json_member_text(view->json, "kind", replay_source_kind_name(source->kind));
 	if (!view->summary)
-		jsonmember_array(view->json, "firings");
+		json_member_array(view->json, "firings");
 }
 
-static void begin_warning(struct replayview *view)
+static void begin_warning(struct replay_view *view)
 {
 	clear_progress(view);
 	fputs("spikewatch replay: warning: ", stderr);
@@ -837,9 +837,9 @@ static void begin_warning(struct replayview *view)
 	fputs(": ", stderr);
 }
 
-static void replayview_trouble(struct replayview *view, uint64_t line, uint64_t rows_lost, const char *why)
+static void replay_view_trouble(struct replay_view *view, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	if (view->troubles++ >= REPLAYVIEW_TROUBLES_MAX)
+	if (view->troubles++ >= REPLAY_VIEW_TROUBLES_MAX)
 		return;
 	begin_warning(view);
 	if (line > 0)
@@ -850,11 +850,11 @@ static void replayview_trouble(struct replayview *view, uint64_t line, uint64_t 
 	fputc('\n', stderr);
 }
 
-static void warn_of_rest(struct replayview *view, const struct tape_summary *summary)
+static void warn_of_rest(struct replay_view *view, const struct recording_summary *summary)
 {
-	if (view->troubles > REPLAYVIEW_TROUBLES_MAX) {
+	if (view->troubles > REPLAY_VIEW_TROUBLES_MAX) {
 		begin_warning(view);
-		fprintf(stderr, "and %ju more\n", (uintmax_t)(view->troubles - REPLAYVIEW_TROUBLES_MAX));
+		fprintf(stderr, "and %ju more\n", (uintmax_t)(view->troubles - REPLAY_VIEW_TROUBLES_MAX));
 	}
 	if (summary->nameless > 0) {
 		begin_warning(view);
@@ -868,25 +868,26 @@ static void warn_of_rest(struct replayview *view, const struct tape_summary *sum
 	}
 }
 
-static void put_source_end(struct json_writer *json, const struct replayview *view, const struct tape_summary *summary)
+static void put_source_end(struct json_writer *json, const struct replay_view *view,
+			   const struct recording_summary *summary)
 {
 	if (!view->summary)
 		json_end_array(json);
 	if (summary->any) {
-		jsonmember_u64(json, "from", summary->from.ns);
-		jsonmember_u64(json, "to", summary->to.ns);
+		json_member_u64(json, "from", summary->from.ns);
+		json_member_u64(json, "to", summary->to.ns);
 	}
-	jsonmember_u64(json, "ticks", summary->ticks);
-	jsonmember_u64(json, "samples", summary->samples);
-	jsonmember_u64(json, "targets", summary->targets);
-	jsonmember_u64(json, "gaps", summary->gaps);
-	jsonmember_u64(json, "troubles", view->troubles);
-	jsonmember_u64(json, "samples_passed_over", summary->nameless + summary->late);
+	json_member_u64(json, "ticks", summary->ticks);
+	json_member_u64(json, "samples", summary->samples);
+	json_member_u64(json, "targets", summary->targets);
+	json_member_u64(json, "gaps", summary->gaps);
+	json_member_u64(json, "troubles", view->troubles);
+	json_member_u64(json, "samples_passed_over", summary->nameless + summary->late);
 	json_end_object(json);
 }
 
-static void replayview_source_end(struct replayview *view, const struct replaysource *source,
-			   const struct tape_summary *summary)
+static void replay_view_source_end(struct replay_view *view, const struct replay_source *source,
+				   const struct recording_summary *summary)
 {
 	char text[64];
 
@@ -903,7 +904,7 @@ static void replayview_source_end(struct replayview *view, const struct replayso
 		fputs(": no samples\n", stdout);
 		return;
 	}
-	printf(": %s, ", replaysource_kind_name(source->kind));
+	printf(": %s, ", replay_source_kind_name(source->kind));
 	fputs(units_format_duration(text, sizeof(text), summary->to.ns - summary->from.ns), stdout);
 	printf(" from %s, ", story_time(summary->from, true, text, sizeof(text)));
 	printf("%ju %s, %ju samples", (uintmax_t)summary->targets, summary->targets == 1 ? "target" : "targets",
@@ -916,7 +917,7 @@ static void replayview_source_end(struct replayview *view, const struct replayso
 /* ---- firings ---- */
 
 /* A threshold as a configuration writes it: 80.5, 1.25, "512MiB" without quotes. Exact. Returns buf. */
-static const char *replayview_threshold(const struct config_rule *rule, double value, char *buf, size_t cap)
+static const char *replay_view_threshold(const struct config_rule *rule, double value, char *buf, size_t cap)
 {
 	uint64_t bytes = value > 0 && value < 1e18 ? (uint64_t)value : 0;
 	unsigned unit = 0;
@@ -967,14 +968,14 @@ static void print_why(const struct evaluator_firing *firing)
 	bool minimum = by_minimum(firing), average = by_average(firing);
 	char text[64];
 
-	fputs(metrictext_value(unit, firing->decision->value, text, sizeof(text)), stdout);
+	fputs(metric_text_value(unit, firing->decision->value, text, sizeof(text)), stdout);
 	fputs(minimum || average ? " >= " : " > ", stdout);
-	fputs(metrictext_value(unit, threshold_of(firing), text, sizeof(text)), stdout);
+	fputs(metric_text_value(unit, threshold_of(firing), text, sizeof(text)), stdout);
 	if (minimum)
 		fputs(", the minimum", stdout);
 	if (average)
 		printf("%s%s", minimum ? "; the average was " : ", above the average of ",
-		       metrictext_value(unit, firing->decision->average, text, sizeof(text)));
+		       metric_text_value(unit, firing->decision->average, text, sizeof(text)));
 	putchar('\n');
 }
 
@@ -983,22 +984,22 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 	const struct trigger_decision *decision = firing->decision;
 
 	json_begin_object(json);
-	jsonmember_u64(json, "wall", firing->wall.ns);
-	jsonmember_u64(json, "mono", firing->to.ns);
-	jsonmember_u64(json, "window_ns", (uint64_t)mono_diff(firing->to, firing->from));
-	jsonmember_text(json, "rule", firing->rule->name);
-	jsonmember_text(json, "target", firing->target->name);
-	jsonmember_text(json, "key", firing->target->key);
-	jsonmember_text(json, "reason", trigger_reason_name(decision->reason));
-	jsonmember_text(json, "unit", incident_unit_name(metric_unit(firing->rule->metric)));
-	jsonmember_double(json, "value", decision->value);
-	jsonmember_double(json, "threshold", threshold_of(firing));
+	json_member_u64(json, "wall", firing->wall.ns);
+	json_member_u64(json, "mono", firing->to.ns);
+	json_member_u64(json, "window_ns", (uint64_t)mono_diff(firing->to, firing->from));
+	json_member_text(json, "rule", firing->rule->name);
+	json_member_text(json, "target", firing->target->name);
+	json_member_text(json, "key", firing->target->key);
+	json_member_text(json, "reason", trigger_reason_name(decision->reason));
+	json_member_text(json, "unit", incident_unit_name(metric_unit(firing->rule->metric)));
+	json_member_double(json, "value", decision->value);
+	json_member_double(json, "threshold", threshold_of(firing));
 	if (decision->has_average)
-		jsonmember_double(json, "average", decision->average);
+		json_member_double(json, "average", decision->average);
 	json_end_object(json);
 }
 
-void replayview_firing(struct replayview *view, const struct evaluator_firing *firing)
+void replay_view_firing(struct replay_view *view, const struct evaluator_firing *firing)
 {
 	char text[64];
 
@@ -1020,7 +1021,7 @@ void replayview_firing(struct replayview *view, const struct evaluator_firing *f
 
 /* ---- rules ---- */
 
-static void put_miss(struct json_writer *json, const struct rehearsal_miss *miss)
+static void put_miss(struct json_writer *json, const struct rule_replay_miss *miss)
 {
 	json_key(json, "nearest_miss");
 	if (!miss->known) {
@@ -1028,77 +1029,77 @@ static void put_miss(struct json_writer *json, const struct rehearsal_miss *miss
 		return;
 	}
 	json_begin_object(json);
-	jsonmember_u64(json, "wall", miss->wall.ns);
-	jsonmember_text(json, "target", miss->target);
-	jsonmember_double(json, "value", miss->value);
-	jsonmember_double(json, "threshold", miss->value + miss->distance);
-	jsonmember_double(json, "distance", miss->distance);
+	json_member_u64(json, "wall", miss->wall.ns);
+	json_member_text(json, "target", miss->target);
+	json_member_double(json, "value", miss->value);
+	json_member_double(json, "threshold", miss->value + miss->distance);
+	json_member_double(json, "distance", miss->distance);
 	json_end_object(json);
 }
 
-static void put_rule(struct json_writer *json, const struct rehearsal_rule *row)
+static void put_rule(struct json_writer *json, const struct rule_replay_rule *row)
 {
 	char text[256];
 
 	json_begin_object(json);
-	jsonmember_text(json, "name", row->rule->name);
-	jsonmember_text(json, "metric", metric_name(row->rule->metric));
-	jsonmember_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
-	jsonmember_u64(json, "windows", row->windows);
-	jsonmember_u64(json, "fired", row->fired);
-	jsonmember_u64(json, "held_back", rehearsal_held_back(row));
+	json_member_text(json, "name", row->rule->name);
+	json_member_text(json, "metric", metric_name(row->rule->metric));
+	json_member_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	json_member_u64(json, "windows", row->windows);
+	json_member_u64(json, "fired", row->fired);
+	json_member_u64(json, "held_back", rule_replay_held_back(row));
 	json_key(json, "reasons");
 	json_begin_object(json);
 	for (unsigned reason = 0; reason < TRIGGER_REASONS; reason++)
 		if (row->reasons[reason] > 0)
-			jsonmember_u64(json, trigger_reason_name((enum trigger_reason)reason), row->reasons[reason]);
+			json_member_u64(json, trigger_reason_name((enum trigger_reason)reason), row->reasons[reason]);
 	json_end_object(json);
 	put_miss(json, &row->miss);
-	if (rehearsal_obstacle(row, text, sizeof(text)))
-		jsonmember_text(json, "not_judged", text);
-	if (rehearsal_remark(row, text, sizeof(text)))
-		jsonmember_text(json, "remark", text);
+	if (rule_replay_obstacle(row, text, sizeof(text)))
+		json_member_text(json, "not_judged", text);
+	if (rule_replay_remark(row, text, sizeof(text)))
+		json_member_text(json, "remark", text);
 	json_end_object(json);
 }
 
-static void print_miss(const struct rehearsal_rule *row)
+static void print_miss(const struct rule_replay_rule *row)
 {
 	enum metric_unit unit = metric_unit(row->rule->metric);
-	const struct rehearsal_miss *miss = &row->miss;
+	const struct rule_replay_miss *miss = &row->miss;
 	char text[64];
 
 	if (!miss->known) {
 		fputs("-\n", stdout);
 		return;
 	}
-	fputs(metrictext_value(unit, miss->value, text, sizeof(text)), stdout);
-	printf(" of %s, ", metrictext_value(unit, miss->value + miss->distance, text, sizeof(text)));
+	fputs(metric_text_value(unit, miss->value, text, sizeof(text)), stdout);
+	printf(" of %s, ", metric_text_value(unit, miss->value + miss->distance, text, sizeof(text)));
 	output_escaped(stdout, miss->target);
 	printf(", %s\n", story_time(miss->wall, true, text, sizeof(text)));
 }
 
-static void print_rule(const struct rehearsal_rule *row)
+static void print_rule(const struct rule_replay_rule *row)
 {
 	char text[256];
 
 	pad(output_escaped(stdout, row->rule->name), 14);
-	if (rehearsal_obstacle(row, text, sizeof(text))) {
+	if (rule_replay_obstacle(row, text, sizeof(text))) {
 		printf("not judged: %s\n", text);
 		return;
 	}
 	printf("%7ju  %5ju  %9ju  ", (uintmax_t)row->windows, (uintmax_t)row->fired,
-	       (uintmax_t)rehearsal_held_back(row));
+	       (uintmax_t)rule_replay_held_back(row));
 	print_miss(row);
-	if (rehearsal_remark(row, text, sizeof(text)))
+	if (rule_replay_remark(row, text, sizeof(text)))
 		printf("%-14s  (%s)\n", "", text);
 }
 
 /* Rules, in the order of the configuration. */
-static void replayview_rules(struct replayview *view, const struct rehearsal_rule *rules, size_t count)
+static void replay_view_rules(struct replay_view *view, const struct rule_replay_rule *rules, size_t count)
 {
 	if (view->json) {
 		json_end_array(view->json); /* of sources */
-		jsonmember_array(view->json, "rules");
+		json_member_array(view->json, "rules");
 		for (size_t i = 0; i < count; i++)
 			put_rule(view->json, &rules[i]);
 		json_end_array(view->json);
@@ -1111,37 +1112,37 @@ static void replayview_rules(struct replayview *view, const struct rehearsal_rul
 
 /* ---- variants ---- */
 
-static void put_variant(struct json_writer *json, const struct whatif_variant *variant,
-			const struct rehearsal_rule *row)
+static void put_variant(struct json_writer *json, const struct what_if_variant *variant,
+			const struct rule_replay_rule *row)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "rule", row->rule->name);
-	jsonmember_text(json, "key", variant->key);
-	jsonmember_text(json, "value", variant->value);
-	jsonmember_u64(json, "windows", row->windows);
-	jsonmember_u64(json, "fired", row->fired);
-	jsonmember_u64(json, "held_back", rehearsal_held_back(row));
+	json_member_text(json, "rule", row->rule->name);
+	json_member_text(json, "key", variant->key);
+	json_member_text(json, "value", variant->value);
+	json_member_u64(json, "windows", row->windows);
+	json_member_u64(json, "fired", row->fired);
+	json_member_u64(json, "held_back", rule_replay_held_back(row));
 	if (row->first_known)
-		jsonmember_u64(json, "first", row->first.ns);
+		json_member_u64(json, "first", row->first.ns);
 	json_end_object(json);
 }
 
-static void print_outcome(const char *what, const struct rehearsal_rule *row)
+static void print_outcome(const char *what, const struct rule_replay_rule *row)
 {
 	char text[64];
 
-	printf("  %-24s  %5ju  %9ju  %s\n", what, (uintmax_t)row->fired, (uintmax_t)rehearsal_held_back(row),
+	printf("  %-24s  %5ju  %9ju  %s\n", what, (uintmax_t)row->fired, (uintmax_t)rule_replay_held_back(row),
 	       row->first_known ? story_time(row->first, true, text, sizeof(text)) : "-");
 }
 
 /* base: the outcomes of the configuration as it is; outcomes: those of each variant, for all its rules. */
-static void replayview_whatif(struct replayview *view, const struct whatif *whatif, const struct rehearsal_rule *base,
-		       const struct rehearsal_rule *const *outcomes)
+static void replay_view_whatif(struct replay_view *view, const struct what_if *what_if,
+			       const struct rule_replay_rule *base, const struct rule_replay_rule *const *outcomes)
 {
 	if (view->json)
-		jsonmember_array(view->json, "what_if");
-	for (size_t i = 0; i < whatif->count; i++) {
-		const struct whatif_variant *variant = &whatif->variants[i];
+		json_member_array(view->json, "what_if");
+	for (size_t i = 0; i < what_if->count; i++) {
+		const struct what_if_variant *variant = &what_if->variants[i];
 		char what[128];
 
 		if (view->json) {
@@ -1163,25 +1164,25 @@ static void replayview_whatif(struct replayview *view, const struct whatif *what
 
 /* ---- proposals ---- */
 
-static bool is_proposal(const struct replayview_proposal *proposal)
+static bool is_proposal(const struct replay_view_proposal *proposal)
 {
 	return proposal->fits && proposal->answer.known;
 }
 
-static void put_proposal(struct json_writer *json, const struct replayview_proposal *proposal)
+static void put_proposal(struct json_writer *json, const struct replay_view_proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
 
 	json_begin_object(json);
-	jsonmember_text(json, "rule", proposal->rule->name);
-	jsonmember_double(json, "per_day", proposal->per_day);
-	jsonmember_u64(json, "wanted", proposal->wanted);
-	jsonmember_bool(json, "known", is_proposal(proposal));
+	json_member_text(json, "rule", proposal->rule->name);
+	json_member_double(json, "per_day", proposal->per_day);
+	json_member_u64(json, "wanted", proposal->wanted);
+	json_member_bool(json, "known", is_proposal(proposal));
 	if (is_proposal(proposal)) {
-		jsonmember_text(json, "key",
-				metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
-		jsonmember_double(json, "threshold", answer->threshold);
-		jsonmember_double(json, "highest", answer->highest);
+		json_member_text(json, "key",
+				 metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
+		json_member_double(json, "threshold", answer->threshold);
+		json_member_double(json, "highest", answer->highest);
 		json_key(json, "fired");
 		if (proposal->replayed)
 			json_u64(json, proposal->fired);
@@ -1191,7 +1192,7 @@ static void put_proposal(struct json_writer *json, const struct replayview_propo
 	json_end_object(json);
 }
 
-static void print_proposal(const struct replayview_proposal *proposal)
+static void print_proposal(const struct replay_view_proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
 	enum metric_unit unit = metric_unit(proposal->rule->metric);
@@ -1205,23 +1206,23 @@ static void print_proposal(const struct replayview_proposal *proposal)
 	}
 	printf("%6.6g  ", proposal->per_day);
 	pad((size_t)printf("%s %s", unit == METRIC_PERCENT ? "percent" : "above",
-			   replayview_threshold(proposal->rule, answer->threshold, text, sizeof(text))),
+			   replay_view_threshold(proposal->rule, answer->threshold, text, sizeof(text))),
 	    22);
 	if (proposal->replayed)
 		printf("%5ju  ", (uintmax_t)proposal->fired);
 	else
 		printf("%5s  ", "?");
-	puts(metrictext_value(unit, answer->highest, text, sizeof(text)));
+	puts(metric_text_value(unit, answer->highest, text, sizeof(text)));
 }
 
 /* span_ns: how much time was replayed. */
-static void replayview_proposals(struct replayview *view, const struct replayview_proposal *proposals, size_t count,
-			  uint64_t span_ns)
+static void replay_view_proposals(struct replay_view *view, const struct replay_view_proposal *proposals, size_t count,
+				  uint64_t span_ns)
 {
 	char span[64];
 
 	if (view->json) {
-		jsonmember_array(view->json, "suggestions");
+		json_member_array(view->json, "suggestions");
 		for (size_t i = 0; i < count; i++)
 			put_proposal(view->json, &proposals[i]);
 		json_end_array(view->json);
@@ -1246,16 +1247,16 @@ static void replayview_proposals(struct replayview *view, const struct replayvie
 
 /* The same observations under several configurations. */
 struct stage {
-	struct rehearsal **rehearsals;
+	struct rule_replay **rule_replays;
 	size_t count;
 };
 
 struct rerun {
 	const struct rerun_request *request;
-	struct casting *casting;
+	struct entry_assignment *entry_assignment;
 	struct stage stage;              /* the configuration as it is, then the variants */
 	struct suggestion **suggestions; /* one per rule; NULL: none can be made */
-	struct replayview view;
+	struct replay_view view;
 	/* While sources are read. */
 	const struct stage *playing;
 	bool trying;     /* for the second time: nothing is told */
@@ -1272,31 +1273,32 @@ struct rerun {
 static void stage_release(struct stage *stage)
 {
 	for (size_t i = 0; i < stage->count; i++)
-		rehearsal_free(stage->rehearsals[i]);
-	free(stage->rehearsals);
+		rule_replay_free(stage->rule_replays[i]);
+	free(stage->rule_replays);
 	*stage = (struct stage){ 0 };
 }
 
-static int stage_add(struct stage *stage, const struct rehearsal_options *options)
+static int stage_add(struct stage *stage, const struct rule_replay_options *options)
 {
-	struct rehearsal **grown = realloc(stage->rehearsals, (stage->count + 1) * sizeof(*grown));
+	struct rule_replay **grown = realloc(stage->rule_replays, (stage->count + 1) * sizeof(*grown));
 	int r;
 
 	if (!grown)
 		return -ENOMEM;
-	stage->rehearsals = grown;
-	r = rehearsal_new(options, &stage->rehearsals[stage->count]);
+	stage->rule_replays = grown;
+	r = rule_replay_new(options, &stage->rule_replays[stage->count]);
 	if (r == 0)
 		stage->count++;
 	return r;
 }
 
-static int stage_add_variants(struct stage *stage, const struct whatif *whatif, const struct metric_machine *machine)
+static int stage_add_variants(struct stage *stage, const struct what_if *what_if, const struct metric_machine *machine)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < whatif->count; i++) {
-		const struct rehearsal_options options = { .config = &whatif->variants[i].config, .machine = *machine };
+	for (size_t i = 0; r == 0 && i < what_if->count; i++) {
+		const struct rule_replay_options options = { .config = &what_if->variants[i].config,
+							     .machine = *machine };
 
 		r = stage_add(stage, &options);
 	}
@@ -1310,7 +1312,7 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 	struct rerun *rerun = ctx;
 
 	if (!rerun->trying)
-		replayview_firing(&rerun->view, firing);
+		replay_view_firing(&rerun->view, firing);
 	return 0;
 }
 
@@ -1332,11 +1334,11 @@ static int on_event(void *ctx, const struct ring_event *event)
 
 	if (event->type == RING_EVENT_TARGET) {
 		cast = *event;
-		cast.target.entry = casting_entry(rerun->casting, &event->target);
+		cast.target.entry = entry_assignment_entry(rerun->entry_assignment, &event->target);
 		event = &cast;
 	}
 	for (size_t i = 0; r == 0 && i < rerun->playing->count; i++)
-		r = rehearsal_event(rerun->playing->rehearsals[i], event);
+		r = rule_replay_event(rerun->playing->rule_replays[i], event);
 	if (r == 0)
 		r = rerun->result;
 	return r == 0 && ferror(stdout) ? -EPIPE : r;
@@ -1347,7 +1349,7 @@ static void on_trouble(void *ctx, uint64_t line, uint64_t rows_lost, const char 
 	struct rerun *rerun = ctx;
 
 	if (!rerun->trying)
-		replayview_trouble(&rerun->view, line, rows_lost, why);
+		replay_view_trouble(&rerun->view, line, rows_lost, why);
 	rerun->code = EXIT_TROUBLE > rerun->code ? EXIT_TROUBLE : rerun->code;
 }
 
@@ -1355,7 +1357,7 @@ static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 {
 	struct rerun *rerun = ctx;
 
-	replayview_progress(&rerun->view, done_bytes, size_bytes);
+	replay_view_progress(&rerun->view, done_bytes, size_bytes);
 }
 
 /* ---- sources ---- */
@@ -1369,7 +1371,7 @@ static void rerun_complain(struct rerun *rerun, int code, const char *message)
 }
 
 /* The command line knows the machine best, then the recording. */
-static struct metric_machine machine_of(const struct rerun *rerun, const struct replaysource *source)
+static struct metric_machine machine_of(const struct rerun *rerun, const struct replay_source *source)
 {
 	struct metric_machine machine = rerun->request->machine;
 
@@ -1381,11 +1383,11 @@ static struct metric_machine machine_of(const struct rerun *rerun, const struct 
 }
 
 /* What is to be said of a source once it is over. */
-static void end_source(struct rerun *rerun, const struct replaysource *source, const struct tape_summary *summary,
+static void end_source(struct rerun *rerun, const struct replay_source *source, const struct recording_summary *summary,
 		       int result)
 {
-	const struct salvage_report *report = &summary->report;
-	bool stream = source->kind != REPLAYSOURCE_RING;
+	const struct stream_reader_report *report = &summary->report;
+	bool stream = source->kind != REPLAY_SOURCE_RING;
 
 	if (rerun->trying || result == -EPIPE)
 		return;
@@ -1393,11 +1395,11 @@ static void end_source(struct rerun *rerun, const struct replaysource *source, c
 		on_trouble(rerun, 0, 0, strerror(-result));
 	if (stream && report->ours && !report->complete)
 		on_trouble(rerun, 0, 0, "it has no closing checksum: it was cut off, or is still being written");
-	replayview_source_end(&rerun->view, source, summary);
+	replay_view_source_end(&rerun->view, source, summary);
 	if (summary->any)
 		rerun->span_ns += summary->to.ns > summary->from.ns ? summary->to.ns - summary->from.ns : 0;
 	if (stream && !report->ours) {
-		char message[REPLAYSOURCE_MESSAGE_MAX];
+		char message[REPLAY_SOURCE_MESSAGE_MAX];
 
 		snprintf(message, sizeof(message), "%.400s: there is no line of ours in it", source->path);
 		rerun_complain(rerun, EXIT_USAGE, message);
@@ -1405,9 +1407,9 @@ static void end_source(struct rerun *rerun, const struct replaysource *source, c
 }
 
 /* 0, or what ends the command: -ENOMEM, -EPIPE. What is wrong with the source is said. */
-static int play(struct rerun *rerun, struct replaysource *source)
+static int play(struct rerun *rerun, struct replay_source *source)
 {
-	const struct tape_options options = {
+	const struct recording_options options = {
 		.interval_ns = rerun->request->config->sampling.interval_ns,
 		.heartbeat_ns = rerun->request->config->sampling.heartbeat_ns,
 		.event = on_event,
@@ -1415,26 +1417,26 @@ static int play(struct rerun *rerun, struct replaysource *source)
 		.ctx = rerun,
 	};
 	struct metric_machine machine = machine_of(rerun, source);
-	struct tape_summary summary;
+	struct recording_summary summary;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < rerun->playing->count; i++)
-		r = rehearsal_again(rerun->playing->rehearsals[i], &machine);
+		r = rule_replay_again(rerun->playing->rule_replays[i], &machine);
 	if (r < 0)
 		return r;
 	rerun->rereadable &= source->rereadable;
 	if (!rerun->trying)
-		replayview_source(&rerun->view, source);
-	r = replaysource_play(source, &options, on_progress, &summary);
+		replay_view_source(&rerun->view, source);
+	r = replay_source_play(source, &options, on_progress, &summary);
 	end_source(rerun, source, &summary, r);
 	return r == -ENOMEM || r == -EPIPE ? r : 0;
 }
 
 static int play_one(struct rerun *rerun, const char *operand)
 {
-	AUTO(replaysource_close) struct replaysource source = { .fd = -1 };
-	char message[REPLAYSOURCE_MESSAGE_MAX];
-	int r = replaysource_open(operand, rerun->request->directory, &source, message);
+	AUTO(replay_source_close) struct replay_source source = { .fd = -1 };
+	char message[REPLAY_SOURCE_MESSAGE_MAX];
+	int r = replay_source_open(operand, rerun->request->directory, &source, message);
 
 	if (r == -ENOMEM)
 		return r;
@@ -1478,9 +1480,9 @@ static int make_suggestions(struct rerun *rerun)
 	return 0;
 }
 
-static struct replayview_proposal propose(const struct rerun *rerun, size_t rule, double per_day)
+static struct replay_view_proposal propose(const struct rerun *rerun, size_t rule, double per_day)
 {
-	struct replayview_proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
+	struct replay_view_proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
 
 	proposal.wanted = (uint64_t)(per_day * ((double)rerun->span_ns / (double)DAY_NS) + 0.5);
 	proposal.fits = rerun->suggestions[rule] != NULL;
@@ -1490,23 +1492,23 @@ static struct replayview_proposal propose(const struct rerun *rerun, size_t rule
 }
 
 /* Adds the variant that a proposal is. 0; -ENOMEM; 1: it makes no good rule, or one too many. */
-static int add_trial(const struct rerun *rerun, struct whatif *trials, const struct replayview_proposal *proposal)
+static int add_trial(const struct rerun *rerun, struct what_if *trials, const struct replay_view_proposal *proposal)
 {
 	const struct config_rule *rule = proposal->rule;
-	char message[WHATIF_MESSAGE_MAX], value[64];
+	char message[WHAT_IF_MESSAGE_MAX], value[64];
 	bool percent = metric_unit(rule->metric) == METRIC_PERCENT;
 	int r;
 
-	replayview_threshold(rule, proposal->answer.threshold, value, sizeof(value));
-	r = whatif_add(trials, rerun->request->config, (size_t)(rule - rerun->request->config->rules),
-		       percent ? "percent" : "above", value, message);
+	replay_view_threshold(rule, proposal->answer.threshold, value, sizeof(value));
+	r = what_if_add(trials, rerun->request->config, (size_t)(rule - rerun->request->config->rules),
+			percent ? "percent" : "above", value, message);
 	return r == -EINVAL ? 1 : r;
 }
 
 /* Replays everything once more under what is proposed. 0, -ENOMEM, -EPIPE. */
-static int try_proposals(struct rerun *rerun, struct replayview_proposal *proposals, size_t count)
+static int try_proposals(struct rerun *rerun, struct replay_view_proposal *proposals, size_t count)
 {
-	AUTO(whatif_release) struct whatif trials = { 0 };
+	AUTO(what_if_release) struct what_if trials = { 0 };
 	AUTO(stage_release) struct stage stage = { 0 };
 	int r = 0;
 
@@ -1525,7 +1527,7 @@ static int try_proposals(struct rerun *rerun, struct replayview_proposal *propos
 		if (proposals[i].replayed) {
 			size_t rule = (size_t)(proposals[i].rule - rerun->request->config->rules);
 
-			proposals[i].fired = rehearsal_rules(stage.rehearsals[trial++])[rule].fired;
+			proposals[i].fired = rule_replay_rules(stage.rule_replays[trial++])[rule].fired;
 		}
 	return r;
 }
@@ -1533,7 +1535,7 @@ static int try_proposals(struct rerun *rerun, struct replayview_proposal *propos
 static int suggest(struct rerun *rerun)
 {
 	size_t count = rerun->request->config->rule_count * rerun->request->rate_count, at = 0;
-	AUTO_FREE struct replayview_proposal *proposals = calloc(count + 1, sizeof(*proposals));
+	AUTO_FREE struct replay_view_proposal *proposals = calloc(count + 1, sizeof(*proposals));
 	int r = 0;
 
 	if (!proposals)
@@ -1544,7 +1546,7 @@ static int suggest(struct rerun *rerun)
 	if (rerun->rereadable)
 		r = try_proposals(rerun, proposals, count);
 	if (r == 0)
-		replayview_proposals(&rerun->view, proposals, count, rerun->span_ns);
+		replay_view_proposals(&rerun->view, proposals, count, rerun->span_ns);
 	return r;
 }
 
@@ -1552,19 +1554,21 @@ static int suggest(struct rerun *rerun)
 
 static int show_variants(struct rerun *rerun)
 {
-	AUTO_FREE const struct rehearsal_rule **outcomes = calloc(rerun->request->whatif->count + 1, sizeof(*outcomes));
+	AUTO_FREE const struct rule_replay_rule **outcomes =
+		calloc(rerun->request->what_if->count + 1, sizeof(*outcomes));
 
 	if (!outcomes)
 		return -ENOMEM;
-	for (size_t i = 0; i < rerun->request->whatif->count; i++)
-		outcomes[i] = rehearsal_rules(rerun->stage.rehearsals[i + 1]);
-	replayview_whatif(&rerun->view, rerun->request->whatif, rehearsal_rules(rerun->stage.rehearsals[0]), outcomes);
+	for (size_t i = 0; i < rerun->request->what_if->count; i++)
+		outcomes[i] = rule_replay_rules(rerun->stage.rule_replays[i + 1]);
+	replay_view_whatif(&rerun->view, rerun->request->what_if, rule_replay_rules(rerun->stage.rule_replays[0]),
+			   outcomes);
 	return 0;
 }
 
 static int run(struct rerun *rerun)
 {
-	const struct rehearsal_options options = {
+	const struct rule_replay_options options = {
 		.config = rerun->request->config,
 		.machine = rerun->request->machine,
 		.fire = on_fire,
@@ -1576,13 +1580,14 @@ static int run(struct rerun *rerun)
 	if (r == 0)
 		r = stage_add(&rerun->stage, &options);
 	if (r == 0)
-		r = stage_add_variants(&rerun->stage, rerun->request->whatif, &rerun->request->machine);
+		r = stage_add_variants(&rerun->stage, rerun->request->what_if, &rerun->request->machine);
 	if (r == 0)
 		r = play_all(rerun, &rerun->stage);
 	if (r < 0 || (!rerun->any && !rerun->request->json)) /* tables of nothing would hide what was said */
 		return r;
-	replayview_rules(&rerun->view, rehearsal_rules(rerun->stage.rehearsals[0]), rerun->request->config->rule_count);
-	if (rerun->request->whatif->count > 0)
+	replay_view_rules(&rerun->view, rule_replay_rules(rerun->stage.rule_replays[0]),
+			  rerun->request->config->rule_count);
+	if (rerun->request->what_if->count > 0)
 		r = show_variants(rerun);
 	if (r == 0 && rerun->request->rate_count > 0)
 		r = suggest(rerun);
@@ -1595,20 +1600,20 @@ static void release(struct rerun *rerun)
 	for (size_t i = 0; rerun->suggestions && i < rerun->request->config->rule_count; i++)
 		suggestion_free(rerun->suggestions[i]);
 	free(rerun->suggestions);
-	casting_free(rerun->casting);
+	entry_assignment_free(rerun->entry_assignment);
 }
 
 /* Prints to standard output, and what is wrong to standard error. Returns the code to exit with. */
 static int rerun_all(const struct rerun_request *request)
 {
 	AUTO(release) struct rerun rerun = { .request = request, .rereadable = true };
-	int r = casting_new(request->config, request->as, &rerun.casting);
+	int r = entry_assignment_new(request->config, request->as, &rerun.entry_assignment);
 
 	if (r == 0)
-		r = replayview_open(&rerun.view, request->json, request->summary);
+		r = replay_view_open(&rerun.view, request->json, request->summary);
 	if (r == 0) {
 		r = run(&rerun);
-		replayview_close(&rerun.view);
+		replay_view_close(&rerun.view);
 	}
 	if (r == -ENOMEM)
 		return output_no_memory();
@@ -1622,18 +1627,18 @@ static int rerun_all(const struct rerun_request *request)
 
 struct replay {
 	/* The command line. */
-	const char *config_path, *whatif_text, *suggest_text, *as, *directory;
+	const char *config_path, *what_if_text, *suggest_text, *as, *directory;
 	uint64_t cpus, memory_bytes;
 	bool json, summary;
 	char **sources; /* operands */
 	size_t source_count;
 	/* What is made of it. */
 	struct config *config;
-	struct whatif whatif;
+	struct what_if what_if;
 	struct metric_machine machine;
 	double rates[RATES_MAX];
 	size_t rate_count;
-	char incidents[INCIDENTLOAD_PATH_MAX];
+	char incidents[INCIDENT_LOAD_PATH_MAX];
 	char ring[PATHS_MAX]; /* if there are no operands */
 };
 
@@ -1679,12 +1684,12 @@ static int check_as(struct replay *replay)
 
 static int load_config(struct replay *replay)
 {
-	const struct configfile file = {
+	const struct config_file file = {
 		.path = replay->config_path ? replay->config_path : DEFAULT_CONFIG,
 		.dropins = replay->config_path ? NULL : DEFAULT_DROPINS,
 	};
-	char message[CONFIGFILE_MESSAGE_MAX];
-	int r = configfile_load(&file, &replay->config, message);
+	char message[CONFIG_FILE_MESSAGE_MAX];
+	int r = config_file_load(&file, &replay->config, message);
 
 	if (r == -EINVAL) {
 		int code = complain(message);
@@ -1704,7 +1709,7 @@ static int load_config(struct replay *replay)
 static int find_machine(struct replay *replay)
 {
 	AUTO_CLOSE int procfd = open(replay->config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = procfd < 0 ? -errno : cglimits_machine(procfd, "", &replay->machine);
+	int r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &replay->machine);
 
 	if (replay->cpus > 0)
 		replay->machine.cores = (double)replay->cpus;
@@ -1715,14 +1720,14 @@ static int find_machine(struct replay *replay)
 	return 0;
 }
 
-static int read_whatif(struct replay *replay)
+static int read_what_if(struct replay *replay)
 {
-	char message[WHATIF_MESSAGE_MAX], line[WHATIF_MESSAGE_MAX + 16];
+	char message[WHAT_IF_MESSAGE_MAX], line[WHAT_IF_MESSAGE_MAX + 16];
 	int r;
 
-	if (!replay->whatif_text)
+	if (!replay->what_if_text)
 		return 0;
-	r = whatif_parse(&replay->whatif, replay->config, replay->whatif_text, message);
+	r = what_if_parse(&replay->what_if, replay->config, replay->what_if_text, message);
 	if (r != -EINVAL)
 		return r;
 	snprintf(line, sizeof(line), "--what-if: %s", message);
@@ -1738,7 +1743,7 @@ static int find_files(struct replay *replay)
 
 	if (!directory && *replay->config->incidents.directory)
 		directory = replay->config->incidents.directory;
-	if (incidentload_directory(directory, replay->incidents, sizeof(replay->incidents)) < 0)
+	if (incident_load_directory(directory, replay->incidents, sizeof(replay->incidents)) < 0)
 		snprintf(replay->incidents, sizeof(replay->incidents), ".");
 	if (replay->source_count > 0)
 		return 0;
@@ -1760,7 +1765,7 @@ static int prepare(struct replay *replay)
 	if (r == 0)
 		r = find_machine(replay);
 	if (r == 0)
-		r = read_whatif(replay);
+		r = read_what_if(replay);
 	return r == 0 ? find_files(replay) : r;
 }
 
@@ -1770,7 +1775,7 @@ static int replay_all(struct replay *replay)
 	int r = prepare(replay);
 	const struct rerun_request request = {
 		.config = replay->config,
-		.whatif = &replay->whatif,
+		.what_if = &replay->what_if,
 		.as = replay->as,
 		.directory = replay->incidents,
 		.machine = replay->machine,
@@ -1791,7 +1796,7 @@ static int replay_all(struct replay *replay)
 
 static void replay_release(struct replay *replay)
 {
-	whatif_release(&replay->whatif);
+	what_if_release(&replay->what_if);
 	config_free(replay->config);
 }
 
@@ -1801,7 +1806,7 @@ int replay_command(int argc, char **argv)
 	const struct option_spec options[] = {
 		{ 'c', "config", OPTION_TEXT, "FILE", "whose rules (" DEFAULT_CONFIG ")", &replay.config_path },
 		{ 'w', "what-if", OPTION_TEXT, "CHANGE", "RULE.KEY=VALUE,VALUE,...: what would have fired then",
-		  &replay.whatif_text },
+		  &replay.what_if_text },
 		{ 0, "suggest", OPTION_TEXT, "N[,N...]", "thresholds that fire N times a day", &replay.suggest_text },
 		{ 0, "as", OPTION_TEXT, "ENTRY", "what targets are that no entry selects", &replay.as },
 		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are, for names", &replay.directory },

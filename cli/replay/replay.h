@@ -1,6 +1,6 @@
 /*
  * replay.h: what a replay has found, for people or as JSON, as it is found: firings are printed while the recording is read. The JSON
- * is one object; it is ended by replayview_close.
+ * is one object; it is ended by replay_view_close.
  */
 #ifndef SPIKEWATCH_CLI_REPLAY_REPLAY_H
 #define SPIKEWATCH_CLI_REPLAY_REPLAY_H
@@ -22,19 +22,19 @@
  * none: what the entries select among what is known of the target. Pure.
  */
 
-struct casting;
+struct entry_assignment;
 
 /* as: the name of the entry for targets that no entry selects, NULL: they stay what they are. config and as must outlive it. 0; -ENOMEM; -EINVAL. */
-int casting_new(const struct config *config, const char *as, struct casting **ret);
+int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret);
 
 /* NULL is fine. */
-void casting_free(struct casting *casting);
+void entry_assignment_free(struct entry_assignment *entry_assignment);
 
 /*
  * The name of the entry: the target's own if the configuration has it, else of the first that selects it by pid, name, command line or
  * cgroup, else `as`, else the target's own. Never NULL; text of the target, the configuration or `as`.
  */
-const char *casting_entry(const struct casting *casting, const struct target *target);
+const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target);
 
 /*
  * suggestion.h: which threshold of a rule would have fired so and so often on what was seen. Fed with the rule's own values, window by
@@ -68,15 +68,15 @@ int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct 
 void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret);
 
 /*
- * rehearsal.h: the rules of a configuration over observations that were recorded: what would have fired, what nearly did, and which rules
+ * rule_replay.h: the rules of a configuration over observations that were recorded: what would have fired, what nearly did, and which rules
  * could not be judged for want of what. The decisions are those of evaluator.h, to which the observations are handed as the daemon hands
  * those of its ring. Pure; memory grows with the targets that are there at a time, not with the length of the recording.
  */
 
-struct rehearsal;
+struct rule_replay;
 
 /* The window that came nearest to a threshold without reaching it. */
-struct rehearsal_miss {
+struct rule_replay_miss {
 	bool known;
 	double value, distance; /* value + distance is the threshold; distance >= 0 */
 	wall_t wall;            /* the window's end */
@@ -84,7 +84,7 @@ struct rehearsal_miss {
 };
 
 /* What became of one rule, over all targets. */
-struct rehearsal_rule {
+struct rule_replay_rule {
 	const struct config_rule *rule;
 	bool addressed;                    /* there was a target of an entry that it names */
 	uint64_t windows, fired;           /* judged; of them fired */
@@ -93,12 +93,12 @@ struct rehearsal_rule {
 	uint32_t fields;                   /* of the samples that it saw, any */
 	bool first_known;
 	wall_t first; /* firing */
-	struct rehearsal_miss miss;
+	struct rule_replay_miss miss;
 };
 
-struct rehearsal_options {
+struct rule_replay_options {
 	const struct config
-		*config; /* must outlive the rehearsal; a row of rules is told by its place in config->rules */
+		*config; /* must outlive the rule replay; a row of rules is told by its place in config->rules */
 	struct metric_machine machine;
 	/* Any may be NULL. witness sees every window, before fire, which sees those that fired; a non-zero return of fire ends the event. */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
@@ -107,37 +107,37 @@ struct rehearsal_options {
 };
 
 /* 0 or -ENOMEM. */
-int rehearsal_new(const struct rehearsal_options *options, struct rehearsal **ret);
+int rule_replay_new(const struct rule_replay_options *options, struct rule_replay **ret);
 
 /* NULL is fine. */
-void rehearsal_free(struct rehearsal *rehearsal);
+void rule_replay_free(struct rule_replay *rule_replay);
 
 /* The next event of a recording, in its order. 0; -ENOMEM; what fire returned. */
-int rehearsal_event(struct rehearsal *rehearsal, const struct ring_event *event);
+int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event);
 
 /*
  * Another recording begins, of this machine: all targets are forgotten, with their history and cooldowns; counts go on. 0 or -ENOMEM, and
  * then the old targets are still there.
  */
-int rehearsal_again(struct rehearsal *rehearsal, const struct metric_machine *machine);
+int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine);
 
 /* Outcomes, one for each rule in the order of the configuration. */
-const struct rehearsal_rule *rehearsal_rules(const struct rehearsal *rehearsal);
+const struct rule_replay_rule *rule_replay_rules(const struct rule_replay *rule_replay);
 
 /* Windows that wanted to fire and were held back: pending, in cooldown, not re-armed, count limit. */
-uint64_t rehearsal_held_back(const struct rehearsal_rule *rule);
+uint64_t rule_replay_held_back(const struct rule_replay_rule *rule);
 
 /*
  * Why a rule has judged nothing, or never had a value, in words without a full stop into buf, always terminated. False: it was judged.
  */
-bool rehearsal_obstacle(const struct rehearsal_rule *rule, char *buf, size_t cap);
+bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap);
 
 /* What must be said of a rule that was judged ("no limit is recorded: ..."). False: nothing. */
-bool rehearsal_remark(const struct rehearsal_rule *rule, char *buf, size_t cap);
+bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t cap);
 
 struct json_writer;
 
-struct replayview {
+struct replay_view {
 	struct json_writer *json; /* NULL: text */
 	bool summary;             /* no list of firings */
 	bool progress;            /* standard error is a terminal */
@@ -149,10 +149,10 @@ struct replayview {
 };
 
 /* 0 or -ENOMEM. json: instead of text. */
-int replayview_open(struct replayview *view, bool json, bool summary);
-void replayview_close(struct replayview *view);
+int replay_view_open(struct replay_view *view, bool json, bool summary);
+void replay_view_close(struct replay_view *view);
 
 /* A source begins, something is wrong with it, so far it has been read, one of its windows fired, it is over. */
-void replayview_firing(struct replayview *view, const struct evaluator_firing *firing);
+void replay_view_firing(struct replay_view *view, const struct evaluator_firing *firing);
 
 #endif

@@ -36,13 +36,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define REPORTFILE_FORMAT 1
+#define REPORT_FILE_FORMAT 1
 
 /* No line has more points: what lies closer together is one, with its highest value. */
-#define REPORTDATA_POINTS_MAX 6000
+#define REPORT_DATA_POINTS_MAX 6000
 
 /*
- * reportfile.c: the page is searched for lines that begin in one particular way. A mark is read strictly, in the one form in which it is
+ * report_file.c: the page is searched for lines that begin in one particular way. A mark is read strictly, in the one form in which it is
  * written: anything else is damage. The page may have been through programs that end lines with CR LF.
  *
  * Rejected: a parser of HTML. The page is ours, and what has been changed by an editor of HTML is not bit for bit any more.
@@ -52,7 +52,7 @@
 #define CLOSE "</script>"
 #define HEAD_MAX 512 /* no mark is longer */
 
-_Static_assert(sizeof(MARK) + MANIFEST_NAME_MAX + REPORTFILE_INCIDENT_MAX + 100 < HEAD_MAX, "room for a mark");
+_Static_assert(sizeof(MARK) + MANIFEST_NAME_MAX + REPORT_FILE_INCIDENT_MAX + 100 < HEAD_MAX, "room for a mark");
 
 /* ---- into a page ---- */
 
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static int file_put_line(const struct sink
 /* The letters of manifest_name_ok, but longer. */
 static bool incident_ok(const char *name, size_t len)
 {
-	if (len == 0 || len > REPORTFILE_INCIDENT_MAX || name[0] == '.')
+	if (len == 0 || len > REPORT_FILE_INCIDENT_MAX || name[0] == '.')
 		return false;
 	for (size_t i = 0; i < len; i++) {
 		char c = name[i];
@@ -83,27 +83,27 @@ static bool incident_ok(const char *name, size_t len)
 	return true;
 }
 
-int reportfile_begin(const struct sink *sink, const char *incident)
+int report_file_begin(const struct sink *sink, const char *incident)
 {
 	return file_put_line(sink, "\n" MARK "begin\" data-format=\"%d\" data-incident=\"%s\">" CLOSE "\n",
-			REPORTFILE_FORMAT, incident_ok(incident, strlen(incident)) ? incident : "");
+			     REPORT_FILE_FORMAT, incident_ok(incident, strlen(incident)) ? incident : "");
 }
 
-int reportfile_put(const struct sink *sink, const char *name, const void *data, size_t len)
+int report_file_put(const struct sink *sink, const char *name, const void *data, size_t len)
 {
 	int rc;
 
 	if (!manifest_name_ok(name))
 		return -EINVAL;
 	rc = file_put_line(sink, MARK "file\" data-name=\"%s\" data-bytes=\"%zu\" data-crc32=\"%08x\">\n", name, len,
-		      checksum_crc32(CHECKSUM_CRC32_EMPTY, data, len));
+			   checksum_crc32(CHECKSUM_CRC32_EMPTY, data, len));
 	if (rc < 0)
 		return rc;
 	rc = base64_write(sink, data, len);
 	return rc < 0 ? rc : file_put_line(sink, CLOSE "\n");
 }
 
-int reportfile_end(const struct sink *sink, uint64_t count)
+int report_file_end(const struct sink *sink, uint64_t count)
 {
 	return file_put_line(sink, MARK "end\" data-files=\"%ju\">" CLOSE "\n", (uintmax_t)count);
 }
@@ -169,7 +169,7 @@ static bool take_name(struct span *span, char ret[static MANIFEST_NAME_MAX + 1])
 }
 
 /* Searches for a mark at the beginning of a line, and moves behind it. False: there is none any more. */
-static bool find_mark(struct reportfile *files)
+static bool find_mark(struct report_file *files)
 {
 	static const size_t len = sizeof(MARK) - 1;
 
@@ -194,24 +194,24 @@ static bool skip_newline(struct span *span)
 }
 
 /* What stands behind a mark's first word; the rest of the text. */
-static struct span rest(const struct reportfile *files)
+static struct span rate_limit(const struct report_file *files)
 {
 	return (struct span){ files->at, files->end };
 }
 
-int reportfile_start(struct reportfile *files, const char *text, size_t len)
+int report_file_start(struct report_file *files, const char *text, size_t len)
 {
 	struct span span;
 	uint64_t format;
 	size_t name;
 
-	*files = (struct reportfile){ .at = text, .end = text + len };
+	*files = (struct report_file){ .at = text, .end = text + len };
 	if (!find_mark(files))
 		return -ENOENT;
-	span = rest(files);
+	span = rate_limit(files);
 	if (!skip(&span, "begin\" data-format=\"") || !take_u64(&span, &format))
 		return -ENOENT;
-	if (format != REPORTFILE_FORMAT)
+	if (format != REPORT_FILE_FORMAT)
 		return -EPROTONOSUPPORT;
 	if (!skip(&span, "\" data-incident=\""))
 		return 0;
@@ -224,19 +224,19 @@ int reportfile_start(struct reportfile *files, const char *text, size_t len)
 }
 
 /* The end mark. */
-static int read_end(const struct reportfile *files, struct span span)
+static int read_end(const struct report_file *files, struct span span)
 {
 	uint64_t count;
 
 	if (!take_u64(&span, &count) || !skip(&span, "\">" CLOSE) || count != files->count)
 		return -ENODATA;
-	return REPORTFILE_END;
+	return REPORT_FILE_END;
 }
 
 /* Nothing of base64 has a "<". */
-static int read_file(struct reportfile *files, struct span span, struct reportfile_entry *ret)
+static int read_file(struct report_file *files, struct span span, struct report_file_entry *ret)
 {
-	struct reportfile_entry entry;
+	struct report_file_entry entry;
 	const char *close;
 
 	files->count++;
@@ -258,13 +258,13 @@ static int read_file(struct reportfile *files, struct span span, struct reportfi
 	return 0;
 }
 
-int reportfile_next(struct reportfile *files, struct reportfile_entry *ret)
+int report_file_next(struct report_file *files, struct report_file_entry *ret)
 {
 	struct span span;
 
 	if (!find_mark(files))
 		return -ENODATA;
-	span = rest(files);
+	span = rate_limit(files);
 	if (skip(&span, "end\" data-files=\""))
 		return read_end(files, span);
 	if (skip(&span, "file\" data-name=\""))
@@ -273,7 +273,7 @@ int reportfile_next(struct reportfile *files, struct reportfile_entry *ret)
 	return -EBADMSG;
 }
 
-int reportfile_get(const struct reportfile_entry *entry, struct buffer *buffer)
+int report_file_get(const struct report_file_entry *entry, struct buffer *buffer)
 {
 	size_t before = buffer->len;
 	int rc;
@@ -422,7 +422,7 @@ int base64_read(const char *text, size_t len, struct buffer *buffer)
 }
 
 /*
- * htmltext.c: a character at a time. A backslash stays as it is: what was escaped before would else be escaped again.
+ * html_text.c: a character at a time. A backslash stays as it is: what was escaped before would else be escaped again.
  */
 
 /* What stands for a character that must not stand there itself; 0: it may. */
@@ -437,7 +437,7 @@ static size_t replace(uint32_t code, char *buf, size_t cap)
 	return 0;
 }
 
-int htmltext_write(const struct sink *sink, const char *text, size_t len)
+int html_text_write(const struct sink *sink, const char *text, size_t len)
 {
 	const char *at = text, *end = text + len;
 
@@ -479,19 +479,19 @@ static int write_json(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-struct sink htmltext_json(const struct sink *inner)
+struct sink html_text_json(const struct sink *inner)
 {
 	return (struct sink){ .write = write_json, .ctx = (void *)(uintptr_t)inner };
 }
 
 /*
- * reportdata.c: lines over one grid of time, so that a time is said once and zooming is the same in all pictures.
+ * report_data.c: lines over one grid of time, so that a time is said once and zooming is the same in all pictures.
  *
  * Values are rounded to what can be seen: it halves the page.
  */
 
 #define POINTS_MIN 64
-#define CROWD_POINTS_MAX 1500 /* of each of several targets */
+#define BUSIEST_TARGETS_POINTS_MAX 1500 /* of each of several targets */
 
 /* What is being written: the grid, and room for one picture. */
 struct drawing {
@@ -564,7 +564,7 @@ static void put_line(struct drawing *drawing, const char *name, const char *kind
 		     const struct picture *picture)
 {
 	json_begin_object(drawing->json);
-	jsonmember_text(drawing->json, "name", name);
+	json_member_text(drawing->json, "name", name);
 	data_put_text(drawing->json, "kind", kind);
 	put_values(drawing->json, values, drawing->columns.count, picture);
 	json_end_object(drawing->json);
@@ -668,15 +668,15 @@ static void put_time(struct drawing *drawing)
 {
 	json_key(drawing->json, "time");
 	json_begin_object(drawing->json);
-	jsonmember_i64(drawing->json, "from_ns", drawing->columns.from_ns);
-	jsonmember_i64(drawing->json, "to_ns", drawing->columns.to_ns);
-	jsonmember_i64(drawing->json, "points", (int64_t)drawing->columns.count);
+	json_member_i64(drawing->json, "from_ns", drawing->columns.from_ns);
+	json_member_i64(drawing->json, "to_ns", drawing->columns.to_ns);
+	json_member_i64(drawing->json, "points", (int64_t)drawing->columns.count);
 	json_end_object(drawing->json);
 }
 
 static int put_one(struct drawing *drawing)
 {
-	int rc = make_columns(drawing, &drawing->view->samples.series, REPORTDATA_POINTS_MAX);
+	int rc = make_columns(drawing, &drawing->view->samples.series, REPORT_DATA_POINTS_MAX);
 
 	if (rc < 0)
 		return rc;
@@ -692,11 +692,12 @@ static int put_one(struct drawing *drawing)
 
 /* ---- of everything ---- */
 
-static void put_crowd(struct drawing *drawing, const struct crowd *crowd, const char *id, const struct picture *picture)
+static void put_crowd(struct drawing *drawing, const struct busiest_targets *busiest_targets, const char *id,
+		      const struct picture *picture)
 {
 	begin_picture(drawing->json, id, picture);
-	for (size_t i = 0; i < crowd->count; i++) {
-		const struct crowd_member *member = &crowd->member[i];
+	for (size_t i = 0; i < busiest_targets->count; i++) {
+		const struct busiest_targets_member *member = &busiest_targets->member[i];
 
 		if (member->series.count == 0)
 			continue;
@@ -713,11 +714,11 @@ static void put_crowd(struct drawing *drawing, const struct crowd *crowd, const 
 	end_picture(drawing->json);
 }
 
-static void free_crowd(struct crowd **crowd)
+static void free_crowd(struct busiest_targets **busiest_targets)
 {
-	if (*crowd)
-		crowd_release(*crowd);
-	free(*crowd);
+	if (*busiest_targets)
+		busiest_targets_release(*busiest_targets);
+	free(*busiest_targets);
 }
 
 static int put_everything(struct drawing *drawing, int incidentfd)
@@ -730,18 +731,20 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 					       .unit = PLOT_BYTES,
 					       .scale = 1 };
 	const struct view *view = drawing->view;
-	AUTO(free_crowd) struct crowd *crowd = calloc(1, sizeof(*crowd));
-	int rc = crowd ? crowd_load(incidentfd, view->incident.wall, &view->samples.peaks, crowd) : -ENOMEM;
+	AUTO(free_crowd) struct busiest_targets *busiest_targets = calloc(1, sizeof(*busiest_targets));
+	int rc = busiest_targets
+			 ? busiest_targets_load(incidentfd, view->incident.wall, &view->samples.peaks, busiest_targets)
+			 : -ENOMEM;
 
 	if (rc == 0)
-		rc = make_columns(drawing, &view->samples.series, CROWD_POINTS_MAX);
+		rc = make_columns(drawing, &view->samples.series, BUSIEST_TARGETS_POINTS_MAX);
 	if (rc < 0)
 		return rc;
 	put_time(drawing);
 	json_key(drawing->json, "plots");
 	json_begin_array(drawing->json);
-	put_crowd(drawing, crowd, "cpu", &cpu);
-	put_crowd(drawing, crowd, "memory", &memory);
+	put_crowd(drawing, busiest_targets, "cpu", &cpu);
+	put_crowd(drawing, busiest_targets, "memory", &memory);
 	json_end_array(drawing->json);
 	return 0;
 }
@@ -756,7 +759,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
-		jsonmember_text(json, "name", target->name);
+		json_member_text(json, "name", target->name);
 		json_key(json, "cpu_cores");
 		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
@@ -764,40 +767,40 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 		json_end_object(json);
 	}
 	json_end_array(json);
-	jsonmember_i64(json, "targets_total", (int64_t)peaks->count);
+	json_member_i64(json, "targets_total", (int64_t)peaks->count);
 }
 
-static void data_put_files(struct json_writer *json, const struct reportdata_files *files)
+static void data_put_files(struct json_writer *json, const struct report_data_files *files)
 {
 	json_key(json, "absent");
 	json_begin_array(json);
 	for (size_t i = 0; i < files->absent_count; i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "name", files->absent[i].name);
-		jsonmember_i64(json, "bytes", (int64_t)files->absent[i].bytes);
-		jsonmember_text(json, "why", files->absent[i].why);
+		json_member_text(json, "name", files->absent[i].name);
+		json_member_i64(json, "bytes", (int64_t)files->absent[i].bytes);
+		json_member_text(json, "why", files->absent[i].why);
 		json_end_object(json);
 	}
 	json_end_array(json);
 }
 
 /* What became of samples.tsv on the way here. */
-static void put_samples(struct json_writer *json, const struct incidentload_samples *samples)
+static void put_samples(struct json_writer *json, const struct incident_load_samples *samples)
 {
-	const struct salvage_report *report = &samples->report;
+	const struct stream_reader_report *report = &samples->report;
 
 	json_key(json, "samples");
 	json_begin_object(json);
 	data_put_text(json, "error",
-		 samples->error == 0         ? ""
-		 : samples->error == -ENOENT ? "there is no file"
-					     : strerror(-samples->error));
-	jsonmember_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
-	jsonmember_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
+		      samples->error == 0         ? ""
+		      : samples->error == -ENOENT ? "there is no file"
+						  : strerror(-samples->error));
+	json_member_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
+	json_member_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
 	json_key(json, "complete");
 	json_bool(json, samples->error || report->complete);
 	json_key(json, "cut");
-	json_bool(json, samples->cut || samples->outside);
+	json_bool(json, samples->cut || samples->unlocked_section);
 	json_end_object(json);
 }
 
@@ -809,8 +812,8 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 
 	json_key(json, "damaged");
 	json_bool(json, view->glance.damaged);
-	jsonmember_text(json, "why", view->glance.damaged ? view->glance.why : "");
-	jsonmember_text(json, "summary", words);
+	json_member_text(json, "why", view->glance.damaged ? view->glance.why : "");
+	json_member_text(json, "summary", words);
 	json_key(json, "everything");
 	json_bool(json, incident_of_everything(&view->incident));
 	json_key(json, "threshold");
@@ -820,7 +823,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	put_samples(json, &view->samples);
 }
 
-static int write_rest(struct drawing *drawing, int incidentfd, const struct reportdata_files *files, const char *words)
+static int write_rest(struct drawing *drawing, int incidentfd, const struct report_data_files *files, const char *words)
 {
 	const struct view *view = drawing->view;
 	struct json_writer *json = drawing->json;
@@ -837,7 +840,7 @@ static int write_rest(struct drawing *drawing, int incidentfd, const struct repo
 }
 
 /* The words of show about it, into *ret, for free(3). 0 or -ENOMEM. */
-static int reportdata_words(const struct view *view, char **ret)
+static int report_data_words(const struct view *view, char **ret)
 {
 	size_t len;
 	FILE *file = open_memstream(ret, &len);
@@ -851,11 +854,11 @@ static int reportdata_words(const struct view *view, char **ret)
 	return fclose(file) == 0 ? 0 : -ENOMEM;
 }
 
-static int make_rest(const struct view *view, int incidentfd, const struct reportdata_files *files, struct buffer *ret)
+static int make_rest(const struct view *view, int incidentfd, const struct report_data_files *files, struct buffer *ret)
 {
 	AUTO(free_drawing) struct drawing drawing = { .view = view };
 	AUTO_FREE char *words = NULL;
-	int rc = reportdata_words(view, &words), closed;
+	int rc = report_data_words(view, &words), closed;
 
 	if (rc == 0)
 		rc = json_writer_new(sink_buffer(ret), false, &drawing.json);
@@ -868,30 +871,30 @@ static int make_rest(const struct view *view, int incidentfd, const struct repor
 }
 
 /* view: loaded from incidentfd. No "<" is written. 0; -ENOMEM; what the sink returned. */
-static int reportdata_write(const struct view *view, int incidentfd, const struct reportdata_files *files,
-		     const struct sink *sink)
+static int report_data_write(const struct view *view, int incidentfd, const struct report_data_files *files,
+			     const struct sink *sink)
 {
-	AUTO(buffer_release) struct buffer incident = { 0 }, rest = { 0 };
-	struct sink safe = htmltext_json(sink);
+	AUTO(buffer_release) struct buffer incident = { 0 }, rate_limit = { 0 };
+	struct sink safe = html_text_json(sink);
 	char head[64];
 	int rc = incident_json_write(&view->incident, sink_buffer(&incident));
 
 	if (rc == 0)
-		rc = make_rest(view, incidentfd, files, &rest);
+		rc = make_rest(view, incidentfd, files, &rate_limit);
 	if (rc < 0)
 		return rc;
 
 	/* Two documents become one: incident.json as it is, without its newline, as a member of the other. */
-	snprintf(head, sizeof(head), "{\"format\":%d,\"incident\":", REPORTDATA_FORMAT);
+	snprintf(head, sizeof(head), "{\"format\":%d,\"incident\":", REPORT_DATA_FORMAT);
 	rc = sink_write(&safe, head, strlen(head));
 	if (rc == 0)
 		rc = sink_write(&safe, incident.data, incident.len - 1);
 	if (rc == 0)
 		rc = sink_write(&safe, ",", 1);
-	return rc == 0 ? sink_write(&safe, rest.data + 1, rest.len - 1) : rc;
+	return rc == 0 ? sink_write(&safe, rate_limit.data + 1, rate_limit.len - 1) : rc;
 }
 
-/* reportpage.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program around them: an array that the build writes. */
+/* report_page.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program around them: an array that the build writes. */
 
 #define PART(bytes) \
 	{ \
@@ -902,44 +905,44 @@ static int reportdata_write(const struct view *view, int incidentfd, const struc
 static const struct {
 	const unsigned char *data;
 	size_t len;
-} parts[REPORTPAGE_PARTS] = {
-	[REPORTPAGE_TITLE] = PART(report_page_0),
-	[REPORTPAGE_STORY] = PART(report_page_1),
-	[REPORTPAGE_DATA] = PART(report_page_2),
-	[REPORTPAGE_END] = PART(report_page_3),
+} parts[REPORT_PAGE_PARTS] = {
+	[REPORT_PAGE_TITLE] = PART(report_page_0),
+	[REPORT_PAGE_STORY] = PART(report_page_1),
+	[REPORT_PAGE_DATA] = PART(report_page_2),
+	[REPORT_PAGE_END] = PART(report_page_3),
 };
 
-bool reportpage_built(void)
+bool report_page_built(void)
 {
-	return parts[REPORTPAGE_TITLE].len > 0;
+	return parts[REPORT_PAGE_TITLE].len > 0;
 }
 
-int reportpage_write(enum reportpage_part part, const struct sink *sink)
+int report_page_write(enum report_page_part part, const struct sink *sink)
 {
-	assert(part < REPORTPAGE_PARTS);
+	assert(part < REPORT_PAGE_PARTS);
 	return sink_write(sink, parts[part].data, parts[part].len);
 }
 
 /*
- * reporthtml.c: files are read one after the other; the data come after them, because they say which of them are not there.
+ * report_html.c: files are read one after the other; the data come after them, because they say which of them are not there.
  */
 
 /* The files of an incident. */
 struct files {
 	int dirfd;
 	uint64_t limit_bytes;
-	char name[REPORTDATA_ABSENT_MAX][MANIFEST_NAME_MAX + 1];
+	char name[REPORT_DATA_ABSENT_MAX][MANIFEST_NAME_MAX + 1];
 	size_t count;
-	struct reportdata_files said;
+	struct report_data_files said;
 };
 
 /* Why it is not in the page. More than there is room for are not said: an incident has no so many files. */
 static void leave_out(struct files *files, const char *name, uint64_t bytes, const char *why)
 {
-	struct reportdata_files *said = &files->said;
-	struct reportdata_absent *absent = &said->absent[said->absent_count];
+	struct report_data_files *said = &files->said;
+	struct report_data_absent *absent = &said->absent[said->absent_count];
 
-	if (said->absent_count == REPORTDATA_ABSENT_MAX)
+	if (said->absent_count == REPORT_DATA_ABSENT_MAX)
 		return;
 	incident_text(absent->name, sizeof(absent->name), name);
 	incident_text(absent->why, sizeof(absent->why), why);
@@ -960,7 +963,7 @@ static int look_at(void *ctx, const char *name)
 		leave_out(files, name, (uint64_t)st.st_size, "no file of an incident has such a name");
 	else if ((uint64_t)st.st_size > files->limit_bytes)
 		leave_out(files, name, (uint64_t)st.st_size, "too large for a page");
-	else if (files->count == REPORTDATA_ABSENT_MAX)
+	else if (files->count == REPORT_DATA_ABSENT_MAX)
 		leave_out(files, name, (uint64_t)st.st_size, "there are too many files");
 	else
 		incident_text(files->name[files->count++], sizeof(files->name[0]), name);
@@ -978,7 +981,7 @@ static int by_name(const void *a, const void *b)
 static int put_file(struct files *files, const char *name, const struct sink *sink, uint64_t *count)
 {
 	AUTO(buffer_release) struct buffer bytes = { .max = files->limit_bytes };
-	int rc = incidentload_whole(files->dirfd, name, &bytes);
+	int rc = incident_load_whole(files->dirfd, name, &bytes);
 
 	if (rc == -ENOMEM)
 		return rc;
@@ -987,17 +990,17 @@ static int put_file(struct files *files, const char *name, const struct sink *si
 		return 0;
 	}
 	++*count;
-	return reportfile_put(sink, name, bytes.data ? bytes.data : "", bytes.len);
+	return report_file_put(sink, name, bytes.data ? bytes.data : "", bytes.len);
 }
 
 static int put_files(struct files *files, const char *id, const struct sink *sink)
 {
 	uint64_t count = 0;
-	int rc = reportfile_begin(sink, id);
+	int rc = report_file_begin(sink, id);
 
 	for (size_t i = 0; rc == 0 && i < files->count; i++)
 		rc = put_file(files, files->name[i], sink, &count);
-	return rc == 0 ? reportfile_end(sink, count) : rc;
+	return rc == 0 ? report_file_end(sink, count) : rc;
 }
 
 static int put_text(const struct sink *sink, const char *text)
@@ -1012,7 +1015,7 @@ static int put_data(const struct view *view, struct files *files, const struct s
 	if (rc == 0)
 		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
 	if (rc == 0)
-		rc = reportdata_write(view, files->dirfd, &files->said, sink);
+		rc = report_data_write(view, files->dirfd, &files->said, sink);
 	return rc == 0 ? put_text(sink, "</script>\n") : rc;
 }
 
@@ -1020,25 +1023,25 @@ static int put_page(const struct view *view, struct files *files, const struct s
 {
 	const char *id = view->incident.id[0] ? view->incident.id : "an incident without a name";
 	AUTO_FREE char *words = NULL;
-	int rc = reportdata_words(view, &words);
+	int rc = report_data_words(view, &words);
 
 	if (rc == 0)
-		rc = reportpage_write(REPORTPAGE_TITLE, sink);
+		rc = report_page_write(REPORT_PAGE_TITLE, sink);
 	if (rc == 0)
-		rc = htmltext_write(sink, id, strlen(id));
+		rc = html_text_write(sink, id, strlen(id));
 	if (rc == 0)
-		rc = reportpage_write(REPORTPAGE_STORY, sink);
+		rc = report_page_write(REPORT_PAGE_STORY, sink);
 	if (rc == 0)
-		rc = htmltext_write(sink, words, strlen(words));
+		rc = html_text_write(sink, words, strlen(words));
 	if (rc == 0)
-		rc = reportpage_write(REPORTPAGE_DATA, sink);
+		rc = report_page_write(REPORT_PAGE_DATA, sink);
 	if (rc == 0)
 		rc = put_data(view, files, sink);
-	return rc == 0 ? reportpage_write(REPORTPAGE_END, sink) : rc;
+	return rc == 0 ? report_page_write(REPORT_PAGE_END, sink) : rc;
 }
 
-int reporthtml_write(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
-		     struct reportdata_files *ret)
+int report_html_write(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
+		      struct report_data_files *ret)
 {
 	AUTO_FREE struct files *files = calloc(1, sizeof(*files));
 	int rc;
@@ -1047,7 +1050,7 @@ int reporthtml_write(const struct view *view, int incidentfd, uint64_t file_byte
 		return -ENOMEM;
 	files->dirfd = incidentfd;
 	files->limit_bytes = file_bytes_max;
-	rc = dirlist_each(incidentfd, look_at, files);
+	rc = directory_list_each(incidentfd, look_at, files);
 	qsort(files->name, files->count, sizeof(files->name[0]), by_name);
 	if (rc == 0)
 		rc = put_page(view, files, sink);
@@ -1063,7 +1066,7 @@ struct job {
 	struct view view;
 	int incidentfd;
 	uint64_t file_bytes_max;
-	struct reportdata_files left_out;
+	struct report_data_files left_out;
 };
 
 /* A page that shows damage is kept. */
@@ -1071,7 +1074,7 @@ static int write_page(void *ctx, FILE *file, bool *keep)
 {
 	struct job *job = ctx;
 	struct sink sink = output_sink(file);
-	int rc = reporthtml_write(&job->view, job->incidentfd, job->file_bytes_max, &sink, &job->left_out);
+	int rc = report_html_write(&job->view, job->incidentfd, job->file_bytes_max, &sink, &job->left_out);
 
 	*keep = rc == 0;
 	if (rc == 0)
@@ -1085,7 +1088,7 @@ static int write_page(void *ctx, FILE *file, bool *keep)
 }
 
 /* Progress is for people who watch. */
-static void say_where(const char *path, const struct reportdata_files *left_out)
+static void say_where(const char *path, const struct report_data_files *left_out)
 {
 	char size[64];
 	struct stat st;
@@ -1106,7 +1109,7 @@ static int report(int fd, const char *path, uint64_t file_bytes_max)
 {
 	AUTO_FREE struct job *job = calloc(1, sizeof(*job));
 	char named[INCIDENT_NAME_MAX + sizeof("incident.html")];
-	struct outfile out;
+	struct output_file out;
 	int rc;
 
 	if (!job)
@@ -1122,9 +1125,9 @@ static int report(int fd, const char *path, uint64_t file_bytes_max)
 			 incident_name_ok(job->view.incident.id) ? job->view.incident.id : "incident");
 		path = named;
 	}
-	out = (struct outfile){ .command = "spikewatch report", .path = path, .write = write_page, .ctx = job };
-	rc = outfile_write(&out);
-	incidentload_samples_release(&job->view.samples);
+	out = (struct output_file){ .command = "spikewatch report", .path = path, .write = write_page, .ctx = job };
+	rc = output_file_write(&out);
+	incident_load_samples_release(&job->view.samples);
 	if (out.kept)
 		say_where(path, &job->left_out);
 	return rc;
@@ -1153,7 +1156,7 @@ int report_command(int argc, char **argv)
 		.operands = "ID|PATH",
 		.summary = "Writes one incident as a page of HTML that opens anywhere, offline.",
 		.description =
-			INCIDENTPICK_HELP "\nThe page holds the incident's files; spikewatch export restores them.",
+			INCIDENT_PICK_HELP "\nThe page holds the incident's files; spikewatch export restores them.",
 		.example = "spikewatch report last -o ticket-4711.html",
 		.exits = "0 written, 1 not found, damaged (but written), or built without npm, 2 wrong usage",
 		.options = options,
@@ -1166,10 +1169,10 @@ int report_command(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	if (!reportpage_built())
+	if (!report_page_built())
 		return refuse_unbuilt();
-	rc = incidentpick(usage.command, directory, argv[first], &fd);
+	rc = incident_pick(usage.command, directory, argv[first], &fd);
 	if (rc != 0)
-		return rc == INCIDENTPICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
+		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
 	return report(fd, path, file_bytes_max);
 }

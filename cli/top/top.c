@@ -30,42 +30,42 @@
 #include <wchar.h>
 
 /* {0} with width and utf8 set is the right start of a page on standard output, whose errors stay there. */
-struct toppage {
-	struct topscreen *screen; /* NULL: standard output */
-	size_t line;              /* how many there are */
-	size_t width;             /* of a line, in characters; 0: endless */
+struct top_page {
+	struct top_screen *screen; /* NULL: standard output */
+	size_t line;               /* how many there are */
+	size_t width;              /* of a line, in characters; 0: endless */
 	bool utf8;
 };
 
 /* Of a target, of its rules: what is shown at most where the line may be as long as it likes. */
-#define TOPTEXT_NAME_MAX 256
+#define TOP_TEXT_NAME_MAX 256
 
 /*
- * toppage.c: lines, one below the other; how a line gets onto the page is the only difference between a screen and text.
+ * top_page.c: lines, one below the other; how a line gets onto the page is the only difference between a screen and text.
  */
 
-static const char *const toppage_orders[TOPTABLE_ORDERS] = {
-	[TOPTABLE_BY_CPU] = "cpu",
-	[TOPTABLE_BY_MEMORY] = "memory",
-	[TOPTABLE_BY_DISTANCE] = "distance",
-	[TOPTABLE_BY_NAME] = "name",
+static const char *const top_page_orders[TOP_TABLE_ORDERS] = {
+	[TOP_TABLE_BY_CPU] = "cpu",
+	[TOP_TABLE_BY_MEMORY] = "memory",
+	[TOP_TABLE_BY_DISTANCE] = "distance",
+	[TOP_TABLE_BY_NAME] = "name",
 };
 
-static void put_line(struct toppage *page, enum topscreen_look look, const char *text)
+static void put_line(struct top_page *page, enum top_screen_look look, const char *text)
 {
 	if (page->screen)
-		topscreen_put(page->screen, page->line, look, text);
+		top_screen_put(page->screen, page->line, look, text);
 	else
 		puts(text);
 	page->line++;
 }
 
 /* A line of text, made harmless, and cut where the page ends. */
-static void toppage_text(struct toppage *page, enum topscreen_look look, const char *text)
+static void top_page_text(struct top_page *page, enum top_screen_look look, const char *text)
 {
-	char line[TOPTEXT_LINE_MAX];
+	char line[TOP_TEXT_LINE_MAX];
 
-	toptext_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, false, line);
+	top_text_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, false, line);
 	put_line(page, look, line);
 }
 
@@ -79,7 +79,7 @@ static const char *time_of_day(wall_t wall, char buf[16])
 	return buf;
 }
 
-static void count_waiting(const struct toptable *table, unsigned *ret_pending, unsigned *ret_cooling)
+static void count_waiting(const struct top_table *table, unsigned *ret_pending, unsigned *ret_cooling)
 {
 	*ret_pending = *ret_cooling = 0;
 	for (size_t i = 0; i < table->count; i++) {
@@ -89,64 +89,65 @@ static void count_waiting(const struct toptable *table, unsigned *ret_pending, u
 }
 
 /* When, how many of the targets are shown, what their rules wait for, since when there are peaks. */
-static void toppage_title(struct toppage *page, const struct topwatch *watch, const struct toptable_wish *wish, size_t shown)
+static void top_page_title(struct top_page *page, const struct top_watch *judged_target,
+			   const struct top_table_wish *wish, size_t shown)
 {
 	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
 	struct ring_info info;
 	unsigned pending, cooling;
 
-	if (watch->feed.ring) {
-		topfeed_info(&watch->feed, &info);
+	if (judged_target->feed.ring) {
+		top_feed_info(&judged_target->feed, &info);
 		units_format_duration(interval, sizeof(interval), info.interval_ns);
 	}
-	count_waiting(&watch->table, &pending, &cooling);
-	if (shown != watch->table.count)
-		snprintf(of, sizeof(of), " of %zu", watch->table.count);
+	count_waiting(&judged_target->table, &pending, &cooling);
+	if (shown != judged_target->table.count)
+		snprintf(of, sizeof(of), " of %zu", judged_target->table.count);
 	snprintf(text, sizeof(text),
 		 "%s  %zu%s target%s  rules: %u pending, %u cooling  by %s%s  every %s  peaks since %s",
-		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
-		 toppage_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
-		 time_of_day(watch->since, since));
-	toppage_text(page, TOPSCREEN_BRIGHT, text);
+		 time_of_day(judged_target->feed.wall, now), shown, of, judged_target->table.count == 1 ? "" : "s",
+		 pending, cooling, top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
+		 time_of_day(judged_target->since, since));
+	top_page_text(page, TOP_SCREEN_BRIGHT, text);
 }
 
-/* What a person should know besides: topwatch_note. now: of the monotonic clock. */
-static void toppage_notes(struct toppage *page, const struct topwatch *watch, mono_t now)
+/* What a person should know besides: top_watch_note. now: of the monotonic clock. */
+static void top_page_notes(struct top_page *page, const struct top_watch *judged_target, mono_t now)
 {
-	char note[TOPWATCH_NOTE_MAX], text[TOPWATCH_NOTE_MAX + 8];
+	char note[TOP_WATCH_NOTE_MAX], text[TOP_WATCH_NOTE_MAX + 8];
 
-	for (size_t i = 0; topwatch_note(watch, now, i, note); i++) {
+	for (size_t i = 0; top_watch_note(judged_target, now, i, note); i++) {
 		snprintf(text, sizeof(text), "! %s", note);
-		toppage_text(page, TOPSCREEN_ALARM, text);
+		top_page_text(page, TOP_SCREEN_ALARM, text);
 	}
 }
 
-static enum topscreen_look look_of(const struct toptable_row *row)
+static enum top_screen_look look_of(const struct top_table_row *row)
 {
 	if (row->gone)
-		return TOPSCREEN_FAINT;
+		return TOP_SCREEN_FAINT;
 	if (row->pending > 0 || row->fired > 0)
-		return TOPSCREEN_ALARM;
-	return row->cooling > 0 ? TOPSCREEN_WAITING : TOPSCREEN_PLAIN;
+		return TOP_SCREEN_ALARM;
+	return row->cooling > 0 ? TOP_SCREEN_WAITING : TOP_SCREEN_PLAIN;
 }
 
 /* The heads of the columns and, of list, the rows from `first` on, at most `most`. */
-static void toppage_rows(struct toppage *page, const struct toptable *table, const struct toptable_list *list, size_t first,
-		  size_t most)
+static void top_page_rows(struct top_page *page, const struct top_table *table, const struct top_table_list *list,
+			  size_t first, size_t most)
 {
-	char line[TOPTEXT_LINE_MAX];
-	struct toptext text;
+	char line[TOP_TEXT_LINE_MAX];
+	struct top_text text;
 
-	toptext_plan(page->width, page->utf8, toptext_longest(list, page->utf8), &text);
-	put_line(page, TOPSCREEN_HEAD, toptext_heads(&text, line));
+	top_text_plan(page->width, page->utf8, top_text_longest(list, page->utf8), &text);
+	put_line(page, TOP_SCREEN_HEAD, top_text_heads(&text, line));
 	for (size_t i = first; i < list->count && i - first < most; i++) {
-		toptext_row(&text, table, list->row[i], line);
+		top_text_row(&text, table, list->row[i], line);
 		put_line(page, look_of(list->row[i]), line);
 	}
 }
 
 /*
- * toptext.c: one table of columns says in which order they are given up when the line is short, and how they grow when it is long. Names
+ * top_text.c: one table of columns says in which order they are given up when the line is short, and how they grow when it is long. Names
  * are cut, figures never.
  */
 
@@ -164,16 +165,16 @@ struct column {
 	bool left; /* text; figures stand to the right */
 };
 
-static const struct column columns[TOPTEXT_COLUMNS] = {
-	[TOPTEXT_TARGET] = { "TARGET", 0, NAME_MIN, true },
-	[TOPTEXT_CPU] = { "CPU", 1, 7, false },
-	[TOPTEXT_CPU_MINUTE] = { "LAST MINUTE", 4, SPARK_MIN, true },
-	[TOPTEXT_CPU_PEAK] = { "PEAK", 6, 7, false },
-	[TOPTEXT_MEMORY] = { "MEMORY", 2, 9, false },
-	[TOPTEXT_MEMORY_MINUTE] = { "LAST MINUTE", 8, SPARK_MIN, true },
-	[TOPTEXT_MEMORY_PEAK] = { "PEAK", 7, 9, false },
-	[TOPTEXT_DISTANCE] = { "DIST", 3, 5, false },
-	[TOPTEXT_RULES] = { "RULES", 5, RULES_MIN, true },
+static const struct column columns[TOP_TEXT_COLUMNS] = {
+	[TOP_TEXT_TARGET] = { "TARGET", 0, NAME_MIN, true },
+	[TOP_TEXT_CPU] = { "CPU", 1, 7, false },
+	[TOP_TEXT_CPU_MINUTE] = { "LAST MINUTE", 4, SPARK_MIN, true },
+	[TOP_TEXT_CPU_PEAK] = { "PEAK", 6, 7, false },
+	[TOP_TEXT_MEMORY] = { "MEMORY", 2, 9, false },
+	[TOP_TEXT_MEMORY_MINUTE] = { "LAST MINUTE", 8, SPARK_MIN, true },
+	[TOP_TEXT_MEMORY_PEAK] = { "PEAK", 7, 9, false },
+	[TOP_TEXT_DISTANCE] = { "DIST", 3, 5, false },
+	[TOP_TEXT_RULES] = { "RULES", 5, RULES_MIN, true },
 };
 
 /* Those that a minute can be cut into. */
@@ -234,7 +235,7 @@ static size_t beginning(const char *text, size_t width, size_t *ret_wide)
 	return at;
 }
 
-size_t toptext_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
+size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
 {
 	char harmless[CELL_MAX];
 	size_t whole, total, len, wide;
@@ -242,27 +243,27 @@ size_t toptext_fit(const char *text, size_t width, bool utf8, bool tail, char *o
 	make_harmless(text, utf8, harmless, sizeof(harmless));
 	whole = measure(harmless);
 	if (whole <= width) {
-		snprintf(out, TOPTEXT_LINE_MAX, "%s", harmless);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%s", harmless);
 		return whole;
 	}
 	if (width < 3) {
 		len = beginning(harmless, width, &total);
-		snprintf(out, TOPTEXT_LINE_MAX, "%.*s", (int)len, harmless);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s", (int)len, harmless);
 		return total;
 	}
 	if (!tail) {
 		len = beginning(harmless, width - 2, &total);
-		snprintf(out, TOPTEXT_LINE_MAX, "%.*s..", (int)len, harmless);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s..", (int)len, harmless);
 		return total + 2;
 	}
 	len = 0;
 	for (total = whole; total > width - 2; total -= wide)
 		len += step(harmless + len, &wide);
-	snprintf(out, TOPTEXT_LINE_MAX, "..%s", harmless + len);
+	snprintf(out, TOP_TEXT_LINE_MAX, "..%s", harmless + len);
 	return total + 2;
 }
 
-size_t toptext_longest(const struct toptable_list *list, bool utf8)
+size_t top_text_longest(const struct top_table_list *list, bool utf8)
 {
 	char harmless[CELL_MAX];
 	size_t longest = 0;
@@ -278,7 +279,7 @@ size_t toptext_longest(const struct toptable_list *list, bool utf8)
 /* ---- columns ---- */
 
 /* Gives `column` up to `most` characters of what is left; returns what then is left. */
-static size_t grow(struct toptext *text, enum toptext_column column, size_t most, size_t left)
+static size_t grow(struct top_text *text, enum top_text_column column, size_t most, size_t left)
 {
 	size_t width = text->width[column], more = most > width ? most - width : 0;
 
@@ -290,7 +291,7 @@ static size_t grow(struct toptext *text, enum toptext_column column, size_t most
 }
 
 /* As far as there is room for the next width a minute can be cut into. */
-static size_t grow_spark(struct toptext *text, enum toptext_column column, size_t most, size_t left)
+static size_t grow_spark(struct top_text *text, enum top_text_column column, size_t most, size_t left)
 {
 	for (size_t i = 0; i < ARRAY_LEN(sparks); i++) {
 		size_t width = text->width[column];
@@ -303,49 +304,49 @@ static size_t grow_spark(struct toptext *text, enum toptext_column column, size_
 	return left;
 }
 
-static void plan_endless(size_t longest, struct toptext *text)
+static void plan_endless(size_t longest, struct top_text *text)
 {
-	for (size_t i = 0; i < TOPTEXT_COLUMNS; i++)
+	for (size_t i = 0; i < TOP_TEXT_COLUMNS; i++)
 		text->width[i] = columns[i].width;
-	text->width[TOPTEXT_TARGET] = longest > NAME_MIN ? longest : NAME_MIN;
-	text->width[TOPTEXT_CPU_MINUTE] = text->width[TOPTEXT_MEMORY_MINUTE] = SPARK_WIDE;
-	text->width[TOPTEXT_RULES] = CELL_MAX;
+	text->width[TOP_TEXT_TARGET] = longest > NAME_MIN ? longest : NAME_MIN;
+	text->width[TOP_TEXT_CPU_MINUTE] = text->width[TOP_TEXT_MEMORY_MINUTE] = SPARK_WIDE;
+	text->width[TOP_TEXT_RULES] = CELL_MAX;
 }
 
-void toptext_plan(size_t width, bool utf8, size_t longest, struct toptext *ret)
+void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret)
 {
-	struct toptext text = { .utf8 = utf8 };
+	struct top_text text = { .utf8 = utf8 };
 	size_t left = width;
 
 	if (width == 0) {
-		plan_endless(longest < TOPTEXT_NAME_MAX ? longest : TOPTEXT_NAME_MAX, &text);
+		plan_endless(longest < TOP_TEXT_NAME_MAX ? longest : TOP_TEXT_NAME_MAX, &text);
 		*ret = text;
 		return;
 	}
-	text.width[TOPTEXT_TARGET] = width < NAME_MIN ? width : NAME_MIN;
-	left -= text.width[TOPTEXT_TARGET];
-	for (unsigned order = 1; order < TOPTEXT_COLUMNS; order++) {
-		for (size_t i = 0; i < TOPTEXT_COLUMNS; i++) {
+	text.width[TOP_TEXT_TARGET] = width < NAME_MIN ? width : NAME_MIN;
+	left -= text.width[TOP_TEXT_TARGET];
+	for (unsigned order = 1; order < TOP_TEXT_COLUMNS; order++) {
+		for (size_t i = 0; i < TOP_TEXT_COLUMNS; i++) {
 			if (columns[i].order != order || left < columns[i].width + 1)
 				continue;
 			text.width[i] = columns[i].width;
 			left -= columns[i].width + 1;
 		}
 	}
-	left = grow(&text, TOPTEXT_TARGET, longest < 32 ? longest : 32, left);
-	left = grow_spark(&text, TOPTEXT_CPU_MINUTE, 20, left);
-	left = grow_spark(&text, TOPTEXT_MEMORY_MINUTE, 20, left);
-	left = grow(&text, TOPTEXT_RULES, 36, left);
-	left = grow(&text, TOPTEXT_TARGET, longest, left);
-	left = grow_spark(&text, TOPTEXT_CPU_MINUTE, 60, left);
-	left = grow_spark(&text, TOPTEXT_MEMORY_MINUTE, 60, left);
-	grow(&text, TOPTEXT_RULES, RULES_MAX, left);
+	left = grow(&text, TOP_TEXT_TARGET, longest < 32 ? longest : 32, left);
+	left = grow_spark(&text, TOP_TEXT_CPU_MINUTE, 20, left);
+	left = grow_spark(&text, TOP_TEXT_MEMORY_MINUTE, 20, left);
+	left = grow(&text, TOP_TEXT_RULES, 36, left);
+	left = grow(&text, TOP_TEXT_TARGET, longest, left);
+	left = grow_spark(&text, TOP_TEXT_CPU_MINUTE, 60, left);
+	left = grow_spark(&text, TOP_TEXT_MEMORY_MINUTE, 60, left);
+	grow(&text, TOP_TEXT_RULES, RULES_MAX, left);
 	*ret = text;
 }
 
 /* ---- cells ---- */
 
-void toptext_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out, size_t cap)
+void top_text_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out, size_t cap)
 {
 	static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	static const char *const ascii[] = { "_", ".", ":", "-", "=", "+", "*", "#" };
@@ -362,31 +363,31 @@ void toptext_spark(const double *values, size_t count, double bottom, double top
 }
 
 /* From nothing to the highest of the minute, or a tenth of a core: what is less is no mountain. */
-static void put_cpu_minute(const struct toptable *table, const struct toptable_row *row, size_t width, bool utf8,
+static void put_cpu_minute(const struct top_table *table, const struct top_table_row *row, size_t width, bool utf8,
 			   char *out)
 {
-	double values[TOPTABLE_SECONDS], top = 0.1;
+	double values[TOP_TABLE_SECONDS], top = 0.1;
 
-	toptable_history(table, row, TOPTABLE_CPU_CORES, values, width);
+	top_table_history(table, row, TOP_TABLE_CPU_CORES, values, width);
 	for (size_t i = 0; i < width; i++)
 		top = values[i] > top ? values[i] : top;
-	toptext_spark(values, width, 0, top, utf8, out, CELL_MAX);
+	top_text_spark(values, width, 0, top, utf8, out, CELL_MAX);
 }
 
 /* From the lowest of the minute to the highest, or a tenth of that: what moves less is flat. */
-static void put_memory_minute(const struct toptable *table, const struct toptable_row *row, size_t width, bool utf8,
+static void put_memory_minute(const struct top_table *table, const struct top_table_row *row, size_t width, bool utf8,
 			      char *out)
 {
-	double values[TOPTABLE_SECONDS], top = 0, bottom = INFINITY;
+	double values[TOP_TABLE_SECONDS], top = 0, bottom = INFINITY;
 
-	toptable_history(table, row, TOPTABLE_MEMORY_BYTES, values, width);
+	top_table_history(table, row, TOP_TABLE_MEMORY_BYTES, values, width);
 	for (size_t i = 0; i < width; i++) {
 		top = values[i] > top ? values[i] : top;
 		bottom = values[i] < bottom ? values[i] : bottom;
 	}
 	if (bottom + top / 10 > top)
 		top = bottom + top / 10;
-	toptext_spark(values, width, bottom, top, utf8, out, CELL_MAX);
+	top_text_spark(values, width, bottom, top, utf8, out, CELL_MAX);
 }
 
 static void put_cores(double cores, char *out)
@@ -407,7 +408,7 @@ static void put_bytes(bool known, uint64_t bytes, char *out)
 		snprintf(out, CELL_MAX, "-");
 }
 
-static void put_distance(const struct toptable_row *row, char *out)
+static void put_distance(const struct top_table_row *row, char *out)
 {
 	double percent = 100 * row->nearness;
 
@@ -419,12 +420,12 @@ static void put_distance(const struct toptable_row *row, char *out)
 		snprintf(out, CELL_MAX, "%.0f%%", percent == 0 ? 0 : percent);
 }
 
-static size_t put_waiting(const struct toptable_verdict *verdict, char *out, size_t cap)
+static size_t put_waiting(const struct top_table_verdict *verdict, char *out, size_t cap)
 {
 	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
 	int len;
 
-	if (verdict->wait == TOPTABLE_PENDING)
+	if (verdict->wait == TOP_TABLE_PENDING)
 		len = snprintf(out, cap, "%.100s pending %s of %s", verdict->rule,
 			       units_format_duration(a, sizeof(a), verdict->for_ns),
 			       units_format_duration(b, sizeof(b), verdict->for_whole_ns));
@@ -437,9 +438,9 @@ static size_t put_waiting(const struct toptable_verdict *verdict, char *out, siz
 }
 
 /* What waits, else the nearest rule's name. */
-static void put_rules(const struct toptable_row *row, char *out)
+static void put_rules(const struct top_table_row *row, char *out)
 {
-	size_t kept = row->waiting_count < TOPTABLE_WAITING_MAX ? row->waiting_count : TOPTABLE_WAITING_MAX, len = 0;
+	size_t kept = row->waiting_count < TOP_TABLE_WAITING_MAX ? row->waiting_count : TOP_TABLE_WAITING_MAX, len = 0;
 
 	if (row->gone) {
 		snprintf(out, CELL_MAX, "(ended)");
@@ -456,38 +457,38 @@ static void put_rules(const struct toptable_row *row, char *out)
 		snprintf(out, CELL_MAX, "%s", row->nearest ? row->nearest : "-");
 }
 
-static void put_cell(const struct toptext *text, const struct toptable *table, const struct toptable_row *row,
-		     enum toptext_column column, char out[CELL_MAX])
+static void put_cell(const struct top_text *text, const struct top_table *table, const struct top_table_row *row,
+		     enum top_text_column column, char out[CELL_MAX])
 {
 	switch (column) {
-	case TOPTEXT_TARGET:
+	case TOP_TEXT_TARGET:
 		snprintf(out, CELL_MAX, "%s", row->name);
 		break;
-	case TOPTEXT_CPU:
+	case TOP_TEXT_CPU:
 		put_cores(row->cpu_cores, out);
 		break;
-	case TOPTEXT_CPU_MINUTE:
+	case TOP_TEXT_CPU_MINUTE:
 		put_cpu_minute(table, row, text->width[column], text->utf8, out);
 		break;
-	case TOPTEXT_CPU_PEAK:
+	case TOP_TEXT_CPU_PEAK:
 		put_cores(row->cpu_peak, out);
 		break;
-	case TOPTEXT_MEMORY:
+	case TOP_TEXT_MEMORY:
 		put_bytes(row->has_memory && !row->gone, row->memory_bytes, out);
 		break;
-	case TOPTEXT_MEMORY_MINUTE:
+	case TOP_TEXT_MEMORY_MINUTE:
 		put_memory_minute(table, row, text->width[column], text->utf8, out);
 		break;
-	case TOPTEXT_MEMORY_PEAK:
+	case TOP_TEXT_MEMORY_PEAK:
 		put_bytes(row->memory_peak_bytes > 0, row->memory_peak_bytes, out);
 		break;
-	case TOPTEXT_DISTANCE:
+	case TOP_TEXT_DISTANCE:
 		put_distance(row, out);
 		break;
-	case TOPTEXT_RULES:
+	case TOP_TEXT_RULES:
 		put_rules(row, out);
 		break;
-	case TOPTEXT_COLUMNS:
+	case TOP_TEXT_COLUMNS:
 		break;
 	}
 }
@@ -495,56 +496,56 @@ static void put_cell(const struct toptext *text, const struct toptable *table, c
 /* ---- lines ---- */
 
 /* Sparks are ours and fit; in a locale without UTF-8 they are ASCII. */
-static size_t append(const struct toptext *text, enum toptext_column column, const char *cell, char *line, size_t len)
+static size_t append(const struct top_text *text, enum top_text_column column, const char *cell, char *line, size_t len)
 {
-	char fitted[TOPTEXT_LINE_MAX];
+	char fitted[TOP_TEXT_LINE_MAX];
 	size_t width = text->width[column];
 	bool last = true;
-	size_t wide = toptext_fit(cell, width, text->utf8, column == TOPTEXT_TARGET, fitted);
+	size_t wide = top_text_fit(cell, width, text->utf8, column == TOP_TEXT_TARGET, fitted);
 	int space = wide < width ? (int)(width - wide) : 0;
 	int written;
 
-	for (size_t i = (size_t)column + 1; i < TOPTEXT_COLUMNS; i++)
+	for (size_t i = (size_t)column + 1; i < TOP_TEXT_COLUMNS; i++)
 		last = last && text->width[i] == 0;
 	if (columns[column].left)
-		written = snprintf(line + len, TOPTEXT_LINE_MAX - len, "%s%s%*s", len > 0 ? " " : "", fitted,
+		written = snprintf(line + len, TOP_TEXT_LINE_MAX - len, "%s%s%*s", len > 0 ? " " : "", fitted,
 				   last ? 0 : space, "");
 	else
 		written =
-			snprintf(line + len, TOPTEXT_LINE_MAX - len, "%s%*s%s", len > 0 ? " " : "", space, "", fitted);
+			snprintf(line + len, TOP_TEXT_LINE_MAX - len, "%s%*s%s", len > 0 ? " " : "", space, "", fitted);
 	if (written < 0)
 		return len;
-	return len + (size_t)written < TOPTEXT_LINE_MAX ? len + (size_t)written : TOPTEXT_LINE_MAX - 1;
+	return len + (size_t)written < TOP_TEXT_LINE_MAX ? len + (size_t)written : TOP_TEXT_LINE_MAX - 1;
 }
 
-const char *toptext_heads(const struct toptext *text, char *line)
+const char *top_text_heads(const struct top_text *text, char *line)
 {
 	size_t len = 0;
 
 	*line = '\0';
-	for (size_t i = 0; i < TOPTEXT_COLUMNS; i++) {
+	for (size_t i = 0; i < TOP_TEXT_COLUMNS; i++) {
 		const char *head = columns[i].head;
 
-		if (strlen(head) > text->width[i] && i != TOPTEXT_TARGET && text->width[i] > 0)
+		if (strlen(head) > text->width[i] && i != TOP_TEXT_TARGET && text->width[i] > 0)
 			head = "MINUTE";
 		if (text->width[i] > 0)
-			len = append(text, (enum toptext_column)i, head, line, len);
+			len = append(text, (enum top_text_column)i, head, line, len);
 	}
 	return line;
 }
 
-const char *toptext_row(const struct toptext *text, const struct toptable *table, const struct toptable_row *row,
-			char *line)
+const char *top_text_row(const struct top_text *text, const struct top_table *table, const struct top_table_row *row,
+			 char *line)
 {
 	char cell[CELL_MAX];
 	size_t len = 0;
 
 	*line = '\0';
-	for (size_t i = 0; i < TOPTEXT_COLUMNS; i++) {
+	for (size_t i = 0; i < TOP_TEXT_COLUMNS; i++) {
 		if (text->width[i] == 0)
 			continue;
-		put_cell(text, table, row, (enum toptext_column)i, cell);
-		len = append(text, (enum toptext_column)i, cell, line, len);
+		put_cell(text, table, row, (enum top_text_column)i, cell);
+		len = append(text, (enum top_text_column)i, cell, line, len);
 	}
 	return line;
 }
@@ -558,14 +559,14 @@ const char *toptext_row(const struct toptext *text, const struct toptable *table
 #define FILTER_MAX 64
 
 struct top {
-	struct topwatch watch;
-	struct toptable_wish wish;
+	struct top_watch judged_target;
+	struct top_table_wish wish;
 	struct plot_style style;
 	struct clock clock;
 	uint64_t interval_ns, frames, rows; /* 0: no limit */
 	bool limited;                       /* frames is one */
 	/* The screen. */
-	struct topscreen *screen;
+	struct top_screen *screen;
 	size_t first; /* row at the top */
 	size_t page;  /* rows that fit */
 	bool paused, typing, help, over;
@@ -573,14 +574,14 @@ struct top {
 };
 
 /* What was typed. */
-static void put_filter(const struct top *top, struct toppage *page)
+static void put_filter(const struct top *top, struct top_page *page)
 {
 	char text[FILTER_MAX + 8];
 
 	if (!top->typing && !*top->filter)
 		return;
 	snprintf(text, sizeof(text), "/%s%s", top->filter, top->typing ? "_" : "");
-	toppage_text(page, TOPSCREEN_WAITING, text);
+	top_page_text(page, TOP_SCREEN_WAITING, text);
 }
 
 static int no_memory(int rc)
@@ -593,15 +594,15 @@ static int no_memory(int rc)
 /* A page on stdout. -1: go on, else the code to exit with. */
 static int print_page(struct top *top)
 {
-	struct toppage page = { .width = top->style.width, .utf8 = top->style.utf8 };
-	struct toptable_list list;
-	int r = toptable_view(&top->watch.table, &top->wish, &list);
+	struct top_page page = { .width = top->style.width, .utf8 = top->style.utf8 };
+	struct top_table_list list;
+	int r = top_table_view(&top->judged_target.table, &top->wish, &list);
 
 	if (r < 0)
 		return no_memory(r);
-	toppage_title(&page, &top->watch, &top->wish, list.count);
-	toppage_notes(&page, &top->watch, clock_mono(&top->clock));
-	toppage_rows(&page, &top->watch.table, &list, 0, top->rows ? top->rows : SIZE_MAX);
+	top_page_title(&page, &top->judged_target, &top->wish, list.count);
+	top_page_notes(&page, &top->judged_target, clock_mono(&top->clock));
+	top_page_rows(&page, &top->judged_target.table, &list, 0, top->rows ? top->rows : SIZE_MAX);
 	fflush(stdout);
 	return ferror(stdout) ? EXIT_TROUBLE : -1;
 }
@@ -614,8 +615,8 @@ static int wait_and_read(struct top *top, mono_t due)
 	for (mono_t now = clock_mono(&top->clock); r == 0 && mono_diff(due, now) > 0; now = clock_mono(&top->clock)) {
 		uint64_t left = (uint64_t)mono_diff(due, now);
 
-		realclock_sleep_until(mono_add(now, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS));
-		r = topwatch_update(&top->watch, clock_mono(&top->clock));
+		real_clock_sleep_until(mono_add(now, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS));
+		r = top_watch_update(&top->judged_target, clock_mono(&top->clock));
 	}
 	return r;
 }
@@ -659,28 +660,28 @@ static const char *const help[] = {
 	"RULES: who is pending or cooling, else the nearest.",
 };
 
-static void draw_help(struct toppage *page)
+static void draw_help(struct top_page *page)
 {
 	for (size_t i = 0; i < ARRAY_LEN(help); i++)
-		toppage_text(page, TOPSCREEN_PLAIN, help[i]);
+		top_page_text(page, TOP_SCREEN_PLAIN, help[i]);
 }
 
 static int draw(struct top *top)
 {
-	struct toppage page = { .screen = top->screen, .utf8 = top->style.utf8 };
-	struct toptable_list list;
+	struct top_page page = { .screen = top->screen, .utf8 = top->style.utf8 };
+	struct top_table_list list;
 	size_t lines;
 	int r;
 
-	topscreen_size(top->screen, &lines, &page.width);
+	top_screen_size(top->screen, &lines, &page.width);
 	top->wish.filter = top->filter;
-	r = toptable_view(&top->watch.table, &top->wish, &list);
+	r = top_table_view(&top->judged_target.table, &top->wish, &list);
 	if (r < 0)
 		return r;
-	toppage_title(&page, &top->watch, &top->wish, list.count);
+	top_page_title(&page, &top->judged_target, &top->wish, list.count);
 	if (top->paused)
-		toppage_text(&page, TOPSCREEN_WAITING, "paused; p goes on");
-	toppage_notes(&page, &top->watch, clock_mono(&top->clock));
+		top_page_text(&page, TOP_SCREEN_WAITING, "paused; p goes on");
+	top_page_notes(&page, &top->judged_target, clock_mono(&top->clock));
 	put_filter(top, &page);
 	if (top->help) {
 		draw_help(&page);
@@ -690,9 +691,9 @@ static int draw(struct top *top)
 			top->page = (size_t)top->rows;
 		if (top->first + top->page > list.count)
 			top->first = list.count > top->page ? list.count - top->page : 0;
-		toppage_rows(&page, &top->watch.table, &list, top->first, top->page);
+		top_page_rows(&page, &top->judged_target.table, &list, top->first, top->page);
 	}
-	topscreen_show(top->screen, page.line);
+	top_screen_show(top->screen, page.line);
 	return 0;
 }
 
@@ -700,12 +701,12 @@ static void type_key(struct top *top, int key)
 {
 	size_t len = strlen(top->filter);
 
-	if (key == TOPSCREEN_ENTER || key == TOPSCREEN_ESCAPE)
+	if (key == TOP_SCREEN_ENTER || key == TOP_SCREEN_ESCAPE)
 		top->typing = false;
-	if (key == TOPSCREEN_ESCAPE)
+	if (key == TOP_SCREEN_ESCAPE)
 		*top->filter = '\0';
 	/* A character of several bytes goes as a whole. */
-	if (key == TOPSCREEN_BACKSPACE && len > 0) {
+	if (key == TOP_SCREEN_BACKSPACE && len > 0) {
 		while (len > 1 && ((unsigned char)top->filter[len - 1] & 0xC0) == 0x80)
 			len--;
 		top->filter[len - 1] = '\0';
@@ -717,7 +718,7 @@ static void type_key(struct top *top, int key)
 	top->first = 0;
 }
 
-static void sort_key(struct top *top, enum toptable_order order)
+static void sort_key(struct top *top, enum top_table_order order)
 {
 	top->wish.order = order;
 	top->wish.reverse = false;
@@ -726,26 +727,26 @@ static void sort_key(struct top *top, enum toptable_order order)
 
 static void scroll_key(struct top *top, int key)
 {
-	size_t step = key == TOPSCREEN_UP || key == TOPSCREEN_DOWN ? 1 : top->page;
+	size_t step = key == TOP_SCREEN_UP || key == TOP_SCREEN_DOWN ? 1 : top->page;
 
 	/* Beyond the end is put right when it is drawn. */
-	if (key == TOPSCREEN_DOWN || key == TOPSCREEN_PAGE_DOWN)
+	if (key == TOP_SCREEN_DOWN || key == TOP_SCREEN_PAGE_DOWN)
 		top->first += step;
-	else if (key == TOPSCREEN_UP || key == TOPSCREEN_PAGE_UP)
+	else if (key == TOP_SCREEN_UP || key == TOP_SCREEN_PAGE_UP)
 		top->first -= step < top->first ? step : top->first;
 	else
-		top->first = key == TOPSCREEN_LAST ? SIZE_MAX / 2 : 0;
+		top->first = key == TOP_SCREEN_LAST ? SIZE_MAX / 2 : 0;
 }
 
 static void obey(struct top *top, int key)
 {
 	bool was_help = top->help;
 
-	if (key == TOPSCREEN_END || (key == 'q' && !top->typing)) {
+	if (key == TOP_SCREEN_END || (key == 'q' && !top->typing)) {
 		top->over = true;
 		return;
 	}
-	if (key == TOPSCREEN_NOTHING || key == TOPSCREEN_RESIZED)
+	if (key == TOP_SCREEN_NOTHING || key == TOP_SCREEN_RESIZED)
 		return;
 	if (top->typing) {
 		type_key(top, key);
@@ -754,16 +755,16 @@ static void obey(struct top *top, int key)
 	top->help = false;
 	switch (key) {
 	case 'c':
-		sort_key(top, TOPTABLE_BY_CPU);
+		sort_key(top, TOP_TABLE_BY_CPU);
 		break;
 	case 'm':
-		sort_key(top, TOPTABLE_BY_MEMORY);
+		sort_key(top, TOP_TABLE_BY_MEMORY);
 		break;
 	case 'd':
-		sort_key(top, TOPTABLE_BY_DISTANCE);
+		sort_key(top, TOP_TABLE_BY_DISTANCE);
 		break;
 	case 'n':
-		sort_key(top, TOPTABLE_BY_NAME);
+		sort_key(top, TOP_TABLE_BY_NAME);
 		break;
 	case 'r':
 		top->wish.reverse = !top->wish.reverse;
@@ -779,15 +780,15 @@ static void obey(struct top *top, int key)
 	case '?':
 		top->help = !was_help;
 		break;
-	case TOPSCREEN_ESCAPE:
+	case TOP_SCREEN_ESCAPE:
 		*top->filter = '\0';
 		break;
-	case TOPSCREEN_UP:
-	case TOPSCREEN_DOWN:
-	case TOPSCREEN_PAGE_UP:
-	case TOPSCREEN_PAGE_DOWN:
-	case TOPSCREEN_FIRST:
-	case TOPSCREEN_LAST:
+	case TOP_SCREEN_UP:
+	case TOP_SCREEN_DOWN:
+	case TOP_SCREEN_PAGE_UP:
+	case TOP_SCREEN_PAGE_DOWN:
+	case TOP_SCREEN_FIRST:
+	case TOP_SCREEN_LAST:
 		scroll_key(top, key);
 		break;
 	}
@@ -801,15 +802,15 @@ static int wait_for_keys(struct top *top, mono_t due)
 
 	for (mono_t now = read; r == 0 && !top->over && mono_diff(due, now) > 0; now = clock_mono(&top->clock)) {
 		uint64_t left = (uint64_t)mono_diff(due, now);
-		int key = topscreen_key(top->screen, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS);
+		int key = top_screen_key(top->screen, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS);
 
 		obey(top, key);
 		now = clock_mono(&top->clock);
 		if (!top->paused && mono_diff(now, read) >= (int64_t)READ_INTERVAL_NS) {
-			r = topwatch_update(&top->watch, now);
+			r = top_watch_update(&top->judged_target, now);
 			read = now;
 		}
-		if (r == 0 && key != TOPSCREEN_NOTHING && !top->over)
+		if (r == 0 && key != TOP_SCREEN_NOTHING && !top->over)
 			r = draw(top);
 	}
 	return r;
@@ -820,7 +821,7 @@ static int show_screen(struct top *top)
 	int r = 0;
 
 	for (uint64_t frame = 0; r == 0 && !top->over && (!top->limited || frame < top->frames); frame++) {
-		r = top->paused ? 0 : topwatch_update(&top->watch, clock_mono(&top->clock));
+		r = top->paused ? 0 : top_watch_update(&top->judged_target, clock_mono(&top->clock));
 		if (r == 0)
 			r = draw(top);
 		if (r == 0)
@@ -831,7 +832,7 @@ static int show_screen(struct top *top)
 
 static int run_screen(struct top *top)
 {
-	int r = topscreen_open(top->style.color, &top->screen);
+	int r = top_screen_open(top->style.color, &top->screen);
 
 	if (r == -ENOTTY)
 		return run_plain(top);
@@ -839,7 +840,7 @@ static int run_screen(struct top *top)
 		return no_memory(r);
 	snprintf(top->filter, sizeof(top->filter), "%s", top->wish.filter ? top->wish.filter : "");
 	r = show_screen(top);
-	topscreen_close(top->screen);
+	top_screen_close(top->screen);
 	return r < 0 ? no_memory(r) : EXIT_OK;
 }
 
@@ -852,16 +853,16 @@ static int wrong(const char *message)
 }
 
 /* -1: go on, else the code to exit with. */
-static int choose_order(const char *name, enum toptable_order *ret)
+static int choose_order(const char *name, enum top_table_order *ret)
 {
 	const char *nearest;
 
-	for (size_t i = 0; i < TOPTABLE_ORDERS; i++)
-		if (strcmp(toppage_orders[i], name) == 0) {
-			*ret = (enum toptable_order)i;
+	for (size_t i = 0; i < TOP_TABLE_ORDERS; i++)
+		if (strcmp(top_page_orders[i], name) == 0) {
+			*ret = (enum top_table_order)i;
 			return -1;
 		}
-	nearest = options_nearest(name, toppage_orders, TOPTABLE_ORDERS);
+	nearest = options_nearest(name, top_page_orders, TOP_TABLE_ORDERS);
 	fprintf(stderr, "spikewatch top: --sort: \"");
 	output_escaped(stderr, name);
 	fprintf(stderr, "\" is none of cpu, memory, distance, name");
@@ -871,8 +872,8 @@ static int choose_order(const char *name, enum toptable_order *ret)
 
 static int run(struct top *top, const char *ring, const char *config, bool plain)
 {
-	char message[CONFIGFILE_MESSAGE_MAX];
-	int r = topwatch_init(&top->watch, ring, config, message);
+	char message[CONFIG_FILE_MESSAGE_MAX];
+	int r = top_watch_init(&top->judged_target, ring, config, message);
 
 	if (r < 0) {
 		fprintf(stderr, "spikewatch top: ");
@@ -880,11 +881,11 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 		fputc('\n', stderr);
 		return r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE;
 	}
-	r = topwatch_update(&top->watch, clock_mono(&top->clock));
+	r = top_watch_update(&top->judged_target, clock_mono(&top->clock));
 	if (r < 0)
 		return no_memory(r);
-	if (!top->watch.feed.ring)
-		return topwatch_explain(&top->watch, "spikewatch top: ", stderr);
+	if (!top->judged_target.feed.ring)
+		return top_watch_explain(&top->judged_target, "spikewatch top: ", stderr);
 
 	plot_style_detect(stdout, &top->style);
 	/* For programs nothing is cut. */
@@ -895,14 +896,14 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 
 static void release(struct top *top)
 {
-	topwatch_release(&top->watch);
+	top_watch_release(&top->judged_target);
 }
 
 int top_command(int argc, char **argv)
 {
 	const char *ring = NULL, *config = NULL, *sort = "cpu";
 	bool once = false;
-	AUTO(release) struct top top = { .clock = realclock(), .interval_ns = NS_PER_S };
+	AUTO(release) struct top top = { .clock = real_clock(), .interval_ns = NS_PER_S };
 	uint64_t count = UINT64_MAX;
 	const struct option_spec options[] = {
 		{ 0, "once", OPTION_FLAG, NULL, "print one table as text, and end", &once },

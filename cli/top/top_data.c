@@ -38,15 +38,15 @@
 #include <sys/types.h>
 
 /* CPU is taken over at least so long: below, the grain of the kernel's accounting shows. */
-#define TOPTABLE_WINDOW_NS 100000000
+#define TOP_TABLE_WINDOW_NS 100000000
 
 /* Whoever ended is still shown for so long. */
-#define TOPTABLE_GONE_NS (10 * NS_PER_S)
+#define TOP_TABLE_GONE_NS (10 * NS_PER_S)
 
-enum { TOPFEED_ATTACHED = 1 };
+enum { TOP_FEED_ATTACHED = 1 };
 
 /*
- * toptable.c: rows in the order of their ids, which are given in order: a new one nearly always goes to the end, and a binary search finds it.
+ * top_table.c: rows in the order of their ids, which are given in order: a new one nearly always goes to the end, and a binary search finds it.
  *
  * CPU use is a difference of two looks. A target that did not run leaves no record, and was seen unchanged at every tick (a cgroup: whenever
  * it was due). So a window ends where it was last seen unchanged, and what then comes at once is not spread over the silence before it.
@@ -57,7 +57,7 @@ enum { TOPFEED_ATTACHED = 1 };
 
 /* ---- rows ---- */
 
-static size_t place(const struct toptable *table, uint32_t id)
+static size_t place(const struct top_table *table, uint32_t id)
 {
 	size_t low = 0, high = table->count;
 
@@ -72,27 +72,27 @@ static size_t place(const struct toptable *table, uint32_t id)
 	return low;
 }
 
-static struct toptable_row *find(const struct toptable *table, uint32_t id)
+static struct top_table_row *find(const struct top_table *table, uint32_t id)
 {
 	size_t at = place(table, id);
 
 	return at < table->count && table->row[at]->id == id ? table->row[at] : NULL;
 }
 
-static void free_row(struct toptable_row *row)
+static void free_row(struct top_table_row *row)
 {
 	free(row->name);
 	free(row);
 }
 
-static int reserve(struct toptable *table)
+static int reserve(struct top_table *table)
 {
 	size_t cap = table->cap ? 2 * table->cap : 32;
-	struct toptable_row **row;
+	struct top_table_row **row;
 
 	if (table->count < table->cap)
 		return 0;
-	row = reallocarray(table->row, cap, sizeof(struct toptable_row *));
+	row = reallocarray(table->row, cap, sizeof(struct top_table_row *));
 	if (!row)
 		return -ENOMEM;
 	table->row = row;
@@ -100,13 +100,13 @@ static int reserve(struct toptable *table)
 	return 0;
 }
 
-static void forget_past(struct toptable_row *row)
+static void forget_past(struct top_table_row *row)
 {
 	row->seen = false;
 	row->has_cpu = false;
 }
 
-static void forget_verdicts(struct toptable_row *row)
+static void forget_verdicts(struct top_table_row *row)
 {
 	row->nearness = INFINITY;
 	row->nearest = NULL;
@@ -114,13 +114,13 @@ static void forget_verdicts(struct toptable_row *row)
 	row->pending = row->cooling = row->fired = 0;
 }
 
-static int add(struct toptable *table, const struct target *target)
+static int add(struct top_table *table, const struct target *target)
 {
 	AUTO_FREE char *name = NULL;
-	struct toptable_row *row;
+	struct top_table_row *row;
 	size_t at = place(table, target->id);
 
-	if (table->count == TOPTABLE_TARGETS_MAX) {
+	if (table->count == TOP_TABLE_TARGETS_MAX) {
 		table->left_out++;
 		return 0;
 	}
@@ -133,15 +133,15 @@ static int add(struct toptable *table, const struct target *target)
 	row->name = TAKE(name);
 	row->cpu_peak = row->cpu_cores = NAN;
 	forget_verdicts(row);
-	memmove(table->row + at + 1, table->row + at, (table->count - at) * sizeof(struct toptable_row *));
+	memmove(table->row + at + 1, table->row + at, (table->count - at) * sizeof(struct top_table_row *));
 	table->row[at] = row;
 	table->count++;
 	return 0;
 }
 
-int toptable_target(struct toptable *table, const struct target *target)
+int top_table_target(struct top_table *table, const struct target *target)
 {
-	struct toptable_row *row = find(table, target->id);
+	struct top_table_row *row = find(table, target->id);
 	char *name;
 
 	if (!row)
@@ -158,23 +158,23 @@ int toptable_target(struct toptable *table, const struct target *target)
 
 /* ---- the last minute ---- */
 
-static float memory_now(const struct toptable_row *row)
+static float memory_now(const struct top_table_row *row)
 {
 	return row->seen && row->has_memory ? (float)row->memory_bytes : NAN;
 }
 
 /* Begins all seconds up to this one. What was seen last is what memory still was in them. */
-static void go_on(struct toptable_row *row, uint64_t second)
+static void go_on(struct top_table_row *row, uint64_t second)
 {
 	uint64_t first = row->second + 1;
 
 	if (second <= row->second)
 		return;
-	if (second - row->second > TOPTABLE_SECONDS)
-		first = second - TOPTABLE_SECONDS + 1;
+	if (second - row->second > TOP_TABLE_SECONDS)
+		first = second - TOP_TABLE_SECONDS + 1;
 	for (uint64_t s = first; s <= second; s++) {
-		row->cpu[s % TOPTABLE_SECONDS] = NAN;
-		row->memory[s % TOPTABLE_SECONDS] = memory_now(row);
+		row->cpu[s % TOP_TABLE_SECONDS] = NAN;
+		row->memory[s % TOP_TABLE_SECONDS] = memory_now(row);
 	}
 	row->second = second;
 }
@@ -186,30 +186,30 @@ static void raise(float *value, float to)
 }
 
 /* A window of CPU use: it counts in the second where it ends, and in those that it is all there is of. */
-static void note_cpu(struct toptable_row *row, mono_t from, mono_t to, double cores)
+static void note_cpu(struct top_table_row *row, mono_t from, mono_t to, double cores)
 {
 	uint64_t second = to.ns / NS_PER_S, first = from.ns / NS_PER_S + 1;
 
 	go_on(row, second);
-	if (second - first >= TOPTABLE_SECONDS && first < second)
-		first = second - TOPTABLE_SECONDS + 1;
+	if (second - first >= TOP_TABLE_SECONDS && first < second)
+		first = second - TOP_TABLE_SECONDS + 1;
 	for (uint64_t s = first; s < second; s++)
-		raise(&row->cpu[s % TOPTABLE_SECONDS], (float)cores);
-	if (second + TOPTABLE_SECONDS > row->second)
-		raise(&row->cpu[second % TOPTABLE_SECONDS], (float)cores);
+		raise(&row->cpu[s % TOP_TABLE_SECONDS], (float)cores);
+	if (second + TOP_TABLE_SECONDS > row->second)
+		raise(&row->cpu[second % TOP_TABLE_SECONDS], (float)cores);
 	if (!(row->cpu_peak >= cores))
 		row->cpu_peak = cores;
 }
 
 /* ---- looks ---- */
 
-static void begin_marks(struct toptable_row *row, mono_t at, uint64_t cpu_ns)
+static void begin_marks(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 {
-	row->window = row->marks[0] = row->marks[1] = (struct toptable_mark){ at, cpu_ns };
+	row->window = row->marks[0] = row->marks[1] = (struct top_table_mark){ at, cpu_ns };
 	row->has_cpu = true;
 }
 
-static void observe_cpu(struct toptable_row *row, mono_t at, uint64_t cpu_ns)
+static void observe_cpu(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 {
 	int64_t passed = mono_diff(at, row->window.at);
 
@@ -218,14 +218,14 @@ static void observe_cpu(struct toptable_row *row, mono_t at, uint64_t cpu_ns)
 		begin_marks(row, at, cpu_ns);
 		return;
 	}
-	if (passed < TOPTABLE_WINDOW_NS)
+	if (passed < TOP_TABLE_WINDOW_NS)
 		return;
 	note_cpu(row, row->window.at, at, (double)(cpu_ns - row->window.cpu_ns) / (double)passed);
-	row->window = (struct toptable_mark){ at, cpu_ns };
+	row->window = (struct top_table_mark){ at, cpu_ns };
 }
 
-/* When it was last seen as it still is. As watch_seen_at. */
-static mono_t seen_at(const struct toptable *table, const struct toptable_row *row)
+/* When it was last seen as it still is. As judged_target_seen_at. */
+static mono_t seen_at(const struct top_table *table, const struct top_table_row *row)
 {
 	uint64_t read_ns = row->kind == TARGET_CGROUP ? table->cgroup_read_ns : 0;
 	mono_t now = table->nows[row->line];
@@ -234,17 +234,17 @@ static mono_t seen_at(const struct toptable *table, const struct toptable_row *r
 	if (!table->ticked || age < 0)
 		return row->at;
 	if (row->kind == TARGET_PROCESS)
-		return idlepace_seen_at(row->at, NULL, now, table->idle_ns);
+		return idle_backoff_seen_at(row->at, NULL, now, table->idle_ns);
 	return read_ns ? mono_add(row->at, (uint64_t)age / read_ns * read_ns) : now;
 }
 
-static void observe_silence(const struct toptable *table, struct toptable_row *row)
+static void observe_silence(const struct top_table *table, struct top_table_row *row)
 {
 	if (row->seen && row->has_cpu)
 		observe_cpu(row, seen_at(table, row), row->sample.value[SAMPLE_CPU]);
 }
 
-static void observe_memory(struct toptable_row *row, uint64_t second, const struct sample *sample)
+static void observe_memory(struct top_table_row *row, uint64_t second, const struct sample *sample)
 {
 	uint64_t peak = metric_peak(row->seen ? &row->sample : sample, sample);
 
@@ -253,14 +253,14 @@ static void observe_memory(struct toptable_row *row, uint64_t second, const stru
 		row->memory_bytes = sample->value[SAMPLE_MEMORY];
 	if (peak > row->memory_peak_bytes)
 		row->memory_peak_bytes = peak;
-	if (row->has_memory && second + TOPTABLE_SECONDS > row->second)
-		raise(&row->memory[second % TOPTABLE_SECONDS],
+	if (row->has_memory && second + TOP_TABLE_SECONDS > row->second)
+		raise(&row->memory[second % TOP_TABLE_SECONDS],
 		      (float)(peak > row->memory_bytes ? peak : row->memory_bytes));
 }
 
-void toptable_sample(struct toptable *table, uint32_t id, mono_t at, const struct sample *sample)
+void top_table_sample(struct top_table *table, uint32_t id, mono_t at, const struct sample *sample)
 {
-	struct toptable_row *row = find(table, id);
+	struct top_table_row *row = find(table, id);
 	uint64_t second = at.ns / NS_PER_S;
 
 	if (!row)
@@ -279,9 +279,9 @@ void toptable_sample(struct toptable *table, uint32_t id, mono_t at, const struc
 	row->gone = false;
 }
 
-void toptable_gone(struct toptable *table, uint32_t id, mono_t at)
+void top_table_gone(struct top_table *table, uint32_t id, mono_t at)
 {
-	struct toptable_row *row = find(table, id);
+	struct top_table_row *row = find(table, id);
 
 	if (!row)
 		return;
@@ -291,7 +291,7 @@ void toptable_gone(struct toptable *table, uint32_t id, mono_t at)
 	row->gone_at = at;
 }
 
-void toptable_gap(struct toptable *table)
+void top_table_gap(struct top_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)
 		forget_past(table->row[i]);
@@ -299,14 +299,14 @@ void toptable_gap(struct toptable *table)
 }
 
 /* Takes out those that ended long enough ago. */
-static void expire(struct toptable *table)
+static void expire(struct top_table *table)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < table->count; i++) {
-		struct toptable_row *row = table->row[i];
+		struct top_table_row *row = table->row[i];
 
-		if (row->gone && mono_diff(table->now, row->gone_at) > (int64_t)TOPTABLE_GONE_NS)
+		if (row->gone && mono_diff(table->now, row->gone_at) > (int64_t)TOP_TABLE_GONE_NS)
 			free_row(row);
 		else
 			table->row[kept++] = row;
@@ -314,22 +314,22 @@ static void expire(struct toptable *table)
 	table->count = kept;
 }
 
-static void begin_second(const struct toptable *table, struct toptable_row *row, uint64_t second)
+static void begin_second(const struct top_table *table, struct top_table_row *row, uint64_t second)
 {
 	observe_silence(table, row);
 	go_on(row, second);
 	if (!row->seen || !row->has_cpu)
 		return;
 	row->marks[0] = row->marks[1];
-	row->marks[1] = (struct toptable_mark){ seen_at(table, row), row->sample.value[SAMPLE_CPU] };
+	row->marks[1] = (struct top_table_mark){ seen_at(table, row), row->sample.value[SAMPLE_CPU] };
 }
 
-void toptable_writer(struct toptable *table, uint32_t writer)
+void top_table_writer(struct top_table *table, uint32_t writer)
 {
-	table->line = timelines_of(writer);
+	table->line = writer_clocks_of(writer);
 }
 
-void toptable_tick(struct toptable *table, mono_t now)
+void top_table_tick(struct top_table *table, mono_t now)
 {
 	mono_t latest = table->ticked && mono_diff(now, table->now) < 0 ? table->now : now; /* of another's */
 	uint64_t second = latest.ns / NS_PER_S;
@@ -345,40 +345,40 @@ void toptable_tick(struct toptable *table, mono_t now)
 		begin_second(table, table->row[i], second);
 }
 
-void toptable_rewind(struct toptable *table)
+void top_table_rewind(struct top_table *table)
 {
-	toptable_gap(table);
-	toptable_judge_begin(table);
+	top_table_gap(table);
+	top_table_judge_begin(table);
 	for (size_t i = 0; i < table->count; i++)
 		table->row[i]->second = 0;
 }
 
 /* ---- rules ---- */
 
-void toptable_judge_begin(struct toptable *table)
+void top_table_judge_begin(struct top_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)
 		forget_verdicts(table->row[i]);
 }
 
 /* Pending ones first. */
-static void keep(struct toptable_row *row, const struct toptable_verdict *verdict)
+static void keep(struct top_table_row *row, const struct top_table_verdict *verdict)
 {
-	size_t kept = row->waiting_count < TOPTABLE_WAITING_MAX ? row->waiting_count : TOPTABLE_WAITING_MAX;
-	size_t at = verdict->wait == TOPTABLE_PENDING ? row->pending - 1 : kept;
+	size_t kept = row->waiting_count < TOP_TABLE_WAITING_MAX ? row->waiting_count : TOP_TABLE_WAITING_MAX;
+	size_t at = verdict->wait == TOP_TABLE_PENDING ? row->pending - 1 : kept;
 
 	row->waiting_count++;
-	if (at >= TOPTABLE_WAITING_MAX)
+	if (at >= TOP_TABLE_WAITING_MAX)
 		return;
-	if (kept == TOPTABLE_WAITING_MAX)
+	if (kept == TOP_TABLE_WAITING_MAX)
 		kept--;
 	memmove(row->waiting + at + 1, row->waiting + at, (kept - at) * sizeof(*row->waiting));
 	row->waiting[at] = *verdict;
 }
 
-void toptable_judge(struct toptable *table, uint32_t id, const struct toptable_verdict *verdict)
+void top_table_judge(struct top_table *table, uint32_t id, const struct top_table_verdict *verdict)
 {
-	struct toptable_row *row = find(table, id);
+	struct top_table_row *row = find(table, id);
 	double nearness = verdict->has_nearness ? verdict->nearness : INFINITY;
 
 	if (!row || row->gone)
@@ -388,15 +388,15 @@ void toptable_judge(struct toptable *table, uint32_t id, const struct toptable_v
 		row->nearness = nearness;
 	}
 	row->fired += verdict->fired;
-	row->pending += verdict->wait == TOPTABLE_PENDING;
-	row->cooling += verdict->wait == TOPTABLE_COOLING;
-	if (verdict->wait != TOPTABLE_CALM)
+	row->pending += verdict->wait == TOP_TABLE_PENDING;
+	row->cooling += verdict->wait == TOP_TABLE_COOLING;
+	if (verdict->wait != TOP_TABLE_CALM)
 		keep(row, verdict);
 }
 
 /* ---- looking ---- */
 
-static bool wanted(const struct toptable_row *row, const char *filter)
+static bool wanted(const struct top_table_row *row, const char *filter)
 {
 	if (!filter || !*filter)
 		return true;
@@ -405,29 +405,29 @@ static bool wanted(const struct toptable_row *row, const char *filter)
 	return strcasestr(row->name, filter) != NULL;
 }
 
-static double cpu_now(const struct toptable *table, const struct toptable_row *row)
+static double cpu_now(const struct top_table *table, const struct top_table_row *row)
 {
 	mono_t at = row->seen ? seen_at(table, row) : row->at;
 	int64_t passed = mono_diff(at, row->marks[0].at);
 
 	/* What lies in between is too short to tell, until a window has ended. */
-	if (!row->seen || !row->has_cpu || passed < TOPTABLE_WINDOW_NS)
+	if (!row->seen || !row->has_cpu || passed < TOP_TABLE_WINDOW_NS)
 		return NAN;
 	return (double)(row->sample.value[SAMPLE_CPU] - row->marks[0].cpu_ns) / (double)passed;
 }
 
 /* What it is sorted by, highest first; NAN comes last. */
-static double key_of(const struct toptable_row *row, enum toptable_order order)
+static double key_of(const struct top_table_row *row, enum top_table_order order)
 {
 	switch (order) {
-	case TOPTABLE_BY_CPU:
+	case TOP_TABLE_BY_CPU:
 		return row->cpu_cores;
-	case TOPTABLE_BY_MEMORY:
+	case TOP_TABLE_BY_MEMORY:
 		return row->has_memory && !row->gone ? (double)row->memory_bytes : NAN;
-	case TOPTABLE_BY_DISTANCE:
+	case TOP_TABLE_BY_DISTANCE:
 		return isfinite(row->nearness) ? -row->nearness : NAN;
-	case TOPTABLE_BY_NAME:
-	case TOPTABLE_ORDERS:
+	case TOP_TABLE_BY_NAME:
+	case TOP_TABLE_ORDERS:
 		break;
 	}
 	return 0;
@@ -435,29 +435,29 @@ static double key_of(const struct toptable_row *row, enum toptable_order order)
 
 static int compare(const void *a, const void *b, void *ctx)
 {
-	const struct toptable_row *x = *(struct toptable_row *const *)a, *y = *(struct toptable_row *const *)b;
-	const struct toptable_wish *wish = ctx;
+	const struct top_table_row *x = *(struct top_table_row *const *)a, *y = *(struct top_table_row *const *)b;
+	const struct top_table_wish *wish = ctx;
 	double kx = key_of(x, wish->order), ky = key_of(y, wish->order);
 	int way = wish->reverse ? -1 : 1, names = strcmp(x->name, y->name);
 
 	if (isnan(kx) != isnan(ky))
 		return isnan(kx) ? 1 : -1;
 	/* A rule that waits for its time to pass is nearer than any distance says. */
-	if (wish->order == TOPTABLE_BY_DISTANCE && (x->pending > 0) != (y->pending > 0))
+	if (wish->order == TOP_TABLE_BY_DISTANCE && (x->pending > 0) != (y->pending > 0))
 		return x->pending ? -way : way;
 	if (!isnan(kx) && kx != ky)
 		return kx > ky ? -way : way;
 	if (names != 0)
-		return wish->order == TOPTABLE_BY_NAME ? way * names : names;
+		return wish->order == TOP_TABLE_BY_NAME ? way * names : names;
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-int toptable_view(struct toptable *table, const struct toptable_wish *wish, struct toptable_list *ret)
+int top_table_view(struct top_table *table, const struct top_table_wish *wish, struct top_table_list *ret)
 {
 	size_t count = 0;
 
 	if (table->view_cap < table->count) {
-		struct toptable_row **view = reallocarray(table->view, table->cap, sizeof(struct toptable_row *));
+		struct top_table_row **view = reallocarray(table->view, table->cap, sizeof(struct top_table_row *));
 
 		if (!view)
 			return -ENOMEM;
@@ -465,59 +465,59 @@ int toptable_view(struct toptable *table, const struct toptable_wish *wish, stru
 		table->view_cap = table->cap;
 	}
 	for (size_t i = 0; i < table->count; i++) {
-		struct toptable_row *row = table->row[i];
+		struct top_table_row *row = table->row[i];
 
 		row->cpu_cores = cpu_now(table, row);
 		if (wanted(row, wish->filter))
 			table->view[count++] = row;
 	}
 	if (count > 1)
-		qsort_r(table->view, count, sizeof(struct toptable_row *), compare, (void *)(uintptr_t)wish);
+		qsort_r(table->view, count, sizeof(struct top_table_row *), compare, (void *)(uintptr_t)wish);
 
-	*ret = (struct toptable_list){ table->view, count };
+	*ret = (struct top_table_list){ table->view, count };
 	return 0;
 }
 
-void toptable_history(const struct toptable *table, const struct toptable_row *row, enum toptable_series series,
-		      double *ret, size_t count)
+void top_table_history(const struct top_table *table, const struct top_table_row *row, enum top_table_series series,
+		       double *ret, size_t count)
 {
-	const float *values = series == TOPTABLE_CPU_CORES ? row->cpu : row->memory;
+	const float *values = series == TOP_TABLE_CPU_CORES ? row->cpu : row->memory;
 	uint64_t last = table->now.ns / NS_PER_S;
 
 	for (size_t i = 0; i < count; i++)
 		ret[i] = NAN;
-	for (uint64_t back = 0; back < TOPTABLE_SECONDS && back <= last; back++) {
+	for (uint64_t back = 0; back < TOP_TABLE_SECONDS && back <= last; back++) {
 		uint64_t second = last - back;
-		double *cell = &ret[(TOPTABLE_SECONDS - 1 - back) * count / TOPTABLE_SECONDS];
-		bool known = row->second > 0 && second <= row->second && second + TOPTABLE_SECONDS > row->second;
-		double value = known ? (double)values[second % TOPTABLE_SECONDS] : NAN;
+		double *cell = &ret[(TOP_TABLE_SECONDS - 1 - back) * count / TOP_TABLE_SECONDS];
+		bool known = row->second > 0 && second <= row->second && second + TOP_TABLE_SECONDS > row->second;
+		double value = known ? (double)values[second % TOP_TABLE_SECONDS] : NAN;
 
 		if (!isnan(value) && !(*cell >= value))
 			*cell = value;
 	}
 }
 
-void toptable_release(struct toptable *table)
+void top_table_release(struct top_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)
 		free_row(table->row[i]);
 	free(table->row);
 	free(table->view);
-	*table = (struct toptable){ .idle_ns = table->idle_ns, .cgroup_read_ns = table->cgroup_read_ns };
+	*table = (struct top_table){ .idle_ns = table->idle_ns, .cgroup_read_ns = table->cgroup_read_ns };
 }
 
 /*
- * toprules.c: the engine starts in the past, as far back as the rules look, and judges itself into the present. What the state file says of a
+ * top_rules.c: the engine starts in the past, as far back as the rules look, and judges itself into the present. What the state file says of a
  * firing that is later than where it starts would be wrong there (its cooldown would be cut to the rule's own length, counted from then): such a
  * firing is left out, to be found once more in the samples. What the file says of cooldowns still holds for what is shown.
  */
 
-struct toprules {
+struct top_rules {
 	struct metric_machine machine;
 	struct config *config;
 	struct evaluator *evaluator;
-	struct memo *saved; /* by the daemon */
-	struct memo *memo;  /* of the evaluator: as saved, where that fits into the past */
+	struct rule_state *saved;      /* by the daemon */
+	struct rule_state *rule_state; /* of the evaluator: as saved, where that fits into the past */
 	mono_t tick;
 	wall_t wall;
 };
@@ -545,7 +545,7 @@ static uint64_t stat_signature(int dirfd, const char *path)
 
 /* A number that changes whenever a file of the configuration does. */
 /* Of the file and of all that lies in the directory of drop-ins, in whichever order. */
-static uint64_t toprules_signature(const struct configfile *file)
+static uint64_t top_rules_signature(const struct config_file *file)
 {
 	uint64_t sum = stat_signature(AT_FDCWD, file->path);
 	DIR *dir = file->dropins ? opendir(file->dropins) : NULL;
@@ -561,36 +561,36 @@ static uint64_t toprules_signature(const struct configfile *file)
 /* ---- life ---- */
 
 /* NULL is fine. */
-static void toprules_free(struct toprules *rules)
+static void top_rules_free(struct top_rules *rules)
 {
 	if (!rules)
 		return;
 
 	evaluator_free(rules->evaluator);
-	memo_free(rules->memo);
-	memo_free(rules->saved);
+	rule_state_free(rules->rule_state);
+	rule_state_free(rules->saved);
 	config_free(rules->config);
 	free(rules);
 }
 
-static void release(struct toprules **rules)
+static void release(struct top_rules **rules)
 {
-	toprules_free(*rules);
+	top_rules_free(*rules);
 }
 
-/* 0; as configfile_load otherwise, with its message. */
-static int toprules_new(const struct configfile *file, const struct metric_machine *machine, struct toprules **ret,
-		 char *message)
+/* 0; as config_file_load otherwise, with its message. */
+static int top_rules_new(const struct config_file *file, const struct metric_machine *machine, struct top_rules **ret,
+			 char *message)
 {
-	AUTO(release) struct toprules *rules = calloc(1, sizeof(*rules));
+	AUTO(release) struct top_rules *rules = calloc(1, sizeof(*rules));
 	int r;
 
 	if (!rules) {
-		snprintf(message, CONFIGFILE_MESSAGE_MAX, "%s", strerror(ENOMEM));
+		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
 	rules->machine = *machine;
-	r = configfile_load(file, &rules->config, message);
+	r = config_file_load(file, &rules->config, message);
 	if (r < 0)
 		return r;
 
@@ -599,13 +599,13 @@ static int toprules_new(const struct configfile *file, const struct metric_machi
 }
 
 /* The configuration in force here. */
-static const struct config *toprules_config(const struct toprules *rules)
+static const struct config *top_rules_config(const struct top_rules *rules)
 {
 	return rules->config;
 }
 
 /* How much of the past the rules look back on. */
-static uint64_t toprules_span_ns(const struct toprules *rules)
+static uint64_t top_rules_span_ns(const struct top_rules *rules)
 {
 	uint64_t span = 0;
 
@@ -641,21 +641,21 @@ static void read_boot_id(char ret[64])
 }
 
 /* A file that is missing, damaged or not ours to read says nothing. */
-static int load_saved(struct toprules *rules)
+static int load_saved(struct top_rules *rules)
 {
 	char boot_id[64], error[256];
 	struct paths paths;
 	int r;
 
 	read_boot_id(boot_id);
-	memo_free(TAKE(rules->saved));
-	r = memo_new(boot_id, &rules->saved);
+	rule_state_free(TAKE(rules->saved));
+	r = rule_state_new(boot_id, &rules->saved);
 	if (r < 0 || paths_choose(rules->config, &paths) < 0)
 		return r;
 
 	AUTO_CLOSE int dirfd = open(paths.state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	r = dirfd < 0 ? 0 : memo_load(rules->saved, dirfd, paths.state_name, error, sizeof(error));
+	r = dirfd < 0 ? 0 : rule_state_load(rules->saved, dirfd, paths.state_name, error, sizeof(error));
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -667,7 +667,7 @@ static int ignore_firing(void *ctx, const struct evaluator_firing *firing)
 }
 
 /* The events of a ring are about to be delivered from somewhere on: nothing is known, but what the state file says. 0 or -ENOMEM. */
-static int toprules_begin(struct toprules *rules)
+static int top_rules_begin(struct top_rules *rules)
 {
 	struct evaluator_options options = {
 		.config = rules->config,
@@ -680,11 +680,11 @@ static int toprules_begin(struct toprules *rules)
 	if (r < 0)
 		return r;
 	evaluator_free(TAKE(rules->evaluator));
-	memo_free(TAKE(rules->memo));
-	r = memo_new("", &rules->memo);
+	rule_state_free(TAKE(rules->rule_state));
+	r = rule_state_new("", &rules->rule_state);
 	if (r < 0)
 		return r;
-	options.memo = rules->memo;
+	options.rule_state = rules->rule_state;
 	return evaluator_new(&options, &rules->evaluator);
 }
 
@@ -700,17 +700,17 @@ static void go_back(struct trigger_memory *memory, const struct trigger_rule *ru
 }
 
 /* The evaluator asks its memo when it makes the target. */
-static int remember(struct toprules *rules, const struct target *target)
+static int remember(struct top_rules *rules, const struct target *target)
 {
 	for (size_t i = 0; i < rules->config->rule_count; i++) {
 		const struct config_rule *rule = &rules->config->rules[i];
 		struct trigger_memory memory;
 		int r;
 
-		if (!memo_get(rules->saved, rule->name, target->key, &memory))
+		if (!rule_state_get(rules->saved, rule->name, target->key, &memory))
 			continue;
 		go_back(&memory, &rule->trigger, rules->wall);
-		r = memo_put(rules->memo, rule->name, target->key, &memory);
+		r = rule_state_put(rules->rule_state, rule->name, target->key, &memory);
 		if (r < 0)
 			return r;
 	}
@@ -720,7 +720,7 @@ static int remember(struct toprules *rules, const struct target *target)
 /* ---- events ---- */
 
 /* One event of the ring, in order. 0 or -ENOMEM. */
-static int toprules_event(struct toprules *rules, const struct ring_event *event)
+static int top_rules_event(struct top_rules *rules, const struct ring_event *event)
 {
 	int r;
 
@@ -754,9 +754,9 @@ static int toprules_event(struct toprules *rules, const struct ring_event *event
 /* ---- verdicts ---- */
 
 struct judgement {
-	const struct toprules *rules;
+	const struct top_rules *rules;
 	wall_t now;
-	struct toptable *table;
+	struct top_table *table;
 };
 
 static uint64_t left_of(const struct judgement *judgement, const struct evaluator_status *status)
@@ -764,14 +764,14 @@ static uint64_t left_of(const struct judgement *judgement, const struct evaluato
 	wall_t until = status->memory->cooldown_until;
 	struct trigger_memory saved;
 
-	if (memo_get(judgement->rules->saved, status->rule->name, status->target->key, &saved) &&
+	if (rule_state_get(judgement->rules->saved, status->rule->name, status->target->key, &saved) &&
 	    saved.cooldown_until.ns > until.ns &&
 	    saved.cooldown_until.ns <= judgement->now.ns + status->rule->trigger.cooldown_ns)
 		until = saved.cooldown_until;
 	return until.ns > judgement->now.ns ? until.ns - judgement->now.ns : 0;
 }
 
-static void set_nearness(const struct trigger_decision *decision, struct toptable_verdict *verdict)
+static void set_nearness(const struct trigger_decision *decision, struct top_table_verdict *verdict)
 {
 	double threshold = decision->value + decision->distance;
 
@@ -783,36 +783,36 @@ static int visit(void *ctx, const struct evaluator_status *status)
 {
 	const struct judgement *judgement = ctx;
 	const struct trigger_decision *decision = status->decision;
-	struct toptable_verdict verdict = { .rule = status->rule->name, .left_ns = left_of(judgement, status) };
+	struct top_table_verdict verdict = { .rule = status->rule->name, .left_ns = left_of(judgement, status) };
 
 	if (decision) {
 		verdict.fired = decision->fires;
 		set_nearness(decision, &verdict);
 	}
 	if (verdict.left_ns > 0)
-		verdict.wait = TOPTABLE_COOLING;
+		verdict.wait = TOP_TABLE_COOLING;
 	else if (decision && decision->phase == TRIGGER_IN_PENDING)
-		verdict.wait = TOPTABLE_PENDING;
-	if (verdict.wait == TOPTABLE_PENDING) {
+		verdict.wait = TOP_TABLE_PENDING;
+	if (verdict.wait == TOP_TABLE_PENDING) {
 		verdict.for_ns = decision->pending_ns;
 		verdict.for_whole_ns = status->rule->trigger.for_ns;
 	}
-	toptable_judge(judgement->table, status->target->id, &verdict);
+	top_table_judge(judgement->table, status->target->id, &verdict);
 	return 0;
 }
 
 /* Hands what each rule thinks of each target to the table, as of now; names stay valid as long as the rules do. */
-static void toprules_judge(const struct toprules *rules, wall_t now, struct toptable *table)
+static void top_rules_judge(const struct top_rules *rules, wall_t now, struct top_table *table)
 {
 	struct judgement judgement = { rules, now, table };
 
-	toptable_judge_begin(table);
+	top_table_judge_begin(table);
 	if (rules->evaluator)
 		evaluator_visit(rules->evaluator, visit, &judgement);
 }
 
 /*
- * topfeed.c: a ring is never changed in its place: a daemon that starts makes a new file and renames it. So it is enough to look whether the
+ * top_feed.c: a ring is never changed in its place: a daemon that starts makes a new file and renames it. So it is enough to look whether the
  * name still leads to the same file. The old one stays mapped, and readable, until then.
  */
 
@@ -820,7 +820,7 @@ static void toprules_judge(const struct toprules *rules, wall_t now, struct topt
 #define SILENCE_NS (3 * NS_PER_S)
 #define SILENCE_INTERVALS 5
 
-static void let_go(struct topfeed *feed)
+static void let_go(struct top_feed *feed)
 {
 	ring_cursor_free(feed->cursor);
 	ring_free(feed->ring);
@@ -829,7 +829,7 @@ static void let_go(struct topfeed *feed)
 }
 
 /* path set, the rest zeroed, is the right start. Lets go of the ring; may be attached again. */
-static void topfeed_release(struct topfeed *feed)
+static void top_feed_release(struct top_feed *feed)
 {
 	let_go(feed);
 	feed->has_file = false;
@@ -844,7 +844,7 @@ static void free_ring(struct ring **ring)
  * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was attached stays so if it fails. 0; -ENOMEM;
  * -EBADMSG: it is no ring, or one of another version; -errno.
  */
-static int topfeed_attach(struct topfeed *feed, uint64_t back_ns)
+static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 {
 	AUTO(free_ring) struct ring *ring = NULL;
 	struct ring_cursor *cursor;
@@ -876,7 +876,7 @@ static int topfeed_attach(struct topfeed *feed, uint64_t back_ns)
 }
 
 /* Whether another file than the attached one is at path now: a daemon has started since. */
-static bool topfeed_replaced(const struct topfeed *feed)
+static bool top_feed_replaced(const struct top_feed *feed)
 {
 	struct stat st;
 
@@ -885,7 +885,7 @@ static bool topfeed_replaced(const struct topfeed *feed)
 	return !feed->has_file || st.st_dev != feed->dev || st.st_ino != feed->ino;
 }
 
-static void notice(struct topfeed *feed, const struct ring_event *event)
+static void notice(struct top_feed *feed, const struct ring_event *event)
 {
 	if (event->type == RING_EVENT_TICK) {
 		feed->tick = event->time;
@@ -898,7 +898,7 @@ static void notice(struct topfeed *feed, const struct ring_event *event)
 }
 
 /* Delivers what is new until take returns non-zero; 0, that, or -ENOMEM. */
-static int topfeed_poll(struct topfeed *feed, int (*take)(void *ctx, const struct ring_event *event), void *ctx)
+static int top_feed_poll(struct top_feed *feed, int (*take)(void *ctx, const struct ring_event *event), void *ctx)
 {
 	struct ring_event event;
 	int r;
@@ -914,26 +914,26 @@ static int topfeed_poll(struct topfeed *feed, int (*take)(void *ctx, const struc
 	return r < 0 ? r : 0;
 }
 
-enum topfeed_state topfeed_state(const struct topfeed *feed, mono_t now, ring_alive *alive)
+enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring_alive *alive)
 {
 	struct ring_info info;
 	int64_t silence;
 
 	if (!feed->ring)
-		return TOPFEED_ABSENT;
+		return TOP_FEED_ABSENT;
 	ring_info(feed->ring, &info);
 	if (info.clean)
-		return TOPFEED_STOPPED;
+		return TOP_FEED_STOPPED;
 	silence = mono_diff(now, info.last_tick);
 	/* A time in the future is of another boot. */
 	if (silence >= 0 && silence < (int64_t)SILENCE_NS)
-		return TOPFEED_LIVE;
+		return TOP_FEED_LIVE;
 	if (silence >= 0 && info.interval_ns > 0 && (uint64_t)silence / SILENCE_INTERVALS < info.interval_ns)
-		return TOPFEED_LIVE;
-	return alive(info.pid, info.start_ticks) ? TOPFEED_SILENT : TOPFEED_KILLED;
+		return TOP_FEED_LIVE;
+	return alive(info.pid, info.start_ticks) ? TOP_FEED_SILENT : TOP_FEED_KILLED;
 }
 
-void topfeed_info(const struct topfeed *feed, struct ring_info *ret)
+void top_feed_info(const struct top_feed *feed, struct ring_info *ret)
 {
 	ring_info(feed->ring, ret);
 }
@@ -951,78 +951,78 @@ static const struct config nothing = { .ring.path = "", .incidents.directory = "
 
 /* ---- places ---- */
 
-static void add_place(struct topwatch *watch, const char *path)
+static void add_place(struct top_watch *judged_target, const char *path)
 {
-	for (size_t i = 0; i < watch->places; i++)
-		if (strcmp(watch->place[i], path) == 0)
+	for (size_t i = 0; i < judged_target->places; i++)
+		if (strcmp(judged_target->place[i], path) == 0)
 			return;
-	if (watch->places < TOPWATCH_PLACES)
-		snprintf(watch->place[watch->places++], PATHS_MAX, "%s", path);
+	if (judged_target->places < TOP_WATCH_PLACES)
+		snprintf(judged_target->place[judged_target->places++], PATHS_MAX, "%s", path);
 }
 
-static void set_file(struct topwatch *watch, const char *path, const char *dropins)
+static void set_file(struct top_watch *judged_target, const char *path, const char *dropins)
 {
-	snprintf(watch->config_path, PATHS_MAX, "%s", path);
-	watch->file = (struct configfile){ .path = watch->config_path, .dropins = dropins };
+	snprintf(judged_target->config_path, PATHS_MAX, "%s", path);
+	judged_target->file = (struct config_file){ .path = judged_target->config_path, .dropins = dropins };
 }
 
 /* A configuration that was named must be good. */
-static int add_place_of_config(struct topwatch *watch, char *message)
+static int add_place_of_config(struct top_watch *judged_target, char *message)
 {
 	struct config *config;
 	struct paths paths;
-	int r = configfile_load(&watch->file, &config, message);
+	int r = config_file_load(&judged_target->file, &config, message);
 
 	if (r < 0)
 		return r;
-	if ((watch->config_given || *config->ring.path) && paths_choose(config, &paths) == 0)
-		add_place(watch, paths.ring);
+	if ((judged_target->config_given || *config->ring.path) && paths_choose(config, &paths) == 0)
+		add_place(judged_target, paths.ring);
 	config_free(config);
 	return 0;
 }
 
-static int find_places(struct topwatch *watch, const char *ring, char *message)
+static int find_places(struct top_watch *judged_target, const char *ring, char *message)
 {
 	struct paths paths;
-	int r = ring ? 0 : add_place_of_config(watch, message);
+	int r = ring ? 0 : add_place_of_config(judged_target, message);
 
 	if (ring)
-		add_place(watch, ring);
-	if (r < 0 && watch->config_given)
+		add_place(judged_target, ring);
+	if (r < 0 && judged_target->config_given)
 		return r;
-	if (ring || watch->config_given)
+	if (ring || judged_target->config_given)
 		return 0;
 	if (paths_choose(&nothing, &paths) == 0)
-		add_place(watch, paths.ring);
-	add_place(watch, SYSTEM_RING);
+		add_place(judged_target, paths.ring);
+	add_place(judged_target, SYSTEM_RING);
 	return 0;
 }
 
-int topwatch_init(struct topwatch *watch, const char *ring, const char *config, char *message)
+int top_watch_init(struct top_watch *judged_target, const char *ring, const char *config, char *message)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
-	*watch = (struct topwatch){ .config_given = config, .table.cgroup_read_ns = CGROUP_INTERVAL_NS };
+	*judged_target = (struct top_watch){ .config_given = config, .table.cgroup_read_ns = CGROUP_INTERVAL_NS };
 	if (config && strlen(config) >= PATHS_MAX) {
-		snprintf(message, CONFIGFILE_MESSAGE_MAX, "%s", strerror(ENAMETOOLONG));
+		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s", strerror(ENAMETOOLONG));
 		return -ENAMETOOLONG;
 	}
-	set_file(watch, config ? config : DEFAULT_CONFIG, config ? NULL : DEFAULT_DROPINS);
-	r = procfd < 0 ? -errno : cglimits_machine(procfd, "", &watch->machine);
+	set_file(judged_target, config ? config : DEFAULT_CONFIG, config ? NULL : DEFAULT_DROPINS);
+	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &judged_target->machine);
 	if (r < 0) {
-		snprintf(message, CONFIGFILE_MESSAGE_MAX, "/proc: %s", strerror(-r));
+		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "/proc: %s", strerror(-r));
 		return r;
 	}
-	return find_places(watch, ring, message);
+	return find_places(judged_target, ring, message);
 }
 
-void topwatch_release(struct topwatch *watch)
+void top_watch_release(struct top_watch *judged_target)
 {
-	topfeed_release(&watch->feed);
-	toptable_release(&watch->table);
-	toprules_free(watch->rules);
-	watch->rules = NULL;
+	top_feed_release(&judged_target->feed);
+	top_table_release(&judged_target->table);
+	top_rules_free(judged_target->rules);
+	judged_target->rules = NULL;
 }
 
 /* ---- the configuration that the daemon has ---- */
@@ -1046,18 +1046,18 @@ static const char *config_in(const char *words, size_t len)
 }
 
 /* A relative name is one in the directory that the daemon works in. */
-static void set_file_of_daemon(struct topwatch *watch, int procfd, int32_t pid, const char *path)
+static void set_file_of_daemon(struct top_watch *judged_target, int procfd, int32_t pid, const char *path)
 {
 	char directory[PATHS_MAX], whole[PATHS_MAX];
-	ssize_t len = *path == '/' ? 0 : procread_link(procfd, pid, "cwd", directory, sizeof(directory));
+	ssize_t len = *path == '/' ? 0 : proc_read_link(procfd, pid, "cwd", directory, sizeof(directory));
 
 	if (len < 0)
 		return;
 	if (snprintf(whole, sizeof(whole), "%s%s%s", len ? directory : "", len ? "/" : "", path) < (int)sizeof(whole))
-		set_file(watch, whole, NULL);
+		set_file(judged_target, whole, NULL);
 }
 
-static void find_config(struct topwatch *watch)
+static void find_config(struct top_watch *judged_target)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char words[8192];
@@ -1065,103 +1065,104 @@ static void find_config(struct topwatch *watch)
 	struct ring_info info;
 	ssize_t len;
 
-	if (watch->config_given)
+	if (judged_target->config_given)
 		return;
-	set_file(watch, DEFAULT_CONFIG, DEFAULT_DROPINS);
-	topfeed_info(&watch->feed, &info);
-	if (procfd < 0 || info.pid <= 0 || !procread_is_alive(info.pid, info.start_ticks))
+	set_file(judged_target, DEFAULT_CONFIG, DEFAULT_DROPINS);
+	top_feed_info(&judged_target->feed, &info);
+	if (procfd < 0 || info.pid <= 0 || !proc_read_is_alive(info.pid, info.start_ticks))
 		return;
-	len = procread_file(procfd, info.pid, "cmdline", words, sizeof(words));
+	len = proc_read_file(procfd, info.pid, "cmdline", words, sizeof(words));
 	path = len > 0 ? config_in(words, (size_t)len) : NULL;
 	if (path)
-		set_file_of_daemon(watch, procfd, info.pid, path);
+		set_file_of_daemon(judged_target, procfd, info.pid, path);
 }
 
 /* Without rules there still are figures. One that is bad now is what the daemon would refuse too: the rules stay. */
-static int load_rules(struct topwatch *watch)
+static int load_rules(struct top_watch *judged_target)
 {
-	struct toprules *rules = NULL;
+	struct top_rules *rules = NULL;
 	int r;
 
-	watch->signature = toprules_signature(&watch->file);
-	r = toprules_new(&watch->file, &watch->machine, &rules, watch->bad_config);
+	judged_target->signature = top_rules_signature(&judged_target->file);
+	r = top_rules_new(&judged_target->file, &judged_target->machine, &rules, judged_target->bad_config);
 	if (r == -ENOMEM)
 		return r;
 	if (rules) {
-		*watch->bad_config = '\0';
-		toptable_judge_begin(&watch->table);
-		toprules_free(watch->rules);
-		watch->rules = rules;
-		watch->table.cgroup_read_ns = toprules_config(rules)->sampling.cgroup_interval_ns;
+		*judged_target->bad_config = '\0';
+		top_table_judge_begin(&judged_target->table);
+		top_rules_free(judged_target->rules);
+		judged_target->rules = rules;
+		judged_target->table.cgroup_read_ns = top_rules_config(rules)->sampling.cgroup_interval_ns;
 	}
-	return watch->rules ? toprules_begin(watch->rules) : 0;
+	return judged_target->rules ? top_rules_begin(judged_target->rules) : 0;
 }
 
 /* ---- rings ---- */
 
-static uint64_t span(const struct topwatch *watch)
+static uint64_t span(const struct top_watch *judged_target)
 {
-	uint64_t least = (TOPTABLE_SECONDS + 1) * NS_PER_S, rules = watch->rules ? toprules_span_ns(watch->rules) : 0;
+	uint64_t least = (TOP_TABLE_SECONDS + 1) * NS_PER_S,
+		 rules = judged_target->rules ? top_rules_span_ns(judged_target->rules) : 0;
 
 	return rules > least ? rules : least;
 }
 
 /* From the past on, with the rules that there are now. */
-static int begin(struct topwatch *watch)
+static int begin(struct top_watch *judged_target)
 {
-	struct topfeed *feed = &watch->feed;
+	struct top_feed *feed = &judged_target->feed;
 	ino_t before = feed->ino;
-	int r = load_rules(watch);
+	int r = load_rules(judged_target);
 
 	if (r < 0)
 		return r;
-	r = topfeed_attach(feed, span(watch));
+	r = top_feed_attach(feed, span(judged_target));
 	if (r < 0)
 		return r;
 	/* A daemon that started at this very moment has begun to number targets anew. */
 	if (feed->ino != before)
-		toptable_release(&watch->table);
-	toptable_rewind(&watch->table);
+		top_table_release(&judged_target->table);
+	top_table_rewind(&judged_target->table);
 	return 0;
 }
 
 /* The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or -ENOMEM. */
-static int attach(struct topwatch *watch)
+static int attach(struct top_watch *judged_target)
 {
-	for (size_t i = 0; i < watch->places; i++) {
+	for (size_t i = 0; i < judged_target->places; i++) {
 		int r;
 
-		watch->feed.path = watch->place[i];
-		watch->place_error[i] = topfeed_attach(&watch->feed, 0);
-		if (watch->place_error[i] == -ENOMEM)
+		judged_target->feed.path = judged_target->place[i];
+		judged_target->place_error[i] = top_feed_attach(&judged_target->feed, 0);
+		if (judged_target->place_error[i] == -ENOMEM)
 			return -ENOMEM;
-		if (watch->place_error[i] < 0)
+		if (judged_target->place_error[i] < 0)
 			continue;
-		find_config(watch);
-		toptable_release(&watch->table);
-		toprules_free(TAKE(watch->rules));
-		watch->table.cgroup_read_ns = CGROUP_INTERVAL_NS;
-		watch->since = (wall_t){ 0 };
-		r = begin(watch);
+		find_config(judged_target);
+		top_table_release(&judged_target->table);
+		top_rules_free(TAKE(judged_target->rules));
+		judged_target->table.cgroup_read_ns = CGROUP_INTERVAL_NS;
+		judged_target->since = (wall_t){ 0 };
+		r = begin(judged_target);
 		return r == -ENOMEM ? r : 0;
 	}
 	return 0;
 }
 
 /* A ring that has just been made may not be attached yet; then the next look does it. */
-static int look(struct topwatch *watch)
+static int look(struct top_watch *judged_target)
 {
-	struct topfeed *feed = &watch->feed;
+	struct top_feed *feed = &judged_target->feed;
 	int r = 0;
 
 	if (!feed->ring)
-		return attach(watch);
-	if (topfeed_replaced(feed)) {
-		topfeed_release(feed);
-		return attach(watch);
+		return attach(judged_target);
+	if (top_feed_replaced(feed)) {
+		top_feed_release(feed);
+		return attach(judged_target);
 	}
-	if (toprules_signature(&watch->file) != watch->signature)
-		r = begin(watch);
+	if (top_rules_signature(&judged_target->file) != judged_target->signature)
+		r = begin(judged_target);
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -1169,52 +1170,52 @@ static int look(struct topwatch *watch)
 
 static int take(void *ctx, const struct ring_event *event)
 {
-	struct topwatch *watch = ctx;
-	struct toptable *table = &watch->table;
-	int r = watch->rules ? toprules_event(watch->rules, event) : 0;
+	struct top_watch *judged_target = ctx;
+	struct top_table *table = &judged_target->table;
+	int r = judged_target->rules ? top_rules_event(judged_target->rules, event) : 0;
 
 	if (r < 0)
 		return r;
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		toptable_writer(table, event->writer);
+		top_table_writer(table, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		if (watch->since.ns == 0)
-			watch->since = event->wall;
+		if (judged_target->since.ns == 0)
+			judged_target->since = event->wall;
 		table->idle_ns = event->idle_ns;
 		break;
 	case RING_EVENT_SAMPLE:
-		toptable_sample(table, event->id, event->time, event->sample);
+		top_table_sample(table, event->id, event->time, event->sample);
 		break;
 	case RING_EVENT_TARGET:
-		return toptable_target(table, &event->target);
+		return top_table_target(table, &event->target);
 	case RING_EVENT_GONE:
-		toptable_gone(table, event->id, event->time);
+		top_table_gone(table, event->id, event->time);
 		break;
 	case RING_EVENT_TICK_END:
-		toptable_tick(table, watch->feed.tick);
+		top_table_tick(table, judged_target->feed.tick);
 		break;
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
-		toptable_gap(table);
+		top_table_gap(table);
 		break;
 	}
 	return 0;
 }
 
-int topwatch_update(struct topwatch *watch, mono_t now)
+int top_watch_update(struct top_watch *judged_target, mono_t now)
 {
 	int r = 0;
 
-	if (!watch->has_looked || mono_diff(now, watch->looked) >= (int64_t)LOOK_INTERVAL_NS) {
-		watch->looked = now;
-		watch->has_looked = true;
-		r = look(watch);
+	if (!judged_target->has_looked || mono_diff(now, judged_target->looked) >= (int64_t)LOOK_INTERVAL_NS) {
+		judged_target->looked = now;
+		judged_target->has_looked = true;
+		r = look(judged_target);
 	}
 	if (r == 0)
-		r = topfeed_poll(&watch->feed, take, watch);
-	if (r == 0 && watch->rules && watch->feed.wall.ns > 0)
-		toprules_judge(watch->rules, watch->feed.wall, &watch->table);
+		r = top_feed_poll(&judged_target->feed, take, judged_target);
+	if (r == 0 && judged_target->rules && judged_target->feed.wall.ns > 0)
+		top_rules_judge(judged_target->rules, judged_target->feed.wall, &judged_target->table);
 	return r;
 }
 
@@ -1237,16 +1238,16 @@ static const char *advice(int error)
 	}
 }
 
-int topwatch_explain(const struct topwatch *watch, const char *prefix, FILE *file)
+int top_watch_explain(const struct top_watch *judged_target, const char *prefix, FILE *file)
 {
 	const char *what = NULL;
 	bool bad = false;
 
-	for (size_t i = 0; i < watch->places; i++) {
-		int error = watch->place_error[i];
+	for (size_t i = 0; i < judged_target->places; i++) {
+		int error = judged_target->place_error[i];
 
 		fputs(prefix, file);
-		output_escaped(file, watch->place[i]);
+		output_escaped(file, judged_target->place[i]);
 		fprintf(file, ": %s\n", error == -EBADMSG ? "not a ring that can be read" : strerror(-error));
 		bad |= error == -EBADMSG;
 		/* What can be done about a ring that is there says more. */
@@ -1258,57 +1259,57 @@ int topwatch_explain(const struct topwatch *watch, const char *prefix, FILE *fil
 	return bad ? EXIT_USAGE : EXIT_TROUBLE;
 }
 
-static bool state_note(const struct topwatch *watch, mono_t now, char *buf)
+static bool state_note(const struct top_watch *judged_target, mono_t now, char *buf)
 {
 	struct ring_info info;
 
-	switch (topfeed_state(&watch->feed, now, procread_is_alive)) {
-	case TOPFEED_LIVE:
+	switch (top_feed_state(&judged_target->feed, now, proc_read_is_alive)) {
+	case TOP_FEED_LIVE:
 		return false;
-	case TOPFEED_ABSENT:
-		snprintf(buf, TOPWATCH_NOTE_MAX, "%s; waiting for a daemon to make one",
-			 watch->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
-						       : "there is no ring any more");
+	case TOP_FEED_ABSENT:
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s; waiting for a daemon to make one",
+			 judged_target->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
+							       : "there is no ring any more");
 		return true;
-	case TOPFEED_SILENT:
-		topfeed_info(&watch->feed, &info);
-		snprintf(buf, TOPWATCH_NOTE_MAX, "the daemon has written nothing for %.0f s",
+	case TOP_FEED_SILENT:
+		top_feed_info(&judged_target->feed, &info);
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has written nothing for %.0f s",
 			 (double)mono_diff(now, info.last_tick) / 1e9);
 		return true;
-	case TOPFEED_STOPPED:
-		snprintf(buf, TOPWATCH_NOTE_MAX, "the daemon has stopped; waiting for the next one");
+	case TOP_FEED_STOPPED:
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has stopped; waiting for the next one");
 		return true;
-	case TOPFEED_KILLED:
-		snprintf(buf, TOPWATCH_NOTE_MAX, "the daemon is gone, without a goodbye; waiting for the next one");
+	case TOP_FEED_KILLED:
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon is gone, without a goodbye; waiting for the next one");
 		return true;
 	}
 	return false;
 }
 
-bool topwatch_note(const struct topwatch *watch, mono_t now, size_t index, char *buf)
+bool top_watch_note(const struct top_watch *judged_target, mono_t now, size_t index, char *buf)
 {
-	const struct topfeed *feed = &watch->feed;
+	const struct top_feed *feed = &judged_target->feed;
 
-	if (state_note(watch, now, buf) && index-- == 0)
+	if (state_note(judged_target, now, buf) && index-- == 0)
 		return true;
 	if (feed->damaged_pages > 0 && index-- == 0) {
-		snprintf(buf, TOPWATCH_NOTE_MAX, "%ju pages of the ring are damaged; what they held is missing",
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "%ju pages of the ring are damaged; what they held is missing",
 			 (uintmax_t)feed->damaged_pages);
 		return true;
 	}
 	if (feed->lost_pages > 0 && index-- == 0) {
-		snprintf(buf, TOPWATCH_NOTE_MAX, "%ju pages of the ring were overwritten before they were read here",
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "%ju pages of the ring were overwritten before they were read here",
 			 (uintmax_t)feed->lost_pages);
 		return true;
 	}
-	if (watch->table.left_out > 0 && index-- == 0) {
-		snprintf(buf, TOPWATCH_NOTE_MAX, "more than %u targets; %ju are left out", TOPTABLE_TARGETS_MAX,
-			 (uintmax_t)watch->table.left_out);
+	if (judged_target->table.left_out > 0 && index-- == 0) {
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "more than %u targets; %ju are left out", TOP_TABLE_TARGETS_MAX,
+			 (uintmax_t)judged_target->table.left_out);
 		return true;
 	}
-	if (*watch->bad_config && index-- == 0) {
-		snprintf(buf, TOPWATCH_NOTE_MAX, "%s: %s", watch->rules ? "rules as before a change" : "no rules",
-			 watch->bad_config);
+	if (*judged_target->bad_config && index-- == 0) {
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s: %s",
+			 judged_target->rules ? "rules as before a change" : "no rules", judged_target->bad_config);
 		return true;
 	}
 	return false;

@@ -25,7 +25,7 @@
 #include <term.h>
 #include <unistd.h>
 
-struct topscreen {
+struct top_screen {
 	SCREEN *screen;
 	bool colors;
 	unsigned misses;             /* in a row: readable, and nothing to be read */
@@ -47,7 +47,7 @@ static void on_ending(int number)
 }
 
 /* Whether standard input and output are one, and of a kind ($TERM) whose cursor can be moved. */
-static bool topscreen_possible(void)
+static bool top_screen_possible(void)
 {
 	const char *term = getenv("TERM");
 	int error;
@@ -64,7 +64,7 @@ static bool topscreen_possible(void)
 	return movable;
 }
 
-static void take_signals(struct topscreen *screen)
+static void take_signals(struct top_screen *screen)
 {
 	struct sigaction action = { .sa_handler = on_ending };
 	sigset_t blocked;
@@ -79,14 +79,14 @@ static void take_signals(struct topscreen *screen)
 	sigprocmask(SIG_BLOCK, &blocked, &screen->before);
 }
 
-static void give_signals_back(const struct topscreen *screen)
+static void give_signals_back(const struct top_screen *screen)
 {
 	for (size_t i = 0; i < ARRAY_LEN(endings); i++)
 		sigaction(endings[i], &screen->actions[i], NULL);
 	sigprocmask(SIG_SETMASK, &screen->before, NULL);
 }
 
-static void prepare_colors(struct topscreen *screen, bool color)
+static void prepare_colors(struct top_screen *screen, bool color)
 {
 	screen->colors = color && has_colors() && start_color() == OK && use_default_colors() == OK;
 	if (!screen->colors)
@@ -105,11 +105,11 @@ static void fit_terminal(void)
 		resize_term(size.ws_row, size.ws_col);
 }
 
-int topscreen_open(bool color, struct topscreen **ret)
+int top_screen_open(bool color, struct top_screen **ret)
 {
-	struct topscreen *screen;
+	struct top_screen *screen;
 
-	if (!topscreen_possible())
+	if (!top_screen_possible())
 		return -ENOTTY;
 	screen = calloc(1, sizeof(*screen));
 	if (!screen)
@@ -136,7 +136,7 @@ int topscreen_open(bool color, struct topscreen **ret)
 	return 0;
 }
 
-void topscreen_close(struct topscreen *screen)
+void top_screen_close(struct top_screen *screen)
 {
 	if (!screen)
 		return;
@@ -148,33 +148,33 @@ void topscreen_close(struct topscreen *screen)
 	free(screen);
 }
 
-void topscreen_size(const struct topscreen *screen, size_t *ret_lines, size_t *ret_columns)
+void top_screen_size(const struct top_screen *screen, size_t *ret_lines, size_t *ret_columns)
 {
 	(void)screen;
 	*ret_lines = LINES > 0 ? (size_t)LINES : 1;
 	*ret_columns = COLS > 0 ? (size_t)COLS : 1;
 }
 
-static attr_t attributes(const struct topscreen *screen, enum topscreen_look look)
+static attr_t attributes(const struct top_screen *screen, enum top_screen_look look)
 {
 	switch (look) {
-	case TOPSCREEN_PLAIN:
+	case TOP_SCREEN_PLAIN:
 		break;
-	case TOPSCREEN_BRIGHT:
+	case TOP_SCREEN_BRIGHT:
 		return A_BOLD;
-	case TOPSCREEN_HEAD:
+	case TOP_SCREEN_HEAD:
 		return A_REVERSE;
-	case TOPSCREEN_ALARM:
+	case TOP_SCREEN_ALARM:
 		return screen->colors ? A_BOLD | (attr_t)COLOR_PAIR(1) : A_BOLD;
-	case TOPSCREEN_WAITING:
+	case TOP_SCREEN_WAITING:
 		return screen->colors ? (attr_t)COLOR_PAIR(2) : A_NORMAL;
-	case TOPSCREEN_FAINT:
+	case TOP_SCREEN_FAINT:
 		return A_DIM;
 	}
 	return A_NORMAL;
 }
 
-void topscreen_put(struct topscreen *screen, size_t line, enum topscreen_look look, const char *text)
+void top_screen_put(struct top_screen *screen, size_t line, enum top_screen_look look, const char *text)
 {
 	attr_t attribute = attributes(screen, look);
 
@@ -184,12 +184,12 @@ void topscreen_put(struct topscreen *screen, size_t line, enum topscreen_look lo
 	attr_set(attribute, (short)PAIR_NUMBER(attribute), NULL);
 	addnstr(text, -1);
 	/* A text as wide as the screen has moved on to the next line. */
-	if (look == TOPSCREEN_HEAD && getcury(stdscr) == (int)line)
+	if (look == TOP_SCREEN_HEAD && getcury(stdscr) == (int)line)
 		hline(' ' | attribute, COLS - getcurx(stdscr));
 	attr_set(A_NORMAL, 0, NULL);
 }
 
-void topscreen_show(struct topscreen *screen, size_t line)
+void top_screen_show(struct top_screen *screen, size_t line)
 {
 	(void)screen;
 	if (line < (size_t)LINES && move((int)line, 0) != ERR)
@@ -205,21 +205,21 @@ static int translate(int key)
 	static const struct {
 		int curses, ours;
 	} keys[] = {
-		{ KEY_UP, TOPSCREEN_UP },
-		{ KEY_DOWN, TOPSCREEN_DOWN },
-		{ KEY_PPAGE, TOPSCREEN_PAGE_UP },
-		{ KEY_NPAGE, TOPSCREEN_PAGE_DOWN },
-		{ KEY_HOME, TOPSCREEN_FIRST },
-		{ KEY_END, TOPSCREEN_LAST },
-		{ KEY_BACKSPACE, TOPSCREEN_BACKSPACE },
-		{ 0x7f, TOPSCREEN_BACKSPACE },
-		{ '\b', TOPSCREEN_BACKSPACE },
-		{ KEY_ENTER, TOPSCREEN_ENTER },
-		{ '\r', TOPSCREEN_ENTER },
-		{ '\n', TOPSCREEN_ENTER },
-		{ 0x1b, TOPSCREEN_ESCAPE },
-		{ KEY_RESIZE, TOPSCREEN_RESIZED },
-		{ REPAINT, TOPSCREEN_RESIZED },
+		{ KEY_UP, TOP_SCREEN_UP },
+		{ KEY_DOWN, TOP_SCREEN_DOWN },
+		{ KEY_PPAGE, TOP_SCREEN_PAGE_UP },
+		{ KEY_NPAGE, TOP_SCREEN_PAGE_DOWN },
+		{ KEY_HOME, TOP_SCREEN_FIRST },
+		{ KEY_END, TOP_SCREEN_LAST },
+		{ KEY_BACKSPACE, TOP_SCREEN_BACKSPACE },
+		{ 0x7f, TOP_SCREEN_BACKSPACE },
+		{ '\b', TOP_SCREEN_BACKSPACE },
+		{ KEY_ENTER, TOP_SCREEN_ENTER },
+		{ '\r', TOP_SCREEN_ENTER },
+		{ '\n', TOP_SCREEN_ENTER },
+		{ 0x1b, TOP_SCREEN_ESCAPE },
+		{ KEY_RESIZE, TOP_SCREEN_RESIZED },
+		{ REPAINT, TOP_SCREEN_RESIZED },
 	};
 
 	/* What a terminal makes of its text when it is resized, nobody knows. */
@@ -230,10 +230,10 @@ static int translate(int key)
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		if (keys[i].curses == key)
 			return keys[i].ours;
-	return key >= ' ' && key < 0x100 ? key : TOPSCREEN_OTHER;
+	return key >= ' ' && key < 0x100 ? key : TOP_SCREEN_OTHER;
 }
 
-int topscreen_key(struct topscreen *screen, uint64_t wait_ns)
+int top_screen_key(struct top_screen *screen, uint64_t wait_ns)
 {
 	struct pollfd keyboard = { .fd = STDIN_FILENO, .events = POLLIN };
 	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
@@ -243,13 +243,13 @@ int topscreen_key(struct topscreen *screen, uint64_t wait_ns)
 	if (key != ERR)
 		return translate(key);
 	if (ended)
-		return TOPSCREEN_END;
+		return TOP_SCREEN_END;
 	ready = ppoll(&keyboard, 1, &wait, &screen->before);
 	if (ended || (ready < 0 && errno != EINTR) || (keyboard.revents & (POLLHUP | POLLERR | POLLNVAL)))
-		return TOPSCREEN_END;
+		return TOP_SCREEN_END;
 	key = getch();
 	screen->misses = key == ERR && ready > 0 ? screen->misses + 1 : 0;
 	if (key != ERR)
 		return translate(key);
-	return screen->misses < MISSES_MAX ? TOPSCREEN_NOTHING : TOPSCREEN_END;
+	return screen->misses < MISSES_MAX ? TOP_SCREEN_NOTHING : TOP_SCREEN_END;
 }

@@ -10,50 +10,50 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct topscreen;
+struct top_screen;
 
-enum topscreen_look {
-	TOPSCREEN_PLAIN,
-	TOPSCREEN_BRIGHT,  /* a title */
-	TOPSCREEN_HEAD,    /* the heads of columns: reversed, over the whole width */
-	TOPSCREEN_ALARM,   /* red */
-	TOPSCREEN_WAITING, /* yellow */
-	TOPSCREEN_FAINT,
+enum top_screen_look {
+	TOP_SCREEN_PLAIN,
+	TOP_SCREEN_BRIGHT,  /* a title */
+	TOP_SCREEN_HEAD,    /* the heads of columns: reversed, over the whole width */
+	TOP_SCREEN_ALARM,   /* red */
+	TOP_SCREEN_WAITING, /* yellow */
+	TOP_SCREEN_FAINT,
 };
 
 /* Other keys are what they type, as a character of ASCII or a byte of UTF-8. */
-enum topscreen_key {
-	TOPSCREEN_NOTHING = -1, /* the time is over */
-	TOPSCREEN_END = -2,     /* a signal says so, or there is no terminal any more */
-	TOPSCREEN_RESIZED = -3, /* or everything is to be drawn anew (Ctrl-L) */
-	TOPSCREEN_UP = -4,
-	TOPSCREEN_DOWN = -5,
-	TOPSCREEN_PAGE_UP = -6,
-	TOPSCREEN_PAGE_DOWN = -7,
-	TOPSCREEN_FIRST = -8,
-	TOPSCREEN_LAST = -9,
-	TOPSCREEN_BACKSPACE = -10,
-	TOPSCREEN_ENTER = -11,
-	TOPSCREEN_ESCAPE = -12,
-	TOPSCREEN_OTHER = -13, /* none of these */
+enum top_screen_key {
+	TOP_SCREEN_NOTHING = -1, /* the time is over */
+	TOP_SCREEN_END = -2,     /* a signal says so, or there is no terminal any more */
+	TOP_SCREEN_RESIZED = -3, /* or everything is to be drawn anew (Ctrl-L) */
+	TOP_SCREEN_UP = -4,
+	TOP_SCREEN_DOWN = -5,
+	TOP_SCREEN_PAGE_UP = -6,
+	TOP_SCREEN_PAGE_DOWN = -7,
+	TOP_SCREEN_FIRST = -8,
+	TOP_SCREEN_LAST = -9,
+	TOP_SCREEN_BACKSPACE = -10,
+	TOP_SCREEN_ENTER = -11,
+	TOP_SCREEN_ESCAPE = -12,
+	TOP_SCREEN_OTHER = -13, /* none of these */
 };
 
 /* At most one is open. color: if the terminal has any. 0; -ENOMEM; -ENOTTY: it is not possible. */
-int topscreen_open(bool color, struct topscreen **ret);
+int top_screen_open(bool color, struct top_screen **ret);
 
 /* NULL is fine. */
-void topscreen_close(struct topscreen *screen);
+void top_screen_close(struct top_screen *screen);
 
 /* In characters, as it is now. */
-void topscreen_size(const struct topscreen *screen, size_t *ret_lines, size_t *ret_columns);
+void top_screen_size(const struct top_screen *screen, size_t *ret_lines, size_t *ret_columns);
 
 /* Makes line `line` (from 0) say text, and no more; one that is not on the screen is passed over. The characters must be printable. */
-void topscreen_put(struct topscreen *screen, size_t line, enum topscreen_look look, const char *text);
+void top_screen_put(struct top_screen *screen, size_t line, enum top_screen_look look, const char *text);
 
 /* Clears all lines from `line` on, and shows what was put. */
-void topscreen_show(struct topscreen *screen, size_t line);
+void top_screen_show(struct top_screen *screen, size_t line);
 
 /* Waits for a key, at most for wait_ns. */
-int topscreen_key(struct topscreen *screen, uint64_t wait_ns);
+int top_screen_key(struct top_screen *screen, uint64_t wait_ns);
 
 #endif

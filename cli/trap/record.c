@@ -46,7 +46,7 @@
 struct watched {
 	int32_t pid;
 	bool tree; /* with all that it starts */
-	char name[TARGETNAME_MAX];
+	char name[TARGET_NAME_MAX];
 };
 
 struct record {
@@ -54,8 +54,8 @@ struct record {
 	uint64_t interval_ns, duration_ns, ring_bytes;
 	bool spin, quiet, tree;
 	enum stream_format format;
-	int fd;                  /* of the sink */
-	struct gatedchild child; /* COMMAND, or none */
+	int fd;                     /* of the sink */
+	struct stopped_child child; /* COMMAND, or none */
 	struct watched *watched;
 	const char **names; /* theirs */
 	size_t watched_count, trees;
@@ -90,13 +90,13 @@ static int add_pid(struct record *record, long pid, const char *program, bool tr
 	if (!program) {
 		AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-		if (procread_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
+		if (proc_read_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
 			comm[strcspn(comm, "\n")] = '\0';
 		program = comm;
 	}
 	watched->pid = (int32_t)pid;
 	watched->tree = tree;
-	targetname_of(program, (int32_t)pid, watched->name);
+	target_name_of(program, (int32_t)pid, watched->name);
 	record->names[record->watched_count++] = watched->name;
 	record->trees += tree;
 
@@ -217,7 +217,8 @@ static size_t still_there(const struct record *record, struct session *session)
 
 	discovery_state(session_discovery(session), &found);
 
-	return found.roster.members + found.roster.targets - (record->format == STREAM_GVISOR ? record->trees : 0);
+	return found.target_table.members + found.target_table.targets -
+	       (record->format == STREAM_GVISOR ? record->trees : 0);
 }
 
 static bool over(struct record *record, struct session *session, const struct recorder *recorder, mono_t start,
@@ -230,7 +231,7 @@ static bool over(struct record *record, struct session *session, const struct re
 	if (record->duration_ns && mono_diff(now, start) >= (int64_t)record->duration_ns)
 		return true;
 	/* Not reaped yet: what it has used in all is there for the last look. */
-	if (gatedchild_ended(&record->child))
+	if (stopped_child_ended(&record->child))
 		return true;
 
 	if (record->child.pid)
@@ -244,7 +245,7 @@ static bool over(struct record *record, struct session *session, const struct re
 
 static int pump_until_over(struct record *record, struct session *session, struct recorder *recorder, mono_t start)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	uint64_t nap = record->interval_ns < NS_PER_MS ? NS_PER_MS : record->interval_ns;
 	mono_t flushed = start;
 
@@ -261,7 +262,7 @@ static int pump_until_over(struct record *record, struct session *session, struc
 		}
 		if (r < 0 || over(record, session, recorder, start, now))
 			return r;
-		realclock_sleep_until(mono_add(now, nap));
+		real_clock_sleep_until(mono_add(now, nap));
 	}
 }
 
@@ -293,7 +294,7 @@ static void release_cursor(struct ring_cursor **cursor)
 
 static int run_session(struct record *record, struct session *session)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
 	struct recorder *recorder;
 	struct recorder_counts counts;
@@ -314,7 +315,7 @@ static int run_session(struct record *record, struct session *session)
 
 	r = session_start(session);
 	if (r == 0)
-		r = gatedchild_open(&record->child);
+		r = stopped_child_open(&record->child);
 	if (r == 0)
 		r = pump_until_over(record, session, recorder, options.start);
 	session_stop(session);
@@ -334,7 +335,7 @@ static int run_session(struct record *record, struct session *session)
 /* The command's own exit code is ours, as with time(1). Recording may be over; what COMMAND does is its own affair, unless we were told to stop. */
 static int exit_code(struct record *record, bool has_command, int result)
 {
-	int code = has_command ? gatedchild_wait(&record->child) : EXIT_OK;
+	int code = has_command ? stopped_child_wait(&record->child) : EXIT_OK;
 
 	if (result > 0)
 		return result;
@@ -392,7 +393,7 @@ static int check_found(const struct record *record, struct session *session)
 	discovery_state(session_discovery(session), &found);
 	if (!count)
 		fprintf(stderr, "spikewatch record: nothing to record: %s\n",
-			strerror(found.roster.failed ? -found.roster.last_error : ESRCH));
+			strerror(found.target_table.failed ? -found.target_table.last_error : ESRCH));
 
 	return count ? 0 : EXIT_TROUBLE;
 }
@@ -401,7 +402,7 @@ static int record_all(struct record *record, char **command)
 {
 	struct config *config = NULL;
 	struct session *session = NULL;
-	int r = *command ? gatedchild_fork("spikewatch record", command, &record->child) : 0;
+	int r = *command ? stopped_child_fork("spikewatch record", command, &record->child) : 0;
 
 	if (r == 0 && *command)
 		r = add_pid(record, record->child.pid, command[0], true);
@@ -437,7 +438,7 @@ int record_command(int argc, char **argv)
 		.interval_ns = 10 * NS_PER_MS,
 		.ring_bytes = 8u << 20,
 		.fd = -1,
-		.child.gate = -1,
+		.child.read_gate = -1,
 	};
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID[,PID]", "processes to record", &record.pids },

@@ -1,7 +1,7 @@
 /*
  * trap.c: spikewatch trap: waits in the foreground until a process does what it should not, and writes that down as the daemon would.
  *
- *	plan (options) ─▶ configuration ─▶ session, rules, incidents (trapsession.h) ─▶ so many incidents, or the end of what is watched
+ *	plan (options) ─▶ configuration ─▶ session, rules, incidents (trap_session.h) ─▶ so many incidents, or the end of what is watched
  *
  * All words go to standard error: standard output is COMMAND's. What the daemon would say at "notice" is said in words of our own.
  */
@@ -50,10 +50,10 @@
 #include <unistd.h>
 
 /* More are counted, not named. */
-#define TRAPSESSION_CAUGHT_MAX 1000
+#define TRAP_SESSION_CAUGHT_MAX 1000
 
 /*
- * trapsession.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has no name, so it goes with the process; the memo
+ * trap_session.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has no name, so it goes with the process; the memo
  * is never saved; the spool has no limits, so nothing that others have written is ever removed.
  *
  * Nobody tells the name of an incident that was opened: it is known but for its number (incident_stem), and looked up once it is
@@ -68,15 +68,15 @@ struct caught {
 	bool told;
 };
 
-struct trapsession {
-	struct trapsession_options options;
+struct trap_session {
+	struct trap_session_options options;
 	struct clock clock;
 	struct session *session;
 	struct spool *spool;
-	struct memo *memo;
+	struct rule_state *rule_state;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
-	struct watcher *watcher;
+	struct dispatcher *dispatcher;
 	uint64_t opened;
 	mono_t open_until;
 	struct caught *caught;
@@ -86,13 +86,13 @@ struct trapsession {
 
 /* ---- firings ---- */
 
-static void note(struct trapsession *trap, const struct evaluator_firing *firing)
+static void note(struct trap_session *trap, const struct evaluator_firing *firing)
 {
 	uint64_t after_ns = trap->options.config->incidents.after_ns;
 
 	trap->opened++;
 	trap->open_until = mono_add(firing->to, after_ns);
-	if (trap->caught_count < TRAPSESSION_CAUGHT_MAX)
+	if (trap->caught_count < TRAP_SESSION_CAUGHT_MAX)
 		incident_stem(firing->wall, firing->target->name, firing->rule->name,
 			      trap->caught[trap->caught_count++].stem, sizeof trap->caught->stem);
 	trap->options.caught(trap->options.ctx, firing);
@@ -100,7 +100,7 @@ static void note(struct trapsession *trap, const struct evaluator_firing *firing
 
 static int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
-	struct trapsession *trap = ctx;
+	struct trap_session *trap = ctx;
 	struct incidents_counts before, after;
 
 	/* Of an incident that is open it is a part, also of the last. */
@@ -119,7 +119,7 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
 {
-	struct trapsession *trap = ctx;
+	struct trap_session *trap = ctx;
 	double *most = rule->metric == METRIC_CPU ? &trap->most_cpu_percent : &trap->most_memory_bytes;
 
 	if (decision->available && decision->value > *most)
@@ -128,18 +128,18 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 
 /* ---- build ---- */
 
-static int build_rules(struct trapsession *trap)
+static int build_rules(struct trap_session *trap)
 {
 	struct incidents_options incidents = {
 		.config = trap->options.config,
 		.session = trap->session,
-		.memo = trap->memo,
+		.rule_state = trap->rule_state,
 		.spool = trap->spool,
 	};
 	struct evaluator_options evaluator = {
 		.config = trap->options.config,
 		.machine = *session_machine(trap->session),
-		.memo = trap->memo,
+		.rule_state = trap->rule_state,
 		.fire = on_fire,
 		.judged = on_judged,
 		.ctx = trap,
@@ -149,17 +149,18 @@ static int build_rules(struct trapsession *trap)
 	if (r == 0)
 		r = evaluator_new(&evaluator, &trap->evaluator);
 	if (r == 0)
-		r = watcher_new(session_ring(trap->session), trap->evaluator, trap->incidents, NULL, &trap->watcher);
+		r = dispatcher_new(session_ring(trap->session), trap->evaluator, trap->incidents, NULL,
+				   &trap->dispatcher);
 	if (r < 0)
 		log_line(LOG_ERR, "cannot build the rules: %s", strerror(-r));
 
 	return r;
 }
 
-int trapsession_new(const struct trapsession_options *options, struct trapsession **ret, bool *ret_directory)
+int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory)
 {
 	static const struct retention_limits unlimited;
-	struct trapsession *trap = calloc(1, sizeof *trap);
+	struct trap_session *trap = calloc(1, sizeof *trap);
 	int r;
 
 	*ret_directory = false;
@@ -167,18 +168,18 @@ int trapsession_new(const struct trapsession_options *options, struct trapsessio
 		return -ENOMEM;
 
 	trap->options = *options;
-	trap->clock = realclock();
-	trap->caught = calloc(TRAPSESSION_CAUGHT_MAX, sizeof *trap->caught);
+	trap->clock = real_clock();
+	trap->caught = calloc(TRAP_SESSION_CAUGHT_MAX, sizeof *trap->caught);
 	r = trap->caught ? spool_open(options->directory, &unlimited, &trap->spool, NULL) : -ENOMEM;
 	*ret_directory = r < 0 && trap->caught;
 	if (r == 0)
-		r = memo_new("", &trap->memo);
+		r = rule_state_new("", &trap->rule_state);
 	if (r == 0)
 		r = session_new(options->config, NULL, &trap->session);
 	if (r == 0)
 		r = build_rules(trap);
 	if (r < 0) {
-		trapsession_free(trap);
+		trap_session_free(trap);
 		return r;
 	}
 	*ret = trap;
@@ -186,19 +187,19 @@ int trapsession_new(const struct trapsession_options *options, struct trapsessio
 	return 0;
 }
 
-bool trapsession_free(struct trapsession *trap)
+bool trap_session_free(struct trap_session *trap)
 {
 	if (!trap)
 		return true;
 
-	watcher_free(trap->watcher);
+	dispatcher_free(trap->dispatcher);
 	evaluator_free(trap->evaluator);
 
 	bool ended = incidents_free(trap->incidents), freed = ended && session_free(trap->session);
 
 	if (ended)
 		spool_free(trap->spool);
-	memo_free(trap->memo);
+	rule_state_free(trap->rule_state);
 	free(trap->caught);
 	free(trap);
 
@@ -208,15 +209,15 @@ bool trapsession_free(struct trapsession *trap)
 /* ---- run ---- */
 
 /* Sampling begins. 0 or -errno (logged). */
-static int trapsession_start(struct trapsession *trap)
+static int trap_session_start(struct trap_session *trap)
 {
 	return session_start(trap->session);
 }
 
 /* Judges what was sampled, and has written what is complete. Every few milliseconds. 0 or -errno. */
-static int trapsession_poll(struct trapsession *trap)
+static int trap_session_poll(struct trap_session *trap)
 {
-	int r = watcher_poll(trap->watcher);
+	int r = dispatcher_poll(trap->dispatcher);
 
 	incidents_poll(trap->incidents, clock_mono(&trap->clock));
 
@@ -224,7 +225,7 @@ static int trapsession_poll(struct trapsession *trap)
 }
 
 /* So many as were wanted were opened, and all are complete. */
-static bool trapsession_done(const struct trapsession *trap)
+static bool trap_session_done(const struct trap_session *trap)
 {
 	struct incidents_counts counts;
 
@@ -233,24 +234,25 @@ static bool trapsession_done(const struct trapsession *trap)
 	return trap->opened >= trap->options.count && counts.open == 0;
 }
 
-void trapsession_finish(struct trapsession *trap)
+void trap_session_finish(struct trap_session *trap)
 {
 	session_stop(trap->session);
-	watcher_poll(trap->watcher);
+	dispatcher_poll(trap->dispatcher);
 	incidents_finish(trap->incidents);
 }
 
 /* ---- how it is ---- */
 
 /* How many processes are watched now, members of a sum each for itself; *ret_error: if there are none, -errno of why one could not be, or 0. */
-static size_t trapsession_targets(const struct trapsession *trap, int *ret_error)
+static size_t trap_session_targets(const struct trap_session *trap, int *ret_error)
 {
 	struct discovery_state found;
 
 	discovery_state(session_discovery(trap->session), &found);
-	*ret_error = found.roster.failed ? found.roster.last_error : 0;
+	*ret_error = found.target_table.failed ? found.target_table.last_error : 0;
 
-	return trap->options.config->targets[0].per == CONFIG_PER_GROUP ? found.roster.members : found.roster.targets;
+	return trap->options.config->targets[0].per == CONFIG_PER_GROUP ? found.target_table.members
+									: found.target_table.targets;
 }
 
 static int note_sum(void *ctx, const struct evaluator_sight *sight)
@@ -260,8 +262,8 @@ static int note_sum(void *ctx, const struct evaluator_sight *sight)
 	return sight->target->kind == TARGET_GROUP;
 }
 
-/* How many processes of the sum that is watched, but for this one, are still there; at most 256 are counted. Also after trapsession_finish. */
-static size_t trapsession_left(const struct trapsession *trap, int32_t but)
+/* How many processes of the sum that is watched, but for this one, are still there; at most 256 are counted. Also after trap_session_finish. */
+static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 {
 	int32_t pids[LEFT_MAX];
 	uint32_t id = 0;
@@ -279,20 +281,20 @@ static size_t trapsession_left(const struct trapsession *trap, int32_t but)
 }
 
 /* Why there are no stacks; "": there are, or nobody wants them. */
-static const char *trapsession_stacks_off(const struct trapsession *trap)
+static const char *trap_session_stacks_off(const struct trap_session *trap)
 {
 	return session_stacks_off(trap->session);
 }
 
 /* The highest values that were judged, of any target; 0 where there is no rule for it. */
-static void trapsession_most(const struct trapsession *trap, double *ret_cpu_percent, double *ret_memory_bytes)
+static void trap_session_most(const struct trap_session *trap, double *ret_cpu_percent, double *ret_memory_bytes)
 {
 	*ret_cpu_percent = trap->most_cpu_percent;
 	*ret_memory_bytes = trap->most_memory_bytes;
 }
 
 /* How many could not be written; the log said why. */
-static uint64_t trapsession_failed(const struct trapsession *trap)
+static uint64_t trap_session_failed(const struct trap_session *trap)
 {
 	struct incidents_counts counts;
 
@@ -323,13 +325,13 @@ static int visit_nearness(void *ctx, const struct evaluator_status *status)
 
 struct describing {
 	uint32_t id;
-	struct trapsession_view *view;
+	struct trap_session_view *view;
 };
 
 static int visit_rules(void *ctx, const struct evaluator_status *status)
 {
 	const struct describing *describing = ctx;
-	struct trapsession_view *view = describing->view;
+	struct trap_session_view *view = describing->view;
 	const struct trigger_decision *decision = status->decision;
 
 	if (status->target->id != describing->id || !decision)
@@ -348,7 +350,7 @@ static int visit_rules(void *ctx, const struct evaluator_status *status)
 static int visit_memory(void *ctx, const struct evaluator_sight *sight)
 {
 	const struct describing *describing = ctx;
-	struct trapsession_view *view = describing->view;
+	struct trap_session_view *view = describing->view;
 
 	if (sight->target->id != describing->id)
 		return 0;
@@ -361,7 +363,7 @@ static int visit_memory(void *ctx, const struct evaluator_sight *sight)
 	return 1;
 }
 
-void trapsession_view(const struct trapsession *trap, struct trapsession_view *ret)
+void trap_session_view(const struct trap_session *trap, struct trap_session_view *ret)
 {
 	struct nearest nearest = { 0 };
 	struct incidents_counts counts;
@@ -369,8 +371,8 @@ void trapsession_view(const struct trapsession *trap, struct trapsession_view *r
 	int error;
 
 	incidents_counts(trap->incidents, &counts);
-	*ret = (struct trapsession_view){
-		.targets = trapsession_targets(trap, &error),
+	*ret = (struct trap_session_view){
+		.targets = trap_session_targets(trap, &error),
 		.caught = trap->opened,
 		.open = counts.open,
 		.open_ns = left > 0 ? (uint64_t)left : 0,
@@ -407,7 +409,7 @@ static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_M
 /*
  * Names of incidents that are in the directory by now, in the order in which they were opened: the first that was not handed out yet. False: none.
  */
-static bool trapsession_written(struct trapsession *trap, char ret[static INCIDENT_NAME_MAX + 1])
+static bool trap_session_written(struct trap_session *trap, char ret[static INCIDENT_NAME_MAX + 1])
 {
 	AUTO_CLOSE int dirfd = -1;
 
@@ -426,17 +428,17 @@ static bool trapsession_written(struct trapsession *trap, char ret[static INCIDE
 }
 
 /*
- * traplive.c: one line, never wider than the terminal, so that it never wraps. If the terminal became narrower since, it has wrapped what
+ * trap_live.c: one line, never wider than the terminal, so that it never wraps. If the terminal became narrower since, it has wrapped what
  * stands there by itself: then the lines above are erased too.
  */
 
 #define WIDTH_DEFAULT 80
 
-void traplive_detect(struct traplive *live, FILE *file)
+void trap_live_detect(struct trap_live *live, FILE *file)
 {
 	const char *term = getenv("TERM");
 
-	*live = (struct traplive){
+	*live = (struct trap_live){
 		.file = file,
 		.on = isatty(fileno(file)) && term && *term && strcmp(term, "dumb") != 0,
 	};
@@ -464,7 +466,7 @@ static const char *seconds(uint64_t ns, char *buf, size_t cap)
 	return buf;
 }
 
-static void add_values(const struct trapplan *plan, const struct trapsession_view *view, char *buf, size_t cap)
+static void add_values(const struct trap_plan *plan, const struct trap_session_view *view, char *buf, size_t cap)
 {
 	char value[UNITS_TEXT_MAX], name[4 * sizeof view->name + 1];
 
@@ -483,8 +485,8 @@ static void add_values(const struct trapplan *plan, const struct trapsession_vie
 		add(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
 
-const char *traplive_text(const struct trapplan *plan, const struct trapsession_view *view, uint64_t waited_ns,
-			  uint64_t wanted, char *buf, size_t cap)
+const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view, uint64_t waited_ns,
+			   uint64_t wanted, char *buf, size_t cap)
 {
 	char time[UNITS_TEXT_MAX], name[64];
 
@@ -532,7 +534,7 @@ static size_t cut(const char *text, size_t characters)
 }
 
 /* To the first column of where the line begins, with nothing behind it. */
-static void go_back(struct traplive *live, size_t width)
+static void go_back(struct trap_live *live, size_t width)
 {
 	size_t above = live->shown > width ? (live->shown - 1) / width : 0;
 
@@ -542,7 +544,7 @@ static void go_back(struct traplive *live, size_t width)
 	live->shown = 0;
 }
 
-void traplive_draw(struct traplive *live, const char *text)
+void trap_live_draw(struct trap_live *live, const char *text)
 {
 	if (!live->on)
 		return;
@@ -555,7 +557,7 @@ void traplive_draw(struct traplive *live, const char *text)
 	fflush(live->file);
 }
 
-void traplive_erase(struct traplive *live)
+void trap_live_erase(struct trap_live *live)
 {
 	if (!live->on || !live->shown)
 		return;
@@ -565,7 +567,7 @@ void traplive_erase(struct traplive *live)
 }
 
 /*
- * trapplan.c: the options become the text of a configuration, and its own reader makes the value: one place knows ranges and what
+ * trap_plan.c: the options become the text of a configuration, and its own reader makes the value: one place knows ranges and what
  * goes with what.
  *
  * "For a second" is five windows in a row, each of them over the threshold: a window as long as the whole time would miss a burst
@@ -616,13 +618,13 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *error, size_t cap,
 
 /* ---- defaults ---- */
 
-void trapplan_watch(struct trapplan *plan, int32_t pid, const char *program)
+void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *program)
 {
 	plan->pid = pid;
-	targetname_of(program, plan->pid, plan->name);
+	target_name_of(program, plan->pid, plan->name);
 }
 
-static int resolve_cpu(struct trapplan *plan, char *error, size_t cap)
+static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
 {
 	if (units_percent(plan->cpu, strlen(plan->cpu), &plan->cpu_percent) == 0 && plan->cpu_percent > 0 &&
 	    plan->cpu_percent <= PERCENT_MAX)
@@ -633,7 +635,7 @@ static int resolve_cpu(struct trapplan *plan, char *error, size_t cap)
 		      plan->cpu);
 }
 
-int trapplan_resolve(struct trapplan *plan, char *error, size_t cap)
+int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 {
 	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
 
@@ -654,7 +656,7 @@ int trapplan_resolve(struct trapplan *plan, char *error, size_t cap)
 		plan->growth = true;
 	}
 	if (plan->comm)
-		targetname_of(plan->comm, plan->pid, plan->name);
+		target_name_of(plan->comm, plan->pid, plan->name);
 
 	return 0;
 }
@@ -674,7 +676,7 @@ static void write_times(FILE *file, uint64_t for_ns)
 		(unsigned long long)(for_ns - window_ns));
 }
 
-static void write_rules(FILE *file, const struct trapplan *plan)
+static void write_rules(FILE *file, const struct trap_plan *plan)
 {
 	static const char ending[] = "\"cooldown\": \"0s\", \"rearm\": \"below\"}\n";
 	const char *comma = "";
@@ -700,7 +702,7 @@ static void write_rules(FILE *file, const struct trapplan *plan)
 			comma, GROWTH_PERCENT, GROWTH_MINIMUM_BYTES, GROWTH_HISTORY, GROWTH_WARMUP, ending);
 }
 
-static void write_config(FILE *file, const struct trapplan *plan)
+static void write_config(FILE *file, const struct trap_plan *plan)
 {
 	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
 
@@ -735,7 +737,7 @@ static const char *option_of(const char *key)
 	return key;
 }
 
-int trapplan_config(const struct trapplan *plan, struct config **ret, char *error, size_t cap)
+int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap)
 {
 	AUTO_FREE char *text = NULL;
 	struct config *config = NULL;
@@ -768,7 +770,7 @@ int trapplan_config(const struct trapplan *plan, struct config **ret, char *erro
 
 /* ---- words ---- */
 
-const char *trapplan_text(const struct trapplan *plan, char *buf, size_t cap)
+const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
 {
 	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
 	size_t at = 0;
@@ -801,13 +803,13 @@ const char *trapplan_text(const struct trapplan *plan, char *buf, size_t cap)
 #define UNSAID UINT64_MAX
 
 struct trap {
-	struct trapplan plan;
+	struct trap_plan plan;
 	const char *pid_text, *output;
 	uint64_t count, timeout_ns, memory_bytes, for_ns;
-	char directory[INCIDENTLOAD_PATH_MAX];
-	struct gatedchild child;
-	struct traplive live;
-	struct trapsession *session;
+	char directory[INCIDENT_LOAD_PATH_MAX];
+	struct stopped_child child;
+	struct trap_live live;
+	struct trap_session *session;
 	struct clock clock;
 	mono_t begun, drawn;
 	char last[INCIDENT_NAME_MAX + 1]; /* incident that was written last; "" */
@@ -851,9 +853,9 @@ static int check_pid(struct trap *trap)
 			     "only for root\n",
 			pid);
 
-	if (procread_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
+	if (proc_read_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
 		comm[strcspn(comm, "\n")] = '\0';
-	trapplan_watch(&trap->plan, (int32_t)pid, comm);
+	trap_plan_watch(&trap->plan, (int32_t)pid, comm);
 
 	return EXIT_OK;
 }
@@ -889,7 +891,7 @@ static int check_request(struct trap *trap, char *const *command)
 
 	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
 
-	if (code == EXIT_OK && trapplan_resolve(&trap->plan, error, sizeof error) < 0)
+	if (code == EXIT_OK && trap_plan_resolve(&trap->plan, error, sizeof error) < 0)
 		code = wrong(error);
 
 	return code;
@@ -909,10 +911,10 @@ static bool may_use(const char *path)
 static int choose_directory(struct trap *trap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");
-	int r = incidentload_directory(trap->output, trap->directory, sizeof trap->directory);
+	int r = incident_load_directory(trap->output, trap->directory, sizeof trap->directory);
 
 	if (r == 0 && !trap->output && !(environment && *environment) && !may_use(trap->directory))
-		r = incidentload_own_directory(trap->directory, sizeof trap->directory);
+		r = incident_load_own_directory(trap->directory, sizeof trap->directory);
 	if (r == 0)
 		return EXIT_OK;
 
@@ -942,8 +944,8 @@ static void put_quoted(const char *text)
 
 static void say_waiting(struct trap *trap)
 {
-	char what[TRAPPLAN_TEXT_MAX];
-	const char *off = trapsession_stacks_off(trap->session);
+	char what[TRAP_PLAN_TEXT_MAX];
+	const char *off = trap_session_stacks_off(trap->session);
 	int error;
 
 	if (*off)
@@ -951,8 +953,8 @@ static void say_waiting(struct trap *trap)
 	fprintf(stderr, SELF ": waiting for ");
 	output_escaped(stderr, trap->plan.pid ? trap->plan.name : trap->plan.comm);
 	fprintf(stderr, "%s: %s; Ctrl-C ends it\n", trap->plan.tree ? " and all that it starts" : "",
-		trapplan_text(&trap->plan, what, sizeof what));
-	if (!trap->plan.pid && trapsession_targets(trap->session, &error) == 0) {
+		trap_plan_text(&trap->plan, what, sizeof what));
+	if (!trap->plan.pid && trap_session_targets(trap->session, &error) == 0) {
 		fprintf(stderr, SELF ": no process is called ");
 		output_escaped(stderr, trap->plan.comm);
 		fprintf(stderr, " yet: waiting for one\n");
@@ -965,8 +967,8 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 	bool is_cpu = firing->rule->metric == METRIC_CPU;
 	char value[64], after[UNITS_TEXT_MAX];
 
-	traplive_erase(&trap->live);
-	metrictext_value(metric_unit(firing->rule->metric), firing->decision->value, value, sizeof value);
+	trap_live_erase(&trap->live);
+	metric_text_value(metric_unit(firing->rule->metric), firing->decision->value, value, sizeof value);
 	fprintf(stderr, SELF ": caught ");
 	output_escaped(stderr, firing->target->name);
 	fprintf(stderr, ": %s%s%s; recording %s more\n", is_cpu ? "CPU " : "memory ", value, is_cpu ? " of a core" : "",
@@ -975,8 +977,8 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 
 static void say_written(struct trap *trap)
 {
-	while (trapsession_written(trap->session, trap->last)) {
-		traplive_erase(&trap->live);
+	while (trap_session_written(trap->session, trap->last)) {
+		trap_live_erase(&trap->live);
 		trap->written++;
 		fprintf(stderr, SELF ": wrote %s\n", trap->last);
 	}
@@ -987,9 +989,9 @@ static void say_nothing(struct trap *trap)
 	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX];
 	double cpu_percent, memory_bytes;
 
-	if (gatedchild_ended(&trap->child) && gatedchild_failed(&trap->child))
+	if (stopped_child_ended(&trap->child) && stopped_child_failed(&trap->child))
 		return; /* the child has said why */
-	trapsession_most(trap->session, &cpu_percent, &memory_bytes);
+	trap_session_most(trap->session, &cpu_percent, &memory_bytes);
 	fprintf(stderr, SELF ": nothing was caught");
 	if (cpu_percent > 0)
 		fprintf(stderr, "; the most was CPU %s of a core", units_format_percent(cpu, sizeof cpu, cpu_percent));
@@ -1002,36 +1004,36 @@ static void say_nothing(struct trap *trap)
 /* What daemonises goes on when the command has ended; then it is watched no more. */
 static void say_left(const struct trap *trap)
 {
-	size_t left = gatedchild_ended(&trap->child) ? trapsession_left(trap->session, trap->child.pid) : 0;
+	size_t left = stopped_child_ended(&trap->child) ? trap_session_left(trap->session, trap->child.pid) : 0;
 
 	if (left)
 		fprintf(stderr, SELF ": the command has ended; of what it has started %zu process%s on, unwatched\n",
 			left, left > 1 ? "es go" : " goes");
 }
 
-static void release_names(struct incidentload_names *names)
+static void release_names(struct incident_load_names *names)
 {
-	incidentload_names_release(names);
+	incident_load_names_release(names);
 }
 
 /* Whether "last" means it: a daemon may use the directory too. */
 static bool is_last(const struct trap *trap)
 {
 	AUTO_CLOSE int dirfd = open(trap->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(release_names) struct incidentload_names names = { 0 };
+	AUTO(release_names) struct incident_load_names names = { 0 };
 	const char *newest;
 
-	return dirfd >= 0 && incidentload_list(dirfd, &names) == 0 && incidentload_find(&names, "last", &newest) == 0 &&
-	       strcmp(newest, trap->last) == 0;
+	return dirfd >= 0 && incident_load_list(dirfd, &names) == 0 &&
+	       incident_load_find(&names, "last", &newest) == 0 && strcmp(newest, trap->last) == 0;
 }
 
 /* The command to type next. */
 static void say_next(const struct trap *trap)
 {
-	char usual[INCIDENTLOAD_PATH_MAX];
+	char usual[INCIDENT_LOAD_PATH_MAX];
 
 	fprintf(stderr, SELF ": to see it: spikewatch show ");
-	if (incidentload_directory(NULL, usual, sizeof usual) < 0 || strcmp(usual, trap->directory) != 0) {
+	if (incident_load_directory(NULL, usual, sizeof usual) < 0 || strcmp(usual, trap->directory) != 0) {
 		fprintf(stderr, "-d ");
 		put_quoted(trap->directory);
 		fputc(' ', stderr);
@@ -1043,42 +1045,42 @@ static void say_next(const struct trap *trap)
 
 static void redraw(struct trap *trap, mono_t now)
 {
-	struct trapsession_view view;
-	char text[TRAPLIVE_TEXT_MAX];
+	struct trap_session_view view;
+	char text[TRAP_LIVE_TEXT_MAX];
 
 	if (!trap->live.on || mono_diff(now, trap->drawn) < (int64_t)REDRAW_NS)
 		return;
 	trap->drawn = now;
-	trapsession_view(trap->session, &view);
-	traplive_text(&trap->plan, &view, (uint64_t)mono_diff(now, trap->begun), trap->count, text, sizeof text);
-	traplive_draw(&trap->live, text);
+	trap_session_view(trap->session, &view);
+	trap_live_text(&trap->plan, &view, (uint64_t)mono_diff(now, trap->begun), trap->count, text, sizeof text);
+	trap_live_draw(&trap->live, text);
 }
 
 static bool is_over(struct trap *trap, mono_t now)
 {
 	int error;
 
-	if (interruption_signal() || trapsession_done(trap->session))
+	if (interruption_signal() || trap_session_done(trap->session))
 		return true;
 	if (trap->timeout_ns && mono_diff(now, trap->begun) >= (int64_t)trap->timeout_ns)
 		return true;
 	if (trap->child.pid)
-		return gatedchild_ended(&trap->child);
+		return stopped_child_ended(&trap->child);
 
-	return trap->plan.pid && trapsession_targets(trap->session, &error) == 0;
+	return trap->plan.pid && trap_session_targets(trap->session, &error) == 0;
 }
 
 static int wait_until_over(struct trap *trap)
 {
 	for (;;) {
-		int r = trapsession_poll(trap->session);
+		int r = trap_session_poll(trap->session);
 		mono_t now = clock_mono(&trap->clock);
 
 		say_written(trap);
 		if (r < 0 || is_over(trap, now))
 			return r;
 		redraw(trap, now);
-		realclock_sleep_until(mono_add(now, NAP_NS));
+		real_clock_sleep_until(mono_add(now, NAP_NS));
 	}
 }
 
@@ -1087,7 +1089,7 @@ static int check_found(struct trap *trap)
 {
 	int error, r = 0;
 
-	if (trap->plan.pid && trapsession_targets(trap->session, &error) == 0) {
+	if (trap->plan.pid && trap_session_targets(trap->session, &error) == 0) {
 		r = error ? error : -ESRCH;
 		fprintf(stderr, SELF ": process %d cannot be watched: %s\n", trap->plan.pid, strerror(-r));
 	}
@@ -1106,16 +1108,16 @@ static int run(struct trap *trap)
 	say_waiting(trap);
 	log_only(LOG_WARNING);
 	trap->begun = clock_mono(&trap->clock);
-	r = trapsession_start(trap->session);
+	r = trap_session_start(trap->session);
 	if (r == 0)
-		r = gatedchild_open(&trap->child);
+		r = stopped_child_open(&trap->child);
 	if (r == 0)
 		r = wait_until_over(trap);
 	if (r < 0)
 		fprintf(stderr, SELF ": %s\n", strerror(-r));
 
-	traplive_erase(&trap->live);
-	trapsession_finish(trap->session);
+	trap_live_erase(&trap->live);
+	trap_session_finish(trap->session);
 	say_written(trap);
 	if (trap->written)
 		say_next(trap);
@@ -1123,13 +1125,13 @@ static int run(struct trap *trap)
 		say_nothing(trap);
 	say_left(trap);
 
-	return r < 0 ? r : trapsession_failed(trap->session) ? -EIO : 0;
+	return r < 0 ? r : trap_session_failed(trap->session) ? -EIO : 0;
 }
 
 /* 0; -errno, which was said; EXIT_USAGE, as well. */
 static int open_and_run(struct trap *trap, struct config **config)
 {
-	struct trapsession_options options = {
+	struct trap_session_options options = {
 		.directory = trap->directory,
 		.count = trap->count,
 		.caught = on_caught,
@@ -1137,13 +1139,13 @@ static int open_and_run(struct trap *trap, struct config **config)
 	};
 	bool directory = false;
 	char error[400];
-	int r = trapplan_config(&trap->plan, config, error, sizeof error);
+	int r = trap_plan_config(&trap->plan, config, error, sizeof error);
 
 	if (r == -EINVAL)
 		return wrong(error);
 	options.config = *config;
 	if (r == 0)
-		r = trapsession_new(&options, &trap->session, &directory);
+		r = trap_session_new(&options, &trap->session, &directory);
 	if (directory) {
 		fprintf(stderr, SELF ": ");
 		output_escaped(stderr, trap->directory);
@@ -1158,12 +1160,12 @@ static int open_and_run(struct trap *trap, struct config **config)
 /* COMMAND's own, as with time(1) and record; else whether something was caught. */
 static int exit_code(struct trap *trap, bool has_command, int result)
 {
-	bool goes_on = has_command && result >= 0 && !interruption_signal() && !gatedchild_ended(&trap->child);
+	bool goes_on = has_command && result >= 0 && !interruption_signal() && !stopped_child_ended(&trap->child);
 
 	if (goes_on)
 		fprintf(stderr, SELF ": the command goes on\n");
 
-	int code = has_command ? gatedchild_wait(&trap->child) : EXIT_OK;
+	int code = has_command ? stopped_child_wait(&trap->child) : EXIT_OK;
 
 	if (result > 0)
 		return result;
@@ -1185,15 +1187,15 @@ static int trap_all(struct trap *trap, char *const *command)
 	log_may_block();
 	interruption_catch();
 	if (*command)
-		r = gatedchild_fork(SELF, command, &trap->child);
+		r = stopped_child_fork(SELF, command, &trap->child);
 	if (r < 0)
 		fprintf(stderr, SELF ": %s\n", strerror(-r));
 	if (r == 0 && *command)
-		trapplan_watch(&trap->plan, trap->child.pid, command[0]);
+		trap_plan_watch(&trap->plan, trap->child.pid, command[0]);
 	trap->plan.tree |= *command != NULL;
 	if (r == 0)
 		r = open_and_run(trap, &config);
-	if (trapsession_free(trap->session))
+	if (trap_session_free(trap->session))
 		config_free(config);
 
 	return exit_code(trap, *command != NULL, r);
@@ -1204,9 +1206,9 @@ int trap_command(int argc, char **argv)
 	struct trap trap = { .count = 1,
 			     .memory_bytes = UNSAID,
 			     .for_ns = UNSAID,
-			     .child = { .gate = -1 },
-			     .clock = realclock(),
-			     .plan.after_ns = TRAPPLAN_AFTER_NS };
+			     .child = { .read_gate = -1 },
+			     .clock = real_clock(),
+			     .plan.after_ns = TRAP_PLAN_AFTER_NS };
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID", "a process that runs", &trap.pid_text },
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
@@ -1248,7 +1250,7 @@ int trap_command(int argc, char **argv)
 	if (code != EXIT_OK)
 		return code;
 
-	traplive_detect(&trap.live, stderr);
+	trap_live_detect(&trap.live, stderr);
 
 	return trap_all(&trap, argv + first);
 }

@@ -13,13 +13,13 @@
 #include <stdio.h>
 
 /*
- * trapsession.h: the daemon's session, rules and incidents in this process, until so many incidents were opened: no file but the
+ * trap_session.h: the daemon's session, rules and incidents in this process, until so many incidents were opened: no file but the
  * incidents is written, nobody can ask it, nothing is remembered. Belongs to one thread; session and incidents have their own.
  */
 
-struct trapsession;
+struct trap_session;
 
-struct trapsession_options {
+struct trap_session_options {
 	const struct config *config;                                      /* must outlive it */
 	const char *directory;                                            /* of incidents; made if need be */
 	uint64_t count;                                                   /* incidents; then no more are opened */
@@ -28,8 +28,8 @@ struct trapsession_options {
 };
 
 /* How it is. name is cut to fit. */
-struct trapsession_view {
-	size_t targets;           /* trapsession_targets */
+struct trap_session_view {
+	size_t targets;           /* trap_session_targets */
 	char name[96];            /* of the one nearest to a threshold; "": nothing is known of any */
 	bool has_cpu, has_memory; /* of that one, over the last window */
 	double cpu_percent;
@@ -45,79 +45,79 @@ struct trapsession_view {
  * Opens everything and makes a first scan. 0; -ENOMEM; -errno. What failed is in the log, but for the directory: then *ret_directory
  * is true.
  */
-int trapsession_new(const struct trapsession_options *options, struct trapsession **ret, bool *ret_directory);
+int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory);
 
 /* Of this moment, as of the windows that were judged. Costs a walk over all targets. */
-void trapsession_view(const struct trapsession *trap, struct trapsession_view *ret);
+void trap_session_view(const struct trap_session *trap, struct trap_session_view *ret);
 
 /* Stops sampling, writes what is open as it is, and waits for that. Once. */
-void trapsession_finish(struct trapsession *trap);
+void trap_session_finish(struct trap_session *trap);
 
-/* trapsession_finish first. NULL is fine. False: the configuration is still referred to (session_free). */
-bool trapsession_free(struct trapsession *trap);
+/* trap_session_finish first. NULL is fine. False: the configuration is still referred to (session_free). */
+bool trap_session_free(struct trap_session *trap);
 
 /*
- * trapplan.h: what `spikewatch trap` was asked for, as the configuration that a daemon would be given for it: one target, a rule for
+ * trap_plan.h: what `spikewatch trap` was asked for, as the configuration that a daemon would be given for it: one target, a rule for
  * each threshold, short times.
  */
 
-#define TRAPPLAN_TEXT_MAX 320
+#define TRAP_PLAN_TEXT_MAX 320
 
 /* How long an incident goes on, unless somebody wants it otherwise: the height of the spike, and perhaps its end. */
-#define TRAPPLAN_AFTER_NS (3 * NS_PER_S)
+#define TRAP_PLAN_AFTER_NS (3 * NS_PER_S)
 
 /* Zeroed but for after_ns is a plan of which nothing is said. Texts are the caller's and must outlive the configuration. */
-struct trapplan {
-	const char *comm;   /* all processes of this name, those that come later too; NULL: trapplan_watch says which */
-	const char *cpu;    /* "80%", of a core; NULL: not asked for */
-	const char *stacks; /* a mode of the configuration; NULL: its default */
+struct trap_plan {
+	const char *comm; /* all processes of this name, those that come later too; NULL: trap_plan_watch says which */
+	const char *cpu;  /* "80%", of a core; NULL: not asked for */
+	const char *stacks;    /* a mode of the configuration; NULL: its default */
 	uint64_t memory_bytes; /* 0: not asked for */
 	uint64_t for_ns;       /* how long it has to last; 0: a second for CPU, no time for memory */
 	uint64_t after_ns;
 	bool tree; /* with all that they start, as one sum */
-	/* What trapplan_watch and trapplan_resolve make of it. */
-	int32_t pid;               /* 0: comm */
-	char name[TARGETNAME_MAX]; /* of the target entry */
-	double cpu_percent;        /* 0: no such rule */
-	bool growth;               /* a rule for memory that grows: nothing was asked for */
+	/* What trap_plan_watch and trap_plan_resolve make of it. */
+	int32_t pid;                /* 0: comm */
+	char name[TARGET_NAME_MAX]; /* of the target entry */
+	double cpu_percent;         /* 0: no such rule */
+	bool growth;                /* a rule for memory that grows: nothing was asked for */
 };
 
 /* It is about this process, which runs a program of this name, or path. */
-void trapplan_watch(struct trapplan *plan, int32_t pid, const char *program);
+void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *program);
 
 /*
  * Checks what was asked for, and fills in defaults. 0; -EINVAL: error (cap bytes, terminated) says which option is wrong and what was expected.
  */
-int trapplan_resolve(struct trapplan *plan, char *error, size_t cap);
+int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap);
 
 /* Of a resolved plan, which must outlive it. 0; -ENOMEM; -EINVAL as above. *ret is for config_free. */
-int trapplan_config(const struct trapplan *plan, struct config **ret, char *error, size_t cap);
+int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap);
 
 /* "more than 80% of a core for 1 s, or more than 512 MiB of memory": what a resolved plan waits for. Into buf, which is returned. */
-const char *trapplan_text(const struct trapplan *plan, char *buf, size_t cap);
+const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap);
 
-#define TRAPLIVE_TEXT_MAX 512
+#define TRAP_LIVE_TEXT_MAX 512
 
-/* {file} with on set by traplive_detect; else all calls do nothing. */
-struct traplive {
+/* {file} with on set by trap_live_detect; else all calls do nothing. */
+struct trap_live {
 	FILE *file;
 	bool on;
 	size_t shown; /* columns that stand there */
 };
 
 /* On if file is a terminal that can go back in a line. */
-void traplive_detect(struct traplive *live, FILE *file);
+void trap_live_detect(struct trap_live *live, FILE *file);
 
 /*
  * "12 s: job-812 CPU 43% of 80%, memory 84 MiB". Into buf, which is returned; names are printable.
  */
-const char *traplive_text(const struct trapplan *plan, const struct trapsession_view *view, uint64_t waited_ns,
-			  uint64_t wanted, char *buf, size_t cap);
+const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view, uint64_t waited_ns,
+			   uint64_t wanted, char *buf, size_t cap);
 
 /* Puts text in the place of what stands there, cut to the width that the terminal has now. */
-void traplive_draw(struct traplive *live, const char *text);
+void trap_live_draw(struct trap_live *live, const char *text);
 
 /* Nothing stands there any more: before anything else is printed, and at the end. */
-void traplive_erase(struct traplive *live);
+void trap_live_erase(struct trap_live *live);
 
 #endif

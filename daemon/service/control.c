@@ -60,12 +60,12 @@
 #define CONTROL_PIECE_PATIENCE_NS (5 * NS_PER_S)
 
 /* Room for what it has to say. */
-#define RELOAD_MESSAGE_MAX CONFIGFILE_MESSAGE_MAX
+#define RELOAD_MESSAGE_MAX CONFIG_FILE_MESSAGE_MAX
 
 static void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics);
 
 /*
- * handedfds.c: the environment is asked once, because it must be unset for programs that are started later, and the answer then is a value
+ * handed_fds.c: the environment is asked once, because it must be unset for programs that are started later, and the answer then is a value
  * that several modules can take from in any order.
  *
  * Rejected: names of descriptors ($LISTEN_FDNAMES). They are right only if somebody wrote FileDescriptorName= into the unit, while the
@@ -73,7 +73,7 @@ static void reporter_reload(struct reporter *reporter, const struct config_metri
  */
 
 /* The place for this descriptor; NULL: none. */
-static int *place_of(struct handedfds *handed, int fd)
+static int *place_of(struct handed_fds *handed, int fd)
 {
 	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) > 0)
 		return &handed->control;
@@ -83,11 +83,11 @@ static int *place_of(struct handedfds *handed, int fd)
 	return NULL;
 }
 
-int handedfds_take(struct handedfds *ret)
+int handed_fds_take(struct handed_fds *ret)
 {
 	int count = sd_listen_fds(1); /* sets close-on-exec */
 
-	*ret = (struct handedfds){ 0 };
+	*ret = (struct handed_fds){ 0 };
 	for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + count; fd++) {
 		int *place = place_of(ret, fd);
 
@@ -102,13 +102,13 @@ int handedfds_take(struct handedfds *ret)
 	return count < 0 ? count : 0;
 }
 
-void handedfds_release(struct handedfds *handed)
+void handed_fds_release(struct handed_fds *handed)
 {
 	if (handed->control > 0)
 		close(handed->control);
 	if (handed->metrics > 0)
 		close(handed->metrics);
-	*handed = (struct handedfds){ .unknown = handed->unknown };
+	*handed = (struct handed_fds){ .unknown = handed->unknown };
 }
 
 /* requests.c: a word and what follows it; a table says who answers the word. */
@@ -119,12 +119,12 @@ void handedfds_release(struct handedfds *handed)
 struct request {
 	const char *word;
 	int (*answer)(const struct requests *requests, const char *argument, struct buffer *ret,
-		      struct control_rest *rest);
+		      struct control_rest *rate_limit);
 };
 
 static void put_error(struct json_writer *json, const char *error)
 {
-	jsonmember_text(json, "error", error);
+	json_member_text(json, "error", error);
 }
 
 /* Begins the one object that an answer is. NULL: no memory. */
@@ -156,7 +156,7 @@ static int requests_refuse(const char *error, const char *line, struct buffer *r
 
 	put_error(json, error);
 	if (line)
-		jsonmember_text(json, "request", line);
+		json_member_text(json, "request", line);
 
 	return end(json);
 }
@@ -165,31 +165,32 @@ static int requests_refuse(const char *error, const char *line, struct buffer *r
 
 static int more_status(void *ctx, struct buffer *ret)
 {
-	return statusanswer_more(ctx, ret);
+	return status_answer_more(ctx, ret);
 }
 
 static void end_status(void *ctx)
 {
-	statusanswer_free(ctx);
+	status_answer_free(ctx);
 }
 
 static int answer_status(const struct requests *requests, const char *argument, struct buffer *ret,
-			 struct control_rest *rest)
+			 struct control_rest *rate_limit)
 {
-	struct statusanswer_options options = { .overview = requests->overview,
-						.ctx = requests->ctx,
-						.clock = realclock() };
-	struct statusanswer *answer;
-	int r = statusanswer_new(&options, argument, &answer);
+	struct status_answer_options options = { .overview = requests->overview,
+						 .ctx = requests->ctx,
+						 .clock = real_clock() };
+	struct status_answer *answer;
+	int r = status_answer_new(&options, argument, &answer);
 
 	if (r == -EINVAL || r == -E2BIG)
-		return requests_refuse("status takes the words brief, nearest=N (1 to 1000), target=GLOB, rule=GLOB, name=GLOB; "
-			      "%20 is a blank in a glob",
-			      argument, ret);
+		return requests_refuse(
+			"status takes the words brief, nearest=N (1 to 1000), target=GLOB, rule=GLOB, name=GLOB; "
+			"%20 is a blank in a glob",
+			argument, ret);
 	if (r < 0)
 		return r;
 
-	*rest = (struct control_rest){ .more = more_status, .end = end_status, .ctx = answer };
+	*rate_limit = (struct control_rest){ .more = more_status, .end = end_status, .ctx = answer };
 
 	return 0;
 }
@@ -197,13 +198,13 @@ static int answer_status(const struct requests *requests, const char *argument, 
 /* ---- reload ---- */
 
 static int answer_reload(const struct requests *requests, const char *argument, struct buffer *ret,
-			 struct control_rest *rest)
+			 struct control_rest *rate_limit)
 {
 	char message[REQUESTS_MESSAGE_MAX] = "";
 	struct json_writer *json;
 	bool done;
 
-	(void)rest;
+	(void)rate_limit;
 	if (*argument)
 		return requests_refuse("reload takes no argument", NULL, ret);
 
@@ -217,7 +218,7 @@ static int answer_reload(const struct requests *requests, const char *argument, 
 	json_begin_object(json);
 	json_key(json, "done");
 	json_bool(json, done);
-	jsonmember_text(json, "message", message);
+	json_member_text(json, "message", message);
 	json_end_object(json);
 
 	return end(json);
@@ -293,10 +294,10 @@ static int put_ticket(const struct incidents_ticket *ticket, struct buffer *ret)
 	}
 	json_key(json, "trigger");
 	json_begin_object(json);
-	jsonmember_text(json, "answer", answer_name(ticket->answer));
-	jsonmember_text(json, "why", ticket->why);
-	jsonmember_text(json, "directory", ticket->directory);
-	jsonmember_text(json, "stem", ticket->stem);
+	json_member_text(json, "answer", answer_name(ticket->answer));
+	json_member_text(json, "why", ticket->why);
+	json_member_text(json, "directory", ticket->directory);
+	json_member_text(json, "stem", ticket->stem);
 	json_key(json, "sealed_in_ns");
 	json_u64(json, ticket->sealed_in_ns);
 	json_end_object(json);
@@ -326,14 +327,14 @@ static bool find_target(const struct requests *requests, struct search *search, 
 }
 
 static int answer_trigger(const struct requests *requests, const char *argument, struct buffer *ret,
-			  struct control_rest *rest)
+			  struct control_rest *rate_limit)
 {
 	struct incidents_ticket ticket;
 	struct target target;
 	char error[512];
 	int r;
 
-	(void)rest;
+	(void)rate_limit;
 	if (!*argument) {
 		r = requests->trigger(requests->ctx, NULL, &ticket);
 		return r < 0 ? r : put_ticket(&ticket, ret);
@@ -359,17 +360,18 @@ static const struct request table[] = {
 	{ "reload", answer_reload },
 };
 
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest)
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret,
+		    struct control_rest *rate_limit)
 {
 	size_t len = strcspn(line, " ");
 	const char *argument = line + len + strspn(line + len, " ");
 
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
 		if (strlen(table[i].word) == len && memcmp(table[i].word, line, len) == 0)
-			return table[i].answer(requests, argument, ret, rest);
+			return table[i].answer(requests, argument, ret, rate_limit);
 
-	return requests_refuse("this daemon knows no such request; it knows: status [WORDS], trigger [TARGET], reload", line,
-		      ret);
+	return requests_refuse("this daemon knows no such request; it knows: status [WORDS], trigger [TARGET], reload",
+			       line, ret);
 }
 
 /* reload.c: what may fail comes first, and leaves no trace. */
@@ -414,13 +416,13 @@ static void say_section(char *message, const char *section, size_t added, size_t
 
 static void say_changes(const struct config *old, const struct config *next, char *message)
 {
-	struct configdiff_counts counts;
+	struct config_change_counts counts;
 
 	message[0] = '\0';
-	configdiff_count(old, next, &counts);
+	config_change_count(old, next, &counts);
 	say_section(message, "targets", counts.targets_added, counts.targets_removed, counts.targets_changed);
 	say_section(message, "rules", counts.rules_added, counts.rules_removed, counts.rules_changed);
-	if (configdiff_sections(old, next))
+	if (config_change_sections(old, next))
 		append(message, "%sother options changed", *message ? "; " : "");
 	if (!*message)
 		append(message, "nothing has changed");
@@ -431,20 +433,20 @@ static void drop_rules(struct evaluator_reload **rules)
 	evaluator_reload_drop(*rules);
 }
 
-static void drop_tally(struct ruletally **tally)
+static void drop_tally(struct rule_counts **tally)
 {
-	ruletally_free(*tally);
+	rule_counts_free(*tally);
 }
 
 /* 0; -errno: nothing has changed. */
 static int swap(const struct reload *reload, const struct config *config)
 {
 	AUTO(drop_rules) struct evaluator_reload *rules = NULL;
-	AUTO(drop_tally) struct ruletally *tally = NULL;
+	AUTO(drop_tally) struct rule_counts *tally = NULL;
 	int r = evaluator_reload_prepare(reload->evaluator, config, &rules);
 
 	if (r == 0)
-		r = ruletally_new(config, *reload->tally, &tally);
+		r = rule_counts_new(config, *reload->tally, &tally);
 	if (r == 0)
 		r = session_reload(reload->session, config);
 	if (r < 0)
@@ -453,7 +455,7 @@ static int swap(const struct reload *reload, const struct config *config)
 	evaluator_reload_commit(TAKE(rules));
 	incidents_reload(reload->incidents, config);
 	reporter_reload(reload->reporter, &config->metrics);
-	ruletally_free(*reload->tally);
+	rule_counts_free(*reload->tally);
 	*reload->tally = TAKE(tally);
 
 	return 0;
@@ -463,12 +465,12 @@ int reload_run(const struct reload *reload, char *message)
 {
 	AUTO(release_config) struct config *config = NULL;
 	struct config_error error;
-	int r = configfile_load(reload->file, &config, message);
+	int r = config_file_load(reload->file, &config, message);
 
 	if (r < 0)
 		return refuse(message, r);
 
-	r = configdiff_reloadable(*reload->config, config, &error);
+	r = config_change_reloadable(*reload->config, config, &error);
 	if (r < 0) {
 		config_error_format(&error, message, RELOAD_MESSAGE_MAX);
 		return refuse(message, r);
@@ -492,33 +494,33 @@ int reload_run(const struct reload *reload, char *message)
  * reporter.c: one overview, three readers. A socket of systemd's is kept over reloads: it cannot be had twice.
  */
 
-/* Longer than any address that listenaddr.h takes, and any path. */
+/* Longer than any address that listen_address.h takes, and any path. */
 #define LISTEN_MAX 96
 #define PATH_MAX_BYTES 4096
 
 /* When the file with the metrics is written does not matter: the machine may sleep a little longer. */
-#define TEXTFILE_ACCURACY_US 100000
+#define METRICS_FILE_ACCURACY_US 100000
 
 struct reporter {
 	struct reporter_options options;
-	struct handedfds handed; /* what is still in it is nobody's yet */
+	struct handed_fds handed; /* what is still in it is nobody's yet */
 	struct control *control;
 	struct exposition *exposition;
 	struct metrics *metrics;
 	bool metrics_handed;     /* the metrics' socket is systemd's */
 	char listen[LISTEN_MAX]; /* of the metrics; "": none */
-	struct textfile *textfile;
-	sd_event_source *textfile_timer;
-	char textfile_path[PATH_MAX_BYTES]; /* "": none */
-	uint64_t textfile_interval_ns;
-	bool textfile_failing;
+	struct metrics_file *metrics_file;
+	sd_event_source *metrics_file_timer;
+	char metrics_file_path[PATH_MAX_BYTES]; /* "": none */
+	uint64_t metrics_file_interval_ns;
+	bool metrics_file_failing;
 };
 
-static int on_request(void *ctx, const char *line, struct buffer *ret, struct control_rest *rest)
+static int on_request(void *ctx, const char *line, struct buffer *ret, struct control_rest *rate_limit)
 {
 	struct reporter *reporter = ctx;
 
-	return requests_answer(&reporter->options.requests, line, ret, rest);
+	return requests_answer(&reporter->options.requests, line, ret, rate_limit);
 }
 
 static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)
@@ -577,19 +579,19 @@ static void start_metrics(struct reporter *reporter, const struct config_metrics
 
 /* ---- the file ---- */
 
-static void say_textfile(struct reporter *reporter, int error)
+static void say_metrics_file(struct reporter *reporter, int error)
 {
-	bool before = reporter->textfile_failing;
+	bool before = reporter->metrics_file_failing;
 
-	reporter->textfile_failing = error < 0;
+	reporter->metrics_file_failing = error < 0;
 	if (error < 0 && !before)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_NONE, .error = error },
-			  "cannot write the metrics to %s: %s", reporter->textfile_path, strerror(-error));
+			  "cannot write the metrics to %s: %s", reporter->metrics_file_path, strerror(-error));
 	else if (error == 0 && before)
-		log_line(LOG_NOTICE, "the metrics are written to %s again", reporter->textfile_path);
+		log_line(LOG_NOTICE, "the metrics are written to %s again", reporter->metrics_file_path);
 }
 
-static int on_textfile(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_metrics_file(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct reporter *reporter = userdata;
 	AUTO(buffer_release) struct buffer page = { .max = METRICS_PAGE_MAX };
@@ -597,49 +599,49 @@ static int on_textfile(sd_event_source *source, uint64_t usec, void *userdata)
 
 	(void)usec;
 	if (r == 0)
-		r = textfile_put(reporter->textfile, &page);
-	if (r != TEXTFILE_BUSY)
-		say_textfile(reporter, r);
-	sd_event_source_set_time_relative(source, reporter->textfile_interval_ns / NS_PER_US);
+		r = metrics_file_put(reporter->metrics_file, &page);
+	if (r != METRICS_FILE_BUSY)
+		say_metrics_file(reporter, r);
+	sd_event_source_set_time_relative(source, reporter->metrics_file_interval_ns / NS_PER_US);
 
 	return 0;
 }
 
-static int add_textfile_timer(struct reporter *reporter)
+static int add_metrics_file_timer(struct reporter *reporter)
 {
-	int r = sd_event_add_time_relative(reporter->options.event, &reporter->textfile_timer, CLOCK_MONOTONIC, 0,
-					   TEXTFILE_ACCURACY_US, on_textfile, reporter);
+	int r = sd_event_add_time_relative(reporter->options.event, &reporter->metrics_file_timer, CLOCK_MONOTONIC, 0,
+					   METRICS_FILE_ACCURACY_US, on_metrics_file, reporter);
 
 	if (r >= 0)
-		r = sd_event_source_set_enabled(reporter->textfile_timer, SD_EVENT_ON);
+		r = sd_event_source_set_enabled(reporter->metrics_file_timer, SD_EVENT_ON);
 
-	return r < 0 ? r : sd_event_source_set_priority(reporter->textfile_timer, SD_EVENT_PRIORITY_IDLE);
+	return r < 0 ? r : sd_event_source_set_priority(reporter->metrics_file_timer, SD_EVENT_PRIORITY_IDLE);
 }
 
-static void stop_textfile(struct reporter *reporter)
+static void stop_metrics_file(struct reporter *reporter)
 {
-	reporter->textfile_timer = sd_event_source_disable_unref(reporter->textfile_timer);
-	textfile_free(reporter->textfile);
-	reporter->textfile = NULL;
-	reporter->textfile_path[0] = '\0';
-	reporter->textfile_failing = false;
+	reporter->metrics_file_timer = sd_event_source_disable_unref(reporter->metrics_file_timer);
+	metrics_file_free(reporter->metrics_file);
+	reporter->metrics_file = NULL;
+	reporter->metrics_file_path[0] = '\0';
+	reporter->metrics_file_failing = false;
 }
 
-static void start_textfile(struct reporter *reporter, const struct config_metrics *config)
+static void start_metrics_file(struct reporter *reporter, const struct config_metrics *config)
 {
 	int r;
 
-	if (!*config->textfile)
+	if (!*config->metrics_file)
 		return;
 
-	snprintf(reporter->textfile_path, sizeof reporter->textfile_path, "%s", config->textfile);
-	reporter->textfile_interval_ns = config->textfile_interval_ns;
-	r = textfile_new(config->textfile, &reporter->textfile);
+	snprintf(reporter->metrics_file_path, sizeof reporter->metrics_file_path, "%s", config->metrics_file);
+	reporter->metrics_file_interval_ns = config->metrics_file_interval_ns;
+	r = metrics_file_new(config->metrics_file, &reporter->metrics_file);
 	if (r == 0)
-		r = add_textfile_timer(reporter);
+		r = add_metrics_file_timer(reporter);
 	if (r < 0) {
-		say_textfile(reporter, r);
-		stop_textfile(reporter);
+		say_metrics_file(reporter, r);
+		stop_metrics_file(reporter);
 	}
 }
 
@@ -647,7 +649,7 @@ static void start_textfile(struct reporter *reporter, const struct config_metric
 
 int reporter_new(struct reporter **ret)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	struct reporter *reporter = calloc(1, sizeof *reporter);
 
 	if (!reporter)
@@ -657,7 +659,7 @@ int reporter_new(struct reporter **ret)
 		return -ENOMEM;
 	}
 
-	handedfds_take(&reporter->handed);
+	handed_fds_take(&reporter->handed);
 	*ret = reporter;
 
 	return 0;
@@ -668,7 +670,7 @@ void reporter_start(struct reporter *reporter, const struct reporter_options *op
 	reporter->options = *options;
 	start_control(reporter);
 	start_metrics(reporter, options->metrics);
-	start_textfile(reporter, options->metrics);
+	start_metrics_file(reporter, options->metrics);
 }
 
 static void reload_metrics(struct reporter *reporter, const struct config_metrics *metrics)
@@ -683,29 +685,29 @@ static void reload_metrics(struct reporter *reporter, const struct config_metric
 }
 
 /* From now on, and not from when the old interval is over. */
-static void set_textfile_interval(struct reporter *reporter, uint64_t interval_ns)
+static void set_metrics_file_interval(struct reporter *reporter, uint64_t interval_ns)
 {
-	if (reporter->textfile_timer && reporter->textfile_interval_ns != interval_ns)
-		sd_event_source_set_time_relative(reporter->textfile_timer, interval_ns / NS_PER_US);
-	reporter->textfile_interval_ns = interval_ns;
+	if (reporter->metrics_file_timer && reporter->metrics_file_interval_ns != interval_ns)
+		sd_event_source_set_time_relative(reporter->metrics_file_timer, interval_ns / NS_PER_US);
+	reporter->metrics_file_interval_ns = interval_ns;
 }
 
-static void reload_textfile(struct reporter *reporter, const struct config_metrics *metrics)
+static void reload_metrics_file(struct reporter *reporter, const struct config_metrics *metrics)
 {
-	if (strcmp(reporter->textfile_path, metrics->textfile) == 0) {
-		set_textfile_interval(reporter, metrics->textfile_interval_ns);
+	if (strcmp(reporter->metrics_file_path, metrics->metrics_file) == 0) {
+		set_metrics_file_interval(reporter, metrics->metrics_file_interval_ns);
 		return;
 	}
 
-	stop_textfile(reporter);
-	start_textfile(reporter, metrics);
+	stop_metrics_file(reporter);
+	start_metrics_file(reporter, metrics);
 }
 
 /* Another configuration of the metrics: what changed is taken down and set up again. Nothing refers to the old one afterwards. */
 static void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics)
 {
 	reload_metrics(reporter, metrics);
-	reload_textfile(reporter, metrics);
+	reload_metrics_file(reporter, metrics);
 }
 
 void reporter_free(struct reporter *reporter)
@@ -715,9 +717,9 @@ void reporter_free(struct reporter *reporter)
 
 	control_free(reporter->control);
 	metrics_free(reporter->metrics);
-	stop_textfile(reporter);
+	stop_metrics_file(reporter);
 	exposition_free(reporter->exposition);
-	handedfds_release(&reporter->handed);
+	handed_fds_release(&reporter->handed);
 	free(reporter);
 }
 
@@ -738,7 +740,7 @@ struct client {
 	size_t got;
 	struct buffer piece;
 	size_t sent; /* of the piece */
-	struct control_rest rest;
+	struct control_rest rate_limit;
 };
 
 struct control {
@@ -753,9 +755,9 @@ struct control {
 
 static void end_rest(struct client *client)
 {
-	if (client->rest.end)
-		client->rest.end(client->rest.ctx);
-	client->rest = (struct control_rest){ 0 };
+	if (client->rate_limit.end)
+		client->rate_limit.end(client->rate_limit.ctx);
+	client->rate_limit = (struct control_rest){ 0 };
 }
 
 static void drop(struct client *client)
@@ -797,7 +799,7 @@ static int answer(struct client *client)
 	int r;
 
 	client->piece.max = CONTROL_PIECE_MAX;
-	r = options->answer(options->ctx, client->request, &client->piece, &client->rest);
+	r = options->answer(options->ctx, client->request, &client->piece, &client->rate_limit);
 	if (r < 0)
 		return r;
 
@@ -811,11 +813,11 @@ static int next_piece(struct client *client)
 {
 	int r;
 
-	if (!client->rest.more)
+	if (!client->rate_limit.more)
 		return -ENODATA;
 
 	client->piece.len = client->sent = 0;
-	r = client->rest.more(client->rest.ctx, &client->piece);
+	r = client->rate_limit.more(client->rate_limit.ctx, &client->piece);
 	if (r <= 0)
 		end_rest(client);
 	if (r < 0)
@@ -863,7 +865,7 @@ static int hand_out(struct client *client)
 
 	client->sent += (size_t)n;
 
-	return client->sent == client->piece.len && !client->rest.more ? -ENODATA : 0;
+	return client->sent == client->piece.len && !client->rate_limit.more ? -ENODATA : 0;
 }
 
 static int on_client(sd_event_source *source, int fd, uint32_t events, void *userdata)

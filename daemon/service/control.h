@@ -2,7 +2,7 @@
  * control.h: another configuration for a daemon that runs: all of it at once, or none of it.
  *
  * Unchanged targets stay what they are, with their past; unchanged rules keep their history and cooldowns; no tick is missed. What only a
- * restart can change (configdiff.h) makes the whole of it refused.
+ * restart can change (config_change.h) makes the whole of it refused.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_CONTROL_H
 #define SPIKEWATCH_DAEMON_SERVICE_CONTROL_H
@@ -20,12 +20,12 @@
 #include <stddef.h>
 
 /*
- * handedfds.h: the sockets that systemd has opened for the daemon (sd_listen_fds(3)), told apart by what they are, not by their order or
+ * handed_fds.h: the sockets that systemd has opened for the daemon (sd_listen_fds(3)), told apart by what they are, not by their order or
  * name: a unit may hand over either, both or none.
  */
 
 /* Zeroed: none. A descriptor is 0 if there is none: systemd's begin at 3. */
-struct handedfds {
+struct handed_fds {
 	int control;    /* listens, unix stream */
 	int metrics;    /* listens, TCP over IPv4 or IPv6 */
 	size_t unknown; /* handed over, neither of these or the second of its kind: closed */
@@ -35,10 +35,10 @@ struct handedfds {
  * Takes what is handed over, non-blocking and close-on-exec, and removes it from the environment: only the first call of a process gets
  * any, and it must come before anything opens a descriptor of its own by these numbers. 0 or -errno (then *ret is as if there were none).
  */
-int handedfds_take(struct handedfds *ret);
+int handed_fds_take(struct handed_fds *ret);
 
 /* Closes what is still in it: whoever takes a descriptor over sets it to 0. */
-void handedfds_release(struct handedfds *handed);
+void handed_fds_release(struct handed_fds *handed);
 
 /*
  * control.h: the socket at which the daemon says how it is: a unix stream socket, served by the main loop.
@@ -76,12 +76,12 @@ struct control_options {
 	 * Appends the answer to ret, at most CONTROL_PIECE_MAX, or leaves all or some of it to rest. request: without newline, any other byte but
 	 * NUL may be in it. 0; -errno: the client gets none, and rest was not set.
 	 */
-	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest);
+	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rate_limit);
 	void *ctx;
 };
 
 /*
- * Listens. The socket is the one that is handed over (handedfds.h), also closed if this fails, or made at path, with mode 0660; one that a
+ * Listens. The socket is the one that is handed over (handed_fds.h), also closed if this fails, or made at path, with mode 0660; one that a
  * dead daemon has left there is replaced. 0; -ENOMEM; -EADDRINUSE: somebody else answers there; -EEXIST: something is there that is no
  * socket; -errno.
  */
@@ -93,7 +93,7 @@ void control_free(struct control *control);
 /*
  * requests.h: what the daemon can be asked at its control socket, and the JSON document that answers it. docs/status.md describes both.
  *
- *     status [WORDS]     how it is, in pieces (statusanswer.h); words say what of it (statusquery.h)
+ *     status [WORDS]     how it is, in pieces (status_answer.h); words say what of it (status_query.h)
  *     trigger [TARGET]   an incident now, of one target or of everything
  *     reload             the configuration is read again
  */
@@ -115,11 +115,12 @@ struct requests {
  * answered too: by an object with `error`. What comes in pieces is left to rest; requests must outlive it. 0; -ENOMEM; -EFBIG: it does not fit into
  * ret->max.
  */
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest);
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret,
+		    struct control_rest *rate_limit);
 
 /*
  * reporter.h: whoever asks from outside is answered here: at the control socket (control.h, requests.h), over HTTP (metrics.h), and in a
- * file (textfile.h). Everything else works without any of them: what cannot be had is said in the log.
+ * file (metrics_file.h). Everything else works without any of them: what cannot be had is said in the log.
  */
 
 struct reporter;
@@ -145,12 +146,12 @@ void reporter_free(struct reporter *reporter);
 
 /* Those who have to change; all borrowed. *config and *tally are replaced, and the old ones freed. */
 struct reload {
-	const struct configfile *file;
+	const struct config_file *file;
 	struct config **config;
 	struct session *session;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
-	struct ruletally **tally;
+	struct rule_counts **tally;
 	struct reporter *reporter;
 };
 

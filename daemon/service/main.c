@@ -72,7 +72,7 @@ static void signals_block(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* bulletin.c: two entries that a person looks for first, so they hold the numbers that matter and no more. */
+/* lifecycle_log.c: two entries that a person looks for first, so they hold the numbers that matter and no more. */
 
 static unsigned long long number(uint64_t value)
 {
@@ -80,31 +80,31 @@ static unsigned long long number(uint64_t value)
 }
 
 /* What is watched, how, and where incidents go. The targets that are there are said by this, and not by arrivals. */
-static void bulletin_started(const struct overview *overview, struct arrivals *arrivals)
+static void lifecycle_log_started(const struct overview *overview, struct target_log *target_log)
 {
 	struct discovery_state found;
 
 	discovery_state(session_discovery(overview->session), &found);
 	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STARTED },
 		  "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
-		  found.roster.targets, overview->config->target_count, overview->config->rule_count,
+		  found.target_table.targets, overview->config->target_count, overview->config->rule_count,
 		  (double)overview->config->sampling.interval_ns / 1e6,
 		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
-	arrivals_start(arrivals, found.roster.targets, overview->now);
-	if (found.roster.targets == 0)
+	target_log_start(target_log, found.target_table.targets, overview->now);
+	if (found.target_table.targets == 0)
 		log_line(LOG_NOTICE, "nothing matches yet; new processes and cgroups are picked up as they come");
 }
 
 /* What arrivals has not said yet, and how the whole run was. The sampler must be stopped. */
-static void bulletin_stopped(const struct overview *overview, struct arrivals *arrivals)
+static void lifecycle_log_stopped(const struct overview *overview, struct target_log *target_log)
 {
 	struct incidents_counts counts;
-	struct watcher_counts watched;
+	struct dispatcher_counts watched;
 	struct stats stats;
 
-	arrivals_flush(arrivals, overview->now);
+	target_log_flush(target_log, overview->now);
 	incidents_counts(overview->incidents, &counts);
-	watcher_counts(overview->watcher, &watched);
+	dispatcher_counts(overview->dispatcher, &watched);
 	if (ring_stats(session_ring(overview->session), &stats) == 0)
 		health_summary(overview->health, &stats);
 	if (watched.lost_pages)
@@ -121,7 +121,7 @@ static void bulletin_stopped(const struct overview *overview, struct arrivals *a
 /*
  * daemon.c: build, run, take down.
  *
- * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within bounds), a second's housekeeping, a
+ * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within bounds), a second's periodic checks, a
  * signal. Everything slow happens in other threads.
  */
 
@@ -130,25 +130,25 @@ static void bulletin_stopped(const struct overview *overview, struct arrivals *a
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
 struct daemon {
-	const struct configfile *file;
+	const struct config_file *file;
 	struct config *config;
 	struct paths paths;
 	int lock_fd;
 	struct spool *spool;
 	struct session *session;
-	struct memofile *memofile;
+	struct state_file *state_file;
 	struct privileges privileges;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
-	struct watcher *watcher;
+	struct dispatcher *dispatcher;
 	struct health health;
-	struct arrivals arrivals;
-	struct housekeeping house;
+	struct target_log target_log;
+	struct periodic_checks house;
 	struct clock clock;
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
-	struct ruletally *tally;
+	struct rule_counts *tally;
 	struct reporter *reporter;
 	struct watchdog watchdog;
 	struct readiness readiness;
@@ -180,7 +180,7 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 
 	incidents_counts(daemon->incidents, &after);
 	if (after.opened > before.opened)
-		ruletally_opened(daemon->tally, firing->rule);
+		rule_counts_opened(daemon->tally, firing->rule);
 
 	return r;
 }
@@ -189,7 +189,7 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 {
 	struct daemon *daemon = ctx;
 
-	ruletally_judged(daemon->tally, rule, decision);
+	rule_counts_judged(daemon->tally, rule, decision);
 }
 
 static bool on_disk_ok(void *ctx)
@@ -202,7 +202,7 @@ static bool on_disk_ok(void *ctx)
 static void remember(struct daemon *daemon)
 {
 	daemon->must_remember = false;
-	memofile_save(daemon->memofile);
+	state_file_save(daemon->state_file);
 }
 
 /* ---- another configuration ---- */
@@ -234,7 +234,7 @@ static int on_reload(void *ctx, char *message)
 	};
 	int r;
 
-	watcher_poll(daemon->watcher); /* what came before is judged by the old rules */
+	dispatcher_poll(daemon->dispatcher); /* what came before is judged by the old rules */
 	r = reload_run(&parts, message);
 	if (r == 0) {
 		daemon->poll_ns = choose_poll(daemon->config);
@@ -256,7 +256,7 @@ static int on_trigger(void *ctx, const struct target *target, struct incidents_t
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	int r = watcher_poll(daemon->watcher);
+	int r = dispatcher_poll(daemon->dispatcher);
 
 	(void)usec;
 	if (r < 0)
@@ -264,7 +264,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
 	if (daemon->must_remember)
 		remember(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
-	housekeeping_judged(&daemon->house, clock_mono(&daemon->clock));
+	periodic_checks_judged(&daemon->house, clock_mono(&daemon->clock));
 	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
 
 	return 0;
@@ -275,7 +275,7 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 	struct daemon *daemon = userdata;
 
 	(void)usec;
-	housekeeping_second(&daemon->house);
+	periodic_checks_second(&daemon->house);
 	remember(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 
@@ -357,8 +357,8 @@ static void fill_overview(void *ctx, struct overview *ret)
 		.session = daemon->session,
 		.evaluator = daemon->evaluator,
 		.incidents = daemon->incidents,
-		.memofile = daemon->memofile,
-		.watcher = daemon->watcher,
+		.state_file = daemon->state_file,
+		.dispatcher = daemon->dispatcher,
 		.health = &daemon->health,
 		.tally = daemon->tally,
 		.privileges = &daemon->privileges,
@@ -414,13 +414,13 @@ static int build_rules(struct daemon *daemon)
 	struct incidents_options incidents = {
 		.config = daemon->config,
 		.session = daemon->session,
-		.memo = memofile_memo(daemon->memofile),
+		.rule_state = state_file_memo(daemon->state_file),
 		.spool = daemon->spool,
 	};
 	struct evaluator_options evaluator = {
 		.config = daemon->config,
 		.machine = *session_machine(daemon->session),
-		.memo = memofile_memo(daemon->memofile),
+		.rule_state = state_file_memo(daemon->state_file),
 		.fire = on_fire,
 		.disk_ok = on_disk_ok,
 		.judged = on_judged,
@@ -429,21 +429,21 @@ static int build_rules(struct daemon *daemon)
 	int r = incidents_new(&incidents, &daemon->incidents);
 
 	if (r == 0)
-		r = ruletally_new(daemon->config, NULL, &daemon->tally);
+		r = rule_counts_new(daemon->config, NULL, &daemon->tally);
 	if (r == 0)
 		r = evaluator_new(&evaluator, &daemon->evaluator);
 	if (r == 0)
-		r = watcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents, &daemon->arrivals,
-				&daemon->watcher);
+		r = dispatcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents,
+				   &daemon->target_log, &daemon->dispatcher);
 	if (r < 0)
 		return failed("cannot build", "the rules", r);
 
-	daemon->house = (struct housekeeping){
+	daemon->house = (struct periodic_checks){
 		.session = daemon->session,
 		.incidents = daemon->incidents,
-		.watcher = daemon->watcher,
+		.dispatcher = daemon->dispatcher,
 		.health = &daemon->health,
-		.arrivals = &daemon->arrivals,
+		.target_log = &daemon->target_log,
 		.watchdog = &daemon->watchdog,
 	};
 
@@ -457,7 +457,7 @@ static int build(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot tell where", "the daemon's files belong", r);
 
-	r = ringlock_take(daemon->paths.ring, &daemon->lock_fd);
+	r = ring_lock_take(daemon->paths.ring, &daemon->lock_fd);
 	if (r == 0)
 		r = open_spool(daemon);
 	if (r == 0)
@@ -467,7 +467,7 @@ static int build(struct daemon *daemon)
 	if (r == 0)
 		r = session_seek(daemon->session);
 	if (r == 0)
-		r = memofile_open(&daemon->paths, session_procfd(daemon->session), &daemon->memofile);
+		r = state_file_open(&daemon->paths, session_procfd(daemon->session), &daemon->state_file);
 	if (r == 0)
 		r = build_rules(daemon);
 	if (r == 0)
@@ -504,7 +504,7 @@ static int on_ready(void *ctx, int result)
 		return failed("cannot build", "the event loop", r);
 
 	fill_overview(daemon, &overview);
-	bulletin_started(&overview, &daemon->arrivals);
+	lifecycle_log_started(&overview, &daemon->target_log);
 	sd_notify(0, "READY=1");
 
 	return 0;
@@ -538,21 +538,21 @@ static void take_down(struct daemon *daemon)
 	reporter_free(daemon->reporter);
 	if (daemon->session)
 		session_stop(daemon->session);
-	if (daemon->watcher)
-		watcher_poll(daemon->watcher);
+	if (daemon->dispatcher)
+		dispatcher_poll(daemon->dispatcher);
 	if (daemon->incidents)
 		incidents_finish(daemon->incidents);
-	if (daemon->watcher) {
+	if (daemon->dispatcher) {
 		fill_overview(daemon, &overview);
-		bulletin_stopped(&overview, &daemon->arrivals);
+		lifecycle_log_stopped(&overview, &daemon->target_log);
 	}
 
-	watcher_free(daemon->watcher);
-	arrivals_release(&daemon->arrivals);
+	dispatcher_free(daemon->dispatcher);
+	target_log_release(&daemon->target_log);
 	evaluator_free(daemon->evaluator);
-	ruletally_free(daemon->tally);
-	memofile_close(daemon->memofile);
-	/* Who hangs keeps what he has. If the collector does, the ring is not ended in good order: the next start recovers what it holds. */
+	rule_counts_free(daemon->tally);
+	state_file_close(daemon->state_file);
+	/* Who hangs keeps what he has. If the incident worker does, the ring is not ended in good order: the next start recovers what it holds. */
 	if (incidents_free(daemon->incidents)) {
 		if (session_free(daemon->session))
 			config_free(daemon->config);
@@ -568,14 +568,14 @@ static void take_down(struct daemon *daemon)
  * config is what file held, and becomes the daemon's. 0: a clean stop; -errno: it could not start (logged), -EALREADY: another daemon
  * has this ring.
  */
-static int daemon_run(const struct configfile *file, struct config *config)
+static int daemon_run(const struct config_file *file, struct config *config)
 {
 	struct daemon daemon = {
 		.file = file,
 		.config = config,
 		.lock_fd = -1,
 		.had_terminal = signals_has_terminal(),
-		.clock = realclock(),
+		.clock = real_clock(),
 		.poll_ns = choose_poll(config),
 	};
 	int r;
@@ -597,7 +597,7 @@ static int daemon_run(const struct configfile *file, struct config *config)
 #define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
 
 struct request {
-	struct configfile file;
+	struct config_file file;
 	bool check, verbose;
 };
 
@@ -686,7 +686,7 @@ static int parse(int argc, char **argv, struct request *request)
 int main(int argc, char **argv)
 {
 	struct request request = { .file = { .path = DEFAULT_CONFIG, .dropins = DEFAULT_DROPINS } };
-	char message[CONFIGFILE_MESSAGE_MAX];
+	char message[CONFIG_FILE_MESSAGE_MAX];
 	struct config *config;
 	int code = parse(argc, argv, &request), r;
 
@@ -694,7 +694,7 @@ int main(int argc, char **argv)
 		return code;
 
 	log_open("spikewatchd", request.verbose);
-	r = configfile_load(&request.file, &config, message);
+	r = config_file_load(&request.file, &config, message);
 	if (r < 0) {
 		log_line(LOG_ERR, "%s", message);
 		return r == -EINVAL ? EX_CONFIG : EXIT_FAILURE;

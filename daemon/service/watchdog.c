@@ -38,7 +38,7 @@
 
 void readiness_release(struct readiness *readiness)
 {
-	readiness->scanned = sd_event_source_disable_unref(readiness->scanned);
+	readiness->process_facts = sd_event_source_disable_unref(readiness->process_facts);
 	readiness->patience = sd_event_source_disable_unref(readiness->patience);
 }
 
@@ -90,7 +90,7 @@ static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
 
 int readiness_await(struct readiness *readiness, sd_event *event)
 {
-	int r = sd_event_add_io(event, &readiness->scanned, discovery_first_fd(readiness->discovery), EPOLLIN,
+	int r = sd_event_add_io(event, &readiness->process_facts, discovery_first_fd(readiness->discovery), EPOLLIN,
 				on_scanned, readiness);
 
 	if (r >= 0)
@@ -102,7 +102,7 @@ int readiness_await(struct readiness *readiness, sd_event *event)
 	return r < 0 ? r : 0;
 }
 
-/* housekeeping.c: asks everybody, and hands what they say to those who speak about it. */
+/* periodic_checks.c: asks everybody, and hands what they say to those who speak about it. */
 
 /* Collecting evidence of 32 processes of many gigabytes takes seconds, a slow disk some more. */
 #define COLLECTING_MAX_NS (120 * NS_PER_S)
@@ -110,7 +110,7 @@ int readiness_await(struct readiness *readiness, sd_event *event)
 _Static_assert(SAMPLERS_MAX + 2 <= HEALTH_THREADS_MAX, "each sampler thread, discovery and the collector have a place");
 
 /* Each sampler thread for itself, under the name that it has in /proc. */
-static void judge_sampler_signs(const struct housekeeping *house, mono_t now)
+static void judge_sampler_signs(const struct periodic_checks *house, mono_t now)
 {
 	static const char *const names[SAMPLERS_MAX] = {
 		"sampler/0",  "sampler/1",  "sampler/2",  "sampler/3",  "sampler/4",  "sampler/5",
@@ -128,7 +128,7 @@ static void judge_sampler_signs(const struct housekeeping *house, mono_t now)
 	}
 }
 
-static void judge_signs(const struct housekeeping *house, mono_t now)
+static void judge_signs(const struct periodic_checks *house, mono_t now)
 {
 	struct watchdog_sign finding = { "discovery", .at = discovery_pulse(session_discovery(house->session)) };
 	mono_t busy = incidents_busy_since(house->incidents);
@@ -139,14 +139,14 @@ static void judge_signs(const struct housekeeping *house, mono_t now)
 	health_stuck(house->health, "collector", watchdog_silence(&collecting, now), now);
 }
 
-void housekeeping_judged(const struct housekeeping *house, mono_t now)
+void periodic_checks_judged(const struct periodic_checks *house, mono_t now)
 {
 	struct watchdog_sign sampling = { "sampler", .at = samplers_pulse(session_samplers(house->session)) };
 
 	watchdog_feed(house->watchdog, &sampling, 1, now);
 }
 
-static void judge_samplers(const struct housekeeping *house, mono_t now)
+static void judge_samplers(const struct periodic_checks *house, mono_t now)
 {
 	const struct samplers *samplers = session_samplers(house->session);
 	struct stats threads[SAMPLERS_MAX] = { 0 };
@@ -157,13 +157,13 @@ static void judge_samplers(const struct housekeeping *house, mono_t now)
 	health_judge(house->health, threads, count, now);
 }
 
-void housekeeping_second(const struct housekeeping *house)
+void periodic_checks_second(const struct periodic_checks *house)
 {
 	struct samplers *samplers = session_samplers(house->session);
 	struct ring *ring = session_ring(house->session);
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	mono_t now = clock_mono(&clock);
-	struct watcher_counts watched;
+	struct dispatcher_counts watched;
 	struct discovery_state found;
 	uint64_t boot_ns;
 	wall_t wall;
@@ -173,15 +173,15 @@ void housekeeping_second(const struct housekeeping *house)
 	health_slowdown(house->health, samplers_slowdown(samplers), samplers_cpu_share(samplers));
 	discovery_state(session_discovery(house->session), &found);
 	health_discovery(house->health, &found);
-	watcher_counts(house->watcher, &watched);
+	dispatcher_counts(house->dispatcher, &watched);
 	health_rules_behind(house->health, watched.lost_pages, now);
-	realclock_together(&mono, &wall, &boot_ns);
+	real_clock_together(&mono, &wall, &boot_ns);
 	health_clock(house->health, mono, wall, boot_ns);
 	judge_signs(house, now);
 	if (incidents_disk_is_short(house->incidents))
 		incidents_disk_ok(house->incidents, now); /* that it is over is to be known before a rule would fire */
-	arrivals_poll(house->arrivals, now);
-	if (ring_evict_reader(ring, procread_is_alive))
+	target_log_poll(house->target_log, now);
+	if (ring_evict_reader(ring, proc_read_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
 			  "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");
 }

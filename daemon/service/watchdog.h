@@ -31,7 +31,7 @@ struct readiness {
 	const struct discovery *discovery;
 	readiness_ready *ready;
 	void *ctx;
-	sd_event_source *scanned, *patience;
+	sd_event_source *process_facts, *patience;
 };
 
 /*
@@ -73,19 +73,19 @@ uint64_t watchdog_silence(const struct watchdog_sign *sign, mono_t now);
 bool watchdog_feed(struct watchdog *watchdog, const struct watchdog_sign *signs, size_t count, mono_t now);
 
 /* All borrowed. */
-struct housekeeping {
+struct periodic_checks {
 	struct session *session;
 	struct incidents *incidents;
-	struct watcher *watcher;
+	struct dispatcher *dispatcher;
 	struct health *health;
-	struct arrivals *arrivals;
+	struct target_log *target_log;
 	struct watchdog *watchdog;
 };
 
 /* Once a second, in the main thread. */
-void housekeeping_second(const struct housekeeping *house);
+void periodic_checks_second(const struct periodic_checks *house);
 
 /* After each look at the ring: tells systemd that the daemon is alive, if it is. */
-void housekeeping_judged(const struct housekeeping *house, mono_t now);
+void periodic_checks_judged(const struct periodic_checks *house, mono_t now);
 
 #endif

@@ -4,7 +4,7 @@
  * It reads files of strangers with large libraries, so it is made to be killed by them without harm: what it needs is handed to it
  * open, it gives up everything else before it looks at the first byte, and its parent waits for so long and no longer.
  *
- *	take what is handed over ─▶ copy the vDSO, start debugfiles.h ─▶ sandbox.h ─▶ parse ─▶ symbolize_run ─▶ write
+ *	take what is handed over ─▶ copy the vDSO, start debug_files.h ─▶ sandbox.h ─▶ parse ─▶ symbolize_run ─▶ write
  */
 #include "daemon/symbolize/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
@@ -31,9 +31,9 @@
 
 /* Beside 0 and death by a signal. */
 enum {
-	EXIT_STACKFILE = 1, /* standard input is no stackfile, or memory was short */
-	EXIT_OUTPUT = 2,    /* something could not be written */
-	EXIT_SANDBOX = 3,   /* the sandbox could not be entered: nothing was read */
+	EXIT_STACK_FILE = 1, /* standard input is no stack file, or memory was short */
+	EXIT_OUTPUT = 2,     /* something could not be written */
+	EXIT_SANDBOX = 3,    /* the sandbox could not be entered: nothing was read */
 	EXIT_USAGE = 64,
 };
 
@@ -57,7 +57,7 @@ static const char usage[] =
 	"  --focus=PID,...        the table of functions is about these; of others it has the names\n"
 	"  --spike-from=NS        begin of the spike, CLOCK_MONOTONIC (default: when the rule fired)\n"
 	"  --raw                  read no binaries: addresses count for the files they are in\n"
-	"  --debug-files=DIR      separate debug files by build id (default: " DEBUGFILES_DIRECTORY "; \"\": none)\n"
+	"  --debug-files=DIR      separate debug files by build id (default: " DEBUG_FILES_DIRECTORY "; \"\": none)\n"
 	"  --memory=BYTES         address space (default: 2 GiB)\n"
 	"  --cpu=SECONDS          CPU time, then it is killed (default: 30)\n"
 	"  --wall=SECONDS         time, then it is killed (default: 60)\n"
@@ -71,20 +71,20 @@ static const char usage[] =
 #define FOCUS_MAX 64
 
 struct setup {
-	int outputs[OUTPUTS]; /* in the order of enum stackprofile_quantity, of each in that of `forms` */
+	int outputs[OUTPUTS]; /* in the order of enum stack_profile_quantity, of each in that of `forms` */
 	uint64_t spike_from_ns, memory_bytes, cpu_seconds, wall_seconds;
 	const char *debug_files;
 	bool raw;
 	enum sandbox_refusal refusal;
-	int debug_socket; /* of debugfiles.h; -1 */
+	int debug_socket; /* of debug_files.h; -1 */
 	int32_t focus[FOCUS_MAX];
 	size_t focus_count;
 };
 
-static int (*const forms[FORMS])(const struct stackprofile *, const struct sink *) = {
-	stackprofile_write_pprof,
-	stackprofile_write_folded,
-	stackprofile_write_functions,
+static int (*const forms[FORMS])(const struct stack_profile *, const struct sink *) = {
+	stack_profile_write_pprof,
+	stack_profile_write_folded,
+	stack_profile_write_functions,
 };
 
 static const struct option options[] = {
@@ -222,7 +222,7 @@ static int ask_debug_file(void *ctx, const uint8_t *build_id, size_t len)
 {
 	const struct setup *setup = ctx;
 
-	return debugfiles_ask(setup->debug_socket, build_id, len);
+	return debug_files_ask(setup->debug_socket, build_id, len);
 }
 
 static int write_counts(const struct symbolize_counts *counts)
@@ -239,7 +239,7 @@ static int write_counts(const struct symbolize_counts *counts)
 	return sink_write_all(out, text, used);
 }
 
-static int write_all(const struct setup *setup, struct stackprofile *profiles[SYMBOLIZE_PROFILES],
+static int write_all(const struct setup *setup, struct stack_profile *profiles[SYMBOLIZE_PROFILES],
 		     const struct symbolize_counts *counts)
 {
 	const uint64_t samples[SYMBOLIZE_PROFILES] = { counts->samples, counts->samples_of_faults };
@@ -281,21 +281,21 @@ static int work(struct setup *setup, int vdso)
 		.ctx = setup,
 	};
 	struct symbolize_counts counts;
-	struct stackprofile *profiles[SYMBOLIZE_PROFILES] = { NULL };
-	struct stackfile file;
+	struct stack_profile *profiles[SYMBOLIZE_PROFILES] = { NULL };
+	struct stack_file file;
 	size_t len;
 	const void *data = map_input(&len);
-	int r = data != NULL ? stackfile_parse(data, len, &file) : -EBADMSG;
+	int r = data != NULL ? stack_file_parse(data, len, &file) : -EBADMSG;
 
 	if (r == 0)
 		r = symbolize_run(&file, &how, profiles, &counts);
 	if (r < 0) {
 		say("the stackfile", r);
-		return EXIT_STACKFILE;
+		return EXIT_STACK_FILE;
 	}
 	r = write_all(setup, profiles, &counts);
 	for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
-		stackprofile_free(profiles[i]);
+		stack_profile_free(profiles[i]);
 	if (r < 0) {
 		say("writing", r);
 		return EXIT_OUTPUT;
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
 		.memory_bytes = 2ull << 30,
 		.cpu_seconds = 30,
 		.wall_seconds = 60,
-		.debug_files = DEBUGFILES_DIRECTORY,
+		.debug_files = DEBUG_FILES_DIRECTORY,
 		.debug_socket = -1,
 	};
 	bool good = true;
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
 	int vdso = setup.raw ? -1 : copy_vdso();
 
 	if (!setup.raw && setup.debug_files[0] != '\0')
-		(void)debugfiles_start(setup.debug_files, &setup.debug_socket);
+		(void)debug_files_start(setup.debug_files, &setup.debug_socket);
 
 	struct sandbox_limits limits = {
 		.address_space_bytes = setup.memory_bytes,

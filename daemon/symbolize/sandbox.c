@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 /*
- * debugfiles.c: a pair of sockets that keep messages apart. A question is the bytes of a build id, the answer a byte with, perhaps, a
+ * debug_files.c: a pair of sockets that keep messages apart. A question is the bytes of a build id, the answer a byte with, perhaps, a
  * descriptor (SCM_RIGHTS). Of a build id only its hexadecimal digits get into the path, so that who asks cannot reach another file than one
  * of those that are there for everybody to read.
  */
@@ -76,7 +76,7 @@ static int open_file(int directory, const uint8_t *build_id, size_t len)
 	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? TAKE_FD(fd) : -1;
 }
 
-static bool debugfiles_answer(int to, int fd)
+static bool debug_files_answer(int to, int fd)
 {
 	char found = fd >= 0;
 	union control control = { .room = { 0 } };
@@ -104,7 +104,7 @@ static void serve(int directory, int socket)
 	while ((len = recv(socket, build_id, sizeof(build_id), 0)) > 0) {
 		AUTO_CLOSE int fd = open_file(directory, build_id, (size_t)len);
 
-		if (!debugfiles_answer(socket, fd))
+		if (!debug_files_answer(socket, fd))
 			break;
 	}
 	_exit(0);
@@ -122,7 +122,7 @@ static void keep_two(int *directory, int *socket)
 	*socket = 1;
 }
 
-int debugfiles_start(const char *directory, int *ret_fd)
+int debug_files_start(const char *directory, int *ret_fd)
 {
 	AUTO_CLOSE int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int pair[2];
@@ -150,7 +150,7 @@ int debugfiles_start(const char *directory, int *ret_fd)
 	return 0;
 }
 
-int debugfiles_ask(int fd, const uint8_t *build_id, size_t len)
+int debug_files_ask(int fd, const uint8_t *build_id, size_t len)
 {
 	uint8_t question[BUILD_ID_MAX];
 	struct iovec bytes = { .iov_base = question, .iov_len = len };

@@ -1,6 +1,6 @@
 /*
- * symbolize.c: the records are replayed in the order of their time (stackstreams.h): mappings, names, forks and ends of processes change what is
- * known (addressspace.h), a sample is looked up in what is known by then (callstack.h) and counts in the profile of its kind.
+ * symbolize.c: the records are replayed in the order of their time (stack_streams.h): mappings, names, forks and ends of processes change what is
+ * known (address_space.h), a sample is looked up in what is known by then (call_stack.h) and counts in the profile of its kind.
  */
 #include "daemon/symbolize/symbolize.h"
 
@@ -21,24 +21,24 @@
 #include <string.h>
 
 /* The outermost frame of a stack that is deeper than what was copied of it. */
-#define CALLSTACK_CUT "[stack cut]"
+#define CALL_STACK_CUT "[stack cut]"
 
 /* All must outlive what is made of them. */
-struct callstack_sources {
-	const struct addressspaces *spaces;
+struct call_stack_sources {
+	const struct address_spaces *spaces;
 	struct modules *modules;
 	struct symbolize_counts *counts;
 };
 
 /* One for each profile. */
-struct callstack {
-	struct callstack_sources sources;
-	struct stackprofile *profile;
-	struct pairmap frames; /* see callstack.c -> frame << 2 | its file was replaced << 1 | has a name */
+struct call_stack {
+	struct call_stack_sources sources;
+	struct stack_profile *profile;
+	struct pair_map frames; /* see call_stack.c -> frame << 2 | its file was replaced << 1 | has a name */
 };
 
 /*
- * callstack.c: what an address came to is remembered by (mapping, address), where a mapping is what one record has mapped, also by
+ * call_stack.c: what an address came to is remembered by (mapping, address), where a mapping is what one record has mapped, also by
  * inheritance; for what just-in-time compilers made by (mapping and process, address), as each process has its own map.
  *
  * In a call chain the first address after a mark (user, kernel) is where that level was, exactly; those behind it are return addresses, the
@@ -55,25 +55,26 @@ struct callstack {
 #define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
 
 /* Empty; the profile too must outlive it. */
-static void callstack_init(struct callstack *stack, const struct callstack_sources *sources, struct stackprofile *profile)
+static void call_stack_init(struct call_stack *stack, const struct call_stack_sources *sources,
+			    struct stack_profile *profile)
 {
-	*stack = (struct callstack){ .sources = *sources, .profile = profile, .frames = { .max = REMEMBERED_MAX } };
+	*stack = (struct call_stack){ .sources = *sources, .profile = profile, .frames = { .max = REMEMBERED_MAX } };
 }
 
 /* Frees its memory. {0} is fine. */
-static void callstack_release(struct callstack *stack)
+static void call_stack_release(struct call_stack *stack)
 {
-	pairmap_release(&stack->frames);
+	pair_map_release(&stack->frames);
 }
 
 /* A frame to be made: where it is, and its functions. */
 struct found {
-	struct stackprofile_mapping mapping;
+	struct stack_profile_mapping mapping;
 	bool mapped;
-	struct stackprofile_line lines[ELFNAMES_FRAMES_MAX];
+	struct stack_profile_line lines[ELF_NAMES_FRAMES_MAX];
 	size_t count;
-	char path[STACKPROFILE_NAME_MAX + 1];
-	char name[STACKPROFILE_NAME_MAX + 1];
+	char path[STACK_PROFILE_NAME_MAX + 1];
+	char name[STACK_PROFILE_NAME_MAX + 1];
 	uint8_t replaced; /* the mapping's file is another one by now */
 };
 
@@ -81,31 +82,31 @@ static void take_text(struct found *found, const char *name, size_t len)
 {
 	if (len == 0)
 		return;
-	if (len > STACKPROFILE_NAME_MAX)
-		len = STACKPROFILE_NAME_MAX;
+	if (len > STACK_PROFILE_NAME_MAX)
+		len = STACK_PROFILE_NAME_MAX;
 	memcpy(found->name, name, len);
 	for (size_t i = 0; i < len; i++)
 		if (found->name[i] == '\t' || found->name[i] == '\0')
 			found->name[i] = ' '; /* the kernel's "helper\t[module]" */
 	found->name[len] = '\0';
-	found->lines[0] = (struct stackprofile_line){ .function = found->name };
+	found->lines[0] = (struct stack_profile_line){ .function = found->name };
 	found->count = 1;
 }
 
-static void find_in_elf(struct elfnames *names, const struct addressspace_mapping *mapping, uint64_t address,
+static void find_in_elf(struct elf_names *names, const struct address_space_mapping *mapping, uint64_t address,
 			struct found *found)
 {
-	struct elfnames_frame frames[ELFNAMES_FRAMES_MAX];
+	struct elf_names_frame frames[ELF_NAMES_FRAMES_MAX];
 	uint64_t inside;
 
-	if (!elfnames_address(names, address - mapping->start + mapping->offset_bytes, &inside))
+	if (!elf_names_address(names, address - mapping->start + mapping->offset_bytes, &inside))
 		return;
-	found->count = elfnames_find(names, inside, frames);
+	found->count = elf_names_find(names, inside, frames);
 	for (size_t i = 0; i < found->count; i++)
-		found->lines[i] = (struct stackprofile_line){ frames[i].function, frames[i].file, frames[i].line };
+		found->lines[i] = (struct stack_profile_line){ frames[i].function, frames[i].file, frames[i].line };
 }
 
-static void describe_mapping(const struct addressspace_mapping *mapping, enum module_state state, struct found *found)
+static void describe_mapping(const struct address_space_mapping *mapping, enum module_state state, struct found *found)
 {
 	bool anonymous = strcmp(mapping->path, "//anon") == 0 || mapping->path[0] == '\0';
 
@@ -113,7 +114,7 @@ static void describe_mapping(const struct addressspace_mapping *mapping, enum mo
 	found->replaced = state == MODULE_REPLACED;
 	snprintf(found->path, sizeof(found->path), "%s%s", anonymous ? "[anon]" : mapping->path,
 		 state == MODULE_REPLACED ? " (file replaced)" : "");
-	found->mapping = (struct stackprofile_mapping){
+	found->mapping = (struct stack_profile_mapping){
 		.start = mapping->start,
 		.end = mapping->end,
 		.offset = mapping->offset_bytes,
@@ -123,40 +124,41 @@ static void describe_mapping(const struct addressspace_mapping *mapping, enum mo
 	memcpy(found->mapping.build_id, mapping->file.build_id, sizeof(found->mapping.build_id));
 }
 
-static int add_frame(struct callstack *stack, const struct found *found, uint64_t address, uint32_t *ret)
+static int add_frame(struct call_stack *stack, const struct found *found, uint64_t address, uint32_t *ret)
 {
-	struct stackprofile_frame frame = {
-		.mapping = STACKPROFILE_NO_MAPPING,
+	struct stack_profile_frame frame = {
+		.mapping = STACK_PROFILE_NO_MAPPING,
 		.address = address,
 		.lines = found->lines,
 		.line_count = found->count,
 	};
-	int r = found->mapped ? stackprofile_mapping(stack->profile, &found->mapping, &frame.mapping) : 0;
+	int r = found->mapped ? stack_profile_mapping(stack->profile, &found->mapping, &frame.mapping) : 0;
 
 	if (r >= 0)
-		r = stackprofile_frame(stack->profile, &frame, ret);
+		r = stack_profile_frame(stack->profile, &frame, ret);
 
 	return r < 0 ? r : 0;
 }
 
-static int remember(struct callstack *stack, uint64_t whose, const struct found *found, uint64_t address, uint32_t *ret)
+static int remember(struct call_stack *stack, uint64_t whose, const struct found *found, uint64_t address,
+		    uint32_t *ret)
 {
 	bool named = found->count > 0;
 	int r = add_frame(stack, found, address, ret);
 
 	if (r == 0 && *ret <= UINT32_MAX >> 2)
-		pairmap_put(&stack->frames, whose, address, *ret << 2 | (uint32_t)found->replaced << 1 | named);
+		pair_map_put(&stack->frames, whose, address, *ret << 2 | (uint32_t)found->replaced << 1 | named);
 	stack->sources.counts->frames_named += named;
 	stack->sources.counts->frames_replaced += found->replaced;
 
 	return r;
 }
 
-static bool recall(struct callstack *stack, uint64_t whose, uint64_t address, uint32_t *ret)
+static bool recall(struct call_stack *stack, uint64_t whose, uint64_t address, uint32_t *ret)
 {
 	uint32_t value;
 
-	if (!pairmap_get(&stack->frames, whose, address, &value))
+	if (!pair_map_get(&stack->frames, whose, address, &value))
 		return false;
 	stack->sources.counts->frames_named += value & 1;
 	stack->sources.counts->frames_replaced += value >> 1 & 1;
@@ -165,7 +167,7 @@ static bool recall(struct callstack *stack, uint64_t whose, uint64_t address, ui
 	return true;
 }
 
-static int kernel_frame(struct callstack *stack, uint64_t address, uint32_t *ret)
+static int kernel_frame(struct call_stack *stack, uint64_t address, uint32_t *ret)
 {
 	struct found found = {
 		.mapping = { .start = 1ull << 63, .end = UINT64_MAX, .path = "[kernel]" },
@@ -181,9 +183,9 @@ static int kernel_frame(struct callstack *stack, uint64_t address, uint32_t *ret
 	return remember(stack, OF_KERNEL, &found, address, ret);
 }
 
-static int user_frame(struct callstack *stack, uint32_t pid, uint64_t address, uint32_t *ret)
+static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, uint32_t *ret)
 {
-	const struct addressspace_mapping *mapping = addressspaces_find(stack->sources.spaces, pid, address);
+	const struct address_space_mapping *mapping = address_spaces_find(stack->sources.spaces, pid, address);
 	struct found found = { .mapped = false };
 	enum module_state state = MODULE_ABSENT;
 	uint64_t id = mapping != NULL ? mapping->id : 0, compiled = OF_PROCESS(id, (uint64_t)pid), whose = id;
@@ -193,7 +195,7 @@ static int user_frame(struct callstack *stack, uint32_t pid, uint64_t address, u
 	if (recall(stack, id, address, ret) || recall(stack, compiled, address, ret))
 		return 0;
 	if (mapping != NULL) {
-		struct elfnames *names = modules_elf(stack->sources.modules, mapping, &state);
+		struct elf_names *names = modules_elf(stack->sources.modules, mapping, &state);
 
 		describe_mapping(mapping, state, &found);
 		if (names != NULL)
@@ -221,14 +223,14 @@ static bool is_mark(uint64_t entry, bool *kernel, bool *end)
 
 /* The frames of one sample, as they are added. */
 struct adding {
-	const struct perfrecord *record;
+	const struct perf_record *record;
 	uint32_t *frames;
 	size_t count;
 };
 
-static int add_address(struct callstack *stack, struct adding *to, uint64_t address, bool exact, bool kernel)
+static int add_address(struct call_stack *stack, struct adding *to, uint64_t address, bool exact, bool kernel)
 {
-	if (to->count == STACKPROFILE_FRAMES_MAX)
+	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
 	address -= !exact && address != 0;
 	stack->sources.counts->frames++;
@@ -237,20 +239,20 @@ static int add_address(struct callstack *stack, struct adding *to, uint64_t addr
 		      : user_frame(stack, to->record->pid, address, &to->frames[to->count++]);
 }
 
-static int add_cut(struct callstack *stack, struct adding *to)
+static int add_cut(struct call_stack *stack, struct adding *to)
 {
 	struct found found = { .mapped = false };
 
 	stack->sources.counts->samples_cut++;
-	if (to->count == STACKPROFILE_FRAMES_MAX)
+	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
-	take_text(&found, CALLSTACK_CUT, strlen(CALLSTACK_CUT));
+	take_text(&found, CALL_STACK_CUT, strlen(CALL_STACK_CUT));
 
 	return add_frame(stack, &found, 0, &to->frames[to->count++]);
 }
 
 /* chain: what the kernel says of it. */
-static int add_user(struct callstack *stack, struct adding *to, const struct perfrecord_format *format,
+static int add_user(struct call_stack *stack, struct adding *to, const struct perf_record_format *format,
 		    const uint64_t *chain, size_t len)
 {
 	const struct unwind_place place = { stack->sources.spaces, stack->sources.modules, to->record->pid };
@@ -276,13 +278,13 @@ static size_t length_to_mark(const uint64_t *chain, size_t len)
 }
 
 /*
- * The frames of a sample, of a stream of this format, innermost first, at most STACKPROFILE_FRAMES_MAX: the kernel's part, and of the process
+ * The frames of a sample, of a stream of this format, innermost first, at most STACK_PROFILE_FRAMES_MAX: the kernel's part, and of the process
  * what unwind.h finds. Counts them. 0 or -ENOMEM.
  */
-static int callstack_frames(struct callstack *stack, const struct perfrecord_format *format, const struct perfrecord *record,
-		     uint32_t *ret, size_t *ret_count)
+static int call_stack_frames(struct call_stack *stack, const struct perf_record_format *format,
+			     const struct perf_record *record, uint32_t *ret, size_t *ret_count)
 {
-	const struct perfrecord_sample *sample = &record->sample;
+	const struct perf_record_sample *sample = &record->sample;
 	bool kernel = (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
 	bool only_ip = sample->chain_len == 0 && sample->ip != 0, user = false, end = false;
 	const uint64_t *chain = only_ip ? &sample->ip : sample->chain;
@@ -309,15 +311,15 @@ static int callstack_frames(struct callstack *stack, const struct perfrecord_for
 }
 
 /*
- * stackstreams.c: a cursor in each stream with the record that is next there, and the earliest of them is next; they are at most five. Before,
+ * stack_streams.c: a cursor in each stream with the record that is next there, and the earliest of them is next; they are at most five. Before,
  * the followed streams are gone through for when each thread was sampled first and last.
  */
 
 struct cursor {
-	const struct stackfile_stream *stream;
-	struct perfrecord_format format;
+	const struct stack_file_stream *stream;
+	struct perf_record_format format;
 	const uint8_t *at, *end;
-	struct perfrecord record; /* the next one, if there is one */
+	struct perf_record record; /* the next one, if there is one */
 	bool there;
 };
 
@@ -327,23 +329,23 @@ struct span {
 };
 
 struct spans {
-	struct pairmap threads; /* pid, tid -> index */
+	struct pair_map threads; /* pid, tid -> index */
 	struct span *all;
 	size_t count, cap;
 };
 
-struct stackstreams {
-	struct cursor cursors[STACKFILE_STREAM_KINDS]; /* by kind */
-	struct spans spans[STACKFILE_STREAM_KINDS];    /* by kind of the stream that they keep samples out of */
+struct stack_streams {
+	struct cursor cursors[STACK_FILE_STREAM_KINDS]; /* by kind */
+	struct spans spans[STACK_FILE_STREAM_KINDS];    /* by kind of the stream that they keep samples out of */
 	uint64_t broken;
 };
 
-/* The stream of events of their own that goes with one of everybody's; STACKFILE_STREAM_KINDS: none. */
-static enum stackfile_stream_kind followed_of(enum stackfile_stream_kind kind)
+/* The stream of events of their own that goes with one of everybody's; STACK_FILE_STREAM_KINDS: none. */
+static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
-	return kind == STACKFILE_CPU      ? STACKFILE_CPU_FOLLOWED
-	       : kind == STACKFILE_FAULTS ? STACKFILE_FAULTS_FOLLOWED
-					  : STACKFILE_STREAM_KINDS;
+	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED
+	       : kind == STACK_FILE_FAULTS ? STACK_FILE_FAULTS_FOLLOWED
+					   : STACK_FILE_STREAM_KINDS;
 }
 
 /* 0; -EINVAL: of a format that is not read. *broken: the stream ended in the middle. */
@@ -355,7 +357,7 @@ static int advance(struct cursor *cursor, bool *broken)
 	*broken = false;
 	if (cursor->at >= cursor->end)
 		return 0;
-	r = perfrecord_decode(&cursor->format, cursor->at, (size_t)(cursor->end - cursor->at), &cursor->record);
+	r = perf_record_decode(&cursor->format, cursor->at, (size_t)(cursor->end - cursor->at), &cursor->record);
 	if (r == -EBADMSG) {
 		*broken = true;
 		cursor->at = cursor->end;
@@ -369,14 +371,14 @@ static int advance(struct cursor *cursor, bool *broken)
 	return 0;
 }
 
-static struct span *span_of(const struct spans *spans, const struct perfrecord *record)
+static struct span *span_of(const struct spans *spans, const struct perf_record *record)
 {
 	uint32_t index;
 
-	return pairmap_get(&spans->threads, record->pid, record->tid, &index) ? &spans->all[index] : NULL;
+	return pair_map_get(&spans->threads, record->pid, record->tid, &index) ? &spans->all[index] : NULL;
 }
 
-static int spans_add(struct spans *spans, const struct perfrecord *record)
+static int spans_add(struct spans *spans, const struct perf_record *record)
 {
 	struct span *span = span_of(spans, record);
 
@@ -394,7 +396,7 @@ static int spans_add(struct spans *spans, const struct perfrecord *record)
 		spans->cap = cap;
 	}
 	spans->all[spans->count] = (struct span){ record->time_ns, record->time_ns };
-	pairmap_put(&spans->threads, record->pid, record->tid, (uint32_t)spans->count);
+	pair_map_put(&spans->threads, record->pid, record->tid, (uint32_t)spans->count);
 	spans->count++;
 
 	return span_of(spans, record) != NULL ? 0 : -ENOMEM;
@@ -415,13 +417,13 @@ static int read_spans(struct cursor cursor, struct spans *spans)
 	return r;
 }
 
-static int begin(struct stackstreams *streams, const struct stackfile *file)
+static int begin(struct stack_streams *streams, const struct stack_file *file)
 {
 	bool broken;
 	int r = 0;
 
 	for (uint32_t i = 0; i < file->head->streams && r == 0; i++) {
-		const struct stackfile_stream *stream = &file->streams[i];
+		const struct stack_file_stream *stream = &file->streams[i];
 		struct cursor *cursor = &streams->cursors[stream->kind];
 
 		*cursor = (struct cursor){
@@ -431,13 +433,13 @@ static int begin(struct stackstreams *streams, const struct stackfile *file)
 			.end = file->records[i] + stream->record_bytes,
 		};
 	}
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS && r == 0; kind++) {
-		enum stackfile_stream_kind followed = followed_of((enum stackfile_stream_kind)kind);
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS && r == 0; kind++) {
+		enum stack_file_stream_kind followed = followed_of((enum stack_file_stream_kind)kind);
 
-		if (followed < STACKFILE_STREAM_KINDS)
+		if (followed < STACK_FILE_STREAM_KINDS)
 			r = read_spans(streams->cursors[followed], &streams->spans[kind]);
 	}
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS && r == 0; kind++) {
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS && r == 0; kind++) {
 		r = advance(&streams->cursors[kind], &broken);
 		streams->broken += broken;
 	}
@@ -445,13 +447,13 @@ static int begin(struct stackstreams *streams, const struct stackfile *file)
 	return r;
 }
 
-int stackstreams_new(const struct stackfile *file, struct stackstreams **ret)
+int stack_streams_new(const struct stack_file *file, struct stack_streams **ret)
 {
-	struct stackstreams *streams = calloc(1, sizeof(*streams));
+	struct stack_streams *streams = calloc(1, sizeof(*streams));
 	int r = streams != NULL ? begin(streams, file) : -ENOMEM;
 
 	if (r < 0) {
-		stackstreams_free(streams);
+		stack_streams_free(streams);
 		return r;
 	}
 	*ret = streams;
@@ -459,18 +461,19 @@ int stackstreams_new(const struct stackfile *file, struct stackstreams **ret)
 	return 0;
 }
 
-void stackstreams_free(struct stackstreams *streams)
+void stack_streams_free(struct stack_streams *streams)
 {
 	if (streams == NULL)
 		return;
 	for (size_t i = 0; i < ARRAY_LEN(streams->spans); i++) {
-		pairmap_release(&streams->spans[i].threads);
+		pair_map_release(&streams->spans[i].threads);
 		free(streams->spans[i].all);
 	}
 	free(streams);
 }
 
-bool stackstreams_next(struct stackstreams *streams, struct perfrecord *ret, const struct stackfile_stream **ret_stream)
+bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
+			const struct stack_file_stream **ret_stream)
 {
 	struct cursor *first = NULL;
 	bool broken;
@@ -493,37 +496,37 @@ bool stackstreams_next(struct stackstreams *streams, struct perfrecord *ret, con
 	return true;
 }
 
-bool stackstreams_counts(const struct stackstreams *streams, const struct perfrecord *sample,
-			 const struct stackfile_stream *stream)
+bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
+			  const struct stack_file_stream *stream)
 {
 	const struct span *span = span_of(&streams->spans[stream->kind], sample);
 
 	return span == NULL || sample->time_ns < span->first_ns || sample->time_ns > span->last_ns;
 }
 
-uint64_t stackstreams_broken(const struct stackstreams *streams)
+uint64_t stack_streams_broken(const struct stack_streams *streams)
 {
 	return streams->broken;
 }
 
 struct symbolizing {
-	const struct stackfile *file;
+	const struct stack_file *file;
 	const struct symbolize_options *options;
-	struct addressspaces *spaces;
+	struct address_spaces *spaces;
 	struct modules *modules;
-	struct stackstreams *streams;
-	struct stackprofile *profiles[SYMBOLIZE_PROFILES];
-	struct callstack stacks[SYMBOLIZE_PROFILES];
+	struct stack_streams *streams;
+	struct stack_profile *profiles[SYMBOLIZE_PROFILES];
+	struct call_stack stacks[SYMBOLIZE_PROFILES];
 	struct symbolize_counts *counts;
 };
 
-static enum stackprofile_quantity quantity_of(const struct stackfile_stream *stream)
+static enum stack_profile_quantity quantity_of(const struct stack_file_stream *stream)
 {
-	return stream->kind == STACKFILE_FAULTS || stream->kind == STACKFILE_FAULTS_FOLLOWED ? STACKPROFILE_MEMORY
-											     : STACKPROFILE_CPU;
+	return stream->kind == STACK_FILE_FAULTS || stream->kind == STACK_FILE_FAULTS_FOLLOWED ? STACK_PROFILE_MEMORY
+											       : STACK_PROFILE_CPU;
 }
 
-static uint64_t period_ns(const struct stackfile *file)
+static uint64_t period_ns(const struct stack_file *file)
 {
 	return file->head->frequency > 0 ? NS_PER_S / file->head->frequency : 0;
 }
@@ -534,10 +537,10 @@ static uint64_t saturated(unsigned __int128 value)
 }
 
 /* How many samples or faults it stands for, and what they weigh. */
-static void weigh(const struct symbolizing *job, const struct stackfile_stream *stream, uint64_t period,
-		  struct stackprofile_sample *sample)
+static void weigh(const struct symbolizing *job, const struct stack_file_stream *stream, uint64_t period,
+		  struct stack_profile_sample *sample)
 {
-	if (quantity_of(stream) == STACKPROFILE_MEMORY) {
+	if (quantity_of(stream) == STACK_PROFILE_MEMORY) {
 		sample->count = period > 0 ? period : 1;
 		sample->weight = saturated((unsigned __int128)sample->count * job->file->head->page_bytes);
 		return;
@@ -549,7 +552,7 @@ static void weigh(const struct symbolizing *job, const struct stackfile_stream *
 }
 
 /* NULL: not known. */
-static const char *cgroup_of(const struct stackfile *file, uint32_t pid)
+static const char *cgroup_of(const struct stack_file *file, uint32_t pid)
 {
 	size_t low = 0, high = file->head->processes;
 
@@ -567,10 +570,10 @@ static const char *cgroup_of(const struct stackfile *file, uint32_t pid)
 	return NULL;
 }
 
-static void count_sample(struct symbolize_counts *counts, enum stackprofile_quantity quantity,
-			 const struct stackprofile_sample *sample)
+static void count_sample(struct symbolize_counts *counts, enum stack_profile_quantity quantity,
+			 const struct stack_profile_sample *sample)
 {
-	if (quantity == STACKPROFILE_MEMORY) {
+	if (quantity == STACK_PROFILE_MEMORY) {
 		counts->samples_of_faults++;
 		counts->faults += sample->count;
 	} else {
@@ -579,74 +582,76 @@ static void count_sample(struct symbolize_counts *counts, enum stackprofile_quan
 	counts->samples_without_stack += sample->frame_count == 0;
 }
 
-static int take_sample(struct symbolizing *job, const struct stackfile_stream *stream, const struct perfrecord *record)
+static int take_sample(struct symbolizing *job, const struct stack_file_stream *stream,
+		       const struct perf_record *record)
 {
-	enum stackprofile_quantity quantity = quantity_of(stream);
-	const struct perfrecord_format format = { stream->sample_type, stream->regs_user };
-	uint32_t frames[STACKPROFILE_FRAMES_MAX];
-	struct stackprofile_sample sample = {
+	enum stack_profile_quantity quantity = quantity_of(stream);
+	const struct perf_record_format format = { stream->sample_type, stream->regs_user };
+	uint32_t frames[STACK_PROFILE_FRAMES_MAX];
+	struct stack_profile_sample sample = {
 		.time_ns = record->time_ns,
 		.pid = (int32_t)record->pid,
 		.tid = (int32_t)record->tid,
-		.process = addressspaces_name(job->spaces, record->pid),
-		.thread = addressspaces_name(job->spaces, record->tid),
+		.process = address_spaces_name(job->spaces, record->pid),
+		.thread = address_spaces_name(job->spaces, record->tid),
 		.cgroup = cgroup_of(job->file, record->pid),
 		.frames = frames,
 	};
 	int r;
 
-	if (!stackstreams_counts(job->streams, record, stream)) {
+	if (!stack_streams_counts(job->streams, record, stream)) {
 		job->counts->samples_twice++;
 		return 0;
 	}
-	r = callstack_frames(&job->stacks[quantity], &format, record, frames, &sample.frame_count);
+	r = call_stack_frames(&job->stacks[quantity], &format, record, frames, &sample.frame_count);
 	if (r < 0)
 		return r;
 	weigh(job, stream, record->sample.period, &sample);
 	count_sample(job->counts, quantity, &sample);
-	r = stackprofile_add(job->profiles[quantity], &sample);
+	r = stack_profile_add(job->profiles[quantity], &sample);
 
 	return r < 0 ? r : 0;
 }
 
-static int take_record(struct symbolizing *job, const struct stackfile_stream *stream, const struct perfrecord *record)
+static int take_record(struct symbolizing *job, const struct stack_file_stream *stream,
+		       const struct perf_record *record)
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
-		return stream->kind == STACKFILE_BOOK ? 0 : take_sample(job, stream, record);
+		return stream->kind == STACK_FILE_BOOK ? 0 : take_sample(job, stream, record);
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
 		job->counts->records_lost += record->lost.count;
 		return 0;
 	default:
-		return stream->kind == STACKFILE_BOOK ? addressspaces_record(job->spaces, record) : 0;
+		return stream->kind == STACK_FILE_BOOK ? address_spaces_record(job->spaces, record) : 0;
 	}
 }
 
 static int replay(struct symbolizing *job)
 {
-	const struct stackfile_stream *stream;
-	struct perfrecord record;
+	const struct stack_file_stream *stream;
+	struct perf_record record;
 	int r = 0;
 
-	while (r == 0 && stackstreams_next(job->streams, &record, &stream))
+	while (r == 0 && stack_streams_next(job->streams, &record, &stream))
 		r = take_record(job, stream, &record);
-	job->counts->records_broken = stackstreams_broken(job->streams);
-	job->counts->records_left_out = addressspaces_dropped(job->spaces);
+	job->counts->records_broken = stack_streams_broken(job->streams);
+	job->counts->records_left_out = address_spaces_dropped(job->spaces);
 
 	return r;
 }
 
 /* From when on the samples of this kind are complete: everybody's, if there are any, else those of followed threads. */
-static uint64_t covered_from(const struct stackfile *file, enum stackprofile_quantity quantity)
+static uint64_t covered_from(const struct stack_file *file, enum stack_profile_quantity quantity)
 {
 	uint64_t from_ns = file->head->from_ns, covered_ns = 0;
 	uint32_t best = UINT32_MAX;
 
 	for (uint32_t i = 0; i < file->head->streams; i++) {
-		const struct stackfile_stream *stream = &file->streams[i];
+		const struct stack_file_stream *stream = &file->streams[i];
 
-		if (stream->kind == STACKFILE_BOOK || quantity_of(stream) != quantity || stream->kind > best)
+		if (stream->kind == STACK_FILE_BOOK || quantity_of(stream) != quantity || stream->kind > best)
 			continue;
 		best = stream->kind;
 		covered_ns = stream->covered_ns;
@@ -655,43 +660,43 @@ static uint64_t covered_from(const struct stackfile *file, enum stackprofile_qua
 	return covered_ns > from_ns ? covered_ns : from_ns;
 }
 
-static int begin_profile(struct symbolizing *job, enum stackprofile_quantity quantity)
+static int begin_profile(struct symbolizing *job, enum stack_profile_quantity quantity)
 {
-	const struct stackfile_head *head = job->file->head;
-	const struct callstack_sources sources = { job->spaces, job->modules, job->counts };
+	const struct stack_file_head *head = job->file->head;
+	const struct call_stack_sources sources = { job->spaces, job->modules, job->counts };
 	uint64_t spike_from_ns = job->options->spike_from_ns;
-	struct stackprofile_options options = {
+	struct stack_profile_options options = {
 		.quantity = quantity,
 		.fired_ns = head->fired_mono_ns,
 		.wall_ns = head->fired_wall_ns,
 		.from_ns = covered_from(job->file, quantity),
 		.to_ns = head->to_ns,
 		.spike_from_ns = spike_from_ns > 0 ? spike_from_ns : head->fired_mono_ns,
-		.period_ns = quantity == STACKPROFILE_CPU ? period_ns(job->file) : 0,
+		.period_ns = quantity == STACK_PROFILE_CPU ? period_ns(job->file) : 0,
 		.focus = job->options->focus,
 		.focus_count = job->options->focus_count,
 	};
-	int r = stackprofile_new(&options, &job->profiles[quantity]);
+	int r = stack_profile_new(&options, &job->profiles[quantity]);
 
-	callstack_init(&job->stacks[quantity], &sources, job->profiles[quantity]);
+	call_stack_init(&job->stacks[quantity], &sources, job->profiles[quantity]);
 
 	return r;
 }
 
 static int work(struct symbolizing *job)
 {
-	int r = addressspaces_new(&(struct addressspaces_limits){ 0 }, &job->spaces);
+	int r = address_spaces_new(&(struct address_spaces_limits){ 0 }, &job->spaces);
 
 	if (r == 0)
-		r = stackstreams_new(job->file, &job->streams);
+		r = stack_streams_new(job->file, &job->streams);
 	for (int i = 0; i < SYMBOLIZE_PROFILES && r == 0; i++)
-		r = begin_profile(job, (enum stackprofile_quantity)i);
+		r = begin_profile(job, (enum stack_profile_quantity)i);
 
 	return r == 0 ? replay(job) : r;
 }
 
-int symbolize_run(const struct stackfile *file, const struct symbolize_options *options,
-		  struct stackprofile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts)
+int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
+		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts)
 {
 	struct symbolize_counts counts = { 0 };
 	struct symbolizing job = { .file = file, .options = options, .counts = &counts };
@@ -704,11 +709,11 @@ int symbolize_run(const struct stackfile *file, const struct symbolize_options *
 	for (int i = 0; i < SYMBOLIZE_PROFILES; i++) {
 		if (r == 0)
 			ret[i] = TAKE(job.profiles[i]);
-		callstack_release(&job.stacks[i]);
-		stackprofile_free(job.profiles[i]);
+		call_stack_release(&job.stacks[i]);
+		stack_profile_free(job.profiles[i]);
 	}
-	stackstreams_free(job.streams);
-	addressspaces_free(job.spaces);
+	stack_streams_free(job.streams);
+	address_spaces_free(job.spaces);
 	modules_free(job.modules);
 
 	return r;

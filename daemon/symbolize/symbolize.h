@@ -1,5 +1,5 @@
 /*
- * symbolize.h: the records of a stackfile's streams as one sequence in the order of time; and which samples count, where a thread was sampled
+ * symbolize.h: the records of a stack file's streams as one sequence in the order of time; and which samples count, where a thread was sampled
  * twice: by everybody's events and by events of its own.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /*
- * symbolize.h: from samples of addresses (stackfile.h) to profiles of functions (stackprofile.h), one of CPU time and one of memory that was
+ * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (stack_profile.h), one of CPU time and one of memory that was
  * touched for the first time: what spikewatch-symbolize does. What is read belongs to strangers: only in a process that may be killed by it, in a sandbox.
  *
  * An address is looked up in the file that its process had mapped there at that moment, if that file was handed over and is that one:
@@ -22,8 +22,8 @@
  */
 
 struct symbolize_options {
-	uint64_t spike_from_ns; /* stackprofile_options. 0: the firing */
-	const int32_t *focus;   /* stackprofile_options; borrowed until the profile is freed */
+	uint64_t spike_from_ns; /* stack_profile_options. 0: the firing */
+	const int32_t *focus;   /* stack_profile_options; borrowed until the profile is freed */
 	size_t focus_count;
 	bool raw; /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
@@ -32,7 +32,7 @@ struct symbolize_options {
 	void *ctx;
 };
 
-/* By enum stackprofile_quantity. */
+/* By enum stack_profile_quantity. */
 #define SYMBOLIZE_PROFILES 2
 
 /* What came of it, as names and values: name(of what). Frames are counted once for each sample that they are in. */
@@ -63,35 +63,35 @@ struct symbolize_counts {
 };
 
 /*
- * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's (stackprofile_free), also when records were broken;
- * -ENOMEM; -EINVAL: samples of a kind that perfrecord.h does not read.
+ * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's (stack_profile_free), also when records were broken;
+ * -ENOMEM; -EINVAL: samples of a kind that perf_record.h does not read.
  */
-int symbolize_run(const struct stackfile *file, const struct symbolize_options *options,
-		  struct stackprofile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
+int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
+		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
 
-struct stackstreams;
+struct stack_streams;
 
-/* file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream of a format that perfrecord.h does not read. */
-int stackstreams_new(const struct stackfile *file, struct stackstreams **ret);
+/* file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream of a format that perf_record.h does not read. */
+int stack_streams_new(const struct stack_file *file, struct stack_streams **ret);
 
 /* NULL is fine. */
-void stackstreams_free(struct stackstreams *streams);
+void stack_streams_free(struct stack_streams *streams);
 
 /*
  * The next record, and which of file->streams it is of; of the same time the book's first, then in the order of their kinds. False: that was
  * all. A record that makes no sense ends its stream.
  */
-bool stackstreams_next(struct stackstreams *streams, struct perfrecord *ret,
-		       const struct stackfile_stream **ret_stream);
+bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
+			const struct stack_file_stream **ret_stream);
 
 /*
  * Does this sample, of this stream, count? Not if it is everybody's and of a thread that has followed samples of the same kind before or at
  * the time, and at or after it: those count.
  */
-bool stackstreams_counts(const struct stackstreams *streams, const struct perfrecord *sample,
-			 const struct stackfile_stream *stream);
+bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
+			  const struct stack_file_stream *stream);
 
 /* Streams that ended in the middle so far. */
-uint64_t stackstreams_broken(const struct stackstreams *streams);
+uint64_t stack_streams_broken(const struct stack_streams *streams);
 
 #endif

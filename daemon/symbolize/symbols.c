@@ -1,5 +1,5 @@
 /*
- * symbols.c: a row of slots, one for each binary of the stackfile and one for the vDSO. Texts (perf maps, kallsyms) are read whole: they are
+ * symbols.c: a row of slots, one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms) are read whole: they are
  * not of a size that is known before, and a perf map still grows.
  */
 #include "daemon/symbolize/symbols.h"
@@ -31,21 +31,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ELFNAMES_BUILD_ID_MAX 20
+#define ELF_NAMES_BUILD_ID_MAX 20
 
-struct elflines;
+struct elf_lines;
 
 /* Texts belong to the debug information. */
-struct elflines_frame {
+struct elf_lines_frame {
 	const char *linkage_name; /* as the linker has it; NULL: it has none, as in C */
 	const char *name;         /* as in the source, without what it is in; NULL: not known */
 	const char *file;         /* NULL: not known */
 	uint32_t line;            /* 0: not known */
 };
 
-static int elflines_new(struct Dwarf *dwarf, struct elflines **ret);
-static void elflines_free(struct elflines *lines);
-static size_t elflines_find(struct elflines *lines, uint64_t address, struct elflines_frame *ret, size_t max);
+static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret);
+static void elf_lines_free(struct elf_lines *lines);
+static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max);
 
 /*
  * demangle.c: libiberty's demanglers, by the functions of theirs that hand the text over in pieces and allocate nothing that grows with it.
@@ -106,11 +106,11 @@ size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 }
 
 /*
- * elfnames.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules about which symbol an address is in are
+ * elf_names.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules about which symbol an address is in are
  * those of symtable.h, not libdwfl's, which names the nearest.
  *
  * The file is reported to libdwfl as loaded where its program headers want it, so that addresses are the file's own counting. Where a
- * process has really loaded it does not matter: offsets in the file are what both sides know (elfnames_address).
+ * process has really loaded it does not matter: offsets in the file are what both sides know (elf_names_address).
  *
  * Which name of a function: that of the linker in the debug information, demangled, else that of the symbol, which says foo.part.0 where it
  * is only part of foo, else that of the source. Of inlined functions there is no symbol.
@@ -122,7 +122,7 @@ struct segment {
 	uint64_t offset, size, address;
 };
 
-struct elfnames {
+struct elf_names {
 	Dwfl_Callbacks callbacks;
 	Dwfl *dwfl;
 	Dwfl_Module *module;
@@ -132,12 +132,12 @@ struct elfnames {
 	struct segment segments[SEGMENTS_MAX];
 	size_t segment_count;
 	struct symtable symbols;
-	Dwarf *dwarf;           /* libdwfl's; NULL: no debug information */
-	struct elflines *lines; /* the same */
-	Dwarf *shared;          /* what the debug information shares with that of other files */
+	Dwarf *dwarf;            /* libdwfl's; NULL: no debug information */
+	struct elf_lines *lines; /* the same */
+	Dwarf *shared;           /* what the debug information shares with that of other files */
 	Elf *shared_elf;
 	int shared_fd;
-	elfnames_ask *ask;
+	elf_names_ask *ask;
 	void *ctx;
 	uint64_t lines_bias;
 	struct arena texts;
@@ -148,7 +148,7 @@ struct elfnames {
 static int hand_over_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
 				const char *file, const char *link, GElf_Word crc, char **ret_path)
 {
-	struct elfnames *names = *userdata;
+	struct elf_names *names = *userdata;
 
 	(void)module, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)ret_path;
 
@@ -164,7 +164,7 @@ static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, D
 	return -1;
 }
 
-static int read_segments(struct elfnames *names)
+static int read_segments(struct elf_names *names)
 {
 	GElf_Ehdr header;
 	size_t count;
@@ -200,7 +200,7 @@ static bool is_program(int fd)
 	return type == ET_EXEC || type == ET_DYN;
 }
 
-static int open_module(struct elfnames *names, int *fd)
+static int open_module(struct elf_names *names, int *fd)
 {
 	void **userdata;
 
@@ -223,10 +223,10 @@ static int open_module(struct elfnames *names, int *fd)
 	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
 }
 
-int elfnames_open(int fd, struct elfnames **ret)
+int elf_names_open(int fd, struct elf_names **ret)
 {
 	AUTO_CLOSE int owned = fd;
-	struct elfnames *names = calloc(1, sizeof(*names));
+	struct elf_names *names = calloc(1, sizeof(*names));
 	int r;
 
 	if (names == NULL)
@@ -235,7 +235,7 @@ int elfnames_open(int fd, struct elfnames **ret)
 	elf_version(EV_CURRENT);
 	r = open_module(names, &owned);
 	if (r < 0) {
-		elfnames_free(names);
+		elf_names_free(names);
 		return r;
 	}
 	*ret = names;
@@ -243,11 +243,11 @@ int elfnames_open(int fd, struct elfnames **ret)
 	return 0;
 }
 
-void elfnames_free(struct elfnames *names)
+void elf_names_free(struct elf_names *names)
 {
 	if (names == NULL)
 		return;
-	elflines_free(names->lines);
+	elf_lines_free(names->lines);
 	symtable_release(&names->symbols);
 	arena_release(&names->texts);
 	if (names->dwfl != NULL)
@@ -260,35 +260,35 @@ void elfnames_free(struct elfnames *names)
 	free(names);
 }
 
-static size_t build_id_of(Elf *elf, uint8_t ret[ELFNAMES_BUILD_ID_MAX])
+static size_t build_id_of(Elf *elf, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
 {
 	const void *id;
 	ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
 
 	if (len <= 0)
 		return 0;
-	if (len > ELFNAMES_BUILD_ID_MAX)
-		len = ELFNAMES_BUILD_ID_MAX;
+	if (len > ELF_NAMES_BUILD_ID_MAX)
+		len = ELF_NAMES_BUILD_ID_MAX;
 	memcpy(ret, id, (size_t)len);
 
 	return (size_t)len;
 }
 
 /* The build id of the file: its length, 0 if it has none. Longer ones are cut, as the kernel does. */
-static size_t elfnames_build_id(const struct elfnames *names, uint8_t ret[ELFNAMES_BUILD_ID_MAX])
+static size_t elf_names_build_id(const struct elf_names *names, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
 {
 	return build_id_of(names->elf, ret);
 }
 
 /*
- * Takes over the descriptor of a separate debug file; to be called before the first elfnames_find, if at all. False: it is not of this file
+ * Takes over the descriptor of a separate debug file; to be called before the first elf_names_find, if at all. False: it is not of this file
  * by its build id, and not used.
  */
-static bool elfnames_debug_file(struct elfnames *names, int fd)
+static bool elf_names_debug_file(struct elf_names *names, int fd)
 {
 	AUTO_CLOSE int owned = fd;
-	uint8_t ours[ELFNAMES_BUILD_ID_MAX], its[ELFNAMES_BUILD_ID_MAX];
-	size_t len = elfnames_build_id(names, ours);
+	uint8_t ours[ELF_NAMES_BUILD_ID_MAX], its[ELF_NAMES_BUILD_ID_MAX];
+	size_t len = elf_names_build_id(names, ours);
 	Elf *elf = len > 0 && is_program(fd) ? elf_begin(fd, ELF_C_READ_MMAP, NULL) : NULL;
 	bool same = elf != NULL && build_id_of(elf, its) == len && memcmp(ours, its, len) == 0;
 
@@ -300,18 +300,18 @@ static bool elfnames_debug_file(struct elfnames *names, int fd)
 }
 
 /* To be called before them; ctx must live until then. */
-static void elfnames_shared(struct elfnames *names, elfnames_ask *ask, void *ctx)
+static void elf_names_shared(struct elf_names *names, elf_names_ask *ask, void *ctx)
 {
 	names->ask = ask;
 	names->ctx = ctx;
 }
 
-struct Elf *elfnames_elf(const struct elfnames *names)
+struct Elf *elf_names_elf(const struct elf_names *names)
 {
 	return names->elf;
 }
 
-bool elfnames_address(const struct elfnames *names, uint64_t offset_bytes, uint64_t *ret)
+bool elf_names_address(const struct elf_names *names, uint64_t offset_bytes, uint64_t *ret)
 {
 	for (size_t i = 0; i < names->segment_count; i++) {
 		const struct segment *segment = &names->segments[i];
@@ -382,7 +382,7 @@ static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const
 	return true;
 }
 
-static int read_symbols(struct elfnames *names)
+static int read_symbols(struct elf_names *names)
 {
 	int count = dwfl_module_getsymtab(names->module);
 	Elf *last = NULL;
@@ -412,14 +412,14 @@ static int read_symbols(struct elfnames *names)
 }
 
 /* If the debug information wants a shared one, and there is that one: without it, names that are there are missing. */
-static void read_shared(struct elfnames *names)
+static void read_shared(struct elf_names *names)
 {
 	const char *name;
 	const void *wanted;
-	uint8_t found[ELFNAMES_BUILD_ID_MAX];
+	uint8_t found[ELF_NAMES_BUILD_ID_MAX];
 	ssize_t len = dwelf_dwarf_gnu_debugaltlink(names->dwarf, &name, &wanted);
 
-	if (len <= 0 || len > ELFNAMES_BUILD_ID_MAX || names->ask == NULL)
+	if (len <= 0 || len > ELF_NAMES_BUILD_ID_MAX || names->ask == NULL)
 		return;
 	names->shared_fd = names->ask(names->ctx, wanted, (size_t)len);
 	if (names->shared_fd < 0)
@@ -432,28 +432,28 @@ static void read_shared(struct elfnames *names)
 		dwarf_setalt(names->dwarf, names->shared);
 }
 
-static void elfnames_read_all(struct elfnames *names)
+static void elf_names_read_all(struct elf_names *names)
 {
 	names->read = true;
 	names->dwarf = dwfl_module_getdwarf(names->module, &names->lines_bias);
 	if (names->dwarf != NULL)
 		read_shared(names);
-	if (names->dwarf != NULL && elflines_new(names->dwarf, &names->lines) < 0)
+	if (names->dwarf != NULL && elf_lines_new(names->dwarf, &names->lines) < 0)
 		names->lines = NULL;
 	if (read_symbols(names) < 0)
 		symtable_release(&names->symbols);
 }
 
-struct Dwarf *elfnames_dwarf(struct elfnames *names, uint64_t *ret_bias)
+struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias)
 {
 	if (!names->read)
-		elfnames_read_all(names);
+		elf_names_read_all(names);
 	*ret_bias = names->lines_bias - names->bias;
 
 	return names->dwarf;
 }
 
-static const char *keep(struct elfnames *names, const char *name, size_t len)
+static const char *keep(struct elf_names *names, const char *name, size_t len)
 {
 	char plain[DEMANGLE_MAX];
 	size_t plain_len = demangle(name, len, plain);
@@ -461,7 +461,7 @@ static const char *keep(struct elfnames *names, const char *name, size_t len)
 	return plain_len > 0 ? arena_copy(&names->texts, plain, plain_len) : arena_copy(&names->texts, name, len);
 }
 
-static const char *name_of(struct elfnames *names, const struct elflines_frame *frame,
+static const char *name_of(struct elf_names *names, const struct elf_lines_frame *frame,
 			   const struct symtable_symbol *symbol)
 {
 	if (frame->linkage_name != NULL)
@@ -472,17 +472,17 @@ static const char *name_of(struct elfnames *names, const struct elflines_frame *
 	return frame->name != NULL ? keep(names, frame->name, strlen(frame->name)) : NULL;
 }
 
-size_t elfnames_find(struct elfnames *names, uint64_t address, struct elfnames_frame ret[ELFNAMES_FRAMES_MAX])
+size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_names_frame ret[ELF_NAMES_FRAMES_MAX])
 {
-	struct elflines_frame frames[ELFNAMES_FRAMES_MAX] = { 0 };
+	struct elf_lines_frame frames[ELF_NAMES_FRAMES_MAX] = { 0 };
 	const struct symtable_symbol *symbol;
 	size_t count = 0, kept = 0;
 
 	if (!names->read)
-		elfnames_read_all(names);
+		elf_names_read_all(names);
 	if (names->lines != NULL)
-		count = elflines_find(names->lines, address + names->bias - names->lines_bias, frames,
-				      ELFNAMES_FRAMES_MAX);
+		count = elf_lines_find(names->lines, address + names->bias - names->lines_bias, frames,
+				       ELF_NAMES_FRAMES_MAX);
 	symbol = symtable_find(&names->symbols, address);
 	if (count == 0 && symbol != NULL)
 		count = 1;
@@ -500,7 +500,7 @@ size_t elfnames_find(struct elfnames *names, uint64_t address, struct elfnames_f
 }
 
 /*
- * elflines.c: two indexes, both made when they are first needed: of all units by address, and of one unit's functions by address. Then
+ * elf_lines.c: two indexes, both made when they are first needed: of all units by address, and of one unit's functions by address. Then
  * there is one function's tree to go down, in which each level that covers the address and is an inlined function gives a frame.
  *
  * .debug_aranges, which libdw would look into, is rejected: clang does not write it, so that half of a program would be missing. So is
@@ -533,7 +533,7 @@ struct unit {
 	bool read;
 };
 
-struct elflines {
+struct elf_lines {
 	Dwarf *dwarf;
 	struct unit *units;
 	size_t unit_count, unit_cap;
@@ -608,7 +608,7 @@ static int add_ranges_of(struct ranges *ranges, Dwarf_Die *die, uint64_t what)
 	return r;
 }
 
-static int add_unit(struct elflines *lines, const Dwarf_Die *die)
+static int add_unit(struct elf_lines *lines, const Dwarf_Die *die)
 {
 	if (lines->unit_count == lines->unit_cap) {
 		size_t cap = lines->unit_cap > 0 ? 2 * lines->unit_cap : 16;
@@ -627,9 +627,9 @@ static int add_unit(struct elflines *lines, const Dwarf_Die *die)
 }
 
 /* Reads where the units are. dwarf stays the caller's and must outlive it. 0 or -ENOMEM. */
-static int elflines_new(struct Dwarf *dwarf, struct elflines **ret)
+static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret)
 {
-	AUTO_FREE struct elflines *lines = calloc(1, sizeof(*lines));
+	AUTO_FREE struct elf_lines *lines = calloc(1, sizeof(*lines));
 	Dwarf_CU *cu = NULL;
 	Dwarf_Half version;
 	uint8_t type;
@@ -643,7 +643,7 @@ static int elflines_new(struct Dwarf *dwarf, struct elflines **ret)
 		if (type == DW_UT_compile && lines->visits++ < VISITS_MAX)
 			r = add_unit(lines, &die);
 	if (r < 0) {
-		elflines_free(TAKE(lines));
+		elf_lines_free(TAKE(lines));
 		return r;
 	}
 	ranges_sort(&lines->by_unit);
@@ -653,7 +653,7 @@ static int elflines_new(struct Dwarf *dwarf, struct elflines **ret)
 }
 
 /* NULL is fine. */
-static void elflines_free(struct elflines *lines)
+static void elf_lines_free(struct elf_lines *lines)
 {
 	if (lines == NULL)
 		return;
@@ -671,7 +671,7 @@ static bool holds_functions(int tag)
 	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
 }
 
-static int read_functions(struct elflines *lines, struct unit *unit, Dwarf_Die *parent, int depth)
+static int read_functions(struct elf_lines *lines, struct unit *unit, Dwarf_Die *parent, int depth)
 {
 	Dwarf_Die die;
 	int r = 0;
@@ -693,7 +693,7 @@ static int read_functions(struct elflines *lines, struct unit *unit, Dwarf_Die *
 }
 
 /* The entry inside of *scope that covers the address becomes *scope. False: there is none. */
-static bool go_down(struct elflines *lines, Dwarf_Die *scope, uint64_t address)
+static bool go_down(struct elf_lines *lines, Dwarf_Die *scope, uint64_t address)
 {
 	Dwarf_Die die;
 
@@ -726,7 +726,7 @@ static uint32_t number_of(Dwarf_Die *die, unsigned attribute)
 	return (uint32_t)value;
 }
 
-static void name_frame(Dwarf_Die *die, struct elflines_frame *ret)
+static void name_frame(Dwarf_Die *die, struct elf_lines_frame *ret)
 {
 	Dwarf_Attribute at;
 
@@ -738,7 +738,7 @@ static void name_frame(Dwarf_Die *die, struct elflines_frame *ret)
 }
 
 /* Where an inlined function was called, which is where its caller is. */
-static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elflines_frame *ret)
+static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elf_lines_frame *ret)
 {
 	uint32_t index = number_of(inlined, DW_AT_call_file);
 	Dwarf_Files *files;
@@ -749,7 +749,7 @@ static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elflines_f
 		ret->file = dwarf_filesrc(files, index, NULL, NULL);
 }
 
-static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elflines_frame *ret)
+static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elf_lines_frame *ret)
 {
 	Dwarf_Line *line = dwarf_getsrc_die(unit, address);
 	int number;
@@ -762,7 +762,7 @@ static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elflines_
 }
 
 /* Entries that are functions, from the outermost to the innermost. */
-static size_t functions_down(struct elflines *lines, Dwarf_Die scope, uint64_t address, Dwarf_Die *ret)
+static size_t functions_down(struct elf_lines *lines, Dwarf_Die scope, uint64_t address, Dwarf_Die *ret)
 {
 	size_t count = 0;
 
@@ -774,7 +774,7 @@ static size_t functions_down(struct elflines *lines, Dwarf_Die scope, uint64_t a
 	return count;
 }
 
-static struct unit *unit_at(struct elflines *lines, uint64_t address)
+static struct unit *unit_at(struct elf_lines *lines, uint64_t address)
 {
 	const struct range *range = ranges_find(&lines->by_unit, address);
 	struct unit *unit = range != NULL ? &lines->units[range->what] : NULL;
@@ -793,7 +793,7 @@ static struct unit *unit_at(struct elflines *lines, uint64_t address)
  * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost and the outermost. 0: there is no function
  * with debug information. Damaged debug information gives less, at last nothing.
  */
-static size_t elflines_find(struct elflines *lines, uint64_t address, struct elflines_frame *ret, size_t max)
+static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max)
 {
 	struct unit *unit = lines->visits < VISITS_MAX ? unit_at(lines, address) : NULL;
 	const struct range *range = unit != NULL ? ranges_find(&unit->functions, address) : NULL;
@@ -804,7 +804,7 @@ static size_t elflines_find(struct elflines *lines, uint64_t address, struct elf
 		return 0;
 	count = functions_down(lines, functions[0], address, functions);
 	for (size_t i = count; i-- > 0;) {
-		struct elflines_frame frame = { 0 };
+		struct elf_lines_frame frame = { 0 };
 
 		if (kept + 1 == max && i > 0)
 			continue;
@@ -826,16 +826,16 @@ struct module {
 	int fd; /* until it is opened */
 	bool opened;
 	enum module_state state;
-	struct elfnames *names;
-	struct elfframes *frames;
-	uint8_t build_id[ELFNAMES_BUILD_ID_MAX];
+	struct elf_names *names;
+	struct elf_frames *frames;
+	uint8_t build_id[ELF_NAMES_BUILD_ID_MAX];
 	size_t build_id_len;
 	struct buffer text; /* of a perf map or kallsyms */
 	struct symtable symbols;
 };
 
 struct modules {
-	const struct stackfile *file;
+	const struct stack_file *file;
 	const struct symbolize_options *options;
 	struct symbolize_counts *counts;
 	/* All processes of this machine and architecture have the same vDSO; those of another have one of another size. */
@@ -844,7 +844,7 @@ struct modules {
 	struct module all[];
 };
 
-int modules_new(const struct stackfile *file, const struct symbolize_options *options, struct symbolize_counts *counts,
+int modules_new(const struct stack_file *file, const struct symbolize_options *options, struct symbolize_counts *counts,
 		struct modules **ret)
 {
 	size_t binaries = file->head->binaries;
@@ -874,8 +874,8 @@ void modules_free(struct modules *modules)
 	for (size_t i = 0; i < modules->count; i++) {
 		struct module *module = &modules->all[i];
 
-		elfframes_free(module->frames);
-		elfnames_free(module->names);
+		elf_frames_free(module->frames);
+		elf_names_free(module->names);
 		symtable_release(&module->symbols);
 		buffer_release(&module->text);
 		scope_close(&module->fd);
@@ -919,21 +919,21 @@ static bool open_text(struct module *module)
 	return module->text.len > 0;
 }
 
-static bool names_file(const struct modules *modules, size_t i, const struct addressspace_mapping *mapping)
+static bool names_file(const struct modules *modules, size_t i, const struct address_space_mapping *mapping)
 {
-	const struct stackfile_binary *binary = &modules->file->binaries[i];
+	const struct stack_file_binary *binary = &modules->file->binaries[i];
 
-	return binary->kind == STACKFILE_ELF && perfrecord_file_same(&binary->file, &mapping->file) &&
+	return binary->kind == STACK_FILE_ELF && perf_record_file_same(&binary->file, &mapping->file) &&
 	       strcmp(modules->file->strings + binary->path_offset, mapping->path) == 0;
 }
 
 /* Nothing to tell one file from another by: then it is none. */
-static bool is_known_file(const struct perfrecord_file *file)
+static bool is_known_file(const struct perf_record_file *file)
 {
 	return file->inode != 0 || file->build_id_len > 0;
 }
 
-static struct module *module_of(struct modules *modules, const struct addressspace_mapping *mapping)
+static struct module *module_of(struct modules *modules, const struct address_space_mapping *mapping)
 {
 	struct module *vdso = &modules->all[modules->count - 1];
 
@@ -955,26 +955,26 @@ static void find_debug_file(struct modules *modules, struct module *module)
 
 	if (options->debug_file != NULL && module->build_id_len > 0)
 		fd = options->debug_file(options->ctx, module->build_id, module->build_id_len);
-	if (fd >= 0 && elfnames_debug_file(module->names, fd))
+	if (fd >= 0 && elf_names_debug_file(module->names, fd))
 		modules->counts->debug_files++;
 }
 
-static bool is_same_build(const struct module *module, const struct perfrecord_file *file)
+static bool is_same_build(const struct module *module, const struct perf_record_file *file)
 {
 	return file->build_id_len == 0 || (file->build_id_len == module->build_id_len &&
 					   memcmp(file->build_id, module->build_id, module->build_id_len) == 0);
 }
 
-static void open_elf(struct modules *modules, struct module *module, const struct perfrecord_file *file)
+static void open_elf(struct modules *modules, struct module *module, const struct perf_record_file *file)
 {
 	if (modules->options->raw || !may_open(module))
 		return;
-	if (elfnames_open(TAKE_FD(module->fd), &module->names) < 0) {
+	if (elf_names_open(TAKE_FD(module->fd), &module->names) < 0) {
 		module->state = MODULE_UNREADABLE;
 		modules->counts->binaries_unreadable++;
 		return;
 	}
-	module->build_id_len = elfnames_build_id(module->names, module->build_id);
+	module->build_id_len = elf_names_build_id(module->names, module->build_id);
 	if (!is_same_build(module, file)) {
 		module->state = MODULE_REPLACED;
 		modules->counts->binaries_replaced++;
@@ -984,13 +984,13 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 	modules->counts->binaries_read++;
 	find_debug_file(modules, module);
 	if (modules->options->debug_file != NULL)
-		elfnames_shared(module->names, modules->options->debug_file, modules->options->ctx);
-	if (elfframes_new(module->names, &module->frames) < 0)
+		elf_names_shared(module->names, modules->options->debug_file, modules->options->ctx);
+	if (elf_frames_new(module->names, &module->frames) < 0)
 		module->frames = NULL;
 }
 
 /* NULL unless MODULE_GOOD. */
-static struct module *good_module(struct modules *modules, const struct addressspace_mapping *mapping,
+static struct module *good_module(struct modules *modules, const struct address_space_mapping *mapping,
 				  enum module_state *ret_state)
 {
 	struct module *module = module_of(modules, mapping);
@@ -1004,16 +1004,16 @@ static struct module *good_module(struct modules *modules, const struct addresss
 	return module->state == MODULE_GOOD ? module : NULL;
 }
 
-struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
-			     enum module_state *ret_state)
+struct elf_names *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
+			      enum module_state *ret_state)
 {
 	struct module *module = good_module(modules, mapping, ret_state);
 
 	return module != NULL ? module->names : NULL;
 }
 
-struct elfframes *modules_frames(struct modules *modules, const struct addressspace_mapping *mapping,
-				 enum module_state *ret_state)
+struct elf_frames *modules_frames(struct modules *modules, const struct address_space_mapping *mapping,
+				  enum module_state *ret_state)
 {
 	struct module *module = good_module(modules, mapping, ret_state);
 
@@ -1031,7 +1031,7 @@ static size_t name_at(const struct symtable *symbols, uint64_t address, const ch
 	return symbol->len;
 }
 
-static struct module *module_of_kind(struct modules *modules, enum stackfile_kind kind, uint32_t pid)
+static struct module *module_of_kind(struct modules *modules, enum stack_file_kind kind, uint32_t pid)
 {
 	for (size_t i = 0; i + 1 < modules->count; i++)
 		if (modules->file->binaries[i].kind == (uint32_t)kind && modules->file->binaries[i].pid == pid)
@@ -1042,13 +1042,13 @@ static struct module *module_of_kind(struct modules *modules, enum stackfile_kin
 
 size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address, const char **ret)
 {
-	struct module *module = module_of_kind(modules, STACKFILE_PERF_MAP, pid);
-	struct perfmap_counts counts = { 0 };
+	struct module *module = module_of_kind(modules, STACK_FILE_PERF_MAP, pid);
+	struct perf_map_counts counts = { 0 };
 
 	if (module == NULL)
 		return 0;
 	if (open_text(module)) {
-		if (perfmap_parse(module->text.data, module->text.len, &module->symbols, &counts) < 0)
+		if (perf_map_parse(module->text.data, module->text.len, &module->symbols, &counts) < 0)
 			symtable_release(&module->symbols);
 		modules->counts->perf_map_lines_broken += counts.broken;
 	}
@@ -1061,7 +1061,7 @@ size_t modules_kernel(struct modules *modules, uint64_t address, const char **re
 	struct module *module = NULL;
 
 	for (size_t i = 0; i + 1 < modules->count && module == NULL; i++)
-		if (modules->file->binaries[i].kind == STACKFILE_KALLSYMS)
+		if (modules->file->binaries[i].kind == STACK_FILE_KALLSYMS)
 			module = &modules->all[i];
 	if (module == NULL)
 		return 0;

@@ -1,5 +1,5 @@
 /*
- * symbols.h: the files that addresses are looked up in, each opened when it is first needed: those of a stackfile, the vDSO, perf maps and
+ * symbols.h: the files that addresses are looked up in, each opened when it is first needed: those of a stack file, the vDSO, perf maps and
  * the kernel's symbols.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLS_H
@@ -29,7 +29,7 @@ struct symbolize_counts;
 size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX]);
 
 /*
- * elfnames.h: names for the addresses of one ELF file: functions, inlined ones included, with file and line where there is debug
+ * elf_names.h: names for the addresses of one ELF file: functions, inlined ones included, with file and line where there is debug
  * information. Only a program that may be killed by a file links this: the file is a stranger's, and the libraries that read it are large.
  *
  * Symbols come from the symbol table of the debug file or the file itself, else from its dynamic symbols and .gnu_debugdata. An address is
@@ -41,47 +41,47 @@ size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX]);
  */
 
 /* Functions at one address: the function itself and those inlined into it. Of more, the innermost are kept, and the outermost. */
-#define ELFNAMES_FRAMES_MAX 32
+#define ELF_NAMES_FRAMES_MAX 32
 
-struct elfnames;
+struct elf_names;
 
-/* Texts belong to the elfnames and live as long. */
-struct elfnames_frame {
+/* Texts belong to the elf names and live as long. */
+struct elf_names_frame {
 	const char *function;
 	const char *file; /* NULL: not known */
 	uint32_t line;    /* 0: not known */
 };
 
 /* Takes over the descriptor, also when it fails. 0; -ENOMEM; -ENOEXEC: not an ELF program or library, or a damaged one. */
-int elfnames_open(int fd, struct elfnames **ret);
+int elf_names_open(int fd, struct elf_names **ret);
 
 /* NULL is fine. */
-void elfnames_free(struct elfnames *names);
+void elf_names_free(struct elf_names *names);
 
 /*
  * How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build id: a descriptor, or -1. Asked once, if at
- * all, at the first elfnames_find or elfnames_dwarf.
+ * all, at the first elf_names_find or elf_names_dwarf.
  */
-typedef int elfnames_ask(void *ctx, const uint8_t *build_id, size_t len);
+typedef int elf_names_ask(void *ctx, const uint8_t *build_id, size_t len);
 
 /* libelf's handle of the file. Belongs to names. */
-struct Elf *elfnames_elf(const struct elfnames *names);
+struct Elf *elf_names_elf(const struct elf_names *names);
 
 /* libdw's handle of the debug information, which is read now if it was not; NULL: there is none. *ret_bias: what its addresses are more than the file's. */
-struct Dwarf *elfnames_dwarf(struct elfnames *names, uint64_t *ret_bias);
+struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias);
 
 /* What address, in the file's own counting, an offset in the file is loaded to. False: it is not loaded as code. */
-bool elfnames_address(const struct elfnames *names, uint64_t offset_bytes, uint64_t *ret);
+bool elf_names_address(const struct elf_names *names, uint64_t offset_bytes, uint64_t *ret);
 
 /*
  * The functions at an address in the file's own counting, innermost first. How many, 0: no name is known. The first call reads symbols and
  * where the debug information is, which may take seconds of a file of gigabytes; the later ones take microseconds. Nothing is
  * remembered of the answers.
  */
-size_t elfnames_find(struct elfnames *names, uint64_t address, struct elfnames_frame ret[ELFNAMES_FRAMES_MAX]);
+size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_names_frame ret[ELF_NAMES_FRAMES_MAX]);
 
 /*
- * elflines.h: functions, inlined functions, files and lines of an address, out of DWARF: the half of elfnames.h that needs debug
+ * elf_lines.h: functions, inlined functions, files and lines of an address, out of DWARF: the half of elf_names.h that needs debug
  * information, and its only user.
  */
 
@@ -97,19 +97,19 @@ enum module_state {
 };
 
 /* All but counts must outlive it; counts too. Descriptors of the file and the vDSO are taken over. 0 or -ENOMEM. */
-int modules_new(const struct stackfile *file, const struct symbolize_options *options, struct symbolize_counts *counts,
+int modules_new(const struct stack_file *file, const struct symbolize_options *options, struct symbolize_counts *counts,
 		struct modules **ret);
 
 /* NULL is fine. */
 void modules_free(struct modules *modules);
 
 /* The file of a mapping, opened and compared if it was not yet; *ret_state says what came of it. NULL unless MODULE_GOOD. */
-struct elfnames *modules_elf(struct modules *modules, const struct addressspace_mapping *mapping,
-			     enum module_state *ret_state);
+struct elf_names *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
+			      enum module_state *ret_state);
 
 /* The unwinding tables of the same file: NULL unless MODULE_GOOD, and where it has none that can be read. */
-struct elfframes *modules_frames(struct modules *modules, const struct addressspace_mapping *mapping,
-				 enum module_state *ret_state);
+struct elf_frames *modules_frames(struct modules *modules, const struct address_space_mapping *mapping,
+				  enum module_state *ret_state);
 
 /* The function of process pid's just-in-time compiler at address: length of its name, 0: not known. */
 size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address, const char **ret);

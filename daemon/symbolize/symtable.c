@@ -164,7 +164,7 @@ void symtable_release(struct symtable *table)
 }
 
 /*
- * perfmap.c: line by line. What is no such line is skipped: a compiler may be in the midst of writing one. perf(1) does the same.
+ * perf_map.c: line by line. What is no such line is skipped: a compiler may be in the midst of writing one. perf(1) does the same.
  */
 
 static int digit(char c)
@@ -198,7 +198,7 @@ static bool take_number(const char **at, const char *end, uint64_t *ret)
 	return true;
 }
 
-static bool perfmap_parse_line(const char *line, const char *end, struct symtable_symbol *ret)
+static bool perf_map_parse_line(const char *line, const char *end, struct symtable_symbol *ret)
 {
 	struct symtable_symbol symbol = { 0 };
 	uint64_t size;
@@ -217,9 +217,9 @@ static bool perfmap_parse_line(const char *line, const char *end, struct symtabl
 	return true;
 }
 
-int perfmap_parse(const char *text, size_t len, struct symtable *table, struct perfmap_counts *ret_counts)
+int perf_map_parse(const char *text, size_t len, struct symtable *table, struct perf_map_counts *ret_counts)
 {
-	struct perfmap_counts counts = { 0 };
+	struct perf_map_counts counts = { 0 };
 	const char *end = text + len;
 
 	for (const char *line = text; line < end;) {
@@ -227,7 +227,7 @@ int perfmap_parse(const char *text, size_t len, struct symtable *table, struct p
 		struct symtable_symbol symbol;
 
 		stop = stop != NULL ? stop : end;
-		if (!perfmap_parse_line(line, stop, &symbol)) {
+		if (!perf_map_parse_line(line, stop, &symbol)) {
 			counts.broken += stop > line;
 		} else {
 			symbol.rank = (uint32_t)counts.lines++;

@@ -52,12 +52,12 @@ const struct symtable_symbol *symtable_find(const struct symtable *table, uint64
 void symtable_release(struct symtable *table);
 
 /*
- * perfmap.h: reading what just-in-time compilers write to /tmp/perf-<pid>.map (Linux, tools/perf/Documentation/jit-interface.txt):
+ * perf_map.h: reading what just-in-time compilers write to /tmp/perf-<pid>.map (Linux, tools/perf/Documentation/jit-interface.txt):
  * a line for each function that was compiled, "START SIZE name", numbers in hexadecimal, the name is the rest of the line.
  * The file belongs to the process: nothing in it is believed further than that its functions are called so.
  */
 
-struct perfmap_counts {
+struct perf_map_counts {
 	uint64_t lines;  /* that were functions */
 	uint64_t broken; /* that were not; they are skipped */
 };
@@ -67,7 +67,7 @@ struct perfmap_counts {
  * The last line counts even without its end, unless it was cut within the numbers. Names point into text, which must outlive the table.
  * ret_counts may be NULL. 0 or -ENOMEM.
  */
-int perfmap_parse(const char *text, size_t len, struct symtable *table, struct perfmap_counts *ret_counts);
+int perf_map_parse(const char *text, size_t len, struct symtable *table, struct perf_map_counts *ret_counts);
 
 /* No function of the kernel is longer: an open symbol before a hole ends there. */
 #define KALLSYMS_FUNCTION_MAX (1u << 20)

@@ -24,7 +24,7 @@
 #include <string.h>
 
 /*
- * framestate.c: the stack is a window of the process's memory, from the stack pointer up. Nothing else of its memory is there: what callers
+ * frame_state.c: the stack is a window of the process's memory, from the stack pointer up. Nothing else of its memory is there: what callers
  * need is on their stack.
  */
 
@@ -32,23 +32,23 @@
 #define STACK_MAX ((uint64_t)64 << 20)
 
 /* linux: arch/x86/include/uapi/asm/perf_regs.h, PERF_REG_X86_*: what perf's bits are, in DWARF's numbers. */
-static const uint8_t perf_bits[FRAMESTATE_REGISTERS] = {
+static const uint8_t perf_bits[FRAME_STATE_REGISTERS] = {
 	0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8,
 };
 
 /* From a sample, which must outlive it. False: has no registers of a 64 bit program and its stack, or is not of x86-64. */
-static bool framestate_init(struct framestate *state, const struct perfrecord_format *format,
-		     const struct perfrecord_sample *sample)
+static bool frame_state_init(struct frame_state *state, const struct perf_record_format *format,
+			     const struct perf_record_sample *sample)
 {
-	const uint32_t needed = 1u << FRAMESTATE_SP | 1u << FRAMESTATE_PC;
+	const uint32_t needed = 1u << FRAME_STATE_SP | 1u << FRAME_STATE_PC;
 
-	*state = (struct framestate){ .stack = sample->stack, .stack_bytes = sample->stack_bytes };
+	*state = (struct frame_state){ .stack = sample->stack, .stack_bytes = sample->stack_bytes };
 #ifndef __x86_64__
 	return false;
 #endif
 	if (sample->regs_abi != PERF_SAMPLE_REGS_ABI_64 || sample->regs == NULL || sample->stack == NULL)
 		return false;
-	for (unsigned i = 0; i < FRAMESTATE_REGISTERS; i++) {
+	for (unsigned i = 0; i < FRAME_STATE_REGISTERS; i++) {
 		uint64_t bit = 1ull << perf_bits[i];
 		size_t at = (size_t)__builtin_popcountll(format->regs_user & (bit - 1));
 
@@ -57,15 +57,15 @@ static bool framestate_init(struct framestate *state, const struct perfrecord_fo
 		memcpy(&state->registers[i], &sample->regs[at], sizeof(uint64_t));
 		state->known |= 1u << i;
 	}
-	state->stack_start = state->registers[FRAMESTATE_SP];
+	state->stack_start = state->registers[FRAME_STATE_SP];
 
 	return (state->known & needed) == needed && state->stack_start + state->stack_bytes >= state->stack_start;
 }
 
 /* False: the register is not known any more. */
-static bool framestate_register(const struct framestate *state, uint64_t number, uint64_t *ret)
+static bool frame_state_register(const struct frame_state *state, uint64_t number, uint64_t *ret)
 {
-	if (number >= FRAMESTATE_REGISTERS || !(state->known & 1u << number))
+	if (number >= FRAME_STATE_REGISTERS || !(state->known & 1u << number))
 		return false;
 	*ret = state->registers[number];
 
@@ -73,7 +73,7 @@ static bool framestate_register(const struct framestate *state, uint64_t number,
 }
 
 /* A number of 1, 2, 4 or 8 bytes from the stack. False: it is not in the copy. */
-static bool framestate_read(struct framestate *state, uint64_t address, size_t bytes, uint64_t *ret)
+static bool frame_state_read(struct frame_state *state, uint64_t address, size_t bytes, uint64_t *ret)
 {
 	uint64_t offset = address - state->stack_start, value = 0;
 
@@ -89,25 +89,25 @@ static bool framestate_read(struct framestate *state, uint64_t address, size_t b
 	return true;
 }
 
-bool framestate_follow_bp(struct framestate *state)
+bool frame_state_follow_bp(struct frame_state *state)
 {
 	uint64_t bp, sp, caller_bp, pc;
 
-	if (!framestate_register(state, FRAMESTATE_BP, &bp) || !framestate_register(state, FRAMESTATE_SP, &sp) ||
+	if (!frame_state_register(state, FRAME_STATE_BP, &bp) || !frame_state_register(state, FRAME_STATE_SP, &sp) ||
 	    bp < sp || bp % 8 != 0 || bp > UINT64_MAX - 16)
 		return false;
-	if (!framestate_read(state, bp, 8, &caller_bp) || !framestate_read(state, bp + 8, 8, &pc))
+	if (!frame_state_read(state, bp, 8, &caller_bp) || !frame_state_read(state, bp + 8, 8, &pc))
 		return false;
-	state->registers[FRAMESTATE_BP] = caller_bp;
-	state->registers[FRAMESTATE_SP] = bp + 16;
-	state->registers[FRAMESTATE_PC] = pc;
-	state->known = 1u << FRAMESTATE_BP | 1u << FRAMESTATE_SP | 1u << FRAMESTATE_PC;
+	state->registers[FRAME_STATE_BP] = caller_bp;
+	state->registers[FRAME_STATE_SP] = bp + 16;
+	state->registers[FRAME_STATE_PC] = pc;
+	state->known = 1u << FRAME_STATE_BP | 1u << FRAME_STATE_SP | 1u << FRAME_STATE_PC;
 
 	return true;
 }
 
 /*
- * elfframes.c: libdw reads the tables and says for each register how the caller's value is found, as an expression that is evaluated here.
+ * elf_frames.c: libdw reads the tables and says for each register how the caller's value is found, as an expression that is evaluated here.
  *
  * libdwfl, which would unwind whole stacks, is rejected: it wants all modules of one process at a time, opened anew for each process, and
  * guesses by frame pointers without saying so. Here a file's tables are read once for all processes that have it mapped.
@@ -119,20 +119,20 @@ bool framestate_follow_bp(struct framestate *state)
 #define VALUES_MAX 32
 #define OPERATIONS_MAX 256
 
-struct elfframes {
-	struct elfnames *names;
+struct elf_frames {
+	struct elf_names *names;
 	Dwarf_CFI *eh;    /* owned */
 	Dwarf_CFI *debug; /* the debug information's */
 	uint64_t debug_bias;
 	bool eh_read, debug_read;
 };
 
-int elfframes_new(struct elfnames *names, struct elfframes **ret)
+int elf_frames_new(struct elf_names *names, struct elf_frames **ret)
 {
 	GElf_Ehdr header;
-	struct elfframes *frames;
+	struct elf_frames *frames;
 
-	if (gelf_getehdr(elfnames_elf(names), &header) == NULL || header.e_machine != EM_X86_64 ||
+	if (gelf_getehdr(elf_names_elf(names), &header) == NULL || header.e_machine != EM_X86_64 ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64)
 		return -ENOTSUP;
 	frames = calloc(1, sizeof(*frames));
@@ -144,7 +144,7 @@ int elfframes_new(struct elfnames *names, struct elfframes **ret)
 	return 0;
 }
 
-void elfframes_free(struct elfframes *frames)
+void elf_frames_free(struct elf_frames *frames)
 {
 	if (frames == NULL)
 		return;
@@ -156,7 +156,7 @@ void elfframes_free(struct elfframes *frames)
 /* ---- expressions ---- */
 
 struct evaluation {
-	struct framestate *state; /* the callee's */
+	struct frame_state *state; /* the callee's */
 	uint64_t cfa;
 	bool has_cfa;
 	uint64_t values[VALUES_MAX];
@@ -177,7 +177,7 @@ static bool push_register(struct evaluation *on, uint64_t number, uint64_t offse
 {
 	uint64_t value;
 
-	return framestate_register(on->state, number, &value) && push(on, value + offset);
+	return frame_state_register(on->state, number, &value) && push(on, value + offset);
 }
 
 static bool push_copy(struct evaluation *on, uint64_t depth)
@@ -192,7 +192,7 @@ static bool dereference(struct evaluation *on, uint64_t bytes)
 
 	uint64_t *top = &on->values[on->count - 1];
 
-	return framestate_read(on->state, *top, bytes, top);
+	return frame_state_read(on->state, *top, bytes, top);
 }
 
 /* The two topmost become the first below the others. */
@@ -386,17 +386,17 @@ static bool caller_register(Dwarf_Frame *frame, struct evaluation *on, int numbe
 		return false;
 	if (count == 0) {
 		*ret_undefined = ops != NULL;
-		return ops == NULL && framestate_register(on->state, (uint64_t)number, ret);
+		return ops == NULL && frame_state_register(on->state, (uint64_t)number, ret);
 	}
 	if (is_register(ops, count, &other))
-		return framestate_register(on->state, other, ret);
+		return frame_state_register(on->state, other, ret);
 	if (!evaluate(on, ops, count))
 		return false;
 
 	uint64_t result = on->values[on->count - 1];
 
 	if (!on->is_value)
-		return framestate_read(on->state, result, 8, ret);
+		return frame_state_read(on->state, result, 8, ret);
 	*ret = result;
 
 	return true;
@@ -415,29 +415,29 @@ static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
 	return true;
 }
 
-static enum elfframes_way frame_step(Dwarf_Frame *frame, struct framestate *state)
+static enum elf_frames_way frame_step(Dwarf_Frame *frame, struct frame_state *state)
 {
 	struct evaluation on = { .state = state };
-	struct framestate caller = *state; /* `beyond` too: a register that nobody needs may have been beyond */
+	struct frame_state caller = *state; /* `beyond` too: a register that nobody needs may have been beyond */
 	bool undefined, signal = false;
 	int pc = dwarf_frame_info(frame, NULL, NULL, &signal);
 
-	if (pc != FRAMESTATE_PC || !find_cfa(frame, &on))
-		return ELFFRAMES_UNKNOWN;
+	if (pc != FRAME_STATE_PC || !find_cfa(frame, &on))
+		return ELF_FRAMES_UNKNOWN;
 	caller.known = 0;
-	for (int i = 0; i < FRAMESTATE_REGISTERS; i++) {
+	for (int i = 0; i < FRAME_STATE_REGISTERS; i++) {
 		if (caller_register(frame, &on, i, &caller.registers[i], &undefined))
 			caller.known |= 1u << i;
-		else if (i == FRAMESTATE_PC)
-			return undefined ? ELFFRAMES_OUTERMOST : ELFFRAMES_UNKNOWN;
+		else if (i == FRAME_STATE_PC)
+			return undefined ? ELF_FRAMES_OUTERMOST : ELF_FRAMES_UNKNOWN;
 	}
-	if (!(caller.known & 1u << FRAMESTATE_SP)) {
-		caller.registers[FRAMESTATE_SP] = on.cfa;
-		caller.known |= 1u << FRAMESTATE_SP;
+	if (!(caller.known & 1u << FRAME_STATE_SP)) {
+		caller.registers[FRAME_STATE_SP] = on.cfa;
+		caller.known |= 1u << FRAME_STATE_SP;
 	}
 	*state = caller;
 
-	return signal ? ELFFRAMES_INTERRUPTED : ELFFRAMES_CALLER;
+	return signal ? ELF_FRAMES_INTERRUPTED : ELF_FRAMES_CALLER;
 }
 
 static bool find_frame(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)
@@ -445,17 +445,17 @@ static bool find_frame(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)
 	return tables != NULL && dwarf_cfi_addrframe(tables, address, ret) == 0;
 }
 
-static bool find_in_tables(struct elfframes *frames, uint64_t address, Dwarf_Frame **ret)
+static bool find_in_tables(struct elf_frames *frames, uint64_t address, Dwarf_Frame **ret)
 {
 	Dwarf *dwarf;
 
 	if (!frames->eh_read)
-		frames->eh = dwarf_getcfi_elf(elfnames_elf(frames->names));
+		frames->eh = dwarf_getcfi_elf(elf_names_elf(frames->names));
 	frames->eh_read = true;
 	if (find_frame(frames->eh, address, ret))
 		return true;
 	if (!frames->debug_read) {
-		dwarf = elfnames_dwarf(frames->names, &frames->debug_bias);
+		dwarf = elf_names_dwarf(frames->names, &frames->debug_bias);
 		frames->debug = dwarf != NULL ? dwarf_getcfi(dwarf) : NULL;
 	}
 	frames->debug_read = true;
@@ -463,13 +463,13 @@ static bool find_in_tables(struct elfframes *frames, uint64_t address, Dwarf_Fra
 	return find_frame(frames->debug, address - frames->debug_bias, ret);
 }
 
-enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state)
+enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state)
 {
 	Dwarf_Frame *frame;
-	enum elfframes_way result;
+	enum elf_frames_way result;
 
 	if (!find_in_tables(frames, address, &frame))
-		return ELFFRAMES_UNKNOWN;
+		return ELF_FRAMES_UNKNOWN;
 	result = frame_step(frame, state);
 	free(frame);
 
@@ -482,20 +482,20 @@ enum outcome {
 };
 
 /* False: no tables know. */
-static bool step_by_tables(const struct unwind_place *place, uint64_t address, struct framestate *state,
-			   enum elfframes_way *ret)
+static bool step_by_tables(const struct unwind_place *place, uint64_t address, struct frame_state *state,
+			   enum elf_frames_way *ret)
 {
-	const struct addressspace_mapping *mapping = addressspaces_find(place->spaces, place->pid, address);
+	const struct address_space_mapping *mapping = address_spaces_find(place->spaces, place->pid, address);
 	enum module_state module;
-	struct elfframes *frames = mapping != NULL ? modules_frames(place->modules, mapping, &module) : NULL;
+	struct elf_frames *frames = mapping != NULL ? modules_frames(place->modules, mapping, &module) : NULL;
 	uint64_t inside;
 
-	if (frames == NULL || !elfnames_address(modules_elf(place->modules, mapping, &module),
-						address - mapping->start + mapping->offset_bytes, &inside))
+	if (frames == NULL || !elf_names_address(modules_elf(place->modules, mapping, &module),
+						 address - mapping->start + mapping->offset_bytes, &inside))
 		return false;
-	*ret = elfframes_step(frames, inside, state);
+	*ret = elf_frames_step(frames, inside, state);
 
-	return *ret != ELFFRAMES_UNKNOWN;
+	return *ret != ELF_FRAMES_UNKNOWN;
 }
 
 static bool append(struct unwind *stack, uint64_t address, bool exact)
@@ -510,42 +510,42 @@ static bool append(struct unwind *stack, uint64_t address, bool exact)
 
 static bool is_code(const struct unwind_place *place, uint64_t address, bool exact)
 {
-	return addressspaces_find(place->spaces, place->pid, address - !exact) != NULL;
+	return address_spaces_find(place->spaces, place->pid, address - !exact) != NULL;
 }
 
-static bool has_moved_up(const struct framestate *state, uint64_t sp)
+static bool has_moved_up(const struct frame_state *state, uint64_t sp)
 {
-	return state->registers[FRAMESTATE_SP] > sp;
+	return state->registers[FRAME_STATE_SP] > sp;
 }
 
 /* To the caller. False: outcome says why there is none. */
-static bool step(const struct unwind_place *place, struct framestate *state, struct unwind *stack, bool *exact,
+static bool step(const struct unwind_place *place, struct frame_state *state, struct unwind *stack, bool *exact,
 		 enum outcome *outcome)
 {
-	uint64_t sp = state->registers[FRAMESTATE_SP];
-	uint64_t address = state->registers[FRAMESTATE_PC] - !*exact;
-	enum elfframes_way way = ELFFRAMES_CALLER;
+	uint64_t sp = state->registers[FRAME_STATE_SP];
+	uint64_t address = state->registers[FRAME_STATE_PC] - !*exact;
+	enum elf_frames_way way = ELF_FRAMES_CALLER;
 	bool tables = step_by_tables(place, address, state, &way);
 
-	*outcome = tables && way == ELFFRAMES_OUTERMOST ? OUTERMOST : LOST;
-	if (tables && way == ELFFRAMES_OUTERMOST)
+	*outcome = tables && way == ELF_FRAMES_OUTERMOST ? OUTERMOST : LOST;
+	if (tables && way == ELF_FRAMES_OUTERMOST)
 		return false;
-	if (!tables && (state->beyond || !framestate_follow_bp(state)))
+	if (!tables && (state->beyond || !frame_state_follow_bp(state)))
 		return false;
-	*exact = way == ELFFRAMES_INTERRUPTED;
+	*exact = way == ELF_FRAMES_INTERRUPTED;
 	if (!has_moved_up(state, sp) && !*exact)
 		return false;
 	stack->by_tables += tables;
 
-	return is_code(place, state->registers[FRAMESTATE_PC], *exact);
+	return is_code(place, state->registers[FRAME_STATE_PC], *exact);
 }
 
-static enum outcome walk(const struct unwind_place *place, struct framestate *state, struct unwind *stack)
+static enum outcome walk(const struct unwind_place *place, struct frame_state *state, struct unwind *stack)
 {
 	enum outcome outcome = LOST;
 	bool exact = true;
 
-	while (append(stack, state->registers[FRAMESTATE_PC], exact) && step(place, state, stack, &exact, &outcome))
+	while (append(stack, state->registers[FRAME_STATE_PC], exact) && step(place, state, stack, &exact, &outcome))
 		;
 
 	return outcome;
@@ -586,14 +586,14 @@ static void complete(const struct unwind_place *place, struct unwind *stack, con
 	}
 }
 
-void unwind_sample(const struct unwind_place *place, const struct perfrecord_format *format,
-		   const struct perfrecord_sample *sample, const uint64_t *chain, size_t chain_len, struct unwind *ret)
+void unwind_sample(const struct unwind_place *place, const struct perf_record_format *format,
+		   const struct perf_record_sample *sample, const uint64_t *chain, size_t chain_len, struct unwind *ret)
 {
-	struct framestate state;
+	struct frame_state state;
 
 	ret->count = ret->by_tables = 0;
 	ret->cut = false;
-	if (!framestate_init(&state, format, sample)) {
+	if (!frame_state_init(&state, format, sample)) {
 		for (size_t i = 0; i < chain_len && append(ret, chain[i], i == 0); i++)
 			;
 		return;

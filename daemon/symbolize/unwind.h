@@ -18,22 +18,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct elfnames;
+struct elf_names;
 
 /*
- * framestate.h: a thread's registers and a copy of its stack, as a sample has them, on the way from a function to its caller. x86-64 only;
+ * frame_state.h: a thread's registers and a copy of its stack, as a sample has them, on the way from a function to its caller. x86-64 only;
  * registers are numbered as DWARF does (System V ABI, AMD64 supplement, figure 3.36).
  */
 
 enum {
-	FRAMESTATE_BP = 6,
-	FRAMESTATE_SP = 7,
-	FRAMESTATE_PC = 16, /* "return address" */
-	FRAMESTATE_REGISTERS,
+	FRAME_STATE_BP = 6,
+	FRAME_STATE_SP = 7,
+	FRAME_STATE_PC = 16, /* "return address" */
+	FRAME_STATE_REGISTERS,
 };
 
-struct framestate {
-	uint64_t registers[FRAMESTATE_REGISTERS];
+struct frame_state {
+	uint64_t registers[FRAME_STATE_REGISTERS];
 	uint32_t known; /* a bit for each register */
 	const uint8_t *stack;
 	uint64_t stack_start; /* the address of its first byte */
@@ -45,33 +45,33 @@ struct framestate {
  * To the caller, by the chain of frame pointers. False: there is none, or it makes no sense; nothing but `beyond` has changed. After it only
  * stack pointer, frame pointer and program counter are known.
  */
-bool framestate_follow_bp(struct framestate *state);
+bool frame_state_follow_bp(struct frame_state *state);
 
 /*
- * elfframes.h: the unwinding tables of one ELF file (.eh_frame, and .debug_frame where there is debug information): where a function finds
- * its caller at each of its instructions. As elfnames.h, only in a program that may be killed by a file.
+ * elf_frames.h: the unwinding tables of one ELF file (.eh_frame, and .debug_frame where there is debug information): where a function finds
+ * its caller at each of its instructions. As elf_names.h, only in a program that may be killed by a file.
  */
 
-struct elfframes;
+struct elf_frames;
 
-enum elfframes_way {
-	ELFFRAMES_CALLER, /* *state is the caller's */
-	ELFFRAMES_INTERRUPTED, /* the same, and it did not call, but was interrupted by a signal: its program counter is exact */
-	ELFFRAMES_OUTERMOST, /* there is no caller */
-	ELFFRAMES_UNKNOWN, /* the tables do not say, or what they say needs what is not known; *state is as it was but for `beyond` */
+enum elf_frames_way {
+	ELF_FRAMES_CALLER, /* *state is the caller's */
+	ELF_FRAMES_INTERRUPTED, /* the same, and it did not call, but was interrupted by a signal: its program counter is exact */
+	ELF_FRAMES_OUTERMOST, /* there is no caller */
+	ELF_FRAMES_UNKNOWN, /* the tables do not say, or what they say needs what is not known; *state is as it was but for `beyond` */
 };
 
 /* names stays the caller's and must outlive it. 0; -ENOMEM; -ENOTSUP: not of x86-64. Tables are read when they are first needed. */
-int elfframes_new(struct elfnames *names, struct elfframes **ret);
+int elf_frames_new(struct elf_names *names, struct elf_frames **ret);
 
 /* NULL is fine. */
-void elfframes_free(struct elfframes *frames);
+void elf_frames_free(struct elf_frames *frames);
 
 /*
  * From a function to its caller. address, in the file's own counting: where state's program counter is, or of a return address the byte
  * before it. Takes microseconds, and the first time what reading debug information takes if .eh_frame does not know the address.
  */
-enum elfframes_way elfframes_step(struct elfframes *frames, uint64_t address, struct framestate *state);
+enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state);
 
 #define UNWIND_FRAMES_MAX 512
 
@@ -85,7 +85,7 @@ struct unwind {
 
 /* Where to look. */
 struct unwind_place {
-	const struct addressspaces *spaces;
+	const struct address_spaces *spaces;
 	struct modules *modules;
 	uint32_t pid;
 };
@@ -94,7 +94,8 @@ struct unwind_place {
  * chain: the user part of the kernel's, without marks, innermost first; its first address is exact. All of *ret is set. A function takes some
  * microseconds, and the first one of a file what reading its tables takes.
  */
-void unwind_sample(const struct unwind_place *place, const struct perfrecord_format *format,
-		   const struct perfrecord_sample *sample, const uint64_t *chain, size_t chain_len, struct unwind *ret);
+void unwind_sample(const struct unwind_place *place, const struct perf_record_format *format,
+		   const struct perf_record_sample *sample, const uint64_t *chain, size_t chain_len,
+		   struct unwind *ret);
 
 #endif

@@ -125,7 +125,7 @@ struct sink sink_buffer(struct buffer *buffer)
 
 /* fdread.c: an error after some bytes is still an error: half a file is not taken for the whole. */
 
-ssize_t fdread_all(int fd, void *buf, size_t cap)
+ssize_t fd_read_all(int fd, void *buf, size_t cap)
 {
 	size_t used = 0;
 
@@ -144,7 +144,7 @@ ssize_t fdread_all(int fd, void *buf, size_t cap)
 	return (ssize_t)used;
 }
 
-/* dirlist.c: opens the directory anew, so that the caller's descriptor keeps its position. */
+/* directory_list.c: opens the directory anew, so that the caller's descriptor keeps its position. */
 
 static void release_dir(DIR **dir)
 {
@@ -152,7 +152,7 @@ static void release_dir(DIR **dir)
 		closedir(*dir);
 }
 
-int dirlist_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
+int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
 {
 	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO(release_dir) DIR *dir = NULL;
@@ -181,16 +181,16 @@ int dirlist_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx
 }
 
 /*
- * wholefile.c: read to the end, and write-sync-rename-sync.
+ * whole_file.c: read to the end, and write-sync-rename-sync.
  *
  * A name that is a symbolic link, a FIFO or a device is refused without waiting for it. A temporary file that an earlier
  * process left behind when it was killed is removed first, so O_EXCL is never in the way.
  */
 
 /* NAME_MAX of linux/limits.h, and the NUL. */
-#define WHOLEFILE_NAME_SIZE 256
+#define WHOLE_FILE_NAME_SIZE 256
 
-int wholefile_read(int dirfd, const char *name, struct buffer *text)
+int whole_file_read(int dirfd, const char *name, struct buffer *text)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	char block[16384];
@@ -230,9 +230,9 @@ static int write_new(int dirfd, const char *name, const void *data, size_t len)
 	return close(TAKE_FD(fd)) < 0 ? -errno : 0;
 }
 
-int wholefile_replace(int dirfd, const char *name, const void *data, size_t len)
+int whole_file_replace(int dirfd, const char *name, const void *data, size_t len)
 {
-	char temporary[WHOLEFILE_NAME_SIZE];
+	char temporary[WHOLE_FILE_NAME_SIZE];
 	int r;
 
 	if (snprintf(temporary, sizeof(temporary), ".%s.tmp", name) >= (int)sizeof(temporary))
@@ -252,7 +252,7 @@ int wholefile_replace(int dirfd, const char *name, const void *data, size_t len)
 }
 
 /*
- * dirtree.c: every step is relative to a descriptor that was opened without following links, so that whoever may write
+ * directory_tree.c: every step is relative to a descriptor that was opened without following links, so that whoever may write
  * in a directory cannot make us remove anything outside of it.
  */
 
@@ -280,25 +280,25 @@ static int remove_level(int dirfd, const char *name, unsigned depth)
 	struct level level;
 	int r;
 
-	if (depth > DIRTREE_DEPTH_MAX)
+	if (depth > DIRECTORY_TREE_DEPTH_MAX)
 		return -ELOOP;
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 
 	level = (struct level){ fd, depth };
-	r = dirlist_each(fd, remove_entry, &level);
+	r = directory_list_each(fd, remove_entry, &level);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int dirtree_remove(int dirfd, const char *name)
+int directory_tree_remove(int dirfd, const char *name)
 {
 	return remove_level(dirfd, name, 0);
 }
 
-int dirtree_make(const char *path)
+int directory_tree_make(const char *path)
 {
 	char part[PATH_MAX];
 	size_t len = strlen(path);
@@ -320,7 +320,7 @@ int dirtree_make(const char *path)
 	return 0;
 }
 
-int belowroot_open(int rootfd, const char *path, int flags)
+int open_beneath(int rootfd, const char *path, int flags)
 {
 	struct open_how how = {
 		.flags = (unsigned)flags | O_CLOEXEC,

@@ -53,53 +53,53 @@ int sink_write_all(int fd, const void *data, size_t len);
 /* fdread.h: reading a descriptor to its end: the one loop over short reads and interruptions. */
 
 /* Reads until the end of the file or until cap bytes are there, whichever comes first. The bytes read, or -errno. */
-ssize_t fdread_all(int fd, void *buf, size_t cap);
+ssize_t fd_read_all(int fd, void *buf, size_t cap);
 
-/* dirlist.h: what is in a directory, by descriptor. */
+/* directory_list.h: what is in a directory, by descriptor. */
 
 /* Calls visit for every name in dirfd but "." and "..", until it returns non-zero, which is returned. 0; -errno. */
-int dirlist_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
+int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /*
- * wholefile.h: small files that are read and replaced as a whole: whoever opens one sees the old or the new text, never a part.
+ * whole_file.h: small files that are read and replaced as a whole: whoever opens one sees the old or the new text, never a part.
  */
 
 /*
  * Appends the file name below dirfd to text. 0; -ENOENT and other errors of open(2) and read(2); -EINVAL: not a regular
  * file; -ENOMEM; -EFBIG: larger than text->max.
  */
-int wholefile_read(int dirfd, const char *name, struct buffer *text);
+int whole_file_read(int dirfd, const char *name, struct buffer *text);
 
 /*
  * Writes data under the temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640, less the umask). 0 or
  * -errno: the old file then stays, whole, unless it was the very last step that failed, the fsync of the directory.
  */
-int wholefile_replace(int dirfd, const char *name, const void *data, size_t len);
+int whole_file_replace(int dirfd, const char *name, const void *data, size_t len);
 
 /*
- * dirtree.h: making directories and removing them with what is in them, by descriptor: never through a symbolic link, never out of
+ * directory_tree.h: making directories and removing them with what is in them, by descriptor: never through a symbolic link, never out of
  * it.
  */
 
 /* An incident has no directories inside; what somebody put there, a command maybe, is removed down to this depth. */
-#define DIRTREE_DEPTH_MAX 32
+#define DIRECTORY_TREE_DEPTH_MAX 32
 
 /*
  * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a
- * symbolic link or no directory, and stays; -ELOOP: deeper than DIRTREE_DEPTH_MAX; -errno.
+ * symbolic link or no directory, and stays; -ELOOP: deeper than DIRECTORY_TREE_DEPTH_MAX; -errno.
  */
-int dirtree_remove(int dirfd, const char *name);
+int directory_tree_remove(int dirfd, const char *name);
 
 /*
  * Makes the directory path and those above it, with mode 0750 less the umask. What exists is left as it is. 0 or
  * -errno.
  */
-int dirtree_make(const char *path);
+int directory_tree_make(const char *path);
 
 /*
  * Opens path, which is relative, below the directory rootfd; symbolic links lead nowhere outside of it. flags: of open(2), which may be O_PATH. A
  * descriptor, closed on execution, or -errno.
  */
-int belowroot_open(int rootfd, const char *path, int flags);
+int open_beneath(int rootfd, const char *path, int flags);
 
 #endif

@@ -27,71 +27,71 @@
 #include <yajl/yajl_gen.h>
 #include <yajl/yajl_parse.h>
 
-struct jsontree_item; /* a node and what building needs */
+struct json_tree_item; /* a node and what building needs */
 
 /* A tree, perhaps unfinished. */
-struct jsontree {
+struct json_tree {
 	struct arena arena;
 	struct json_limits limits;
 	struct json_error *err;
-	struct jsontree_item *root;
-	struct jsontree_item *top; /* innermost open container */
+	struct json_tree_item *root;
+	struct json_tree_item *top; /* innermost open container */
 	unsigned depth;
 	unsigned nodes;
 	const char *key; /* of the value to come */
 	size_t key_len;
 	struct json_place key_place;
-	struct jsontree_item **members; /* hash table of the members of all objects */
+	struct json_tree_item **members; /* hash table of the members of all objects */
 	size_t member_mask;
 };
 
 /* What the grammar allows after the last token that was accepted. */
-enum jsontext_wants {
-	JSONTEXT_VALUE,        /* nothing was read yet */
-	JSONTEXT_FIRST_KEY,    /* after { */
-	JSONTEXT_COLON,        /* after a key */
-	JSONTEXT_NEXT_MEMBER,  /* after a value in an object */
-	JSONTEXT_FIRST_ITEM,   /* after [ */
-	JSONTEXT_NEXT_ITEM,    /* after a value in an array */
-	JSONTEXT_END,          /* after the outermost value */
-	JSONTEXT_MEMBER_VALUE, /* after : */
-	JSONTEXT_KEY,          /* after , in an object */
-	JSONTEXT_ITEM,         /* after , in an array */
+enum json_text_wants {
+	JSON_TEXT_VALUE,        /* nothing was read yet */
+	JSON_TEXT_FIRST_KEY,    /* after { */
+	JSON_TEXT_COLON,        /* after a key */
+	JSON_TEXT_NEXT_MEMBER,  /* after a value in an object */
+	JSON_TEXT_FIRST_ITEM,   /* after [ */
+	JSON_TEXT_NEXT_ITEM,    /* after a value in an array */
+	JSON_TEXT_END,          /* after the outermost value */
+	JSON_TEXT_MEMBER_VALUE, /* after : */
+	JSON_TEXT_KEY,          /* after , in an object */
+	JSON_TEXT_ITEM,         /* after , in an array */
 };
 
 /* Where a parser stopped. */
-struct jsontext_stop {
+struct json_text_stop {
 	const char *text;
 	size_t len;
 	size_t at; /* end of the last token that was accepted */
-	enum jsontext_wants wants;
+	enum json_text_wants wants;
 	bool after_number;    /* that token was a number */
 	const char *inside;   /* "an object", "an array"; NULL outside of both */
 	unsigned opened_line; /* where that one began */
 };
 
 /* A page less malloc's head and the rest of a writer: an incident's page goes out in one or two writes. */
-#define JSONPRINT_GATHER 3000
+#define JSON_PRINT_GATHER 3000
 
-enum jsonprint_last { JSONPRINT_OTHER, JSONPRINT_BRACKET, JSONPRINT_BREAK, JSONPRINT_EMPTY };
+enum json_print_last { JSON_PRINT_OTHER, JSON_PRINT_BRACKET, JSON_PRINT_BREAK, JSON_PRINT_EMPTY };
 
 /* {.sink = ...} is ready for use. */
-struct jsonprint {
+struct json_print {
 	struct sink sink;
 	int error; /* the first, for ever: nothing is written any more */
-	enum jsonprint_last last;
+	enum json_print_last last;
 	size_t gathered;
-	char gather[JSONPRINT_GATHER];
+	char gather[JSON_PRINT_GATHER];
 };
 
 /* Room for any number, its NUL included. */
-#define JSONPRINT_NUMBER 40
+#define JSON_PRINT_NUMBER 40
 
-static void jsonprint_put(struct jsonprint *print, const char *text, size_t len);
-static int jsonprint_flush(struct jsonprint *print);
-static size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value);
-static size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_t value);
-static char *jsonprint_clean(const char *text, size_t len, size_t *ret_len);
+static void json_print_put(struct json_print *print, const char *text, size_t len);
+static int json_print_flush(struct json_print *print);
+static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value);
+static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint64_t value);
+static char *json_print_clean(const char *text, size_t len, size_t *ret_len);
 
 /*
  * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is
@@ -141,7 +141,7 @@ int printable_json(struct json_writer *writer, const char *text)
 }
 
 /*
- * jsontext.c: the messages of a JSON parser, made from the text.
+ * json_text.c: the messages of a JSON parser, made from the text.
  *
  * yajl says "unallowed token at this point in JSON text" and counts its position past the token, sometimes past the
  * next line. So the parser only tells where it last was in good order and what the grammar allows there; the rest is
@@ -170,7 +170,7 @@ static bool is_word(char c)
 	       c == '+' || c == '-';
 }
 
-size_t jsontext_character(const char *text, size_t len)
+size_t json_text_character(const char *text, size_t len)
 {
 	const uint8_t *byte = (const uint8_t *)text;
 	/* The second byte is where overlong forms, surrogates and what lies beyond U+10FFFF are told from characters
@@ -195,14 +195,14 @@ size_t jsontext_character(const char *text, size_t len)
 	return length;
 }
 
-size_t jsontext_utf8(const char *text, size_t len)
+size_t json_text_utf8(const char *text, size_t len)
 {
 	size_t at = 0;
 
 	while (at < len && (uint8_t)text[at] < 0x80)
 		at++;
 	while (at < len) {
-		size_t length = jsontext_character(text + at, len - at);
+		size_t length = json_text_character(text + at, len - at);
 
 		if (length == 0)
 			return at;
@@ -248,13 +248,13 @@ static size_t skip(const char *text, size_t len, size_t at, const char *blanks)
  * The offset of the first byte at or after `at` that is neither blank nor in a comment. A comment that is not closed
  * stops it at the beginning of that comment.
  */
-static size_t jsontext_skip(const char *text, size_t len, size_t at)
+static size_t json_text_skip(const char *text, size_t len, size_t at)
 {
 	return skip(text, len, at, " \t\n\v\f\r");
 }
 
 /* The same, passing commas and colons too: where the token after `at` begins, in a text known to be JSON so far. */
-static size_t jsontext_token(const char *text, size_t len, size_t at)
+static size_t json_text_token(const char *text, size_t len, size_t at)
 {
 	return skip(text, len, at, " \t\n\v\f\r,:");
 }
@@ -278,7 +278,7 @@ static unsigned escape_value(const char *raw, size_t len)
  * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped half of a
  * surrogate pair without the other: no character.
  */
-static bool jsontext_lone_surrogate(const char *raw, size_t len)
+static bool json_text_lone_surrogate(const char *raw, size_t len)
 {
 	for (size_t at = 0; at < len; at++) {
 		unsigned value;
@@ -305,40 +305,40 @@ static const char *show(char *out, const char *text, size_t len)
 	return out;
 }
 
-static const char *expected(enum jsontext_wants wants)
+static const char *expected(enum json_text_wants wants)
 {
 	switch (wants) {
-	case JSONTEXT_VALUE:
-	case JSONTEXT_MEMBER_VALUE:
+	case JSON_TEXT_VALUE:
+	case JSON_TEXT_MEMBER_VALUE:
 		return "a value";
-	case JSONTEXT_FIRST_KEY:
+	case JSON_TEXT_FIRST_KEY:
 		return "a key in double quotes or \"}\"";
-	case JSONTEXT_COLON:
+	case JSON_TEXT_COLON:
 		return "\":\" after the key";
-	case JSONTEXT_NEXT_MEMBER:
+	case JSON_TEXT_NEXT_MEMBER:
 		return "\",\" or \"}\"";
-	case JSONTEXT_FIRST_ITEM:
+	case JSON_TEXT_FIRST_ITEM:
 		return "a value or \"]\"";
-	case JSONTEXT_NEXT_ITEM:
+	case JSON_TEXT_NEXT_ITEM:
 		return "\",\" or \"]\"";
-	case JSONTEXT_END:
+	case JSON_TEXT_END:
 		return "nothing after the end of the first value";
-	case JSONTEXT_KEY:
+	case JSON_TEXT_KEY:
 		return "a key in double quotes after \",\"";
-	case JSONTEXT_ITEM:
+	case JSON_TEXT_ITEM:
 		return "a value after \",\"";
 	}
 	return "something else";
 }
 
-static bool wants_value(enum jsontext_wants wants)
+static bool wants_value(enum json_text_wants wants)
 {
-	return wants == JSONTEXT_VALUE || wants == JSONTEXT_MEMBER_VALUE || wants == JSONTEXT_FIRST_ITEM ||
-	       wants == JSONTEXT_ITEM;
+	return wants == JSON_TEXT_VALUE || wants == JSON_TEXT_MEMBER_VALUE || wants == JSON_TEXT_FIRST_ITEM ||
+	       wants == JSON_TEXT_ITEM;
 }
 
 /* The text ends where something is missing. */
-static void explain_end(const struct jsontext_stop *stop, enum jsontext_wants wants, const struct message *message)
+static void explain_end(const struct json_text_stop *stop, enum json_text_wants wants, const struct message *message)
 {
 	if (stop->inside == NULL)
 		say(message, "there is no value: expected an object or another JSON value");
@@ -366,12 +366,12 @@ static bool explain_escape(const char *text, size_t len, size_t at, const struct
 	if (text[at + 1] != '\0' && strchr("\"\\/bfnrt", text[at + 1]) != NULL)
 		return false;
 	say(message, "unknown escape \"\\%s\" in a string: expected \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX",
-	    show(shown, text + at + 1, jsontext_character(text + at + 1, len - at - 1)));
+	    show(shown, text + at + 1, json_text_character(text + at + 1, len - at - 1)));
 	return true;
 }
 
 /* The string that begins at text[*at]: broken, and *at then says where, or standing where none can. */
-static void explain_string(const char *text, size_t len, size_t *at, enum jsontext_wants wants,
+static void explain_string(const char *text, size_t len, size_t *at, enum json_text_wants wants,
 			   const struct message *message)
 {
 	char shown[EXT_SHOWN];
@@ -403,7 +403,7 @@ static void explain_string(const char *text, size_t len, size_t *at, enum jsonte
 }
 
 /* Something follows a number without a blank: a unit, or a number that JSON writes otherwise. */
-static void explain_glued(const struct jsontext_stop *stop, size_t *at, const struct message *message)
+static void explain_glued(const struct json_text_stop *stop, size_t *at, const struct message *message)
 {
 	char shown[EXT_SHOWN];
 	size_t begin = stop->at;
@@ -422,7 +422,7 @@ static void explain_glued(const struct jsontext_stop *stop, size_t *at, const st
 }
 
 /* A word or number where none can stand, or one that is none. */
-static void explain_word(const struct jsontext_stop *stop, size_t at, enum jsontext_wants wants,
+static void explain_word(const struct json_text_stop *stop, size_t at, enum json_text_wants wants,
 			 const struct message *message)
 {
 	char shown[EXT_SHOWN];
@@ -439,15 +439,15 @@ static void explain_word(const struct jsontext_stop *stop, size_t at, enum jsont
 		say(message, "expected %s, found the word %s: text takes double quotes", expected(wants), shown);
 }
 
-static void explain_character(const struct jsontext_stop *stop, size_t at, enum jsontext_wants wants,
+static void explain_character(const struct json_text_stop *stop, size_t at, enum json_text_wants wants,
 			      const struct message *message)
 {
 	const char *text = stop->text + at;
-	size_t length = jsontext_character(text, stop->len - at);
+	size_t length = json_text_character(text, stop->len - at);
 	const char *hint = "";
 	char shown[EXT_SHOWN];
 
-	if ((wants == JSONTEXT_KEY && *text == '}') || (wants == JSONTEXT_ITEM && *text == ']'))
+	if ((wants == JSON_TEXT_KEY && *text == '}') || (wants == JSON_TEXT_ITEM && *text == ']'))
 		hint = ": remove the \",\" before it";
 	if (*text == '\'')
 		hint = ": text takes double quotes";
@@ -464,29 +464,29 @@ static void explain_character(const struct jsontext_stop *stop, size_t at, enum 
 }
 
 /* The comma or colon that was right before something that was not. */
-static enum jsontext_wants pass_separator(const struct jsontext_stop *stop, size_t *at)
+static enum json_text_wants pass_separator(const struct json_text_stop *stop, size_t *at)
 {
 	char c = *at < stop->len ? stop->text[*at] : '\0';
-	enum jsontext_wants wants = stop->wants;
+	enum json_text_wants wants = stop->wants;
 
-	if (wants == JSONTEXT_COLON && c == ':')
-		wants = JSONTEXT_MEMBER_VALUE;
-	else if (wants == JSONTEXT_NEXT_MEMBER && c == ',')
-		wants = JSONTEXT_KEY;
-	else if (wants == JSONTEXT_NEXT_ITEM && c == ',')
-		wants = JSONTEXT_ITEM;
+	if (wants == JSON_TEXT_COLON && c == ':')
+		wants = JSON_TEXT_MEMBER_VALUE;
+	else if (wants == JSON_TEXT_NEXT_MEMBER && c == ',')
+		wants = JSON_TEXT_KEY;
+	else if (wants == JSON_TEXT_NEXT_ITEM && c == ',')
+		wants = JSON_TEXT_ITEM;
 	else
 		return wants;
-	*at = jsontext_skip(stop->text, stop->len, *at + 1);
+	*at = json_text_skip(stop->text, stop->len, *at + 1);
 	return wants;
 }
 
 /* Says in message what is wrong after the stop and what was expected, and in *ret_at where. */
-static void jsontext_explain(const struct jsontext_stop *stop, size_t *ret_at, char *text, size_t cap)
+static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at, char *text, size_t cap)
 {
 	const struct message message = { text, cap };
-	size_t at = jsontext_skip(stop->text, stop->len, stop->at);
-	enum jsontext_wants wants = pass_separator(stop, &at);
+	size_t at = json_text_skip(stop->text, stop->len, stop->at);
+	enum json_text_wants wants = pass_separator(stop, &at);
 
 	*ret_at = at;
 	if (at >= stop->len) {
@@ -505,7 +505,7 @@ static void jsontext_explain(const struct jsontext_stop *stop, size_t *ret_at, c
 }
 
 /*
- * jsontree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without
+ * json_tree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without
  * a walk. Members are also entered in one hash table for the whole document, keyed by (object, name): a document of
  * nothing but members of one object is still checked for duplicates in linear time. The table has its size from the
  * length of the text and never grows. Rejected: a table per object, most of which have five members.
@@ -514,15 +514,15 @@ static void jsontext_explain(const struct jsontext_stop *stop, size_t *ret_at, c
 /* Of a key in a message. */
 #define SHOWN 64
 
-struct jsontree_item {
+struct json_tree_item {
 	struct json_node node;
-	struct jsontree_item *parent;
-	struct jsontree_item *last;    /* child */
-	struct jsontree_item *chained; /* next member in the same bucket */
+	struct json_tree_item *parent;
+	struct json_tree_item *last;    /* child */
+	struct json_tree_item *chained; /* next member in the same bucket */
 };
 
 /* Moves a place over len bytes of text. */
-static void jsontree_walk(struct json_place *place, const char *text, size_t len)
+static void json_tree_walk(struct json_place *place, const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		bool line_break = text[i] == '\n';
@@ -533,7 +533,7 @@ static void jsontree_walk(struct json_place *place, const char *text, size_t len
 }
 
 /* Notes an error in tree->err and returns it. */
-static int jsontree_refuse(const struct jsontree *tree, int error, struct json_place place, const char *format, ...)
+static int json_tree_refuse(const struct json_tree *tree, int error, struct json_place place, const char *format, ...)
 {
 	va_list args;
 
@@ -544,30 +544,30 @@ static int jsontree_refuse(const struct jsontree *tree, int error, struct json_p
 	return error;
 }
 
-static int out_of_memory(const struct jsontree *tree, struct json_place place)
+static int out_of_memory(const struct json_tree *tree, struct json_place place)
 {
-	return jsontree_refuse(tree, -ENOMEM, place, "out of memory");
+	return json_tree_refuse(tree, -ENOMEM, place, "out of memory");
 }
 
 /*
  * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is set whenever a
  * function below fails. 0 or -ENOMEM.
  */
-static int jsontree_init(struct jsontree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
+static int json_tree_init(struct json_tree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
 {
 	size_t buckets = 16;
 
-	*tree = (struct jsontree){ .limits = *limits, .err = err };
+	*tree = (struct json_tree){ .limits = *limits, .err = err };
 	/* A member takes at least five bytes, in practice twenty. */
 	while (buckets < len / 16)
 		buckets *= 2;
-	tree->members = calloc(buckets, sizeof(struct jsontree_item *));
+	tree->members = calloc(buckets, sizeof(struct json_tree_item *));
 	tree->member_mask = buckets - 1;
 	return tree->members != NULL ? 0 : out_of_memory(tree, (struct json_place){ 1, 1 });
 }
 
 /* Gives back what only the building needs. */
-static void jsontree_finish(struct jsontree *tree)
+static void json_tree_finish(struct json_tree *tree)
 {
 	free(tree->members);
 	tree->members = NULL;
@@ -575,13 +575,13 @@ static void jsontree_finish(struct jsontree *tree)
 }
 
 /* Frees all nodes. A zeroed tree is fine. */
-static void jsontree_release(struct jsontree *tree)
+static void json_tree_release(struct json_tree *tree)
 {
-	jsontree_finish(tree);
+	json_tree_finish(tree);
 	arena_release(&tree->arena);
 }
 
-static struct jsontree_item **bucket(const struct jsontree *tree, const char *key, size_t len)
+static struct json_tree_item **bucket(const struct json_tree *tree, const char *key, size_t len)
 {
 	uint64_t hash = 14695981039346656037ULL ^ (uintptr_t)tree->top; /* FNV-1a */
 
@@ -590,10 +590,10 @@ static struct jsontree_item **bucket(const struct jsontree *tree, const char *ke
 	return &tree->members[(hash ^ hash >> 32) & tree->member_mask];
 }
 
-static void hang(struct jsontree *tree, struct jsontree_item *item)
+static void hang(struct json_tree *tree, struct json_tree_item *item)
 {
-	struct jsontree_item *top = tree->top;
-	struct jsontree_item **slot;
+	struct json_tree_item *top = tree->top;
+	struct json_tree_item **slot;
 
 	item->parent = top;
 	if (top == NULL) {
@@ -616,12 +616,13 @@ static void hang(struct jsontree *tree, struct jsontree_item *item)
 	*slot = item;
 }
 
-static int add(struct jsontree *tree, enum json_type type, struct json_place place, struct jsontree_item **ret)
+static int add(struct json_tree *tree, enum json_type type, struct json_place place, struct json_tree_item **ret)
 {
-	struct jsontree_item *item;
+	struct json_tree_item *item;
 
 	if (tree->nodes == tree->limits.nodes)
-		return jsontree_refuse(tree, -EFBIG, place, "too many values: expected at most %u", tree->limits.nodes);
+		return json_tree_refuse(tree, -EFBIG, place, "too many values: expected at most %u",
+					tree->limits.nodes);
 	item = arena_alloc(&tree->arena, sizeof(*item));
 	if (item == NULL)
 		return out_of_memory(tree, place);
@@ -637,14 +638,14 @@ static int add(struct jsontree *tree, enum json_type type, struct json_place pla
  * The tokens of a document that is known to be in good order. 0; -ENOMEM; -ELOOP, -EFBIG: beyond the limits;
  * -EBADMSG: a duplicate key, a number too large.
  */
-static int jsontree_open(struct jsontree *tree, enum json_type type, struct json_place place)
+static int json_tree_open(struct json_tree *tree, enum json_type type, struct json_place place)
 {
-	struct jsontree_item *item;
+	struct json_tree_item *item;
 	int r;
 
 	if (tree->depth == tree->limits.depth)
-		return jsontree_refuse(tree, -ELOOP, place, "nested too deep: expected at most %u levels",
-				       tree->limits.depth);
+		return json_tree_refuse(tree, -ELOOP, place, "nested too deep: expected at most %u levels",
+					tree->limits.depth);
 	r = add(tree, type, place, &item);
 	if (r < 0)
 		return r;
@@ -653,26 +654,26 @@ static int jsontree_open(struct jsontree *tree, enum json_type type, struct json
 	return 0;
 }
 
-static int jsontree_close(struct jsontree *tree)
+static int json_tree_close(struct json_tree *tree)
 {
 	tree->top = tree->top->parent;
 	tree->depth--;
 	return 0;
 }
 
-static int jsontree_key(struct jsontree *tree, struct json_place place, const char *text, size_t len)
+static int json_tree_key(struct json_tree *tree, struct json_place place, const char *text, size_t len)
 {
 	char shown[SHOWN];
 
-	for (struct jsontree_item *item = *bucket(tree, text, len); item != NULL; item = item->chained) {
+	for (struct json_tree_item *item = *bucket(tree, text, len); item != NULL; item = item->chained) {
 		struct json_place first = item->node.key_place;
 
 		if (item->parent != tree->top || item->node.key_len != len || memcmp(item->node.key, text, len) != 0)
 			continue;
 		text_escape(shown, sizeof(shown), text, len);
-		return jsontree_refuse(tree, -EBADMSG, place,
-				       "duplicate key \"%s\": already given at line %u, column %u", shown, first.line,
-				       first.column);
+		return json_tree_refuse(tree, -EBADMSG, place,
+					"duplicate key \"%s\": already given at line %u, column %u", shown, first.line,
+					first.column);
 	}
 	tree->key = arena_copy(&tree->arena, text, len);
 	tree->key_len = len;
@@ -680,9 +681,9 @@ static int jsontree_key(struct jsontree *tree, struct json_place place, const ch
 	return tree->key != NULL ? 0 : out_of_memory(tree, place);
 }
 
-static int jsontree_literal(struct jsontree *tree, enum json_type type, struct json_place place, bool value)
+static int json_tree_literal(struct json_tree *tree, enum json_type type, struct json_place place, bool value)
 {
-	struct jsontree_item *item;
+	struct json_tree_item *item;
 	int r = add(tree, type, place, &item);
 
 	if (r == 0)
@@ -690,9 +691,10 @@ static int jsontree_literal(struct jsontree *tree, enum json_type type, struct j
 	return r;
 }
 
-static int jsontree_text(struct jsontree *tree, enum json_type type, struct json_place place, const char *text, size_t len)
+static int json_tree_text(struct json_tree *tree, enum json_type type, struct json_place place, const char *text,
+			  size_t len)
 {
-	struct jsontree_item *item;
+	struct json_tree_item *item;
 	int r = add(tree, type, place, &item);
 
 	if (r < 0)
@@ -706,17 +708,17 @@ static int jsontree_text(struct jsontree *tree, enum json_type type, struct json
 	/* In the C locale, which programs that never call setlocale(3) are in. */
 	item->node.number = strtod(item->node.text, NULL);
 	if (isinf(item->node.number))
-		return jsontree_refuse(tree, -EBADMSG, place, "number too large: expected at most 1.7e308");
+		return json_tree_refuse(tree, -EBADMSG, place, "number too large: expected at most 1.7e308");
 	return 0;
 }
 
 /* The outermost node, NULL if there is none yet; the innermost open container, NULL outside of all. */
-static const struct json_node *jsontree_root(const struct jsontree *tree)
+static const struct json_node *json_tree_root(const struct json_tree *tree)
 {
 	return tree->root != NULL ? &tree->root->node : NULL;
 }
 
-static const struct json_node *jsontree_top(const struct jsontree *tree)
+static const struct json_node *json_tree_top(const struct json_tree *tree)
 {
 	return tree->top != NULL ? &tree->top->node : NULL;
 }
@@ -726,7 +728,7 @@ static const struct json_node *jsontree_top(const struct jsontree *tree)
  *
  * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token begins, only
  * how much it has consumed, so a token begins at the first byte after the last one that is no blank, comment, comma
- * or colon. Its messages are thrown away: jsontext_explain makes better ones from the state kept here. What yajl
+ * or colon. Its messages are thrown away: json_text_explain makes better ones from the state kept here. What yajl
  * lets pass is checked here: overlong and surrogate UTF-8, halves of surrogate pairs (it makes them question
  * marks), and a comment or string after the last value that does not end.
  *
@@ -743,13 +745,13 @@ static const struct json_node *jsontree_top(const struct jsontree *tree)
 #define NODES_DEFAULT 65536
 
 struct json_document {
-	struct jsontree tree;
+	struct json_tree tree;
 };
 
 struct parser {
 	const char *text;
 	size_t len;
-	struct jsontree *tree;
+	struct json_tree *tree;
 	int error; /* why a callback stopped yajl */
 
 	yajl_handle yajl;
@@ -759,14 +761,14 @@ struct parser {
 
 	size_t end; /* of the last token */
 	bool after_number;
-	enum jsontext_wants wants;
+	enum json_text_wants wants;
 	struct json_place place; /* of offset: places are asked for in ascending order, so the text is walked once */
 	size_t offset;
 };
 
 static struct json_place place_of(struct parser *parser, size_t at)
 {
-	jsontree_walk(&parser->place, parser->text + parser->offset, at - parser->offset);
+	json_tree_walk(&parser->place, parser->text + parser->offset, at - parser->offset);
 	parser->offset = at;
 	return parser->place;
 }
@@ -808,7 +810,7 @@ static void free_nothing(void *ctx, void *block)
 /* Steps over the token that yajl has just read: its beginning is now the place of the parser. */
 static void next_token(struct parser *parser)
 {
-	place_of(parser, jsontext_token(parser->text, parser->len, parser->end));
+	place_of(parser, json_text_token(parser->text, parser->len, parser->end));
 	/* A number at the very end is only known to be whole once the text has ended. */
 	parser->end = parser->ended ? parser->len : yajl_get_bytes_consumed(parser->yajl);
 	parser->after_number = false;
@@ -817,19 +819,19 @@ static void next_token(struct parser *parser)
 /* Ends a callback: notes what may follow, or why not. yajl goes on while it gets what is not 0. */
 static int done(struct parser *parser, int r)
 {
-	const struct json_node *top = jsontree_top(parser->tree);
+	const struct json_node *top = json_tree_top(parser->tree);
 
 	parser->error = r;
-	parser->wants = top == NULL                ? JSONTEXT_END
-			: top->type == JSON_OBJECT ? JSONTEXT_NEXT_MEMBER
-						   : JSONTEXT_NEXT_ITEM;
+	parser->wants = top == NULL                ? JSON_TEXT_END
+			: top->type == JSON_OBJECT ? JSON_TEXT_NEXT_MEMBER
+						   : JSON_TEXT_NEXT_ITEM;
 	return r == 0;
 }
 
 static int literal(struct parser *parser, enum json_type type, bool value)
 {
 	next_token(parser);
-	return done(parser, jsontree_literal(parser->tree, type, parser->place, value));
+	return done(parser, json_tree_literal(parser->tree, type, parser->place, value));
 }
 
 static int on_null(void *ctx)
@@ -848,16 +850,16 @@ static int on_number(void *ctx, const char *text, size_t len)
 
 	next_token(parser);
 	parser->after_number = true;
-	return done(parser, jsontree_text(parser->tree, JSON_NUMBER, parser->place, text, len));
+	return done(parser, json_tree_text(parser->tree, JSON_NUMBER, parser->place, text, len));
 }
 
 /* The token is a string or key, quotes included. */
 static int check_string(const struct parser *parser)
 {
-	if (!jsontext_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
+	if (!json_text_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
 		return 0;
-	return jsontree_refuse(parser->tree, -EBADMSG, parser->place,
-			       "half of a surrogate pair in a string: expected two escapes, or the character itself");
+	return json_tree_refuse(parser->tree, -EBADMSG, parser->place,
+				"half of a surrogate pair in a string: expected two escapes, or the character itself");
 }
 
 static int on_string(void *ctx, const unsigned char *text, size_t len)
@@ -868,7 +870,7 @@ static int on_string(void *ctx, const unsigned char *text, size_t len)
 	next_token(parser);
 	r = check_string(parser);
 	if (r == 0)
-		r = jsontree_text(parser->tree, JSON_STRING, parser->place, (const char *)text, len);
+		r = json_tree_text(parser->tree, JSON_STRING, parser->place, (const char *)text, len);
 	return done(parser, r);
 }
 
@@ -880,30 +882,30 @@ static int on_key(void *ctx, const unsigned char *text, size_t len)
 	next_token(parser);
 	r = check_string(parser);
 	if (r == 0)
-		r = jsontree_key(parser->tree, parser->place, (const char *)text, len);
+		r = json_tree_key(parser->tree, parser->place, (const char *)text, len);
 	r = done(parser, r);
-	parser->wants = JSONTEXT_COLON;
+	parser->wants = JSON_TEXT_COLON;
 	return r;
 }
 
-static int opened(struct parser *parser, enum json_type type, enum jsontext_wants wants)
+static int opened(struct parser *parser, enum json_type type, enum json_text_wants wants)
 {
 	int r;
 
 	next_token(parser);
-	r = done(parser, jsontree_open(parser->tree, type, parser->place));
+	r = done(parser, json_tree_open(parser->tree, type, parser->place));
 	parser->wants = wants;
 	return r;
 }
 
 static int on_object(void *ctx)
 {
-	return opened(ctx, JSON_OBJECT, JSONTEXT_FIRST_KEY);
+	return opened(ctx, JSON_OBJECT, JSON_TEXT_FIRST_KEY);
 }
 
 static int on_array(void *ctx)
 {
-	return opened(ctx, JSON_ARRAY, JSONTEXT_FIRST_ITEM);
+	return opened(ctx, JSON_ARRAY, JSON_TEXT_FIRST_ITEM);
 }
 
 static int on_close(void *ctx)
@@ -911,15 +913,15 @@ static int on_close(void *ctx)
 	struct parser *parser = ctx;
 
 	next_token(parser);
-	return done(parser, jsontree_close(parser->tree));
+	return done(parser, json_tree_close(parser->tree));
 }
 
 /* ---- the parse ---- */
 
 static int explain(struct parser *parser)
 {
-	const struct json_node *top = jsontree_top(parser->tree);
-	const struct jsontext_stop where = {
+	const struct json_node *top = json_tree_top(parser->tree);
+	const struct json_text_stop where = {
 		.text = parser->text,
 		.len = parser->len,
 		.at = parser->end,
@@ -931,10 +933,10 @@ static int explain(struct parser *parser)
 	struct json_error *err = parser->tree->err;
 	size_t at;
 
-	jsontext_explain(&where, &at, err->message, sizeof(err->message));
+	json_text_explain(&where, &at, err->message, sizeof(err->message));
 	/* From the beginning: the explanation may point back into the last token. */
 	err->place = (struct json_place){ 1, 1 };
-	jsontree_walk(&err->place, parser->text, at);
+	json_tree_walk(&err->place, parser->text, at);
 	return -EBADMSG;
 }
 
@@ -955,7 +957,7 @@ static int run(struct parser *parser)
 	yajl_status status;
 
 	if (setjmp(parser->out_of_memory) != 0)
-		return jsontree_refuse(parser->tree, -ENOMEM, parser->place, "out of memory");
+		return json_tree_refuse(parser->tree, -ENOMEM, parser->place, "out of memory");
 	parser->yajl = yajl_alloc(&callbacks, &memory, parser);
 	yajl_config(parser->yajl, yajl_allow_comments, 1);
 	status = yajl_parse(parser->yajl, (const unsigned char *)parser->text, parser->len);
@@ -965,22 +967,22 @@ static int run(struct parser *parser)
 	if (parser->error < 0)
 		return parser->error;
 	/* yajl takes what does not end after the value for merely unfinished: hence the second look. */
-	if (status != yajl_status_ok || jsontext_skip(parser->text, parser->len, parser->end) != parser->len)
+	if (status != yajl_status_ok || json_text_skip(parser->text, parser->len, parser->end) != parser->len)
 		return explain(parser);
 	return 0;
 }
 
 /* Fills a tree that was just made. */
-static int parse(const char *text, size_t len, struct jsontree *tree)
+static int parse(const char *text, size_t len, struct json_tree *tree)
 {
 	struct parser parser = { .text = text, .len = len, .tree = tree, .place = { 1, 1 } };
-	size_t bad = jsontext_utf8(text, len);
+	size_t bad = json_text_utf8(text, len);
 	int r;
 
 	if (bad < len)
-		return jsontree_refuse(tree, -EBADMSG, place_of(&parser, bad),
-				       "byte 0x%02x is no UTF-8: expected UTF-8 text",
-				       (unsigned)(unsigned char)text[bad]);
+		return json_tree_refuse(tree, -EBADMSG, place_of(&parser, bad),
+					"byte 0x%02x is no UTF-8: expected UTF-8 text",
+					(unsigned)(unsigned char)text[bad]);
 	r = run(&parser);
 	arena_release(&parser.scratch);
 	return r;
@@ -1006,16 +1008,16 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits, s
 	use.nodes = use.nodes > 0 ? use.nodes : NODES_DEFAULT;
 	document->tree.err = err != NULL ? err : &ignored;
 	if (len > use.size_bytes)
-		return jsontree_refuse(&document->tree, -EFBIG, (struct json_place){ 1, 1 },
-				       "too large: %zu bytes, expected at most %zu", len, use.size_bytes);
+		return json_tree_refuse(&document->tree, -EFBIG, (struct json_place){ 1, 1 },
+					"too large: %zu bytes, expected at most %zu", len, use.size_bytes);
 
-	r = jsontree_init(&document->tree, &use, len, document->tree.err);
+	r = json_tree_init(&document->tree, &use, len, document->tree.err);
 	if (r == 0)
 		r = parse(len > 0 ? text : "", len, &document->tree);
 	if (r < 0)
 		return r;
 
-	jsontree_finish(&document->tree);
+	json_tree_finish(&document->tree);
 	*ret = TAKE(document);
 	return 0;
 }
@@ -1024,13 +1026,13 @@ void json_document_free(struct json_document *document)
 {
 	if (document == NULL)
 		return;
-	jsontree_release(&document->tree);
+	json_tree_release(&document->tree);
 	free(document);
 }
 
 const struct json_node *json_root(const struct json_document *document)
 {
-	return jsontree_root(&document->tree);
+	return json_tree_root(&document->tree);
 }
 
 const struct json_node *json_member(const struct json_node *node, const char *key)
@@ -1058,7 +1060,7 @@ const char *json_type_name(enum json_type type)
 #define GENERATOR 1024
 
 struct json_writer {
-	struct jsonprint print;
+	struct json_print print;
 	bool indent;
 	bool written;
 	yajl_gen generator;
@@ -1085,7 +1087,7 @@ static void *reserve_more(void *ctx, void *old, size_t size)
 
 static void print(void *ctx, const char *text, size_t len)
 {
-	jsonprint_put(ctx, text, len);
+	json_print_put(ctx, text, len);
 }
 
 int json_writer_new(struct sink sink, bool indent, struct json_writer **ret)
@@ -1149,8 +1151,8 @@ int json_string_len(struct json_writer *writer, const char *text, size_t len)
 {
 	AUTO_FREE char *clean = NULL;
 
-	if (jsontext_utf8(text, len) < len) {
-		clean = jsonprint_clean(text, len, &len);
+	if (json_text_utf8(text, len) < len) {
+		clean = json_print_clean(text, len, &len);
 		if (clean == NULL && writer->print.error == 0)
 			writer->print.error = -ENOMEM;
 		text = clean;
@@ -1165,23 +1167,24 @@ static int put_number(struct json_writer *writer, const char *text, size_t len)
 
 int json_u64(struct json_writer *writer, uint64_t value)
 {
-	char buf[JSONPRINT_NUMBER];
+	char buf[JSON_PRINT_NUMBER];
 
-	return put_number(writer, buf, jsonprint_whole(buf, false, value));
+	return put_number(writer, buf, json_print_whole(buf, false, value));
 }
 
 int json_i64(struct json_writer *writer, int64_t value)
 {
-	char buf[JSONPRINT_NUMBER];
+	char buf[JSON_PRINT_NUMBER];
 
-	return put_number(writer, buf, jsonprint_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
+	return put_number(writer, buf,
+			  json_print_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
 }
 
 int json_double(struct json_writer *writer, double value)
 {
-	char buf[JSONPRINT_NUMBER];
+	char buf[JSON_PRINT_NUMBER];
 
-	return isfinite(value) ? put_number(writer, buf, jsonprint_number(buf, value)) : json_null(writer);
+	return isfinite(value) ? put_number(writer, buf, json_print_number(buf, value)) : json_null(writer);
 }
 
 int json_bool(struct json_writer *writer, bool value)
@@ -1202,57 +1205,57 @@ int json_writer_close(struct json_writer *writer)
 		return 0;
 	/* Pretty-printed, yajl_gen has ended the last line. */
 	if (writer->written && !writer->indent)
-		jsonprint_put(&writer->print, "\n", 1);
-	r = jsonprint_flush(&writer->print);
+		json_print_put(&writer->print, "\n", 1);
+	r = json_print_flush(&writer->print);
 	free(writer);
 	return r;
 }
 
-/* jsonmember.c: one home for what every writer of JSON needs. */
+/* json_member.c: one home for what every writer of JSON needs. */
 
-void jsonmember_double(struct json_writer *json, const char *key, double value)
+void json_member_double(struct json_writer *json, const char *key, double value)
 {
 	json_key(json, key);
 	json_double(json, value);
 }
 
-void jsonmember_u64(struct json_writer *json, const char *key, uint64_t value)
+void json_member_u64(struct json_writer *json, const char *key, uint64_t value)
 {
 	json_key(json, key);
 	json_u64(json, value);
 }
 
-void jsonmember_i64(struct json_writer *json, const char *key, int64_t value)
+void json_member_i64(struct json_writer *json, const char *key, int64_t value)
 {
 	json_key(json, key);
 	json_i64(json, value);
 }
 
-void jsonmember_bool(struct json_writer *json, const char *key, bool value)
+void json_member_bool(struct json_writer *json, const char *key, bool value)
 {
 	json_key(json, key);
 	json_bool(json, value);
 }
 
-void jsonmember_null(struct json_writer *json, const char *key)
+void json_member_null(struct json_writer *json, const char *key)
 {
 	json_key(json, key);
 	json_null(json);
 }
 
-void jsonmember_text(struct json_writer *json, const char *key, const char *text)
+void json_member_text(struct json_writer *json, const char *key, const char *text)
 {
 	json_key(json, key);
 	printable_json(json, text);
 }
 
-void jsonmember_object(struct json_writer *json, const char *key)
+void json_member_object(struct json_writer *json, const char *key)
 {
 	json_key(json, key);
 	json_begin_object(json);
 }
 
-void jsonmember_array(struct json_writer *json, const char *key)
+void json_member_array(struct json_writer *json, const char *key)
 {
 	json_key(json, key);
 	json_begin_array(json);
@@ -1263,7 +1266,7 @@ void jsonmember_array(struct json_writer *json, const char *key)
 #define PLAIN_MIN 1e-3
 
 /* Hands on what was gathered. Returns the first error. */
-static int jsonprint_flush(struct jsonprint *print)
+static int json_print_flush(struct json_print *print)
 {
 	if (print->error == 0 && print->gathered > 0)
 		print->error = sink_write(&print->sink, print->gather, print->gathered);
@@ -1271,42 +1274,42 @@ static int jsonprint_flush(struct jsonprint *print)
 	return print->error;
 }
 
-static void gather(struct jsonprint *print, const char *text, size_t len)
+static void gather(struct json_print *print, const char *text, size_t len)
 {
 	while (len > 0) {
-		size_t room = JSONPRINT_GATHER - print->gathered;
+		size_t room = JSON_PRINT_GATHER - print->gathered;
 		size_t part = len < room ? len : room;
 
 		memcpy(print->gather + print->gathered, text, part);
 		print->gathered += part;
 		text += part;
 		len -= part;
-		if (print->gathered == JSONPRINT_GATHER)
-			jsonprint_flush(print);
+		if (print->gathered == JSON_PRINT_GATHER)
+			json_print_flush(print);
 	}
 }
 
 /* Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one. */
-static void jsonprint_put(struct jsonprint *print, const char *text, size_t len)
+static void json_print_put(struct json_print *print, const char *text, size_t len)
 {
-	enum jsonprint_last last = print->last;
+	enum json_print_last last = print->last;
 	bool line_break = len == 1 && *text == '\n';
 
-	if (line_break && (last == JSONPRINT_BRACKET || last == JSONPRINT_BREAK)) {
-		print->last = last == JSONPRINT_BRACKET ? JSONPRINT_BREAK : JSONPRINT_EMPTY;
+	if (line_break && (last == JSON_PRINT_BRACKET || last == JSON_PRINT_BREAK)) {
+		print->last = last == JSON_PRINT_BRACKET ? JSON_PRINT_BREAK : JSON_PRINT_EMPTY;
 		return;
 	}
-	if (last == JSONPRINT_EMPTY && len > 0 && *text == ' ')
+	if (last == JSON_PRINT_EMPTY && len > 0 && *text == ' ')
 		return;
-	if (last == JSONPRINT_BREAK)
+	if (last == JSON_PRINT_BREAK)
 		gather(print, "\n", 1);
-	print->last = len == 1 && (*text == '{' || *text == '[') ? JSONPRINT_BRACKET : JSONPRINT_OTHER;
+	print->last = len == 1 && (*text == '{' || *text == '[') ? JSON_PRINT_BRACKET : JSON_PRINT_OTHER;
 	gather(print, text, len);
 }
 
 /* A whole number, with a minus sign if it is negative. Returns the length. */
 /* Most figures are whole, and printf(3) takes ten times as long. */
-static size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_t value)
+static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint64_t value)
 {
 	char digits[20];
 	size_t count = 0, len = 0;
@@ -1326,16 +1329,16 @@ static size_t jsonprint_whole(char buf[JSONPRINT_NUMBER], bool negative, uint64_
  * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and very small ones with an
  * exponent. Returns the length.
  */
-static size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value)
+static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value)
 {
 	double size = fabs(value);
 	size_t len;
 
 	if (size < PLAIN_MAX && size == trunc(size))
-		return jsonprint_whole(buf, value < 0, (uint64_t)size);
+		return json_print_whole(buf, value < 0, (uint64_t)size);
 	if (size >= PLAIN_MAX || size < PLAIN_MIN)
-		return (size_t)snprintf(buf, JSONPRINT_NUMBER, size >= PLAIN_MAX ? "%.17g" : "%.6g", value);
-	len = (size_t)snprintf(buf, JSONPRINT_NUMBER, "%.6f", value);
+		return (size_t)snprintf(buf, JSON_PRINT_NUMBER, size >= PLAIN_MAX ? "%.17g" : "%.6g", value);
+	len = (size_t)snprintf(buf, JSON_PRINT_NUMBER, "%.6f", value);
 	while (buf[len - 1] == '0')
 		len--;
 	if (buf[len - 1] == '.')
@@ -1346,14 +1349,14 @@ static size_t jsonprint_number(char buf[JSONPRINT_NUMBER], double value)
 /*
  * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when memory is short.
  */
-static char *jsonprint_clean(const char *text, size_t len, size_t *ret_len)
+static char *json_print_clean(const char *text, size_t len, size_t *ret_len)
 {
 	char *clean = malloc(len * strlen(REPLACEMENT) + 1);
 	size_t out = 0;
 	size_t step;
 
 	for (size_t at = 0; clean != NULL && at < len; at += step) {
-		size_t length = jsontext_character(text + at, len - at);
+		size_t length = json_text_character(text + at, len - at);
 
 		step = length > 0 ? length : 1;
 		length = length > 0 ? length : strlen(REPLACEMENT);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /*
- * jsontree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one, token by token.
+ * json_tree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one, token by token.
  * Nothing recurses on the depth of the document; all of it lives in one arena.
  */
 
@@ -120,28 +120,28 @@ int json_writer_close(struct json_writer *writer);
 int printable_json(struct json_writer *writer, const char *text);
 
 /*
- * jsontext.h: JSON as text: where tokens begin, whether bytes are characters, and what a person must change when a
+ * json_text.h: JSON as text: where tokens begin, whether bytes are characters, and what a person must change when a
  * parser cannot go on. It knows no parser. Offsets count bytes from the beginning of the text.
  */
 
 /* Length of the valid UTF-8 character at text, 0 if there is none. */
-size_t jsontext_character(const char *text, size_t len);
+size_t json_text_character(const char *text, size_t len);
 
 /* The offset of the first byte that is no part of a valid UTF-8 character, len if there is none. */
-size_t jsontext_utf8(const char *text, size_t len);
+size_t json_text_utf8(const char *text, size_t len);
 
 /* NAN, which is no number, is written as null. */
-void jsonmember_double(struct json_writer *json, const char *key, double value);
-void jsonmember_u64(struct json_writer *json, const char *key, uint64_t value);
-void jsonmember_i64(struct json_writer *json, const char *key, int64_t value);
-void jsonmember_bool(struct json_writer *json, const char *key, bool value);
-void jsonmember_null(struct json_writer *json, const char *key);
+void json_member_double(struct json_writer *json, const char *key, double value);
+void json_member_u64(struct json_writer *json, const char *key, uint64_t value);
+void json_member_i64(struct json_writer *json, const char *key, int64_t value);
+void json_member_bool(struct json_writer *json, const char *key, bool value);
+void json_member_null(struct json_writer *json, const char *key);
 
 /* A text of strangers: printable_json. */
-void jsonmember_text(struct json_writer *json, const char *key, const char *text);
+void json_member_text(struct json_writer *json, const char *key, const char *text);
 
 /* Begin one, for json_end_object and json_end_array. */
-void jsonmember_object(struct json_writer *json, const char *key);
-void jsonmember_array(struct json_writer *json, const char *key);
+void json_member_object(struct json_writer *json, const char *key);
+void json_member_array(struct json_writer *json, const char *key);
 
 #endif

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /*
- * pairmap.c: open addressing, at most half full; what is in it stays.
+ * pair_map.c: open addressing, at most half full; what is in it stays.
  */
 
 /* Both numbers are mixed by a finalizer of MurmurHash3: addresses differ in few bits. */
@@ -31,7 +31,7 @@ static uint64_t hash(uint64_t first, uint64_t second)
 	return h ^ h >> 33;
 }
 
-static struct pairmap_entry *slot_of(const struct pairmap *map, uint64_t first, uint64_t second)
+static struct pair_map_entry *slot_of(const struct pair_map *map, uint64_t first, uint64_t second)
 {
 	size_t at = hash(first, second) & (map->slots - 1);
 
@@ -41,9 +41,9 @@ static struct pairmap_entry *slot_of(const struct pairmap *map, uint64_t first, 
 	return &map->entries[at];
 }
 
-static bool grow(struct pairmap *map)
+static bool grow(struct pair_map *map)
 {
-	struct pairmap larger = { .slots = map->slots > 0 ? 2 * map->slots : 256 };
+	struct pair_map larger = { .slots = map->slots > 0 ? 2 * map->slots : 256 };
 
 	larger.entries = calloc(larger.slots, sizeof(*larger.entries));
 	if (larger.entries == NULL)
@@ -58,9 +58,9 @@ static bool grow(struct pairmap *map)
 	return true;
 }
 
-bool pairmap_get(const struct pairmap *map, uint64_t first, uint64_t second, uint32_t *ret)
+bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret)
 {
-	const struct pairmap_entry *entry = map->slots > 0 ? slot_of(map, first, second) : NULL;
+	const struct pair_map_entry *entry = map->slots > 0 ? slot_of(map, first, second) : NULL;
 
 	if (entry == NULL || !entry->used)
 		return false;
@@ -69,34 +69,34 @@ bool pairmap_get(const struct pairmap *map, uint64_t first, uint64_t second, uin
 	return true;
 }
 
-void pairmap_put(struct pairmap *map, uint64_t first, uint64_t second, uint32_t value)
+void pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value)
 {
 	if (map->max > 0 && map->count >= map->max)
 		return;
 	if (2 * (map->count + 1) > map->slots && !grow(map))
 		return;
-	*slot_of(map, first, second) = (struct pairmap_entry){ first, second, value, true };
+	*slot_of(map, first, second) = (struct pair_map_entry){ first, second, value, true };
 	map->count++;
 }
 
-void pairmap_release(struct pairmap *map)
+void pair_map_release(struct pair_map *map)
 {
 	free(map->entries);
-	*map = (struct pairmap){ .max = map->max };
+	*map = (struct pair_map){ .max = map->max };
 }
 
-/* idindex.c: sorted once, then searched by halves. A table indexed by the id would be as large as the largest. */
+/* id_index.c: sorted once, then searched by halves. A table indexed by the id would be as large as the largest. */
 
 static int compare(const void *a, const void *b)
 {
-	const struct idindex_place *left = a, *right = b;
+	const struct id_index_place *left = a, *right = b;
 
 	return left->id < right->id ? -1 : left->id > right->id;
 }
 
-int idindex_init(struct idindex *index, const void *things, uint32_t count, size_t size)
+int id_index_init(struct id_index *index, const void *things, uint32_t count, size_t size)
 {
-	struct idindex_place *places = calloc((size_t)count + 1, sizeof(*places));
+	struct id_index_place *places = calloc((size_t)count + 1, sizeof(*places));
 
 	if (!places)
 		return -ENOMEM;
@@ -111,13 +111,13 @@ int idindex_init(struct idindex *index, const void *things, uint32_t count, size
 			return -EBADMSG;
 		}
 	}
-	*index = (struct idindex){ places, count };
+	*index = (struct id_index){ places, count };
 	return 0;
 }
 
-bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret)
+bool id_index_find(const struct id_index *index, uint64_t id, uint32_t *ret)
 {
-	const struct idindex_place key = { .id = id }, *found;
+	const struct id_index_place key = { .id = id }, *found;
 
 	found = index->count ? bsearch(&key, index->places, index->count, sizeof(key), compare) : NULL;
 	if (found)
@@ -125,10 +125,10 @@ bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret)
 	return found != NULL;
 }
 
-void idindex_release(struct idindex *index)
+void id_index_release(struct id_index *index)
 {
 	free(index->places);
-	*index = (struct idindex){ 0 };
+	*index = (struct id_index){ 0 };
 }
 
 /*

@@ -13,52 +13,52 @@
 #include <stdint.h>
 
 /*
- * pairmap.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it just does not remember.
+ * pair_map.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it just does not remember.
  */
 
-struct pairmap_entry {
+struct pair_map_entry {
 	uint64_t first, second;
 	uint32_t value;
 	bool used;
 };
 
 /* {0} is empty and legal. */
-struct pairmap {
-	struct pairmap_entry *entries;
+struct pair_map {
+	struct pair_map_entry *entries;
 	size_t count, slots;
 	size_t max; /* pairs; 0: no limit */
 };
 
 /* False: not known. */
-bool pairmap_get(const struct pairmap *map, uint64_t first, uint64_t second, uint32_t *ret);
+bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret);
 
 /* Remembers the pair, which is not known yet, if there is room and memory. */
-void pairmap_put(struct pairmap *map, uint64_t first, uint64_t second, uint32_t value);
+void pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value);
 
 /* Frees the memory; the map is empty and usable again. */
-void pairmap_release(struct pairmap *map);
+void pair_map_release(struct pair_map *map);
 
-/* idindex.h: where things are that have ids: any numbers but 0, each once. Pure. */
+/* id_index.h: where things are that have ids: any numbers but 0, each once. Pure. */
 
-struct idindex_place {
+struct id_index_place {
 	uint64_t id;
 	uint32_t at;
 };
 
 /* {0} is empty and legal. */
-struct idindex {
-	struct idindex_place *places; /* sorted by id */
+struct id_index {
+	struct id_index_place *places; /* sorted by id */
 	uint32_t count;
 };
 
 /* Of count things of size bytes each, whose first member is a 64-bit id. 0; -ENOMEM; -EBADMSG: an id is 0, or there twice. */
-int idindex_init(struct idindex *index, const void *things, uint32_t count, size_t size);
+int id_index_init(struct id_index *index, const void *things, uint32_t count, size_t size);
 
 /* False: there is no such id. */
-bool idindex_find(const struct idindex *index, uint64_t id, uint32_t *ret);
+bool id_index_find(const struct id_index *index, uint64_t id, uint32_t *ret);
 
 /* The index is empty then. {0} is fine. */
-void idindex_release(struct idindex *index);
+void id_index_release(struct id_index *index);
 
 /*
  * arena.h: memory that is given back all at once: many small pieces, one owner, one release.

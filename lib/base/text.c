@@ -224,7 +224,7 @@ static int append_run(struct buffer *buffer, const char *text, size_t len)
 	return rc;
 }
 
-int cleantext_append(struct buffer *buffer, const char *text, size_t len)
+int clean_text_append(struct buffer *buffer, const char *text, size_t len)
 {
 	const char *end = text + len;
 	int rc = 0;

@@ -50,6 +50,6 @@ size_t text_escape(char *out, size_t size, const char *data, size_t len);
  * Appends len bytes of text as text_escape has them, but leaves backslashes alone: they were escaped once, and must not be again. 0; -ENOMEM;
  * -EFBIG beyond buffer->max.
  */
-int cleantext_append(struct buffer *buffer, const char *text, size_t len);
+int clean_text_append(struct buffer *buffer, const char *text, size_t len);
 
 #endif

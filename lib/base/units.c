@@ -247,12 +247,12 @@ static const char *print_digits(char *buf, size_t cap, bool negative, struct dig
 {
 	const char *sign = negative && digits.scaled > 0 ? "-" : "";
 	unsigned long long whole = digits.scaled / powers[digits.decimals];
-	unsigned long long rest = digits.scaled % powers[digits.decimals];
+	unsigned long long rate_limit = digits.scaled % powers[digits.decimals];
 
 	if (digits.decimals == 0)
 		snprintf(buf, cap, "%s%llu%s", sign, whole, unit);
 	else
-		snprintf(buf, cap, "%s%llu.%0*llu%s", sign, whole, (int)digits.decimals, rest, unit);
+		snprintf(buf, cap, "%s%llu.%0*llu%s", sign, whole, (int)digits.decimals, rate_limit, unit);
 
 	return buf;
 }
@@ -339,7 +339,7 @@ const char *units_format_number(char *buf, size_t cap, double value)
 	return format_double(buf, cap, value, "");
 }
 
-_Static_assert(LISTENADDR_HOST_MAX >= INET6_ADDRSTRLEN, "room for every address");
+_Static_assert(LISTEN_ADDRESS_HOST_MAX >= INET6_ADDRSTRLEN, "room for every address");
 
 static int parse_port(const char *text, size_t len, uint16_t *ret)
 {
@@ -360,10 +360,10 @@ static int parse_port(const char *text, size_t len, uint16_t *ret)
 	return 0;
 }
 
-static int parse_host(const char *text, size_t len, char ret[LISTENADDR_HOST_MAX])
+static int parse_host(const char *text, size_t len, char ret[LISTEN_ADDRESS_HOST_MAX])
 {
 	int family = AF_INET;
-	char host[LISTENADDR_HOST_MAX];
+	char host[LISTEN_ADDRESS_HOST_MAX];
 	struct in6_addr address; /* the larger of the two */
 
 	if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
@@ -378,13 +378,13 @@ static int parse_host(const char *text, size_t len, char ret[LISTENADDR_HOST_MAX
 	if (inet_pton(family, host, &address) != 1)
 		return -EINVAL;
 
-	inet_ntop(family, &address, ret, LISTENADDR_HOST_MAX);
+	inet_ntop(family, &address, ret, LISTEN_ADDRESS_HOST_MAX);
 	return 0;
 }
 
-int listenaddr_parse(const char *text, size_t len, struct listenaddr *ret)
+int listen_address_parse(const char *text, size_t len, struct listen_address *ret)
 {
-	struct listenaddr address = { .host = "127.0.0.1" };
+	struct listen_address address = { .host = "127.0.0.1" };
 	const char *colon = memrchr(text, ':', len);
 	size_t host_len = colon ? (size_t)(colon - text) : 0;
 	size_t port_at = colon ? host_len + 1 : 0;
@@ -399,9 +399,9 @@ int listenaddr_parse(const char *text, size_t len, struct listenaddr *ret)
 	return 0;
 }
 
-const char *listenaddr_format(const struct listenaddr *address, char buf[LISTENADDR_TEXT_MAX])
+const char *listen_address_format(const struct listen_address *address, char buf[LISTEN_ADDRESS_TEXT_MAX])
 {
-	snprintf(buf, LISTENADDR_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u", address->host,
+	snprintf(buf, LISTEN_ADDRESS_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u", address->host,
 		 address->port);
 	return buf;
 }

@@ -51,18 +51,18 @@ const char *units_format_count(char *buf, size_t cap, uint64_t count);
 const char *units_format_percent(char *buf, size_t cap, double value);
 const char *units_format_number(char *buf, size_t cap, double value);
 
-#define LISTENADDR_HOST_MAX 48
-#define LISTENADDR_TEXT_MAX (LISTENADDR_HOST_MAX + 8)
+#define LISTEN_ADDRESS_HOST_MAX 48
+#define LISTEN_ADDRESS_TEXT_MAX (LISTEN_ADDRESS_HOST_MAX + 8)
 
-struct listenaddr {
-	char host[LISTENADDR_HOST_MAX]; /* as inet_ntop(3) writes it, without brackets; a colon in it: IPv6 */
-	uint16_t port;                  /* 1 to 65535 */
+struct listen_address {
+	char host[LISTEN_ADDRESS_HOST_MAX]; /* as inet_ntop(3) writes it, without brackets; a colon in it: IPv6 */
+	uint16_t port;                      /* 1 to 65535 */
 };
 
 /* text needs no NUL. A port alone is on 127.0.0.1. 0 or -EINVAL; *ret is untouched on failure. */
-int listenaddr_parse(const char *text, size_t len, struct listenaddr *ret);
+int listen_address_parse(const char *text, size_t len, struct listen_address *ret);
 
-/* "HOST:PORT" or "[HOST]:PORT" into buf, as listenaddr_parse reads it; always terminated. Returns buf. */
-const char *listenaddr_format(const struct listenaddr *address, char buf[LISTENADDR_TEXT_MAX]);
+/* "HOST:PORT" or "[HOST]:PORT" into buf, as listen_address_parse reads it; always terminated. Returns buf. */
+const char *listen_address_format(const struct listen_address *address, char buf[LISTEN_ADDRESS_TEXT_MAX]);
 
 #endif

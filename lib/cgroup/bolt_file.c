@@ -27,7 +27,7 @@
 #include <string.h>
 
 /* Bytes that are read of one page, with its overflow, at most. */
-#define BOLTFILE_PAGE_MAX (1024u * 1024)
+#define BOLT_FILE_PAGE_MAX (1024u * 1024)
 
 #define MAGIC 0xED0CDAEDu
 #define VERSION 2u
@@ -55,7 +55,7 @@ struct page {
 };
 
 struct state {
-	const struct boltfile_source *source;
+	const struct bolt_file_source *source;
 	uint32_t page_size;
 	uint64_t root, pages, txid;
 	uint64_t read; /* bytes, so far */
@@ -69,7 +69,7 @@ struct gathered {
 
 struct search {
 	struct state state;
-	const struct boltfile_path *path;
+	const struct bolt_file_path *path;
 	const char *key;
 	struct gathered found;
 };
@@ -111,7 +111,7 @@ static uint64_t sum(const char *data, size_t len)
 }
 
 /* 0; 1: there is no valid meta at that offset; -errno. */
-static int read_meta(const struct boltfile_source *source, uint64_t offset, struct state *ret)
+static int read_meta(const struct bolt_file_source *source, uint64_t offset, struct state *ret)
 {
 	char head[PAGE_HEAD + META_SIZE];
 	const char *meta = head + PAGE_HEAD;
@@ -133,7 +133,7 @@ static int read_meta(const struct boltfile_source *source, uint64_t offset, stru
 }
 
 /* The second meta is a page further on, and the first may be being written. */
-static int read_state(const struct boltfile_source *source, struct state *ret)
+static int read_state(const struct bolt_file_source *source, struct state *ret)
 {
 	static const uint32_t sizes[] = { 4096, 16384, 65536, 8192, 32768, 1024, 2048, 512 };
 	struct state first = { .txid = 0 }, second = { .txid = 0 };
@@ -183,7 +183,7 @@ static int read_page(struct state *state, uint64_t id, struct page *ret)
 	uint64_t overflow = get32(head + 12), len = (overflow + 1) * state->page_size;
 
 	state->read += len;
-	if (get64(head) != id || len > BOLTFILE_PAGE_MAX || overflow >= state->pages - id || state->read > BYTES_MAX)
+	if (get64(head) != id || len > BOLT_FILE_PAGE_MAX || overflow >= state->pages - id || state->read > BYTES_MAX)
 		return -EBADMSG;
 
 	AUTO_FREE char *data = malloc((size_t)len);
@@ -278,10 +278,10 @@ static int put(struct gathered *found, const void *data, size_t len)
 {
 	if (found->room - found->len < len) {
 		size_t room = (found->len + len) * 2;
-		char *grown = room <= 2 * BOLTFILE_PAGE_MAX + 64 ? realloc(found->data, room) : NULL;
+		char *grown = room <= 2 * BOLT_FILE_PAGE_MAX + 64 ? realloc(found->data, room) : NULL;
 
 		if (!grown)
-			return room <= 2 * BOLTFILE_PAGE_MAX + 64 ? -ENOMEM : -EBADMSG;
+			return room <= 2 * BOLT_FILE_PAGE_MAX + 64 ? -ENOMEM : -EBADMSG;
 		found->data = grown;
 		found->room = room;
 	}
@@ -393,7 +393,7 @@ static int descend(struct search *search, const struct page *page, size_t step, 
 
 /* ---- the whole ---- */
 
-static int visit_all(const struct gathered *found, boltfile_visit *visit, void *ctx)
+static int visit_all(const struct gathered *found, bolt_file_visit *visit, void *ctx)
 {
 	int r = 0;
 
@@ -409,8 +409,8 @@ static int visit_all(const struct gathered *found, boltfile_visit *visit, void *
 	return r;
 }
 
-int boltfile_each(const struct boltfile_source *source, const struct boltfile_path *path, const char *key,
-		  boltfile_visit *visit, void *ctx)
+int bolt_file_each(const struct bolt_file_source *source, const struct bolt_file_path *path, const char *key,
+		   bolt_file_visit *visit, void *ctx)
 {
 	struct search search = { .path = path, .key = key };
 	struct state after;

@@ -12,26 +12,26 @@
 #include <stdint.h>
 
 /* Fills buf with len bytes from offset on. 0; -ENODATA: the file ends before; -errno. */
-struct boltfile_source {
+struct bolt_file_source {
 	int (*read)(void *ctx, uint64_t offset, void *buf, size_t len);
 	void *ctx;
 };
 
 /* Where something is: names of buckets, one within the other. */
-struct boltfile_path {
+struct bolt_file_path {
 	const char *const *buckets;
 	size_t count;
 };
 
 /* A pair whose value is a bucket is not visited. Non-zero ends it. */
-typedef int boltfile_visit(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len);
+typedef int bolt_file_visit(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len);
 
 /*
  * Visits the pairs of a bucket in the order of their keys; key not NULL: only the one of this key. 0; what visit returned; -ENOENT: there is no such bucket, or
  * no such key; -EBADMSG: it is no such database, or damaged; -EAGAIN: it was written all the while, a later call may do; -ENOMEM; as the source.
  * Visits happen only when all was read in one state: what is visited is right. Costs some ten reads of a page.
  */
-int boltfile_each(const struct boltfile_source *source, const struct boltfile_path *path, const char *key,
-		  boltfile_visit *visit, void *ctx);
+int bolt_file_each(const struct bolt_file_source *source, const struct bolt_file_path *path, const char *key,
+		   bolt_file_visit *visit, void *ctx);
 
 #endif

@@ -23,7 +23,7 @@
 #include <string.h>
 
 /*
- * cgroupfs.c: the few formats that all cgroup files share: a number, a list, and lines of "key number".
+ * cgroup_files.c: the few formats that all cgroup files share: a number, a list, and lines of "key number".
  *
  * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is not there leaves its
  * value unavailable, so nobody has to know which version, or which age of a version, wrote the file.
@@ -73,7 +73,7 @@ static bool at_newline(const char *at, const char *end)
 }
 
 /* "31305900879\n" */
-int cgroupfs_number_parse(const char *buf, size_t len, uint64_t *ret)
+int cgroup_files_number_parse(const char *buf, size_t len, uint64_t *ret)
 {
 	const char *at = buf;
 	const char *end = buf + len;
@@ -87,7 +87,7 @@ int cgroupfs_number_parse(const char *buf, size_t len, uint64_t *ret)
 }
 
 /* "max\n", "-1\n", "9223372036854771712\n", "536870912\n" */
-int cgroupfs_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes)
+int cgroup_files_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes)
 {
 	const char *at = buf;
 	const char *end = buf + len;
@@ -103,7 +103,7 @@ int cgroupfs_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes)
 }
 
 /* "max 100000\n", "20000 100000\n": microseconds */
-int cgroupfs_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_us, uint64_t *ret_period_us)
+int cgroup_files_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_us, uint64_t *ret_period_us)
 {
 	const char *at = buf;
 	const char *end = buf + len;
@@ -121,7 +121,7 @@ int cgroupfs_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_us, 
 }
 
 /* "0-3,8\n", "0\n", "\n". Ranges ascend and do not overlap, as the kernel prints them. */
-int cgroupfs_cpus_parse(const char *buf, size_t len, uint32_t *ret_count)
+int cgroup_files_cpus_parse(const char *buf, size_t len, uint32_t *ret_count)
 {
 	const char *at = buf;
 	const char *end = buf + len;
@@ -184,7 +184,7 @@ static void set_scaled(struct sample *sample, enum sample_field field, uint64_t 
  *     "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
  * v1: "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n": the time in nanoseconds
  */
-void cgroupfs_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
+void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
 {
 	static const struct {
 		enum sample_field field;
@@ -206,7 +206,7 @@ void cgroupfs_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
 }
 
 /* "user 1339\nsystem 1791\n" */
-void cgroupfs_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample)
+void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample)
 {
 	static const char *const keys[] = { "user", "system" };
 	uint64_t values[ARRAY_LEN(keys)];
@@ -220,7 +220,7 @@ void cgroupfs_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_ti
  * v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..."
  * v1: the same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
  */
-void cgroupfs_memory_stat_parse(const char *buf, size_t len, struct cgroupfs_memory_stat *ret)
+void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret)
 {
 	static const char *const keys[] = {
 		"inactive_file", "pgfault", "pgmajfault", "total_inactive_file", "total_pgfault", "total_pgmajfault",
@@ -233,7 +233,7 @@ void cgroupfs_memory_stat_parse(const char *buf, size_t len, struct cgroupfs_mem
 			values[i] = values[i + 3];
 	}
 
-	*ret = (struct cgroupfs_memory_stat){
+	*ret = (struct cgroup_files_memory_stat){
 		.inactive_file = values[0],
 		.faults = values[1],
 		.major_faults = values[2],
@@ -241,7 +241,7 @@ void cgroupfs_memory_stat_parse(const char *buf, size_t len, struct cgroupfs_mem
 }
 
 /* "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n": microseconds; since Linux 4.20 */
-int cgroupfs_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
+int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
 {
 	static const char total[] = " total=";
 	const char *at = buf;
@@ -364,7 +364,7 @@ void cgroup_files_release(struct cgroup_files *files)
 static int set_number(const char *buf, size_t len, enum sample_field field, struct sample *sample)
 {
 	uint64_t number;
-	int r = cgroupfs_number_parse(buf, len, &number);
+	int r = cgroup_files_number_parse(buf, len, &number);
 
 	if (r == 0)
 		sample_set(sample, field, number);
@@ -375,7 +375,7 @@ static int set_number(const char *buf, size_t len, enum sample_field field, stru
 static int set_pressure(const char *buf, size_t len, enum sample_field field, struct sample *sample)
 {
 	uint64_t total_ns;
-	int r = cgroupfs_pressure_parse(buf, len, &total_ns);
+	int r = cgroup_files_pressure_parse(buf, len, &total_ns);
 
 	if (r == 0)
 		sample_set(sample, field, total_ns);
@@ -386,9 +386,9 @@ static int set_pressure(const char *buf, size_t len, enum sample_field field, st
 /* Working set as the orchestrators define it: usage less what the kernel would drop first. */
 static void set_memory_stat(const char *buf, size_t len, struct sample *sample)
 {
-	struct cgroupfs_memory_stat stat;
+	struct cgroup_files_memory_stat stat;
 
-	cgroupfs_memory_stat_parse(buf, len, &stat);
+	cgroup_files_memory_stat_parse(buf, len, &stat);
 	if (sample_has(sample, SAMPLE_MEMORY) && stat.inactive_file != UINT64_MAX) {
 		uint64_t usage = sample->value[SAMPLE_MEMORY];
 		sample_set(sample, SAMPLE_WORKING_SET, usage > stat.inactive_file ? usage - stat.inactive_file : 0);
@@ -409,10 +409,10 @@ static int parse(const struct cgroup_files *files, enum cgroup_file file, const 
 	case CGROUP_FILE_CPU_USAGE:
 		return set_number(buf, len, SAMPLE_CPU, sample);
 	case CGROUP_FILE_CPU_TIMES:
-		cgroupfs_cpuacct_stat_parse(buf, len, files->ns_per_tick, sample);
+		cgroup_files_cpuacct_stat_parse(buf, len, files->ns_per_tick, sample);
 		return 0;
 	case CGROUP_FILE_CPU_STAT:
-		cgroupfs_cpu_stat_parse(buf, len, sample);
+		cgroup_files_cpu_stat_parse(buf, len, sample);
 		return 0;
 	case CGROUP_FILE_MEMORY_USAGE:
 		return set_number(buf, len, SAMPLE_MEMORY, sample);

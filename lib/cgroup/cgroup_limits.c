@@ -19,10 +19,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum cgroup_resource cglimits_controller(enum cglimits_kind kind);
+static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind);
 
 /*
- * limittree.c: a node for each directory, held by those who are in it and by its children, found by its parent and its name. The machine is
+ * limit_tree.c: a node for each directory, held by those who are in it and by its children, found by its parent and its name. The machine is
  * the limit to begin with and a limit on the way up counts if it is smaller, so what is missing or larger than the machine changes nothing.
  *
  * The root of a hierarchy as mounted may be somebody's cgroup (in a container), so "/" is looked at like the rest.
@@ -38,34 +38,34 @@ struct hierarchy {
 	unsigned kinds;
 };
 
-struct limittree_node {
-	struct limittree_node *parent; /* NULL: the root */
-	struct limittree_node *next;   /* in its bucket */
+struct limit_tree_node {
+	struct limit_tree_node *parent; /* NULL: the root */
+	struct limit_tree_node *next;   /* in its bucket */
 	uint32_t holders;
 	uint8_t hierarchy;
-	uint64_t own[CGLIMITS_KINDS]; /* UINT64_MAX: no limit here */
-	char name[];                  /* "" is the root */
+	uint64_t own[CGROUP_LIMITS_KINDS]; /* UINT64_MAX: no limit here */
+	char name[];                       /* "" is the root */
 };
 
-struct limittree {
+struct limit_tree {
 	const struct cgroup_mounts *mounts;
 	struct metric_machine machine;
-	struct hierarchy hierarchies[CGLIMITS_KINDS];
+	struct hierarchy hierarchies[CGROUP_LIMITS_KINDS];
 	unsigned hierarchy_count;
-	uint8_t hierarchy_of[CGLIMITS_KINDS]; /* CGLIMITS_KINDS: there is none */
+	uint8_t hierarchy_of[CGROUP_LIMITS_KINDS]; /* CGROUP_LIMITS_KINDS: there is none */
 	size_t count;
-	struct limittree_node *buckets[LIMITTREE_PARTS];
+	struct limit_tree_node *buckets[LIMIT_TREE_PARTS];
 };
 
 /* ---- the tree itself ---- */
 
-static void add_kind(struct limittree *tree, const struct cgroup_mounts *mounts, enum cglimits_kind kind)
+static void add_kind(struct limit_tree *tree, const struct cgroup_mounts *mounts, enum cgroup_limits_kind kind)
 {
 	bool v2;
-	const char *root = cgroup_mounts_controller(mounts, cglimits_controller(kind), &v2);
+	const char *root = cgroup_mounts_controller(mounts, cgroup_limits_controller(kind), &v2);
 	unsigned i = 0;
 
-	tree->hierarchy_of[kind] = CGLIMITS_KINDS;
+	tree->hierarchy_of[kind] = CGROUP_LIMITS_KINDS;
 	if (!root)
 		return;
 
@@ -77,27 +77,27 @@ static void add_kind(struct limittree *tree, const struct cgroup_mounts *mounts,
 	tree->hierarchy_of[kind] = (uint8_t)i;
 }
 
-int limittree_new(const struct cgroup_mounts *mounts, const struct metric_machine *machine, struct limittree **ret)
+int limit_tree_new(const struct cgroup_mounts *mounts, const struct metric_machine *machine, struct limit_tree **ret)
 {
-	struct limittree *tree = calloc(1, sizeof *tree);
+	struct limit_tree *tree = calloc(1, sizeof *tree);
 
 	if (!tree)
 		return -ENOMEM;
 
 	tree->mounts = mounts;
 	tree->machine = *machine;
-	for (int kind = 0; kind < CGLIMITS_KINDS; kind++)
-		add_kind(tree, mounts, (enum cglimits_kind)kind);
+	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++)
+		add_kind(tree, mounts, (enum cgroup_limits_kind)kind);
 	*ret = tree;
 
 	return 0;
 }
 
-void limittree_free(struct limittree *tree)
+void limit_tree_free(struct limit_tree *tree)
 {
-	for (unsigned i = 0; tree && i < LIMITTREE_PARTS; i++) {
+	for (unsigned i = 0; tree && i < LIMIT_TREE_PARTS; i++) {
 		while (tree->buckets[i]) {
-			struct limittree_node *node = tree->buckets[i];
+			struct limit_tree_node *node = tree->buckets[i];
 
 			tree->buckets[i] = node->next;
 			free(node);
@@ -106,7 +106,7 @@ void limittree_free(struct limittree *tree)
 	free(tree);
 }
 
-size_t limittree_count(const struct limittree *tree)
+size_t limit_tree_count(const struct limit_tree *tree)
 {
 	return tree->count;
 }
@@ -114,7 +114,7 @@ size_t limittree_count(const struct limittree *tree)
 /* ---- reading ---- */
 
 /* Puts the path of a node before *end, down to start at most. The root has none. False: there is not enough room. */
-static bool prepend_path(const struct limittree_node *node, const char *start, char **end)
+static bool prepend_path(const struct limit_tree_node *node, const char *start, char **end)
 {
 	for (; node->parent; node = node->parent) {
 		size_t len = strlen(node->name);
@@ -129,7 +129,7 @@ static bool prepend_path(const struct limittree_node *node, const char *start, c
 	return true;
 }
 
-static int open_node(const struct limittree *tree, const struct limittree_node *node)
+static int open_node(const struct limit_tree *tree, const struct limit_tree_node *node)
 {
 	const char *root = tree->hierarchies[node->hierarchy].root;
 	size_t root_len = strlen(root);
@@ -152,7 +152,7 @@ static bool is_shortage(int error)
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-static void read_node(const struct limittree *tree, struct limittree_node *node)
+static void read_node(const struct limit_tree *tree, struct limit_tree_node *node)
 {
 	const struct hierarchy *hierarchy = &tree->hierarchies[node->hierarchy];
 	AUTO_CLOSE int dir_fd = open_node(tree, node);
@@ -160,19 +160,19 @@ static void read_node(const struct limittree *tree, struct limittree_node *node)
 	if (is_shortage(dir_fd))
 		return;
 
-	for (int kind = 0; kind < CGLIMITS_KINDS; kind++) {
+	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++) {
 		if (dir_fd < 0)
 			node->own[kind] = UINT64_MAX;
 		else if (hierarchy->kinds >> kind & 1)
-			cglimits_read(dir_fd, (enum cglimits_kind)kind, hierarchy->v2, &node->own[kind]);
+			cgroup_limits_read(dir_fd, (enum cgroup_limits_kind)kind, hierarchy->v2, &node->own[kind]);
 	}
 }
 
-size_t limittree_refresh(struct limittree *tree, unsigned part)
+size_t limit_tree_refresh(struct limit_tree *tree, unsigned part)
 {
 	size_t count = 0;
 
-	for (struct limittree_node *node = tree->buckets[part]; node; node = node->next, count++)
+	for (struct limit_tree_node *node = tree->buckets[part]; node; node = node->next, count++)
 		read_node(tree, node);
 
 	return count;
@@ -180,23 +180,23 @@ size_t limittree_refresh(struct limittree *tree, unsigned part)
 
 /* ---- places ---- */
 
-static struct limittree_node **bucket_of(struct limittree *tree, const struct limittree_node *parent,
-					 unsigned hierarchy, const char *name, size_t len)
+static struct limit_tree_node **bucket_of(struct limit_tree *tree, const struct limit_tree_node *parent,
+					  unsigned hierarchy, const char *name, size_t len)
 {
 	uint64_t hash = (14695981039346656037u ^ hierarchy ^ (uintptr_t)parent) * 1099511628211u;
 
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ (unsigned char)name[i]) * 1099511628211u;
 
-	return &tree->buckets[(hash ^ hash >> 32) % LIMITTREE_PARTS];
+	return &tree->buckets[(hash ^ hash >> 32) % LIMIT_TREE_PARTS];
 }
 
 /* Lets go of a node, and of those above it that nobody else holds. */
-static void drop(struct limittree *tree, struct limittree_node *node)
+static void drop(struct limit_tree *tree, struct limit_tree_node *node)
 {
 	while (node && --node->holders == 0) {
-		struct limittree_node *parent = node->parent;
-		struct limittree_node **at = bucket_of(tree, parent, node->hierarchy, node->name, strlen(node->name));
+		struct limit_tree_node *parent = node->parent;
+		struct limit_tree_node **at = bucket_of(tree, parent, node->hierarchy, node->name, strlen(node->name));
 
 		while (*at != node)
 			at = &(*at)->next;
@@ -208,10 +208,10 @@ static void drop(struct limittree *tree, struct limittree_node *node)
 }
 
 /* The child of that name; takes the caller's hold of parent, also if it fails. NULL: no memory. */
-static struct limittree_node *descend(struct limittree *tree, struct limittree_node *parent, unsigned hierarchy,
-				      const char *name, size_t len)
+static struct limit_tree_node *descend(struct limit_tree *tree, struct limit_tree_node *parent, unsigned hierarchy,
+				       const char *name, size_t len)
 {
-	struct limittree_node **bucket = bucket_of(tree, parent, hierarchy, name, len), *node = *bucket;
+	struct limit_tree_node **bucket = bucket_of(tree, parent, hierarchy, name, len), *node = *bucket;
 
 	while (node && (node->parent != parent || node->hierarchy != hierarchy || strncmp(node->name, name, len) != 0 ||
 			node->name[len] != '\0'))
@@ -227,10 +227,10 @@ static struct limittree_node *descend(struct limittree *tree, struct limittree_n
 		drop(tree, parent);
 		return NULL;
 	}
-	*node = (struct limittree_node){
+	*node = (struct limit_tree_node){
 		.parent = parent, .next = *bucket, .holders = 1, .hierarchy = (uint8_t)hierarchy
 	};
-	for (int kind = 0; kind < CGLIMITS_KINDS; kind++)
+	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++)
 		node->own[kind] = UINT64_MAX;
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
@@ -248,9 +248,9 @@ static bool is_outside(const char *path)
 }
 
 /* 0; -ENOMEM. */
-static int hold(struct limittree *tree, unsigned hierarchy, const char *path, struct limittree_node **ret)
+static int hold(struct limit_tree *tree, unsigned hierarchy, const char *path, struct limit_tree_node **ret)
 {
-	struct limittree_node *node;
+	struct limit_tree_node *node;
 
 	if (path[0] != '/' || is_outside(path))
 		return 0;
@@ -271,7 +271,7 @@ static int hold(struct limittree *tree, unsigned hierarchy, const char *path, st
 }
 
 /* Holds the cgroup for one kind, which in the same hierarchy is that of another. */
-static int hold_kind(struct limittree *tree, struct limittree_place *place, int kind, const char *path)
+static int hold_kind(struct limit_tree *tree, struct limit_tree_place *place, int kind, const char *path)
 {
 	for (int other = 0; other < kind; other++) {
 		if (tree->hierarchy_of[other] == tree->hierarchy_of[kind]) {
@@ -285,16 +285,16 @@ static int hold_kind(struct limittree *tree, struct limittree_place *place, int 
 	return hold(tree, tree->hierarchy_of[kind], path, &place->at[kind]);
 }
 
-int limittree_hold_cgroup(struct limittree *tree, const char *path, struct limittree_place *ret)
+int limit_tree_hold_cgroup(struct limit_tree *tree, const char *path, struct limit_tree_place *ret)
 {
-	struct limittree_place place = { 0 };
+	struct limit_tree_place place = { 0 };
 	int r = 0;
 
-	for (int kind = 0; r == 0 && kind < CGLIMITS_KINDS; kind++)
-		if (tree->hierarchy_of[kind] != CGLIMITS_KINDS)
+	for (int kind = 0; r == 0 && kind < CGROUP_LIMITS_KINDS; kind++)
+		if (tree->hierarchy_of[kind] != CGROUP_LIMITS_KINDS)
 			r = hold_kind(tree, &place, kind, path);
 	if (r < 0) {
-		limittree_drop(tree, &place);
+		limit_tree_drop(tree, &place);
 		return r;
 	}
 	*ret = place;
@@ -302,18 +302,18 @@ int limittree_hold_cgroup(struct limittree *tree, const char *path, struct limit
 	return 0;
 }
 
-int limittree_hold_process(struct limittree *tree, const char *text, size_t len, struct limittree_place *ret)
+int limit_tree_hold_process(struct limit_tree *tree, const char *text, size_t len, struct limit_tree_place *ret)
 {
-	struct limittree_place place = { 0 };
+	struct limit_tree_place place = { 0 };
 	char path[PATH_MAX];
 	int r = 0;
 
-	for (int kind = 0; r == 0 && kind < CGLIMITS_KINDS; kind++)
-		if (cgroup_path_from(tree->mounts, text, len, cglimits_controller((enum cglimits_kind)kind), path,
-				     sizeof path) == 0)
+	for (int kind = 0; r == 0 && kind < CGROUP_LIMITS_KINDS; kind++)
+		if (cgroup_path_from(tree->mounts, text, len, cgroup_limits_controller((enum cgroup_limits_kind)kind),
+				     path, sizeof path) == 0)
 			r = hold_kind(tree, &place, kind, path);
 	if (r < 0) {
-		limittree_drop(tree, &place);
+		limit_tree_drop(tree, &place);
 		return r;
 	}
 	*ret = place;
@@ -321,19 +321,19 @@ int limittree_hold_process(struct limittree *tree, const char *text, size_t len,
 	return 0;
 }
 
-void limittree_drop(struct limittree *tree, struct limittree_place *place)
+void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place)
 {
-	for (int kind = 0; kind < CGLIMITS_KINDS; kind++)
+	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++)
 		drop(tree, place->at[kind]);
-	*place = (struct limittree_place){ 0 };
+	*place = (struct limit_tree_place){ 0 };
 }
 
 /* ---- what follows from it ---- */
 
 /* The node on the way up that has the smallest limit, if it is below *limit, which is lowered; else NULL. */
-static const struct limittree_node *climb(const struct limittree_node *node, int kind, uint64_t *limit)
+static const struct limit_tree_node *climb(const struct limit_tree_node *node, int kind, uint64_t *limit)
 {
-	const struct limittree_node *from = NULL;
+	const struct limit_tree_node *from = NULL;
 
 	for (; node; node = node->parent) {
 		if (node->own[kind] < *limit) {
@@ -346,7 +346,7 @@ static const struct limittree_node *climb(const struct limittree_node *node, int
 }
 
 /* Of 256 bytes. What is too long keeps its end. */
-static void say_from(const struct limittree_node *node, char *ret)
+static void say_from(const struct limit_tree_node *node, char *ret)
 {
 	char path[256], *at = path + sizeof path - 1;
 
@@ -359,21 +359,21 @@ static void say_from(const struct limittree_node *node, char *ret)
 	snprintf(ret, sizeof path, "%s", *at ? at : "/");
 }
 
-void limittree_limits(const struct limittree *tree, const struct limittree_place *place, struct cglimits *ret)
+void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_place *place, struct cgroup_limits *ret)
 {
-	struct cglimits limits = {
+	struct cgroup_limits limits = {
 		.cpu = (uint64_t)(tree->machine.cores * (double)NS_PER_S),
 		.memory_bytes = tree->machine.memory_bytes,
 	};
-	const struct limittree_node *quota, *cpuset, *memory;
+	const struct limit_tree_node *quota, *cpuset, *memory;
 
 	if (limits.cpu == 0)
 		limits.cpu = UINT64_MAX;
 	if (limits.memory_bytes == 0)
 		limits.memory_bytes = UINT64_MAX;
-	quota = climb(place->at[CGLIMITS_QUOTA], CGLIMITS_QUOTA, &limits.cpu);
-	cpuset = climb(place->at[CGLIMITS_CPUSET], CGLIMITS_CPUSET, &limits.cpu);
-	memory = climb(place->at[CGLIMITS_MEMORY], CGLIMITS_MEMORY, &limits.memory_bytes);
+	quota = climb(place->at[CGROUP_LIMITS_QUOTA], CGROUP_LIMITS_QUOTA, &limits.cpu);
+	cpuset = climb(place->at[CGROUP_LIMITS_CPUSET], CGROUP_LIMITS_CPUSET, &limits.cpu);
+	memory = climb(place->at[CGROUP_LIMITS_MEMORY], CGROUP_LIMITS_MEMORY, &limits.memory_bytes);
 	limits.cpu_is_machine = !quota && !cpuset;
 	limits.memory_is_machine = !memory;
 	say_from(cpuset ? cpuset : quota, limits.cpu_from);
@@ -400,10 +400,10 @@ static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
 	if (len < 0)
 		return (int)len;
 
-	return cgroupfs_cpus_parse(buf, (size_t)len, ret);
+	return cgroup_files_cpus_parse(buf, (size_t)len, ret);
 }
 
-int cglimits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
+int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
 {
 	char buf[4096];
 	uint32_t cpus = 0;
@@ -437,12 +437,12 @@ static int read_quota(int dir_fd, bool v2, uint64_t *ret)
 	uint64_t quota_us = 0, period_us = 0;
 	ssize_t len = read_file(dir_fd, v2 ? "cpu.max" : "cpu.cfs_quota_us", buf, sizeof(buf));
 	int r = len < 0 ? (int)len
-		: v2    ? cgroupfs_cpu_max_parse(buf, (size_t)len, &quota_us, &period_us)
-			: cgroupfs_limit_parse(buf, (size_t)len, &quota_us);
+		: v2    ? cgroup_files_cpu_max_parse(buf, (size_t)len, &quota_us, &period_us)
+			: cgroup_files_limit_parse(buf, (size_t)len, &quota_us);
 
 	if (r == 0 && !v2 && quota_us != UINT64_MAX) {
 		len = read_file(dir_fd, "cpu.cfs_period_us", buf, sizeof(buf));
-		r = len < 0 ? (int)len : cgroupfs_number_parse(buf, (size_t)len, &period_us);
+		r = len < 0 ? (int)len : cgroup_files_number_parse(buf, (size_t)len, &period_us);
 	}
 	if (r < 0)
 		return r;
@@ -469,25 +469,25 @@ static int read_memory(int dir_fd, bool v2, uint64_t *ret)
 	char buf[64];
 	ssize_t len = read_file(dir_fd, v2 ? "memory.max" : "memory.limit_in_bytes", buf, sizeof(buf));
 
-	return len < 0 ? (int)len : cgroupfs_limit_parse(buf, (size_t)len, ret);
+	return len < 0 ? (int)len : cgroup_files_limit_parse(buf, (size_t)len, ret);
 }
 
 static const struct {
 	enum cgroup_resource controller;
 	int (*read)(int dir_fd, bool v2, uint64_t *ret); /* 0; -errno: nothing is said there */
-} kinds[CGLIMITS_KINDS] = {
-	[CGLIMITS_QUOTA] = { CGROUP_CPU, read_quota },
-	[CGLIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
-	[CGLIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
+} kinds[CGROUP_LIMITS_KINDS] = {
+	[CGROUP_LIMITS_QUOTA] = { CGROUP_CPU, read_quota },
+	[CGROUP_LIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
+	[CGROUP_LIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
 };
 
 /* Whose hierarchy says it. */
-static enum cgroup_resource cglimits_controller(enum cglimits_kind kind)
+static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind)
 {
 	return kinds[kind].controller;
 }
 
-int cglimits_read(int dir_fd, enum cglimits_kind kind, bool v2, uint64_t *ret)
+int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
 {
 	uint64_t limit = UINT64_MAX;
 	int r = kinds[kind].read(dir_fd, v2, &limit);

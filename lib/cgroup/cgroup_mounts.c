@@ -23,12 +23,12 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define CGTREE_ROOTS_MAX 8
+#define CGROUP_TREE_ROOTS_MAX 8
 /* Nobody nests deeper on purpose; each level costs the walk one descriptor. */
-#define CGTREE_DEPTH_MAX 32
-#define CGTREE_PATHS_MAX 100000
+#define CGROUP_TREE_DEPTH_MAX 32
+#define CGROUP_TREE_PATHS_MAX 100000
 
-/* cgmount_glob.c: patterns of paths. */
+/* cgroup mount_glob.c: patterns of paths. */
 
 /* Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '[' left open is a byte. */
 static bool match_set(const char **glob, char byte)
@@ -122,14 +122,14 @@ bool cgroup_glob(const char *glob, const char *path)
 }
 
 /*
- * cgtree.c: trees in order, and a path is visited in the first one that has it. Asking the earlier trees costs a system call
+ * cgroup_tree.c: trees in order, and a path is visited in the first one that has it. Asking the earlier trees costs a system call
  * for each, and needs no set of the paths seen, whose size would have to be bounded.
  */
 
 struct walk {
 	int (*visit)(void *ctx, const char *path);
 	void *ctx;
-	int earlier[CGTREE_ROOTS_MAX]; /* roots of the trees that were walked before this one */
+	int earlier[CGROUP_TREE_ROOTS_MAX]; /* roots of the trees that were walked before this one */
 	size_t earlier_count;
 	uint32_t visited;
 	bool bounded; /* something was left out */
@@ -153,7 +153,7 @@ static int visit_path(struct walk *walk)
 {
 	if (was_visited(walk))
 		return 0;
-	if (walk->visited == CGTREE_PATHS_MAX) {
+	if (walk->visited == CGROUP_TREE_PATHS_MAX) {
 		walk->bounded = true;
 		return 0;
 	}
@@ -179,7 +179,7 @@ static int walk_child(struct walk *walk, int dir_fd, const char *name, int depth
 	size_t len = walk->len;
 	size_t name_len = strlen(name);
 
-	if (depth == CGTREE_DEPTH_MAX || len + 1 + name_len >= sizeof(walk->path)) {
+	if (depth == CGROUP_TREE_DEPTH_MAX || len + 1 + name_len >= sizeof(walk->path)) {
 		walk->bounded = true;
 		return 0;
 	}
@@ -235,12 +235,12 @@ static int walk_tree(struct walk *walk, const char *root)
 	return r;
 }
 
-int cgtree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx)
+int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx)
 {
 	struct walk walk = { .visit = visit, .ctx = ctx };
 	int r = 0;
 
-	assert(count <= CGTREE_ROOTS_MAX);
+	assert(count <= CGROUP_TREE_ROOTS_MAX);
 
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = walk_tree(&walk, roots[i]);
@@ -251,7 +251,7 @@ int cgtree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx,
 }
 
 /*
- * cgmount.c: a hierarchy is a directory and a version; a controller belongs to one of them.
+ * cgroup_mount.c: a hierarchy is a directory and a version; a controller belongs to one of them.
  *
  * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per call and cannot tell a
  * process that vanished from one without a cgroup; it walks one v1 hierarchy at a time; and it does either only below
@@ -277,7 +277,7 @@ struct cgroup_mounts {
 	char *v1[CGROUP_CONTROLLERS]; /* directory of the v1 hierarchy, or NULL */
 	char *v2;                     /* directory of the v2 hierarchy, or NULL */
 	bool in_v2[CGROUP_CONTROLLERS];
-	char *v1_origin[CGROUP_CONTROLLERS], *v2_origin; /* where our namespace begins, or NULL: cgorigin.h */
+	char *v1_origin[CGROUP_CONTROLLERS], *v2_origin; /* where our namespace begins, or NULL: cgroup_origin.h */
 };
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = {
@@ -495,8 +495,7 @@ const char *cgroup_mode_name(enum cgroup_mode mode)
 	return names[mode];
 }
 
-const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller,
-				     bool *ret_v2)
+const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller, bool *ret_v2)
 {
 	bool v2 = !mounts->v1[controller] && mounts->in_v2[controller];
 
@@ -567,7 +566,7 @@ static int copy_path(const struct cgroup_mounts *mounts, const struct procfs_cgr
 	const char *origin = origin_of(mounts, line);
 
 	if (origin)
-		return cgorigin_resolve(origin, line->path, line->path_len, buf, cap);
+		return cgroup_origin_resolve(origin, line->path, line->path_len, buf, cap);
 	if (line->path_len >= cap)
 		return -ENAMETOOLONG;
 
@@ -616,8 +615,8 @@ int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 	return copy_path(mounts, &line, buf, cap);
 }
 
-int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len,
-		     enum cgroup_resource controller, char *buf, size_t cap)
+int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len, enum cgroup_resource controller,
+		     char *buf, size_t cap)
 {
 	struct procfs_cgroup line;
 	bool v2;
@@ -654,7 +653,7 @@ static int orient(const char *root, int32_t pid, const struct procfs_cgroup *own
 	memcpy(path, own->path, own->path_len);
 	path[own->path_len] = '\0';
 
-	int r = cgorigin_find(root, pid, path, ret);
+	int r = cgroup_origin_find(root, pid, path, ret);
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -687,7 +686,7 @@ int cgroup_mounts_orient(struct cgroup_mounts *mounts, int procfd, const struct 
 /* ---- the tree ---- */
 
 /* The directories that have counters, each once. cpuset counts nothing. Returns how many. */
-static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *ret[CGTREE_ROOTS_MAX])
+static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *ret[CGROUP_TREE_ROOTS_MAX])
 {
 	const char *all[] = {
 		mounts->v2,
@@ -698,7 +697,7 @@ static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *r
 	};
 	size_t count = 0;
 
-	_Static_assert(ARRAY_LEN(all) <= CGTREE_ROOTS_MAX, "room for every hierarchy");
+	_Static_assert(ARRAY_LEN(all) <= CGROUP_TREE_ROOTS_MAX, "room for every hierarchy");
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		bool known = !all[i];
 		for (size_t k = 0; k < count && !known; k++)
@@ -712,10 +711,10 @@ static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *r
 
 int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, const char *path), void *ctx)
 {
-	const char *roots[CGTREE_ROOTS_MAX];
+	const char *roots[CGROUP_TREE_ROOTS_MAX];
 	size_t count = list_hierarchies(mounts, roots);
 
-	return cgtree_walk(roots, count, visit, ctx);
+	return cgroup_tree_walk(roots, count, visit, ctx);
 }
 
 /* The reader's own cgroup has few processes, and the kernel lists them in no order that helps. */
@@ -774,7 +773,7 @@ static bool take_off(char *path, const char *own)
 	return strcmp(path, "/") != 0;
 }
 
-int cgorigin_find(const char *root, int32_t pid, const char *own, char **ret)
+int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret)
 {
 	AUTO_FREE char *text = malloc(PROCS_MAX);
 	AUTO_FREE char *found = NULL;
@@ -784,7 +783,7 @@ int cgorigin_find(const char *root, int32_t pid, const char *own, char **ret)
 	if (!text)
 		return -ENOMEM;
 
-	r = cgtree_walk(&root, 1, visit, &search);
+	r = cgroup_tree_walk(&root, 1, visit, &search);
 	found = search.found;
 	if (r < 0 && r != -E2BIG)
 		return r;
@@ -795,7 +794,7 @@ int cgorigin_find(const char *root, int32_t pid, const char *own, char **ret)
 	return 0;
 }
 
-int cgorigin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
+int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
 {
 	size_t kept = strlen(origin), at = 0;
 
@@ -806,15 +805,15 @@ int cgorigin_resolve(const char *origin, const char *path, size_t len, char *buf
 	}
 
 	/* "/" behind something is nothing. */
-	size_t rest = len - at == 1 && path[at] == '/' ? 0 : len - at;
+	size_t rate_limit = len - at == 1 && path[at] == '/' ? 0 : len - at;
 
-	if (kept + rest == 0)
+	if (kept + rate_limit == 0)
 		return cap > 1 ? (memcpy(buf, "/", 2), 0) : -ENAMETOOLONG;
-	if (kept + rest >= cap)
+	if (kept + rate_limit >= cap)
 		return -ENAMETOOLONG;
 	memcpy(buf, origin, kept);
-	memcpy(buf + kept, path + at, rest);
-	buf[kept + rest] = '\0';
+	memcpy(buf + kept, path + at, rate_limit);
+	buf[kept + rate_limit] = '\0';
 
 	return 0;
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /*
- * cgtree.h: walks several directory trees as if they were one: what the hierarchies of cgroup v1 are. Cold path.
+ * cgroup_tree.h: walks several directory trees as if they were one: what the hierarchies of cgroup v1 are. Cold path.
  */
 
 /*
@@ -19,10 +19,10 @@
  * Returns what visit returned, as soon as that is not 0; 0; -E2BIG at the end when the bounds above left something out;
  * -ENOMEM, -errno.
  */
-int cgtree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx);
+int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx);
 
 /*
- * cgmount.h: where the cgroup hierarchies are and which cgroup a process is in. The only module that knows libcgroup,
+ * cgroup_mount.h: where the cgroup hierarchies are and which cgroup a process is in. The only module that knows libcgroup,
  * which is asked when everything is at its usual place; below another proc root or cgroup root (fixtures, a daemon in a container)
  * the kernel's files are read directly. Cold path only.
  */
@@ -59,8 +59,7 @@ enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts);
 const char *cgroup_mode_name(enum cgroup_mode mode); /* "none", "v1", "v2", "hybrid" */
 
 /* Directory of a controller's hierarchy (v1, or v2 if it is enabled there), NULL if it is nowhere; *ret_v2 says which. */
-const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller,
-				     bool *ret_v2);
+const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller, bool *ret_v2);
 
 /* Directory of the v2 hierarchy (for cpu.stat and pressure), NULL if there is none. */
 const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
@@ -72,8 +71,8 @@ const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
 int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap);
 
 /* The path in one controller's hierarchy, from the text of a process's /proc/<pid>/cgroup. 0; -ENOENT; -ENAMETOOLONG. */
-int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len,
-		     enum cgroup_resource controller, char *buf, size_t cap);
+int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len, enum cgroup_resource controller,
+		     char *buf, size_t cap);
 
 /* The same of a process. Returns as cgroup_path_of. */
 int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_resource controller,
@@ -92,9 +91,9 @@ bool cgroup_glob(const char *glob, const char *path);
  * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose path by its own namespace is own. *ret: the path at which the
  * namespace begins, for free(3). 0; -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
  */
-int cgorigin_find(const char *root, int32_t pid, const char *own, char **ret);
+int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);
 
 /* A path as the namespace says it, from the tree's root, into buf, terminated. 0; -ENAMETOOLONG. */
-int cgorigin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
+int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
 
 #endif

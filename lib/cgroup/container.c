@@ -4,7 +4,7 @@
  * Docker's labels and the annotations of CRI-O have the same keys for what the kubelet told them.
  *
  * Labels: Docker has them as an object; CRI-O has what the kubelet called labels as a document within an annotation. Of a pod's container these are
- * the kubelet's own: what a person gave is with the sandbox. containerd's OCI document has none (containerdb.h).
+ * the kubelet's own: what a person gave is with the sandbox. containerd's OCI document has none (container_db.h).
  */
 #include "lib/cgroup/container.h"
 
@@ -22,12 +22,12 @@
 #include <string.h>
 
 /*
- * containerpath.c: the path is walked from the root, component by component; each is held against a table, and the last that fits is the innermost
+ * container_path.c: the path is walked from the root, component by component; each is held against a table, and the last that fits is the innermost
  * container. What follows it are cgroups that the container made for itself.
  *
- *	/docker/<id>                                                     cgroupfs
+ *	/docker/<id>                                                     cgroup files
  *	/system.slice/docker-<id>.scope                                  systemd
- *	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroupfs
+ *	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroup files
  *	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope
  *	/system.slice/containerd.service/kubepods-pod<uid>.slice:cri-containerd:<id>      its drivers disagree
  *	/machine.slice/libpod-<id>.scope/container                       Podman
@@ -163,11 +163,11 @@ static void copy(char *ret, const char *text, size_t len)
 }
 
 /* "pod<uid>", or "kubepods-burstable-pod<uid>.slice", in which systemd's dashes are underscores: a UID, or the 32 digits of a static pod. */
-static bool take_pod(const char *component, size_t len, char ret[CONTAINERPATH_POD_UID + 1])
+static bool take_pod(const char *component, size_t len, char ret[CONTAINER_PATH_POD_UID + 1])
 {
 	static const char suffix[] = ".slice";
 	size_t cut = sizeof suffix - 1, start = 0;
-	char uid[CONTAINERPATH_POD_UID + 1];
+	char uid[CONTAINER_PATH_POD_UID + 1];
 
 	if (len > cut && memcmp(component + len - cut, suffix, cut) == 0) {
 		len -= cut;
@@ -181,7 +181,7 @@ static bool take_pod(const char *component, size_t len, char ret[CONTAINERPATH_P
 		return false;
 	start += 3;
 	len -= start;
-	if (len != 32 && len != CONTAINERPATH_POD_UID)
+	if (len != 32 && len != CONTAINER_PATH_POD_UID)
 		return false;
 	for (size_t i = 0; i < len; i++) {
 		char c = component[start + i] == '_' ? '-' : component[start + i];
@@ -207,7 +207,7 @@ static bool is_of_user(const char *component)
 /* ---- one component ---- */
 
 /* The namespace and the name that containerd's clients join with a dash: namespaces with a dash are not told from names. */
-static bool take_space_and_name(const char *text, size_t len, struct containerpath *found)
+static bool take_space_and_name(const char *text, size_t len, struct container_path *found)
 {
 	const char *dash = memchr(text, '-', len);
 	size_t space = dash ? (size_t)(dash - text) : 0;
@@ -221,7 +221,7 @@ static bool take_space_and_name(const char *text, size_t len, struct containerpa
 	return true;
 }
 
-static bool take_middle(enum middle middle, const char *text, size_t len, struct containerpath *found)
+static bool take_middle(enum middle middle, const char *text, size_t len, struct container_path *found)
 {
 	switch (middle) {
 	case ID:
@@ -241,7 +241,7 @@ static bool take_middle(enum middle middle, const char *text, size_t len, struct
 }
 
 /* NULL: none. */
-static const struct form *fitting(const char *parent, const char *component, struct containerpath *found)
+static const struct form *fitting(const char *parent, const char *component, struct container_path *found)
 {
 	size_t len = strlen(component);
 
@@ -261,21 +261,21 @@ static const struct form *fitting(const char *parent, const char *component, str
 
 /* The walk: what is known so far. */
 struct walk {
-	struct containerpath found; /* the innermost container */
+	struct container_path found; /* the innermost container */
 	bool any;
 	bool of_user; /* what follows is named by a user */
 	char parent[COMPONENT_MAX + 1];
-	char pod_uid[CONTAINERPATH_POD_UID + 1]; /* met since then */
+	char pod_uid[CONTAINER_PATH_POD_UID + 1]; /* met since then */
 	unsigned depth;
 };
 
 /* What may be none does not count. */
-static bool is_inside(const struct walk *walk, const struct containerpath *found)
+static bool is_inside(const struct walk *walk, const struct container_path *found)
 {
 	return !walk->found.unsure && strcmp(walk->found.id, found->id) != 0;
 }
 
-static void settle(struct walk *walk, const struct form *form, struct containerpath *found, size_t end)
+static void settle(struct walk *walk, const struct form *form, struct container_path *found, size_t end)
 {
 	found->runtime = form->runtime;
 	found->unsure = form->unsure;
@@ -292,7 +292,7 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 {
 	const char *first = strchr(component, ':'), *second = first ? strchr(first + 1, ':') : NULL;
 	char scope[COMPONENT_MAX + 16];
-	struct containerpath found = { 0 };
+	struct container_path found = { 0 };
 
 	if (!second)
 		return false;
@@ -312,7 +312,7 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 static void take_plain(struct walk *walk, const char *component, size_t end)
 {
 	size_t space = strlen(walk->parent), len = strlen(component);
-	struct containerpath found = { .runtime = CONTAINER_CONTAINERD, .unsure = true };
+	struct container_path found = { .runtime = CONTAINER_CONTAINERD, .unsure = true };
 	static const struct form plain = { .runtime = CONTAINER_CONTAINERD, .unsure = true };
 
 	if (walk->depth != 2 || walk->any || space > CONTAINER_SPACE_MAX || !is_name(walk->parent, space) ||
@@ -325,7 +325,7 @@ static void take_plain(struct walk *walk, const char *component, size_t end)
 
 static void take_component(struct walk *walk, const char *component, size_t end)
 {
-	struct containerpath found = { 0 };
+	struct container_path found = { 0 };
 
 	walk->depth++;
 	walk->of_user |= is_of_user(component);
@@ -340,7 +340,7 @@ static void take_component(struct walk *walk, const char *component, size_t end)
 	copy(walk->parent, component, strlen(component));
 }
 
-bool containerpath_parse(const char *path, struct containerpath *ret)
+bool container_path_parse(const char *path, struct container_path *ret)
 {
 	struct walk walk = { .any = false };
 	char component[COMPONENT_MAX + 1];
@@ -487,7 +487,7 @@ static bool begins(const char *text, size_t len, const char *with)
 	return len >= cut && memcmp(text, with, cut) == 0;
 }
 
-bool containerstate_is_label(const char *key, size_t len)
+bool container_state_is_label(const char *key, size_t len)
 {
 	for (size_t i = 0; i < ARRAY_LEN(internal); i++)
 		if (begins(key, len, internal[i]))
@@ -496,29 +496,29 @@ bool containerstate_is_label(const char *key, size_t len)
 	return true;
 }
 
-static void take_pod_id(const struct json_node *object, struct containerstate_more *more)
+static void take_pod_id(const struct json_node *object, struct container_state_more *more)
 {
 	for (size_t i = 0; i < ARRAY_LEN(pod_ids); i++)
 		fill(more->pod_id, sizeof more->pod_id, text_member(object, pod_ids[i]));
 }
 
 /* annotated: the kubelet put annotations among them. */
-static void take_labels(const struct json_node *object, bool annotated, struct containerstate_more *more)
+static void take_labels(const struct json_node *object, bool annotated, struct container_state_more *more)
 {
 	const struct json_node *node = object && object->type == JSON_OBJECT ? object->first : NULL;
 
 	for (; node; node = node->next)
-		if (node->type == JSON_STRING && containerstate_is_label(node->key, node->key_len) &&
+		if (node->type == JSON_STRING && container_state_is_label(node->key, node->key_len) &&
 		    !(annotated && begins(node->key, node->key_len, ANNOTATION)))
 			labels_add(&more->labels, node->key, node->key_len, node->text, node->text_len);
 	more->labelled = true;
 }
 
 /* A document whose outermost object, or a member of it, is labels. 0; 1: it has none; -EBADMSG; -ENOMEM. */
-static int take_labels_within(const char *text, size_t len, const char *member, struct containerstate_more *more)
+static int take_labels_within(const char *text, size_t len, const char *member, struct container_state_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;
-	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
 		return r;
@@ -534,7 +534,7 @@ static int take_labels_within(const char *text, size_t len, const char *member, 
 	return 0;
 }
 
-int containerstate_podman_labels(const char *text, size_t len, struct containerstate_more *more)
+int container_state_podman_labels(const char *text, size_t len, struct container_state_more *more)
 {
 	return take_labels_within(text, len, "labels", more);
 }
@@ -542,7 +542,7 @@ int containerstate_podman_labels(const char *text, size_t len, struct containers
 /* ---- documents ---- */
 
 /* Docker's labels. A container without any has the object all the same, or null. */
-static void take_docker_labels(const struct json_node *config, struct containerstate_more *more)
+static void take_docker_labels(const struct json_node *config, struct container_state_more *more)
 {
 	const struct json_node *object = config ? json_member(config, "Labels") : NULL;
 
@@ -552,10 +552,10 @@ static void take_docker_labels(const struct json_node *config, struct containers
 	take_pod_id(object, more);
 }
 
-int containerstate_docker(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
+int container_state_docker(const char *text, size_t len, struct container *ret, struct container_state_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;
-	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
 		return r;
@@ -578,10 +578,10 @@ int containerstate_docker(const char *text, size_t len, struct container *ret, s
 	return any ? 0 : 1;
 }
 
-int containerstate_oci(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
+int container_state_oci(const char *text, size_t len, struct container *ret, struct container_state_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;
-	int r = parse(text, len, CONTAINERSTATE_BYTES_MAX, &document);
+	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
 		return r;
@@ -613,7 +613,7 @@ struct row {
 	char image[CONTAINER_TEXT_MAX + 1];
 };
 
-struct containerstate_list {
+struct container_state_list {
 	size_t count;
 	struct row rows[]; /* by id */
 };
@@ -622,7 +622,7 @@ struct containerstate_list {
 static int take_metadata(const struct json_node *metadata, struct row *ret)
 {
 	AUTO(release_document) struct json_document *document = NULL;
-	int r = metadata ? parse(metadata->text, metadata->text_len, CONTAINERSTATE_BYTES_MAX, &document) : 0;
+	int r = metadata ? parse(metadata->text, metadata->text_len, CONTAINER_STATE_BYTES_MAX, &document) : 0;
 
 	if (r < 0 || !document)
 		return r == -ENOMEM ? r : 0;
@@ -653,11 +653,11 @@ static int by_id(const void *a, const void *b)
 	return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id);
 }
 
-int containerstate_list_new(const char *text, size_t len, struct containerstate_list **ret)
+int container_state_list_new(const char *text, size_t len, struct container_state_list **ret)
 {
 	AUTO(release_document) struct json_document *document = NULL;
 	size_t items = 0;
-	int r = parse(text, len, CONTAINERSTATE_LIST_BYTES_MAX, &document);
+	int r = parse(text, len, CONTAINER_STATE_LIST_BYTES_MAX, &document);
 
 	if (r < 0)
 		return r;
@@ -666,10 +666,10 @@ int containerstate_list_new(const char *text, size_t len, struct containerstate_
 
 	for (const struct json_node *item = json_root(document)->first; item; item = item->next)
 		items++;
-	if (items > CONTAINERSTATE_LIST_MAX)
-		items = CONTAINERSTATE_LIST_MAX;
+	if (items > CONTAINER_STATE_LIST_MAX)
+		items = CONTAINER_STATE_LIST_MAX;
 
-	AUTO_FREE struct containerstate_list *list = malloc(sizeof(*list) + items * sizeof(list->rows[0]));
+	AUTO_FREE struct container_state_list *list = malloc(sizeof(*list) + items * sizeof(list->rows[0]));
 
 	if (!list)
 		return -ENOMEM;
@@ -688,7 +688,7 @@ int containerstate_list_new(const char *text, size_t len, struct containerstate_
 	return 0;
 }
 
-void containerstate_list_free(struct containerstate_list *list)
+void container_state_list_free(struct container_state_list *list)
 {
 	free(list);
 }
@@ -703,7 +703,7 @@ static bool fill_text(char *field, size_t room, const char *text)
 	return true;
 }
 
-int containerstate_list_find(const struct containerstate_list *list, struct container *ret)
+int container_state_list_find(const struct container_state_list *list, struct container *ret)
 {
 	struct row key;
 
@@ -724,7 +724,7 @@ static void fill_part(char *field, size_t room, const char *from, const char *to
 }
 
 /* Names of pods and containers hold no underscore, and ids no dash. */
-bool containerstate_log_link(const char *name, struct container *ret)
+bool container_state_log_link(const char *name, struct container *ret)
 {
 	static const char suffix[] = ".log";
 	size_t len = strlen(name), cut = sizeof suffix - 1, id = strlen(ret->id);
@@ -745,7 +745,7 @@ bool containerstate_log_link(const char *name, struct container *ret)
 	return true;
 }
 
-bool containerstate_log_directory(const char *name, const char *pod_uid, struct container *ret)
+bool container_state_log_directory(const char *name, const char *pod_uid, struct container *ret)
 {
 	const char *space_end = strchr(name, '_'), *pod_end = strrchr(name, '_');
 

@@ -16,19 +16,19 @@
 #include <stddef.h>
 
 /*
- * containerpath.h: is a cgroup a container's, or inside of one, by its path alone? Docker, containerd, CRI-O, Podman, systemd-nspawn and LXC put
- * their names into the paths of the cgroups that they make, with the cgroupfs driver and with systemd's, on cgroup v1 and v2; Kubernetes adds the
+ * container_path.h: is a cgroup a container's, or inside of one, by its path alone? Docker, containerd, CRI-O, Podman, systemd-nspawn and LXC put
+ * their names into the paths of the cgroups that they make, with the cgroup files driver and with systemd's, on cgroup v1 and v2; Kubernetes adds the
  * pod's. Pure. docs/containers.md has the forms.
  */
 
-#define CONTAINERPATH_POD_UID 36
+#define CONTAINER_PATH_POD_UID 36
 
-struct containerpath {
+struct container_path {
 	enum container_runtime runtime;
-	char id[CONTAINER_TEXT_MAX + 1];         /* 64 hexadecimal digits; of nspawn and LXC, the machine's name */
-	char space[CONTAINER_SPACE_MAX + 1];     /* containerd's namespace, if the path tells it */
-	char pod_uid[CONTAINERPATH_POD_UID + 1]; /* of Kubernetes, as its API writes it; "" */
-	size_t len;                              /* of the container's own cgroup: that much of the path */
+	char id[CONTAINER_TEXT_MAX + 1];          /* 64 hexadecimal digits; of nspawn and LXC, the machine's name */
+	char space[CONTAINER_SPACE_MAX + 1];      /* containerd's namespace, if the path tells it */
+	char pod_uid[CONTAINER_PATH_POD_UID + 1]; /* of Kubernetes, as its API writes it; "" */
+	size_t len;                               /* of the container's own cgroup: that much of the path */
 	bool foreign; /* made inside of another container, or by a user's own systemd: what is known here of this id is not of it */
 	bool unsure; /* other things are called so too: it is a container only if the runtime knows of it */
 };
@@ -37,14 +37,14 @@ struct containerpath {
  * The innermost container that path belongs to, be it the container's own cgroup (len is the length of path) or one below. False: to none.
  * A monitor's cgroup (conmon, lxc.monitor) is none, nor is a virtual machine.
  */
-bool containerpath_parse(const char *path, struct containerpath *ret);
+bool container_path_parse(const char *path, struct container_path *ret);
 
 /* A document is at most so large. Docker's has some 10 KiB, an OCI one 10 to 100; a list of containers 2 KiB each. */
-#define CONTAINERSTATE_BYTES_MAX (1024u * 1024)
-#define CONTAINERSTATE_LIST_BYTES_MAX (4096u * 1024)
+#define CONTAINER_STATE_BYTES_MAX (1024u * 1024)
+#define CONTAINER_STATE_LIST_BYTES_MAX (4096u * 1024)
 
 /* What a document says beside names. */
-struct containerstate_more {
+struct container_state_more {
 	struct labels
 		labels; /* are added to, but for those by which runtimes talk to themselves ("io.kubernetes.", "nerdctl/") */
 	bool labelled; /* it is of a kind that has the container's labels in it */
@@ -56,30 +56,30 @@ struct containerstate_more {
  * Each fills in what the document says and *ret does not know yet: names, image, whether it is a sandbox; id and runtime stay (an OCI document that
  * names its manager settles a runtime that is UNKNOWN). more may be NULL. 0; 1: the document says nothing of use; -EBADMSG: it is none, or too large; -ENOMEM.
  */
-int containerstate_docker(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
-int containerstate_oci(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
+int container_state_docker(const char *text, size_t len, struct container *ret, struct container_state_more *more);
+int container_state_oci(const char *text, size_t len, struct container *ret, struct container_state_more *more);
 
 /* Whether a label of that key is somebody's, and not one that a runtime has written for itself. */
-bool containerstate_is_label(const char *key, size_t len);
+bool container_state_is_label(const char *key, size_t len);
 
 /* The labels in what Podman keeps of a container in its database. 0; 1: there are none; -EBADMSG; -ENOMEM. */
-int containerstate_podman_labels(const char *text, size_t len, struct containerstate_more *more);
+int container_state_podman_labels(const char *text, size_t len, struct container_state_more *more);
 
-/* Podman's and CRI-O's list, which is read once for many questions. Containers beyond CONTAINERSTATE_LIST_MAX are left out. 0; -EBADMSG; -ENOMEM. */
-#define CONTAINERSTATE_LIST_MAX 4096u
-struct containerstate_list;
-int containerstate_list_new(const char *text, size_t len, struct containerstate_list **ret);
+/* Podman's and CRI-O's list, which is read once for many questions. Containers beyond CONTAINER_STATE_LIST_MAX are left out. 0; -EBADMSG; -ENOMEM. */
+#define CONTAINER_STATE_LIST_MAX 4096u
+struct container_state_list;
+int container_state_list_new(const char *text, size_t len, struct container_state_list **ret);
 
 /* NULL is fine. */
-void containerstate_list_free(struct containerstate_list *list);
+void container_state_list_free(struct container_state_list *list);
 
 /* Of the container whose id ret has: as above. 0; 1: it is not in there, or nothing of use is. */
-int containerstate_list_find(const struct containerstate_list *list, struct container *ret);
+int container_state_list_find(const struct container_state_list *list, struct container *ret);
 
 /* Whether the name of a link is that of the container whose id ret has; what it says is then filled in. */
-bool containerstate_log_link(const char *name, struct container *ret);
+bool container_state_log_link(const char *name, struct container *ret);
 
 /* Whether the name of a directory is that of the logs of that pod; namespace and pod are then filled in. */
-bool containerstate_log_directory(const char *name, const char *pod_uid, struct container *ret);
+bool container_state_log_directory(const char *name, const char *pod_uid, struct container *ret);
 
 #endif

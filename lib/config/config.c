@@ -587,10 +587,10 @@ uint64_t config_idle_of(const struct config *config, const char *target)
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
 	while (b != 0) {
-		uint64_t rest = a % b;
+		uint64_t rate_limit = a % b;
 
 		a = b;
-		b = rest;
+		b = rate_limit;
 	}
 	return a;
 }
@@ -666,16 +666,16 @@ const char *config_capture_name(enum config_capture capture)
 	return NULL;
 }
 
-int configfile_load(const struct configfile *file, struct config **ret, char *message)
+int config_file_load(const struct config_file *file, struct config **ret, char *message)
 {
 	struct config_error error;
 	struct config *config;
 	int r = config_load(file->path, file->dropins, &config, &error);
 
 	if (r == -EINVAL)
-		config_error_format(&error, message, CONFIGFILE_MESSAGE_MAX);
+		config_error_format(&error, message, CONFIG_FILE_MESSAGE_MAX);
 	else if (r < 0)
-		snprintf(message, CONFIGFILE_MESSAGE_MAX, "%s: %s", file->path, strerror(-r));
+		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s: %s", file->path, strerror(-r));
 	if (r < 0)
 		return r;
 

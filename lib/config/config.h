@@ -36,14 +36,15 @@ enum config_per { CONFIG_PER_PROCESS, CONFIG_PER_GROUP, CONFIG_PER_CGROUP };
 
 #define CONFIG_TREES_MAX 64 /* target entries with tree */
 
-#define CONFIG_RUNS_MAX 8       /* of a target: an incident waits for one after the other */
+#define CONFIG_RUNS_MAX 8 /* of a target: an incident waits for one after the other */
 
-#define CONFIG_RUN_NAME_MAX 27     /* "run-<name>" is the name of a capture */
+#define CONFIG_RUN_NAME_MAX 27 /* "run-<name>" is the name of a capture */
 
 /* A command that an incident runs. */
 struct config_run {
 	const char *name;
-	const char **words; /* with placeholders (hookline.h), NULL at the end; the first is a path without any */
+	const char *
+		*words; /* with placeholders (command_template.h), NULL at the end; the first is a path without any */
 	size_t word_count;
 	uint64_t timeout_ns;       /* 30s */
 	uint64_t max_output_bytes; /* 1MiB */
@@ -145,11 +146,11 @@ struct config_incidents {
 
 /* "metrics" */
 struct config_metrics {
-	const char *listen;            /* "": no HTTP; else what listenaddr_parse reads */
-	const char *textfile;          /* "": none; else an absolute path that ends in .prom */
-	uint64_t textfile_interval_ns; /* 15s; how often textfile is written */
-	uint32_t max_targets;          /* 500; targets that have series of their own; the rest is summed */
-	const char **container_labels; /* keys; container_label_count 0: none */
+	const char *listen;                /* "": no HTTP; else what listen_address_parse reads */
+	const char *metrics_file;          /* "": none; else an absolute path that ends in .prom */
+	uint64_t metrics_file_interval_ns; /* 15s; how often metrics file is written */
+	uint32_t max_targets;              /* 500; targets that have series of their own; the rest is summed */
+	const char **container_labels;     /* keys; container_label_count 0: none */
 	size_t container_label_count;
 };
 
@@ -260,7 +261,7 @@ enum config_kind {
 	CONFIG_KIND_PERCENT,  /* "10%" or 10 -> double */
 	CONFIG_KIND_BOOL,
 	CONFIG_KIND_PATH,   /* absolute -> const char *; "" too if that is the default */
-	CONFIG_KIND_LISTEN, /* "", or what listenaddr_parse reads -> const char * */
+	CONFIG_KIND_LISTEN, /* "", or what listen_address_parse reads -> const char * */
 	CONFIG_KIND_CHOICE, /* one of choices -> its number as an enum */
 };
 
@@ -334,46 +335,46 @@ extern const size_t config_section_field_count;
 void config_section_defaults(struct config *config);
 
 /*
- * hookline.h: one word of a command that an incident runs: text with placeholders, "{incident}/core.{pid}". There is no shell: a word
+ * command_template.h: one word of a command that an incident runs: text with placeholders, "{incident}/core.{pid}". There is no shell: a word
  * stays one word, whatever its placeholders stand for. Pure.
  *
  *     {pid} {incident} {rule} {target} {name}      {{ is {, and a } outside of a placeholder is a }
  */
 
-enum hookline_placeholder {
-	HOOKLINE_PID,      /* of the process that is looked at */
-	HOOKLINE_INCIDENT, /* the directory of the incident while it is being written */
-	HOOKLINE_RULE,
-	HOOKLINE_TARGET,
-	HOOKLINE_NAME, /* of the command itself */
-	HOOKLINE_PLACEHOLDERS,
+enum command_template_placeholder {
+	COMMAND_TEMPLATE_PID,      /* of the process that is looked at */
+	COMMAND_TEMPLATE_INCIDENT, /* the directory of the incident while it is being written */
+	COMMAND_TEMPLATE_RULE,
+	COMMAND_TEMPLATE_TARGET,
+	COMMAND_TEMPLATE_NAME, /* of the command itself */
+	COMMAND_TEMPLATE_PLACEHOLDERS,
 };
 
 /* What each stands for; NULL counts as "". */
-struct hookline_values {
-	const char *text[HOOKLINE_PLACEHOLDERS];
+struct command_template_values {
+	const char *text[COMMAND_TEMPLATE_PLACEHOLDERS];
 };
 
 /* 0; -EINVAL: something in braces is no placeholder: it begins at *ret_at. */
-int hookline_check(const char *word, size_t *ret_at);
+int command_template_check(const char *word, size_t *ret_at);
 
-/* Whether a word that hookline_check found good has this placeholder. */
-bool hookline_uses(const char *word, enum hookline_placeholder placeholder);
+/* Whether a word that command_template_check found good has this placeholder. */
+bool command_template_uses(const char *word, enum command_template_placeholder placeholder);
 
 /* Room for a name made safe. */
-#define HOOKLINE_SAFE_MAX 129
+#define COMMAND_TEMPLATE_SAFE_MAX 129
 
 /*
  * Strangers' text as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so does a - or . in front, so that it is
  * neither an option nor a path. Cut to its room. Returns buf.
  */
-const char *hookline_safe(const char *text, char buf[HOOKLINE_SAFE_MAX]);
+const char *command_template_safe(const char *text, char buf[COMMAND_TEMPLATE_SAFE_MAX]);
 
 /*
  * Writes the word with its placeholders replaced into buf, terminated, if there is room; braces that are no placeholder stay as they are.
  * Returns the length that it has, as snprintf(3) does.
  */
-size_t hookline_expand(const char *word, const struct hookline_values *values, char *buf, size_t cap);
+size_t command_template_expand(const char *word, const struct command_template_values *values, char *buf, size_t cap);
 
 /*
  * config_regex.h: what an expression costs to compile. For the config_* modules only.
@@ -410,7 +411,7 @@ extern const struct config_field config_rule_fields[];
 extern const size_t config_rule_field_count;
 
 /* Texts are borrowed, and must outlive every configuration that was loaded. */
-struct configfile {
+struct config_file {
 	const char *path;        /* absolute or as the working directory has it */
 	const char *dropins;     /* directory of *.json that are read after it, or NULL */
 	const char *proc_root;   /* instead of what the file says, or NULL */
@@ -418,9 +419,9 @@ struct configfile {
 };
 
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */
-#define CONFIGFILE_MESSAGE_MAX 1024
+#define CONFIG_FILE_MESSAGE_MAX 1024
 
-/* 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIGFILE_MESSAGE_MAX bytes) says where and why. *ret is the caller's: config_free. */
-int configfile_load(const struct configfile *file, struct config **ret, char *message);
+/* 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and why. *ret is the caller's: config_free. */
+int config_file_load(const struct config_file *file, struct config **ret, char *message);
 
 #endif

@@ -23,7 +23,7 @@
 #include <string.h>
 
 /*
- * whatif.c: a rule is written out as text of a configuration, with one value replaced, and read back.
+ * what_if.c: a rule is written out as text of a configuration, with one value replaced, and read back.
  *
  * Values are bytes of a fixed few characters, so that they need no quoting; what looks like a number is written as one, anything else as
  * a string, which is how the two forms of every value ("60%", 60) reach the reader of configurations.
@@ -38,7 +38,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *message, const cha
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(message, WHATIF_MESSAGE_MAX, format, arguments);
+	vsnprintf(message, WHAT_IF_MESSAGE_MAX, format, arguments);
 	va_end(arguments);
 	return -EINVAL;
 }
@@ -206,14 +206,14 @@ static int check_value(const char *value, char *message)
 
 	if (len == 0)
 		return refuse(message, "a value is empty: expected something like 60%% or 512MiB");
-	if (len > WHATIF_VALUE_MAX ||
+	if (len > WHAT_IF_VALUE_MAX ||
 	    strspn(value, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.%- ") != len)
 		return refuse(message, "a value is none: expected something like 60%% or 512MiB");
 	return 0;
 }
 
 /* Reads the changed rule. 0; -ENOMEM; -EINVAL. */
-static int parse_rule(const struct config *base, struct whatif_variant *variant, char *message)
+static int parse_rule(const struct config *base, struct what_if_variant *variant, char *message)
 {
 	AUTO(buffer_release) struct buffer written = { 0 };
 	struct text text = { .key = variant->key, .value = variant->value };
@@ -238,7 +238,7 @@ static int parse_rule(const struct config *base, struct whatif_variant *variant,
 	return r;
 }
 
-static int make_variant(const struct config *base, struct whatif_variant *variant, char *message)
+static int make_variant(const struct config *base, struct what_if_variant *variant, char *message)
 {
 	struct config_rule *rules;
 	int r = parse_rule(base, variant, message);
@@ -263,14 +263,14 @@ static int make_variant(const struct config *base, struct whatif_variant *varian
 	return 0;
 }
 
-int whatif_add(struct whatif *whatif, const struct config *base, size_t rule, const char *key, const char *value,
-	       char *message)
+int what_if_add(struct what_if *what_if, const struct config *base, size_t rule, const char *key, const char *value,
+		char *message)
 {
-	struct whatif_variant variant = { .rule = rule }, *grown;
+	struct what_if_variant variant = { .rule = rule }, *grown;
 	int r;
 
-	if (whatif->count == WHATIF_VARIANTS_MAX)
-		return refuse(message, "too many values: expected at most %u", WHATIF_VARIANTS_MAX);
+	if (what_if->count == WHAT_IF_VARIANTS_MAX)
+		return refuse(message, "too many values: expected at most %u", WHAT_IF_VARIANTS_MAX);
 	if (!may_change(key))
 		return refuse_key(key, message);
 	r = check_value(value, message);
@@ -279,30 +279,30 @@ int whatif_add(struct whatif *whatif, const struct config *base, size_t rule, co
 	snprintf(variant.key, sizeof(variant.key), "%s", key);
 	snprintf(variant.value, sizeof(variant.value), "%s", value);
 
-	grown = realloc(whatif->variants, (whatif->count + 1) * sizeof(*grown));
+	grown = realloc(what_if->variants, (what_if->count + 1) * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
-	whatif->variants = grown;
+	what_if->variants = grown;
 	r = make_variant(base, &variant, message);
 	if (r < 0)
 		return r;
-	whatif->variants[whatif->count++] = variant;
+	what_if->variants[what_if->count++] = variant;
 	return 0;
 }
 
-void whatif_release(struct whatif *whatif)
+void what_if_release(struct what_if *what_if)
 {
-	for (size_t i = 0; i < whatif->count; i++) {
-		free(whatif->variants[i].config.rules);
-		config_free(whatif->variants[i].owned);
+	for (size_t i = 0; i < what_if->count; i++) {
+		free(what_if->variants[i].config.rules);
+		config_free(what_if->variants[i].owned);
 	}
-	free(whatif->variants);
-	*whatif = (struct whatif){ 0 };
+	free(what_if->variants);
+	*what_if = (struct what_if){ 0 };
 }
 
 /* ---- the syntax ---- */
 
-static int whatif_find_rule(const struct config *base, const char *name, size_t *ret, char *message)
+static int what_if_find_rule(const struct config *base, const char *name, size_t *ret, char *message)
 {
 	struct config_guess guess = { .word = name };
 	char hint[240];
@@ -343,7 +343,7 @@ static char *cut(char *text, char separator)
 }
 
 /* One RULE.KEY=VALUE,... */
-static int parse_item(struct whatif *whatif, const struct config *base, char *item, char *message)
+static int parse_item(struct what_if *what_if, const struct config *base, char *item, char *message)
 {
 	char *values = cut(item, '='), *key;
 	size_t rule;
@@ -354,15 +354,15 @@ static int parse_item(struct whatif *whatif, const struct config *base, char *it
 	if (!values || !key || key == item || !key[1])
 		return refuse(message, "expected RULE.KEY=VALUE,VALUE,... such as hot.percent=60,70,80");
 	*key++ = '\0';
-	r = whatif_find_rule(base, item, &rule, message);
+	r = what_if_find_rule(base, item, &rule, message);
 	for (char *next; r == 0 && values; values = next) {
 		next = cut(values, ',');
-		r = whatif_add(whatif, base, rule, key, trim(values), message);
+		r = what_if_add(what_if, base, rule, key, trim(values), message);
 	}
 	return r;
 }
 
-int whatif_parse(struct whatif *whatif, const struct config *base, const char *text, char *message)
+int what_if_parse(struct what_if *what_if, const struct config *base, const char *text, char *message)
 {
 	AUTO_FREE char *copy = strdup(text);
 	int r = 0;
@@ -371,7 +371,7 @@ int whatif_parse(struct whatif *whatif, const struct config *base, const char *t
 		return -ENOMEM;
 	for (char *item = copy, *next; r == 0 && item; item = next) {
 		next = cut(item, ';');
-		r = parse_item(whatif, base, item, message);
+		r = parse_item(what_if, base, item, message);
 	}
 	return r;
 }
@@ -461,7 +461,7 @@ static struct json_place find_place(const struct config *config, const struct co
 	return (struct json_place){ 0, 0 };
 }
 
-int configdiff_reloadable(const struct config *old, const struct config *next, struct config_error *err)
+int config_change_reloadable(const struct config *old, const struct config *next, struct config_error *err)
 {
 	struct config_error ignored;
 	struct config_scope scope = { .file = "", .err = err ? err : &ignored };
@@ -490,7 +490,7 @@ static bool same_keys(const struct config_metrics *a, const struct config_metric
 	return true;
 }
 
-bool configdiff_sections(const struct config *old, const struct config *next)
+bool config_change_sections(const struct config *old, const struct config *next)
 {
 	for (size_t i = 0; i < config_section_field_count; i++)
 		if (!same_value(&config_section_fields[i], old, next))
@@ -535,9 +535,9 @@ static bool same_targets(const struct config_rule *a, const struct config_rule *
 	return true;
 }
 
-void configdiff_count(const struct config *old, const struct config *next, struct configdiff_counts *ret)
+void config_change_count(const struct config *old, const struct config *next, struct config_change_counts *ret)
 {
-	struct configdiff_counts counts = { 0 };
+	struct config_change_counts counts = { 0 };
 
 	for (size_t i = 0; i < next->target_count; i++) {
 		const struct config_target *was = find_target(old, next->targets[i].name);

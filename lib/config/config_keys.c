@@ -46,7 +46,7 @@
 /* ---- single values; 0 or -EINVAL ---- */
 
 /* All of them, for a message. */
-#define HOOKLINE_LIST "{pid}, {incident}, {rule}, {target}, {name}"
+#define COMMAND_TEMPLATE_LIST "{pid}, {incident}, {rule}, {target}, {name}"
 
 static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
 			       struct config_metrics *ret);
@@ -320,11 +320,11 @@ static int read_path(const struct config_scope *scope, const struct config_field
 
 static int read_listen(const struct config_scope *scope, const struct json_node *node, const char **ret)
 {
-	struct listenaddr address;
+	struct listen_address address;
 	char shown[CONFIG_SHOWN];
 
 	if (node->type != JSON_STRING ||
-	    (node->text_len > 0 && listenaddr_parse(node->text, node->text_len, &address) < 0))
+	    (node->text_len > 0 && listen_address_parse(node->text, node->text_len, &address) < 0))
 		return config_refuse_value(scope, node,
 					   "expected a numeric address and a port of 1 to 65535, such as "
 					   "\"127.0.0.1:7745\", \"[::1]:7745\" or \"7745\", or \"\"; found %s",
@@ -591,7 +591,7 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
  * before, after    What led to a spike is in its last half minute; how it ends, in the next ten seconds.
  * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room for.
  * min_free         A full disk is an incident of its own.
- * textfile_interval  What is collected from it is collected every 15 to 60 s.
+ * metrics file_interval  What is collected from it is collected every 15 to 60 s.
  * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
  * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred times a second.
  * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there in virtual machines too.
@@ -641,8 +641,8 @@ const struct config_field config_section_fields[] = {
 	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
 	SECTION_OTHER(   "incidents", "captures"),
 	LISTEN(  "metrics",  "listen",            LIVE,    metrics.listen,               ""),
-	PATH(    "metrics",  "textfile",          LIVE,    metrics.textfile,             "", .suffix = ".prom"),
-	SECTION_DURATION("metrics",  "textfile_interval", LIVE,    metrics.textfile_interval_ns, 15 * S,   S,        HOUR),
+	PATH(    "metrics",  "textfile",          LIVE,    metrics.metrics_file,             "", .suffix = ".prom"),
+	SECTION_DURATION("metrics",  "textfile_interval", LIVE,    metrics.metrics_file_interval_ns, 15 * S,   S,        HOUR),
 	SECTION_COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
 	SECTION_OTHER(   "metrics",  "container_labels"),
 	SECTION_CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_DWARF, stacks_choices),
@@ -846,37 +846,39 @@ void config_section_defaults(struct config *config)
 }
 
 /*
- * hookline.c: a word is walked piece by piece: a piece is a placeholder, or one byte. Check, use and expansion are three ends of the same
+ * command_template.c: a word is walked piece by piece: a piece is a placeholder, or one byte. Check, use and expansion are three ends of the same
  * walk, so they cannot disagree about what a placeholder is.
  *
  * Rejected: a shell, which would make every name of a process a program; quoting, which is right until somebody forgets it.
  */
 
-static const char *const words[HOOKLINE_PLACEHOLDERS] = {
-	[HOOKLINE_PID] = "{pid}",       [HOOKLINE_INCIDENT] = "{incident}", [HOOKLINE_RULE] = "{rule}",
-	[HOOKLINE_TARGET] = "{target}", [HOOKLINE_NAME] = "{name}",
+static const char *const words[COMMAND_TEMPLATE_PLACEHOLDERS] = {
+	[COMMAND_TEMPLATE_PID] = "{pid}",   [COMMAND_TEMPLATE_INCIDENT] = "{incident}",
+	[COMMAND_TEMPLATE_RULE] = "{rule}", [COMMAND_TEMPLATE_TARGET] = "{target}",
+	[COMMAND_TEMPLATE_NAME] = "{name}",
 };
 
 /* What stands at one place of a word. */
 struct piece {
-	enum hookline_placeholder placeholder; /* HOOKLINE_PLACEHOLDERS: none, the byte stands for itself */
-	size_t len;                            /* in the word */
-	bool stray;                            /* a { that begins nothing */
+	enum command_template_placeholder
+		placeholder; /* COMMAND_TEMPLATE_PLACEHOLDERS: none, the byte stands for itself */
+	size_t len;          /* in the word */
+	bool stray;          /* a { that begins nothing */
 };
 
 static struct piece piece_at(const char *at)
 {
 	if (*at != '{')
-		return (struct piece){ HOOKLINE_PLACEHOLDERS, 1, false };
+		return (struct piece){ COMMAND_TEMPLATE_PLACEHOLDERS, 1, false };
 	if (at[1] == '{')
-		return (struct piece){ HOOKLINE_PLACEHOLDERS, 2, false };
-	for (size_t i = 0; i < HOOKLINE_PLACEHOLDERS; i++)
+		return (struct piece){ COMMAND_TEMPLATE_PLACEHOLDERS, 2, false };
+	for (size_t i = 0; i < COMMAND_TEMPLATE_PLACEHOLDERS; i++)
 		if (strncmp(at, words[i], strlen(words[i])) == 0)
-			return (struct piece){ (enum hookline_placeholder)i, strlen(words[i]), false };
-	return (struct piece){ HOOKLINE_PLACEHOLDERS, 1, true };
+			return (struct piece){ (enum command_template_placeholder)i, strlen(words[i]), false };
+	return (struct piece){ COMMAND_TEMPLATE_PLACEHOLDERS, 1, true };
 }
 
-int hookline_check(const char *word, size_t *ret_at)
+int command_template_check(const char *word, size_t *ret_at)
 {
 	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len) {
 		if (!piece_at(word + at).stray)
@@ -887,7 +889,7 @@ int hookline_check(const char *word, size_t *ret_at)
 	return 0;
 }
 
-bool hookline_uses(const char *word, enum hookline_placeholder placeholder)
+bool command_template_uses(const char *word, enum command_template_placeholder placeholder)
 {
 	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len)
 		if (piece_at(word + at).placeholder == placeholder)
@@ -895,10 +897,10 @@ bool hookline_uses(const char *word, enum hookline_placeholder placeholder)
 	return false;
 }
 
-const char *hookline_safe(const char *text, char buf[HOOKLINE_SAFE_MAX])
+const char *command_template_safe(const char *text, char buf[COMMAND_TEMPLATE_SAFE_MAX])
 {
 	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-	size_t len = strnlen(text, HOOKLINE_SAFE_MAX - 1);
+	size_t len = strnlen(text, COMMAND_TEMPLATE_SAFE_MAX - 1);
 
 	for (size_t i = 0; i < len; i++)
 		buf[i] =
@@ -907,7 +909,7 @@ const char *hookline_safe(const char *text, char buf[HOOKLINE_SAFE_MAX])
 	return buf;
 }
 
-size_t hookline_expand(const char *word, const struct hookline_values *values, char *buf, size_t cap)
+size_t command_template_expand(const char *word, const struct command_template_values *values, char *buf, size_t cap)
 {
 	size_t len = 0;
 
@@ -916,7 +918,7 @@ size_t hookline_expand(const char *word, const struct hookline_values *values, c
 		const char *text = word + at;
 		size_t bytes = 1;
 
-		if (piece.placeholder < HOOKLINE_PLACEHOLDERS) {
+		if (piece.placeholder < COMMAND_TEMPLATE_PLACEHOLDERS) {
 			text = values->text[piece.placeholder] != NULL ? values->text[piece.placeholder] : "";
 			bytes = strlen(text);
 		}
@@ -1003,7 +1005,7 @@ static int config_labels_read(const struct config_scope *scope, const struct jso
 
 /* "container_labels" of the metrics, an array of keys, in the place of what was there. The scope stands for the section. 0; -EINVAL; -ENOMEM. */
 static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
-			       struct config_metrics *ret)
+				      struct config_metrics *ret)
 {
 	struct config_scope within = *scope;
 	const char **keys;
@@ -1197,7 +1199,7 @@ static int check_regex(const struct config_scope *scope, const struct json_node 
 		return config_refuse_value(scope, node,
 					   "would take too long to compile, or to match: expected fewer repetitions "
 					   "within repetitions, and no \\1");
-	if (!textregex_is_balanced(node->text))
+	if (!text_regex_is_balanced(node->text))
 		return config_refuse_value(scope, node, "expected a ( for each ), or \\)");
 	r = regcomp(&regex, node->text, REG_EXTENDED | REG_NOSUB);
 	if (r == 0) {
@@ -1397,9 +1399,10 @@ static int read_argument(const struct config_scope *scope, const struct json_nod
 			"no program is searched for, no shell is asked: expected a path that begins with / "
 			"and has no placeholder, found %s",
 			config_found(node, shown));
-	if (hookline_check(*ret, &at) < 0)
+	if (command_template_check(*ret, &at) < 0)
 		return config_refuse(scope, node->place, NULL,
-				     "unknown placeholder at %.24s: expected one of " HOOKLINE_LIST ", or {{ for a {",
+				     "unknown placeholder at %.24s: expected one of " COMMAND_TEMPLATE_LIST
+				     ", or {{ for a {",
 				     config_quote(*ret + at, strlen(*ret + at), shown));
 	return 0;
 }

@@ -24,7 +24,7 @@
 #include <string.h>
 
 /*
- * textregex.c: glibc looks for an expression at one place of the text after the other, each time as far as it goes: "([a-z]+)+!" takes 0.2 s of
+ * text_regex.c: glibc looks for an expression at one place of the text after the other, each time as far as it goes: "([a-z]+)+!" takes 0.2 s of
  * 8 KiB of "a", and whoever starts processes can have that as often as he likes. With "^.*" in front there is but one place to begin at, and
  * the automaton goes through the text once: 0.06 ms. What the expression says of beginnings (^) holds there as before, because ".*" may be empty.
  *
@@ -39,7 +39,7 @@
 /* At some 3 KB for a state, one for a byte at worst: 50 MB. Making it anew costs some 10 us. */
 #define BYTES_PER_MAKING 16384u
 
-struct textregex {
+struct text_regex {
 	regex_t compiled;
 	size_t matched_bytes; /* since it was compiled */
 	char anchored[];
@@ -55,7 +55,7 @@ static int compile(const char *anchored, regex_t *ret)
 	return r == 0 ? 0 : r == REG_ESPACE ? -ENOMEM : -EINVAL;
 }
 
-static void free_unfinished(struct textregex **regex)
+static void free_unfinished(struct text_regex **regex)
 {
 	free(*regex);
 }
@@ -81,7 +81,7 @@ static const char *set_end(const char *at)
 	return *end == ']' ? end : at;
 }
 
-bool textregex_is_balanced(const char *pattern)
+bool text_regex_is_balanced(const char *pattern)
 {
 	size_t depth = 0;
 
@@ -101,13 +101,13 @@ bool textregex_is_balanced(const char *pattern)
 	return true;
 }
 
-int textregex_new(const char *pattern, struct textregex **ret)
+int text_regex_new(const char *pattern, struct text_regex **ret)
 {
 	static const char before[] = "^.*(", after[] = ")";
 	size_t cap = strlen(pattern) + sizeof(before) + sizeof(after);
-	AUTO(free_unfinished) struct textregex *regex = NULL;
+	AUTO(free_unfinished) struct text_regex *regex = NULL;
 
-	if (!textregex_is_balanced(pattern))
+	if (!text_regex_is_balanced(pattern))
 		return -EINVAL;
 	regex = malloc(sizeof(*regex) + cap);
 	if (!regex)
@@ -124,7 +124,7 @@ int textregex_new(const char *pattern, struct textregex **ret)
 	return 0;
 }
 
-void textregex_free(struct textregex *regex)
+void text_regex_free(struct text_regex *regex)
 {
 	if (!regex)
 		return;
@@ -134,7 +134,7 @@ void textregex_free(struct textregex *regex)
 }
 
 /* Without memory for another one it is kept as it is. */
-static void make_anew(struct textregex *regex)
+static void make_anew(struct text_regex *regex)
 {
 	regex_t compiled;
 
@@ -146,7 +146,7 @@ static void make_anew(struct textregex *regex)
 	regex->compiled = compiled;
 }
 
-bool textregex_matches(struct textregex *regex, const char *text)
+bool text_regex_matches(struct text_regex *regex, const char *text)
 {
 	if (regex->matched_bytes > BYTES_PER_MAKING)
 		make_anew(regex);
@@ -169,7 +169,7 @@ bool textregex_matches(struct textregex *regex, const char *text)
 
 struct match {
 	const struct config_target *entry;
-	struct textregex *regex; /* CONFIG_CMDLINE; else NULL */
+	struct text_regex *regex; /* CONFIG_CMDLINE; else NULL */
 };
 
 int match_new(const struct config_target *entry, struct match **ret)
@@ -180,7 +180,7 @@ int match_new(const struct config_target *entry, struct match **ret)
 		return -ENOMEM;
 
 	match->entry = entry;
-	int r = entry->selector == CONFIG_CMDLINE ? textregex_new(entry->pattern, &match->regex) : 0;
+	int r = entry->selector == CONFIG_CMDLINE ? text_regex_new(entry->pattern, &match->regex) : 0;
 	if (r < 0) {
 		free(match);
 		return r;
@@ -195,7 +195,7 @@ void match_free(struct match *match)
 	if (!match)
 		return;
 
-	textregex_free(match->regex);
+	text_regex_free(match->regex);
 	free(match);
 }
 
@@ -284,7 +284,7 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 	case CONFIG_EXE:
 		return facts->exe && fnmatch(entry->pattern, facts->exe, FNM_PATHNAME) == 0;
 	case CONFIG_CMDLINE:
-		return facts->cmdline && textregex_matches(match->regex, facts->cmdline);
+		return facts->cmdline && text_regex_matches(match->regex, facts->cmdline);
 	case CONFIG_CGROUP:
 		return facts->cgroup && cgroup_glob(entry->pattern, facts->cgroup);
 	case CONFIG_UNIT:
@@ -347,23 +347,23 @@ static int take_number(const char *value, uint64_t *ret)
 	const char *end = value + strlen(value);
 	uint64_t number;
 
-	if (text_parse_u64(value, end, &number) != end || number == 0 || number > STATUSQUERY_NEAREST_MAX)
+	if (text_parse_u64(value, end, &number) != end || number == 0 || number > STATUS_QUERY_NEAREST_MAX)
 		return -EINVAL;
 
 	*ret = number;
 	return 0;
 }
 
-static int take_name(struct statusquery_line *line, char *value)
+static int take_name(struct status_query_line *line, char *value)
 {
-	if (line->query.name_count == STATUSQUERY_NAMES_MAX)
+	if (line->query.name_count == STATUS_QUERY_NAMES_MAX)
 		return -E2BIG;
 
 	line->names[line->query.name_count++] = value;
 	return 0;
 }
 
-static int take_word(struct statusquery_line *line, char *word)
+static int take_word(struct status_query_line *line, char *word)
 {
 	char *value = strchr(word, '=');
 
@@ -391,12 +391,12 @@ static int take_word(struct statusquery_line *line, char *word)
 	return 0;
 }
 
-int statusquery_parse(const char *line, struct statusquery_line *ret)
+int status_query_parse(const char *line, struct status_query_line *ret)
 {
 	size_t len = strlen(line);
 	char *word = ret->text;
 
-	ret->query = (struct statusquery){ .names = ret->names };
+	ret->query = (struct status_query){ .names = ret->names };
 	if (len >= sizeof(ret->text))
 		return -E2BIG;
 	memcpy(ret->text, line, len + 1);
@@ -463,14 +463,14 @@ static void put_glob(struct words *words, const char *key, const char *glob)
 	}
 }
 
-int statusquery_format(const struct statusquery *query, char *buf, size_t cap)
+int status_query_format(const struct status_query *query, char *buf, size_t cap)
 {
-	struct words words = { .buf = buf, .cap = cap < STATUSQUERY_LINE_MAX ? cap : STATUSQUERY_LINE_MAX };
+	struct words words = { .buf = buf, .cap = cap < STATUS_QUERY_LINE_MAX ? cap : STATUS_QUERY_LINE_MAX };
 	char number[32];
 
-	if (query->nearest > STATUSQUERY_NEAREST_MAX)
+	if (query->nearest > STATUS_QUERY_NEAREST_MAX)
 		return -EINVAL;
-	if (query->name_count > STATUSQUERY_NAMES_MAX)
+	if (query->name_count > STATUS_QUERY_NAMES_MAX)
 		return -E2BIG;
 
 	put(&words, "");
@@ -495,7 +495,7 @@ static bool matches(const char *glob, const char *name)
 	return fnmatch(glob, name, 0) == 0;
 }
 
-static bool is_named(const struct statusquery *query, const char *target, const char *entry, const char *rule)
+static bool is_named(const struct status_query *query, const char *target, const char *entry, const char *rule)
 {
 	for (size_t i = 0; i < query->name_count; i++) {
 		const char *name = query->names[i];
@@ -507,7 +507,7 @@ static bool is_named(const struct statusquery *query, const char *target, const 
 	return query->name_count == 0;
 }
 
-bool statusquery_wants(const struct statusquery *query, const char *target, const char *entry, const char *rule)
+bool status_query_wants(const struct status_query *query, const char *target, const char *entry, const char *rule)
 {
 	if (query->target && !matches(query->target, target) && !matches(query->target, entry))
 		return false;
@@ -517,7 +517,7 @@ bool statusquery_wants(const struct statusquery *query, const char *target, cons
 	return is_named(query, target, entry, rule);
 }
 
-bool statusquery_chooses(const struct statusquery *query)
+bool status_query_chooses(const struct status_query *query)
 {
 	return query->target || query->rule || query->name_count > 0;
 }

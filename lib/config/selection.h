@@ -13,24 +13,24 @@
 #include <stdint.h>
 
 /*
- * textregex.h: a POSIX extended regular expression that is looked for in texts of strangers, in time that is linear in their length, and in memory that
+ * text_regex.h: a POSIX extended regular expression that is looked for in texts of strangers, in time that is linear in their length, and in memory that
  * does not grow with what they are. Bytes, in whatever locale. regcomp(3) and regexec(3) are asked nowhere else for such texts.
  *
  * Which expressions may take too long to compile, or to match, is config_regex.h's to say.
  */
 
-struct textregex;
+struct text_regex;
 
 /* Whether every ) outside of sets ends what a ( began, or is escaped. */
-bool textregex_is_balanced(const char *pattern);
+bool text_regex_is_balanced(const char *pattern);
 
 /* Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped; -ENOMEM. */
-int textregex_new(const char *pattern, struct textregex **ret);
+int text_regex_new(const char *pattern, struct text_regex **ret);
 /* NULL is fine. */
-void textregex_free(struct textregex *regex);
+void text_regex_free(struct text_regex *regex);
 
 /* Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for expressions that are made for it. */
-bool textregex_matches(struct textregex *regex, const char *text);
+bool text_regex_matches(struct text_regex *regex, const char *text);
 
 /*
  * match.h: does a process or a cgroup belong to a target entry of the configuration? Pure: facts come as arguments.
@@ -46,7 +46,7 @@ struct match_facts {
 	const char *exe;                   /* path of the executable; " (deleted)" is not part of it */
 	const char *cmdline;               /* arguments, joined by spaces */
 	const char *cgroup;                /* path below the hierarchy's root */
-	uint64_t trees;                    /* that it belongs to (kinship.h): for whoever numbers them */
+	uint64_t trees;                    /* that it belongs to (process_tree.h): for whoever numbers them */
 	const struct container *container; /* that it is in, with its labels */
 };
 
@@ -75,7 +75,7 @@ bool match_cgroup(const struct match *match, const char *path, const struct cont
 bool match_unit_name(const char *glob, const char *name);
 
 /* {0}: everything. Globs are those of fnmatch(3). */
-struct statusquery {
+struct status_query {
 	bool brief;         /* no targets */
 	uint64_t nearest;   /* so many rows that are nearest to firing; 0: all */
 	const char *target; /* glob of the target's name or of its entry's; NULL: any */
@@ -84,33 +84,33 @@ struct statusquery {
 	size_t name_count;  /* 0: any */
 };
 
-#define STATUSQUERY_LINE_MAX 512
-#define STATUSQUERY_NAMES_MAX 64
+#define STATUS_QUERY_LINE_MAX 512
+#define STATUS_QUERY_NAMES_MAX 64
 
 /* More are not kept in mind at a time. */
-#define STATUSQUERY_NEAREST_MAX 1000
+#define STATUS_QUERY_NEAREST_MAX 1000
 
 /* A question that was read, with its texts. Not to be moved: the query points into it. */
-struct statusquery_line {
-	struct statusquery query;
-	char *names[STATUSQUERY_NAMES_MAX];
-	char text[STATUSQUERY_LINE_MAX];
+struct status_query_line {
+	struct status_query query;
+	char *names[STATUS_QUERY_NAMES_MAX];
+	char text[STATUS_QUERY_LINE_MAX];
 };
 
 /*
  * Reads words separated by blanks: `brief`, `nearest=N`, `target=GLOB`, `rule=GLOB`, `name=GLOB` (any number). In a glob %XX is a byte; the last of equal
- * words counts. 0; -EINVAL: a word is none of these, a value is empty, or N is no number from 1 to STATUSQUERY_NEAREST_MAX; -E2BIG: too long, or too
+ * words counts. 0; -EINVAL: a word is none of these, a value is empty, or N is no number from 1 to STATUS_QUERY_NEAREST_MAX; -E2BIG: too long, or too
  * many names. *ret is undefined after an error.
  */
-int statusquery_parse(const char *line, struct statusquery_line *ret);
+int status_query_parse(const char *line, struct status_query_line *ret);
 
-/* Writes what statusquery_parse reads as the same. 0; -E2BIG: it does not fit into cap bytes, or has too many names; -EINVAL: as above. */
-int statusquery_format(const struct statusquery *query, char *buf, size_t cap);
+/* Writes what status_query_parse reads as the same. 0; -E2BIG: it does not fit into cap bytes, or has too many names; -EINVAL: as above. */
+int status_query_format(const struct status_query *query, char *buf, size_t cap);
 
 /* Whether a rule on a target of an entry is asked for; of `nearest` it knows nothing. */
-bool statusquery_wants(const struct statusquery *query, const char *target, const char *entry, const char *rule);
+bool status_query_wants(const struct status_query *query, const char *target, const char *entry, const char *rule);
 
 /* Whether it asks for some targets and rules only. */
-bool statusquery_chooses(const struct statusquery *query);
+bool status_query_chooses(const struct status_query *query);
 
 #endif

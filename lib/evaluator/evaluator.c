@@ -12,7 +12,7 @@
  * The memo is written when a memory differs from what was last put there, right after the step, before the firing is
  * handed out: a crash during the incident does not forget the cooldown.
  *
- * A reload makes every target that stays once more, for the new rules, and only then lets them take over what is known (heritage.c).
+ * A reload makes every target that stays once more, for the new rules, and only then lets them take over what is known (carried_state.c).
  * One number for each entry tells targets of a changed entry, described once more by the ring, from those of the new one.
  *
  * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question, and histories that
@@ -37,78 +37,82 @@
 #include <string.h>
 
 /* {0} is empty and legal. Read watches [0, count); the rest is this module's. */
-struct watchtable {
-	struct watch **watches;
+struct judged_targets {
+	struct judged_target **watches;
 	size_t count;
-	struct watch **buckets;
+	struct judged_target **buckets;
 	size_t capacity; /* of both: 0 or a power of two */
-	struct watch *touched;
+	struct judged_target *touched;
 };
 
-#define HERITAGE_NONE ((size_t)-1)
+#define CARRIED_STATE_NONE ((size_t)-1)
 
 /* One rule of the next configuration. */
-struct heritage_rule {
-	size_t old; /* the one of its name in the old configuration, or HERITAGE_NONE */
+struct carried_state_rule {
+	size_t old; /* the one of its name in the old configuration, or CARRIED_STATE_NONE */
 	bool same;  /* and they judge alike */
 };
 
-struct heritage {
+struct carried_state {
 	const struct config *old, *next;
-	struct heritage_rule *rules; /* for each rule of next */
-	size_t *lengths;             /* for each length of next's plan its place in the old plan, or HERITAGE_NONE */
-	struct watch_pair **pairs;   /* of the target that is being looked at, for each rule of old; else NULL */
+	struct carried_state_rule *rules; /* for each rule of next */
+	size_t *lengths; /* for each length of next's plan its place in the old plan, or CARRIED_STATE_NONE */
+	struct judged_target_pair **pairs; /* of the target that is being looked at, for each rule of old; else NULL */
 };
 
-/* timelines.c: a row of counters for each line. */
+/* writer_clocks.c: a row of counters for each line. */
 
-static uint64_t *ended_at(const struct timelines *timelines, const struct watch_plan *plan, uint32_t line, size_t g)
+static uint64_t *ended_at(const struct writer_clocks *writer_clocks, const struct judged_target_plan *plan,
+			  uint32_t line, size_t g)
 {
-	return &timelines->ended[line * plan->length_count + g];
+	return &writer_clocks->ended[line * plan->length_count + g];
 }
 
-int timelines_init(struct timelines *timelines, const struct watch_plan *plan)
+int writer_clocks_init(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan)
 {
-	uint64_t *ended = calloc(TIMELINES_MAX * plan->length_count + 1, sizeof(*ended));
+	uint64_t *ended = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*ended));
 
 	if (!ended)
 		return -ENOMEM;
 
-	*timelines = (struct timelines){ .ended = ended };
+	*writer_clocks = (struct writer_clocks){ .ended = ended };
 	return 0;
 }
 
-void timelines_release(struct timelines *timelines)
+void writer_clocks_release(struct writer_clocks *writer_clocks)
 {
-	free(timelines->ended);
-	*timelines = (struct timelines){ 0 };
+	free(writer_clocks->ended);
+	*writer_clocks = (struct writer_clocks){ 0 };
 }
 
-bool timelines_step(struct timelines *timelines, const struct watch_plan *plan, uint32_t line, mono_t now)
+bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
+			mono_t now)
 {
-	struct timeline *at = &timelines->lines[line];
+	struct timeline *at = &writer_clocks->lines[line];
 	bool back = at->started && mono_diff(now, at->now) < 0;
 
 	if (!at->started || back)
 		for (size_t g = 0; g < plan->length_count; g++)
-			*ended_at(timelines, plan, line, g) = (now.ns - 1) / plan->lengths_ns[g];
+			*ended_at(writer_clocks, plan, line, g) = (now.ns - 1) / plan->lengths_ns[g];
 	*at = (struct timeline){ true, now };
 	return !back;
 }
 
-bool timelines_end(struct timelines *timelines, const struct watch_plan *plan, uint32_t line, size_t g)
+bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
+		       size_t g)
 {
-	uint64_t *ended = ended_at(timelines, plan, line, g);
+	uint64_t *ended = ended_at(writer_clocks, plan, line, g);
 	uint64_t before = *ended;
 
-	*ended = timelines->lines[line].now.ns / plan->lengths_ns[g];
+	*ended = writer_clocks->lines[line].now.ns / plan->lengths_ns[g];
 	return *ended != before;
 }
 
-void timelines_inherit(struct timelines *next, const struct watch_plan *next_plan, const struct timelines *old,
-		       const struct watch_plan *plan, const size_t *lengths)
+void writer_clocks_inherit(struct writer_clocks *next, const struct judged_target_plan *next_plan,
+			   const struct writer_clocks *old, const struct judged_target_plan *plan,
+			   const size_t *lengths)
 {
-	for (uint32_t line = 0; line < TIMELINES_MAX; line++) {
+	for (uint32_t line = 0; line < WRITER_CLOCKS_MAX; line++) {
 		next->lines[line] = old->lines[line];
 		for (size_t g = 0; g < next_plan->length_count; g++)
 			*ended_at(next, next_plan, line, g) =
@@ -125,7 +129,7 @@ void timelines_inherit(struct timelines *next, const struct watch_plan *next_pla
  * every time). A process that wakes up after a minute has therefore used its CPU time since it was last looked at, not within that
  * minute.
  *
- * When was that? What is idle is not looked at in every tick (idlepace.h), so the observation stays behind the tick by as much as
+ * When was that? What is idle is not looked at in every tick (idle_backoff.h), so the observation stays behind the tick by as much as
  * follows from how long the target has stood still. A window may begin that much before its edge, and then holds all that can have been used
  * since: it never shows more than was possible. When the target wakes, a record says when it was last looked at as it was
  * before: then the window begins there, or at its edge.
@@ -148,7 +152,7 @@ static void sort_rules(const struct config *config, const struct config_rule **r
 	}
 }
 
-int watch_plan_init(struct watch_plan *plan, const struct config *config)
+int judged_target_plan_init(struct judged_target_plan *plan, const struct config *config)
 {
 	AUTO_FREE const struct config_rule **rules = calloc(config->rule_count + 1, sizeof(*rules));
 	AUTO_FREE uint64_t *lengths = calloc(config->rule_count + 1, sizeof(*lengths));
@@ -162,33 +166,33 @@ int watch_plan_init(struct watch_plan *plan, const struct config *config)
 		if (length_count == 0 || lengths[length_count - 1] != rules[i]->window_ns)
 			lengths[length_count++] = rules[i]->window_ns;
 
-	*plan = (struct watch_plan){ TAKE(rules), config->rule_count, TAKE(lengths), length_count };
+	*plan = (struct judged_target_plan){ TAKE(rules), config->rule_count, TAKE(lengths), length_count };
 	return 0;
 }
 
-void watch_plan_release(struct watch_plan *plan)
+void judged_target_plan_release(struct judged_target_plan *plan)
 {
 	free(plan->rules);
 	free(plan->lengths_ns);
-	*plan = (struct watch_plan){ 0 };
+	*plan = (struct judged_target_plan){ 0 };
 }
 
-void watch_free(struct watch *watch)
+void judged_target_free(struct judged_target *judged_target)
 {
-	if (!watch)
+	if (!judged_target)
 		return;
 
-	for (size_t i = 0; i < watch->pair_count; i++)
-		trigger_state_free(watch->pairs[i].state);
-	free(watch->pairs);
-	free(watch->windows);
-	free(watch->strings);
-	free(watch);
+	for (size_t i = 0; i < judged_target->pair_count; i++)
+		trigger_state_free(judged_target->pairs[i].state);
+	free(judged_target->pairs);
+	free(judged_target->windows);
+	free(judged_target->strings);
+	free(judged_target);
 }
 
-static void release_watch(struct watch **watch)
+static void release_watch(struct judged_target **judged_target)
 {
-	watch_free(*watch);
+	judged_target_free(*judged_target);
 }
 
 /* Copies a target and its strings. */
@@ -227,23 +231,24 @@ static bool rule_applies(const struct config_rule *rule, const struct target *ta
 	return rule->target_count == 0;
 }
 
-static int add_pair(struct watch *watch, const struct config_rule *rule, const struct memo *memo)
+static int add_pair(struct judged_target *judged_target, const struct config_rule *rule,
+		    const struct rule_state *rule_state)
 {
-	struct watch_pair *pair = &watch->pairs[watch->pair_count];
+	struct judged_target_pair *pair = &judged_target->pairs[judged_target->pair_count];
 	struct trigger_memory memory;
 	int r = trigger_state_new(&rule->trigger, &pair->state);
 
 	if (r < 0)
 		return r;
 
-	watch->pair_count++;
+	judged_target->pair_count++;
 	pair->rule = rule;
-	if (memo_get(memo, rule->name, watch->target.key, &memory))
+	if (rule_state_get(rule_state, rule->name, judged_target->target.key, &memory))
 		trigger_restore(pair->state, &memory);
 	return 0;
 }
 
-static size_t count_rules(const struct watch_plan *plan, const struct target *target)
+static size_t count_rules(const struct judged_target_plan *plan, const struct target *target)
 {
 	size_t count = 0;
 
@@ -253,7 +258,8 @@ static size_t count_rules(const struct watch_plan *plan, const struct target *ta
 }
 
 /* Pairs the watch with its rules; their order, by window length, makes those of a window neighbours. */
-static int add_pairs(struct watch *watch, const struct watch_plan *plan, const struct memo *memo)
+static int add_pairs(struct judged_target *judged_target, const struct judged_target_plan *plan,
+		     const struct rule_state *rule_state)
 {
 	size_t g = 0;
 
@@ -261,46 +267,46 @@ static int add_pairs(struct watch *watch, const struct watch_plan *plan, const s
 		const struct config_rule *rule = plan->rules[i];
 		int r;
 
-		if (!rule_applies(rule, &watch->target))
+		if (!rule_applies(rule, &judged_target->target))
 			continue;
 		while (plan->lengths_ns[g] != rule->window_ns)
 			g++;
-		if (watch->windows[g].count++ == 0)
-			watch->windows[g].first = watch->pair_count;
+		if (judged_target->windows[g].count++ == 0)
+			judged_target->windows[g].first = judged_target->pair_count;
 
-		r = add_pair(watch, rule, memo);
+		r = add_pair(judged_target, rule, rule_state);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-int watch_new(const struct watch_plan *plan, const struct target *target, uint64_t read_ns, const struct memo *memo,
-	      struct watch **ret)
+int judged_target_new(const struct judged_target_plan *plan, const struct target *target, uint64_t read_ns,
+		      const struct rule_state *rule_state, struct judged_target **ret)
 {
-	AUTO(release_watch) struct watch *watch = calloc(1, sizeof(*watch));
+	AUTO(release_watch) struct judged_target *judged_target = calloc(1, sizeof(*judged_target));
 	int r;
 
-	if (!watch)
+	if (!judged_target)
 		return -ENOMEM;
 
-	watch->read_ns = read_ns;
-	r = copy_target(target, &watch->target, &watch->strings);
+	judged_target->read_ns = read_ns;
+	r = copy_target(target, &judged_target->target, &judged_target->strings);
 	if (r < 0)
 		return r;
-	size_t rules = count_rules(plan, &watch->target);
+	size_t rules = count_rules(plan, &judged_target->target);
 
-	watch->windows = calloc(plan->length_count ? plan->length_count : 1, sizeof(*watch->windows));
-	watch->pairs = calloc(rules ? rules : 1, sizeof(*watch->pairs));
-	if (!watch->windows || !watch->pairs)
+	judged_target->windows = calloc(plan->length_count ? plan->length_count : 1, sizeof(*judged_target->windows));
+	judged_target->pairs = calloc(rules ? rules : 1, sizeof(*judged_target->pairs));
+	if (!judged_target->windows || !judged_target->pairs)
 		return -ENOMEM;
-	watch->window_count = plan->length_count;
+	judged_target->window_count = plan->length_count;
 
-	r = add_pairs(watch, plan, memo);
+	r = add_pairs(judged_target, plan, rule_state);
 	if (r < 0)
 		return r;
 
-	*ret = TAKE(watch);
+	*ret = TAKE(judged_target);
 	return 0;
 }
 
@@ -312,30 +318,30 @@ static bool same_names(const struct target *a, const struct target *b)
 }
 
 /* The same target under other names. 0 or -ENOMEM: it keeps the old ones. */
-static int watch_rename(struct watch *watch, const struct target *target)
+static int judged_target_rename(struct judged_target *judged_target, const struct target *target)
 {
 	struct target copy;
 	char *strings;
 	int r;
 
-	if (same_names(&watch->target, target))
+	if (same_names(&judged_target->target, target))
 		return 0;
 
 	r = copy_target(target, &copy, &strings);
 	if (r < 0)
 		return r;
 
-	free(watch->strings);
-	watch->strings = strings;
-	watch->target = copy;
+	free(judged_target->strings);
+	judged_target->strings = strings;
+	judged_target->target = copy;
 	return 0;
 }
 
 /* It was as it is now at `at`: no window can know it to have been so later. */
-static void hold_back(struct watch *watch, mono_t at)
+static void hold_back(struct judged_target *judged_target, mono_t at)
 {
-	for (size_t i = 0; i < watch->window_count; i++) {
-		struct watch_window *window = &watch->windows[i];
+	for (size_t i = 0; i < judged_target->window_count; i++) {
+		struct judged_target_window *window = &judged_target->windows[i];
 
 		if (window->untouched && mono_diff(window->from.time, at) > 0)
 			window->from.time = at;
@@ -343,10 +349,10 @@ static void hold_back(struct watch *watch, mono_t at)
 }
 
 /* It has changed since `at`: until then it was as it was when the windows began. */
-static void move_up(struct watch *watch, mono_t at)
+static void move_up(struct judged_target *judged_target, mono_t at)
 {
-	for (size_t i = 0; i < watch->window_count; i++) {
-		struct watch_window *window = &watch->windows[i];
+	for (size_t i = 0; i < judged_target->window_count; i++) {
+		struct judged_target_window *window = &judged_target->windows[i];
 		mono_t from = mono_diff(at, window->edge) < 0 ? at : window->edge;
 
 		if (window->untouched && mono_diff(from, window->from.time) > 0)
@@ -355,44 +361,45 @@ static void move_up(struct watch *watch, mono_t at)
 	}
 }
 
-static void note_change(struct watch *watch, mono_t at, const struct sample *sample)
+static void note_change(struct judged_target *judged_target, mono_t at, const struct sample *sample)
 {
-	bool same = watch->seen && watch->sample.mask == sample->mask && sample_difference(&watch->sample, sample) == 0;
+	bool same = judged_target->seen && judged_target->sample.mask == sample->mask &&
+		    sample_difference(&judged_target->sample, sample) == 0;
 
-	if (!watch->seen)
-		watch->since_known = false;
+	if (!judged_target->seen)
+		judged_target->since_known = false;
 	else if (!same)
-		watch->since_known = true;
+		judged_target->since_known = true;
 	if (!same)
-		watch->since = at;
-	if (!watch->seen || watch->read_ns > 0)
+		judged_target->since = at;
+	if (!judged_target->seen || judged_target->read_ns > 0)
 		return;
 	if (same)
-		hold_back(watch, at);
+		hold_back(judged_target, at);
 	else
-		move_up(watch, watch->at);
+		move_up(judged_target, judged_target->at);
 }
 
 /* A look at the target at `at`. */
-static void watch_see(struct watch *watch, mono_t at, const struct sample *sample)
+static void judged_target_see(struct judged_target *judged_target, mono_t at, const struct sample *sample)
 {
-	note_change(watch, at, sample);
+	note_change(judged_target, at, sample);
 
-	uint64_t peak = metric_peak(watch->seen ? &watch->sample : sample, sample);
+	uint64_t peak = metric_peak(judged_target->seen ? &judged_target->sample : sample, sample);
 
-	for (size_t i = 0; i < watch->window_count; i++)
-		if (watch->windows[i].peak_bytes < peak)
-			watch->windows[i].peak_bytes = peak;
+	for (size_t i = 0; i < judged_target->window_count; i++)
+		if (judged_target->windows[i].peak_bytes < peak)
+			judged_target->windows[i].peak_bytes = peak;
 
-	watch->sample = *sample;
-	watch->at = at;
-	watch->seen = true;
+	judged_target->sample = *sample;
+	judged_target->at = at;
+	judged_target->seen = true;
 }
 
 /* When it would have been seen if it was looked at in that tick. */
-static mono_t seen_in(const struct watch *watch, mono_t now)
+static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
 {
-	return (mono_t){ now.ns + (uint64_t)watch->offset_ns };
+	return (mono_t){ now.ns + (uint64_t)judged_target->offset_ns };
 }
 
 /*
@@ -400,40 +407,42 @@ static mono_t seen_in(const struct watch *watch, mono_t now)
  * process, as of that tick. Only if watch->seen.
  */
 /* Sums are made in every tick, and windows end when they are exact (source.h). */
-static mono_t watch_seen_at(const struct watch *watch, mono_t now, uint64_t idle_ns)
+static mono_t judged_target_seen_at(const struct judged_target *judged_target, mono_t now, uint64_t idle_ns)
 {
-	int64_t age = mono_diff(now, watch->at) - (int64_t)(watch->read_ns / 2);
-	mono_t here = seen_in(watch, now);
+	int64_t age = mono_diff(now, judged_target->at) - (int64_t)(judged_target->read_ns / 2);
+	mono_t here = seen_in(judged_target, now);
 
-	if (watch->read_ns == 0 && watch->target.kind == TARGET_PROCESS && idle_ns > 0)
-		return idlepace_seen_at(watch->at, watch->since_known ? &watch->since : NULL, here, idle_ns);
-	if (watch->read_ns == 0)
+	if (judged_target->read_ns == 0 && judged_target->target.kind == TARGET_PROCESS && idle_ns > 0)
+		return idle_backoff_seen_at(judged_target->at,
+					    judged_target->since_known ? &judged_target->since : NULL, here, idle_ns);
+	if (judged_target->read_ns == 0)
 		return here;
 	if (age < 0)
-		return watch->at;
-	return mono_add(watch->at, (uint64_t)age / watch->read_ns * watch->read_ns);
+		return judged_target->at;
+	return mono_add(judged_target->at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
 }
 
 /* Opens one of its windows at the end of tick now: that it looks as it does is known as of *from. */
-static void watch_open(const struct watch *watch, struct watch_window *window, const struct metric_point *from, mono_t now)
+static void judged_target_open(const struct judged_target *judged_target, struct judged_target_window *window,
+			       const struct metric_point *from, mono_t now)
 {
 	window->open = true;
 	window->untouched = true;
-	window->edge = seen_in(watch, now);
+	window->edge = seen_in(judged_target, now);
 	window->from = *from;
-	window->peak_bytes = metric_peak(&watch->sample, &watch->sample);
+	window->peak_bytes = metric_peak(&judged_target->sample, &judged_target->sample);
 }
 
 /* Forgets what it looks like: windows that are open are dropped, and it is unseen until the next look. */
-static void watch_lose(struct watch *watch)
+static void judged_target_lose(struct judged_target *judged_target)
 {
-	watch->seen = false;
-	for (size_t i = 0; i < watch->window_count; i++)
-		watch->windows[i].open = false;
+	judged_target->seen = false;
+	for (size_t i = 0; i < judged_target->window_count; i++)
+		judged_target->windows[i].open = false;
 }
 
 /*
- * watchtable.c: a hash table that chains watches through themselves. Ids are given in order, so their low bits spread
+ * judged_targets.c: a hash table that chains watches through themselves. Ids are given in order, so their low bits spread
  * them perfectly: a bucket holds one or two.
  */
 
@@ -442,37 +451,37 @@ static void watch_lose(struct watch *watch)
 /* A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else shift its targets by as long. */
 #define OFFSET_MAX_NS ((int64_t)(100 * NS_PER_MS))
 
-static struct watch **bucket_of(const struct watchtable *table, uint32_t id)
+static struct judged_target **bucket_of(const struct judged_targets *table, uint32_t id)
 {
 	return &table->buckets[id & (table->capacity - 1)];
 }
 
 /* NULL: there is none. */
-static struct watch *watchtable_find(const struct watchtable *table, uint32_t id)
+static struct judged_target *judged_targets_find(const struct judged_targets *table, uint32_t id)
 {
-	struct watch *watch = table->capacity ? *bucket_of(table, id) : NULL;
+	struct judged_target *judged_target = table->capacity ? *bucket_of(table, id) : NULL;
 
-	while (watch && watch->target.id != id)
-		watch = watch->chain;
-	return watch;
+	while (judged_target && judged_target->target.id != id)
+		judged_target = judged_target->chain;
+	return judged_target;
 }
 
-static void bucket_add(struct watchtable *table, struct watch *watch)
+static void bucket_add(struct judged_targets *table, struct judged_target *judged_target)
 {
-	struct watch **bucket = bucket_of(table, watch->target.id);
+	struct judged_target **bucket = bucket_of(table, judged_target->target.id);
 
-	watch->chain = *bucket;
-	*bucket = watch;
+	judged_target->chain = *bucket;
+	*bucket = judged_target;
 }
 
 /* Makes room for one more. 0 or -ENOMEM. */
-static int watchtable_reserve(struct watchtable *table)
+static int judged_targets_reserve(struct judged_targets *table)
 {
 	size_t capacity = table->capacity ? table->capacity * 2 : WATCHES_MIN;
-	AUTO_FREE struct watch **watches = NULL;
-	AUTO_FREE struct watch **buckets = NULL;
-	AUTO_FREE struct watch **old_watches = NULL;
-	AUTO_FREE struct watch **old_buckets = NULL;
+	AUTO_FREE struct judged_target **watches = NULL;
+	AUTO_FREE struct judged_target **buckets = NULL;
+	AUTO_FREE struct judged_target **old_watches = NULL;
+	AUTO_FREE struct judged_target **old_buckets = NULL;
 
 	if (table->count < table->capacity)
 		return 0;
@@ -495,50 +504,50 @@ static int watchtable_reserve(struct watchtable *table)
 }
 
 /* Takes watch, for which there must be room, and whose id must be new. */
-static void watchtable_add(struct watchtable *table, struct watch *watch)
+static void judged_targets_add(struct judged_targets *table, struct judged_target *judged_target)
 {
-	watch->index = table->count;
-	table->watches[table->count++] = watch;
-	bucket_add(table, watch);
+	judged_target->index = table->count;
+	table->watches[table->count++] = judged_target;
+	bucket_add(table, judged_target);
 }
 
-static void untouch(struct watchtable *table, struct watch *watch)
+static void untouch(struct judged_targets *table, struct judged_target *judged_target)
 {
-	struct watch **link = &table->touched;
+	struct judged_target **link = &table->touched;
 
-	if (!watch->is_touched)
+	if (!judged_target->is_touched)
 		return;
 
-	while (*link != watch)
+	while (*link != judged_target)
 		link = &(*link)->touched;
-	*link = watch->touched;
+	*link = judged_target->touched;
 }
 
 /* Frees watch; the last one in the row takes its place. */
-static void watchtable_remove(struct watchtable *table, struct watch *watch)
+static void judged_targets_remove(struct judged_targets *table, struct judged_target *judged_target)
 {
-	struct watch **link = bucket_of(table, watch->target.id);
-	struct watch *last = table->watches[--table->count];
+	struct judged_target **link = bucket_of(table, judged_target->target.id);
+	struct judged_target *last = table->watches[--table->count];
 
-	while (*link != watch)
+	while (*link != judged_target)
 		link = &(*link)->chain;
-	*link = watch->chain;
+	*link = judged_target->chain;
 
-	untouch(table, watch);
-	last->index = watch->index;
-	table->watches[watch->index] = last;
-	watch_free(watch);
+	untouch(table, judged_target);
+	last->index = judged_target->index;
+	table->watches[judged_target->index] = last;
+	judged_target_free(judged_target);
 }
 
 /* It was sampled. */
-static void watchtable_touch(struct watchtable *table, struct watch *watch)
+static void judged_targets_touch(struct judged_targets *table, struct judged_target *judged_target)
 {
-	if (watch->is_touched)
+	if (judged_target->is_touched)
 		return;
 
-	watch->is_touched = true;
-	watch->touched = table->touched;
-	table->touched = watch;
+	judged_target->is_touched = true;
+	judged_target->touched = table->touched;
+	table->touched = judged_target;
 }
 
 static int64_t bounded(int64_t offset_ns)
@@ -550,41 +559,42 @@ static int64_t bounded(int64_t offset_ns)
 }
 
 /* The tick of this line that the samples since the last call came with is over: its time is known now, and how far from it they were. */
-static void watchtable_settle(struct watchtable *table, uint32_t line, mono_t now)
+static void judged_targets_settle(struct judged_targets *table, uint32_t line, mono_t now)
 {
-	for (struct watch **link = &table->touched; *link;) {
-		struct watch *watch = *link;
+	for (struct judged_target **link = &table->touched; *link;) {
+		struct judged_target *judged_target = *link;
 
-		if (watch->line != line) {
-			link = &watch->touched;
+		if (judged_target->line != line) {
+			link = &judged_target->touched;
 			continue;
 		}
-		*link = watch->touched;
-		watch->offset_ns = bounded(mono_diff(watch->at, now));
-		watch->is_touched = false;
+		*link = judged_target->touched;
+		judged_target->offset_ns = bounded(mono_diff(judged_target->at, now));
+		judged_target->is_touched = false;
 	}
 }
 
 /* Whatever was sampled since the last tick came with none. */
-static void watchtable_forget(struct watchtable *table)
+static void judged_targets_forget(struct judged_targets *table)
 {
-	for (struct watch *watch = table->touched; watch; watch = watch->touched)
-		watch->is_touched = false;
+	for (struct judged_target *judged_target = table->touched; judged_target;
+	     judged_target = judged_target->touched)
+		judged_target->is_touched = false;
 	table->touched = NULL;
 }
 
 /* Frees the table and every watch in it. */
-static void watchtable_release(struct watchtable *table)
+static void judged_targets_release(struct judged_targets *table)
 {
 	for (size_t i = 0; i < table->count; i++)
-		watch_free(table->watches[i]);
+		judged_target_free(table->watches[i]);
 	free(table->watches);
 	free(table->buckets);
-	*table = (struct watchtable){ 0 };
+	*table = (struct judged_targets){ 0 };
 }
 
 /*
- * heritage.c: a target under the next configuration is made like any other, with fresh triggers for all its rules; then what is
+ * carried_state.c: a target under the next configuration is made like any other, with fresh triggers for all its rules; then what is
  * worth keeping is swapped in. So all that can fail has happened before anything is touched, and what is left over is
  * freed like any target.
  *
@@ -597,52 +607,53 @@ static size_t find_rule(const struct config *config, const char *name)
 	for (size_t i = 0; i < config->rule_count; i++)
 		if (strcmp(config->rules[i].name, name) == 0)
 			return i;
-	return HERITAGE_NONE;
+	return CARRIED_STATE_NONE;
 }
 
-static size_t find_length(const struct watch_plan *plan, uint64_t length_ns)
+static size_t find_length(const struct judged_target_plan *plan, uint64_t length_ns)
 {
 	for (size_t i = 0; i < plan->length_count; i++)
 		if (plan->lengths_ns[i] == length_ns)
 			return i;
-	return HERITAGE_NONE;
+	return CARRIED_STATE_NONE;
 }
 
 /* 0 or -ENOMEM. Configurations must outlive it, plans need not. Costs rules x rules comparisons of names. */
-static int heritage_init(struct heritage *heritage, const struct config *old, const struct watch_plan *old_plan,
-		  const struct config *next, const struct watch_plan *next_plan)
+static int carried_state_init(struct carried_state *carried_state, const struct config *old,
+			      const struct judged_target_plan *old_plan, const struct config *next,
+			      const struct judged_target_plan *next_plan)
 {
-	AUTO_FREE struct heritage_rule *rules = calloc(next->rule_count + 1, sizeof(*rules));
+	AUTO_FREE struct carried_state_rule *rules = calloc(next->rule_count + 1, sizeof(*rules));
 	AUTO_FREE size_t *lengths = calloc(next_plan->length_count + 1, sizeof(*lengths));
-	AUTO_FREE struct watch_pair **pairs = calloc(old->rule_count + 1, sizeof(struct watch_pair *));
+	AUTO_FREE struct judged_target_pair **pairs = calloc(old->rule_count + 1, sizeof(struct judged_target_pair *));
 
 	if (!rules || !lengths || !pairs)
 		return -ENOMEM;
 
 	for (size_t i = 0; i < next->rule_count; i++) {
 		rules[i].old = find_rule(old, next->rules[i].name);
-		rules[i].same =
-			rules[i].old != HERITAGE_NONE && config_rule_same(&old->rules[rules[i].old], &next->rules[i]);
+		rules[i].same = rules[i].old != CARRIED_STATE_NONE &&
+				config_rule_same(&old->rules[rules[i].old], &next->rules[i]);
 	}
 	for (size_t g = 0; g < next_plan->length_count; g++)
 		lengths[g] = find_length(old_plan, next_plan->lengths_ns[g]);
 
-	*heritage = (struct heritage){ old, next, TAKE(rules), TAKE(lengths), TAKE(pairs) };
+	*carried_state = (struct carried_state){ old, next, TAKE(rules), TAKE(lengths), TAKE(pairs) };
 	return 0;
 }
 
 /* Frees what init took; also of one that is {0}. */
-static void heritage_release(struct heritage *heritage)
+static void carried_state_release(struct carried_state *carried_state)
 {
-	free(heritage->rules);
-	free(heritage->lengths);
-	free(heritage->pairs);
-	*heritage = (struct heritage){ 0 };
+	free(carried_state->rules);
+	free(carried_state->lengths);
+	free(carried_state->pairs);
+	*carried_state = (struct carried_state){ 0 };
 }
 
 /* ---- one target ---- */
 
-static void pass_pair(struct watch_pair *from, struct watch_pair *to, bool same)
+static void pass_pair(struct judged_target_pair *from, struct judged_target_pair *to, bool same)
 {
 	struct trigger_state *state = to->state;
 
@@ -660,36 +671,41 @@ static void pass_pair(struct watch_pair *from, struct watch_pair *to, bool same)
 	to->owed = from->owed;
 }
 
-static void pass_pairs(struct heritage *heritage, struct watch *watch, struct watch *fresh)
+static void pass_pairs(struct carried_state *carried_state, struct judged_target *judged_target,
+		       struct judged_target *fresh)
 {
-	for (size_t i = 0; i < watch->pair_count; i++)
-		heritage->pairs[watch->pairs[i].rule - heritage->old->rules] = &watch->pairs[i];
+	for (size_t i = 0; i < judged_target->pair_count; i++)
+		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] =
+			&judged_target->pairs[i];
 
 	for (size_t i = 0; i < fresh->pair_count; i++) {
-		const struct heritage_rule *rule = &heritage->rules[fresh->pairs[i].rule - heritage->next->rules];
-		struct watch_pair *from = rule->old != HERITAGE_NONE ? heritage->pairs[rule->old] : NULL;
+		const struct carried_state_rule *rule =
+			&carried_state->rules[fresh->pairs[i].rule - carried_state->next->rules];
+		struct judged_target_pair *from =
+			rule->old != CARRIED_STATE_NONE ? carried_state->pairs[rule->old] : NULL;
 
 		if (from)
 			pass_pair(from, &fresh->pairs[i], rule->same);
 	}
 
-	for (size_t i = 0; i < watch->pair_count; i++)
-		heritage->pairs[watch->pairs[i].rule - heritage->old->rules] = NULL;
+	for (size_t i = 0; i < judged_target->pair_count; i++)
+		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] = NULL;
 }
 
-static void pass_windows(const struct heritage *heritage, const struct watch *watch, struct watch *fresh)
+static void pass_windows(const struct carried_state *carried_state, const struct judged_target *judged_target,
+			 struct judged_target *fresh)
 {
 	for (size_t g = 0; g < fresh->window_count; g++) {
-		size_t old = heritage->lengths[g];
-		struct watch_window *to = &fresh->windows[g];
+		size_t old = carried_state->lengths[g];
+		struct judged_target_window *to = &fresh->windows[g];
 
-		if (old == HERITAGE_NONE || to->count == 0)
+		if (old == CARRIED_STATE_NONE || to->count == 0)
 			continue;
-		to->open = watch->windows[old].open;
-		to->untouched = watch->windows[old].untouched;
-		to->edge = watch->windows[old].edge;
-		to->from = watch->windows[old].from;
-		to->peak_bytes = watch->windows[old].peak_bytes;
+		to->open = judged_target->windows[old].open;
+		to->untouched = judged_target->windows[old].untouched;
+		to->edge = judged_target->windows[old].edge;
+		to->from = judged_target->windows[old].from;
+		to->peak_bytes = judged_target->windows[old].peak_bytes;
 	}
 }
 
@@ -699,18 +715,19 @@ static void pass_windows(const struct heritage *heritage, const struct watch *wa
  * one that does not begins anew with the cooldown, the count and the mark it had. Windows that are open stay so if rules of their length look
  * at the target before and after. Never fails.
  */
-static void heritage_pass(struct heritage *heritage, struct watch *watch, struct watch *fresh)
+static void carried_state_pass(struct carried_state *carried_state, struct judged_target *judged_target,
+			       struct judged_target *fresh)
 {
-	struct watch old = *watch;
+	struct judged_target old = *judged_target;
 
-	pass_pairs(heritage, watch, fresh);
-	pass_windows(heritage, watch, fresh);
+	pass_pairs(carried_state, judged_target, fresh);
+	pass_windows(carried_state, judged_target, fresh);
 
-	watch->read_ns = fresh->read_ns;
-	watch->windows = fresh->windows;
-	watch->window_count = fresh->window_count;
-	watch->pairs = fresh->pairs;
-	watch->pair_count = fresh->pair_count;
+	judged_target->read_ns = fresh->read_ns;
+	judged_target->windows = fresh->windows;
+	judged_target->window_count = fresh->window_count;
+	judged_target->pairs = fresh->pairs;
+	judged_target->pair_count = fresh->pair_count;
 
 	fresh->windows = old.windows;
 	fresh->window_count = old.window_count;
@@ -722,11 +739,11 @@ struct evaluator {
 	struct evaluator_options options;
 	/* By target entry: older targets of this name were those of another selection. NULL: never reloaded, whatever comes is taken. */
 	uint64_t *first_ids;
-	uint32_t newest_id;    /* of all targets that ever came by */
-	struct memo *own_memo; /* if none was handed in */
-	struct watch_plan plan;
-	struct timelines timelines;
-	struct watchtable table;
+	uint32_t newest_id;          /* of all targets that ever came by */
+	struct rule_state *own_memo; /* if none was handed in */
+	struct judged_target_plan plan;
+	struct writer_clocks writer_clocks;
+	struct judged_targets table;
 	uint32_t line;    /* of the writer whose observations come */
 	uint64_t idle_ns; /* as of the next tick */
 	uint64_t evaluations;
@@ -764,12 +781,12 @@ static bool is_current(const struct evaluator *evaluator, const struct target *t
 	return i < config->target_count && target->id >= evaluator->first_ids[i];
 }
 
-static int make_watch(const struct evaluator *evaluator, const struct config *config, const struct watch_plan *plan,
-		      const struct target *target, struct watch **ret)
+static int make_watch(const struct evaluator *evaluator, const struct config *config,
+		      const struct judged_target_plan *plan, const struct target *target, struct judged_target **ret)
 {
 	uint64_t read_ns = target->kind == TARGET_CGROUP ? config->sampling.cgroup_interval_ns : 0;
 
-	int r = watch_new(plan, target, read_ns, evaluator->options.memo, ret);
+	int r = judged_target_new(plan, target, read_ns, evaluator->options.rule_state, ret);
 
 	if (r == 0)
 		(*ret)->line = evaluator->line;
@@ -778,57 +795,57 @@ static int make_watch(const struct evaluator *evaluator, const struct config *co
 
 int evaluator_target(struct evaluator *evaluator, const struct target *target)
 {
-	struct watch *watch = watchtable_find(&evaluator->table, target->id);
+	struct judged_target *judged_target = judged_targets_find(&evaluator->table, target->id);
 
-	if (watch)
-		return watch_rename(watch, target);
+	if (judged_target)
+		return judged_target_rename(judged_target, target);
 	if (evaluator->newest_id < target->id)
 		evaluator->newest_id = target->id;
 	if (!is_current(evaluator, target))
 		return 0;
 
-	int r = watchtable_reserve(&evaluator->table);
+	int r = judged_targets_reserve(&evaluator->table);
 	if (r < 0)
 		return r;
-	r = make_watch(evaluator, evaluator->options.config, &evaluator->plan, target, &watch);
+	r = make_watch(evaluator, evaluator->options.config, &evaluator->plan, target, &judged_target);
 	if (r < 0)
 		return r;
-	watchtable_add(&evaluator->table, watch);
+	judged_targets_add(&evaluator->table, judged_target);
 	return 0;
 }
 
 void evaluator_writer(struct evaluator *evaluator, uint32_t writer)
 {
-	evaluator->line = timelines_of(writer);
+	evaluator->line = writer_clocks_of(writer);
 }
 
 void evaluator_gone(struct evaluator *evaluator, uint32_t id)
 {
-	struct watch *watch = watchtable_find(&evaluator->table, id);
+	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
 
-	if (watch)
-		watchtable_remove(&evaluator->table, watch);
+	if (judged_target)
+		judged_targets_remove(&evaluator->table, judged_target);
 }
 
 /* ---- observations ---- */
 
 void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
 {
-	struct watch *watch = watchtable_find(&evaluator->table, id);
+	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
 
-	if (!watch)
+	if (!judged_target)
 		return;
 
-	watch->line = evaluator->line;
-	watch_see(watch, at, sample);
-	watchtable_touch(&evaluator->table, watch);
+	judged_target->line = evaluator->line;
+	judged_target_see(judged_target, at, sample);
+	judged_targets_touch(&evaluator->table, judged_target);
 }
 
 void evaluator_gap(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		watch_lose(evaluator->table.watches[i]);
-	watchtable_forget(&evaluator->table);
+		judged_target_lose(evaluator->table.watches[i]);
+	judged_targets_forget(&evaluator->table);
 }
 
 /* Forgets what the targets of one writer look like. */
@@ -836,7 +853,7 @@ static void lose_line(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
 		if (evaluator->table.watches[i]->line == evaluator->line)
-			watch_lose(evaluator->table.watches[i]);
+			judged_target_lose(evaluator->table.watches[i]);
 }
 
 /* ---- judging ---- */
@@ -854,12 +871,13 @@ static uint64_t limit_of(const struct sample *sample, enum sample_field field)
 	return sample_has(sample, field) ? sample->value[field] : UINT64_MAX;
 }
 
-static void hand_out(struct evaluator *evaluator, const struct watch *watch, const struct watch_pair *pair,
-		     const struct watch_window *window, const struct metric_point *to, struct tick *tick)
+static void hand_out(struct evaluator *evaluator, const struct judged_target *judged_target,
+		     const struct judged_target_pair *pair, const struct judged_target_window *window,
+		     const struct metric_point *to, struct tick *tick)
 {
 	struct evaluator_firing firing = {
 		.rule = pair->rule,
-		.target = &watch->target,
+		.target = &judged_target->target,
 		.from = window->from.time,
 		.to = to->time,
 		.wall = { tick->wall.ns + (uint64_t)mono_diff(to->time, tick->now) },
@@ -878,19 +896,21 @@ static void hand_out(struct evaluator *evaluator, const struct watch *watch, con
 }
 
 /* before: what there was to be remembered. What could not be put for want of memory is put after the next step. */
-static void remember(struct evaluator *evaluator, const struct watch *watch, struct watch_pair *pair,
-		     const struct trigger_memory *before)
+static void remember(struct evaluator *evaluator, const struct judged_target *judged_target,
+		     struct judged_target_pair *pair, const struct trigger_memory *before)
 {
 	const struct trigger_memory *memory = trigger_memory(pair->state);
 
 	if (!pair->owed && trigger_memory_equal(memory, before))
 		return;
-	pair->owed = memo_put(evaluator->options.memo, pair->rule->name, watch->target.key, memory) < 0;
+	pair->owed =
+		rule_state_put(evaluator->options.rule_state, pair->rule->name, judged_target->target.key, memory) < 0;
 }
 
 /* The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of windows, exactly. */
-static void judge(struct evaluator *evaluator, const struct watch *watch, struct watch_pair *pair,
-		  const struct watch_window *window, const struct metric_point *to, struct tick *tick)
+static void judge(struct evaluator *evaluator, const struct judged_target *judged_target,
+		  struct judged_target_pair *pair, const struct judged_target_window *window,
+		  const struct metric_point *to, struct tick *tick)
 {
 	const struct config_rule *rule = pair->rule;
 	uint64_t late = tick->now.ns % rule->window_ns;
@@ -902,35 +922,37 @@ static void judge(struct evaluator *evaluator, const struct watch *watch, struct
 		     available, value, disk_ok(evaluator, tick), &pair->decision);
 	pair->judged = true;
 	evaluator->evaluations++;
-	remember(evaluator, watch, pair, &before);
+	remember(evaluator, judged_target, pair, &before);
 	if (evaluator->options.judged)
 		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
 	if (pair->decision.fires || evaluator->options.witness)
-		hand_out(evaluator, watch, pair, window, to, tick);
+		hand_out(evaluator, judged_target, pair, window, to, tick);
 }
 
-static void end_window(struct evaluator *evaluator, struct watch *watch, struct watch_window *window,
-		       uint64_t window_ns, struct tick *tick)
+static void end_window(struct evaluator *evaluator, struct judged_target *judged_target,
+		       struct judged_target_window *window, uint64_t window_ns, struct tick *tick)
 {
-	struct metric_point to = { watch_seen_at(watch, tick->now, evaluator->idle_ns), watch->sample,
-				   window->peak_bytes };
+	struct metric_point to = { judged_target_seen_at(judged_target, tick->now, evaluator->idle_ns),
+				   judged_target->sample, window->peak_bytes };
 
 	if (window->open && mono_diff(to.time, window->from.time) < (int64_t)(window_ns / 2))
 		return;
 
 	for (size_t i = 0; window->open && i < window->count; i++)
-		judge(evaluator, watch, &watch->pairs[window->first + i], window, &to, tick);
+		judge(evaluator, judged_target, &judged_target->pairs[window->first + i], window, &to, tick);
 
-	watch_open(watch, window, &to, tick->now);
+	judged_target_open(judged_target, window, &to, tick->now);
 }
 
 static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		struct watch *watch = evaluator->table.watches[i];
+		struct judged_target *judged_target = evaluator->table.watches[i];
 
-		if (watch->seen && watch->line == evaluator->line && watch->windows[g].count > 0)
-			end_window(evaluator, watch, &watch->windows[g], evaluator->plan.lengths_ns[g], tick);
+		if (judged_target->seen && judged_target->line == evaluator->line &&
+		    judged_target->windows[g].count > 0)
+			end_window(evaluator, judged_target, &judged_target->windows[g], evaluator->plan.lengths_ns[g],
+				   tick);
 	}
 }
 
@@ -943,12 +965,12 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 {
 	struct tick tick = { .now = now, .wall = wall, .disk_ok = true };
 
-	if (!timelines_step(&evaluator->timelines, &evaluator->plan, evaluator->line, now))
+	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, now))
 		lose_line(evaluator);
-	watchtable_settle(&evaluator->table, evaluator->line, now);
+	judged_targets_settle(&evaluator->table, evaluator->line, now);
 
 	for (size_t g = 0; g < evaluator->plan.length_count; g++)
-		if (timelines_end(&evaluator->timelines, &evaluator->plan, evaluator->line, g))
+		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, g))
 			end_windows(evaluator, g, &tick);
 	return tick.result;
 }
@@ -959,11 +981,11 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 struct evaluator_reload {
 	struct evaluator *evaluator;
 	const struct config *config;
-	struct watch_plan plan;
-	struct timelines timelines;
+	struct judged_target_plan plan;
+	struct writer_clocks writer_clocks;
 	uint64_t *first_ids;
-	struct heritage heritage;
-	struct watch **fresh; /* for each watch; NULL: it does not stay */
+	struct carried_state carried_state;
+	struct judged_target **fresh; /* for each watch; NULL: it does not stay */
 	size_t fresh_count;
 };
 
@@ -973,12 +995,12 @@ void evaluator_reload_drop(struct evaluator_reload *reload)
 		return;
 
 	for (size_t i = 0; reload->fresh && i < reload->fresh_count; i++)
-		watch_free(reload->fresh[i]);
+		judged_target_free(reload->fresh[i]);
 	free(reload->fresh);
-	heritage_release(&reload->heritage);
+	carried_state_release(&reload->carried_state);
 	free(reload->first_ids);
-	timelines_release(&reload->timelines);
-	watch_plan_release(&reload->plan);
+	writer_clocks_release(&reload->writer_clocks);
+	judged_target_plan_release(&reload->plan);
 	free(reload);
 }
 
@@ -1020,36 +1042,36 @@ static int prepare_watches(const struct evaluator *evaluator, struct evaluator_r
 
 static int prepare(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
-	int r = watch_plan_init(&reload->plan, reload->config);
+	int r = judged_target_plan_init(&reload->plan, reload->config);
 
 	if (r < 0)
 		return r;
-	r = heritage_init(&reload->heritage, evaluator->options.config, &evaluator->plan, reload->config,
-			  &reload->plan);
+	r = carried_state_init(&reload->carried_state, evaluator->options.config, &evaluator->plan, reload->config,
+			       &reload->plan);
 	if (r < 0)
 		return r;
-	r = timelines_init(&reload->timelines, &reload->plan);
+	r = writer_clocks_init(&reload->writer_clocks, &reload->plan);
 	if (r < 0)
 		return r;
 	reload->first_ids = calloc(reload->config->target_count + 1, sizeof(*reload->first_ids));
-	reload->fresh = calloc(evaluator->table.count + 1, sizeof(struct watch *));
+	reload->fresh = calloc(evaluator->table.count + 1, sizeof(struct judged_target *));
 	if (!reload->first_ids || !reload->fresh)
 		return -ENOMEM;
 
-	timelines_inherit(&reload->timelines, &reload->plan, &evaluator->timelines, &evaluator->plan,
-			  reload->heritage.lengths);
+	writer_clocks_inherit(&reload->writer_clocks, &reload->plan, &evaluator->writer_clocks, &evaluator->plan,
+			      reload->carried_state.lengths);
 	prepare_entries(evaluator, reload);
 	return prepare_watches(evaluator, reload);
 }
 
-/* From the last one on: what watchtable_remove puts into the gap has had its turn. */
+/* From the last one on: what judged_targets_remove puts into the gap has had its turn. */
 static void pass_watches(struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = evaluator->table.count; i-- > 0;) {
 		if (reload->fresh[i])
-			heritage_pass(&reload->heritage, evaluator->table.watches[i], reload->fresh[i]);
+			carried_state_pass(&reload->carried_state, evaluator->table.watches[i], reload->fresh[i]);
 		else
-			watchtable_remove(&evaluator->table, evaluator->table.watches[i]);
+			judged_targets_remove(&evaluator->table, evaluator->table.watches[i]);
 	}
 }
 
@@ -1075,17 +1097,17 @@ int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *c
 void evaluator_reload_commit(struct evaluator_reload *reload)
 {
 	struct evaluator *evaluator = reload->evaluator;
-	struct watch_plan plan = evaluator->plan;
-	struct timelines timelines = evaluator->timelines;
+	struct judged_target_plan plan = evaluator->plan;
+	struct writer_clocks writer_clocks = evaluator->writer_clocks;
 	uint64_t *first_ids = evaluator->first_ids;
 
 	pass_watches(evaluator, reload);
 	evaluator->options.config = reload->config;
 	evaluator->plan = reload->plan;
-	evaluator->timelines = reload->timelines;
+	evaluator->writer_clocks = reload->writer_clocks;
 	evaluator->first_ids = reload->first_ids;
 	reload->plan = plan;
-	reload->timelines = timelines;
+	reload->writer_clocks = writer_clocks;
 	reload->first_ids = first_ids;
 	evaluator_reload_drop(reload);
 }
@@ -1095,14 +1117,14 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
 {
-	const struct watch *watch = watchtable_find(&evaluator->table, id);
+	const struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
 	int r = 0;
 
-	for (size_t k = 0; watch && k < watch->pair_count && r == 0; k++) {
-		const struct watch_pair *pair = &watch->pairs[k];
+	for (size_t k = 0; judged_target && k < judged_target->pair_count && r == 0; k++) {
+		const struct judged_target_pair *pair = &judged_target->pairs[k];
 		struct evaluator_status status = {
 			.rule = pair->rule,
-			.target = &watch->target,
+			.target = &judged_target->target,
 			.decision = pair->judged ? &pair->decision : NULL,
 			.memory = trigger_memory(pair->state),
 			.reasons = trigger_reasons(pair->state),
@@ -1127,9 +1149,10 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct watch *watch = evaluator->table.watches[i];
-		const struct sample *sample = watch->seen ? &watch->sample : NULL;
-		struct evaluator_sight sight = { &watch->target, watch->seen, watch->at, sample };
+		const struct judged_target *judged_target = evaluator->table.watches[i];
+		const struct sample *sample = judged_target->seen ? &judged_target->sample : NULL;
+		struct evaluator_sight sight = { &judged_target->target, judged_target->seen, judged_target->at,
+						 sample };
 		int r = visit(ctx, &sight);
 
 		if (r != 0)
@@ -1157,17 +1180,17 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 		return -ENOMEM;
 
 	evaluator->options = *options;
-	r = watch_plan_init(&evaluator->plan, options->config);
+	r = judged_target_plan_init(&evaluator->plan, options->config);
 	if (r < 0)
 		return r;
-	r = timelines_init(&evaluator->timelines, &evaluator->plan);
+	r = writer_clocks_init(&evaluator->writer_clocks, &evaluator->plan);
 	if (r < 0)
 		return r;
-	if (!options->memo) {
-		r = memo_new("", &evaluator->own_memo);
+	if (!options->rule_state) {
+		r = rule_state_new("", &evaluator->own_memo);
 		if (r < 0)
 			return r;
-		evaluator->options.memo = evaluator->own_memo;
+		evaluator->options.rule_state = evaluator->own_memo;
 	}
 
 	*ret = TAKE(evaluator);
@@ -1179,10 +1202,10 @@ void evaluator_free(struct evaluator *evaluator)
 	if (!evaluator)
 		return;
 
-	watchtable_release(&evaluator->table);
+	judged_targets_release(&evaluator->table);
 	free(evaluator->first_ids);
-	timelines_release(&evaluator->timelines);
-	watch_plan_release(&evaluator->plan);
-	memo_free(evaluator->own_memo);
+	writer_clocks_release(&evaluator->writer_clocks);
+	judged_target_plan_release(&evaluator->plan);
+	rule_state_free(evaluator->own_memo);
 	free(evaluator);
 }

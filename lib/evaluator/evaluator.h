@@ -30,7 +30,7 @@
  */
 
 /* The rules of a configuration, sorted by window length, and the lengths there are. {0} is empty and legal. */
-struct watch_plan {
+struct judged_target_plan {
 	const struct config_rule **rules;
 	size_t rule_count;
 	uint64_t *lengths_ns;
@@ -38,7 +38,7 @@ struct watch_plan {
 };
 
 /* One rule on one target. */
-struct watch_pair {
+struct judged_target_pair {
 	const struct config_rule *rule;
 	struct trigger_state *state;
 	struct trigger_decision decision;
@@ -47,7 +47,7 @@ struct watch_pair {
 };
 
 /* The window that all rules of one length share on one target. */
-struct watch_window {
+struct judged_target_window {
 	bool open;
 	bool untouched; /* the target has not changed since from */
 	mono_t edge;    /* where from would be if the target had been looked at in that tick */
@@ -56,12 +56,12 @@ struct watch_window {
 	size_t first, count; /* its pairs */
 };
 
-struct watch {
-	struct watch *chain;   /* next in a bucket of the table */
-	struct watch *touched; /* next of those sampled since the last tick */
+struct judged_target {
+	struct judged_target *chain;   /* next in a bucket of the table */
+	struct judged_target *touched; /* next of those sampled since the last tick */
 	bool is_touched;
 	size_t index;  /* in the table's row */
-	uint32_t line; /* of timelines.h: whose ticks it moves on with */
+	uint32_t line; /* of writer_clocks.h: whose ticks it moves on with */
 	struct target target;
 	char *strings;     /* of target */
 	uint64_t read_ns;  /* how often it is read; 0: every tick */
@@ -71,32 +71,32 @@ struct watch {
 	mono_t at;         /* of the last sample */
 	int64_t offset_ns; /* at, less the time of its tick */
 	struct sample sample;
-	struct watch_window *windows; /* one for each length of the plan, in its order */
+	struct judged_target_window *windows; /* one for each length of the plan, in its order */
 	size_t window_count;
-	struct watch_pair *pairs;
+	struct judged_target_pair *pairs;
 	size_t pair_count;
 };
 
 /* 0 or -ENOMEM. config must outlive the plan. */
-int watch_plan_init(struct watch_plan *plan, const struct config *config);
+int judged_target_plan_init(struct judged_target_plan *plan, const struct config *config);
 
 /* Frees what init took. */
-void watch_plan_release(struct watch_plan *plan);
+void judged_target_plan_release(struct judged_target_plan *plan);
 
 /* Copies the target, pairs it with the rules that name its entry, and resumes what memo remembers of each. 0 or -ENOMEM. */
-int watch_new(const struct watch_plan *plan, const struct target *target, uint64_t read_ns, const struct memo *memo,
-	      struct watch **ret);
+int judged_target_new(const struct judged_target_plan *plan, const struct target *target, uint64_t read_ns,
+		      const struct rule_state *rule_state, struct judged_target **ret);
 
 /* NULL is fine. */
-void watch_free(struct watch *watch);
+void judged_target_free(struct judged_target *judged_target);
 
 /*
- * timelines.h: how far the ticks of each writer have come, and which windows have ended by then. A writer's ticks say nothing of targets that another
+ * writer_clocks.h: how far the ticks of each writer have come, and which windows have ended by then. A writer's ticks say nothing of targets that another
  * one looks at, so each has a time of its own: windows of its targets end with its ticks. Pure.
  */
 
 /* As many as there may be sampler threads (config.h). Should there be more, some share a line, whose time then goes back now and then. */
-#define TIMELINES_MAX 16u
+#define WRITER_CLOCKS_MAX 16u
 
 struct timeline {
 	bool started;
@@ -104,38 +104,41 @@ struct timeline {
 };
 
 /* {0} is legal for release. */
-struct timelines {
-	struct timeline lines[TIMELINES_MAX];
+struct writer_clocks {
+	struct timeline lines[WRITER_CLOCKS_MAX];
 	uint64_t *ended; /* of each line, windows of each length that have ended since the epoch of the clock */
 };
 
 /* For the window lengths of a plan. 0 or -ENOMEM. */
-int timelines_init(struct timelines *timelines, const struct watch_plan *plan);
+int writer_clocks_init(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan);
 
 /* Frees what init took. */
-void timelines_release(struct timelines *timelines);
+void writer_clocks_release(struct writer_clocks *writer_clocks);
 
 /* Which line is a writer's. */
-static inline uint32_t timelines_of(uint32_t writer)
+static inline uint32_t writer_clocks_of(uint32_t writer)
 {
-	return writer % TIMELINES_MAX;
+	return writer % WRITER_CLOCKS_MAX;
 }
 
 /*
  * A tick. False: time went back (a clock that began anew, another boot). In that case, and with the first tick, a window ends only if that
  * is right now.
  */
-bool timelines_step(struct timelines *timelines, const struct watch_plan *plan, uint32_t line, mono_t now);
+bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
+			mono_t now);
 
 /* Whether windows of the plan's length g have ended since this was asked last. */
-bool timelines_end(struct timelines *timelines, const struct watch_plan *plan, uint32_t line, size_t g);
+bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
+		       size_t g);
 
 /*
  * Makes next, which is of next_plan, go on where old is. lengths: for each length of next_plan its place in plan; SIZE_MAX: it is new, and has no window
  * open: the next end is the first that counts.
  */
-void timelines_inherit(struct timelines *next, const struct watch_plan *next_plan, const struct timelines *old,
-		       const struct watch_plan *plan, const size_t *lengths);
+void writer_clocks_inherit(struct writer_clocks *next, const struct judged_target_plan *next_plan,
+			   const struct writer_clocks *old, const struct judged_target_plan *plan,
+			   const size_t *lengths);
 
 struct evaluator;
 
@@ -171,7 +174,7 @@ struct evaluator_sight {
 struct evaluator_options {
 	const struct config *config; /* must outlive the evaluator, or its reload */
 	struct metric_machine machine;
-	struct memo *memo; /* what earlier lives remembered; NULL: none; is kept up to date */
+	struct rule_state *rule_state; /* what earlier lives remembered; NULL: none; is kept up to date */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing); /* must not call back into the evaluator */
 	bool (*disk_ok)(void *ctx);                                    /* NULL: always. Asked at most once in a tick */
 	/* Every window that was judged, before fire; must not call back either. NULL: nobody wants to know. */
@@ -190,7 +193,7 @@ void evaluator_free(struct evaluator *evaluator);
 /*
  * Whose observations come from now on: targets, samples, and the ticks that end them; until the first call writer 0's. A tick moves on
  * the targets of its writer alone: of others' it says nothing, so each writer's targets are judged by its own ticks, whose times need not be in
- * the order of the others'. Writers are numbered from 0, up to TIMELINES_MAX (timelines.h).
+ * the order of the others'. Writers are numbered from 0, up to WRITER_CLOCKS_MAX (writer_clocks.h).
  */
 void evaluator_writer(struct evaluator *evaluator, uint32_t writer);
 
@@ -212,7 +215,7 @@ void evaluator_gone(struct evaluator *evaluator, uint32_t id);
  */
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
 
-/* From this tick on the longest pause between two looks at a process is this (idlepace.h, ring.h). 0, as at the start: each tick is a look at all. */
+/* From this tick on the longest pause between two looks at a process is this (idle_backoff.h, ring.h). 0, as at the start: each tick is a look at all. */
 void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns);
 
 /*

@@ -1,5 +1,5 @@
 /*
- * rule_state.c: the file of a memotable.
+ * rule_state.c: the file of a rule state table.
  *
  *	{"version": 1, "boot_id": "6f1c...", "entries": [
  *	  {"rule": "hot", "key": "web:812@5123", "cooldown_until": 1764000000000000000, "count_since": ..., "count": 2,
@@ -29,32 +29,32 @@
 #include <string.h>
 
 /* Bytes of the names in all entries together: what strangers call their processes takes no more memory than this. */
-#define MEMOTABLE_NAMES_MAX (6u << 20)
+#define RULE_STATE_TABLE_NAMES_MAX (6u << 20)
 
-/* No file larger than this is read. The table is bounded so that none is written (memotable.h). */
-#define MEMO_FILE_MAX (32u << 20)
+/* No file larger than this is read. The table is bounded so that none is written (rule_state_table.h). */
+#define RULE_STATE_FILE_MAX (32u << 20)
 
 /*
- * memotable.c: entries are in a hash table and, at the same time, in a list ordered by the last put.
+ * rule_state_table.c: entries are in a hash table and, at the same time, in a list ordered by the last put.
  *
  * The list gives the stalest to drop, the order in which a file is written, and a way to fill larger buckets. An entry and
  * its two names are one allocation. Chains may get long if somebody crafts names that collide: the limit on entries bounds
  * what that costs, and look-ups happen when a target appears or a rule fires, not for every window.
  */
 
-#define MEMOTABLE_BUCKETS_MIN 64
+#define RULE_STATE_TABLE_BUCKETS_MIN 64
 
-struct memotable {
-	struct memotable_entry **buckets; /* bucket_count of them: a power of two, or 0 */
+struct rule_state_table {
+	struct rule_state_table_entry **buckets; /* bucket_count of them: a power of two, or 0 */
 	size_t bucket_count;
 	size_t count;
 	size_t names_len; /* of all entries */
-	struct memotable_entry *freshest, *stalest;
+	struct rule_state_table_entry *freshest, *stalest;
 };
 
-int memotable_new(struct memotable **ret)
+int rule_state_table_new(struct rule_state_table **ret)
 {
-	struct memotable *table = calloc(1, sizeof(*table));
+	struct rule_state_table *table = calloc(1, sizeof(*table));
 
 	if (!table)
 		return -ENOMEM;
@@ -63,14 +63,14 @@ int memotable_new(struct memotable **ret)
 	return 0;
 }
 
-void memotable_free(struct memotable *table)
+void rule_state_table_free(struct rule_state_table *table)
 {
-	struct memotable_entry *staler;
+	struct rule_state_table_entry *staler;
 
 	if (!table)
 		return;
 
-	for (struct memotable_entry *entry = table->freshest; entry; entry = staler) {
+	for (struct rule_state_table_entry *entry = table->freshest; entry; entry = staler) {
 		staler = entry->staler;
 		free(entry);
 	}
@@ -78,17 +78,17 @@ void memotable_free(struct memotable *table)
 	free(table);
 }
 
-size_t memotable_count(const struct memotable *table)
+size_t rule_state_table_count(const struct rule_state_table *table)
 {
 	return table->count;
 }
 
-const struct memotable_entry *memotable_stalest(const struct memotable *table)
+const struct rule_state_table_entry *rule_state_table_stalest(const struct rule_state_table *table)
 {
 	return table->stalest;
 }
 
-const struct memotable_entry *memotable_fresher(const struct memotable_entry *entry)
+const struct rule_state_table_entry *rule_state_table_fresher(const struct rule_state_table_entry *entry)
 {
 	return entry->fresher;
 }
@@ -109,29 +109,30 @@ static uint32_t hash_names(const char *rule, const char *key)
 	return hash;
 }
 
-static struct memotable_entry **bucket_of(const struct memotable *table, uint32_t hash)
+static struct rule_state_table_entry **bucket_of(const struct rule_state_table *table, uint32_t hash)
 {
 	return &table->buckets[hash & (table->bucket_count - 1)];
 }
 
-static struct memotable_entry *find(const struct memotable *table, uint32_t hash, const char *rule, const char *key)
+static struct rule_state_table_entry *find(const struct rule_state_table *table, uint32_t hash, const char *rule,
+					   const char *key)
 {
 	if (table->bucket_count == 0)
 		return NULL;
 
-	for (struct memotable_entry *entry = *bucket_of(table, hash); entry; entry = entry->chain)
+	for (struct rule_state_table_entry *entry = *bucket_of(table, hash); entry; entry = entry->chain)
 		if (entry->hash == hash && strcmp(entry->rule, rule) == 0 && strcmp(entry->key, key) == 0)
 			return entry;
 	return NULL;
 }
 
-static void list_remove(struct memotable *table, struct memotable_entry *entry)
+static void list_remove(struct rule_state_table *table, struct rule_state_table_entry *entry)
 {
 	*(entry->fresher ? &entry->fresher->staler : &table->freshest) = entry->staler;
 	*(entry->staler ? &entry->staler->fresher : &table->stalest) = entry->fresher;
 }
 
-static void list_add_freshest(struct memotable *table, struct memotable_entry *entry)
+static void list_add_freshest(struct rule_state_table *table, struct rule_state_table_entry *entry)
 {
 	entry->fresher = NULL;
 	entry->staler = table->freshest;
@@ -139,18 +140,18 @@ static void list_add_freshest(struct memotable *table, struct memotable_entry *e
 	table->freshest = entry;
 }
 
-static void bucket_add(struct memotable *table, struct memotable_entry *entry)
+static void bucket_add(struct rule_state_table *table, struct rule_state_table_entry *entry)
 {
-	struct memotable_entry **bucket = bucket_of(table, entry->hash);
+	struct rule_state_table_entry **bucket = bucket_of(table, entry->hash);
 
 	entry->chain = *bucket;
 	*bucket = entry;
 }
 
-static void drop_stalest(struct memotable *table)
+static void drop_stalest(struct rule_state_table *table)
 {
-	struct memotable_entry *entry = table->stalest;
-	struct memotable_entry **link = bucket_of(table, entry->hash);
+	struct rule_state_table_entry *entry = table->stalest;
+	struct rule_state_table_entry **link = bucket_of(table, entry->hash);
 
 	while (*link != entry)
 		link = &(*link)->chain;
@@ -163,10 +164,10 @@ static void drop_stalest(struct memotable *table)
 }
 
 /* Makes room for one more entry in the buckets. */
-static int reserve(struct memotable *table)
+static int reserve(struct rule_state_table *table)
 {
-	size_t count = table->bucket_count ? table->bucket_count * 2 : MEMOTABLE_BUCKETS_MIN;
-	struct memotable_entry **buckets;
+	size_t count = table->bucket_count ? table->bucket_count * 2 : RULE_STATE_TABLE_BUCKETS_MIN;
+	struct rule_state_table_entry **buckets;
 
 	if (table->count < table->bucket_count)
 		return 0;
@@ -178,15 +179,15 @@ static int reserve(struct memotable *table)
 	free(table->buckets);
 	table->buckets = buckets;
 	table->bucket_count = count;
-	for (struct memotable_entry *entry = table->freshest; entry; entry = entry->staler)
+	for (struct rule_state_table_entry *entry = table->freshest; entry; entry = entry->staler)
 		bucket_add(table, entry);
 	return 0;
 }
 
-static struct memotable_entry *entry_new(uint32_t hash, const char *rule, const char *key)
+static struct rule_state_table_entry *entry_new(uint32_t hash, const char *rule, const char *key)
 {
 	size_t rule_size = strlen(rule) + 1, key_size = strlen(key) + 1;
-	struct memotable_entry *entry = calloc(1, sizeof(*entry) + rule_size + key_size);
+	struct rule_state_table_entry *entry = calloc(1, sizeof(*entry) + rule_size + key_size);
 
 	char *names;
 
@@ -203,9 +204,10 @@ static struct memotable_entry *entry_new(uint32_t hash, const char *rule, const 
 	return entry;
 }
 
-bool memotable_get(const struct memotable *table, const char *rule, const char *key, struct trigger_memory *ret)
+bool rule_state_table_get(const struct rule_state_table *table, const char *rule, const char *key,
+			  struct trigger_memory *ret)
 {
-	const struct memotable_entry *entry = find(table, hash_names(rule, key), rule, key);
+	const struct rule_state_table_entry *entry = find(table, hash_names(rule, key), rule, key);
 
 	if (!entry)
 		return false;
@@ -214,17 +216,18 @@ bool memotable_get(const struct memotable *table, const char *rule, const char *
 	return true;
 }
 
-int memotable_put(struct memotable *table, const char *rule, const char *key, const struct trigger_memory *value)
+int rule_state_table_put(struct rule_state_table *table, const char *rule, const char *key,
+			 const struct trigger_memory *value)
 {
 	uint32_t hash = hash_names(rule, key);
-	struct memotable_entry *entry = find(table, hash, rule, key);
+	struct rule_state_table_entry *entry = find(table, hash, rule, key);
 	int r;
 
 	if (entry) {
 		list_remove(table, entry);
 		list_add_freshest(table, entry);
 		if (trigger_memory_equal(&entry->value, value))
-			return MEMOTABLE_SAME;
+			return RULE_STATE_TABLE_SAME;
 
 		entry->value = *value;
 		return 0;
@@ -237,8 +240,8 @@ int memotable_put(struct memotable *table, const char *rule, const char *key, co
 	if (!entry)
 		return -ENOMEM;
 
-	while (table->count > 0 &&
-	       (table->count >= MEMOTABLE_ENTRIES_MAX || table->names_len + entry->names_len > MEMOTABLE_NAMES_MAX))
+	while (table->count > 0 && (table->count >= RULE_STATE_TABLE_ENTRIES_MAX ||
+				    table->names_len + entry->names_len > RULE_STATE_TABLE_NAMES_MAX))
 		drop_stalest(table);
 
 	entry->value = *value;
@@ -250,68 +253,68 @@ int memotable_put(struct memotable *table, const char *rule, const char *key, co
 }
 
 /* Of an entry with eight members, and of members that a later version may add. */
-#define MEMO_NODES_PER_ENTRY 16
+#define RULE_STATE_NODES_PER_ENTRY 16
 
 /* Every byte of the names as %XX, and 320 bytes for the rest of each entry: no file is written that is not read again. */
-_Static_assert(3 * MEMOTABLE_NAMES_MAX + 320 * MEMOTABLE_ENTRIES_MAX < MEMO_FILE_MAX,
+_Static_assert(3 * RULE_STATE_TABLE_NAMES_MAX + 320 * RULE_STATE_TABLE_ENTRIES_MAX < RULE_STATE_FILE_MAX,
 	       "the file has room for the table");
 
-struct memo {
+struct rule_state {
 	char *boot_id;
-	struct memotable *table;
+	struct rule_state_table *table;
 	bool changed;
 };
 
-int memo_new(const char *boot_id, struct memo **ret)
+int rule_state_new(const char *boot_id, struct rule_state **ret)
 {
-	AUTO_FREE struct memo *memo = calloc(1, sizeof(*memo));
+	AUTO_FREE struct rule_state *rule_state = calloc(1, sizeof(*rule_state));
 	AUTO_FREE char *copy = strdup(boot_id);
 	int r;
 
-	if (!memo || !copy)
+	if (!rule_state || !copy)
 		return -ENOMEM;
-	r = memotable_new(&memo->table);
+	r = rule_state_table_new(&rule_state->table);
 	if (r < 0)
 		return r;
 
-	memo->boot_id = TAKE(copy);
-	*ret = TAKE(memo);
+	rule_state->boot_id = TAKE(copy);
+	*ret = TAKE(rule_state);
 	return 0;
 }
 
-void memo_free(struct memo *memo)
+void rule_state_free(struct rule_state *rule_state)
 {
-	if (!memo)
+	if (!rule_state)
 		return;
 
-	memotable_free(memo->table);
-	free(memo->boot_id);
-	free(memo);
+	rule_state_table_free(rule_state->table);
+	free(rule_state->boot_id);
+	free(rule_state);
 }
 
-bool memo_changed(const struct memo *memo)
+bool rule_state_changed(const struct rule_state *rule_state)
 {
-	return memo->changed;
+	return rule_state->changed;
 }
 
-size_t memo_count(const struct memo *memo)
+size_t rule_state_count(const struct rule_state *rule_state)
 {
-	return memotable_count(memo->table);
+	return rule_state_table_count(rule_state->table);
 }
 
-bool memo_get(const struct memo *memo, const char *rule, const char *key, struct trigger_memory *ret)
+bool rule_state_get(const struct rule_state *rule_state, const char *rule, const char *key, struct trigger_memory *ret)
 {
-	return memotable_get(memo->table, rule, key, ret);
+	return rule_state_table_get(rule_state->table, rule, key, ret);
 }
 
-int memo_put(struct memo *memo, const char *rule, const char *key, const struct trigger_memory *value)
+int rule_state_put(struct rule_state *rule_state, const char *rule, const char *key, const struct trigger_memory *value)
 {
-	int r = memotable_put(memo->table, rule, key, value);
+	int r = rule_state_table_put(rule_state->table, rule, key, value);
 
-	if (r == MEMOTABLE_SAME)
+	if (r == RULE_STATE_TABLE_SAME)
 		return 0;
 	if (r == 0)
-		memo->changed = true;
+		rule_state->changed = true;
 	return r;
 }
 
@@ -337,7 +340,7 @@ static int put_name(struct json_writer *writer, struct buffer *scratch, const ch
 	return json_string_len(writer, scratch->data ? scratch->data : "", scratch->len);
 }
 
-static int put_entry(struct json_writer *writer, struct buffer *scratch, const struct memotable_entry *entry)
+static int put_entry(struct json_writer *writer, struct buffer *scratch, const struct rule_state_table_entry *entry)
 {
 	char high_water[40];
 	int r;
@@ -367,7 +370,7 @@ static int put_entry(struct json_writer *writer, struct buffer *scratch, const s
 	return json_end_object(writer);
 }
 
-int memo_write(const struct memo *memo, struct sink sink)
+int rule_state_write(const struct rule_state *rule_state, struct sink sink)
 {
 	AUTO(buffer_release) struct buffer scratch = { 0 };
 	struct json_writer *writer;
@@ -381,11 +384,11 @@ int memo_write(const struct memo *memo, struct sink sink)
 	json_key(writer, "version");
 	json_u64(writer, 1);
 	json_key(writer, "boot_id");
-	json_string(writer, memo->boot_id);
+	json_string(writer, rule_state->boot_id);
 	json_key(writer, "entries");
 	r = json_begin_array(writer);
-	for (const struct memotable_entry *entry = memotable_stalest(memo->table); entry && r == 0;
-	     entry = memotable_fresher(entry))
+	for (const struct rule_state_table_entry *entry = rule_state_table_stalest(rule_state->table); entry && r == 0;
+	     entry = rule_state_table_fresher(entry))
 		r = put_entry(writer, &scratch, entry);
 	if (r == 0) {
 		json_end_array(writer);
@@ -396,22 +399,22 @@ int memo_write(const struct memo *memo, struct sink sink)
 	return r < 0 ? r : closed;
 }
 
-int memo_save(struct memo *memo, int dirfd, const char *name)
+int rule_state_save(struct rule_state *rule_state, int dirfd, const char *name)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	int r;
 
-	if (!memo->changed)
+	if (!rule_state->changed)
 		return 0;
 
-	r = memo_write(memo, sink_buffer(&text));
+	r = rule_state_write(rule_state, sink_buffer(&text));
 	if (r < 0)
 		return r;
-	r = wholefile_replace(dirfd, name, text.data, text.len);
+	r = whole_file_replace(dirfd, name, text.data, text.len);
 	if (r < 0)
 		return r;
 
-	memo->changed = false;
+	rule_state->changed = false;
 	return 0;
 }
 
@@ -419,7 +422,7 @@ int memo_save(struct memo *memo, int dirfd, const char *name)
 
 /* What is read, and where a complaint goes. */
 struct reading {
-	struct memotable *table;
+	struct rule_state_table *table;
 	const char *boot_id; /* ours */
 	bool same_boot;
 	char *error;
@@ -589,7 +592,7 @@ static int read_entry(struct reading *reading, const struct json_node *node)
 
 	if (is_process(key) && !reading->same_boot)
 		return 0;
-	r = memotable_put(reading->table, rule, key, &value);
+	r = rule_state_table_put(reading->table, rule, key, &value);
 	return r < 0 ? r : 0;
 }
 
@@ -627,21 +630,21 @@ static void release_document(struct json_document **document)
 	json_document_free(*document);
 }
 
-static void release_table(struct memotable **table)
+static void release_table(struct rule_state_table **table)
 {
-	memotable_free(*table);
+	rule_state_table_free(*table);
 }
 
-int memo_parse(struct memo *memo, const char *text, size_t len, char *error, size_t cap)
+int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len, char *error, size_t cap)
 {
 	static const struct json_limits limits = {
-		.size_bytes = MEMO_FILE_MAX,
-		.nodes = MEMOTABLE_ENTRIES_MAX * MEMO_NODES_PER_ENTRY,
+		.size_bytes = RULE_STATE_FILE_MAX,
+		.nodes = RULE_STATE_TABLE_ENTRIES_MAX * RULE_STATE_NODES_PER_ENTRY,
 	};
 	AUTO(release_document) struct json_document *document = NULL;
-	AUTO(release_table) struct memotable *fresh = NULL;
-	struct reading reading = { .boot_id = memo->boot_id, .error = error, .cap = cap };
-	struct memotable *old = memo->table;
+	AUTO(release_table) struct rule_state_table *fresh = NULL;
+	struct reading reading = { .boot_id = rule_state->boot_id, .error = error, .cap = cap };
+	struct rule_state_table *old = rule_state->table;
 	struct json_error where;
 	int r;
 
@@ -653,7 +656,7 @@ int memo_parse(struct memo *memo, const char *text, size_t len, char *error, siz
 	if (r < 0)
 		return r;
 
-	r = memotable_new(&fresh);
+	r = rule_state_table_new(&fresh);
 	if (r < 0)
 		return r;
 	reading.table = fresh;
@@ -661,16 +664,16 @@ int memo_parse(struct memo *memo, const char *text, size_t len, char *error, siz
 	if (r < 0)
 		return r;
 
-	memo->table = TAKE(fresh);
-	memo->changed = !reading.same_boot;
+	rule_state->table = TAKE(fresh);
+	rule_state->changed = !reading.same_boot;
 	fresh = old;
 	return 0;
 }
 
-int memo_load(struct memo *memo, int dirfd, const char *name, char *error, size_t cap)
+int rule_state_load(struct rule_state *rule_state, int dirfd, const char *name, char *error, size_t cap)
 {
-	AUTO(buffer_release) struct buffer text = { .max = MEMO_FILE_MAX };
-	int r = wholefile_read(dirfd, name, &text);
+	AUTO(buffer_release) struct buffer text = { .max = RULE_STATE_FILE_MAX };
+	int r = whole_file_read(dirfd, name, &text);
 
 	if (r == -ENOENT)
 		return 0;
@@ -681,5 +684,5 @@ int memo_load(struct memo *memo, int dirfd, const char *name, char *error, size_
 	if (r < 0)
 		return r;
 
-	return memo_parse(memo, text.data ? text.data : "", text.len, error, cap);
+	return rule_state_parse(rule_state, text.data ? text.data : "", text.len, error, cap);
 }

@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define INCIDENT_FORMAT 1     /* raised when an older reader would misunderstand; new keys do not raise it */
+#define INCIDENT_FORMAT 1 /* raised when an older reader would misunderstand; new keys do not raise it */
 
 enum incident_field_type {
 	INCIDENT_TEXT, /* an array of char */
@@ -372,7 +372,7 @@ static const char *value_text(const struct incident_rule *rule, double value, ch
 {
 	for (unsigned unit = METRIC_PERCENT; unit <= METRIC_PER_SECOND; unit++)
 		if (value >= 0 && value < VALUE_MAX && strcmp(rule->unit, incident_unit_name(unit)) == 0)
-			return metrictext_value(unit, value, buf, cap);
+			return metric_text_value(unit, value, buf, cap);
 	snprintf(buf, cap, "%.6g %s", value, rule->unit);
 	return buf;
 }
@@ -421,7 +421,7 @@ static void put_labels(struct json_writer *writer, const struct labels *labels)
 		return;
 	labels_json(writer, "labels", labels);
 	if (labels->left_out > 0)
-		jsonmember_u64(writer, "labels_left_out", labels->left_out);
+		json_member_u64(writer, "labels_left_out", labels->left_out);
 }
 
 static void put_part(struct json_writer *writer, const struct incident_fields *part, const struct incident *base)
@@ -700,7 +700,7 @@ int incident_json_read(int dirfd, struct incident *ret)
 	if (!text)
 		return -ENOMEM;
 
-	len = fdread_all(fd, text, (size_t)st.st_size);
+	len = fd_read_all(fd, text, (size_t)st.st_size);
 	if (len < 0)
 		return (int)len;
 	return incident_json_parse(text, (size_t)len, ret);

@@ -148,9 +148,9 @@ struct incident {
 	struct labels labels;       /* of that container; its own member of this is not used */
 	bool has_unit;
 	struct incident_unit unit;
-	struct cglimits limits;
-	struct slice_coverage coverage;
-	struct slice_peaks peaks;
+	struct cgroup_limits limits;
+	struct sample_window_coverage coverage;
+	struct sample_window_peaks peaks;
 	double peak_cpu_percent; /* peaks.cpu_cores of the effective CPU limit; only with peaks.has_cpu */
 	struct incident_cost cost;
 	uint64_t merged_total;

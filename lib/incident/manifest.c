@@ -34,7 +34,7 @@
 #define CHUNK_BYTES 65536 /* files are read in pieces of this size */
 
 /* What is left of the text. */
-struct rest {
+struct rate_limit {
 	const char *at;
 	size_t len;
 };
@@ -60,112 +60,112 @@ const char *manifest_fault_name(enum manifest_fault fault)
 
 /* ---- reading ---- */
 
-static bool take_text(struct rest *rest, const char *text)
+static bool take_text(struct rate_limit *rate_limit, const char *text)
 {
 	size_t len = strlen(text);
 
-	if (rest->len < len || memcmp(rest->at, text, len) != 0)
+	if (rate_limit->len < len || memcmp(rate_limit->at, text, len) != 0)
 		return false;
-	rest->at += len;
-	rest->len -= len;
+	rate_limit->at += len;
+	rate_limit->len -= len;
 	return true;
 }
 
 /* Canonical decimal: no sign, no leading zero, fits. */
-static bool take_size(struct rest *rest, uint64_t *ret)
+static bool take_size(struct rate_limit *rate_limit, uint64_t *ret)
 {
 	uint64_t value = 0;
 	size_t digits = 0;
 
-	while (digits < rest->len && rest->at[digits] >= '0' && rest->at[digits] <= '9') {
+	while (digits < rate_limit->len && rate_limit->at[digits] >= '0' && rate_limit->at[digits] <= '9') {
 		if (__builtin_mul_overflow(value, 10u, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(rest->at[digits] - '0'), &value))
+		    __builtin_add_overflow(value, (uint64_t)(rate_limit->at[digits] - '0'), &value))
 			return false;
 		digits++;
 	}
-	if (digits == 0 || (digits > 1 && rest->at[0] == '0'))
+	if (digits == 0 || (digits > 1 && rate_limit->at[0] == '0'))
 		return false;
-	rest->at += digits;
-	rest->len -= digits;
+	rate_limit->at += digits;
+	rate_limit->len -= digits;
 	*ret = value;
 	return true;
 }
 
 /* Eight lower-case digits. */
-static bool take_crc(struct rest *rest, uint32_t *ret)
+static bool take_crc(struct rate_limit *rate_limit, uint32_t *ret)
 {
 	static const char hex[] = "0123456789abcdef";
 	uint32_t value = 0;
 
-	if (rest->len < 8)
+	if (rate_limit->len < 8)
 		return false;
 	for (size_t i = 0; i < 8; i++) {
-		const char *digit = memchr(hex, rest->at[i], 16);
+		const char *digit = memchr(hex, rate_limit->at[i], 16);
 
 		if (!digit)
 			return false;
 		value = value << 4 | (uint32_t)(digit - hex);
 	}
-	rest->at += 8;
-	rest->len -= 8;
+	rate_limit->at += 8;
+	rate_limit->len -= 8;
 	*ret = value;
 	return true;
 }
 
-static bool take_name(struct rest *rest, char ret[static MANIFEST_NAME_MAX + 1])
+static bool take_name(struct rate_limit *rate_limit, char ret[static MANIFEST_NAME_MAX + 1])
 {
-	const char *end = memchr(rest->at, '\n', rest->len);
-	size_t len = end ? (size_t)(end - rest->at) : 0;
+	const char *end = memchr(rate_limit->at, '\n', rate_limit->len);
+	size_t len = end ? (size_t)(end - rate_limit->at) : 0;
 
-	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(rest->at, '\0', len))
+	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(rate_limit->at, '\0', len))
 		return false;
-	memcpy(ret, rest->at, len);
+	memcpy(ret, rate_limit->at, len);
 	ret[len] = '\0';
-	rest->at += len + 1;
-	rest->len -= len + 1;
+	rate_limit->at += len + 1;
+	rate_limit->len -= len + 1;
 	return manifest_name_ok(ret) && strcmp(ret, MANIFEST_NAME) != 0;
 }
 
 /* "1234 0a1b2c3d samples.tsv\n" */
-static bool take_entry(struct rest *rest, struct manifest_entry *ret)
+static bool take_entry(struct rate_limit *rate_limit, struct manifest_entry *ret)
 {
-	return take_size(rest, &ret->size_bytes) && take_text(rest, " ") && take_crc(rest, &ret->crc32) &&
-	       take_text(rest, " ") && take_name(rest, ret->name);
+	return take_size(rate_limit, &ret->size_bytes) && take_text(rate_limit, " ") &&
+	       take_crc(rate_limit, &ret->crc32) && take_text(rate_limit, " ") && take_name(rate_limit, ret->name);
 }
 
 /* Leaves the lines between the first and the last in *rest, once the last one has vouched for them. */
-static int check_frame(struct rest *rest)
+static int check_frame(struct rate_limit *rate_limit)
 {
-	struct rest last;
+	struct rate_limit last;
 	uint32_t crc;
 
-	if (rest->len < LAST_LEN)
+	if (rate_limit->len < LAST_LEN)
 		return -EBADMSG;
-	last = (struct rest){ rest->at + rest->len - LAST_LEN, LAST_LEN };
-	rest->len -= LAST_LEN;
+	last = (struct rate_limit){ rate_limit->at + rate_limit->len - LAST_LEN, LAST_LEN };
+	rate_limit->len -= LAST_LEN;
 	if (!take_text(&last, LAST_WORD) || !take_crc(&last, &crc) || !take_text(&last, "\n"))
 		return -EBADMSG;
-	if (checksum_crc32(0, rest->at, rest->len) != crc)
+	if (checksum_crc32(0, rate_limit->at, rate_limit->len) != crc)
 		return -EBADMSG;
-	if (take_text(rest, FIRST_LINE))
+	if (take_text(rate_limit, FIRST_LINE))
 		return 0;
-	return take_text(rest, FIRST_WORD) ? -EPROTONOSUPPORT : -EBADMSG;
+	return take_text(rate_limit, FIRST_WORD) ? -EPROTONOSUPPORT : -EBADMSG;
 }
 
 int manifest_parse(const char *text, size_t len, struct manifest *ret)
 {
 	struct manifest manifest = { 0 };
-	struct rest rest = { text, len };
+	struct rate_limit rate_limit = { text, len };
 	int r;
 
-	r = check_frame(&rest);
+	r = check_frame(&rate_limit);
 	if (r < 0)
 		return r;
 
-	while (rest.len > 0) {
+	while (rate_limit.len > 0) {
 		struct manifest_entry *entry = &manifest.entries[manifest.count];
 
-		if (manifest.count == MANIFEST_ENTRIES_MAX || !take_entry(&rest, entry))
+		if (manifest.count == MANIFEST_ENTRIES_MAX || !take_entry(&rate_limit, entry))
 			return -EBADMSG;
 		if (manifest.count > 0 && strcmp(entry[-1].name, entry->name) >= 0)
 			return -EBADMSG;
@@ -282,7 +282,7 @@ int manifest_write(int dirfd)
 	AUTO_CLOSE int fd = -1;
 	int r;
 
-	r = dirlist_each(dirfd, add_file, &listing);
+	r = directory_list_each(dirfd, add_file, &listing);
 	if (r < 0)
 		return r;
 
@@ -361,7 +361,7 @@ static int read_manifest(int dirfd, struct manifest *ret)
 	if (r < 0)
 		return r == -EINVAL ? -EBADMSG : r;
 
-	len = fdread_all(fd, text, sizeof(text));
+	len = fd_read_all(fd, text, sizeof(text));
 	if (len < 0)
 		return (int)len;
 	/* A full buffer is a file that is longer than any of ours. */
@@ -376,7 +376,7 @@ int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum 
 	r = read_manifest(dirfd, &verification.manifest);
 	if (r < 0)
 		return r;
-	r = dirlist_each(dirfd, verify_name, &verification);
+	r = directory_list_each(dirfd, verify_name, &verification);
 	if (r < 0)
 		return r;
 

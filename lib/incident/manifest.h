@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #define MANIFEST_NAME "MANIFEST"
-#define MANIFEST_ENTRIES_MAX 64  /* an incident holds about ten files */
-#define MANIFEST_NAME_MAX 64     /* of a file, the NUL excluded */
+#define MANIFEST_ENTRIES_MAX 64 /* an incident holds about ten files */
+#define MANIFEST_NAME_MAX 64    /* of a file, the NUL excluded */
 
 /* Positive return of manifest_verify. */
 enum { MANIFEST_DIFFERS = 1 };

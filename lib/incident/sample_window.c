@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 /* Holes that are remembered one by one; further ones are added to the last. */
-#define SLICE_GAPS_MAX 64
+#define SAMPLE_WINDOW_GAPS_MAX 64
 
 #define DEFAULT_MAX_BYTES (8u << 20)
 #define CHUNK_BYTES 16384u /* small enough to waste little on a target that hardly changes */
@@ -46,8 +46,8 @@ struct state {
 	struct sample sample;
 };
 
-struct slice {
-	struct slice_options options;
+struct sample_window {
+	struct sample_window_options options;
 	mono_t from, to;
 	struct chunk *first, *last;
 	size_t chunk_count;
@@ -55,7 +55,7 @@ struct slice {
 	uint64_t samples, dropped;
 	uint64_t ticks;
 	mono_t first_tick, last_tick;
-	struct slice_gap gap[SLICE_GAPS_MAX];
+	struct sample_window_gap gap[SAMPLE_WINDOW_GAPS_MAX];
 	size_t gap_count;
 	uint64_t gaps;
 	bool gone;
@@ -125,9 +125,9 @@ static size_t encode(uint8_t *record, struct state *state, mono_t at, const stru
 	return (size_t)(end - record);
 }
 
-static struct cursor begin(const struct slice *slice)
+static struct cursor begin(const struct sample_window *sample_window)
 {
-	return (struct cursor){ .chunk = slice->first, .state = { .time_ns = slice->from.ns } };
+	return (struct cursor){ .chunk = sample_window->first, .state = { .time_ns = sample_window->from.ns } };
 }
 
 /* Decodes the next record into cursor->state. False at the end. */
@@ -153,59 +153,59 @@ static bool next(struct cursor *cursor)
 
 /* ---- the object ---- */
 
-int slice_new(const struct slice_options *options, struct slice **ret)
+int sample_window_new(const struct sample_window_options *options, struct sample_window **ret)
 {
-	struct slice *slice = calloc(1, sizeof(*slice));
+	struct sample_window *sample_window = calloc(1, sizeof(*sample_window));
 
-	if (!slice)
+	if (!sample_window)
 		return -ENOMEM;
 
-	slice->options = *options;
-	if (slice->options.max_bytes == 0)
-		slice->options.max_bytes = DEFAULT_MAX_BYTES;
-	slice->from = mono_sub(options->fired, options->before_ns);
-	slice->to = mono_add(options->fired, options->after_ns);
-	slice->state.time_ns = slice->from.ns;
-	*ret = slice;
+	sample_window->options = *options;
+	if (sample_window->options.max_bytes == 0)
+		sample_window->options.max_bytes = DEFAULT_MAX_BYTES;
+	sample_window->from = mono_sub(options->fired, options->before_ns);
+	sample_window->to = mono_add(options->fired, options->after_ns);
+	sample_window->state.time_ns = sample_window->from.ns;
+	*ret = sample_window;
 	return 0;
 }
 
-void slice_free(struct slice *slice)
+void sample_window_free(struct sample_window *sample_window)
 {
-	if (!slice)
+	if (!sample_window)
 		return;
-	while (slice->first) {
-		struct chunk *chunk = slice->first;
+	while (sample_window->first) {
+		struct chunk *chunk = sample_window->first;
 
-		slice->first = chunk->next;
+		sample_window->first = chunk->next;
 		free(chunk);
 	}
-	free(slice);
+	free(sample_window);
 }
 
-static bool inside(const struct slice *slice, mono_t at)
+static bool inside(const struct sample_window *sample_window, mono_t at)
 {
-	return mono_diff(at, slice->from) >= 0 && mono_diff(slice->to, at) >= 0;
+	return mono_diff(at, sample_window->from) >= 0 && mono_diff(sample_window->to, at) >= 0;
 }
 
-void slice_tick(struct slice *slice, mono_t at)
+void sample_window_tick(struct sample_window *sample_window, mono_t at)
 {
-	if (!inside(slice, at))
+	if (!inside(sample_window, at))
 		return;
-	if (slice->ticks == 0)
-		slice->first_tick = at;
-	slice->last_tick = at;
-	slice->ticks++;
+	if (sample_window->ticks == 0)
+		sample_window->first_tick = at;
+	sample_window->last_tick = at;
+	sample_window->ticks++;
 }
 
 /* Room for one more record, at whatever length; NULL when the limit or memory says no. */
-static struct chunk *room(struct slice *slice)
+static struct chunk *room(struct sample_window *sample_window)
 {
-	struct chunk *chunk = slice->last;
+	struct chunk *chunk = sample_window->last;
 
 	if (chunk && sizeof(chunk->data) - chunk->len >= RECORD_MAX)
 		return chunk;
-	if ((slice->chunk_count + 1) * sizeof(*chunk) > slice->options.max_bytes)
+	if ((sample_window->chunk_count + 1) * sizeof(*chunk) > sample_window->options.max_bytes)
 		return NULL;
 	chunk = malloc(sizeof(*chunk));
 	if (!chunk)
@@ -213,91 +213,94 @@ static struct chunk *room(struct slice *slice)
 
 	chunk->next = NULL;
 	chunk->len = 0;
-	if (slice->last)
-		slice->last->next = chunk;
+	if (sample_window->last)
+		sample_window->last->next = chunk;
 	else
-		slice->first = chunk;
-	slice->last = chunk;
-	slice->chunk_count++;
+		sample_window->first = chunk;
+	sample_window->last = chunk;
+	sample_window->chunk_count++;
 	return chunk;
 }
 
-void slice_add(struct slice *slice, mono_t at, const struct sample *sample)
+void sample_window_add(struct sample_window *sample_window, mono_t at, const struct sample *sample)
 {
 	struct chunk *chunk;
 
-	if (!inside(slice, at))
+	if (!inside(sample_window, at))
 		return;
-	chunk = room(slice);
+	chunk = room(sample_window);
 	if (!chunk) {
-		slice->dropped++;
+		sample_window->dropped++;
 		return;
 	}
-	chunk->len += encode(chunk->data + chunk->len, &slice->state, at, sample);
-	slice->samples++;
+	chunk->len += encode(chunk->data + chunk->len, &sample_window->state, at, sample);
+	sample_window->samples++;
 }
 
-void slice_gap(struct slice *slice, mono_t at, uint64_t lost_pages)
+void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t lost_pages)
 {
-	if (!inside(slice, at))
+	if (!inside(sample_window, at))
 		return;
-	slice->gaps++;
-	if (slice->gap_count == SLICE_GAPS_MAX)
-		slice->gap[SLICE_GAPS_MAX - 1].lost_pages += lost_pages;
+	sample_window->gaps++;
+	if (sample_window->gap_count == SAMPLE_WINDOW_GAPS_MAX)
+		sample_window->gap[SAMPLE_WINDOW_GAPS_MAX - 1].lost_pages += lost_pages;
 	else
-		slice->gap[slice->gap_count++] = (struct slice_gap){ at, lost_pages };
+		sample_window->gap[sample_window->gap_count++] = (struct sample_window_gap){ at, lost_pages };
 }
 
-void slice_gone(struct slice *slice, mono_t at)
+void sample_window_gone(struct sample_window *sample_window, mono_t at)
 {
-	if (!inside(slice, at))
+	if (!inside(sample_window, at))
 		return;
-	slice->gone = true;
-	slice->gone_at = at;
+	sample_window->gone = true;
+	sample_window->gone_at = at;
 }
 
-bool slice_done(const struct slice *slice, mono_t now)
+bool sample_window_done(const struct sample_window *sample_window, mono_t now)
 {
-	return mono_diff(now, slice->to) > 0;
+	return mono_diff(now, sample_window->to) > 0;
 }
 
-size_t slice_bytes(const struct slice *slice)
+size_t sample_window_bytes(const struct sample_window *sample_window)
 {
-	return slice->chunk_count * sizeof(struct chunk);
+	return sample_window->chunk_count * sizeof(struct chunk);
 }
 
-mono_t slice_start(const struct slice *slice)
+mono_t sample_window_start(const struct sample_window *sample_window)
 {
-	return slice->from;
+	return sample_window->from;
 }
 
 /* ---- what is in it ---- */
 
-void slice_coverage(const struct slice *slice, uint64_t interval_ns, struct slice_coverage *ret)
+void sample_window_coverage(const struct sample_window *sample_window, uint64_t interval_ns,
+			    struct sample_window_coverage *ret)
 {
-	struct slice_coverage coverage = {
-		.want_before_ns = slice->options.before_ns,
-		.want_after_ns = slice->options.after_ns,
-		.ticks_expected = (slice->options.before_ns + slice->options.after_ns) / interval_ns,
-		.ticks_got = slice->ticks,
-		.samples = slice->samples,
-		.samples_dropped = slice->dropped,
-		.gaps = slice->gaps,
-		.gone = slice->gone,
+	struct sample_window_coverage coverage = {
+		.want_before_ns = sample_window->options.before_ns,
+		.want_after_ns = sample_window->options.after_ns,
+		.ticks_expected = (sample_window->options.before_ns + sample_window->options.after_ns) / interval_ns,
+		.ticks_got = sample_window->ticks,
+		.samples = sample_window->samples,
+		.samples_dropped = sample_window->dropped,
+		.gaps = sample_window->gaps,
+		.gone = sample_window->gone,
 	};
 
-	if (slice->ticks > 0) {
-		double slots = (double)mono_diff(slice->last_tick, slice->first_tick) / (double)interval_ns + 1;
-		double rate = (double)slice->ticks / slots;
+	if (sample_window->ticks > 0) {
+		double slots =
+			(double)mono_diff(sample_window->last_tick, sample_window->first_tick) / (double)interval_ns +
+			1;
+		double rate = (double)sample_window->ticks / slots;
 
-		coverage.got_from_ns = mono_diff(slice->first_tick, slice->options.fired);
-		coverage.got_to_ns = mono_diff(slice->last_tick, slice->options.fired);
+		coverage.got_from_ns = mono_diff(sample_window->first_tick, sample_window->options.fired);
+		coverage.got_to_ns = mono_diff(sample_window->last_tick, sample_window->options.fired);
 		coverage.capture_rate = rate < 1 ? rate : 1;
 	}
-	for (size_t i = 0; i < slice->gap_count; i++)
-		coverage.lost_pages += slice->gap[i].lost_pages;
-	if (slice->gone)
-		coverage.gone_ns = mono_diff(slice->gone_at, slice->options.fired);
+	for (size_t i = 0; i < sample_window->gap_count; i++)
+		coverage.lost_pages += sample_window->gap[i].lost_pages;
+	if (sample_window->gone)
+		coverage.gone_ns = mono_diff(sample_window->gone_at, sample_window->options.fired);
 	*ret = coverage;
 }
 
@@ -313,9 +316,9 @@ static bool follow(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t
 	return *valid;
 }
 
-static void cpu_peak(const struct slice *slice, struct slice_peaks *peaks)
+static void cpu_peak(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
 {
-	struct cursor lead = begin(slice), trail = begin(slice);
+	struct cursor lead = begin(sample_window), trail = begin(sample_window);
 	bool valid = false;
 
 	while (next(&lead)) {
@@ -335,9 +338,9 @@ static void cpu_peak(const struct slice *slice, struct slice_peaks *peaks)
 	}
 }
 
-static void memory_peaks(const struct slice *slice, struct slice_peaks *peaks)
+static void memory_peaks(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
 {
-	struct cursor cursor = begin(slice);
+	struct cursor cursor = begin(sample_window);
 	bool marked = false;
 	uint64_t mark = 0, rose_to = 0;
 
@@ -360,18 +363,20 @@ static void memory_peaks(const struct slice *slice, struct slice_peaks *peaks)
 	peaks->memory_peak_bytes = rose_to > peaks->memory_bytes ? rose_to : peaks->memory_bytes;
 }
 
-void slice_peaks(const struct slice *slice, uint64_t cpu_window_ns, struct slice_peaks *ret)
+void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
+			 struct sample_window_peaks *ret)
 {
-	struct slice_peaks peaks = { .cpu_window_ns = cpu_window_ns > 0 ? cpu_window_ns : 1 };
+	struct sample_window_peaks peaks = { .cpu_window_ns = cpu_window_ns > 0 ? cpu_window_ns : 1 };
 
-	cpu_peak(slice, &peaks);
-	memory_peaks(slice, &peaks);
+	cpu_peak(sample_window, &peaks);
+	memory_peaks(sample_window, &peaks);
 	*ret = peaks;
 }
 
-int slice_visit(const struct slice *slice, int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
+int sample_window_visit(const struct sample_window *sample_window,
+			int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
 {
-	struct cursor cursor = begin(slice);
+	struct cursor cursor = begin(sample_window);
 
 	while (next(&cursor)) {
 		struct sample sample = cursor.state.sample;
@@ -387,7 +392,7 @@ int slice_visit(const struct slice *slice, int (*visit)(void *ctx, mono_t at, co
 /* ---- the stream ---- */
 
 struct output {
-	const struct slice *slice;
+	const struct sample_window *sample_window;
 	struct stream_writer *writer;
 	uint32_t target;
 	mono_t start;
@@ -404,10 +409,10 @@ static uint64_t since_start(const struct output *output, mono_t at)
 /* Notes the holes that end no later than at. */
 static int note_gaps(struct output *output, mono_t at)
 {
-	const struct slice *slice = output->slice;
+	const struct sample_window *sample_window = output->sample_window;
 
-	for (; output->gap < slice->gap_count; output->gap++) {
-		const struct slice_gap *gap = &slice->gap[output->gap];
+	for (; output->gap < sample_window->gap_count; output->gap++) {
+		const struct sample_window_gap *gap = &sample_window->gap[output->gap];
 		char json[96];
 		int len, r;
 
@@ -433,19 +438,20 @@ static int write_row(void *ctx, mono_t at, const struct sample *sample)
 	return stream_row(output->writer, since_start(output, at), output->target, sample->value, sample->mask);
 }
 
-int slice_write(const struct slice *slice, struct stream_writer *writer, uint32_t target, mono_t start)
+int sample_window_write(const struct sample_window *sample_window, struct stream_writer *writer, uint32_t target,
+			mono_t start)
 {
-	struct output output = { slice, writer, target, start, 0 };
+	struct output output = { sample_window, writer, target, start, 0 };
 	char json[96];
 	int len, r;
 
-	r = slice_visit(slice, write_row, &output);
+	r = sample_window_visit(sample_window, write_row, &output);
 	if (r < 0)
 		return r;
-	r = note_gaps(&output, slice->to);
-	if (r < 0 || !slice->gone)
+	r = note_gaps(&output, sample_window->to);
+	if (r < 0 || !sample_window->gone)
 		return r;
 	len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"target\":%u}",
-		       (uintmax_t)since_start(&output, slice->gone_at), target);
+		       (uintmax_t)since_start(&output, sample_window->gone_at), target);
 	return stream_note(writer, "GONE", json, (size_t)len);
 }

@@ -16,9 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct slice;
+struct sample_window;
 
-struct slice_options {
+struct sample_window_options {
 	mono_t fired;
 	uint64_t before_ns;
 	uint64_t after_ns;
@@ -26,13 +26,13 @@ struct slice_options {
 };
 
 /* A hole: the reader was overtaken, or pages were damaged. */
-struct slice_gap {
+struct sample_window_gap {
 	mono_t at; /* of the first tick after it */
 	uint64_t lost_pages;
 };
 
 /* How much of the window there is. Times are relative to the firing, in nanoseconds: before it is negative. */
-struct slice_coverage {
+struct sample_window_coverage {
 	uint64_t want_before_ns, want_after_ns;
 	int64_t got_from_ns, got_to_ns; /* first and last tick; both 0 with no tick at all */
 	uint64_t ticks_expected;        /* slots of the whole window */
@@ -45,7 +45,7 @@ struct slice_coverage {
 };
 
 /* The extremes of what was seen. */
-struct slice_peaks {
+struct sample_window_peaks {
 	bool has_cpu;
 	double cpu_cores; /* the highest over any run of samples of at least cpu_window_ns, as short as there is */
 	uint64_t cpu_window_ns;
@@ -56,47 +56,51 @@ struct slice_peaks {
 };
 
 /* 0 or -ENOMEM. *options is copied. */
-int slice_new(const struct slice_options *options, struct slice **ret);
-void slice_free(struct slice *slice);
+int sample_window_new(const struct sample_window_options *options, struct sample_window **ret);
+void sample_window_free(struct sample_window *sample_window);
 
 /* A tick was taken, whether or not the target changed: what coverage is computed from. */
-void slice_tick(struct slice *slice, mono_t at);
+void sample_window_tick(struct sample_window *sample_window, mono_t at);
 
 /* A sample. Never fails: without memory it is dropped and counted. Times may step back by a little. */
-void slice_add(struct slice *slice, mono_t at, const struct sample *sample);
+void sample_window_add(struct sample_window *sample_window, mono_t at, const struct sample *sample);
 
 /* Ticks are missing before `at`. */
-void slice_gap(struct slice *slice, mono_t at, uint64_t lost_pages);
+void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t lost_pages);
 
 /* The target ended. */
-void slice_gone(struct slice *slice, mono_t at);
+void sample_window_gone(struct sample_window *sample_window, mono_t at);
 
 /* Is the window over at now. */
-bool slice_done(const struct slice *slice, mono_t now);
+bool sample_window_done(const struct sample_window *sample_window, mono_t now);
 
 /* interval_ns: of the sampler, > 0. */
-void slice_coverage(const struct slice *slice, uint64_t interval_ns, struct slice_coverage *ret);
+void sample_window_coverage(const struct sample_window *sample_window, uint64_t interval_ns,
+			    struct sample_window_coverage *ret);
 
 /*
  * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel charges CPU time by
  * the tick.
  */
-void slice_peaks(const struct slice *slice, uint64_t cpu_window_ns, struct slice_peaks *ret);
+void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
+			 struct sample_window_peaks *ret);
 
 /* Bytes of memory taken for samples. */
-size_t slice_bytes(const struct slice *slice);
+size_t sample_window_bytes(const struct sample_window *sample_window);
 
 /* Calls sample for each in order, until it returns non-zero, which is returned. */
-int slice_visit(const struct slice *slice, int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx);
+int sample_window_visit(const struct sample_window *sample_window,
+			int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx);
 
 /*
  * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are columns_of_samples
  * and whose START_TIME is the wall clock at `start`. The target must have been declared; nothing is closed.
  * 0 or the writer's first error.
  */
-int slice_write(const struct slice *slice, struct stream_writer *writer, uint32_t target, mono_t start);
+int sample_window_write(const struct sample_window *sample_window, struct stream_writer *writer, uint32_t target,
+			mono_t start);
 
 /* The moment the window begins: a good `start`. */
-mono_t slice_start(const struct slice *slice);
+mono_t sample_window_start(const struct sample_window *sample_window);
 
 #endif

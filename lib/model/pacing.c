@@ -18,19 +18,19 @@
 #include <string.h>
 
 /* The factors that gVisor's profiling metrics use. */
-#define PACER_BACKOFF_FIRST 1.0
-#define PACER_BACKOFF_GROWTH 1.125
-#define PACER_BACKOFF_MAX 256.0
+#define SCHEDULE_BACKOFF_FIRST 1.0
+#define SCHEDULE_BACKOFF_GROWTH 1.125
+#define SCHEDULE_BACKOFF_MAX 256.0
 
 /*
- * pacer.c: arithmetic on a grid of slots.
+ * schedule.c: arithmetic on a grid of slots.
  *
- * Invariant: every slot that has elapsed is counted once in total_slots, either as taken (pacer_done) or as missed. That makes
+ * Invariant: every slot that has elapsed is counted once in total_slots, either as taken (schedule_done) or as missed. That makes
  * snapshots / slots a capture rate that comes from the clock: deriving the slots from the snapshots, as the reference
  * implementation does, could never show a loss.
  *
- * Between calls `deadline` is the first slot that is not accounted for. pacer_wake moves it to the slot in which now lies, because
- * that one can still be taken, if late; pacer_done moves it beyond now, because a slot that began during the collection cannot.
+ * Between calls `deadline` is the first slot that is not accounted for. schedule_wake moves it to the slot in which now lies, because
+ * that one can still be taken, if late; schedule_done moves it beyond now, because a slot that began during the collection cannot.
  *
  * A new grid begins where the old one ends: the slot that the change falls into belongs to either, is counted once, and can still be taken. A backoff
  * is counted when it begins and corrected when it is cut short; nobody sees the counters in between, for they are published by ticks.
@@ -46,108 +46,108 @@ static uint64_t elapsed(mono_t later, mono_t earlier)
 }
 
 /* Accounts for `slots` slots from the deadline on, and puts the deadline behind them. */
-static void pass_slots(struct pacer *pacer, uint64_t slots, uint64_t taken)
+static void pass_slots(struct schedule *schedule, uint64_t slots, uint64_t taken)
 {
 	if (slots == 0)
 		return;
 
-	pacer->stats->total_slots += slots;
-	pacer->stats->missed_slots += slots - taken;
-	pacer->deadline = mono_add(pacer->deadline, slots * pacer->interval_ns);
-	pacer->stats->cheap_last_collection_nanos = pacer->deadline.ns - pacer->interval_ns;
+	schedule->stats->total_slots += slots;
+	schedule->stats->missed_slots += slots - taken;
+	schedule->deadline = mono_add(schedule->deadline, slots * schedule->interval_ns);
+	schedule->stats->cheap_last_collection_nanos = schedule->deadline.ns - schedule->interval_ns;
 }
 
-void pacer_init(struct pacer *pacer, struct stats *stats, mono_t now, uint64_t interval_ns)
+void schedule_init(struct schedule *schedule, struct stats *stats, mono_t now, uint64_t interval_ns)
 {
 	assert(interval_ns > 0);
 
-	*pacer = (struct pacer){
+	*schedule = (struct schedule){
 		.stats = stats,
 		.interval_ns = interval_ns,
 		.deadline = now,
 		.until = now,
 		.woke = now,
-		.backoff = PACER_BACKOFF_FIRST,
+		.backoff = SCHEDULE_BACKOFF_FIRST,
 	};
 	stats->collection_rate = interval_ns;
 	stats->cheap_start_nanos = now.ns;
 }
 
-mono_t pacer_deadline(const struct pacer *pacer)
+mono_t schedule_deadline(const struct schedule *schedule)
 {
-	return pacer->deadline;
+	return schedule->deadline;
 }
 
-void pacer_wake(struct pacer *pacer, mono_t now)
+void schedule_wake(struct schedule *schedule, mono_t now)
 {
-	pacer->stats->total_sleep_timing_error += elapsed(now, pacer->until) + elapsed(pacer->until, now);
-	pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
-	pacer->woke = now;
+	schedule->stats->total_sleep_timing_error += elapsed(now, schedule->until) + elapsed(schedule->until, now);
+	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
+	schedule->woke = now;
 }
 
-void pacer_done(struct pacer *pacer, mono_t now)
+void schedule_done(struct schedule *schedule, mono_t now)
 {
-	pacer->stats->total_snapshots++;
-	pacer->stats->total_collection_timing_error += elapsed(now, pacer->woke);
-	pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns + 1, 1);
-	pacer->until = pacer->deadline;
-	pacer->backoff = PACER_BACKOFF_FIRST;
+	schedule->stats->total_snapshots++;
+	schedule->stats->total_collection_timing_error += elapsed(now, schedule->woke);
+	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns + 1, 1);
+	schedule->until = schedule->deadline;
+	schedule->backoff = SCHEDULE_BACKOFF_FIRST;
 }
 
-mono_t pacer_backoff(struct pacer *pacer, mono_t now)
+mono_t schedule_backoff(struct schedule *schedule, mono_t now)
 {
-	uint64_t sleep_ns = (uint64_t)((double)pacer->interval_ns * pacer->backoff);
+	uint64_t sleep_ns = (uint64_t)((double)schedule->interval_ns * schedule->backoff);
 
-	pacer->stats->num_backoff_sleeps++;
-	pacer->stats->total_backoff_sleep += sleep_ns;
-	pacer->until = mono_add(now, sleep_ns);
-	pacer->backoff *= PACER_BACKOFF_GROWTH;
-	if (pacer->backoff > PACER_BACKOFF_MAX)
-		pacer->backoff = PACER_BACKOFF_MAX;
+	schedule->stats->num_backoff_sleeps++;
+	schedule->stats->total_backoff_sleep += sleep_ns;
+	schedule->until = mono_add(now, sleep_ns);
+	schedule->backoff *= SCHEDULE_BACKOFF_GROWTH;
+	if (schedule->backoff > SCHEDULE_BACKOFF_MAX)
+		schedule->backoff = SCHEDULE_BACKOFF_MAX;
 
-	return pacer->until;
+	return schedule->until;
 }
 
-void pacer_stop(struct pacer *pacer, mono_t now)
+void schedule_stop(struct schedule *schedule, mono_t now)
 {
-	pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
+	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
 }
 
-static void end_backoff(struct pacer *pacer, mono_t now)
+static void end_backoff(struct schedule *schedule, mono_t now)
 {
-	if (pacer->until.ns == pacer->deadline.ns)
+	if (schedule->until.ns == schedule->deadline.ns)
 		return;
 
-	pacer->stats->total_backoff_sleep -= elapsed(pacer->until, now);
-	if (mono_diff(pacer->until, now) > 0)
-		pacer->until = now;
-	pacer->backoff = PACER_BACKOFF_FIRST;
+	schedule->stats->total_backoff_sleep -= elapsed(schedule->until, now);
+	if (mono_diff(schedule->until, now) > 0)
+		schedule->until = now;
+	schedule->backoff = SCHEDULE_BACKOFF_FIRST;
 }
 
-void pacer_set_interval(struct pacer *pacer, mono_t now, uint64_t interval_ns)
+void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t interval_ns)
 {
 	assert(interval_ns > 0);
 
-	end_backoff(pacer, now);
-	if (mono_diff(now, pacer->deadline) >= 0) {
-		pass_slots(pacer, elapsed(now, pacer->deadline) / pacer->interval_ns, 0);
-		pacer->deadline = now;
-	} else if (mono_diff(pacer->deadline, now) > (int64_t)interval_ns) {
-		pacer->deadline = mono_add(now, interval_ns);
-		pacer->until = pacer->deadline;
+	end_backoff(schedule, now);
+	if (mono_diff(now, schedule->deadline) >= 0) {
+		pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
+		schedule->deadline = now;
+	} else if (mono_diff(schedule->deadline, now) > (int64_t)interval_ns) {
+		schedule->deadline = mono_add(now, interval_ns);
+		schedule->until = schedule->deadline;
 	}
-	pacer->interval_ns = interval_ns;
-	pacer->stats->collection_rate = interval_ns;
+	schedule->interval_ns = interval_ns;
+	schedule->stats->collection_rate = interval_ns;
 }
 
-/* governor.c: see the header for the rule. A period in which the machine slept tells nothing new and is judged like any other. */
+/* cpu_budget.c: see the header for the rule. A period in which the machine slept tells nothing new and is judged like any other. */
 
 /* Half the interval costs about twice as much: recover only if that would still leave a quarter of the budget. */
-#define GOVERNOR_RECOVER_BELOW 0.375
+#define CPU_BUDGET_RECOVER_BELOW 0.375
 
-void governor_init(struct governor *governor, double budget_percent, mono_t now, uint64_t cpu_ns)
+void cpu_budget_init(struct cpu_budget *cpu_budget, double budget_percent, mono_t now, uint64_t cpu_ns)
 {
-	*governor = (struct governor){
+	*cpu_budget = (struct cpu_budget){
 		.budget = budget_percent / 100,
 		.since = now,
 		.cpu_ns = cpu_ns,
@@ -155,46 +155,46 @@ void governor_init(struct governor *governor, double budget_percent, mono_t now,
 	};
 }
 
-uint32_t governor_step(struct governor *governor, mono_t now, uint64_t cpu_ns)
+uint32_t cpu_budget_step(struct cpu_budget *cpu_budget, mono_t now, uint64_t cpu_ns)
 {
-	int64_t elapsed = mono_diff(now, governor->since);
+	int64_t elapsed = mono_diff(now, cpu_budget->since);
 
 	if (elapsed <= 0)
-		return governor->factor;
+		return cpu_budget->factor;
 
-	governor->share = cpu_ns > governor->cpu_ns ? (double)(cpu_ns - governor->cpu_ns) / (double)elapsed : 0;
-	governor->since = now;
-	governor->cpu_ns = cpu_ns;
+	cpu_budget->share = cpu_ns > cpu_budget->cpu_ns ? (double)(cpu_ns - cpu_budget->cpu_ns) / (double)elapsed : 0;
+	cpu_budget->since = now;
+	cpu_budget->cpu_ns = cpu_ns;
 
-	if (governor->budget <= 0)
-		return governor->factor;
+	if (cpu_budget->budget <= 0)
+		return cpu_budget->factor;
 
-	if (governor->share > governor->budget) {
-		governor->calm = 0;
-		if (++governor->hot < GOVERNOR_HOT)
-			return governor->factor;
-		governor->hot = 0;
-		if (governor->factor < GOVERNOR_FACTOR_MAX)
-			governor->factor *= 2;
-		return governor->factor;
+	if (cpu_budget->share > cpu_budget->budget) {
+		cpu_budget->calm = 0;
+		if (++cpu_budget->hot < CPU_BUDGET_HOT)
+			return cpu_budget->factor;
+		cpu_budget->hot = 0;
+		if (cpu_budget->factor < CPU_BUDGET_FACTOR_MAX)
+			cpu_budget->factor *= 2;
+		return cpu_budget->factor;
 	}
-	governor->hot = 0;
+	cpu_budget->hot = 0;
 
-	if (governor->factor == 1 || governor->share > governor->budget * GOVERNOR_RECOVER_BELOW) {
-		governor->calm = 0;
-		return governor->factor;
-	}
-
-	if (++governor->calm >= GOVERNOR_CALM) {
-		governor->calm = 0;
-		governor->factor /= 2;
+	if (cpu_budget->factor == 1 || cpu_budget->share > cpu_budget->budget * CPU_BUDGET_RECOVER_BELOW) {
+		cpu_budget->calm = 0;
+		return cpu_budget->factor;
 	}
 
-	return governor->factor;
+	if (++cpu_budget->calm >= CPU_BUDGET_CALM) {
+		cpu_budget->calm = 0;
+		cpu_budget->factor /= 2;
+	}
+
+	return cpu_budget->factor;
 }
 
 /*
- * thinning.c: slots, gaps and pieces.
+ * overload_sampling.c: slots, gaps and pieces.
  *
  * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of things for each slot. Each sample owes the time
  * that it may take, and time pays it off; who owes more than a burst may is not counted until it is paid, if it took longer to notice, for longer.
@@ -205,7 +205,7 @@ uint32_t governor_step(struct governor *governor, mono_t now, uint64_t cpu_ns)
  *	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
  *	│◀────────── slot ───────▶│
  *
- * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it had not been. Who comes slowly afterwards ends the slot by thinning_next_ns, so that the piece
+ * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it had not been. Who comes slowly afterwards ends the slot by overload_sampling_next_ns, so that the piece
  * beside a gap is never longer than a slot or the calm before: by its rate the gap is shared out.
  *
  * Rejected: a share of time that is counted, whatever the rate: it wakes somebody up all the time, and takes from quiet times what busy ones cost. To
@@ -213,14 +213,15 @@ uint32_t governor_step(struct governor *governor, mono_t now, uint64_t cpu_ns)
  * to the piece before it alone, or after it alone: the same mistake, at one of its ends.
  */
 
-static struct thinning_piece *piece_of(struct thinning *thinning, uint64_t number)
+static struct overload_sampling_piece *piece_of(struct overload_sampling *overload_sampling, uint64_t number)
 {
-	return &thinning->pieces[number % THINNING_PIECES];
+	return &overload_sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
 }
 
-static const struct thinning_piece *piece_at(const struct thinning *thinning, uint64_t number)
+static const struct overload_sampling_piece *piece_at(const struct overload_sampling *overload_sampling,
+						      uint64_t number)
 {
-	return &thinning->pieces[number % THINNING_PIECES];
+	return &overload_sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
 }
 
 static uint64_t since(uint64_t now, uint64_t then)
@@ -236,63 +237,68 @@ static uint64_t part(uint64_t value, uint64_t times, uint64_t of)
 }
 
 /* xorshift64 */
-static uint64_t next_random(struct thinning *thinning)
+static uint64_t next_random(struct overload_sampling *overload_sampling)
 {
-	thinning->random ^= thinning->random << 13;
-	thinning->random ^= thinning->random >> 7;
-	thinning->random ^= thinning->random << 17;
-	return thinning->random;
+	overload_sampling->random ^= overload_sampling->random << 13;
+	overload_sampling->random ^= overload_sampling->random >> 7;
+	overload_sampling->random ^= overload_sampling->random << 17;
+	return overload_sampling->random;
 }
 
 /* Half of it to one and a half. */
-static uint64_t about(struct thinning *thinning, uint64_t ns)
+static uint64_t about(struct overload_sampling *overload_sampling, uint64_t ns)
 {
-	return ns / 2 + part(ns, next_random(thinning) >> 32, UINT32_MAX);
+	return ns / 2 + part(ns, next_random(overload_sampling) >> 32, UINT32_MAX);
 }
 
-void thinning_init(struct thinning *thinning, const struct thinning_options *options, uint64_t now_ns, uint64_t total)
+void overload_sampling_init(struct overload_sampling *overload_sampling,
+			    const struct overload_sampling_options *options, uint64_t now_ns, uint64_t total)
 {
-	memset(thinning, 0, sizeof(*thinning));
-	thinning->options = *options;
-	thinning->on = true;
-	thinning->slot_ns = thinning->from_ns = now_ns;
-	thinning->total = total;
-	thinning->random = 88172645463325252ULL ^ ((uint64_t)options->seed << 8);
+	memset(overload_sampling, 0, sizeof(*overload_sampling));
+	overload_sampling->options = *options;
+	overload_sampling->on = true;
+	overload_sampling->slot_ns = overload_sampling->from_ns = now_ns;
+	overload_sampling->total = total;
+	overload_sampling->random = 88172645463325252ULL ^ ((uint64_t)options->seed << 8);
 }
 
 /* How long so many samples may take. */
-static uint64_t worth_ns(const struct thinning *thinning, uint64_t samples)
+static uint64_t worth_ns(const struct overload_sampling *overload_sampling, uint64_t samples)
 {
-	return part(thinning->options.slot_ns, samples, thinning->options.most);
+	return part(overload_sampling->options.slot_ns, samples, overload_sampling->options.most);
 }
 
 /* What may be owed without a gap. */
-static uint64_t credit_ns(const struct thinning *thinning)
+static uint64_t credit_ns(const struct overload_sampling *overload_sampling)
 {
-	return since(worth_ns(thinning, thinning->options.burst), thinning->options.slot_ns);
+	return since(worth_ns(overload_sampling, overload_sampling->options.burst), overload_sampling->options.slot_ns);
 }
 
 /* What is owed after so many samples of this slot. */
-static uint64_t owed_ns(const struct thinning *thinning, uint64_t now_ns, uint64_t samples)
+static uint64_t owed_ns(const struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t samples)
 {
-	uint64_t worth = worth_ns(thinning, samples), passed_ns = since(now_ns, thinning->slot_ns);
+	uint64_t worth = worth_ns(overload_sampling, samples), passed_ns = since(now_ns, overload_sampling->slot_ns);
 
-	if (worth > UINT64_MAX - thinning->owed_ns)
+	if (worth > UINT64_MAX - overload_sampling->owed_ns)
 		return since(UINT64_MAX, passed_ns);
-	return since(thinning->owed_ns + worth, passed_ns);
+	return since(overload_sampling->owed_ns + worth, passed_ns);
 }
 
-enum thinning_verdict thinning_judge(const struct thinning *thinning, uint64_t now_ns, uint64_t samples)
+enum overload_sampling_verdict overload_sampling_judge(const struct overload_sampling *overload_sampling,
+						       uint64_t now_ns, uint64_t samples)
 {
-	if (samples >= thinning->options.most && owed_ns(thinning, now_ns, samples) > credit_ns(thinning))
-		return THINNING_STOP;
-	return since(now_ns, thinning->slot_ns) >= thinning->options.slot_ns ? THINNING_SLOT : THINNING_GO_ON;
+	if (samples >= overload_sampling->options.most &&
+	    owed_ns(overload_sampling, now_ns, samples) > credit_ns(overload_sampling))
+		return OVERLOAD_SAMPLING_STOP;
+	return since(now_ns, overload_sampling->slot_ns) >= overload_sampling->options.slot_ns
+		       ? OVERLOAD_SAMPLING_SLOT
+		       : OVERLOAD_SAMPLING_GO_ON;
 }
 
 /* ---- pieces and gaps ---- */
 
 /* Things in a second. */
-static double rate_of(const struct thinning_piece *piece)
+static double rate_of(const struct overload_sampling_piece *piece)
 {
 	uint64_t ns = since(piece->to_ns, piece->from_ns);
 
@@ -300,97 +306,106 @@ static double rate_of(const struct thinning_piece *piece)
 }
 
 /* What happened before the newest piece, in the gap: to it and to the one before it. */
-static void share_gap(struct thinning *thinning)
+static void share_gap(struct overload_sampling *overload_sampling)
 {
-	struct thinning_piece *after = piece_of(thinning, thinning->first + thinning->count - 1);
-	struct thinning_piece *before =
-		thinning->count > 1 ? piece_of(thinning, thinning->first + thinning->count - 2) : after;
+	struct overload_sampling_piece *after =
+		piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 1);
+	struct overload_sampling_piece *before =
+		overload_sampling->count > 1
+			? piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 2)
+			: after;
 	double rates = rate_of(before) + rate_of(after);
 	uint64_t to_before = 0;
 
-	if (before != after && !thinning->settled && rates > 0)
-		to_before = (uint64_t)((double)thinning->gap * (rate_of(before) / rates));
-	if (to_before > thinning->gap)
-		to_before = thinning->gap;
+	if (before != after && !overload_sampling->settled && rates > 0)
+		to_before = (uint64_t)((double)overload_sampling->gap * (rate_of(before) / rates));
+	if (to_before > overload_sampling->gap)
+		to_before = overload_sampling->gap;
 	before->gained += to_before;
-	after->gained += thinning->gap - to_before;
-	thinning->gap = 0;
-	thinning->settled = false;
+	after->gained += overload_sampling->gap - to_before;
+	overload_sampling->gap = 0;
+	overload_sampling->settled = false;
 }
 
-static void end_piece(struct thinning *thinning, uint64_t now_ns, uint64_t total)
+static void end_piece(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
 {
-	if (thinning->count == THINNING_PIECES) {
-		thinning->first++;
-		thinning->count--;
+	if (overload_sampling->count == OVERLOAD_SAMPLING_PIECES) {
+		overload_sampling->first++;
+		overload_sampling->count--;
 	}
-	*piece_of(thinning, thinning->first + thinning->count++) = (struct thinning_piece){
-		.from_ns = thinning->from_ns, .to_ns = now_ns, .counted = since(total, thinning->total)
-	};
-	share_gap(thinning);
+	*piece_of(overload_sampling, overload_sampling->first + overload_sampling->count++) =
+		(struct overload_sampling_piece){ .from_ns = overload_sampling->from_ns,
+						  .to_ns = now_ns,
+						  .counted = since(total, overload_sampling->total) };
+	share_gap(overload_sampling);
 }
 
 /* A piece or a gap begins. */
-static void start(struct thinning *thinning, uint64_t now_ns, uint64_t total)
+static void start(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
 {
-	thinning->from_ns = now_ns;
-	thinning->total = total;
+	overload_sampling->from_ns = now_ns;
+	overload_sampling->total = total;
 }
 
-void thinning_begin(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples)
+void overload_sampling_begin(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
+			     uint64_t samples)
 {
-	if (thinning->on) {
-		thinning->owed_ns = owed_ns(thinning, now_ns, samples);
-		end_piece(thinning, now_ns, total);
+	if (overload_sampling->on) {
+		overload_sampling->owed_ns = owed_ns(overload_sampling, now_ns, samples);
+		end_piece(overload_sampling, now_ns, total);
 	} else {
-		thinning->owed_ns = since(credit_ns(thinning), since(now_ns, thinning->next_ns));
-		thinning->gap = since(total, thinning->total);
+		overload_sampling->owed_ns =
+			since(credit_ns(overload_sampling), since(now_ns, overload_sampling->next_ns));
+		overload_sampling->gap = since(total, overload_sampling->total);
 	}
-	thinning->watchful = !thinning->on;
-	thinning->on = true;
-	thinning->slot_ns = now_ns;
-	start(thinning, now_ns, total);
+	overload_sampling->watchful = !overload_sampling->on;
+	overload_sampling->on = true;
+	overload_sampling->slot_ns = now_ns;
+	start(overload_sampling, now_ns, total);
 }
 
-void thinning_stop(struct thinning *thinning, uint64_t now_ns, uint64_t total, uint64_t samples)
+void overload_sampling_stop(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
+			    uint64_t samples)
 {
-	uint64_t too_much_ns = since(owed_ns(thinning, now_ns, samples), credit_ns(thinning));
+	uint64_t too_much_ns = since(owed_ns(overload_sampling, now_ns, samples), credit_ns(overload_sampling));
 
-	end_piece(thinning, now_ns, total);
-	thinning->on = false;
-	thinning->next_ns = now_ns + about(thinning, too_much_ns);
-	start(thinning, now_ns, total);
+	end_piece(overload_sampling, now_ns, total);
+	overload_sampling->on = false;
+	overload_sampling->next_ns = now_ns + about(overload_sampling, too_much_ns);
+	start(overload_sampling, now_ns, total);
 }
 
-uint64_t thinning_next_ns(const struct thinning *thinning)
+uint64_t overload_sampling_next_ns(const struct overload_sampling *overload_sampling)
 {
-	if (!thinning->on)
-		return thinning->next_ns;
-	return thinning->watchful ? thinning->slot_ns + thinning->options.slot_ns : UINT64_MAX;
+	if (!overload_sampling->on)
+		return overload_sampling->next_ns;
+	return overload_sampling->watchful ? overload_sampling->slot_ns + overload_sampling->options.slot_ns
+					   : UINT64_MAX;
 }
 
 /* In a gap, what happened in it so far is the last piece's: what comes after it is not known. */
-void thinning_settle(struct thinning *thinning, uint64_t now_ns, uint64_t total)
+void overload_sampling_settle(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
 {
-	if (thinning->on)
-		end_piece(thinning, now_ns, total);
+	if (overload_sampling->on)
+		end_piece(overload_sampling, now_ns, total);
 	else
-		piece_of(thinning, thinning->first + thinning->count - 1)->gained += since(total, thinning->total);
-	thinning->settled |= !thinning->on;
-	start(thinning, now_ns, total);
+		piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 1)->gained +=
+			since(total, overload_sampling->total);
+	overload_sampling->settled |= !overload_sampling->on;
+	start(overload_sampling, now_ns, total);
 }
 
 /* ---- what it comes to ---- */
 
 /* The first piece that ends after time_ns; first + count: none does. */
-static uint64_t search(const struct thinning *thinning, uint64_t time_ns)
+static uint64_t search(const struct overload_sampling *overload_sampling, uint64_t time_ns)
 {
-	uint64_t low = thinning->first, high = thinning->first + thinning->count;
+	uint64_t low = overload_sampling->first, high = overload_sampling->first + overload_sampling->count;
 
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (piece_at(thinning, middle)->to_ns <= time_ns)
+		if (piece_at(overload_sampling, middle)->to_ns <= time_ns)
 			low = middle + 1;
 		else
 			high = middle;
@@ -402,30 +417,34 @@ static uint64_t search(const struct thinning *thinning, uint64_t time_ns)
  * A sample from the moment between a piece's end and counting's, or the reverse, is of the piece that is next to it, of which
  * there are two at most.
  */
-uint64_t thinning_weigh(const struct thinning *thinning, uint64_t time_ns, uint64_t weight)
+uint64_t overload_sampling_weigh(const struct overload_sampling *overload_sampling, uint64_t time_ns, uint64_t weight)
 {
-	uint64_t number = search(thinning, time_ns);
-	const struct thinning_piece *piece;
+	uint64_t number = search(overload_sampling, time_ns);
+	const struct overload_sampling_piece *piece;
 
-	if (thinning->count == 0 || (number == thinning->first + thinning->count && thinning->on) ||
-	    (number == thinning->first && time_ns < piece_at(thinning, number)->from_ns))
+	if (overload_sampling->count == 0 ||
+	    (number == overload_sampling->first + overload_sampling->count && overload_sampling->on) ||
+	    (number == overload_sampling->first && time_ns < piece_at(overload_sampling, number)->from_ns))
 		return weight;
-	if (number == thinning->first + thinning->count ||
-	    (time_ns < piece_at(thinning, number)->from_ns &&
-	     time_ns - piece_at(thinning, number - 1)->to_ns < piece_at(thinning, number)->from_ns - time_ns))
+	if (number == overload_sampling->first + overload_sampling->count ||
+	    (time_ns < piece_at(overload_sampling, number)->from_ns &&
+	     time_ns - piece_at(overload_sampling, number - 1)->to_ns <
+		     piece_at(overload_sampling, number)->from_ns - time_ns))
 		number--;
-	piece = piece_at(thinning, number);
+	piece = piece_at(overload_sampling, number);
 	if (piece->counted == 0 || piece->gained == 0)
 		return weight;
 	return weight + part(weight, piece->gained, piece->counted);
 }
 
-void thinning_sum_up(const struct thinning *thinning, uint64_t from_ns, uint64_t to_ns, struct thinning_summary *ret)
+void overload_sampling_sum_up(const struct overload_sampling *overload_sampling, uint64_t from_ns, uint64_t to_ns,
+			      struct overload_sampling_summary *ret)
 {
-	struct thinning_summary sum = { 0 };
+	struct overload_sampling_summary sum = { 0 };
 
-	for (uint64_t number = search(thinning, from_ns); number < thinning->first + thinning->count; number++) {
-		const struct thinning_piece *piece = piece_at(thinning, number);
+	for (uint64_t number = search(overload_sampling, from_ns);
+	     number < overload_sampling->first + overload_sampling->count; number++) {
+		const struct overload_sampling_piece *piece = piece_at(overload_sampling, number);
 
 		if (piece->from_ns > to_ns)
 			break;
@@ -480,7 +499,7 @@ uint64_t phase_end(struct phase *phase, uint64_t period, uint64_t counted)
 }
 
 /*
- * idlepace.c: pauses are whole numbers of ticks, and the look is due half a tick before the one it is meant for, so that a tick which comes a
+ * idle_backoff.c: pauses are whole numbers of ticks, and the look is due half a tick before the one it is meant for, so that a tick which comes a
  * little early is not let pass. It is due by the clock and not by a count of ticks: if ticks are skipped or come more slowly, it is not
  * put off, and the promise holds at every tick that there is.
  *
@@ -488,13 +507,13 @@ uint64_t phase_end(struct phase *phase, uint64_t period, uint64_t counted)
  * looking more often than it takes. The first pause of a length ends at the tick that is the target's own; the others are whole.
  */
 
-uint64_t idlepace_wait_ns(const struct idlepace *pace, uint64_t still_ns, uint32_t tick, uint32_t phase)
+uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns, uint32_t tick, uint32_t phase)
 {
 	if (pace->interval_ns == 0)
 		return 0;
 
 	uint64_t longest = pace->idle_ns / pace->interval_ns;
-	uint64_t ticks = idlepace_bound_ns(still_ns, pace->idle_ns) / pace->interval_ns;
+	uint64_t ticks = idle_backoff_bound_ns(still_ns, pace->idle_ns) / pace->interval_ns;
 	if (ticks < 2)
 		return 0;
 	if (ticks < longest)
@@ -504,62 +523,62 @@ uint64_t idlepace_wait_ns(const struct idlepace *pace, uint64_t still_ns, uint32
 	return ticks < 2 ? 0 : ticks * pace->interval_ns - pace->interval_ns / 2;
 }
 
-mono_t idlepace_seen_at(mono_t at, const mono_t *since, mono_t now, uint64_t idle_ns)
+mono_t idle_backoff_seen_at(mono_t at, const mono_t *since, mono_t now, uint64_t idle_ns)
 {
 	int64_t still_ns = since ? mono_diff(now, *since) : INT64_MAX;
-	mono_t seen = mono_sub(now, idlepace_bound_ns(still_ns > 0 ? (uint64_t)still_ns : 0, idle_ns));
+	mono_t seen = mono_sub(now, idle_backoff_bound_ns(still_ns > 0 ? (uint64_t)still_ns : 0, idle_ns));
 
 	return mono_diff(seen, at) > 0 ? seen : at;
 }
 
 /*
- * allowance.c: a bucket that fills by itself.
+ * token_bucket.c: a bucket that fills by itself.
  *
  * Rejected: so much in each second, and nothing for the rest of it. Whoever comes in that rest waits for up to a second, although a fraction of it would
  * pay for him.
  */
 
 /* What fits into it, and what may be owed. */
-static int64_t room_of(const struct allowance *allowance)
+static int64_t room_of(const struct token_bucket *token_bucket)
 {
-	return (int64_t)(NS_PER_S / allowance->share);
+	return (int64_t)(NS_PER_S / token_bucket->share);
 }
 
-struct allowance allowance_of(unsigned share, mono_t now)
+struct token_bucket token_bucket_of(unsigned share, mono_t now)
 {
-	struct allowance allowance = { .share = share, .filled = now };
+	struct token_bucket token_bucket = { .share = share, .filled = now };
 
-	allowance.left_ns = room_of(&allowance);
+	token_bucket.left_ns = room_of(&token_bucket);
 
-	return allowance;
+	return token_bucket;
 }
 
 /* What there is as of now. */
-static int64_t left_at(const struct allowance *allowance, mono_t now)
+static int64_t left_at(const struct token_bucket *token_bucket, mono_t now)
 {
-	int64_t room = room_of(allowance), passed = mono_diff(now, allowance->filled), left;
+	int64_t room = room_of(token_bucket), passed = mono_diff(now, token_bucket->filled), left;
 
 	if (passed <= 0)
-		return allowance->left_ns;
+		return token_bucket->left_ns;
 	if (passed >= (int64_t)(2 * NS_PER_S)) /* from the deepest debt to the brim */
 		return room;
-	left = allowance->left_ns + passed / allowance->share;
+	left = token_bucket->left_ns + passed / token_bucket->share;
 
 	return left < room ? left : room;
 }
 
-void allowance_take(struct allowance *allowance, uint64_t cpu_ns, mono_t now)
+void token_bucket_take(struct token_bucket *token_bucket, uint64_t cpu_ns, mono_t now)
 {
-	int64_t room = room_of(allowance), left = left_at(allowance, now);
+	int64_t room = room_of(token_bucket), left = left_at(token_bucket, now);
 	int64_t taken = cpu_ns < (uint64_t)(2 * room) ? (int64_t)cpu_ns : 2 * room;
 
-	allowance->left_ns = left - taken > -room ? left - taken : -room;
-	allowance->filled = now;
+	token_bucket->left_ns = left - taken > -room ? left - taken : -room;
+	token_bucket->filled = now;
 }
 
-bool allowance_is_spent(const struct allowance *allowance, mono_t now)
+bool token_bucket_is_spent(const struct token_bucket *token_bucket, mono_t now)
 {
-	return left_at(allowance, now) < 0;
+	return left_at(token_bucket, now) < 0;
 }
 
 /*
@@ -567,17 +586,17 @@ bool allowance_is_spent(const struct allowance *allowance, mono_t now)
  * for the end of the rest looks again, finds nothing, and rests, a thousand times a second.
  */
 
-void rest_found(struct rest *rest, uint64_t gap_ns, mono_t now)
+void rate_limit_found(struct rate_limit *rate_limit, uint64_t gap_ns, mono_t now)
 {
-	bool often = mono_diff(now, rest->found) < (int64_t)gap_ns;
+	bool often = mono_diff(now, rate_limit->found) < (int64_t)gap_ns;
 
-	rest->found = now;
-	rest->until = often ? mono_add(now, gap_ns) : now;
+	rate_limit->found = now;
+	rate_limit->until = often ? mono_add(now, gap_ns) : now;
 }
 
-bool rest_is_over(const struct rest *rest, mono_t now)
+bool rate_limit_is_over(const struct rate_limit *rate_limit, mono_t now)
 {
-	return mono_diff(now, rest->until) >= 0;
+	return mono_diff(now, rate_limit->until) >= 0;
 }
 
 enum condition_turn condition_step(struct condition *condition, unsigned level, mono_t now, uint64_t calm_ns)

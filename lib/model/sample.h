@@ -99,8 +99,8 @@ static inline uint32_t sample_difference(const struct sample *a, const struct sa
 {
 	uint32_t changed = 0;
 
-	for (uint32_t rest = b->mask; rest != 0; rest &= rest - 1) {
-		unsigned field = (unsigned)__builtin_ctz(rest);
+	for (uint32_t rate_limit = b->mask; rate_limit != 0; rate_limit &= rate_limit - 1) {
+		unsigned field = (unsigned)__builtin_ctz(rate_limit);
 		changed |= (uint32_t)(a->value[field] != b->value[field]) << field;
 	}
 	return changed;

@@ -311,9 +311,9 @@ void labels_copy(struct labels *ret, const struct labels *labels)
 
 void labels_json(struct json_writer *json, const char *key, const struct labels *labels)
 {
-	jsonmember_object(json, key);
+	json_member_object(json, key);
 	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
-		jsonmember_text(json, at, labels_value(at));
+		json_member_text(json, at, labels_value(at));
 	json_end_object(json);
 }
 

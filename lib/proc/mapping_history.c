@@ -20,116 +20,120 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ADDRESSBOOK_PATH_MAX 4096 /* of longer ones nothing is kept */
+#define MAPPING_HISTORY_PATH_MAX 4096 /* of longer ones nothing is kept */
 
 /* Bytes on the heap. */
-struct addressbook_purse {
+struct mapping_history_purse {
 	size_t used, max;
 };
 
-struct addressbook_file {
-	struct addressbook_file *next;
+struct mapping_history_file {
+	struct mapping_history_file *next;
 	uint32_t hash, references;
-	struct perfrecord_file file;
+	struct perf_record_file file;
 	size_t path_len;
 	char path[];
 };
 
-#define ADDRESSBOOK_FILE_BUCKETS 1024
+#define MAPPING_HISTORY_FILE_BUCKETS 1024
 
-struct addressbook_files {
-	struct addressbook_file *buckets[ADDRESSBOOK_FILE_BUCKETS];
-	struct addressbook_purse purse;
+struct mapping_history_files {
+	struct mapping_history_file *buckets[MAPPING_HISTORY_FILE_BUCKETS];
+	struct mapping_history_purse memory_budget;
 };
 
-struct addressbook_mapping {
+struct mapping_history_mapping {
 	uint64_t start, end, offset;
 	uint64_t since_ns;
 	uint64_t until_ns; /* another covers all of it from then on; UINT64_MAX: none does */
-	struct addressbook_file *file;
+	struct mapping_history_file *file;
 	uint32_t prot, flags;
 };
 
-struct addressbook_space {
+struct mapping_history_space {
 	uint32_t references;
-	bool known;                           /* since its beginning: nothing is missing */
-	struct addressbook_mapping *mappings; /* ascending since_ns */
+	bool known;                               /* since its beginning: nothing is missing */
+	struct mapping_history_mapping *mappings; /* ascending since_ns */
 	size_t count, cap;
 };
 
-#define ADDRESSBOOK_COMM_MAX 16 /* TASK_COMM_LEN */
-#define ADDRESSBOOK_BUCKETS 4096
+#define MAPPING_HISTORY_COMM_MAX 16 /* TASK_COMM_LEN */
+#define MAPPING_HISTORY_BUCKETS 4096
 
-enum addressbook_begun {
-	ADDRESSBOOK_FOUND, /* it was there */
-	ADDRESSBOOK_FORKED,
-	ADDRESSBOOK_EXECED,
+enum mapping_history_begun {
+	MAPPING_HISTORY_FOUND, /* it was there */
+	MAPPING_HISTORY_FORKED,
+	MAPPING_HISTORY_EXECED,
 };
 
-struct addressbook_name {
+struct mapping_history_name {
 	uint64_t since_ns;
 	uint32_t tid;
-	char comm[ADDRESSBOOK_COMM_MAX];
+	char comm[MAPPING_HISTORY_COMM_MAX];
 };
 
-struct addressbook_life {
-	struct addressbook_life *next;            /* in the bucket; of one pid, the newest first */
-	struct addressbook_life *earlier, *later; /* among those that have ended */
-	uint32_t pid, parent;                     /* parent 0: unknown */
-	enum addressbook_begun begun;
+struct mapping_history_life {
+	struct mapping_history_life *next;            /* in the bucket; of one pid, the newest first */
+	struct mapping_history_life *earlier, *later; /* among those that have ended */
+	uint32_t pid, parent;                         /* parent 0: unknown */
+	enum mapping_history_begun begun;
 	bool ended, exited;
 	uint64_t from_ns, to_ns; /* to_ns UINT64_MAX until it ended */
 	uint64_t shown_ns;       /* the space is the parent's, as it was then; UINT64_MAX: it is its own */
-	struct addressbook_space *space;
-	struct addressbook_name *names; /* ascending since_ns */
+	struct mapping_history_space *space;
+	struct mapping_history_name *names; /* ascending since_ns */
 	size_t name_count, name_cap;
 };
 
-struct addressbook {
-	struct addressbook_limits limits;
-	struct addressbook_stats stats;
-	struct addressbook_files files;
-	struct addressbook_life *buckets[ADDRESSBOOK_BUCKETS];
-	struct addressbook_life *oldest_ended, *newest_ended;
+struct mapping_history {
+	struct mapping_history_limits limits;
+	struct mapping_history_stats stats;
+	struct mapping_history_files files;
+	struct mapping_history_life *buckets[MAPPING_HISTORY_BUCKETS];
+	struct mapping_history_life *oldest_ended, *newest_ended;
 };
 
-#define ADDRESSBOOK_MAPS_PATH_MAX 4096
+#define MAPPING_HISTORY_MAPS_PATH_MAX 4096
 
 /* The path of the line at hand. */
-struct addressbook_maps {
+struct mapping_history_maps {
 	const char *text;
 	size_t len, at;
-	char path[ADDRESSBOOK_MAPS_PATH_MAX];
+	char path[MAPPING_HISTORY_MAPS_PATH_MAX];
 };
 
-static void *addressbook_purse_resize(struct addressbook_purse *purse, void *old, size_t old_bytes, size_t new_bytes);
-static void addressbook_purse_free(struct addressbook_purse *purse, void *memory, size_t bytes);
-static struct addressbook_file *addressbook_file_get(struct addressbook_files *files, const struct perfrecord_mmap *mmap);
-static struct addressbook_file *addressbook_file_again(struct addressbook_file *file);
-static void addressbook_file_put(struct addressbook_files *files, struct addressbook_file *file);
-static struct addressbook_space *addressbook_space_new(struct addressbook_files *files);
-static void addressbook_space_put(struct addressbook_files *files, struct addressbook_space *space);
-static struct addressbook_space *addressbook_space_copy(const struct addressbook_space *from, struct addressbook_files *files,
-						 uint64_t at_ns);
-static void addressbook_life_end(struct addressbook *book, struct addressbook_life *life, uint64_t to_ns, bool exited);
-static void addressbook_life_make_room(struct addressbook *book, size_t bytes);
-static const struct addressbook_name *addressbook_life_name_at(const struct addressbook_life *life, uint32_t tid,
-							uint64_t time_ns);
+static void *mapping_history_purse_resize(struct mapping_history_purse *memory_budget, void *old, size_t old_bytes,
+					  size_t new_bytes);
+static void mapping_history_purse_free(struct mapping_history_purse *memory_budget, void *memory, size_t bytes);
+static struct mapping_history_file *mapping_history_file_get(struct mapping_history_files *files,
+							     const struct perf_record_mmap *mmap);
+static struct mapping_history_file *mapping_history_file_again(struct mapping_history_file *file);
+static void mapping_history_file_put(struct mapping_history_files *files, struct mapping_history_file *file);
+static struct mapping_history_space *mapping_history_space_new(struct mapping_history_files *files);
+static void mapping_history_space_put(struct mapping_history_files *files, struct mapping_history_space *space);
+static struct mapping_history_space *mapping_history_space_copy(const struct mapping_history_space *from,
+								struct mapping_history_files *files, uint64_t at_ns);
+static void mapping_history_life_end(struct mapping_history *book, struct mapping_history_life *life, uint64_t to_ns,
+				     bool exited);
+static void mapping_history_life_make_room(struct mapping_history *book, size_t bytes);
+static const struct mapping_history_name *mapping_history_life_name_at(const struct mapping_history_life *life,
+								       uint32_t tid, uint64_t time_ns);
 
 /*
- * addressbook_life.c: lives hang in chains by pid, the newest of a pid first, and, once they have ended, in a list by the time they did, from which
+ * mapping_history_life.c: lives hang in chains by pid, the newest of a pid first, and, once they have ended, in a list by the time they did, from which
  * the oldest are freed.
  */
 
-static struct addressbook_life **bucket_of(struct addressbook *book, uint32_t pid)
+static struct mapping_history_life **bucket_of(struct mapping_history *book, uint32_t pid)
 {
-	return &book->buckets[pid % ADDRESSBOOK_BUCKETS];
+	return &book->buckets[pid % MAPPING_HISTORY_BUCKETS];
 }
 
 /* The life that pid was in at time_ns, or the newest for UINT64_MAX; NULL: none began before. */
-static struct addressbook_life *addressbook_life_at(const struct addressbook *book, uint32_t pid, uint64_t time_ns)
+static struct mapping_history_life *mapping_history_life_at(const struct mapping_history *book, uint32_t pid,
+							    uint64_t time_ns)
 {
-	struct addressbook_life *life = book->buckets[pid % ADDRESSBOOK_BUCKETS];
+	struct mapping_history_life *life = book->buckets[pid % MAPPING_HISTORY_BUCKETS];
 
 	while (life != NULL && (life->pid != pid || life->from_ns > time_ns))
 		life = life->next;
@@ -140,38 +144,40 @@ static struct addressbook_life *addressbook_life_at(const struct addressbook *bo
  * A new life of pid from from_ns on; one that was not over ends. space is taken over (NULL: a new one, empty), and shown as of shown_ns. NULL: no
  * room, or there is one that began later; space is given back.
  */
-static struct addressbook_life *addressbook_life_begin(struct addressbook *book, uint32_t pid, uint64_t from_ns,
-						struct addressbook_space *space, uint64_t shown_ns)
+static struct mapping_history_life *mapping_history_life_begin(struct mapping_history *book, uint32_t pid,
+							       uint64_t from_ns, struct mapping_history_space *space,
+							       uint64_t shown_ns)
 {
-	struct addressbook_life *before = addressbook_life_at(book, pid, UINT64_MAX), *life = NULL;
+	struct mapping_history_life *before = mapping_history_life_at(book, pid, UINT64_MAX), *life = NULL;
 
 	bool late = before != NULL && before->from_ns > from_ns;
 
 	if (before != NULL && !late)
-		addressbook_life_end(book, before, from_ns, false);
-	addressbook_life_make_room(book, 0);
+		mapping_history_life_end(book, before, from_ns, false);
+	mapping_history_life_make_room(book, 0);
 	if (space == NULL)
-		space = addressbook_space_new(&book->files);
+		space = mapping_history_space_new(&book->files);
 	if (space != NULL && !late && book->stats.lives < book->limits.max_lives)
-		life = addressbook_purse_resize(&book->files.purse, NULL, 0, sizeof(*life));
+		life = mapping_history_purse_resize(&book->files.memory_budget, NULL, 0, sizeof(*life));
 	if (life == NULL) {
-		addressbook_space_put(&book->files, space);
+		mapping_history_space_put(&book->files, space);
 		book->stats.dropped++;
 		return NULL;
 	}
-	*life = (struct addressbook_life){ .next = *bucket_of(book, pid),
-					   .pid = pid,
-					   .from_ns = from_ns,
-					   .to_ns = UINT64_MAX,
-					   .shown_ns = shown_ns,
-					   .space = space };
+	*life = (struct mapping_history_life){ .next = *bucket_of(book, pid),
+					       .pid = pid,
+					       .from_ns = from_ns,
+					       .to_ns = UINT64_MAX,
+					       .shown_ns = shown_ns,
+					       .space = space };
 	*bucket_of(book, pid) = life;
 	book->stats.lives++;
 	return life;
 }
 
 /* Ends it, at to_ns, unless it has. */
-static void addressbook_life_end(struct addressbook *book, struct addressbook_life *life, uint64_t to_ns, bool exited)
+static void mapping_history_life_end(struct mapping_history *book, struct mapping_history_life *life, uint64_t to_ns,
+				     bool exited)
 {
 	if (life->ended)
 		return;
@@ -186,7 +192,7 @@ static void addressbook_life_end(struct addressbook *book, struct addressbook_li
 	book->newest_ended = life;
 }
 
-static void unlink_ended(struct addressbook *book, struct addressbook_life *life)
+static void unlink_ended(struct mapping_history *book, struct mapping_history_life *life)
 {
 	if (life->earlier != NULL)
 		life->earlier->later = life->later;
@@ -199,52 +205,52 @@ static void unlink_ended(struct addressbook *book, struct addressbook_life *life
 }
 
 /* Forgets and frees it. */
-static void addressbook_life_forget(struct addressbook *book, struct addressbook_life *life)
+static void mapping_history_life_forget(struct mapping_history *book, struct mapping_history_life *life)
 {
-	struct addressbook_life **link = bucket_of(book, life->pid);
+	struct mapping_history_life **link = bucket_of(book, life->pid);
 
 	while (*link != life)
 		link = &(*link)->next;
 	*link = life->next;
 	if (life->ended)
 		unlink_ended(book, life);
-	addressbook_space_put(&book->files, life->space);
-	addressbook_purse_free(&book->files.purse, life->names, life->name_cap * sizeof(*life->names));
-	addressbook_purse_free(&book->files.purse, life, sizeof(*life));
+	mapping_history_space_put(&book->files, life->space);
+	mapping_history_purse_free(&book->files.memory_budget, life->names, life->name_cap * sizeof(*life->names));
+	mapping_history_purse_free(&book->files.memory_budget, life, sizeof(*life));
 	book->stats.lives--;
 }
 
 /* Frees ended lives, oldest first, until bytes more and one life more can be had, or none is left. */
-static void addressbook_life_make_room(struct addressbook *book, size_t bytes)
+static void mapping_history_life_make_room(struct mapping_history *book, size_t bytes)
 {
-	const struct addressbook_purse *purse = &book->files.purse;
+	const struct mapping_history_purse *memory_budget = &book->files.memory_budget;
 
-	bytes += sizeof(struct addressbook_life) + sizeof(struct addressbook_space);
+	bytes += sizeof(struct mapping_history_life) + sizeof(struct mapping_history_space);
 	while (book->oldest_ended != NULL &&
-	       (purse->max - purse->used < bytes || book->stats.lives >= book->limits.max_lives)) {
-		addressbook_life_forget(book, book->oldest_ended);
+	       (memory_budget->max - memory_budget->used < bytes || book->stats.lives >= book->limits.max_lives)) {
+		mapping_history_life_forget(book, book->oldest_ended);
 		book->stats.evicted++;
 	}
 }
 
 /* Makes the space its own, before something is mapped in it. False: no room. */
-static bool addressbook_life_own(struct addressbook *book, struct addressbook_life *life)
+static bool mapping_history_life_own(struct mapping_history *book, struct mapping_history_life *life)
 {
-	struct addressbook_space *copy;
+	struct mapping_history_space *copy;
 
 	if (life->shown_ns == UINT64_MAX)
 		return true;
-	copy = addressbook_space_copy(life->space, &book->files, life->shown_ns);
+	copy = mapping_history_space_copy(life->space, &book->files, life->shown_ns);
 	if (copy == NULL)
 		return false;
-	addressbook_space_put(&book->files, life->space);
+	mapping_history_space_put(&book->files, life->space);
 	life->space = copy;
 	life->shown_ns = UINT64_MAX;
 	return true;
 }
 
 /* Of as many as there may be, the oldest eighth goes. */
-static void life_thin_out(struct addressbook *book, struct addressbook_life *life)
+static void lifetime_thin_out(struct mapping_history *book, struct mapping_history_life *life)
 {
 	size_t gone = book->limits.max_names / 8 + 1;
 
@@ -256,17 +262,18 @@ static void life_thin_out(struct addressbook *book, struct addressbook_life *lif
 }
 
 /* A thread of it is called so from since_ns on. len bytes, cut where the kernel would. */
-static void addressbook_life_name(struct addressbook *book, struct addressbook_life *life, const struct addressbook_name *name)
+static void mapping_history_life_name(struct mapping_history *book, struct mapping_history_life *life,
+				      const struct mapping_history_name *name)
 {
-	const struct addressbook_name *last = addressbook_life_name_at(life, name->tid, UINT64_MAX);
+	const struct mapping_history_name *last = mapping_history_life_name_at(life, name->tid, UINT64_MAX);
 	size_t cap = life->name_cap == 0 ? 1 : 2 * life->name_cap, at;
 
 	if (last != NULL && memcmp(last->comm, name->comm, sizeof(name->comm)) == 0)
 		return;
-	life_thin_out(book, life);
+	lifetime_thin_out(book, life);
 	if (life->name_count == life->name_cap) {
-		struct addressbook_name *names = addressbook_purse_resize(
-			&book->files.purse, life->names, life->name_cap * sizeof(*names), cap * sizeof(*names));
+		struct mapping_history_name *names = mapping_history_purse_resize(
+			&book->files.memory_budget, life->names, life->name_cap * sizeof(*names), cap * sizeof(*names));
 
 		if (names == NULL) {
 			book->stats.dropped++;
@@ -282,17 +289,18 @@ static void addressbook_life_name(struct addressbook *book, struct addressbook_l
 }
 
 /* The name with len bytes of text, cut and terminated. */
-static struct addressbook_name addressbook_life_name_of(uint32_t tid, uint64_t since_ns, const char *text, size_t len)
+static struct mapping_history_name mapping_history_life_name_of(uint32_t tid, uint64_t since_ns, const char *text,
+								size_t len)
 {
-	struct addressbook_name name = { .tid = tid, .since_ns = since_ns };
+	struct mapping_history_name name = { .tid = tid, .since_ns = since_ns };
 
-	memcpy(name.comm, text, len < ADDRESSBOOK_COMM_MAX - 1 ? len : ADDRESSBOOK_COMM_MAX - 1);
+	memcpy(name.comm, text, len < MAPPING_HISTORY_COMM_MAX - 1 ? len : MAPPING_HISTORY_COMM_MAX - 1);
 	return name;
 }
 
 /* The last name of tid at time_ns; NULL: none is known. */
-static const struct addressbook_name *addressbook_life_name_at(const struct addressbook_life *life, uint32_t tid,
-							uint64_t time_ns)
+static const struct mapping_history_name *mapping_history_life_name_at(const struct mapping_history_life *life,
+								       uint32_t tid, uint64_t time_ns)
 {
 	for (size_t i = life->name_count; i-- > 0;)
 		if (life->names[i].tid == tid && life->names[i].since_ns <= time_ns)
@@ -301,7 +309,7 @@ static const struct addressbook_name *addressbook_life_name_at(const struct addr
 }
 
 /*
- * addressbook_maps.c: proc_pid_maps(5).
+ * mapping_history_maps.c: proc_pid_maps(5).
  *
  *	7f2c9a5b1000-7f2c9a709000 r-xp 00028000 fd:01 1835432                    /usr/lib/x86_64-linux-gnu/libc.so.6
  *
@@ -333,7 +341,7 @@ static bool take_number(struct line *line, unsigned base, char after, uint64_t *
 	return line->at > from && line->at < line->end && *line->at++ == after;
 }
 
-static bool take_permissions(struct line *line, struct perfrecord_mmap *ret)
+static bool take_permissions(struct line *line, struct perf_record_mmap *ret)
 {
 	if (line->end - line->at < 5 || line->at[4] != ' ')
 		return false;
@@ -344,13 +352,13 @@ static bool take_permissions(struct line *line, struct perfrecord_mmap *ret)
 	return true;
 }
 
-static bool take_path(struct line *line, char path[ADDRESSBOOK_MAPS_PATH_MAX], size_t *ret_len)
+static bool take_path(struct line *line, char path[MAPPING_HISTORY_MAPS_PATH_MAX], size_t *ret_len)
 {
 	size_t len = 0;
 
 	while (line->at < line->end && *line->at == ' ')
 		line->at++;
-	while (line->at < line->end && len < ADDRESSBOOK_MAPS_PATH_MAX) {
+	while (line->at < line->end && len < MAPPING_HISTORY_MAPS_PATH_MAX) {
 		if (line->end - line->at >= 4 && memcmp(line->at, "\\012", 4) == 0) {
 			path[len++] = '\n';
 			line->at += 4;
@@ -358,14 +366,14 @@ static bool take_path(struct line *line, char path[ADDRESSBOOK_MAPS_PATH_MAX], s
 			path[len++] = *line->at++;
 		}
 	}
-	if (len == ADDRESSBOOK_MAPS_PATH_MAX || memchr(path, '\0', len) != NULL)
+	if (len == MAPPING_HISTORY_MAPS_PATH_MAX || memchr(path, '\0', len) != NULL)
 		return false;
 	path[len] = '\0';
 	*ret_len = len;
 	return true;
 }
 
-static bool read_line(struct line *line, char path[ADDRESSBOOK_MAPS_PATH_MAX], struct perfrecord_mmap *ret)
+static bool read_line(struct line *line, char path[MAPPING_HISTORY_MAPS_PATH_MAX], struct perf_record_mmap *ret)
 {
 	uint64_t end, major, minor;
 
@@ -390,13 +398,13 @@ static bool read_line(struct line *line, char path[ADDRESSBOOK_MAPS_PATH_MAX], s
  * The next line that says x. Lines that cannot be read are skipped, those whose path is too long too. False: the end. ret->path is in maps, until
  * the next call.
  */
-static bool addressbook_maps_next(struct addressbook_maps *maps, struct perfrecord_mmap *ret)
+static bool mapping_history_maps_next(struct mapping_history_maps *maps, struct perf_record_mmap *ret)
 {
 	while (maps->at < maps->len) {
 		const char *from = maps->text + maps->at;
 		const char *newline = memchr(from, '\n', maps->len - maps->at);
 		struct line line = { from, newline != NULL ? newline : maps->text + maps->len };
-		struct perfrecord_mmap mmap;
+		struct perf_record_mmap mmap;
 
 		maps->at = (size_t)(line.end - maps->text) + (newline != NULL);
 		if (read_line(&line, maps->path, &mmap) && (mmap.prot & PROT_EXEC)) {
@@ -408,7 +416,7 @@ static bool addressbook_maps_next(struct addressbook_maps *maps, struct perfreco
 }
 
 /*
- * addressbook_space.c: mappings in the order they came. munmap(2) is not reported, so a mapping holds until others cover it; the newest of those
+ * mapping_history_space.c: mappings in the order they came. munmap(2) is not reported, so a mapping holds until others cover it; the newest of those
  * that hold an address is the one. What is covered stays for those who ask about the past, or who were forked before.
  *
  * A program that makes code while it runs maps the same pages again and again (each mprotect(2) is reported): the same range of the same file is
@@ -418,34 +426,35 @@ static bool addressbook_maps_next(struct addressbook_maps *maps, struct perfreco
 #define MAPPINGS_FIRST 8
 
 /* Empty, with one reference. NULL: no room. */
-static struct addressbook_space *addressbook_space_new(struct addressbook_files *files)
+static struct mapping_history_space *mapping_history_space_new(struct mapping_history_files *files)
 {
-	struct addressbook_space *space = addressbook_purse_resize(&files->purse, NULL, 0, sizeof(*space));
+	struct mapping_history_space *space =
+		mapping_history_purse_resize(&files->memory_budget, NULL, 0, sizeof(*space));
 
 	if (space != NULL)
-		*space = (struct addressbook_space){ .references = 1 };
+		*space = (struct mapping_history_space){ .references = 1 };
 	return space;
 }
 
 /* One reference less; the last one frees it. NULL is fine. */
-static void addressbook_space_put(struct addressbook_files *files, struct addressbook_space *space)
+static void mapping_history_space_put(struct mapping_history_files *files, struct mapping_history_space *space)
 {
 	if (space == NULL || --space->references > 0)
 		return;
 	for (size_t i = 0; i < space->count; i++)
-		addressbook_file_put(files, space->mappings[i].file);
-	addressbook_purse_free(&files->purse, space->mappings, space->cap * sizeof(*space->mappings));
-	addressbook_purse_free(&files->purse, space, sizeof(*space));
+		mapping_history_file_put(files, space->mappings[i].file);
+	mapping_history_purse_free(&files->memory_budget, space->mappings, space->cap * sizeof(*space->mappings));
+	mapping_history_purse_free(&files->memory_budget, space, sizeof(*space));
 }
 
-static bool reserve(struct addressbook_space *space, struct addressbook_files *files, size_t cap)
+static bool reserve(struct mapping_history_space *space, struct mapping_history_files *files, size_t cap)
 {
-	struct addressbook_mapping *mappings;
+	struct mapping_history_mapping *mappings;
 
 	if (cap <= space->cap)
 		return true;
-	mappings = addressbook_purse_resize(&files->purse, space->mappings, space->cap * sizeof(*mappings),
-					    cap * sizeof(*mappings));
+	mappings = mapping_history_purse_resize(&files->memory_budget, space->mappings, space->cap * sizeof(*mappings),
+						cap * sizeof(*mappings));
 	if (mappings == NULL)
 		return false;
 	space->mappings = mappings;
@@ -453,7 +462,7 @@ static bool reserve(struct addressbook_space *space, struct addressbook_files *f
 	return true;
 }
 
-static bool grow(struct addressbook_space *space, struct addressbook_files *files)
+static bool grow(struct mapping_history_space *space, struct mapping_history_files *files)
 {
 	if (space->count < space->cap)
 		return true;
@@ -461,7 +470,7 @@ static bool grow(struct addressbook_space *space, struct addressbook_files *file
 }
 
 /* Frees an eighth of max at once, so that it is not done each time. */
-static uint64_t thin_out(struct addressbook_space *space, struct addressbook_files *files, size_t max)
+static uint64_t thin_out(struct mapping_history_space *space, struct mapping_history_files *files, size_t max)
 {
 	size_t excess = space->count - (max - max / 8 - 1), kept = 0, covered = 0;
 	uint64_t dropped = 0;
@@ -469,14 +478,14 @@ static uint64_t thin_out(struct addressbook_space *space, struct addressbook_fil
 	for (size_t i = 0; i < space->count; i++)
 		covered += space->mappings[i].until_ns != UINT64_MAX;
 	for (size_t i = 0; i < space->count; i++) {
-		struct addressbook_mapping *mapping = &space->mappings[i];
+		struct mapping_history_mapping *mapping = &space->mappings[i];
 		bool is_covered = mapping->until_ns != UINT64_MAX;
 
 		if (excess > 0 && (is_covered || excess > covered)) {
 			excess--;
 			covered -= is_covered;
 			dropped += !is_covered;
-			addressbook_file_put(files, mapping->file);
+			mapping_history_file_put(files, mapping->file);
 			continue;
 		}
 		covered -= is_covered;
@@ -487,10 +496,10 @@ static uint64_t thin_out(struct addressbook_space *space, struct addressbook_fil
 }
 
 /* What shares addresses with it from now on shows it; what it covers is no more. True: it is there already, and on top. */
-static bool cover(struct addressbook_space *space, const struct addressbook_mapping *by)
+static bool cover(struct mapping_history_space *space, const struct mapping_history_mapping *by)
 {
 	for (size_t i = space->count; i-- > 0;) {
-		struct addressbook_mapping *mapping = &space->mappings[i];
+		struct mapping_history_mapping *mapping = &space->mappings[i];
 
 		if (mapping->until_ns != UINT64_MAX || mapping->end <= by->start || mapping->start >= by->end)
 			continue;
@@ -500,7 +509,7 @@ static bool cover(struct addressbook_space *space, const struct addressbook_mapp
 		break;
 	}
 	for (size_t i = 0; i < space->count; i++) {
-		struct addressbook_mapping *mapping = &space->mappings[i];
+		struct mapping_history_mapping *mapping = &space->mappings[i];
 
 		if (mapping->until_ns == UINT64_MAX && mapping->start >= by->start && mapping->end <= by->end)
 			mapping->until_ns = by->since_ns;
@@ -508,17 +517,17 @@ static bool cover(struct addressbook_space *space, const struct addressbook_mapp
 	return false;
 }
 
-static bool mapping_of(struct addressbook_files *files, const struct perfrecord_mmap *mmap, uint64_t since_ns,
-		       struct addressbook_mapping *ret)
+static bool mapping_of(struct mapping_history_files *files, const struct perf_record_mmap *mmap, uint64_t since_ns,
+		       struct mapping_history_mapping *ret)
 {
-	*ret = (struct addressbook_mapping){ .start = mmap->start,
-					     .end = mmap->start + mmap->len,
-					     .offset = mmap->offset,
-					     .since_ns = since_ns,
-					     .until_ns = UINT64_MAX,
-					     .file = addressbook_file_get(files, mmap),
-					     .prot = mmap->prot,
-					     .flags = mmap->flags };
+	*ret = (struct mapping_history_mapping){ .start = mmap->start,
+						 .end = mmap->start + mmap->len,
+						 .offset = mmap->offset,
+						 .since_ns = since_ns,
+						 .until_ns = UINT64_MAX,
+						 .file = mapping_history_file_get(files, mmap),
+						 .prot = mmap->prot,
+						 .flags = mmap->flags };
 	return ret->file != NULL;
 }
 
@@ -526,17 +535,18 @@ static bool mapping_of(struct addressbook_files *files, const struct perfrecord_
  * Adds a mapping that came about at since_ns. Of more than max the oldest go: those that are covered, or else any; *dropped counts the latter.
  * False: no room.
  */
-static bool addressbook_space_map(struct addressbook_space *space, struct addressbook_files *files,
-			   const struct perfrecord_mmap *mmap, uint64_t since_ns, size_t max, uint64_t *dropped)
+static bool mapping_history_space_map(struct mapping_history_space *space, struct mapping_history_files *files,
+				      const struct perf_record_mmap *mmap, uint64_t since_ns, size_t max,
+				      uint64_t *dropped)
 {
-	struct addressbook_mapping mapping;
+	struct mapping_history_mapping mapping;
 
 	if (space->count >= max)
 		*dropped += thin_out(space, files, max);
 	if (!grow(space, files) || !mapping_of(files, mmap, since_ns, &mapping))
 		return false;
 	if (cover(space, &mapping)) {
-		addressbook_file_put(files, mapping.file);
+		mapping_history_file_put(files, mapping.file);
 		return true;
 	}
 	space->mappings[space->count++] = mapping;
@@ -544,14 +554,14 @@ static bool addressbook_space_map(struct addressbook_space *space, struct addres
 }
 
 /* Adds one that was there before all others, unless the same is there. False: no room, or as many as max. */
-static bool addressbook_space_seed(struct addressbook_space *space, struct addressbook_files *files,
-			    const struct perfrecord_mmap *mmap, size_t max)
+static bool mapping_history_space_seed(struct mapping_history_space *space, struct mapping_history_files *files,
+				       const struct perf_record_mmap *mmap, size_t max)
 {
-	struct addressbook_mapping mapping;
+	struct mapping_history_mapping mapping;
 	size_t first = 0;
 
 	for (size_t i = 0; i < space->count; i++) {
-		const struct addressbook_mapping *there = &space->mappings[i];
+		const struct mapping_history_mapping *there = &space->mappings[i];
 
 		if (there->start == mmap->start && there->end == mmap->start + mmap->len &&
 		    there->offset == mmap->offset && there->until_ns == UINT64_MAX)
@@ -567,38 +577,38 @@ static bool addressbook_space_seed(struct addressbook_space *space, struct addre
 }
 
 /* A copy of what from shows at at_ns, with one reference. NULL: no room. */
-static struct addressbook_space *addressbook_space_copy(const struct addressbook_space *from, struct addressbook_files *files,
-						 uint64_t at_ns)
+static struct mapping_history_space *mapping_history_space_copy(const struct mapping_history_space *from,
+								struct mapping_history_files *files, uint64_t at_ns)
 {
-	struct addressbook_space *copy = addressbook_space_new(files);
+	struct mapping_history_space *copy = mapping_history_space_new(files);
 	size_t count = 0;
 
 	for (size_t i = 0; i < from->count; i++)
 		count += from->mappings[i].since_ns <= at_ns && from->mappings[i].until_ns > at_ns;
 	if (copy == NULL || !reserve(copy, files, count + 1)) {
-		addressbook_space_put(files, copy);
+		mapping_history_space_put(files, copy);
 		return NULL;
 	}
 	copy->known = from->known;
 	for (size_t i = 0; i < from->count; i++) {
-		const struct addressbook_mapping *mapping = &from->mappings[i];
+		const struct mapping_history_mapping *mapping = &from->mappings[i];
 
 		if (mapping->since_ns > at_ns || mapping->until_ns <= at_ns)
 			continue;
 		copy->mappings[copy->count] = *mapping;
 		copy->mappings[copy->count].until_ns = UINT64_MAX;
-		addressbook_file_again(mapping->file);
+		mapping_history_file_again(mapping->file);
 		copy->count++;
 	}
 	return copy;
 }
 
 /* The newest mapping of address at at_ns; NULL: none. */
-static const struct addressbook_mapping *addressbook_space_find(const struct addressbook_space *space, uint64_t address,
-							 uint64_t at_ns)
+static const struct mapping_history_mapping *mapping_history_space_find(const struct mapping_history_space *space,
+									uint64_t address, uint64_t at_ns)
 {
 	for (size_t i = space->count; i-- > 0;) {
-		const struct addressbook_mapping *mapping = &space->mappings[i];
+		const struct mapping_history_mapping *mapping = &space->mappings[i];
 
 		if (address >= mapping->start && address < mapping->end && mapping->since_ns <= at_ns)
 			return mapping;
@@ -607,29 +617,30 @@ static const struct addressbook_mapping *addressbook_space_find(const struct add
 }
 
 /*
- * addressbook_file.c: a table of chains. Processes of one program share all their files, so what a mapping costs is its addresses.
+ * mapping_history_file.c: a table of chains. Processes of one program share all their files, so what a mapping costs is its addresses.
  */
 
 /* Like realloc(3) from old_bytes to new_bytes, paid. NULL: too dear, or no memory; then what was there still is. */
-static void *addressbook_purse_resize(struct addressbook_purse *purse, void *old, size_t old_bytes, size_t new_bytes)
+static void *mapping_history_purse_resize(struct mapping_history_purse *memory_budget, void *old, size_t old_bytes,
+					  size_t new_bytes)
 {
 	void *memory;
 
-	if (new_bytes > old_bytes && new_bytes - old_bytes > purse->max - purse->used)
+	if (new_bytes > old_bytes && new_bytes - old_bytes > memory_budget->max - memory_budget->used)
 		return NULL;
 	memory = realloc(old, new_bytes);
 	if (memory != NULL)
-		purse->used += new_bytes - old_bytes;
+		memory_budget->used += new_bytes - old_bytes;
 	return memory;
 }
 
 /* Frees what took this many bytes. NULL is fine. */
-static void addressbook_purse_free(struct addressbook_purse *purse, void *memory, size_t bytes)
+static void mapping_history_purse_free(struct mapping_history_purse *memory_budget, void *memory, size_t bytes)
 {
 	if (memory == NULL)
 		return;
-	assert(purse->used >= bytes);
-	purse->used -= bytes;
+	assert(memory_budget->used >= bytes);
+	memory_budget->used -= bytes;
 	free(memory);
 }
 
@@ -644,24 +655,25 @@ static uint32_t hash_bytes(uint32_t hash, const void *data, size_t len)
 }
 
 /* One more reference to this file. NULL: no room, or too long a path. */
-static struct addressbook_file *addressbook_file_get(struct addressbook_files *files, const struct perfrecord_mmap *mmap)
+static struct mapping_history_file *mapping_history_file_get(struct mapping_history_files *files,
+							     const struct perf_record_mmap *mmap)
 {
 	uint32_t hash =
 		hash_bytes(hash_bytes(2166136261u, mmap->path, mmap->path_len), &mmap->file, sizeof(mmap->file));
-	struct addressbook_file **bucket = &files->buckets[hash % ADDRESSBOOK_FILE_BUCKETS];
-	struct addressbook_file *file;
+	struct mapping_history_file **bucket = &files->buckets[hash % MAPPING_HISTORY_FILE_BUCKETS];
+	struct mapping_history_file *file;
 
 	for (file = *bucket; file != NULL; file = file->next)
 		if (file->hash == hash && file->path_len == mmap->path_len &&
 		    memcmp(file->path, mmap->path, mmap->path_len) == 0 &&
-		    perfrecord_file_same(&file->file, &mmap->file))
-			return addressbook_file_again(file);
-	if (mmap->path_len > ADDRESSBOOK_PATH_MAX)
+		    perf_record_file_same(&file->file, &mmap->file))
+			return mapping_history_file_again(file);
+	if (mmap->path_len > MAPPING_HISTORY_PATH_MAX)
 		return NULL;
-	file = addressbook_purse_resize(&files->purse, NULL, 0, sizeof(*file) + mmap->path_len + 1);
+	file = mapping_history_purse_resize(&files->memory_budget, NULL, 0, sizeof(*file) + mmap->path_len + 1);
 	if (file == NULL)
 		return NULL;
-	*file = (struct addressbook_file){
+	*file = (struct mapping_history_file){
 		.next = *bucket, .hash = hash, .references = 1, .file = mmap->file, .path_len = mmap->path_len
 	};
 	memcpy(file->path, mmap->path, mmap->path_len);
@@ -671,37 +683,37 @@ static struct addressbook_file *addressbook_file_get(struct addressbook_files *f
 }
 
 /* Another reference to a file at hand. */
-static struct addressbook_file *addressbook_file_again(struct addressbook_file *file)
+static struct mapping_history_file *mapping_history_file_again(struct mapping_history_file *file)
 {
 	file->references++;
 	return file;
 }
 
 /* One reference less; the last one frees it. */
-static void addressbook_file_put(struct addressbook_files *files, struct addressbook_file *file)
+static void mapping_history_file_put(struct mapping_history_files *files, struct mapping_history_file *file)
 {
-	struct addressbook_file **link = &files->buckets[file->hash % ADDRESSBOOK_FILE_BUCKETS];
+	struct mapping_history_file **link = &files->buckets[file->hash % MAPPING_HISTORY_FILE_BUCKETS];
 
 	if (--file->references > 0)
 		return;
 	while (*link != file)
 		link = &(*link)->next;
 	*link = file->next;
-	addressbook_purse_free(&files->purse, file, sizeof(*file) + file->path_len + 1);
+	mapping_history_purse_free(&files->memory_budget, file, sizeof(*file) + file->path_len + 1);
 }
 
 /*
- * addressbook_write.c: lives as records. A life's mappings and names are each in the order of time: they are merged on the way out. What a life
+ * mapping_history_write.c: lives as records. A life's mappings and names are each in the order of time: they are merged on the way out. What a life
  * began with carries the time of its beginning.
  */
 
 #define RECORD_MAX 8192 /* a path of 4,096 and what is around it */
 
-static int write_record(const struct perfrecord *record, const struct sink *sink)
+static int write_record(const struct perf_record *record, const struct sink *sink)
 {
-	_Alignas(PERFRECORD_ALIGN) char buf[RECORD_MAX];
+	_Alignas(PERF_RECORD_ALIGN) char buf[RECORD_MAX];
 	size_t len;
-	int r = perfrecord_encode(record, buf, sizeof(buf), &len);
+	int r = perf_record_encode(record, buf, sizeof(buf), &len);
 
 	return r < 0 ? r : sink_write(sink, buf, len);
 }
@@ -711,13 +723,13 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static int write_name(const struct addressbook_life *life, const struct addressbook_name *name, bool exec,
+static int write_name(const struct mapping_history_life *life, const struct mapping_history_name *name, bool exec,
 		      const struct sink *sink)
 {
-	struct perfrecord record = { .type = PERF_RECORD_COMM,
-				     .pid = life->pid,
-				     .tid = name->tid,
-				     .time_ns = later(name->since_ns, life->from_ns) };
+	struct perf_record record = { .type = PERF_RECORD_COMM,
+				      .pid = life->pid,
+				      .tid = name->tid,
+				      .time_ns = later(name->since_ns, life->from_ns) };
 
 	record.comm.name = name->comm;
 	record.comm.name_len = strlen(name->comm);
@@ -725,29 +737,29 @@ static int write_name(const struct addressbook_life *life, const struct addressb
 	return write_record(&record, sink);
 }
 
-static int write_mapping(const struct addressbook_life *life, const struct addressbook_mapping *mapping,
+static int write_mapping(const struct mapping_history_life *life, const struct mapping_history_mapping *mapping,
 			 const struct sink *sink)
 {
-	struct perfrecord record = { .type = PERF_RECORD_MMAP2,
-				     .misc = PERF_RECORD_MISC_USER,
-				     .pid = life->pid,
-				     .tid = life->pid,
-				     .time_ns = later(mapping->since_ns, life->from_ns) };
+	struct perf_record record = { .type = PERF_RECORD_MMAP2,
+				      .misc = PERF_RECORD_MISC_USER,
+				      .pid = life->pid,
+				      .tid = life->pid,
+				      .time_ns = later(mapping->since_ns, life->from_ns) };
 
-	record.mmap = (struct perfrecord_mmap){ .start = mapping->start,
-						.len = mapping->end - mapping->start,
-						.offset = mapping->offset,
-						.file = mapping->file->file,
-						.prot = mapping->prot,
-						.flags = mapping->flags,
-						.path = mapping->file->path,
-						.path_len = mapping->file->path_len };
+	record.mmap = (struct perf_record_mmap){ .start = mapping->start,
+						 .len = mapping->end - mapping->start,
+						 .offset = mapping->offset,
+						 .file = mapping->file->file,
+						 .prot = mapping->prot,
+						 .flags = mapping->flags,
+						 .path = mapping->file->path,
+						 .path_len = mapping->file->path_len };
 	return write_record(&record, sink);
 }
 
-static int write_task(const struct addressbook_life *life, uint32_t type, uint64_t time_ns, const struct sink *sink)
+static int write_task(const struct mapping_history_life *life, uint32_t type, uint64_t time_ns, const struct sink *sink)
 {
-	struct perfrecord record = { .type = type, .pid = life->pid, .tid = life->pid, .time_ns = time_ns };
+	struct perf_record record = { .type = type, .pid = life->pid, .tid = life->pid, .time_ns = time_ns };
 
 	record.fork.ppid = life->parent;
 	record.fork.ptid = life->parent;
@@ -755,21 +767,21 @@ static int write_task(const struct addressbook_life *life, uint32_t type, uint64
 }
 
 /* The first record: it says that what was before is gone. */
-static int write_beginning(const struct addressbook_life *life, size_t *name, const struct sink *sink)
+static int write_beginning(const struct mapping_history_life *life, size_t *name, const struct sink *sink)
 {
-	struct addressbook_name nameless = { .tid = life->pid };
+	struct mapping_history_name nameless = { .tid = life->pid };
 
-	if (life->begun == ADDRESSBOOK_FORKED)
+	if (life->begun == MAPPING_HISTORY_FORKED)
 		return write_task(life, PERF_RECORD_FORK, life->from_ns, sink);
-	if (life->begun != ADDRESSBOOK_EXECED)
+	if (life->begun != MAPPING_HISTORY_EXECED)
 		return 0;
 	if (life->name_count > 0 && life->names[0].tid == life->pid && life->names[0].since_ns == life->from_ns)
 		return write_name(life, &life->names[(*name)++], true, sink);
 	return write_name(life, &nameless, true, sink);
 }
 
-static bool shown(const struct addressbook_life *life, const struct addressbook_mapping *mapping, uint64_t from_ns,
-		  uint64_t to_ns)
+static bool shown(const struct mapping_history_life *life, const struct mapping_history_mapping *mapping,
+		  uint64_t from_ns, uint64_t to_ns)
 {
 	if (mapping->since_ns > to_ns || mapping->since_ns > life->shown_ns)
 		return false;
@@ -777,7 +789,7 @@ static bool shown(const struct addressbook_life *life, const struct addressbook_
 }
 
 /* Names before mappings of the same time. */
-static bool name_is_next(const struct addressbook_life *life, size_t name, size_t mapping)
+static bool name_is_next(const struct mapping_history_life *life, size_t name, size_t mapping)
 {
 	if (name == life->name_count || mapping == life->space->count)
 		return name < life->name_count;
@@ -785,9 +797,10 @@ static bool name_is_next(const struct addressbook_life *life, size_t name, size_
 	       later(life->space->mappings[mapping].since_ns, life->from_ns);
 }
 
-static int write_life(const struct addressbook_life *life, uint64_t from_ns, uint64_t to_ns, const struct sink *sink)
+static int write_life(const struct mapping_history_life *life, uint64_t from_ns, uint64_t to_ns,
+		      const struct sink *sink)
 {
-	const struct addressbook_space *space = life->space;
+	const struct mapping_history_space *space = life->space;
 	size_t name = 0, mapping = 0;
 	int r = write_beginning(life, &name, sink);
 
@@ -807,11 +820,11 @@ static int write_life(const struct addressbook_life *life, uint64_t from_ns, uin
 }
 
 /* From the oldest that reaches into the span to the newest: each is found from the one after it. */
-static int write_process(const struct addressbook *book, uint32_t pid, uint64_t from_ns, uint64_t to_ns,
+static int write_process(const struct mapping_history *book, uint32_t pid, uint64_t from_ns, uint64_t to_ns,
 			 const struct sink *sink)
 {
 	uint64_t before = to_ns, done = 0;
-	const struct addressbook_life *life = addressbook_life_at(book, pid, from_ns);
+	const struct mapping_history_life *life = mapping_history_life_at(book, pid, from_ns);
 	bool more = true; /* nothing begins after the last moment that there is */
 	int r = 0;
 
@@ -821,10 +834,10 @@ static int write_process(const struct addressbook *book, uint32_t pid, uint64_t 
 		done = life->from_ns + 1;
 	}
 	while (r == 0 && more) {
-		const struct addressbook_life *next = NULL;
+		const struct mapping_history_life *next = NULL;
 
-		for (life = addressbook_life_at(book, pid, before); life != NULL && life->from_ns >= done;
-		     life = life->from_ns > 0 ? addressbook_life_at(book, pid, life->from_ns - 1) : NULL)
+		for (life = mapping_history_life_at(book, pid, before); life != NULL && life->from_ns >= done;
+		     life = life->from_ns > 0 ? mapping_history_life_at(book, pid, life->from_ns - 1) : NULL)
 			next = life;
 		if (next == NULL)
 			break;
@@ -835,8 +848,8 @@ static int write_process(const struct addressbook *book, uint32_t pid, uint64_t 
 	return r;
 }
 
-int addressbook_write(const struct addressbook *book, const uint32_t *pids, size_t count, uint64_t from_ns,
-		      uint64_t to_ns, const struct sink *sink)
+int mapping_history_write(const struct mapping_history *book, const uint32_t *pids, size_t count, uint64_t from_ns,
+			  uint64_t to_ns, const struct sink *sink)
 {
 	int r = 0;
 
@@ -846,7 +859,7 @@ int addressbook_write(const struct addressbook *book, const uint32_t *pids, size
 }
 
 /*
- * addressbook.c: what each record does to the lives.
+ * mapping_history.c: what each record does to the lives.
  *
  *	            COMM (exec)                 COMM (exec)
  *	  (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
@@ -867,9 +880,9 @@ int addressbook_write(const struct addressbook *book, const uint32_t *pids, size
 #define DEFAULT_KEEP_NS 120000000000ULL
 #define ROOM_BYTES 16384 /* what a record takes: a path, and an array that grows; more is found room for, or not */
 
-int addressbook_new(const struct addressbook_limits *limits, struct addressbook **ret)
+int mapping_history_new(const struct mapping_history_limits *limits, struct mapping_history **ret)
 {
-	struct addressbook *book = calloc(1, sizeof(*book));
+	struct mapping_history *book = calloc(1, sizeof(*book));
 
 	if (book == NULL)
 		return -ENOMEM;
@@ -884,104 +897,106 @@ int addressbook_new(const struct addressbook_limits *limits, struct addressbook 
 		book->limits.max_names = DEFAULT_NAMES;
 	if (book->limits.keep_ns == 0)
 		book->limits.keep_ns = DEFAULT_KEEP_NS;
-	book->files.purse.max = book->limits.max_bytes;
+	book->files.memory_budget.max = book->limits.max_bytes;
 	*ret = book;
 	return 0;
 }
 
-void addressbook_free(struct addressbook *book)
+void mapping_history_free(struct mapping_history *book)
 {
 	if (book == NULL)
 		return;
-	for (size_t i = 0; i < ADDRESSBOOK_BUCKETS; i++)
+	for (size_t i = 0; i < MAPPING_HISTORY_BUCKETS; i++)
 		while (book->buckets[i] != NULL)
-			addressbook_life_forget(book, book->buckets[i]);
+			mapping_history_life_forget(book, book->buckets[i]);
 	free(book);
 }
 
 /* The newest life of pid; one that was found, of old, if there is none. NULL: no room. */
-static struct addressbook_life *life_of(struct addressbook *book, uint32_t pid)
+static struct mapping_history_life *lifetime_of(struct mapping_history *book, uint32_t pid)
 {
-	struct addressbook_life *life = addressbook_life_at(book, pid, UINT64_MAX);
+	struct mapping_history_life *life = mapping_history_life_at(book, pid, UINT64_MAX);
 
-	return life != NULL ? life : addressbook_life_begin(book, pid, 0, NULL, UINT64_MAX);
+	return life != NULL ? life : mapping_history_life_begin(book, pid, 0, NULL, UINT64_MAX);
 }
 
 /* What a child is called at first: what the thread is that made it. */
-static struct addressbook_name name_of_child(const struct addressbook_life *parent, const struct perfrecord *record)
+static struct mapping_history_name name_of_child(const struct mapping_history_life *parent,
+						 const struct perf_record *record)
 {
-	const struct addressbook_name *name = addressbook_life_name_at(parent, record->fork.ptid, record->time_ns);
+	const struct mapping_history_name *name =
+		mapping_history_life_name_at(parent, record->fork.ptid, record->time_ns);
 
 	if (name == NULL)
-		name = addressbook_life_name_at(parent, parent->pid, record->time_ns);
-	return addressbook_life_name_of(record->pid, record->time_ns, name != NULL ? name->comm : "",
-					name != NULL ? strlen(name->comm) : 0);
+		name = mapping_history_life_name_at(parent, parent->pid, record->time_ns);
+	return mapping_history_life_name_of(record->pid, record->time_ns, name != NULL ? name->comm : "",
+					    name != NULL ? strlen(name->comm) : 0);
 }
 
-static void feed_fork(struct addressbook *book, const struct perfrecord *record)
+static void feed_fork(struct mapping_history *book, const struct perf_record *record)
 {
-	struct addressbook_life *parent, *life;
-	struct addressbook_name name;
+	struct mapping_history_life *parent, *life;
+	struct mapping_history_name name;
 
 	if (record->pid == record->fork.ppid)
 		return;
-	parent = life_of(book, record->fork.ppid);
+	parent = lifetime_of(book, record->fork.ppid);
 	if (parent == NULL)
 		return;
 	name = name_of_child(parent, record);
 	parent->space->references++;
-	life = addressbook_life_begin(book, record->pid, record->time_ns, parent->space,
-				      parent->shown_ns < record->time_ns ? parent->shown_ns : record->time_ns);
+	life = mapping_history_life_begin(book, record->pid, record->time_ns, parent->space,
+					  parent->shown_ns < record->time_ns ? parent->shown_ns : record->time_ns);
 	if (life == NULL)
 		return;
-	life->begun = ADDRESSBOOK_FORKED;
+	life->begun = MAPPING_HISTORY_FORKED;
 	life->parent = record->fork.ppid;
 	if (name.comm[0] != '\0')
-		addressbook_life_name(book, life, &name);
+		mapping_history_life_name(book, life, &name);
 }
 
-static void feed_comm(struct addressbook *book, const struct perfrecord *record)
+static void feed_comm(struct mapping_history *book, const struct perf_record *record)
 {
-	struct addressbook_name name =
-		addressbook_life_name_of(record->tid, record->time_ns, record->comm.name, record->comm.name_len);
-	struct addressbook_life *life;
+	struct mapping_history_name name =
+		mapping_history_life_name_of(record->tid, record->time_ns, record->comm.name, record->comm.name_len);
+	struct mapping_history_life *life;
 
 	if (record->comm.exec) {
 		uint32_t parent;
 
-		life = addressbook_life_at(book, record->pid, UINT64_MAX);
+		life = mapping_history_life_at(book, record->pid, UINT64_MAX);
 		parent = life != NULL ? life->parent : 0;
-		life = addressbook_life_begin(book, record->pid, record->time_ns, NULL, UINT64_MAX);
+		life = mapping_history_life_begin(book, record->pid, record->time_ns, NULL, UINT64_MAX);
 		if (life == NULL)
 			return;
-		life->begun = ADDRESSBOOK_EXECED;
+		life->begun = MAPPING_HISTORY_EXECED;
 		life->parent = parent;
 		life->space->known = true;
 		name.tid = record->pid;
 	} else {
-		life = life_of(book, record->pid);
+		life = lifetime_of(book, record->pid);
 	}
 	if (life != NULL)
-		addressbook_life_name(book, life, &name);
+		mapping_history_life_name(book, life, &name);
 }
 
-static void feed_mmap(struct addressbook *book, const struct perfrecord *record)
+static void feed_mmap(struct mapping_history *book, const struct perf_record *record)
 {
-	struct addressbook_life *life = life_of(book, record->pid);
+	struct mapping_history_life *life = lifetime_of(book, record->pid);
 
 	if (life == NULL)
 		return;
-	if (!addressbook_life_own(book, life) ||
-	    !addressbook_space_map(life->space, &book->files, &record->mmap, record->time_ns, book->limits.max_mappings,
-				   &book->stats.dropped))
+	if (!mapping_history_life_own(book, life) ||
+	    !mapping_history_space_map(life->space, &book->files, &record->mmap, record->time_ns,
+				       book->limits.max_mappings, &book->stats.dropped))
 		book->stats.dropped++;
 }
 
-void addressbook_feed(struct addressbook *book, const struct perfrecord *record)
+void mapping_history_feed(struct mapping_history *book, const struct perf_record *record)
 {
-	struct addressbook_life *life;
+	struct mapping_history_life *life;
 
-	addressbook_life_make_room(book, ROOM_BYTES);
+	mapping_history_life_make_room(book, ROOM_BYTES);
 	switch (record->type) {
 	case PERF_RECORD_FORK:
 		feed_fork(book, record);
@@ -993,87 +1008,87 @@ void addressbook_feed(struct addressbook *book, const struct perfrecord *record)
 		feed_mmap(book, record);
 		break;
 	case PERF_RECORD_EXIT:
-		life = addressbook_life_at(book, record->pid, record->time_ns);
+		life = mapping_history_life_at(book, record->pid, record->time_ns);
 		if (life != NULL && record->pid == record->tid)
-			addressbook_life_end(book, life, record->time_ns, true);
+			mapping_history_life_end(book, life, record->time_ns, true);
 		break;
 	default:
 		break;
 	}
 }
 
-bool addressbook_knows(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent)
+bool mapping_history_knows(const struct mapping_history *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent)
 {
-	const struct addressbook_life *life = addressbook_life_at(book, pid, time_ns);
+	const struct mapping_history_life *life = mapping_history_life_at(book, pid, time_ns);
 
 	*ret_parent = life != NULL && life->shown_ns != UINT64_MAX ? life->parent : 0;
 	return life != NULL && life->space->known;
 }
 
 /* The life that a look at the process at now_ns tells of; NULL: none, or nothing that is not known. */
-static struct addressbook_life *life_to_seed(struct addressbook *book, uint32_t pid, uint64_t now_ns)
+static struct mapping_history_life *lifetime_to_seed(struct mapping_history *book, uint32_t pid, uint64_t now_ns)
 {
-	struct addressbook_life *life = life_of(book, pid);
+	struct mapping_history_life *life = lifetime_of(book, pid);
 
 	if (life == NULL || life->space->known || life->exited || life->from_ns > now_ns)
 		return NULL;
-	return addressbook_life_own(book, life) ? life : NULL;
+	return mapping_history_life_own(book, life) ? life : NULL;
 }
 
-void addressbook_seed(struct addressbook *book, uint32_t pid, const char *comm, const char *maps, size_t len,
-		      uint64_t now_ns)
+void mapping_history_seed(struct mapping_history *book, uint32_t pid, const char *comm, const char *maps, size_t len,
+			  uint64_t now_ns)
 {
-	struct addressbook_maps lines = { .text = maps, .len = len };
-	struct addressbook_life *life = life_to_seed(book, pid, now_ns);
-	struct perfrecord_mmap mmap;
+	struct mapping_history_maps lines = { .text = maps, .len = len };
+	struct mapping_history_life *life = lifetime_to_seed(book, pid, now_ns);
+	struct perf_record_mmap mmap;
 
 	if (life == NULL)
 		return;
 	life->space->known = true;
-	while (addressbook_maps_next(&lines, &mmap))
-		if (!addressbook_space_seed(life->space, &book->files, &mmap, book->limits.max_mappings))
+	while (mapping_history_maps_next(&lines, &mmap))
+		if (!mapping_history_space_seed(life->space, &book->files, &mmap, book->limits.max_mappings))
 			book->stats.dropped++;
 	if (comm != NULL)
-		addressbook_seed_thread(book, pid, pid, comm);
+		mapping_history_seed_thread(book, pid, pid, comm);
 }
 
-void addressbook_seed_thread(struct addressbook *book, uint32_t pid, uint32_t tid, const char *comm)
+void mapping_history_seed_thread(struct mapping_history *book, uint32_t pid, uint32_t tid, const char *comm)
 {
-	struct addressbook_life *life = life_of(book, pid);
-	struct addressbook_name name;
+	struct mapping_history_life *life = lifetime_of(book, pid);
+	struct mapping_history_name name;
 
-	if (life == NULL || addressbook_life_name_at(life, tid, UINT64_MAX) != NULL)
+	if (life == NULL || mapping_history_life_name_at(life, tid, UINT64_MAX) != NULL)
 		return;
-	name = addressbook_life_name_of(tid, life->from_ns, comm, strlen(comm));
-	addressbook_life_name(book, life, &name);
+	name = mapping_history_life_name_of(tid, life->from_ns, comm, strlen(comm));
+	mapping_history_life_name(book, life, &name);
 }
 
-bool addressbook_knows_thread(const struct addressbook *book, uint32_t pid, uint32_t tid, uint64_t time_ns)
+bool mapping_history_knows_thread(const struct mapping_history *book, uint32_t pid, uint32_t tid, uint64_t time_ns)
 {
-	const struct addressbook_life *life = addressbook_life_at(book, pid, time_ns);
+	const struct mapping_history_life *life = mapping_history_life_at(book, pid, time_ns);
 
-	return life != NULL && addressbook_life_name_at(life, tid, time_ns) != NULL;
+	return life != NULL && mapping_history_life_name_at(life, tid, time_ns) != NULL;
 }
 
-uint64_t addressbook_began(const struct addressbook *book, uint32_t pid, uint64_t time_ns)
+uint64_t mapping_history_began(const struct mapping_history *book, uint32_t pid, uint64_t time_ns)
 {
-	const struct addressbook_life *life = addressbook_life_at(book, pid, time_ns);
+	const struct mapping_history_life *life = mapping_history_life_at(book, pid, time_ns);
 
 	return life != NULL ? life->from_ns : 0;
 }
 
-bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint64_t address,
-		      struct addressbook_place *ret)
+bool mapping_history_find(const struct mapping_history *book, uint32_t pid, uint64_t time_ns, uint64_t address,
+			  struct mapping_history_place *ret)
 {
-	const struct addressbook_life *life = addressbook_life_at(book, pid, time_ns);
-	const struct addressbook_mapping *mapping;
+	const struct mapping_history_life *life = mapping_history_life_at(book, pid, time_ns);
+	const struct mapping_history_mapping *mapping;
 
 	if (life == NULL)
 		return false;
-	mapping = addressbook_space_find(life->space, address, time_ns < life->shown_ns ? time_ns : life->shown_ns);
+	mapping = mapping_history_space_find(life->space, address, time_ns < life->shown_ns ? time_ns : life->shown_ns);
 	if (mapping == NULL)
 		return false;
-	*ret = (struct addressbook_place){
+	*ret = (struct mapping_history_place){
 		.start = mapping->start,
 		.end = mapping->end,
 		.offset = mapping->offset,
@@ -1084,20 +1099,20 @@ bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t tim
 	return true;
 }
 
-void addressbook_expire(struct addressbook *book, uint64_t now_ns)
+void mapping_history_expire(struct mapping_history *book, uint64_t now_ns)
 {
 	while (book->oldest_ended != NULL && book->oldest_ended->to_ns < now_ns &&
 	       now_ns - book->oldest_ended->to_ns > book->limits.keep_ns)
-		addressbook_life_forget(book, book->oldest_ended);
+		mapping_history_life_forget(book, book->oldest_ended);
 }
 
-void addressbook_stats(const struct addressbook *book, struct addressbook_stats *ret)
+void mapping_history_stats(const struct mapping_history *book, struct mapping_history_stats *ret)
 {
 	*ret = book->stats;
-	ret->bytes = book->files.purse.used;
+	ret->bytes = book->files.memory_budget.used;
 	ret->mappings = 0;
-	for (size_t i = 0; i < ADDRESSBOOK_BUCKETS; i++)
-		for (const struct addressbook_life *life = book->buckets[i]; life != NULL; life = life->next)
+	for (size_t i = 0; i < MAPPING_HISTORY_BUCKETS; i++)
+		for (const struct mapping_history_life *life = book->buckets[i]; life != NULL; life = life->next)
 			ret->mappings += life->shown_ns == UINT64_MAX ? life->space->count : 0;
 }
 
@@ -1108,7 +1123,7 @@ void addressbook_stats(const struct addressbook *book, struct addressbook_stats 
 
 struct mappings {
 	size_t users, count, cap;
-	struct addressspace_mapping all[];
+	struct address_space_mapping all[];
 };
 
 struct task {
@@ -1118,8 +1133,8 @@ struct task {
 	struct mappings *mappings;
 };
 
-struct addressspaces {
-	struct addressspaces_limits limits;
+struct address_spaces {
+	struct address_spaces_limits limits;
 	struct task *tasks;
 	size_t task_count, slots; /* slots: a power of two, at least twice limits.tasks once it is full */
 	size_t mapping_count;
@@ -1129,9 +1144,9 @@ struct addressspaces {
 	struct intern_budget budget;
 };
 
-int addressspaces_new(const struct addressspaces_limits *limits, struct addressspaces **ret)
+int address_spaces_new(const struct address_spaces_limits *limits, struct address_spaces **ret)
 {
-	struct addressspaces *spaces = calloc(1, sizeof(*spaces));
+	struct address_spaces *spaces = calloc(1, sizeof(*spaces));
 
 	if (spaces == NULL)
 		return -ENOMEM;
@@ -1144,7 +1159,7 @@ int addressspaces_new(const struct addressspaces_limits *limits, struct addresss
 	return 0;
 }
 
-static void mappings_leave(struct addressspaces *spaces, struct task *task)
+static void mappings_leave(struct address_spaces *spaces, struct task *task)
 {
 	struct mappings *mappings = TAKE(task->mappings);
 
@@ -1154,7 +1169,7 @@ static void mappings_leave(struct addressspaces *spaces, struct task *task)
 	free(mappings);
 }
 
-void addressspaces_free(struct addressspaces *spaces)
+void address_spaces_free(struct address_spaces *spaces)
 {
 	if (spaces == NULL)
 		return;
@@ -1176,7 +1191,7 @@ static struct task *slot_of(struct task *tasks, size_t slots, uint32_t id)
 	return &tasks[at];
 }
 
-static struct task *task_find(const struct addressspaces *spaces, uint32_t id)
+static struct task *task_find(const struct address_spaces *spaces, uint32_t id)
 {
 	struct task *task = spaces->slots > 0 ? slot_of(spaces->tasks, spaces->slots, id) : NULL;
 
@@ -1184,7 +1199,7 @@ static struct task *task_find(const struct addressspaces *spaces, uint32_t id)
 }
 
 /* Moves the tasks to a table of so many slots; those that have ended stay behind if it is said so. */
-static int rehash(struct addressspaces *spaces, size_t slots, bool without_ended)
+static int rehash(struct address_spaces *spaces, size_t slots, bool without_ended)
 {
 	struct task *tasks = calloc(slots, sizeof(*tasks));
 
@@ -1211,7 +1226,7 @@ static int rehash(struct addressspaces *spaces, size_t slots, bool without_ended
 }
 
 /* 0; -ENOMEM; -ENOSPC: there are too many. */
-static int task_get(struct addressspaces *spaces, uint32_t id, struct task **ret)
+static int task_get(struct address_spaces *spaces, uint32_t id, struct task **ret)
 {
 	struct task *task = task_find(spaces, id);
 	int r = 0;
@@ -1255,7 +1270,7 @@ static size_t ending_behind(const struct mappings *mappings, uint64_t address)
 }
 
 /* Makes room for two more in an array of the task's own. */
-static int mappings_own(struct addressspaces *spaces, struct task *task)
+static int mappings_own(struct address_spaces *spaces, struct task *task)
 {
 	struct mappings *old = task->mappings, *own;
 	size_t count = old != NULL ? old->count : 0;
@@ -1285,11 +1300,11 @@ static int mappings_own(struct addressspaces *spaces, struct task *task)
 }
 
 /* Puts `mapping` into the array, over what is there: of that at most a left part of the first and a right part of the last stay. */
-static void mappings_put(struct mappings *mappings, const struct addressspace_mapping *mapping)
+static void mappings_put(struct mappings *mappings, const struct address_space_mapping *mapping)
 {
-	struct addressspace_mapping *all = mappings->all;
+	struct address_space_mapping *all = mappings->all;
 	size_t first = ending_behind(mappings, mapping->start), behind = first;
-	struct addressspace_mapping parts[3];
+	struct address_space_mapping parts[3];
 	size_t count = 0;
 
 	while (behind < mappings->count && all[behind].start < mapping->end)
@@ -1309,9 +1324,9 @@ static void mappings_put(struct mappings *mappings, const struct addressspace_ma
 	mappings->count = mappings->count + count - (behind - first);
 }
 
-static int map(struct addressspaces *spaces, uint32_t pid, const struct perfrecord_mmap *record)
+static int map(struct address_spaces *spaces, uint32_t pid, const struct perf_record_mmap *record)
 {
-	struct addressspace_mapping mapping = {
+	struct address_space_mapping mapping = {
 		.start = record->start,
 		.end = record->start + record->len,
 		.offset_bytes = record->offset,
@@ -1343,7 +1358,7 @@ static int map(struct addressspaces *spaces, uint32_t pid, const struct perfreco
 }
 
 /* A thread or process begins. */
-static int begin(struct addressspaces *spaces, const struct perfrecord *record)
+static int begin(struct address_spaces *spaces, const struct perf_record *record)
 {
 	struct task *task, *parent;
 	int r = task_get(spaces, record->tid, &task);
@@ -1369,7 +1384,7 @@ static int begin(struct addressspaces *spaces, const struct perfrecord *record)
 	return 0;
 }
 
-static int name(struct addressspaces *spaces, const struct perfrecord *record)
+static int name(struct address_spaces *spaces, const struct perf_record *record)
 {
 	size_t len = record->comm.name_len < COMM_LEN ? record->comm.name_len : COMM_LEN - 1;
 	struct task *task;
@@ -1387,7 +1402,7 @@ static int name(struct addressspaces *spaces, const struct perfrecord *record)
 	return 0;
 }
 
-static void end(struct addressspaces *spaces, uint32_t tid)
+static void end(struct address_spaces *spaces, uint32_t tid)
 {
 	struct task *task = task_find(spaces, tid);
 
@@ -1395,7 +1410,7 @@ static void end(struct addressspaces *spaces, uint32_t tid)
 		task->ended = true;
 }
 
-int addressspaces_record(struct addressspaces *spaces, const struct perfrecord *record)
+int address_spaces_record(struct address_spaces *spaces, const struct perf_record *record)
 {
 	int r = 0;
 
@@ -1420,8 +1435,8 @@ int addressspaces_record(struct addressspaces *spaces, const struct perfrecord *
 	return 0;
 }
 
-const struct addressspace_mapping *addressspaces_find(const struct addressspaces *spaces, uint32_t pid,
-						      uint64_t address)
+const struct address_space_mapping *address_spaces_find(const struct address_spaces *spaces, uint32_t pid,
+							uint64_t address)
 {
 	const struct task *task = task_find(spaces, pid);
 	const struct mappings *mappings = task != NULL ? task->mappings : NULL;
@@ -1433,14 +1448,14 @@ const struct addressspace_mapping *addressspaces_find(const struct addressspaces
 	return &mappings->all[i];
 }
 
-const char *addressspaces_name(const struct addressspaces *spaces, uint32_t tid)
+const char *address_spaces_name(const struct address_spaces *spaces, uint32_t tid)
 {
 	const struct task *task = task_find(spaces, tid);
 
 	return task != NULL && task->name[0] ? task->name : NULL;
 }
 
-uint64_t addressspaces_dropped(const struct addressspaces *spaces)
+uint64_t address_spaces_dropped(const struct address_spaces *spaces)
 {
 	return spaces->dropped;
 }

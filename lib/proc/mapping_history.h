@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 /*
- * addressbook_limits.h: how much an addressbook may hold, and what it says of it.
+ * mapping_history_limits.h: how much an mapping history may hold, and what it says of it.
  */
 
 /* Zero is the default. */
-struct addressbook_limits {
+struct mapping_history_limits {
 	size_t max_lives;    /* 65,536 */
 	size_t max_bytes;    /* 16 MiB; all it takes from the heap */
 	size_t max_mappings; /* 4,096; of one life, the oldest go first */
@@ -28,14 +28,14 @@ struct addressbook_limits {
 };
 
 /* The first three are what there is now, the others count since it was made. */
-struct addressbook_stats {
+struct mapping_history_stats {
 	uint64_t lives, mappings, bytes;
 	uint64_t evicted; /* ended lives that went before their time, to make room */
 	uint64_t dropped; /* mappings, names and lives that found no room, or no memory */
 };
 
 /*
- * addressbook.h: who had which files mapped at which addresses, and when. Fed with what the kernel reports (comm, mmap2,
+ * mapping_history.h: who had which files mapped at which addresses, and when. Fed with what the kernel reports (comm, mmap2,
  * fork, exit) and, for processes that were there before, with their /proc/<pid>/maps. Keeps those that have exited for a
  * while, because the samples of them are older than the question. Pure, bounded; not for two threads at once.
  *
@@ -43,52 +43,52 @@ struct addressbook_stats {
  * kept. Times are those of the records: CLOCK_MONOTONIC, ns; 0 is "since before anybody looked".
  */
 
-struct addressbook;
+struct mapping_history;
 
 /* One mapping at one time. The texts stay valid until the next call that changes the book. */
-struct addressbook_place {
+struct mapping_history_place {
 	uint64_t start, end, offset;
-	struct perfrecord_file file;
+	struct perf_record_file file;
 	const char *path;
 	bool running; /* this life has not ended, as far as the book knows */
 };
 
-/* 0; -ENOMEM. *ret belongs to the caller: addressbook_free. */
-int addressbook_new(const struct addressbook_limits *limits, struct addressbook **ret);
+/* 0; -ENOMEM. *ret belongs to the caller: mapping_history_free. */
+int mapping_history_new(const struct mapping_history_limits *limits, struct mapping_history **ret);
 /* NULL is fine. */
-void addressbook_free(struct addressbook *book);
+void mapping_history_free(struct mapping_history *book);
 
 /* Takes a record: COMM, MMAP2, FORK and EXIT; others are ignored. What does not fit is dropped and counted. */
-void addressbook_feed(struct addressbook *book, const struct perfrecord *record);
+void mapping_history_feed(struct mapping_history *book, const struct perf_record *record);
 
 /*
  * Whether everything that pid had mapped at time_ns is known. If not, seed it: with its own /proc/<pid>/maps or, when it
  * is gone, with those of *ret_parent (if that is not 0), which it was forked from and whose mappings it had.
  */
-bool addressbook_knows(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent);
+bool mapping_history_knows(const struct mapping_history *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent);
 
 /*
  * comm (may be NULL) and maps (the text of /proc/<pid>/maps, len bytes) of a process as it is at now_ns. Nothing that is
  * known already is changed; lines that cannot be read are skipped.
  */
-void addressbook_seed(struct addressbook *book, uint32_t pid, const char *comm, const char *maps, size_t len,
-		      uint64_t now_ns);
+void mapping_history_seed(struct mapping_history *book, uint32_t pid, const char *comm, const char *maps, size_t len,
+			  uint64_t now_ns);
 
 /* The name of a thread, now. Only if it has none. */
-void addressbook_seed_thread(struct addressbook *book, uint32_t pid, uint32_t tid, const char *comm);
+void mapping_history_seed_thread(struct mapping_history *book, uint32_t pid, uint32_t tid, const char *comm);
 
 /* Whether the name of this thread, at this time, is known. */
-bool addressbook_knows_thread(const struct addressbook *book, uint32_t pid, uint32_t tid, uint64_t time_ns);
+bool mapping_history_knows_thread(const struct mapping_history *book, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
 /* When the life began that pid was in at time_ns: what was found in it before still is, unless it was mapped anew. 0: unknown. */
-uint64_t addressbook_began(const struct addressbook *book, uint32_t pid, uint64_t time_ns);
+uint64_t mapping_history_began(const struct mapping_history *book, uint32_t pid, uint64_t time_ns);
 
 /* What pid had mapped at address, at time_ns. False: nothing is known of it. */
-bool addressbook_find(const struct addressbook *book, uint32_t pid, uint64_t time_ns, uint64_t address,
-		      struct addressbook_place *ret);
+bool mapping_history_find(const struct mapping_history *book, uint32_t pid, uint64_t time_ns, uint64_t address,
+			  struct mapping_history_place *ret);
 
 /* Frees what ended more than keep_ns before now_ns. */
-void addressbook_expire(struct addressbook *book, uint64_t now_ns);
+void mapping_history_expire(struct mapping_history *book, uint64_t now_ns);
 
 /*
  * Writes records that tell from_ns .. to_ns of the count processes in pids, process by process, each in order of time:
@@ -97,49 +97,49 @@ void addressbook_expire(struct addressbook *book, uint64_t now_ns);
  *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT (tid == pid)
  * Each write is one record. A mapping holds until another overlaps it, as far as that one reaches. 0 or what the sink returned.
  */
-int addressbook_write(const struct addressbook *book, const uint32_t *pids, size_t count, uint64_t from_ns,
-		      uint64_t to_ns, const struct sink *sink);
+int mapping_history_write(const struct mapping_history *book, const uint32_t *pids, size_t count, uint64_t from_ns,
+			  uint64_t to_ns, const struct sink *sink);
 
 /* What there is and what was lost. */
-void addressbook_stats(const struct addressbook *book, struct addressbook_stats *ret);
+void mapping_history_stats(const struct mapping_history *book, struct mapping_history_stats *ret);
 
-struct addressspace_mapping {
+struct address_space_mapping {
 	uint64_t start, end;   /* [start, end) */
 	uint64_t offset_bytes; /* in the file, of start */
 	uint64_t id;           /* the same for all parts and copies of what one record has mapped; never 0 */
-	struct perfrecord_file file;
+	struct perf_record_file file;
 	const char *path; /* "[vdso]", "//anon" and such are not files */
 };
 
 /* Zero means the default. */
-struct addressspaces_limits {
+struct address_spaces_limits {
 	size_t tasks;    /* threads and processes: 131072 */
 	size_t mappings; /* of all processes; of those that have shared all since a fork once: 1048576 */
 	size_t texts;    /* bytes of paths, each kept once: 16 MiB */
 };
 
-struct addressspaces;
+struct address_spaces;
 
 /* 0 or -ENOMEM. */
-int addressspaces_new(const struct addressspaces_limits *limits, struct addressspaces **ret);
+int address_spaces_new(const struct address_spaces_limits *limits, struct address_spaces **ret);
 
 /* NULL is fine. */
-void addressspaces_free(struct addressspaces *spaces);
+void address_spaces_free(struct address_spaces *spaces);
 
 /*
  * Takes notice of a MMAP2, COMM, FORK or EXIT record, which is copied; others are ignored. 0 or -ENOMEM: the record is not taken notice
  * of. A new process costs next to nothing until it maps something; a mapping costs time in proportion to those of its process.
  */
-int addressspaces_record(struct addressspaces *spaces, const struct perfrecord *record);
+int address_spaces_record(struct address_spaces *spaces, const struct perf_record *record);
 
 /* What is mapped at address in process pid; NULL: not known. Valid until the next record. */
-const struct addressspace_mapping *addressspaces_find(const struct addressspaces *spaces, uint32_t pid,
-						      uint64_t address);
+const struct address_space_mapping *address_spaces_find(const struct address_spaces *spaces, uint32_t pid,
+							uint64_t address);
 
 /* What a thread, or the process pid itself as the thread of that number, is called; NULL: not known. Valid until the next record. */
-const char *addressspaces_name(const struct addressspaces *spaces, uint32_t tid);
+const char *address_spaces_name(const struct address_spaces *spaces, uint32_t tid);
 
 /* Records that could not be taken notice of for want of room. */
-uint64_t addressspaces_dropped(const struct addressspaces *spaces);
+uint64_t address_spaces_dropped(const struct address_spaces *spaces);
 
 #endif

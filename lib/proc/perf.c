@@ -28,7 +28,7 @@
 #include <string.h>
 
 /*
- * perfrecord.c: a cursor over one record's bytes. Each read takes a word off the front or says no; what is left after the trailer was cut off
+ * perf_record.c: a cursor over one record's bytes. Each read takes a word off the front or says no; what is left after the trailer was cut off
  * the end is the body. A record whose words do not add up is refused as a whole: a ring that was overwritten under its reader looks like that.
  *
  * Layout (perf_event_open(2)), all in words of 8 bytes:
@@ -84,7 +84,7 @@ static const uint64_t *take_words(struct cursor *cursor, uint64_t count)
 	return words;
 }
 
-static void decode_stack(struct cursor *cursor, struct perfrecord_sample *sample)
+static void decode_stack(struct cursor *cursor, struct perf_record_sample *sample)
 {
 	uint64_t size = take_word(cursor), filled;
 
@@ -97,10 +97,10 @@ static void decode_stack(struct cursor *cursor, struct perfrecord_sample *sample
 	sample->stack_bytes = (size_t)filled;
 }
 
-static void decode_sample(const struct perfrecord_format *format, struct cursor *cursor, struct perfrecord *ret)
+static void decode_sample(const struct perf_record_format *format, struct cursor *cursor, struct perf_record *ret)
 {
 	uint64_t type = format->sample_type;
-	struct perfrecord_sample *sample = &ret->sample;
+	struct perf_record_sample *sample = &ret->sample;
 	uint32_t unused;
 
 	if (type & PERF_SAMPLE_IP)
@@ -139,7 +139,7 @@ static const char *take_text(struct cursor *cursor, size_t *ret_len)
 	return text;
 }
 
-static void decode_file(struct cursor *cursor, bool has_build_id, struct perfrecord_file *ret)
+static void decode_file(struct cursor *cursor, bool has_build_id, struct perf_record_file *ret)
 {
 	const uint64_t *words = take_words(cursor, 3);
 	const uint8_t *bytes = (const uint8_t *)words;
@@ -151,7 +151,7 @@ static void decode_file(struct cursor *cursor, bool has_build_id, struct perfrec
 		memcpy(&ret->minor, bytes + 4, 4);
 		memcpy(&ret->inode, bytes + 8, 8);
 		memcpy(&ret->inode_generation, bytes + 16, 8);
-	} else if (bytes[0] > PERFRECORD_BUILD_ID_MAX) {
+	} else if (bytes[0] > PERF_RECORD_BUILD_ID_MAX) {
 		cursor->short_of = true;
 	} else {
 		ret->build_id_len = bytes[0];
@@ -159,9 +159,9 @@ static void decode_file(struct cursor *cursor, bool has_build_id, struct perfrec
 	}
 }
 
-static void decode_mmap(struct cursor *cursor, struct perfrecord *ret)
+static void decode_mmap(struct cursor *cursor, struct perf_record *ret)
 {
-	struct perfrecord_mmap *mmap = &ret->mmap;
+	struct perf_record_mmap *mmap = &ret->mmap;
 
 	take_pair(cursor, &ret->pid, &ret->tid);
 	mmap->start = take_word(cursor);
@@ -174,7 +174,7 @@ static void decode_mmap(struct cursor *cursor, struct perfrecord *ret)
 		cursor->short_of = true;
 }
 
-static void decode_body(struct cursor *cursor, struct perfrecord *ret)
+static void decode_body(struct cursor *cursor, struct perf_record *ret)
 {
 	switch (ret->type) {
 	case PERF_RECORD_MMAP2:
@@ -204,7 +204,7 @@ static void decode_body(struct cursor *cursor, struct perfrecord *ret)
 }
 
 /* Cuts the trailer off the end. Before the body, which knows pid and tid better. */
-static void decode_trailer(const struct perfrecord_format *format, struct cursor *cursor, struct perfrecord *ret)
+static void decode_trailer(const struct perf_record_format *format, struct cursor *cursor, struct perf_record *ret)
 {
 	uint64_t type = format->sample_type & (PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU);
 	size_t len = 8 * (size_t)__builtin_popcountll(type);
@@ -225,19 +225,19 @@ static void decode_trailer(const struct perfrecord_format *format, struct cursor
 		take_pair(&trailer, &ret->cpu, &unused);
 }
 
-int perfrecord_decode(const struct perfrecord_format *format, const void *data, size_t len, struct perfrecord *ret)
+int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret)
 {
 	struct perf_event_header head;
-	struct perfrecord record;
+	struct perf_record record;
 	struct cursor cursor;
 
-	assert((uintptr_t)data % PERFRECORD_ALIGN == 0);
-	if (format->sample_type & ~PERFRECORD_SAMPLE_TYPES)
+	assert((uintptr_t)data % PERF_RECORD_ALIGN == 0);
+	if (format->sample_type & ~PERF_RECORD_SAMPLE_TYPES)
 		return -EINVAL;
 	if (len < sizeof(head))
 		return -EBADMSG;
 	memcpy(&head, data, sizeof(head));
-	if (head.size < sizeof(head) || head.size > len || head.size % PERFRECORD_ALIGN != 0)
+	if (head.size < sizeof(head) || head.size > len || head.size % PERF_RECORD_ALIGN != 0)
 		return -EBADMSG;
 
 	memset(&record, 0, sizeof(record));
@@ -304,11 +304,11 @@ static void put_text(struct pen *pen, const char *text, size_t len)
 	put_zeroes(pen, 8 - len % 8);
 }
 
-static void encode_stack(struct pen *pen, const struct perfrecord_sample *sample)
+static void encode_stack(struct pen *pen, const struct perf_record_sample *sample)
 {
 	size_t size = sample->stack != NULL ? (sample->stack_bytes + 7) / 8 * 8 : 0;
 
-	if (sample->stack != NULL && sample->stack_bytes > PERFRECORD_SIZE_MAX)
+	if (sample->stack != NULL && sample->stack_bytes > PERF_RECORD_SIZE_MAX)
 		pen->full = true;
 	put_word(pen, size);
 	if (size == 0 || pen->full)
@@ -318,7 +318,7 @@ static void encode_stack(struct pen *pen, const struct perfrecord_sample *sample
 	put_word(pen, sample->stack_bytes);
 }
 
-static int encode_sample(const struct perfrecord_format *format, struct pen *pen, const struct perfrecord *record)
+static int encode_sample(const struct perf_record_format *format, struct pen *pen, const struct perf_record *record)
 {
 	size_t regs = (size_t)__builtin_popcountll(format->regs_user);
 
@@ -328,7 +328,7 @@ static int encode_sample(const struct perfrecord_format *format, struct pen *pen
 	put_pair(pen, record->cpu, 0);
 	put_word(pen, record->sample.period);
 	put_word(pen, record->sample.chain_len);
-	if (record->sample.chain_len > PERFRECORD_SIZE_MAX)
+	if (record->sample.chain_len > PERF_RECORD_SIZE_MAX)
 		pen->full = true;
 	put(pen, record->sample.chain, record->sample.chain_len * sizeof(uint64_t));
 	if (format->sample_type & PERF_SAMPLE_REGS_USER) {
@@ -344,9 +344,9 @@ static int encode_sample(const struct perfrecord_format *format, struct pen *pen
 	return 0;
 }
 
-static void encode_mmap(struct pen *pen, const struct perfrecord *record)
+static void encode_mmap(struct pen *pen, const struct perf_record *record)
 {
-	const struct perfrecord_file *file = &record->mmap.file;
+	const struct perf_record_file *file = &record->mmap.file;
 	uint8_t build_id[24] = { (uint8_t)file->build_id_len };
 
 	put_pair(pen, record->pid, record->tid);
@@ -354,7 +354,7 @@ static void encode_mmap(struct pen *pen, const struct perfrecord *record)
 	put_word(pen, record->mmap.len);
 	put_word(pen, record->mmap.offset);
 	if (file->build_id_len > 0) {
-		memcpy(build_id + 4, file->build_id, PERFRECORD_BUILD_ID_MAX);
+		memcpy(build_id + 4, file->build_id, PERF_RECORD_BUILD_ID_MAX);
 		put(pen, build_id, sizeof(build_id));
 	} else {
 		put_pair(pen, file->major, file->minor);
@@ -366,7 +366,7 @@ static void encode_mmap(struct pen *pen, const struct perfrecord *record)
 }
 
 /* The misc bits that say how the body is to be read. */
-static uint16_t encode_misc(const struct perfrecord *record)
+static uint16_t encode_misc(const struct perf_record *record)
 {
 	unsigned misc = record->misc;
 
@@ -380,7 +380,7 @@ static uint16_t encode_misc(const struct perfrecord *record)
 	return (uint16_t)misc;
 }
 
-static int encode_body(const struct perfrecord_format *format, struct pen *pen, const struct perfrecord *record)
+static int encode_body(const struct perf_record_format *format, struct pen *pen, const struct perf_record *record)
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
@@ -407,15 +407,15 @@ static int encode_body(const struct perfrecord_format *format, struct pen *pen, 
 	}
 }
 
-int perfrecord_encode_as(const struct perfrecord_format *format, const struct perfrecord *record, void *buf, size_t cap,
-			 size_t *ret_size)
+int perf_record_encode_as(const struct perf_record_format *format, const struct perf_record *record, void *buf,
+			  size_t cap, size_t *ret_size)
 {
 	struct perf_event_header head = { .type = record->type, .misc = encode_misc(record) };
-	struct pen pen = { .at = buf, .left = cap < PERFRECORD_SIZE_MAX ? cap : PERFRECORD_SIZE_MAX };
+	struct pen pen = { .at = buf, .left = cap < PERF_RECORD_SIZE_MAX ? cap : PERF_RECORD_SIZE_MAX };
 	int r;
 
-	if ((format->sample_type | PERFRECORD_FRAME_POINTERS) != format->sample_type ||
-	    (format->sample_type & ~PERFRECORD_SAMPLE_TYPES))
+	if ((format->sample_type | PERF_RECORD_FRAME_POINTERS) != format->sample_type ||
+	    (format->sample_type & ~PERF_RECORD_SAMPLE_TYPES))
 		return -EINVAL;
 	put(&pen, &head, sizeof(head));
 	r = encode_body(format, &pen, record);
@@ -434,31 +434,31 @@ int perfrecord_encode_as(const struct perfrecord_format *format, const struct pe
 	return 0;
 }
 
-int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size)
+int perf_record_encode(const struct perf_record *record, void *buf, size_t cap, size_t *ret_size)
 {
-	const struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
+	const struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
 
-	return perfrecord_encode_as(&format, record, buf, cap, ret_size);
+	return perf_record_encode_as(&format, record, buf, cap, ret_size);
 }
 
-bool perfrecord_file_same(const struct perfrecord_file *a, const struct perfrecord_file *b)
+bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
 /*
- * perfmerge.c: the bytes as they came and beside them an index that is sorted. Records carry their own size.
+ * perf_merge.c: the bytes as they came and beside them an index that is sorted. Records carry their own size.
  */
 
-int perfmerge_add(struct perfmerge *merge, const void *record, size_t size, uint64_t time_ns)
+int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns)
 {
 	size_t at = merge->bytes.len;
 	int r;
 
-	assert(size % PERFRECORD_ALIGN == 0);
+	assert(size % PERF_RECORD_ALIGN == 0);
 	if (merge->count == merge->cap) {
 		size_t cap = merge->cap == 0 ? 64 : 2 * merge->cap;
-		struct perfmerge_entry *entries = reallocarray(merge->entries, cap, sizeof(*entries));
+		struct perf_merge_entry *entries = reallocarray(merge->entries, cap, sizeof(*entries));
 
 		if (entries == NULL)
 			return -ENOMEM;
@@ -467,26 +467,26 @@ int perfmerge_add(struct perfmerge *merge, const void *record, size_t size, uint
 	}
 	r = buffer_append(&merge->bytes, record, size);
 	if (r == 0)
-		merge->entries[merge->count++] = (struct perfmerge_entry){ time_ns, at };
+		merge->entries[merge->count++] = (struct perf_merge_entry){ time_ns, at };
 	return r;
 }
 
 static int compare(const void *left, const void *right)
 {
-	const struct perfmerge_entry *a = left, *b = right;
+	const struct perf_merge_entry *a = left, *b = right;
 
 	if (a->time_ns != b->time_ns)
 		return a->time_ns < b->time_ns ? -1 : 1;
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
-void perfmerge_sort(struct perfmerge *merge)
+void perf_merge_sort(struct perf_merge *merge)
 {
 	if (merge->count > 0)
 		qsort(merge->entries, merge->count, sizeof(*merge->entries), compare);
 }
 
-const void *perfmerge_record(const struct perfmerge *merge, size_t index, size_t *ret_size)
+const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size)
 {
 	const char *record = merge->bytes.data + merge->entries[index].at;
 	struct perf_event_header header;
@@ -496,26 +496,26 @@ const void *perfmerge_record(const struct perfmerge *merge, size_t index, size_t
 	return record;
 }
 
-int perfmerge_write(const struct perfmerge *merge, const struct sink *sink)
+int perf_merge_write(const struct perf_merge *merge, const struct sink *sink)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < merge->count; i++) {
 		size_t size;
-		const void *record = perfmerge_record(merge, i, &size);
+		const void *record = perf_merge_record(merge, i, &size);
 
 		r = sink_write(sink, record, size);
 	}
 	return r;
 }
 
-void perfmerge_clear(struct perfmerge *merge)
+void perf_merge_clear(struct perf_merge *merge)
 {
 	merge->count = 0;
 	merge->bytes.len = 0;
 }
 
-void perfmerge_release(struct perfmerge *merge)
+void perf_merge_release(struct perf_merge *merge)
 {
 	buffer_release(&merge->bytes);
 	free(merge->entries);
@@ -523,24 +523,24 @@ void perfmerge_release(struct perfmerge *merge)
 	merge->count = merge->cap = 0;
 }
 
-int perfring_init(struct perfring *ring, void *base, size_t map_bytes, size_t page_bytes)
+int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t page_bytes)
 {
 	size_t size = map_bytes - page_bytes;
 
 	if (map_bytes <= page_bytes || page_bytes < sizeof(struct perf_event_mmap_page) || (size & (size - 1)) != 0)
 		return -EINVAL;
-	*ring = (struct perfring){ base, (const uint8_t *)base + page_bytes, size };
+	*ring = (struct perf_ring){ base, (const uint8_t *)base + page_bytes, size };
 	return 0;
 }
 
 /* What was published up to head is seen by whoever saw head. */
-static uint64_t load_head(const struct perfring *ring)
+static uint64_t load_head(const struct perf_ring *ring)
 {
 	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
 }
 
 /* len bytes from the free-running position on, in two pieces where the ring wraps. */
-static void copy_out(const struct perfring *ring, uint64_t position, void *buf, size_t len)
+static void copy_out(const struct perf_ring *ring, uint64_t position, void *buf, size_t len)
 {
 	size_t at = (size_t)(position & (ring->size - 1));
 	size_t first = len < ring->size - at ? len : ring->size - at;
@@ -549,7 +549,7 @@ static void copy_out(const struct perfring *ring, uint64_t position, void *buf, 
 	memcpy((uint8_t *)buf + first, ring->data, len - first);
 }
 
-void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, bool *ret_torn)
+void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn)
 {
 	uint64_t head = load_head(ring), written = 0 - head, moved;
 	size_t len = 0, end = written < ring->size ? (size_t)written : ring->size, unused = ring->size - end;
@@ -567,7 +567,7 @@ void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, 
 		memcpy(&header, (const uint8_t *)buf + len, sizeof(header));
 		if (header.type == 0 && header.size == 0)
 			break;
-		if (header.size < sizeof(header) || header.size % PERFRECORD_ALIGN != 0) {
+		if (header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0) {
 			torn = true;
 			break;
 		}
@@ -580,12 +580,12 @@ void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, 
 		*ret_torn = torn;
 }
 
-bool perfring_came_round(const struct perfring *ring)
+bool perf_ring_came_round(const struct perf_ring *ring)
 {
 	return 0 - load_head(ring) > ring->size;
 }
 
-uint64_t perfring_head(const struct perfring *ring)
+uint64_t perf_ring_head(const struct perf_ring *ring)
 {
 	return load_head(ring);
 }
@@ -599,7 +599,7 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
 }
 
 /* Near its end the ring may be written to meanwhile: what makes no sense there is only the end of what can be counted. */
-size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most)
+size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
 	uint64_t head = load_head(ring), written = since - head, len = 0;
 	size_t count = 0;
@@ -609,7 +609,7 @@ size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most)
 
 		memcpy(&header, ring->data + (size_t)((head + len) & (ring->size - 1)),
 		       sizeof(header)); /* aligned: does not wrap */
-		if (header.size < sizeof(header) || header.size % PERFRECORD_ALIGN != 0 ||
+		if (header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0 ||
 		    header.size > ring->size - len || header.size > written - len)
 			return written > ring->size && count > 0 ? estimate(written, count, len, most) : most;
 		len += header.size;
@@ -619,16 +619,16 @@ size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most)
 }
 
 /* The record at tail, whole: in the ring, or put together in scratch. NULL: it makes no sense. */
-static const struct perf_event_header *record_at(const struct perfring *ring, uint64_t tail, uint64_t head,
+static const struct perf_event_header *record_at(const struct perf_ring *ring, uint64_t tail, uint64_t head,
 						 void *scratch)
 {
 	size_t at = (size_t)(tail & (ring->size - 1));
 	struct perf_event_header header;
 
-	if (at % PERFRECORD_ALIGN != 0 || head - tail < sizeof(header))
+	if (at % PERF_RECORD_ALIGN != 0 || head - tail < sizeof(header))
 		return NULL;
 	memcpy(&header, ring->data + at, sizeof(header)); /* aligned: does not wrap */
-	if (header.size < sizeof(header) || header.size % PERFRECORD_ALIGN != 0 || header.size > head - tail)
+	if (header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0 || header.size > head - tail)
 		return NULL;
 	if (header.size <= ring->size - at)
 		return (const void *)(ring->data + at);
@@ -637,7 +637,7 @@ static const struct perf_event_header *record_at(const struct perfring *ring, ui
 	return scratch;
 }
 
-int perfring_drain(struct perfring *ring, void *scratch, perfring_take *take, void *ctx)
+int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx)
 {
 	uint64_t head = load_head(ring), tail = ring->page->data_tail;
 	int r = head - tail > ring->size ? -EBADMSG : 0;

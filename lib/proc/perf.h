@@ -14,50 +14,50 @@
 #include <stdint.h>
 
 /*
- * perfrecord.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size, count or text inside a
+ * perf_record.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size, count or text inside a
  * record is believed before it was compared with what is there.
  *
  * Source: perf_event_open(2), linux/perf_event.h.
  */
 
-/* What perfrecord_decode reads in a sample; another bit in sample_type, and it refuses. */
-#define PERFRECORD_SAMPLE_TYPES \
+/* What perf_record_decode reads in a sample; another bit in sample_type, and it refuses. */
+#define PERF_RECORD_SAMPLE_TYPES \
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
 		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
 
 /* What spikewatch samples with. */
-#define PERFRECORD_FRAME_POINTERS \
+#define PERF_RECORD_FRAME_POINTERS \
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
 		    PERF_SAMPLE_CALLCHAIN))
 
 /* The same, with the registers and a copy of the stack to unwind from. */
-#define PERFRECORD_DWARF \
-	(PERFRECORD_FRAME_POINTERS | (uint64_t)PERF_SAMPLE_REGS_USER | (uint64_t)PERF_SAMPLE_STACK_USER)
+#define PERF_RECORD_DWARF \
+	(PERF_RECORD_FRAME_POINTERS | (uint64_t)PERF_SAMPLE_REGS_USER | (uint64_t)PERF_SAMPLE_STACK_USER)
 
 /* regs_user of x86-64: all but ds, es, fs and gs; from the lowest bit ax bx cx dx si di bp sp ip flags cs ss r8 .. r15. */
-#define PERFRECORD_REGS_X86_64 0xff0fffULL
+#define PERF_RECORD_REGS_X86_64 0xff0fffULL
 
 /* No record is longer: its size is 16 bits, in steps of 8. */
-#define PERFRECORD_SIZE_MAX 65528u
-#define PERFRECORD_BUILD_ID_MAX 20u
-#define PERFRECORD_ALIGN 8u
+#define PERF_RECORD_SIZE_MAX 65528u
+#define PERF_RECORD_BUILD_ID_MAX 20u
+#define PERF_RECORD_ALIGN 8u
 
 /* How the events were opened. sample_id_all is expected: every other record ends with what of it a sample has. */
-struct perfrecord_format {
-	uint64_t sample_type; /* PERF_SAMPLE_*, bits of PERFRECORD_SAMPLE_TYPES */
+struct perf_record_format {
+	uint64_t sample_type; /* PERF_SAMPLE_*, bits of PERF_RECORD_SAMPLE_TYPES */
 	uint64_t regs_user;   /* attr.sample_regs_user, for PERF_SAMPLE_REGS_USER */
 };
 
 /* What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0 is the former. */
-struct perfrecord_file {
+struct perf_record_file {
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
-	uint8_t build_id[PERFRECORD_BUILD_ID_MAX]; /* zeroes beyond build_id_len */
+	uint8_t build_id[PERF_RECORD_BUILD_ID_MAX]; /* zeroes beyond build_id_len */
 	uint32_t build_id_len;
 };
 
 /* Of PERF_RECORD_SAMPLE. */
-struct perfrecord_sample {
+struct perf_record_sample {
 	uint64_t ip;
 	uint64_t period;       /* ns, for the CPU clock */
 	const uint64_t *chain; /* innermost first; values >= PERF_CONTEXT_MAX are marks such as PERF_CONTEXT_USER */
@@ -70,16 +70,16 @@ struct perfrecord_sample {
 };
 
 /* Of PERF_RECORD_MMAP2. */
-struct perfrecord_mmap {
+struct perf_record_mmap {
 	uint64_t start, len, offset; /* offset in the file, bytes */
-	struct perfrecord_file file;
+	struct perf_record_file file;
 	uint32_t prot, flags;
 	const char *path; /* terminated; "//anon", "[vdso]" and the like too */
 	size_t path_len;
 };
 
 /* One record. Pointers are into the bytes that were decoded. Of the union, what its type says. */
-struct perfrecord {
+struct perf_record {
 	uint32_t type; /* PERF_RECORD_* */
 	uint16_t misc;
 	uint16_t size;     /* of the whole record, bytes */
@@ -87,8 +87,8 @@ struct perfrecord {
 	uint32_t cpu;
 	uint64_t time_ns; /* 0 where the format has none */
 	union {
-		struct perfrecord_sample sample;
-		struct perfrecord_mmap mmap;
+		struct perf_record_sample sample;
+		struct perf_record_mmap mmap;
 		struct {
 			const char *name; /* terminated */
 			size_t name_len;
@@ -104,64 +104,64 @@ struct perfrecord {
 };
 
 /*
- * Reads the record at data, which is aligned to PERFRECORD_ALIGN, of len bytes at most. Types other than SAMPLE, MMAP2,
+ * Reads the record at data, which is aligned to PERF_RECORD_ALIGN, of len bytes at most. Types other than SAMPLE, MMAP2,
  * COMM, FORK, EXIT, LOST and LOST_SAMPLES give type, misc, size and the trailer, if there is one.
  * 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes contradict each other; -EINVAL: the format
- * asks for more than PERFRECORD_SAMPLE_TYPES.
+ * asks for more than PERF_RECORD_SAMPLE_TYPES.
  */
-int perfrecord_decode(const struct perfrecord_format *format, const void *data, size_t len, struct perfrecord *ret);
+int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret);
 
 /*
- * Writes record as the kernel would with this format, all of PERFRECORD_FRAME_POINTERS at least, and sample_id_all into buf, 8-aligned: SAMPLE,
+ * Writes record as the kernel would with this format, all of PERF_RECORD_FRAME_POINTERS at least, and sample_id_all into buf, 8-aligned: SAMPLE,
  * MMAP2, COMM, FORK, EXIT, LOST. Of a stack, what was read is written, padded to a word, and not the room that the kernel left behind it.
  * record->size is not looked at, *ret_size is what was written. 0; -ENOSPC: it takes more than cap, or more than a record can be; -EINVAL:
  * another type, another format, or not as many registers as the format has.
  */
-int perfrecord_encode_as(const struct perfrecord_format *format, const struct perfrecord *record, void *buf, size_t cap,
-			 size_t *ret_size);
+int perf_record_encode_as(const struct perf_record_format *format, const struct perf_record *record, void *buf,
+			  size_t cap, size_t *ret_size);
 
-/* perfrecord_encode_as with PERFRECORD_FRAME_POINTERS. */
-int perfrecord_encode(const struct perfrecord *record, void *buf, size_t cap, size_t *ret_size);
+/* perf_record_encode_as with PERF_RECORD_FRAME_POINTERS. */
+int perf_record_encode(const struct perf_record *record, void *buf, size_t cap, size_t *ret_size);
 
 /* The same file by what the kernel said of it. Two that are all zeroes are the same. */
-bool perfrecord_file_same(const struct perfrecord_file *a, const struct perfrecord_file *b);
+bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
 
 /*
- * perfmerge.h: records of many rings, put in the order of their times. Stable: of the same time, the one that was added first comes first.
+ * perf_merge.h: records of many rings, put in the order of their times. Stable: of the same time, the one that was added first comes first.
  */
 
-struct perfmerge_entry {
+struct perf_merge_entry {
 	uint64_t time_ns;
 	size_t at; /* in bytes: ascending in the order they were added */
 };
 
 /* {0} is empty. */
-struct perfmerge {
+struct perf_merge {
 	struct buffer bytes; /* bytes.max bounds it; 0: no limit */
-	struct perfmerge_entry *entries;
+	struct perf_merge_entry *entries;
 	size_t count, cap;
 };
 
 /* Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG beyond bytes.max, and then it was not added. */
-int perfmerge_add(struct perfmerge *merge, const void *record, size_t size, uint64_t time_ns);
+int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns);
 
 /* Puts them in order. */
-void perfmerge_sort(struct perfmerge *merge);
+void perf_merge_sort(struct perf_merge *merge);
 
-/* The record of entry index, aligned to PERFRECORD_ALIGN; *ret_size bytes. */
-const void *perfmerge_record(const struct perfmerge *merge, size_t index, size_t *ret_size);
+/* The record of entry index, aligned to PERF_RECORD_ALIGN; *ret_size bytes. */
+const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size);
 
 /* Empty again; the memory stays for the next. */
-void perfmerge_clear(struct perfmerge *merge);
+void perf_merge_clear(struct perf_merge *merge);
 
 /* Writes all, in order. 0 or what the sink returned. */
-int perfmerge_write(const struct perfmerge *merge, const struct sink *sink);
+int perf_merge_write(const struct perf_merge *merge, const struct sink *sink);
 
 /* Frees it; empty and usable again, with the same limit. */
-void perfmerge_release(struct perfmerge *merge);
+void perf_merge_release(struct perf_merge *merge);
 
 /* One mapping: the page of the kernel's, then `size` bytes. Not owned. */
-struct perfring {
+struct perf_ring {
 	struct perf_event_mmap_page *page;
 	const uint8_t *data;
 	size_t size; /* a power of two */
@@ -171,36 +171,36 @@ struct perfring {
  * base of map_bytes as mmap(2) gave it: a page of page_bytes and a power of two of them.
  * 0; -EINVAL: not of that shape.
  */
-int perfring_init(struct perfring *ring, void *base, size_t map_bytes, size_t page_bytes);
+int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t page_bytes);
 
 /*
- * Copies what an overwriting ring holds into buf, which is aligned to PERFRECORD_ALIGN and has room for ring->size:
+ * Copies what an overwriting ring holds into buf, which is aligned to PERF_RECORD_ALIGN and has room for ring->size:
  * whole records, the newest first, until the ring's end or the first that was overwritten meanwhile. Best while the
  * ring's output is paused; without that, what was written during the copy is left out and so is what it may have hit.
  * *ret_len bytes; *ret_torn (may be NULL): the walk ended at a record that makes no sense instead of at the ring's end.
  */
-void perfring_snapshot(const struct perfring *ring, void *buf, size_t *ret_len, bool *ret_torn);
+void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn);
 
 /* Whether an overwriting ring has come round: if not, it holds everything since it was opened. */
-bool perfring_came_round(const struct perfring *ring);
+bool perf_ring_came_round(const struct perf_ring *ring);
 
-/* Where an overwriting ring is, for perfring_count. */
-uint64_t perfring_head(const struct perfring *ring);
+/* Where an overwriting ring is, for perf_ring_count. */
+uint64_t perf_ring_head(const struct perf_ring *ring);
 
 /*
  * How many records were written to an overwriting ring since it was at `since`, which it goes on writing to; `most` if there are more. Of those that
  * are overwritten already it is taken that they were as long as those that are not. Looks at so many of them.
  */
-size_t perfring_count(const struct perfring *ring, uint64_t since, size_t most);
+size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most);
 
-/* Takes one record of len bytes, aligned. 0 goes on; anything else ends perfring_drain and is its result. */
-typedef int perfring_take(void *ctx, const struct perf_event_header *record, size_t len);
+/* Takes one record of len bytes, aligned. 0 goes on; anything else ends perf_ring_drain and is its result. */
+typedef int perf_ring_take(void *ctx, const struct perf_event_header *record, size_t len);
 
 /*
  * Hands every record of a forward ring that is there now to take, oldest first, and gives their room back to the kernel.
- * scratch: PERFRECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take returned (that record counts as taken);
+ * scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take returned (that record counts as taken);
  * -EBADMSG: a record that makes no sense: everything up to the kernel's head was thrown away.
  */
-int perfring_drain(struct perfring *ring, void *scratch, perfring_take *take, void *ctx);
+int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx);
 
 #endif

@@ -237,7 +237,7 @@ static void skip(struct view *view, size_t size)
 	view->len -= size;
 }
 
-/* The first message; *view becomes its payload. 0; PROCEVENTS_ANSWER: an error, or an acknowledgement; PROCEVENTS_OTHER; -EBADMSG. */
+/* The first message; *view becomes its payload. 0; PROC_EVENTS_ANSWER: an error, or an acknowledgement; PROC_EVENTS_OTHER; -EBADMSG. */
 static int open_message(struct view *view, uint16_t *ret_type, int *ret_error)
 {
 	struct nlmsghdr head;
@@ -252,9 +252,9 @@ static int open_message(struct view *view, uint16_t *ret_type, int *ret_error)
 		if (!take(view, &error, sizeof(error)))
 			return -EBADMSG;
 		*ret_error = error.error > 0 ? -error.error : error.error;
-		return PROCEVENTS_ANSWER;
+		return PROC_EVENTS_ANSWER;
 	}
-	return head.nlmsg_type == NLMSG_NOOP || head.nlmsg_type == NLMSG_OVERRUN ? PROCEVENTS_OTHER : 0;
+	return head.nlmsg_type == NLMSG_NOOP || head.nlmsg_type == NLMSG_OVERRUN ? PROC_EVENTS_OTHER : 0;
 }
 
 /* ---- the connector ---- */
@@ -275,9 +275,9 @@ _Static_assert(sizeof(((struct proc_event *)0)->event_data.fork) == sizeof(struc
 static int said(enum procevent_kind kind, int32_t pid, int32_t ppid, struct procevent *ret)
 {
 	if (pid <= 0)
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	*ret = (struct procevent){ .kind = kind, .pid = pid, .ppid = ppid };
-	return PROCEVENTS_EVENT;
+	return PROC_EVENTS_EVENT;
 }
 
 static int read_event(uint32_t what, struct view *view, struct procevent *ret, int *ret_error)
@@ -289,21 +289,21 @@ static int read_event(uint32_t what, struct view *view, struct procevent *ret, i
 		if (!take(view, &error, sizeof(error)))
 			return -EBADMSG;
 		*ret_error = error <= 4095 ? -(int)error : -EBADMSG;
-		return PROCEVENTS_ANSWER;
+		return PROC_EVENTS_ANSWER;
 	}
 	if (!take(view, &ids, what == PROC_EVENT_FORK ? sizeof(ids) : 2 * sizeof(ids.pid)))
 		return -EBADMSG;
 	if (what == PROC_EVENT_FORK)
 		return ids.child_pid == ids.child_tgid ? said(PROCEVENT_FORK, ids.child_tgid, ids.tgid, ret)
-						       : PROCEVENTS_OTHER;
+						       : PROC_EVENTS_OTHER;
 	if (what == PROC_EVENT_EXEC)
 		return said(PROCEVENT_EXEC, ids.tgid, 0, ret);
 	if (ids.pid != ids.tgid || (what != PROC_EVENT_COMM && what != PROC_EVENT_EXIT))
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	return said(what == PROC_EVENT_COMM ? PROCEVENT_COMM : PROCEVENT_EXIT, ids.tgid, 0, ret);
 }
 
-int procevents_connector(const void *data, size_t len, struct procevent *ret, int *ret_error)
+int proc_events_connector(const void *data, size_t len, struct procevent *ret, int *ret_error)
 {
 	struct view view = { data, len };
 	struct event_head event;
@@ -316,7 +316,7 @@ int procevents_connector(const void *data, size_t len, struct procevent *ret, in
 	if (!take(&view, &message, sizeof(message)) || message.len > view.len)
 		return -EBADMSG;
 	if (message.id.idx != CN_IDX_PROC || message.id.val != CN_VAL_PROC)
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	view.len = message.len;
 	if (!take(&view, &event, sizeof(event)))
 		return -EBADMSG;
@@ -348,7 +348,7 @@ static bool find_attribute(struct view view, uint16_t wanted, struct view *ret)
 	return false;
 }
 
-int procevents_family(const void *data, size_t len, uint16_t *ret)
+int proc_events_family(const void *data, size_t len, uint16_t *ret)
 {
 	struct view view = { data, len }, id;
 	struct genlmsghdr head;
@@ -356,7 +356,7 @@ int procevents_family(const void *data, size_t len, uint16_t *ret)
 	int error = 0;
 	int r = open_message(&view, &type, &error);
 
-	if (r == PROCEVENTS_ANSWER && error < 0)
+	if (r == PROC_EVENTS_ANSWER && error < 0)
 		return error;
 	if (r != 0 || type != GENL_ID_CTRL || !take(&view, &head, sizeof(head)) ||
 	    !find_attribute(view, CTRL_ATTR_FAMILY_ID, &id) || !take(&id, ret, sizeof(*ret)))
@@ -425,7 +425,7 @@ static void total(const struct exited *last, const struct exited *group, struct 
 	totals->comm[sizeof(totals->comm) - 1] = '\0';
 }
 
-int procevents_taskstats(const void *data, size_t len, uint16_t family, struct procevent *ret, int *ret_error)
+int proc_events_taskstats(const void *data, size_t len, uint16_t family, struct procevent *ret, int *ret_error)
 {
 	struct view view = { data, len }, one, all;
 	struct genlmsghdr head;
@@ -437,30 +437,30 @@ int procevents_taskstats(const void *data, size_t len, uint16_t family, struct p
 	if (r != 0)
 		return r;
 	if (type != family)
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	if (!take(&view, &head, sizeof(head)))
 		return -EBADMSG;
 	if (head.cmd != TASKSTATS_CMD_NEW)
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	if (!find_attribute(view, TASKSTATS_TYPE_AGGR_PID, &one) || !read_exited(one, TASKSTATS_TYPE_PID, &last))
 		return -EBADMSG;
 	if (!(last.stats.ac_flag & AGROUP))
-		return PROCEVENTS_OTHER; /* other threads go on */
+		return PROC_EVENTS_OTHER; /* other threads go on */
 	threads = find_attribute(view, TASKSTATS_TYPE_AGGR_TGID, &all);
 	if (threads && !read_exited(all, TASKSTATS_TYPE_TGID, &group))
 		return -EBADMSG;
 	r = said(PROCEVENT_TOTALS, threads ? group.id : last.id, (int32_t)last.stats.ac_ppid, ret);
-	if (r == PROCEVENTS_EVENT)
+	if (r == PROC_EVENTS_EVENT)
 		total(&last, threads ? &group : NULL, &ret->totals);
 	return r;
 }
 
 /* ---- perf ---- */
 
-int procevents_perf(const struct perfrecord *record, struct procevent *ret)
+int proc_events_perf(const struct perf_record *record, struct procevent *ret)
 {
 	if (record->pid != record->tid || record->pid > INT32_MAX)
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	switch (record->type) {
 	case PERF_RECORD_FORK:
 		return said(PROCEVENT_FORK, (int32_t)record->pid, (int32_t)record->fork.ppid, ret);
@@ -469,6 +469,6 @@ int procevents_perf(const struct perfrecord *record, struct procevent *ret)
 	case PERF_RECORD_COMM:
 		return said(record->comm.exec ? PROCEVENT_EXEC : PROCEVENT_COMM, (int32_t)record->pid, 0, ret);
 	default:
-		return PROCEVENTS_OTHER;
+		return PROC_EVENTS_OTHER;
 	}
 }

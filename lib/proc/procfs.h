@@ -96,26 +96,26 @@ struct procevent {
 };
 
 /* What a message was. */
-enum procevents_result {
-	PROCEVENTS_EVENT = 0,
-	PROCEVENTS_OTHER = 1, /* nothing of interest, *ret untouched */
-	PROCEVENTS_ANSWER =
+enum proc_events_result {
+	PROC_EVENTS_EVENT = 0,
+	PROC_EVENTS_OTHER = 1, /* nothing of interest, *ret untouched */
+	PROC_EVENTS_ANSWER =
 		2 /* the connector's answer to listening, or an error of netlink's: *ret_error is 0 or -errno */
 };
 
 /*
- * One datagram of a NETLINK_CONNECTOR socket. enum procevents_result; -EBADMSG: cut off or of another shape. ret_error: set with
- * PROCEVENTS_ANSWER only.
+ * One datagram of a NETLINK_CONNECTOR socket. enum proc_events_result; -EBADMSG: cut off or of another shape. ret_error: set with
+ * PROC_EVENTS_ANSWER only.
  */
-int procevents_connector(const void *data, size_t len, struct procevent *ret, int *ret_error);
+int proc_events_connector(const void *data, size_t len, struct procevent *ret, int *ret_error);
 
 /* The same for a NETLINK_GENERIC socket that is registered for exits of the taskstats family, whose number is family. */
-int procevents_taskstats(const void *data, size_t len, uint16_t family, struct procevent *ret, int *ret_error);
+int proc_events_taskstats(const void *data, size_t len, uint16_t family, struct procevent *ret, int *ret_error);
 
-/* A record of perf's. PROCEVENTS_EVENT or PROCEVENTS_OTHER. */
-int procevents_perf(const struct perfrecord *record, struct procevent *ret);
+/* A record of perf's. PROC_EVENTS_EVENT or PROC_EVENTS_OTHER. */
+int proc_events_perf(const struct perf_record *record, struct procevent *ret);
 
 /* The number of a family in the answer to CTRL_CMD_GETFAMILY. 0; -ENOENT: there is no such family; -errno as the kernel says; -EBADMSG. */
-int procevents_family(const void *data, size_t len, uint16_t *ret);
+int proc_events_family(const void *data, size_t len, uint16_t *ret);
 
 #endif

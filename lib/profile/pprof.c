@@ -21,28 +21,33 @@
 #include <string.h>
 
 /* What is left of a message. */
-struct wirefields {
+struct wire_fields {
 	const unsigned char *at, *end;
 };
 
 /* Others are passed over, or none. */
-enum wirefields_type { WIREFIELDS_VARINT = 0, WIREFIELDS_FIXED64 = 1, WIREFIELDS_BYTES = 2, WIREFIELDS_FIXED32 = 5 };
+enum wire_fields_type {
+	WIRE_FIELDS_VARINT = 0,
+	WIRE_FIELDS_FIXED64 = 1,
+	WIRE_FIELDS_BYTES = 2,
+	WIRE_FIELDS_FIXED32 = 5
+};
 
-struct wirefields_field {
+struct wire_fields_field {
 	uint64_t number;
 	unsigned type;
-	uint64_t value;          /* VARINT */
-	struct wirefields bytes; /* BYTES: text, a message, or packed numbers */
+	uint64_t value;           /* VARINT */
+	struct wire_fields bytes; /* BYTES: text, a message, or packed numbers */
 };
 
 /* Limits if the options have none. */
-#define PPROFREAD_BYTES_DEFAULT ((size_t)256 << 20)
-#define PPROFREAD_MEMORY_DEFAULT ((size_t)512 << 20)
+#define PPROF_READ_BYTES_DEFAULT ((size_t)256 << 20)
+#define PPROF_READ_MEMORY_DEFAULT ((size_t)512 << 20)
 
-/* wirefields.c: lengths are compared with what is left before anything moves. Groups, which nobody writes any more, are refused. */
+/* wire_fields.c: lengths are compared with what is left before anything moves. Groups, which nobody writes any more, are refused. */
 
 /* A number at the front. False: it is cut off, or longer than 64 bits. */
-static bool wirefields_varint(struct wirefields *fields, uint64_t *ret)
+static bool wire_fields_varint(struct wire_fields *fields, uint64_t *ret)
 {
 	uint64_t value = 0;
 
@@ -58,7 +63,7 @@ static bool wirefields_varint(struct wirefields *fields, uint64_t *ret)
 	return false;
 }
 
-static bool skip(struct wirefields *fields, uint64_t len)
+static bool skip(struct wire_fields *fields, uint64_t len)
 {
 	if (len > (uint64_t)(fields->end - fields->at))
 		return false;
@@ -66,11 +71,11 @@ static bool skip(struct wirefields *fields, uint64_t len)
 	return true;
 }
 
-static bool wirefields_take_bytes(struct wirefields *fields, struct wirefields *ret)
+static bool wire_fields_take_bytes(struct wire_fields *fields, struct wire_fields *ret)
 {
 	uint64_t len;
 
-	if (!wirefields_varint(fields, &len))
+	if (!wire_fields_varint(fields, &len))
 		return false;
 	ret->at = fields->at;
 	if (!skip(fields, len))
@@ -80,24 +85,24 @@ static bool wirefields_take_bytes(struct wirefields *fields, struct wirefields *
 }
 
 /* 1 and *ret; 0: the end; -EBADMSG: cut off, or a group. */
-static int wirefields_next(struct wirefields *fields, struct wirefields_field *ret)
+static int wire_fields_next(struct wire_fields *fields, struct wire_fields_field *ret)
 {
 	uint64_t key;
 
 	if (fields->at == fields->end)
 		return 0;
-	if (!wirefields_varint(fields, &key))
+	if (!wire_fields_varint(fields, &key))
 		return -EBADMSG;
-	*ret = (struct wirefields_field){ .number = key >> 3, .type = key & 7 };
+	*ret = (struct wire_fields_field){ .number = key >> 3, .type = key & 7 };
 	switch (ret->type) {
-	case WIREFIELDS_VARINT:
-		return wirefields_varint(fields, &ret->value) ? 1 : -EBADMSG;
-	case WIREFIELDS_FIXED64:
+	case WIRE_FIELDS_VARINT:
+		return wire_fields_varint(fields, &ret->value) ? 1 : -EBADMSG;
+	case WIRE_FIELDS_FIXED64:
 		return skip(fields, 8) ? 1 : -EBADMSG;
-	case WIREFIELDS_FIXED32:
+	case WIRE_FIELDS_FIXED32:
 		return skip(fields, 4) ? 1 : -EBADMSG;
-	case WIREFIELDS_BYTES:
-		return wirefields_take_bytes(fields, &ret->bytes) ? 1 : -EBADMSG;
+	case WIRE_FIELDS_BYTES:
+		return wire_fields_take_bytes(fields, &ret->bytes) ? 1 : -EBADMSG;
 	default:
 		return -EBADMSG;
 	}
@@ -439,27 +444,27 @@ enum pile_kind {
 };
 
 static const size_t sizes[PILES] = {
-	[TYPES] = sizeof(struct pprofread_value_type),
-	[MAPPINGS] = sizeof(struct pprofread_mapping),
-	[FUNCTIONS] = sizeof(struct pprofread_function),
-	[LINES] = sizeof(struct pprofread_line),
-	[LOCATIONS] = sizeof(struct pprofread_location),
+	[TYPES] = sizeof(struct pprof_read_value_type),
+	[MAPPINGS] = sizeof(struct pprof_read_mapping),
+	[FUNCTIONS] = sizeof(struct pprof_read_function),
+	[LINES] = sizeof(struct pprof_read_line),
+	[LOCATIONS] = sizeof(struct pprof_read_location),
 	[FRAMES] = sizeof(uint32_t),
 	[FRAME_IDS] = sizeof(uint64_t),
-	[LABELS] = sizeof(struct pprofread_label),
-	[SAMPLES] = sizeof(struct pprofread_sample),
-	[STRINGS] = sizeof(struct pprofread_text),
+	[LABELS] = sizeof(struct pprof_read_label),
+	[SAMPLES] = sizeof(struct pprof_read_sample),
+	[STRINGS] = sizeof(struct pprof_read_text),
 };
 
-struct pprofread {
+struct pprof_read {
 	struct buffer bytes; /* strings are within */
 	struct pile piles[PILES];
 	size_t memory, memory_max;
-	struct pprofread_profile profile;
+	struct pprof_read_profile profile;
 };
 
 /* One more, all zeros, in *ret until the next call for the same kind. */
-static int add(struct pprofread *reader, enum pile_kind kind, void *ret)
+static int add(struct pprof_read *reader, enum pile_kind kind, void *ret)
 {
 	struct pile *pile = &reader->piles[kind];
 
@@ -490,15 +495,15 @@ struct slot {
 	bool wide; /* 64 bits; else 32, of a string: too large a number is none that is there */
 };
 
-static int read_numbers(struct wirefields wire, const struct slot *slots, size_t count)
+static int read_numbers(struct wire_fields wire, const struct slot *slots, size_t count)
 {
-	struct wirefields_field field;
+	struct wire_fields_field field;
 	int rc;
 
-	while ((rc = wirefields_next(&wire, &field)) > 0) {
+	while ((rc = wire_fields_next(&wire, &field)) > 0) {
 		const struct slot *slot;
 
-		if (field.type != WIREFIELDS_VARINT || field.number == 0 || field.number > count)
+		if (field.type != WIRE_FIELDS_VARINT || field.number == 0 || field.number > count)
 			continue;
 		slot = &slots[field.number - 1];
 		if (!slot->to)
@@ -511,22 +516,22 @@ static int read_numbers(struct wirefields wire, const struct slot *slots, size_t
 	return rc;
 }
 
-static int read_value_type(struct wirefields wire, struct pprofread_value_type *ret)
+static int read_value_type(struct wire_fields wire, struct pprof_read_value_type *ret)
 {
 	return read_numbers(wire, (struct slot[]){ { &ret->type, false }, { &ret->unit, false } }, 2);
 }
 
-static int on_type(struct pprofread *reader, struct wirefields wire)
+static int on_type(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_value_type *type;
+	struct pprof_read_value_type *type;
 	int rc = add(reader, TYPES, &type);
 
 	return rc < 0 ? rc : read_value_type(wire, type);
 }
 
-static int on_mapping(struct pprofread *reader, struct wirefields wire)
+static int on_mapping(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_mapping *mapping;
+	struct pprof_read_mapping *mapping;
 	int rc = add(reader, MAPPINGS, &mapping);
 
 	if (rc < 0)
@@ -541,9 +546,9 @@ static int on_mapping(struct pprofread *reader, struct wirefields wire)
 			    6);
 }
 
-static int on_function(struct pprofread *reader, struct wirefields wire)
+static int on_function(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_function *function;
+	struct pprof_read_function *function;
 	int rc = add(reader, FUNCTIONS, &function);
 
 	if (rc < 0)
@@ -559,27 +564,27 @@ static int on_function(struct pprofread *reader, struct wirefields wire)
 
 /* ---- locations and samples ---- */
 
-static int on_line(struct pprofread *reader, struct wirefields wire)
+static int on_line(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_line *line;
+	struct pprof_read_line *line;
 	int rc = add(reader, LINES, &line);
 
 	return rc < 0 ? rc
 		      : read_numbers(wire, (struct slot[]){ { &line->function_id, true }, { &line->line, true } }, 2);
 }
 
-static int on_location(struct pprofread *reader, struct wirefields wire)
+static int on_location(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_location *location;
-	struct wirefields numbers = wire;
-	struct wirefields_field field;
+	struct pprof_read_location *location;
+	struct wire_fields numbers = wire;
+	struct wire_fields_field field;
 	int rc = add(reader, LOCATIONS, &location);
 
 	if (rc < 0)
 		return rc;
 	location->line_first = reader->piles[LINES].count;
-	while ((rc = wirefields_next(&wire, &field)) > 0) {
-		if (field.number == 4 && field.type == WIREFIELDS_BYTES)
+	while ((rc = wire_fields_next(&wire, &field)) > 0) {
+		if (field.number == 4 && field.type == WIRE_FIELDS_BYTES)
 			rc = on_line(reader, field.bytes);
 		if (rc < 0)
 			return rc;
@@ -593,7 +598,7 @@ static int on_location(struct pprofread *reader, struct wirefields wire)
 				     3);
 }
 
-static int add_frame(struct pprofread *reader, uint64_t id)
+static int add_frame(struct pprof_read *reader, uint64_t id)
 {
 	uint64_t *to;
 	int rc = add(reader, FRAME_IDS, &to);
@@ -603,9 +608,9 @@ static int add_frame(struct pprofread *reader, uint64_t id)
 	return rc;
 }
 
-static int on_label(struct pprofread *reader, struct wirefields wire)
+static int on_label(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_label *label;
+	struct pprof_read_label *label;
 	int rc = add(reader, LABELS, &label);
 
 	if (rc < 0)
@@ -619,48 +624,48 @@ static int on_label(struct pprofread *reader, struct wirefields wire)
 }
 
 /* One number of a sample: a frame, or a value. at: how many values there are. */
-static int take_number(struct pprofread *reader, const struct wirefields_field *field, uint64_t value, int64_t *values,
-		       size_t *at)
+static int take_number(struct pprof_read *reader, const struct wire_fields_field *field, uint64_t value,
+		       int64_t *values, size_t *at)
 {
 	if (field->number == 1)
 		return add_frame(reader, value);
-	if (*at == PPROFREAD_VALUES_MAX)
+	if (*at == PPROF_READ_VALUES_MAX)
 		return -EBADMSG;
 	values[(*at)++] = (int64_t)value;
 	return 0;
 }
 
 /* Repeated numbers are packed, or one by one. */
-static int take_numbers(struct pprofread *reader, struct wirefields_field *field, int64_t *values, size_t *at)
+static int take_numbers(struct pprof_read *reader, struct wire_fields_field *field, int64_t *values, size_t *at)
 {
 	uint64_t value;
 	int rc = 0;
 
-	if (field->type == WIREFIELDS_VARINT)
+	if (field->type == WIRE_FIELDS_VARINT)
 		return take_number(reader, field, field->value, values, at);
 	while (rc == 0 && field->bytes.at < field->bytes.end) {
-		if (!wirefields_varint(&field->bytes, &value))
+		if (!wire_fields_varint(&field->bytes, &value))
 			return -EBADMSG;
 		rc = take_number(reader, field, value, values, at);
 	}
 	return rc;
 }
 
-static int on_sample(struct pprofread *reader, struct wirefields wire)
+static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_sample sample = { .frame_first = reader->piles[FRAME_IDS].count,
-					   .label_first = reader->piles[LABELS].count },
-				*to;
-	struct wirefields_field field;
+	struct pprof_read_sample sample = { .frame_first = reader->piles[FRAME_IDS].count,
+					    .label_first = reader->piles[LABELS].count },
+				 *to;
+	struct wire_fields_field field;
 	size_t values = 0;
 	int rc;
 
-	while ((rc = wirefields_next(&wire, &field)) > 0) {
-		bool number = field.type == WIREFIELDS_VARINT || field.type == WIREFIELDS_BYTES;
+	while ((rc = wire_fields_next(&wire, &field)) > 0) {
+		bool number = field.type == WIRE_FIELDS_VARINT || field.type == WIRE_FIELDS_BYTES;
 
 		if ((field.number == 1 || field.number == 2) && number)
 			rc = take_numbers(reader, &field, sample.values, &values);
-		else if (field.number == 3 && field.type == WIREFIELDS_BYTES)
+		else if (field.number == 3 && field.type == WIRE_FIELDS_BYTES)
 			rc = on_label(reader, field.bytes);
 		if (rc < 0)
 			return rc;
@@ -677,40 +682,40 @@ static int on_sample(struct pprofread *reader, struct wirefields wire)
 
 /* ---- the profile ---- */
 
-static int on_string(struct pprofread *reader, struct wirefields wire)
+static int on_string(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprofread_text *text;
+	struct pprof_read_text *text;
 	int rc = add(reader, STRINGS, &text);
 
 	if (rc == 0)
-		*text = (struct pprofread_text){ (const char *)wire.at, (size_t)(wire.end - wire.at) };
+		*text = (struct pprof_read_text){ (const char *)wire.at, (size_t)(wire.end - wire.at) };
 	return rc;
 }
 
-static int on_period_type(struct pprofread *reader, struct wirefields wire)
+static int on_period_type(struct pprof_read *reader, struct wire_fields wire)
 {
 	return read_value_type(wire, &reader->profile.period_type);
 }
 
-static int read_profile(struct pprofread *reader)
+static int read_profile(struct pprof_read *reader)
 {
-	static int (*const messages[])(struct pprofread * reader, struct wirefields wire) = {
+	static int (*const messages[])(struct pprof_read * reader, struct wire_fields wire) = {
 		[1] = on_type,     [2] = on_sample, [3] = on_mapping,      [4] = on_location,
 		[5] = on_function, [6] = on_string, [11] = on_period_type,
 	};
-	struct wirefields wire = { (unsigned char *)reader->bytes.data,
-				   (unsigned char *)reader->bytes.data + reader->bytes.len };
-	struct wirefields_field field;
+	struct wire_fields wire = { (unsigned char *)reader->bytes.data,
+				    (unsigned char *)reader->bytes.data + reader->bytes.len };
+	struct wire_fields_field field;
 	int rc;
 
-	while ((rc = wirefields_next(&wire, &field)) > 0) {
-		if (field.type == WIREFIELDS_BYTES && field.number < ARRAY_LEN(messages) && messages[field.number])
+	while ((rc = wire_fields_next(&wire, &field)) > 0) {
+		if (field.type == WIRE_FIELDS_BYTES && field.number < ARRAY_LEN(messages) && messages[field.number])
 			rc = messages[field.number](reader, field.bytes);
-		else if (field.type == WIREFIELDS_VARINT && field.number == 9)
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == 9)
 			reader->profile.time_ns = (int64_t)field.value;
-		else if (field.type == WIREFIELDS_VARINT && field.number == 10)
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == 10)
 			reader->profile.duration_ns = (int64_t)field.value;
-		else if (field.type == WIREFIELDS_VARINT && field.number == 12)
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == 12)
 			reader->profile.period = (int64_t)field.value;
 		if (rc < 0)
 			return rc;
@@ -721,19 +726,19 @@ static int read_profile(struct pprofread *reader)
 /* ---- ids to places ---- */
 
 /* The id is the first member of each thing. */
-static int index_pile(const struct pprofread *reader, enum pile_kind kind, struct idindex *ret)
+static int index_pile(const struct pprof_read *reader, enum pile_kind kind, struct id_index *ret)
 {
 	const struct pile *pile = &reader->piles[kind];
 
 	if (pile->count * sizeof(uint64_t) * 2 > reader->memory_max)
 		return -EFBIG;
-	return idindex_init(ret, pile->things, pile->count, sizes[kind]);
+	return id_index_init(ret, pile->things, pile->count, sizes[kind]);
 }
 
 /* Ids of others to places from 1 on; id and place are so far within each thing of the pile. An id of 0 is none. */
-static int resolve(struct pprofread *reader, enum pile_kind kind, size_t id_at, size_t place_at, enum pile_kind others)
+static int resolve(struct pprof_read *reader, enum pile_kind kind, size_t id_at, size_t place_at, enum pile_kind others)
 {
-	AUTO(idindex_release) struct idindex index = { 0 };
+	AUTO(id_index_release) struct id_index index = { 0 };
 	int rc = index_pile(reader, others, &index);
 
 	for (uint32_t i = 0; rc == 0 && i < reader->piles[kind].count; i++) {
@@ -742,7 +747,7 @@ static int resolve(struct pprofread *reader, enum pile_kind kind, size_t id_at, 
 		uint32_t at = 0;
 
 		memcpy(&id, thing + id_at, sizeof(id));
-		if (id != 0 && !idindex_find(&index, id, &at))
+		if (id != 0 && !id_index_find(&index, id, &at))
 			return -EBADMSG;
 		at += id != 0;
 		memcpy(thing + place_at, &at, sizeof(at));
@@ -750,16 +755,16 @@ static int resolve(struct pprofread *reader, enum pile_kind kind, size_t id_at, 
 	return rc;
 }
 
-static int resolve_frames(struct pprofread *reader)
+static int resolve_frames(struct pprof_read *reader)
 {
-	AUTO(idindex_release) struct idindex locations = { 0 };
+	AUTO(id_index_release) struct id_index locations = { 0 };
 	const uint64_t *ids = reader->piles[FRAME_IDS].things;
 	int rc = index_pile(reader, LOCATIONS, &locations);
 
 	for (uint32_t i = 0; rc == 0 && i < reader->piles[FRAME_IDS].count; i++) {
 		uint32_t *frame, at;
 
-		if (!idindex_find(&locations, ids[i], &at))
+		if (!id_index_find(&locations, ids[i], &at))
 			return -EBADMSG;
 		rc = add(reader, FRAMES, &frame);
 		if (rc == 0)
@@ -770,9 +775,9 @@ static int resolve_frames(struct pprofread *reader)
 
 /* ---- strings ---- */
 
-static bool strings_ok(const struct pprofread *reader)
+static bool strings_ok(const struct pprof_read *reader)
 {
-	const struct pprofread_profile *profile = &reader->profile;
+	const struct pprof_read_profile *profile = &reader->profile;
 	uint32_t count = profile->string_count, most = 0;
 
 #define SEE(number) (most = (number) > most ? (number) : most)
@@ -790,9 +795,9 @@ static bool strings_ok(const struct pprofread *reader)
 	return count > 0 && most < count && profile->strings[0].len == 0;
 }
 
-static void hand_over(struct pprofread *reader)
+static void hand_over(struct pprof_read *reader)
 {
-	struct pprofread_profile *profile = &reader->profile;
+	struct pprof_read_profile *profile = &reader->profile;
 	const struct pile *piles = reader->piles;
 
 #define HAND(kind, member, counter) (profile->member = piles[kind].things, profile->counter = piles[kind].count)
@@ -808,12 +813,12 @@ static void hand_over(struct pprofread *reader)
 #undef HAND
 }
 
-static void release(struct pprofread **reader)
+static void release(struct pprof_read **reader)
 {
-	pprofread_free(*reader);
+	pprof_read_free(*reader);
 }
 
-static int take_bytes(struct pprofread *reader, const void *data, size_t len, size_t bytes_max)
+static int take_bytes(struct pprof_read *reader, const void *data, size_t len, size_t bytes_max)
 {
 	const unsigned char *bytes = data;
 
@@ -823,39 +828,39 @@ static int take_bytes(struct pprofread *reader, const void *data, size_t len, si
 	return buffer_append(&reader->bytes, data, len);
 }
 
-int pprofread_new(const void *data, size_t len, const struct pprofread_options *options, struct pprofread **ret)
+int pprof_read_new(const void *data, size_t len, const struct pprof_read_options *options, struct pprof_read **ret)
 {
-	AUTO(release) struct pprofread *reader = calloc(1, sizeof(*reader));
-	size_t bytes_max = options && options->bytes_max ? options->bytes_max : PPROFREAD_BYTES_DEFAULT;
+	AUTO(release) struct pprof_read *reader = calloc(1, sizeof(*reader));
+	size_t bytes_max = options && options->bytes_max ? options->bytes_max : PPROF_READ_BYTES_DEFAULT;
 	int rc;
 
 	if (!reader)
 		return -ENOMEM;
 	if (len == 0)
 		return -EBADMSG;
-	reader->memory_max = options && options->memory_max ? options->memory_max : PPROFREAD_MEMORY_DEFAULT;
+	reader->memory_max = options && options->memory_max ? options->memory_max : PPROF_READ_MEMORY_DEFAULT;
 
 	rc = take_bytes(reader, data, len, bytes_max);
 	if (rc == 0)
 		rc = read_profile(reader);
 	if (rc == 0)
-		rc = resolve(reader, LINES, offsetof(struct pprofread_line, function_id),
-			     offsetof(struct pprofread_line, function), FUNCTIONS);
+		rc = resolve(reader, LINES, offsetof(struct pprof_read_line, function_id),
+			     offsetof(struct pprof_read_line, function), FUNCTIONS);
 	if (rc == 0)
-		rc = resolve(reader, LOCATIONS, offsetof(struct pprofread_location, mapping_id),
-			     offsetof(struct pprofread_location, mapping), MAPPINGS);
+		rc = resolve(reader, LOCATIONS, offsetof(struct pprof_read_location, mapping_id),
+			     offsetof(struct pprof_read_location, mapping), MAPPINGS);
 	if (rc == 0)
 		rc = resolve_frames(reader);
 	if (rc < 0)
 		return rc;
 	hand_over(reader);
-	if (!strings_ok(reader) || reader->profile.type_count > PPROFREAD_VALUES_MAX)
+	if (!strings_ok(reader) || reader->profile.type_count > PPROF_READ_VALUES_MAX)
 		return -EBADMSG;
 	*ret = TAKE(reader);
 	return 0;
 }
 
-void pprofread_free(struct pprofread *reader)
+void pprof_read_free(struct pprof_read *reader)
 {
 	if (!reader)
 		return;
@@ -865,23 +870,23 @@ void pprofread_free(struct pprofread *reader)
 	free(reader);
 }
 
-const struct pprofread_profile *pprofread_profile(const struct pprofread *reader)
+const struct pprof_read_profile *pprof_read_profile(const struct pprof_read *reader)
 {
 	return &reader->profile;
 }
 
-static bool is(const struct pprofread_profile *profile, uint32_t string, const char *text)
+static bool is(const struct pprof_read_profile *profile, uint32_t string, const char *text)
 {
-	const struct pprofread_text *known = &profile->strings[string];
+	const struct pprof_read_text *known = &profile->strings[string];
 
 	return known->len == strlen(text) && memcmp(known->at, text, known->len) == 0;
 }
 
-const struct pprofread_label *pprofread_label(const struct pprofread_profile *profile,
-					      const struct pprofread_sample *sample, const char *key)
+const struct pprof_read_label *pprof_read_label(const struct pprof_read_profile *profile,
+						const struct pprof_read_sample *sample, const char *key)
 {
 	for (uint32_t i = 0; i < sample->label_count; i++) {
-		const struct pprofread_label *label = &profile->labels[sample->label_first + i];
+		const struct pprof_read_label *label = &profile->labels[sample->label_first + i];
 
 		if (is(profile, label->key, key))
 			return label;
@@ -889,7 +894,7 @@ const struct pprofread_label *pprofread_label(const struct pprofread_profile *pr
 	return NULL;
 }
 
-int pprofread_value(const struct pprofread_profile *profile, const char *type, const char *unit)
+int pprof_read_value(const struct pprof_read_profile *profile, const char *type, const char *unit)
 {
 	for (uint32_t i = 0; i < profile->type_count; i++)
 		if (is(profile, profile->types[i].type, type) && (!unit || is(profile, profile->types[i].unit, unit)))

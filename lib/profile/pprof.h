@@ -110,94 +110,94 @@ int pprof_add_comment(struct pprof *pprof, const char *text);
 int pprof_finish(struct pprof *pprof, const struct sink *sink);
 
 /* More values of a sample than that are no profile. */
-#define PPROFREAD_VALUES_MAX 16
+#define PPROF_READ_VALUES_MAX 16
 
-struct pprofread_options {
-	size_t bytes_max;  /* of the profile, inflated; 0: PPROFREAD_BYTES_DEFAULT */
-	size_t memory_max; /* for what is read; 0: PPROFREAD_MEMORY_DEFAULT */
+struct pprof_read_options {
+	size_t bytes_max;  /* of the profile, inflated; 0: PPROF_READ_BYTES_DEFAULT */
+	size_t memory_max; /* for what is read; 0: PPROF_READ_MEMORY_DEFAULT */
 };
 
 /* Bytes within the profile; no NUL behind them. */
-struct pprofread_text {
+struct pprof_read_text {
 	const char *at;
 	size_t len;
 };
 
-struct pprofread_value_type {
+struct pprof_read_value_type {
 	uint32_t type, unit; /* strings */
 };
 
 /* Numbers of strings are places in profile.strings; of mappings and functions places, from 1 on: 0 is none. */
-struct pprofread_mapping {
+struct pprof_read_mapping {
 	uint64_t id, start, limit, offset;
 	uint32_t file, build_id;
 };
 
-struct pprofread_function {
+struct pprof_read_function {
 	uint64_t id;
 	uint32_t name, system_name, file;
 	int64_t start_line;
 };
 
-struct pprofread_line {
+struct pprof_read_line {
 	uint64_t function_id;
 	uint32_t function;
 	int64_t line;
 };
 
-struct pprofread_location {
+struct pprof_read_location {
 	uint64_t id, mapping_id, address;
 	uint32_t mapping;
 	uint32_t line_first, line_count; /* in profile.lines, the innermost of inlined functions first */
 };
 
-struct pprofread_label {
+struct pprof_read_label {
 	uint32_t key, text, unit; /* text 0: the number */
 	int64_t number;
 };
 
-struct pprofread_sample {
+struct pprof_read_sample {
 	uint32_t frame_first, frame_count; /* in profile.frames, leaf first */
 	uint32_t label_first, label_count;
-	int64_t values[PPROFREAD_VALUES_MAX]; /* as many as there are value types; others are 0 */
+	int64_t values[PPROF_READ_VALUES_MAX]; /* as many as there are value types; others are 0 */
 };
 
 /* Places are right, but for the empty string 0, which is there always. */
-struct pprofread_profile {
-	struct pprofread_value_type *types;
-	struct pprofread_mapping *mappings;
-	struct pprofread_function *functions;
-	struct pprofread_line *lines;
-	struct pprofread_location *locations;
+struct pprof_read_profile {
+	struct pprof_read_value_type *types;
+	struct pprof_read_mapping *mappings;
+	struct pprof_read_function *functions;
+	struct pprof_read_line *lines;
+	struct pprof_read_location *locations;
 	uint32_t *frames; /* places in locations, from 0 on */
-	struct pprofread_label *labels;
-	struct pprofread_sample *samples;
-	struct pprofread_text *strings;
+	struct pprof_read_label *labels;
+	struct pprof_read_sample *samples;
+	struct pprof_read_text *strings;
 	uint32_t type_count, mapping_count, function_count, line_count, location_count, frame_count, label_count,
 		sample_count, string_count;
 	int64_t time_ns, duration_ns; /* since 1970; 0: not known */
-	struct pprofread_value_type period_type;
+	struct pprof_read_value_type period_type;
 	int64_t period;
 };
 
-struct pprofread;
+struct pprof_read;
 
 /*
  * 0; -EBADMSG: no profile, or damaged; -EFBIG: beyond a limit; -ENOMEM. options may be NULL. data need not outlive the call.
  */
-int pprofread_new(const void *data, size_t len, const struct pprofread_options *options, struct pprofread **ret);
+int pprof_read_new(const void *data, size_t len, const struct pprof_read_options *options, struct pprof_read **ret);
 
 /* NULL is fine. */
-void pprofread_free(struct pprofread *reader);
+void pprof_read_free(struct pprof_read *reader);
 
 /* As long as the reader lives. */
-const struct pprofread_profile *pprofread_profile(const struct pprofread *reader);
+const struct pprof_read_profile *pprof_read_profile(const struct pprof_read *reader);
 
 /* The label of a sample, the first of several; NULL: it has none. */
-const struct pprofread_label *pprofread_label(const struct pprofread_profile *profile,
-					      const struct pprofread_sample *sample, const char *key);
+const struct pprof_read_label *pprof_read_label(const struct pprof_read_profile *profile,
+						const struct pprof_read_sample *sample, const char *key);
 
 /* Which value is of this type and unit ("cpu", "nanoseconds"); -1: none. unit NULL: any. */
-int pprofread_value(const struct pprofread_profile *profile, const char *type, const char *unit);
+int pprof_read_value(const struct pprof_read_profile *profile, const char *type, const char *unit);
 
 #endif

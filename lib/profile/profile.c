@@ -21,58 +21,58 @@
 #include <string.h>
 
 /* Limits if the options have none. */
-#define STACKPROFILE_STACKS_DEFAULT 50000u
-#define STACKPROFILE_BYTES_DEFAULT ((size_t)64 << 20)
+#define STACK_PROFILE_STACKS_DEFAULT 50000u
+#define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
 /* Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only there. */
-#define STACKPROFILE_FOLDED_MAX ((size_t)16 << 20)
+#define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
-struct stackprofile_mapping_key {
+struct stack_profile_mapping_key {
 	uint64_t start, end, offset;
 	uint32_t path; /* string */
 	uint32_t build_id_len;
-	uint8_t build_id[STACKPROFILE_BUILD_ID_MAX];
+	uint8_t build_id[STACK_PROFILE_BUILD_ID_MAX];
 	uint32_t hole;
 };
 
-struct stackprofile_function_key {
+struct stack_profile_function_key {
 	uint32_t name, file, module; /* strings; file 0: not known */
 	uint32_t known;              /* 0: the name was made up after the module */
 };
 
-struct stackprofile_line_key {
+struct stack_profile_line_key {
 	uint32_t function, line;
 };
 
 /* Followed by at least one line, the innermost first. */
-struct stackprofile_frame_key {
+struct stack_profile_frame_key {
 	uint64_t address;
 	uint32_t mapping, lines;
 };
 
-struct stackprofile_thread_key {
+struct stack_profile_thread_key {
 	int32_t pid, tid;
 	uint32_t process, thread, cgroup; /* strings; cgroup 0: not known */
 };
 
 /* How often a stack was seen. */
-struct stackprofile_tally {
-	uint64_t samples[HOTLIST_PHASES], weight[HOTLIST_PHASES];
+struct stack_profile_tally {
+	uint64_t samples[FUNCTION_TABLE_PHASES], weight[FUNCTION_TABLE_PHASES];
 };
 
-struct stackprofile {
-	struct stackprofile_options options;
+struct stack_profile {
+	struct stack_profile_options options;
 	struct intern_budget budget;
 	struct intern strings, mappings, functions, frames, threads;
-	struct intern stacks;               /* the thread, then its frames, leaf first: all uint32_t */
-	struct stackprofile_tally *tallies; /* by number of the stack, less 1 */
+	struct intern stacks;                /* the thread, then its frames, leaf first: all uint32_t */
+	struct stack_profile_tally *tallies; /* by number of the stack, less 1 */
 	uint32_t cap;
-	struct stackprofile_tally other;
+	struct stack_profile_tally other;
 	struct buffer key; /* the one that is made */
 };
 
 /*
- * stackprofile_add.c: sums samples up. Everything that may repeat is interned, from strings up to whole stacks, so a
+ * stack_profile_add.c: sums samples up. Everything that may repeat is interned, from strings up to whole stacks, so a
  * sample that is like an earlier one costs look-ups and no memory.
  *
  * All sets share one budget. When it is spent, everything new is refused, frames included, and samples with something
@@ -80,24 +80,24 @@ struct stackprofile {
  * stack but not its symbols would mix up "not known" with "no room".
  */
 
-_Static_assert((int)STACKPROFILE_FULL == (int)INTERN_FULL, "one condition");
+_Static_assert((int)STACK_PROFILE_FULL == (int)INTERN_FULL, "one condition");
 
-int stackprofile_new(const struct stackprofile_options *options, struct stackprofile **ret)
+int stack_profile_new(const struct stack_profile_options *options, struct stack_profile **ret)
 {
-	struct stackprofile *profile = calloc(1, sizeof(*profile));
+	struct stack_profile *profile = calloc(1, sizeof(*profile));
 
 	if (!profile)
 		return -ENOMEM;
 
 	profile->options = *options;
 	if (profile->options.stacks_max == 0)
-		profile->options.stacks_max = STACKPROFILE_STACKS_DEFAULT;
-	profile->budget.max_bytes = options->bytes_max ? options->bytes_max : STACKPROFILE_BYTES_DEFAULT;
+		profile->options.stacks_max = STACK_PROFILE_STACKS_DEFAULT;
+	profile->budget.max_bytes = options->bytes_max ? options->bytes_max : STACK_PROFILE_BYTES_DEFAULT;
 	*ret = profile;
 	return 0;
 }
 
-void stackprofile_free(struct stackprofile *profile)
+void stack_profile_free(struct stack_profile *profile)
 {
 	if (!profile)
 		return;
@@ -113,21 +113,21 @@ void stackprofile_free(struct stackprofile *profile)
 	free(profile);
 }
 
-static int put_string(struct stackprofile *profile, const char *text, uint32_t *ret)
+static int put_string(struct stack_profile *profile, const char *text, uint32_t *ret)
 {
-	return intern_put(&profile->strings, &profile->budget, text, strnlen(text, STACKPROFILE_NAME_MAX), ret);
+	return intern_put(&profile->strings, &profile->budget, text, strnlen(text, STACK_PROFILE_NAME_MAX), ret);
 }
 
 /* 0 for what is not known. */
-static int put_optional(struct stackprofile *profile, const char *text, uint32_t *ret)
+static int put_optional(struct stack_profile *profile, const char *text, uint32_t *ret)
 {
 	*ret = 0;
 	return text && *text ? put_string(profile, text, ret) : 0;
 }
 
-int stackprofile_mapping(struct stackprofile *profile, const struct stackprofile_mapping *mapping, uint32_t *ret)
+int stack_profile_mapping(struct stack_profile *profile, const struct stack_profile_mapping *mapping, uint32_t *ret)
 {
-	struct stackprofile_mapping_key key = {
+	struct stack_profile_mapping_key key = {
 		.start = mapping->start,
 		.end = mapping->end,
 		.offset = mapping->offset,
@@ -138,7 +138,7 @@ int stackprofile_mapping(struct stackprofile *profile, const struct stackprofile
 	if (mapping->build_id_len > sizeof(key.build_id))
 		key.build_id_len = sizeof(key.build_id);
 	memcpy(key.build_id, mapping->build_id, key.build_id_len);
-	*ret = STACKPROFILE_NO_MAPPING;
+	*ret = STACK_PROFILE_NO_MAPPING;
 	rc = put_optional(profile, mapping->path, &key.path);
 	return rc == 0 ? intern_put(&profile->mappings, &profile->budget, &key, sizeof(key), ret) : rc;
 }
@@ -146,10 +146,10 @@ int stackprofile_mapping(struct stackprofile *profile, const struct stackprofile
 /* ---- frames ---- */
 
 /* What a function is called that has no name: after its module, "[libc.so.6]". */
-static void make_name(const char *module, char ret[static STACKPROFILE_NAME_MAX + 3])
+static void make_name(const char *module, char ret[static STACK_PROFILE_NAME_MAX + 3])
 {
 	const char *slash = strrchr(module, '/'), *base = slash && slash[1] ? slash + 1 : module;
-	size_t len = strnlen(base, STACKPROFILE_NAME_MAX), used = 0;
+	size_t len = strnlen(base, STACK_PROFILE_NAME_MAX), used = 0;
 
 	if (len == 0) {
 		memcpy(ret, "[unknown]", sizeof("[unknown]"));
@@ -165,11 +165,11 @@ static void make_name(const char *module, char ret[static STACKPROFILE_NAME_MAX 
 }
 
 /* module: number of the string, or 0. line NULL: no symbol. */
-static int put_line(struct stackprofile *profile, uint32_t module, const struct stackprofile_line *line)
+static int put_line(struct stack_profile *profile, uint32_t module, const struct stack_profile_line *line)
 {
-	char made[STACKPROFILE_NAME_MAX + 3];
-	struct stackprofile_function_key key = { .module = module };
-	struct stackprofile_line_key entry = { .line = line ? line->line : 0 };
+	char made[STACK_PROFILE_NAME_MAX + 3];
+	struct stack_profile_function_key key = { .module = module };
+	struct stack_profile_line_key entry = { .line = line ? line->line : 0 };
 	int rc;
 
 	if (line && line->function && *line->function) {
@@ -187,7 +187,7 @@ static int put_line(struct stackprofile *profile, uint32_t module, const struct 
 }
 
 /* Of too many lines the last is kept too. */
-static int put_lines(struct stackprofile *profile, uint32_t module, const struct stackprofile_frame *frame,
+static int put_lines(struct stack_profile *profile, uint32_t module, const struct stack_profile_frame *frame,
 		     size_t count)
 {
 	int rc = 0;
@@ -197,10 +197,10 @@ static int put_lines(struct stackprofile *profile, uint32_t module, const struct
 	return count == 0 ? put_line(profile, module, NULL) : rc;
 }
 
-int stackprofile_frame(struct stackprofile *profile, const struct stackprofile_frame *frame, uint32_t *ret)
+int stack_profile_frame(struct stack_profile *profile, const struct stack_profile_frame *frame, uint32_t *ret)
 {
-	size_t count = frame->line_count < STACKPROFILE_LINES_MAX ? frame->line_count : STACKPROFILE_LINES_MAX, len;
-	struct stackprofile_frame_key key = {
+	size_t count = frame->line_count < STACK_PROFILE_LINES_MAX ? frame->line_count : STACK_PROFILE_LINES_MAX, len;
+	struct stack_profile_frame_key key = {
 		.address = frame->address,
 		.mapping = frame->mapping,
 		.lines = count ? (uint32_t)count : 1,
@@ -208,11 +208,11 @@ int stackprofile_frame(struct stackprofile *profile, const struct stackprofile_f
 	uint32_t module = 0;
 	int rc;
 
-	*ret = STACKPROFILE_OTHER;
+	*ret = STACK_PROFILE_OTHER;
 	if (frame->mapping > profile->mappings.count)
 		return -EINVAL;
-	if (frame->mapping != STACKPROFILE_NO_MAPPING) {
-		const struct stackprofile_mapping_key *mapping = intern_get(&profile->mappings, frame->mapping, &len);
+	if (frame->mapping != STACK_PROFILE_NO_MAPPING) {
+		const struct stack_profile_mapping_key *mapping = intern_get(&profile->mappings, frame->mapping, &len);
 
 		module = mapping->path;
 	}
@@ -228,18 +228,19 @@ int stackprofile_frame(struct stackprofile *profile, const struct stackprofile_f
 
 /* ---- samples ---- */
 
-static void count_sample(const struct stackprofile *profile, struct stackprofile_tally *tally,
-			 const struct stackprofile_sample *sample)
+static void count_sample(const struct stack_profile *profile, struct stack_profile_tally *tally,
+			 const struct stack_profile_sample *sample)
 {
-	enum hotlist_phase phase = sample->time_ns < profile->options.spike_from_ns ? HOTLIST_BEFORE : HOTLIST_DURING;
+	enum function_table_phase phase =
+		sample->time_ns < profile->options.spike_from_ns ? FUNCTION_TABLE_BEFORE : FUNCTION_TABLE_DURING;
 
 	tally->samples[phase] += sample->count;
 	tally->weight[phase] += sample->weight;
 }
 
-static int put_thread(struct stackprofile *profile, const struct stackprofile_sample *sample, uint32_t *ret)
+static int put_thread(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
 {
-	struct stackprofile_thread_key key = { .pid = sample->pid, .tid = sample->tid };
+	struct stack_profile_thread_key key = { .pid = sample->pid, .tid = sample->tid };
 	int rc = put_string(profile, sample->process ? sample->process : "", &key.process);
 
 	if (rc == 0)
@@ -249,27 +250,27 @@ static int put_thread(struct stackprofile *profile, const struct stackprofile_sa
 	return rc == 0 ? intern_put(&profile->threads, &profile->budget, &key, sizeof(key), ret) : rc;
 }
 
-/* Appends the frames to the key. 0; STACKPROFILE_FULL: one of them did not fit when it came. */
-static int put_frames(struct stackprofile *profile, const struct stackprofile_sample *sample)
+/* Appends the frames to the key. 0; STACK_PROFILE_FULL: one of them did not fit when it came. */
+static int put_frames(struct stack_profile *profile, const struct stack_profile_sample *sample)
 {
-	size_t count = sample->frame_count < STACKPROFILE_FRAMES_MAX ? sample->frame_count : STACKPROFILE_FRAMES_MAX;
+	size_t count = sample->frame_count < STACK_PROFILE_FRAMES_MAX ? sample->frame_count : STACK_PROFILE_FRAMES_MAX;
 	bool other = false;
 
 	for (size_t i = 0; i < sample->frame_count; i++) {
 		if (sample->frames[i] > profile->frames.count)
 			return -EINVAL;
-		other |= i < count && sample->frames[i] == STACKPROFILE_OTHER;
+		other |= i < count && sample->frames[i] == STACK_PROFILE_OTHER;
 	}
 	if (other)
-		return STACKPROFILE_FULL;
+		return STACK_PROFILE_FULL;
 	return buffer_append(&profile->key, sample->frames, count * sizeof(*sample->frames));
 }
 
 /* Room for the tally of one more stack. */
-static int reserve(struct stackprofile *profile)
+static int reserve(struct stack_profile *profile)
 {
 	uint32_t cap = profile->cap ? profile->cap * 2 : 64;
-	struct stackprofile_tally *tallies;
+	struct stack_profile_tally *tallies;
 
 	if (profile->stacks.count < profile->cap)
 		return 0;
@@ -284,7 +285,7 @@ static int reserve(struct stackprofile *profile)
 }
 
 /* The number of the sample's stack. */
-static int add_put_stack(struct stackprofile *profile, const struct stackprofile_sample *sample, uint32_t *ret)
+static int add_put_stack(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
 {
 	struct intern_budget closed = { .max_bytes = 1, .spent = true };
 	bool room = profile->stacks.count < profile->options.stacks_max;
@@ -304,16 +305,16 @@ static int add_put_stack(struct stackprofile *profile, const struct stackprofile
 	return rc;
 }
 
-int stackprofile_add(struct stackprofile *profile, const struct stackprofile_sample *sample)
+int stack_profile_add(struct stack_profile *profile, const struct stack_profile_sample *sample)
 {
-	static const struct stackprofile_line no_stack = { .function = "[no stack]" };
-	const struct stackprofile_frame frame = { .lines = &no_stack, .line_count = 1 };
-	struct stackprofile_sample whole = *sample;
+	static const struct stack_profile_line no_stack = { .function = "[no stack]" };
+	const struct stack_profile_frame frame = { .lines = &no_stack, .line_count = 1 };
+	struct stack_profile_sample whole = *sample;
 	uint32_t only, number;
 	int rc = 0;
 
 	if (sample->frame_count == 0) {
-		rc = stackprofile_frame(profile, &frame, &only);
+		rc = stack_profile_frame(profile, &frame, &only);
 		whole.frames = &only;
 		whole.frame_count = 1;
 	}
@@ -324,68 +325,68 @@ int stackprofile_add(struct stackprofile *profile, const struct stackprofile_sam
 	return rc;
 }
 
-void stackprofile_counts(const struct stackprofile *profile, struct stackprofile_counts *ret)
+void stack_profile_counts(const struct stack_profile *profile, struct stack_profile_counts *ret)
 {
-	const struct stackprofile_tally *other = &profile->other;
+	const struct stack_profile_tally *other = &profile->other;
 
-	*ret = (struct stackprofile_counts){
-		.samples_before = other->samples[HOTLIST_BEFORE],
-		.samples_during = other->samples[HOTLIST_DURING],
-		.samples_other = other->samples[HOTLIST_BEFORE] + other->samples[HOTLIST_DURING],
+	*ret = (struct stack_profile_counts){
+		.samples_before = other->samples[FUNCTION_TABLE_BEFORE],
+		.samples_during = other->samples[FUNCTION_TABLE_DURING],
+		.samples_other = other->samples[FUNCTION_TABLE_BEFORE] + other->samples[FUNCTION_TABLE_DURING],
 		.stacks = profile->stacks.count,
 		.bytes = profile->budget.used_bytes,
 	};
 	for (uint32_t i = 0; i < profile->stacks.count; i++) {
-		ret->samples_before += profile->tallies[i].samples[HOTLIST_BEFORE];
-		ret->samples_during += profile->tallies[i].samples[HOTLIST_DURING];
+		ret->samples_before += profile->tallies[i].samples[FUNCTION_TABLE_BEFORE];
+		ret->samples_during += profile->tallies[i].samples[FUNCTION_TABLE_DURING];
 	}
 }
 
 #define OTHER "(other)"
 
-static const char *const phase_names[HOTLIST_PHASES] = { "before", "during" };
+static const char *const phase_names[FUNCTION_TABLE_PHASES] = { "before", "during" };
 
 static const struct form {
 	struct pprof_value_type count, weight;
-	enum hotlist_unit unit;
+	enum function_table_unit unit;
 } forms[] = {
-	[STACKPROFILE_CPU] = { { "samples", "count" }, { "cpu", "nanoseconds" }, HOTLIST_IN_SAMPLES },
-	[STACKPROFILE_MEMORY] = { { "faults", "count" }, { "memory", "bytes" }, HOTLIST_IN_BYTES },
+	[STACK_PROFILE_CPU] = { { "samples", "count" }, { "cpu", "nanoseconds" }, FUNCTION_TABLE_IN_SAMPLES },
+	[STACK_PROFILE_MEMORY] = { { "faults", "count" }, { "memory", "bytes" }, FUNCTION_TABLE_IN_BYTES },
 };
 
-static const char *text_of(const struct stackprofile *profile, uint32_t string)
+static const char *text_of(const struct stack_profile *profile, uint32_t string)
 {
 	return string ? intern_text(&profile->strings, string) : "";
 }
 
-static const struct stackprofile_function_key *function_of(const struct stackprofile *profile, uint32_t number)
+static const struct stack_profile_function_key *function_of(const struct stack_profile *profile, uint32_t number)
 {
 	size_t len;
 
 	return intern_get(&profile->functions, number, &len);
 }
 
-static const struct stackprofile_thread_key *thread_of(const struct stackprofile *profile, uint32_t number)
+static const struct stack_profile_thread_key *thread_of(const struct stack_profile *profile, uint32_t number)
 {
 	size_t len;
 
 	return intern_get(&profile->threads, number, &len);
 }
 
-static const struct stackprofile_frame_key *frame_of(const struct stackprofile *profile, uint32_t number)
+static const struct stack_profile_frame_key *frame_of(const struct stack_profile *profile, uint32_t number)
 {
 	size_t len;
 
 	return intern_get(&profile->frames, number, &len);
 }
 
-static const struct stackprofile_line_key *lines_of(const struct stackprofile_frame_key *frame)
+static const struct stack_profile_line_key *lines_of(const struct stack_profile_frame_key *frame)
 {
-	return (const struct stackprofile_line_key *)(frame + 1);
+	return (const struct stack_profile_line_key *)(frame + 1);
 }
 
 /* The frames of a stack, leaf first, and who it is of. */
-static const uint32_t *stack_of(const struct stackprofile *profile, uint32_t number, uint32_t *ret_thread,
+static const uint32_t *stack_of(const struct stack_profile *profile, uint32_t number, uint32_t *ret_thread,
 				size_t *ret_count)
 {
 	size_t len;
@@ -396,9 +397,9 @@ static const uint32_t *stack_of(const struct stackprofile *profile, uint32_t num
 	return key + 1;
 }
 
-static bool is_empty(const struct stackprofile_tally *tally)
+static bool is_empty(const struct stack_profile_tally *tally)
 {
-	return tally->samples[HOTLIST_BEFORE] == 0 && tally->samples[HOTLIST_DURING] == 0;
+	return tally->samples[FUNCTION_TABLE_BEFORE] == 0 && tally->samples[FUNCTION_TABLE_DURING] == 0;
 }
 
 /* ---- pprof ---- */
@@ -409,7 +410,7 @@ static void free_pprof(struct pprof **pprof)
 }
 
 /* What is known of the frames of each mapping; [0] is none. */
-static int find_known(const struct stackprofile *profile, struct pprof_mapping **ret)
+static int find_known(const struct stack_profile *profile, struct pprof_mapping **ret)
 {
 	struct pprof_mapping *known = calloc((size_t)profile->mappings.count + 1, sizeof(*known));
 
@@ -417,13 +418,13 @@ static int find_known(const struct stackprofile *profile, struct pprof_mapping *
 		return -ENOMEM;
 
 	for (uint32_t i = 1; i <= profile->frames.count; i++) {
-		const struct stackprofile_frame_key *frame = frame_of(profile, i);
-		const struct stackprofile_line_key *lines = lines_of(frame);
+		const struct stack_profile_frame_key *frame = frame_of(profile, i);
+		const struct stack_profile_line_key *lines = lines_of(frame);
 		struct pprof_mapping *mapping = &known[frame->mapping];
 
 		mapping->has_inlined |= frame->lines > 1;
 		for (uint32_t n = 0; n < frame->lines; n++) {
-			const struct stackprofile_function_key *function = function_of(profile, lines[n].function);
+			const struct stack_profile_function_key *function = function_of(profile, lines[n].function);
 
 			mapping->has_functions |= function->known != 0;
 			mapping->has_files |= function->file != 0;
@@ -434,16 +435,16 @@ static int find_known(const struct stackprofile *profile, struct pprof_mapping *
 	return 0;
 }
 
-static int put_mappings(const struct stackprofile *profile, struct pprof *pprof)
+static int put_mappings(const struct stack_profile *profile, struct pprof *pprof)
 {
 	AUTO_FREE struct pprof_mapping *known = NULL;
 	int rc = find_known(profile, &known);
 
 	for (uint32_t i = 1; i <= profile->mappings.count && rc == 0; i++) {
-		char build_id[2 * STACKPROFILE_BUILD_ID_MAX + 1] = "";
+		char build_id[2 * STACK_PROFILE_BUILD_ID_MAX + 1] = "";
 		uint64_t id;
 		size_t len;
-		const struct stackprofile_mapping_key *key = intern_get(&profile->mappings, i, &len);
+		const struct stack_profile_mapping_key *key = intern_get(&profile->mappings, i, &len);
 
 		for (uint32_t b = 0; b < key->build_id_len; b++)
 			snprintf(build_id + 2 * b, 3, "%02x", key->build_id[b]);
@@ -457,12 +458,12 @@ static int put_mappings(const struct stackprofile *profile, struct pprof *pprof)
 	return rc;
 }
 
-static int put_functions(const struct stackprofile *profile, struct pprof *pprof)
+static int put_functions(const struct stack_profile *profile, struct pprof *pprof)
 {
 	int rc = 0;
 
 	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
-		const struct stackprofile_function_key *key = function_of(profile, i);
+		const struct stack_profile_function_key *key = function_of(profile, i);
 		struct pprof_function function = { .name = text_of(profile, key->name),
 						   .file = text_of(profile, key->file) };
 		uint64_t id;
@@ -472,14 +473,14 @@ static int put_functions(const struct stackprofile *profile, struct pprof *pprof
 	return rc;
 }
 
-static int put_locations(const struct stackprofile *profile, struct pprof *pprof)
+static int put_locations(const struct stack_profile *profile, struct pprof *pprof)
 {
 	int rc = 0;
 
 	for (uint32_t i = 1; i <= profile->frames.count && rc == 0; i++) {
-		const struct stackprofile_frame_key *frame = frame_of(profile, i);
-		const struct stackprofile_line_key *keys = lines_of(frame);
-		struct pprof_line lines[STACKPROFILE_LINES_MAX];
+		const struct stack_profile_frame_key *frame = frame_of(profile, i);
+		const struct stack_profile_line_key *keys = lines_of(frame);
+		struct pprof_line lines[STACK_PROFILE_LINES_MAX];
 		struct pprof_location location = {
 			.mapping = frame->mapping,
 			.address = frame->address,
@@ -488,8 +489,8 @@ static int put_locations(const struct stackprofile *profile, struct pprof *pprof
 		uint64_t id;
 
 		/* pprof makes up names itself; without a mapping it has nothing to make them of. */
-		for (uint32_t n = 0; n < frame->lines && n < STACKPROFILE_LINES_MAX; n++)
-			if (function_of(profile, keys[n].function)->known || frame->mapping == STACKPROFILE_NO_MAPPING)
+		for (uint32_t n = 0; n < frame->lines && n < STACK_PROFILE_LINES_MAX; n++)
+			if (function_of(profile, keys[n].function)->known || frame->mapping == STACK_PROFILE_NO_MAPPING)
 				lines[location.line_count++] = (struct pprof_line){ keys[n].function, keys[n].line };
 		rc = pprof_add_location(pprof, &location, &id);
 	}
@@ -497,11 +498,11 @@ static int put_locations(const struct stackprofile *profile, struct pprof *pprof
 }
 
 /* One sample for each phase that has any. Its values and the phase are not set in template yet. */
-static int put_phases(struct pprof *pprof, const struct stackprofile_tally *tally, const struct pprof_sample *template)
+static int put_phases(struct pprof *pprof, const struct stack_profile_tally *tally, const struct pprof_sample *template)
 {
 	int rc = 0;
 
-	for (unsigned p = 0; p < HOTLIST_PHASES && rc == 0; p++) {
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES && rc == 0; p++) {
 		struct pprof_sample sample = *template;
 
 		if (tally->samples[p] == 0 && tally->weight[p] == 0)
@@ -514,13 +515,13 @@ static int put_phases(struct pprof *pprof, const struct stackprofile_tally *tall
 	return rc;
 }
 
-static int put_stack(const struct stackprofile *profile, struct pprof *pprof, uint32_t number)
+static int put_stack(const struct stack_profile *profile, struct pprof *pprof, uint32_t number)
 {
-	uint64_t locations[STACKPROFILE_FRAMES_MAX];
+	uint64_t locations[STACK_PROFILE_FRAMES_MAX];
 	uint32_t thread_number;
 	size_t count;
 	const uint32_t *frames = stack_of(profile, number, &thread_number, &count);
-	const struct stackprofile_thread_key *thread = thread_of(profile, thread_number);
+	const struct stack_profile_thread_key *thread = thread_of(profile, thread_number);
 	struct pprof_sample sample = {
 		.locations = locations,
 		.location_count = count,
@@ -538,7 +539,7 @@ static int put_stack(const struct stackprofile *profile, struct pprof *pprof, ui
 	return put_phases(pprof, &profile->tallies[number - 1], &sample);
 }
 
-static int put_other(const struct stackprofile *profile, struct pprof *pprof)
+static int put_other(const struct stack_profile *profile, struct pprof *pprof)
 {
 	const struct pprof_function function = { .name = OTHER };
 	struct pprof_line line = { 0 };
@@ -561,16 +562,16 @@ static int put_other(const struct stackprofile *profile, struct pprof *pprof)
 	return rc;
 }
 
-int stackprofile_write_pprof(const struct stackprofile *profile, const struct sink *sink)
+int stack_profile_write_pprof(const struct stack_profile *profile, const struct sink *sink)
 {
-	const struct stackprofile_options *options = &profile->options;
+	const struct stack_profile_options *options = &profile->options;
 	const struct form *form = &forms[options->quantity];
 	const struct pprof_options head = {
 		.values = { form->count, form->weight },
 		.value_count = 2,
 		.value_shown = 1,
 		.period_type = form->weight,
-		.period = options->quantity == STACKPROFILE_MEMORY ? options->period_bytes : options->period_ns,
+		.period = options->quantity == STACK_PROFILE_MEMORY ? options->period_bytes : options->period_ns,
 		.wall_ns = options->wall_ns - (options->fired_ns - options->from_ns),
 		.duration_ns = options->to_ns > options->from_ns ? options->to_ns - options->from_ns : 0,
 	};
@@ -598,15 +599,15 @@ static void free_folded(struct folded **folded)
 }
 
 /* Bytes of memory rather than faults: a fault may be of a page of any size. */
-static uint64_t folded_of(const struct stackprofile *profile, const struct stackprofile_tally *tally)
+static uint64_t folded_of(const struct stack_profile *profile, const struct stack_profile_tally *tally)
 {
-	const uint64_t *counts = profile->options.quantity == STACKPROFILE_MEMORY ? tally->weight : tally->samples;
+	const uint64_t *counts = profile->options.quantity == STACK_PROFILE_MEMORY ? tally->weight : tally->samples;
 
-	return counts[HOTLIST_BEFORE] + counts[HOTLIST_DURING];
+	return counts[FUNCTION_TABLE_BEFORE] + counts[FUNCTION_TABLE_DURING];
 }
 
 /* Both orders are turned around: lines begin with the root, and with who a function was inlined into. */
-static int fold_stack(const struct stackprofile *profile, struct folded *folded, uint32_t number)
+static int fold_stack(const struct stack_profile *profile, struct folded *folded, uint32_t number)
 {
 	uint32_t thread;
 	size_t count;
@@ -614,7 +615,7 @@ static int fold_stack(const struct stackprofile *profile, struct folded *folded,
 	int rc = folded_push(folded, text_of(profile, thread_of(profile, thread)->process));
 
 	for (size_t i = count; i > 0 && rc == 0; i--) {
-		const struct stackprofile_frame_key *frame = frame_of(profile, frames[i - 1]);
+		const struct stack_profile_frame_key *frame = frame_of(profile, frames[i - 1]);
 
 		for (uint32_t n = frame->lines; n > 0 && rc == 0; n--)
 			rc = folded_push(folded,
@@ -623,10 +624,10 @@ static int fold_stack(const struct stackprofile *profile, struct folded *folded,
 	return rc == 0 ? folded_count(folded, folded_of(profile, &profile->tallies[number - 1])) : rc;
 }
 
-int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink)
+int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink)
 {
 	AUTO(free_folded) struct folded *folded = NULL;
-	int rc = folded_new(STACKPROFILE_FOLDED_MAX, &folded);
+	int rc = folded_new(STACK_PROFILE_FOLDED_MAX, &folded);
 
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
 		rc = fold_stack(profile, folded, i);
@@ -639,8 +640,8 @@ int stackprofile_write_folded(const struct stackprofile *profile, const struct s
 
 /* While functions are counted. */
 struct heating {
-	const struct stackprofile *profile;
-	struct hotlist *list;
+	const struct stack_profile *profile;
+	struct function_table *list;
 	uint32_t *functions; /* of the list, by our number, less 1 */
 	uint32_t *threads;   /* the same of threads */
 	uint32_t *order;     /* stacks, thread by thread */
@@ -649,41 +650,41 @@ struct heating {
 
 static void release_heating(struct heating *heating)
 {
-	hotlist_free(heating->list);
+	function_table_free(heating->list);
 	free(heating->functions);
 	free(heating->threads);
 	free(heating->order);
 	buffer_release(&heating->stack);
 }
 
-static int make_heating(const struct stackprofile *profile, struct heating *ret)
+static int make_heating(const struct stack_profile *profile, struct heating *ret)
 {
 	ret->profile = profile;
 	ret->functions = malloc(((size_t)profile->functions.count + 1) * sizeof(uint32_t));
 	ret->threads = malloc(((size_t)profile->threads.count + 1) * sizeof(uint32_t));
 	ret->order = malloc(((size_t)profile->stacks.count + 1) * sizeof(uint32_t));
 	return ret->functions && ret->threads && ret->order
-		       ? hotlist_new(forms[profile->options.quantity].unit, &ret->list)
+		       ? function_table_new(forms[profile->options.quantity].unit, &ret->list)
 		       : -ENOMEM;
 }
 
 static int name_all(struct heating *heating)
 {
-	const struct stackprofile *profile = heating->profile;
+	const struct stack_profile *profile = heating->profile;
 	int rc = 0;
 
 	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
-		const struct stackprofile_function_key *key = function_of(profile, i);
+		const struct stack_profile_function_key *key = function_of(profile, i);
 
-		rc = hotlist_function(heating->list, text_of(profile, key->name), text_of(profile, key->module),
-				      &heating->functions[i - 1]);
+		rc = function_table_function(heating->list, text_of(profile, key->name), text_of(profile, key->module),
+					     &heating->functions[i - 1]);
 	}
 	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
-		const struct stackprofile_thread_key *key = thread_of(profile, i);
-		const struct hotlist_thread thread = { key->pid, key->tid, text_of(profile, key->process),
-						       text_of(profile, key->thread) };
+		const struct stack_profile_thread_key *key = thread_of(profile, i);
+		const struct function_table_thread thread = { key->pid, key->tid, text_of(profile, key->process),
+							      text_of(profile, key->thread) };
 
-		rc = hotlist_thread(heating->list, &thread, &heating->threads[i - 1]);
+		rc = function_table_thread(heating->list, &thread, &heating->threads[i - 1]);
 	}
 	return rc;
 }
@@ -705,9 +706,9 @@ static int by_thread(const void *a, const void *b, void *ctx)
 	return first != second ? (first > second) - (first < second) : (x > y) - (x < y);
 }
 
-static bool is_in_focus(const struct stackprofile *profile, int32_t pid)
+static bool is_in_focus(const struct stack_profile *profile, int32_t pid)
 {
-	const struct stackprofile_options *options = &profile->options;
+	const struct stack_profile_options *options = &profile->options;
 
 	for (size_t i = 0; i < options->focus_count; i++)
 		if (options->focus[i] == pid)
@@ -716,22 +717,23 @@ static bool is_in_focus(const struct stackprofile *profile, int32_t pid)
 }
 
 /* Of a process that nobody asked for: it stands there as one function of its name. */
-static int heat_neighbour(struct heating *heating, const struct stackprofile_thread_key *key,
-			  struct hotlist_stack *stack)
+static int heat_neighbour(struct heating *heating, const struct stack_profile_thread_key *key,
+			  struct function_table_stack *stack)
 {
 	uint32_t function;
-	int rc = hotlist_function(heating->list, text_of(heating->profile, key->process), HOTLIST_NEIGHBOUR, &function);
+	int rc = function_table_function(heating->list, text_of(heating->profile, key->process),
+					 FUNCTION_TABLE_NEIGHBOUR, &function);
 
 	stack->functions = &function;
 	stack->count = 1;
-	return rc == 0 ? hotlist_add(heating->list, stack) : rc;
+	return rc == 0 ? function_table_add(heating->list, stack) : rc;
 }
 
 static int heat_stack(struct heating *heating, uint32_t number)
 {
-	const struct stackprofile *profile = heating->profile;
-	const struct stackprofile_tally *tally = &profile->tallies[number - 1];
-	struct hotlist_stack stack = { .thread = thread_of_stack(heating, number) };
+	const struct stack_profile *profile = heating->profile;
+	const struct stack_profile_tally *tally = &profile->tallies[number - 1];
+	struct function_table_stack stack = { .thread = thread_of_stack(heating, number) };
 	uint32_t thread;
 	size_t count;
 	const uint32_t *frames = stack_of(profile, number, &thread, &count);
@@ -744,7 +746,7 @@ static int heat_stack(struct heating *heating, uint32_t number)
 
 	heating->stack.len = 0;
 	for (size_t i = 0; i < count; i++) {
-		const struct stackprofile_frame_key *frame = frame_of(profile, frames[i]);
+		const struct stack_profile_frame_key *frame = frame_of(profile, frames[i]);
 
 		for (uint32_t n = 0; n < frame->lines && rc == 0; n++) {
 			rc = buffer_append(&heating->stack, &heating->functions[lines_of(frame)[n].function - 1],
@@ -753,27 +755,28 @@ static int heat_stack(struct heating *heating, uint32_t number)
 		}
 	}
 	stack.functions = (const uint32_t *)heating->stack.data;
-	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
+	return rc == 0 ? function_table_add(heating->list, &stack) : rc;
 }
 
 static int heat_other(struct heating *heating)
 {
-	const struct stackprofile_tally *other = &heating->profile->other;
+	const struct stack_profile_tally *other = &heating->profile->other;
 	uint32_t function;
-	struct hotlist_stack stack = { .functions = &function, .count = 1 };
+	struct function_table_stack stack = { .functions = &function, .count = 1 };
 	int rc;
 
 	if (is_empty(other))
 		return 0;
-	rc = hotlist_function(heating->list, OTHER, "", &function);
+	rc = function_table_function(heating->list, OTHER, "", &function);
 	if (rc == 0)
-		rc = hotlist_thread(heating->list, &(struct hotlist_thread){ 0, 0, "", OTHER }, &stack.thread);
+		rc = function_table_thread(heating->list, &(struct function_table_thread){ 0, 0, "", OTHER },
+					   &stack.thread);
 	memcpy(stack.samples, other->samples, sizeof(stack.samples));
 	memcpy(stack.weight, other->weight, sizeof(stack.weight));
-	return rc == 0 ? hotlist_add(heating->list, &stack) : rc;
+	return rc == 0 ? function_table_add(heating->list, &stack) : rc;
 }
 
-int stackprofile_write_functions(const struct stackprofile *profile, const struct sink *sink)
+int stack_profile_write_functions(const struct stack_profile *profile, const struct sink *sink)
 {
 	AUTO(release_heating) struct heating heating = { 0 };
 	uint32_t count = profile->stacks.count;
@@ -791,5 +794,5 @@ int stackprofile_write_functions(const struct stackprofile *profile, const struc
 		rc = heat_stack(&heating, heating.order[i]);
 	if (rc == 0)
 		rc = heat_other(&heating);
-	return rc == 0 ? hotlist_write(heating.list, sink) : rc;
+	return rc == 0 ? function_table_write(heating.list, sink) : rc;
 }

@@ -2,10 +2,10 @@
  * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often and how much
  * CPU time or memory, before the spike and during it; and written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
  *
- *	stackprofile_new ─▶ { stackprofile_mapping ─▶ stackprofile_frame ─▶ stackprofile_add } ─▶ stackprofile_write_*
+ *	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶ stack profile_write_*
  *
  * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of one frame,
- * "(other)", of a process of that name, and stackprofile_counts says how many there are. Strings are copied; strings
+ * "(other)", of a process of that name, and stack_profile_counts says how many there are. Strings are copied; strings
  * and numbers may be anything.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PROFILE_H
@@ -18,36 +18,36 @@
 #include <stdint.h>
 
 /* More frames of a stack are not looked at: the leaf and those near it are kept. The kernel's own limit is 127. */
-#define STACKPROFILE_FRAMES_MAX 512
+#define STACK_PROFILE_FRAMES_MAX 512
 
 /* More functions inlined into each other are not looked at: the innermost are kept, and the one they are in. */
-#define STACKPROFILE_LINES_MAX 64
+#define STACK_PROFILE_LINES_MAX 64
 
-#define STACKPROFILE_BUILD_ID_MAX 20
+#define STACK_PROFILE_BUILD_ID_MAX 20
 
 /* Longer names are cut. */
-#define STACKPROFILE_NAME_MAX 1024
+#define STACK_PROFILE_NAME_MAX 1024
 
 /* The mapping of frames that are in none, and the frame of what did not fit. */
-#define STACKPROFILE_NO_MAPPING 0u
-#define STACKPROFILE_OTHER 0u
+#define STACK_PROFILE_NO_MAPPING 0u
+#define STACK_PROFILE_OTHER 0u
 
 /*
  * What a profile is of. CPU: samples of what was running, whose weight is nanoseconds of CPU time. MEMORY: page faults,
  * each the first touch of a page, whose weight is the bytes of the pages.
  */
-enum stackprofile_quantity { STACKPROFILE_CPU, STACKPROFILE_MEMORY };
+enum stack_profile_quantity { STACK_PROFILE_CPU, STACK_PROFILE_MEMORY };
 
 /* Positive returns. */
 enum {
-	STACKPROFILE_FULL = 1, /* beyond a limit; the sample counts for "(other)" */
+	STACK_PROFILE_FULL = 1, /* beyond a limit; the sample counts for "(other)" */
 };
 
-struct stackprofile;
+struct stack_profile;
 
 /* Times are of one monotonic clock, but for wall_ns. */
-struct stackprofile_options {
-	enum stackprofile_quantity quantity;
+struct stack_profile_options {
+	enum stack_profile_quantity quantity;
 	uint64_t fired_ns;
 	uint64_t wall_ns;        /* fired_ns by the wall clock, since 1970 */
 	uint64_t from_ns, to_ns; /* what the samples cover */
@@ -58,45 +58,45 @@ struct stackprofile_options {
 	const int32_t *
 		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
 	size_t focus_count; /* 0: everybody's. Borrowed until the profile is freed */
-	size_t stacks_max;  /* 0: STACKPROFILE_STACKS_DEFAULT */
-	size_t bytes_max; /* of memory for all of it; 0: STACKPROFILE_BYTES_DEFAULT. Writing takes about as much again. */
+	size_t stacks_max;  /* 0: STACK_PROFILE_STACKS_DEFAULT */
+	size_t bytes_max; /* of memory for all of it; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much again. */
 };
 
-struct stackprofile_mapping {
+struct stack_profile_mapping {
 	uint64_t start, end, offset; /* of the file, at start */
 	const char *path;            /* or "[kernel]", "[vdso]", "//anon" ...; NULL: not known */
-	uint8_t build_id[STACKPROFILE_BUILD_ID_MAX];
+	uint8_t build_id[STACK_PROFILE_BUILD_ID_MAX];
 	size_t build_id_len; /* 0: not known */
 };
 
 /* A place in the source. */
-struct stackprofile_line {
+struct stack_profile_line {
 	const char *function; /* NULL: not known */
 	const char *file;     /* NULL: not known */
 	uint32_t line;        /* 0: not known */
 };
 
-struct stackprofile_frame {
-	uint32_t mapping; /* what stackprofile_mapping gave, or STACKPROFILE_NO_MAPPING */
+struct stack_profile_frame {
+	uint32_t mapping; /* what stack_profile_mapping gave, or STACK_PROFILE_NO_MAPPING */
 	uint64_t address; /* in the process; of a return address the byte before it */
-	const struct stackprofile_line
+	const struct stack_profile_line
 		*lines;    /* inlined functions, the innermost first; the last is who they were inlined into */
 	size_t line_count; /* 0: no symbol. The frame then is called after its mapping: "[libc.so.6]" */
 };
 
-struct stackprofile_sample {
+struct stack_profile_sample {
 	uint64_t time_ns;
 	int32_t pid, tid;
 	const char *process, *thread; /* their names; NULL: not known */
 	const char *cgroup;           /* "" or NULL: not known */
-	const uint32_t *frames;       /* what stackprofile_frame gave, leaf first */
+	const uint32_t *frames;       /* what stack_profile_frame gave, leaf first */
 	size_t frame_count;           /* 0: counts for a stack of one frame, "[no stack]" */
 	uint64_t count;               /* samples, or page faults, it stands for */
 	uint64_t weight;              /* ns of CPU time, or bytes, it stands for, all of them together */
 };
 
 /* How much there is; samples: page faults in a profile of memory. */
-struct stackprofile_counts {
+struct stack_profile_counts {
 	uint64_t samples_before, samples_during; /* "(other)" included */
 	uint64_t samples_other;                  /* merged into "(other)" */
 	uint64_t stacks;                         /* different ones, without "(other)" */
@@ -104,24 +104,24 @@ struct stackprofile_counts {
 };
 
 /* Copies the options. 0 or -ENOMEM. */
-int stackprofile_new(const struct stackprofile_options *options, struct stackprofile **ret);
+int stack_profile_new(const struct stack_profile_options *options, struct stack_profile **ret);
 
 /* NULL is fine. */
-void stackprofile_free(struct stackprofile *profile);
+void stack_profile_free(struct stack_profile *profile);
 
 /*
- * Each sets *ret to a number, the same one for the same, also across processes. 0; STACKPROFILE_FULL: *ret is
- * STACKPROFILE_NO_MAPPING, or STACKPROFILE_OTHER, which may be used like any other; -ENOMEM: nothing has changed. A
+ * Each sets *ret to a number, the same one for the same, also across processes. 0; STACK_PROFILE_FULL: *ret is
+ * STACK_PROFILE_NO_MAPPING, or STACK_PROFILE_OTHER, which may be used like any other; -ENOMEM: nothing has changed. A
  * frame's mapping must be one that was given: -EINVAL.
  */
-int stackprofile_mapping(struct stackprofile *profile, const struct stackprofile_mapping *mapping, uint32_t *ret);
-int stackprofile_frame(struct stackprofile *profile, const struct stackprofile_frame *frame, uint32_t *ret);
+int stack_profile_mapping(struct stack_profile *profile, const struct stack_profile_mapping *mapping, uint32_t *ret);
+int stack_profile_frame(struct stack_profile *profile, const struct stack_profile_frame *frame, uint32_t *ret);
 
-/* Counts a sample. 0; STACKPROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has changed. */
-int stackprofile_add(struct stackprofile *profile, const struct stackprofile_sample *sample);
+/* Counts a sample. 0; STACK_PROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has changed. */
+int stack_profile_add(struct stack_profile *profile, const struct stack_profile_sample *sample);
 
 /* How much there is by now. */
-void stackprofile_counts(const struct stackprofile *profile, struct stackprofile_counts *ret);
+void stack_profile_counts(const struct stack_profile *profile, struct stack_profile_counts *ret);
 
 /*
  * Write it, as often as you like. 0; -ENOMEM; what sink returns.
@@ -130,10 +130,10 @@ void stackprofile_counts(const struct stackprofile *profile, struct stackprofile
  *        if nobody asks; labels process, process_id, thread, thread_id, cgroup and phase ("before", "during") of each
  *        sample.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
- * functions: see hotlist.h; in samples, or bytes.
+ * functions: see function_table.h; in samples, or bytes.
  */
-int stackprofile_write_pprof(const struct stackprofile *profile, const struct sink *sink);
-int stackprofile_write_folded(const struct stackprofile *profile, const struct sink *sink);
-int stackprofile_write_functions(const struct stackprofile *profile, const struct sink *sink);
+int stack_profile_write_pprof(const struct stack_profile *profile, const struct sink *sink);
+int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink);
+int stack_profile_write_functions(const struct stack_profile *profile, const struct sink *sink);
 
 #endif

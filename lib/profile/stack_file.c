@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define STACKFILE_MAGIC "SPKSTACK" /* without its terminator */
-#define STACKFILE_VERSION 2u
+#define STACK_FILE_MAGIC "SPKSTACK" /* without its terminator */
+#define STACK_FILE_VERSION 2u
 
 static size_t padded(size_t len)
 {
@@ -20,12 +20,12 @@ static size_t padded(size_t len)
 
 /* ---- writing ---- */
 
-static int write_streams(const struct stackfile_content *content, const struct sink *sink)
+static int write_streams(const struct stack_file_content *content, const struct sink *sink)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
-		struct stackfile_stream stream = content->streams[i].stream;
+		struct stack_file_stream stream = content->streams[i].stream;
 
 		stream.record_bytes = content->streams[i].record_bytes + content->streams[i].more_bytes;
 		r = sink_write(sink, &stream, sizeof(stream));
@@ -33,13 +33,13 @@ static int write_streams(const struct stackfile_content *content, const struct s
 	return r;
 }
 
-static int write_binaries(const struct stackfile_content *content, const struct sink *sink)
+static int write_binaries(const struct stack_file_content *content, const struct sink *sink)
 {
 	uint32_t offset = 0;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < content->entry_count; i++) {
-		struct stackfile_binary binary = content->entries[i].binary;
+		struct stack_file_binary binary = content->entries[i].binary;
 
 		binary.path_offset = offset;
 		binary.path_len = (uint32_t)strlen(content->entries[i].path);
@@ -51,13 +51,13 @@ static int write_binaries(const struct stackfile_content *content, const struct 
 }
 
 /* Their texts are behind those of the binaries, which end at `offset`. */
-static int write_processes(const struct stackfile_content *content, size_t offset, const struct sink *sink)
+static int write_processes(const struct stack_file_content *content, size_t offset, const struct sink *sink)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < content->cgroup_count; i++) {
 		size_t len = strlen(content->cgroups[i].path);
-		struct stackfile_process process = {
+		struct stack_file_process process = {
 			.pid = content->cgroups[i].pid,
 			.cgroup_offset = (uint32_t)offset,
 			.cgroup_len = (uint32_t)len,
@@ -69,7 +69,7 @@ static int write_processes(const struct stackfile_content *content, size_t offse
 	return r;
 }
 
-static int write_texts(const struct stackfile_content *content, size_t len, const struct sink *sink)
+static int write_texts(const struct stack_file_content *content, size_t len, const struct sink *sink)
 {
 	static const char zeroes[8];
 	int r = 0;
@@ -86,12 +86,12 @@ static int write_some(const void *records, size_t bytes, const struct sink *sink
 	return bytes > 0 ? sink_write(sink, records, bytes) : 0;
 }
 
-static int write_records(const struct stackfile_content *content, const struct sink *sink)
+static int write_records(const struct stack_file_content *content, const struct sink *sink)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
-		const struct stackfile_records *stream = &content->streams[i];
+		const struct stack_file_records *stream = &content->streams[i];
 
 		r = write_some(stream->records, stream->record_bytes, sink);
 		if (r == 0)
@@ -100,9 +100,9 @@ static int write_records(const struct stackfile_content *content, const struct s
 	return r;
 }
 
-int stackfile_write(const struct stackfile_content *content, const struct sink *sink)
+int stack_file_write(const struct stack_file_content *content, const struct sink *sink)
 {
-	struct stackfile_head head = content->head;
+	struct stack_file_head head = content->head;
 	size_t paths = 0, strings;
 	int r;
 
@@ -114,8 +114,8 @@ int stackfile_write(const struct stackfile_content *content, const struct sink *
 	if (padded(strings) > UINT32_MAX || content->entry_count > UINT32_MAX || content->cgroup_count > UINT32_MAX ||
 	    content->stream_count > UINT32_MAX)
 		return -EOVERFLOW;
-	memcpy(head.magic, STACKFILE_MAGIC, sizeof(head.magic));
-	head.version = STACKFILE_VERSION;
+	memcpy(head.magic, STACK_FILE_MAGIC, sizeof(head.magic));
+	head.version = STACK_FILE_VERSION;
 	head.head_bytes = sizeof(head);
 	head.string_bytes = (uint32_t)padded(strings);
 	head.streams = (uint32_t)content->stream_count;
@@ -136,7 +136,7 @@ int stackfile_write(const struct stackfile_content *content, const struct sink *
 
 /* ---- reading ---- */
 
-static bool text_holds(const struct stackfile *file, uint32_t offset, uint32_t len)
+static bool text_holds(const struct stack_file *file, uint32_t offset, uint32_t len)
 {
 	size_t bytes = file->head->string_bytes;
 
@@ -145,14 +145,14 @@ static bool text_holds(const struct stackfile *file, uint32_t offset, uint32_t l
 	return strnlen(file->strings + offset, (size_t)len + 1) == len;
 }
 
-static bool streams_hold(struct stackfile *file, const uint8_t *records, size_t left)
+static bool streams_hold(struct stack_file *file, const uint8_t *records, size_t left)
 {
 	uint32_t seen = 0;
 
 	for (uint32_t i = 0; i < file->head->streams; i++) {
-		const struct stackfile_stream *stream = &file->streams[i];
+		const struct stack_file_stream *stream = &file->streams[i];
 
-		if (stream->kind >= STACKFILE_STREAM_KINDS || seen & 1u << stream->kind ||
+		if (stream->kind >= STACK_FILE_STREAM_KINDS || seen & 1u << stream->kind ||
 		    stream->record_bytes > left || stream->record_bytes % 8 != 0)
 			return false;
 		seen |= 1u << stream->kind;
@@ -163,22 +163,22 @@ static bool streams_hold(struct stackfile *file, const uint8_t *records, size_t 
 	return left == 0;
 }
 
-static bool binaries_hold(const struct stackfile *file)
+static bool binaries_hold(const struct stack_file *file)
 {
 	for (uint32_t i = 0; i < file->head->binaries; i++) {
-		const struct stackfile_binary *binary = &file->binaries[i];
+		const struct stack_file_binary *binary = &file->binaries[i];
 
-		if (!text_holds(file, binary->path_offset, binary->path_len) || binary->kind >= STACKFILE_KINDS ||
-		    binary->file.build_id_len > PERFRECORD_BUILD_ID_MAX)
+		if (!text_holds(file, binary->path_offset, binary->path_len) || binary->kind >= STACK_FILE_KINDS ||
+		    binary->file.build_id_len > PERF_RECORD_BUILD_ID_MAX)
 			return false;
 	}
 	return true;
 }
 
-static bool processes_hold(const struct stackfile *file)
+static bool processes_hold(const struct stack_file *file)
 {
 	for (uint32_t i = 0; i < file->head->processes; i++) {
-		const struct stackfile_process *process = &file->processes[i];
+		const struct stack_file_process *process = &file->processes[i];
 
 		if (!text_holds(file, process->cgroup_offset, process->cgroup_len) ||
 		    (i > 0 && process->pid <= process[-1].pid))
@@ -187,22 +187,22 @@ static bool processes_hold(const struct stackfile *file)
 	return true;
 }
 
-int stackfile_parse(const void *data, size_t len, struct stackfile *ret)
+int stack_file_parse(const void *data, size_t len, struct stack_file *ret)
 {
-	const struct stackfile_head *head = data;
-	struct stackfile file = { .head = head };
+	const struct stack_file_head *head = data;
+	struct stack_file file = { .head = head };
 
-	if (len < sizeof(*head) || memcmp(head->magic, STACKFILE_MAGIC, sizeof(head->magic)) != 0)
+	if (len < sizeof(*head) || memcmp(head->magic, STACK_FILE_MAGIC, sizeof(head->magic)) != 0)
 		return -EBADMSG;
-	if (head->version != STACKFILE_VERSION)
+	if (head->version != STACK_FILE_VERSION)
 		return -EPROTONOSUPPORT;
-	if (head->head_bytes != sizeof(*head) || head->streams > STACKFILE_STREAM_KINDS || head->string_bytes % 8 != 0)
+	if (head->head_bytes != sizeof(*head) || head->streams > STACK_FILE_STREAM_KINDS || head->string_bytes % 8 != 0)
 		return -EBADMSG;
 
 	/* No overflow: each number has 32 bits. */
-	size_t tables = sizeof(*head) + head->streams * sizeof(struct stackfile_stream) +
-			head->binaries * sizeof(struct stackfile_binary) +
-			head->processes * sizeof(struct stackfile_process) + head->string_bytes;
+	size_t tables = sizeof(*head) + head->streams * sizeof(struct stack_file_stream) +
+			head->binaries * sizeof(struct stack_file_binary) +
+			head->processes * sizeof(struct stack_file_process) + head->string_bytes;
 
 	if (tables > len)
 		return -EBADMSG;

@@ -1,14 +1,14 @@
 /*
  * stack_file.h: stacks on their way to spikewatch-symbolize, in one flat file, native byte order:
  *
- *   struct stackfile_head
- *   struct stackfile_stream   x head.streams
- *   struct stackfile_binary   x head.binaries
- *   struct stackfile_process  x head.processes
+ *   struct stack_file_head
+ *   struct stack_file_stream   x head.streams
+ *   struct stack_file_binary   x head.binaries
+ *   struct stack_file_process  x head.processes
  *   texts                     head.string_bytes (a multiple of 8), each terminated: paths, cgroups
  *   perf records              of each stream in turn, its record_bytes of them, ordered by time, as the kernel lays them out with sample_id_all
  *
- * Nothing in the file is believed before stackfile_parse has seen it, and records only by perfrecord_decode.
+ * Nothing in the file is believed before stack_file_parse has seen it, and records only by perf_record_decode.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
 #define SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
@@ -16,31 +16,31 @@
 #include "lib/base/io.h"
 #include "lib/proc/perf.h"
 
-enum stackfile_kind {
-	STACKFILE_ELF,      /* a mapped file: belongs to the MMAP2 records with the same path and the same `file` */
-	STACKFILE_PERF_MAP, /* /tmp/perf-<pid>.map of process `pid` */
-	STACKFILE_KALLSYMS, /* /proc/kallsyms */
-	STACKFILE_KINDS,
+enum stack_file_kind {
+	STACK_FILE_ELF,      /* a mapped file: belongs to the MMAP2 records with the same path and the same `file` */
+	STACK_FILE_PERF_MAP, /* /tmp/perf-<pid>.map of process `pid` */
+	STACK_FILE_KALLSYMS, /* /proc/kallsyms */
+	STACK_FILE_KINDS,
 };
 
 /*
  * What the records of a stream are. Where a thread was sampled by events of its own, those count and the samples that everybody's events took of it
  * in the same time do not.
  */
-enum stackfile_stream_kind {
-	STACKFILE_BOOK,         /* FORK, COMM, MMAP2 and EXIT, as addressbook_write describes: of all streams */
-	STACKFILE_CPU,          /* SAMPLE and LOST: who was on a CPU */
-	STACKFILE_CPU_FOLLOWED, /* the same, by events on the threads of watched processes */
-	STACKFILE_FAULTS,       /* SAMPLE and LOST: who touched memory that was not there */
-	STACKFILE_FAULTS_FOLLOWED,
-	STACKFILE_STREAM_KINDS,
+enum stack_file_stream_kind {
+	STACK_FILE_BOOK,         /* FORK, COMM, MMAP2 and EXIT, as mapping_history_write describes: of all streams */
+	STACK_FILE_CPU,          /* SAMPLE and LOST: who was on a CPU */
+	STACK_FILE_CPU_FOLLOWED, /* the same, by events on the threads of watched processes */
+	STACK_FILE_FAULTS,       /* SAMPLE and LOST: who touched memory that was not there */
+	STACK_FILE_FAULTS_FOLLOWED,
+	STACK_FILE_STREAM_KINDS,
 };
 
-struct stackfile_stream {
-	uint32_t kind;             /* enum stackfile_stream_kind; each at most once */
+struct stack_file_stream {
+	uint32_t kind;             /* enum stack_file_stream_kind; each at most once */
 	uint32_t stack_bytes;      /* attr.sample_stack_user; 0 without PERF_SAMPLE_STACK_USER */
-	uint64_t sample_type;      /* perfrecord_format */
-	uint64_t regs_user;        /* perfrecord_format */
+	uint64_t sample_type;      /* perf_record_format */
+	uint64_t regs_user;        /* perf_record_format */
 	uint64_t units_per_second; /* of CPU time, in which a sample says its period: 1e9, or cycles. Of faults: 0 */
 	uint64_t
 		covered_ns; /* nothing older than this was found on some CPU's ring: it had been overwritten; >= head.from_ns */
@@ -48,10 +48,10 @@ struct stackfile_stream {
 	uint64_t record_bytes; /* a multiple of 8 */
 };
 
-struct stackfile_head {
+struct stack_file_head {
 	char magic[8];
 	uint32_t version;
-	uint32_t head_bytes; /* sizeof(struct stackfile_head) */
+	uint32_t head_bytes; /* sizeof(struct stack_file_head) */
 	uint32_t page_bytes; /* of memory */
 	uint32_t string_bytes;
 	uint32_t streams;
@@ -64,75 +64,75 @@ struct stackfile_head {
 };
 
 /* What is known of a process beside its records. */
-struct stackfile_process {
+struct stack_file_process {
 	uint32_t pid;
 	uint32_t cgroup_offset; /* into the texts */
 	uint32_t cgroup_len;    /* without its terminator */
 	uint32_t reserved;
 };
 
-struct stackfile_binary {
+struct stack_file_binary {
 	int32_t fd;           /* in the child, >= 3; -1: could not be opened, and is here for its build id */
-	uint32_t kind;        /* enum stackfile_kind */
-	uint32_t pid;         /* STACKFILE_PERF_MAP; of others, one process that has it mapped */
+	uint32_t kind;        /* enum stack_file_kind */
+	uint32_t pid;         /* STACK_FILE_PERF_MAP; of others, one process that has it mapped */
 	uint32_t path_offset; /* into the paths */
 	uint32_t path_len;    /* without its terminator */
 	uint32_t reserved;
-	struct perfrecord_file file; /* of STACKFILE_ELF: bit by bit what the MMAP2 records have */
+	struct perf_record_file file; /* of STACK_FILE_ELF: bit by bit what the MMAP2 records have */
 };
 
-_Static_assert(sizeof(struct stackfile_head) == 72, "no holes");
-_Static_assert(sizeof(struct stackfile_stream) == 56, "no holes");
-_Static_assert(sizeof(struct stackfile_process) == 16, "no holes");
-_Static_assert(sizeof(struct stackfile_binary) == 72, "no holes");
+_Static_assert(sizeof(struct stack_file_head) == 72, "no holes");
+_Static_assert(sizeof(struct stack_file_stream) == 56, "no holes");
+_Static_assert(sizeof(struct stack_file_process) == 16, "no holes");
+_Static_assert(sizeof(struct stack_file_binary) == 72, "no holes");
 
 /* A binary to write: as in the file, with its path beside it. */
-struct stackfile_entry {
-	struct stackfile_binary binary; /* path_offset and path_len are filled in by stackfile_write */
+struct stack_file_entry {
+	struct stack_file_binary binary; /* path_offset and path_len are filled in by stack_file_write */
 	const char *path;
 };
 
-struct stackfile_records {
-	struct stackfile_stream stream; /* record_bytes is filled in by stackfile_write */
+struct stack_file_records {
+	struct stack_file_stream stream; /* record_bytes is filled in by stack_file_write */
 	const void *records;
 	size_t record_bytes;
 	const void *more; /* those that come after them; NULL with more_bytes 0: there are none */
 	size_t more_bytes;
 };
 
-struct stackfile_cgroup {
+struct stack_file_cgroup {
 	uint32_t pid;
 	const char *path;
 };
 
 /* What is written. head: magic, version, head_bytes, string_bytes, streams, binaries and processes are filled in. */
-struct stackfile_content {
-	struct stackfile_head head;
-	const struct stackfile_records *streams;
+struct stack_file_content {
+	struct stack_file_head head;
+	const struct stack_file_records *streams;
 	size_t stream_count;
-	const struct stackfile_entry *entries;
+	const struct stack_file_entry *entries;
 	size_t entry_count;
-	const struct stackfile_cgroup *cgroups; /* ascending by pid */
+	const struct stack_file_cgroup *cgroups; /* ascending by pid */
 	size_t cgroup_count;
 };
 
 /* A file that was checked: everything points into it. */
-struct stackfile {
-	const struct stackfile_head *head;
-	const struct stackfile_stream *streams;    /* head->streams of them; kinds are known and different */
-	const struct stackfile_binary *binaries;   /* head->binaries of them; each path_offset and path_len hold */
-	const struct stackfile_process *processes; /* head->processes of them, ascending by pid; texts hold */
+struct stack_file {
+	const struct stack_file_head *head;
+	const struct stack_file_stream *streams;    /* head->streams of them; kinds are known and different */
+	const struct stack_file_binary *binaries;   /* head->binaries of them; each path_offset and path_len hold */
+	const struct stack_file_process *processes; /* head->processes of them, ascending by pid; texts hold */
 	const char *strings;
-	const uint8_t *records[STACKFILE_STREAM_KINDS]; /* of streams[i], aligned to PERFRECORD_ALIGN */
+	const uint8_t *records[STACK_FILE_STREAM_KINDS]; /* of streams[i], aligned to PERF_RECORD_ALIGN */
 };
 
 /* Writes the file. 0 or what the sink returned; -EOVERFLOW: more paths than 4 GiB. */
-int stackfile_write(const struct stackfile_content *content, const struct sink *sink);
+int stack_file_write(const struct stack_file_content *content, const struct sink *sink);
 
 /*
  * Checks that data, 8-aligned, is such a file of exactly len bytes and that its tables are inside it and its paths end.
  * 0; -EBADMSG; -EPROTONOSUPPORT: another version.
  */
-int stackfile_parse(const void *data, size_t len, struct stackfile *ret);
+int stack_file_parse(const void *data, size_t len, struct stack_file *ret);
 
 #endif

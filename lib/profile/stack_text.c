@@ -19,8 +19,8 @@
 #include <string.h>
 
 /* What the remarks about those that are left out end with, "# 3 more functions". */
-#define HOTLIST_MORE_FUNCTIONS " more functions"
-#define HOTLIST_MORE_THREADS " more threads"
+#define FUNCTION_TABLE_MORE_FUNCTIONS " more functions"
+#define FUNCTION_TABLE_MORE_THREADS " more threads"
 
 /*
  * folded.c: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose number is the place
@@ -209,7 +209,7 @@ int folded_write(const struct folded *folded, const struct sink *sink)
 	return rc;
 }
 
-/* foldpair.c: lines become stacks with a count, are sorted, and one walk over the two puts equals beside each other. */
+/* folded_diff.c: lines become stacks with a count, are sorted, and one walk over the two puts equals beside each other. */
 
 struct stack {
 	const char *at;
@@ -246,7 +246,7 @@ static bool read_line(const char *at, const char *end, struct stack *ret)
 }
 
 /* The next line that is not empty, from *at on, which moves. */
-static bool foldpair_next_line(const char **at, const char *end, const char **ret_from, const char **ret_to)
+static bool folded_diff_next_line(const char **at, const char *end, const char **ret_from, const char **ret_to)
 {
 	while (*at < end) {
 		const char *newline = memchr(*at, '\n', (size_t)(end - *at));
@@ -260,13 +260,13 @@ static bool foldpair_next_line(const char **at, const char *end, const char **re
 	return false;
 }
 
-bool foldpair_check(const struct buffer *text, uint64_t *ret_sum)
+bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum)
 {
 	const char *at = text->data, *from, *to;
 	struct stack stack;
 	uint64_t sum = 0;
 
-	while (text->len > 0 && foldpair_next_line(&at, text->data + text->len, &from, &to)) {
+	while (text->len > 0 && folded_diff_next_line(&at, text->data + text->len, &from, &to)) {
 		if (!read_line(from, to, &stack))
 			return false;
 		sum = add_up(sum, stack.count);
@@ -293,7 +293,7 @@ static int read_stacks(const struct buffer *text, struct stacks *ret)
 	ret->stack = calloc(lines, sizeof(*ret->stack));
 	if (!ret->stack)
 		return -ENOMEM;
-	while (text->len > 0 && foldpair_next_line(&at, end, &from, &to)) {
+	while (text->len > 0 && folded_diff_next_line(&at, end, &from, &to)) {
 		if (!read_line(from, to, &ret->stack[ret->count]))
 			continue;
 		ret->sum = add_up(ret->sum, ret->stack[ret->count++].count);
@@ -318,7 +318,7 @@ static int put(const struct stack *stack, uint64_t first, uint64_t second, const
 	AUTO(buffer_release) struct buffer line = { 0 };
 	char counts[64];
 	int len = snprintf(counts, sizeof(counts), " %" PRIu64 " %" PRIu64 "\n", first, second);
-	int rc = cleantext_append(&line, stack->at, stack->len);
+	int rc = clean_text_append(&line, stack->at, stack->len);
 
 	if (rc == 0)
 		rc = buffer_append(&line, counts, (size_t)len);
@@ -357,7 +357,7 @@ static void release_pair(struct pair *pair)
 	release_stacks(&pair->side[1]);
 }
 
-int foldpair_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink)
+int folded_diff_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink)
 {
 	AUTO(release_pair) struct pair pair = { 0 };
 	double factor = 0; /* 0: as they are */
@@ -377,7 +377,7 @@ int foldpair_write(const struct buffer *first, const struct buffer *second, bool
 }
 
 /*
- * hotlist.c: a tally for each function, found by number.
+ * function_table.c: a tally for each function, found by number.
  *
  * Recursion: a tally remembers the last stack that it was counted for. The top thread: stacks come thread by thread, so
  * a tally holds the counts of the thread that is being added and of the best one before it; a table of functions times
@@ -393,11 +393,11 @@ int foldpair_write(const struct buffer *first, const struct buffer *second, bool
 /* What one thread did. */
 struct part {
 	uint32_t thread; /* 0: nobody */
-	uint64_t amount[HOTLIST_PHASES];
+	uint64_t amount[FUNCTION_TABLE_PHASES];
 };
 
 struct tally {
-	uint64_t self[HOTLIST_PHASES], total[HOTLIST_PHASES];
+	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
 	uint64_t beside; /* during: CPU time, or faults */
 	uint64_t stack;  /* the last one it was counted for */
 	struct part now, best;
@@ -414,27 +414,27 @@ struct thread_key {
 	int32_t pid, tid;
 };
 
-struct hotlist {
-	enum hotlist_unit unit;
+struct function_table {
+	enum function_table_unit unit;
 	struct intern functions; /* name, NUL, module */
 	struct intern threads;   /* struct thread_key */
 	struct intern_budget budget;
 	struct buffer key;
 	struct tallies of_functions, of_threads;
 	uint64_t stacks;
-	uint64_t sum[HOTLIST_PHASES];
+	uint64_t sum[FUNCTION_TABLE_PHASES];
 };
 
 static const struct {
 	const char *header, *sums;
 } forms[] = {
-	[HOTLIST_IN_SAMPLES] = { HOTLIST_HEADER, HOTLIST_SAMPLES },
-	[HOTLIST_IN_BYTES] = { HOTLIST_HEADER_BYTES, HOTLIST_BYTES },
+	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTION_TABLE_HEADER, FUNCTION_TABLE_SAMPLES },
+	[FUNCTION_TABLE_IN_BYTES] = { FUNCTION_TABLE_HEADER_BYTES, FUNCTION_TABLE_BYTES },
 };
 
-int hotlist_new(enum hotlist_unit unit, struct hotlist **ret)
+int function_table_new(enum function_table_unit unit, struct function_table **ret)
 {
-	struct hotlist *list = calloc(1, sizeof(*list));
+	struct function_table *list = calloc(1, sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
@@ -444,7 +444,7 @@ int hotlist_new(enum hotlist_unit unit, struct hotlist **ret)
 	return 0;
 }
 
-void hotlist_free(struct hotlist *list)
+void function_table_free(struct function_table *list)
 {
 	if (!list)
 		return;
@@ -485,7 +485,7 @@ static int append_names(struct buffer *key, const char *first, const char *secon
 	return rc == 0 ? buffer_append(key, second, strnlen(second, NAME_MAX_BYTES)) : rc;
 }
 
-int hotlist_function(struct hotlist *list, const char *name, const char *module, uint32_t *ret)
+int function_table_function(struct function_table *list, const char *name, const char *module, uint32_t *ret)
 {
 	int rc = reserve(&list->of_functions, list->functions.count);
 
@@ -497,7 +497,7 @@ int hotlist_function(struct hotlist *list, const char *name, const char *module,
 	return rc;
 }
 
-int hotlist_thread(struct hotlist *list, const struct hotlist_thread *thread, uint32_t *ret)
+int function_table_thread(struct function_table *list, const struct function_table_thread *thread, uint32_t *ret)
 {
 	const struct thread_key key = { thread->pid, thread->tid };
 	int rc = reserve(&list->of_threads, list->threads.count);
@@ -516,9 +516,9 @@ int hotlist_thread(struct hotlist *list, const struct hotlist_thread *thread, ui
 
 static bool better(const struct part *a, const struct part *b)
 {
-	if (a->amount[HOTLIST_DURING] != b->amount[HOTLIST_DURING])
-		return a->amount[HOTLIST_DURING] > b->amount[HOTLIST_DURING];
-	return a->amount[HOTLIST_BEFORE] > b->amount[HOTLIST_BEFORE];
+	if (a->amount[FUNCTION_TABLE_DURING] != b->amount[FUNCTION_TABLE_DURING])
+		return a->amount[FUNCTION_TABLE_DURING] > b->amount[FUNCTION_TABLE_DURING];
+	return a->amount[FUNCTION_TABLE_BEFORE] > b->amount[FUNCTION_TABLE_BEFORE];
 }
 
 /* The best thread, the one that is being added included. */
@@ -528,33 +528,34 @@ static const struct part *top_of(const struct tally *tally)
 }
 
 /* What the table counts. */
-static const uint64_t *amounts(const struct hotlist *list, const struct hotlist_stack *stack)
+static const uint64_t *amounts(const struct function_table *list, const struct function_table_stack *stack)
 {
-	return list->unit == HOTLIST_IN_BYTES ? stack->weight : stack->samples;
+	return list->unit == FUNCTION_TABLE_IN_BYTES ? stack->weight : stack->samples;
 }
 
-static void count_self(const struct hotlist *list, struct tally *tally, const struct hotlist_stack *stack)
+static void count_self(const struct function_table *list, struct tally *tally, const struct function_table_stack *stack)
 {
 	const uint64_t *amount = amounts(list, stack);
 
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		tally->self[p] += amount[p];
-	tally->beside += (list->unit == HOTLIST_IN_BYTES ? stack->samples : stack->weight)[HOTLIST_DURING];
+	tally->beside +=
+		(list->unit == FUNCTION_TABLE_IN_BYTES ? stack->samples : stack->weight)[FUNCTION_TABLE_DURING];
 }
 
-static void count_total(struct tally *tally, const struct hotlist_stack *stack, const uint64_t *amount)
+static void count_total(struct tally *tally, const struct function_table_stack *stack, const uint64_t *amount)
 {
 	if (tally->now.thread != stack->thread) {
 		tally->best = *top_of(tally);
 		tally->now = (struct part){ .thread = stack->thread };
 	}
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++) {
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++) {
 		tally->total[p] += amount[p];
 		tally->now.amount[p] += amount[p];
 	}
 }
 
-int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack)
+int function_table_add(struct function_table *list, const struct function_table_stack *stack)
 {
 	if (stack->thread == 0 || stack->thread > list->threads.count)
 		return -EINVAL;
@@ -571,7 +572,7 @@ int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack)
 		tally->stack = list->stacks;
 		count_total(tally, stack, amounts(list, stack));
 	}
-	for (unsigned p = 0; p < HOTLIST_PHASES; p++)
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		list->sum[p] += amounts(list, stack)[p];
 	if (stack->count > 0)
 		count_self(list, &list->of_functions.tally[stack->functions[0] - 1], stack);
@@ -590,12 +591,12 @@ static int descending(uint64_t a, uint64_t b)
  * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3) and its like wherever it came from: there those who
  * called count as much.
  */
-static int compare_heat(const struct hotlist *list, const struct tally *x, const struct tally *y)
+static int compare_heat(const struct function_table *list, const struct tally *x, const struct tally *y)
 {
-	bool callers = list->unit == HOTLIST_IN_BYTES;
+	bool callers = list->unit == FUNCTION_TABLE_IN_BYTES;
 	int rc = 0;
 
-	for (int phase = HOTLIST_DURING; rc == 0 && phase >= HOTLIST_BEFORE; phase--) {
+	for (int phase = FUNCTION_TABLE_DURING; rc == 0 && phase >= FUNCTION_TABLE_BEFORE; phase--) {
 		rc = descending(x->self[phase] + (callers ? x->total[phase] : 0),
 				y->self[phase] + (callers ? y->total[phase] : 0));
 		if (rc == 0)
@@ -606,7 +607,7 @@ static int compare_heat(const struct hotlist *list, const struct tally *x, const
 
 static int by_heat(const void *a, const void *b, void *ctx)
 {
-	const struct hotlist *list = ctx;
+	const struct function_table *list = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
 	int rc = compare_heat(list, &list->of_functions.tally[first - 1], &list->of_functions.tally[second - 1]);
 
@@ -616,7 +617,7 @@ static int by_heat(const void *a, const void *b, void *ctx)
 }
 
 /* Who it is; returns the name, behind whose NUL the process is. */
-static const char *thread_of(const struct hotlist *list, uint32_t number, struct thread_key *ret)
+static const char *thread_of(const struct function_table *list, uint32_t number, struct thread_key *ret)
 {
 	size_t len;
 	const char *key = intern_get(&list->threads, number, &len);
@@ -627,7 +628,7 @@ static const char *thread_of(const struct hotlist *list, uint32_t number, struct
 
 static int by_thread_heat(const void *a, const void *b, void *ctx)
 {
-	const struct hotlist *list = ctx;
+	const struct function_table *list = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
 	struct thread_key x, y;
 	int rc = compare_heat(list, &list->of_threads.tally[first - 1], &list->of_threads.tally[second - 1]);
@@ -649,15 +650,15 @@ static int write_name(const struct sink *sink, const char *name, const char *end
 }
 
 /* self, total, and what is beside them: milliseconds have three digits of their own. */
-static int write_numbers(const struct hotlist *list, const struct tally *tally, const uint64_t *total,
+static int write_numbers(const struct function_table *list, const struct tally *tally, const uint64_t *total,
 			 const struct sink *sink)
 {
 	char text[256];
-	int used = snprintf(text, sizeof(text), "%ju\t%ju\t%ju\t%ju\t", (uintmax_t)tally->self[HOTLIST_BEFORE],
-			    (uintmax_t)total[HOTLIST_BEFORE], (uintmax_t)tally->self[HOTLIST_DURING],
-			    (uintmax_t)total[HOTLIST_DURING]);
+	int used = snprintf(text, sizeof(text), "%ju\t%ju\t%ju\t%ju\t", (uintmax_t)tally->self[FUNCTION_TABLE_BEFORE],
+			    (uintmax_t)total[FUNCTION_TABLE_BEFORE], (uintmax_t)tally->self[FUNCTION_TABLE_DURING],
+			    (uintmax_t)total[FUNCTION_TABLE_DURING]);
 
-	if (list->unit == HOTLIST_IN_BYTES)
+	if (list->unit == FUNCTION_TABLE_IN_BYTES)
 		snprintf(text + used, sizeof(text) - (size_t)used, "%ju\t", (uintmax_t)tally->beside);
 	else
 		snprintf(text + used, sizeof(text) - (size_t)used, "%ju.%03ju\t", (uintmax_t)tally->beside / 1000000,
@@ -666,7 +667,7 @@ static int write_numbers(const struct hotlist *list, const struct tally *tally, 
 }
 
 /* The cells of a thread, 0 of none, and the end of the line. */
-static int write_thread(const struct hotlist *list, uint32_t number, uint64_t amount, const struct sink *sink)
+static int write_thread(const struct function_table *list, uint32_t number, uint64_t amount, const struct sink *sink)
 {
 	struct thread_key key = { 0 };
 	const char *name = number ? thread_of(list, number, &key) : "",
@@ -684,12 +685,12 @@ static int write_thread(const struct hotlist *list, uint32_t number, uint64_t am
 }
 
 /* The phase by which the busiest thread is chosen. */
-static enum hotlist_phase phase_of(const uint64_t total[static HOTLIST_PHASES])
+static enum function_table_phase phase_of(const uint64_t total[static FUNCTION_TABLE_PHASES])
 {
-	return total[HOTLIST_DURING] > 0 ? HOTLIST_DURING : HOTLIST_BEFORE;
+	return total[FUNCTION_TABLE_DURING] > 0 ? FUNCTION_TABLE_DURING : FUNCTION_TABLE_BEFORE;
 }
 
-static int write_function_row(const struct hotlist *list, uint32_t number, const struct sink *sink)
+static int write_function_row(const struct function_table *list, uint32_t number, const struct sink *sink)
 {
 	const struct tally *tally = &list->of_functions.tally[number - 1];
 	const struct part *top = top_of(tally);
@@ -703,7 +704,7 @@ static int write_function_row(const struct hotlist *list, uint32_t number, const
 	return rc == 0 ? write_thread(list, top->thread, top->amount[phase_of(tally->total)], sink) : rc;
 }
 
-static int write_thread_row(const struct hotlist *list, uint32_t number, const struct sink *sink)
+static int write_thread_row(const struct function_table *list, uint32_t number, const struct sink *sink)
 {
 	const struct tally *tally = &list->of_threads.tally[number - 1];
 	int rc = sink_write(sink, "\t\t", 2);
@@ -713,28 +714,28 @@ static int write_thread_row(const struct hotlist *list, uint32_t number, const s
 	return rc == 0 ? write_thread(list, number, tally->self[phase_of(tally->self)], sink) : rc;
 }
 
-static int write_head(const struct hotlist *list, const struct sink *sink)
+static int write_head(const struct function_table *list, const struct sink *sink)
 {
-	char text[sizeof(HOTLIST_HEADER_BYTES) + 100];
+	char text[sizeof(FUNCTION_TABLE_HEADER_BYTES) + 100];
 
 	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", forms[list->unit].header, forms[list->unit].sums,
-		 (uintmax_t)list->sum[HOTLIST_BEFORE], (uintmax_t)list->sum[HOTLIST_DURING]);
+		 (uintmax_t)list->sum[FUNCTION_TABLE_BEFORE], (uintmax_t)list->sum[FUNCTION_TABLE_DURING]);
 	return sink_write(sink, text, strlen(text));
 }
 
-static int write_rest(uint32_t left_out, const char *rest, const struct sink *sink)
+static int write_rest(uint32_t left_out, const char *rate_limit, const struct sink *sink)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "# %u%s\n", left_out, rest);
+	snprintf(text, sizeof(text), "# %u%s\n", left_out, rate_limit);
 	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
 }
 
 /* What was given a number may be on no stack that was counted. */
 static bool was_seen(const struct tally *tally)
 {
-	return tally->total[HOTLIST_BEFORE] + tally->total[HOTLIST_DURING] + tally->self[HOTLIST_BEFORE] +
-		       tally->self[HOTLIST_DURING] >
+	return tally->total[FUNCTION_TABLE_BEFORE] + tally->total[FUNCTION_TABLE_DURING] +
+		       tally->self[FUNCTION_TABLE_BEFORE] + tally->self[FUNCTION_TABLE_DURING] >
 	       0;
 }
 
@@ -742,14 +743,14 @@ static bool was_seen(const struct tally *tally)
 struct part_of_table {
 	const struct tallies *tallies;
 	uint32_t count, rows_max;
-	const char *rest; /* of the remark about those left out */
+	const char *rate_limit; /* of the remark about those left out */
 	int (*compare)(const void *a, const void *b, void *list);
-	int (*write_row)(const struct hotlist *list, uint32_t number, const struct sink *sink);
+	int (*write_row)(const struct function_table *list, uint32_t number, const struct sink *sink);
 };
 
 /* Rows as far as there is room; *ret: how many. */
-static int write_rows(const struct hotlist *list, const struct part_of_table *part, const uint32_t order[static 1],
-		      uint32_t *ret, const struct sink *sink)
+static int write_rows(const struct function_table *list, const struct part_of_table *part,
+		      const uint32_t order[static 1], uint32_t *ret, const struct sink *sink)
 {
 	AUTO(buffer_release) struct buffer row = { 0 };
 	const struct sink to_row = sink_buffer(&row);
@@ -760,7 +761,7 @@ static int write_rows(const struct hotlist *list, const struct part_of_table *pa
 		row.len = 0;
 		rc = part->write_row(list, order[i], &to_row);
 		used += row.len;
-		if (rc == 0 && used > HOTLIST_PART_BYTES_MAX)
+		if (rc == 0 && used > FUNCTION_TABLE_PART_BYTES_MAX)
 			*ret = i;
 		else if (rc == 0)
 			rc = sink_write(sink, row.data, row.len);
@@ -768,7 +769,7 @@ static int write_rows(const struct hotlist *list, const struct part_of_table *pa
 	return rc;
 }
 
-static int write_part(const struct hotlist *list, const struct part_of_table *part, const struct sink *sink)
+static int write_part(const struct function_table *list, const struct part_of_table *part, const struct sink *sink)
 {
 	AUTO_FREE uint32_t *order = malloc(((size_t)part->count + 1) * sizeof(*order));
 	uint32_t count = 0, shown;
@@ -783,18 +784,22 @@ static int write_part(const struct hotlist *list, const struct part_of_table *pa
 	shown = count < part->rows_max ? count : part->rows_max;
 	qsort_r(order, count, sizeof(*order), part->compare, (void *)list);
 	rc = write_rows(list, part, order, &shown, sink);
-	return rc == 0 ? write_rest(count - shown, part->rest, sink) : rc;
+	return rc == 0 ? write_rest(count - shown, part->rate_limit, sink) : rc;
 }
 
-int hotlist_write(const struct hotlist *list, const struct sink *sink)
+int function_table_write(const struct function_table *list, const struct sink *sink)
 {
 	const struct part_of_table functions = {
-		&list->of_functions, list->functions.count, HOTLIST_ROWS_MAX, HOTLIST_MORE_FUNCTIONS, by_heat,
+		&list->of_functions,
+		list->functions.count,
+		FUNCTION_TABLE_ROWS_MAX,
+		FUNCTION_TABLE_MORE_FUNCTIONS,
+		by_heat,
 		write_function_row,
 	};
 	const struct part_of_table threads = {
-		&list->of_threads,    list->threads.count, HOTLIST_THREADS_MAX,
-		HOTLIST_MORE_THREADS, by_thread_heat,      write_thread_row,
+		&list->of_threads,           list->threads.count, FUNCTION_TABLE_THREADS_MAX,
+		FUNCTION_TABLE_MORE_THREADS, by_thread_heat,      write_thread_row,
 	};
 	int rc = write_head(list, sink);
 
@@ -842,23 +847,23 @@ static const struct {
 
 /* The remark below the header says the unit. */
 static const char *const sums[] = {
-	[HOTLIST_IN_SAMPLES] = HOTLIST_SAMPLES " ",
-	[HOTLIST_IN_BYTES] = HOTLIST_BYTES " ",
+	[FUNCTION_TABLE_IN_SAMPLES] = FUNCTION_TABLE_SAMPLES " ",
+	[FUNCTION_TABLE_IN_BYTES] = FUNCTION_TABLE_BYTES " ",
 };
 
-static bool next_line(struct hotrows *rows, struct hotrows_name *ret)
+static bool next_line(struct function_rows *rows, struct function_rows_name *ret)
 {
 	const char *newline = rows->at < rows->end ? memchr(rows->at, '\n', (size_t)(rows->end - rows->at)) : NULL;
 
 	if (!newline)
 		return false;
-	*ret = (struct hotrows_name){ rows->at, (size_t)(newline - rows->at) };
+	*ret = (struct function_rows_name){ rows->at, (size_t)(newline - rows->at) };
 	rows->at = newline + 1;
 	return true;
 }
 
 /* Cuts the first cell off the line. False: there is none left. */
-static bool next_cell(struct hotrows_name *line, struct hotrows_name *ret)
+static bool next_cell(struct function_rows_name *line, struct function_rows_name *ret)
 {
 	const char *tab;
 
@@ -876,14 +881,14 @@ static bool next_cell(struct hotrows_name *line, struct hotrows_name *ret)
 	return true;
 }
 
-static bool is(const struct hotrows_name *cell, const char *name)
+static bool is(const struct function_rows_name *cell, const char *name)
 {
 	return cell->len == strlen(name) && memcmp(cell->text, name, cell->len) == 0;
 }
 
 /* ---- numbers ---- */
 
-static bool parse_count(const struct hotrows_name *cell, uint64_t *ret)
+static bool parse_count(const struct function_rows_name *cell, uint64_t *ret)
 {
 	const char *end = cell->text + cell->len;
 
@@ -891,7 +896,7 @@ static bool parse_count(const struct hotrows_name *cell, uint64_t *ret)
 }
 
 /* "40.125": digits, and up to six of them behind a point. */
-static bool parse_ms(const struct hotrows_name *cell, uint64_t *ret_ns)
+static bool parse_ms(const struct function_rows_name *cell, uint64_t *ret_ns)
 {
 	const char *end = cell->text + cell->len, *at;
 	uint64_t whole, part = 0, scale = 1000000;
@@ -908,10 +913,10 @@ static bool parse_ms(const struct hotrows_name *cell, uint64_t *ret_ns)
 	return at == end;
 }
 
-static bool parse_id(const struct hotrows_name *cell, int64_t *ret)
+static bool parse_id(const struct function_rows_name *cell, int64_t *ret)
 {
 	bool minus = cell->len > 0 && *cell->text == '-';
-	struct hotrows_name digits = { cell->text + minus, cell->len - minus };
+	struct function_rows_name digits = { cell->text + minus, cell->len - minus };
 	uint64_t value;
 
 	if (!parse_count(&digits, &value) || value > INT32_MAX)
@@ -920,7 +925,7 @@ static bool parse_id(const struct hotrows_name *cell, int64_t *ret)
 	return true;
 }
 
-static bool take_cell(enum column column, const struct hotrows_name *cell, struct hotrows_row *row)
+static bool take_cell(enum column column, const struct function_rows_name *cell, struct function_rows_row *row)
 {
 	switch (column) {
 	case COLUMN_FUNCTION:
@@ -936,13 +941,13 @@ static bool take_cell(enum column column, const struct hotrows_name *cell, struc
 		row->process = *cell;
 		return true;
 	case COLUMN_SELF_BEFORE:
-		return parse_count(cell, &row->self[HOTLIST_BEFORE]);
+		return parse_count(cell, &row->self[FUNCTION_TABLE_BEFORE]);
 	case COLUMN_TOTAL_BEFORE:
-		return parse_count(cell, &row->total[HOTLIST_BEFORE]);
+		return parse_count(cell, &row->total[FUNCTION_TABLE_BEFORE]);
 	case COLUMN_SELF_DURING:
-		return parse_count(cell, &row->self[HOTLIST_DURING]);
+		return parse_count(cell, &row->self[FUNCTION_TABLE_DURING]);
 	case COLUMN_TOTAL_DURING:
-		return parse_count(cell, &row->total[HOTLIST_DURING]);
+		return parse_count(cell, &row->total[FUNCTION_TABLE_DURING]);
 	case COLUMN_SELF_DURING_MS:
 		return parse_ms(cell, &row->self_ns);
 	case COLUMN_SELF_DURING_FAULTS:
@@ -961,9 +966,9 @@ static bool take_cell(enum column column, const struct hotrows_name *cell, struc
 
 /* ---- the table ---- */
 
-static bool read_header(struct hotrows *rows, struct hotrows_name line)
+static bool read_header(struct function_rows *rows, struct function_rows_name line)
 {
-	struct hotrows_name cell;
+	struct function_rows_name cell;
 	bool found = false;
 
 	while (rows->column_count < ARRAY_LEN(rows->columns) && next_cell(&line, &cell)) {
@@ -978,7 +983,8 @@ static bool read_header(struct hotrows *rows, struct hotrows_name line)
 }
 
 /* "# samples before, during: 31, 66", "# bytes before, during: 8192, 4096" */
-static bool read_sums(const struct hotrows_name *line, const char *prefix, uint64_t ret[static HOTLIST_PHASES])
+static bool read_sums(const struct function_rows_name *line, const char *prefix,
+		      uint64_t ret[static FUNCTION_TABLE_PHASES])
 {
 	const char *end = line->text + line->len, *at = line->text + strlen(prefix);
 	uint64_t before, during;
@@ -989,45 +995,46 @@ static bool read_sums(const struct hotrows_name *line, const char *prefix, uint6
 	if (!at || end - at < 2 || at[0] != ',' || at[1] != ' ' || text_parse_u64(at + 2, end, &during) != end)
 		return false;
 
-	ret[HOTLIST_BEFORE] = before;
-	ret[HOTLIST_DURING] = during;
+	ret[FUNCTION_TABLE_BEFORE] = before;
+	ret[FUNCTION_TABLE_DURING] = during;
 	return true;
 }
 
-static bool read_remark(struct hotrows *rows, const struct hotrows_name *line)
+static bool read_remark(struct function_rows *rows, const struct function_rows_name *line)
 {
 	for (unsigned unit = 0; unit < ARRAY_LEN(sums); unit++)
 		if (read_sums(line, sums[unit], rows->sum)) {
-			rows->unit = (enum hotlist_unit)unit;
+			rows->unit = (enum function_table_unit)unit;
 			return true;
 		}
 	return false;
 }
 
 /* "# 3 more functions" */
-static bool read_more(const struct hotrows_name *line, const char *rest, uint64_t *ret)
+static bool read_more(const struct function_rows_name *line, const char *rate_limit, uint64_t *ret)
 {
 	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
 
-	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rest) && memcmp(at, rest, strlen(rest)) == 0;
+	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rate_limit) &&
+	       memcmp(at, rate_limit, strlen(rate_limit)) == 0;
 }
 
-static void read_left_out(struct hotrows *rows, const struct hotrows_name *line)
+static void read_left_out(struct function_rows *rows, const struct function_rows_name *line)
 {
 	uint64_t more;
 
-	if (read_more(line, HOTLIST_MORE_FUNCTIONS, &more))
+	if (read_more(line, FUNCTION_TABLE_MORE_FUNCTIONS, &more))
 		rows->more_functions = more;
-	else if (read_more(line, HOTLIST_MORE_THREADS, &more))
+	else if (read_more(line, FUNCTION_TABLE_MORE_THREADS, &more))
 		rows->more_threads = more;
 }
 
-bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
+bool function_rows_start(struct function_rows *rows, const char *text, size_t len)
 {
-	struct hotrows_name line;
+	struct function_rows_name line;
 	const char *first;
 
-	*rows = (struct hotrows){ .at = text, .end = text + len };
+	*rows = (struct function_rows){ .at = text, .end = text + len };
 	if (!next_line(rows, &line) || !read_header(rows, line))
 		return false;
 	first = rows->at;
@@ -1036,12 +1043,12 @@ bool hotrows_start(struct hotrows *rows, const char *text, size_t len)
 	return true;
 }
 
-bool hotrows_next(struct hotrows *rows, struct hotrows_row *ret)
+bool function_rows_next(struct function_rows *rows, struct function_rows_row *ret)
 {
-	struct hotrows_name line, cell;
+	struct function_rows_name line, cell;
 
 	while (next_line(rows, &line)) {
-		struct hotrows_row row = { 0 };
+		struct function_rows_row row = { 0 };
 		bool remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !remark;
 
 		if (remark)

@@ -1,5 +1,5 @@
 /*
- * stack_text.h: reads the tables that hotlist.h writes. Nothing in them is trusted.
+ * stack_text.h: reads the tables that function_table.h writes. Nothing in them is trusted.
  *
  * Columns are found by their names in the header, so more of them, or another order, do no harm.
  */
@@ -41,21 +41,21 @@ void folded_other(struct folded *folded, uint64_t count);
 int folded_write(const struct folded *folded, const struct sink *sink);
 
 /*
- * foldpair.h: two texts of folded stacks ("process;root;...;leaf count") as one with two counts a line, as difffolded.pl makes them and
+ * folded_diff.h: two texts of folded stacks ("process;root;...;leaf count") as one with two counts a line, as difffolded.pl makes them and
  * flamegraph.pl draws them: that of the first, then that of the second. Pure.
  */
 
 /* Whether each line that is not empty ends with a count: else it is no such text. Sets *ret_sum to the sum of the counts. */
-bool foldpair_check(const struct buffer *text, uint64_t *ret_sum);
+bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum);
 
 /*
  * Both have passed the check. A stack that is on one side only has 0 on the other. scale: the counts of the first are multiplied so that both
  * have the same sum (difffolded.pl -n). Sorted; made safe to print. 0; -ENOMEM; what the sink returned.
  */
-int foldpair_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink);
+int folded_diff_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink);
 
 /*
- * hotlist.h: which functions, and which threads, used the CPU or touched new memory, before the spike and during it, as
+ * function_table.h: which functions, and which threads, used the CPU or touched new memory, before the spike and during it, as
  * a table: functions.tsv and memory-functions.tsv. Pure.
  *
  * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once for each stack
@@ -63,63 +63,63 @@ int foldpair_write(const struct buffer *first, const struct buffer *second, bool
  */
 
 /* The header lines of the tables, without the newline. */
-#define HOTLIST_HEADER_OF(beside, top) \
+#define FUNCTION_TABLE_HEADER_OF(beside, top) \
 	"function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\t" beside \
 	"\ttop_thread\ttop_tid\t" top "\ttop_process\ttop_pid"
-#define HOTLIST_HEADER HOTLIST_HEADER_OF("self_during_ms", "top_samples")
-#define HOTLIST_HEADER_BYTES HOTLIST_HEADER_OF("self_during_faults", "top_bytes")
+#define FUNCTION_TABLE_HEADER FUNCTION_TABLE_HEADER_OF("self_during_ms", "top_samples")
+#define FUNCTION_TABLE_HEADER_BYTES FUNCTION_TABLE_HEADER_OF("self_during_faults", "top_bytes")
 
 /* The line below the header: a remark with the unit and the sum of all stacks, "# samples before, during: 31, 66". */
-#define HOTLIST_SAMPLES "# samples before, during:"
-#define HOTLIST_BYTES "# bytes before, during:"
+#define FUNCTION_TABLE_SAMPLES "# samples before, during:"
+#define FUNCTION_TABLE_BYTES "# bytes before, during:"
 
 /* The module of what is no function but a process of its name, of which the incident is not: its stacks are not shown. */
-#define HOTLIST_NEIGHBOUR "(another process)"
+#define FUNCTION_TABLE_NEIGHBOUR "(another process)"
 
 /*
  * More functions, and more threads, are not written. The bytes are those of each of the two: readers look at the first
  * MiB of a file, and long names must not push the threads, which come last, out of it.
  */
-#define HOTLIST_ROWS_MAX 2000
-#define HOTLIST_THREADS_MAX 200
-#define HOTLIST_PART_BYTES_MAX ((size_t)400 << 10)
+#define FUNCTION_TABLE_ROWS_MAX 2000
+#define FUNCTION_TABLE_THREADS_MAX 200
+#define FUNCTION_TABLE_PART_BYTES_MAX ((size_t)400 << 10)
 
-enum hotlist_phase { HOTLIST_BEFORE, HOTLIST_DURING, HOTLIST_PHASES };
+enum function_table_phase { FUNCTION_TABLE_BEFORE, FUNCTION_TABLE_DURING, FUNCTION_TABLE_PHASES };
 
 /* What the numbers of a table are. */
-enum hotlist_unit { HOTLIST_IN_SAMPLES, HOTLIST_IN_BYTES };
+enum function_table_unit { FUNCTION_TABLE_IN_SAMPLES, FUNCTION_TABLE_IN_BYTES };
 
-struct hotlist;
+struct function_table;
 
-struct hotlist_thread {
+struct function_table_thread {
 	int32_t pid, tid;
 	const char *process, *name;
 };
 
 /* One stack of one thread, with how often it was seen. */
-struct hotlist_stack {
+struct function_table_stack {
 	const uint32_t *functions; /* leaf first */
 	size_t count;
 	uint32_t thread;
-	uint64_t samples[HOTLIST_PHASES]; /* or page faults */
-	uint64_t weight[HOTLIST_PHASES];  /* ns of CPU time, or bytes of memory */
+	uint64_t samples[FUNCTION_TABLE_PHASES]; /* or page faults */
+	uint64_t weight[FUNCTION_TABLE_PHASES];  /* ns of CPU time, or bytes of memory */
 };
 
 /* 0 or -ENOMEM. */
-int hotlist_new(enum hotlist_unit unit, struct hotlist **ret);
+int function_table_new(enum function_table_unit unit, struct function_table **ret);
 
 /* NULL is fine. */
-void hotlist_free(struct hotlist *list);
+void function_table_free(struct function_table *list);
 
 /* The number of a function, or of a thread, from 1 on; the same for the same. 0 or -ENOMEM. */
-int hotlist_function(struct hotlist *list, const char *name, const char *module, uint32_t *ret);
-int hotlist_thread(struct hotlist *list, const struct hotlist_thread *thread, uint32_t *ret);
+int function_table_function(struct function_table *list, const char *name, const char *module, uint32_t *ret);
+int function_table_thread(struct function_table *list, const struct function_table_thread *thread, uint32_t *ret);
 
 /*
  * Counts a stack. All stacks of a thread must come one after the other, or top_thread may not be the top one. 0;
  * -EINVAL: a number that was not given; -ENOMEM. Nothing has changed then.
  */
-int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack);
+int function_table_add(struct function_table *list, const struct function_table_stack *stack);
 
 /*
  * Writes the header, the remark with the sums, a line for each function, sorted by self plus total during the spike, then
@@ -129,19 +129,19 @@ int hotlist_add(struct hotlist *list, const struct hotlist_stack *stack);
  * which the function was seen most, during the spike, or before it if it was not seen during it; of a thread itself. At
  * each limit a remark says how many are left out. 0; -ENOMEM; what sink returns.
  */
-int hotlist_write(const struct hotlist *list, const struct sink *sink);
+int function_table_write(const struct function_table *list, const struct sink *sink);
 
 /* Bytes of the text, as they are there: text_escape was used when they were written, if nobody has changed them. */
-struct hotrows_name {
+struct function_rows_name {
 	const char *text;
 	size_t len;
 };
 
 /* A column that is not there is empty, or 0. Numbers are in the unit of the table. */
-struct hotrows_row {
-	struct hotrows_name function; /* empty: the row is of a thread */
-	struct hotrows_name module, thread, process;
-	uint64_t self[HOTLIST_PHASES], total[HOTLIST_PHASES];
+struct function_rows_row {
+	struct function_rows_name function; /* empty: the row is of a thread */
+	struct function_rows_name module, thread, process;
+	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
 	uint64_t self_ns;     /* during; of samples */
 	uint64_t self_faults; /* during; of bytes */
 	int64_t tid, pid;     /* of the top thread */
@@ -149,22 +149,22 @@ struct hotrows_row {
 };
 
 /* Walks the text, which must stay. */
-struct hotrows {
+struct function_rows {
 	const char *at, *end;
 	unsigned char columns[16]; /* what each of them is */
 	size_t column_count;
-	enum hotlist_unit unit;
-	uint64_t sum[HOTLIST_PHASES];          /* of all functions; 0, 0 if it does not say so */
+	enum function_table_unit unit;
+	uint64_t sum[FUNCTION_TABLE_PHASES];   /* of all functions; 0, 0 if it does not say so */
 	uint64_t more_functions, more_threads; /* left out, as far as remarks before this row say so */
 };
 
 /* Reads the header and the remark below it. False: this is no such table. */
-bool hotrows_start(struct hotrows *rows, const char *text, size_t len);
+bool function_rows_start(struct function_rows *rows, const char *text, size_t len);
 
 /*
  * The next row, of a function or of a thread. Those that name neither, or have something else than numbers where they
  * belong, are passed over, and so are remarks. False: the end.
  */
-bool hotrows_next(struct hotrows *rows, struct hotrows_row *ret);
+bool function_rows_next(struct function_rows *rows, struct function_rows_row *ret);
 
 #endif

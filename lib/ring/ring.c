@@ -29,7 +29,7 @@
 #define RING_ENDIAN 0x01020304u
 
 /*
- * ring_tempo.c: three words of the live part of the header. The values the ring was made with stay in the part that has a checksum: changing
+ * ring_interval.c: three words of the live part of the header. The values the ring was made with stay in the part that has a checksum: changing
  * that in place would make the header invalid for a moment, and a reader that opens the ring just then would be turned away.
  *
  * A longer heartbeat is in the longest at once. A shorter one does not change what was written before, so the longest stays until every page
@@ -37,35 +37,35 @@
  */
 
 /* In force. */
-static uint64_t ring_tempo_interval_ns(const struct ring *ring)
+static uint64_t ring_interval_interval_ns(const struct ring *ring)
 {
 	uint64_t live = ring_load(&ring->header->interval_live);
 
 	return live != 0 ? live : ring->header->interval_ns;
 }
 
-uint64_t ring_tempo_heartbeat_ns(const struct ring *ring)
+uint64_t ring_interval_heartbeat_ns(const struct ring *ring)
 {
 	uint64_t live = ring_load(&ring->header->heartbeat_live);
 
 	return live != 0 ? live : ring->header->heartbeat_ns;
 }
 
-uint64_t ring_tempo_longest_ns(const struct ring *ring)
+uint64_t ring_interval_longest_ns(const struct ring *ring)
 {
 	uint64_t live = ring_load(&ring->header->heartbeat_longest);
 
 	return live != 0 ? live : ring->header->heartbeat_ns;
 }
 
-void ring_tempo_set(struct ring_tempo *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns)
+void ring_interval_set(struct ring_interval *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns)
 {
 	struct ring_header *header = ring->header;
-	uint64_t longest_ns = ring_tempo_longest_ns(ring);
+	uint64_t longest_ns = ring_interval_longest_ns(ring);
 
 	if (heartbeat_ns == 0)
 		heartbeat_ns = NS_PER_S;
-	if (heartbeat_ns < ring_tempo_heartbeat_ns(ring))
+	if (heartbeat_ns < ring_interval_heartbeat_ns(ring))
 		tempo->shortened_seq = ring_load_acquire(&header->next_seq);
 	tempo->shortened = heartbeat_ns < longest_ns;
 	ring_store(&header->heartbeat_longest, heartbeat_ns > longest_ns ? heartbeat_ns : longest_ns);
@@ -73,12 +73,12 @@ void ring_tempo_set(struct ring_tempo *tempo, struct ring *ring, uint64_t interv
 	ring_store(&header->interval_live, interval_ns);
 }
 
-void ring_tempo_claimed(struct ring_tempo *tempo, struct ring *ring, uint64_t seq)
+void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint64_t seq)
 {
 	if (!tempo->shortened || seq < tempo->shortened_seq + ring->page_count)
 		return;
 
-	ring_store(&ring->header->heartbeat_longest, ring_tempo_heartbeat_ns(ring));
+	ring_store(&ring->header->heartbeat_longest, ring_interval_heartbeat_ns(ring));
 	tempo->shortened = false;
 }
 
@@ -320,8 +320,8 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.size_bytes = ring->size_bytes,
 		.page_bytes = ring->page_bytes,
 		.page_count = ring->page_count,
-		.interval_ns = ring_tempo_interval_ns(ring),
-		.heartbeat_ns = ring_tempo_heartbeat_ns(ring),
+		.interval_ns = ring_interval_interval_ns(ring),
+		.heartbeat_ns = ring_interval_heartbeat_ns(ring),
 		.idle_ns = ring_load(&ring->header->idle_live),
 		.pid = header->pid,
 		.start_ticks = header->start_ticks,

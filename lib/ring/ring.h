@@ -24,7 +24,7 @@
  * Only for the ring's own modules: callers use ring.h.
  */
 
-#define RING_MAGIC 0x474e495257535053ULL      /* "SPSWRING" */
+#define RING_MAGIC 0x474e495257535053ULL /* "SPSWRING" */
 
 #define RING_HEADER_BYTES 4096u /* one page of the kernel: what follows is aligned for mmap and mlock */
 #define RING_STATS_WORDS 64u    /* room for counters yet to be invented */
@@ -138,7 +138,7 @@ struct ring {
 	uint32_t payload_bytes; /* of one page */
 	bool writable;
 
-	/* Of ring_ledger.c: what the writers of this process have counted. */
+	/* Of ring_stats.c: what the writers of this process have counted. */
 	uint64_t ledger_lock;
 	struct ring_account *accounts;
 	struct stats departed; /* of those that are gone */
@@ -181,7 +181,7 @@ static inline void ring_page_facts(const struct ring_page *page, uint64_t seq, u
 }
 
 /*
- * ring_tempo.h: the interval and the heartbeat of a ring, which change while it is written.
+ * ring_interval.h: the interval and the heartbeat of a ring, which change while it is written.
  *
  * Only for the ring's own modules: callers use ring.h.
  */
@@ -190,7 +190,7 @@ static inline void ring_page_facts(const struct ring_page *page, uint64_t seq, u
  * How far before any moment in the ring the last record of a target may lie. The file is not to be trusted: believing it costs no more than
  * reading the whole ring.
  */
-uint64_t ring_tempo_longest_ns(const struct ring *ring);
+uint64_t ring_interval_longest_ns(const struct ring *ring);
 
 /*
  * ring.h: the flight recorder: a fixed-size file of pages, mapped by one writing process and any number of readers.
@@ -331,7 +331,7 @@ void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64
 
 /*
  * From the next tick of this writer on processes that do not change are looked at less often, with pauses of at most idle_ns (0: in every tick), as
- * idlepace.h says. Every tick says so to its readers; ring_info has what was said last, by whichever writer. In whole us, rounded up.
+ * idle_backoff.h says. Every tick says so to its readers; ring_info has what was said last, by whichever writer. In whole us, rounded up.
  */
 void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns);
 
@@ -401,12 +401,12 @@ enum ring_event_type {
  */
 struct ring_event {
 	enum ring_event_type type;
-	mono_t time;                  /* of the tick; of the sample itself */
-	wall_t wall;                  /* TICK: wall clock of the tick */
-	uint64_t idle_ns;             /* TICK: the longest pause between two looks at a process (idlepace.h); 0: none */
-	uint64_t tick;                /* number of the tick, counting from 0 without gaps, over all writers */
-	uint32_t writer;              /* whose tick it is; SAMPLE, TARGET: whose target; not of LAPPED, DAMAGED */
-	uint32_t id;                  /* target */
+	mono_t time;      /* of the tick; of the sample itself */
+	wall_t wall;      /* TICK: wall clock of the tick */
+	uint64_t idle_ns; /* TICK: the longest pause between two looks at a process (idle_backoff.h); 0: none */
+	uint64_t tick;    /* number of the tick, counting from 0 without gaps, over all writers */
+	uint32_t writer;  /* whose tick it is; SAMPLE, TARGET: whose target; not of LAPPED, DAMAGED */
+	uint32_t id;      /* target */
 	const struct sample *sample;  /* SAMPLE: full state; valid until the next call */
 	uint32_t changed;             /* SAMPLE: mask of the fields in this record */
 	struct target target;         /* TARGET; GONE, if id is not 0 in it: strings valid until the next call */
@@ -455,7 +455,7 @@ void ring_cursor_only(struct ring_cursor *cursor, uint32_t id);
 bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret);
 
 /*
- * ring_ledger.h: the counters of all writers of a ring in one, for its header. Each writer of this process has an account; whoever
+ * ring_stats.h: the counters of all writers of a ring in one, for its header. Each writer of this process has an account; whoever
  * posts to one publishes the sum of all.
  *
  * Only for the ring's own modules: callers use ring.h.

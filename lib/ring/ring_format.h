@@ -97,18 +97,18 @@ static inline bool ring_reader_dead(uint64_t owner, bool (*alive)(int32_t pid, u
 }
 
 /* What the writer that sets them remembers. {0} at the start. */
-struct ring_tempo {
+struct ring_interval {
 	bool shortened;         /* the heartbeat is shorter than it was in pages that are still there */
 	uint64_t shortened_seq; /* the first page that was not begun yet then */
 };
 
 /* From now on these are in force. heartbeat_ns 0: 1 s. */
-void ring_tempo_set(struct ring_tempo *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns);
+void ring_interval_set(struct ring_interval *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns);
 
 /* Page seq was begun: if with it the last page of a longer heartbeat is gone, readers need not look as far back any more. */
-void ring_tempo_claimed(struct ring_tempo *tempo, struct ring *ring, uint64_t seq);
+void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint64_t seq);
 
 /* In force. */
-uint64_t ring_tempo_heartbeat_ns(const struct ring *ring);
+uint64_t ring_interval_heartbeat_ns(const struct ring *ring);
 
 #endif

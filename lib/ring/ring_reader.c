@@ -271,7 +271,7 @@ void ring_follow_release(struct ring_follow *follow)
  * alive does not say that it is dead.
  */
 static int ring_follow_attach(struct ring_follow *follow, struct ring *ring, uint64_t owner,
-		       bool (*alive)(int32_t pid, uint64_t start_ticks))
+			      bool (*alive)(int32_t pid, uint64_t start_ticks))
 {
 	struct ring_header *header = ring->header;
 
@@ -394,8 +394,8 @@ static int visit(struct ring_follow *follow, uint32_t index)
 	if (copy->parsed == copy->have)
 		return 0;
 
-	bool rest = (ring_follow_flags(copy, copy->parsed) & RING_TICK_CONTINUED) != 0;
-	return rest && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
+	bool rate_limit = (ring_follow_flags(copy, copy->parsed) & RING_TICK_CONTINUED) != 0;
+	return rate_limit && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
 }
 
 /* How many pages are followed at a time, if there are as many. 0: one writer fills them one after the other. */
@@ -550,14 +550,15 @@ void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 		first++;
 
 	uint64_t start = first - follow->next > keep ? first - keep : follow->next;
-	uint64_t heartbeat_ns = ring_tempo_longest_ns(ring);
+	uint64_t heartbeat_ns = ring_interval_longest_ns(ring);
 	uint64_t settled = since_ns > heartbeat_ns ? since_ns - heartbeat_ns : 0;
 	follow->next = settled_page(follow, start, settled);
 	hold(follow);
 }
 
 /* Calls visit with a copy of each page from the oldest followed one to the newest there is. 0 or what visit returned. */
-static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void *ctx, const struct ring_copy *copy), void *ctx)
+static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void *ctx, const struct ring_copy *copy),
+			     void *ctx)
 {
 	int rc = 0;
 
@@ -921,8 +922,8 @@ static uint32_t apply_fields(struct sample *sample, const uint64_t *record)
 	uint32_t mask = (uint32_t)record[1] & (uint32_t)((1ULL << SAMPLE_FIELDS) - 1);
 	const uint64_t *value = &record[2];
 
-	for (uint32_t rest = mask; rest != 0; rest &= rest - 1)
-		sample->value[__builtin_ctz(rest)] = *value++;
+	for (uint32_t rate_limit = mask; rate_limit != 0; rate_limit &= rate_limit - 1)
+		sample->value[__builtin_ctz(rate_limit)] = *value++;
 	if ((ring_head_flags(record[0]) & RING_SAMPLE_KEY) != 0)
 		sample->mask = mask;
 	return mask;

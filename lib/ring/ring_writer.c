@@ -128,7 +128,7 @@ static int ring_claim_take(struct ring *ring, uint64_t *ret_seq)
 }
 
 /*
- * ring_ledger.c: a list of accounts behind a lock of one word in private memory, held for the few hundred additions of a sum.
+ * ring_stats.c: a list of accounts behind a lock of one word in private memory, held for the few hundred additions of a sum.
  *
  * A tick must not wait: a post that does not get the lock at once, or a little later, is kept and made by the next one. Since the sum is made of what
  * was posted, it is at any time the sum of whole states of each writer, if not of the same moment.
@@ -158,7 +158,7 @@ static void unlock(struct ring *ring)
 	ring_store_release(&ring->ledger_lock, 0);
 }
 
-static void ledger_publish(struct ring *ring)
+static void shared_stats_publish(struct ring *ring)
 {
 	struct stats sum = ring->departed;
 
@@ -176,7 +176,7 @@ static void enter(struct ring_account *account, const struct stats *stats)
 }
 
 /* Opens an account for the writer of this number, in the writer's storage. May wait for another thread's post. */
-static void ring_ledger_open(struct ring *ring, struct ring_account *account, uint64_t writer)
+static void ring_stats_open(struct ring *ring, struct ring_account *account, uint64_t writer)
 {
 	account->writer = writer;
 	lock(ring);
@@ -186,7 +186,7 @@ static void ring_ledger_open(struct ring *ring, struct ring_account *account, ui
 }
 
 /* What the writer has counted stays in the sum. May wait likewise. */
-static void ring_ledger_close(struct ring *ring, struct ring_account *account)
+static void ring_stats_close(struct ring *ring, struct ring_account *account)
 {
 	struct ring_account **link = &ring->accounts;
 
@@ -198,13 +198,13 @@ static void ring_ledger_close(struct ring *ring, struct ring_account *account)
 		enter(account, &account->kept);
 	if (account->used) {
 		stats_merge(&ring->departed, &account->stats);
-		ledger_publish(ring);
+		shared_stats_publish(ring);
 	}
 	unlock(ring);
 }
 
 /* The writer's counters are these: ring_stats() says so, unless another thread keeps the ledger busy; then the next post or the close does. */
-static void ring_ledger_post(struct ring *ring, struct ring_account *account, const struct stats *stats)
+static void ring_stats_post(struct ring *ring, struct ring_account *account, const struct stats *stats)
 {
 	if (!lock_soon(ring)) {
 		account->kept = *stats;
@@ -212,7 +212,7 @@ static void ring_ledger_post(struct ring *ring, struct ring_account *account, co
 		return;
 	}
 	enter(account, stats);
-	ledger_publish(ring);
+	shared_stats_publish(ring);
 	unlock(ring);
 }
 
@@ -252,7 +252,7 @@ struct ring_writer {
 	wall_t wall;
 	uint64_t heartbeat_ns;
 	uint32_t idle_us;
-	struct ring_tempo tempo;
+	struct ring_interval tempo;
 	struct ring_account account;
 
 	uint64_t generation;
@@ -275,14 +275,14 @@ int ring_writer_new(struct ring *ring, struct ring_writer **ret)
 
 	writer->ring = ring;
 	writer->number = __atomic_fetch_add(&ring->header->writers, 1, __ATOMIC_RELAXED);
-	ring_ledger_open(ring, &writer->account, writer->number);
+	ring_stats_open(ring, &writer->account, writer->number);
 	*ret = writer;
 	return 0;
 }
 
 void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns)
 {
-	ring_tempo_set(&writer->tempo, writer->ring, interval_ns, heartbeat_ns);
+	ring_interval_set(&writer->tempo, writer->ring, interval_ns, heartbeat_ns);
 }
 
 void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns)
@@ -305,7 +305,7 @@ void ring_writer_free(struct ring_writer *writer)
 		ring_claim_seal(writer->page, writer->seq);
 	else if (writer->page != NULL)
 		ring_claim_seal_idle(writer->page, writer->seq);
-	ring_ledger_close(writer->ring, &writer->account);
+	ring_stats_close(writer->ring, &writer->account);
 	free(writer);
 }
 
@@ -336,7 +336,7 @@ static int claim(struct ring_writer *writer, uint64_t prev)
 	writer->seq = seq;
 	writer->at = 0;
 
-	ring_tempo_claimed(&writer->tempo, ring, seq);
+	ring_interval_claimed(&writer->tempo, ring, seq);
 
 	uint64_t half = ring->page_count / 2;
 	if (seq >= half)
@@ -373,8 +373,8 @@ static uint64_t pages_needed(const struct ring_writer *writer, uint64_t worst_by
 
 	/* Of every page the beginning is a TICK record and the end may stay unused. */
 	uint64_t wasted = RING_TICK_BYTES + RING_RECORD_MAX;
-	uint64_t rest = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
-	uint64_t pages = rest / (payload - wasted) + 1;
+	uint64_t rate_limit = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
+	uint64_t pages = rate_limit / (payload - wasted) + 1;
 	return pages < most ? pages : most;
 }
 
@@ -411,7 +411,7 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 
 	writer->now = now;
 	writer->wall = wall;
-	writer->heartbeat_ns = ring_tempo_heartbeat_ns(ring);
+	writer->heartbeat_ns = ring_interval_heartbeat_ns(ring);
 	if (writer->page != NULL && needed > 0 &&
 	    writer->at + RING_TICK_BYTES + RING_RECORD_MAX > ring->payload_bytes) {
 		ring_claim_seal(writer->page, writer->seq);
@@ -528,8 +528,8 @@ static void put_fields(struct ring_writer *writer, struct ring_track *track, mon
 	uint64_t *record = &writer->page->payload[writer->at / 8];
 	uint64_t *end = record + RING_SAMPLE_BYTES / 8;
 
-	for (uint32_t rest = fields; rest != 0; rest &= rest - 1) {
-		unsigned field = (unsigned)__builtin_ctz(rest);
+	for (uint32_t rate_limit = fields; rate_limit != 0; rate_limit &= rate_limit - 1) {
+		unsigned field = (unsigned)__builtin_ctz(rate_limit);
 		track->last.value[field] = sample->value[field];
 		ring_store(end++, sample->value[field]);
 	}
@@ -622,7 +622,7 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	if (stats != NULL) {
 		struct stats own = *stats;
 		ring_writer_account(writer, &own);
-		ring_ledger_post(writer->ring, &writer->account, &own);
+		ring_stats_post(writer->ring, &writer->account, &own);
 	}
 	for (uint32_t i = 0; i < writer->parts_count; i++)
 		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);

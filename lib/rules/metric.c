@@ -251,7 +251,7 @@ bool metric_value(enum metric metric, enum metric_of of, const struct metric_mac
 	return false;
 }
 
-const char *metrictext_value(enum metric_unit unit, double value, char *buf, size_t cap)
+const char *metric_text_value(enum metric_unit unit, double value, char *buf, size_t cap)
 {
 	char number[32];
 

@@ -97,6 +97,6 @@ bool metric_value(enum metric metric, enum metric_of of, const struct metric_mac
 uint64_t metric_peak(const struct sample *from, const struct sample *to);
 
 /* Into buf, always terminated; returns buf. 32 bytes are enough. */
-const char *metrictext_value(enum metric_unit unit, double value, char *buf, size_t cap);
+const char *metric_text_value(enum metric_unit unit, double value, char *buf, size_t cap);
 
 #endif

@@ -62,7 +62,7 @@ static int process_identify(const struct process *process, uint64_t *ret_start_t
 
 /* What is taken from a process that sleeps (it is swapped out, its pages are reclaimed) goes on for seconds: more than that need not be looked for. */
 #define DOUBLINGS_MAX 3
-#define REST_MAX_NS (10 * NS_PER_S)
+#define RATE_LIMIT_MAX_NS (10 * NS_PER_S)
 
 enum { OWES_PEAK = 1, OWES_FDS = 2 };
 
@@ -72,57 +72,57 @@ enum { OWES_PEAK = 1, OWES_FDS = 2 };
 /* Bits of asked. Of both, the files are taken over and then all is given up. */
 enum { ASKED_ADOPT = 1, ASKED_CHILL = 2 };
 
-static uint8_t owed_after_running(const struct gate_options *options)
+static uint8_t owed_after_running(const struct read_gate_options *options)
 {
 	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? OWES_PEAK : 0) |
 			 (options->fds_interval_ns != 0 ? OWES_FDS : 0));
 }
 
-static bool is_cold(const struct gate *gate)
+static bool is_cold(const struct read_gate *read_gate)
 {
-	return gate->process.fd[PROCESS_STAT] < 0;
+	return read_gate->process.fd[PROCESS_STAT] < 0;
 }
 
 /* The clock's total is in nanoseconds, that of stat in ticks. */
-static int read_files(const struct gate *gate, const struct process *files, struct sample *sample)
+static int read_files(const struct read_gate *read_gate, const struct process *files, struct sample *sample)
 {
-	int r = process_read(files, gate->who.start_ticks, sample);
-	if (r == 0 && gate->process.clock != 0)
-		sample_set(sample, SAMPLE_CPU, gate->cpu_ns);
+	int r = process_read(files, read_gate->who.start_ticks, sample);
+	if (r == 0 && read_gate->process.clock != 0)
+		sample_set(sample, SAMPLE_CPU, read_gate->cpu_ns);
 
 	return r;
 }
 
 /* Leaves fd for the owner, in the place of one that it did not take over. */
-static void offer(struct gate *gate, int file, int fd)
+static void offer(struct read_gate *read_gate, int file, int fd)
 {
-	int before = atomic_exchange_explicit(&gate->offered[file], fd, memory_order_relaxed);
+	int before = atomic_exchange_explicit(&read_gate->offered[file], fd, memory_order_relaxed);
 
 	if (before >= 0)
 		close(before);
 }
 
 /* The files are open, of the process that is meant. */
-static int first_reading(struct gate *gate, const struct process *files, struct sample *sample)
+static int first_reading(struct read_gate *read_gate, const struct process *files, struct sample *sample)
 {
 	int r = 0;
 
-	if (gate->process.clock != 0)
-		r = process_cpu(&gate->process, &gate->cpu_ns);
-	gate->read_cpu_ns = gate->cpu_ns;
+	if (read_gate->process.clock != 0)
+		r = process_cpu(&read_gate->process, &read_gate->cpu_ns);
+	read_gate->read_cpu_ns = read_gate->cpu_ns;
 
-	return r < 0 ? r : read_files(gate, files, sample);
+	return r < 0 ? r : read_files(read_gate, files, sample);
 }
 
-int gate_init(struct gate *gate, const struct gate_process *process, struct sample *sample)
+int read_gate_init(struct read_gate *read_gate, const struct read_gate_process *process, struct sample *sample)
 {
 	struct process files;
 
-	*gate = (struct gate){ .who = *process };
+	*read_gate = (struct read_gate){ .who = *process };
 	for (int i = 0; i < PROCESS_FILES; i++)
-		atomic_init(&gate->offered[i], -1);
-	atomic_init(&gate->cold, process->cold);
-	process_init_closed(&gate->process, process->pid, process->with_cpu_clock);
+		atomic_init(&read_gate->offered[i], -1);
+	atomic_init(&read_gate->cold, process->cold);
+	process_init_closed(&read_gate->process, process->pid, process->with_cpu_clock);
 
 	int r = process_reopen(process->procfd, process->pid, process->start_ticks,
 			       process->cold ? COLD_FILES : PROCESS_ALL, &files);
@@ -130,31 +130,31 @@ int gate_init(struct gate *gate, const struct gate_process *process, struct samp
 		return r;
 
 	if (process->start_ticks == 0)
-		r = process_identify(&files, &gate->who.start_ticks);
+		r = process_identify(&files, &read_gate->who.start_ticks);
 	if (r == 0)
-		r = first_reading(gate, &files, sample);
+		r = first_reading(read_gate, &files, sample);
 	if (r == 0 && !process->cold)
-		process_adopt(&gate->process, files.fd);
+		process_adopt(&read_gate->process, files.fd);
 	else
 		process_release(&files);
 
 	return r;
 }
 
-void gate_release(struct gate *gate)
+void read_gate_release(struct read_gate *read_gate)
 {
 	for (int i = 0; i < PROCESS_FILES; i++)
-		offer(gate, i, -1);
-	process_release(&gate->process);
+		offer(read_gate, i, -1);
+	process_release(&read_gate->process);
 }
 
-static uint64_t own_heartbeat(const struct gate *gate, const struct gate_options *options)
+static uint64_t own_heartbeat(const struct read_gate *read_gate, const struct read_gate_options *options)
 {
-	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * gate->spread;
+	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * read_gate->spread;
 }
 
 /* All that options have read at some time. */
-static unsigned files_for(const struct gate_options *options)
+static unsigned files_for(const struct read_gate_options *options)
 {
 	uint8_t owed = owed_after_running(options);
 	unsigned peak = (owed & OWES_PEAK) != 0, fds = (owed & OWES_FDS) != 0;
@@ -163,40 +163,40 @@ static unsigned files_for(const struct gate_options *options)
 	       fds << PROCESS_FDS;
 }
 
-void gate_arm(struct gate *gate, const struct gate_options *options, uint32_t spread)
+void read_gate_arm(struct read_gate *read_gate, const struct read_gate_options *options, uint32_t spread)
 {
-	process_drop(&gate->process, ~files_for(options));
-	gate->spread = (uint8_t)(spread % SPREAD_STEPS);
-	gate->heartbeat_ns = own_heartbeat(gate, options);
-	gate->peak_due_ns = 0;
-	gate->fds_due_ns = 0;
-	gate->owed = owed_after_running(options);
-	gate->settled = false;
-	gate->unread = false;
-	gate->moving = true; /* it may have just begun */
-	gate->same_pages = false;
-	gate->rest = 0;
+	process_drop(&read_gate->process, ~files_for(options));
+	read_gate->spread = (uint8_t)(spread % SPREAD_STEPS);
+	read_gate->heartbeat_ns = own_heartbeat(read_gate, options);
+	read_gate->peak_due_ns = 0;
+	read_gate->fds_due_ns = 0;
+	read_gate->owed = owed_after_running(options);
+	read_gate->settled = false;
+	read_gate->unread = false;
+	read_gate->moving = true; /* it may have just begun */
+	read_gate->same_pages = false;
+	read_gate->rate_limit = 0;
 }
 
 /* How often something that costs more is read. */
-static uint64_t interval_of(const struct gate *gate, uint8_t extra, uint64_t interval_ns)
+static uint64_t interval_of(const struct read_gate *read_gate, uint8_t extra, uint64_t interval_ns)
 {
-	bool rarely = is_cold(gate) && !(atomic_load_explicit(&gate->needed, memory_order_relaxed) & extra);
+	bool rarely = is_cold(read_gate) && !(atomic_load_explicit(&read_gate->needed, memory_order_relaxed) & extra);
 
-	return rarely && interval_ns < gate->heartbeat_ns ? gate->heartbeat_ns : interval_ns;
+	return rarely && interval_ns < read_gate->heartbeat_ns ? read_gate->heartbeat_ns : interval_ns;
 }
 
 /* The high-water mark, if it is owed. */
-static uint64_t peak_due(const struct gate *gate)
+static uint64_t peak_due(const struct read_gate *read_gate)
 {
-	return gate->peak_due_ns + (gate->same_pages ? gate->heartbeat_ns : 0);
+	return read_gate->peak_due_ns + (read_gate->same_pages ? read_gate->heartbeat_ns : 0);
 }
 
 /* What is owed and due of that which costs more. */
-static uint8_t due_extras(const struct gate *gate, mono_t now)
+static uint8_t due_extras(const struct read_gate *read_gate, mono_t now)
 {
-	return gate->owed &
-	       (uint8_t)((now.ns >= peak_due(gate) ? OWES_PEAK : 0) | (now.ns >= gate->fds_due_ns ? OWES_FDS : 0));
+	return read_gate->owed & (uint8_t)((now.ns >= peak_due(read_gate) ? OWES_PEAK : 0) |
+					   (now.ns >= read_gate->fds_due_ns ? OWES_FDS : 0));
 }
 
 static uint64_t faults_of(const struct sample *sample)
@@ -205,59 +205,62 @@ static uint64_t faults_of(const struct sample *sample)
 }
 
 /* stat and statm were read. Of a cold process the files of what is due are open by now, whatever they say. */
-static void note_pages(struct gate *gate, const struct gate_options *options, const struct sample *sample)
+static void note_pages(struct read_gate *read_gate, const struct read_gate_options *options,
+		       const struct sample *sample)
 {
-	gate->same_pages = !options->reset_peaks && !is_cold(gate) && faults_of(sample) == gate->peak_faults &&
-			   sample->value[SAMPLE_MEMORY] == gate->peak_memory;
+	read_gate->same_pages = !options->reset_peaks && !is_cold(read_gate) &&
+				faults_of(sample) == read_gate->peak_faults &&
+				sample->value[SAMPLE_MEMORY] == read_gate->peak_memory;
 }
 
-static int read_peak(struct gate *gate, const struct gate_options *options, const struct process *files, mono_t now,
-		     struct sample *sample)
+static int read_peak(struct read_gate *read_gate, const struct read_gate_options *options, const struct process *files,
+		     mono_t now, struct sample *sample)
 {
-	gate->owed &= (uint8_t)~OWES_PEAK;
-	gate->peak_due_ns = now.ns + interval_of(gate, OWES_PEAK, options->peak_interval_ns);
-	gate->peak_faults = faults_of(sample);
-	gate->peak_memory = sample->value[SAMPLE_MEMORY];
+	read_gate->owed &= (uint8_t)~OWES_PEAK;
+	read_gate->peak_due_ns = now.ns + interval_of(read_gate, OWES_PEAK, options->peak_interval_ns);
+	read_gate->peak_faults = faults_of(sample);
+	read_gate->peak_memory = sample->value[SAMPLE_MEMORY];
 
 	return process_read_peak(files, options->reset_peaks, sample);
 }
 
 /* Everything that is due. 0; -ESRCH; -errno. */
-static int read_due(struct gate *gate, const struct gate_options *options, const struct process *files, mono_t now,
-		    struct sample *sample)
+static int read_due(struct read_gate *read_gate, const struct read_gate_options *options, const struct process *files,
+		    mono_t now, struct sample *sample)
 {
-	int r = read_files(gate, files, sample);
+	int r = read_files(read_gate, files, sample);
 	if (r == 0)
-		note_pages(gate, options, sample);
+		note_pages(read_gate, options, sample);
 
-	uint8_t due = due_extras(gate, now);
+	uint8_t due = due_extras(read_gate, now);
 
 	if (r == 0 && (due & OWES_PEAK))
-		r = read_peak(gate, options, files, now, sample);
+		r = read_peak(read_gate, options, files, now, sample);
 	if (r == 0 && (due & OWES_FDS)) {
 		r = process_read_fds(files, sample);
-		gate->owed &= (uint8_t)~OWES_FDS;
-		gate->fds_due_ns = now.ns + interval_of(gate, OWES_FDS, options->fds_interval_ns);
+		read_gate->owed &= (uint8_t)~OWES_FDS;
+		read_gate->fds_due_ns = now.ns + interval_of(read_gate, OWES_FDS, options->fds_interval_ns);
 	}
 
 	return r;
 }
 
 /* Only files of what is due are opened. */
-static int read_cold(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
+static int read_cold(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+		     struct sample *sample)
 {
-	gate->same_pages = false;
-	uint8_t due = due_extras(gate, now);
+	read_gate->same_pages = false;
+	uint8_t due = due_extras(read_gate, now);
 	unsigned unneeded = (due & OWES_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
 			    (due & OWES_FDS ? 0 : 1u << PROCESS_FDS);
 	struct sample fresh = *sample;
 	struct process files;
 
-	int r = process_open(&files, gate->who.procfd, gate->who.pid, files_for(options) & ~unneeded);
+	int r = process_open(&files, read_gate->who.procfd, read_gate->who.pid, files_for(options) & ~unneeded);
 	if (r < 0)
 		return r;
 
-	r = read_due(gate, options, &files, now, &fresh);
+	r = read_due(read_gate, options, &files, now, &fresh);
 	process_release(&files);
 	if (r == 0)
 		*sample = fresh;
@@ -266,24 +269,24 @@ static int read_cold(struct gate *gate, const struct gate_options *options, mono
 }
 
 /* The heartbeat, as often doubled as it stands still. */
-static uint64_t present_heartbeat(const struct gate *gate)
+static uint64_t present_heartbeat(const struct read_gate *read_gate)
 {
-	uint64_t longest_ns = gate->heartbeat_ns > REST_MAX_NS ? gate->heartbeat_ns : REST_MAX_NS;
-	uint64_t heartbeat_ns = gate->heartbeat_ns << gate->rest;
+	uint64_t longest_ns = read_gate->heartbeat_ns > RATE_LIMIT_MAX_NS ? read_gate->heartbeat_ns : RATE_LIMIT_MAX_NS;
+	uint64_t heartbeat_ns = read_gate->heartbeat_ns << read_gate->rate_limit;
 
 	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
 }
 
-static uint64_t next_due(const struct gate *gate, mono_t now)
+static uint64_t next_due(const struct read_gate *read_gate, mono_t now)
 {
-	uint64_t due_ns = now.ns + present_heartbeat(gate);
+	uint64_t due_ns = now.ns + present_heartbeat(read_gate);
 
-	if ((gate->owed & OWES_PEAK) && peak_due(gate) < due_ns)
-		due_ns = peak_due(gate);
-	if ((gate->owed & OWES_FDS) && gate->fds_due_ns < due_ns)
-		due_ns = gate->fds_due_ns;
-	if (gate->unread && now.ns + gate->patience_ns < due_ns)
-		due_ns = now.ns + gate->patience_ns;
+	if ((read_gate->owed & OWES_PEAK) && peak_due(read_gate) < due_ns)
+		due_ns = peak_due(read_gate);
+	if ((read_gate->owed & OWES_FDS) && read_gate->fds_due_ns < due_ns)
+		due_ns = read_gate->fds_due_ns;
+	if (read_gate->unread && now.ns + read_gate->patience_ns < due_ns)
+		due_ns = now.ns + read_gate->patience_ns;
 
 	return due_ns;
 }
@@ -300,23 +303,24 @@ static uint64_t sooner(uint64_t due_ns, mono_t now, uint64_t interval_ns)
  * What is read for the first time waits for the heartbeat, even if the process runs: the heartbeats are spread, and thousands of
  * first readings in one tick would be felt.
  */
-bool gate_retune(struct gate *gate, const struct gate_options *before, const struct gate_options *options, mono_t now,
-		 struct sample *sample)
+bool read_gate_retune(struct read_gate *read_gate, const struct read_gate_options *before,
+		      const struct read_gate_options *options, mono_t now, struct sample *sample)
 {
 	uint8_t wanted = owed_after_running(options);
 	uint8_t added = wanted & (uint8_t)~owed_after_running(before);
 	uint32_t mask = sample->mask;
 
-	gate->heartbeat_ns = own_heartbeat(gate, options);
-	gate->due_ns = sooner(gate->due_ns, now, gate->heartbeat_ns);
-	gate->peak_due_ns =
-		added & OWES_PEAK ? gate->due_ns : sooner(gate->peak_due_ns, now, options->peak_interval_ns);
-	gate->fds_due_ns = added & OWES_FDS ? gate->due_ns : sooner(gate->fds_due_ns, now, options->fds_interval_ns);
-	gate->owed = (gate->owed & wanted) | added;
+	read_gate->heartbeat_ns = own_heartbeat(read_gate, options);
+	read_gate->due_ns = sooner(read_gate->due_ns, now, read_gate->heartbeat_ns);
+	read_gate->peak_due_ns =
+		added & OWES_PEAK ? read_gate->due_ns : sooner(read_gate->peak_due_ns, now, options->peak_interval_ns);
+	read_gate->fds_due_ns =
+		added & OWES_FDS ? read_gate->due_ns : sooner(read_gate->fds_due_ns, now, options->fds_interval_ns);
+	read_gate->owed = (read_gate->owed & wanted) | added;
 
-	uint64_t due_ns = next_due(gate, now);
+	uint64_t due_ns = next_due(read_gate, now);
 
-	gate->due_ns = due_ns < gate->due_ns ? due_ns : gate->due_ns;
+	read_gate->due_ns = due_ns < read_gate->due_ns ? due_ns : read_gate->due_ns;
 	if (!(wanted & OWES_PEAK))
 		sample_unset(sample, SAMPLE_MEMORY_PEAK);
 	if (!(wanted & OWES_FDS))
@@ -325,7 +329,7 @@ bool gate_retune(struct gate *gate, const struct gate_options *before, const str
 	return sample->mask != mask;
 }
 
-static int offer_files(struct gate *gate, const struct gate_process *who, unsigned wanted)
+static int offer_files(struct read_gate *read_gate, const struct read_gate_process *who, unsigned wanted)
 {
 	struct process files;
 
@@ -334,169 +338,174 @@ static int offer_files(struct gate *gate, const struct gate_process *who, unsign
 		return r;
 
 	for (int i = 0; i < PROCESS_FILES; i++)
-		offer(gate, i, files.fd[i]);
-	atomic_fetch_or_explicit(&gate->asked, ASKED_ADOPT, memory_order_release);
+		offer(read_gate, i, files.fd[i]);
+	atomic_fetch_or_explicit(&read_gate->asked, ASKED_ADOPT, memory_order_release);
 
 	return 0;
 }
 
-int gate_reopen(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, const struct gate_options *options)
+int read_gate_reopen(struct read_gate *read_gate, int procfd, int32_t pid, uint64_t start_ticks,
+		     const struct read_gate_options *options)
 {
-	struct gate_process who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
-	bool on_offer = atomic_load_explicit(&gate->asked, memory_order_relaxed) & ASKED_ADOPT;
+	struct read_gate_process who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
+	bool on_offer = atomic_load_explicit(&read_gate->asked, memory_order_relaxed) & ASKED_ADOPT;
 
 	/* One that is about to become warm was asked to when less was read. */
-	if (gate_is_cold(gate))
-		return on_offer ? gate_warm(gate, options) : 0;
+	if (read_gate_is_cold(read_gate))
+		return on_offer ? read_gate_warm(read_gate, options) : 0;
 
-	return offer_files(gate, &who, files_for(options) & ~COLD_FILES);
+	return offer_files(read_gate, &who, files_for(options) & ~COLD_FILES);
 }
 
-int gate_warm(struct gate *gate, const struct gate_options *options)
+int read_gate_warm(struct read_gate *read_gate, const struct read_gate_options *options)
 {
-	return offer_files(gate, &gate->who, files_for(options));
+	return offer_files(read_gate, &read_gate->who, files_for(options));
 }
 
-void gate_chill(struct gate *gate)
+void read_gate_chill(struct read_gate *read_gate)
 {
-	atomic_fetch_or_explicit(&gate->asked, ASKED_CHILL, memory_order_relaxed);
+	atomic_fetch_or_explicit(&read_gate->asked, ASKED_CHILL, memory_order_relaxed);
 }
 
-bool gate_is_cold(const struct gate *gate)
+bool read_gate_is_cold(const struct read_gate *read_gate)
 {
-	return atomic_load_explicit(&gate->cold, memory_order_relaxed);
+	return atomic_load_explicit(&read_gate->cold, memory_order_relaxed);
 }
 
-uint32_t gate_runs(const struct gate *gate)
+uint32_t read_gate_runs(const struct read_gate *read_gate)
 {
-	return atomic_load_explicit(&gate->runs, memory_order_relaxed);
+	return atomic_load_explicit(&read_gate->runs, memory_order_relaxed);
 }
 
-void gate_need(struct gate *gate, bool peak, bool fds)
+void read_gate_need(struct read_gate *read_gate, bool peak, bool fds)
 {
-	atomic_store_explicit(&gate->needed, (uint8_t)((peak ? OWES_PEAK : 0) | (fds ? OWES_FDS : 0)),
+	atomic_store_explicit(&read_gate->needed, (uint8_t)((peak ? OWES_PEAK : 0) | (fds ? OWES_FDS : 0)),
 			      memory_order_relaxed);
 }
 
-static void adopt(struct gate *gate, const struct gate_options *options)
+static void adopt(struct read_gate *read_gate, const struct read_gate_options *options)
 {
 	int offered[PROCESS_FILES];
 
 	for (int i = 0; i < PROCESS_FILES; i++)
-		offered[i] = atomic_exchange_explicit(&gate->offered[i], -1, memory_order_relaxed);
-	process_adopt(&gate->process, offered);
-	gate->owed = owed_after_running(options);
-	gate->peak_due_ns = 0;
-	gate->fds_due_ns = 0;
-	gate->same_pages = false;
-	gate->settled = false;
+		offered[i] = atomic_exchange_explicit(&read_gate->offered[i], -1, memory_order_relaxed);
+	process_adopt(&read_gate->process, offered);
+	read_gate->owed = owed_after_running(options);
+	read_gate->peak_due_ns = 0;
+	read_gate->fds_due_ns = 0;
+	read_gate->same_pages = false;
+	read_gate->settled = false;
 }
 
 /* What is asked after the bits were cleared sets them again. */
-static void obey(struct gate *gate, const struct gate_options *options)
+static void obey(struct read_gate *read_gate, const struct read_gate_options *options)
 {
-	uint8_t asked = atomic_exchange_explicit(&gate->asked, 0, memory_order_acquire);
+	uint8_t asked = atomic_exchange_explicit(&read_gate->asked, 0, memory_order_acquire);
 
 	if (asked & ASKED_ADOPT)
-		adopt(gate, options);
+		adopt(read_gate, options);
 	if (asked & ASKED_CHILL)
-		process_release(&gate->process);
-	atomic_store_explicit(&gate->cold, is_cold(gate), memory_order_relaxed);
+		process_release(&read_gate->process);
+	atomic_store_explicit(&read_gate->cold, is_cold(read_gate), memory_order_relaxed);
 }
 
 /* Whether a process that ran, and whose clock said before_ns at the last look, may be left unread. */
-static bool may_wait(const struct gate *gate, const struct gate_options *options, mono_t now, uint64_t before_ns)
+static bool may_wait(const struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+		     uint64_t before_ns)
 {
-	if (!gate->settled || gate->moving || now.ns >= gate->due_ns || gate->patience_ns == 0)
+	if (!read_gate->settled || read_gate->moving || now.ns >= read_gate->due_ns || read_gate->patience_ns == 0)
 		return false;
 
-	return gate->process.clock != 0 && !is_cold(gate) && gate->cpu_ns > before_ns &&
-	       gate->cpu_ns - gate->read_cpu_ns < options->unread_max_ns;
+	return read_gate->process.clock != 0 && !is_cold(read_gate) && read_gate->cpu_ns > before_ns &&
+	       read_gate->cpu_ns - read_gate->read_cpu_ns < options->unread_max_ns;
 }
 
-static void leave_unread(struct gate *gate, const struct gate_options *options, mono_t now)
+static void leave_unread(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now)
 {
-	if (!gate->unread)
-		gate->due_ns = sooner(gate->due_ns, now, gate->patience_ns);
-	gate->unread = true;
-	gate->owed |= owed_after_running(options);
+	if (!read_gate->unread)
+		read_gate->due_ns = sooner(read_gate->due_ns, now, read_gate->patience_ns);
+	read_gate->unread = true;
+	read_gate->owed |= owed_after_running(options);
 }
 
-enum gate_due gate_look(struct gate *gate, const struct gate_options *options, mono_t now, uint64_t patience_ns)
+enum read_gate_due read_gate_look(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+				  uint64_t patience_ns)
 {
-	uint64_t before_ns = gate->cpu_ns;
+	uint64_t before_ns = read_gate->cpu_ns;
 
-	if (atomic_load_explicit(&gate->asked, memory_order_relaxed) != 0)
-		obey(gate, options);
-	gate->ran = true;
-	if (gate->process.clock != 0) {
-		if (process_cpu(&gate->process, &gate->cpu_ns) < 0)
-			gate->process.clock = 0; /* the files will say whether it is gone */
+	if (atomic_load_explicit(&read_gate->asked, memory_order_relaxed) != 0)
+		obey(read_gate, options);
+	read_gate->ran = true;
+	if (read_gate->process.clock != 0) {
+		if (process_cpu(&read_gate->process, &read_gate->cpu_ns) < 0)
+			read_gate->process.clock = 0; /* the files will say whether it is gone */
 		else
-			gate->ran = gate->cpu_ns != before_ns || options->ungated;
+			read_gate->ran = read_gate->cpu_ns != before_ns || options->ungated;
 	}
-	if (!gate->ran)
-		return !gate->settled || now.ns >= gate->due_ns ? GATE_FILES : GATE_NOTHING;
+	if (!read_gate->ran)
+		return !read_gate->settled || now.ns >= read_gate->due_ns ? READ_GATE_FILES : READ_GATE_NOTHING;
 
-	gate->patience_ns = patience_ns;
-	if (!may_wait(gate, options, now, before_ns))
-		return GATE_FILES;
+	read_gate->patience_ns = patience_ns;
+	if (!may_wait(read_gate, options, now, before_ns))
+		return READ_GATE_FILES;
 
-	leave_unread(gate, options, now);
-	return GATE_CLOCK;
+	leave_unread(read_gate, options, now);
+	return READ_GATE_CLOCK;
 }
 
 /* The only writer: no need to add atomically. */
-static void count_run(struct gate *gate)
+static void count_run(struct read_gate *read_gate)
 {
-	uint32_t runs = atomic_load_explicit(&gate->runs, memory_order_relaxed);
+	uint32_t runs = atomic_load_explicit(&read_gate->runs, memory_order_relaxed);
 
-	atomic_store_explicit(&gate->runs, runs + 1, memory_order_relaxed);
+	atomic_store_explicit(&read_gate->runs, runs + 1, memory_order_relaxed);
 }
 
-void gate_take_clock(struct gate *gate, struct sample *sample)
+void read_gate_take_clock(struct read_gate *read_gate, struct sample *sample)
 {
-	sample_set(sample, SAMPLE_CPU, gate->cpu_ns);
-	count_run(gate);
+	sample_set(sample, SAMPLE_CPU, read_gate->cpu_ns);
+	count_run(read_gate);
 }
 
 /* A heartbeat that finds nothing is as far from the next one again. What is read for another reason does not count. */
-static uint8_t next_rest(const struct gate *gate)
+static uint8_t next_rest(const struct read_gate *read_gate)
 {
-	if (!gate->settled || gate->ran || gate->unread || gate->owed != 0)
+	if (!read_gate->settled || read_gate->ran || read_gate->unread || read_gate->owed != 0)
 		return 0;
 
-	return (uint8_t)(gate->rest + (gate->rest < DOUBLINGS_MAX));
+	return (uint8_t)(read_gate->rate_limit + (read_gate->rate_limit < DOUBLINGS_MAX));
 }
 
 /* It was read. */
-static void note_reading(struct gate *gate, const struct gate_options *options, bool moving, uint8_t rest)
+static void note_reading(struct read_gate *read_gate, const struct read_gate_options *options, bool moving,
+			 uint8_t rate_limit)
 {
-	bool may_be_left = gate->patience_ns != 0 && options->unread_max_ns != 0 && !is_cold(gate);
+	bool may_be_left = read_gate->patience_ns != 0 && options->unread_max_ns != 0 && !is_cold(read_gate);
 
-	gate->moving = moving;
-	gate->rest = moving ? 0 : rest;
-	gate->unread = gate->ran && may_be_left;
-	gate->settled = !gate->ran || may_be_left;
-	gate->read_cpu_ns = gate->cpu_ns;
+	read_gate->moving = moving;
+	read_gate->rate_limit = moving ? 0 : rate_limit;
+	read_gate->unread = read_gate->ran && may_be_left;
+	read_gate->settled = !read_gate->ran || may_be_left;
+	read_gate->read_cpu_ns = read_gate->cpu_ns;
 }
 
-int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample)
+int read_gate_read(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+		   struct sample *sample)
 {
 	uint64_t cpu_ns = sample->value[SAMPLE_CPU], memory_bytes = sample->value[SAMPLE_MEMORY];
-	uint8_t rest = next_rest(gate);
+	uint8_t rate_limit = next_rest(read_gate);
 
-	if (gate->ran)
-		gate->owed |= owed_after_running(options);
-	int r = is_cold(gate) ? read_cold(gate, options, now, sample)
-			      : read_due(gate, options, &gate->process, now, sample);
+	if (read_gate->ran)
+		read_gate->owed |= owed_after_running(options);
+	int r = is_cold(read_gate) ? read_cold(read_gate, options, now, sample)
+				   : read_due(read_gate, options, &read_gate->process, now, sample);
 	if (r == 0)
-		note_reading(gate, options, sample->value[SAMPLE_MEMORY] != memory_bytes, rest);
+		note_reading(read_gate, options, sample->value[SAMPLE_MEMORY] != memory_bytes, rate_limit);
 	else
-		gate->settled = false;
-	gate->due_ns = next_due(gate, now);
+		read_gate->settled = false;
+	read_gate->due_ns = next_due(read_gate, now);
 	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
-		count_run(gate);
+		count_run(read_gate);
 
 	return r;
 }

@@ -12,12 +12,12 @@
  * four times as long; looking at it costs the same. Its pid may come to belong to somebody else while it is cold: whatever its CPU clock says is
  * believed only when its files were read after that and have its start time.
  *
- *	          gate_chill                      next gate_look
+ *	          read_gate_chill                      next read_gate_look
  *	warm -----------------> warm, asked to give up -----------> cold
  *	  ^                                                          |
- *	  +---- next gate_look ---- cold, with files on offer <------+ gate_warm
+ *	  +---- next read_gate_look ---- cold, with files on offer <------+ read_gate_warm
  *
- * Cold ones have their high-water marks and descriptors looked at once per heartbeat at most, unless they are needed (gate_need).
+ * Cold ones have their high-water marks and descriptors looked at once per heartbeat at most, unless they are needed (read_gate_need).
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_PROCESS_H
 #define SPIKEWATCH_LIB_SOURCE_PROCESS_H
@@ -86,7 +86,7 @@ int process_read_peak(const struct process *process, bool reset, struct sample *
 int process_read_fds(const struct process *process, struct sample *sample);
 
 /* See source.h for their meaning; here 0 is no default. */
-struct gate_options {
+struct read_gate_options {
 	uint64_t heartbeat_ns;
 	uint64_t peak_interval_ns; /* UINT64_MAX: never */
 	uint64_t fds_interval_ns;  /* 0: never */
@@ -96,14 +96,14 @@ struct gate_options {
 };
 
 /* What a look has found. */
-enum gate_due {
-	GATE_NOTHING,
-	GATE_CLOCK, /* it ran: gate_take_clock; the files are left unread */
-	GATE_FILES, /* gate_read is due, which takes the clock too */
+enum read_gate_due {
+	READ_GATE_NOTHING,
+	READ_GATE_CLOCK, /* it ran: read_gate_take_clock; the files are left unread */
+	READ_GATE_FILES, /* read_gate_read is due, which takes the clock too */
 };
 
 /* Which process it is. */
-struct gate_process {
+struct read_gate_process {
 	int procfd; /* must outlive the gate */
 	int32_t pid;
 	uint64_t start_ticks; /* 0: whichever has the pid now */
@@ -112,7 +112,7 @@ struct gate_process {
 };
 
 /* In the caller's storage. The fields up to asked are all that a look at an idle process touches. */
-struct gate {
+struct read_gate {
 	struct process process;
 	uint64_t cpu_ns; /* what the clock said */
 	uint64_t due_ns; /* when to read although nothing moved */
@@ -122,7 +122,7 @@ struct gate {
 	uint8_t owed;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
 	uint8_t spread;        /* step of the heartbeats' spreading */
-	uint8_t rest;          /* how often the heartbeat was doubled */
+	uint8_t rate_limit;    /* how often the heartbeat was doubled */
 	bool moving;           /* the last reading found its memory changed */
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t patience_ns;  /* as of the last look that saw it run */
@@ -132,60 +132,63 @@ struct gate {
 	uint64_t heartbeat_ns;
 	uint64_t peak_due_ns;
 	uint64_t fds_due_ns;
-	struct gate_process who;
+	struct read_gate_process who;
 	_Atomic uint32_t runs;              /* readings after it ran */
 	_Atomic bool cold;                  /* as of the last look */
-	_Atomic uint8_t needed;             /* bits: see gate_need */
+	_Atomic uint8_t needed;             /* bits: see read_gate_need */
 	_Atomic int offered[PROCESS_FILES]; /* files to be taken over; -1: none */
 };
 
 /* Opens the process and reads it a first time into *sample. Returns as source_entry_process (source.h). */
-int gate_init(struct gate *gate, const struct gate_process *process, struct sample *sample);
-void gate_release(struct gate *gate);
+int read_gate_init(struct read_gate *read_gate, const struct read_gate_process *process, struct sample *sample);
+void read_gate_release(struct read_gate *read_gate);
 
-/* Once, before the first gate_look. spread: any number; gates with different ones do not have their heartbeats together. */
-void gate_arm(struct gate *gate, const struct gate_options *options, uint32_t spread);
+/* Once, before the first read_gate_look. spread: any number; gates with different ones do not have their heartbeats together. */
+void read_gate_arm(struct read_gate *read_gate, const struct read_gate_options *options, uint32_t spread);
 
 /*
  * From now on *options are in force instead of *before. What is no longer read becomes unavailable in *sample; what is now read, or sooner, is
  * due within a heartbeat. Closes nothing and opens nothing. True: *sample changed.
  */
-bool gate_retune(struct gate *gate, const struct gate_options *before, const struct gate_options *options, mono_t now,
-		 struct sample *sample);
+bool read_gate_retune(struct read_gate *read_gate, const struct read_gate_options *before,
+		      const struct read_gate_options *options, mono_t now, struct sample *sample);
 
 /*
- * Opens again what options need and process_drop may have closed; the next gate_look takes it over, and it is read then. A cold one needs
+ * Opens again what options need and process_drop may have closed; the next read_gate_look takes it over, and it is read then. A cold one needs
  * none. Any thread, one at a time. Arguments and returns as source_entry_reopen (source.h).
  */
-int gate_reopen(struct gate *gate, int procfd, int32_t pid, uint64_t start_ticks, const struct gate_options *options);
+int read_gate_reopen(struct read_gate *read_gate, int procfd, int32_t pid, uint64_t start_ticks,
+		     const struct read_gate_options *options);
 
-/* The next gate_look makes it warm, with the files that options need. Returns as gate_reopen. Any thread, one at a time with that. */
-int gate_warm(struct gate *gate, const struct gate_options *options);
+/* The next read_gate_look makes it warm, with the files that options need. Returns as read_gate_reopen. Any thread, one at a time with that. */
+int read_gate_warm(struct read_gate *read_gate, const struct read_gate_options *options);
 
-/* The next gate_look makes it cold. Any thread. */
-void gate_chill(struct gate *gate);
+/* The next read_gate_look makes it cold. Any thread. */
+void read_gate_chill(struct read_gate *read_gate);
 
 /* Whether it was cold at its last look, and how often it was read after it had run, modulo 2^32. Any thread. */
-bool gate_is_cold(const struct gate *gate);
-uint32_t gate_runs(const struct gate *gate);
+bool read_gate_is_cold(const struct read_gate *read_gate);
+uint32_t read_gate_runs(const struct read_gate *read_gate);
 
 /* What is read at its own interval although the gate is cold. To begin with, nothing is. Any thread. */
-void gate_need(struct gate *gate, bool peak, bool fds);
+void read_gate_need(struct read_gate *read_gate, bool peak, bool fds);
 
 /*
- * Looks at the clock. patience_ns: for how long the files may be left unread after it ran; 0: not at all. Of GATE_FILES, what the clock says is
- * not to be believed before gate_read. Of GATE_CLOCK it is, but for one case: the pid came to belong to another process, the clock of which is ahead of
+ * Looks at the clock. patience_ns: for how long the files may be left unread after it ran; 0: not at all. Of READ_GATE_FILES, what the clock says is
+ * not to be believed before read_gate_read. Of READ_GATE_CLOCK it is, but for one case: the pid came to belong to another process, the clock of which is ahead of
  * this one's by less than unread_max_ns; that is found out when the files are read.
  */
-enum gate_due gate_look(struct gate *gate, const struct gate_options *options, mono_t now, uint64_t patience_ns);
+enum read_gate_due read_gate_look(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+				  uint64_t patience_ns);
 
-/* After GATE_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the last reading. */
-void gate_take_clock(struct gate *gate, struct sample *sample);
+/* After READ_GATE_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the last reading. */
+void read_gate_take_clock(struct read_gate *read_gate, struct sample *sample);
 
 /*
  * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno: reading stays due. Where it failed *sample is
  * partly new (of a cold one: as it was). Of a cold one up to 6 descriptors are open meanwhile.
  */
-int gate_read(struct gate *gate, const struct gate_options *options, mono_t now, struct sample *sample);
+int read_gate_read(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
+		   struct sample *sample);
 
 #endif

@@ -43,8 +43,8 @@ struct source_entry {
 	mono_t shown;   /* `at` when it was last in source_seen */
 	uint32_t fill;  /* the number of the fill in which it was last looked at */
 	uint32_t index; /* in source->entries */
-	struct source_group *member_of;  /* of a member */
-	_Atomic uint64_t idle_ns; /* the longest pause of this one */
+	struct source_group *member_of; /* of a member */
+	_Atomic uint64_t idle_ns;       /* the longest pause of this one */
 
 	/* The second cache line ends within the gate. */
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
@@ -54,11 +54,11 @@ struct source_entry {
 	bool blind;              /* the last look could not read it: `at` and all that is known are older */
 	_Atomic bool limits_set; /* new limits to take over */
 	mono_t at;
-	struct gate gate; /* of a process */
+	struct read_gate read_gate; /* of a process */
 
 	struct sample sample;
 	struct sum_part part;        /* of a member: what is in the sum */
-	struct source_group *group;         /* of a group */
+	struct source_group *group;  /* of a group */
 	struct cgroup_files *cgroup; /* of a cgroup */
 	uint64_t cgroup_due_ns;
 	uint32_t listed_index; /* in source->listed */
@@ -67,7 +67,7 @@ struct source_entry {
 	void *user;
 };
 
-_Static_assert(offsetof(struct source_entry, gate.asked) < 2 * SOURCE_CACHE_LINE,
+_Static_assert(offsetof(struct source_entry, read_gate.asked) < 2 * SOURCE_CACHE_LINE,
 	       "an idle process needs two cache lines");
 
 /* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
@@ -78,8 +78,8 @@ struct source_room {
 };
 
 struct source {
-	struct gate_options gate;
-	struct idlepace pace;
+	struct read_gate_options read_gate;
+	struct idle_backoff pace;
 	uint64_t idle_grid_ns;
 	uint64_t cgroup_interval_ns;
 	struct clock clock;
@@ -240,7 +240,7 @@ static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret
 	return 0;
 }
 
-static int new_process(const struct gate_process *process, void *user, struct source_entry **ret)
+static int new_process(const struct read_gate_process *process, void *user, struct source_entry **ret)
 {
 	struct source_entry *entry;
 
@@ -248,7 +248,7 @@ static int new_process(const struct gate_process *process, void *user, struct so
 	if (r < 0)
 		return r;
 
-	r = gate_init(&entry->gate, process, &entry->sample);
+	r = read_gate_init(&entry->read_gate, process, &entry->sample);
 	if (r < 0) {
 		free(entry);
 		return r;
@@ -261,7 +261,7 @@ static int new_process(const struct gate_process *process, void *user, struct so
 int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			 struct source_entry **ret)
 {
-	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = false };
+	struct read_gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = false };
 
 	return new_process(&process, user, ret);
 }
@@ -269,7 +269,7 @@ int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool wit
 int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			      struct source_entry **ret)
 {
-	struct gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = true };
+	struct read_gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = true };
 
 	return new_process(&process, user, ret);
 }
@@ -326,7 +326,7 @@ void source_entry_free(struct source_entry *entry)
 	assert(entry->index == SOURCE_NO_INDEX);
 
 	if (entry->kind == ENTRY_PROCESS)
-		gate_release(&entry->gate);
+		read_gate_release(&entry->read_gate);
 	if (entry->cgroup)
 		cgroup_files_release(entry->cgroup);
 	free(entry->cgroup);
@@ -368,9 +368,9 @@ void source_entry_credit(struct source_entry *group, const struct source_entry *
 }
 
 /* Those that say which files are needed. */
-static struct gate_options files_options(const struct source_options *wanted)
+static struct read_gate_options files_options(const struct source_options *wanted)
 {
-	return (struct gate_options){
+	return (struct read_gate_options){
 		.peak_interval_ns = wanted->peak_interval_ns,
 		.fds_interval_ns = wanted->fds_interval_ns,
 		.reset_peaks = wanted->reset_peaks,
@@ -382,42 +382,42 @@ int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uin
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	struct gate_options options = files_options(wanted);
+	struct read_gate_options options = files_options(wanted);
 
-	return gate_reopen(&entry->gate, procfd, pid, start_ticks, &options);
+	return read_gate_reopen(&entry->read_gate, procfd, pid, start_ticks, &options);
 }
 
 int source_entry_warm(struct source_entry *entry, const struct source_options *wanted)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	struct gate_options options = files_options(wanted);
+	struct read_gate_options options = files_options(wanted);
 
-	return gate_warm(&entry->gate, &options);
+	return read_gate_warm(&entry->read_gate, &options);
 }
 
 void source_entry_chill(struct source_entry *entry)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	gate_chill(&entry->gate);
+	read_gate_chill(&entry->read_gate);
 }
 
 bool source_entry_is_cold(const struct source_entry *entry)
 {
-	return entry->kind == ENTRY_PROCESS && gate_is_cold(&entry->gate);
+	return entry->kind == ENTRY_PROCESS && read_gate_is_cold(&entry->read_gate);
 }
 
 uint32_t source_entry_runs(const struct source_entry *entry)
 {
-	return gate_runs(&entry->gate);
+	return read_gate_runs(&entry->read_gate);
 }
 
 void source_entry_need(struct source_entry *entry, bool peak, bool fds)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	gate_need(&entry->gate, peak, fds);
+	read_gate_need(&entry->read_gate, peak, fds);
 }
 
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns)
@@ -509,7 +509,7 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 {
 	struct sample before = entry->sample;
 
-	int r = gate_read(&entry->gate, &source->gate, now, &entry->sample);
+	int r = read_gate_read(&entry->read_gate, &source->read_gate, now, &entry->sample);
 	mono_t at = clock_mono(&source->clock);
 	if (r < 0)
 		entry->sample = before; /* not what was read of it, by halves, when it ended */
@@ -545,7 +545,7 @@ static mono_t time_of_look(struct source *source)
 /* Its CPU time alone is new, and whatever the cold side has said. */
 static void take_clock(struct source *source, struct source_entry *entry)
 {
-	gate_take_clock(&entry->gate, &entry->sample);
+	read_gate_take_clock(&entry->read_gate, &entry->sample);
 	entry->at = clock_mono(&source->clock);
 	put_limits(entry);
 	entry->status = SOURCE_CHANGED;
@@ -567,15 +567,15 @@ static uint64_t patience_of(const struct source *source, const struct source_ent
 
 static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
 {
-	enum gate_due due = gate_look(&entry->gate, &source->gate, now, patience_of(source, entry));
-	if (due == GATE_FILES) {
+	enum read_gate_due due = read_gate_look(&entry->read_gate, &source->read_gate, now, patience_of(source, entry));
+	if (due == READ_GATE_FILES) {
 		read_process(source, entry, now);
 		source->looks = 0; /* a read takes long enough to ask again */
 		return;
 	}
 
 	source->skipped_reads++;
-	if (due == GATE_CLOCK) {
+	if (due == READ_GATE_CLOCK) {
 		take_clock(source, entry);
 		return;
 	}
@@ -601,7 +601,7 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 
 	struct sample before = entry->sample;
 	int r = cgroup_files_read(entry->cgroup, &entry->sample);
-	if (source->gate.reset_peaks)
+	if (source->read_gate.reset_peaks)
 		cgroup_files_reset_peak(entry->cgroup);
 	entry->at = clock_mono(&source->clock);
 	put_limits(entry);
@@ -636,7 +636,7 @@ static bool to_be_shown(const struct source *source, const struct source_entry *
 		return false;
 
 	return entry->status != SOURCE_SAME || source->roused ||
-	       mono_diff(entry->at, entry->shown) >= (int64_t)source->gate.heartbeat_ns;
+	       mono_diff(entry->at, entry->shown) >= (int64_t)source->read_gate.heartbeat_ns;
 }
 
 static void show(struct source *source, struct source_entry *entry)
@@ -689,16 +689,16 @@ static uint32_t process_due(const struct source *source, const struct source_ent
 {
 	int64_t still_ns = mono_diff(now, entry->changed);
 	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
-	struct idlepace pace = source->pace;
+	struct idle_backoff pace = source->pace;
 
 	if (idle_ns < pace.idle_ns)
 		pace.idle_ns = idle_ns;
 
-	uint64_t wait_ns = idlepace_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills,
-					    entry->index / NEIGHBOURS);
+	uint64_t wait_ns = idle_backoff_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills,
+						entry->index / NEIGHBOURS);
 
-	if (entry->gate.unread && entry->gate.due_ns < now.ns + wait_ns)
-		wait_ns = entry->gate.due_ns > now.ns ? entry->gate.due_ns - now.ns : 0;
+	if (entry->read_gate.unread && entry->read_gate.due_ns < now.ns + wait_ns)
+		wait_ns = entry->read_gate.due_ns > now.ns ? entry->read_gate.due_ns - now.ns : 0;
 	if (entry->member_of) {
 		uint64_t grid_ns = source->idle_grid_ns;
 		uint64_t left_ns = grid_ns > 0 ? grid_ns - now.ns % grid_ns : 0;
@@ -825,7 +825,7 @@ static void move_into(struct source *source, struct source_room *room)
 	struct source_entry **entries = room->slots;
 	struct source_entry **listed = entries + room->capacity;
 	struct source_entry **groups = listed + room->capacity;
-	struct source_entry **rest = groups + room->capacity;
+	struct source_entry **rate_limit = groups + room->capacity;
 	uint32_t *due = (uint32_t *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
 
 	if (source->count > 0) {
@@ -839,9 +839,9 @@ static void move_into(struct source *source, struct source_room *room)
 	source->listed = listed;
 	source->groups = groups;
 	source->due = due;
-	source->gone = rest;
+	source->gone = rate_limit;
 	source->gone_count = 0;
-	source->seen = rest + room->capacity;
+	source->seen = rate_limit + room->capacity;
 	source->seen_count = 0;
 }
 
@@ -849,19 +849,19 @@ static void set_unread_max(struct source *source)
 {
 	uint64_t share_ns = source->pace.interval_ns / UNREAD_SHARE;
 
-	source->gate.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
+	source->read_gate.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
 }
 
 static void set_options(struct source *source, const struct source_options *options)
 {
-	source->gate = (struct gate_options){
+	source->read_gate = (struct read_gate_options){
 		.heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : DEFAULT_HEARTBEAT_NS,
 		.peak_interval_ns = options->peak_interval_ns,
 		.fds_interval_ns = options->fds_interval_ns,
 		.reset_peaks = options->reset_peaks,
 		.ungated = options->ungated,
 	};
-	source->pace = (struct idlepace){
+	source->pace = (struct idle_backoff){
 		.interval_ns = options->interval_ns,
 		.idle_ns = options->ungated ? 0 : options->idle_interval_ns,
 	};
@@ -902,7 +902,7 @@ void source_free(struct source *source)
 	free(source);
 }
 
-static void retune_entry(struct source *source, struct source_entry *entry, const struct gate_options *before,
+static void retune_entry(struct source *source, struct source_entry *entry, const struct read_gate_options *before,
 			 mono_t now)
 {
 	uint64_t cgroup_due_ns = now.ns + source->cgroup_interval_ns;
@@ -910,7 +910,7 @@ static void retune_entry(struct source *source, struct source_entry *entry, cons
 	if (entry->kind == ENTRY_CGROUP && cgroup_due_ns < entry->cgroup_due_ns)
 		entry->cgroup_due_ns = cgroup_due_ns;
 	if (entry->kind != ENTRY_PROCESS || entry->status == SOURCE_GONE ||
-	    !gate_retune(&entry->gate, before, &source->gate, now, &entry->sample))
+	    !read_gate_retune(&entry->read_gate, before, &source->read_gate, now, &entry->sample))
 		return;
 
 	entry->fresh = true;
@@ -933,7 +933,7 @@ void source_rouse(struct source *source)
 struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
 				  struct source_room *room)
 {
-	struct gate_options before = source->gate;
+	struct read_gate_options before = source->read_gate;
 
 	set_options(source, options);
 	for (uint32_t i = 0; i < source->count; i++)
@@ -958,7 +958,7 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 
 	entry->fresh = true;
 	if (entry->kind == ENTRY_PROCESS)
-		gate_arm(&entry->gate, &source->gate, source->count);
+		read_gate_arm(&entry->read_gate, &source->read_gate, source->count);
 	entry->index = source->count;
 	entry->fill = source->fills;
 	entry->at = entry->shown = (mono_t){ 0 };

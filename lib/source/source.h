@@ -16,7 +16,7 @@
  * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
  * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
  *
- * Backing off: a process that does not change is looked at less and less often, as idlepace.h says, and in every fill again from the first look
+ * Backing off: a process that does not change is looked at less and less often, as idle_backoff.h says, and in every fill again from the first look
  * on that sees it change. What that look finds was used since the look before: source_entry_woke. Members of groups are also looked at in
  * the first fill at or after each multiple of idle_grid_ns: as of those fills the sums are exact; in between they lack what members
  * have begun to use since they were last looked at.
@@ -90,7 +90,7 @@ void sum_sample(struct sum *sum, struct sample *ret);
 struct source;
 struct source_entry;
 struct source_room;
-struct cgroup_mounts; /* cgmount.h */
+struct cgroup_mounts; /* cgroup_mount.h */
 
 enum source_status {
 	SOURCE_SAME,    /* nothing moved since the last fill; `at` says when that was seen, within a few us */

@@ -87,20 +87,20 @@ static const char *text_of(const struct json_node *object, const char *key)
 	return node && node->type == JSON_STRING ? node->text : "";
 }
 
-double targetjson_number(const struct json_node *object, const char *key, double max)
+double target_json_number(const struct json_node *object, const char *key, double max)
 {
 	const struct json_node *node = json_member(object, key);
 
 	return node && node->type == JSON_NUMBER && node->number >= 0 && node->number <= max ? node->number : 0;
 }
 
-struct target targetjson_read(const struct json_node *object, uint32_t id)
+struct target target_json_read(const struct json_node *object, uint32_t id)
 {
 	struct target target = {
 		.id = id,
 		.kind = TARGET_PROCESS,
-		.pid = (int32_t)targetjson_number(object, "pid", INT32_MAX),
-		.start_ticks = (uint64_t)targetjson_number(object, "start_ticks", TICKS_MAX),
+		.pid = (int32_t)target_json_number(object, "pid", INT32_MAX),
+		.start_ticks = (uint64_t)target_json_number(object, "start_ticks", TICKS_MAX),
 		.entry = text_of(object, "entry"),
 		.name = text_of(object, "name"),
 		.key = text_of(object, "key"),

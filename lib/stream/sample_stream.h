@@ -33,9 +33,9 @@ int columns_target_json(const struct target *target, uint32_t writer, struct buf
  * The target that an object says. What is missing or of the wrong type is empty, 0 or, for the kind, a process. Strings belong to the
  * document.
  */
-struct target targetjson_read(const struct json_node *object, uint32_t id);
+struct target target_json_read(const struct json_node *object, uint32_t id);
 
 /* A member that is a number from 0 to max, else 0. */
-double targetjson_number(const struct json_node *object, const char *key, double max);
+double target_json_number(const struct json_node *object, const char *key, double max);
 
 #endif

@@ -14,7 +14,7 @@
 
 /*
  * stream.h: writes the checksummed line stream: text that can be cut out of a log full of other programs' lines.
- * The format, and the order in which a reader must verify it, are in docs/stream-format.md; salvage.h reads it.
+ * The format, and the order in which a reader must verify it, are in docs/stream-format.md; stream_reader.h reads it.
  * This module frames bytes: it does not know what a column means.
  *
  * A row costs no allocation and, with ten values, some 120 ns: 1 GB/s of text on one core.
@@ -98,7 +98,7 @@ uint64_t stream_bytes(const struct stream_writer *writer);
 int stream_close(struct stream_writer *writer);
 
 /*
- * salvage.h: reads a stream (stream.h) out of anything: skips what is not ours, reports and skips what is damaged, and
+ * stream_reader.h: reads a stream (stream.h) out of anything: skips what is not ours, reports and skips what is damaged, and
  * always says what was recovered and what was lost. Fed in pieces of any size; never keeps more than one line and the
  * names of the columns. docs/stream-format.md has the format and what is verified in which order.
  *
@@ -108,7 +108,7 @@ int stream_close(struct stream_writer *writer);
  * same time into one log are not told apart.
  */
 
-struct salvage;
+struct stream_reader;
 
 /*
  * What is handed out; any may be NULL. Strings are valid during the call and terminated. A non-zero return
@@ -117,7 +117,7 @@ struct salvage;
  * Headers may be lost: rows then come before the columns have names, or without START_TIME. Headers are also
  * repeated: a target is handed out each time.
  */
-struct salvage_events {
+struct stream_reader_events {
 	/*
 	 * A column is called so; json is its description, or NULL while only its name is known. The last call
 	 * for an index counts. A new stream begins with new columns.
@@ -139,7 +139,7 @@ struct salvage_events {
 	void *ctx;
 };
 
-struct salvage_report {
+struct stream_reader_report {
 	enum stream_format format;
 	bool ours;                            /* at least one line carries our prefix */
 	bool complete;                        /* the closing checksum line was there, of every stream */
@@ -158,24 +158,24 @@ struct salvage_report {
 };
 
 /* Whole: ours, complete, checksum_ok, nothing damaged or lost. */
-bool salvage_whole(const struct salvage_report *report);
+bool stream_reader_whole(const struct stream_reader_report *report);
 
 /* 0 or -ENOMEM. *events is copied. */
-int salvage_new(const struct salvage_events *events, struct salvage **ret);
+int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret);
 /* 0 or what an event returned. */
-int salvage_feed(struct salvage *salvage, const char *data, size_t len);
-/* The end of the input. As salvage_feed; *ret is always set. */
-int salvage_finish(struct salvage *salvage, struct salvage_report *ret);
+int stream_reader_feed(struct stream_reader *stream_reader, const char *data, size_t len);
+/* The end of the input. As stream_reader_feed; *ret is always set. */
+int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret);
 /* NULL is fine. */
-void salvage_free(struct salvage *salvage);
+void stream_reader_free(struct stream_reader *stream_reader);
 
 /* The stream has its end already, holds none of ours, is damaged in more than its last line, or is gVisor's: it is as it was. */
-enum { STREAMSEAL_LEFT = 1 };
+enum { STREAM_REPAIR_LEFT = 1 };
 
 /*
  * fd: a plain file, for reading and writing, that nobody else writes. Takes away a last line that has no end, and appends the number of rows and the
- * overall checksum. 0; STREAMSEAL_LEFT; -ENOMEM; -errno: what was appended may be a part. Reads the file once.
+ * overall checksum. 0; STREAM_REPAIR_LEFT; -ENOMEM; -errno: what was appended may be a part. Reads the file once.
  */
-int streamseal(int fd);
+int stream_repair(int fd);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are composed
- * in. What the lines say is stream.h's; salvage_lines.h cuts them out again. Used by those modules only.
+ * in. What the lines say is stream.h's; stream_reader_lines.h cuts them out again. Used by those modules only.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* A line whose checksum agrees; valid during the call. */
-struct salvage_line {
+struct stream_reader_line {
 	const char *content; /* without prefix and checksum; not terminated */
 	size_t len;
 	size_t framed_len; /* with the checksum, which follows the content in memory; without newline */
@@ -31,15 +31,15 @@ struct salvage_line {
 };
 
 /* A non-zero return stops and is returned. */
-struct salvage_lines_events {
-	int (*line)(void *ctx, const struct salvage_line *line);
+struct stream_reader_lines_events {
+	int (*line)(void *ctx, const struct stream_reader_line *line);
 	/* Carries a prefix of ours, but is damaged; why is static text. */
 	int (*damaged)(void *ctx, const char *why);
 	void *ctx;
 };
 
-struct salvage_lines {
-	struct salvage_lines_events events;
+struct stream_reader_lines {
+	struct stream_reader_lines_events events;
 	bool format_known; /* by the first good line: from then on, lines of the other format are foreign */
 	enum stream_format format;
 	uint64_t line; /* of the input, the current one, from 1; 0 before the first byte */
@@ -54,15 +54,15 @@ struct salvage_lines {
 };
 
 /* Longer descriptions in STREAM_GVISOR are not kept until the column header says which column they are of. */
-#define SALVAGE_COLUMNS_JSON_MAX 511
+#define STREAM_READER_COLUMNS_JSON_MAX 511
 
-struct salvage_columns_held {
+struct stream_reader_columns_held {
 	char name[STREAM_NAME_MAX + 1];
-	char json[SALVAGE_COLUMNS_JSON_MAX + 1];
+	char json[STREAM_READER_COLUMNS_JSON_MAX + 1];
 };
 
 /* {0}: nothing is known. */
-struct salvage_columns {
+struct stream_reader_columns {
 	size_t count;   /* 0: not known */
 	bool named;     /* by the column header */
 	uint32_t known; /* bit per column: it has a description */
@@ -73,11 +73,11 @@ struct salvage_columns {
 	const char *json[STREAM_COLUMNS_MAX];
 
 	size_t held_count; /* STREAM_GVISOR: descriptions seen */
-	struct salvage_columns_held held[STREAM_COLUMNS_MAX];
+	struct stream_reader_columns_held held[STREAM_COLUMNS_MAX];
 };
 
 /* A value to copy. values beyond columns, and those whose bit in mask is 0, are 0. */
-struct salvage_row {
+struct stream_reader_row {
 	uint64_t seq; /* from 1; 0 in STREAM_GVISOR, whose rows have no numbers */
 	uint64_t time_ns;
 	uint32_t target; /* 0 in STREAM_GVISOR */
@@ -87,10 +87,10 @@ struct salvage_row {
 };
 
 /* So far back, rows that are missing can still arrive. */
-#define SALVAGE_ROWS_LATE 63
+#define STREAM_READER_ROWS_LATE 63
 
 /* Which rows were seen. {0}: none. */
-struct salvage_rows {
+struct stream_reader_rows {
 	uint64_t highest;
 	uint64_t seen; /* bit n: row highest - n */
 };
@@ -113,14 +113,14 @@ _Static_assert(sizeof(STREAM_PREFIX) <= sizeof(STREAM_PREFIX_GVISOR), "the longe
 static const char *const prefixes[] = { [STREAM_SPIKEWATCH] = STREAM_PREFIX, [STREAM_GVISOR] = STREAM_PREFIX_GVISOR };
 
 /* Zeroes all but data. */
-static void salvage_lines_init(struct salvage_lines *lines, const struct salvage_lines_events *events)
+static void stream_reader_lines_init(struct stream_reader_lines *lines, const struct stream_reader_lines_events *events)
 {
-	memset(lines, 0, offsetof(struct salvage_lines, data));
+	memset(lines, 0, offsetof(struct stream_reader_lines, data));
 	lines->events = *events;
 }
 
 /* The first prefix in [p, end): NULL, or where it is and of which format. */
-static const char *find_prefix(const struct salvage_lines *lines, const char *p, const char *end,
+static const char *find_prefix(const struct stream_reader_lines *lines, const char *p, const char *end,
 			       enum stream_format *ret_format)
 {
 	const char *first = NULL;
@@ -152,7 +152,7 @@ static bool parse_checksum(const char *p, const char *end, uint32_t *ret)
 }
 
 /* Reads "content\t0x5fe4a3d1". NULL: it is whole; else what is wrong with it. */
-static const char *verify(const char *p, const char *end, struct salvage_line *ret)
+static const char *verify(const char *p, const char *end, struct stream_reader_line *ret)
 {
 	size_t mark_len = strlen(STREAM_CHECKSUM_MARK), closing_len = strlen(STREAM_CLOSING);
 	size_t len = (size_t)(end - p);
@@ -161,7 +161,7 @@ static const char *verify(const char *p, const char *end, struct salvage_line *r
 	if (len > closing_len && memcmp(p, STREAM_CLOSING, closing_len) == 0) {
 		if (!parse_checksum(p + closing_len, end, &adler))
 			return "the overall checksum is not a number";
-		*ret = (struct salvage_line){
+		*ret = (struct stream_reader_line){
 			.content = p, .len = len, .framed_len = len, .adler = adler, .closing = true
 		};
 		return NULL;
@@ -173,11 +173,14 @@ static const char *verify(const char *p, const char *end, struct salvage_line *r
 		return "no checksum at its end";
 	if (checksum_adler32(CHECKSUM_ADLER32_EMPTY, p, (size_t)(mark - p)) != adler)
 		return "its checksum differs";
-	*ret = (struct salvage_line){ .content = p, .len = (size_t)(mark - p), .framed_len = len, .adler = adler };
+	*ret = (struct stream_reader_line){
+		.content = p, .len = (size_t)(mark - p), .framed_len = len, .adler = adler
+	};
 	return NULL;
 }
 
-static int hand_out(struct salvage_lines *lines, enum stream_format format, struct salvage_line *line, bool ended)
+static int hand_out(struct stream_reader_lines *lines, enum stream_format format, struct stream_reader_line *line,
+		    bool ended)
 {
 	line->ended = ended;
 	lines->format = format;
@@ -186,10 +189,10 @@ static int hand_out(struct salvage_lines *lines, enum stream_format format, stru
 }
 
 /* [p, end) begins with a prefix. Hands out each line of ours in it. */
-static int take_parts(struct salvage_lines *lines, const char *p, const char *end, bool ended)
+static int take_parts(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
 {
 	enum stream_format format, next_format;
-	struct salvage_line line;
+	struct stream_reader_line line;
 	int r = 0;
 
 	p = find_prefix(lines, p, end, &format);
@@ -206,10 +209,10 @@ static int take_parts(struct salvage_lines *lines, const char *p, const char *en
 }
 
 /* A whole line, or what is left of it. */
-static int take(struct salvage_lines *lines, const char *p, const char *end, bool ended)
+static int take(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
 {
 	enum stream_format format;
-	struct salvage_line line;
+	struct stream_reader_line line;
 
 	if (end > p && end[-1] == '\r')
 		end--;
@@ -224,7 +227,7 @@ static int take(struct salvage_lines *lines, const char *p, const char *end, boo
 	return take_parts(lines, first, end, ended);
 }
 
-static void keep_from(struct salvage_lines *lines, const char *p)
+static void keep_from(struct stream_reader_lines *lines, const char *p)
 {
 	lines->len -= (size_t)(p - lines->data);
 	memmove(lines->data, p, lines->len);
@@ -235,7 +238,7 @@ static void keep_from(struct salvage_lines *lines, const char *p)
  * part of a line of ours any more. What stays begins at the last prefix, so that many prefixes without newline
  * are not moved again and again.
  */
-static int make_room(struct salvage_lines *lines)
+static int make_room(struct stream_reader_lines *lines)
 {
 	const char *end = lines->data + lines->len, *keep = end - (PREFIX_LEN_MAX - 1), *last = NULL;
 	enum stream_format format;
@@ -258,7 +261,7 @@ static int make_room(struct salvage_lines *lines)
 	return r;
 }
 
-static int keep(struct salvage_lines *lines, const char *data, size_t len)
+static int keep(struct stream_reader_lines *lines, const char *data, size_t len)
 {
 	while (len) {
 		int r = lines->len < sizeof(lines->data) ? 0 : make_room(lines);
@@ -276,7 +279,7 @@ static int keep(struct salvage_lines *lines, const char *data, size_t len)
 }
 
 /* The current line is over: [p, end) is what there is of it. */
-static int end_line(struct salvage_lines *lines, const char *p, const char *end, bool ended)
+static int end_line(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
 {
 	int r = take(lines, p, end, ended);
 
@@ -287,7 +290,7 @@ static int end_line(struct salvage_lines *lines, const char *p, const char *end,
 }
 
 /* 0 or what an event returned. How the input is cut into pieces makes no difference. */
-static int salvage_lines_feed(struct salvage_lines *lines, const char *data, size_t len)
+static int stream_reader_lines_feed(struct stream_reader_lines *lines, const char *data, size_t len)
 {
 	const char *end = data + len;
 	int r = 0;
@@ -311,7 +314,7 @@ static int salvage_lines_feed(struct salvage_lines *lines, const char *data, siz
 }
 
 /* The end of the input: what there is of a last line without newline. */
-static int salvage_lines_finish(struct salvage_lines *lines)
+static int stream_reader_lines_finish(struct stream_reader_lines *lines)
 {
 	return lines->inside ? end_line(lines, lines->data, lines->data + lines->len, false) : 0;
 }
@@ -326,7 +329,7 @@ static int salvage_lines_finish(struct salvage_lines *lines)
  */
 
 /* json: NULL if there is none. */
-static void learn(struct salvage_columns *columns, size_t index, const char *name, size_t len, const char *json)
+static void learn(struct stream_reader_columns *columns, size_t index, const char *name, size_t len, const char *json)
 {
 	char *known = columns->names[index];
 	uint32_t bit = 1u << index;
@@ -341,9 +344,9 @@ static void learn(struct salvage_columns *columns, size_t index, const char *nam
 	columns->news |= bit;
 }
 
-static bool hold(struct salvage_columns *columns, const char *name, size_t len, const char *json)
+static bool hold(struct stream_reader_columns *columns, const char *name, size_t len, const char *json)
 {
-	struct salvage_columns_held *held = &columns->held[columns->held_count];
+	struct stream_reader_columns_held *held = &columns->held[columns->held_count];
 
 	if (columns->held_count == STREAM_COLUMNS_MAX)
 		return false;
@@ -351,7 +354,7 @@ static bool hold(struct salvage_columns *columns, const char *name, size_t len, 
 	memcpy(held->name, name, len);
 	held->name[len] = '\0';
 	held->json[0] = '\0';
-	if (strlen(json) <= SALVAGE_COLUMNS_JSON_MAX)
+	if (strlen(json) <= STREAM_READER_COLUMNS_JSON_MAX)
 		memcpy(held->json, json, strlen(json) + 1);
 	return true;
 }
@@ -361,7 +364,8 @@ static bool hold(struct salvage_columns *columns, const char *name, size_t len, 
  * are told.
  */
 /* "cpu\t{\"column\":0,\"unit\":\"ns\",\"kind\":\"counter\",\"description\":\"CPU time\"}" */
-static bool salvage_columns_describe(struct salvage_columns *columns, enum stream_format format, const char *text)
+static bool stream_reader_columns_describe(struct stream_reader_columns *columns, enum stream_format format,
+					   const char *text)
 {
 	static const char member[] = "{\"column\":";
 	size_t len = strcspn(text, "\t");
@@ -396,10 +400,10 @@ static size_t count_names(const char *text, const char *end)
 	return n <= STREAM_COLUMNS_MAX ? n : 0;
 }
 
-static const char *held_json(const struct salvage_columns *columns, const char *name, size_t len)
+static const char *held_json(const struct stream_reader_columns *columns, const char *name, size_t len)
 {
 	for (size_t i = 0; i < columns->held_count; i++) {
-		const struct salvage_columns_held *held = &columns->held[i];
+		const struct stream_reader_columns_held *held = &columns->held[i];
 
 		if (strlen(held->name) == len && memcmp(held->name, name, len) == 0)
 			return *held->json ? held->json : NULL;
@@ -409,7 +413,8 @@ static const char *held_json(const struct salvage_columns *columns, const char *
 
 /* What follows the cells for number, time and target in the column header: names. False if they make no sense. */
 /* "cpu\tmemory", and in gVisor's format "cpu\tmemory\tChecksum" */
-static bool salvage_columns_name(struct salvage_columns *columns, enum stream_format format, const char *text)
+static bool stream_reader_columns_name(struct stream_reader_columns *columns, enum stream_format format,
+				       const char *text)
 {
 	const char *last = strrchr(text, '\t'), *end = text + strlen(text);
 
@@ -432,7 +437,7 @@ static bool salvage_columns_name(struct salvage_columns *columns, enum stream_fo
 }
 
 /* A row has count values: may it be read? If how many columns there are is not known yet, it may tell. */
-static bool salvage_columns_fit(struct salvage_columns *columns, enum stream_format format, size_t count)
+static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enum stream_format format, size_t count)
 {
 	columns->news = 0;
 	if (columns->count || (format == STREAM_GVISOR && columns->held_count != count))
@@ -451,7 +456,7 @@ static bool salvage_columns_fit(struct salvage_columns *columns, enum stream_for
  * loss after all, everything else is a copy. So nothing grows with the input, and no row is handed out twice.
  */
 
-#define WINDOW_ROWS (SALVAGE_ROWS_LATE + 1)
+#define WINDOW_ROWS (STREAM_READER_ROWS_LATE + 1)
 
 /*
  * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if they make no
@@ -488,7 +493,8 @@ static const char *parse_leading(const char *p, const char *end, uint64_t *ret)
  * Sample lines: "17\t250000000\t3\t1184\t\t52" (number, time, target, values);
  * in gVisor's format "250000000\t1184\t52" (time, values, none of them empty).
  */
-static bool salvage_rows_parse(enum stream_format format, const char *p, size_t len, struct salvage_row *ret)
+static bool stream_reader_rows_parse(enum stream_format format, const char *p, size_t len,
+				     struct stream_reader_row *ret)
 {
 	bool gvisor = format == STREAM_GVISOR;
 	const char *end = p + len;
@@ -510,7 +516,7 @@ static bool salvage_rows_parse(enum stream_format format, const char *p, size_t 
 }
 
 /* Was this row seen, or is it too old to tell. */
-static bool salvage_rows_is_copy(const struct salvage_rows *rows, uint64_t seq)
+static bool stream_reader_rows_is_copy(const struct stream_reader_rows *rows, uint64_t seq)
 {
 	uint64_t back = rows->highest - seq;
 
@@ -520,7 +526,7 @@ static bool salvage_rows_is_copy(const struct salvage_rows *rows, uint64_t seq)
 }
 
 /* The stream has had `upto` > highest rows. Returns how many of them, at the end, were not seen. */
-static uint64_t salvage_rows_advance(struct salvage_rows *rows, uint64_t upto)
+static uint64_t stream_reader_rows_advance(struct stream_reader_rows *rows, uint64_t upto)
 {
 	uint64_t step = upto - rows->highest;
 
@@ -530,13 +536,13 @@ static uint64_t salvage_rows_advance(struct salvage_rows *rows, uint64_t upto)
 }
 
 /* Marks a row that is no copy and not above highest. */
-static void salvage_rows_mark(struct salvage_rows *rows, uint64_t seq)
+static void stream_reader_rows_mark(struct stream_reader_rows *rows, uint64_t seq)
 {
 	rows->seen |= 1ULL << (rows->highest - seq);
 }
 
 /*
- * salvage_lines.h hands over lines that are good in themselves; here they become a stream again. What is known
+ * stream_reader_lines.h hands over lines that are good in themselves; here they become a stream again. What is known
  * of the current stream is one struct, zeroed when the next stream begins:
  *
  *     nothing ──first line──▶ open ──ADLER32──▶ closed ──line of another stream──▶ open …
@@ -559,106 +565,108 @@ struct stream_state {
 	bool start_known, has_row;
 	wall_t start;
 	uint32_t adler; /* of all lines so far */
-	struct salvage_rows rows;
-	struct salvage_row last_row;
-	struct salvage_columns columns;
+	struct stream_reader_rows rows;
+	struct stream_reader_row last_row;
+	struct stream_reader_columns columns;
 };
 
-struct salvage {
-	struct salvage_events events;
-	struct salvage_report report;
+struct stream_reader {
+	struct stream_reader_events events;
+	struct stream_reader_report report;
 	int stopped; /* what an event returned */
 	uint64_t streams_closed, streams_agreeing;
 	struct stream_state stream;
-	struct salvage_lines lines;
+	struct stream_reader_lines lines;
 	size_t text_len; /* of the line before, unless it was a row */
 	char text[STREAM_LINE_MAX + 1];
 };
 
-static bool is_gvisor(const struct salvage *salvage)
+static bool is_gvisor(const struct stream_reader *stream_reader)
 {
-	return salvage->lines.format == STREAM_GVISOR;
+	return stream_reader->lines.format == STREAM_GVISOR;
 }
 
 /* ---- what is wrong ---- */
 
-static int tell_damage(struct salvage *salvage, uint64_t rows_lost, const char *why)
+static int tell_damage(struct stream_reader *stream_reader, uint64_t rows_lost, const char *why)
 {
-	const struct salvage_events *events = &salvage->events;
+	const struct stream_reader_events *events = &stream_reader->events;
 
-	return events->damage ? events->damage(events->ctx, salvage->lines.line, rows_lost, why) : 0;
+	return events->damage ? events->damage(events->ctx, stream_reader->lines.line, rows_lost, why) : 0;
 }
 
 static int damaged(void *ctx, const char *why)
 {
-	struct salvage *salvage = ctx;
+	struct stream_reader *stream_reader = ctx;
 
-	salvage->report.damaged_lines++;
-	return tell_damage(salvage, 0, why);
+	stream_reader->report.damaged_lines++;
+	return tell_damage(stream_reader, 0, why);
 }
 
-static int duplicate(struct salvage *salvage)
+static int duplicate(struct stream_reader *stream_reader)
 {
-	salvage->report.duplicate_lines++;
+	stream_reader->report.duplicate_lines++;
 	return 0;
 }
 
 /* ---- streams ---- */
 
-static void begin_stream(struct salvage *salvage)
+static void begin_stream(struct stream_reader *stream_reader)
 {
-	salvage->stream = (struct stream_state){ .phase = STREAM_OPEN, .adler = CHECKSUM_ADLER32_EMPTY };
-	salvage->report.streams++;
-	salvage->report.first_time_ns = 0;
-	salvage->report.last_time_ns = 0;
+	stream_reader->stream = (struct stream_state){ .phase = STREAM_OPEN, .adler = CHECKSUM_ADLER32_EMPTY };
+	stream_reader->report.streams++;
+	stream_reader->report.first_time_ns = 0;
+	stream_reader->report.last_time_ns = 0;
 }
 
 /* The overall checksum goes on over the line, its checksum and its newline (which may have become something else). */
-static void add_to_checksum(struct salvage *salvage, const struct salvage_line *line)
+static void add_to_checksum(struct stream_reader *stream_reader, const struct stream_reader_line *line)
 {
-	struct stream_state *stream = &salvage->stream;
+	struct stream_state *stream = &stream_reader->stream;
 
 	stream->adler = checksum_adler32_combine(stream->adler, line->adler, line->len);
 	stream->adler = checksum_adler32(stream->adler, line->content + line->len, line->framed_len - line->len);
 	stream->adler = checksum_adler32(stream->adler, "\n", 1);
 }
 
-static int learn_start(struct salvage *salvage, wall_t start)
+static int learn_start(struct stream_reader *stream_reader, wall_t start)
 {
-	struct stream_state *stream = &salvage->stream;
+	struct stream_state *stream = &stream_reader->stream;
 
 	if (stream->start_known)
 		return 0;
 	stream->start_known = true;
 	stream->start = start;
-	return salvage->events.start_time ? salvage->events.start_time(salvage->events.ctx, start) : 0;
+	return stream_reader->events.start_time ? stream_reader->events.start_time(stream_reader->events.ctx, start)
+						: 0;
 }
 
-static int take_closing(struct salvage *salvage, const struct salvage_line *line)
+static int take_closing(struct stream_reader *stream_reader, const struct stream_reader_line *line)
 {
-	struct stream_state *stream = &salvage->stream;
+	struct stream_state *stream = &stream_reader->stream;
 
 	if (stream->phase == STREAM_CLOSED)
-		return duplicate(salvage);
+		return duplicate(stream_reader);
 	if (stream->phase == STREAM_NOTHING)
-		begin_stream(salvage);
+		begin_stream(stream_reader);
 
 	bool agrees = line->adler == stream->adler;
 	if (!agrees && !line->ended)
-		return damaged(salvage, "it is cut short");
+		return damaged(stream_reader, "it is cut short");
 	stream->phase = STREAM_CLOSED;
-	salvage->streams_closed++;
-	salvage->streams_agreeing += agrees;
+	stream_reader->streams_closed++;
+	stream_reader->streams_agreeing += agrees;
 	return agrees ? 0
-		      : tell_damage(salvage, 0, "the overall checksum differs: not every line was recovered in order");
+		      : tell_damage(stream_reader, 0,
+				    "the overall checksum differs: not every line was recovered in order");
 }
 
 /* ---- columns ---- */
 
-static int tell_columns(struct salvage *salvage)
+static int tell_columns(struct stream_reader *stream_reader)
 {
-	const struct salvage_columns *columns = &salvage->stream.columns;
-	const struct salvage_events *events = &salvage->events;
+	const struct stream_reader_columns *columns = &stream_reader->stream.columns;
+	const struct stream_reader_events *events = &stream_reader->events;
 	int r = 0;
 
 	for (size_t i = 0; !r && events->column && i < STREAM_COLUMNS_MAX; i++)
@@ -667,62 +675,62 @@ static int tell_columns(struct salvage *salvage)
 	return r;
 }
 
-static int take_meta(struct salvage *salvage, const char *text)
+static int take_meta(struct stream_reader *stream_reader, const char *text)
 {
-	if (!salvage_columns_describe(&salvage->stream.columns, salvage->lines.format, text))
-		return damaged(salvage, "it describes no column");
-	return tell_columns(salvage);
+	if (!stream_reader_columns_describe(&stream_reader->stream.columns, stream_reader->lines.format, text))
+		return damaged(stream_reader, "it describes no column");
+	return tell_columns(stream_reader);
 }
 
-static int take_columns(struct salvage *salvage, const char *text)
+static int take_columns(struct stream_reader *stream_reader, const char *text)
 {
-	if (!salvage_columns_name(&salvage->stream.columns, salvage->lines.format, text))
-		return damaged(salvage, "it names no columns");
-	return tell_columns(salvage);
+	if (!stream_reader_columns_name(&stream_reader->stream.columns, stream_reader->lines.format, text))
+		return damaged(stream_reader, "it names no columns");
+	return tell_columns(stream_reader);
 }
 
 /* ---- rows ---- */
 
 /* Numbers tell copies apart; without them, the same values at the same nanosecond. */
-static bool is_copy(const struct salvage *salvage, const struct salvage_row *row)
+static bool is_copy(const struct stream_reader *stream_reader, const struct stream_reader_row *row)
 {
-	const struct stream_state *stream = &salvage->stream;
-	const struct salvage_row *last = &stream->last_row;
+	const struct stream_state *stream = &stream_reader->stream;
+	const struct stream_reader_row *last = &stream->last_row;
 
 	if (row->seq)
-		return salvage_rows_is_copy(&stream->rows, row->seq);
+		return stream_reader_rows_is_copy(&stream->rows, row->seq);
 	return stream->has_row && row->time_ns == last->time_ns &&
 	       memcmp(row->values, last->values, sizeof(row->values)) == 0;
 }
 
-static int tell_lost(struct salvage *salvage, uint64_t lost)
+static int tell_lost(struct stream_reader *stream_reader, uint64_t lost)
 {
-	uint64_t *sum = &salvage->report.rows_lost;
+	uint64_t *sum = &stream_reader->report.rows_lost;
 
 	if (!lost)
 		return 0;
 	if (__builtin_add_overflow(*sum, lost, sum))
 		*sum = UINT64_MAX;
-	return tell_damage(salvage, lost, "rows are missing before it");
+	return tell_damage(stream_reader, lost, "rows are missing before it");
 }
 
 /* Not a copy. */
-static int account_row(struct salvage *salvage, uint64_t seq)
+static int account_row(struct stream_reader *stream_reader, uint64_t seq)
 {
-	struct salvage_rows *rows = &salvage->stream.rows;
+	struct stream_reader_rows *rows = &stream_reader->stream.rows;
 	bool late = seq <= rows->highest;
-	uint64_t lost = late ? 0 : salvage_rows_advance(rows, seq) - 1;
+	uint64_t lost = late ? 0 : stream_reader_rows_advance(rows, seq) - 1;
 
-	salvage_rows_mark(rows, seq);
-	salvage->report.late_rows += late;
-	salvage->report.rows_lost -= late;
-	return tell_lost(salvage, lost);
+	stream_reader_rows_mark(rows, seq);
+	stream_reader->report.late_rows += late;
+	stream_reader->report.rows_lost -= late;
+	return tell_lost(stream_reader, lost);
 }
 
-static int hand_out_row(struct salvage *salvage, const struct salvage_row *row)
+static int hand_out_row(struct stream_reader *stream_reader, const struct stream_reader_row *row)
 {
-	struct salvage_report *report = &salvage->report;
-	struct stream_state *stream = &salvage->stream;
+	struct stream_reader_report *report = &stream_reader->report;
+	struct stream_state *stream = &stream_reader->stream;
 
 	if (!stream->has_row || row->time_ns < report->first_time_ns)
 		report->first_time_ns = row->time_ns;
@@ -731,36 +739,37 @@ static int hand_out_row(struct salvage *salvage, const struct salvage_row *row)
 	stream->has_row = true;
 	stream->last_row = *row;
 	report->rows++;
-	if (!salvage->events.row)
+	if (!stream_reader->events.row)
 		return 0;
-	return salvage->events.row(salvage->events.ctx, row->seq, row->time_ns, row->target, row->values, row->mask);
+	return stream_reader->events.row(stream_reader->events.ctx, row->seq, row->time_ns, row->target, row->values,
+					 row->mask);
 }
 
-static int take_row(struct salvage *salvage, const struct salvage_line *line)
+static int take_row(struct stream_reader *stream_reader, const struct stream_reader_line *line)
 {
-	struct stream_state *stream = &salvage->stream;
-	struct salvage_row row;
+	struct stream_state *stream = &stream_reader->stream;
+	struct stream_reader_row row;
 
-	salvage->text_len = 0;
-	if (!salvage_rows_parse(salvage->lines.format, line->content, line->len, &row))
-		return damaged(salvage, "it is no row");
-	if (is_copy(salvage, &row))
-		return duplicate(salvage);
+	stream_reader->text_len = 0;
+	if (!stream_reader_rows_parse(stream_reader->lines.format, line->content, line->len, &row))
+		return damaged(stream_reader, "it is no row");
+	if (is_copy(stream_reader, &row))
+		return duplicate(stream_reader);
 	if (stream->phase == STREAM_NOTHING ||
 	    (stream->phase == STREAM_CLOSED && (!row.seq || row.seq > stream->rows.highest)))
-		begin_stream(salvage);
-	add_to_checksum(salvage, line);
+		begin_stream(stream_reader);
+	add_to_checksum(stream_reader, line);
 
 	if (stream->unreadable)
-		return damaged(salvage, other_version);
-	if (!salvage_columns_fit(&stream->columns, salvage->lines.format, row.columns))
-		return damaged(salvage, "it does not have the columns of the stream");
+		return damaged(stream_reader, other_version);
+	if (!stream_reader_columns_fit(&stream->columns, stream_reader->lines.format, row.columns))
+		return damaged(stream_reader, "it does not have the columns of the stream");
 	if (!row.seq)
 		row.seq = stream->rows.highest + 1;
-	int r = tell_columns(salvage);
+	int r = tell_columns(stream_reader);
 	if (!r)
-		r = account_row(salvage, row.seq);
-	return r ? r : hand_out_row(salvage, &row);
+		r = account_row(stream_reader, row.seq);
+	return r ? r : hand_out_row(stream_reader, &row);
 }
 
 /* ---- headers and remarks: each function takes what follows the kind, terminated ---- */
@@ -781,71 +790,75 @@ static bool parse_number(const char *text, uint64_t *ret)
 }
 
 /* start_ns means the same in every version, so that streams can be told apart. */
-static int take_format(struct salvage *salvage, const char *json)
+static int take_format(struct stream_reader *stream_reader, const char *json)
 {
-	struct stream_state *stream = &salvage->stream;
+	struct stream_state *stream = &stream_reader->stream;
 	uint64_t version, start, columns;
-	int r = json_number(json, "\"start_ns\":", &start) ? learn_start(salvage, (wall_t){ start }) : 0;
+	int r = json_number(json, "\"start_ns\":", &start) ? learn_start(stream_reader, (wall_t){ start }) : 0;
 
 	stream->unreadable = !json_number(json, "\"version\":", &version) || version != FORMAT_VERSION;
 	if (stream->unreadable)
-		return r ? r : damaged(salvage, other_version);
+		return r ? r : damaged(stream_reader, other_version);
 	if (!stream->columns.count && json_number(json, "\"columns\":", &columns) && columns <= STREAM_COLUMNS_MAX)
 		stream->columns.count = columns;
 	return r;
 }
 
-static int take_start_time(struct salvage *salvage, const char *text)
+static int take_start_time(struct stream_reader *stream_reader, const char *text)
 {
 	uint64_t start;
 
-	return parse_number(text, &start) ? learn_start(salvage, (wall_t){ start }) : damaged(salvage, "it is no time");
+	return parse_number(text, &start) ? learn_start(stream_reader, (wall_t){ start })
+					  : damaged(stream_reader, "it is no time");
 }
 
-static int take_target(struct salvage *salvage, const char *text)
+static int take_target(struct stream_reader *stream_reader, const char *text)
 {
 	const char *end = text + strlen(text), *p;
 	uint64_t id;
 
 	p = text_parse_u64(text, end, &id);
 	if (!p || *p != '\t' || !id || id > UINT32_MAX)
-		return damaged(salvage, "it declares no target");
-	if (!salvage->events.target)
+		return damaged(stream_reader, "it declares no target");
+	if (!stream_reader->events.target)
 		return 0;
-	return salvage->events.target(salvage->events.ctx, (uint32_t)id, p + 1, (size_t)(end - p - 1));
+	return stream_reader->events.target(stream_reader->events.ctx, (uint32_t)id, p + 1, (size_t)(end - p - 1));
 }
 
-static int take_stats(struct salvage *salvage, const char *json)
+static int take_stats(struct stream_reader *stream_reader, const char *json)
 {
-	return salvage->events.stats ? salvage->events.stats(salvage->events.ctx, json, strlen(json)) : 0;
+	return stream_reader->events.stats ? stream_reader->events.stats(stream_reader->events.ctx, json, strlen(json))
+					   : 0;
 }
 
-static int take_end(struct salvage *salvage, const char *text)
+static int take_end(struct stream_reader *stream_reader, const char *text)
 {
 	uint64_t rows;
 
-	if (!parse_number(text, &rows) || rows < salvage->stream.rows.highest)
-		return damaged(salvage, "it is no number of rows");
-	return tell_lost(salvage, salvage_rows_advance(&salvage->stream.rows, rows));
+	if (!parse_number(text, &rows) || rows < stream_reader->stream.rows.highest)
+		return damaged(stream_reader, "it is no number of rows");
+	return tell_lost(stream_reader, stream_reader_rows_advance(&stream_reader->stream.rows, rows));
 }
 
-static int take_note(struct salvage *salvage, const char *text)
+static int take_note(struct stream_reader *stream_reader, const char *text)
 {
 	size_t len = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
 	const char *json = text + len + (text[len] == '\t');
 	char kind[STREAM_KIND_MAX + 1];
 
-	if (!len || len > STREAM_KIND_MAX || (text[len] && text[len] != '\t') || is_gvisor(salvage))
-		return damaged(salvage, "it is of no known kind");
+	if (!len || len > STREAM_KIND_MAX || (text[len] && text[len] != '\t') || is_gvisor(stream_reader))
+		return damaged(stream_reader, "it is of no known kind");
 	memcpy(kind, text, len);
 	kind[len] = '\0';
-	return salvage->events.note ? salvage->events.note(salvage->events.ctx, kind, json, strlen(json)) : 0;
+	return stream_reader->events.note
+		       ? stream_reader->events.note(stream_reader->events.ctx, kind, json, strlen(json))
+		       : 0;
 }
 
 /* once: two of them in a row are copies. */
 struct kind {
 	const char *name;
-	int (*take)(struct salvage *salvage, const char *rest);
+	int (*take)(struct stream_reader *stream_reader, const char *rate_limit);
 	bool once;
 };
 
@@ -873,21 +886,21 @@ static const struct kind *find_kind(const char *text)
 	return NULL;
 }
 
-static bool begins_stream(const struct salvage *salvage, const struct kind *kind, const char *rest)
+static bool begins_stream(const struct stream_reader *stream_reader, const struct kind *kind, const char *rate_limit)
 {
-	const struct stream_state *stream = &salvage->stream;
+	const struct stream_state *stream = &stream_reader->stream;
 	uint64_t start, next_row = UINT64_MAX;
 
 	if (stream->phase == STREAM_NOTHING)
 		return true;
-	if (is_gvisor(salvage) &&
+	if (is_gvisor(stream_reader) &&
 	    (stream->phase == STREAM_CLOSED || (kind && kind->take == take_meta && stream->columns.named)))
 		return true;
 	if (kind && kind->take == take_format) {
-		if (!json_number(rest, "\"start_ns\":", &start))
+		if (!json_number(rate_limit, "\"start_ns\":", &start))
 			return false;
-		json_number(rest, "\"next_row\":", &next_row);
-	} else if (!kind || kind->take != take_start_time || !parse_number(rest, &start)) {
+		json_number(rate_limit, "\"next_row\":", &next_row);
+	} else if (!kind || kind->take != take_start_time || !parse_number(rate_limit, &start)) {
 		return false;
 	}
 	if (stream->start_known)
@@ -895,95 +908,96 @@ static bool begins_stream(const struct salvage *salvage, const struct kind *kind
 	return stream->phase == STREAM_CLOSED || next_row <= stream->rows.highest;
 }
 
-static int take_text(struct salvage *salvage, const struct salvage_line *line)
+static int take_text(struct stream_reader *stream_reader, const struct stream_reader_line *line)
 {
-	char *text = salvage->text;
+	char *text = stream_reader->text;
 
 	if (memchr(line->content, '\0', line->len))
-		return damaged(salvage, "it holds a NUL");
-	bool copy = line->len == salvage->text_len && memcmp(text, line->content, line->len) == 0;
+		return damaged(stream_reader, "it holds a NUL");
+	bool copy = line->len == stream_reader->text_len && memcmp(text, line->content, line->len) == 0;
 	memcpy(text, line->content, line->len);
 	text[line->len] = '\0';
-	salvage->text_len = line->len;
+	stream_reader->text_len = line->len;
 
 	const struct kind *kind = find_kind(text);
 	if (copy && kind && kind->once)
-		return duplicate(salvage);
-	const char *rest = kind ? text + strlen(kind->name) + 1 : text;
-	if (begins_stream(salvage, kind, rest))
-		begin_stream(salvage);
-	if (salvage->stream.phase == STREAM_CLOSED)
-		return duplicate(salvage);
-	add_to_checksum(salvage, line);
+		return duplicate(stream_reader);
+	const char *rate_limit = kind ? text + strlen(kind->name) + 1 : text;
+	if (begins_stream(stream_reader, kind, rate_limit))
+		begin_stream(stream_reader);
+	if (stream_reader->stream.phase == STREAM_CLOSED)
+		return duplicate(stream_reader);
+	add_to_checksum(stream_reader, line);
 
-	if (salvage->stream.unreadable && !(kind && kind->take == take_format))
-		return damaged(salvage, other_version);
-	return kind ? kind->take(salvage, rest) : take_note(salvage, text);
+	if (stream_reader->stream.unreadable && !(kind && kind->take == take_format))
+		return damaged(stream_reader, other_version);
+	return kind ? kind->take(stream_reader, rate_limit) : take_note(stream_reader, text);
 }
 
-static int take_line(void *ctx, const struct salvage_line *line)
+static int take_line(void *ctx, const struct stream_reader_line *line)
 {
-	struct salvage *salvage = ctx;
+	struct stream_reader *stream_reader = ctx;
 
 	if (line->closing)
-		return take_closing(salvage, line);
+		return take_closing(stream_reader, line);
 	if (line->len && *line->content >= '0' && *line->content <= '9')
-		return take_row(salvage, line);
-	return take_text(salvage, line);
+		return take_row(stream_reader, line);
+	return take_text(stream_reader, line);
 }
 
 /* ---- life ---- */
 
-bool salvage_whole(const struct salvage_report *report)
+bool stream_reader_whole(const struct stream_reader_report *report)
 {
 	return report->ours && report->complete && report->checksum_ok && !report->damaged_lines && !report->rows_lost;
 }
 
-int salvage_new(const struct salvage_events *events, struct salvage **ret)
+int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret)
 {
-	struct salvage *salvage = calloc(1, sizeof(*salvage));
+	struct stream_reader *stream_reader = calloc(1, sizeof(*stream_reader));
 
-	if (!salvage)
+	if (!stream_reader)
 		return -ENOMEM;
-	salvage->events = *events;
-	salvage_lines_init(&salvage->lines, &(struct salvage_lines_events){ take_line, damaged, salvage });
-	*ret = salvage;
+	stream_reader->events = *events;
+	stream_reader_lines_init(&stream_reader->lines,
+				 &(struct stream_reader_lines_events){ take_line, damaged, stream_reader });
+	*ret = stream_reader;
 	return 0;
 }
 
-int salvage_feed(struct salvage *salvage, const char *data, size_t len)
+int stream_reader_feed(struct stream_reader *stream_reader, const char *data, size_t len)
 {
-	if (!salvage->stopped)
-		salvage->stopped = salvage_lines_feed(&salvage->lines, data, len);
-	return salvage->stopped;
+	if (!stream_reader->stopped)
+		stream_reader->stopped = stream_reader_lines_feed(&stream_reader->lines, data, len);
+	return stream_reader->stopped;
 }
 
-int salvage_finish(struct salvage *salvage, struct salvage_report *ret)
+int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret)
 {
-	struct salvage_report *report = &salvage->report;
+	struct stream_reader_report *report = &stream_reader->report;
 
-	if (!salvage->stopped)
-		salvage->stopped = salvage_lines_finish(&salvage->lines);
-	report->format = salvage->lines.format;
-	report->ours = salvage->lines.prefix_seen;
-	report->lines = salvage->lines.line;
-	report->adler = salvage->stream.adler;
-	report->foreign_lines = salvage->lines.foreign_lines;
-	report->columns = salvage->stream.columns.count;
-	report->complete = report->streams && salvage->streams_closed == report->streams;
-	report->checksum_ok = report->complete && salvage->streams_agreeing == report->streams;
+	if (!stream_reader->stopped)
+		stream_reader->stopped = stream_reader_lines_finish(&stream_reader->lines);
+	report->format = stream_reader->lines.format;
+	report->ours = stream_reader->lines.prefix_seen;
+	report->lines = stream_reader->lines.line;
+	report->adler = stream_reader->stream.adler;
+	report->foreign_lines = stream_reader->lines.foreign_lines;
+	report->columns = stream_reader->stream.columns.count;
+	report->complete = report->streams && stream_reader->streams_closed == report->streams;
+	report->checksum_ok = report->complete && stream_reader->streams_agreeing == report->streams;
 	*ret = *report;
-	return salvage->stopped;
+	return stream_reader->stopped;
 }
 
-void salvage_free(struct salvage *salvage)
+void stream_reader_free(struct stream_reader *stream_reader)
 {
-	free(salvage);
+	free(stream_reader);
 }
 
-static void free_salvage(struct salvage **salvage)
+static void free_stream_reader(struct stream_reader **stream_reader)
 {
-	salvage_free(*salvage);
+	stream_reader_free(*stream_reader);
 }
 
 /* Behind the last newline, before which the number of rows may already be; 0: there is none within the length of a line. -errno. */
@@ -1006,7 +1020,7 @@ static off_t find_end(int fd, char *piece, bool *ret_counted)
 }
 
 /* 0; -errno. */
-static int feed(int fd, off_t end, char *piece, struct salvage *salvage)
+static int feed(int fd, off_t end, char *piece, struct stream_reader *stream_reader)
 {
 	for (off_t at = 0; at < end;) {
 		size_t want = end - at < STREAM_LINE_MAX ? (size_t)(end - at) : STREAM_LINE_MAX;
@@ -1015,7 +1029,7 @@ static int feed(int fd, off_t end, char *piece, struct salvage *salvage)
 
 		if (len <= 0)
 			return len < 0 ? -errno : -EIO;
-		r = salvage_feed(salvage, piece, (size_t)len);
+		r = stream_reader_feed(stream_reader, piece, (size_t)len);
 		if (r != 0)
 			return r;
 		at += len;
@@ -1024,7 +1038,7 @@ static int feed(int fd, off_t end, char *piece, struct salvage *salvage)
 	return 0;
 }
 
-static bool is_closable(const struct salvage_report *report)
+static bool is_closable(const struct stream_reader_report *report)
 {
 	return report->ours && report->streams == 1 && !report->complete && report->format == STREAM_SPIKEWATCH &&
 	       report->damaged_lines == 0 && report->duplicate_lines == 0 && report->foreign_lines == 0 &&
@@ -1036,7 +1050,7 @@ static void release_lines(struct stream_lines *lines)
 	stream_lines_release(lines);
 }
 
-static int append_end(int fd, const struct salvage_report *report, bool counted)
+static int append_end(int fd, const struct stream_reader_report *report, bool counted)
 {
 	AUTO(release_lines) struct stream_lines lines = { 0 };
 	char text[40];
@@ -1051,24 +1065,24 @@ static int append_end(int fd, const struct salvage_report *report, bool counted)
 	return r < 0 ? r : stream_lines_close(&lines);
 }
 
-int streamseal(int fd)
+int stream_repair(int fd)
 {
-	static const struct salvage_events nothing;
-	AUTO(free_salvage) struct salvage *salvage = NULL;
+	static const struct stream_reader_events nothing;
+	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
 	AUTO_FREE char *piece = malloc(STREAM_LINE_MAX);
-	struct salvage_report report;
+	struct stream_reader_report report;
 	bool counted = false;
 	off_t end = piece ? find_end(fd, piece, &counted) : -ENOMEM;
-	int r = end < 0 ? (int)end : salvage_new(&nothing, &salvage);
+	int r = end < 0 ? (int)end : stream_reader_new(&nothing, &stream_reader);
 
 	if (r == 0)
-		r = feed(fd, end, piece, salvage);
+		r = feed(fd, end, piece, stream_reader);
 	if (r == 0)
-		r = salvage_finish(salvage, &report);
+		r = stream_reader_finish(stream_reader, &report);
 	if (r < 0)
 		return r;
 	if (!is_closable(&report))
-		return STREAMSEAL_LEFT;
+		return STREAM_REPAIR_LEFT;
 	if (ftruncate(fd, end) < 0 || lseek(fd, end, SEEK_SET) < 0)
 		return -errno;
 

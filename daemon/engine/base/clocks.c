@@ -7,12 +7,12 @@
 #include <time.h>
 
 /* Believed after so much time without a step. */
-#define STEADYCLOCK_NS (3600 * NS_PER_S)
+#define STEADY_CLOCK_NS (3600 * NS_PER_S)
 
 /* Beyond this between two looks, it was set, or the machine slept. */
-#define STEADYCLOCK_STEP_NS (60 * NS_PER_S)
+#define STEADY_CLOCK_STEP_NS (60 * NS_PER_S)
 
-/* realclock.c: the one place of the daemon that asks the kernel for the time. */
+/* real_clock.c: the one place of the daemon that asks the kernel for the time. */
 
 static uint64_t read_clock(clockid_t id)
 {
@@ -37,12 +37,12 @@ static wall_t read_wall(void *ctx)
 	return (wall_t){ read_clock(CLOCK_REALTIME) };
 }
 
-struct clock realclock(void)
+struct clock real_clock(void)
 {
 	return (struct clock){ .mono = read_mono, .wall = read_wall };
 }
 
-void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns)
+void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns)
 {
 	for (int tries = 0; tries < 10; tries++) {
 		ret_mono->ns = read_clock(CLOCK_MONOTONIC);
@@ -53,22 +53,22 @@ void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_n
 	}
 }
 
-uint64_t realclock_process_cpu(void)
+uint64_t real_clock_process_cpu(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-uint64_t realclock_thread_cpu(void)
+uint64_t real_clock_thread_cpu(void)
 {
 	return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
-uint64_t realclock_cpu_of(clockid_t clock)
+uint64_t real_clock_cpu_of(clockid_t clock)
 {
 	return read_clock(clock);
 }
 
-void realclock_sleep_until(mono_t until)
+void real_clock_sleep_until(mono_t until)
 {
 	struct timespec at = {
 		.tv_sec = (time_t)(until.ns / NS_PER_S),
@@ -82,10 +82,10 @@ static bool is_step(int64_t before_ns, int64_t after_ns)
 {
 	int64_t step = after_ns - before_ns;
 
-	return step > (int64_t)STEADYCLOCK_STEP_NS || step < -(int64_t)STEADYCLOCK_STEP_NS;
+	return step > (int64_t)STEADY_CLOCK_STEP_NS || step < -(int64_t)STEADY_CLOCK_STEP_NS;
 }
 
-wall_t steadyclock_look(struct steadyclock *clock, mono_t mono, wall_t wall)
+wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall)
 {
 	int64_t ahead = (int64_t)(wall.ns - mono.ns);
 
@@ -94,5 +94,5 @@ wall_t steadyclock_look(struct steadyclock *clock, mono_t mono, wall_t wall)
 	clock->looked = true;
 	clock->ahead_ns = ahead;
 
-	return mono_diff(mono, clock->since) >= (int64_t)STEADYCLOCK_NS ? wall : (wall_t){ 0 };
+	return mono_diff(mono, clock->since) >= (int64_t)STEADY_CLOCK_NS ? wall : (wall_t){ 0 };
 }

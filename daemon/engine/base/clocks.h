@@ -10,41 +10,41 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* realclock.h: the machine's clocks as a struct clock. */
+/* real_clock.h: the machine's clocks as a struct clock. */
 
 /* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
-struct clock realclock(void);
+struct clock real_clock(void);
 
 /*
  * Monotonic, wall and boot clock (CLOCK_BOOTTIME) as of the same moment: within a millisecond, unless the machine gives this thread no
  * such moment in a few tries; then the last of them.
  */
-void realclock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
+void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
 
 /* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
-uint64_t realclock_process_cpu(void);
-uint64_t realclock_thread_cpu(void);
+uint64_t real_clock_process_cpu(void);
+uint64_t real_clock_thread_cpu(void);
 
 /* The CPU clock of a process, as clock_getcpuclockid(3) makes it, which also asks whether it is there. */
-static inline clockid_t realclock_of(int32_t pid)
+static inline clockid_t real_clock_of(int32_t pid)
 {
 	return (clockid_t)(~(uint32_t)pid << 3 | 2);
 }
 
 /* CPU time behind a thread's (pthread_getcpuclockid(3)) or process's clock; 0 if it has ended. */
-uint64_t realclock_cpu_of(clockid_t clock);
+uint64_t real_clock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */
-void realclock_sleep_until(mono_t until);
+void real_clock_sleep_until(mono_t until);
 
 /* Zeroed is the right start. */
-struct steadyclock {
+struct steady_clock {
 	bool looked;
 	int64_t ahead_ns; /* of the monotonic clock, at the last look */
 	mono_t since;     /* no step since then */
 };
 
-/* A look at both clocks. The time of day if it has been steady for STEADYCLOCK_NS; else 0, at which nothing is old. */
-wall_t steadyclock_look(struct steadyclock *clock, mono_t mono, wall_t wall);
+/* A look at both clocks. The time of day if it has been steady for STEADY_CLOCK_NS; else 0, at which nothing is old. */
+wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall);
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* ringlock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would be a lock on the old one. */
+/* ring_lock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would be a lock on the old one. */
 
 static int failed(const char *what, const char *path, int error)
 {
@@ -23,7 +23,7 @@ static int failed(const char *what, const char *path, int error)
 	return error;
 }
 
-int ringlock_take(const char *ring, int *ret)
+int ring_lock_take(const char *ring, int *ret)
 {
 	AUTO_CLOSE int fd = -1;
 	char path[PATHS_MAX + 8];
@@ -142,5 +142,5 @@ int paths_make_parent(const char *file)
 	memcpy(path, file, len);
 	path[len] = '\0';
 
-	return dirtree_make(path);
+	return directory_tree_make(path);
 }

@@ -8,11 +8,11 @@
 #include "lib/config/config.h"
 
 /*
- * ringlock.h: who owns a ring. The lock is held by a file beside it and outlives every way to die but the owner's.
+ * ring_lock.h: who owns a ring. The lock is held by a file beside it and outlives every way to die but the owner's.
  */
 
 /* Makes the ring's directory if need be. 0 and *ret, to be closed by the caller when it no longer writes; -EALREADY: another daemon has it; -errno. Both are logged. */
-int ringlock_take(const char *ring, int *ret);
+int ring_lock_take(const char *ring, int *ret);
 
 #define PATHS_MAX 1024
 

@@ -54,7 +54,7 @@ static bool read_sysctl(const char *path, long *ret)
 	return true;
 }
 
-uint32_t perfevents_frequency(uint32_t wanted)
+uint32_t perf_events_frequency(uint32_t wanted)
 {
 	long most;
 
@@ -63,7 +63,7 @@ uint32_t perfevents_frequency(uint32_t wanted)
 	return wanted;
 }
 
-bool perfevents_cpu_is_online(uint32_t cpu)
+bool perf_events_cpu_is_online(uint32_t cpu)
 {
 	char path[64];
 	long online;
@@ -78,14 +78,15 @@ static int refuse(const char *call, const char *name, int error, char *reason)
 	char path[64];
 	long value;
 
-	snprintf(reason, PERFEVENTS_REASON_MAX, "%s: %s", call, strerror(error));
+	snprintf(reason, PERF_EVENTS_REASON_MAX, "%s: %s", call, strerror(error));
 	snprintf(path, sizeof(path), "/proc/sys/kernel/%s", name);
 	if ((error == EACCES || error == EPERM) && read_sysctl(path, &value))
-		snprintf(reason, PERFEVENTS_REASON_MAX, "%s: %s; kernel.%s is %ld", call, strerror(error), name, value);
+		snprintf(reason, PERF_EVENTS_REASON_MAX, "%s: %s; kernel.%s is %ld", call, strerror(error), name,
+			 value);
 	return -error;
 }
 
-int perfevents_refusal(int error, char *reason)
+int perf_events_refusal(int error, char *reason)
 {
 	return refuse("perf_event_open", "perf_event_paranoid", -error, reason);
 }
@@ -96,42 +97,42 @@ int perfevents_refusal(int error, char *reason)
 #define FAULTS_PER_SECOND 100000U
 
 #if defined(__x86_64__)
-#define REGS_USER PERFRECORD_REGS_X86_64
+#define REGS_USER PERF_RECORD_REGS_X86_64
 #else
 #define REGS_USER 0ULL /* whoever unwinds knows no other machine's */
 #endif
 
-bool perfevents_can_dwarf(void)
+bool perf_events_can_dwarf(void)
 {
 	return REGS_USER != 0;
 }
 
-struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted)
+struct perf_record_format perf_events_format(const struct perf_events_wanted *wanted)
 {
-	struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
+	struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
 
 	if (wanted->stack_bytes != 0)
-		format = (struct perfrecord_format){ .sample_type = PERFRECORD_DWARF, .regs_user = REGS_USER };
-	if (wanted->kind == PERFEVENTS_FAULTS)
+		format = (struct perf_record_format){ .sample_type = PERF_RECORD_DWARF, .regs_user = REGS_USER };
+	if (wanted->kind == PERF_EVENTS_FAULTS)
 		format.sample_type &= ~(uint64_t)PERF_SAMPLE_PERIOD;
 	return format;
 }
 
-uint64_t perfevents_period(const struct perfevents_wanted *wanted)
+uint64_t perf_events_period(const struct perf_events_wanted *wanted)
 {
-	if (wanted->kind != PERFEVENTS_FAULTS)
+	if (wanted->kind != PERF_EVENTS_FAULTS)
 		return 0;
 	return wanted->fault_period != 0 ? wanted->fault_period : (FAULTS_PER_SECOND / wanted->frequency) | 1;
 }
 
 /* No samples, but what goes along with them; their rings are emptied. */
-static bool is_side(const struct perfevents_wanted *wanted)
+static bool is_side(const struct perf_events_wanted *wanted)
 {
-	return wanted->kind == PERFEVENTS_SIDE || wanted->kind == PERFEVENTS_TASKS;
+	return wanted->kind == PERF_EVENTS_SIDE || wanted->kind == PERF_EVENTS_TASKS;
 }
 
 /* What all have: the same clock and the same trailer. */
-static struct perf_event_attr common(const struct perfevents_wanted *wanted)
+static struct perf_event_attr common(const struct perf_events_wanted *wanted)
 {
 	bool side = is_side(wanted);
 
@@ -139,7 +140,7 @@ static struct perf_event_attr common(const struct perfevents_wanted *wanted)
 		.size = sizeof(struct perf_event_attr),
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
-		.sample_type = PERFRECORD_FRAME_POINTERS,
+		.sample_type = PERF_RECORD_FRAME_POINTERS,
 		.sample_id_all = 1,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC,
@@ -153,13 +154,13 @@ static struct perf_event_attr common(const struct perfevents_wanted *wanted)
 	};
 }
 
-static struct perf_event_attr side_attr(const struct perfevents_wanted *wanted)
+static struct perf_event_attr side_attr(const struct perf_events_wanted *wanted)
 {
 	struct perf_event_attr attr = common(wanted);
 
 	attr.sample_period = 1;
-	attr.mmap = wanted->kind == PERFEVENTS_SIDE;
-	attr.mmap2 = wanted->kind == PERFEVENTS_SIDE;
+	attr.mmap = wanted->kind == PERF_EVENTS_SIDE;
+	attr.mmap2 = wanted->kind == PERF_EVENTS_SIDE;
 	attr.comm = 1;
 	attr.comm_exec = 1;
 	attr.task = 1;
@@ -167,17 +168,17 @@ static struct perf_event_attr side_attr(const struct perfevents_wanted *wanted)
 	return attr;
 }
 
-static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted)
+static struct perf_event_attr sample_attr(const struct perf_events_wanted *wanted)
 {
 	struct perf_event_attr attr = common(wanted);
-	struct perfrecord_format format = perfevents_format(wanted);
+	struct perf_record_format format = perf_events_format(wanted);
 
 	attr.sample_type = format.sample_type;
 	attr.sample_regs_user = format.regs_user;
 	attr.sample_stack_user = wanted->stack_bytes;
-	if (wanted->kind == PERFEVENTS_FAULTS) {
+	if (wanted->kind == PERF_EVENTS_FAULTS) {
 		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
-		attr.sample_period = perfevents_period(wanted);
+		attr.sample_period = perf_events_period(wanted);
 		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;
 		if (wanted->wake_samples != 0) {
 			attr.watermark = 0;
@@ -199,7 +200,7 @@ static struct perf_event_attr sample_attr(const struct perfevents_wanted *wanted
 	return attr;
 }
 
-static struct perf_event_attr attr_of(const struct perfevents_wanted *wanted)
+static struct perf_event_attr attr_of(const struct perf_events_wanted *wanted)
 {
 	return is_side(wanted) ? side_attr(wanted) : sample_attr(wanted);
 }
@@ -213,7 +214,7 @@ static int open_event(struct perf_event_attr *attr, pid_t tid, uint32_t cpu)
 	return fd < 0 ? -errno : fd;
 }
 
-int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t cpu)
+int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32_t cpu)
 {
 	struct perf_event_attr attr = attr_of(wanted);
 
@@ -221,7 +222,7 @@ int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t
 	return open_event(&attr, tid, cpu);
 }
 
-static int map_ring(struct perfevents *events, size_t ring_bytes, int prot, char *reason)
+static int map_ring(struct perf_events *events, size_t ring_bytes, int prot, char *reason)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -233,10 +234,10 @@ static int map_ring(struct perfevents *events, size_t ring_bytes, int prot, char
 		events->map = NULL;
 		return refuse("mmap of a perf ring", "perf_event_mlock_kb", error, reason);
 	}
-	return perfring_init(&events->ring, events->map, events->map_bytes, page);
+	return perf_ring_init(&events->ring, events->map, events->map_bytes, page);
 }
 
-static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_bytes, struct perfevents *events,
+static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_bytes, struct perf_events *events,
 			  char *reason)
 {
 	int prot = attr->write_backward ? PROT_READ : PROT_READ | PROT_WRITE, r;
@@ -245,18 +246,18 @@ static int open_with_ring(struct perf_event_attr *attr, pid_t tid, size_t ring_b
 		attr->wakeup_watermark = attr->mmap ? (uint32_t)(ring_bytes / 2) : 1;
 	events->fd = open_event(attr, tid, events->cpu);
 	if (events->fd < 0)
-		return perfevents_refusal(events->fd, reason);
+		return perf_events_refusal(events->fd, reason);
 	r = map_ring(events, ring_bytes, prot, reason);
 	if (r < 0)
-		perfevents_close(events);
+		perf_events_close(events);
 	return r;
 }
 
-int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perfevents *ret,
-		    char *reason)
+int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perf_events *ret,
+		     char *reason)
 {
 	struct perf_event_attr attr = attr_of(wanted);
-	struct perfevents events = { .fd = -1, .cpu = cpu };
+	struct perf_events events = { .fd = -1, .cpu = cpu };
 	int r = open_with_ring(&attr, -1, ring_bytes, &events, reason);
 
 	if (r == 0)
@@ -264,11 +265,11 @@ int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t
 	return r;
 }
 
-int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
-			 struct perfevents *ret, char *reason)
+int perf_events_open_ring(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes,
+			  struct perf_events *ret, char *reason)
 {
 	struct perf_event_attr attr = common(wanted);
-	struct perfevents events = { .fd = -1, .cpu = cpu };
+	struct perf_events events = { .fd = -1, .cpu = cpu };
 	int r;
 
 	attr.disabled = 1;
@@ -280,9 +281,9 @@ int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, s
 	return r;
 }
 
-int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring)
+int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const struct perf_events *ring)
 {
-	int fd = perfevents_event(wanted, tid, ring->cpu);
+	int fd = perf_events_event(wanted, tid, ring->cpu);
 
 	if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring->fd) < 0) {
 		int error = errno;
@@ -293,7 +294,7 @@ int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const s
 	return fd;
 }
 
-int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns)
+int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns)
 {
 	uint64_t words[2]; /* read_format: the count, the time */
 	ssize_t len = read(fd, words, sizeof(words));
@@ -305,21 +306,21 @@ int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns)
 	return 0;
 }
 
-int perfevents_switch(int fd, bool on)
+int perf_events_switch(int fd, bool on)
 {
 	return ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) < 0 ? -errno : 0;
 }
 
-int perfevents_pause(const struct perfevents *events, bool pause)
+int perf_events_pause(const struct perf_events *events, bool pause)
 {
 	return ioctl(events->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, pause ? 1 : 0) < 0 ? -errno : 0;
 }
 
-void perfevents_close(struct perfevents *events)
+void perf_events_close(struct perf_events *events)
 {
 	if (events->map != NULL)
 		munmap(events->map, events->map_bytes);
 	if (events->fd >= 0)
 		close(events->fd);
-	*events = PERFEVENTS_NONE;
+	*events = PERF_EVENTS_NONE;
 }

@@ -2,9 +2,9 @@
  * perf_events.h: opening what the kernel reports: samples, into rings that overwrite their oldest; and who maps, forks, executes and exits, into rings
  * that are emptied. Of one CPU, whoever runs; or of one thread and what it starts, on one CPU.
  *
- *	everybody's        the event and its ring are one descriptor:  perfevents_open
- *	a thread's         the ring is there by itself, of one CPU:    perfevents_open_ring
- *	                   and many events are written into it:        perfevents_follow
+ *	everybody's        the event and its ring are one descriptor:  perf_events_open
+ *	a thread's         the ring is there by itself, of one CPU:    perf_events_open_ring
+ *	                   and many events are written into it:        perf_events_follow
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
@@ -16,93 +16,94 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PERFEVENTS_REASON_MAX 200
+#define PERF_EVENTS_REASON_MAX 200
 
-enum perfevents_kind {
-	PERFEVENTS_CPU,    /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
-	PERFEVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perfevents_period faults */
-	PERFEVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
-	PERFEVENTS_TASKS,  /* COMM, FORK and EXIT */
-	PERFEVENTS_KINDS,
+enum perf_events_kind {
+	PERF_EVENTS_CPU,    /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
+	PERF_EVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perf_events_period faults */
+	PERF_EVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
+	PERF_EVENTS_TASKS,  /* COMM, FORK and EXIT */
+	PERF_EVENTS_KINDS,
 };
 
 /* What is to be reported. All events that share a ring have the same. */
-struct perfevents_wanted {
-	enum perfevents_kind kind;
-	uint32_t frequency;   /* samples a second of a CPU that is busy, or that has 100,000 faults a second; not 0 */
-	uint32_t stack_bytes; /* 0: by frame pointers; else with registers and so much of the stack: PERFRECORD_DWARF */
-	bool cycles;          /* PERFEVENTS_CPU: of the hardware, instead of the clock */
-	bool user_only;       /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
-	bool build_ids;       /* PERFEVENTS_SIDE: Linux 5.12 */
+struct perf_events_wanted {
+	enum perf_events_kind kind;
+	uint32_t frequency; /* samples a second of a CPU that is busy, or that has 100,000 faults a second; not 0 */
 	uint32_t
-		wake_samples; /* PERFEVENTS_FAULTS: poll(2) of the ring wakes each time that so many were written; 0: never */
-	uint64_t fault_period; /* PERFEVENTS_FAULTS: each stands for so many; 0: by frequency */
+		stack_bytes; /* 0: by frame pointers; else with registers and so much of the stack: PERF_RECORD_DWARF */
+	bool cycles;         /* PERF_EVENTS_CPU: of the hardware, instead of the clock */
+	bool user_only;      /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
+	bool build_ids;      /* PERF_EVENTS_SIDE: Linux 5.12 */
+	uint32_t
+		wake_samples; /* PERF_EVENTS_FAULTS: poll(2) of the ring wakes each time that so many were written; 0: never */
+	uint64_t fault_period; /* PERF_EVENTS_FAULTS: each stands for so many; 0: by frequency */
 };
 
 /* A ring, and maybe an event of its own. */
-struct perfevents {
+struct perf_events {
 	int fd; /* -1: closed */
 	uint32_t cpu;
 	void *map;
 	size_t map_bytes;
-	struct perfring ring;
+	struct perf_ring ring;
 };
 
 /* {-1} of it. */
-#define PERFEVENTS_NONE ((struct perfevents){ .fd = -1 })
+#define PERF_EVENTS_NONE ((struct perf_events){ .fd = -1 })
 
 /* Whether registers and stacks can be had on this machine. */
-bool perfevents_can_dwarf(void);
+bool perf_events_can_dwarf(void);
 
 /* How the records of these events are read. Samples of faults do not say their period. */
-struct perfrecord_format perfevents_format(const struct perfevents_wanted *wanted);
+struct perf_record_format perf_events_format(const struct perf_events_wanted *wanted);
 
 /* The period of samples that do not say it; 0: they do. Odd, so that loops of round numbers do not always meet the same fault. */
-uint64_t perfevents_period(const struct perfevents_wanted *wanted);
+uint64_t perf_events_period(const struct perf_events_wanted *wanted);
 
 /*
  * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and then of all that it starts, on cpu. The descriptor;
  * -ENODEV: cpu is offline; -ESRCH: no such thread; -errno. Good for asking whether it is possible.
  */
-int perfevents_event(const struct perfevents_wanted *wanted, pid_t tid, uint32_t cpu);
+int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32_t cpu);
 
-/* "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", of PERFEVENTS_REASON_MAX bytes. error: a negative errno; returns it. */
-int perfevents_refusal(int error, char *reason);
-
-/*
- * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERFEVENTS_SIDE is half full, and at
- * everything that PERFEVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
- * -errno, and then reason, of PERFEVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM is no room for locked memory. *ret is closed by
- * perfevents_close.
- */
-int perfevents_open(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perfevents *ret,
-		    char *reason);
-
-/* A ring for perfevents_follow: its own event counts nothing. Otherwise as perfevents_open. */
-int perfevents_open_ring(const struct perfevents_wanted *wanted, uint32_t cpu, size_t ring_bytes,
-			 struct perfevents *ret, char *reason);
-
-/* perfevents_event of a thread, or of everybody, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
-int perfevents_follow(const struct perfevents_wanted *wanted, pid_t tid, const struct perfevents *ring);
+/* "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", of PERF_EVENTS_REASON_MAX bytes. error: a negative errno; returns it. */
+int perf_events_refusal(int error, char *reason);
 
 /*
- * What events of PERFEVENTS_FAULTS or with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno.
+ * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is half full, and at
+ * everything that PERF_EVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
+ * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM is no room for locked memory. *ret is closed by
+ * perf_events_close.
  */
-int perfevents_count(int fd, uint64_t *count, uint64_t *running_ns);
+int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perf_events *ret,
+		     char *reason);
+
+/* A ring for perf_events_follow: its own event counts nothing. Otherwise as perf_events_open. */
+int perf_events_open_ring(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes,
+			  struct perf_events *ret, char *reason);
+
+/* perf_events_event of a thread, or of everybody, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
+int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const struct perf_events *ring);
+
+/*
+ * What events of PERF_EVENTS_FAULTS or with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno.
+ */
+int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns);
 
 /* Has an event, with what was started, count or not. Where it ceased it goes on. 0 or -errno. */
-int perfevents_switch(int fd, bool on);
+int perf_events_switch(int fd, bool on);
 
 /* Holds the ring still, or lets it go on. 0 or -errno. */
-int perfevents_pause(const struct perfevents *events, bool pause);
+int perf_events_pause(const struct perf_events *events, bool pause);
 
 /* {-1} of it and what is closed already is fine. */
-void perfevents_close(struct perfevents *events);
+void perf_events_close(struct perf_events *events);
 
 /* As many samples per second as are wanted and as the kernel allows. */
-uint32_t perfevents_frequency(uint32_t wanted);
+uint32_t perf_events_frequency(uint32_t wanted);
 
 /* Whether the kernel says that cpu is online; true if it does not say. */
-bool perfevents_cpu_is_online(uint32_t cpu);
+bool perf_events_cpu_is_online(uint32_t cpu);
 
 #endif

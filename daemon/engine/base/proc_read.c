@@ -26,7 +26,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* procread.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
+/* proc_read.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become -ESRCH here, and only here. */
 
 static int gone_or(int error, int32_t pid)
 {
@@ -41,7 +41,7 @@ static void build_path(char *path, size_t cap, int32_t pid, const char *name)
 		snprintf(path, cap, "%s", name);
 }
 
-ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	char path[64];
 
@@ -51,7 +51,7 @@ ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size
 	if (fd < 0)
 		return gone_or(errno, pid);
 
-	ssize_t len = fdread_all(fd, buf, cap - 1);
+	ssize_t len = fd_read_all(fd, buf, cap - 1);
 
 	if (len < 0)
 		return gone_or((int)-len, pid);
@@ -60,7 +60,7 @@ ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size
 	return len;
 }
 
-ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	static const char deleted[] = " (deleted)";
 	const size_t deleted_len = sizeof deleted - 1;
@@ -97,9 +97,9 @@ static ssize_t whole_characters(const char *text, ssize_t len)
 	return len;
 }
 
-ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
+ssize_t proc_read_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
 {
-	ssize_t len = procread_file(procfd, pid, "cmdline", buf, cap);
+	ssize_t len = proc_read_file(procfd, pid, "cmdline", buf, cap);
 
 	if (len > 0 && (size_t)len == cap - 1)
 		len = whole_characters(buf, len);
@@ -114,7 +114,7 @@ ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
 	return len;
 }
 
-int32_t procread_pid_of(const char *name)
+int32_t proc_read_pid_of(const char *name)
 {
 	int64_t pid = 0;
 
@@ -127,7 +127,7 @@ int32_t procread_pid_of(const char *name)
 	return pid <= INT32_MAX ? (int32_t)pid : 0;
 }
 
-int32_t procread_pidfile(const char *path)
+int32_t proc_read_pidfile(const char *path)
 {
 	char text[32] = "";
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -137,12 +137,12 @@ int32_t procread_pidfile(const char *path)
 	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
 }
 
-bool procread_is_alive(int32_t pid, uint64_t start_ticks)
+bool proc_read_is_alive(int32_t pid, uint64_t start_ticks)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char text[1024];
 	struct procfs_stat stat;
-	ssize_t len = procfd < 0 ? -errno : procread_file(procfd, pid, "stat", text, sizeof text);
+	ssize_t len = procfd < 0 ? -errno : proc_read_file(procfd, pid, "stat", text, sizeof text);
 
 	if (len < 0)
 		return len != -ESRCH; /* whoever cannot be looked at may well live */
@@ -152,37 +152,37 @@ bool procread_is_alive(int32_t pid, uint64_t start_ticks)
 }
 
 /*
- * piddir.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone the kernel answers ENOENT to
+ * pid_directory.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone the kernel answers ENOENT to
  * openat(2) and ESRCH to read(2); a file that this kernel lacks answers ENOENT too. Which of them it is, is decided
  * here and only here: every living process has a stat.
  */
 
 #define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
 
-int piddir_file(int piddir, const char *path)
+int pid_directory_file(int pid_directory, const char *path)
 {
 	char other[32] = "stat";
-	int fd = openat(piddir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(pid_directory, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	const char *slash = strrchr(path, '/');
 
 	if (fd >= 0 || errno != ENOENT)
 		return fd >= 0 ? fd : -errno;
 	if (slash && (size_t)(slash - path) < sizeof(other) - sizeof("/stat"))
 		snprintf(other, sizeof(other), "%.*s/stat", (int)(slash - path), path);
-	return faccessat(piddir, other, F_OK, 0) == 0 ? -ENOENT : -ESRCH;
+	return faccessat(pid_directory, other, F_OK, 0) == 0 ? -ENOENT : -ESRCH;
 }
 
-ssize_t piddir_read(int piddir, const char *path, char *buf, size_t cap)
+ssize_t pid_directory_read(int pid_directory, const char *path, char *buf, size_t cap)
 {
-	AUTO_CLOSE int fd = piddir_file(piddir, path);
-	ssize_t len = fd < 0 ? fd : fdread_all(fd, buf, cap - 1);
+	AUTO_CLOSE int fd = pid_directory_file(pid_directory, path);
+	ssize_t len = fd < 0 ? fd : fd_read_all(fd, buf, cap - 1);
 
 	if (len >= 0)
 		buf[len] = '\0';
 	return len;
 }
 
-int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
+int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
 {
 	char name[16], text[STAT_MAX];
 	AUTO_CLOSE int fd = -1;
@@ -198,7 +198,7 @@ int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
 		return 0;
 	}
 
-	len = piddir_read(fd, "stat", text, sizeof(text));
+	len = pid_directory_read(fd, "stat", text, sizeof(text));
 	if (len < 0)
 		return (int)len;
 	if (procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.start_ticks != start_ticks)

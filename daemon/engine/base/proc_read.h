@@ -9,31 +9,31 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* procread.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read. */
+/* proc_read.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read. */
 
 /*
  * Reads <procfd>/<pid>/<name> up to cap - 1 bytes and terminates them. pid 0: <procfd>/<name>. The length; -ESRCH: the process is gone;
  * -errno.
  */
-ssize_t procread_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
+ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
-ssize_t procread_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
+ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
-/* The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at a character. Returns as procread_file. */
-ssize_t procread_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
+/* The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at a character. Returns as proc_read_file. */
+ssize_t proc_read_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
 
 /* The name of a directory of /proc as a pid; 0: it is something else. */
-int32_t procread_pid_of(const char *name);
+int32_t proc_read_pid_of(const char *name);
 
 /* The pid that a pid file says; 0: there is no such file, or it says none. */
-int32_t procread_pidfile(const char *path);
+int32_t proc_read_pidfile(const char *path);
 
 /* Whether a process of this pid namespace with this start time runs; start_ticks 0: whichever has the pid. A ring_alive. */
-bool procread_is_alive(int32_t pid, uint64_t start_ticks);
+bool proc_read_is_alive(int32_t pid, uint64_t start_ticks);
 
 /*
- * piddir.h: one process through a descriptor of its directory: when it is gone every read says so, and never answers
+ * pid_directory.h: one process through a descriptor of its directory: when it is gone every read says so, and never answers
  * for another process that got the same pid.
  */
 
@@ -41,16 +41,16 @@ bool procread_is_alive(int32_t pid, uint64_t start_ticks);
  * Opens <procfd>/<pid>. start_ticks: 0, or the start time the process must have. *ret is the caller's to close. 0;
  * -ESRCH: no such process, or another one by now; -errno.
  */
-int piddir_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret);
+int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret);
 
-/* Opens the file path for reading. The descriptor; negative as piddir_read. */
-int piddir_file(int piddir, const char *path);
+/* Opens the file path for reading. The descriptor; negative as pid_directory_read. */
+int pid_directory_file(int pid_directory, const char *path);
 
 /*
  * Reads the file path ("status", "task/12/stat") up to cap - 1 bytes and terminates them. The length; -ESRCH: the
  * process (or that task) is gone; -ENOENT: it lives, but has no such file; -errno.
  */
-ssize_t piddir_read(int piddir, const char *path, char *buf, size_t cap);
+ssize_t pid_directory_read(int pid_directory, const char *path, char *buf, size_t cap);
 
 /*
  * 16 open incidents hold two each, 16 clients of the control socket one, as many clients of the metrics are allowed for, a walk down the cgroup

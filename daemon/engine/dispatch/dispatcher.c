@@ -51,14 +51,14 @@
 /* ---- who is known ---- */
 
 /* Index of the first id that is not below this one. */
-static size_t place_of(const struct arrivals *arrivals, uint32_t id)
+static size_t place_of(const struct target_log *target_log, uint32_t id)
 {
-	size_t from = 0, to = arrivals->count;
+	size_t from = 0, to = target_log->count;
 
 	while (from < to) {
 		size_t middle = from + (to - from) / 2;
 
-		if (arrivals->known[middle] < id)
+		if (target_log->known[middle] < id)
 			from = middle + 1;
 		else
 			to = middle;
@@ -67,77 +67,77 @@ static size_t place_of(const struct arrivals *arrivals, uint32_t id)
 	return from;
 }
 
-static bool is_known(const struct arrivals *arrivals, size_t place, uint32_t id)
+static bool is_known(const struct target_log *target_log, size_t place, uint32_t id)
 {
-	return place < arrivals->count && arrivals->known[place] == id;
+	return place < target_log->count && target_log->known[place] == id;
 }
 
-static void remember(struct arrivals *arrivals, size_t place, uint32_t id)
+static void remember(struct target_log *target_log, size_t place, uint32_t id)
 {
-	if (arrivals->count == arrivals->cap) {
-		size_t cap = arrivals->cap ? 2 * arrivals->cap : 64;
-		uint32_t *known = reallocarray(arrivals->known, cap, sizeof *known);
+	if (target_log->count == target_log->cap) {
+		size_t cap = target_log->cap ? 2 * target_log->cap : 64;
+		uint32_t *known = reallocarray(target_log->known, cap, sizeof *known);
 
 		if (!known)
 			return;
-		arrivals->known = known;
-		arrivals->cap = cap;
+		target_log->known = known;
+		target_log->cap = cap;
 	}
 
-	memmove(arrivals->known + place + 1, arrivals->known + place,
-		(arrivals->count - place) * sizeof *arrivals->known);
-	arrivals->known[place] = id;
-	arrivals->count++;
+	memmove(target_log->known + place + 1, target_log->known + place,
+		(target_log->count - place) * sizeof *target_log->known);
+	target_log->known[place] = id;
+	target_log->count++;
 }
 
-static void forget(struct arrivals *arrivals, size_t place)
+static void forget(struct target_log *target_log, size_t place)
 {
-	arrivals->count--;
-	memmove(arrivals->known + place, arrivals->known + place + 1,
-		(arrivals->count - place) * sizeof *arrivals->known);
+	target_log->count--;
+	memmove(target_log->known + place, target_log->known + place + 1,
+		(target_log->count - place) * sizeof *target_log->known);
 }
 
-void arrivals_release(struct arrivals *arrivals)
+void target_log_release(struct target_log *target_log)
 {
-	for (size_t i = 0; i < arrivals->left_count; i++)
-		free(arrivals->left[i].name);
-	free(arrivals->known);
-	*arrivals = (struct arrivals){ 0 };
+	for (size_t i = 0; i < target_log->left_count; i++)
+		free(target_log->left[i].name);
+	free(target_log->known);
+	*target_log = (struct target_log){ 0 };
 }
 
 /* ---- few or many ---- */
 
-static void leak(struct arrivals *arrivals, mono_t now)
+static void leak(struct target_log *target_log, mono_t now)
 {
-	int64_t passed = mono_diff(now, arrivals->leaked);
+	int64_t passed = mono_diff(now, target_log->leaked);
 
 	if (passed <= 0)
 		return; /* ticks of the ring may lie a little behind the last look at the clock */
 
-	arrivals->level_ns = arrivals->level_ns > (uint64_t)passed ? arrivals->level_ns - (uint64_t)passed : 0;
-	arrivals->leaked = now;
+	target_log->level_ns = target_log->level_ns > (uint64_t)passed ? target_log->level_ns - (uint64_t)passed : 0;
+	target_log->leaked = now;
 }
 
-static void begin_flood(struct arrivals *arrivals, mono_t now)
+static void begin_flood(struct target_log *target_log, mono_t now)
 {
-	arrivals->flood = true;
-	arrivals->summed = now;
-	arrivals->period_ns = PERIOD_MIN_NS;
+	target_log->flood = true;
+	target_log->summed = now;
+	target_log->period_ns = PERIOD_MIN_NS;
 }
 
 /* Whether one more may be said by name. */
-static bool is_few(struct arrivals *arrivals, mono_t now)
+static bool is_few(struct target_log *target_log, mono_t now)
 {
-	leak(arrivals, now);
-	if (arrivals->level_ns + ENTRY_NS <= BURST * ENTRY_NS) {
-		arrivals->level_ns += ENTRY_NS;
+	leak(target_log, now);
+	if (target_log->level_ns + ENTRY_NS <= BURST * ENTRY_NS) {
+		target_log->level_ns += ENTRY_NS;
 	} else {
-		arrivals->level_ns = BURST * ENTRY_NS;
-		if (!arrivals->flood)
-			begin_flood(arrivals, now);
+		target_log->level_ns = BURST * ENTRY_NS;
+		if (!target_log->flood)
+			begin_flood(target_log, now);
 	}
 
-	return !arrivals->flood;
+	return !target_log->flood;
 }
 
 /* ---- sums ---- */
@@ -151,260 +151,263 @@ static void say_sum(enum message message, uint64_t count, const char *what, uint
 			  count == 1 ? "target" : "targets", what, (unsigned long long)seconds);
 }
 
-static void say_sums(struct arrivals *arrivals, mono_t now)
+static void say_sums(struct target_log *target_log, mono_t now)
 {
-	int64_t passed = mono_diff(now, arrivals->summed);
+	int64_t passed = mono_diff(now, target_log->summed);
 	uint64_t seconds = passed > 0 ? ((uint64_t)passed + NS_PER_S - 1) / NS_PER_S : 1;
 
-	say_sum(MESSAGE_TARGET_FOUND, arrivals->found, "came", seconds);
-	say_sum(MESSAGE_TARGET_GONE, arrivals->gone, "left", seconds);
-	arrivals->found = arrivals->gone = 0;
-	arrivals->summed = now;
+	say_sum(MESSAGE_TARGET_FOUND, target_log->found, "came", seconds);
+	say_sum(MESSAGE_TARGET_GONE, target_log->gone, "left", seconds);
+	target_log->found = target_log->gone = 0;
+	target_log->summed = now;
 }
 
 /* ---- who left, and may come back ---- */
 
-static void say_gone(struct arrivals *arrivals, const char *name, const char *why, mono_t now)
+static void say_gone(struct target_log *target_log, const char *name, const char *why, mono_t now)
 {
 	struct log_about about = { .message = MESSAGE_TARGET_GONE, .target = name };
 
-	if (is_few(arrivals, now))
+	if (is_few(target_log, now))
 		log_about(LOG_INFO, &about, "target %s is gone: %s", name ? name : "without a name", why);
 	else
-		arrivals->gone++;
+		target_log->gone++;
 }
 
-static void say_left(struct arrivals *arrivals, const char *name, mono_t now)
+static void say_left(struct target_log *target_log, const char *name, mono_t now)
 {
-	say_gone(arrivals, name, "it is not watched any more", now);
+	say_gone(target_log, name, "it is not watched any more", now);
 }
 
-static void forget_left(struct arrivals *arrivals, size_t i)
+static void forget_left(struct target_log *target_log, size_t i)
 {
-	free(arrivals->left[i].name);
-	arrivals->left_count--;
-	memmove(arrivals->left + i, arrivals->left + i + 1, (arrivals->left_count - i) * sizeof *arrivals->left);
+	free(target_log->left[i].name);
+	target_log->left_count--;
+	memmove(target_log->left + i, target_log->left + i + 1,
+		(target_log->left_count - i) * sizeof *target_log->left);
 }
 
 /* Says of those who left that they have: all of them, or those who did so long ago. */
-static void say_those_who_left(struct arrivals *arrivals, bool all, mono_t now)
+static void say_those_who_left(struct target_log *target_log, bool all, mono_t now)
 {
-	while (arrivals->left_count > 0 && (all || mono_diff(now, arrivals->left[0].at) >= (int64_t)ARRIVALS_LEFT_NS)) {
-		say_left(arrivals, arrivals->left[0].name, now);
-		forget_left(arrivals, 0);
+	while (target_log->left_count > 0 &&
+	       (all || mono_diff(now, target_log->left[0].at) >= (int64_t)TARGET_LOG_LEFT_NS)) {
+		say_left(target_log, target_log->left[0].name, now);
+		forget_left(target_log, 0);
 	}
 }
 
 /* Without a name, or memory, nothing could be recognised: then it is said at once. */
-static void hold_back(struct arrivals *arrivals, const char *name, mono_t now)
+static void hold_back(struct target_log *target_log, const char *name, mono_t now)
 {
 	char *copy = name ? strdup(name) : NULL;
 
 	if (!copy) {
-		say_left(arrivals, name, now);
+		say_left(target_log, name, now);
 		return;
 	}
-	if (arrivals->left_count == ARRIVALS_LEFT_MAX) {
-		say_left(arrivals, arrivals->left[0].name, now);
-		forget_left(arrivals, 0);
+	if (target_log->left_count == TARGET_LOG_LEFT_MAX) {
+		say_left(target_log, target_log->left[0].name, now);
+		forget_left(target_log, 0);
 	}
-	arrivals->left[arrivals->left_count++] = (struct arrivals_left){ copy, now };
+	target_log->left[target_log->left_count++] = (struct target_log_left){ copy, now };
 }
 
 /* True: the target has just left under this name, which nobody was told. */
-static bool is_back(struct arrivals *arrivals, const char *name)
+static bool is_back(struct target_log *target_log, const char *name)
 {
-	for (size_t i = 0; i < arrivals->left_count; i++) {
-		if (strcmp(arrivals->left[i].name, name) != 0)
+	for (size_t i = 0; i < target_log->left_count; i++) {
+		if (strcmp(target_log->left[i].name, name) != 0)
 			continue;
-		forget_left(arrivals, i);
+		forget_left(target_log, i);
 		return true;
 	}
 
 	return false;
 }
 
-void arrivals_poll(struct arrivals *arrivals, mono_t now)
+void target_log_poll(struct target_log *target_log, mono_t now)
 {
-	say_those_who_left(arrivals, false, now);
-	leak(arrivals, now);
-	if (!arrivals->flood)
+	say_those_who_left(target_log, false, now);
+	leak(target_log, now);
+	if (!target_log->flood)
 		return;
 
-	if (arrivals->level_ns <= CALM * ENTRY_NS) {
-		say_sums(arrivals, now);
-		arrivals->flood = false;
-	} else if (mono_diff(now, arrivals->summed) >= (int64_t)arrivals->period_ns) {
-		say_sums(arrivals, now);
-		arrivals->period_ns *= 2;
-		if (arrivals->period_ns > PERIOD_MAX_NS)
-			arrivals->period_ns = PERIOD_MAX_NS;
+	if (target_log->level_ns <= CALM * ENTRY_NS) {
+		say_sums(target_log, now);
+		target_log->flood = false;
+	} else if (mono_diff(now, target_log->summed) >= (int64_t)target_log->period_ns) {
+		say_sums(target_log, now);
+		target_log->period_ns *= 2;
+		if (target_log->period_ns > PERIOD_MAX_NS)
+			target_log->period_ns = PERIOD_MAX_NS;
 	}
 }
 
-void arrivals_flush(struct arrivals *arrivals, mono_t now)
+void target_log_flush(struct target_log *target_log, mono_t now)
 {
-	say_those_who_left(arrivals, true, now);
-	if (arrivals->flood)
-		say_sums(arrivals, now);
+	say_those_who_left(target_log, true, now);
+	if (target_log->flood)
+		say_sums(target_log, now);
 }
 
 /* ---- one by one ---- */
 
-void arrivals_start(struct arrivals *arrivals, size_t present, mono_t now)
+void target_log_start(struct target_log *target_log, size_t present, mono_t now)
 {
-	arrivals->silent = present > PRESENT_SAID_MAX ? present : 0;
-	arrivals->silent_until = mono_add(now, PRESENT_NS);
+	target_log->silent = present > PRESENT_SAID_MAX ? present : 0;
+	target_log->silent_until = mono_add(now, PRESENT_NS);
 }
 
 /* Whether the start line has spoken for this one. */
-static bool was_said(struct arrivals *arrivals, mono_t now)
+static bool was_said(struct target_log *target_log, mono_t now)
 {
-	if (arrivals->silent == 0)
+	if (target_log->silent == 0)
 		return false;
-	if (mono_diff(now, arrivals->silent_until) > 0) {
-		arrivals->silent = 0;
+	if (mono_diff(now, target_log->silent_until) > 0) {
+		target_log->silent = 0;
 		return false;
 	}
-	arrivals->silent--;
+	target_log->silent--;
 
 	return true;
 }
 
-void arrivals_found(struct arrivals *arrivals, const struct target *target, mono_t now)
+void target_log_found(struct target_log *target_log, const struct target *target, mono_t now)
 {
 	struct log_about about = { .message = MESSAGE_TARGET_FOUND, .target = target->name };
-	size_t place = place_of(arrivals, target->id);
+	size_t place = place_of(target_log, target->id);
 
-	if (is_known(arrivals, place, target->id))
+	if (is_known(target_log, place, target->id))
 		return;
 
-	remember(arrivals, place, target->id);
-	say_those_who_left(arrivals, false, now);
-	if (is_back(arrivals, target->name) || was_said(arrivals, now))
+	remember(target_log, place, target->id);
+	say_those_who_left(target_log, false, now);
+	if (is_back(target_log, target->name) || was_said(target_log, now))
 		return;
-	if (is_few(arrivals, now))
+	if (is_few(target_log, now))
 		log_about(LOG_INFO, &about, "target %s found: a %s, of entry %s", target->name,
 			  target_kind_name(target->kind), target->entry);
 	else
-		arrivals->found++;
+		target_log->found++;
 }
 
-void arrivals_gone(struct arrivals *arrivals, uint32_t id, const char *name, enum ring_gone_reason reason, mono_t now)
+void target_log_gone(struct target_log *target_log, uint32_t id, const char *name, enum ring_gone_reason reason,
+		     mono_t now)
 {
-	size_t place = place_of(arrivals, id);
+	size_t place = place_of(target_log, id);
 
-	if (!is_known(arrivals, place, id))
+	if (!is_known(target_log, place, id))
 		return;
 
-	forget(arrivals, place);
+	forget(target_log, place);
 	if (reason == RING_GONE_UNWATCHED)
-		hold_back(arrivals, name, now);
+		hold_back(target_log, name, now);
 	else
-		say_gone(arrivals, name, "it ended", now);
+		say_gone(target_log, name, "it ended", now);
 }
 
-struct watcher {
+struct dispatcher {
 	struct ring_cursor *cursor;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
-	struct arrivals *arrivals; /* or NULL */
-	struct watcher_counts counts;
+	struct target_log *target_log; /* or NULL */
+	struct dispatcher_counts counts;
 	mono_t tick;
 	wall_t wall;
 };
 
-int watcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents, struct arrivals *arrivals,
-		struct watcher **ret)
+int dispatcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents,
+		   struct target_log *target_log, struct dispatcher **ret)
 {
-	struct watcher *watcher = calloc(1, sizeof *watcher);
+	struct dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
 	int r;
 
-	if (!watcher)
+	if (!dispatcher)
 		return -ENOMEM;
 
-	watcher->evaluator = evaluator;
-	watcher->incidents = incidents;
-	watcher->arrivals = arrivals;
-	r = ring_cursor_new(ring, RING_NEWEST, &watcher->cursor);
+	dispatcher->evaluator = evaluator;
+	dispatcher->incidents = incidents;
+	dispatcher->target_log = target_log;
+	r = ring_cursor_new(ring, RING_NEWEST, &dispatcher->cursor);
 	if (r < 0) {
-		free(watcher);
+		free(dispatcher);
 		return r;
 	}
-	*ret = watcher;
+	*ret = dispatcher;
 
 	return 0;
 }
 
-void watcher_free(struct watcher *watcher)
+void dispatcher_free(struct dispatcher *dispatcher)
 {
-	if (!watcher)
+	if (!dispatcher)
 		return;
 
-	ring_cursor_free(watcher->cursor);
-	free(watcher);
+	ring_cursor_free(dispatcher->cursor);
+	free(dispatcher);
 }
 
-static void on_loss(struct watcher *watcher, const struct ring_event *event)
+static void on_loss(struct dispatcher *dispatcher, const struct ring_event *event)
 {
 	if (event->type == RING_EVENT_LAPPED)
-		watcher->counts.lost_pages += event->lost_pages;
+		dispatcher->counts.lost_pages += event->lost_pages;
 	else
-		watcher->counts.damaged_pages += event->lost_pages;
-	evaluator_gap(watcher->evaluator);
-	incidents_gap(watcher->incidents, watcher->tick, event->lost_pages);
+		dispatcher->counts.damaged_pages += event->lost_pages;
+	evaluator_gap(dispatcher->evaluator);
+	incidents_gap(dispatcher->incidents, dispatcher->tick, event->lost_pages);
 }
 
-static void on_gone(struct watcher *watcher, const struct ring_event *event)
+static void on_gone(struct dispatcher *dispatcher, const struct ring_event *event)
 {
-	evaluator_gone(watcher->evaluator, event->id);
-	incidents_gone(watcher->incidents, event->id, event->time);
-	if (watcher->arrivals)
-		arrivals_gone(watcher->arrivals, event->id, event->target.id ? event->target.name : NULL, event->reason,
-			      watcher->tick);
+	evaluator_gone(dispatcher->evaluator, event->id);
+	incidents_gone(dispatcher->incidents, event->id, event->time);
+	if (dispatcher->target_log)
+		target_log_gone(dispatcher->target_log, event->id, event->target.id ? event->target.name : NULL,
+				event->reason, dispatcher->tick);
 }
 
-static int on_event(struct watcher *watcher, const struct ring_event *event)
+static int on_event(struct dispatcher *dispatcher, const struct ring_event *event)
 {
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator_writer(watcher->evaluator, event->writer);
+		evaluator_writer(dispatcher->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		watcher->counts.ticks++;
-		watcher->tick = event->time;
-		watcher->wall = event->wall;
-		evaluator_idle(watcher->evaluator, event->idle_ns);
-		incidents_tick(watcher->incidents, event->time, event->writer);
+		dispatcher->counts.ticks++;
+		dispatcher->tick = event->time;
+		dispatcher->wall = event->wall;
+		evaluator_idle(dispatcher->evaluator, event->idle_ns);
+		incidents_tick(dispatcher->incidents, event->time, event->writer);
 		return 0;
 	case RING_EVENT_SAMPLE:
-		evaluator_sample(watcher->evaluator, event->id, event->time, event->sample);
-		incidents_sample(watcher->incidents, event->id, event->time, event->sample);
+		evaluator_sample(dispatcher->evaluator, event->id, event->time, event->sample);
+		incidents_sample(dispatcher->incidents, event->id, event->time, event->sample);
 		return 0;
 	case RING_EVENT_TARGET:
-		if (watcher->arrivals)
-			arrivals_found(watcher->arrivals, &event->target, watcher->tick);
-		return evaluator_target(watcher->evaluator, &event->target);
+		if (dispatcher->target_log)
+			target_log_found(dispatcher->target_log, &event->target, dispatcher->tick);
+		return evaluator_target(dispatcher->evaluator, &event->target);
 	case RING_EVENT_GONE:
-		on_gone(watcher, event);
+		on_gone(dispatcher, event);
 		return 0;
 	case RING_EVENT_TICK_END:
-		return evaluator_tick(watcher->evaluator, watcher->tick, watcher->wall);
+		return evaluator_tick(dispatcher->evaluator, dispatcher->tick, dispatcher->wall);
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
-		on_loss(watcher, event);
+		on_loss(dispatcher, event);
 		return 0;
 	}
 
 	return 0;
 }
 
-int watcher_poll(struct watcher *watcher)
+int dispatcher_poll(struct dispatcher *dispatcher)
 {
 	struct ring_event event;
 	int r;
 
-	while ((r = ring_cursor_next(watcher->cursor, &event)) == 0) {
-		r = on_event(watcher, &event);
+	while ((r = ring_cursor_next(dispatcher->cursor, &event)) == 0) {
+		r = on_event(dispatcher, &event);
 		if (r < 0)
 			return r;
 	}
@@ -412,7 +415,7 @@ int watcher_poll(struct watcher *watcher)
 	return r < 0 ? r : 0;
 }
 
-void watcher_counts(const struct watcher *watcher, struct watcher_counts *ret)
+void dispatcher_counts(const struct dispatcher *dispatcher, struct dispatcher_counts *ret)
 {
-	*ret = watcher->counts;
+	*ret = dispatcher->counts;
 }

@@ -22,30 +22,30 @@
  * the ring does not describe them.
  *
  * Every target is counted once, in an entry of its own or in the SPIKEWATCH_COUNT of a sum: the entries of MESSAGE_TARGET_FOUND and
- * MESSAGE_TARGET_GONE add up to what came and went, but for those that were there at the start (arrivals_start).
- * What leaves its entry and comes back under the same name within ARRIVALS_LEFT_NS has executed another program (a script that ends with
+ * MESSAGE_TARGET_GONE add up to what came and went, but for those that were there at the start (target_log_start).
+ * What leaves its entry and comes back under the same name within TARGET_LOG_LEFT_NS has executed another program (a script that ends with
  * exec): that is said neither as gone nor as found, and counted as neither.
- * Never more than ARRIVALS_ENTRIES_MAX entries in a minute, and one or two in ten minutes while a flood goes on.
+ * Never more than TARGET_LOG_ENTRIES_MAX entries in a minute, and one or two in ten minutes while a flood goes on.
  */
 
 /* In any 60 s. */
-#define ARRIVALS_ENTRIES_MAX 50
+#define TARGET_LOG_ENTRIES_MAX 50
 
-/* So long, and until the next arrivals_poll, it is not said that a target is not watched any more; of so many at a time. */
-#define ARRIVALS_LEFT_NS (NS_PER_S / 2)
-#define ARRIVALS_LEFT_MAX 16
+/* So long, and until the next target_log_poll, it is not said that a target is not watched any more; of so many at a time. */
+#define TARGET_LOG_LEFT_NS (NS_PER_S / 2)
+#define TARGET_LOG_LEFT_MAX 16
 
 /* One of them. */
-struct arrivals_left {
+struct target_log_left {
 	char *name;
 	mono_t at;
 };
 
 /* Zeroed is the right start. All is arrivals.c's own. */
-struct arrivals {
+struct target_log {
 	uint32_t *known; /* ids of the targets that are there, ascending */
 	size_t count, cap;
-	struct arrivals_left left[ARRIVALS_LEFT_MAX]; /* the oldest first */
+	struct target_log_left left[TARGET_LOG_LEFT_MAX]; /* the oldest first */
 	size_t left_count;
 	size_t silent; /* so many more were there at the start */
 	mono_t silent_until;
@@ -58,46 +58,47 @@ struct arrivals {
 };
 
 /* Frees what it remembers; zeroed again. */
-void arrivals_release(struct arrivals *arrivals);
+void target_log_release(struct target_log *target_log);
 
 /*
  * The start has been said, with this number of targets: they come next and are not said again if they are many. Optional, once, before
- * the first arrivals_found.
+ * the first target_log_found.
  */
-void arrivals_start(struct arrivals *arrivals, size_t present, mono_t now);
+void target_log_start(struct target_log *target_log, size_t present, mono_t now);
 
 /*
  * The ring describes a target. It does so again and again: only an id that is not known is news, so any description may be
  * handed in, also by a new cursor after the old one. Without memory it is news each time. Amortised cost: a binary search.
  */
-void arrivals_found(struct arrivals *arrivals, const struct target *target, mono_t now);
+void target_log_found(struct target_log *target_log, const struct target *target, mono_t now);
 
 /* It ended, or is not watched any more. name: NULL if it is not known (ring.h: the description was lost). An id that is not known is none of ours. */
-void arrivals_gone(struct arrivals *arrivals, uint32_t id, const char *name, enum ring_gone_reason reason, mono_t now);
+void target_log_gone(struct target_log *target_log, uint32_t id, const char *name, enum ring_gone_reason reason,
+		     mono_t now);
 
 /* Says the sum that is due, if any. Once a second. */
-void arrivals_poll(struct arrivals *arrivals, mono_t now);
+void target_log_poll(struct target_log *target_log, mono_t now);
 
 /* Says the sum that has gathered, due or not. At the stop, before the last words. */
-void arrivals_flush(struct arrivals *arrivals, mono_t now);
+void target_log_flush(struct target_log *target_log, mono_t now);
 
-struct watcher;
+struct dispatcher;
 
-struct watcher_counts {
+struct dispatcher_counts {
 	uint64_t ticks;
 	uint64_t lost_pages; /* overtaken by the sampler */
 	uint64_t damaged_pages;
 };
 
-/* From now on. All must outlive the watcher; arrivals may be NULL. 0 or -ENOMEM. */
-int watcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents, struct arrivals *arrivals,
-		struct watcher **ret);
-void watcher_free(struct watcher *watcher);
+/* From now on. All must outlive the dispatcher; arrivals may be NULL. 0 or -ENOMEM. */
+int dispatcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents,
+		   struct target_log *target_log, struct dispatcher **ret);
+void dispatcher_free(struct dispatcher *dispatcher);
 
 /* Takes in whatever is published. 0 or -ENOMEM. */
-int watcher_poll(struct watcher *watcher);
+int dispatcher_poll(struct dispatcher *dispatcher);
 
 /* Totals so far. */
-void watcher_counts(const struct watcher *watcher, struct watcher_counts *ret);
+void dispatcher_counts(const struct dispatcher *dispatcher, struct dispatcher_counts *ret);
 
 #endif

@@ -86,7 +86,7 @@ static int write_stream(const struct capture_context *context, struct stream_wri
 	r = stream_target(writer, id, json.data, json.len);
 	if (r < 0)
 		return r;
-	return slice_write(context->slice, writer, id, slice_start(context->slice));
+	return sample_window_write(context->sample_window, writer, id, sample_window_start(context->sample_window));
 }
 
 /* Writes samples.tsv into the sink. */
@@ -97,7 +97,7 @@ static int write_samples(const struct capture_context *context, struct sink sink
 		.format = STREAM_SPIKEWATCH,
 		.columns = columns,
 		.column_count = SAMPLE_FIELDS,
-		.start = context->slice_start,
+		.start = context->sample_window_start,
 	};
 	struct stream_writer *writer;
 	int r, close_r;
@@ -136,7 +136,7 @@ static int run_samples(const struct capture_context *context, int dirfd, uint64_
 	struct stat st;
 	int r;
 
-	if (!context->slice)
+	if (!context->sample_window)
 		return -ENODATA;
 	fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	if (fd < 0)
@@ -273,7 +273,7 @@ void capture_skip_again(unsigned set, const char *why, struct incident *incident
 /* Everything a capture looks at, gathered for one incident. */
 struct scene {
 	struct capture_context context;
-	struct cglimits limits;
+	struct cgroup_limits limits;
 	struct busy_snapshot busy;
 	struct capture_member members[CAPTURE_MEMBERS_MAX];
 	struct thread_baseline threads[CAPTURE_MEMBERS_MAX];
@@ -314,7 +314,7 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 }
 
 /* Those of the first look. */
-static size_t recall_members(struct scene *scene, const struct collector_incident *incident)
+static size_t recall_members(struct scene *scene, const struct incident_worker_incident *incident)
 {
 	for (size_t i = 0; i < incident->member_count; i++)
 		scene->members[i] = (struct capture_member){ .pid = incident->members[i].pid,
@@ -323,31 +323,32 @@ static size_t recall_members(struct scene *scene, const struct collector_inciden
 	return incident->member_count;
 }
 
-static size_t choose_members(struct session *session, struct scene *scene, const struct collector_incident *incident)
+static size_t choose_members(struct session *session, struct scene *scene,
+			     const struct incident_worker_incident *incident)
 {
 	const struct target *target = &incident->target;
 	AUTO_FREE int32_t *pids = NULL;
 	size_t count;
 
-	if (incident->slice && target->kind == TARGET_PROCESS) {
+	if (incident->sample_window && target->kind == TARGET_PROCESS) {
 		scene->members[0] = (struct capture_member){ .pid = target->pid, .start_ticks = target->start_ticks };
 		return 1;
 	}
-	if (incident->slice && target->kind == TARGET_CGROUP)
+	if (incident->sample_window && target->kind == TARGET_CGROUP)
 		return capture_busiest(&scene->context, NULL, 0, scene->members, CAPTURE_MEMBERS_MAX);
 
 	pids = malloc(PIDS_MAX * sizeof *pids);
 	if (!pids)
 		return 0;
 
-	count = incident->slice ? discovery_pids(session_discovery(session), target->id, pids, PIDS_MAX)
-				: watched_pids(session, pids, PIDS_MAX);
+	count = incident->sample_window ? discovery_pids(session_discovery(session), target->id, pids, PIDS_MAX)
+					: watched_pids(session, pids, PIDS_MAX);
 
 	return count ? capture_busiest(&scene->context, pids, count, scene->members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
-static void build_scene(struct session *session, const struct clock *clock, const struct collector_incident *incident,
-			bool again, struct scene *scene)
+static void build_scene(struct session *session, const struct clock *clock,
+			const struct incident_worker_incident *incident, bool again, struct scene *scene)
 {
 	struct discovery *discovery = session_discovery(session);
 
@@ -375,31 +376,32 @@ static void build_scene(struct session *session, const struct clock *clock, cons
 	}
 }
 
-unsigned evidence_captures(const struct collector_incident *incident)
+unsigned evidence_captures(const struct incident_worker_incident *incident)
 {
 	unsigned captures = incident->settings.captures & ~(unsigned)CONFIG_CAPTURE_SAMPLES;
 
 	/* Of many processes at once, what holds up none of them. */
-	if (!incident->slice)
+	if (!incident->sample_window)
 		captures &= CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SYSTEM;
 
 	return captures;
 }
 
-unsigned evidence_again_captures(const struct collector_incident *incident)
+unsigned evidence_again_captures(const struct incident_worker_incident *incident)
 {
 	return evidence_captures(incident) & CAPTURE_AGAIN;
 }
 
-static void remember_members(const struct scene *scene, struct collector_incident *incident)
+static void remember_members(const struct scene *scene, struct incident_worker_incident *incident)
 {
 	incident->member_count = scene->context.member_count;
 	for (size_t i = 0; i < incident->member_count; i++)
 		incident->members[i] =
-			(struct collector_member){ scene->members[i].pid, scene->members[i].start_ticks };
+			(struct incident_worker_member){ scene->members[i].pid, scene->members[i].start_ticks };
 }
 
-static void collect(struct session *session, const struct clock *clock, struct collector_incident *incident, bool again)
+static void collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident,
+		    bool again)
 {
 	unsigned captures = again ? evidence_again_captures(incident) : evidence_captures(incident);
 	struct scene *scene = malloc(sizeof *scene);
@@ -419,13 +421,13 @@ static void collect(struct session *session, const struct clock *clock, struct c
 	free(scene);
 }
 
-void evidence_collect(struct session *session, const struct clock *clock, struct collector_incident *incident)
+void evidence_collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident)
 {
 	collect(session, clock, incident, false);
 	incident->captured = clock_mono(clock);
 }
 
-void evidence_again(struct session *session, const struct clock *clock, struct collector_incident *incident)
+void evidence_again(struct session *session, const struct clock *clock, struct incident_worker_incident *incident)
 {
 	collect(session, clock, incident, true);
 }

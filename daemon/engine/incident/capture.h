@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct collector_incident;
+struct incident_worker_incident;
 
 /*
  * capture_text.h: the text of a capture while it is put together: bounded, escaped, and written to a file at the end.
@@ -58,7 +58,7 @@ void capture_text_release(struct capture_text *text);
  * file is bounded (CAPTURE_BYTES_MAX); what was cut says so in its last line and in the record.
  */
 
-#define CAPTURE_MEMBERS_MAX 8        /* processes of a group or a cgroup that are looked at: its busiest */
+#define CAPTURE_MEMBERS_MAX 8 /* processes of a group or a cgroup that are looked at: its busiest */
 
 /* A process to look at. Baselines: NULL or empty if there are none. */
 struct capture_member {
@@ -74,14 +74,14 @@ struct capture_context {
 	const struct clock *clock;
 	const struct cgroup_mounts *mounts; /* NULL: no cgroups */
 	const struct target *target;
-	const struct cglimits *limits; /* effective ones, of the target */
+	const struct cgroup_limits *limits; /* effective ones, of the target */
 	const struct capture_member *members;
-	size_t member_count;              /* at most CAPTURE_MEMBERS_MAX are looked at */
-	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */
-	const struct slice *slice;        /* CONFIG_CAPTURE_SAMPLES */
-	wall_t slice_start;               /* the wall clock at slice_start(slice) */
-	mono_t fired;                     /* records say how long after it they were taken; 0: they do not */
-	bool again;                       /* the second look: other names, and records that say which they repeat */
+	size_t member_count;                       /* at most CAPTURE_MEMBERS_MAX are looked at */
+	const struct busy_snapshot *busy;          /* a scan of /proc some seconds ago; NULL: none */
+	const struct sample_window *sample_window; /* CONFIG_CAPTURE_SAMPLES */
+	wall_t sample_window_start;                /* the wall clock at sample_window_start(slice) */
+	mono_t fired;                              /* records say how long after it they were taken; 0: they do not */
+	bool again; /* the second look: other names, and records that say which they repeat */
 };
 
 /*
@@ -119,15 +119,15 @@ size_t capture_busiest(const struct capture_context *context, const int32_t *pid
  * looked at is in incident->members, and when in incident->captured. An incident of
  * everything has those that look at the machine, and at the busiest watched processes.
  */
-void evidence_collect(struct session *session, const struct clock *clock, struct collector_incident *incident);
+void evidence_collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident);
 
 /* Which captures evidence_collect runs. */
-unsigned evidence_captures(const struct collector_incident *incident);
+unsigned evidence_captures(const struct incident_worker_incident *incident);
 
 /* The second look, at the processes of the first. */
-void evidence_again(struct session *session, const struct clock *clock, struct collector_incident *incident);
+void evidence_again(struct session *session, const struct clock *clock, struct incident_worker_incident *incident);
 
 /* Which captures evidence_again runs. */
-unsigned evidence_again_captures(const struct collector_incident *incident);
+unsigned evidence_again_captures(const struct incident_worker_incident *incident);
 
 #endif

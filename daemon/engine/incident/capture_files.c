@@ -200,14 +200,14 @@ static int each_member(const struct capture_context *context, struct capture_tex
 /* ---- raw files ---- */
 
 /* Adds a file of the process, below a heading. */
-static int add_file(int piddir, int32_t pid, const char *name, struct capture_text *text)
+static int add_file(int pid_directory, int32_t pid, const char *name, struct capture_text *text)
 {
 	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
 	ssize_t len;
 
 	if (!data)
 		return -ENOMEM;
-	len = piddir_read(piddir, name, data, PROCESS_FILE_BYTES);
+	len = pid_directory_read(pid_directory, name, data, PROCESS_FILE_BYTES);
 	if (len < 0)
 		return (int)len;
 	capture_text_say(text, "# /proc/%d/%s\n", pid, name);
@@ -216,14 +216,14 @@ static int add_file(int piddir, int32_t pid, const char *name, struct capture_te
 }
 
 /* Arguments end with a NUL each; here they are separated by spaces. */
-static int add_cmdline(int piddir, int32_t pid, struct capture_text *text)
+static int add_cmdline(int pid_directory, int32_t pid, struct capture_text *text)
 {
 	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
 	ssize_t len;
 
 	if (!data)
 		return -ENOMEM;
-	len = piddir_read(piddir, "cmdline", data, PROCESS_FILE_BYTES);
+	len = pid_directory_read(pid_directory, "cmdline", data, PROCESS_FILE_BYTES);
 	if (len < 0)
 		return (int)len;
 	while (len > 0 && data[len - 1] == '\0')
@@ -240,16 +240,16 @@ static int add_cmdline(int piddir, int32_t pid, struct capture_text *text)
 static int status_of(const struct capture_context *context, const struct capture_member *member,
 		     struct capture_text *text)
 {
-	AUTO_CLOSE int piddir = -1;
+	AUTO_CLOSE int pid_directory = -1;
 	int r;
 
-	r = piddir_open(context->procfd, member->pid, member->start_ticks, &piddir);
+	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
-	r = add_cmdline(piddir, member->pid, text);
+	r = add_cmdline(pid_directory, member->pid, text);
 	if (r < 0)
 		return r;
-	return add_file(piddir, member->pid, "status", text);
+	return add_file(pid_directory, member->pid, "status", text);
 }
 
 int capture_process_status(const struct capture_context *context, struct capture_text *text)
@@ -260,11 +260,11 @@ int capture_process_status(const struct capture_context *context, struct capture
 static int limits_of(const struct capture_context *context, const struct capture_member *member,
 		     struct capture_text *text)
 {
-	AUTO_CLOSE int piddir = -1;
+	AUTO_CLOSE int pid_directory = -1;
 	int r;
 
-	r = piddir_open(context->procfd, member->pid, member->start_ticks, &piddir);
-	return r < 0 ? r : add_file(piddir, member->pid, "limits", text);
+	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
+	return r < 0 ? r : add_file(pid_directory, member->pid, "limits", text);
 }
 
 static void say_from(struct capture_text *text, bool is_machine, const char *cgroup)
@@ -280,7 +280,7 @@ static void say_from(struct capture_text *text, bool is_machine, const char *cgr
 
 int capture_process_limits(const struct capture_context *context, struct capture_text *text)
 {
-	const struct cglimits *limits = context->limits;
+	const struct cgroup_limits *limits = context->limits;
 	bool effective = false;
 
 	capture_text_say(text, "# effective limits of the target: limit, value, where it is from\n");
@@ -428,7 +428,7 @@ static uint64_t read_uptime(int procfd)
 	char text[64], *end;
 	double seconds;
 
-	if (piddir_read(procfd, "uptime", text, sizeof(text)) <= 0)
+	if (pid_directory_read(procfd, "uptime", text, sizeof(text)) <= 0)
 		return 0;
 	seconds = strtod(text, &end);
 	return end != text && seconds > 0 && seconds < UPTIME_MAX_S ? (uint64_t)(seconds * (double)NS_PER_S) : 0;
@@ -622,7 +622,7 @@ static bool seen_before(struct places *places, int fd)
 
 static void add_cgroup_file(int dirfd, const char *directory, const char *name, char *data, struct capture_text *text)
 {
-	ssize_t len = piddir_read(dirfd, name, data, FILE_BYTES);
+	ssize_t len = pid_directory_read(dirfd, name, data, FILE_BYTES);
 
 	note_ours(text, len);
 	if (len < 0)
@@ -678,7 +678,7 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 	ssize_t len;
 
 	snprintf(name, sizeof(name), "%d/cgroup", pid);
-	len = piddir_read(context->procfd, name, text, sizeof(text));
+	len = pid_directory_read(context->procfd, name, text, sizeof(text));
 	note_ours(trouble, len);
 	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
 		if (line.controllers_len == 0 && line.path_len < cap) {
@@ -755,7 +755,7 @@ int capture_host_cgroup(const struct capture_context *context, struct capture_te
 static void add_machine_file(int procfd, const char *name, struct capture_text *text)
 {
 	char data[SMALL_BYTES];
-	ssize_t len = piddir_read(procfd, name, data, sizeof(data));
+	ssize_t len = pid_directory_read(procfd, name, data, sizeof(data));
 
 	note_ours(text, len);
 	if (len < 0)
@@ -774,7 +774,7 @@ static void add_meminfo(int procfd, struct capture_text *text)
 					     "Mapped",     "Shmem",       "Slab",         "SReclaimable", "SUnreclaim",
 					     "PageTables", "CommitLimit", "Committed_AS" };
 	char data[SMALL_BYTES];
-	ssize_t len = piddir_read(procfd, "meminfo", data, sizeof(data));
+	ssize_t len = pid_directory_read(procfd, "meminfo", data, sizeof(data));
 
 	note_ours(text, len);
 	capture_text_say(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
@@ -906,7 +906,7 @@ static int add_procs(void *ctx, const char *below)
 		     strcmp(candidates->path, "/") == 0 ? "" : candidates->path,
 		     strcmp(below, "/") == 0 ? "" : below) >= (int)sizeof(file))
 		return 0;
-	len = piddir_read(AT_FDCWD, file, text, FILE_BYTES);
+	len = pid_directory_read(AT_FDCWD, file, text, FILE_BYTES);
 	if (len <= 0)
 		return 0;
 	end = text + len;
@@ -933,7 +933,7 @@ static size_t read_procs(const struct capture_context *context, int32_t *pids)
 		if (!candidates.root || snprintf(directory, sizeof(directory), "%s%s", candidates.root,
 						 candidates.path) >= (int)sizeof(directory))
 			continue;
-		cgtree_walk(roots, 1, add_procs, &candidates); /* as far as it gets */
+		cgroup_tree_walk(roots, 1, add_procs, &candidates); /* as far as it gets */
 	}
 	return candidates.count;
 }
@@ -945,7 +945,7 @@ static void rank_pid(const struct capture_context *context, int32_t pid, struct 
 	ssize_t len;
 
 	snprintf(name, sizeof(name), "%d/stat", pid);
-	len = piddir_read(context->procfd, name, text, sizeof(text));
+	len = pid_directory_read(context->procfd, name, text, sizeof(text));
 	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
 		rank(ranking, &stat);
 }

@@ -6,7 +6,7 @@
  * id, cannot be another's. At most HOOKS_AT_ONCE processes are not yet waited for, those that not even SIGKILL has ended included
  * (they wait for a disk or a network): they are left behind, and take the place of one that could run.
  *
- * Rejected: the collector's thread, which may be busy for seconds; a thread for each; a queue, in which a dump waits until there is
+ * Rejected: the incident worker's thread, which may be busy for seconds; a thread for each; a queue, in which a dump waits until there is
  * nothing left to see.
  */
 #include "daemon/engine/incident/hooks.h"
@@ -40,23 +40,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOOKPLAN_BYTES_MAX 65536
+#define HOOK_PLAN_BYTES_MAX 65536
 
 /* Of the memory that output is read with. */
-#define HOOKPROC_PIECE_BYTES 65536u
+#define HOOK_PROCESS_PIECE_BYTES 65536u
 
-enum hookproc_phase {
-	HOOKPROC_RUNNING,
-	HOOKPROC_TOLD, /* has got SIGTERM */
-	HOOKPROC_KILLED,
+enum hook_process_phase {
+	HOOK_PROCESS_RUNNING,
+	HOOK_PROCESS_TOLD, /* has got SIGTERM */
+	HOOK_PROCESS_KILLED,
 };
 
-/* In the caller's storage; hookproc_start fills it in. */
-struct hookproc {
-	const struct hookplan_command *command;
+/* In the caller's storage; hook_process_start fills it in. */
+struct hook_process {
+	const struct hook_plan_command *command;
 	struct incident_capture *record; /* is kept up to date */
 	int dirfd;                       /* of the incident's draft */
-	enum hookproc_phase phase;
+	enum hook_process_phase phase;
 	pid_t pid;            /* and the id of its group */
 	int pidfd, out, file; /* -1: none, no more, not yet */
 	mono_t began, deadline;
@@ -65,8 +65,8 @@ struct hookproc {
 	int write_error;
 };
 
-struct hookproc_options {
-	const struct hookplan_command *command;
+struct hook_process_options {
+	const struct hook_plan_command *command;
 	int dirfd;
 	const char *pid, *rule, *target; /* for placeholders and environment; safe already */
 	uint64_t max_file_bytes;
@@ -74,11 +74,11 @@ struct hookproc_options {
 };
 
 /*
- * hookplan.c: copies. A command of a plan owns its words one by one; the words that are run are one piece of memory, which is easily
+ * hook_plan.c: copies. A command of a plan owns its words one by one; the words that are run are one piece of memory, which is easily
  * given away.
  */
 
-void hookplan_free(struct hookplan *plan)
+void hook_plan_free(struct hook_plan *plan)
 {
 	if (!plan)
 		return;
@@ -91,12 +91,12 @@ void hookplan_free(struct hookplan *plan)
 	free(plan);
 }
 
-static void release(struct hookplan **plan)
+static void release(struct hook_plan **plan)
 {
-	hookplan_free(*plan);
+	hook_plan_free(*plan);
 }
 
-static int copy(const struct config_run *run, struct hookplan_command *ret)
+static int copy(const struct config_run *run, struct hook_plan_command *ret)
 {
 	snprintf(ret->name, sizeof ret->name, "%s", run->name);
 	ret->timeout_ns = run->timeout_ns;
@@ -106,7 +106,7 @@ static int copy(const struct config_run *run, struct hookplan_command *ret)
 		return -ENOMEM;
 
 	for (size_t i = 0; i < run->word_count; i++) {
-		ret->wants_pid |= hookline_uses(run->words[i], HOOKLINE_PID);
+		ret->wants_pid |= command_template_uses(run->words[i], COMMAND_TEMPLATE_PID);
 		ret->words[i] = strdup(run->words[i]);
 		if (!ret->words[i])
 			return -ENOMEM;
@@ -115,9 +115,9 @@ static int copy(const struct config_run *run, struct hookplan_command *ret)
 	return 0;
 }
 
-int hookplan_new(const struct config_target *entry, const char *rule, struct hookplan **ret)
+int hook_plan_new(const struct config_target *entry, const char *rule, struct hook_plan **ret)
 {
-	AUTO(release) struct hookplan *plan = calloc(1, sizeof *plan);
+	AUTO(release) struct hook_plan *plan = calloc(1, sizeof *plan);
 	int r = plan ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < entry->run_count; i++)
@@ -132,7 +132,7 @@ int hookplan_new(const struct config_target *entry, const char *rule, struct hoo
 }
 
 /* The record of a command that is yet to be run. */
-static struct incident_capture hookplan_record(const struct hookplan_command *command)
+static struct incident_capture hook_plan_record(const struct hook_plan_command *command)
 {
 	struct incident_capture record = { .status = INCIDENT_CAPTURE_OK };
 
@@ -141,10 +141,10 @@ static struct incident_capture hookplan_record(const struct hookplan_command *co
 	return record;
 }
 
-void hookplan_refuse(const struct hookplan *plan, const char *why, struct incident *incident)
+void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident)
 {
 	for (size_t i = 0; i < plan->count; i++) {
-		struct incident_capture record = hookplan_record(&plan->commands[i]);
+		struct incident_capture record = hook_plan_record(&plan->commands[i]);
 
 		record.status = INCIDENT_CAPTURE_SKIPPED;
 		incident_text(record.why, sizeof record.why, why);
@@ -152,16 +152,16 @@ void hookplan_refuse(const struct hookplan *plan, const char *why, struct incide
 	}
 }
 
-int hookplan_words(const struct hookplan_command *command, const struct hookline_values *values, char ***ret)
+int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values, char ***ret)
 {
-	struct hookline_values all = *values;
+	struct command_template_values all = *values;
 	size_t count = 0, bytes = 0;
 	char **words, *at;
 
-	all.text[HOOKLINE_NAME] = command->name;
+	all.text[COMMAND_TEMPLATE_NAME] = command->name;
 	for (; command->words[count]; count++)
-		bytes += hookline_expand(command->words[count], &all, NULL, 0) + 1;
-	if (bytes > HOOKPLAN_BYTES_MAX)
+		bytes += command_template_expand(command->words[count], &all, NULL, 0) + 1;
+	if (bytes > HOOK_PLAN_BYTES_MAX)
 		return -E2BIG;
 	words = calloc(1, (count + 1) * sizeof *words + bytes);
 	if (!words)
@@ -169,7 +169,7 @@ int hookplan_words(const struct hookplan_command *command, const struct hookline
 
 	at = (char *)(words + count + 1);
 	for (size_t i = 0; i < count; i++) {
-		size_t len = hookline_expand(command->words[i], &all, at, bytes) + 1;
+		size_t len = command_template_expand(command->words[i], &all, at, bytes) + 1;
 
 		words[i] = at;
 		at += len;
@@ -181,7 +181,7 @@ int hookplan_words(const struct hookplan_command *command, const struct hookline
 }
 
 /*
- * hookproc.c: what a command writes goes through a pipe, so that it can be cut; when it is, the pipe is closed, and a command that goes on
+ * hook_process.c: what a command writes goes through a pipe, so that it can be cut; when it is, the pipe is closed, and a command that goes on
  * writing is ended by SIGPIPE, as with head(1): throwing away what an endless one writes would cost as much as the command.
  */
 
@@ -195,7 +195,7 @@ static void close_one(int *fd)
 }
 
 /* Closes what is open. */
-static void hookproc_release(struct hookproc *proc)
+static void hook_process_release(struct hook_process *proc)
 {
 	close_one(&proc->out);
 	close_one(&proc->file);
@@ -205,7 +205,7 @@ static void hookproc_release(struct hookproc *proc)
 /* ---- what it writes ---- */
 
 /* The file is there when there is something in it. */
-static int write_piece(struct hookproc *proc, const char *data, size_t len)
+static int write_piece(struct hook_process *proc, const char *data, size_t len)
 {
 	struct incident_capture *record = proc->record;
 	uint64_t room = proc->command->max_output_bytes - record->bytes;
@@ -232,10 +232,10 @@ static int write_piece(struct hookproc *proc, const char *data, size_t len)
 }
 
 /* Takes what it has written into its file. piece: memory for it. whole: until there is nothing more, else one piece. */
-static void hookproc_take(struct hookproc *proc, char *piece, bool whole)
+static void hook_process_take(struct hook_process *proc, char *piece, bool whole)
 {
 	do {
-		ssize_t len = proc->out < 0 ? 0 : read(proc->out, piece, HOOKPROC_PIECE_BYTES);
+		ssize_t len = proc->out < 0 ? 0 : read(proc->out, piece, HOOK_PROCESS_PIECE_BYTES);
 
 		if (len < 0 && errno == EINTR)
 			continue;
@@ -279,13 +279,13 @@ static int make_pipe(int *ret_out, int *ret_write_end)
 	return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static int spawn(const struct hookproc_options *options, const char *path, struct hookproc *proc)
+static int spawn(const struct hook_process_options *options, const char *path, struct hook_process *proc)
 {
-	const struct hookline_values values = { {
-		[HOOKLINE_PID] = options->pid,
-		[HOOKLINE_INCIDENT] = path,
-		[HOOKLINE_RULE] = options->rule,
-		[HOOKLINE_TARGET] = options->target,
+	const struct command_template_values values = { {
+		[COMMAND_TEMPLATE_PID] = options->pid,
+		[COMMAND_TEMPLATE_INCIDENT] = path,
+		[COMMAND_TEMPLATE_RULE] = options->rule,
+		[COMMAND_TEMPLATE_TARGET] = options->target,
 	} };
 	char texts[4][PATH_MAX + 32], search[] = PATH_VALUE;
 	char *environment[] = { search, texts[0], texts[1], texts[2], texts[3], NULL };
@@ -297,24 +297,25 @@ static int spawn(const struct hookproc_options *options, const char *path, struc
 	snprintf(texts[1], sizeof texts[1], "SPIKEWATCH_RULE=%s", options->rule);
 	snprintf(texts[2], sizeof texts[2], "SPIKEWATCH_TARGET=%s", options->target);
 	snprintf(texts[3], sizeof texts[3], "SPIKEWATCH_PID=%s", options->pid);
-	r = hookplan_words(options->command, &values, &words);
+	r = hook_plan_words(options->command, &values, &words);
 	if (r == 0)
 		r = make_pipe(&proc->out, &write_end);
 	if (r < 0)
 		return r;
 
-	return hookspawn(&(struct hookspawn_options){ .words = words,
-						      .environment = environment,
-						      .dirfd = options->dirfd,
-						      .out = write_end,
-						      .max_file_bytes = options->max_file_bytes },
-			 &proc->pid);
+	return hook_spawn(&(struct hook_spawn_options){ .words = words,
+							.environment = environment,
+							.dirfd = options->dirfd,
+							.out = write_end,
+							.max_file_bytes = options->max_file_bytes },
+			  &proc->pid);
 }
 
-/* record: already hookplan_record. 0; -errno: nothing runs, and ret need not be released. */
-static int hookproc_start(const struct hookproc_options *options, struct incident_capture *record, struct hookproc *ret)
+/* record: already hook_plan_record. 0; -errno: nothing runs, and ret need not be released. */
+static int hook_process_start(const struct hook_process_options *options, struct incident_capture *record,
+			      struct hook_process *ret)
 {
-	struct hookproc proc = {
+	struct hook_process proc = {
 		.command = options->command,
 		.record = record,
 		.dirfd = options->dirfd,
@@ -330,7 +331,7 @@ static int hookproc_start(const struct hookproc_options *options, struct inciden
 	if (r == 0)
 		r = spawn(options, path, &proc);
 	if (r < 0) {
-		hookproc_release(&proc);
+		hook_process_release(&proc);
 		return r;
 	}
 	proc.pidfd = (int)syscall(SYS_pidfd_open, proc.pid, 0);
@@ -342,11 +343,11 @@ static int hookproc_start(const struct hookproc_options *options, struct inciden
 /* ---- the end ---- */
 
 /* Says in the record how it has ended. */
-static void hookproc_judge(struct hookproc *proc, const siginfo_t *how)
+static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 {
 	struct incident_capture *record = proc->record;
 	char limit[UNITS_TEXT_MAX] = "";
-	bool told = proc->phase != HOOKPROC_RUNNING;
+	bool told = proc->phase != HOOK_PROCESS_RUNNING;
 
 	record->has_exit = how->si_code == CLD_EXITED;
 	record->has_signal = !record->has_exit;
@@ -381,7 +382,7 @@ static void hookproc_judge(struct hookproc *proc, const siginfo_t *how)
 }
 
 /*
- * hookspawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the thread that samples would take a fault
+ * hook_spawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the thread that samples would take a fault
  * for each that it writes to. Until it becomes the program, the child shares our memory: it calls nothing but the kernel.
  *
  * Rejected: posix_spawn(3), which cannot set limits, the signal for the death of the parent, or the score for the killer of the
@@ -427,7 +428,7 @@ static void reset_signals(void)
 }
 
 /* Returns only if that failed. */
-static int become(const struct hookspawn_options *options, int null, int out)
+static int become(const struct hook_spawn_options *options, int null, int out)
 {
 	sigset_t none;
 
@@ -449,7 +450,7 @@ static int become(const struct hookspawn_options *options, int null, int out)
 	return errno;
 }
 
-int hookspawn(const struct hookspawn_options *options, pid_t *ret)
+int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
 {
 	/* Above the three, so that none of them is overwritten before it is used. */
 	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -487,10 +488,10 @@ int hookspawn(const struct hookspawn_options *options, pid_t *ret)
 struct hookrun {
 	struct hookrun *next;
 	struct hooks_scene scene;
-	char rule[HOOKLINE_SAFE_MAX], target[HOOKLINE_SAFE_MAX];
+	char rule[COMMAND_TEMPLATE_SAFE_MAX], target[COMMAND_TEMPLATE_SAFE_MAX];
 	size_t index; /* of the command that runs, or is next */
 	struct incident_capture records[CONFIG_RUNS_MAX];
-	struct hookproc proc;
+	struct hook_process proc;
 	bool has_proc;
 };
 
@@ -506,10 +507,10 @@ struct hooks {
 	struct hookrun *runs;
 	size_t alive;              /* processes not yet waited for */
 	pid_t lost[HOOKS_AT_ONCE]; /* of them: left behind; 0: none */
-	char *piece;               /* HOOKPROC_PIECE_BYTES */
+	char *piece;               /* HOOK_PROCESS_PIECE_BYTES */
 };
 
-static const struct hookplan_command *command_of(const struct hookrun *run)
+static const struct hook_plan_command *command_of(const struct hookrun *run)
 {
 	return &run->scene.plan->commands[run->index];
 }
@@ -525,7 +526,7 @@ static struct incident_capture *record_of(struct hookrun *run)
 static const char *why_not(struct hooks *hooks, const struct hookrun *run, bool stopping)
 {
 	const struct hooks_scene *scene = &run->scene;
-	AUTO_CLOSE int piddir = -1;
+	AUTO_CLOSE int pid_directory = -1;
 
 	if (stopping)
 		return "the daemon was being stopped";
@@ -536,14 +537,16 @@ static const char *why_not(struct hooks *hooks, const struct hookrun *run, bool 
 	if (scene->pid == 0)
 		return "the target has no process";
 
-	return piddir_open(scene->procfd, scene->pid, scene->start_ticks, &piddir) < 0 ? "target has exited" : NULL;
+	return pid_directory_open(scene->procfd, scene->pid, scene->start_ticks, &pid_directory) < 0
+		       ? "target has exited"
+		       : NULL;
 }
 
 /* Goes on with the next command. */
 static void go_on(struct hookrun *run)
 {
 	if (run->has_proc)
-		hookproc_release(&run->proc);
+		hook_process_release(&run->proc);
 	run->has_proc = false;
 	run->index++;
 }
@@ -552,7 +555,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 {
 	struct incident_capture *record = record_of(run);
 	const char *why = why_not(hooks, run, stopping);
-	struct hookproc_options options = {
+	struct hook_process_options options = {
 		.command = command_of(run),
 		.dirfd = run->scene.dirfd,
 		.rule = run->rule,
@@ -563,7 +566,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 	char pid[16] = "";
 	int r;
 
-	*record = hookplan_record(command_of(run));
+	*record = hook_plan_record(command_of(run));
 	if (why) {
 		record->status = INCIDENT_CAPTURE_SKIPPED;
 		incident_text(record->why, sizeof record->why, why);
@@ -576,7 +579,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 	options.pid = pid;
 	record->has_at = true;
 	record->at_ns = mono_diff(options.now, run->scene.fired);
-	r = hookproc_start(&options, record, &run->proc);
+	r = hook_process_start(&options, record, &run->proc);
 	if (r < 0) {
 		record->status = INCIDENT_CAPTURE_FAILED;
 		snprintf(record->why, sizeof record->why, "could not be started: %s", strerrordesc_np(-r));
@@ -599,10 +602,10 @@ static void finish(struct hooks *hooks, struct hookrun *run, const siginfo_t *ho
 	while (waitpid(run->proc.pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	hooks->alive--;
-	hookproc_take(&run->proc, hooks->piece, true);
+	hook_process_take(&run->proc, hooks->piece, true);
 	record->has_duration = true;
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
-	hookproc_judge(&run->proc, how);
+	hook_process_judge(&run->proc, how);
 	go_on(run);
 }
 
@@ -623,13 +626,13 @@ static void leave_behind(struct hooks *hooks, struct hookrun *run, mono_t now)
 
 static void press(struct hooks *hooks, struct hookrun *run, mono_t now)
 {
-	if (run->proc.phase == HOOKPROC_RUNNING) {
+	if (run->proc.phase == HOOK_PROCESS_RUNNING) {
 		kill(-run->proc.pid, SIGTERM);
-		run->proc.phase = HOOKPROC_TOLD;
+		run->proc.phase = HOOK_PROCESS_TOLD;
 		run->proc.deadline = mono_add(now, HOOKS_GRACE_NS);
-	} else if (run->proc.phase == HOOKPROC_TOLD) {
+	} else if (run->proc.phase == HOOK_PROCESS_TOLD) {
 		kill(-run->proc.pid, SIGKILL);
-		run->proc.phase = HOOKPROC_KILLED;
+		run->proc.phase = HOOK_PROCESS_KILLED;
 		run->proc.deadline = mono_add(now, UNKILLABLE_NS);
 	} else {
 		leave_behind(hooks, run, now);
@@ -655,11 +658,12 @@ static void step(struct hooks *hooks, struct hookrun *run, bool stopping)
 	siginfo_t how = { 0 };
 
 	if (run->has_proc) {
-		hookproc_take(&run->proc, hooks->piece, false);
+		hook_process_take(&run->proc, hooks->piece, false);
 		if (waitid(P_PID, (id_t)run->proc.pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 		    how.si_pid == run->proc.pid) {
 			finish(hooks, run, &how, now);
-		} else if (stopping && run->proc.phase == HOOKPROC_RUNNING && mono_diff(run->proc.deadline, last) > 0) {
+		} else if (stopping && run->proc.phase == HOOK_PROCESS_RUNNING &&
+			   mono_diff(run->proc.deadline, last) > 0) {
 			run->proc.stopped = true;
 			run->proc.deadline = last;
 		} else if (mono_diff(now, run->proc.deadline) >= 0) {
@@ -766,7 +770,7 @@ int hooks_new(const struct clock *clock, struct hooks **ret)
 
 	hooks->clock = *clock;
 	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	hooks->piece = malloc(HOOKPROC_PIECE_BYTES);
+	hooks->piece = malloc(HOOK_PROCESS_PIECE_BYTES);
 	if (hooks->wake < 0 || !hooks->piece) {
 		int r = hooks->wake < 0 ? -errno : -ENOMEM;
 
@@ -839,8 +843,8 @@ int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hoo
 		return -ENOMEM;
 
 	run->scene = *scene;
-	hookline_safe(scene->rule, run->rule);
-	hookline_safe(scene->target, run->target);
+	command_template_safe(scene->rule, run->rule);
+	command_template_safe(scene->target, run->target);
 	run->scene.rule = run->scene.target = NULL;
 	*ret = run;
 	pthread_mutex_lock(&hooks->lock);

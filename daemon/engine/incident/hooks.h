@@ -23,43 +23,43 @@
 #include <sys/types.h>
 
 /*
- * hookplan.h: the commands that one incident runs: a copy of what the configuration said when it was opened, which may change meanwhile.
+ * hook_plan.h: the commands that one incident runs: a copy of what the configuration said when it was opened, which may change meanwhile.
  */
 
-struct hookplan_command {
+struct hook_plan_command {
 	char name[CONFIG_RUN_NAME_MAX + 1];
 	char **words; /* with placeholders; NULL at the end */
 	uint64_t timeout_ns, max_output_bytes;
 	bool wants_pid;
 };
 
-struct hookplan {
+struct hook_plan {
 	size_t count; /* at least one */
-	struct hookplan_command commands[CONFIG_RUNS_MAX];
+	struct hook_plan_command commands[CONFIG_RUNS_MAX];
 };
 
 /* Those commands of entry that an incident of rule runs; there are none: NULL. 0; -ENOMEM. */
-int hookplan_new(const struct config_target *entry, const char *rule, struct hookplan **ret);
+int hook_plan_new(const struct config_target *entry, const char *rule, struct hook_plan **ret);
 
 /* NULL is fine. */
-void hookplan_free(struct hookplan *plan);
+void hook_plan_free(struct hook_plan *plan);
 
 /* Adds to the captures of an incident that none of the commands was run, and why. */
-void hookplan_refuse(const struct hookplan *plan, const char *why, struct incident *incident);
+void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);
 
 /*
- * The words of a command as they are to be run: one allocation for free(3), NULL at the end. values: of hookline.h; the command's name is
- * added. 0; -ENOMEM; -E2BIG: longer than HOOKPLAN_BYTES_MAX.
+ * The words of a command as they are to be run: one allocation for free(3), NULL at the end. values: of command_template.h; the command's name is
+ * added. 0; -ENOMEM; -E2BIG: longer than HOOK_PLAN_BYTES_MAX.
  */
-struct hookline_values;
-int hookplan_words(const struct hookplan_command *command, const struct hookline_values *values, char ***ret);
+struct command_template_values;
+int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values, char ***ret);
 
 /*
- * hookspawn.h: starts one program that knows nothing of the daemon: in a process group of its own, with /dev/null as its input, no other
+ * hook_spawn.h: starts one program that knows nothing of the daemon: in a process group of its own, with /dev/null as its input, no other
  * descriptor but its output, signals and limits as a login has them. Whoever calls waits for it and ends it.
  */
 
-struct hookspawn_options {
+struct hook_spawn_options {
 	char *const *words;       /* ends with NULL; the first is the program's path */
 	char *const *environment; /* ends with NULL: all that it gets */
 	int dirfd;                /* its working directory */
@@ -71,7 +71,7 @@ struct hookspawn_options {
  * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could not be started, nothing is left of it.
  * The caller is stopped until the program is there, the other threads are not; all signals should be blocked in it.
  */
-int hookspawn(const struct hookspawn_options *options, pid_t *ret);
+int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
 
 /* So many at once; further ones are refused, and the incident says so. Each is a process that takes memory while the machine is short of it. */
 #define HOOKS_AT_ONCE 4
@@ -94,7 +94,7 @@ void hooks_stop(struct hooks *hooks);
 
 /* The plan, dirfd and what done needs must outlive the run; the rest is copied. */
 struct hooks_scene {
-	const struct hookplan *plan;
+	const struct hook_plan *plan;
 	int dirfd; /* of the incident's draft */
 	int procfd;
 	int32_t pid; /* the process to look at; 0: there is none */

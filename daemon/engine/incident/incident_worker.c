@@ -40,7 +40,7 @@
 #include <time.h>
 
 /* {0}: nothing has failed. All is failing.c's own. */
-struct failing {
+struct write_failures {
 	int error; /* 0: the last one was written */
 	mono_t said;
 	uint64_t lost, unsaid; /* all of them; those not spoken for yet */
@@ -55,7 +55,7 @@ struct sealing {
 	void *ctx;
 };
 
-struct sequel {
+struct follow_up {
 	struct session *session;
 	const struct clock *clock;
 	struct hooks *hooks;
@@ -236,31 +236,32 @@ bool jobs_park(struct jobs *jobs, struct jobs_pending *pending, struct job *job)
 #define SAY_AGAIN_NS (60 * NS_PER_S)
 
 /* One more that could not be written: said when it begins, when the reason changes, and once a minute. */
-static void failing_say(struct failing *failing, const struct incident *info, int error, mono_t now)
+static void write_failures_say(struct write_failures *write_failures, const struct incident *info, int error,
+			       mono_t now)
 {
 	struct log_about about = {
 		.message = MESSAGE_INCIDENT_FAILED,
-		.state = failing->error ? "change" : "begin",
+		.state = write_failures->error ? "change" : "begin",
 		.rule = info->rule.name,
 		.target = info->target.name,
 		.error = error,
 	};
 
-	failing->lost++;
-	failing->unsaid++;
-	if (failing->error == error && mono_diff(now, failing->said) < (int64_t)SAY_AGAIN_NS)
+	write_failures->lost++;
+	write_failures->unsaid++;
+	if (write_failures->error == error && mono_diff(now, write_failures->said) < (int64_t)SAY_AGAIN_NS)
 		return;
 
-	about.count = failing->unsaid;
+	about.count = write_failures->unsaid;
 	log_about(LOG_ERR, &about, "incident of rule %s on %s could not be written: %s", info->rule.name,
 		  info->target.name, strerror(-error));
-	failing->error = error;
-	failing->said = now;
-	failing->unsaid = 0;
+	write_failures->error = error;
+	write_failures->said = now;
+	write_failures->unsaid = 0;
 }
 
 /* One was sealed, which is said; and if others could not be written, that it is over. */
-static void failing_sealed(struct failing *failing, const struct incident *info)
+static void write_failures_sealed(struct write_failures *write_failures, const struct incident *info)
 {
 	struct log_about about = {
 		.message = MESSAGE_INCIDENT_SEALED,
@@ -268,12 +269,12 @@ static void failing_sealed(struct failing *failing, const struct incident *info)
 		.target = info->target.name,
 		.incident = info->id,
 	};
-	struct log_about end = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = failing->lost };
+	struct log_about end = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = write_failures->lost };
 
-	if (failing->error)
+	if (write_failures->error)
 		log_about(LOG_NOTICE, &end, "incidents can be written again; %llu could not",
-			  (unsigned long long)failing->lost);
-	*failing = (struct failing){ 0 };
+			  (unsigned long long)write_failures->lost);
+	*write_failures = (struct write_failures){ 0 };
 	log_about(LOG_NOTICE, &about, "sealed incident %s", info->id);
 }
 
@@ -289,7 +290,7 @@ static void failing_sealed(struct failing *failing, const struct incident *info)
  */
 
 /* incident.json, MANIFEST, and the blocks that directories take. */
-#define REST_BYTES 16384u
+#define RATE_LIMIT_BYTES 16384u
 
 /* Room is given out in blocks of so many bytes. */
 #define BLOCK_BYTES 4096u
@@ -319,14 +320,15 @@ static void fail_record(struct incident_capture *record, const char *why)
 	incident_text(record->why, sizeof record->why, why);
 }
 
-static bool wants_samples(const struct collector_incident *incident)
+static bool wants_samples(const struct incident_worker_incident *incident)
 {
 	return incident->settings.captures & CONFIG_CAPTURE_SAMPLES;
 }
 
-static struct panorama_options panorama_of(const struct sealing *sealing, const struct collector_incident *incident)
+static struct full_recording_options full_recording_of(const struct sealing *sealing,
+						       const struct incident_worker_incident *incident)
 {
-	return (struct panorama_options){
+	return (struct full_recording_options){
 		.ring = session_ring(sealing->session),
 		.fired = incident->fired,
 		.wall = incident->wall,
@@ -337,15 +339,16 @@ static struct panorama_options panorama_of(const struct sealing *sealing, const 
 	};
 }
 
-static void open_panorama(const struct sealing *sealing, struct collector_incident *incident)
+static void open_full_recording(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
-	struct panorama_options options = panorama_of(sealing, incident);
+	struct full_recording_options options = full_recording_of(sealing, incident);
 
-	incident->panorama_error = panorama_open(&options, spool_draft_dirfd(incident->draft), &incident->panorama);
+	incident->full_recording_error =
+		full_recording_open(&options, spool_draft_dirfd(incident->draft), &incident->full_recording);
 }
 
-/* Makes the incident's draft; without one says why in incident->error. Of everything: opens the panorama too, if samples are wanted. */
-static void sealing_begin(const struct sealing *sealing, struct collector_incident *incident)
+/* Makes the incident's draft; without one says why in incident->error. Of everything: opens the full recording too, if samples are wanted. */
+static void sealing_begin(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	char stem[INCIDENT_NAME_MAX + 1];
 
@@ -353,21 +356,21 @@ static void sealing_begin(const struct sealing *sealing, struct collector_incide
 	incident->error = spool_begin(sealing->spool, stem, &incident->draft);
 	if (incident->error < 0)
 		incident->draft = NULL;
-	else if (!incident->slice && wants_samples(incident))
-		open_panorama(sealing, incident);
+	else if (!incident->sample_window && wants_samples(incident))
+		open_full_recording(sealing, incident);
 }
 
 /* The draft is gone, or never was: what was captured is lost, but samples may be written all the same. */
-static void begin_again(const struct sealing *sealing, struct collector_incident *incident)
+static void begin_again(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	int why = incident->draft ? -ENOENT : incident->error;
 
-	panorama_abort(TAKE(incident->panorama));
+	full_recording_abort(TAKE(incident->full_recording));
 	spool_abort(TAKE(incident->draft));
 	incident->evidence.capture_count = 0;
 	capture_fail_all(evidence_captures(incident), why ? why : -ENOMEM, &incident->evidence);
 	if (incident->plan)
-		hookplan_refuse(incident->plan, strerrordesc_np(why ? -why : ENOMEM), &incident->evidence);
+		hook_plan_refuse(incident->plan, strerrordesc_np(why ? -why : ENOMEM), &incident->evidence);
 	sealing_begin(sealing, incident);
 }
 
@@ -394,7 +397,7 @@ static uint64_t captured_bytes(const struct incident *info)
 }
 
 /* Removes the largest file but the samples, and says so in its record. False: there is none. */
-static bool drop_largest(struct collector_incident *incident, int error)
+static bool drop_largest(struct incident_worker_incident *incident, int error)
 {
 	struct incident_capture *largest = NULL;
 	char why[96];
@@ -416,7 +419,7 @@ static bool drop_largest(struct collector_incident *incident, int error)
 }
 
 /* The samples are what comes last. False: they are not there. */
-static bool drop_samples(struct collector_incident *incident, int error)
+static bool drop_samples(struct incident_worker_incident *incident, int error)
 {
 	for (size_t i = 0; i < incident->info.capture_count; i++) {
 		struct incident_capture *capture = &incident->info.captures[i];
@@ -439,7 +442,7 @@ static void sealing_enforce(const struct sealing *sealing)
 
 /* ---- samples ---- */
 
-static struct capture_context context_of(const struct sealing *sealing, const struct collector_incident *incident)
+static struct capture_context context_of(const struct sealing *sealing, const struct incident_worker_incident *incident)
 {
 	return (struct capture_context){
 		.procfd = session_procfd(sealing->session),
@@ -447,40 +450,41 @@ static struct capture_context context_of(const struct sealing *sealing, const st
 		.mounts = session_mounts(sealing->session),
 		.target = &incident->target,
 		.limits = &incident->info.limits,
-		.slice = incident->slice,
-		.slice_start = { incident->wall.ns -
-				 (uint64_t)mono_diff(incident->fired, slice_start(incident->slice)) },
+		.sample_window = incident->sample_window,
+		.sample_window_start = { incident->wall.ns -
+					 (uint64_t)mono_diff(incident->fired,
+							     sample_window_start(incident->sample_window)) },
 	};
 }
 
 /* Ends the file that was begun, or says why it was given up; the next time it begins anew, with what the ring still holds. */
-static int write_panorama(const struct sealing *sealing, struct collector_incident *incident,
-			  struct incident_capture *ret)
+static int write_full_recording(const struct sealing *sealing, struct incident_worker_incident *incident,
+				struct incident_capture *ret)
 {
-	int r = incident->panorama_error;
+	int r = incident->full_recording_error;
 
 	*ret = samples_record();
-	incident->panorama_error = 0;
-	if (r == 0 && !incident->panorama) {
-		open_panorama(sealing, incident);
-		r = incident->panorama_error;
-		incident->panorama_error = 0;
+	incident->full_recording_error = 0;
+	if (r == 0 && !incident->full_recording) {
+		open_full_recording(sealing, incident);
+		r = incident->full_recording_error;
+		incident->full_recording_error = 0;
 	}
 	if (r == 0)
-		r = panorama_close(TAKE(incident->panorama), &incident->info.coverage, &ret->bytes);
+		r = full_recording_close(TAKE(incident->full_recording), &incident->info.coverage, &ret->bytes);
 	if (r < 0)
 		fail_record(ret, strerrordesc_np(-r));
 
 	return r;
 }
 
-static int write_samples(const struct sealing *sealing, struct collector_incident *incident,
+static int write_samples(const struct sealing *sealing, struct incident_worker_incident *incident,
 			 struct incident_capture *ret)
 {
 	struct capture_context context;
 
-	if (!incident->slice)
-		return write_panorama(sealing, incident, ret);
+	if (!incident->sample_window)
+		return write_full_recording(sealing, incident, ret);
 
 	context = context_of(sealing, incident);
 
@@ -488,26 +492,26 @@ static int write_samples(const struct sealing *sealing, struct collector_inciden
 }
 
 /* Whether removing all captures would do: how much the samples need can be known without writing them. */
-static bool would_fit(const struct sealing *sealing, const struct collector_incident *incident)
+static bool would_fit(const struct sealing *sealing, const struct incident_worker_incident *incident)
 {
 	uint64_t needed;
 	int r;
 
-	if (incident->slice) {
+	if (incident->sample_window) {
 		struct capture_context context = context_of(sealing, incident);
 
 		r = capture_samples_bytes(&context, &needed);
 	} else {
-		struct panorama_options options = panorama_of(sealing, incident);
+		struct full_recording_options options = full_recording_of(sealing, incident);
 
-		r = panorama_bytes(&options, &needed);
+		r = full_recording_bytes(&options, &needed);
 	}
 
-	return r < 0 ||
-	       needed + REST_BYTES <= free_bytes(spool_draft_dirfd(incident->draft)) + captured_bytes(&incident->info);
+	return r < 0 || needed + RATE_LIMIT_BYTES <=
+				free_bytes(spool_draft_dirfd(incident->draft)) + captured_bytes(&incident->info);
 }
 
-static void add_samples(const struct sealing *sealing, struct collector_incident *incident)
+static void add_samples(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	struct incident_capture record;
 	int r = write_samples(sealing, incident, &record);
@@ -526,7 +530,7 @@ static void add_samples(const struct sealing *sealing, struct collector_incident
 /* ---- what commands have left ---- */
 
 /* Before the samples, so that on a full disk it makes room for them like other captures. */
-static int settle_strays(const struct sealing *sealing, struct collector_incident *incident)
+static int settle_strays(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	uint64_t most = incident->settings.max_incident_bytes, taken = 0;
 	int r;
@@ -544,23 +548,24 @@ static int settle_strays(const struct sealing *sealing, struct collector_inciden
 	for (size_t i = 0; i < incident->info.capture_count; i++)
 		taken += incident->info.captures[i].bytes;
 
-	return strays_settle(spool_draft_dirfd(incident->draft), taken < most ? most - taken : 0, &incident->info);
+	return leftover_files_settle(spool_draft_dirfd(incident->draft), taken < most ? most - taken : 0,
+				     &incident->info);
 }
 
 /* ---- the end ---- */
 
-static void describe_slice(struct collector_incident *incident)
+static void describe_slice(struct incident_worker_incident *incident)
 {
 	struct incident *info = &incident->info;
 	uint64_t grain = info->rule.window_ns > 100 * NS_PER_MS ? info->rule.window_ns : 100 * NS_PER_MS;
 
-	slice_coverage(incident->slice, incident->settings.interval_ns, &info->coverage);
-	slice_peaks(incident->slice, grain, &info->peaks);
+	sample_window_coverage(incident->sample_window, incident->settings.interval_ns, &info->coverage);
+	sample_window_peaks(incident->sample_window, grain, &info->peaks);
 	if (info->peaks.has_cpu && info->limits.cpu && info->limits.cpu != UINT64_MAX)
 		info->peak_cpu_percent = 100 * info->peaks.cpu_cores * 1e9 / (double)info->limits.cpu;
 }
 
-static int publish(struct collector_incident *incident)
+static int publish(struct incident_worker_incident *incident)
 {
 	int r;
 
@@ -579,7 +584,7 @@ static int publish(struct collector_incident *incident)
  * Writes what is still to be written and seals it; makes the draft if there was none, or if somebody removed it. incident has no draft any
  * more. 0: info.id is its name; -errno: nothing is left of it.
  */
-static int sealing_finish(const struct sealing *sealing, struct collector_incident *incident)
+static int sealing_finish(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	int r;
 
@@ -591,7 +596,7 @@ static int sealing_finish(const struct sealing *sealing, struct collector_incide
 	incident_text(incident->info.id, sizeof incident->info.id, spool_draft_name(incident->draft));
 	for (size_t i = 0; i < incident->evidence.capture_count; i++)
 		incident_add_capture(&incident->info, &incident->evidence.captures[i]);
-	if (incident->slice)
+	if (incident->sample_window)
 		describe_slice(incident);
 	r = settle_strays(sealing, incident);
 	if (r < 0) {
@@ -605,7 +610,7 @@ static int sealing_finish(const struct sealing *sealing, struct collector_incide
 }
 
 /*
- * sequel.c: glue between an incident, its entry in the configuration, the thread of hooks and the captures.
+ * follow_up.c: glue between an incident, its entry in the configuration, the thread of hooks and the captures.
  */
 
 static const struct config_target *find_entry(const struct config *config, const char *name)
@@ -617,36 +622,36 @@ static const struct config_target *find_entry(const struct config *config, const
 	return NULL;
 }
 
-void sequel_plan(struct collector_incident *incident, const struct config *config)
+void follow_up_plan(struct incident_worker_incident *incident, const struct config *config)
 {
-	const struct config_target *entry = incident->slice ? find_entry(config, incident->target.entry) : NULL;
+	const struct config_target *entry = incident->sample_window ? find_entry(config, incident->target.entry) : NULL;
 	struct incident_capture failed = { .name = "run", .status = INCIDENT_CAPTURE_FAILED, .why = "no memory" };
 
 	if (!entry)
 		return;
 
 	incident->settings.again_ns = entry->again_ns;
-	if (hookplan_new(entry, incident->info.rule.name, &incident->plan) < 0)
+	if (hook_plan_new(entry, incident->info.rule.name, &incident->plan) < 0)
 		incident_add_capture(&incident->evidence, &failed);
 }
 
 /* ---- commands ---- */
 
 /* Begins to run the commands. True: done(incident) will be called; false: there are none, or the incident says why none is run. */
-static bool sequel_run(const struct sequel *sequel, struct collector_incident *incident)
+static bool follow_up_run(const struct follow_up *follow_up, struct incident_worker_incident *incident)
 {
-	const struct collector_member *looked_at = incident->member_count ? &incident->members[0] : NULL;
+	const struct incident_worker_member *looked_at = incident->member_count ? &incident->members[0] : NULL;
 	struct hooks_scene scene = {
 		.plan = incident->plan,
 		.dirfd = spool_draft_dirfd(incident->draft),
-		.procfd = session_procfd(sequel->session),
+		.procfd = session_procfd(follow_up->session),
 		.pid = looked_at ? looked_at->pid : 0,
 		.start_ticks = looked_at ? looked_at->start_ticks : 0,
 		.rule = incident->evidence.rule.name,
 		.target = incident->target.name,
 		.fired = incident->fired,
 		.max_bytes = incident->settings.max_incident_bytes,
-		.done = sequel->done,
+		.done = follow_up->done,
 		.ctx = incident,
 	};
 	int r;
@@ -654,14 +659,14 @@ static bool sequel_run(const struct sequel *sequel, struct collector_incident *i
 	if (!incident->plan)
 		return false;
 
-	r = hooks_start(sequel->hooks, &scene, &incident->run);
+	r = hooks_start(follow_up->hooks, &scene, &incident->run);
 	if (r < 0)
-		hookplan_refuse(incident->plan, strerrordesc_np(-r), &incident->evidence);
+		hook_plan_refuse(incident->plan, strerrordesc_np(-r), &incident->evidence);
 
 	return r == 0;
 }
 
-static void say(const struct collector_incident *incident, const struct incident_capture *capture)
+static void say(const struct incident_worker_incident *incident, const struct incident_capture *capture)
 {
 	struct log_about about = {
 		.rule = incident->evidence.rule.name,
@@ -674,7 +679,7 @@ static void say(const struct collector_incident *incident, const struct incident
 }
 
 /* After done: adds to the incident what became of the commands, and says in the log what went wrong. */
-static void sequel_report(struct collector_incident *incident)
+static void follow_up_report(struct incident_worker_incident *incident)
 {
 	size_t before = incident->evidence.capture_count;
 
@@ -691,7 +696,7 @@ static void sequel_report(struct collector_incident *incident)
 /* ---- the second look ---- */
 
 /* When the second look is due; 0: there will be none. */
-static mono_t sequel_again_at(const struct collector_incident *incident)
+static mono_t follow_up_again_at(const struct incident_worker_incident *incident)
 {
 	if (incident->settings.again_ns == 0 || evidence_again_captures(incident) == 0)
 		return (mono_t){ 0 };
@@ -700,20 +705,21 @@ static mono_t sequel_again_at(const struct collector_incident *incident)
 }
 
 /* Takes it; why: not NULL: it is not taken, for this reason. */
-static void sequel_again(const struct sequel *sequel, struct collector_incident *incident, const char *why)
+static void follow_up_again(const struct follow_up *follow_up, struct incident_worker_incident *incident,
+			    const char *why)
 {
 	if (why)
 		capture_skip_again(evidence_again_captures(incident), why, &incident->evidence);
 	else
-		evidence_again(sequel->session, sequel->clock, incident);
+		evidence_again(follow_up->session, follow_up->clock, incident);
 }
 
-/* stackevidence.c: from what an incident is about to what its stacks are about. */
+/* stack_evidence.c: from what an incident is about to what its stacks are about. */
 
-/* Secures what the rings hold of the time before; why not, if not, is added to incident->evidence. held: see stackcapture_options. */
-static void stackevidence_secure(struct session *session, size_t *held, struct collector_incident *incident)
+/* Secures what the rings hold of the time before; why not, if not, is added to incident->evidence. held: see stack_capture_options. */
+static void stack_evidence_secure(struct session *session, size_t *held, struct incident_worker_incident *incident)
 {
-	struct stackcapture_options options = {
+	struct stack_capture_options options = {
 		.recorder = session_stacks(session),
 		.procfd = session_procfd(session),
 		.symbolizer = session_symbolizer(session),
@@ -725,15 +731,15 @@ static void stackevidence_secure(struct session *session, size_t *held, struct c
 	};
 
 	if (options.recorder)
-		incident->stacks = stackcapture_secure(&options, &incident->evidence);
+		incident->stacks = stack_capture_secure(&options, &incident->evidence);
 }
 
 /* Of everything: all processes are of interest. Of a cgroup: those that were busiest. */
-static void choose_focus(struct session *session, const struct collector_incident *incident,
-			 struct stackcapture_focus *ret)
+static void choose_focus(struct session *session, const struct incident_worker_incident *incident,
+			 struct stack_capture_focus *ret)
 {
 	ret->count = 0;
-	if (!incident->slice)
+	if (!incident->sample_window)
 		return;
 	if (incident->target.kind == TARGET_GROUP)
 		ret->count = discovery_pids(session_discovery(session), incident->target.id, ret->pids,
@@ -743,44 +749,45 @@ static void choose_focus(struct session *session, const struct collector_inciden
 }
 
 /* Writes them into the draft, and does what is said in waiting meanwhile; what became of it is added to incident->evidence. */
-static void stackevidence_write(struct session *session, const struct symbolizer_waiting *waiting,
-			 struct collector_incident *incident)
+static void stack_evidence_write(struct session *session, const struct symbolizer_waiting *waiting,
+				 struct incident_worker_incident *incident)
 {
-	struct stackcapture_focus focus;
+	struct stack_capture_focus focus;
 
 	if (!incident->stacks || !incident->draft)
 		return;
 
 	choose_focus(session, incident, &focus);
-	stackcapture_write(TAKE(incident->stacks), &focus, spool_draft_dirfd(incident->draft), waiting,
-			   &incident->evidence);
+	stack_capture_write(TAKE(incident->stacks), &focus, spool_draft_dirfd(incident->draft), waiting,
+			    &incident->evidence);
 }
 
-/* collector_incident.c: what an incident brings along, and what it leaves. */
+/* incident_worker_incident.c: what an incident brings along, and what it leaves. */
 
-void collector_incident_free(struct collector_incident *incident)
+void incident_worker_incident_free(struct incident_worker_incident *incident)
 {
 	if (!incident)
 		return;
 
-	slice_free(incident->slice);
+	sample_window_free(incident->sample_window);
 	hookrun_free(incident->run);
-	hookplan_free(incident->plan);
-	panorama_abort(incident->panorama);
+	hook_plan_free(incident->plan);
+	full_recording_abort(incident->full_recording);
 	spool_abort(incident->draft);
-	stackcapture_free(incident->stacks);
+	stack_capture_free(incident->stacks);
 	free(incident);
 }
 
-struct collector_settings collector_settings_of(const struct config *config)
+struct incident_worker_settings incident_worker_settings_of(const struct config *config)
 {
 	uint64_t most = config->incidents.max_incident_bytes;
 
-	return (struct collector_settings){
+	return (struct incident_worker_settings){
 		.before_ns = config->incidents.before_ns,
 		.after_ns = config->incidents.after_ns,
 		.interval_ns = config->sampling.interval_ns,
-		.max_bytes = most > 2 * (uint64_t)DISKROOM_CAPTURES_BYTES ? most - DISKROOM_CAPTURES_BYTES : most / 2,
+		.max_bytes =
+			most > 2 * (uint64_t)FREE_SPACE_CAPTURES_BYTES ? most - FREE_SPACE_CAPTURES_BYTES : most / 2,
 		.captures = config->incidents.captures,
 		.max_incident_bytes = most,
 	};
@@ -798,23 +805,23 @@ struct collector_settings collector_settings_of(const struct config *config)
 
 enum job_kind { JOB_CAPTURE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
 
-struct collector {
-	struct steadyclock steady; /* the thread's */
+struct incident_worker {
+	struct steady_clock steady; /* the thread's */
 	struct session *session;
 	struct spool *spool;
 	struct clock clock;
 	struct jobs jobs;
 	pthread_mutex_t lock; /* of counts */
-	struct collector_counts counts;
+	struct incident_worker_counts counts;
 	bool running, abandoned;
-	struct failing failing; /* the thread's */
-	size_t stacks_held;     /* by incidents that are open. The thread's */
-	mono_t stop_by;         /* 0: it was not being stopped when somebody looked. The thread's */
-	int unkept;             /* the last result of keeping the limits. The thread's */
+	struct write_failures write_failures; /* the thread's */
+	size_t stacks_held;                   /* by incidents that are open. The thread's */
+	mono_t stop_by;                       /* 0: it was not being stopped when somebody looked. The thread's */
+	int unkept;                           /* the last result of keeping the limits. The thread's */
 	_Atomic uint64_t busy_since;
 	pthread_t thread;
 	struct hooks *hooks;
-	struct collector_incident *again; /* with a second look to come. The thread's */
+	struct incident_worker_incident *again; /* with a second look to come. The thread's */
 };
 
 /* ---- what is said ---- */
@@ -822,21 +829,21 @@ struct collector {
 static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
 {
 	struct log_about about = { .message = MESSAGE_INCIDENT_REMOVED, .incident = entry->name };
-	struct collector *collector = ctx;
+	struct incident_worker *incident_worker = ctx;
 
-	pthread_mutex_lock(&collector->lock);
-	collector->counts.removed++;
-	pthread_mutex_unlock(&collector->lock);
+	pthread_mutex_lock(&incident_worker->lock);
+	incident_worker->counts.removed++;
+	pthread_mutex_unlock(&incident_worker->lock);
 	log_about(LOG_INFO, &about, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
 		  retention_reason_name(why));
 }
 
 /* The incident whose second look comes next, NULL: none. */
-static struct collector_incident *next_again(const struct collector *collector)
+static struct incident_worker_incident *next_again(const struct incident_worker *incident_worker)
 {
-	struct collector_incident *next = collector->again;
+	struct incident_worker_incident *next = incident_worker->again;
 
-	for (struct collector_incident *other = next; other; other = other->again_next)
+	for (struct incident_worker_incident *other = next; other; other = other->again_next)
 		if (mono_diff(other->again_at, next->again_at) < 0)
 			next = other;
 
@@ -845,19 +852,19 @@ static struct collector_incident *next_again(const struct collector *collector)
 
 /* ---- jobs ---- */
 
-static struct sealing sealing_of(struct collector *collector)
+static struct sealing sealing_of(struct incident_worker *incident_worker)
 {
 	return (struct sealing){
-		.session = collector->session,
-		.spool = collector->spool,
-		.clock = &collector->clock,
+		.session = incident_worker->session,
+		.spool = incident_worker->spool,
+		.clock = &incident_worker->clock,
 		.removed = on_removed,
-		.ctx = collector,
+		.ctx = incident_worker,
 	};
 }
 
 /* What there is now is what will be left if the daemon is killed before the window is over. */
-static void note(struct collector_incident *incident)
+static void note(struct incident_worker_incident *incident)
 {
 	static const struct incident_capture lost = {
 		.name = "samples",
@@ -873,7 +880,7 @@ static void note(struct collector_incident *incident)
 	};
 	struct incident so_far = incident->evidence;
 
-	incident_add_capture(&so_far, incident->panorama ? &cut : &lost);
+	incident_add_capture(&so_far, incident->full_recording ? &cut : &lost);
 	if (spool_note(incident->draft, &so_far) < 0)
 		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(incident->draft));
 }
@@ -883,112 +890,114 @@ static void note(struct collector_incident *incident)
 /* From the thread of hooks. */
 static void on_commands_done(void *ctx)
 {
-	struct collector_incident *incident = ctx;
+	struct incident_worker_incident *incident = ctx;
 
-	jobs_finish(&incident->collector->jobs, &incident->pending);
+	jobs_finish(&incident->incident_worker->jobs, &incident->pending);
 }
 
-static struct sequel sequel_of(struct collector *collector)
+static struct follow_up follow_up_of(struct incident_worker *incident_worker)
 {
-	return (struct sequel){
-		.session = collector->session,
-		.clock = &collector->clock,
-		.hooks = collector->hooks,
+	return (struct follow_up){
+		.session = incident_worker->session,
+		.clock = &incident_worker->clock,
+		.hooks = incident_worker->hooks,
 		.done = on_commands_done,
 	};
 }
 
-static void expect_again(struct collector *collector, struct collector_incident *incident)
+static void expect_again(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	struct sequel sequel = sequel_of(collector);
+	struct follow_up follow_up = follow_up_of(incident_worker);
 	size_t count = 0;
 
-	incident->again_at = sequel_again_at(incident);
+	incident->again_at = follow_up_again_at(incident);
 	if (incident->again_at.ns == 0)
 		return;
-	for (const struct collector_incident *other = collector->again; other; other = other->again_next)
+	for (const struct incident_worker_incident *other = incident_worker->again; other; other = other->again_next)
 		count++;
 	if (count == AGAIN_MAX) {
 		incident->again_at.ns = 0;
-		sequel_again(&sequel, incident, "too many are waited for");
+		follow_up_again(&follow_up, incident, "too many are waited for");
 		return;
 	}
-	jobs_begin(&collector->jobs, &incident->pending);
-	incident->again_next = collector->again;
-	collector->again = incident;
+	jobs_begin(&incident_worker->jobs, &incident->pending);
+	incident->again_next = incident_worker->again;
+	incident_worker->again = incident;
 }
 
-static void look_again(struct collector *collector, struct collector_incident *incident)
+static void look_again(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	struct sequel sequel = sequel_of(collector);
-	bool due = mono_diff(clock_mono(&collector->clock), incident->again_at) >= 0;
+	struct follow_up follow_up = follow_up_of(incident_worker);
+	bool due = mono_diff(clock_mono(&incident_worker->clock), incident->again_at) >= 0;
 
-	for (struct collector_incident **at = &collector->again; *at; at = &(*at)->again_next) {
+	for (struct incident_worker_incident **at = &incident_worker->again; *at; at = &(*at)->again_next) {
 		if (*at == incident) {
 			*at = incident->again_next;
 			break;
 		}
 	}
 	incident->again_at.ns = 0;
-	sequel_again(&sequel, incident, due ? NULL : "the daemon was being stopped");
-	jobs_finish(&collector->jobs, &incident->pending);
+	follow_up_again(&follow_up, incident, due ? NULL : "the daemon was being stopped");
+	jobs_finish(&incident_worker->jobs, &incident->pending);
 }
 
-/* The done of the commands may come before sequel_run returns. */
-static void run_commands(struct collector *collector, struct collector_incident *incident)
+/* The done of the commands may come before follow_up_run returns. */
+static void run_commands(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	struct sequel sequel = sequel_of(collector);
+	struct follow_up follow_up = follow_up_of(incident_worker);
 
-	jobs_begin(&collector->jobs, &incident->pending);
-	if (!sequel_run(&sequel, incident))
-		jobs_finish(&collector->jobs, &incident->pending);
+	jobs_begin(&incident_worker->jobs, &incident->pending);
+	if (!follow_up_run(&follow_up, incident))
+		jobs_finish(&incident_worker->jobs, &incident->pending);
 }
 
 /* ---- jobs ---- */
 
-static void capture(struct collector *collector, struct collector_incident *incident)
+static void capture(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	struct sealing sealing = sealing_of(collector);
+	struct sealing sealing = sealing_of(incident_worker);
 
-	stackevidence_secure(collector->session, &collector->stacks_held, incident); /* first of all: the rings go on */
+	stack_evidence_secure(incident_worker->session, &incident_worker->stacks_held,
+			      incident); /* first of all: the rings go on */
 	sealing_begin(&sealing, incident);
 	if (!incident->draft)
 		return;
 
-	incident->collector = collector;
-	evidence_collect(collector->session, &collector->clock, incident);
+	incident->incident_worker = incident_worker;
+	evidence_collect(incident_worker->session, &incident_worker->clock, incident);
 	note(incident);
-	expect_again(collector, incident);
-	run_commands(collector, incident);
+	expect_again(incident_worker, incident);
+	run_commands(incident_worker, incident);
 }
 
-static void follow(struct collector_incident *incident)
+static void follow(struct incident_worker_incident *incident)
 {
-	atomic_store(&incident->following, false);
-	if (!incident->panorama)
+	atomic_store(&incident->thread_selection, false);
+	if (!incident->full_recording)
 		return;
 
-	incident->panorama_error = panorama_follow(incident->panorama);
-	if (incident->panorama_error < 0)
-		panorama_abort(TAKE(incident->panorama));
+	incident->full_recording_error = full_recording_follow(incident->full_recording);
+	if (incident->full_recording_error < 0)
+		full_recording_abort(TAKE(incident->full_recording));
 }
 
 /* Without a directory the limits cannot be kept either: one reason, one entry. */
-static void enforce(struct collector *collector)
+static void enforce(struct incident_worker *incident_worker)
 {
-	wall_t now = steadyclock_look(&collector->steady, clock_mono(&collector->clock), clock_wall(&collector->clock));
-	int r = spool_enforce(collector->spool, now, on_removed, collector);
+	wall_t now = steady_clock_look(&incident_worker->steady, clock_mono(&incident_worker->clock),
+				       clock_wall(&incident_worker->clock));
+	int r = spool_enforce(incident_worker->spool, now, on_removed, incident_worker);
 
-	if (r < 0 && r != collector->unkept)
+	if (r < 0 && r != incident_worker->unkept)
 		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
-	collector->unkept = r;
+	incident_worker->unkept = r;
 }
 
 /* An urgent one. */
-static void do_urgent(struct collector *collector, struct job *job)
+static void do_urgent(struct incident_worker *incident_worker, struct job *job)
 {
 	if (job->kind == JOB_CAPTURE)
-		capture(collector, job->subject);
+		capture(incident_worker, job->subject);
 	else
 		follow(job->subject);
 	free(job);
@@ -997,92 +1006,94 @@ static void do_urgent(struct collector *collector, struct job *job)
 /* While names are given to stacks: what would be lost by waiting for it. False: there is no time left. */
 static bool meanwhile(void *ctx)
 {
-	struct collector *collector = ctx;
-	struct collector_incident *again = next_again(collector);
-	mono_t now = clock_mono(&collector->clock);
-	struct job *job = jobs_urgent(&collector->jobs);
+	struct incident_worker *incident_worker = ctx;
+	struct incident_worker_incident *again = next_again(incident_worker);
+	mono_t now = clock_mono(&incident_worker->clock);
+	struct job *job = jobs_urgent(&incident_worker->jobs);
 
 	if (job)
-		do_urgent(collector, job);
+		do_urgent(incident_worker, job);
 	else if (again && mono_diff(now, again->again_at) >= 0)
-		look_again(collector, again);
-	if (!jobs_stopping(&collector->jobs))
+		look_again(incident_worker, again);
+	if (!jobs_stopping(&incident_worker->jobs))
 		return true;
-	if (collector->stop_by.ns == 0)
-		collector->stop_by = mono_add(now, STOPPING_NS);
+	if (incident_worker->stop_by.ns == 0)
+		incident_worker->stop_by = mono_add(now, STOPPING_NS);
 
-	return mono_diff(collector->stop_by, now) > 0;
+	return mono_diff(incident_worker->stop_by, now) > 0;
 }
 
-static void seal(struct collector *collector, struct collector_incident *incident)
+static void seal(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	const struct symbolizer_waiting waiting = { meanwhile, collector };
-	struct sealing sealing = sealing_of(collector);
+	const struct symbolizer_waiting waiting = { meanwhile, incident_worker };
+	struct sealing sealing = sealing_of(incident_worker);
 	int r;
 
-	sequel_report(incident);
-	stackevidence_write(collector->session, &waiting, incident);
+	follow_up_report(incident);
+	stack_evidence_write(incident_worker->session, &waiting, incident);
 	r = sealing_finish(&sealing, incident);
 
-	pthread_mutex_lock(&collector->lock);
+	pthread_mutex_lock(&incident_worker->lock);
 	if (r < 0)
-		collector->counts.failed++;
+		incident_worker->counts.failed++;
 	else
-		collector->counts.sealed++;
-	pthread_mutex_unlock(&collector->lock);
+		incident_worker->counts.sealed++;
+	pthread_mutex_unlock(&incident_worker->lock);
 
 	if (r < 0)
-		failing_say(&collector->failing, &incident->info, r, clock_mono(&collector->clock));
+		write_failures_say(&incident_worker->write_failures, &incident->info, r,
+				   clock_mono(&incident_worker->clock));
 	else
-		failing_sealed(&collector->failing, &incident->info);
-	collector_incident_free(incident);
+		write_failures_sealed(&incident_worker->write_failures, &incident->info);
+	incident_worker_incident_free(incident);
 	if (r == 0)
-		enforce(collector);
+		enforce(incident_worker);
 }
 
 /* ---- the thread ---- */
 
-static void do_job(struct collector *collector, struct job *job)
+static void do_job(struct incident_worker *incident_worker, struct job *job)
 {
-	struct collector_incident *incident = job->subject;
+	struct incident_worker_incident *incident = job->subject;
 
-	if (job->kind == JOB_SEAL && jobs_park(&collector->jobs, &incident->pending, job))
+	if (job->kind == JOB_SEAL && jobs_park(&incident_worker->jobs, &incident->pending, job))
 		return;
 
 	if (job->urgent) {
-		do_urgent(collector, job);
+		do_urgent(incident_worker, job);
 		return;
 	}
 	if (job->kind == JOB_SEAL)
-		seal(collector, incident);
+		seal(incident_worker, incident);
 	else
-		enforce(collector);
+		enforce(incident_worker);
 	free(job);
 }
 
 static void *run(void *argument)
 {
-	struct collector *collector = argument;
+	struct incident_worker *incident_worker = argument;
 
 	prctl(PR_SET_NAME, "collector");
 	for (;;) {
-		struct collector_incident *again = next_again(collector);
+		struct incident_worker_incident *again = next_again(incident_worker);
 		mono_t until = again ? again->again_at : (mono_t){ 0 };
 		struct job *job = NULL;
-		int r = jobs_next(&collector->jobs, &collector->clock, until, &job);
+		int r = jobs_next(&incident_worker->jobs, &incident_worker->clock, until, &job);
 
 		if (r == JOBS_END)
 			return NULL;
-		atomic_store(&collector->busy_since, clock_mono(&collector->clock).ns);
+		atomic_store(&incident_worker->busy_since, clock_mono(&incident_worker->clock).ns);
 		if (r == JOBS_DUE)
-			look_again(collector, again);
+			look_again(incident_worker, again);
 		else
-			do_job(collector, job);
-		atomic_store(&collector->busy_since, 0);
+			do_job(incident_worker, job);
+		atomic_store(&incident_worker->busy_since, 0);
 	}
 }
 
-static bool enqueue(struct collector *collector, enum job_kind kind, struct collector_incident *incident)
+static bool enqueue(struct incident_worker *incident_worker, enum job_kind kind,
+		    struct incident_worker_incident *incident)
 {
 	struct job *job = calloc(1, sizeof *job);
 	enum jobs_order order = JOBS_LAST;
@@ -1091,43 +1102,43 @@ static bool enqueue(struct collector *collector, enum job_kind kind, struct coll
 		return false;
 
 	if (kind == JOB_CAPTURE || kind == JOB_FOLLOW)
-		order = kind == JOB_CAPTURE && !incident->slice ? JOBS_FIRST : JOBS_URGENT;
+		order = kind == JOB_CAPTURE && !incident->sample_window ? JOBS_FIRST : JOBS_URGENT;
 	job->kind = (int)kind;
 	job->subject = incident;
-	jobs_put(&collector->jobs, job, order);
+	jobs_put(&incident_worker->jobs, job, order);
 
 	return true;
 }
 
-void collector_capture(struct collector *collector, struct collector_incident *incident)
+void incident_worker_capture(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	if (!enqueue(collector, JOB_CAPTURE, incident))
+	if (!enqueue(incident_worker, JOB_CAPTURE, incident))
 		log_line(LOG_WARNING, "no memory to collect evidence of rule %s on %s", incident->info.rule.name,
 			 incident->info.target.name);
 }
 
-void collector_follow(struct collector *collector, struct collector_incident *incident)
+void incident_worker_follow(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	if (atomic_exchange(&incident->following, true))
+	if (atomic_exchange(&incident->thread_selection, true))
 		return;
 	/* Without memory the next time will do. */
-	if (!enqueue(collector, JOB_FOLLOW, incident))
-		atomic_store(&incident->following, false);
+	if (!enqueue(incident_worker, JOB_FOLLOW, incident))
+		atomic_store(&incident->thread_selection, false);
 }
 
-void collector_enforce(struct collector *collector)
+void incident_worker_enforce(struct incident_worker *incident_worker)
 {
-	enqueue(collector, JOB_ENFORCE, NULL); /* without memory the next time will do */
+	enqueue(incident_worker, JOB_ENFORCE, NULL); /* without memory the next time will do */
 }
 
-mono_t collector_busy_since(const struct collector *collector)
+mono_t incident_worker_busy_since(const struct incident_worker *incident_worker)
 {
-	return (mono_t){ atomic_load(&collector->busy_since) };
+	return (mono_t){ atomic_load(&incident_worker->busy_since) };
 }
 
-void collector_seal(struct collector *collector, struct collector_incident *incident)
+void incident_worker_seal(struct incident_worker *incident_worker, struct incident_worker_incident *incident)
 {
-	if (enqueue(collector, JOB_SEAL, incident))
+	if (enqueue(incident_worker, JOB_SEAL, incident))
 		return;
 
 	/* Capturing may still be going on: the incident must not be freed here, and is lost. */
@@ -1135,70 +1146,71 @@ void collector_seal(struct collector *collector, struct collector_incident *inci
 		 incident->info.target.name);
 }
 
-int collector_new(struct session *session, struct spool *spool, struct collector **ret)
+int incident_worker_new(struct session *session, struct spool *spool, struct incident_worker **ret)
 {
-	struct collector *collector = calloc(1, sizeof *collector);
+	struct incident_worker *incident_worker = calloc(1, sizeof *incident_worker);
 	sigset_t all, before;
 	int r;
 
-	if (!collector)
+	if (!incident_worker)
 		return -ENOMEM;
 
-	collector->session = session;
-	collector->spool = spool;
-	collector->clock = realclock();
-	steadyclock_look(&collector->steady, clock_mono(&collector->clock), clock_wall(&collector->clock));
-	r = hooks_new(&collector->clock, &collector->hooks);
+	incident_worker->session = session;
+	incident_worker->spool = spool;
+	incident_worker->clock = real_clock();
+	steady_clock_look(&incident_worker->steady, clock_mono(&incident_worker->clock),
+			  clock_wall(&incident_worker->clock));
+	r = hooks_new(&incident_worker->clock, &incident_worker->hooks);
 	if (r < 0) {
-		free(collector);
+		free(incident_worker);
 		return r;
 	}
-	pthread_mutex_init(&collector->lock, NULL);
-	jobs_init(&collector->jobs);
+	pthread_mutex_init(&incident_worker->lock, NULL);
+	jobs_init(&incident_worker->jobs);
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&collector->thread, NULL, run, collector);
+	r = pthread_create(&incident_worker->thread, NULL, run, incident_worker);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0) {
-		hooks_free(collector->hooks);
-		free(collector);
+		hooks_free(incident_worker->hooks);
+		free(incident_worker);
 		return -r;
 	}
-	collector->running = true;
-	*ret = collector;
+	incident_worker->running = true;
+	*ret = incident_worker;
 
 	return 0;
 }
 
-clockid_t collector_cpu_clock(const struct collector *collector)
+clockid_t incident_worker_cpu_clock(const struct incident_worker *incident_worker)
 {
 	clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
 
-	pthread_getcpuclockid(collector->thread, &clock);
+	pthread_getcpuclockid(incident_worker->thread, &clock);
 
 	return clock;
 }
 
 /* Waits for the thread for so long. True: it has ended. */
-static bool join(struct collector *collector, uint64_t wait_ns)
+static bool join(struct incident_worker *incident_worker, uint64_t wait_ns)
 {
-	wall_t until = { clock_wall(&collector->clock).ns + wait_ns };
+	wall_t until = { clock_wall(&incident_worker->clock).ns + wait_ns };
 	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
 
 	if (wait_ns == 0)
-		return pthread_tryjoin_np(collector->thread, NULL) == 0;
+		return pthread_tryjoin_np(incident_worker->thread, NULL) == 0;
 
-	return pthread_timedjoin_np(collector->thread, NULL, &deadline) == 0;
+	return pthread_timedjoin_np(incident_worker->thread, NULL, &deadline) == 0;
 }
 
 /* Waits for the thread as long as it gets on. True: it has ended. */
-static bool await_end(struct collector *collector)
+static bool await_end(struct incident_worker *incident_worker)
 {
-	mono_t since = clock_mono(&collector->clock); /* when its job was begun, if that was after we came */
+	mono_t since = clock_mono(&incident_worker->clock); /* when its job was begun, if that was after we came */
 
-	while (!join(collector, LOOK_NS)) {
-		mono_t busy = collector_busy_since(collector), now = clock_mono(&collector->clock);
+	while (!join(incident_worker, LOOK_NS)) {
+		mono_t busy = incident_worker_busy_since(incident_worker), now = clock_mono(&incident_worker->clock);
 
 		if (busy.ns == 0 || mono_diff(busy, since) > 0)
 			since = busy.ns ? busy : now;
@@ -1209,40 +1221,40 @@ static bool await_end(struct collector *collector)
 	return true;
 }
 
-bool collector_stop(struct collector *collector)
+bool incident_worker_stop(struct incident_worker *incident_worker)
 {
-	if (!collector || !collector->running)
+	if (!incident_worker || !incident_worker->running)
 		return true;
 
-	if (collector->abandoned) {
-		collector->running = !join(collector, 0);
-		return !collector->running;
+	if (incident_worker->abandoned) {
+		incident_worker->running = !join(incident_worker, 0);
+		return !incident_worker->running;
 	}
-	hooks_stop(collector->hooks);
-	jobs_stop(&collector->jobs);
-	collector->running = collector->abandoned = !await_end(collector);
-	if (collector->abandoned)
+	hooks_stop(incident_worker->hooks);
+	jobs_stop(&incident_worker->jobs);
+	incident_worker->running = incident_worker->abandoned = !await_end(incident_worker);
+	if (incident_worker->abandoned)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
 			  "collecting evidence hangs, mostly in a read of the files of a process: it is not waited "
 			  "for. What was not written is recovered at the next start, as far as it can be.");
 
-	return !collector->running;
+	return !incident_worker->running;
 }
 
-void collector_free(struct collector *collector)
+void incident_worker_free(struct incident_worker *incident_worker)
 {
-	if (!collector || !collector_stop(collector))
+	if (!incident_worker || !incident_worker_stop(incident_worker))
 		return;
 
-	hooks_free(collector->hooks);
-	jobs_release(&collector->jobs);
-	pthread_mutex_destroy(&collector->lock);
-	free(collector);
+	hooks_free(incident_worker->hooks);
+	jobs_release(&incident_worker->jobs);
+	pthread_mutex_destroy(&incident_worker->lock);
+	free(incident_worker);
 }
 
-void collector_counts(struct collector *collector, struct collector_counts *ret)
+void incident_worker_counts(struct incident_worker *incident_worker, struct incident_worker_counts *ret)
 {
-	pthread_mutex_lock(&collector->lock);
-	*ret = collector->counts;
-	pthread_mutex_unlock(&collector->lock);
+	pthread_mutex_lock(&incident_worker->lock);
+	*ret = incident_worker->counts;
+	pthread_mutex_unlock(&incident_worker->lock);
 }

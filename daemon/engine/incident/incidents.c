@@ -39,21 +39,21 @@
 #include <sys/utsname.h>
 
 /* Set the first two, the rest to zero. */
-struct diskroom {
+struct free_space {
 	struct spool *spool;
-	struct collector *collector; /* who makes room */
-	mono_t asked;                /* 0: never, or the answer is not believed any more */
-	mono_t made;                 /* when room was last to be made, while there is too little */
+	struct incident_worker *incident_worker; /* who makes room */
+	mono_t asked;                            /* 0: never, or the answer is not believed any more */
+	mono_t made;                             /* when room was last to be made, while there is too little */
 	bool is_short;
 };
 
 struct description {
 	struct session *session;
-	const struct memo *memo; /* for how often a rule has fired */
+	const struct rule_state *rule_state; /* for how often a rule has fired */
 };
 
 /*
- * diskroom.c: what one incident may need is estimated from its settings, and compared with what the file system has left.
+ * free_space.c: what one incident may need is estimated from its settings, and compared with what the file system has left.
  *
  * Limits are kept after an incident. When there is no room for one there is none after which to keep them: what this daemon itself has written
  * would silence it for ever. So room is made here too; once a minute, because every directory is read for it.
@@ -70,12 +70,12 @@ struct description {
 static uint64_t expected_bytes(const struct config *config)
 {
 	uint64_t rows = (config->incidents.before_ns + config->incidents.after_ns) / config->sampling.interval_ns;
-	uint64_t bytes = rows * ROW_BYTES + DISKROOM_CAPTURES_BYTES;
+	uint64_t bytes = rows * ROW_BYTES + FREE_SPACE_CAPTURES_BYTES;
 
 	return bytes < config->incidents.max_incident_bytes ? bytes : config->incidents.max_incident_bytes;
 }
 
-static void say(const struct diskroom *room, bool ok)
+static void say(const struct free_space *room, bool ok)
 {
 	if (!ok && !room->is_short)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "begin" },
@@ -87,9 +87,9 @@ static void say(const struct diskroom *room, bool ok)
 
 /*
  * Room for one more, by these settings? Asked at most once a second, the answer is kept; says it when that changes. When there is none, and
- * each minute while there is none, the collector is asked to keep the limits: what it can remove makes the answer another one.
+ * each minute while there is none, the incident worker is asked to keep the limits: what it can remove makes the answer another one.
  */
-static bool diskroom_ok(struct diskroom *room, const struct config *config, mono_t now)
+static bool free_space_ok(struct free_space *room, const struct config *config, mono_t now)
 {
 	if (room->asked.ns && mono_diff(now, room->asked) < (int64_t)BELIEVE_NS)
 		return !room->is_short;
@@ -99,7 +99,7 @@ static bool diskroom_ok(struct diskroom *room, const struct config *config, mono
 	say(room, ok);
 	if (!ok && (!room->is_short || mono_diff(now, room->made) > (int64_t)MAKE_AGAIN_NS)) {
 		room->made = now;
-		collector_enforce(room->collector);
+		incident_worker_enforce(room->incident_worker);
 	}
 	room->is_short = !ok;
 	room->asked = now;
@@ -108,19 +108,19 @@ static bool diskroom_ok(struct diskroom *room, const struct config *config, mono
 }
 
 /* The next time it is asked anew. */
-static void diskroom_forget(struct diskroom *room)
+static void free_space_forget(struct free_space *room)
 {
 	room->asked = (mono_t){ 0 };
 }
 
-/* description.c: a value is filled in from what is at hand: nothing here waits, but for a scan that holds the roster's lock. */
+/* description.c: a value is filled in from what is at hand: nothing here waits, but for a scan that holds the target table's lock. */
 
 static void describe_machine(const struct description *description, struct incident *info)
 {
 	struct utsname name;
 	char boot_id[64];
-	ssize_t len = procread_file(session_procfd(description->session), 0, "sys/kernel/random/boot_id", boot_id,
-				    sizeof boot_id);
+	ssize_t len = proc_read_file(session_procfd(description->session), 0, "sys/kernel/random/boot_id", boot_id,
+				     sizeof boot_id);
 
 	if (uname(&name) == 0) {
 		incident_text(info->hostname, sizeof info->hostname, name.nodename);
@@ -151,7 +151,7 @@ static void describe_rule(const struct description *description, const struct ev
 	rule->has_average = firing->decision->has_average;
 	rule->average = firing->decision->average;
 	rule->severity = incident_severity(rule);
-	if (memo_get(description->memo, configured->name, firing->target->key, &memory)) {
+	if (rule_state_get(description->rule_state, configured->name, firing->target->key, &memory)) {
 		rule->fired = memory.fired;
 		rule->count = memory.count;
 	}
@@ -200,7 +200,7 @@ static void describe_unit(const struct description *description, const struct ta
 static void describe_labels(const struct description *description, const struct target *target, struct incident *info)
 {
 	if (info->has_container)
-		labelbook_get(session_labels(description->session), target->cgroup, &info->labels);
+		label_cache_get(session_labels(description->session), target->cgroup, &info->labels);
 }
 
 static void begin(const struct description *description, mono_t mono, wall_t wall, struct incident *info)
@@ -216,7 +216,7 @@ static void begin(const struct description *description, mono_t mono, wall_t wal
 
 /* Of a rule that fired. */
 static void description_of_firing(const struct description *description, const struct evaluator_firing *firing,
-			   struct incident *ret)
+				  struct incident *ret)
 {
 	begin(description, firing->to, firing->wall, ret);
 	ret->kind = INCIDENT_RULE;
@@ -233,7 +233,7 @@ static void description_of_firing(const struct description *description, const s
 
 /* Of a request by hand at that moment; target NULL: of everything. */
 static void description_of_request(const struct description *description, const struct target *target, mono_t mono,
-			    wall_t wall, struct incident *ret)
+				   wall_t wall, struct incident *ret)
 {
 	const struct metric_machine *machine = session_machine(description->session);
 
@@ -257,7 +257,7 @@ static void description_of_request(const struct description *description, const 
 }
 
 /* Memory for samples, as a part of what an incident may take on disk: their text is about so many times longer. */
-#define SLICE_SHARE 8u
+#define SAMPLE_WINDOW_SHARE 8u
 
 /* How often the worker is reminded of an incident of everything: the ring must not overtake it. */
 #define FOLLOW_NS (500 * NS_PER_MS)
@@ -265,12 +265,12 @@ static void description_of_request(const struct description *description, const 
 struct incidents {
 	struct incidents_options options;
 	struct clock clock;
-	struct collector *collector;
-	struct collector_incident *open;
+	struct incident_worker *incident_worker;
+	struct incident_worker_incident *open;
 	struct incidents_counts counts;
 	mono_t tick;     /* the last one, */
 	uint32_t writer; /* and whose it was */
-	struct diskroom room;
+	struct free_space room;
 	uint64_t refusing; /* so many since the last that was opened */
 };
 
@@ -283,14 +283,14 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		return -ENOMEM;
 
 	incidents->options = *options;
-	incidents->clock = realclock();
-	r = collector_new(options->session, options->spool, &incidents->collector);
+	incidents->clock = real_clock();
+	r = incident_worker_new(options->session, options->spool, &incidents->incident_worker);
 	if (r < 0) {
 		free(incidents);
 		return r;
 	}
-	incidents->room = (struct diskroom){ .spool = options->spool, .collector = incidents->collector };
-	samplers_exempt(session_samplers(options->session), collector_cpu_clock(incidents->collector));
+	incidents->room = (struct free_space){ .spool = options->spool, .incident_worker = incidents->incident_worker };
+	samplers_exempt(session_samplers(options->session), incident_worker_cpu_clock(incidents->incident_worker));
 	*ret = incidents;
 
 	return 0;
@@ -301,7 +301,7 @@ bool incidents_free(struct incidents *incidents)
 	bool ended = !incidents || incidents_finish(incidents);
 
 	if (incidents)
-		collector_free(incidents->collector);
+		incident_worker_free(incidents->incident_worker);
 	free(incidents);
 
 	return ended;
@@ -315,7 +315,7 @@ static void release_cursor(struct ring_cursor **cursor)
 }
 
 /* A cursor for what the ring says of the target since `back` before the firing. NULL: no memory. */
-static struct ring_cursor *past_of(const struct incidents *incidents, const struct collector_incident *incident,
+static struct ring_cursor *past_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
 				   uint64_t back)
 {
 	struct ring_cursor *cursor;
@@ -328,7 +328,8 @@ static struct ring_cursor *past_of(const struct incidents *incidents, const stru
 	return cursor;
 }
 
-static uint32_t writer_of(const struct incidents *incidents, const struct collector_incident *incident, uint64_t back)
+static uint32_t writer_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
+			  uint64_t back)
 {
 	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
 	struct ring_event event;
@@ -336,11 +337,11 @@ static uint32_t writer_of(const struct incidents *incidents, const struct collec
 	while (cursor && ring_cursor_next(cursor, &event) == 0)
 		if (event.type == RING_EVENT_SAMPLE)
 			return event.writer;
-	return COLLECTOR_NO_WRITER;
+	return INCIDENT_WORKER_NO_WRITER;
 }
 
 /* Reads the window before the firing from the ring, up to what is published now. */
-static void secure_slice(const struct incidents *incidents, struct collector_incident *incident)
+static void secure_slice(const struct incidents *incidents, struct incident_worker_incident *incident)
 {
 	uint64_t back =
 		incident->settings.before_ns +
@@ -351,15 +352,15 @@ static void secure_slice(const struct incidents *incidents, struct collector_inc
 	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0) {
-		if (event.type == RING_EVENT_TICK && collector_incident_is_of(incident, event.writer)) {
-			slice_tick(incident->slice, event.time);
+		if (event.type == RING_EVENT_TICK && incident_worker_incident_is_of(incident, event.writer)) {
+			sample_window_tick(incident->sample_window, event.time);
 			incident->followed = event.time;
 		} else if (event.type == RING_EVENT_SAMPLE && event.id == incident->target.id) {
-			slice_add(incident->slice, event.time, event.sample);
+			sample_window_add(incident->sample_window, event.time, event.sample);
 		} else if (event.type == RING_EVENT_GONE && event.id == incident->target.id) {
-			slice_gone(incident->slice, event.time);
+			sample_window_gone(incident->sample_window, event.time);
 		} else if (event.type == RING_EVENT_LAPPED || event.type == RING_EVENT_DAMAGED) {
-			slice_gap(incident->slice, incident->followed, event.lost_pages);
+			sample_window_gap(incident->sample_window, incident->followed, event.lost_pages);
 		}
 	}
 }
@@ -373,13 +374,13 @@ static void compare(const struct evaluator_firing *firing, char *buf, size_t cap
 	const struct trigger_decision *decision = firing->decision;
 	char value[32], other[32];
 
-	metrictext_value(unit, decision->value, value, sizeof value);
+	metric_text_value(unit, decision->value, value, sizeof value);
 	if (decision->candidate_reason == TRIGGER_ABOVE_AVERAGE)
 		snprintf(buf, cap, "%s, more than %.0f %% above its average of %s", value, firing->effective->delta,
-			 metrictext_value(unit, decision->average, other, sizeof other));
+			 metric_text_value(unit, decision->average, other, sizeof other));
 	else
 		snprintf(buf, cap, "%s > %s", value,
-			 metrictext_value(unit, firing->effective->percent, other, sizeof other));
+			 metric_text_value(unit, firing->effective->percent, other, sizeof other));
 }
 
 static void say_fired(const struct evaluator_firing *firing, const char *what)
@@ -398,7 +399,7 @@ static void say_fired(const struct evaluator_firing *firing, const char *what)
 		  metric_name(firing->rule->metric), comparison, what);
 }
 
-static void merge(struct incidents *incidents, struct collector_incident *incident,
+static void merge(struct incidents *incidents, struct incident_worker_incident *incident,
 		  const struct evaluator_firing *firing)
 {
 	struct incident_firing more = {
@@ -414,11 +415,12 @@ static void merge(struct incidents *incidents, struct collector_incident *incide
 }
 
 /* Of the target with this key; NULL: of everything. */
-static struct collector_incident *find_open(const struct incidents *incidents, const char *key)
+static struct incident_worker_incident *find_open(const struct incidents *incidents, const char *key)
 {
-	struct collector_incident *incident = incidents->open;
+	struct incident_worker_incident *incident = incidents->open;
 
-	while (incident && (key ? !incident->slice || strcmp(incident->target.key, key) != 0 : incident->slice != NULL))
+	while (incident && (key ? !incident->sample_window || strcmp(incident->target.key, key) != 0
+				: incident->sample_window != NULL))
 		incident = incident->next;
 
 	return incident;
@@ -426,15 +428,15 @@ static struct collector_incident *find_open(const struct incidents *incidents, c
 
 /* Of everything if there is no target: without a slice. */
 static int new_incident(const struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
-			struct collector_incident **ret)
+			struct incident_worker_incident **ret)
 {
 	const struct config_incidents *config = &incidents->options.config->incidents;
-	struct collector_incident *incident = calloc(1, sizeof *incident);
-	struct slice_options options = {
+	struct incident_worker_incident *incident = calloc(1, sizeof *incident);
+	struct sample_window_options options = {
 		.fired = fired,
 		.before_ns = config->before_ns,
 		.after_ns = config->after_ns,
-		.max_bytes = config->max_incident_bytes / SLICE_SHARE,
+		.max_bytes = config->max_incident_bytes / SAMPLE_WINDOW_SHARE,
 	};
 
 	if (!incident)
@@ -442,7 +444,7 @@ static int new_incident(const struct incidents *incidents, const struct target *
 
 	incident->fired = fired;
 	incident->wall = wall;
-	incident->settings = collector_settings_of(incidents->options.config);
+	incident->settings = incident_worker_settings_of(incidents->options.config);
 	*ret = incident;
 	if (!target) {
 		incident->target = (struct target){
@@ -453,8 +455,8 @@ static int new_incident(const struct incidents *incidents, const struct target *
 
 	target_decode(incident->encoded, target_encode(target, incident->encoded, sizeof incident->encoded),
 		      &incident->target);
-	if (slice_new(&options, &incident->slice) < 0) {
-		collector_incident_free(incident);
+	if (sample_window_new(&options, &incident->sample_window) < 0) {
+		incident_worker_incident_free(incident);
 		return -ENOMEM;
 	}
 
@@ -481,7 +483,7 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 }
 
 /* Its past is secured and it is described: from now on it is open. */
-static void open_incident(struct incidents *incidents, struct collector_incident *incident)
+static void open_incident(struct incidents *incidents, struct incident_worker_incident *incident)
 {
 	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
 
@@ -490,22 +492,23 @@ static void open_incident(struct incidents *incidents, struct collector_incident
 			  (unsigned long long)incidents->refusing);
 	incidents->refusing = 0;
 	incident->evidence = incident->info;
-	sequel_plan(incident, incidents->options.config);
+	follow_up_plan(incident, incidents->options.config);
 	incident->next = incidents->open;
 	incidents->open = incident;
 	incidents->counts.open++;
 	incidents->counts.opened++;
-	collector_capture(incidents->collector, incident);
+	incident_worker_capture(incidents->incident_worker, incident);
 }
 
 static struct description description_of(const struct incidents *incidents)
 {
-	return (struct description){ .session = incidents->options.session, .memo = incidents->options.memo };
+	return (struct description){ .session = incidents->options.session,
+				     .rule_state = incidents->options.rule_state };
 }
 
 int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
 {
-	struct collector_incident *incident = find_open(incidents, firing->target->key);
+	struct incident_worker_incident *incident = find_open(incidents, firing->target->key);
 	struct description description = description_of(incidents);
 	const char *why = why_not(incidents);
 
@@ -540,7 +543,7 @@ static void say_asked(const struct target *target, const char *what)
 	log_about(LOG_NOTICE, &about, "an incident of %s was asked for by hand%s%s", name, *what ? ": " : "", what);
 }
 
-static void merge_request(struct incidents *incidents, struct collector_incident *incident, wall_t wall)
+static void merge_request(struct incidents *incidents, struct incident_worker_incident *incident, wall_t wall)
 {
 	struct incident_firing more = { .kind = INCIDENT_MANUAL, .wall = wall };
 
@@ -551,7 +554,7 @@ static void merge_request(struct incidents *incidents, struct collector_incident
 	incidents->counts.merged++;
 }
 
-static int give_ticket(const struct incidents *incidents, const struct collector_incident *incident, mono_t now,
+static int give_ticket(const struct incidents *incidents, const struct incident_worker_incident *incident, mono_t now,
 		       struct incidents_ticket *ret)
 {
 	int64_t left = mono_diff(mono_add(incident->fired, incident->settings.after_ns), now);
@@ -565,7 +568,7 @@ static int give_ticket(const struct incidents *incidents, const struct collector
 
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret)
 {
-	struct collector_incident *incident = find_open(incidents, target ? target->key : NULL);
+	struct incident_worker_incident *incident = find_open(incidents, target ? target->key : NULL);
 	struct description description = description_of(incidents);
 	mono_t now = clock_mono(&incidents->clock);
 	wall_t wall = clock_wall(&incidents->clock);
@@ -591,9 +594,9 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 		return 0;
 	}
 
-	if (incident->slice)
+	if (incident->sample_window)
 		secure_slice(incidents, incident);
-	incident->followed = incident->slice ? incident->followed : now;
+	incident->followed = incident->sample_window ? incident->followed : now;
 	description_of_request(&description, target, now, wall, &incident->info);
 	open_incident(incidents, incident);
 	say_asked(target, "");
@@ -614,18 +617,18 @@ void incidents_reload(struct incidents *incidents, const struct config *config)
 	};
 
 	incidents->options.config = config;
-	diskroom_forget(&incidents->room); /* the answer may be another one now */
+	free_space_forget(&incidents->room); /* the answer may be another one now */
 	spool_set_limits(incidents->options.spool, &limits);
 }
 
 mono_t incidents_busy_since(const struct incidents *incidents)
 {
-	return collector_busy_since(incidents->collector);
+	return incident_worker_busy_since(incidents->incident_worker);
 }
 
 bool incidents_disk_ok(struct incidents *incidents, mono_t now)
 {
-	return diskroom_ok(&incidents->room, incidents->options.config, now);
+	return free_space_ok(&incidents->room, incidents->options.config, now);
 }
 
 bool incidents_disk_is_short(const struct incidents *incidents)
@@ -639,71 +642,71 @@ void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
 {
 	incidents->tick = at;
 	incidents->writer = writer;
-	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice && collector_incident_is_of(incident, writer) &&
+	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->sample_window && incident_worker_incident_is_of(incident, writer) &&
 		    mono_diff(at, incident->followed) > 0)
-			slice_tick(incident->slice, at);
+			sample_window_tick(incident->sample_window, at);
 }
 
 /* Ticks that were read from the ring when the incident was opened come by once more: they are skipped. */
-static bool is_new(const struct incidents *incidents, const struct collector_incident *incident)
+static bool is_new(const struct incidents *incidents, const struct incident_worker_incident *incident)
 {
 	return mono_diff(incidents->tick, incident->followed) > 0;
 }
 
 void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample)
 {
-	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice && incident->target.id == id && is_new(incidents, incident)) {
+	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->sample_window && incident->target.id == id && is_new(incidents, incident)) {
 			incident->writer = incidents->writer;
-			slice_add(incident->slice, at, sample);
+			sample_window_add(incident->sample_window, at, sample);
 		}
 }
 
 void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at)
 {
-	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice && incident->target.id == id)
-			slice_gone(incident->slice, at);
+	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->sample_window && incident->target.id == id)
+			sample_window_gone(incident->sample_window, at);
 }
 
 void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages)
 {
-	for (struct collector_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->slice)
-			slice_gap(incident->slice, at, lost_pages);
+	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->sample_window)
+			sample_window_gap(incident->sample_window, at, lost_pages);
 }
 
 /* ---- closing ---- */
 
-static bool is_over(const struct collector_incident *incident, mono_t now)
+static bool is_over(const struct incident_worker_incident *incident, mono_t now)
 {
-	return incident->slice ? slice_done(incident->slice, now)
-			       : mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
+	return incident->sample_window ? sample_window_done(incident->sample_window, now)
+				       : mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
 }
 
-static void remind(struct incidents *incidents, struct collector_incident *incident, mono_t now)
+static void remind(struct incidents *incidents, struct incident_worker_incident *incident, mono_t now)
 {
-	if (incident->slice || mono_diff(now, incident->followed) < (int64_t)FOLLOW_NS)
+	if (incident->sample_window || mono_diff(now, incident->followed) < (int64_t)FOLLOW_NS)
 		return;
 
 	incident->followed = now;
-	collector_follow(incidents->collector, incident);
+	incident_worker_follow(incidents->incident_worker, incident);
 }
 
-static void close_incident(struct incidents *incidents, struct collector_incident **at)
+static void close_incident(struct incidents *incidents, struct incident_worker_incident **at)
 {
-	struct collector_incident *incident = *at;
+	struct incident_worker_incident *incident = *at;
 
 	*at = incident->next;
 	incident->next = NULL;
 	incidents->counts.open--;
-	collector_seal(incidents->collector, incident);
+	incident_worker_seal(incidents->incident_worker, incident);
 }
 
 void incidents_poll(struct incidents *incidents, mono_t now)
 {
-	for (struct collector_incident **at = &incidents->open; *at;) {
+	for (struct incident_worker_incident **at = &incidents->open; *at;) {
 		if (is_over(*at, now)) {
 			close_incident(incidents, at);
 			continue;
@@ -718,7 +721,7 @@ bool incidents_finish(struct incidents *incidents)
 	while (incidents->open)
 		close_incident(incidents, &incidents->open);
 
-	return collector_stop(incidents->collector);
+	return incident_worker_stop(incidents->incident_worker);
 }
 
 bool incidents_is_open(const struct incidents *incidents, const char *key)
@@ -728,9 +731,9 @@ bool incidents_is_open(const struct incidents *incidents, const char *key)
 
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 {
-	struct collector_counts collected;
+	struct incident_worker_counts collected;
 
-	collector_counts(incidents->collector, &collected);
+	incident_worker_counts(incidents->incident_worker, &collected);
 	*ret = incidents->counts;
 	ret->sealed = collected.sealed;
 	ret->failed = collected.failed;

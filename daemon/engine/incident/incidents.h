@@ -31,11 +31,11 @@
 #include <stdint.h>
 
 /*
- * diskroom.h: is there room on the disk for one more incident? The answer, what is said about it, and making room by removing old ones.
+ * free_space.h: is there room on the disk for one more incident? The answer, what is said about it, and making room by removing old ones.
  */
 
 /* What captures other than samples take at most. */
-#define DISKROOM_CAPTURES_BYTES (2u << 20)
+#define FREE_SPACE_CAPTURES_BYTES (2u << 20)
 
 struct incidents;
 
@@ -45,8 +45,8 @@ struct incidents;
 struct incidents_options {
 	const struct config *config;
 	struct session *session;
-	const struct memo *memo; /* for how often a rule has fired */
-	struct spool *spool;     /* the worker's once incidents_new was called, but for asking about space */
+	const struct rule_state *rule_state; /* for how often a rule has fired */
+	struct spool *spool; /* the worker's once incidents_new was called, but for asking about space */
 };
 
 /* What became of a request. */
@@ -119,7 +119,7 @@ void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages);
 void incidents_poll(struct incidents *incidents, mono_t now);
 
 /*
- * Hands over everything with what there is, and waits until the worker has written it. False: the worker hangs, see collector_stop: session and spool must be
+ * Hands over everything with what there is, and waits until the worker has written it. False: the worker hangs, see incident_worker_stop: session and spool must be
  * left as they are.
  */
 bool incidents_finish(struct incidents *incidents);

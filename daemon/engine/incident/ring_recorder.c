@@ -298,8 +298,8 @@ int recorder_close(struct recorder *recorder, const struct stats *stats)
 	return r < 0 ? r : closed;
 }
 
-struct panorama {
-	struct panorama_options options;
+struct full_recording {
+	struct full_recording_options options;
 	int dirfd; /* the caller's */
 	int fd;    /* -1: there is no file */
 	struct ring_cursor *cursor;
@@ -307,12 +307,12 @@ struct panorama {
 	int error;
 };
 
-static void release(struct panorama **panorama)
+static void release(struct full_recording **full_recording)
 {
-	panorama_abort(*panorama);
+	full_recording_abort(*full_recording);
 }
 
-static struct recorder_options recording(const struct panorama_options *options)
+static struct recorder_options recording(const struct full_recording_options *options)
 {
 	struct recorder_options recorder = {
 		.format = STREAM_SPIKEWATCH,
@@ -326,17 +326,17 @@ static struct recorder_options recording(const struct panorama_options *options)
 	return recorder;
 }
 
-static int start(struct panorama *panorama, struct sink sink)
+static int start(struct full_recording *full_recording, struct sink sink)
 {
-	struct recorder_options recorder = recording(&panorama->options);
-	int r = ring_cursor_new(panorama->options.ring, RING_OLDEST, &panorama->cursor);
+	struct recorder_options recorder = recording(&full_recording->options);
+	int r = ring_cursor_new(full_recording->options.ring, RING_OLDEST, &full_recording->cursor);
 
 	if (r < 0)
 		return r;
 
-	ring_cursor_seek(panorama->cursor, recorder.start);
+	ring_cursor_seek(full_recording->cursor, recorder.start);
 
-	return recorder_new(panorama->cursor, sink, &recorder, &panorama->recorder);
+	return recorder_new(full_recording->cursor, sink, &recorder, &full_recording->recorder);
 }
 
 static int count_bytes(void *ctx, const void *data, size_t len)
@@ -349,62 +349,64 @@ static int count_bytes(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes)
+int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
 {
-	struct panorama panorama = { .options = *options, .dirfd = -1, .fd = -1 };
+	struct full_recording full_recording = { .options = *options, .dirfd = -1, .fd = -1 };
 	struct stats stats = { 0 };
 	uint64_t bytes = 0;
-	int r = start(&panorama, (struct sink){ .write = count_bytes, .ctx = &bytes });
+	int r = start(&full_recording, (struct sink){ .write = count_bytes, .ctx = &bytes });
 
 	ring_stats(options->ring, &stats);
 	if (r == 0)
-		r = recorder_close(panorama.recorder, &stats);
-	ring_cursor_free(panorama.cursor);
+		r = recorder_close(full_recording.recorder, &stats);
+	ring_cursor_free(full_recording.cursor);
 	if (r == 0)
 		*ret_bytes = bytes;
 
 	return r;
 }
 
-int panorama_open(const struct panorama_options *options, int dirfd, struct panorama **ret)
+int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret)
 {
-	AUTO(release) struct panorama *panorama = calloc(1, sizeof *panorama);
+	AUTO(release) struct full_recording *full_recording = calloc(1, sizeof *full_recording);
 	int r;
 
-	if (!panorama)
+	if (!full_recording)
 		return -ENOMEM;
 
-	panorama->options = *options;
-	panorama->dirfd = dirfd;
-	panorama->fd = -1;
-	panorama->fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	if (panorama->fd < 0)
+	full_recording->options = *options;
+	full_recording->dirfd = dirfd;
+	full_recording->fd = -1;
+	full_recording->fd =
+		openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	if (full_recording->fd < 0)
 		return -errno;
-	r = start(panorama, sink_fd(&panorama->fd));
+	r = start(full_recording, sink_fd(&full_recording->fd));
 	if (r == 0)
-		r = panorama_follow(panorama);
+		r = full_recording_follow(full_recording);
 	if (r < 0)
 		return r;
-	*ret = TAKE(panorama);
+	*ret = TAKE(full_recording);
 
 	return 0;
 }
 
-int panorama_follow(struct panorama *panorama)
+int full_recording_follow(struct full_recording *full_recording)
 {
-	if (panorama->error == 0)
-		panorama->error = recorder_pump(panorama->recorder);
-	if (panorama->error == 0)
-		panorama->error = recorder_flush(panorama->recorder);
+	if (full_recording->error == 0)
+		full_recording->error = recorder_pump(full_recording->recorder);
+	if (full_recording->error == 0)
+		full_recording->error = recorder_flush(full_recording->recorder);
 
-	return panorama->error;
+	return full_recording->error;
 }
 
-/* As slice_coverage says it. */
-static struct slice_coverage coverage_of(const struct panorama *panorama, const struct recorder_counts *counts)
+/* As sample_window_coverage says it. */
+static struct sample_window_coverage coverage_of(const struct full_recording *full_recording,
+						 const struct recorder_counts *counts)
 {
-	const struct panorama_options *options = &panorama->options;
-	struct slice_coverage coverage = {
+	const struct full_recording_options *options = &full_recording->options;
+	struct sample_window_coverage coverage = {
 		.want_before_ns = options->before_ns,
 		.want_after_ns = options->after_ns,
 		.ticks_expected = (options->before_ns + options->after_ns) / options->interval_ns,
@@ -428,13 +430,13 @@ static struct slice_coverage coverage_of(const struct panorama *panorama, const 
 	return coverage;
 }
 
-int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64_t *ret_bytes)
+int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret, uint64_t *ret_bytes)
 {
-	AUTO(release) struct panorama *owned = panorama;
+	AUTO(release) struct full_recording *owned = full_recording;
 	struct recorder_counts counts;
 	struct stats stats = { 0 };
 	struct stat st;
-	int r = panorama_follow(owned);
+	int r = full_recording_follow(owned);
 
 	if (r < 0)
 		return r;
@@ -447,25 +449,25 @@ int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64
 	if (fstat(owned->fd, &st) < 0)
 		return -errno;
 
-	close(TAKE_FD(panorama->fd));
-	*ret = coverage_of(panorama, &counts);
+	close(TAKE_FD(full_recording->fd));
+	*ret = coverage_of(full_recording, &counts);
 	*ret_bytes = (uint64_t)st.st_size;
 
 	return 0;
 }
 
-void panorama_abort(struct panorama *panorama)
+void full_recording_abort(struct full_recording *full_recording)
 {
 	struct stats nothing = { 0 };
 
-	if (!panorama)
+	if (!full_recording)
 		return;
 
-	recorder_close(panorama->recorder, &nothing);
-	ring_cursor_free(panorama->cursor);
-	if (panorama->fd >= 0) {
-		unlinkat(panorama->dirfd, INCIDENT_SAMPLES_FILE, 0);
-		close(panorama->fd);
+	recorder_close(full_recording->recorder, &nothing);
+	ring_cursor_free(full_recording->cursor);
+	if (full_recording->fd >= 0) {
+		unlinkat(full_recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
+		close(full_recording->fd);
 	}
-	free(panorama);
+	free(full_recording);
 }

@@ -1,6 +1,6 @@
 /*
  * ring_recorder.h: the samples of all targets around a moment, from the ring straight into samples.tsv: for an incident of everything. The past
- * is written when it is opened; what comes after that, whenever panorama_follow is called.
+ * is written when it is opened; what comes after that, whenever full_recording_follow is called.
  *
  * What the sampler was faster with is counted, not waited for. Every call may wait for the disk.
  */
@@ -69,9 +69,9 @@ void recorder_counts(const struct recorder *recorder, struct recorder_counts *re
 /* Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0). */
 int recorder_close(struct recorder *recorder, const struct stats *stats);
 
-struct panorama;
+struct full_recording;
 
-struct panorama_options {
+struct full_recording_options {
 	const struct ring *ring; /* must outlive it */
 	mono_t fired;
 	wall_t wall; /* of fired */
@@ -84,21 +84,22 @@ struct panorama_options {
  * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM; -errno, and then there is no such file.
  * dirfd stays the caller's and must outlive it.
  */
-int panorama_open(const struct panorama_options *options, int dirfd, struct panorama **ret);
+int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret);
 
-/* Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the rest is left to panorama_close. */
-int panorama_follow(struct panorama *panorama);
+/* Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the rest is left to full_recording_close. */
+int full_recording_follow(struct full_recording *full_recording);
 
 /*
  * Does so once more, ends the file, frees. 0, and what there is of the window in *ret, the size of the file in *ret_bytes; -errno: the
  * first error, and the file is gone.
  */
-int panorama_close(struct panorama *panorama, struct slice_coverage *ret, uint64_t *ret_bytes);
+int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret,
+			 uint64_t *ret_bytes);
 
 /* How large the file would be, within a hundred bytes, if it were opened and closed now. 0; -ENOMEM. Costs as much as writing it without a disk. */
-int panorama_bytes(const struct panorama_options *options, uint64_t *ret_bytes);
+int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes);
 
 /* Frees it and removes the file. NULL is fine. */
-void panorama_abort(struct panorama *panorama);
+void full_recording_abort(struct full_recording *full_recording);
 
 #endif

@@ -5,7 +5,7 @@
  * that is to go gets a temporary name first and is then emptied. So whoever lists final names sees whole incidents at
  * any moment, after a crash too, and everything under a temporary name that nobody holds locked is rubbish.
  *
- * The spool is its path; the directory that is open (spooldir.h) is compared with it before each incident, so that one that was removed
+ * The spool is its path; the directory that is open (spool_directory.h) is compared with it before each incident, so that one that was removed
  * or replaced is made anew. A draft stays where it was begun, and is sealed where the path leads to then, if that can be done.
  *
  * Rejected: an index file, which could disagree with the directory; severity in the names, which would be unreadable.
@@ -34,10 +34,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-struct spooldir;
+struct spool_directory;
 
 /* What became of drafts whose writers have died. */
-struct spooldir_swept {
+struct spool_directory_swept {
 	size_t removed;
 	size_t adopted; /* sealed as far as they had come */
 };
@@ -46,7 +46,7 @@ struct spooldir_swept {
 #define SPOOL_ENTRIES_MAX 10000
 
 /* Behind the name of a directory that is being written, or removed. */
-#define SPOOL_SUFFIX SPOOLDIR_SUFFIX
+#define SPOOL_SUFFIX SPOOL_DIRECTORY_SUFFIX
 
 /*
  * strays.c: a look at all names, then one decision each. A manifest lists plain files with plain names only, so whatever else a command
@@ -54,7 +54,7 @@ struct spooldir_swept {
  */
 
 /* Room for the files that are kept, the samples and what else there may be goes before records of what was removed. */
-#define REMOVED_MAX (INCIDENT_CAPTURES_MAX - STRAYS_MAX - 4)
+#define REMOVED_MAX (INCIDENT_CAPTURES_MAX - LEFTOVER_FILES_MAX - 4)
 
 /* More are removed without a look at their sizes. */
 #define CANDIDATES_MAX 256
@@ -80,7 +80,7 @@ static int remove_name(int dirfd, const char *name)
 	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
 		return 0;
 
-	return errno == EISDIR || errno == EPERM ? dirtree_remove(dirfd, name) : -errno;
+	return errno == EISDIR || errno == EPERM ? directory_tree_remove(dirfd, name) : -errno;
 }
 
 static void say_removed(struct settling *settling, const char *name, const char *reason)
@@ -181,7 +181,7 @@ static int keep_or_remove(struct settling *settling, uint64_t max_bytes)
 		bool fits = candidate->bytes <= max_bytes;
 		int r;
 
-		if (fits && kept < STRAYS_MAX) {
+		if (fits && kept < LEFTOVER_FILES_MAX) {
 			incident_text(record.name, sizeof record.name, INCIDENT_LEFT_FILE);
 			incident_text(record.file, sizeof record.file, candidate->name);
 			incident_add_capture(settling->incident, &record);
@@ -225,10 +225,10 @@ static int check_ours(int dirfd, struct incident *incident)
 	return 0;
 }
 
-int strays_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
+int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
 {
 	AUTO_FREE struct settling *settling = calloc(1, sizeof *settling);
-	struct incident_capture rest = { .status = INCIDENT_CAPTURE_FAILED };
+	struct incident_capture rate_limit = { .status = INCIDENT_CAPTURE_FAILED };
 	int r;
 
 	if (!settling)
@@ -240,36 +240,36 @@ int strays_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
 	if (r < 0)
 		return r;
 	settling->captures = incident->capture_count;
-	r = dirlist_each(dirfd, look, settling);
+	r = directory_list_each(dirfd, look, settling);
 	if (r == 0)
 		r = keep_or_remove(settling, max_bytes);
 	if (r < 0 || settling->unlisted == 0)
 		return r;
 
-	incident_text(rest.name, sizeof rest.name, INCIDENT_LEFT_FILE);
-	snprintf(rest.why, sizeof rest.why, "removed: %zu more", settling->unlisted);
-	incident_add_capture(incident, &rest);
+	incident_text(rate_limit.name, sizeof rate_limit.name, INCIDENT_LEFT_FILE);
+	snprintf(rate_limit.why, sizeof rate_limit.why, "removed: %zu more", settling->unlisted);
+	incident_add_capture(incident, &rate_limit);
 
 	return 0;
 }
 
 /*
- * spooldir.c: who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives, and the
+ * spool_directory.c: who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives, and the
  * sweep takes what it can lock. The lock of the directory itself keeps a sweep away from a draft that was made but is not locked yet.
  *
  * A descriptor outlives the name of its directory: what is written through it then is lost to everybody. So before anything new is begun
  * the name is compared with the descriptor.
  */
 
-#define DIR_TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOLDIR_SUFFIX))
+#define DIR_TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
 
-struct spooldir {
+struct spool_directory {
 	int fd;
 	unsigned holders;
 };
 
 /* Against a sweep or another writer of this directory, in this process or another; to be held for a moment only. 0 or -errno. */
-static int spooldir_lock(const struct spooldir *dir)
+static int spool_directory_lock(const struct spool_directory *dir)
 {
 	while (flock(dir->fd, LOCK_EX) < 0)
 		if (errno != EINTR)
@@ -277,26 +277,26 @@ static int spooldir_lock(const struct spooldir *dir)
 	return 0;
 }
 
-static void spooldir_unlock(const struct spooldir *dir)
+static void spool_directory_unlock(const struct spool_directory *dir)
 {
 	flock(dir->fd, LOCK_UN);
 }
 
 /* Stays the directory's. */
-static int spooldir_fd(const struct spooldir *dir)
+static int spool_directory_fd(const struct spool_directory *dir)
 {
 	return dir->fd;
 }
 
 /* One more holder; returns dir. */
-static struct spooldir *spooldir_ref(struct spooldir *dir)
+static struct spool_directory *spool_directory_ref(struct spool_directory *dir)
 {
 	dir->holders++;
 	return dir;
 }
 
 /* One holder less; the last one closes it. NULL is fine. */
-static void spooldir_unref(struct spooldir *dir)
+static void spool_directory_unref(struct spool_directory *dir)
 {
 	if (!dir || --dir->holders > 0)
 		return;
@@ -306,7 +306,7 @@ static void spooldir_unref(struct spooldir *dir)
 }
 
 /* Whether path still leads here. 0: no; 1: yes; -errno: path cannot be looked at, for another reason than that there is nothing. */
-static int spooldir_is_at(const struct spooldir *dir, const char *path)
+static int spool_directory_is_at(const struct spool_directory *dir, const char *path)
 {
 	struct stat named, open;
 
@@ -321,15 +321,15 @@ static int spooldir_is_at(const struct spooldir *dir, const char *path)
 
 struct sweep {
 	int dirfd;
-	struct spooldir_swept swept;
+	struct spool_directory_swept swept;
 };
 
 static bool is_temporary(const char *name)
 {
 	char final[DIR_TEMPORARY_MAX];
-	size_t len = strlen(name), suffix = sizeof(SPOOLDIR_SUFFIX) - 1;
+	size_t len = strlen(name), suffix = sizeof(SPOOL_DIRECTORY_SUFFIX) - 1;
 
-	if (len <= suffix || len >= sizeof(final) || strcmp(name + len - suffix, SPOOLDIR_SUFFIX) != 0)
+	if (len <= suffix || len >= sizeof(final) || strcmp(name + len - suffix, SPOOL_DIRECTORY_SUFFIX) != 0)
 		return false;
 	memcpy(final, name, len - suffix);
 	final[len - suffix] = '\0';
@@ -342,7 +342,7 @@ static void close_samples(int dirfd)
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && streamseal(fd) == 0)
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && stream_repair(fd) == 0)
 		fsync(fd);
 }
 
@@ -352,7 +352,7 @@ static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 	char name[DIR_TEMPORARY_MAX];
 	struct incident incident;
 
-	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOLDIR_SUFFIX)), temporary);
+	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOL_DIRECTORY_SUFFIX)), temporary);
 	if (incident_json_read(fd, &incident) < 0)
 		return false;
 	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
@@ -360,7 +360,7 @@ static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 	if (manifest_write(fd) < 0) {
 		/* A command may have left what cannot be listed. */
 		unlinkat(fd, MANIFEST_NAME, 0);
-		if (strays_settle(fd, UINT64_MAX, &incident) < 0 || manifest_write(fd) < 0)
+		if (leftover_files_settle(fd, UINT64_MAX, &incident) < 0 || manifest_write(fd) < 0)
 			return false;
 	}
 	return renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
@@ -379,36 +379,36 @@ static int sweep_entry(void *ctx, const char *name)
 		return 0;
 	if (adopt(sweep, fd, name))
 		sweep->swept.adopted++;
-	else if (dirtree_remove(sweep->dirfd, name) == 0)
+	else if (directory_tree_remove(sweep->dirfd, name) == 0)
 		sweep->swept.removed++;
 	return 0;
 }
 
 /* Sweeps it once more. Drafts of living writers stay, our own too. 0 or -errno. */
-static int spooldir_sweep(const struct spooldir *dir, struct spooldir_swept *ret)
+static int spool_directory_sweep(const struct spool_directory *dir, struct spool_directory_swept *ret)
 {
 	struct sweep sweep = { .dirfd = dir->fd };
-	int r = spooldir_lock(dir);
+	int r = spool_directory_lock(dir);
 
 	if (r < 0)
 		return r;
-	r = dirlist_each(dir->fd, sweep_entry, &sweep);
-	spooldir_unlock(dir);
+	r = directory_list_each(dir->fd, sweep_entry, &sweep);
+	spool_directory_unlock(dir);
 	if (r < 0)
 		return r;
 	*ret = sweep.swept;
 	return 0;
 }
 
-static void release(struct spooldir **dir)
+static void release(struct spool_directory **dir)
 {
-	spooldir_unref(*dir);
+	spool_directory_unref(*dir);
 }
 
 /* Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be given back. */
-static int spooldir_open(const char *path, struct spooldir **ret, struct spooldir_swept *ret_swept)
+static int spool_directory_open(const char *path, struct spool_directory **ret, struct spool_directory_swept *ret_swept)
 {
-	AUTO(release) struct spooldir *dir = calloc(1, sizeof(*dir));
+	AUTO(release) struct spool_directory *dir = calloc(1, sizeof(*dir));
 	int r;
 
 	if (!dir)
@@ -416,13 +416,13 @@ static int spooldir_open(const char *path, struct spooldir **ret, struct spooldi
 	dir->holders = 1;
 	dir->fd = -1;
 
-	r = dirtree_make(path);
+	r = directory_tree_make(path);
 	if (r < 0)
 		return r;
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = spooldir_sweep(dir, ret_swept);
+	r = spool_directory_sweep(dir, ret_swept);
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
@@ -563,7 +563,7 @@ const char *retention_reason_name(enum retention_reason reason)
 
 struct spool {
 	char *path; /* never changes */
-	struct spooldir *dir;
+	struct spool_directory *dir;
 	pthread_mutex_t lock; /* of limits, and of nothing else */
 	struct retention_limits limits;
 	size_t adopted; /* when it was opened */
@@ -572,8 +572,8 @@ struct spool {
 
 struct spool_draft {
 	struct spool *spool;
-	struct spooldir *parent; /* the directory of the spool when it was begun */
-	int dirfd;               /* locked */
+	struct spool_directory *parent; /* the directory of the spool when it was begun */
+	int dirfd;                      /* locked */
 	char name[INCIDENT_NAME_MAX + 1];
 	char temporary[TEMPORARY_MAX];
 };
@@ -591,7 +591,7 @@ static void release_spool(struct spool **spool)
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept)
 {
 	AUTO(release_spool) struct spool *spool = calloc(1, sizeof(*spool));
-	struct spooldir_swept swept;
+	struct spool_directory_swept swept;
 	int r;
 
 	if (!spool)
@@ -601,7 +601,7 @@ int spool_open(const char *path, const struct retention_limits *limits, struct s
 	spool->path = strdup(path);
 	if (!spool->path)
 		return -ENOMEM;
-	r = spooldir_open(path, &spool->dir, &swept);
+	r = spool_directory_open(path, &spool->dir, &swept);
 	if (r < 0)
 		return r;
 
@@ -616,7 +616,7 @@ void spool_free(struct spool *spool)
 {
 	if (!spool)
 		return;
-	spooldir_unref(spool->dir);
+	spool_directory_unref(spool->dir);
 	pthread_mutex_destroy(&spool->lock);
 	free(spool->path);
 	free(spool);
@@ -635,18 +635,18 @@ size_t spool_adopted(const struct spool *spool)
 /* The directory that the path leads to, made anew if somebody removed it, swept if there is need. 0 or -errno: then it is the one from before. */
 static int refresh(struct spool *spool)
 {
-	struct spooldir_swept swept;
-	struct spooldir *dir;
-	int r = spooldir_is_at(spool->dir, spool->path);
+	struct spool_directory_swept swept;
+	struct spool_directory *dir;
+	int r = spool_directory_is_at(spool->dir, spool->path);
 
 	if (r > 0 && spool->dirty)
-		spool->dirty = spooldir_sweep(spool->dir, &swept) < 0;
+		spool->dirty = spool_directory_sweep(spool->dir, &swept) < 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = spooldir_open(spool->path, &dir, &swept);
+	r = spool_directory_open(spool->path, &dir, &swept);
 	if (r < 0)
 		return r;
-	spooldir_unref(spool->dir);
+	spool_directory_unref(spool->dir);
 	spool->dir = dir;
 	return 0;
 }
@@ -773,7 +773,7 @@ static int list_entry(void *ctx, const char *name)
 	if (r < 0)
 		return r;
 	sum = (struct sum){ .dirfd = fd };
-	r = dirlist_each(fd, add_size, &sum);
+	r = directory_list_each(fd, add_size, &sum);
 	if (r < 0)
 		return r;
 	entry = &listing->entries[listing->count++];
@@ -785,7 +785,7 @@ static int list_entry(void *ctx, const char *name)
 int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 {
 	struct listing listing = { .dirfd = dirfd };
-	int r = dirlist_each(listing.dirfd, list_entry, &listing);
+	int r = directory_list_each(listing.dirfd, list_entry, &listing);
 
 	if (r < 0) {
 		free(listing.entries);
@@ -800,7 +800,7 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 
 int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
 {
-	return spool_list_at(spooldir_fd(spool->dir), ret, ret_count);
+	return spool_list_at(spool_directory_fd(spool->dir), ret, ret_count);
 }
 
 /* ---- an incident that is being written ---- */
@@ -809,14 +809,14 @@ static void free_draft(struct spool_draft *draft)
 {
 	if (draft->dirfd >= 0)
 		close(draft->dirfd);
-	spooldir_unref(draft->parent);
+	spool_directory_unref(draft->parent);
 	free(draft);
 }
 
 /* 0; -EEXIST: that name is taken; -errno. The lock of the spool is held. */
 static int make_directory(struct spool_draft *draft)
 {
-	int parent = spooldir_fd(draft->parent), r;
+	int parent = spool_directory_fd(draft->parent), r;
 	struct stat st;
 
 	if (fstatat(parent, draft->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -858,13 +858,13 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 	if (!draft)
 		return -ENOMEM;
 	draft->spool = spool;
-	draft->parent = spooldir_ref(spool->dir);
+	draft->parent = spool_directory_ref(spool->dir);
 	draft->dirfd = -1;
 
-	r = spooldir_lock(draft->parent);
+	r = spool_directory_lock(draft->parent);
 	if (r == 0) {
 		r = find_number(draft, stem);
-		spooldir_unlock(draft->parent);
+		spool_directory_unlock(draft->parent);
 	}
 	if (r < 0) {
 		free_draft(draft);
@@ -889,7 +889,7 @@ void spool_abort(struct spool_draft *draft)
 	if (!draft)
 		return;
 	unlinkat(draft->dirfd, INCIDENT_FILE, 0); /* no sweep shall take it for one that is worth sealing */
-	draft->spool->dirty |= dirtree_remove(spooldir_fd(draft->parent), draft->temporary) < 0;
+	draft->spool->dirty |= directory_tree_remove(spool_directory_fd(draft->parent), draft->temporary) < 0;
 	free_draft(draft);
 }
 
@@ -898,7 +898,7 @@ static int write_incident(int dirfd, const struct incident *incident)
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
 	int r = incident_json_write(incident, sink_buffer(&text));
 
-	return r < 0 ? r : wholefile_replace(dirfd, INCIDENT_FILE, text.data, text.len);
+	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len);
 }
 
 int spool_note(struct spool_draft *draft, struct incident *incident)
@@ -932,10 +932,10 @@ int spool_write(struct spool_draft *draft, struct incident *incident)
 /* The directory that it is in after the rename, to be synced, in *ret. 0 or -errno. */
 static int put_in_place(const struct spool_draft *draft, int *ret)
 {
-	int from = spooldir_fd(draft->parent), to;
+	int from = spool_directory_fd(draft->parent), to;
 
 	refresh(draft->spool);
-	to = spooldir_fd(draft->spool->dir);
+	to = spool_directory_fd(draft->spool->dir);
 	if (to != from && renameat(from, draft->temporary, to, draft->name) == 0)
 		from = to;
 	else if (renameat(from, draft->temporary, from, draft->name) < 0)
@@ -976,7 +976,7 @@ static int remove_sealed(int dirfd, const char *name)
 	set_temporary(temporary, name);
 	if (renameat(dirfd, name, dirfd, temporary) < 0)
 		return -errno;
-	return dirtree_remove(dirfd, temporary);
+	return directory_tree_remove(dirfd, temporary);
 }
 
 int spool_enforce(struct spool *spool, wall_t now,
@@ -1005,7 +1005,7 @@ int spool_enforce(struct spool *spool, wall_t now,
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] == RETENTION_KEEP)
 			continue;
-		r = remove_sealed(spooldir_fd(spool->dir), entries[i].name);
+		r = remove_sealed(spool_directory_fd(spool->dir), entries[i].name);
 		if (r < 0 && r != -ENOENT)
 			first = first ? first : r;
 		else if (removed)

@@ -25,24 +25,24 @@
  */
 
 /* So many files of commands are kept: the smallest. */
-#define STRAYS_MAX 16
+#define LEFTOVER_FILES_MAX 16
 
 /*
  * Adds each file that is none of the captures of the incident to them, as INCIDENT_LEFT_FILE, the smallest first, as long as all of them
  * have at most max_bytes; removes the others. A capture whose file is gone or is no file any more has failed. 0; -ENOMEM; -errno: something
  * could not be removed, and the directory cannot be sealed.
  */
-int strays_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
+int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
 
 /*
- * spooldir.h: the directory of a spool as somebody has it open, cleared of what dead writers left. It is counted: a draft keeps the
+ * spool_directory.h: the directory of a spool as somebody has it open, cleared of what dead writers left. It is counted: a draft keeps the
  * directory it is in although the spool has meanwhile made another one, because the first was removed or renamed under its feet.
  *
  * All functions of one path belong to one thread at a time.
  */
 
 /* Behind the name of a directory that is being written, or removed. */
-#define SPOOLDIR_SUFFIX ".tmp"
+#define SPOOL_DIRECTORY_SUFFIX ".tmp"
 
 /*
  * retention.h: which incidents make room for others when space is short: the mildest, not the oldest. Pure.

@@ -46,7 +46,7 @@ struct sampler_seat {
 };
 
 /*
- * sleeper.c: a call is a flag that is looked at between slices. Rejected: a futex or a signal that ends a sleep at once. Nobody who calls
+ * deadline_timer.c: a call is a flag that is looked at between slices. Rejected: a futex or a signal that ends a sleep at once. Nobody who calls
  * is in a hurry, and clock_nanosleep, with nothing to be woken by, is what the accuracy of the ticks was measured with.
  */
 
@@ -55,46 +55,46 @@ struct sampler_seat {
 #define SPIN_NS (100 * NS_PER_US)
 
 /* The longest uninterrupted sleep: how long a caller may have to wait, and how old the pulse of a healthy thread gets. */
-#define SLICE_NS (100 * NS_PER_MS)
+#define SAMPLE_WINDOW_NS (100 * NS_PER_MS)
 
-void sleeper_call(struct sleeper *sleeper)
+void deadline_timer_call(struct deadline_timer *deadline_timer)
 {
-	atomic_store_explicit(&sleeper->called, true, memory_order_release);
+	atomic_store_explicit(&deadline_timer->called, true, memory_order_release);
 }
 
-mono_t sleeper_pulse(const struct sleeper *sleeper)
+mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer)
 {
-	return (mono_t){ atomic_load_explicit(&sleeper->pulse_ns, memory_order_relaxed) };
+	return (mono_t){ atomic_load_explicit(&deadline_timer->pulse_ns, memory_order_relaxed) };
 }
 
 /* Shows that it is alive at now, which it has read anyway: one store. */
-static void sleeper_beat(struct sleeper *sleeper, mono_t now)
+static void deadline_timer_beat(struct deadline_timer *deadline_timer, mono_t now)
 {
-	atomic_store_explicit(&sleeper->pulse_ns, now.ns, memory_order_relaxed);
+	atomic_store_explicit(&deadline_timer->pulse_ns, now.ns, memory_order_relaxed);
 }
 
 /* An exchange, and not a store, because it must see what came before the call that it clears. */
-void sleeper_answer(struct sleeper *sleeper)
+void deadline_timer_answer(struct deadline_timer *deadline_timer)
 {
-	if (atomic_load_explicit(&sleeper->called, memory_order_relaxed))
-		atomic_exchange_explicit(&sleeper->called, false, memory_order_acq_rel);
+	if (atomic_load_explicit(&deadline_timer->called, memory_order_relaxed))
+		atomic_exchange_explicit(&deadline_timer->called, false, memory_order_acq_rel);
 }
 
-static bool called(const struct sleeper *sleeper)
+static bool called(const struct deadline_timer *deadline_timer)
 {
-	return atomic_load_explicit(&sleeper->called, memory_order_relaxed);
+	return atomic_load_explicit(&deadline_timer->called, memory_order_relaxed);
 }
 
-void sleeper_sleep(struct sleeper *sleeper, mono_t until)
+void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until)
 {
-	while (!called(sleeper)) {
-		mono_t now = clock_mono(&sleeper->clock);
+	while (!called(deadline_timer)) {
+		mono_t now = clock_mono(&deadline_timer->clock);
 		int64_t left = mono_diff(until, now);
 
-		sleeper_beat(sleeper, now);
+		deadline_timer_beat(deadline_timer, now);
 		if (left <= 0)
 			return;
-		realclock_sleep_until(left > (int64_t)SLICE_NS ? mono_add(now, SLICE_NS) : until);
+		real_clock_sleep_until(left > (int64_t)SAMPLE_WINDOW_NS ? mono_add(now, SAMPLE_WINDOW_NS) : until);
 	}
 }
 
@@ -108,29 +108,29 @@ static void pause_briefly(enum config_wait wait)
 #endif
 }
 
-void sleeper_wait(struct sleeper *sleeper, mono_t deadline, enum config_wait wait)
+void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait)
 {
 	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
 
-	sleeper_sleep(sleeper, mono_sub(deadline, early));
-	while (early && !called(sleeper) && mono_diff(deadline, clock_mono(&sleeper->clock)) > 0)
+	deadline_timer_sleep(deadline_timer, mono_sub(deadline, early));
+	while (early && !called(deadline_timer) && mono_diff(deadline, clock_mono(&deadline_timer->clock)) > 0)
 		pause_briefly(wait);
 }
 
-/* budget.c: a governor, and its answer where other threads can read it. */
+/* budget.c: a cpu budget, and its answer where other threads can read it. */
 
 /* CPU time of this process that counts. */
 static uint64_t spent(const struct budget *budget)
 {
-	uint64_t all = realclock_process_cpu();
-	uint64_t exempt = budget->has_exempt ? realclock_cpu_of(budget->exempt) : 0;
+	uint64_t all = real_clock_process_cpu();
+	uint64_t exempt = budget->has_exempt ? real_clock_cpu_of(budget->exempt) : 0;
 
 	return all > exempt ? all - exempt : 0;
 }
 
 void budget_restart(struct budget *budget, double percent, mono_t now)
 {
-	governor_init(&budget->governor, percent, now, spent(budget));
+	cpu_budget_init(&budget->cpu_budget, percent, now, spent(budget));
 	atomic_store_explicit(&budget->slowdown, 1, memory_order_relaxed);
 }
 
@@ -142,16 +142,17 @@ void budget_exempt(struct budget *budget, clockid_t thread_clock)
 
 bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
 {
-	bool over = governor_due(&budget->governor, now);
+	bool over = cpu_budget_due(&budget->cpu_budget, now);
 
 	if (budget->leader) {
 		if (over)
-			budget->governor.since = now;
+			budget->cpu_budget.since = now;
 		*ret_factor = budget_slowdown(budget->leader);
 	} else {
-		*ret_factor = over ? governor_step(&budget->governor, now, spent(budget)) : budget->governor.factor;
+		*ret_factor =
+			over ? cpu_budget_step(&budget->cpu_budget, now, spent(budget)) : budget->cpu_budget.factor;
 		if (over)
-			atomic_store_explicit(&budget->share_ppm, (uint32_t)(budget->governor.share * 1e6),
+			atomic_store_explicit(&budget->share_ppm, (uint32_t)(budget->cpu_budget.share * 1e6),
 					      memory_order_relaxed);
 	}
 	atomic_store_explicit(&budget->slowdown, *ret_factor, memory_order_relaxed);
@@ -170,51 +171,51 @@ double budget_share(const struct budget *budget)
 }
 
 /*
- * tuning.c: two words. Whoever exchanges `posted` for something else owns what was in it, so each set of options has one owner at any time.
+ * option_handoff.c: two words. Whoever exchanges `posted` for something else owns what was in it, so each set of options has one owner at any time.
  * What comes back is a list, because a second set may be taken before the first was collected.
  */
 
-static void free_tunings(struct tuning *tuning)
+static void free_option_handoffs(struct option_handoff *option_handoff)
 {
-	while (tuning) {
-		struct tuning *next = tuning->next;
+	while (option_handoff) {
+		struct option_handoff *next = option_handoff->next;
 
-		source_room_free(tuning->room);
-		free(tuning);
-		tuning = next;
+		source_room_free(option_handoff->room);
+		free(option_handoff);
+		option_handoff = next;
 	}
 }
 
-static void collect_spent(struct tuning_box *box)
+static void collect_spent(struct option_handoff_box *box)
 {
-	free_tunings(atomic_exchange_explicit(&box->spent, NULL, memory_order_acquire));
+	free_option_handoffs(atomic_exchange_explicit(&box->spent, NULL, memory_order_acquire));
 }
 
-int tuning_post(struct tuning_box *box, const struct sampler_options *options)
+int option_handoff_post(struct option_handoff_box *box, const struct sampler_options *options)
 {
-	AUTO_FREE struct tuning *tuning = calloc(1, sizeof *tuning);
+	AUTO_FREE struct option_handoff *option_handoff = calloc(1, sizeof *option_handoff);
 
 	collect_spent(box);
-	if (!tuning)
+	if (!option_handoff)
 		return -ENOMEM;
 
-	int r = source_room_new(options->source.capacity, &tuning->room);
+	int r = source_room_new(options->source.capacity, &option_handoff->room);
 	if (r < 0)
 		return r;
 
-	tuning->options = *options;
-	free_tunings(atomic_exchange_explicit(&box->posted, TAKE(tuning), memory_order_acq_rel));
+	option_handoff->options = *options;
+	free_option_handoffs(atomic_exchange_explicit(&box->posted, TAKE(option_handoff), memory_order_acq_rel));
 
 	return 0;
 }
 
-void tuning_release(struct tuning_box *box)
+void option_handoff_release(struct option_handoff_box *box)
 {
-	free_tunings(atomic_exchange(&box->posted, NULL));
+	free_option_handoffs(atomic_exchange(&box->posted, NULL));
 	collect_spent(box);
 }
 
-struct tuning *tuning_take(struct tuning_box *box)
+struct option_handoff *option_handoff_take(struct option_handoff_box *box)
 {
 	if (!atomic_load_explicit(&box->posted, memory_order_relaxed))
 		return NULL;
@@ -222,81 +223,81 @@ struct tuning *tuning_take(struct tuning_box *box)
 	return atomic_exchange_explicit(&box->posted, NULL, memory_order_acquire);
 }
 
-/* Only the collector competes for the word, and it comes once per post: the loop ends. */
-void tuning_return(struct tuning_box *box, struct tuning *tuning)
+/* Only the incident worker competes for the word, and it comes once per post: the loop ends. */
+void option_handoff_return(struct option_handoff_box *box, struct option_handoff *option_handoff)
 {
-	tuning->next = atomic_load_explicit(&box->spent, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak_explicit(&box->spent, &tuning->next, tuning, memory_order_release,
-						      memory_order_relaxed))
+	option_handoff->next = atomic_load_explicit(&box->spent, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&box->spent, &option_handoff->next, option_handoff,
+						      memory_order_release, memory_order_relaxed))
 		;
 }
 
 /*
- * handover.c: head is written by the producer only, tail by the consumer only. The release store of one, read with acquire
+ * spsc_queue.c: head is written by the producer only, tail by the consumer only. The release store of one, read with acquire
  * by the other, orders the item between them. Each on a cache line of its own: the two sides do not slow each other down.
  */
 
-struct handover {
+struct spsc_queue {
 	uint32_t mask;
 	_Alignas(64) _Atomic uint32_t head;
 	_Alignas(64) _Atomic uint32_t tail;
-	_Alignas(64) struct handover_item items[];
+	_Alignas(64) struct spsc_queue_item items[];
 };
 
-int handover_new(uint32_t capacity, struct handover **ret)
+int spsc_queue_new(uint32_t capacity, struct spsc_queue **ret)
 {
 	assert(capacity && (capacity & (capacity - 1)) == 0);
 
-	size_t size = sizeof(struct handover) + capacity * sizeof(struct handover_item);
-	struct handover *handover = aligned_alloc(64, (size + 63) / 64 * 64);
+	size_t size = sizeof(struct spsc_queue) + capacity * sizeof(struct spsc_queue_item);
+	struct spsc_queue *spsc_queue = aligned_alloc(64, (size + 63) / 64 * 64);
 
-	if (!handover)
+	if (!spsc_queue)
 		return -ENOMEM;
 
-	handover->mask = capacity - 1;
-	atomic_init(&handover->head, 0);
-	atomic_init(&handover->tail, 0);
-	*ret = handover;
+	spsc_queue->mask = capacity - 1;
+	atomic_init(&spsc_queue->head, 0);
+	atomic_init(&spsc_queue->tail, 0);
+	*ret = spsc_queue;
 
 	return 0;
 }
 
-void handover_free(struct handover *handover)
+void spsc_queue_free(struct spsc_queue *spsc_queue)
 {
-	free(handover);
+	free(spsc_queue);
 }
 
-bool handover_room(const struct handover *handover)
+bool spsc_queue_room(const struct spsc_queue *spsc_queue)
 {
-	uint32_t head = atomic_load_explicit(&handover->head, memory_order_relaxed);
-	uint32_t tail = atomic_load_explicit(&handover->tail, memory_order_acquire);
+	uint32_t head = atomic_load_explicit(&spsc_queue->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&spsc_queue->tail, memory_order_acquire);
 
-	return head - tail <= handover->mask;
+	return head - tail <= spsc_queue->mask;
 }
 
-bool handover_put(struct handover *handover, struct handover_item item)
+bool spsc_queue_put(struct spsc_queue *spsc_queue, struct spsc_queue_item item)
 {
-	if (!handover_room(handover))
+	if (!spsc_queue_room(spsc_queue))
 		return false;
 
-	uint32_t head = atomic_load_explicit(&handover->head, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&spsc_queue->head, memory_order_relaxed);
 
-	handover->items[head & handover->mask] = item;
-	atomic_store_explicit(&handover->head, head + 1, memory_order_release);
+	spsc_queue->items[head & spsc_queue->mask] = item;
+	atomic_store_explicit(&spsc_queue->head, head + 1, memory_order_release);
 
 	return true;
 }
 
-bool handover_take(struct handover *handover, struct handover_item *ret)
+bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
 {
-	uint32_t tail = atomic_load_explicit(&handover->tail, memory_order_relaxed);
-	uint32_t head = atomic_load_explicit(&handover->head, memory_order_acquire);
+	uint32_t tail = atomic_load_explicit(&spsc_queue->tail, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&spsc_queue->head, memory_order_acquire);
 
 	if (head == tail)
 		return false;
 
-	*ret = handover->items[tail & handover->mask];
-	atomic_store_explicit(&handover->tail, tail + 1, memory_order_release);
+	*ret = spsc_queue->items[tail & spsc_queue->mask];
+	atomic_store_explicit(&spsc_queue->tail, tail + 1, memory_order_release);
 
 	return true;
 }
@@ -387,7 +388,7 @@ void sampler_target_release(struct sampler_target *target)
  * sampler.c: wait, take what the cold side handed over, read everything, publish.
  *
  * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold processes (gate.h). A tick begins in the
- * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the pacer backs off.
+ * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the schedule backs off.
  *
  * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the list (source_seen), so what
  * is idle costs nothing in between. After a tick in which records were lost all are looked at and shown: the ring itself knows which of them it has
@@ -413,13 +414,13 @@ struct sampler {
 	struct sampler_seat seat;
 	struct ring_writer *writer;
 	struct source *source;
-	struct pacer pacer;
+	struct schedule schedule;
 	struct budget budget;
 	struct stats stats;
 	bool resync; /* records were lost: show everything */
-	struct handover *commands, *returns;
-	struct tuning_box tunings;
-	struct sleeper sleeper;
+	struct spsc_queue *commands, *returns;
+	struct option_handoff_box option_handoffs;
+	struct deadline_timer deadline_timer;
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
@@ -428,13 +429,13 @@ struct sampler {
 /* What was spent before, on opening and on the first scan, is no sampling. */
 static void restart_clocks(struct sampler *sampler)
 {
-	mono_t now = clock_mono(&sampler->sleeper.clock);
+	mono_t now = clock_mono(&sampler->deadline_timer.clock);
 	uint64_t turn_ns =
 		sampler->seat.of ? sampler->options.interval_ns * sampler->seat.number / sampler->seat.of : 0;
 
-	pacer_init(&sampler->pacer, &sampler->stats, mono_add(now, turn_ns), sampler->options.interval_ns);
+	schedule_init(&sampler->schedule, &sampler->stats, mono_add(now, turn_ns), sampler->options.interval_ns);
 	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
-	sleeper_beat(&sampler->sleeper, now);
+	deadline_timer_beat(&sampler->deadline_timer, now);
 }
 
 static struct sampler_options with_defaults(const struct sampler_options *options)
@@ -463,16 +464,16 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 		return -ENOMEM;
 
 	sampler->options = with_defaults(options);
-	sampler->sleeper.clock = realclock();
+	sampler->deadline_timer.clock = real_clock();
 	sampler->stats.threads = 1;
 
-	r = source_new(&sampler->options.source, &sampler->sleeper.clock, &sampler->source);
+	r = source_new(&sampler->options.source, &sampler->deadline_timer.clock, &sampler->source);
 	if (r == 0)
 		r = ring_writer_new(ring, &sampler->writer);
 	if (r == 0)
-		r = handover_new(QUEUE_LENGTH, &sampler->commands);
+		r = spsc_queue_new(QUEUE_LENGTH, &sampler->commands);
 	if (r == 0)
-		r = handover_new(QUEUE_LENGTH, &sampler->returns);
+		r = spsc_queue_new(QUEUE_LENGTH, &sampler->returns);
 	if (r < 0) {
 		sampler_free(sampler);
 		return r;
@@ -493,9 +494,9 @@ void sampler_free(struct sampler *sampler)
 	sampler_stop(sampler);
 	ring_writer_free(sampler->writer);
 	source_free(sampler->source);
-	handover_free(sampler->commands);
-	handover_free(sampler->returns);
-	tuning_release(&sampler->tunings);
+	spsc_queue_free(sampler->commands);
+	spsc_queue_free(sampler->returns);
+	option_handoff_release(&sampler->option_handoffs);
 	free(sampler);
 }
 
@@ -503,19 +504,19 @@ void sampler_free(struct sampler *sampler)
 
 bool sampler_add(struct sampler *sampler, struct sampler_target *target)
 {
-	return handover_put(sampler->commands, (struct handover_item){ COMMAND_ADD, target });
+	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_ADD, target });
 }
 
 bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
 {
-	return handover_put(sampler->commands, (struct handover_item){ COMMAND_REMOVE, target });
+	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_REMOVE, target });
 }
 
 bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
 {
-	struct handover_item item;
+	struct spsc_queue_item item;
 
-	if (!handover_take(sampler->returns, &item))
+	if (!spsc_queue_take(sampler->returns, &item))
 		return false;
 
 	*ret = item.pointer;
@@ -527,17 +528,17 @@ bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum
 int sampler_retune(struct sampler *sampler, const struct sampler_options *options)
 {
 	struct sampler_options full = with_defaults(options);
-	int r = tuning_post(&sampler->tunings, &full);
+	int r = option_handoff_post(&sampler->option_handoffs, &full);
 
 	if (r == 0)
-		sleeper_call(&sampler->sleeper);
+		deadline_timer_call(&sampler->deadline_timer);
 
 	return r;
 }
 
 mono_t sampler_pulse(const struct sampler *sampler)
 {
-	return sleeper_pulse(&sampler->sleeper);
+	return deadline_timer_pulse(&sampler->deadline_timer);
 }
 
 /*
@@ -568,21 +569,21 @@ void sampler_stats(const struct sampler *sampler, struct stats *ret)
 /* ---- the tick ---- */
 
 /*
- * Between two ticks. The governor goes on if neither what it divides nor what it divides by has changed: a reload for another reason is
+ * Between two ticks. The cpu budget goes on if neither what it divides nor what it divides by has changed: a reload for another reason is
  * no reason to overrun the budget again.
  */
-static void take_tuning(struct sampler *sampler, mono_t now)
+static void take_option_handoff(struct sampler *sampler, mono_t now)
 {
-	struct tuning *tuning = tuning_take(&sampler->tunings);
+	struct option_handoff *option_handoff = option_handoff_take(&sampler->option_handoffs);
 
-	if (!tuning)
+	if (!option_handoff)
 		return;
 
 	struct sampler_options before = sampler->options;
 
-	sampler->options = tuning->options;
-	tuning->room = source_retune(sampler->source, &sampler->options.source, now, tuning->room);
-	tuning_return(&sampler->tunings, tuning);
+	sampler->options = option_handoff->options;
+	option_handoff->room = source_retune(sampler->source, &sampler->options.source, now, option_handoff->room);
+	option_handoff_return(&sampler->option_handoffs, option_handoff);
 	if (!sampler->seat.leader)
 		ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
 	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
@@ -590,8 +591,8 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
 		return;
 
-	if (sampler->pacer.interval_ns != sampler->options.interval_ns)
-		pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns);
+	if (sampler->schedule.interval_ns != sampler->options.interval_ns)
+		schedule_set_interval(&sampler->schedule, now, sampler->options.interval_ns);
 	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
 	source_set_interval(sampler->source, sampler->options.interval_ns);
 }
@@ -599,7 +600,7 @@ static void take_tuning(struct sampler *sampler, mono_t now)
 /* The cold side may free the target at once: nothing may touch it after this. There must be room. */
 static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
 {
-	handover_put(sampler->returns, (struct handover_item){ why, target });
+	spsc_queue_put(sampler->returns, (struct spsc_queue_item){ why, target });
 }
 
 /* What the ring could not take now it will be shown again. */
@@ -617,7 +618,7 @@ static void take_out(struct sampler *sampler, struct sampler_target *target, mon
 	target->lent = false;
 }
 
-static void obey(struct sampler *sampler, const struct handover_item *command, mono_t now)
+static void obey(struct sampler *sampler, const struct spsc_queue_item *command, mono_t now)
 {
 	struct sampler_target *target = command->pointer;
 
@@ -637,10 +638,10 @@ static void obey(struct sampler *sampler, const struct handover_item *command, m
 /* A command is only taken when its answer will fit. */
 static void take_commands(struct sampler *sampler, mono_t now)
 {
-	struct handover_item command;
+	struct spsc_queue_item command;
 
 	for (unsigned i = 0; i < COMMANDS_PER_TICK; i++) {
-		if (!handover_room(sampler->returns) || !handover_take(sampler->commands, &command))
+		if (!spsc_queue_room(sampler->returns) || !spsc_queue_take(sampler->commands, &command))
 			return;
 		obey(sampler, &command, now);
 	}
@@ -680,7 +681,7 @@ static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now
 {
 	struct sampler_target *target = source_entry_user(entry);
 
-	if (!handover_room(sampler->returns))
+	if (!spsc_queue_room(sampler->returns))
 		return false;
 
 	take_out(sampler, target, now, RING_GONE_EXITED);
@@ -711,10 +712,10 @@ static void govern(struct sampler *sampler, mono_t now)
 	uint32_t factor, before = sampler_slowdown(sampler);
 
 	if (budget_look(&sampler->budget, now, &factor))
-		sampler->stats.own_cpu = realclock_thread_cpu();
+		sampler->stats.own_cpu = real_clock_thread_cpu();
 	if (factor == before)
 		return;
-	pacer_set_interval(&sampler->pacer, now, sampler->options.interval_ns * factor);
+	schedule_set_interval(&sampler->schedule, now, sampler->options.interval_ns * factor);
 	source_set_interval(sampler->source, sampler->options.interval_ns * factor);
 }
 
@@ -735,28 +736,28 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 
 	source_entries(sampler->source, &count);
 
-	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->sleeper.clock),
+	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->deadline_timer.clock),
 			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
 }
 
 /* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
 static bool take_tick(struct sampler *sampler, mono_t now)
 {
-	sleeper_beat(&sampler->sleeper, now);
-	take_tuning(sampler, now);
+	deadline_timer_beat(&sampler->deadline_timer, now);
+	take_option_handoff(sampler, now);
 	if (!begin_tick(sampler, now))
 		return false;
 
-	pacer_wake(&sampler->pacer, now);
+	schedule_wake(&sampler->schedule, now);
 	take_commands(sampler, now);
 	fill(sampler, now);
 	publish_all(sampler);
 
-	mono_t end = clock_mono(&sampler->sleeper.clock);
+	mono_t end = clock_mono(&sampler->deadline_timer.clock);
 
 	collect_gone(sampler, end);
-	pacer_done(&sampler->pacer, end);
-	sleeper_beat(&sampler->sleeper, end);
+	schedule_done(&sampler->schedule, end);
+	deadline_timer_beat(&sampler->deadline_timer, end);
 	count_source(sampler);
 	govern(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
@@ -766,7 +767,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 
 void sampler_tick(struct sampler *sampler)
 {
-	take_tick(sampler, clock_mono(&sampler->sleeper.clock));
+	take_tick(sampler, clock_mono(&sampler->deadline_timer.clock));
 }
 
 /* ---- the thread ---- */
@@ -776,13 +777,13 @@ static bool stopped(const struct sampler *sampler)
 	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
 }
 
-/* The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the pacer does not count it. */
+/* The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the schedule does not count it. */
 static void take_last_look(struct sampler *sampler)
 {
-	mono_t now = clock_mono(&sampler->sleeper.clock);
+	mono_t now = clock_mono(&sampler->deadline_timer.clock);
 
-	pacer_stop(&sampler->pacer, now);
-	sampler->stats.own_cpu = realclock_thread_cpu();
+	schedule_stop(&sampler->schedule, now);
+	sampler->stats.own_cpu = real_clock_thread_cpu();
 	if (!begin_tick(sampler, now))
 		return;
 
@@ -790,7 +791,7 @@ static void take_last_look(struct sampler *sampler)
 	source_rouse(sampler->source);
 	fill(sampler, now);
 	publish_all(sampler);
-	sampler->stats.own_cpu = realclock_thread_cpu();
+	sampler->stats.own_cpu = real_clock_thread_cpu();
 	ring_tick_end(sampler->writer, &sampler->stats);
 }
 
@@ -809,22 +810,23 @@ static void *run(void *argument)
 
 	name_thread(&sampler->seat);
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	take_tuning(sampler, clock_mono(&sampler->sleeper.clock));
+	take_option_handoff(sampler, clock_mono(&sampler->deadline_timer.clock));
 	restart_clocks(sampler);
 
 	for (;;) {
-		sleeper_wait(&sampler->sleeper, pacer_deadline(&sampler->pacer), sampler->options.wait);
-		sleeper_answer(&sampler->sleeper);
+		deadline_timer_wait(&sampler->deadline_timer, schedule_deadline(&sampler->schedule),
+				    sampler->options.wait);
+		deadline_timer_answer(&sampler->deadline_timer);
 		if (stopped(sampler))
 			break;
 
-		mono_t now = clock_mono(&sampler->sleeper.clock);
+		mono_t now = clock_mono(&sampler->deadline_timer.clock);
 
-		take_tuning(sampler, now);
-		if (mono_diff(pacer_deadline(&sampler->pacer), now) > 0)
+		take_option_handoff(sampler, now);
+		if (mono_diff(schedule_deadline(&sampler->schedule), now) > 0)
 			continue; /* called away from its sleep */
 		if (!take_tick(sampler, now))
-			sleeper_sleep(&sampler->sleeper, pacer_backoff(&sampler->pacer, now));
+			deadline_timer_sleep(&sampler->deadline_timer, schedule_backoff(&sampler->schedule, now));
 	}
 
 	take_last_look(sampler);
@@ -852,7 +854,7 @@ int sampler_start(struct sampler *sampler)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	atomic_store(&sampler->stop, false);
-	sleeper_beat(&sampler->sleeper, clock_mono(&sampler->sleeper.clock));
+	deadline_timer_beat(&sampler->deadline_timer, clock_mono(&sampler->deadline_timer.clock));
 	r = pthread_create(&sampler->thread, NULL, run, sampler);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	sampler->running = r == 0;
@@ -864,7 +866,7 @@ int sampler_start(struct sampler *sampler)
 static void sampler_call_off(struct sampler *sampler)
 {
 	atomic_store(&sampler->stop, true);
-	sleeper_call(&sampler->sleeper);
+	deadline_timer_call(&sampler->deadline_timer);
 }
 
 void sampler_stop(struct sampler *sampler)

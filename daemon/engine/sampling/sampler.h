@@ -22,12 +22,12 @@
 #include <time.h>
 
 /*
- * sleeper.h: how a thread waits for absolute times: in slices, so that it shows that it is alive however long it waits, and can be
+ * deadline_timer.h: how a thread waits for absolute times: in slices, so that it shows that it is alive however long it waits, and can be
  * called away from it.
  */
 
 /* In the owner's storage; {0} with the clock set is a start. */
-struct sleeper {
+struct deadline_timer {
 	struct clock clock;
 	_Atomic uint64_t pulse_ns;
 	_Atomic bool called;
@@ -36,28 +36,28 @@ struct sleeper {
 /* ---- any thread ---- */
 
 /* The owner's waiting ends within 100 ms, and every later one at once, until it answers. */
-void sleeper_call(struct sleeper *sleeper);
+void deadline_timer_call(struct deadline_timer *deadline_timer);
 
 /* When the owner last showed itself. */
-mono_t sleeper_pulse(const struct sleeper *sleeper);
+mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer);
 
 /* The call is heard: what was said before it can be seen from here on. Look for it after this, not before. */
-void sleeper_answer(struct sleeper *sleeper);
+void deadline_timer_answer(struct deadline_timer *deadline_timer);
 
 /* Sleeps until then or until it is called. */
-void sleeper_sleep(struct sleeper *sleeper, mono_t until);
+void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until);
 
 /* The same, and is up on time by yielding or spinning at the end, if wait says so. */
-void sleeper_wait(struct sleeper *sleeper, mono_t deadline, enum config_wait wait);
+void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait);
 
 /*
- * budget.h: the CPU time that the process may take, as its sampler threads see it: the one that leads measures (governor.h) and says how much slower
+ * budget.h: the CPU time that the process may take, as its sampler threads see it: the one that leads measures (cpu_budget.h) and says how much slower
  * than configured all are, the others do as it says.
  */
 
 /* In the owner's storage; {0} before budget_restart. */
 struct budget {
-	struct governor governor;
+	struct cpu_budget cpu_budget;
 	const struct budget *leader; /* NULL: this one */
 	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
@@ -142,7 +142,7 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 /*
  * Everything in *options is in force from the next tick on, which comes one new interval from now at the latest (and 100 ms, for a
  * thread that sleeps): no tick is lost, what is watched stays. A smaller capacity throws nobody out, it only refuses new ones. If the
- * interval or the CPU budget changes, the governor begins anew and sampler_slowdown is 1 again; the ring's header follows.
+ * interval or the CPU budget changes, the cpu budget begins anew and sampler_slowdown is 1 again; the ring's header follows.
  *
  * A process that is being watched has no descriptors for what was not read so far: see source_entry_reopen (source.h), which the
  * cold side calls when fds_interval, peak_interval or reset_peaks were switched on.
@@ -187,68 +187,68 @@ void sampler_stats(const struct sampler *sampler, struct stats *ret);
 void sampler_tick(struct sampler *sampler);
 
 /*
- * tuning.h: how new options reach a thread that must not wait, and how the memory they came in gets back. The latest ones win: what was
+ * option_handoff.h: how new options reach a thread that must not wait, and how the memory they came in gets back. The latest ones win: what was
  * posted before and not taken yet is dropped.
  *
- *     caller ── tuning_post ──▶ owner: tuning_take, tuning_return ──▶ the next tuning_post or tuning_release, which free
+ *     caller ── option_handoff_post ──▶ owner: option_handoff_take, option_handoff_return ──▶ the next option_handoff_post or option_handoff_release, which free
  */
 
 /* One set of options under way. */
-struct tuning {
+struct option_handoff {
 	struct sampler_options options;
 	struct source_room *room; /* for options.source.capacity; the owner puts here what it has no more use for */
-	struct tuning *next;
+	struct option_handoff *next;
 };
 
 /* {0} is empty. */
-struct tuning_box {
-	struct tuning *_Atomic posted; /* not taken yet */
-	struct tuning *_Atomic spent;  /* back from the owner */
+struct option_handoff_box {
+	struct option_handoff *_Atomic posted; /* not taken yet */
+	struct option_handoff *_Atomic spent;  /* back from the owner */
 };
 
 /* ---- any thread, one at a time ---- */
 
 /* 0; -ENOMEM: nothing was posted, and what was before still is. */
-int tuning_post(struct tuning_box *box, const struct sampler_options *options);
+int option_handoff_post(struct option_handoff_box *box, const struct sampler_options *options);
 
 /* Frees all that is in it. Without an owner. */
-void tuning_release(struct tuning_box *box);
+void option_handoff_release(struct option_handoff_box *box);
 
 /* ---- the owner; these allocate, free and wait for nothing ---- */
 
 /* NULL: nothing new. */
-struct tuning *tuning_take(struct tuning_box *box);
+struct option_handoff *option_handoff_take(struct option_handoff_box *box);
 
 /* Gives it back, to be freed with its room. */
-void tuning_return(struct tuning_box *box, struct tuning *tuning);
+void option_handoff_return(struct option_handoff_box *box, struct option_handoff *option_handoff);
 
 /*
- * handover.h: passes pointers from one thread to one other without locks: a bounded queue with one producer and one
+ * spsc_queue.h: passes pointers from one thread to one other without locks: a bounded queue with one producer and one
  * consumer. Counters run free and are compared by difference.
  */
 
-struct handover;
+struct spsc_queue;
 
 /* One thing handed over. `what` is up to the two sides. */
-struct handover_item {
+struct spsc_queue_item {
 	uint32_t what;
 	void *pointer;
 };
 
 /* capacity: a power of two. 0 or -ENOMEM. All memory is taken here. */
-int handover_new(uint32_t capacity, struct handover **ret);
+int spsc_queue_new(uint32_t capacity, struct spsc_queue **ret);
 
 /* What is still inside is forgotten. NULL is fine. */
-void handover_free(struct handover *handover);
+void spsc_queue_free(struct spsc_queue *spsc_queue);
 
 /* Producer only. False: full, nothing was passed. */
-bool handover_put(struct handover *handover, struct handover_item item);
+bool spsc_queue_put(struct spsc_queue *spsc_queue, struct spsc_queue_item item);
 
 /* Producer only: whether the next put will fit. */
-bool handover_room(const struct handover *handover);
+bool spsc_queue_room(const struct spsc_queue *spsc_queue);
 
 /* Consumer only. False: empty. */
-bool handover_take(struct handover *handover, struct handover_item *ret);
+bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret);
 
 #define SAMPLERS_MAX 16u
 

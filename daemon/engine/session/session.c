@@ -44,8 +44,8 @@ struct session {
 	struct samplers *samplers;
 	struct baseline *baseline;
 	struct discovery *discovery;
-	struct stackrecorder *stacks;
-	char stacks_off[STACKRECORDER_REASON_MAX];
+	struct stack_recorder *stacks;
+	char stacks_off[STACK_RECORDER_REASON_MAX];
 	char symbolizer[1024];
 };
 
@@ -103,7 +103,7 @@ static int open_roots(struct session *session)
 	if (session->procfd < 0)
 		return failed("cannot open the proc root", config->proc_root, -errno);
 
-	r = cglimits_machine(session->procfd, "", &session->machine);
+	r = cgroup_limits_machine(session->procfd, "", &session->machine);
 	if (r < 0)
 		return failed("cannot tell the machine's CPUs and memory from", config->proc_root, r);
 
@@ -130,13 +130,13 @@ static void fill_identity(int procfd, struct ring_options *options)
 	char text[1024];
 	struct procfs_stat stat;
 	/* As those who read the ring will look for it, in our own /proc and not in the one that is watched. */
-	ssize_t len = procread_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
+	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
 
 	options->pid = getpid();
 	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
 		options->start_ticks = stat.start_ticks;
 
-	len = procread_file(procfd, 0, "sys/kernel/random/boot_id", text, sizeof text);
+	len = proc_read_file(procfd, 0, "sys/kernel/random/boot_id", text, sizeof text);
 	for (ssize_t i = 0, digits = 0; i < len && digits < 32; i++) {
 		const char *hex = "0123456789abcdef", *at = text[i] ? strchr(hex, text[i]) : NULL;
 
@@ -215,7 +215,7 @@ static int build_sampler(struct session *session)
 static bool is_own_proc(int procfd)
 {
 	char self[32];
-	ssize_t len = procread_link(procfd, 0, "self", self, sizeof self);
+	ssize_t len = proc_read_link(procfd, 0, "self", self, sizeof self);
 
 	return len > 0 && strtol(self, NULL, 10) == getpid();
 }
@@ -224,7 +224,7 @@ static bool is_own_proc(int procfd)
 static void open_stacks(struct session *session)
 {
 	const struct config_stacks *stacks = &session->config->stacks;
-	struct stackrecorder_options options = {
+	struct stack_recorder_options options = {
 		.frequency = stacks->frequency,
 		.before_ns = session->config->incidents.before_ns,
 		.ring_bytes = stacks->ring_bytes,
@@ -236,19 +236,19 @@ static void open_stacks(struct session *session)
 		.proc_fd = session->procfd,
 	};
 	struct log_about about = { .message = MESSAGE_FEATURE_OFF };
-	struct stackrecorder_status status;
+	struct stack_recorder_status status;
 
 	if (stacks->mode == CONFIG_STACKS_OFF)
 		return;
 	if (!symbolizer_find(session->symbolizer, sizeof session->symbolizer))
 		snprintf(session->stacks_off, sizeof session->stacks_off, "spikewatch-symbolize is not installed");
 	else
-		stackrecorder_open(&options, &session->stacks, session->stacks_off);
+		stack_recorder_open(&options, &session->stacks, session->stacks_off);
 	if (!session->stacks) {
 		log_about(LOG_NOTICE, &about, "no stacks: %s", session->stacks_off);
 		return;
 	}
-	stackrecorder_status(session->stacks, &status);
+	stack_recorder_status(session->stacks, &status);
 	if (!status.everybody)
 		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
 	if (*status.limits)
@@ -259,13 +259,13 @@ static void follow(void *ctx, const uint32_t *pids, size_t count)
 {
 	struct session *session = ctx;
 
-	stackrecorder_follow(session->stacks, pids, count); /* without memory: those that were followed still are */
+	stack_recorder_follow(session->stacks, pids, count); /* without memory: those that were followed still are */
 }
 
 static int build_discovery(struct session *session)
 {
 	struct discovery_options options = {
-		.roster = {
+		.target_table = {
 			.config = session->config,
 			.samplers = session->samplers,
 			.mounts = session->mounts,
@@ -391,7 +391,7 @@ bool session_free(struct session *session)
 		ring_finish(session->ring);
 		return false;
 	}
-	stackrecorder_close(session->stacks);
+	stack_recorder_close(session->stacks);
 	samplers_free(session->samplers);
 	discovery_free(session->discovery);
 	baseline_free(session->baseline);
@@ -412,7 +412,7 @@ struct ring *session_ring(struct session *session)
 	return session->ring;
 }
 
-struct labelbook *session_labels(struct session *session)
+struct label_cache *session_labels(struct session *session)
 {
 	return containers_labels(session->containers);
 }
@@ -442,7 +442,7 @@ int session_procfd(const struct session *session)
 	return session->procfd;
 }
 
-struct stackrecorder *session_stacks(struct session *session)
+struct stack_recorder *session_stacks(struct session *session)
 {
 	return session->stacks;
 }

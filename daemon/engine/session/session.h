@@ -55,7 +55,7 @@ bool session_free(struct session *session);
 struct ring *session_ring(struct session *session);
 struct samplers *session_samplers(struct session *session);
 struct discovery *session_discovery(struct session *session);
-struct labelbook *session_labels(struct session *session);
+struct label_cache *session_labels(struct session *session);
 const struct cgroup_mounts *session_mounts(const struct session *session);
 const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);
@@ -64,7 +64,7 @@ int session_procfd(const struct session *session);
  * NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it. If there is one, it says why there are no
  * events of everybody's: "" if there are.
  */
-struct stackrecorder *session_stacks(struct session *session);
+struct stack_recorder *session_stacks(struct session *session);
 const char *session_stacks_off(const struct session *session);
 
 /* The program that gives names to stacks, if there are stacks. */

@@ -38,7 +38,7 @@
 #define SYMBOLIZER_PATIENCE_NS (30 * NS_PER_S)
 
 /*
- * stackparcel.c: a file is handed over only if it is the one that was mapped: same device and inode where the kernel has said these; where it
+ * stack_bundle.c: a file is handed over only if it is the one that was mapped: same device and inode where the kernel has said these; where it
  * has said the build id, the symboliser compares. They are opened as early as can be: a process that ends takes its view of the files along. What cannot be opened is handed over closed (-1), for its build id.
  */
 
@@ -57,7 +57,7 @@ static int open_regular(int procfd, const char *path, int flags)
 	return open(again, O_RDONLY | O_CLOEXEC);
 }
 
-static bool is_the_one(int fd, const struct perfrecord_file *file)
+static bool is_the_one(int fd, const struct perf_record_file *file)
 {
 	struct stat st;
 
@@ -72,7 +72,7 @@ static bool is_the_one(int fd, const struct perfrecord_file *file)
  * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what was deleted, replaced by a newer version, or is of
  * another mount; as the process sees it; and when the process is gone, where we would find it. -1: nowhere.
  */
-static int open_mapped(int procfd, const struct stackrecorder_file *file)
+static int open_mapped(int procfd, const struct stack_recorder_file *file)
 {
 	char paths[3][4200];
 
@@ -90,28 +90,28 @@ static int open_mapped(int procfd, const struct stackrecorder_file *file)
 	return -1;
 }
 
-static struct stackfile_entry *find_file(struct stackparcel *parcel, const struct stackrecorder_file *file)
+static struct stack_file_entry *find_file(struct stack_bundle *parcel, const struct stack_recorder_file *file)
 {
 	for (size_t i = 0; i < parcel->count; i++)
-		if (parcel->entries[i].binary.kind == STACKFILE_ELF &&
-		    perfrecord_file_same(&parcel->entries[i].binary.file, &file->file) &&
+		if (parcel->entries[i].binary.kind == STACK_FILE_ELF &&
+		    perf_record_file_same(&parcel->entries[i].binary.file, &file->file) &&
 		    strcmp(parcel->entries[i].path, file->path) == 0)
 			return &parcel->entries[i];
 
 	return NULL;
 }
 
-static void add_file(struct stackparcel *parcel, int procfd, const struct stackrecorder_file *file, size_t files_max)
+static void add_file(struct stack_bundle *parcel, int procfd, const struct stack_recorder_file *file, size_t files_max)
 {
-	struct stackfile_entry *entry = find_file(parcel, file);
+	struct stack_file_entry *entry = find_file(parcel, file);
 
 	if (!entry) {
 		if (parcel->files == files_max)
 			return;
 		parcel->files++;
 		entry = &parcel->entries[parcel->count++];
-		*entry = (struct stackfile_entry){
-			.binary = { .fd = -1, .kind = STACKFILE_ELF, .pid = file->pid, .file = file->file },
+		*entry = (struct stack_file_entry){
+			.binary = { .fd = -1, .kind = STACK_FILE_ELF, .pid = file->pid, .file = file->file },
 			.path = file->path,
 		};
 	}
@@ -140,19 +140,19 @@ static uint32_t inner_pid(int procfd, uint32_t pid)
 	return last ? (uint32_t)strtoul(last + 1, NULL, 10) : pid;
 }
 
-static bool has_perf_map(const struct stackparcel *parcel, uint32_t pid)
+static bool has_perf_map(const struct stack_bundle *parcel, uint32_t pid)
 {
 	for (size_t i = 0; i < parcel->count; i++)
-		if (parcel->entries[i].binary.kind == STACKFILE_PERF_MAP && parcel->entries[i].binary.pid == pid)
+		if (parcel->entries[i].binary.kind == STACK_FILE_PERF_MAP && parcel->entries[i].binary.pid == pid)
 			return true;
 
 	return false;
 }
 
 /* A perf map of a running process, if it has one that is a file. It is read later, and may grow until then. */
-static void add_perf_map(struct stackparcel *parcel, int procfd, uint32_t pid)
+static void add_perf_map(struct stack_bundle *parcel, int procfd, uint32_t pid)
 {
-	struct stackfile_binary binary = { .kind = STACKFILE_PERF_MAP, .pid = pid };
+	struct stack_file_binary binary = { .kind = STACK_FILE_PERF_MAP, .pid = pid };
 	char *path = parcel->names[parcel->perf_maps], full[96];
 
 	if (has_perf_map(parcel, pid))
@@ -164,34 +164,34 @@ static void add_perf_map(struct stackparcel *parcel, int procfd, uint32_t pid)
 	if (binary.fd < 0)
 		return;
 
-	parcel->entries[parcel->count++] = (struct stackfile_entry){ .binary = binary, .path = path };
+	parcel->entries[parcel->count++] = (struct stack_file_entry){ .binary = binary, .path = path };
 	parcel->perf_maps++;
 }
 
-void stackparcel_add(struct stackparcel *parcel, int procfd, const struct stackrecorder_snapshot *snapshot,
-		     size_t files_max)
+void stack_bundle_add(struct stack_bundle *parcel, int procfd, const struct stack_recorder_snapshot *snapshot,
+		      size_t files_max)
 {
-	if (files_max > STACKPARCEL_FILES_MAX)
-		files_max = STACKPARCEL_FILES_MAX;
+	if (files_max > STACK_BUNDLE_FILES_MAX)
+		files_max = STACK_BUNDLE_FILES_MAX;
 	for (size_t i = 0; i < snapshot->file_count; i++)
 		if (snapshot->files[i].path[0] == '/')
 			add_file(parcel, procfd, &snapshot->files[i], files_max);
-	for (size_t i = 0; i < snapshot->pid_count && parcel->perf_maps < STACKPARCEL_PERF_MAPS_MAX; i++)
+	for (size_t i = 0; i < snapshot->pid_count && parcel->perf_maps < STACK_BUNDLE_PERF_MAPS_MAX; i++)
 		add_perf_map(parcel, procfd, snapshot->pids[i]);
 }
 
 /* The kernel's symbols, if they may be read. Once. */
-static void stackparcel_add_kernel(struct stackparcel *parcel, int procfd)
+static void stack_bundle_add_kernel(struct stack_bundle *parcel, int procfd)
 {
-	struct stackfile_binary binary = { .kind = STACKFILE_KALLSYMS };
+	struct stack_file_binary binary = { .kind = STACK_FILE_KALLSYMS };
 
 	binary.fd = openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
 	if (binary.fd >= 0)
 		parcel->entries[parcel->count++] =
-			(struct stackfile_entry){ .binary = binary, .path = "/proc/kallsyms" };
+			(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" };
 }
 
-void stackparcel_close(struct stackparcel *parcel)
+void stack_bundle_close(struct stack_bundle *parcel)
 {
 	for (size_t i = 0; i < parcel->count; i++)
 		if (parcel->entries[i].binary.fd >= 0)
@@ -278,7 +278,7 @@ _Noreturn static void become(const struct child *child)
 {
 	static char path[] = "PATH=/usr/bin:/bin";
 	char *const environment[] = { path, NULL };
-	const struct stackparcel *parcel = child->job->parcel;
+	const struct stack_bundle *parcel = child->job->parcel;
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -287,7 +287,7 @@ _Noreturn static void become(const struct child *child)
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	setpgid(0, 0);
 	offer_for_oom();
-	dup2(child->job->stackfile, STDIN_FILENO);
+	dup2(child->job->stack_file, STDIN_FILENO);
 	dup2(child->speaking, STDOUT_FILENO);
 	dup2(child->speaking, STDERR_FILENO);
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
@@ -309,7 +309,7 @@ static bool go_on(const struct symbolizer_job *job)
 static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
 {
 	enum end end = BY_ITSELF;
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	size_t len = 0;
 	char scrap[512];
 
@@ -338,12 +338,12 @@ static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadl
 /* 0; -errno; positive: how it ended, as wait(2) says it. said: what it said. */
 static int run(struct child *child, char *said, enum end *ret_end)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
 	int pipe[2], status = 0;
 	pid_t pid;
 
-	if (lseek(child->job->stackfile, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
+	if (lseek(child->job->stack_file, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
 		return -errno;
 	listening = pipe[0];
 	speaking = pipe[1];
@@ -428,17 +428,17 @@ bool symbolizer_find(char *ret, size_t cap)
 /* As much as an incident says about one capture. */
 #define WHY_MAX 160
 
-struct stackcapture {
-	struct stackcapture_options options;
-	struct stackrecorder_snapshot first, second;
+struct stack_capture {
+	struct stack_capture_options options;
+	struct stack_recorder_snapshot first, second;
 	struct buffer book; /* of both */
-	struct stackparcel parcel;
+	struct stack_bundle parcel;
 	size_t held; /* of options.held, by this one */
 };
 
 /* ---- looking ---- */
 
-static void hold(struct stackcapture *capture)
+static void hold(struct stack_capture *capture)
 {
 	for (size_t i = 0; i < capture->first.stream_count; i++)
 		capture->held += capture->first.streams[i].records.cap;
@@ -446,39 +446,39 @@ static void hold(struct stackcapture *capture)
 		*capture->options.held += capture->held;
 }
 
-static void let_go(struct stackcapture *capture)
+static void let_go(struct stack_capture *capture)
 {
 	if (capture->options.held)
 		*capture->options.held -= capture->held;
 	capture->held = 0;
 }
 
-void stackcapture_free(struct stackcapture *capture)
+void stack_capture_free(struct stack_capture *capture)
 {
 	if (!capture)
 		return;
 
 	let_go(capture);
-	stackrecorder_snapshot_release(&capture->first);
-	stackrecorder_snapshot_release(&capture->second);
+	stack_recorder_snapshot_release(&capture->first);
+	stack_recorder_snapshot_release(&capture->second);
 	buffer_release(&capture->book);
-	stackparcel_close(&capture->parcel);
+	stack_bundle_close(&capture->parcel);
 	free(capture);
 	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 }
 
-static int look(struct stackrecorder *recorder, uint64_t from_ns, size_t held, struct stackrecorder_snapshot *ret)
+static int look(struct stack_recorder *recorder, uint64_t from_ns, size_t held, struct stack_recorder_snapshot *ret)
 {
-	struct stackrecorder_status status;
+	struct stack_recorder_status status;
 
-	stackrecorder_status(recorder, &status);
+	stack_recorder_status(recorder, &status);
 
 	size_t most = status.memory_bytes + BOOK_MAX;
 
-	return stackrecorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
+	return stack_recorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
 }
 
-static const struct stackrecorder_stream *find_stream(const struct stackrecorder_snapshot *snapshot, uint32_t kind)
+static const struct stack_recorder_stream *find_stream(const struct stack_recorder_snapshot *snapshot, uint32_t kind)
 {
 	for (size_t i = 0; i < snapshot->stream_count; i++)
 		if (snapshot->streams[i].head.kind == kind)
@@ -487,16 +487,16 @@ static const struct stackrecorder_stream *find_stream(const struct stackrecorder
 	return NULL;
 }
 
-static int add_records(struct perfmerge *merge, const struct stackrecorder_stream *stream)
+static int add_records(struct perf_merge *merge, const struct stack_recorder_stream *stream)
 {
-	struct perfrecord_format format = { stream->head.sample_type, stream->head.regs_user };
-	struct perfrecord record;
+	struct perf_record_format format = { stream->head.sample_type, stream->head.regs_user };
+	struct perf_record record;
 
 	for (size_t at = 0; at < stream->records.len; at += record.size) {
-		int r = perfrecord_decode(&format, stream->records.data + at, stream->records.len - at, &record);
+		int r = perf_record_decode(&format, stream->records.data + at, stream->records.len - at, &record);
 
 		if (r == 0)
-			r = perfmerge_add(merge, stream->records.data + at, record.size, record.time_ns);
+			r = perf_merge_add(merge, stream->records.data + at, record.size, record.time_ns);
 		if (r < 0)
 			return r == -EFBIG || r == -EBADMSG ? 0 : r;
 	}
@@ -504,38 +504,38 @@ static int add_records(struct perfmerge *merge, const struct stackrecorder_strea
 	return 0;
 }
 
-static int merge_books(struct stackcapture *capture)
+static int merge_books(struct stack_capture *capture)
 {
-	const struct stackrecorder_stream *first = find_stream(&capture->first, STACKFILE_BOOK);
-	const struct stackrecorder_stream *second = find_stream(&capture->second, STACKFILE_BOOK);
-	struct perfmerge merge = { .bytes.max = 2 * BOOK_MAX };
+	const struct stack_recorder_stream *first = find_stream(&capture->first, STACK_FILE_BOOK);
+	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_BOOK);
+	struct perf_merge merge = { .bytes.max = 2 * BOOK_MAX };
 	struct sink sink = sink_buffer(&capture->book);
 	int r = first ? add_records(&merge, first) : 0;
 
 	if (r == 0 && second)
 		r = add_records(&merge, second);
 	if (r == 0) {
-		perfmerge_sort(&merge);
-		r = perfmerge_write(&merge, &sink);
+		perf_merge_sort(&merge);
+		r = perf_merge_write(&merge, &sink);
 	}
-	perfmerge_release(&merge);
+	perf_merge_release(&merge);
 
 	return r;
 }
 
-/* ---- the stackfile ---- */
+/* ---- the stack file ---- */
 
 /* What both looks say of one kind of sample; the first covers less of its time, if any does: rings overwrite their oldest. False: nothing. */
-static bool join(const struct stackcapture *capture, uint32_t kind, struct stackfile_records *ret)
+static bool join(const struct stack_capture *capture, uint32_t kind, struct stack_file_records *ret)
 {
-	const struct stackrecorder_stream *first = find_stream(&capture->first, kind);
-	const struct stackrecorder_stream *second = find_stream(&capture->second, kind);
+	const struct stack_recorder_stream *first = find_stream(&capture->first, kind);
+	const struct stack_recorder_stream *second = find_stream(&capture->second, kind);
 
 	if (!first && !second)
 		return false;
 
-	*ret = (struct stackfile_records){ .stream = first ? first->head : second->head };
-	if (kind == STACKFILE_BOOK) {
+	*ret = (struct stack_file_records){ .stream = first ? first->head : second->head };
+	if (kind == STACK_FILE_BOOK) {
 		ret->records = capture->book.data;
 		ret->record_bytes = capture->book.len;
 		return true;
@@ -556,15 +556,15 @@ static bool join(const struct stackcapture *capture, uint32_t kind, struct stack
 }
 
 /* Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the texts are the looks'. */
-static size_t join_cgroups(const struct stackcapture *capture, struct stackfile_cgroup **ret)
+static size_t join_cgroups(const struct stack_capture *capture, struct stack_file_cgroup **ret)
 {
-	const struct stackrecorder_snapshot *a = &capture->first, *b = &capture->second;
-	struct stackfile_cgroup *joined = calloc(a->cgroup_count + b->cgroup_count + 1, sizeof *joined);
+	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
+	struct stack_file_cgroup *joined = calloc(a->cgroup_count + b->cgroup_count + 1, sizeof *joined);
 	size_t count = 0, i = 0, j = 0;
 
 	while (joined && (i < a->cgroup_count || j < b->cgroup_count)) {
 		bool of_a = j == b->cgroup_count || (i < a->cgroup_count && a->cgroups[i].pid <= b->cgroups[j].pid);
-		const struct stackfile_cgroup *next = of_a ? &a->cgroups[i++] : &b->cgroups[j++];
+		const struct stack_file_cgroup *next = of_a ? &a->cgroups[i++] : &b->cgroups[j++];
 
 		if (count == 0 || joined[count - 1].pid != next->pid)
 			joined[count++] = *next;
@@ -574,13 +574,13 @@ static size_t join_cgroups(const struct stackcapture *capture, struct stackfile_
 	return count;
 }
 
-static int write_stackfile(const struct stackcapture *capture, int *ret_fd)
+static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
 {
 	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
-	AUTO_FREE struct stackfile_cgroup *cgroups = NULL;
-	struct stackfile_records streams[STACKFILE_STREAM_KINDS];
-	struct stackrecorder_status status;
-	struct stackfile_content content = {
+	AUTO_FREE struct stack_file_cgroup *cgroups = NULL;
+	struct stack_file_records streams[STACK_FILE_STREAM_KINDS];
+	struct stack_recorder_status status;
+	struct stack_file_content content = {
 		.streams = streams,
 		.entries = capture->parcel.entries,
 		.entry_count = capture->parcel.count,
@@ -592,9 +592,9 @@ static int write_stackfile(const struct stackcapture *capture, int *ret_fd)
 	if (fd < 0)
 		return -errno;
 
-	stackrecorder_status(capture->options.recorder, &status);
+	stack_recorder_status(capture->options.recorder, &status);
 	content.cgroups = cgroups;
-	content.head = (struct stackfile_head){
+	content.head = (struct stack_file_head){
 		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
 		.frequency = status.frequency,
 		.fired_mono_ns = capture->options.fired.ns,
@@ -602,9 +602,9 @@ static int write_stackfile(const struct stackcapture *capture, int *ret_fd)
 		.from_ns = capture->first.from_ns,
 		.to_ns = capture->second.to_ns,
 	};
-	for (uint32_t kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+	for (uint32_t kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		content.stream_count += join(capture, kind, &streams[content.stream_count]);
-	r = stackfile_write(&content, &sink);
+	r = stack_file_write(&content, &sink);
 	if (r == 0)
 		*ret_fd = TAKE_FD(fd);
 
@@ -671,16 +671,16 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 }
 
 /* Everybody's samples of a quantity, or where there are none those of the threads that are followed. */
-static const struct stackrecorder_stream *widest(const struct stackcapture *capture, bool memory)
+static const struct stack_recorder_stream *widest(const struct stack_capture *capture, bool memory)
 {
-	const struct stackrecorder_stream *all =
-		find_stream(&capture->first, memory ? STACKFILE_FAULTS : STACKFILE_CPU);
+	const struct stack_recorder_stream *all =
+		find_stream(&capture->first, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
 
-	return all ? all : find_stream(&capture->first, memory ? STACKFILE_FAULTS_FOLLOWED : STACKFILE_CPU_FOLLOWED);
+	return all ? all : find_stream(&capture->first, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
 }
 
-void stackcapture_faults_text(const struct thinning_summary *first, const struct thinning_summary *second,
-			      uint64_t fired_ns, char *ret, size_t cap)
+void stack_capture_faults_text(const struct overload_sampling_summary *first,
+			       const struct overload_sampling_summary *second, uint64_t fired_ns, char *ret, size_t cap)
 {
 	uint64_t counted = first->counted + second->counted, all = first->all + second->all;
 	uint64_t since_ns = first->since_ns != 0 ? first->since_ns : second->since_ns;
@@ -693,13 +693,13 @@ void stackcapture_faults_text(const struct thinning_summary *first, const struct
 }
 
 /* What there is to say of page faults alone. */
-static void describe_faults(const struct stackcapture *capture, const struct stackrecorder_status *status, char *why,
+static void describe_faults(const struct stack_capture *capture, const struct stack_recorder_status *status, char *why,
 			    size_t cap)
 {
 	char text[WHY_MAX];
 
-	stackcapture_faults_text(&capture->first.faults, &capture->second.faults, capture->options.fired.ns, text,
-				 sizeof(text));
+	stack_capture_faults_text(&capture->first.faults, &capture->second.faults, capture->options.fired.ns, text,
+				  sizeof(text));
 	if (*text)
 		add_text(why, cap, "%s", text);
 	if (status->faults_error != 0)
@@ -708,13 +708,13 @@ static void describe_faults(const struct stackcapture *capture, const struct sta
 }
 
 /* What is not as it should be with the profile of a quantity is added to why. */
-static void describe_gaps(const struct stackcapture *capture, bool memory, char *why, size_t cap)
+static void describe_gaps(const struct stack_capture *capture, bool memory, char *why, size_t cap)
 {
-	const struct stackrecorder_stream *stream = widest(capture, memory);
+	const struct stack_recorder_stream *stream = widest(capture, memory);
 	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
-	struct stackrecorder_status status;
+	struct stack_recorder_status status;
 
-	stackrecorder_status(capture->options.recorder, &status);
+	stack_recorder_status(capture->options.recorder, &status);
 	if (memory)
 		describe_faults(capture, &status, why, cap);
 	if (late_ns > capture->options.before_ns)
@@ -724,9 +724,9 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
 			 (double)capture->options.before_ns / 1e9);
-	for (uint32_t kind = memory ? STACKFILE_FAULTS : STACKFILE_CPU, i = 0; i < 2; i++, kind++) {
-		const struct stackrecorder_stream *looks[] = { find_stream(&capture->first, kind),
-							       find_stream(&capture->second, kind) };
+	for (uint32_t kind = memory ? STACK_FILE_FAULTS : STACK_FILE_CPU, i = 0; i < 2; i++, kind++) {
+		const struct stack_recorder_stream *looks[] = { find_stream(&capture->first, kind),
+								find_stream(&capture->second, kind) };
 
 		for (size_t look_no = 0; look_no < ARRAY_LEN(looks); look_no++) {
 			lost += looks[look_no] ? looks[look_no]->head.lost : 0;
@@ -740,11 +740,11 @@ static void describe_gaps(const struct stackcapture *capture, bool memory, char 
 }
 
 /* All that is not as it should be with the profile of a quantity. */
-static void describe(const struct stackcapture *capture, bool memory, char why[WHY_MAX])
+static void describe(const struct stack_capture *capture, bool memory, char why[WHY_MAX])
 {
-	struct stackrecorder_status status;
+	struct stack_recorder_status status;
 
-	stackrecorder_status(capture->options.recorder, &status);
+	stack_recorder_status(capture->options.recorder, &status);
 	describe_gaps(capture, memory, why, WHY_MAX);
 	if (!status.everybody)
 		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");
@@ -755,7 +755,7 @@ static void describe(const struct stackcapture *capture, bool memory, char why[W
 }
 
 /* An output that is empty has nothing to tell: it goes. */
-static void report(const struct stackcapture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
+static void report(const struct stack_capture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
 		   const char *nameless, struct incident *info)
 {
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
@@ -780,18 +780,18 @@ static void report(const struct stackcapture *capture, const int outputs[SYMBOLI
 	}
 }
 
-/* They are in the stackfile now, and can be megabytes. */
-static void drop_records(struct stackrecorder_snapshot *snapshot)
+/* They are in the stack file now, and can be megabytes. */
+static void drop_records(struct stack_recorder_snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->stream_count; i++)
 		buffer_release(&snapshot->streams[i].records);
 }
 
 /* The child's part. 0: there are names; 1: it only got through without reading any file, and why says why. 2: not even so. -errno. */
-static int symbolize(struct stackcapture *capture, const struct stackcapture_focus *focus,
+static int symbolize(struct stack_capture *capture, const struct stack_capture_focus *focus,
 		     const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS], char why[WHY_MAX])
 {
-	AUTO_CLOSE int stackfile = -1;
+	AUTO_CLOSE int stack_file = -1;
 	struct symbolizer_job job = {
 		.program = capture->options.symbolizer,
 		.parcel = &capture->parcel,
@@ -804,10 +804,10 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 	int r;
 
 	memcpy(job.outputs, outputs, sizeof job.outputs);
-	stackparcel_add(&capture->parcel, capture->options.procfd, &capture->second, STACKPARCEL_FILES_MAX);
-	stackparcel_add_kernel(&capture->parcel, capture->options.procfd);
-	r = write_stackfile(capture, &stackfile);
-	job.stackfile = stackfile;
+	stack_bundle_add(&capture->parcel, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
+	stack_bundle_add_kernel(&capture->parcel, capture->options.procfd);
+	r = write_stack_file(capture, &stack_file);
+	job.stack_file = stack_file;
 	drop_records(&capture->first);
 	let_go(capture);
 	drop_records(&capture->second);
@@ -823,9 +823,9 @@ static int symbolize(struct stackcapture *capture, const struct stackcapture_foc
 	return r;
 }
 
-struct stackcapture *stackcapture_secure(const struct stackcapture_options *options, struct incident *info)
+struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info)
 {
-	struct stackcapture *capture = calloc(1, sizeof *capture);
+	struct stack_capture *capture = calloc(1, sizeof *capture);
 	mono_t from = mono_sub(options->fired, options->before_ns);
 	int r = -ENOMEM;
 
@@ -835,7 +835,7 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 	}
 	if (r == 0) {
 		hold(capture);
-		stackparcel_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
+		stack_bundle_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
 		return capture;
 	}
 
@@ -845,8 +845,8 @@ struct stackcapture *stackcapture_secure(const struct stackcapture_options *opti
 	return NULL;
 }
 
-void stackcapture_write(struct stackcapture *capture, const struct stackcapture_focus *focus, int dirfd,
-			const struct symbolizer_waiting *waiting, struct incident *info)
+void stack_capture_write(struct stack_capture *capture, const struct stack_capture_focus *focus, int dirfd,
+			 const struct symbolizer_waiting *waiting, struct incident *info)
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
@@ -865,5 +865,5 @@ void stackcapture_write(struct stackcapture *capture, const struct stackcapture_
 	else
 		give_up(dirfd, info, why);
 	close_outputs(outputs);
-	stackcapture_free(capture);
+	stack_capture_free(capture);
 }

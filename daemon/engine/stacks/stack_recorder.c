@@ -1,11 +1,11 @@
 /*
  * stack_recorder.c: opening and closing, and the thread that empties the side rings.
  *
- * The thread wakes once a second, or when a side ring is half full; and for a moment where page faults come fast (stackrecorder_faults.h). A process forks on one CPU and its child runs on another: records are put in the
+ * The thread wakes once a second, or when a side ring is half full; and for a moment where page faults come fast (stack_recorder_faults.h). A process forks on one CPU and its child runs on another: records are put in the
  * order of their times over all rings before the book sees them, and those of the last moment wait, since an older one may not have been written yet.
  *
  * Rejected: reading /proc of everybody at start, which costs a second on a large machine, for processes that no sample may ever hit. Who is hit is
- * looked up when somebody asks (stackrecorder_snapshot.c).
+ * looked up when somebody asks (stack_recorder_snapshot.c).
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/stack_source.h"
@@ -38,26 +38,26 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-struct stackrecorder_faults_options {
-	enum stackfile_stream_kind
-		kind; /* STACKFILE_FAULTS: of everybody; STACKFILE_FAULTS_FOLLOWED: of followed threads */
-	const struct perfevents_wanted *wanted; /* borrowed */
-	const struct perfevents *rings;         /* borrowed; one for each CPU */
+struct stack_recorder_faults_options {
+	enum stack_file_stream_kind
+		kind; /* STACK_FILE_FAULTS: of everybody; STACK_FILE_FAULTS_FOLLOWED: of followed threads */
+	const struct perf_events_wanted *wanted; /* borrowed */
+	const struct perf_events *rings;         /* borrowed; one for each CPU */
 	unsigned cpus;
 	int proc_fd; /* borrowed */
 };
 
-/* ---- stackrecorder_events.c ---- */
+/* ---- stack recorder_events.c ---- */
 
-/* ---- stackrecorder_follow.c ---- */
+/* ---- stack_recorder_follow.c ---- */
 
-static void stackrecorder_faults_close(struct stackrecorder_faults *faults);
-static uint64_t stackrecorder_busy_now(int proc_fd);
+static void stack_recorder_faults_close(struct stack_recorder_faults *faults);
+static uint64_t stack_recorder_busy_now(int proc_fd);
 
 /*
  * following.c: two lists, as of the last whole scan and as of the running one. The difference of CPU times between the two says who is busy.
  *
- * Where there are more than FOLLOWING_MAX, one that is followed already is exchanged only for one that is clearly busier: opening events for all its
+ * Where there are more than THREAD_SELECTION_MAX, one that is followed already is exchanged only for one that is clearly busier: opening events for all its
  * threads has its price, and what its rings hold of the past would begin anew.
  */
 
@@ -73,41 +73,41 @@ struct list {
 	size_t count, room;
 };
 
-struct following {
-	following_take *take;
+struct thread_selection {
+	thread_selection_take *take;
 	void *ctx;
 	struct list last, now; /* last is ascending by pid */
-	uint32_t set[FOLLOWING_MAX];
-	uint64_t starts[FOLLOWING_MAX]; /* of the processes in the set: another one may get its number */
+	uint32_t set[THREAD_SELECTION_MAX];
+	uint64_t starts[THREAD_SELECTION_MAX]; /* of the processes in the set: another one may get its number */
 	size_t count;
 };
 
-int following_new(following_take *take, void *ctx, struct following **ret)
+int thread_selection_new(thread_selection_take *take, void *ctx, struct thread_selection **ret)
 {
-	struct following *following = calloc(1, sizeof(*following));
+	struct thread_selection *thread_selection = calloc(1, sizeof(*thread_selection));
 
-	if (following == NULL)
+	if (thread_selection == NULL)
 		return -ENOMEM;
-	following->take = take;
-	following->ctx = ctx;
-	*ret = following;
+	thread_selection->take = take;
+	thread_selection->ctx = ctx;
+	*ret = thread_selection;
 	return 0;
 }
 
-void following_free(struct following *following)
+void thread_selection_free(struct thread_selection *thread_selection)
 {
-	if (following == NULL)
+	if (thread_selection == NULL)
 		return;
-	free(following->last.rows);
-	free(following->now.rows);
-	free(following);
+	free(thread_selection->last.rows);
+	free(thread_selection->now.rows);
+	free(thread_selection);
 }
 
-void following_begin(struct following *following)
+void thread_selection_begin(struct thread_selection *thread_selection)
 {
-	if (following == NULL)
+	if (thread_selection == NULL)
 		return;
-	following->now.count = 0;
+	thread_selection->now.count = 0;
 }
 
 static int by_pid(const void *left, const void *right)
@@ -135,7 +135,7 @@ static bool has_room(struct list *list)
 
 	if (list->count < list->room)
 		return true;
-	if (list->count >= FOLLOWING_CANDIDATES_MAX)
+	if (list->count >= THREAD_SELECTION_CANDIDATES_MAX)
 		return false;
 	rows = reallocarray(list->rows, room, sizeof(*rows));
 	if (rows == NULL)
@@ -145,14 +145,14 @@ static bool has_room(struct list *list)
 	return true;
 }
 
-void following_met(struct following *following, const struct procfs_stat *stat, bool watched)
+void thread_selection_met(struct thread_selection *thread_selection, const struct procfs_stat *stat, bool watched)
 {
-	const struct candidate *before = following != NULL ? recall(&following->last, stat) : NULL;
+	const struct candidate *before = thread_selection != NULL ? recall(&thread_selection->last, stat) : NULL;
 	uint64_t cpu_ticks = stat->user_ticks + stat->system_ticks;
 
-	if (following == NULL || (!watched && before == NULL) || !has_room(&following->now))
+	if (thread_selection == NULL || (!watched && before == NULL) || !has_room(&thread_selection->now))
 		return;
-	following->now.rows[following->now.count++] = (struct candidate){
+	thread_selection->now.rows[thread_selection->now.count++] = (struct candidate){
 		.pid = (uint32_t)stat->pid,
 		.start_ticks = stat->start_ticks,
 		.cpu_ticks = cpu_ticks,
@@ -178,16 +178,16 @@ static int by_weight(const void *left, const void *right)
 /* Marks those that are to be followed; the list is ascending by pid then. */
 static void choose(struct list *list)
 {
-	if (list->count > FOLLOWING_MAX)
+	if (list->count > THREAD_SELECTION_MAX)
 		qsort(list->rows, list->count, sizeof(*list->rows), by_weight);
 	for (size_t i = 0; i < list->count; i++)
-		list->rows[i].followed = i < FOLLOWING_MAX;
+		list->rows[i].followed = i < THREAD_SELECTION_MAX;
 	if (list->count > 0)
 		qsort(list->rows, list->count, sizeof(*list->rows), by_pid);
 }
 
 /* True: it is another one than before. */
-static bool make_set(struct following *following, const struct list *list)
+static bool make_set(struct thread_selection *thread_selection, const struct list *list)
 {
 	size_t count = 0;
 	bool changed = false;
@@ -197,41 +197,41 @@ static bool make_set(struct following *following, const struct list *list)
 
 		if (!row->followed)
 			continue;
-		changed |= count >= following->count || following->set[count] != row->pid ||
-			   following->starts[count] != row->start_ticks;
-		following->set[count] = row->pid;
-		following->starts[count++] = row->start_ticks;
+		changed |= count >= thread_selection->count || thread_selection->set[count] != row->pid ||
+			   thread_selection->starts[count] != row->start_ticks;
+		thread_selection->set[count] = row->pid;
+		thread_selection->starts[count++] = row->start_ticks;
 	}
-	changed |= count != following->count;
-	following->count = count;
+	changed |= count != thread_selection->count;
+	thread_selection->count = count;
 	return changed;
 }
 
-void following_end(struct following *following)
+void thread_selection_end(struct thread_selection *thread_selection)
 {
 	struct list last;
 
-	if (following == NULL)
+	if (thread_selection == NULL)
 		return;
-	last = following->last;
-	choose(&following->now);
-	following->last = following->now;
-	following->now = last;
-	if (make_set(following, &following->last))
-		following->take(following->ctx, following->set, following->count);
+	last = thread_selection->last;
+	choose(&thread_selection->now);
+	thread_selection->last = thread_selection->now;
+	thread_selection->now = last;
+	if (make_set(thread_selection, &thread_selection->last))
+		thread_selection->take(thread_selection->ctx, thread_selection->set, thread_selection->count);
 }
 
-void following_forget(struct following *following)
+void thread_selection_forget(struct thread_selection *thread_selection)
 {
-	if (following == NULL)
+	if (thread_selection == NULL)
 		return;
-	following->last.count = 0;
+	thread_selection->last.count = 0;
 }
 
 /*
- * stackrecorder_faults.c: an event of page faults costs at each fault, whether it is sampled or not: some 60 ns with registers and stack, where a
+ * stack_recorder_faults.c: an event of page faults costs at each fault, whether it is sampled or not: some 60 ns with registers and stack, where a
  * fault takes one to two microseconds (x86-64 in a virtual machine, Linux 6.18). A program that does nothing but touch new memory is slowed by three to
- * five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average, and FAULTS_PER_BURST at once (lib/thinning.h): 320 MB, then the
+ * five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average, and FAULTS_PER_BURST at once (lib/overload_sampling.h): 320 MB, then the
  * events are closed for most of each tenth of a second. That is 3 ms of each second, 8 of the first, and programs that touch memory slowly, or a
  * lot of it at once, have all of it counted.
  *
@@ -279,21 +279,21 @@ struct cpu {
 	uint64_t count; /* of them, ever */
 };
 
-struct stackrecorder_faults {
-	struct stackrecorder_faults_options options;
-	struct perfevents_wanted wanted; /* of one opening */
+struct stack_recorder_faults {
+	struct stack_recorder_faults_options options;
+	struct perf_events_wanted wanted; /* of one opening */
 	uint64_t period;
 	bool by_time; /* there is no total: the time is taken for it */
 	uint64_t last_total;
 	pthread_mutex_t lock; /* of all below */
-	struct thinning thinning;
+	struct overload_sampling overload_sampling;
 	int error;
 	struct cpu cpus[];
 };
 
 /* ---- the total ---- */
 
-bool stackrecorder_faults_total(const char *text, size_t len, uint64_t *ret)
+bool stack_recorder_faults_total(const char *text, size_t len, uint64_t *ret)
 {
 	static const char name[] = "\npgfault ";
 	const char *at = memmem(text, len, name, sizeof(name) - 1);
@@ -312,31 +312,31 @@ bool stackrecorder_faults_total(const char *text, size_t len, uint64_t *ret)
 }
 
 /* Some 30 us. */
-static uint64_t read_total(struct stackrecorder_faults *faults, uint64_t now_ns)
+static uint64_t read_total(struct stack_recorder_faults *faults, uint64_t now_ns)
 {
 	char text[16384]; /* a third of it is used */
 	ssize_t len;
 
 	if (faults->by_time)
 		return now_ns;
-	len = procread_file(faults->options.proc_fd, 0, "vmstat", text, sizeof(text));
+	len = proc_read_file(faults->options.proc_fd, 0, "vmstat", text, sizeof(text));
 	if (len > 0)
-		stackrecorder_faults_total(text, (size_t)len, &faults->last_total);
+		stack_recorder_faults_total(text, (size_t)len, &faults->last_total);
 	return faults->last_total;
 }
 
 static uint64_t now(void)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 
 	return clock_mono(&clock).ns;
 }
 
 /* ---- the events ---- */
 
-static bool of_everybody(const struct stackrecorder_faults *faults)
+static bool of_everybody(const struct stack_recorder_faults *faults)
 {
-	return faults->options.kind == STACKFILE_FAULTS;
+	return faults->options.kind == STACK_FILE_FAULTS;
 }
 
 /* each: what is known of it by now. */
@@ -345,13 +345,13 @@ static void begin_stretch(struct cpu *cpu, uint64_t now_ns)
 	cpu->stretches[cpu->count++ % STRETCHES] = (struct stretch){ now_ns, cpu->period };
 }
 
-static int open_event(struct stackrecorder_faults *faults, unsigned ring, uint64_t period)
+static int open_event(struct stack_recorder_faults *faults, unsigned ring, uint64_t period)
 {
 	struct cpu *cpu = &faults->cpus[ring];
 	uint64_t now_ns = now();
 
 	faults->wanted.fault_period = cpu->period = period;
-	cpu->fd = perfevents_follow(&faults->wanted, -1, &faults->options.rings[ring]);
+	cpu->fd = perf_events_follow(&faults->wanted, -1, &faults->options.rings[ring]);
 	if (cpu->fd >= 0)
 		begin_stretch(cpu, now_ns);
 	return cpu->fd < 0 && cpu->fd != -ENODEV ? cpu->fd : 0;
@@ -364,8 +364,8 @@ static void close_event(struct cpu *cpu)
 
 	if (cpu->fd < 0)
 		return;
-	perfevents_switch(cpu->fd, false);
-	perfevents_count(cpu->fd, &counted, &unused);
+	perf_events_switch(cpu->fd, false);
+	perf_events_count(cpu->fd, &counted, &unused);
 	close(cpu->fd);
 	cpu->fd = -1;
 	each = phase_end(&cpu->phase, cpu->period, counted);
@@ -374,7 +374,7 @@ static void close_event(struct cpu *cpu)
 }
 
 /* Those that are closed. calm: for long, so with the period as it should be. */
-static void open_all(struct stackrecorder_faults *faults, bool calm)
+static void open_all(struct stack_recorder_faults *faults, bool calm)
 {
 	faults->error = 0;
 	for (unsigned i = 0; of_everybody(faults) && i < faults->options.cpus; i++) {
@@ -389,34 +389,34 @@ static void open_all(struct stackrecorder_faults *faults, bool calm)
 }
 
 /* Without the lock: it takes as long as there are threads. */
-static void switch_threads(const struct stackrecorder_faults *faults, struct perfthreads *threads, bool on)
+static void switch_threads(const struct stack_recorder_faults *faults, struct thread_events *threads, bool on)
 {
 	if (!of_everybody(faults) && threads != NULL)
-		perfthreads_switch(threads, PERFEVENTS_FAULTS, on);
+		thread_events_switch(threads, PERF_EVENTS_FAULTS, on);
 }
 
 /* ---- opening ---- */
 
-struct thinning_options stackrecorder_faults_limits(uint64_t period)
+struct overload_sampling_options stack_recorder_faults_limits(uint64_t period)
 {
 	uint64_t most = (FAULTS_PER_SLOT + period / 2) / period;
 
 	most += most == 0;
-	return (struct thinning_options){ .slot_ns = most * period * (NS_PER_S / FAULTS_PER_SECOND),
-					  .most = (uint32_t)most,
-					  .burst = (uint32_t)((FAULTS_PER_BURST + period / 2) / period),
-					  .seed = (uint32_t)getpid() };
+	return (struct overload_sampling_options){ .slot_ns = most * period * (NS_PER_S / FAULTS_PER_SECOND),
+						   .most = (uint32_t)most,
+						   .burst = (uint32_t)((FAULTS_PER_BURST + period / 2) / period),
+						   .seed = (uint32_t)getpid() };
 }
 
 /*
- * Opens everybody's events. 0; -ENOMEM; -errno, and then reason, of PERFEVENTS_REASON_MAX bytes, says it for people. *ret is the caller's:
- * stackrecorder_faults_close.
+ * Opens everybody's events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people. *ret is the caller's:
+ * stack_recorder_faults_close.
  */
-static int stackrecorder_faults_open(const struct stackrecorder_faults_options *options, struct stackrecorder_faults **ret,
-			      char *reason)
+static int stack_recorder_faults_open(const struct stack_recorder_faults_options *options,
+				      struct stack_recorder_faults **ret, char *reason)
 {
-	struct stackrecorder_faults *faults = calloc(1, sizeof(*faults) + options->cpus * sizeof(struct cpu));
-	struct thinning_options limits;
+	struct stack_recorder_faults *faults = calloc(1, sizeof(*faults) + options->cpus * sizeof(struct cpu));
+	struct overload_sampling_options limits;
 	uint64_t now_ns = now();
 	int r;
 
@@ -424,22 +424,22 @@ static int stackrecorder_faults_open(const struct stackrecorder_faults_options *
 		return -ENOMEM;
 	faults->options = *options;
 	faults->wanted = *options->wanted;
-	faults->period = perfevents_period(options->wanted);
-	limits = stackrecorder_faults_limits(faults->period);
+	faults->period = perf_events_period(options->wanted);
+	limits = stack_recorder_faults_limits(faults->period);
 	for (unsigned i = 0; i < options->cpus; i++) {
 		faults->cpus[i].fd = -1;
 		faults->cpus[i].period = faults->cpus[i].phase.period = faults->period;
-		faults->cpus[i].head = perfring_head(&options->rings[i].ring);
+		faults->cpus[i].head = perf_ring_head(&options->rings[i].ring);
 	}
 	read_total(faults, now_ns);
 	faults->by_time = faults->last_total == 0;
-	thinning_init(&faults->thinning, &limits, now_ns, read_total(faults, now_ns));
+	overload_sampling_init(&faults->overload_sampling, &limits, now_ns, read_total(faults, now_ns));
 	pthread_mutex_init(&faults->lock, NULL);
 	open_all(faults, true);
 	r = faults->error;
 	if (r < 0) {
-		perfevents_refusal(r, reason);
-		stackrecorder_faults_close(faults);
+		perf_events_refusal(r, reason);
+		stack_recorder_faults_close(faults);
 		return r;
 	}
 	*ret = faults;
@@ -447,7 +447,7 @@ static int stackrecorder_faults_open(const struct stackrecorder_faults_options *
 }
 
 /* NULL is fine. */
-static void stackrecorder_faults_close(struct stackrecorder_faults *faults)
+static void stack_recorder_faults_close(struct stack_recorder_faults *faults)
 {
 	if (faults == NULL)
 		return;
@@ -461,12 +461,12 @@ static void stackrecorder_faults_close(struct stackrecorder_faults *faults)
 /* ---- the thread ---- */
 
 /* How long poll(2) may wait at most. Milliseconds, no more than most. For the recorder's thread, as the next. */
-static int stackrecorder_faults_wait_ms(struct stackrecorder_faults *faults, int most)
+static int stack_recorder_faults_wait_ms(struct stack_recorder_faults *faults, int most)
 {
 	uint64_t next_ns, now_ns = now(), wait_ms = 0;
 
 	pthread_mutex_lock(&faults->lock);
-	next_ns = thinning_next_ns(&faults->thinning);
+	next_ns = overload_sampling_next_ns(&faults->overload_sampling);
 	pthread_mutex_unlock(&faults->lock);
 	if (next_ns > now_ns)
 		wait_ms = (next_ns - now_ns) / NS_PER_MS + 1;
@@ -474,13 +474,13 @@ static int stackrecorder_faults_wait_ms(struct stackrecorder_faults *faults, int
 }
 
 /* Of the ring that had most of them since the slot began; those of a shorter period count for less. */
-static uint64_t most_samples(const struct stackrecorder_faults *faults)
+static uint64_t most_samples(const struct stack_recorder_faults *faults)
 {
-	size_t up_to = (size_t)faults->thinning.options.most * COUNT_MAX;
+	size_t up_to = (size_t)faults->overload_sampling.options.most * COUNT_MAX;
 	uint64_t most = 0;
 
 	for (unsigned i = 0; i < faults->options.cpus; i++) {
-		uint64_t count = perfring_count(&faults->options.rings[i].ring, faults->cpus[i].head, up_to);
+		uint64_t count = perf_ring_count(&faults->options.rings[i].ring, faults->cpus[i].head, up_to);
 
 		count = count * faults->cpus[i].period / faults->period;
 		most = count > most ? count : most;
@@ -488,14 +488,14 @@ static uint64_t most_samples(const struct stackrecorder_faults *faults)
 	return most;
 }
 
-static void begin_slot(struct stackrecorder_faults *faults)
+static void begin_slot(struct stack_recorder_faults *faults)
 {
 	for (unsigned i = 0; i < faults->options.cpus; i++)
-		faults->cpus[i].head = perfring_head(&faults->options.rings[i].ring);
+		faults->cpus[i].head = perf_ring_head(&faults->options.rings[i].ring);
 }
 
 /* Where a tenth of a second was quiet after all: periods that are not what they should be have had their time. */
-static void calm_down(struct stackrecorder_faults *faults)
+static void calm_down(struct stack_recorder_faults *faults)
 {
 	for (unsigned i = 0; of_everybody(faults) && i < faults->options.cpus; i++)
 		if (faults->cpus[i].period != faults->period)
@@ -503,7 +503,7 @@ static void calm_down(struct stackrecorder_faults *faults)
 	open_all(faults, true);
 }
 
-static void faults_stop(struct stackrecorder_faults *faults, struct perfthreads *threads, uint64_t samples)
+static void faults_stop(struct stack_recorder_faults *faults, struct thread_events *threads, uint64_t samples)
 {
 	uint64_t now_ns;
 
@@ -512,21 +512,21 @@ static void faults_stop(struct stackrecorder_faults *faults, struct perfthreads 
 	for (unsigned i = 0; i < faults->options.cpus; i++)
 		close_event(&faults->cpus[i]);
 	now_ns = now();
-	thinning_stop(&faults->thinning, now_ns, read_total(faults, now_ns), samples);
+	overload_sampling_stop(&faults->overload_sampling, now_ns, read_total(faults, now_ns), samples);
 	pthread_mutex_unlock(&faults->lock);
 }
 
 /* samples: of the slot that is over. */
-static void begin(struct stackrecorder_faults *faults, struct perfthreads *threads, uint64_t samples)
+static void begin(struct stack_recorder_faults *faults, struct thread_events *threads, uint64_t samples)
 {
 	uint64_t now_ns = now();
-	bool was_on = faults->thinning.on;
+	bool was_on = faults->overload_sampling.on;
 
 	pthread_mutex_lock(&faults->lock);
 	if (was_on)
 		calm_down(faults);
 	begin_slot(faults);
-	thinning_begin(&faults->thinning, now_ns, read_total(faults, now_ns), samples);
+	overload_sampling_begin(&faults->overload_sampling, now_ns, read_total(faults, now_ns), samples);
 	open_all(faults, false);
 	pthread_mutex_unlock(&faults->lock);
 	if (!was_on)
@@ -535,43 +535,43 @@ static void begin(struct stackrecorder_faults *faults, struct perfthreads *threa
 
 /* Looks at the rings and switches off or on what is to be. threads: whose events those of followed threads are; else NULL. */
 /* Only this thread switches: what it reads without the lock nobody changes. */
-static void stackrecorder_faults_look(struct stackrecorder_faults *faults, struct perfthreads *threads)
+static void stack_recorder_faults_look(struct stack_recorder_faults *faults, struct thread_events *threads)
 {
 	uint64_t now_ns = now(), samples;
 
-	if (!faults->thinning.on) {
-		if (now_ns >= faults->thinning.next_ns)
+	if (!faults->overload_sampling.on) {
+		if (now_ns >= faults->overload_sampling.next_ns)
 			begin(faults, threads, 0);
 		return;
 	}
 	samples = most_samples(faults);
-	switch (thinning_judge(&faults->thinning, now_ns, samples)) {
-	case THINNING_STOP:
+	switch (overload_sampling_judge(&faults->overload_sampling, now_ns, samples)) {
+	case OVERLOAD_SAMPLING_STOP:
 		faults_stop(faults, threads, samples);
 		break;
-	case THINNING_SLOT:
-		if (samples > 0 || faults->thinning.watchful || faults->error < 0)
+	case OVERLOAD_SAMPLING_SLOT:
+		if (samples > 0 || faults->overload_sampling.watchful || faults->error < 0)
 			begin(faults, threads, samples);
 		break;
-	case THINNING_GO_ON:
+	case OVERLOAD_SAMPLING_GO_ON:
 		break;
 	}
 }
 
 /* ---- who looks at the rings ---- */
 
-void stackrecorder_faults_settle(struct stackrecorder_faults *faults)
+void stack_recorder_faults_settle(struct stack_recorder_faults *faults)
 {
 	uint64_t now_ns;
 
 	pthread_mutex_lock(&faults->lock);
 	now_ns = now();
-	thinning_settle(&faults->thinning, now_ns, read_total(faults, now_ns));
+	overload_sampling_settle(&faults->overload_sampling, now_ns, read_total(faults, now_ns));
 	pthread_mutex_unlock(&faults->lock);
 }
 
 /* What a sample of this ring and time stands for by itself. */
-static uint64_t each_of(const struct stackrecorder_faults *faults, unsigned ring, uint64_t time_ns)
+static uint64_t each_of(const struct stack_recorder_faults *faults, unsigned ring, uint64_t time_ns)
 {
 	const struct cpu *cpu = &faults->cpus[ring];
 
@@ -584,26 +584,26 @@ static uint64_t each_of(const struct stackrecorder_faults *faults, unsigned ring
 	return faults->period;
 }
 
-uint64_t stackrecorder_faults_weigh(struct stackrecorder_faults *faults, unsigned ring, uint64_t time_ns)
+uint64_t stack_recorder_faults_weigh(struct stack_recorder_faults *faults, unsigned ring, uint64_t time_ns)
 {
 	uint64_t weight;
 
 	pthread_mutex_lock(&faults->lock);
-	weight = thinning_weigh(&faults->thinning, time_ns, each_of(faults, ring, time_ns));
+	weight = overload_sampling_weigh(&faults->overload_sampling, time_ns, each_of(faults, ring, time_ns));
 	pthread_mutex_unlock(&faults->lock);
 	return weight;
 }
 
-void stackrecorder_faults_sum_up(struct stackrecorder_faults *faults, uint64_t from_ns, uint64_t to_ns,
-				 struct thinning_summary *ret)
+void stack_recorder_faults_sum_up(struct stack_recorder_faults *faults, uint64_t from_ns, uint64_t to_ns,
+				  struct overload_sampling_summary *ret)
 {
 	pthread_mutex_lock(&faults->lock);
-	thinning_sum_up(&faults->thinning, from_ns, to_ns, ret);
+	overload_sampling_sum_up(&faults->overload_sampling, from_ns, to_ns, ret);
 	pthread_mutex_unlock(&faults->lock);
 }
 
 /* Why there are no events on some CPU, which should have some: -errno; 0: there are. Any thread. */
-static int stackrecorder_faults_error(struct stackrecorder_faults *faults)
+static int stack_recorder_faults_error(struct stack_recorder_faults *faults)
 {
 	int error;
 
@@ -614,7 +614,7 @@ static int stackrecorder_faults_error(struct stackrecorder_faults *faults)
 }
 
 /*
- * stackrecorder_events.c: from what is asked for to what there is.
+ * stack recorder_events.c: from what is asked for to what there is.
  *
  *	try everybody's ── allowed ──────────────────────────▶ everybody's; followed ones if they have stacks
  *	       │ not allowed
@@ -640,18 +640,18 @@ static bool is_refusal(int error)
 }
 
 /* Adds to status.limits, as much as there is room for. */
-__attribute__((format(printf, 2, 3))) static void say(struct stackrecorder *recorder, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void say(struct stack_recorder *recorder, const char *format, ...)
 {
 	char *limits = recorder->status.limits;
 	size_t len = strlen(limits);
 	va_list arguments;
 
-	if (len > 0 && len < STACKRECORDER_REASON_MAX - 2) {
+	if (len > 0 && len < STACK_RECORDER_REASON_MAX - 2) {
 		memcpy(limits + len, "; ", 3);
 		len += 2;
 	}
 	va_start(arguments, format);
-	vsnprintf(limits + len, STACKRECORDER_REASON_MAX - len, format, arguments);
+	vsnprintf(limits + len, STACK_RECORDER_REASON_MAX - len, format, arguments);
 	va_end(arguments);
 }
 
@@ -665,19 +665,19 @@ static unsigned configured_cpus(void)
 /* ---- what is possible ---- */
 
 /* Opens one on the first CPU that is online, and closes it again. 0 or -errno. */
-static int probe(const struct perfevents_wanted *wanted, pid_t tid)
+static int probe(const struct perf_events_wanted *wanted, pid_t tid)
 {
 	int fd = -ENODEV;
 
 	for (unsigned cpu = 0; fd == -ENODEV && cpu < configured_cpus(); cpu++)
-		fd = perfevents_event(wanted, tid, cpu);
+		fd = perf_events_event(wanted, tid, cpu);
 	if (fd >= 0)
 		close(fd);
 	return fd < 0 ? fd : 0;
 }
 
 /* The same, giving up on what this machine does not have; of a thread, also on the kernel. */
-static int settle(struct perfevents_wanted *wanted, pid_t tid)
+static int settle(struct perf_events_wanted *wanted, pid_t tid)
 {
 	int r = probe(wanted, tid);
 
@@ -696,37 +696,37 @@ static int settle(struct perfevents_wanted *wanted, pid_t tid)
 	return r;
 }
 
-static void want(struct stackrecorder *recorder, enum stackfile_stream_kind kind, enum perfevents_kind event,
-		 const struct perfevents_wanted *like)
+static void want(struct stack_recorder *recorder, enum stack_file_stream_kind kind, enum perf_events_kind event,
+		 const struct perf_events_wanted *like)
 {
-	struct stackrecorder_kind *entry = &recorder->kinds[kind];
+	struct stack_recorder_kind *entry = &recorder->kinds[kind];
 
 	entry->on = true;
 	entry->wanted = *like;
 	entry->wanted.kind = event;
-	if (event != PERFEVENTS_CPU)
+	if (event != PERF_EVENTS_CPU)
 		entry->wanted.cycles = false;
-	if (event == PERFEVENTS_SIDE)
+	if (event == PERF_EVENTS_SIDE)
 		entry->wanted.stack_bytes = 0;
-	entry->followed = kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED ||
-			  (kind == STACKFILE_BOOK && !recorder->status.everybody);
-	entry->apart = entry->followed || kind == STACKFILE_FAULTS;
-	if (event == PERFEVENTS_FAULTS)
-		entry->wanted.wake_samples = stackrecorder_faults_limits(perfevents_period(&entry->wanted)).most;
-	entry->format = entry->written = perfevents_format(&entry->wanted);
+	entry->followed = kind == STACK_FILE_CPU_FOLLOWED || kind == STACK_FILE_FAULTS_FOLLOWED ||
+			  (kind == STACK_FILE_BOOK && !recorder->status.everybody);
+	entry->apart = entry->followed || kind == STACK_FILE_FAULTS;
+	if (event == PERF_EVENTS_FAULTS)
+		entry->wanted.wake_samples = stack_recorder_faults_limits(perf_events_period(&entry->wanted)).most;
+	entry->format = entry->written = perf_events_format(&entry->wanted);
 	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
 }
 
 /* Whether everybody's events are allowed; if not, whether those of our own are. 0; -errno and then reason. */
-static int ask_kernel(struct stackrecorder *recorder, const struct stackrecorder_options *options,
-		      struct perfevents_wanted *wanted, char *reason)
+static int ask_kernel(struct stack_recorder *recorder, const struct stack_recorder_options *options,
+		      struct perf_events_wanted *wanted, char *reason)
 {
 	int r = -EPERM;
 
 	if (!options->followed_only) {
 		r = settle(wanted, EVERYBODY);
 		if (r < 0)
-			perfevents_refusal(r, reason);
+			perf_events_refusal(r, reason);
 		else
 			recorder->status.everybody = true;
 		if (!is_refusal(r))
@@ -734,12 +734,12 @@ static int ask_kernel(struct stackrecorder *recorder, const struct stackrecorder
 	}
 	if (options->followed_only) {
 		r = settle(wanted, US);
-		return r < 0 ? perfevents_refusal(r, reason) : 0;
+		return r < 0 ? perf_events_refusal(r, reason) : 0;
 	}
 	return settle(wanted, US) < 0 ? r : 0;
 }
 
-static uint32_t stack_bytes(const struct stackrecorder_options *options)
+static uint32_t stack_bytes(const struct stack_recorder_options *options)
 {
 	uint32_t bytes = options->stack_bytes != 0 ? options->stack_bytes : DEFAULT_STACK_BYTES;
 
@@ -749,15 +749,15 @@ static uint32_t stack_bytes(const struct stackrecorder_options *options)
 }
 
 /* Whether followed events can have what everybody's cannot: registers and stack. */
-static bool can_dwarf(struct stackrecorder *recorder, const struct stackrecorder_options *options,
-		      const struct perfevents_wanted *wanted)
+static bool can_dwarf(struct stack_recorder *recorder, const struct stack_recorder_options *options,
+		      const struct perf_events_wanted *wanted)
 {
-	struct perfevents_wanted stacks = *wanted;
+	struct perf_events_wanted stacks = *wanted;
 	int r;
 
 	if (!options->dwarf)
 		return false;
-	if (!perfevents_can_dwarf()) {
+	if (!perf_events_can_dwarf()) {
 		say(recorder, "no stacks to unwind: this machine's registers are not known");
 		return false;
 	}
@@ -768,46 +768,46 @@ static bool can_dwarf(struct stackrecorder *recorder, const struct stackrecorder
 	return r == 0;
 }
 
-static void want_all(struct stackrecorder *recorder, const struct stackrecorder_options *options,
-		     const struct perfevents_wanted *wanted, const struct stackrecorder_plan *plan)
+static void want_all(struct stack_recorder *recorder, const struct stack_recorder_options *options,
+		     const struct perf_events_wanted *wanted, const struct stack_recorder_plan *plan)
 {
-	static const enum perfevents_kind events[STACKFILE_STREAM_KINDS] = {
-		[STACKFILE_BOOK] = PERFEVENTS_SIDE,
-		[STACKFILE_CPU] = PERFEVENTS_CPU,
-		[STACKFILE_CPU_FOLLOWED] = PERFEVENTS_CPU,
-		[STACKFILE_FAULTS] = PERFEVENTS_FAULTS,
-		[STACKFILE_FAULTS_FOLLOWED] = PERFEVENTS_FAULTS,
+	static const enum perf_events_kind events[STACK_FILE_STREAM_KINDS] = {
+		[STACK_FILE_BOOK] = PERF_EVENTS_SIDE,
+		[STACK_FILE_CPU] = PERF_EVENTS_CPU,
+		[STACK_FILE_CPU_FOLLOWED] = PERF_EVENTS_CPU,
+		[STACK_FILE_FAULTS] = PERF_EVENTS_FAULTS,
+		[STACK_FILE_FAULTS_FOLLOWED] = PERF_EVENTS_FAULTS,
 	};
 
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
-		struct perfevents_wanted like = *wanted;
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++) {
+		struct perf_events_wanted like = *wanted;
 
-		recorder->kinds[kind] = (struct stackrecorder_kind){ .ring_bytes = plan->ring_bytes[kind] };
+		recorder->kinds[kind] = (struct stack_recorder_kind){ .ring_bytes = plan->ring_bytes[kind] };
 		if (plan->ring_bytes[kind] == 0)
 			continue;
-		if (kind != STACKFILE_CPU && plan->dwarf)
+		if (kind != STACK_FILE_CPU && plan->dwarf)
 			like.stack_bytes = stack_bytes(options);
-		want(recorder, (enum stackfile_stream_kind)kind, events[kind], &like);
+		want(recorder, (enum stack_file_stream_kind)kind, events[kind], &like);
 	}
 }
 
 /* ---- rings ---- */
 
-static void close_cpu(struct stackrecorder *recorder, unsigned index)
+static void close_cpu(struct stack_recorder *recorder, unsigned index)
 {
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		if (recorder->kinds[kind].rings != NULL)
-			perfevents_close(&recorder->kinds[kind].rings[index]);
+			perf_events_close(&recorder->kinds[kind].rings[index]);
 }
 
 /* What was opened, or a part of it. */
-static void stackrecorder_close_events(struct stackrecorder *recorder)
+static void stack_recorder_close_events(struct stack_recorder *recorder)
 {
-	stackrecorder_faults_close(recorder->faults);
+	stack_recorder_faults_close(recorder->faults);
 	recorder->faults = NULL;
 	for (unsigned i = 0; i < recorder->status.cpus; i++)
 		close_cpu(recorder, i);
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++) {
 		free(recorder->kinds[kind].rings);
 		recorder->kinds[kind].rings = NULL;
 	}
@@ -815,21 +815,21 @@ static void stackrecorder_close_events(struct stackrecorder *recorder)
 	recorder->status.memory_bytes = 0;
 }
 
-static int open_ring(const struct stackrecorder_kind *kind, uint32_t cpu, struct perfevents *ret, char *reason)
+static int open_ring(const struct stack_recorder_kind *kind, uint32_t cpu, struct perf_events *ret, char *reason)
 {
 	if (kind->apart)
-		return perfevents_open_ring(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
-	return perfevents_open(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
+		return perf_events_open_ring(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
+	return perf_events_open(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
 }
 
-static int open_cpu(struct stackrecorder *recorder, uint32_t cpu, char *reason)
+static int open_cpu(struct stack_recorder *recorder, uint32_t cpu, char *reason)
 {
-	struct stackrecorder_status *status = &recorder->status;
+	struct stack_recorder_status *status = &recorder->status;
 	uint64_t bytes = 0;
-	int r = perfevents_cpu_is_online(cpu) ? 0 : -ENODEV;
+	int r = perf_events_cpu_is_online(cpu) ? 0 : -ENODEV;
 
-	for (int kind = 0; r == 0 && kind < STACKFILE_STREAM_KINDS; kind++) {
-		struct stackrecorder_kind *entry = &recorder->kinds[kind];
+	for (int kind = 0; r == 0 && kind < STACK_FILE_STREAM_KINDS; kind++) {
+		struct stack_recorder_kind *entry = &recorder->kinds[kind];
 
 		if (!entry->on)
 			continue;
@@ -849,14 +849,14 @@ static int open_cpu(struct stackrecorder *recorder, uint32_t cpu, char *reason)
 	return 0;
 }
 
-static int open_rings(struct stackrecorder *recorder, char *reason)
+static int open_rings(struct stack_recorder *recorder, char *reason)
 {
 	unsigned cpus = configured_cpus();
-	char why[STACKRECORDER_REASON_MAX] = "";
+	char why[STACK_RECORDER_REASON_MAX] = "";
 	int r = 0;
 
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
-		struct stackrecorder_kind *entry = &recorder->kinds[kind];
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++) {
+		struct stack_recorder_kind *entry = &recorder->kinds[kind];
 
 		if (!entry->on)
 			continue;
@@ -864,7 +864,7 @@ static int open_rings(struct stackrecorder *recorder, char *reason)
 		if (entry->rings == NULL)
 			return -ENOMEM;
 		for (unsigned i = 0; i < cpus; i++)
-			entry->rings[i] = PERFEVENTS_NONE;
+			entry->rings[i] = PERF_EVENTS_NONE;
 	}
 	for (unsigned cpu = 0; r == 0 && cpu < cpus; cpu++)
 		r = open_cpu(recorder, cpu, why);
@@ -877,12 +877,12 @@ static int open_rings(struct stackrecorder *recorder, char *reason)
 	return r;
 }
 
-static int open_faults(struct stackrecorder *recorder, char *reason)
+static int open_faults(struct stack_recorder *recorder, char *reason)
 {
-	enum stackfile_stream_kind kind =
-		recorder->kinds[STACKFILE_FAULTS].on ? STACKFILE_FAULTS : STACKFILE_FAULTS_FOLLOWED;
-	struct stackrecorder_kind *entry = &recorder->kinds[kind];
-	struct stackrecorder_faults_options options = {
+	enum stack_file_stream_kind kind =
+		recorder->kinds[STACK_FILE_FAULTS].on ? STACK_FILE_FAULTS : STACK_FILE_FAULTS_FOLLOWED;
+	struct stack_recorder_kind *entry = &recorder->kinds[kind];
+	struct stack_recorder_faults_options options = {
 		.kind = kind,
 		.wanted = &entry->wanted,
 		.rings = entry->rings,
@@ -890,15 +890,15 @@ static int open_faults(struct stackrecorder *recorder, char *reason)
 		.proc_fd = recorder->proc_fd,
 	};
 
-	return entry->on ? stackrecorder_faults_open(&options, &recorder->faults, reason) : 0;
+	return entry->on ? stack_recorder_faults_open(&options, &recorder->faults, reason) : 0;
 }
 
 /* The largest plan that the kernel has room for. */
-static int open_plan(struct stackrecorder *recorder, struct stackrecorder_needs *needs,
-		     const struct perfevents_wanted *wanted, struct stackrecorder_plan *plan, char *reason)
+static int open_plan(struct stack_recorder *recorder, struct stack_recorder_needs *needs,
+		     const struct perf_events_wanted *wanted, struct stack_recorder_plan *plan, char *reason)
 {
-	char why[STACKRECORDER_REASON_MAX];
-	int r = stackrecorder_plan(needs, plan, reason);
+	char why[STACK_RECORDER_REASON_MAX];
+	int r = stack_recorder_plan(needs, plan, reason);
 
 	while (r == 0) {
 		want_all(recorder, needs->options, wanted, plan);
@@ -907,11 +907,11 @@ static int open_plan(struct stackrecorder *recorder, struct stackrecorder_needs 
 			r = open_faults(recorder, why);
 		if (r == 0)
 			return 0;
-		stackrecorder_close_events(recorder);
+		stack_recorder_close_events(recorder);
 		if (!is_refusal(r) || strncmp(why, "mmap", 4) != 0)
 			break;
-		needs->most = stackrecorder_plan_bytes(plan) * needs->cpus - 1;
-		if (stackrecorder_plan(needs, plan, reason) < 0)
+		needs->most = stack_recorder_plan_bytes(plan) * needs->cpus - 1;
+		if (stack_recorder_plan(needs, plan, reason) < 0)
 			break; /* with the kernel's own words */
 		r = 0;
 	}
@@ -920,18 +920,18 @@ static int open_plan(struct stackrecorder *recorder, struct stackrecorder_needs 
 	return r;
 }
 
-static void describe(struct stackrecorder *recorder, const struct stackrecorder_options *options,
-		     const struct perfevents_wanted *wanted, const struct stackrecorder_needs *needs,
-		     const struct stackrecorder_plan *plan)
+static void describe(struct stack_recorder *recorder, const struct stack_recorder_options *options,
+		     const struct perf_events_wanted *wanted, const struct stack_recorder_needs *needs,
+		     const struct stack_recorder_plan *plan)
 {
-	struct stackrecorder_status *status = &recorder->status;
+	struct stack_recorder_status *status = &recorder->status;
 
 	status->dwarf = plan->dwarf;
 	status->kernel = !wanted->user_only;
 	status->faults = !options->without_faults;
 	status->cycles = wanted->cycles;
-	status->build_ids = recorder->kinds[STACKFILE_BOOK].wanted.build_ids;
-	status->ring_bytes = stackrecorder_plan_bytes(plan);
+	status->build_ids = recorder->kinds[STACK_FILE_BOOK].wanted.build_ids;
+	status->ring_bytes = stack_recorder_plan_bytes(plan);
 	if (options->cycles && !wanted->cycles)
 		say(recorder, "samples by the clock: the hardware has no cycles to count here");
 	if (needs->dwarf && !plan->dwarf)
@@ -940,17 +940,18 @@ static void describe(struct stackrecorder *recorder, const struct stackrecorder_
 }
 
 /* Finds out what is allowed, plans, and opens rings and everybody's events. 0; -errno and then reason. */
-static int stackrecorder_open_events(struct stackrecorder *recorder, const struct stackrecorder_options *options, char *reason)
+static int stack_recorder_open_events(struct stack_recorder *recorder, const struct stack_recorder_options *options,
+				      char *reason)
 {
-	struct perfevents_wanted wanted = { .kind = PERFEVENTS_CPU, .cycles = options->cycles };
-	struct perfevents_wanted side = { .kind = PERFEVENTS_SIDE, .build_ids = true };
-	struct stackrecorder_needs needs = { .options = options };
-	struct clock clock = realclock();
-	struct stackrecorder_plan plan;
+	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_CPU, .cycles = options->cycles };
+	struct perf_events_wanted side = { .kind = PERF_EVENTS_SIDE, .build_ids = true };
+	struct stack_recorder_needs needs = { .options = options };
+	struct clock clock = real_clock();
+	struct stack_recorder_plan plan;
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
 	int r;
 
-	wanted.frequency = perfevents_frequency(options->frequency != 0 ? options->frequency : DEFAULT_FREQUENCY);
+	wanted.frequency = perf_events_frequency(options->frequency != 0 ? options->frequency : DEFAULT_FREQUENCY);
 	recorder->status.frequency = needs.frequency = wanted.frequency;
 	r = ask_kernel(recorder, options, &wanted, reason);
 	if (r < 0)
@@ -960,7 +961,7 @@ static int stackrecorder_open_events(struct stackrecorder *recorder, const struc
 	needs.cpus = online > 0 ? (unsigned)online : configured_cpus();
 	needs.everybody = recorder->status.everybody;
 	needs.dwarf = can_dwarf(recorder, options, &wanted);
-	recorder->opened_busy_ns = stackrecorder_busy_now(recorder->proc_fd);
+	recorder->opened_busy_ns = stack_recorder_busy_now(recorder->proc_fd);
 	recorder->opened_ns = clock_mono(&clock).ns;
 	r = open_plan(recorder, &needs, &wanted, &plan, reason);
 	if (r == 0)
@@ -969,13 +970,13 @@ static int stackrecorder_open_events(struct stackrecorder *recorder, const struc
 }
 
 /*
- * stackrecorder_plan.c: a row of plans, each smaller than the one before; the first that fits is taken.
+ * stack_recorder_plan.c: a row of plans, each smaller than the one before; the first that fits is taken.
  *
  *	as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ── no stacks, chains as asked for ── ever shorter
  *
  * Stacks are a hundred times the size of a chain and the first that gives way, but for less than a second of a busy CPU they are not worth what the
  * chains would have to give. Rings of page faults are half of those of CPU samples: the kernel takes fewer of them. There is
- * one ring of them for each CPU, with stacks where there are stacks: of everybody, if everybody may be sampled (stackrecorder_faults.c).
+ * one ring of them for each CPU, with stacks where there are stacks: of everybody, if everybody may be sampled (stack_recorder_faults.c).
  */
 
 #define DEFAULT_MEMORY_BYTES (64ULL << 20)
@@ -994,16 +995,16 @@ struct sizes {
 	uint64_t chains, chain_faults, stacks, stack_faults;
 };
 
-uint64_t stackrecorder_plan_memory(const struct stackrecorder_options *options)
+uint64_t stack_recorder_plan_memory(const struct stack_recorder_options *options)
 {
 	return options->max_memory_bytes != 0 ? options->max_memory_bytes : DEFAULT_MEMORY_BYTES;
 }
 
-uint64_t stackrecorder_plan_bytes(const struct stackrecorder_plan *plan)
+uint64_t stack_recorder_plan_bytes(const struct stack_recorder_plan *plan)
 {
 	uint64_t sum = 0;
 
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		sum += plan->ring_bytes[kind];
 	return sum;
 }
@@ -1031,19 +1032,19 @@ static uint64_t half(uint64_t bytes, uint64_t least)
 }
 
 /* Bytes of samples in span_ns. */
-static uint64_t samples(const struct stackrecorder_needs *needs, uint64_t span_ns, uint64_t sample_bytes)
+static uint64_t samples(const struct stack_recorder_needs *needs, uint64_t span_ns, uint64_t sample_bytes)
 {
 	return (uint64_t)((unsigned __int128)span_ns * needs->frequency * sample_bytes / NS_PER_S);
 }
 
-static uint64_t span_ns(const struct stackrecorder_needs *needs)
+static uint64_t span_ns(const struct stack_recorder_needs *needs)
 {
 	uint64_t before_ns = needs->options->before_ns != 0 ? needs->options->before_ns : DEFAULT_BEFORE_NS;
 
 	return before_ns < UINT64_MAX - SLACK_NS ? before_ns + SLACK_NS : before_ns;
 }
 
-static uint64_t stack_sample_bytes(const struct stackrecorder_needs *needs)
+static uint64_t stack_sample_bytes(const struct stack_recorder_needs *needs)
 {
 	uint32_t stack_bytes = needs->options->stack_bytes != 0 ? needs->options->stack_bytes : DEFAULT_STACK_BYTES;
 
@@ -1051,7 +1052,7 @@ static uint64_t stack_sample_bytes(const struct stackrecorder_needs *needs)
 }
 
 /* Those of everybody, or of followed threads without stacks. */
-static struct sizes chains_as_asked_for(const struct stackrecorder_needs *needs)
+static struct sizes chains_as_asked_for(const struct stack_recorder_needs *needs)
 {
 	uint64_t asked = needs->options->ring_bytes != 0 ? needs->options->ring_bytes
 							 : samples(needs, span_ns(needs), CHAIN_SAMPLE_BYTES);
@@ -1060,28 +1061,28 @@ static struct sizes chains_as_asked_for(const struct stackrecorder_needs *needs)
 	return (struct sizes){ .chains = chains, .chain_faults = half(chains, RING_BYTES_MIN) };
 }
 
-static struct stackrecorder_plan plan_of(const struct stackrecorder_needs *needs, const struct sizes *sizes)
+static struct stack_recorder_plan plan_of(const struct stack_recorder_needs *needs, const struct sizes *sizes)
 {
-	struct stackrecorder_plan plan = { .ring_bytes[STACKFILE_BOOK] = SIDE_BYTES, .dwarf = sizes->stacks > 0 };
+	struct stack_recorder_plan plan = { .ring_bytes[STACK_FILE_BOOK] = SIDE_BYTES, .dwarf = sizes->stacks > 0 };
 	bool faults = !needs->options->without_faults;
 
 	if (needs->everybody)
-		plan.ring_bytes[STACKFILE_CPU] = sizes->chains;
+		plan.ring_bytes[STACK_FILE_CPU] = sizes->chains;
 	if (plan.dwarf)
-		plan.ring_bytes[STACKFILE_CPU_FOLLOWED] = sizes->stacks;
+		plan.ring_bytes[STACK_FILE_CPU_FOLLOWED] = sizes->stacks;
 	else if (!needs->everybody)
-		plan.ring_bytes[STACKFILE_CPU_FOLLOWED] = sizes->chains;
+		plan.ring_bytes[STACK_FILE_CPU_FOLLOWED] = sizes->chains;
 	if (faults)
-		plan.ring_bytes[needs->everybody ? STACKFILE_FAULTS : STACKFILE_FAULTS_FOLLOWED] =
+		plan.ring_bytes[needs->everybody ? STACK_FILE_FAULTS : STACK_FILE_FAULTS_FOLLOWED] =
 			plan.dwarf ? sizes->stack_faults : sizes->chain_faults;
 	return plan;
 }
 
-static bool fits(const struct stackrecorder_needs *needs, const struct sizes *sizes, uint64_t most,
-		 struct stackrecorder_plan *ret)
+static bool fits(const struct stack_recorder_needs *needs, const struct sizes *sizes, uint64_t most,
+		 struct stack_recorder_plan *ret)
 {
 	*ret = plan_of(needs, sizes);
-	return stackrecorder_plan_bytes(ret) <= most / needs->cpus;
+	return stack_recorder_plan_bytes(ret) <= most / needs->cpus;
 }
 
 static void halve_chains(struct sizes *sizes)
@@ -1090,7 +1091,7 @@ static void halve_chains(struct sizes *sizes)
 	sizes->chain_faults = half(sizes->chain_faults, RING_BYTES_MIN);
 }
 
-static bool fits_with_stacks(const struct stackrecorder_needs *needs, uint64_t most, struct stackrecorder_plan *ret)
+static bool fits_with_stacks(const struct stack_recorder_needs *needs, uint64_t most, struct stack_recorder_plan *ret)
 {
 	struct sizes sizes = chains_as_asked_for(needs);
 	uint64_t least = round_up(samples(needs, NS_PER_S, stack_sample_bytes(needs)), RING_BYTES_MIN);
@@ -1115,19 +1116,19 @@ static bool fits_with_stacks(const struct stackrecorder_needs *needs, uint64_t m
 	return false;
 }
 
-int stackrecorder_plan(const struct stackrecorder_needs *needs, struct stackrecorder_plan *ret, char *reason)
+int stack_recorder_plan(const struct stack_recorder_needs *needs, struct stack_recorder_plan *ret, char *reason)
 {
-	uint64_t most = needs->most != 0 ? needs->most : stackrecorder_plan_memory(needs->options) / 4 * 3;
+	uint64_t most = needs->most != 0 ? needs->most : stack_recorder_plan_memory(needs->options) / 4 * 3;
 	struct sizes sizes = chains_as_asked_for(needs);
-	struct stackrecorder_plan plan;
+	struct stack_recorder_plan plan;
 
 	if (needs->dwarf && fits_with_stacks(needs, most, ret))
 		return 0;
 	while (!fits(needs, &sizes, most, &plan)) {
 		if (sizes.chains == RING_BYTES_MIN) {
-			uint64_t least = needs->cpus * stackrecorder_plan_bytes(&plan);
+			uint64_t least = needs->cpus * stack_recorder_plan_bytes(&plan);
 
-			snprintf(reason, STACKRECORDER_REASON_MAX,
+			snprintf(reason, STACK_RECORDER_REASON_MAX,
 				 "the smallest rings of %u CPUs take %llu KiB, and %llu KiB are allowed them",
 				 needs->cpus, (unsigned long long)(least >> 10), (unsigned long long)(most >> 10));
 			return -ENOSPC;
@@ -1139,7 +1140,7 @@ int stackrecorder_plan(const struct stackrecorder_needs *needs, struct stackreco
 }
 
 /*
- * stackrecorder_cycles.c: how many cycles a second of a busy CPU has. Frequencies change: what is asked for is the mean since the events were opened,
+ * stack recorder_cycles.c: how many cycles a second of a busy CPU has. Frequencies change: what is asked for is the mean since the events were opened,
  * of all CPUs, so that samples that say cycles can be added up to CPU time.
  *
  * An event of a CPU counts for as long as that is online and does not know for how long it was busy: /proc/stat does. One of a thread knows.
@@ -1148,7 +1149,7 @@ int stackrecorder_plan(const struct stackrecorder_needs *needs, struct stackreco
 #define LEAST_NS (100 * NS_PER_MS) /* ticks of /proc/stat are 10 ms long */
 
 /* "cpu  user nice system idle iowait irq softirq steal guest guest_nice": the guests' are in user and nice. */
-uint64_t stackrecorder_busy_ns(const char *text, size_t len, long ticks_per_second)
+uint64_t stack_recorder_busy_ns(const char *text, size_t len, long ticks_per_second)
 {
 	static const bool is_busy[] = { true, true, true, false, false, true, true };
 	uint64_t ticks = 0;
@@ -1168,37 +1169,37 @@ uint64_t stackrecorder_busy_ns(const char *text, size_t len, long ticks_per_seco
 	return ticks * (NS_PER_S / (uint64_t)ticks_per_second);
 }
 
-static uint64_t stackrecorder_busy_now(int proc_fd)
+static uint64_t stack_recorder_busy_now(int proc_fd)
 {
 	char text[512];
-	ssize_t len = procread_file(proc_fd, 0, "stat", text, sizeof(text));
+	ssize_t len = proc_read_file(proc_fd, 0, "stat", text, sizeof(text));
 
-	return len > 0 ? stackrecorder_busy_ns(text, (size_t)len, sysconf(_SC_CLK_TCK)) : 0;
+	return len > 0 ? stack_recorder_busy_ns(text, (size_t)len, sysconf(_SC_CLK_TCK)) : 0;
 }
 
-uint64_t stackrecorder_cycles_per_second(uint64_t cycles, uint64_t busy_ns)
+uint64_t stack_recorder_cycles_per_second(uint64_t cycles, uint64_t busy_ns)
 {
 	return busy_ns >= LEAST_NS ? (uint64_t)((unsigned __int128)cycles * NS_PER_S / busy_ns) : 0;
 }
 
 /* By everybody's events. */
-static uint64_t units_of_machine(struct stackrecorder *recorder)
+static uint64_t units_of_machine(struct stack_recorder *recorder)
 {
-	uint64_t cycles = 0, unused = 0, busy_ns = stackrecorder_busy_now(recorder->proc_fd);
+	uint64_t cycles = 0, unused = 0, busy_ns = stack_recorder_busy_now(recorder->proc_fd);
 
 	for (unsigned i = 0; i < recorder->status.cpus; i++)
-		if (perfevents_count(recorder->kinds[STACKFILE_CPU].rings[i].fd, &cycles, &unused) < 0)
+		if (perf_events_count(recorder->kinds[STACK_FILE_CPU].rings[i].fd, &cycles, &unused) < 0)
 			return 0;
 	if (recorder->opened_busy_ns == 0 || busy_ns < recorder->opened_busy_ns)
 		return 0;
-	return stackrecorder_cycles_per_second(cycles, busy_ns - recorder->opened_busy_ns);
+	return stack_recorder_cycles_per_second(cycles, busy_ns - recorder->opened_busy_ns);
 }
 
-uint64_t stackrecorder_units(struct stackrecorder *recorder, enum stackfile_stream_kind kind)
+uint64_t stack_recorder_units(struct stack_recorder *recorder, enum stack_file_stream_kind kind)
 {
 	uint64_t units;
 
-	if (recorder->kinds[kind].wanted.kind != PERFEVENTS_CPU)
+	if (recorder->kinds[kind].wanted.kind != PERF_EVENTS_CPU)
 		return 0;
 	if (!recorder->kinds[kind].wanted.cycles)
 		return NS_PER_S;
@@ -1211,7 +1212,7 @@ uint64_t stackrecorder_units(struct stackrecorder *recorder, enum stackfile_stre
 }
 
 /*
- * stackrecorder_seed.c: processes that run since before the recorder, looked up in /proc when a sample has hit them.
+ * stack recorder_seed.c: processes that run since before the recorder, looked up in /proc when a sample has hit them.
  *
  * What is read is of now. First the text is read, then the side rings are emptied, then the book is told: an execve(2) before the reading is in the
  * book by then and makes it refuse the text for what was before.
@@ -1224,7 +1225,7 @@ static void read_comm(int proc_fd, const char *name, char comm[32])
 	struct buffer text = { .max = 31 };
 
 	comm[0] = '\0';
-	if (wholefile_read(proc_fd, name, &text) == 0 && text.len > 0) {
+	if (whole_file_read(proc_fd, name, &text) == 0 && text.len > 0) {
 		memcpy(comm, text.data, text.len);
 		comm[text.len] = '\0';
 		comm[strcspn(comm, "\n")] = '\0';
@@ -1232,42 +1233,42 @@ static void read_comm(int proc_fd, const char *name, char comm[32])
 	buffer_release(&text);
 }
 
-static bool knows(struct stackrecorder *recorder, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent)
+static bool knows(struct stack_recorder *recorder, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent)
 {
 	bool known;
 
 	pthread_mutex_lock(&recorder->lock);
-	known = addressbook_knows(recorder->book, pid, time_ns, ret_parent);
+	known = mapping_history_knows(recorder->book, pid, time_ns, ret_parent);
 	pthread_mutex_unlock(&recorder->lock);
 	return known;
 }
 
-static void seed(struct stackrecorder *recorder, uint32_t pid)
+static void seed(struct stack_recorder *recorder, uint32_t pid)
 {
 	struct buffer maps = { .max = MAPS_BYTES_MAX };
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	uint64_t now_ns = clock_mono(&clock).ns;
 	char name[48], comm[32];
 
 	snprintf(name, sizeof(name), "%u/maps", pid);
-	if (wholefile_read(recorder->proc_fd, name, &maps) == 0) {
+	if (whole_file_read(recorder->proc_fd, name, &maps) == 0) {
 		snprintf(name, sizeof(name), "%u/comm", pid);
 		read_comm(recorder->proc_fd, name, comm);
-		stackrecorder_drain(recorder);
+		stack_recorder_drain(recorder);
 		pthread_mutex_lock(&recorder->lock);
-		addressbook_seed(recorder->book, pid, comm[0] != '\0' ? comm : NULL, maps.data, maps.len, now_ns);
+		mapping_history_seed(recorder->book, pid, comm[0] != '\0' ? comm : NULL, maps.data, maps.len, now_ns);
 		pthread_mutex_unlock(&recorder->lock);
 	}
 	buffer_release(&maps);
 }
 
-static void look_up_thread(struct stackrecorder *recorder, const struct stackrecorder_hit *hit)
+static void look_up_thread(struct stack_recorder *recorder, const struct stack_recorder_hit *hit)
 {
 	char name[64], comm[32];
 	bool known;
 
 	pthread_mutex_lock(&recorder->lock);
-	known = addressbook_knows_thread(recorder->book, hit->pid, hit->tid, hit->time_ns);
+	known = mapping_history_knows_thread(recorder->book, hit->pid, hit->tid, hit->time_ns);
 	pthread_mutex_unlock(&recorder->lock);
 	if (known)
 		return;
@@ -1276,11 +1277,11 @@ static void look_up_thread(struct stackrecorder *recorder, const struct stackrec
 	if (comm[0] == '\0')
 		return;
 	pthread_mutex_lock(&recorder->lock);
-	addressbook_seed_thread(recorder->book, hit->pid, hit->tid, comm);
+	mapping_history_seed_thread(recorder->book, hit->pid, hit->tid, comm);
 	pthread_mutex_unlock(&recorder->lock);
 }
 
-void stackrecorder_look_up(struct stackrecorder *recorder, const struct stackrecorder_hit *hits, size_t count)
+void stack_recorder_look_up(struct stack_recorder *recorder, const struct stack_recorder_hit *hits, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		uint32_t parent;
@@ -1298,7 +1299,7 @@ void stackrecorder_look_up(struct stackrecorder *recorder, const struct stackrec
 }
 
 /*
- * stackrecorder_follow.c: between whoever says what is to be followed, the side rings that tell of forks, and the thread that opens the events.
+ * stack_recorder_follow.c: between whoever says what is to be followed, the side rings that tell of forks, and the thread that opens the events.
  *
  * Opening the events of hundreds of threads takes a while: it is done without the lock, by the thread alone. Notes wait for it in a row.
  */
@@ -1307,7 +1308,7 @@ void stackrecorder_look_up(struct stackrecorder *recorder, const struct stackrec
 #define NOTES_MAX 65536 /* a second of a machine that does nothing but fork; beyond it, some are counted twice */
 
 /* What side rings told of beginnings and ends, for the thread. Under the lock. */
-static void stackrecorder_note(struct stackrecorder *recorder, const struct perfrecord *record)
+static void stack_recorder_note(struct stack_recorder *recorder, const struct perf_record *record)
 {
 	bool begins = record->type == PERF_RECORD_FORK, ends = record->type == PERF_RECORD_EXIT;
 
@@ -1315,7 +1316,7 @@ static void stackrecorder_note(struct stackrecorder *recorder, const struct perf
 		return;
 	if (recorder->note_count == recorder->note_cap) {
 		size_t cap = recorder->note_cap == 0 ? 64 : 2 * recorder->note_cap;
-		struct perfthreads_note *notes = NULL;
+		struct thread_events_note *notes = NULL;
 
 		if (cap <= NOTES_MAX)
 			notes = reallocarray(recorder->notes, cap, sizeof(*notes));
@@ -1326,17 +1327,17 @@ static void stackrecorder_note(struct stackrecorder *recorder, const struct perf
 		recorder->notes = notes;
 		recorder->note_cap = cap;
 	}
-	recorder->notes[recorder->note_count++] = (struct perfthreads_note){ .time_ns = record->time_ns,
-									     .pid = record->pid,
-									     .tid = record->tid,
-									     .ppid = record->fork.ppid,
-									     .ptid = record->fork.ptid,
-									     .ended = ends };
+	recorder->notes[recorder->note_count++] = (struct thread_events_note){ .time_ns = record->time_ns,
+									       .pid = record->pid,
+									       .tid = record->tid,
+									       .ppid = record->fork.ppid,
+									       .ptid = record->fork.ptid,
+									       .ended = ends };
 }
 
-static void hand_on_notes(struct stackrecorder *recorder)
+static void hand_on_notes(struct stack_recorder *recorder)
 {
-	AUTO_FREE struct perfthreads_note *notes = NULL;
+	AUTO_FREE struct thread_events_note *notes = NULL;
 	size_t count;
 
 	pthread_mutex_lock(&recorder->lock);
@@ -1347,34 +1348,34 @@ static void hand_on_notes(struct stackrecorder *recorder)
 	}
 	pthread_mutex_unlock(&recorder->lock);
 	for (size_t i = 0; i < count; i++)
-		perfthreads_note(recorder->threads, &notes[i]);
+		thread_events_note(recorder->threads, &notes[i]);
 }
 
 static void catch_up(void *ctx)
 {
-	stackrecorder_drain(ctx);
+	stack_recorder_drain(ctx);
 	hand_on_notes(ctx);
 }
 
 /* While it still runs: what it was called and had mapped is wanted when it does not. */
 static void opened(void *ctx, uint32_t pid, const uint32_t *tids, size_t count)
 {
-	struct stackrecorder *recorder = ctx;
-	struct clock clock = realclock();
+	struct stack_recorder *recorder = ctx;
+	struct clock clock = real_clock();
 	uint64_t now_ns = clock_mono(&clock).ns;
-	AUTO_FREE struct stackrecorder_hit *hits = calloc(count, sizeof(*hits));
+	AUTO_FREE struct stack_recorder_hit *hits = calloc(count, sizeof(*hits));
 
 	for (size_t i = 0; hits != NULL && i < count; i++)
-		hits[i] = (struct stackrecorder_hit){ .pid = pid, .tid = tids[i], .time_ns = now_ns };
+		hits[i] = (struct stack_recorder_hit){ .pid = pid, .tid = tids[i], .time_ns = now_ns };
 	if (hits != NULL)
-		stackrecorder_look_up(recorder, hits, count);
+		stack_recorder_look_up(recorder, hits, count);
 }
 
-static void tell(struct stackrecorder *recorder)
+static void tell(struct stack_recorder *recorder)
 {
-	struct perfthreads_status followed;
+	struct thread_events_status followed;
 
-	perfthreads_status(recorder->threads, &followed);
+	thread_events_status(recorder->threads, &followed);
 	pthread_mutex_lock(&recorder->lock);
 	recorder->followed = followed;
 	recorder->take_notes = followed.threads > 0;
@@ -1382,20 +1383,20 @@ static void tell(struct stackrecorder *recorder)
 }
 
 /* Where nobody else's events tell. */
-static void tell_units(struct stackrecorder *recorder)
+static void tell_units(struct stack_recorder *recorder)
 {
 	uint64_t cycles = 0, running_ns = 0;
 
 	for (size_t i = 0; i < recorder->output_count; i++)
 		if (recorder->outputs[i].wanted->cycles && !recorder->status.everybody)
-			perfthreads_count(recorder->threads, i, &cycles, &running_ns);
+			thread_events_count(recorder->threads, i, &cycles, &running_ns);
 	pthread_mutex_lock(&recorder->lock);
-	recorder->followed_units = stackrecorder_cycles_per_second(cycles, running_ns);
+	recorder->followed_units = stack_recorder_cycles_per_second(cycles, running_ns);
 	pthread_mutex_unlock(&recorder->lock);
 }
 
 /* Of the thread, each time it wakes: follows another set, if there is one, and leaves those that have exited. look: at all of them. */
-static void stackrecorder_reconcile(struct stackrecorder *recorder, bool look)
+static void stack_recorder_reconcile(struct stack_recorder *recorder, bool look)
 {
 	AUTO_FREE uint32_t *pids = NULL;
 	size_t count = 0;
@@ -1419,14 +1420,14 @@ static void stackrecorder_reconcile(struct stackrecorder *recorder, bool look)
 	pthread_mutex_unlock(&recorder->lock);
 	hand_on_notes(recorder);
 	if (changed)
-		perfthreads_follow(recorder->threads, pids, count);
-	perfthreads_sweep(recorder->threads, look);
+		thread_events_follow(recorder->threads, pids, count);
+	thread_events_sweep(recorder->threads, look);
 	tell(recorder);
 	if (changed || look)
 		tell_units(recorder);
 }
 
-int stackrecorder_follow(struct stackrecorder *recorder, const uint32_t *pids, size_t count)
+int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count)
 {
 	AUTO_FREE uint32_t *copy = NULL;
 	uint64_t one = 1;
@@ -1456,34 +1457,34 @@ int stackrecorder_follow(struct stackrecorder *recorder, const uint32_t *pids, s
 }
 
 /* Ready to follow, if anything can be. 0 or -ENOMEM. */
-static int stackrecorder_open_follow(struct stackrecorder *recorder)
+static int stack_recorder_open_follow(struct stack_recorder *recorder)
 {
 	struct rlimit limit = { .rlim_cur = 1024 };
-	struct perfthreads_options options = { .proc_fd = recorder->proc_fd,
-					       .outputs = recorder->outputs,
-					       .cpus = recorder->status.cpus,
-					       .max_processes = PROCESSES_MAX,
-					       .clock = realclock(),
-					       .catch_up = catch_up,
-					       .opened = opened,
-					       .ctx = recorder };
+	struct thread_events_options options = { .proc_fd = recorder->proc_fd,
+						 .outputs = recorder->outputs,
+						 .cpus = recorder->status.cpus,
+						 .max_processes = PROCESSES_MAX,
+						 .clock = real_clock(),
+						 .catch_up = catch_up,
+						 .opened = opened,
+						 .ctx = recorder };
 
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		if (recorder->kinds[kind].on && recorder->kinds[kind].followed)
 			recorder->outputs[recorder->output_count++] =
-				(struct perfthreads_output){ &recorder->kinds[kind].wanted,
-							     recorder->kinds[kind].rings };
+				(struct thread_events_output){ &recorder->kinds[kind].wanted,
+							       recorder->kinds[kind].rings };
 	if (recorder->output_count == 0)
 		return 0;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	options.max_events = perfthreads_max_events(limit.rlim_cur);
+	options.max_events = thread_events_max_events(limit.rlim_cur);
 	options.output_count = recorder->output_count;
-	return perfthreads_new(&options, &recorder->threads);
+	return thread_events_new(&options, &recorder->threads);
 }
 
-static void stackrecorder_close_follow(struct stackrecorder *recorder)
+static void stack_recorder_close_follow(struct stack_recorder *recorder)
 {
-	perfthreads_free(recorder->threads);
+	thread_events_free(recorder->threads);
 	free(recorder->follow);
 	free(recorder->notes);
 }
@@ -1496,63 +1497,63 @@ static void stackrecorder_close_follow(struct stackrecorder *recorder)
 
 static int take_side(void *ctx, const struct perf_event_header *record, size_t len)
 {
-	struct stackrecorder *recorder = ctx;
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	struct perfrecord decoded;
+	struct stack_recorder *recorder = ctx;
+	struct perf_record_format format = STACK_RECORDER_FORMAT;
+	struct perf_record decoded;
 
-	if (perfrecord_decode(&format, record, len, &decoded) < 0)
+	if (perf_record_decode(&format, record, len, &decoded) < 0)
 		return 0;
 	if (decoded.type == PERF_RECORD_LOST)
 		recorder->side_lost += decoded.lost.count;
-	else if (perfmerge_add(&recorder->pending, record, len, decoded.time_ns) < 0)
+	else if (perf_merge_add(&recorder->pending, record, len, decoded.time_ns) < 0)
 		recorder->side_lost++;
 	return 0;
 }
 
-static void feed(struct stackrecorder *recorder, uint64_t until_ns)
+static void feed(struct stack_recorder *recorder, uint64_t until_ns)
 {
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	struct perfmerge swap;
-	struct perfrecord decoded;
+	struct perf_record_format format = STACK_RECORDER_FORMAT;
+	struct perf_merge swap;
+	struct perf_record decoded;
 
-	perfmerge_sort(&recorder->pending);
+	perf_merge_sort(&recorder->pending);
 	for (size_t i = 0; i < recorder->pending.count; i++) {
 		uint64_t time_ns = recorder->pending.entries[i].time_ns;
 		size_t size;
-		const void *record = perfmerge_record(&recorder->pending, i, &size);
+		const void *record = perf_merge_record(&recorder->pending, i, &size);
 
 		if (time_ns > until_ns) {
-			if (perfmerge_add(&recorder->kept, record, size, time_ns) < 0)
+			if (perf_merge_add(&recorder->kept, record, size, time_ns) < 0)
 				recorder->side_lost++;
-		} else if (perfrecord_decode(&format, record, size, &decoded) == 0) {
-			addressbook_feed(recorder->book, &decoded);
-			stackrecorder_note(recorder, &decoded);
+		} else if (perf_record_decode(&format, record, size, &decoded) == 0) {
+			mapping_history_feed(recorder->book, &decoded);
+			stack_recorder_note(recorder, &decoded);
 		}
 	}
-	perfmerge_clear(&recorder->pending);
+	perf_merge_clear(&recorder->pending);
 	swap = recorder->pending;
 	recorder->pending = recorder->kept;
 	recorder->kept = swap;
 }
 
-void stackrecorder_drain(struct stackrecorder *recorder)
+void stack_recorder_drain(struct stack_recorder *recorder)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	uint64_t now_ns;
 
 	pthread_mutex_lock(&recorder->lock);
 	now_ns = clock_mono(&clock).ns;
 	for (unsigned i = 0; i < recorder->status.cpus; i++)
-		if (perfring_drain(&recorder->kinds[STACKFILE_BOOK].rings[i].ring, recorder->scratch, take_side,
-				   recorder) < 0)
+		if (perf_ring_drain(&recorder->kinds[STACK_FILE_BOOK].rings[i].ring, recorder->scratch, take_side,
+				    recorder) < 0)
 			recorder->side_lost++;
 	feed(recorder, now_ns - MOMENT_NS);
-	addressbook_expire(recorder->book, now_ns);
+	mapping_history_expire(recorder->book, now_ns);
 	pthread_mutex_unlock(&recorder->lock);
 }
 
 /* What woke the thread: that it shall end, or another set to follow. True: the former. */
-static bool woken(struct stackrecorder *recorder)
+static bool woken(struct stack_recorder *recorder)
 {
 	uint64_t count;
 	bool stopping;
@@ -1566,16 +1567,16 @@ static bool woken(struct stackrecorder *recorder)
 }
 
 /* All that the thread waits for: in `watched`, which has room for it, what wakes it, the side rings, and those of page faults. Their number. */
-static nfds_t watch(const struct stackrecorder *recorder, struct pollfd *watched)
+static nfds_t judged_target(const struct stack_recorder *recorder, struct pollfd *watched)
 {
 	nfds_t count = 0;
 
 	watched[count++] = (struct pollfd){ .fd = recorder->wake_fd, .events = POLLIN };
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++) {
-		const struct stackrecorder_kind *entry = &recorder->kinds[kind];
-		bool faults = kind == STACKFILE_FAULTS || kind == STACKFILE_FAULTS_FOLLOWED;
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++) {
+		const struct stack_recorder_kind *entry = &recorder->kinds[kind];
+		bool faults = kind == STACK_FILE_FAULTS || kind == STACK_FILE_FAULTS_FOLLOWED;
 
-		for (unsigned i = 0; (kind == STACKFILE_BOOK || faults) && entry->on && i < recorder->status.cpus; i++)
+		for (unsigned i = 0; (kind == STACK_FILE_BOOK || faults) && entry->on && i < recorder->status.cpus; i++)
 			watched[count++] = (struct pollfd){ .fd = entry->rings[i].fd, .events = POLLIN };
 	}
 	return count;
@@ -1595,9 +1596,9 @@ static bool side_woke(struct pollfd *watched, nfds_t count, unsigned cpus)
 }
 
 /* True: the thread shall end. */
-static bool wait_for_work(struct stackrecorder *recorder, struct pollfd *watched, nfds_t count)
+static bool wait_for_work(struct stack_recorder *recorder, struct pollfd *watched, nfds_t count)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	uint64_t until_ns = clock_mono(&clock).ns + WAKE_MS * NS_PER_MS, now_ns = 0;
 	bool work = false;
 
@@ -1605,28 +1606,28 @@ static bool wait_for_work(struct stackrecorder *recorder, struct pollfd *watched
 		int wait_ms = (int)((until_ns - now_ns) / NS_PER_MS) + 1, r;
 
 		if (recorder->faults != NULL)
-			wait_ms = stackrecorder_faults_wait_ms(recorder->faults, wait_ms);
+			wait_ms = stack_recorder_faults_wait_ms(recorder->faults, wait_ms);
 		r = poll(watched, count, wait_ms);
 		if (r > 0 && watched[0].revents != 0 && woken(recorder))
 			return true;
 		work = r > 0 && (watched[0].revents != 0 || side_woke(watched, count, recorder->status.cpus));
 		if (recorder->faults != NULL)
-			stackrecorder_faults_look(recorder->faults, recorder->threads);
+			stack_recorder_faults_look(recorder->faults, recorder->threads);
 	}
 	return false;
 }
 
 static void *run(void *argument)
 {
-	struct stackrecorder *recorder = argument;
+	struct stack_recorder *recorder = argument;
 	AUTO_FREE struct pollfd *fds = calloc(1 + 2 * (size_t)recorder->status.cpus, sizeof(*fds));
 	struct pollfd only = { .fd = recorder->wake_fd, .events = POLLIN };
 	struct pollfd *watched = fds != NULL ? fds : &only;
-	nfds_t count = fds != NULL ? watch(recorder, watched) : 1;
+	nfds_t count = fds != NULL ? judged_target(recorder, watched) : 1;
 
 	for (unsigned wakes = 1; !wait_for_work(recorder, watched, count); wakes++) {
-		stackrecorder_drain(recorder);
-		stackrecorder_reconcile(recorder, wakes % LOOK_WAKES == 0);
+		stack_recorder_drain(recorder);
+		stack_recorder_reconcile(recorder, wakes % LOOK_WAKES == 0);
 		pthread_mutex_lock(&recorder->lock);
 		recorder->side_wakeups++;
 		pthread_mutex_unlock(&recorder->lock);
@@ -1636,9 +1637,9 @@ static void *run(void *argument)
 
 /* ---- opening ---- */
 
-static int open_rest(struct stackrecorder *recorder, const struct stackrecorder_options *options)
+static int open_rest(struct stack_recorder *recorder, const struct stack_recorder_options *options)
 {
-	struct addressbook_limits limits = { .max_bytes = stackrecorder_plan_memory(options) / 4 };
+	struct mapping_history_limits limits = { .max_bytes = stack_recorder_plan_memory(options) / 4 };
 
 	recorder->proc_fd = options->proc_fd;
 	if (recorder->proc_fd == 0) {
@@ -1650,13 +1651,13 @@ static int open_rest(struct stackrecorder *recorder, const struct stackrecorder_
 	recorder->wake_fd = eventfd(0, EFD_CLOEXEC);
 	if (recorder->wake_fd < 0)
 		return -errno;
-	recorder->scratch = malloc(PERFRECORD_SIZE_MAX);
+	recorder->scratch = malloc(PERF_RECORD_SIZE_MAX);
 	if (recorder->scratch == NULL)
 		return -ENOMEM;
-	return addressbook_new(&limits, &recorder->book);
+	return mapping_history_new(&limits, &recorder->book);
 }
 
-static int start(struct stackrecorder *recorder)
+static int start(struct stack_recorder *recorder)
 {
 	sigset_t all, before;
 	int r;
@@ -1672,14 +1673,14 @@ static int start(struct stackrecorder *recorder)
 	return 0;
 }
 
-static void release(struct stackrecorder **recorder)
+static void release(struct stack_recorder **recorder)
 {
-	stackrecorder_close(*recorder);
+	stack_recorder_close(*recorder);
 }
 
-int stackrecorder_open(const struct stackrecorder_options *options, struct stackrecorder **ret, char *reason)
+int stack_recorder_open(const struct stack_recorder_options *options, struct stack_recorder **ret, char *reason)
 {
-	AUTO(release) struct stackrecorder *recorder = calloc(1, sizeof(*recorder));
+	AUTO(release) struct stack_recorder *recorder = calloc(1, sizeof(*recorder));
 	int r;
 
 	reason[0] = '\0';
@@ -1690,21 +1691,21 @@ int stackrecorder_open(const struct stackrecorder_options *options, struct stack
 		r = open_rest(recorder, options);
 	}
 	if (r == 0)
-		r = stackrecorder_open_events(recorder, options, reason);
+		r = stack_recorder_open_events(recorder, options, reason);
 	if (r == 0)
-		r = stackrecorder_open_follow(recorder);
+		r = stack_recorder_open_follow(recorder);
 	if (r == 0)
 		r = start(recorder);
 	if (r < 0) {
 		if (reason[0] == '\0')
-			snprintf(reason, STACKRECORDER_REASON_MAX, "%s", strerror(-r));
+			snprintf(reason, STACK_RECORDER_REASON_MAX, "%s", strerror(-r));
 		return r;
 	}
 	*ret = TAKE(recorder);
 	return 0;
 }
 
-static void stop(struct stackrecorder *recorder)
+static void stop(struct stack_recorder *recorder)
 {
 	uint64_t one = 1;
 
@@ -1718,26 +1719,26 @@ static void stop(struct stackrecorder *recorder)
 	pthread_join(recorder->thread, NULL);
 }
 
-void stackrecorder_close(struct stackrecorder *recorder)
+void stack_recorder_close(struct stack_recorder *recorder)
 {
 	if (recorder == NULL)
 		return;
 	stop(recorder);
-	stackrecorder_close_follow(recorder);
-	stackrecorder_close_events(recorder);
+	stack_recorder_close_follow(recorder);
+	stack_recorder_close_events(recorder);
 	if (recorder->proc_owned)
 		close(recorder->proc_fd);
 	if (recorder->wake_fd >= 0)
 		close(recorder->wake_fd);
-	perfmerge_release(&recorder->pending);
-	perfmerge_release(&recorder->kept);
-	addressbook_free(recorder->book);
+	perf_merge_release(&recorder->pending);
+	perf_merge_release(&recorder->kept);
+	mapping_history_free(recorder->book);
 	pthread_mutex_destroy(&recorder->lock);
 	free(recorder->scratch);
 	free(recorder);
 }
 
-void stackrecorder_status(struct stackrecorder *recorder, struct stackrecorder_status *ret)
+void stack_recorder_status(struct stack_recorder *recorder, struct stack_recorder_status *ret)
 {
 	pthread_mutex_lock(&recorder->lock);
 	*ret = recorder->status;
@@ -1747,7 +1748,7 @@ void stackrecorder_status(struct stackrecorder *recorder, struct stackrecorder_s
 	ret->followed_processes = recorder->followed.processes;
 	ret->followed_threads = recorder->followed.threads;
 	ret->not_followed = recorder->followed.not_followed;
-	ret->faults_error = recorder->faults != NULL ? stackrecorder_faults_error(recorder->faults) : 0;
-	addressbook_stats(recorder->book, &ret->book);
+	ret->faults_error = recorder->faults != NULL ? stack_recorder_faults_error(recorder->faults) : 0;
+	mapping_history_stats(recorder->book, &ret->book);
 	pthread_mutex_unlock(&recorder->lock);
 }

@@ -6,7 +6,7 @@
  * Only the copy happens while a ring is held still, into memory that was touched before. Samples take three quarters of what is allowed at most, so
  * that there is room to say whose they are. Call chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks only
  * what the kernel could read is kept: it leaves room for as much as was asked for. And where samples do not say their period, what they stand for is put in: of
- * page faults, what stackrecorder_faults.h says until the moment of the looking.
+ * page faults, what stack_recorder_faults.h says until the moment of the looking.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/stack_source.h"
@@ -25,12 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- stackrecorder_files.c ---- */
+/* ---- stack recorder_files.c ---- */
 
-struct stackrecorder_tally;
+struct stack_recorder_tally;
 
 /*
- * stackrecorder_cgroups.c: which cgroup the processes of a snapshot are in. Asked while they run; of one that has exited nobody knows any more.
+ * stack recorder_cgroups.c: which cgroup the processes of a snapshot are in. Asked while they run; of one that has exited nobody knows any more.
  *
  * On a machine with both hierarchies ("hybrid") the cpu controller may be in either: where it is not in that of v2, everything is in the root of that.
  */
@@ -55,7 +55,7 @@ static bool has_controller(const struct procfs_cgroup *line, const char *name)
 	return false;
 }
 
-bool stackrecorder_cgroup_of(const char *text, size_t len, char *path, size_t cap)
+bool stack_recorder_cgroup_of(const char *text, size_t len, char *path, size_t cap)
 {
 	struct procfs_cgroup line, best = { .path_len = 0 };
 	size_t offset = 0;
@@ -80,9 +80,10 @@ bool stackrecorder_cgroup_of(const char *text, size_t len, char *path, size_t ca
 
 /*
  * The cgroups of snapshot->pids that run, into snapshot->cgroups and their texts into snapshot->paths; what the texts' addresses are is said by
- * stackrecorder_settle_cgroups, when paths does not grow any more. 0 or -ENOMEM.
+ * stack_recorder_settle_cgroups, when paths does not grow any more. 0 or -ENOMEM.
  */
-static int stackrecorder_look_up_cgroups(const struct stackrecorder *recorder, struct stackrecorder_snapshot *snapshot)
+static int stack_recorder_look_up_cgroups(const struct stack_recorder *recorder,
+					  struct stack_recorder_snapshot *snapshot)
 {
 	char text[TEXT_MAX], path[PATH_MAX_BYTES];
 	int r = 0;
@@ -92,19 +93,19 @@ static int stackrecorder_look_up_cgroups(const struct stackrecorder *recorder, s
 		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i];
-		ssize_t len = procread_file(recorder->proc_fd, (int32_t)pid, "cgroup", text, sizeof(text));
+		ssize_t len = proc_read_file(recorder->proc_fd, (int32_t)pid, "cgroup", text, sizeof(text));
 
-		if (len <= 0 || !stackrecorder_cgroup_of(text, (size_t)len, path, sizeof(path)))
+		if (len <= 0 || !stack_recorder_cgroup_of(text, (size_t)len, path, sizeof(path)))
 			continue;
 		r = buffer_append(&snapshot->paths, path, strlen(path) + 1);
 		if (r == 0)
-			snapshot->cgroups[snapshot->cgroup_count++] = (struct stackfile_cgroup){ .pid = pid };
+			snapshot->cgroups[snapshot->cgroup_count++] = (struct stack_file_cgroup){ .pid = pid };
 	}
 	return r;
 }
 
 /* They are the first texts, in this order. */
-static void stackrecorder_settle_cgroups(struct stackrecorder_snapshot *snapshot)
+static void stack_recorder_settle_cgroups(struct stack_recorder_snapshot *snapshot)
 {
 	const char *at = snapshot->paths.data;
 
@@ -115,7 +116,7 @@ static void stackrecorder_settle_cgroups(struct stackrecorder_snapshot *snapshot
 }
 
 /*
- * stackrecorder_files.c: which files the frames were in, and which whoever unwinds stacks may meet.
+ * stack recorder_files.c: which files the frames were in, and which whoever unwinds stacks may meet.
  *
  * Not all of them will be opened. What no chain went through counts by the stacks that may lead into it: what is watched has many, and strangers that
  * touched some memory have one or two, but there are hundreds of them where a package is built, each with modules of its own.
@@ -132,9 +133,9 @@ struct cached {
 	uint32_t pid, file; /* index, NO_FILE: none; pid 0: empty */
 };
 
-struct stackrecorder_tally {
-	struct stackrecorder *recorder;
-	struct stackrecorder_snapshot *snapshot;
+struct stack_recorder_tally {
+	struct stack_recorder *recorder;
+	struct stack_recorder_snapshot *snapshot;
 	struct cached cache[CACHE_ENTRIES];
 	size_t *offsets; /* of the paths: their buffer moves while it grows */
 	bool *running;
@@ -146,10 +147,10 @@ static bool is_file(const char *path)
 	return path[0] == '/' && strncmp(path, "//", 2) != 0 && strcmp(path, "/anon_hugepage") != 0;
 }
 
-static int grow(struct stackrecorder_tally *tally)
+static int grow(struct stack_recorder_tally *tally)
 {
 	size_t cap = tally->cap == 0 ? 64 : 2 * tally->cap;
-	struct stackrecorder_file *files = reallocarray(tally->snapshot->files, cap, sizeof(*files));
+	struct stack_recorder_file *files = reallocarray(tally->snapshot->files, cap, sizeof(*files));
 	size_t *offsets;
 	bool *running;
 
@@ -169,14 +170,14 @@ static int grow(struct stackrecorder_tally *tally)
 }
 
 /* The file's index, found or added; -ENOMEM. */
-static int index_of(struct stackrecorder_tally *tally, uint32_t pid, const struct addressbook_place *place,
+static int index_of(struct stack_recorder_tally *tally, uint32_t pid, const struct mapping_history_place *place,
 		    uint32_t *ret)
 {
-	struct stackrecorder_snapshot *snapshot = tally->snapshot;
+	struct stack_recorder_snapshot *snapshot = tally->snapshot;
 	size_t i = 0;
 	int r = 0;
 
-	while (i < snapshot->file_count && (!perfrecord_file_same(&snapshot->files[i].file, &place->file) ||
+	while (i < snapshot->file_count && (!perf_record_file_same(&snapshot->files[i].file, &place->file) ||
 					    strcmp(snapshot->paths.data + tally->offsets[i], place->path) != 0))
 		i++;
 	if (i == tally->cap)
@@ -184,7 +185,7 @@ static int index_of(struct stackrecorder_tally *tally, uint32_t pid, const struc
 	if (r == 0 && i == snapshot->file_count) {
 		tally->offsets[i] = snapshot->paths.len;
 		r = buffer_append(&snapshot->paths, place->path, strlen(place->path) + 1);
-		snapshot->files[i] = (struct stackrecorder_file){ .file = place->file };
+		snapshot->files[i] = (struct stack_recorder_file){ .file = place->file };
 		tally->running[i] = false;
 	}
 	if (r < 0)
@@ -200,18 +201,18 @@ static int index_of(struct stackrecorder_tally *tally, uint32_t pid, const struc
 	return 0;
 }
 
-static int count_frame(struct stackrecorder_tally *tally, const struct perfrecord *sample, uint64_t began_ns,
+static int count_frame(struct stack_recorder_tally *tally, const struct perf_record *sample, uint64_t began_ns,
 		       uint64_t address)
 {
 	uint64_t page = address >> 12;
 	struct cached *cached = &tally->cache[(page ^ sample->pid * 2654435761u) % CACHE_ENTRIES];
 
 	if (cached->pid != sample->pid || cached->page != page || cached->began_ns != began_ns) {
-		struct addressbook_place place;
+		struct mapping_history_place place;
 		uint32_t file = NO_FILE;
 		int r = 0;
 
-		if (addressbook_find(tally->recorder->book, sample->pid, sample->time_ns, address, &place) &&
+		if (mapping_history_find(tally->recorder->book, sample->pid, sample->time_ns, address, &place) &&
 		    is_file(place.path))
 			r = index_of(tally, sample->pid, &place, &file);
 		if (r < 0)
@@ -223,14 +224,14 @@ static int count_frame(struct stackrecorder_tally *tally, const struct perfrecor
 	return 0;
 }
 
-static int count_sample(struct stackrecorder_tally *tally, const struct perfrecord *sample)
+static int count_sample(struct stack_recorder_tally *tally, const struct perf_record *sample)
 {
 	bool user = false;
 	uint64_t began_ns;
 	int r = 0;
 
 	pthread_mutex_lock(&tally->recorder->lock);
-	began_ns = addressbook_began(tally->recorder->book, sample->pid, sample->time_ns);
+	began_ns = mapping_history_began(tally->recorder->book, sample->pid, sample->time_ns);
 	for (size_t i = 0; r == 0 && i < sample->sample.chain_len; i++) {
 		uint64_t address = sample->sample.chain[i];
 
@@ -245,7 +246,7 @@ static int count_sample(struct stackrecorder_tally *tally, const struct perfreco
 
 static int compare(const void *left, const void *right)
 {
-	const struct stackrecorder_file *a = left, *b = right;
+	const struct stack_recorder_file *a = left, *b = right;
 
 	uint64_t first = a->frames + a->stacks, second = b->frames + b->stacks;
 
@@ -253,17 +254,17 @@ static int compare(const void *left, const void *right)
 }
 
 /* Counts what files the user frames of samples were in. Takes the lock. 0 or -ENOMEM. */
-static int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const struct perfrecord_format *format,
-				const struct perfmerge *merge)
+static int stack_recorder_tally_samples(struct stack_recorder_tally *tally, const struct perf_record_format *format,
+					const struct perf_merge *merge)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < merge->count; i++) {
-		struct perfrecord record;
+		struct perf_record record;
 		size_t size;
-		const void *bytes = perfmerge_record(merge, i, &size);
+		const void *bytes = perf_merge_record(merge, i, &size);
 
-		if (perfrecord_decode(format, bytes, size, &record) == 0 && record.type == PERF_RECORD_SAMPLE &&
+		if (perf_record_decode(format, bytes, size, &record) == 0 && record.type == PERF_RECORD_SAMPLE &&
 		    record.pid != 0)
 			r = count_sample(tally, &record);
 	}
@@ -271,15 +272,16 @@ static int stackrecorder_tally_samples(struct stackrecorder_tally *tally, const 
 }
 
 /* Adds the file of an MMAP2 record of the book's, of a process with so many stacks. 0 or -ENOMEM. */
-static int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const struct perfrecord *record, uint64_t stacks)
+static int stack_recorder_tally_mapping(struct stack_recorder_tally *tally, const struct perf_record *record,
+					uint64_t stacks)
 {
-	struct addressbook_place place;
+	struct mapping_history_place place;
 	uint32_t file = NO_FILE;
 	int r = 0;
 
 	pthread_mutex_lock(&tally->recorder->lock);
 	if (is_file(record->mmap.path) &&
-	    addressbook_find(tally->recorder->book, record->pid, record->time_ns, record->mmap.start, &place) &&
+	    mapping_history_find(tally->recorder->book, record->pid, record->time_ns, record->mmap.start, &place) &&
 	    is_file(place.path))
 		r = index_of(tally, record->pid, &place, &file);
 	pthread_mutex_unlock(&tally->recorder->lock);
@@ -289,9 +291,9 @@ static int stackrecorder_tally_mapping(struct stackrecorder_tally *tally, const 
 }
 
 /* Sorts them, and says their paths: snapshot->paths must not grow any more. */
-static void stackrecorder_tally_finish(struct stackrecorder_tally *tally)
+static void stack_recorder_tally_finish(struct stack_recorder_tally *tally)
 {
-	struct stackrecorder_snapshot *snapshot = tally->snapshot;
+	struct stack_recorder_snapshot *snapshot = tally->snapshot;
 
 	for (size_t i = 0; i < snapshot->file_count; i++)
 		snapshot->files[i].path = snapshot->paths.data + tally->offsets[i];
@@ -299,11 +301,11 @@ static void stackrecorder_tally_finish(struct stackrecorder_tally *tally)
 		qsort(snapshot->files, snapshot->file_count, sizeof(*snapshot->files), compare);
 }
 
-/* For snapshot->files. *ret is the caller's: stackrecorder_tally_free. 0 or -ENOMEM. */
-static int stackrecorder_tally_new(struct stackrecorder *recorder, struct stackrecorder_snapshot *snapshot,
-			    struct stackrecorder_tally **ret)
+/* For snapshot->files. *ret is the caller's: stack_recorder_tally_free. 0 or -ENOMEM. */
+static int stack_recorder_tally_new(struct stack_recorder *recorder, struct stack_recorder_snapshot *snapshot,
+				    struct stack_recorder_tally **ret)
 {
-	struct stackrecorder_tally *tally = calloc(1, sizeof(*tally));
+	struct stack_recorder_tally *tally = calloc(1, sizeof(*tally));
 
 	if (tally == NULL)
 		return -ENOMEM;
@@ -313,7 +315,7 @@ static int stackrecorder_tally_new(struct stackrecorder *recorder, struct stackr
 	return 0;
 }
 
-static void stackrecorder_tally_free(struct stackrecorder_tally *tally)
+static void stack_recorder_tally_free(struct stack_recorder_tally *tally)
 {
 	if (tally == NULL)
 		return;
@@ -329,15 +331,15 @@ static void stackrecorder_tally_free(struct stackrecorder_tally *tally)
 #define FOLLOWED_STACK 16u
 
 /* In this order they get what room there is. */
-static const enum stackfile_stream_kind order[] = { STACKFILE_CPU, STACKFILE_CPU_FOLLOWED, STACKFILE_FAULTS,
-						    STACKFILE_FAULTS_FOLLOWED };
+static const enum stack_file_stream_kind order[] = { STACK_FILE_CPU, STACK_FILE_CPU_FOLLOWED, STACK_FILE_FAULTS,
+						     STACK_FILE_FAULTS_FOLLOWED };
 
 struct picture {
-	struct stackrecorder *recorder;
-	struct stackrecorder_snapshot *snapshot;
-	struct perfmerge merges[STACKFILE_STREAM_KINDS];
-	struct stackrecorder_stream streams[STACKFILE_STREAM_KINDS];
-	struct stackrecorder_hit *hits;
+	struct stack_recorder *recorder;
+	struct stack_recorder_snapshot *snapshot;
+	struct perf_merge merges[STACK_FILE_STREAM_KINDS];
+	struct stack_recorder_stream streams[STACK_FILE_STREAM_KINDS];
+	struct stack_recorder_hit *hits;
 	size_t hit_count, hit_cap;
 	void *copy;    /* of one ring */
 	unsigned ring; /* its number */
@@ -346,11 +348,11 @@ struct picture {
 
 /* ---- samples ---- */
 
-static int add_hit(struct picture *picture, const struct perfrecord *sample, uint32_t stacks)
+static int add_hit(struct picture *picture, const struct perf_record *sample, uint32_t stacks)
 {
 	if (picture->hit_count == picture->hit_cap) {
 		size_t cap = picture->hit_cap == 0 ? 1024 : 2 * picture->hit_cap;
-		struct stackrecorder_hit *hits = reallocarray(picture->hits, cap, sizeof(*hits));
+		struct stack_recorder_hit *hits = reallocarray(picture->hits, cap, sizeof(*hits));
 
 		if (hits == NULL)
 			return -ENOMEM;
@@ -358,42 +360,42 @@ static int add_hit(struct picture *picture, const struct perfrecord *sample, uin
 		picture->hit_cap = cap;
 	}
 	picture->hits[picture->hit_count++] =
-		(struct stackrecorder_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
+		(struct stack_recorder_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
 	return 0;
 }
 
 /* The record as it is kept, of *ret_size bytes: in the scratch, or where it is. NULL: it grew beyond what a record can be. */
-static const void *rewrite(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
-			   const struct perfrecord *record, size_t *ret_size)
+static const void *rewrite(struct picture *picture, enum stack_file_stream_kind kind, const void *bytes,
+			   const struct perf_record *record, size_t *ret_size)
 {
-	const struct stackrecorder_kind *entry = &picture->recorder->kinds[kind];
-	uint64_t period = perfevents_period(&entry->wanted);
-	struct perfrecord copy = *record;
+	const struct stack_recorder_kind *entry = &picture->recorder->kinds[kind];
+	uint64_t period = perf_events_period(&entry->wanted);
+	struct perf_record copy = *record;
 
 	*ret_size = record->size;
 	if (record->type != PERF_RECORD_SAMPLE || (period == 0 && entry->wanted.stack_bytes == 0))
 		return bytes;
 	if (period != 0)
 		copy.sample.period =
-			stackrecorder_faults_weigh(picture->recorder->faults, picture->ring, record->time_ns);
-	if (perfrecord_encode_as(&entry->written, &copy, picture->scratch, PERFRECORD_SIZE_MAX, ret_size) < 0)
+			stack_recorder_faults_weigh(picture->recorder->faults, picture->ring, record->time_ns);
+	if (perf_record_encode_as(&entry->written, &copy, picture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
 		return NULL;
 	return picture->scratch;
 }
 
-static uint32_t stacks_of_one(const struct picture *picture, enum stackfile_stream_kind kind)
+static uint32_t stacks_of_one(const struct picture *picture, enum stack_file_stream_kind kind)
 {
 	if (picture->recorder->kinds[kind].wanted.stack_bytes == 0)
 		return 0;
-	return kind == STACKFILE_CPU_FOLLOWED || kind == STACKFILE_FAULTS_FOLLOWED ? FOLLOWED_STACK : 1;
+	return kind == STACK_FILE_CPU_FOLLOWED || kind == STACK_FILE_FAULTS_FOLLOWED ? FOLLOWED_STACK : 1;
 }
 
 /* 0 or -ENOMEM. */
-static int keep(struct picture *picture, enum stackfile_stream_kind kind, const void *bytes,
-		const struct perfrecord *record)
+static int keep(struct picture *picture, enum stack_file_stream_kind kind, const void *bytes,
+		const struct perf_record *record)
 {
-	struct stackrecorder_snapshot *snapshot = picture->snapshot;
-	struct stackrecorder_stream *stream = &picture->streams[kind];
+	struct stack_recorder_snapshot *snapshot = picture->snapshot;
+	struct stack_recorder_stream *stream = &picture->streams[kind];
 	size_t size;
 	int r;
 
@@ -402,7 +404,7 @@ static int keep(struct picture *picture, enum stackfile_stream_kind kind, const 
 	if (record->type != PERF_RECORD_SAMPLE && record->type != PERF_RECORD_LOST)
 		return 0;
 	bytes = rewrite(picture, kind, bytes, record, &size);
-	r = bytes != NULL ? perfmerge_add(&picture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
+	r = bytes != NULL ? perf_merge_add(&picture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
 	if (r == -EFBIG) {
 		stream->left_out += size;
 		return 0;
@@ -418,18 +420,18 @@ static int keep(struct picture *picture, enum stackfile_stream_kind kind, const 
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
-static int walk(struct picture *picture, enum stackfile_stream_kind kind, size_t len, uint64_t *ret_oldest_ns)
+static int walk(struct picture *picture, enum stack_file_stream_kind kind, size_t len, uint64_t *ret_oldest_ns)
 {
-	const struct perfrecord_format *format = &picture->recorder->kinds[kind].format;
+	const struct perf_record_format *format = &picture->recorder->kinds[kind].format;
 	const uint8_t *bytes = picture->copy;
 	int r = 0;
 
 	for (size_t at = 0; r == 0 && at < len;) {
 		struct perf_event_header header;
-		struct perfrecord record;
+		struct perf_record record;
 
 		memcpy(&header, bytes + at, sizeof(header));
-		if (perfrecord_decode(format, bytes + at, len - at, &record) < 0) {
+		if (perf_record_decode(format, bytes + at, len - at, &record) < 0) {
 			picture->streams[kind].left_out += header.size;
 		} else {
 			*ret_oldest_ns = record.time_ns;
@@ -440,19 +442,19 @@ static int walk(struct picture *picture, enum stackfile_stream_kind kind, size_t
 	return r;
 }
 
-static int read_ring(struct picture *picture, enum stackfile_stream_kind kind, const struct perfevents *events)
+static int read_ring(struct picture *picture, enum stack_file_stream_kind kind, const struct perf_events *events)
 {
-	struct stackrecorder_stream *stream = &picture->streams[kind];
-	struct clock clock = realclock();
+	struct stack_recorder_stream *stream = &picture->streams[kind];
+	struct clock clock = real_clock();
 	uint64_t oldest_ns = picture->snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
-	bool paused = perfevents_pause(events, true) == 0, torn, came_round;
+	bool paused = perf_events_pause(events, true) == 0, torn, came_round;
 	size_t len;
 	int r;
 
-	perfring_snapshot(&events->ring, picture->copy, &len, &torn);
-	came_round = perfring_came_round(&events->ring);
+	perf_ring_snapshot(&events->ring, picture->copy, &len, &torn);
+	came_round = perf_ring_came_round(&events->ring);
 	if (paused)
-		perfevents_pause(events, false);
+		perf_events_pause(events, false);
 	paused_ns = clock_mono(&clock).ns - before_ns;
 	if (paused && paused_ns > stream->paused_ns)
 		stream->paused_ns = paused_ns;
@@ -466,20 +468,20 @@ static int read_ring(struct picture *picture, enum stackfile_stream_kind kind, c
 }
 
 /* *left: bytes that records may still take. */
-static int read_kind(struct picture *picture, enum stackfile_stream_kind kind, size_t *left)
+static int read_kind(struct picture *picture, enum stack_file_stream_kind kind, size_t *left)
 {
-	const struct stackrecorder_kind *entry = &picture->recorder->kinds[kind];
-	struct perfmerge *merge = &picture->merges[kind];
+	const struct stack_recorder_kind *entry = &picture->recorder->kinds[kind];
+	struct perf_merge *merge = &picture->merges[kind];
 	unsigned cpus = picture->recorder->status.cpus;
 	int r = 0;
 
 	if (!entry->on)
 		return 0;
-	picture->streams[kind].head = (struct stackfile_stream){ .kind = kind,
-								 .stack_bytes = entry->wanted.stack_bytes,
-								 .sample_type = entry->written.sample_type,
-								 .regs_user = entry->written.regs_user,
-								 .covered_ns = picture->snapshot->from_ns };
+	picture->streams[kind].head = (struct stack_file_stream){ .kind = kind,
+								  .stack_bytes = entry->wanted.stack_bytes,
+								  .sample_type = entry->written.sample_type,
+								  .regs_user = entry->written.regs_user,
+								  .covered_ns = picture->snapshot->from_ns };
 	for (unsigned i = 0; r == 0 && i < cpus; i++) {
 		size_t before = merge->bytes.len;
 
@@ -490,8 +492,8 @@ static int read_kind(struct picture *picture, enum stackfile_stream_kind kind, s
 		r = read_ring(picture, kind, &entry->rings[i]);
 		*left -= merge->bytes.len - before;
 	}
-	perfmerge_sort(merge);
-	picture->streams[kind].head.units_per_second = stackrecorder_units(picture->recorder, kind);
+	perf_merge_sort(merge);
+	picture->streams[kind].head.units_per_second = stack_recorder_units(picture->recorder, kind);
 	return r;
 }
 
@@ -504,7 +506,7 @@ static int read_kinds(struct picture *picture, size_t max_bytes, size_t *left)
 		if (picture->recorder->kinds[order[i]].on && picture->recorder->kinds[order[i]].ring_bytes > largest)
 			largest = picture->recorder->kinds[order[i]].ring_bytes;
 	picture->copy = malloc(largest);
-	picture->scratch = malloc(PERFRECORD_SIZE_MAX);
+	picture->scratch = malloc(PERF_RECORD_SIZE_MAX);
 	if (picture->copy == NULL || picture->scratch == NULL)
 		return -ENOMEM;
 	memset(picture->copy, 0xff, largest);
@@ -520,7 +522,7 @@ static int read_kinds(struct picture *picture, size_t max_bytes, size_t *left)
 
 static int compare_hits(const void *left, const void *right)
 {
-	const struct stackrecorder_hit *a = left, *b = right;
+	const struct stack_recorder_hit *a = left, *b = right;
 
 	if (a->pid != b->pid)
 		return a->pid < b->pid ? -1 : 1;
@@ -532,8 +534,8 @@ static int compare_hits(const void *left, const void *right)
 /* One hit per thread, its first, by pid; and the pids. */
 static int sum_up_hits(struct picture *picture)
 {
-	struct stackrecorder_snapshot *snapshot = picture->snapshot;
-	struct stackrecorder_hit *hits = picture->hits;
+	struct stack_recorder_snapshot *snapshot = picture->snapshot;
+	struct stack_recorder_hit *hits = picture->hits;
 	size_t count = 0;
 
 	if (picture->hit_count == 0)
@@ -561,46 +563,47 @@ static int sum_up_hits(struct picture *picture)
 static int take_book(void *ctx, const void *data, size_t len)
 {
 	struct picture *picture = ctx;
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	_Alignas(PERFRECORD_ALIGN) uint8_t aligned[BOOK_RECORD_MAX];
-	struct perfrecord record;
+	struct perf_record_format format = STACK_RECORDER_FORMAT;
+	_Alignas(PERF_RECORD_ALIGN) uint8_t aligned[BOOK_RECORD_MAX];
+	struct perf_record record;
 	int r;
 
 	if (len > sizeof(aligned))
 		return -EMSGSIZE;
 	memcpy(aligned, data, len);
-	if (perfrecord_decode(&format, aligned, len, &record) < 0)
+	if (perf_record_decode(&format, aligned, len, &record) < 0)
 		return -EBADMSG;
-	r = perfmerge_add(&picture->merges[STACKFILE_BOOK], aligned, len, record.time_ns);
+	r = perf_merge_add(&picture->merges[STACK_FILE_BOOK], aligned, len, record.time_ns);
 	if (r == -EFBIG)
-		picture->streams[STACKFILE_BOOK].left_out += len;
+		picture->streams[STACK_FILE_BOOK].left_out += len;
 	return r == -EFBIG ? 0 : r;
 }
 
 /* What the book has of each process; locked for one at a time. */
 static int read_book(struct picture *picture, size_t left)
 {
-	struct stackrecorder_snapshot *snapshot = picture->snapshot;
-	struct stackrecorder *recorder = picture->recorder;
+	struct stack_recorder_snapshot *snapshot = picture->snapshot;
+	struct stack_recorder *recorder = picture->recorder;
 	const struct sink sink = { take_book, picture };
 	size_t hit = 0;
 	int r = 0;
 
-	picture->merges[STACKFILE_BOOK].bytes.max = left + (left == 0);
-	picture->streams[STACKFILE_BOOK].head = (struct stackfile_stream){
-		.kind = STACKFILE_BOOK, .sample_type = STACKRECORDER_FORMAT.sample_type, .covered_ns = snapshot->from_ns
-	};
+	picture->merges[STACK_FILE_BOOK].bytes.max = left + (left == 0);
+	picture->streams[STACK_FILE_BOOK].head =
+		(struct stack_file_stream){ .kind = STACK_FILE_BOOK,
+					    .sample_type = STACK_RECORDER_FORMAT.sample_type,
+					    .covered_ns = snapshot->from_ns };
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i], parent;
 
 		while (picture->hits[hit].pid != pid)
 			hit++;
 		pthread_mutex_lock(&recorder->lock);
-		snapshot->unmapped += !addressbook_knows(recorder->book, pid, picture->hits[hit].time_ns, &parent);
-		r = addressbook_write(recorder->book, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
+		snapshot->unmapped += !mapping_history_knows(recorder->book, pid, picture->hits[hit].time_ns, &parent);
+		r = mapping_history_write(recorder->book, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
 		pthread_mutex_unlock(&recorder->lock);
 	}
-	perfmerge_sort(&picture->merges[STACKFILE_BOOK]);
+	perf_merge_sort(&picture->merges[STACK_FILE_BOOK]);
 	return r;
 }
 
@@ -626,118 +629,118 @@ static uint64_t stacks_of(const struct picture *picture, uint32_t pid)
 }
 
 /* Whoever unwinds a stack meets modules that no chain went through. */
-static int tally_modules(struct picture *picture, struct stackrecorder_tally *tally)
+static int tally_modules(struct picture *picture, struct stack_recorder_tally *tally)
 {
-	struct perfrecord_format format = STACKRECORDER_FORMAT;
-	const struct perfmerge *book = &picture->merges[STACKFILE_BOOK];
+	struct perf_record_format format = STACK_RECORDER_FORMAT;
+	const struct perf_merge *book = &picture->merges[STACK_FILE_BOOK];
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < book->count; i++) {
-		struct perfrecord record;
+		struct perf_record record;
 		size_t size;
-		const void *bytes = perfmerge_record(book, i, &size);
+		const void *bytes = perf_merge_record(book, i, &size);
 
-		if (perfrecord_decode(&format, bytes, size, &record) < 0 || record.type != PERF_RECORD_MMAP2)
+		if (perf_record_decode(&format, bytes, size, &record) < 0 || record.type != PERF_RECORD_MMAP2)
 			continue;
 
 		uint64_t stacks = stacks_of(picture, record.pid);
 
 		if (stacks > 0)
-			r = stackrecorder_tally_mapping(tally, &record, stacks);
+			r = stack_recorder_tally_mapping(tally, &record, stacks);
 	}
 	return r;
 }
 
 static int tally_files(struct picture *picture)
 {
-	struct stackrecorder_tally *tally;
-	int r = stackrecorder_tally_new(picture->recorder, picture->snapshot, &tally);
+	struct stack_recorder_tally *tally;
+	int r = stack_recorder_tally_new(picture->recorder, picture->snapshot, &tally);
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
-		r = stackrecorder_tally_samples(tally, &picture->recorder->kinds[order[i]].written,
-						&picture->merges[order[i]]);
+		r = stack_recorder_tally_samples(tally, &picture->recorder->kinds[order[i]].written,
+						 &picture->merges[order[i]]);
 	if (r == 0)
 		r = tally_modules(picture, tally);
 	if (r == 0)
-		stackrecorder_tally_finish(tally);
-	stackrecorder_tally_free(tally);
+		stack_recorder_tally_finish(tally);
+	stack_recorder_tally_free(tally);
 	return r;
 }
 
 /* ---- all of it ---- */
 
 /* The records of a kind go into the snapshot, and are freed here. */
-static int hand_over(struct picture *picture, enum stackfile_stream_kind kind)
+static int hand_over(struct picture *picture, enum stack_file_stream_kind kind)
 {
-	struct stackrecorder_stream *stream = &picture->snapshot->streams[picture->snapshot->stream_count++];
+	struct stack_recorder_stream *stream = &picture->snapshot->streams[picture->snapshot->stream_count++];
 	const struct sink sink = sink_buffer(&stream->records);
 	int r;
 
 	*stream = picture->streams[kind];
-	r = perfmerge_write(&picture->merges[kind], &sink);
+	r = perf_merge_write(&picture->merges[kind], &sink);
 	stream->head.record_bytes = stream->records.len;
-	perfmerge_release(&picture->merges[kind]);
+	perf_merge_release(&picture->merges[kind]);
 	return r;
 }
 
 static int take_picture(struct picture *picture, size_t max_bytes)
 {
-	struct stackrecorder *recorder = picture->recorder;
+	struct stack_recorder *recorder = picture->recorder;
 	size_t left;
 	int r;
 
 	if (recorder->faults != NULL) {
-		stackrecorder_faults_settle(recorder->faults);
-		stackrecorder_faults_sum_up(recorder->faults, picture->snapshot->from_ns, picture->snapshot->to_ns,
-					    &picture->snapshot->faults);
+		stack_recorder_faults_settle(recorder->faults);
+		stack_recorder_faults_sum_up(recorder->faults, picture->snapshot->from_ns, picture->snapshot->to_ns,
+					     &picture->snapshot->faults);
 	}
 	r = read_kinds(picture, max_bytes, &left);
 	if (r == 0)
 		r = sum_up_hits(picture);
 	if (r < 0)
 		return r;
-	stackrecorder_drain(recorder);
-	stackrecorder_look_up(recorder, picture->hits, picture->hit_count);
-	r = stackrecorder_look_up_cgroups(recorder, picture->snapshot);
+	stack_recorder_drain(recorder);
+	stack_recorder_look_up(recorder, picture->hits, picture->hit_count);
+	r = stack_recorder_look_up_cgroups(recorder, picture->snapshot);
 	if (r == 0)
 		r = read_book(picture, left);
 	if (r == 0)
 		r = tally_files(picture);
 	if (r < 0)
 		return r;
-	stackrecorder_settle_cgroups(picture->snapshot);
-	for (int kind = 0; r == 0 && kind < STACKFILE_STREAM_KINDS; kind++)
+	stack_recorder_settle_cgroups(picture->snapshot);
+	for (int kind = 0; r == 0 && kind < STACK_FILE_STREAM_KINDS; kind++)
 		if (recorder->kinds[kind].on)
-			r = hand_over(picture, (enum stackfile_stream_kind)kind);
+			r = hand_over(picture, (enum stack_file_stream_kind)kind);
 	return r;
 }
 
-int stackrecorder_snapshot(struct stackrecorder *recorder, uint64_t from_ns, uint64_t to_ns, size_t max_bytes,
-			   struct stackrecorder_snapshot *ret)
+int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, uint64_t to_ns, size_t max_bytes,
+			    struct stack_recorder_snapshot *ret)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	uint64_t now_ns = clock_mono(&clock).ns;
-	struct stackrecorder_snapshot snapshot = { .from_ns = from_ns, .to_ns = to_ns < now_ns ? to_ns : now_ns };
+	struct stack_recorder_snapshot snapshot = { .from_ns = from_ns, .to_ns = to_ns < now_ns ? to_ns : now_ns };
 	struct picture picture = { .recorder = recorder, .snapshot = &snapshot };
 	int r;
 
 	r = take_picture(&picture, max_bytes != 0 ? max_bytes : DEFAULT_BYTES);
-	for (int kind = 0; kind < STACKFILE_STREAM_KINDS; kind++)
-		perfmerge_release(&picture.merges[kind]);
+	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
+		perf_merge_release(&picture.merges[kind]);
 	free(picture.hits);
 	free(picture.copy);
 	free(picture.scratch);
 	if (r < 0) {
-		stackrecorder_snapshot_release(&snapshot);
+		stack_recorder_snapshot_release(&snapshot);
 		return r;
 	}
 	*ret = snapshot;
 	return 0;
 }
 
-void stackrecorder_snapshot_release(struct stackrecorder_snapshot *snapshot)
+void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->stream_count; i++)
 		buffer_release(&snapshot->streams[i].records);
@@ -745,5 +748,5 @@ void stackrecorder_snapshot_release(struct stackrecorder_snapshot *snapshot)
 	free(snapshot->files);
 	free(snapshot->pids);
 	free(snapshot->cgroups);
-	*snapshot = (struct stackrecorder_snapshot){ 0 };
+	*snapshot = (struct stack_recorder_snapshot){ 0 };
 }

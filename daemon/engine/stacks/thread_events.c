@@ -26,17 +26,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PERFTHREADS_BUCKETS 1024
+#define THREAD_EVENTS_BUCKETS 1024
 
-struct perfthreads_thread {
+struct thread_events_thread {
 	uint32_t tid;
 	uint64_t opened_ns; /* what it starts from then on inherits */
 	int *fds;           /* outputs x CPUs, -1 where there is none; NULL: it has inherited all of them */
 };
 
-struct perfthreads_root {
+struct thread_events_root {
 	uint32_t pid;
-	struct perfthreads_thread *threads;
+	struct thread_events_thread *threads;
 	size_t thread_count, thread_cap;
 	unsigned kin; /* that run */
 	unsigned events;
@@ -44,31 +44,31 @@ struct perfthreads_root {
 };
 
 /* A process that runs and has events: a root, or one that inherited them. */
-struct perfthreads_known {
-	struct perfthreads_known *next;
+struct thread_events_known {
+	struct thread_events_known *next;
 	uint32_t pid;
-	struct perfthreads_root *root;
+	struct thread_events_root *root;
 };
 
-struct perfthreads_wish {
+struct thread_events_wish {
 	uint32_t pid;
 	int error; /* of the last try */
 };
 
-struct perfthreads {
-	struct perfthreads_options options;
-	struct perfthreads_known *buckets[PERFTHREADS_BUCKETS];
-	struct perfthreads_root **roots;
+struct thread_events {
+	struct thread_events_options options;
+	struct thread_events_known *buckets[THREAD_EVENTS_BUCKETS];
+	struct thread_events_root **roots;
 	size_t root_count;
-	struct perfthreads_wish *wishes;
+	struct thread_events_wish *wishes;
 	size_t wish_count, wishes_left_out;
-	struct perfthreads_root *opening; /* the one whose threads are being enumerated */
+	struct thread_events_root *opening; /* the one whose threads are being enumerated */
 	unsigned events, kin;
-	bool off[PERFEVENTS_KINDS]; /* by perfthreads_switch */
+	bool off[PERF_EVENTS_KINDS]; /* by thread_events_switch */
 };
 
 /*
- * perfthreads_open.c: the events of one process: each thread, each output, each CPU.
+ * thread events_open.c: the events of one process: each thread, each output, each CPU.
  *
  * A thread that appears meanwhile was either started by one that had its events already, and has inherited them; or by one that had not, and has
  * none. The notes tell which: that is why the list of threads is read first, then the notes, and then the events are opened.
@@ -77,18 +77,18 @@ struct perfthreads {
 #define NOTE_DELAY_NS (500 * NS_PER_US) /* from a fork to its note */
 #define ROUNDS_MAX 16                   /* a process that starts threads all the time: they are inherited soon */
 
-static uint64_t now_ns(const struct perfthreads *threads)
+static uint64_t now_ns(const struct thread_events *threads)
 {
 	return clock_mono(&threads->options.clock).ns;
 }
 
-static size_t events_of_thread(const struct perfthreads *threads)
+static size_t events_of_thread(const struct thread_events *threads)
 {
 	return threads->options.output_count * threads->options.cpus;
 }
 
 /* The thread of root, or NULL. */
-static struct perfthreads_thread *perfthreads_thread_of(const struct perfthreads_root *root, uint32_t tid)
+static struct thread_events_thread *thread_events_thread_of(const struct thread_events_root *root, uint32_t tid)
 {
 	for (size_t i = 0; i < root->thread_count; i++)
 		if (root->threads[i].tid == tid)
@@ -97,11 +97,11 @@ static struct perfthreads_thread *perfthreads_thread_of(const struct perfthreads
 }
 
 /* Adds a copy. 0 or -ENOMEM. */
-static int perfthreads_add(struct perfthreads_root *root, const struct perfthreads_thread *thread)
+static int thread_events_add(struct thread_events_root *root, const struct thread_events_thread *thread)
 {
 	if (root->thread_count == root->thread_cap) {
 		size_t cap = root->thread_cap == 0 ? 8 : 2 * root->thread_cap;
-		struct perfthreads_thread *grown = reallocarray(root->threads, cap, sizeof(*grown));
+		struct thread_events_thread *grown = reallocarray(root->threads, cap, sizeof(*grown));
 
 		if (grown == NULL)
 			return -ENOMEM;
@@ -112,7 +112,8 @@ static int perfthreads_add(struct perfthreads_root *root, const struct perfthrea
 	return 0;
 }
 
-static void close_thread(struct perfthreads *threads, struct perfthreads_root *root, struct perfthreads_thread *thread)
+static void close_thread(struct thread_events *threads, struct thread_events_root *root,
+			 struct thread_events_thread *thread)
 {
 	for (size_t i = 0; thread->fds != NULL && i < events_of_thread(threads); i++)
 		if (thread->fds[i] >= 0) {
@@ -124,7 +125,7 @@ static void close_thread(struct perfthreads *threads, struct perfthreads_root *r
 }
 
 /* Closes its events and frees it. */
-static void perfthreads_free_root(struct perfthreads *threads, struct perfthreads_root *root)
+static void thread_events_free_root(struct thread_events *threads, struct thread_events_root *root)
 {
 	for (size_t i = 0; i < root->thread_count; i++)
 		close_thread(threads, root, &root->threads[i]);
@@ -133,28 +134,29 @@ static void perfthreads_free_root(struct perfthreads *threads, struct perfthread
 }
 
 /* Targets may have taken all descriptors but the reserve: that is not for events either. */
-static bool has_room(const struct perfthreads *threads)
+static bool has_room(const struct thread_events *threads)
 {
 	return threads->events < threads->options.max_events && !descriptors_short(threads->options.proc_fd);
 }
 
 /* -ESRCH: it has ended; -ENOSPC: there is no room for more events. */
-static int open_events(struct perfthreads *threads, struct perfthreads_root *root, struct perfthreads_thread *thread)
+static int open_events(struct thread_events *threads, struct thread_events_root *root,
+		       struct thread_events_thread *thread)
 {
-	const struct perfthreads_options *options = &threads->options;
+	const struct thread_events_options *options = &threads->options;
 
 	for (size_t i = 0; i < events_of_thread(threads); i++) {
-		const struct perfthreads_output *output = &options->outputs[i / options->cpus];
+		const struct thread_events_output *output = &options->outputs[i / options->cpus];
 		int fd = -ENOSPC;
 
 		if (has_room(threads))
-			fd = perfevents_follow(output->wanted, (pid_t)thread->tid, &output->rings[i % options->cpus]);
+			fd = perf_events_follow(output->wanted, (pid_t)thread->tid, &output->rings[i % options->cpus]);
 		if (fd == -ENODEV) /* a CPU that went offline */
 			continue;
 		if (fd < 0)
 			return fd;
 		if (threads->off[output->wanted->kind])
-			perfevents_switch(fd, false);
+			perf_events_switch(fd, false);
 		thread->fds[i] = fd;
 		threads->events++;
 		root->events++;
@@ -162,9 +164,9 @@ static int open_events(struct perfthreads *threads, struct perfthreads_root *roo
 	return 0;
 }
 
-static int open_thread(struct perfthreads *threads, struct perfthreads_root *root, uint32_t tid)
+static int open_thread(struct thread_events *threads, struct thread_events_root *root, uint32_t tid)
 {
-	struct perfthreads_thread thread = { .tid = tid, .fds = calloc(events_of_thread(threads), sizeof(int)) };
+	struct thread_events_thread thread = { .tid = tid, .fds = calloc(events_of_thread(threads), sizeof(int)) };
 	int r = thread.fds != NULL ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < events_of_thread(threads); i++)
@@ -173,7 +175,7 @@ static int open_thread(struct perfthreads *threads, struct perfthreads_root *roo
 		r = open_events(threads, root, &thread);
 	thread.opened_ns = now_ns(threads);
 	if (r == 0)
-		r = perfthreads_add(root, &thread);
+		r = thread_events_add(root, &thread);
 	if (r < 0)
 		close_thread(threads, root, &thread);
 	return r == -ESRCH ? 0 : r;
@@ -189,7 +191,7 @@ struct listing {
 static int list_tid(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
-	int32_t tid = procread_pid_of(name);
+	int32_t tid = proc_read_pid_of(name);
 
 	if (tid == 0)
 		return 0;
@@ -207,7 +209,7 @@ static int list_tid(void *ctx, const char *name)
 }
 
 /* -ESRCH: the process is gone. */
-static int list_threads(const struct perfthreads *threads, uint32_t pid, struct listing *listing)
+static int list_threads(const struct thread_events *threads, uint32_t pid, struct listing *listing)
 {
 	char name[32];
 	int r;
@@ -218,23 +220,23 @@ static int list_threads(const struct perfthreads *threads, uint32_t pid, struct 
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	r = dirlist_each(fd, list_tid, listing);
+	r = directory_list_each(fd, list_tid, listing);
 	if (r == -ENOENT || (r == 0 && listing->count == 0))
 		return -ESRCH;
 	return r;
 }
 
-static size_t count_new(const struct perfthreads_root *root, const struct listing *listing)
+static size_t count_new(const struct thread_events_root *root, const struct listing *listing)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < listing->count; i++)
-		count += perfthreads_thread_of(root, listing->tids[i]) == NULL;
+		count += thread_events_thread_of(root, listing->tids[i]) == NULL;
 	return count;
 }
 
 /* Waits until whatever happened before the call has its note, and takes them. */
-static void perfthreads_catch_up(struct perfthreads *threads)
+static void thread_events_catch_up(struct thread_events *threads)
 {
 	const struct timespec delay = { .tv_nsec = NOTE_DELAY_NS };
 
@@ -243,7 +245,8 @@ static void perfthreads_catch_up(struct perfthreads *threads)
 }
 
 /* One look at the threads. Positive: there were new ones. */
-static int open_round(struct perfthreads *threads, struct perfthreads_root *root, struct listing *listing, bool first)
+static int open_round(struct thread_events *threads, struct thread_events_root *root, struct listing *listing,
+		      bool first)
 {
 	int r = list_threads(threads, root->pid, listing);
 	size_t new = r == 0 ? count_new(root, listing) : 0;
@@ -254,15 +257,15 @@ static int open_round(struct perfthreads *threads, struct perfthreads_root *root
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
 	if (!first)
-		perfthreads_catch_up(threads);
+		thread_events_catch_up(threads);
 	for (size_t i = 0; r == 0 && i < listing->count; i++)
-		if (perfthreads_thread_of(root, listing->tids[i]) == NULL)
+		if (thread_events_thread_of(root, listing->tids[i]) == NULL)
 			r = open_thread(threads, root, listing->tids[i]);
 	return r == 0 ? 1 : r;
 }
 
 /* Opens events on all threads of root->pid. 0; -ESRCH: gone; -ENOSPC: no room; -errno. Some may be open then. */
-static int perfthreads_open_threads(struct perfthreads *threads, struct perfthreads_root *root)
+static int thread_events_open_threads(struct thread_events *threads, struct thread_events_root *root)
 {
 	struct listing listing = { 0 };
 	int r = 1;
@@ -282,35 +285,35 @@ static int perfthreads_open_threads(struct perfthreads *threads, struct perfthre
 #define EVENTS_MAX 4096
 #define KIN_MAX 16384 /* beyond it, who descends from a root is forgotten and may be counted twice */
 
-unsigned perfthreads_max_events(uint64_t nofile)
+unsigned thread_events_max_events(uint64_t nofile)
 {
 	return nofile / 4 < EVENTS_MAX ? (unsigned)(nofile / 4) : EVENTS_MAX;
 }
 
 /* ---- who has events ---- */
 
-static struct perfthreads_known **bucket_of(struct perfthreads *threads, uint32_t pid)
+static struct thread_events_known **bucket_of(struct thread_events *threads, uint32_t pid)
 {
-	return &threads->buckets[pid % PERFTHREADS_BUCKETS];
+	return &threads->buckets[pid % THREAD_EVENTS_BUCKETS];
 }
 
-static struct perfthreads_known *find(struct perfthreads *threads, uint32_t pid)
+static struct thread_events_known *find(struct thread_events *threads, uint32_t pid)
 {
-	struct perfthreads_known *known = *bucket_of(threads, pid);
+	struct thread_events_known *known = *bucket_of(threads, pid);
 
 	while (known != NULL && known->pid != pid)
 		known = known->next;
 	return known;
 }
 
-static int learn(struct perfthreads *threads, uint32_t pid, struct perfthreads_root *root)
+static int learn(struct thread_events *threads, uint32_t pid, struct thread_events_root *root)
 {
-	struct perfthreads_known *known = malloc(sizeof(*known));
-	struct perfthreads_known **bucket = bucket_of(threads, pid);
+	struct thread_events_known *known = malloc(sizeof(*known));
+	struct thread_events_known **bucket = bucket_of(threads, pid);
 
 	if (known == NULL)
 		return -ENOMEM;
-	*known = (struct perfthreads_known){ *bucket, pid, root };
+	*known = (struct thread_events_known){ *bucket, pid, root };
 	*bucket = known;
 	if (pid != root->pid) {
 		root->kin++;
@@ -319,9 +322,9 @@ static int learn(struct perfthreads *threads, uint32_t pid, struct perfthreads_r
 	return 0;
 }
 
-static void forget(struct perfthreads *threads, struct perfthreads_known **at)
+static void forget(struct thread_events *threads, struct thread_events_known **at)
 {
-	struct perfthreads_known *known = *at;
+	struct thread_events_known *known = *at;
 
 	if (known->pid != known->root->pid) {
 		known->root->kin--;
@@ -331,9 +334,9 @@ static void forget(struct perfthreads *threads, struct perfthreads_known **at)
 	free(known);
 }
 
-static void forget_pid(struct perfthreads *threads, uint32_t pid)
+static void forget_pid(struct thread_events *threads, uint32_t pid)
 {
-	struct perfthreads_known **at = bucket_of(threads, pid);
+	struct thread_events_known **at = bucket_of(threads, pid);
 
 	while (*at != NULL && (*at)->pid != pid)
 		at = &(*at)->next;
@@ -341,10 +344,10 @@ static void forget_pid(struct perfthreads *threads, uint32_t pid)
 		forget(threads, at);
 }
 
-static void forget_all_of(struct perfthreads *threads, const struct perfthreads_root *root)
+static void forget_all_of(struct thread_events *threads, const struct thread_events_root *root)
 {
-	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
-		for (struct perfthreads_known **at = &threads->buckets[i]; *at != NULL;) {
+	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
+		for (struct thread_events_known **at = &threads->buckets[i]; *at != NULL;) {
 			if ((*at)->root == root)
 				forget(threads, at);
 			else
@@ -353,9 +356,9 @@ static void forget_all_of(struct perfthreads *threads, const struct perfthreads_
 }
 
 /* -ESRCH: gone. */
-static int open_root(struct perfthreads *threads, uint32_t pid)
+static int open_root(struct thread_events *threads, uint32_t pid)
 {
-	struct perfthreads_root *root;
+	struct thread_events_root *root;
 	int r;
 
 	if (threads->root_count == threads->options.max_processes)
@@ -366,23 +369,23 @@ static int open_root(struct perfthreads *threads, uint32_t pid)
 	root->pid = pid;
 	r = learn(threads, pid, root);
 	if (r == 0)
-		r = perfthreads_open_threads(threads, root);
+		r = thread_events_open_threads(threads, root);
 	if (r < 0) {
 		forget_all_of(threads, root);
-		perfthreads_free_root(threads, root);
+		thread_events_free_root(threads, root);
 		return r;
 	}
 	threads->roots[threads->root_count++] = root;
 	return 0;
 }
 
-static void close_root(struct perfthreads *threads, size_t index)
+static void close_root(struct thread_events *threads, size_t index)
 {
-	struct perfthreads_root *root = threads->roots[index];
+	struct thread_events_root *root = threads->roots[index];
 
 	threads->roots[index] = threads->roots[--threads->root_count];
 	forget_all_of(threads, root);
-	perfthreads_free_root(threads, root);
+	thread_events_free_root(threads, root);
 }
 
 /* ---- notes ---- */
@@ -390,12 +393,12 @@ static void close_root(struct perfthreads *threads, size_t index)
 /*
  * A root turns out to have inherited another's events, or to be an old one whose pid was given away: it, and what it started, is kin of the other.
  */
-static void adopt(struct perfthreads *threads, struct perfthreads_root *child, struct perfthreads_root *root)
+static void adopt(struct thread_events *threads, struct thread_events_root *child, struct thread_events_root *root)
 {
 	size_t index = 0;
 
-	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
-		for (struct perfthreads_known *known = threads->buckets[i]; known != NULL; known = known->next)
+	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
+		for (struct thread_events_known *known = threads->buckets[i]; known != NULL; known = known->next)
 			if (known->root == child) {
 				known->root = root;
 				root->kin++;
@@ -404,13 +407,13 @@ static void adopt(struct perfthreads *threads, struct perfthreads_root *child, s
 	while (threads->roots[index] != child)
 		index++;
 	threads->roots[index] = threads->roots[--threads->root_count];
-	perfthreads_free_root(threads, child);
+	thread_events_free_root(threads, child);
 }
 
 /* A process began that has the events of root. */
-static void note_kin(struct perfthreads *threads, uint32_t pid, struct perfthreads_root *root)
+static void note_kin(struct thread_events *threads, uint32_t pid, struct thread_events_root *root)
 {
-	struct perfthreads_known *known = find(threads, pid);
+	struct thread_events_known *known = find(threads, pid);
 
 	if (known == NULL && threads->kin < KIN_MAX)
 		learn(threads, pid, root);
@@ -419,9 +422,9 @@ static void note_kin(struct perfthreads *threads, uint32_t pid, struct perfthrea
 }
 
 /* Whether what thread ptid of root, or of its kin, began at time_ns has its events. */
-static bool inherits(const struct perfthreads_root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
+static bool inherits(const struct thread_events_root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
 {
-	const struct perfthreads_thread *parent = ppid == root->pid ? perfthreads_thread_of(root, ptid) : NULL;
+	const struct thread_events_thread *parent = ppid == root->pid ? thread_events_thread_of(root, ptid) : NULL;
 
 	if (parent != NULL)
 		return parent->fds == NULL || time_ns >= parent->opened_ns;
@@ -429,9 +432,9 @@ static bool inherits(const struct perfthreads_root *root, uint32_t ppid, uint32_
 	return root->thread_count > 0;
 }
 
-static void note_ended(struct perfthreads *threads, uint32_t pid)
+static void note_ended(struct thread_events *threads, uint32_t pid)
 {
-	struct perfthreads_known *known = find(threads, pid);
+	struct thread_events_known *known = find(threads, pid);
 
 	if (known == NULL)
 		return;
@@ -441,9 +444,9 @@ static void note_ended(struct perfthreads *threads, uint32_t pid)
 		forget_pid(threads, pid);
 }
 
-void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note *note)
+void thread_events_note(struct thread_events *threads, const struct thread_events_note *note)
 {
-	struct perfthreads_known *parent;
+	struct thread_events_known *parent;
 
 	if (note->ended) {
 		note_ended(threads, note->pid);
@@ -453,12 +456,12 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
 	if (parent == NULL || !inherits(parent->root, note->ppid, note->ptid, note->time_ns))
 		return;
 	if (note->pid == note->ppid) {
-		struct perfthreads_thread thread = { .tid = note->tid };
+		struct thread_events_thread thread = { .tid = note->tid };
 
 		/* Only while the threads are enumerated does it matter. */
 		if (parent->root == threads->opening && note->pid == parent->root->pid &&
-		    perfthreads_thread_of(parent->root, note->tid) == NULL)
-			perfthreads_add(parent->root, &thread);
+		    thread_events_thread_of(parent->root, note->tid) == NULL)
+			thread_events_add(parent->root, &thread);
 		return;
 	}
 	note_kin(threads, note->pid, parent->root);
@@ -466,13 +469,13 @@ void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note
 
 /* ---- the set ---- */
 
-static void try_wish(struct perfthreads *threads, struct perfthreads_wish *wish)
+static void try_wish(struct thread_events *threads, struct thread_events_wish *wish)
 {
 	if (find(threads, wish->pid) == NULL && wish->error == 0)
 		wish->error = open_root(threads, wish->pid);
 }
 
-static bool has_wish(const struct perfthreads *threads, uint32_t pid)
+static bool has_wish(const struct thread_events *threads, uint32_t pid)
 {
 	for (size_t i = 0; i < threads->wish_count; i++)
 		if (threads->wishes[i].pid == pid)
@@ -480,7 +483,7 @@ static bool has_wish(const struct perfthreads *threads, uint32_t pid)
 	return false;
 }
 
-void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_t count)
+void thread_events_follow(struct thread_events *threads, const uint32_t *pids, size_t count)
 {
 	threads->wish_count = 0;
 	threads->wishes_left_out = 0;
@@ -488,9 +491,9 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 		if (threads->wish_count == threads->options.max_processes)
 			threads->wishes_left_out++;
 		else if (!has_wish(threads, pids[i]))
-			threads->wishes[threads->wish_count++] = (struct perfthreads_wish){ .pid = pids[i] };
+			threads->wishes[threads->wish_count++] = (struct thread_events_wish){ .pid = pids[i] };
 	}
-	perfthreads_catch_up(threads);
+	thread_events_catch_up(threads);
 	for (size_t i = threads->root_count; i-- > 0;)
 		if (!has_wish(threads, threads->roots[i]->pid))
 			close_root(threads, i);
@@ -499,11 +502,11 @@ void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_
 }
 
 /* Whether a process of which nothing is known but its pid has ended: its first thread is no more, or is the last and a zombie. */
-static bool has_ended(const struct perfthreads *threads, uint32_t pid)
+static bool has_ended(const struct thread_events *threads, uint32_t pid)
 {
 	char text[1024];
 	struct procfs_stat stat;
-	ssize_t len = procread_file(threads->options.proc_fd, (int32_t)pid, "stat", text, sizeof(text));
+	ssize_t len = proc_read_file(threads->options.proc_fd, (int32_t)pid, "stat", text, sizeof(text));
 
 	if (len < 0)
 		return len == -ESRCH;
@@ -513,10 +516,10 @@ static bool has_ended(const struct perfthreads *threads, uint32_t pid)
 }
 
 /* Kin whose end was not told. */
-static void look_at_kin(struct perfthreads *threads, const struct perfthreads_root *root)
+static void look_at_kin(struct thread_events *threads, const struct thread_events_root *root)
 {
-	for (size_t i = 0; i < PERFTHREADS_BUCKETS; i++)
-		for (struct perfthreads_known **at = &threads->buckets[i]; *at != NULL;) {
+	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
+		for (struct thread_events_known **at = &threads->buckets[i]; *at != NULL;) {
 			if ((*at)->root == root && (*at)->pid != root->pid && has_ended(threads, (*at)->pid))
 				forget(threads, at);
 			else
@@ -524,12 +527,12 @@ static void look_at_kin(struct perfthreads *threads, const struct perfthreads_ro
 		}
 }
 
-bool perfthreads_sweep(struct perfthreads *threads, bool look)
+bool thread_events_sweep(struct thread_events *threads, bool look)
 {
 	bool closed = false;
 
 	for (size_t i = threads->root_count; i-- > 0;) {
-		struct perfthreads_root *root = threads->roots[i];
+		struct thread_events_root *root = threads->roots[i];
 
 		if ((!look && !root->leader_exited) || !has_ended(threads, root->pid))
 			continue;
@@ -545,17 +548,17 @@ bool perfthreads_sweep(struct perfthreads *threads, bool look)
 	return closed;
 }
 
-static void switch_thread(const struct perfthreads *threads, const struct perfthreads_thread *thread, size_t output,
+static void switch_thread(const struct thread_events *threads, const struct thread_events_thread *thread, size_t output,
 			  bool on)
 {
 	unsigned cpus = threads->options.cpus;
 
 	for (unsigned cpu = 0; thread->fds != NULL && cpu < cpus; cpu++)
 		if (thread->fds[output * cpus + cpu] >= 0)
-			perfevents_switch(thread->fds[output * cpus + cpu], on);
+			perf_events_switch(thread->fds[output * cpus + cpu], on);
 }
 
-void perfthreads_switch(struct perfthreads *threads, enum perfevents_kind kind, bool on)
+void thread_events_switch(struct thread_events *threads, enum perf_events_kind kind, bool on)
 {
 	threads->off[kind] = !on;
 	for (size_t output = 0; output < threads->options.output_count; output++)
@@ -567,32 +570,33 @@ void perfthreads_switch(struct perfthreads *threads, enum perfevents_kind kind, 
 
 /* ---- asking ---- */
 
-void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_t *cycles, uint64_t *running_ns)
+void thread_events_count(const struct thread_events *threads, size_t output, uint64_t *cycles, uint64_t *running_ns)
 {
 	unsigned cpus = threads->options.cpus;
 
 	for (size_t i = 0; i < threads->root_count; i++) {
-		const struct perfthreads_root *root = threads->roots[i];
+		const struct thread_events_root *root = threads->roots[i];
 
 		for (size_t j = 0; j < root->thread_count; j++)
 			for (unsigned cpu = 0; root->threads[j].fds != NULL && cpu < cpus; cpu++)
 				if (root->threads[j].fds[output * cpus + cpu] >= 0)
-					perfevents_count(root->threads[j].fds[output * cpus + cpu], cycles, running_ns);
+					perf_events_count(root->threads[j].fds[output * cpus + cpu], cycles,
+							  running_ns);
 	}
 }
 
-void perfthreads_status(const struct perfthreads *threads, struct perfthreads_status *ret)
+void thread_events_status(const struct thread_events *threads, struct thread_events_status *ret)
 {
-	struct perfthreads_status status = { .events = threads->events,
-					     .not_followed = (unsigned)threads->wishes_left_out };
+	struct thread_events_status status = { .events = threads->events,
+					       .not_followed = (unsigned)threads->wishes_left_out };
 
 	for (size_t i = 0; i < threads->root_count; i++)
 		for (size_t j = 0; j < threads->roots[i]->thread_count; j++)
 			status.threads += threads->roots[i]->threads[j].fds != NULL;
 	for (size_t i = 0; i < threads->wish_count; i++) {
-		const struct perfthreads_wish *wish = &threads->wishes[i];
+		const struct thread_events_wish *wish = &threads->wishes[i];
 
-		status.processes += find((struct perfthreads *)threads, wish->pid) != NULL;
+		status.processes += find((struct thread_events *)threads, wish->pid) != NULL;
 		if (wish->error < 0 && wish->error != -ESRCH) {
 			status.not_followed++;
 			status.error = wish->error;
@@ -601,24 +605,24 @@ void perfthreads_status(const struct perfthreads *threads, struct perfthreads_st
 	*ret = status;
 }
 
-int perfthreads_new(const struct perfthreads_options *options, struct perfthreads **ret)
+int thread_events_new(const struct thread_events_options *options, struct thread_events **ret)
 {
-	struct perfthreads *threads = calloc(1, sizeof(*threads));
+	struct thread_events *threads = calloc(1, sizeof(*threads));
 
 	if (threads == NULL)
 		return -ENOMEM;
 	threads->options = *options;
-	threads->roots = calloc(options->max_processes, sizeof(struct perfthreads_root *));
-	threads->wishes = calloc(options->max_processes, sizeof(struct perfthreads_wish));
+	threads->roots = calloc(options->max_processes, sizeof(struct thread_events_root *));
+	threads->wishes = calloc(options->max_processes, sizeof(struct thread_events_wish));
 	if (threads->roots == NULL || threads->wishes == NULL) {
-		perfthreads_free(threads);
+		thread_events_free(threads);
 		return -ENOMEM;
 	}
 	*ret = threads;
 	return 0;
 }
 
-void perfthreads_free(struct perfthreads *threads)
+void thread_events_free(struct thread_events *threads)
 {
 	if (threads == NULL)
 		return;

@@ -11,36 +11,36 @@
 #include "daemon/engine/base/perf_events.h"
 #include "lib/base/base.h"
 
-struct perfthreads;
+struct thread_events;
 
 /* What each thread gets on each CPU. Both borrowed. */
-struct perfthreads_output {
-	const struct perfevents_wanted *wanted;
-	const struct perfevents *rings; /* one for each CPU */
+struct thread_events_output {
+	const struct perf_events_wanted *wanted;
+	const struct perf_events *rings; /* one for each CPU */
 };
 
 /* A process or thread began, or a process ended, by its first thread. */
-struct perfthreads_note {
+struct thread_events_note {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint32_t pid, tid, ppid, ptid;
 	bool ended;
 };
 
-struct perfthreads_options {
-	int proc_fd;                              /* of /proc, borrowed */
-	const struct perfthreads_output *outputs; /* borrowed; what the notes come from is the first */
+struct thread_events_options {
+	int proc_fd;                                /* of /proc, borrowed */
+	const struct thread_events_output *outputs; /* borrowed; what the notes come from is the first */
 	size_t output_count;
 	unsigned cpus;
 	unsigned max_events, max_processes;
 	struct clock clock;
-	/* Has perfthreads_note called for all that happened until now. */
+	/* Has thread_events_note called for all that happened until now. */
 	void (*catch_up)(void *ctx);
 	/* A process has its events now; its threads. */
 	void (*opened)(void *ctx, uint32_t pid, const uint32_t *tids, size_t count);
 	void *ctx;
 };
 
-struct perfthreads_status {
+struct thread_events_status {
 	unsigned processes;    /* of the set, that have events */
 	unsigned threads;      /* that have events of their own */
 	unsigned events;       /* descriptors */
@@ -49,33 +49,33 @@ struct perfthreads_status {
 };
 
 /* So many descriptors may be events where RLIMIT_NOFILE is nofile: a quarter, and no more than 4096. */
-unsigned perfthreads_max_events(uint64_t nofile);
+unsigned thread_events_max_events(uint64_t nofile);
 
-/* 0 or -ENOMEM. *ret belongs to the caller: perfthreads_free. */
-int perfthreads_new(const struct perfthreads_options *options, struct perfthreads **ret);
+/* 0 or -ENOMEM. *ret belongs to the caller: thread_events_free. */
+int thread_events_new(const struct thread_events_options *options, struct thread_events **ret);
 
 /* Closes all events. NULL is fine. */
-void perfthreads_free(struct perfthreads *threads);
+void thread_events_free(struct thread_events *threads);
 
 /* The set, anew; in the order of their importance, where not all have room. Those that could not be followed before are tried again. */
-void perfthreads_follow(struct perfthreads *threads, const uint32_t *pids, size_t count);
+void thread_events_follow(struct thread_events *threads, const uint32_t *pids, size_t count);
 
 /* In the order of time. */
-void perfthreads_note(struct perfthreads *threads, const struct perfthreads_note *note);
+void thread_events_note(struct thread_events *threads, const struct thread_events_note *note);
 
 /*
  * Closes events of those that have exited, with what they started. look: at all processes, not only at those that notes tell of. Whether there were
  * any.
  */
-bool perfthreads_sweep(struct perfthreads *threads, bool look);
+bool thread_events_sweep(struct thread_events *threads, bool look);
 
 /* Has all events of a kind, also those that are opened later and those that were inherited, count or not. */
-void perfthreads_switch(struct perfthreads *threads, enum perfevents_kind kind, bool on);
+void thread_events_switch(struct thread_events *threads, enum perf_events_kind kind, bool on);
 
 /* What all events of an output have counted, which have `cycles`, and for how long. */
-void perfthreads_count(const struct perfthreads *threads, size_t output, uint64_t *cycles, uint64_t *running_ns);
+void thread_events_count(const struct thread_events *threads, size_t output, uint64_t *cycles, uint64_t *running_ns);
 
 /* As of now. */
-void perfthreads_status(const struct perfthreads *threads, struct perfthreads_status *ret);
+void thread_events_status(const struct thread_events *threads, struct thread_events_status *ret);
 
 #endif

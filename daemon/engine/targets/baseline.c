@@ -165,7 +165,7 @@ static int visit_process(void *ctx, const char *name)
 	if (len > 10 || text_parse_u64(name, name + len, &pid) != name + len)
 		return 0;
 	snprintf(path, sizeof(path), "%s/stat", name);
-	n = piddir_read(scan->procfd, path, text, sizeof(text));
+	n = pid_directory_read(scan->procfd, path, text, sizeof(text));
 	if (n < 0 || procfs_stat_parse(text, (size_t)n, &stat) < 0)
 		return n == -ENOMEM || n == -EMFILE || n == -ENFILE ? (int)n : 0;
 	return scan->visit(scan->ctx, &stat);
@@ -175,7 +175,7 @@ int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_s
 {
 	struct scan scan = { procfd, visit, ctx };
 
-	return dirlist_each(procfd, visit_process, &scan);
+	return directory_list_each(procfd, visit_process, &scan);
 }
 
 /*
@@ -274,7 +274,8 @@ static void take_header(struct maps_snapshot_building *maps_snapshot_building, c
 	else
 		set_name(&like, ANONYMOUS, sizeof(ANONYMOUS) - 1);
 
-	maps_snapshot_building->current = maps_snapshot_find_or_add(maps_snapshot_building->snapshot, maps_snapshot_building->current, &like);
+	maps_snapshot_building->current =
+		maps_snapshot_find_or_add(maps_snapshot_building->snapshot, maps_snapshot_building->current, &like);
 	maps_snapshot_building->snapshot->records[maps_snapshot_building->current].mappings++;
 	maps_snapshot_building->mappings++;
 }
@@ -347,17 +348,17 @@ static int read_smaps(int fd, struct maps_snapshot_building *maps_snapshot_build
 
 int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct maps_snapshot **ret)
 {
-	AUTO_CLOSE int piddir = -1;
+	AUTO_CLOSE int pid_directory = -1;
 	AUTO_CLOSE int fd = -1;
 	AUTO_FREE struct maps_snapshot *snapshot = NULL;
 	struct maps_snapshot_building maps_snapshot_building = { 0 };
 	struct maps_snapshot *fitting;
 	int r;
 
-	r = piddir_open(procfd, pid, start_ticks, &piddir);
+	r = pid_directory_open(procfd, pid, start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
-	fd = piddir_file(piddir, "smaps");
+	fd = pid_directory_file(pid_directory, "smaps");
 	if (fd < 0)
 		return fd;
 	snapshot = malloc(sizeof(*snapshot) + MAPS_SNAPSHOT_MAX * sizeof(snapshot->records[0]));
@@ -392,7 +393,7 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 #define NAME_DIGITS 10
 
 struct building {
-	int piddir;
+	int pid_directory;
 	uint64_t ns_per_tick;
 	size_t room;
 	struct thread_snapshot *snapshot;
@@ -425,7 +426,7 @@ static uint64_t read_cpu(const struct building *building, int32_t tid, uint64_t 
 	ssize_t len;
 
 	snprintf(path, sizeof(path), "task/%d/schedstat", tid);
-	len = piddir_read(building->piddir, path, text, sizeof(text));
+	len = pid_directory_read(building->pid_directory, path, text, sizeof(text));
 	if (len <= 0 || !text_parse_u64(text, text + len, &cpu_ns))
 		return otherwise;
 	/* A kernel with the file but without the accounting says 0 for ever. */
@@ -441,7 +442,7 @@ static int read_thread(const struct building *building, int32_t tid, struct thre
 	size_t name_len;
 
 	snprintf(path, sizeof(path), "task/%d/stat", tid);
-	len = piddir_read(building->piddir, path, text, sizeof(text));
+	len = pid_directory_read(building->pid_directory, path, text, sizeof(text));
 	if (len < 0)
 		return (int)len;
 	if (procfs_stat_parse(text, (size_t)len, &stat) < 0)
@@ -495,12 +496,12 @@ static int compare_tid(const void *a, const void *b)
 
 static int read_tasks(struct building *building)
 {
-	AUTO_CLOSE int tasks = openat(building->piddir, "task", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_CLOSE int tasks = openat(building->pid_directory, "task", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int r;
 
 	if (tasks < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	r = dirlist_each(tasks, visit_task, building);
+	r = directory_list_each(tasks, visit_task, building);
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
 	return building->snapshot->count == 0 ? -ESRCH : 0;
@@ -508,18 +509,18 @@ static int read_tasks(struct building *building)
 
 int thread_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct thread_snapshot **ret)
 {
-	AUTO_CLOSE int piddir = -1;
+	AUTO_CLOSE int pid_directory = -1;
 	struct building building = { .ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK) };
 	int r;
 
-	r = piddir_open(procfd, pid, start_ticks, &piddir);
+	r = pid_directory_open(procfd, pid, start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
 	r = grow(&building);
 	if (r < 0)
 		return r;
 
-	building.piddir = piddir;
+	building.pid_directory = pid_directory;
 	r = read_tasks(&building);
 	if (r < 0) {
 		free(building.snapshot);
@@ -610,7 +611,7 @@ struct known {
 struct baseline {
 	int procfd;
 	bool with_maps;
-	struct outside outside;
+	struct unlocked_section unlocked_section;
 	struct busy_snapshot whole, growing;
 	struct known *buckets[BUCKETS];
 	size_t count;
@@ -660,9 +661,9 @@ void baseline_free(struct baseline *baseline)
 	free(baseline);
 }
 
-void baseline_set_outside(struct baseline *baseline, struct outside outside)
+void baseline_set_outside(struct baseline *baseline, struct unlocked_section unlocked_section)
 {
-	baseline->outside = outside;
+	baseline->unlocked_section = unlocked_section;
 }
 
 void baseline_set_maps(struct baseline *baseline, bool with_maps)
@@ -748,11 +749,11 @@ static void take_threads(struct baseline *baseline, struct known *known, const s
 		return;
 	}
 
-	outside_leave(&baseline->outside, stat->pid);
+	unlocked_section_leave(&baseline->unlocked_section, stat->pid);
 
 	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot);
 
-	outside_enter(&baseline->outside);
+	unlocked_section_enter(&baseline->unlocked_section);
 	if (r < 0)
 		return; /* gone, or not ours to look at: captures will say so */
 
@@ -771,11 +772,11 @@ static void take_maps(struct baseline *baseline, struct known *known)
 
 	baseline->maps_left--;
 	known->maps_tried = baseline->now;
-	outside_leave(&baseline->outside, known->pid);
+	unlocked_section_leave(&baseline->unlocked_section, known->pid);
 
 	int r = maps_snapshot_take(baseline->procfd, known->pid, known->start_ticks, baseline->now, &maps);
 
-	outside_enter(&baseline->outside);
+	unlocked_section_enter(&baseline->unlocked_section);
 	if (r < 0)
 		return;
 

@@ -110,7 +110,7 @@ struct thread_snapshot {
 	struct thread_record records[];
 };
 
-/* For free(3). 0; -ESRCH: gone; -ENOMEM; -errno. start_ticks as in piddir_open. */
+/* For free(3). 0; -ESRCH: gone; -ENOMEM; -errno. start_ticks as in pid_directory_open. */
 int thread_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct thread_snapshot **ret);
 
 /* What was this thread's record: same tid and start time; NULL if it was not there. */
@@ -148,7 +148,7 @@ int baseline_new(int procfd, bool with_maps, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
 
 /* Where threads and mappings are read; nowhere else than under the lock at first. */
-void baseline_set_outside(struct baseline *baseline, struct outside outside);
+void baseline_set_outside(struct baseline *baseline, struct unlocked_section unlocked_section);
 
 /* Mappings too from now on, or no longer: then those that are there are dropped. */
 void baseline_set_maps(struct baseline *baseline, bool with_maps);

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 /* Directories; below others it is not heard what comes. The kernel's own limit (fs.inotify.max_user_watches) is some 8,000 and more. */
-#define CGROUPWATCH_MAX 4096u
+#define CGROUP_WATCH_MAX 4096u
 
 #define ROOTS_MAX (1 + CGROUP_CONTROLLERS)
 #define BUCKETS 1024u
@@ -54,7 +54,7 @@ struct waiting {
 	mono_t due;
 };
 
-struct cgroupwatch {
+struct cgroup_watch {
 	const char *roots[ROOTS_MAX];
 	unsigned root_count;
 	int fd;
@@ -70,81 +70,81 @@ struct cgroupwatch {
 	uint64_t heard;
 };
 
-static void add_root(struct cgroupwatch *watch, const char *root)
+static void add_root(struct cgroup_watch *judged_target, const char *root)
 {
-	for (unsigned i = 0; root != NULL && i < watch->root_count; i++)
-		if (strcmp(watch->roots[i], root) == 0)
+	for (unsigned i = 0; root != NULL && i < judged_target->root_count; i++)
+		if (strcmp(judged_target->roots[i], root) == 0)
 			return;
 	if (root != NULL)
-		watch->roots[watch->root_count++] = root;
+		judged_target->roots[judged_target->root_count++] = root;
 }
 
-int cgroupwatch_new(const struct cgroup_mounts *mounts, struct cgroupwatch **ret)
+int cgroup_watch_new(const struct cgroup_mounts *mounts, struct cgroup_watch **ret)
 {
-	struct cgroupwatch *watch = calloc(1, sizeof(*watch));
+	struct cgroup_watch *judged_target = calloc(1, sizeof(*judged_target));
 	bool v2;
 	int r = 0;
 
-	if (watch == NULL)
+	if (judged_target == NULL)
 		return -ENOMEM;
-	watch->fd = -1;
-	watch->wants_all = true;
-	add_root(watch, cgroup_mounts_v2(mounts));
+	judged_target->fd = -1;
+	judged_target->wants_all = true;
+	add_root(judged_target, cgroup_mounts_v2(mounts));
 	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-		add_root(watch, cgroup_mounts_controller(mounts, (enum cgroup_resource)i, &v2));
-	if (watch->root_count == 0)
+		add_root(judged_target, cgroup_mounts_controller(mounts, (enum cgroup_resource)i, &v2));
+	if (judged_target->root_count == 0)
 		r = -ENOENT;
 	if (r == 0) {
-		watch->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-		r = watch->fd < 0 ? -errno : 0;
+		judged_target->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+		r = judged_target->fd < 0 ? -errno : 0;
 	}
 	if (r < 0) {
-		cgroupwatch_free(watch);
+		cgroup_watch_free(judged_target);
 		return r;
 	}
-	*ret = watch;
+	*ret = judged_target;
 	return 0;
 }
 
-void cgroupwatch_free(struct cgroupwatch *watch)
+void cgroup_watch_free(struct cgroup_watch *judged_target)
 {
-	if (watch == NULL)
+	if (judged_target == NULL)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++) {
-		while (watch->buckets[i] != NULL) {
-			struct directory *directory = watch->buckets[i];
+		while (judged_target->buckets[i] != NULL) {
+			struct directory *directory = judged_target->buckets[i];
 
-			watch->buckets[i] = directory->next;
+			judged_target->buckets[i] = directory->next;
 			free(directory);
 		}
 	}
-	while (watch->waiting_count > 0)
-		free(watch->waiting[--watch->waiting_count].path);
-	if (watch->fd >= 0)
-		close(watch->fd);
-	free(watch);
+	while (judged_target->waiting_count > 0)
+		free(judged_target->waiting[--judged_target->waiting_count].path);
+	if (judged_target->fd >= 0)
+		close(judged_target->fd);
+	free(judged_target);
 }
 
-int cgroupwatch_fd(const struct cgroupwatch *watch)
+int cgroup_watch_fd(const struct cgroup_watch *judged_target)
 {
-	return watch->fd;
+	return judged_target->fd;
 }
 
-bool cgroupwatch_wants_all(const struct cgroupwatch *watch)
+bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target)
 {
-	return watch->wants_all;
+	return judged_target->wants_all;
 }
 
-bool cgroupwatch_hears_all(const struct cgroupwatch *watch)
+bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target)
 {
-	return !watch->wants_all && !watch->walking && !watch->deaf;
+	return !judged_target->wants_all && !judged_target->walking && !judged_target->deaf;
 }
 
 /* ---- directories ---- */
 
-static struct directory **find(struct cgroupwatch *watch, int wd)
+static struct directory **find(struct cgroup_watch *judged_target, int wd)
 {
-	struct directory **at = &watch->buckets[(unsigned)wd % BUCKETS];
+	struct directory **at = &judged_target->buckets[(unsigned)wd % BUCKETS];
 
 	while (*at != NULL && (*at)->wd != wd)
 		at = &(*at)->next;
@@ -152,161 +152,164 @@ static struct directory **find(struct cgroupwatch *watch, int wd)
 }
 
 /* FNV-1a. */
-static struct directory **bucket_of_path(struct cgroupwatch *watch, unsigned root, const char *path)
+static struct directory **bucket_of_path(struct cgroup_watch *judged_target, unsigned root, const char *path)
 {
 	uint32_t hash = 2166136261u ^ root;
 
 	for (; *path != '\0'; path++)
 		hash = (hash ^ (unsigned char)*path) * 16777619u;
-	return &watch->paths[(hash ^ hash >> 15) % BUCKETS];
+	return &judged_target->paths[(hash ^ hash >> 15) % BUCKETS];
 }
 
-static struct directory *find_path(struct cgroupwatch *watch, unsigned root, const char *path)
+static struct directory *find_path(struct cgroup_watch *judged_target, unsigned root, const char *path)
 {
-	struct directory *directory = *bucket_of_path(watch, root, path);
+	struct directory *directory = *bucket_of_path(judged_target, root, path);
 
 	while (directory != NULL && (directory->root != root || strcmp(directory->path, path) != 0))
 		directory = directory->next_path;
 	return directory;
 }
 
-static void enter(struct cgroupwatch *watch, struct directory *directory)
+static void enter(struct cgroup_watch *judged_target, struct directory *directory)
 {
-	struct directory **at = find(watch, directory->wd),
-			 **path = bucket_of_path(watch, directory->root, directory->path);
+	struct directory **at = find(judged_target, directory->wd),
+			 **path = bucket_of_path(judged_target, directory->root, directory->path);
 
 	directory->next = *at;
 	*at = directory;
 	directory->next_path = *path;
 	*path = directory;
-	watch->count++;
+	judged_target->count++;
 }
 
 /* Not its watch. Where there was no room for all there may be some now. */
-static void forget(struct cgroupwatch *watch, struct directory *directory)
+static void forget(struct cgroup_watch *judged_target, struct directory *directory)
 {
-	struct directory **at = find(watch, directory->wd),
-			 **path = bucket_of_path(watch, directory->root, directory->path);
+	struct directory **at = find(judged_target, directory->wd),
+			 **path = bucket_of_path(judged_target, directory->root, directory->path);
 
 	*at = directory->next;
 	while (*path != directory)
 		path = &(*path)->next_path;
 	*path = directory->next_path;
-	watch->count--;
-	watch->wants_all |= watch->deaf && watch->count < watch->deaf_at / 2;
+	judged_target->count--;
+	judged_target->wants_all |= judged_target->deaf && judged_target->count < judged_target->deaf_at / 2;
 	free(directory);
 }
 
-static void give_back(struct cgroupwatch *watch, struct directory *directory)
+static void give_back(struct cgroup_watch *judged_target, struct directory *directory)
 {
-	inotify_rm_watch(watch->fd, directory->wd);
-	forget(watch, directory);
+	inotify_rm_watch(judged_target->fd, directory->wd);
+	forget(judged_target, directory);
 }
 
-static void grow_deaf(struct cgroupwatch *watch)
+static void grow_deaf(struct cgroup_watch *judged_target)
 {
-	watch->deaf = true;
-	watch->deaf_at = watch->count;
+	judged_target->deaf = true;
+	judged_target->deaf_at = judged_target->count;
 }
 
 /* Watches the directory of path in a hierarchy. True: it is there and was not watched before. */
-static bool add_directory(struct cgroupwatch *watch, unsigned root, const char *path)
+static bool add_directory(struct cgroup_watch *judged_target, unsigned root, const char *path)
 {
 	char full[PATH_MAX];
 	size_t len = strlen(path) + 1;
 	struct directory *directory;
 	int wd;
 
-	if (watch->count == CGROUPWATCH_MAX)
-		grow_deaf(watch);
-	if (watch->count == CGROUPWATCH_MAX ||
-	    (size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
+	if (judged_target->count == CGROUP_WATCH_MAX)
+		grow_deaf(judged_target);
+	if (judged_target->count == CGROUP_WATCH_MAX ||
+	    (size_t)snprintf(full, sizeof(full), "%s%s", judged_target->roots[root], path) >= sizeof(full))
 		return false;
-	wd = inotify_add_watch(watch->fd, full,
+	wd = inotify_add_watch(judged_target->fd, full,
 			       IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_DONT_FOLLOW);
 	if (wd < 0) {
 		if (errno == ENOSPC || errno == ENOMEM)
-			grow_deaf(watch);
+			grow_deaf(judged_target);
 		return false;
 	}
-	directory = *find(watch, wd);
+	directory = *find(judged_target, wd);
 	if (directory != NULL) {
-		directory->walk = watch->walk;
+		directory->walk = judged_target->walk;
 		return false;
 	}
 	directory = malloc(sizeof(*directory) + len);
 	if (directory == NULL) {
-		grow_deaf(watch);
-		inotify_rm_watch(watch->fd, wd);
+		grow_deaf(judged_target);
+		inotify_rm_watch(judged_target->fd, wd);
 		return false;
 	}
-	*directory = (struct directory){ .wd = wd, .root = root, .walk = watch->walk };
+	*directory = (struct directory){ .wd = wd, .root = root, .walk = judged_target->walk };
 	memcpy(directory->path, path, len);
-	enter(watch, directory);
+	enter(judged_target, directory);
 	return true;
 }
 
-void cgroupwatch_begin(struct cgroupwatch *watch)
+void cgroup_watch_begin(struct cgroup_watch *judged_target)
 {
-	if (!watch->wants_all && !watch->walking)
+	if (!judged_target->wants_all && !judged_target->walking)
 		return;
-	watch->wants_all = watch->deaf = false;
-	watch->walking = true;
-	watch->walk++;
+	judged_target->wants_all = judged_target->deaf = false;
+	judged_target->walking = true;
+	judged_target->walk++;
 }
 
-void cgroupwatch_add(struct cgroupwatch *watch, const char *path)
+void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path)
 {
-	for (unsigned root = 0; watch->walking && root < watch->root_count; root++)
-		add_directory(watch, root, path);
+	for (unsigned root = 0; judged_target->walking && root < judged_target->root_count; root++)
+		add_directory(judged_target, root, path);
 }
 
-void cgroupwatch_has_all(struct cgroupwatch *watch)
+void cgroup_watch_has_all(struct cgroup_watch *judged_target)
 {
-	if (!watch->walking)
+	if (!judged_target->walking)
 		return;
-	watch->walking = false;
+	judged_target->walking = false;
 	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct directory *directory = watch->buckets[i], *next; directory != NULL; directory = next) {
+		for (struct directory *directory = judged_target->buckets[i], *next; directory != NULL;
+		     directory = next) {
 			next = directory->next;
-			if (directory->walk != watch->walk)
-				give_back(watch, directory);
+			if (directory->walk != judged_target->walk)
+				give_back(judged_target, directory);
 		}
 }
 
 /* ---- what comes ---- */
 
-static void enqueue(struct cgroupwatch *watch, const char *path, mono_t now)
+static void enqueue(struct cgroup_watch *judged_target, const char *path, mono_t now)
 {
 	char *copy;
 
-	for (size_t i = 0; i < watch->waiting_count; i++)
-		if (strcmp(watch->waiting[i].path, path) == 0)
+	for (size_t i = 0; i < judged_target->waiting_count; i++)
+		if (strcmp(judged_target->waiting[i].path, path) == 0)
 			return;
-	copy = watch->waiting_count < WAITING_MAX ? strdup(path) : NULL;
+	copy = judged_target->waiting_count < WAITING_MAX ? strdup(path) : NULL;
 	if (copy == NULL)
-		watch->lost = true;
+		judged_target->lost = true;
 	else
-		watch->waiting[watch->waiting_count++] = (struct waiting){ copy, mono_add(now, MOMENT_NS) };
+		judged_target->waiting[judged_target->waiting_count++] =
+			(struct waiting){ copy, mono_add(now, MOMENT_NS) };
 }
 
-static void come(struct cgroupwatch *watch, unsigned root, const char *parent, const char *name, mono_t now, int depth);
+static void come(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name, mono_t now,
+		 int depth);
 
 /* What was made in it before it was watched. */
-static void list_inside(struct cgroupwatch *watch, unsigned root, const char *path, mono_t now, int depth)
+static void list_inside(struct cgroup_watch *judged_target, unsigned root, const char *path, mono_t now, int depth)
 {
 	char full[PATH_MAX];
 	const struct dirent *item;
 	DIR *dir;
 
-	if ((size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
+	if ((size_t)snprintf(full, sizeof(full), "%s%s", judged_target->roots[root], path) >= sizeof(full))
 		return;
 	dir = opendir(full);
 	if (dir == NULL)
 		return;
 	while ((item = readdir(dir)) != NULL)
 		if (item->d_type == DT_DIR && strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0)
-			come(watch, root, path, item->d_name, now, depth);
+			come(judged_target, root, path, item->d_name, now, depth);
 	closedir(dir);
 }
 
@@ -316,51 +319,52 @@ static bool path_in(const char *parent, const char *name, char ret[PATH_MAX])
 	return (size_t)snprintf(ret, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < PATH_MAX;
 }
 
-static void come(struct cgroupwatch *watch, unsigned root, const char *parent, const char *name, mono_t now, int depth)
+static void come(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name, mono_t now,
+		 int depth)
 {
 	char path[PATH_MAX];
 
 	if (depth == DEPTH_MAX || !path_in(parent, name, path)) {
-		watch->lost = true;
+		judged_target->lost = true;
 		return;
 	}
-	enqueue(watch, path, now);
-	if (add_directory(watch, root, path))
-		list_inside(watch, root, path, now, depth + 1);
+	enqueue(judged_target, path, now);
+	if (add_directory(judged_target, root, path))
+		list_inside(judged_target, root, path, now, depth + 1);
 }
 
-static void go(struct cgroupwatch *watch, unsigned root, const char *parent, const char *name)
+static void go(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name)
 {
 	char path[PATH_MAX];
-	struct directory *directory = path_in(parent, name, path) ? find_path(watch, root, path) : NULL;
+	struct directory *directory = path_in(parent, name, path) ? find_path(judged_target, root, path) : NULL;
 
 	if (directory != NULL)
-		give_back(watch, directory);
+		give_back(judged_target, directory);
 }
 
-static void take_event(struct cgroupwatch *watch, const struct inotify_event *event, mono_t now)
+static void take_event(struct cgroup_watch *judged_target, const struct inotify_event *event, mono_t now)
 {
-	struct directory *directory = *find(watch, event->wd);
+	struct directory *directory = *find(judged_target, event->wd);
 
-	watch->lost |= (event->mask & IN_Q_OVERFLOW) != 0;
+	judged_target->lost |= (event->mask & IN_Q_OVERFLOW) != 0;
 	if (directory == NULL)
 		return;
 	if (event->mask & IN_IGNORED)
-		forget(watch, directory);
+		forget(judged_target, directory);
 	else if (!(event->mask & IN_ISDIR) || event->len == 0)
 		return;
 	else if (event->mask & (IN_DELETE | IN_MOVED_FROM))
-		go(watch, directory->root, directory->path, event->name);
+		go(judged_target, directory->root, directory->path, event->name);
 	else
-		come(watch, directory->root, directory->path, event->name, now, 0);
+		come(judged_target, directory->root, directory->path, event->name, now, 0);
 }
 
-static void read_events(struct cgroupwatch *watch, mono_t now)
+static void read_events(struct cgroup_watch *judged_target, mono_t now)
 {
 	_Alignas(struct inotify_event) char buf[EVENTS_BYTES];
 
 	for (int reads = 0; reads < READS_MAX; reads++) {
-		ssize_t len = read(watch->fd, buf, sizeof(buf));
+		ssize_t len = read(judged_target->fd, buf, sizeof(buf));
 
 		if (len <= 0)
 			return;
@@ -368,43 +372,45 @@ static void read_events(struct cgroupwatch *watch, mono_t now)
 			const struct inotify_event *event = (const void *)(buf + at);
 
 			at += sizeof(*event) + event->len;
-			watch->heard++;
-			take_event(watch, event, now);
+			judged_target->heard++;
+			take_event(judged_target, event, now);
 		}
 	}
 }
 
-bool cgroupwatch_hear(struct cgroupwatch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx)
+bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
+		       void *ctx)
 {
 	size_t done = 0;
 	bool lost;
 
-	read_events(watch, now);
-	for (; done < watch->waiting_count && mono_diff(now, watch->waiting[done].due) >= 0; done++) {
-		visit(ctx, watch->waiting[done].path);
-		free(watch->waiting[done].path);
+	read_events(judged_target, now);
+	for (; done < judged_target->waiting_count && mono_diff(now, judged_target->waiting[done].due) >= 0; done++) {
+		visit(ctx, judged_target->waiting[done].path);
+		free(judged_target->waiting[done].path);
 	}
-	watch->waiting_count -= done;
-	memmove(watch->waiting, watch->waiting + done, watch->waiting_count * sizeof(watch->waiting[0]));
-	lost = watch->lost;
-	watch->lost = false;
-	watch->wants_all |= lost;
+	judged_target->waiting_count -= done;
+	memmove(judged_target->waiting, judged_target->waiting + done,
+		judged_target->waiting_count * sizeof(judged_target->waiting[0]));
+	lost = judged_target->lost;
+	judged_target->lost = false;
+	judged_target->wants_all |= lost;
 	return !lost;
 }
 
-uint64_t cgroupwatch_heard(const struct cgroupwatch *watch)
+uint64_t cgroup_watch_heard(const struct cgroup_watch *judged_target)
 {
-	return watch->heard;
+	return judged_target->heard;
 }
 
-bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret)
+bool cgroup_watch_next(const struct cgroup_watch *judged_target, mono_t *ret)
 {
-	if (watch->waiting_count > 0)
-		*ret = watch->waiting[0].due;
-	return watch->waiting_count > 0;
+	if (judged_target->waiting_count > 0)
+		*ret = judged_target->waiting[0].due;
+	return judged_target->waiting_count > 0;
 }
 
-size_t cgroupwatch_count(const struct cgroupwatch *watch)
+size_t cgroup_watch_count(const struct cgroup_watch *judged_target)
 {
-	return watch->count;
+	return judged_target->count;
 }

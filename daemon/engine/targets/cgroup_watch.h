@@ -14,44 +14,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cgroupwatch;
+struct cgroup_watch;
 
 /* mounts must outlive it. 0; -ENOENT: no hierarchies; -ENOMEM; -errno. */
-int cgroupwatch_new(const struct cgroup_mounts *mounts, struct cgroupwatch **ret);
+int cgroup_watch_new(const struct cgroup_mounts *mounts, struct cgroup_watch **ret);
 
 /* NULL is fine. */
-void cgroupwatch_free(struct cgroupwatch *watch);
+void cgroup_watch_free(struct cgroup_watch *judged_target);
 
 /* For poll(2). */
-int cgroupwatch_fd(const struct cgroupwatch *watch);
+int cgroup_watch_fd(const struct cgroup_watch *judged_target);
 
 /* Whether the next walk has to tell of the cgroups that are there: at first, and when something was lost. */
-bool cgroupwatch_wants_all(const struct cgroupwatch *watch);
+bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target);
 
 /* Whether it hears of all: nothing was lost, and the kernel gave as many watches as there are directories. */
-bool cgroupwatch_hears_all(const struct cgroupwatch *watch);
+bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target);
 
 /*
  * A walk over all cgroups begins; every one that it meets; and then that it is over. What comes in them is heard of from now on, and what was not met is
  * watched no more. Harmless where all is known. A walk that was given up is begun anew.
  */
-void cgroupwatch_begin(struct cgroupwatch *watch);
-void cgroupwatch_add(struct cgroupwatch *watch, const char *path);
-void cgroupwatch_has_all(struct cgroupwatch *watch);
+void cgroup_watch_begin(struct cgroup_watch *judged_target);
+void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path);
+void cgroup_watch_has_all(struct cgroup_watch *judged_target);
 
 /* Directories that are watched. */
-size_t cgroupwatch_count(const struct cgroupwatch *watch);
+size_t cgroup_watch_count(const struct cgroup_watch *judged_target);
 
 /*
  * Takes in what there is to be heard; never waits. A cgroup that came is handed to visit once its directories have had a moment to be made in all
  * hierarchies. False: something was lost, and only a walk finds it.
  */
-bool cgroupwatch_hear(struct cgroupwatch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx);
+bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
+		       void *ctx);
 
 /* What was heard, ever: events of the kernel's. */
-uint64_t cgroupwatch_heard(const struct cgroupwatch *watch);
+uint64_t cgroup_watch_heard(const struct cgroup_watch *judged_target);
 
 /* When the next one will be handed out. False: none waits. */
-bool cgroupwatch_next(const struct cgroupwatch *watch, mono_t *ret);
+bool cgroup_watch_next(const struct cgroup_watch *judged_target, mono_t *ret);
 
 #endif

@@ -26,44 +26,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum containerfiles_result {
-	CONTAINERFILES_READ,   /* it has names */
-	CONTAINERFILES_ABSENT, /* it may still be written: the runtime has a place for it, but there is nothing */
-	CONTAINERFILES_CLOSED, /* nothing can be read: no such runtime here, or no permission */
-	CONTAINERFILES_OTHER,  /* it is no container after all: a virtual machine */
+enum container_files_result {
+	CONTAINER_FILES_READ,   /* it has names */
+	CONTAINER_FILES_ABSENT, /* it may still be written: the runtime has a place for it, but there is nothing */
+	CONTAINER_FILES_CLOSED, /* nothing can be read: no such runtime here, or no permission */
+	CONTAINER_FILES_OTHER,  /* it is no container after all: a virtual machine */
 };
 
 /* The file that a name was read from, as it was then. {0}: none, or none that changes. */
-struct containerfiles_source {
-	unsigned place; /* a number of containerfiles.c's */
+struct container_files_source {
+	unsigned place; /* a number of container_files.c's */
 	char space[CONTAINER_SPACE_MAX + 1];
 	uint64_t stamp;
 };
 
 /* What there is beside names. */
-struct containerfiles_more {
+struct container_files_more {
 	struct labels labels;
 	bool labelled; /* these are its labels, and its pod's; else they cannot be read, or are nowhere */
 	int error; /* not labelled: why what would have them could not be read, -errno; 0: there is nothing that would */
-	struct containerfiles_source source;
+	struct container_files_source source;
 };
 
-struct containerfiles;
+struct container_files;
 
 /* Two or three system calls for each container: 2,048 of them take some 15 ms in that time. */
 #define CONTAINERS_REVIEW_NS (30 * NS_PER_S)
 
-static int containerdb_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
-			   struct containerstate_more *more);
-static int containerdb_podman(int rootfd, const char *id, struct containerstate_more *more);
+static int container_db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
+				   struct container_state_more *more);
+static int container_db_podman(int rootfd, const char *id, struct container_state_more *more);
 
 /*
- * labelbook.c: a hash table of slots, each as long as its labels. A container without labels has none.
+ * label_cache.c: a hash table of slots, each as long as its labels. A container without labels has none.
  *
  * What is replaced is put aside and freed later: who is amid the entries of the configuration with one process holds on to its labels, without a count.
  */
 
-#define LABELBOOK_BUCKETS 256u
+#define LABEL_CACHE_BUCKETS 256u
 
 struct slot {
 	struct slot *next; /* in its bucket, or put aside */
@@ -71,18 +71,18 @@ struct slot {
 	struct labels labels; /* as much of it as is in use */
 };
 
-struct labelbook {
+struct label_cache {
 	pthread_mutex_t lock; /* of the buckets; the thread that writes reads them without */
-	struct slot *buckets[LABELBOOK_BUCKETS];
+	struct slot *buckets[LABEL_CACHE_BUCKETS];
 	struct slot *aside;
 };
 
 static const struct labels none;
 
 /* 0 or -ENOMEM. */
-static int labelbook_new(struct labelbook **ret)
+static int label_cache_new(struct label_cache **ret)
 {
-	struct labelbook *book = calloc(1, sizeof *book);
+	struct label_cache *book = calloc(1, sizeof *book);
 
 	if (!book)
 		return -ENOMEM;
@@ -105,12 +105,12 @@ static void free_slots(struct slot *slot)
 }
 
 /* NULL is fine. */
-static void labelbook_free(struct labelbook *book)
+static void label_cache_free(struct label_cache *book)
 {
 	if (!book)
 		return;
 
-	for (size_t i = 0; i < LABELBOOK_BUCKETS; i++)
+	for (size_t i = 0; i < LABEL_CACHE_BUCKETS; i++)
 		free_slots(book->buckets[i]);
 	free_slots(book->aside);
 	pthread_mutex_destroy(&book->lock);
@@ -118,20 +118,20 @@ static void labelbook_free(struct labelbook *book)
 }
 
 /* Frees what was put out of use. */
-static void labelbook_tidy(struct labelbook *book)
+static void label_cache_tidy(struct label_cache *book)
 {
 	free_slots(book->aside);
 	book->aside = NULL;
 }
 
-static struct slot **find(struct labelbook *book, const char *path, size_t len)
+static struct slot **find(struct label_cache *book, const char *path, size_t len)
 {
 	uint32_t hash = 2166136261u;
 
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ (unsigned char)path[i]) * 16777619u;
 
-	struct slot **at = &book->buckets[(hash ^ (hash >> 15)) % LABELBOOK_BUCKETS];
+	struct slot **at = &book->buckets[(hash ^ (hash >> 15)) % LABEL_CACHE_BUCKETS];
 
 	while (*at && (strncmp((*at)->path, path, len) != 0 || (*at)->path[len] != '\0'))
 		at = &(*at)->next;
@@ -158,7 +158,7 @@ static struct slot *make_slot(const char *path, const struct labels *labels)
 }
 
 /* One slot, or none, in the place of another, or of none. */
-static void exchange(struct labelbook *book, const char *path, struct slot *slot)
+static void exchange(struct label_cache *book, const char *path, struct slot *slot)
 {
 	struct slot **at = find(book, path, strlen(path)), *old = *at;
 
@@ -174,7 +174,7 @@ static void exchange(struct labelbook *book, const char *path, struct slot *slot
 	}
 }
 
-const struct labels *labelbook_put(struct labelbook *book, const char *path, const struct labels *labels)
+const struct labels *label_cache_put(struct label_cache *book, const char *path, const struct labels *labels)
 {
 	bool any = labels->count > 0 || labels->left_out > 0;
 	struct slot *slot = any ? make_slot(path, labels) : NULL;
@@ -187,16 +187,16 @@ const struct labels *labelbook_put(struct labelbook *book, const char *path, con
 }
 
 /* They are not known any more. */
-static void labelbook_drop(struct labelbook *book, const char *path)
+static void label_cache_drop(struct label_cache *book, const char *path)
 {
 	exchange(book, path, NULL);
 }
 
-bool labelbook_get(struct labelbook *book, const char *cgroup, struct labels *ret)
+bool label_cache_get(struct label_cache *book, const char *cgroup, struct labels *ret)
 {
-	struct containerpath where;
+	struct container_path where;
 
-	if (!containerpath_parse(cgroup, &where))
+	if (!container_path_parse(cgroup, &where))
 		return false;
 
 	pthread_mutex_lock(&book->lock);
@@ -211,11 +211,11 @@ bool labelbook_get(struct labelbook *book, const char *cgroup, struct labels *re
 }
 
 /*
- * containerfiles.c: a table of places, tried in order until one of them has what is looked for. Then, for a pod's container that has no names yet, what
+ * container_files.c: a table of places, tried in order until one of them has what is looked for. Then, for a pod's container that has no names yet, what
  * the kubelet writes whichever the runtime: names of links, and of directories of logs.
  *
  * Labels are in the same documents, where they are anywhere: with a pod, in that of its sandbox. containerd and Podman have theirs in databases
- * (containerdb.h).
+ * (container_db.h).
  *
  * A list of all containers is kept as it was read until there is another file in its place: anybody who may make cgroups can have it asked for ids, as often
  * as he likes, and reading megabytes for each would be the end of the daemon's share of a core.
@@ -224,7 +224,7 @@ bool labelbook_get(struct labelbook *book, const char *cgroup, struct labels *re
 /* Directories of logs that are looked through: a machine runs some hundred pods. */
 #define NAMES_MAX 20000
 
-typedef int parser(const char *text, size_t len, struct container *ret, struct containerstate_more *more);
+typedef int parser(const char *text, size_t len, struct container *ret, struct container_state_more *more);
 
 /* A file per container: <directory>/<space>/<id>/<file>. */
 struct place {
@@ -239,11 +239,11 @@ struct place {
 #define STORAGE "-containers"
 
 static const struct place places[] = {
-	{ CONTAINER_DOCKER, "var/lib/docker/containers", NULL, "config.v2.json", containerstate_docker },
-	{ CONTAINER_CONTAINERD, "run/containerd/" TASKS, "", "config.json", containerstate_oci },
-	{ CONTAINER_CONTAINERD, "run/k3s/containerd/" TASKS, "", "config.json", containerstate_oci },
-	{ CONTAINER_CONTAINERD, "run/k0s/containerd/" TASKS, "", "config.json", containerstate_oci },
-	{ CONTAINER_CRIO, "run/containers/storage/overlay" STORAGE, NULL, "userdata/config.json", containerstate_oci },
+	{ CONTAINER_DOCKER, "var/lib/docker/containers", NULL, "config.v2.json", container_state_docker },
+	{ CONTAINER_CONTAINERD, "run/containerd/" TASKS, "", "config.json", container_state_oci },
+	{ CONTAINER_CONTAINERD, "run/k3s/containerd/" TASKS, "", "config.json", container_state_oci },
+	{ CONTAINER_CONTAINERD, "run/k0s/containerd/" TASKS, "", "config.json", container_state_oci },
+	{ CONTAINER_CRIO, "run/containers/storage/overlay" STORAGE, NULL, "userdata/config.json", container_state_oci },
 };
 
 /* Podman has its names in one file. (Its OCI documents are beside it, and hold none.) */
@@ -261,10 +261,10 @@ struct known_list {
 	struct stat from;
 	bool any; /* it was read */
 	int error;
-	struct containerstate_list *list; /* NULL: it is none, for that error */
+	struct container_state_list *list; /* NULL: it is none, for that error */
 };
 
-struct containerfiles {
+struct container_files {
 	int rootfd; /* -errno: there is no such directory */
 	struct known_list lists[LISTS];
 };
@@ -277,7 +277,7 @@ static const char *const spaces[] = { "k8s.io", "default", "moby" };
 
 /* ---- opening ---- */
 
-/* 0; or as wholefile_read. */
+/* 0; or as whole_file_read. */
 static int read_below(int rootfd, const char *directory, const char *file, struct buffer *text)
 {
 	char path[PATH_MAX];
@@ -285,19 +285,19 @@ static int read_below(int rootfd, const char *directory, const char *file, struc
 	if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, file) >= sizeof path)
 		return -ENAMETOOLONG;
 
-	/* wholefile_read takes a directory and a name: those of the file itself, found within the root. */
+	/* whole_file_read takes a directory and a name: those of the file itself, found within the root. */
 	char *slash = strrchr(path, '/');
 
 	*slash = '\0';
 
-	AUTO_CLOSE int dir = belowroot_open(rootfd, path, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, path, O_PATH | O_DIRECTORY);
 
-	return dir < 0 ? dir : wholefile_read(dir, slash + 1, text);
+	return dir < 0 ? dir : whole_file_read(dir, slash + 1, text);
 }
 
 static bool is_there(int rootfd, const char *directory)
 {
-	AUTO_CLOSE int dir = belowroot_open(rootfd, directory, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
 
 	return dir >= 0;
 }
@@ -306,19 +306,19 @@ static bool is_there(int rootfd, const char *directory)
 
 /* How the search goes. */
 struct search {
-	struct containerfiles *files;
+	struct container_files *files;
 	int rootfd;
-	const struct containerpath *where;
+	const struct container_path *where;
 	struct container *container;
-	struct containerfiles_more *more;
+	struct container_files_more *more;
 	bool found;  /* a file of it */
 	bool absent; /* a place was there, and it was not in it */
 };
 
 static int parse_file(int rootfd, const char *directory, const char *file, parser *parse, struct container *ret,
-		      struct containerstate_more *more)
+		      struct container_state_more *more)
 {
-	struct buffer text = { .max = CONTAINERSTATE_BYTES_MAX };
+	struct buffer text = { .max = CONTAINER_STATE_BYTES_MAX };
 	int r = read_below(rootfd, directory, file, &text);
 
 	if (r == 0)
@@ -348,7 +348,7 @@ static uint64_t stamp_of(const struct stat *status)
 
 static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
 {
-	AUTO_CLOSE int dir = belowroot_open(rootfd, directory, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
 	struct stat status;
 
 	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
@@ -369,9 +369,10 @@ static bool is_id(const char *text)
 }
 
 /* The labels of its pod, in front of its own. 0; -errno. */
-static int add_pod(struct search *search, const struct place *place, const char *space, struct containerstate_more *own)
+static int add_pod(struct search *search, const struct place *place, const char *space,
+		   struct container_state_more *own)
 {
-	struct containerstate_more pod = { .labelled = false };
+	struct container_state_more pod = { .labelled = false };
 	struct container sandbox = { .runtime = search->container->runtime };
 	char directory[PATH_MAX];
 	int r = directory_of(place, space, own->pod_id, directory)
@@ -388,14 +389,14 @@ static int add_pod(struct search *search, const struct place *place, const char 
 
 /* From its document, or from a database. */
 static void look_for_labels(struct search *search, const struct place *place, const char *space,
-			    struct containerstate_more *own)
+			    struct container_state_more *own)
 {
 	bool of_pod = is_id(own->pod_id) && strcmp(own->pod_id, search->container->id) != 0;
 	int r = 0;
 
 	if (place->runtime == CONTAINER_CONTAINERD)
-		r = containerdb_containerd(search->rootfd, space, search->container->id, of_pod ? own->pod_id : NULL,
-					   own);
+		r = container_db_containerd(search->rootfd, space, search->container->id, of_pod ? own->pod_id : NULL,
+					    own);
 	else if (own->labelled && of_pod)
 		r = add_pod(search, place, space, own);
 	search->more->labelled = own->labelled && r == 0;
@@ -410,8 +411,8 @@ static void look_for_labels(struct search *search, const struct place *place, co
 static bool look_in(struct search *search, const struct place *place, const char *space)
 {
 	struct container *container = search->container;
-	struct containerfiles_more *more = search->more;
-	struct containerstate_more own = { .labelled = false };
+	struct container_files_more *more = search->more;
+	struct container_state_more own = { .labelled = false };
 	char directory[PATH_MAX], parent[PATH_MAX];
 	int r;
 
@@ -466,17 +467,17 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 
 static void forget_list(struct known_list *known)
 {
-	containerstate_list_free(known->list);
+	container_state_list_free(known->list);
 	*known = (struct known_list){ .any = false };
 }
 
 static int read_list(int dir, struct known_list *known)
 {
-	struct buffer text = { .max = CONTAINERSTATE_LIST_BYTES_MAX };
-	int r = wholefile_read(dir, LIST_FILE, &text);
+	struct buffer text = { .max = CONTAINER_STATE_LIST_BYTES_MAX };
+	int r = whole_file_read(dir, LIST_FILE, &text);
 
 	if (r == 0)
-		r = containerstate_list_new(text.data, text.len, &known->list);
+		r = container_state_list_new(text.data, text.len, &known->list);
 	buffer_release(&text);
 
 	return r;
@@ -486,7 +487,7 @@ static int read_list(int dir, struct known_list *known)
 static int ask_list(struct search *search, size_t i)
 {
 	struct known_list *known = &search->files->lists[i];
-	AUTO_CLOSE int dir = belowroot_open(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
 	struct stat status;
 
 	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -500,14 +501,14 @@ static int ask_list(struct search *search, size_t i)
 		known->any = known->error == 0 || known->error == -EBADMSG;
 	}
 
-	return known->list ? containerstate_list_find(known->list, search->container) : known->error;
+	return known->list ? container_state_list_find(known->list, search->container) : known->error;
 }
 
 static void look_for_podman_labels(struct search *search, size_t list)
 {
-	struct containerfiles_more *more = search->more;
-	struct containerstate_more own = { .labelled = false };
-	int r = containerdb_podman(search->rootfd, search->container->id, &own);
+	struct container_files_more *more = search->more;
+	struct container_state_more own = { .labelled = false };
+	int r = container_db_podman(search->rootfd, search->container->id, &own);
 
 	more->source.place = (unsigned)(FIRST_LIST + list);
 	more->source.stamp = stamp_of(&search->files->lists[list].from);
@@ -544,7 +545,7 @@ static int visit_link(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
 
-	return containerstate_log_link(name, listing->search->container) || ++listing->seen == NAMES_MAX;
+	return container_state_log_link(name, listing->search->container) || ++listing->seen == NAMES_MAX;
 }
 
 static int visit_directory(void *ctx, const char *name)
@@ -552,18 +553,18 @@ static int visit_directory(void *ctx, const char *name)
 	struct listing *listing = ctx;
 	const char *uid = listing->search->where->pod_uid;
 
-	return containerstate_log_directory(name, uid, listing->search->container) || ++listing->seen == NAMES_MAX;
+	return container_state_log_directory(name, uid, listing->search->container) || ++listing->seen == NAMES_MAX;
 }
 
 static void list_below(struct search *search, const char *directory, int (*visit)(void *ctx, const char *name))
 {
 	struct listing listing = { .search = search };
-	AUTO_CLOSE int dir = belowroot_open(search->rootfd, directory, O_RDONLY | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(search->rootfd, directory, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
 		return;
 	search->absent = true;
-	dirlist_each(dir, visit, &listing);
+	directory_list_each(dir, visit, &listing);
 }
 
 static void look_for_pod(struct search *search)
@@ -581,7 +582,7 @@ static void look_for_pod(struct search *search)
 
 /* ---- machines ---- */
 
-static int parse_machine(const char *text, size_t len, struct container *ret, struct containerstate_more *more)
+static int parse_machine(const char *text, size_t len, struct container *ret, struct container_state_more *more)
 {
 	static const char vm[] = "\nCLASS=vm\n";
 
@@ -591,19 +592,19 @@ static int parse_machine(const char *text, size_t len, struct container *ret, st
 }
 
 /* Its name is known by the path; systemd-machined knows what it is (sd-login's files, which are lines of KEY=VALUE). */
-static enum containerfiles_result look_for_machine(struct search *search)
+static enum container_files_result look_for_machine(struct search *search)
 {
 	int r = strchr(search->container->id, '/') == NULL
 			? parse_file(search->rootfd, "run/systemd/machines", search->container->id, parse_machine,
 				     search->container, NULL)
 			: 0;
 
-	return r == 1 ? CONTAINERFILES_OTHER : CONTAINERFILES_READ;
+	return r == 1 ? CONTAINER_FILES_OTHER : CONTAINER_FILES_READ;
 }
 
 /* Whether the source of the names of the container of that id is another file by now. Two or three system calls. */
-static bool containerfiles_changed(const struct containerfiles *files, const char *id,
-			    const struct containerfiles_source *source)
+static bool container_files_changed(const struct container_files *files, const char *id,
+				    const struct container_files_source *source)
 {
 	char directory[PATH_MAX];
 
@@ -623,20 +624,21 @@ static bool containerfiles_changed(const struct containerfiles *files, const cha
  * files NULL: nothing is looked for. Costs some dozen system calls, and reading the files that there are; a list of all containers is read again only
  * when it is another file.
  */
-static enum containerfiles_result containerfiles_read(struct containerfiles *files, const struct containerpath *where,
-					       struct container *ret, struct containerfiles_more *more)
+static enum container_files_result container_files_read(struct container_files *files,
+							const struct container_path *where, struct container *ret,
+							struct container_files_more *more)
 {
 	struct search search = {
 		.files = files, .rootfd = files ? files->rootfd : -1, .where = where, .container = ret, .more = more
 	};
 
 	/* Machines have no labels. */
-	*more = (struct containerfiles_more){ .labelled = where->runtime == CONTAINER_LXC ||
-							  where->runtime == CONTAINER_NSPAWN };
+	*more = (struct container_files_more){ .labelled = where->runtime == CONTAINER_LXC ||
+							   where->runtime == CONTAINER_NSPAWN };
 	if (where->runtime == CONTAINER_LXC)
-		return CONTAINERFILES_READ;
+		return CONTAINER_FILES_READ;
 	if (search.rootfd < 0)
-		return where->runtime == CONTAINER_NSPAWN ? CONTAINERFILES_READ : CONTAINERFILES_CLOSED;
+		return where->runtime == CONTAINER_NSPAWN ? CONTAINER_FILES_READ : CONTAINER_FILES_CLOSED;
 	if (where->runtime == CONTAINER_NSPAWN)
 		return look_for_machine(&search);
 
@@ -644,17 +646,17 @@ static enum containerfiles_result containerfiles_read(struct containerfiles *fil
 	look_in_lists(&search);
 	look_for_pod(&search);
 	if (search.found && (ret->name[0] != '\0' || ret->sandbox))
-		return CONTAINERFILES_READ;
+		return CONTAINER_FILES_READ;
 
-	return search.found || search.absent ? CONTAINERFILES_ABSENT : CONTAINERFILES_CLOSED;
+	return search.found || search.absent ? CONTAINER_FILES_ABSENT : CONTAINER_FILES_CLOSED;
 }
 
 /* ---- all of them ---- */
 
 /* root: "/", or where the host's is; if it is not there, nothing is found. 0 or -ENOMEM. */
-static int containerfiles_new(const char *root, struct containerfiles **ret)
+static int container_files_new(const char *root, struct container_files **ret)
 {
-	struct containerfiles *files = calloc(1, sizeof(*files));
+	struct container_files *files = calloc(1, sizeof(*files));
 
 	if (!files)
 		return -ENOMEM;
@@ -668,13 +670,13 @@ static int containerfiles_new(const char *root, struct containerfiles **ret)
 }
 
 /* Why root could not be opened: -errno. 0: it was. */
-static int containerfiles_error(const struct containerfiles *files)
+static int container_files_error(const struct container_files *files)
 {
 	return files->rootfd < 0 ? files->rootfd : 0;
 }
 
 /* NULL is fine. */
-static void containerfiles_free(struct containerfiles *files)
+static void container_files_free(struct container_files *files)
 {
 	if (!files)
 		return;
@@ -686,7 +688,7 @@ static void containerfiles_free(struct containerfiles *files)
 	free(files);
 }
 
-/* containerdb.c: where the databases are, and what is where within them. A container that is there has labels, though it may be none. */
+/* container_db.c: where the databases are, and what is where within them. A container that is there has labels, though it may be none. */
 
 #define META "io.containerd.metadata.v1.bolt/meta.db"
 
@@ -725,7 +727,7 @@ static int read_at(void *ctx, uint64_t offset, void *buf, size_t len)
 /* A descriptor or -errno. */
 static int open_file(int rootfd, const char *path)
 {
-	AUTO_CLOSE int fd = belowroot_open(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	AUTO_CLOSE int fd = open_beneath(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	struct stat status;
 
 	if (fd < 0)
@@ -740,7 +742,7 @@ static int open_file(int rootfd, const char *path)
 
 static int take_label(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
 {
-	if (containerstate_is_label(key, key_len))
+	if (container_state_is_label(key, key_len))
 		labels_add(ctx, key, key_len, value, value_len);
 
 	return 0;
@@ -757,23 +759,24 @@ static int ignore(void *ctx, const char *key, size_t key_len, const char *value,
 }
 
 /* v1/SPACE/containers/ID/labels. A container without any has no such bucket, but it has a time when it was made. */
-static int db_take_labels(const struct boltfile_source *source, const char *space, const char *id, struct labels *labels)
+static int db_take_labels(const struct bolt_file_source *source, const char *space, const char *id,
+			  struct labels *labels)
 {
 	const char *const buckets[] = { "v1", space, "containers", id, "labels" };
-	struct boltfile_path path = { .buckets = buckets, .count = ARRAY_LEN(buckets) };
-	int r = boltfile_each(source, &path, NULL, take_label, labels);
+	struct bolt_file_path path = { .buckets = buckets, .count = ARRAY_LEN(buckets) };
+	int r = bolt_file_each(source, &path, NULL, take_label, labels);
 
 	if (r != -ENOENT)
 		return r;
 	path.count--;
 
-	return boltfile_each(source, &path, "createdat", ignore, NULL);
+	return bolt_file_each(source, &path, "createdat", ignore, NULL);
 }
 
-static int ask_containerd(int rootfd, const char *file, const char *const ids[3], struct containerstate_more *more)
+static int ask_containerd(int rootfd, const char *file, const char *const ids[3], struct container_state_more *more)
 {
 	AUTO_CLOSE int fd = open_file(rootfd, file);
-	const struct boltfile_source source = { .read = read_at, .ctx = &fd };
+	const struct bolt_file_source source = { .read = read_at, .ctx = &fd };
 	struct labels of_pod = { .count = 0 }, own = { .count = 0 };
 	int r = fd;
 
@@ -794,8 +797,8 @@ static int ask_containerd(int rootfd, const char *file, const char *const ids[3]
  * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL: it is in none), and says in *more that it
  * is labelled. 0; -ENOENT: there is no such database, or it does not know of them; -errno.
  */
-static int containerdb_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
-			   struct containerstate_more *more)
+static int container_db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
+				   struct container_state_more *more)
 {
 	const char *const ids[3] = { space, id, pod_id };
 	int why = -ENOENT;
@@ -815,25 +818,25 @@ static int containerdb_containerd(int rootfd, const char *space, const char *id,
 
 static int take_config(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
 {
-	int r = containerstate_podman_labels(value, value_len, ctx);
+	int r = container_state_podman_labels(value, value_len, ctx);
 
 	(void)key;
 	(void)key_len;
-	((struct containerstate_more *)ctx)->labelled = r == 0 || r == 1;
+	((struct container_state_more *)ctx)->labelled = r == 0 || r == 1;
 
 	return r < 0 ? r : 0;
 }
 
 /* The same of a container of Podman's. */
 /* ctr/ID has "config", a document. */
-static int containerdb_podman(int rootfd, const char *id, struct containerstate_more *more)
+static int container_db_podman(int rootfd, const char *id, struct container_state_more *more)
 {
 	AUTO_CLOSE int fd = open_file(rootfd, podman);
-	const struct boltfile_source source = { .read = read_at, .ctx = &fd };
+	const struct bolt_file_source source = { .read = read_at, .ctx = &fd };
 	const char *const buckets[] = { "ctr", id };
-	const struct boltfile_path path = { .buckets = buckets, .count = ARRAY_LEN(buckets) };
+	const struct bolt_file_path path = { .buckets = buckets, .count = ARRAY_LEN(buckets) };
 
-	return fd < 0 ? fd : boltfile_each(&source, &path, "config", take_config, more);
+	return fd < 0 ? fd : bolt_file_each(&source, &path, "config", take_config, more);
 }
 
 #define BUCKETS 512u
@@ -854,9 +857,9 @@ static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS
 
 /* Of what is a container, or may yet be one. */
 struct about {
-	struct containerpath where;
+	struct container_path where;
 	struct container container;
-	struct containerfiles_source source;
+	struct container_files_source source;
 };
 
 /* Any cgroup may be called so that it may be one, and many come and go: of what is none little is kept. */
@@ -874,8 +877,8 @@ struct entry {
 };
 
 struct containers {
-	struct containerfiles *files;
-	struct labelbook *labels;
+	struct container_files *files;
+	struct label_cache *labels;
 	uint64_t review; /* number of the last one */
 	mono_t review_began;
 	size_t bucket; /* where it is; BUCKETS: it is over */
@@ -890,11 +893,11 @@ int containers_new(const char *runtime_root, struct containers **ret)
 	if (!containers)
 		return -ENOMEM;
 
-	int r = containerfiles_new(runtime_root, &containers->files);
+	int r = container_files_new(runtime_root, &containers->files);
 
 	containers->bucket = BUCKETS;
 	if (r == 0)
-		r = labelbook_new(&containers->labels);
+		r = label_cache_new(&containers->labels);
 	if (r < 0) {
 		containers_free(containers);
 		return r;
@@ -906,7 +909,7 @@ int containers_new(const char *runtime_root, struct containers **ret)
 
 int containers_error(const struct containers *containers)
 {
-	return containerfiles_error(containers->files);
+	return container_files_error(containers->files);
 }
 
 /* Takes *at out of its bucket. */
@@ -917,7 +920,7 @@ static void drop(struct containers *containers, struct entry **at)
 	*at = entry->next;
 	containers->count--;
 	containers->pending -= entry->answer == CONTAINERS_PENDING;
-	labelbook_drop(containers->labels, entry->path);
+	label_cache_drop(containers->labels, entry->path);
 	free(entry->about);
 	free(entry);
 }
@@ -930,12 +933,12 @@ void containers_free(struct containers *containers)
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (containers->buckets[i])
 			drop(containers, &containers->buckets[i]);
-	labelbook_free(containers->labels);
-	containerfiles_free(containers->files);
+	label_cache_free(containers->labels);
+	container_files_free(containers->files);
 	free(containers);
 }
 
-struct labelbook *containers_labels(struct containers *containers)
+struct label_cache *containers_labels(struct containers *containers)
 {
 	return containers->labels;
 }
@@ -967,7 +970,7 @@ size_t containers_count(const struct containers *containers)
 /* What the path alone says. */
 static void begin(struct entry *entry)
 {
-	const struct containerpath *where = &entry->about->where;
+	const struct container_path *where = &entry->about->where;
 	struct container *container = &entry->about->container;
 
 	*container = (struct container){ .runtime = where->runtime };
@@ -978,35 +981,35 @@ static void begin(struct entry *entry)
 }
 
 /* Takes over what was read of its labels. */
-static void take_labels(struct containers *containers, struct entry *entry, const struct containerfiles_more *more)
+static void take_labels(struct containers *containers, struct entry *entry, const struct container_files_more *more)
 {
 	entry->error = more->error;
 	entry->about->container.labels =
-		more->labelled ? labelbook_put(containers->labels, entry->path, &more->labels) : NULL;
+		more->labelled ? label_cache_put(containers->labels, entry->path, &more->labels) : NULL;
 	if (!entry->about->container.labels)
-		labelbook_drop(containers->labels, entry->path);
+		label_cache_drop(containers->labels, entry->path);
 }
 
 /* Looks for its names and labels. */
 static void look(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
-	struct containerfiles_more more;
-	enum containerfiles_result result;
+	struct container_files_more more;
+	enum container_files_result result;
 
 	begin(entry);
-	result = containerfiles_read(about->where.foreign ? NULL : containers->files, &about->where, &about->container,
-				     &more);
+	result = container_files_read(about->where.foreign ? NULL : containers->files, &about->where, &about->container,
+				      &more);
 	about->source = more.source;
 	take_labels(containers, entry, &more);
-	if (result == CONTAINERFILES_OTHER || (about->where.unsure && result != CONTAINERFILES_READ))
+	if (result == CONTAINER_FILES_OTHER || (about->where.unsure && result != CONTAINER_FILES_READ))
 		entry->answer = CONTAINERS_NONE;
-	else if (result == CONTAINERFILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
+	else if (result == CONTAINER_FILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
 		entry->answer = CONTAINERS_PENDING;
 	else
 		entry->answer = CONTAINERS_KNOWN;
 	if (entry->answer == CONTAINERS_NONE) {
-		labelbook_drop(containers->labels, entry->path);
+		label_cache_drop(containers->labels, entry->path);
 		free(entry->about);
 		entry->about = NULL;
 	}
@@ -1057,7 +1060,7 @@ static void make_room(struct containers *containers)
 }
 
 /* NULL: no memory. */
-static struct entry *meet(struct containers *containers, const char *path, const struct containerpath *where,
+static struct entry *meet(struct containers *containers, const char *path, const struct container_path *where,
 			  mono_t now)
 {
 	struct entry *entry;
@@ -1092,9 +1095,9 @@ static struct entry *meet(struct containers *containers, const char *path, const
 enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
 				       const struct container **ret, bool *ret_own)
 {
-	struct containerpath where;
+	struct container_path where;
 
-	if (!containers || !containerpath_parse(cgroup, &where))
+	if (!containers || !container_path_parse(cgroup, &where))
 		return CONTAINERS_NONE;
 
 	struct entry *entry = containers->buckets[bucket_of(cgroup, where.len)];
@@ -1154,7 +1157,7 @@ static bool is_worth_reading(const struct containers *containers, struct entry *
 {
 	if (entry->answer != CONTAINERS_KNOWN || entry->about->where.foreign)
 		return false;
-	if (containerfiles_changed(containers->files, entry->about->container.id, &entry->about->source))
+	if (container_files_changed(containers->files, entry->about->container.id, &entry->about->source))
 		return true;
 	if (entry->about->container.labels || ++entry->reviews < entry->patience)
 		return false;
@@ -1183,10 +1186,10 @@ static bool read_again(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
 	struct container before = about->container;
-	struct containerfiles_more more;
+	struct container_files_more more;
 
 	begin(entry);
-	if (containerfiles_read(containers->files, &about->where, &about->container, &more) != CONTAINERFILES_READ) {
+	if (container_files_read(containers->files, &about->where, &about->container, &more) != CONTAINER_FILES_READ) {
 		about->container = before;
 		return false;
 	}
@@ -1218,7 +1221,7 @@ void containers_review(struct containers *containers, mono_t now, void (*visit)(
 
 	if (!containers)
 		return;
-	labelbook_tidy(containers->labels);
+	label_cache_tidy(containers->labels);
 	if (containers->review_began.ns == 0)
 		containers->review_began = now;
 	if (containers->bucket == BUCKETS && mono_diff(now, containers->review_began) < (int64_t)CONTAINERS_REVIEW_NS)
@@ -1259,5 +1262,5 @@ void containers_forget(struct containers *containers, mono_t now, uint64_t resca
 				at = &(*at)->next;
 	}
 	if (containers)
-		labelbook_tidy(containers->labels);
+		label_cache_tidy(containers->labels);
 }

@@ -1,6 +1,6 @@
 /*
  * containers.h: which container a cgroup is, or is in, what it is called and which labels it has. Both are read from what the runtime has on disk
- * (containerfiles.h) when a container is met, and remembered while it is asked for.
+ * (container_files.h) when a container is met, and remembered while it is asked for.
  *
  * A runtime may write a name a moment after it has made the cgroup. Until then, and at most for CONTAINERS_WAIT_NS, a container is pending; whoever
  * can wait does. After that its id stands for its name.
@@ -19,21 +19,21 @@
 #include <stddef.h>
 
 /*
- * labelbook.h: the labels of containers, one copy of each, by the path of the container's own cgroup: any number of targets in a container have the same.
+ * label_cache.h: the labels of containers, one copy of each, by the path of the container's own cgroup: any number of targets in a container have the same.
  *
  * One thread at a time writes (discovery's lock); any thread may ask, and waits for nothing but another's copying.
  */
 
-struct labelbook;
+struct label_cache;
 
 /*
- * The labels of the container at path are these from now on. Returns the book's copy, for the thread that writes: it stays where it is until labelbook_tidy
+ * The labels of the container at path are these from now on. Returns the book's copy, for the thread that writes: it stays where it is until label_cache_tidy
  * after the next put or drop of this path. NULL: no memory, and none are known.
  */
-const struct labels *labelbook_put(struct labelbook *book, const char *path, const struct labels *labels);
+const struct labels *label_cache_put(struct label_cache *book, const char *path, const struct labels *labels);
 
 /* The labels of the container that the cgroup is, or is in. False: there are none, or they are not known. Any thread. */
-bool labelbook_get(struct labelbook *book, const char *cgroup, struct labels *ret);
+bool label_cache_get(struct label_cache *book, const char *cgroup, struct labels *ret);
 
 #define CONTAINERS_WAIT_NS (500 * NS_PER_MS)
 
@@ -87,6 +87,6 @@ size_t containers_count(const struct containers *containers);
 size_t containers_unlabelled(const struct containers *containers, int *ret_error);
 
 /* The labels of all of them. It lives as long as they do. */
-struct labelbook *containers_labels(struct containers *containers);
+struct label_cache *containers_labels(struct containers *containers);
 
 #endif

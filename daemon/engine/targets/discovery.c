@@ -1,8 +1,8 @@
 /*
  * discovery.c: the thread, which scans (discovery_scan.c) and hears (discovery_news.c).
  *
- * One lock covers the roster, for the few questions that other threads ask. It is never held while the thread sleeps, and
- * the sampler never takes it. A scan holds it, but steps aside between two processes (turnstile.h): a question waits for one
+ * One lock covers the target table, for the few questions that other threads ask. It is never held while the thread sleeps, and
+ * the sampler never takes it. A scan holds it, but steps aside between two processes (fair_mutex.h): a question waits for one
  * process and not for a million. The files of a process are read without it (outside.h). What comes in between may be another configuration: then the
  * scan is given up, as one that ran out of descriptors is, and the next begins at once.
  *
@@ -69,17 +69,17 @@ static int sight_cgroup(struct discovery *discovery, size_t entry, const struct 
 	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
 		return 0;
 
-	return roster_cgroup(discovery->roster, entry, facts->cgroup, discovery->scan);
+	return target_table_cgroup(discovery->target_table, entry, facts->cgroup, discovery->scan);
 }
 
-static struct roster_sighting sighting_of(const struct scanned *scanned)
+static struct target_table_sighting sighting_of(const struct process_facts *process_facts)
 {
-	const struct match_facts *facts = &scanned->facts;
+	const struct match_facts *facts = &process_facts->facts;
 
-	return (struct roster_sighting){
+	return (struct target_table_sighting){
 		.pid = facts->pid,
-		.start_ticks = scanned->stat.start_ticks,
-		.arguments_at = scanned->arguments_at,
+		.start_ticks = process_facts->stat.start_ticks,
+		.arguments_at = process_facts->arguments_at,
 		.comm = facts->comm,
 		.cmdline = facts->cmdline ? facts->cmdline : "",
 		.cgroup = facts->cgroup ? facts->cgroup : "",
@@ -87,11 +87,11 @@ static struct roster_sighting sighting_of(const struct scanned *scanned)
 }
 
 /* Its counters, as the sampler would read them; {0}: its CPU clock does not say. */
-static struct sample counters_of(const struct discovery *discovery, const struct scanned *scanned)
+static struct sample counters_of(const struct discovery *discovery, const struct process_facts *process_facts)
 {
-	const struct procfs_stat *stat = &scanned->stat;
+	const struct procfs_stat *stat = &process_facts->stat;
 	uint64_t ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
-	uint64_t cpu_ns = discovery->options.roster.own_proc ? realclock_cpu_of(realclock_of(stat->pid)) : 0;
+	uint64_t cpu_ns = discovery->options.target_table.own_proc ? real_clock_cpu_of(real_clock_of(stat->pid)) : 0;
 	struct sample sample = { 0 };
 
 	if (cpu_ns == 0)
@@ -106,82 +106,83 @@ static struct sample counters_of(const struct discovery *discovery, const struct
 }
 
 /* Whether it deserves a new target of an entry that it is of all the same. An entry by pid means the process, whatever it runs. */
-static bool is_other(const struct discovery *discovery, size_t entry, const struct scanned *scanned)
+static bool is_other(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
 {
 	return (discovery->config->targets[entry].selector > CONFIG_PIDFILE ||
-		matcher_descends(discovery->matcher, entry, &scanned->facts)) &&
-	       roster_was_other(discovery->roster, entry, scanned->facts.pid, scanned->stat.start_ticks,
-				scanned->facts.comm);
+		matcher_descends(discovery->matcher, entry, &process_facts->facts)) &&
+	       target_table_was_other(discovery->target_table, entry, process_facts->facts.pid,
+				      process_facts->stat.start_ticks, process_facts->facts.comm);
 }
 
 /* Whether it is watched for an entry as what it is now; it then counts as seen. */
-static bool is_known(struct discovery *discovery, size_t entry, const struct scanned *scanned, bool changed)
+static bool is_known(struct discovery *discovery, size_t entry, const struct process_facts *process_facts, bool changed)
 {
-	return !(changed && is_other(discovery, entry, scanned)) &&
-	       roster_process_known(discovery->roster, entry, scanned->facts.pid, scanned->stat.start_ticks,
-				    discovery->scan);
+	return !(changed && is_other(discovery, entry, process_facts)) &&
+	       target_table_process_known(discovery->target_table, entry, process_facts->facts.pid,
+					  process_facts->stat.start_ticks, discovery->scan);
 }
 
 /* It leaves the entries that it is of no more. True: there was one. */
-static bool match_leave(struct discovery *discovery, const struct scanned *scanned, bool changed, const struct sample *now)
+static bool match_leave(struct discovery *discovery, const struct process_facts *process_facts, bool changed,
+			const struct sample *now)
 {
-	struct roster_sighting sighting = sighting_of(scanned);
+	struct target_table_sighting sighting = sighting_of(process_facts);
 	bool left = false;
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (!discovery->matcher->verdicts[i] || (changed && is_other(discovery, i, scanned)))
-			left |= roster_unmatch(discovery->roster, i, &sighting, now);
+		if (!discovery->matcher->verdicts[i] || (changed && is_other(discovery, i, process_facts)))
+			left |= target_table_unmatch(discovery->target_table, i, &sighting, now);
 
 	return left;
 }
 
 /* meeting: what is said there, and whether it has ended meanwhile. */
-static int match_join(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting,
-		const struct sample *since)
+static int match_join(struct discovery *discovery, struct process_facts *process_facts,
+		      struct discovery_meeting *meeting, const struct sample *since)
 {
-	struct roster_sighting sighting;
-	int r = scanned_ask(scanned,
-			    MATCH_CMDLINE | MATCH_CGROUP); /* for the description, whether or not an entry asked */
+	struct target_table_sighting sighting;
+	int r = process_facts_ask(
+		process_facts, MATCH_CMDLINE | MATCH_CGROUP); /* for the description, whether or not an entry asked */
 
-	sighting = sighting_of(scanned);
+	sighting = sighting_of(process_facts);
 	sighting.whole = meeting->whole;
 	sighting.since = since;
 	for (size_t i = 0; r >= 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i] || discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			continue;
-		sighting.descends = matcher_descends(discovery->matcher, i, &scanned->facts);
-		r = roster_process(discovery->roster, i, &sighting, discovery->scan);
-		meeting->ended |= r == ROSTER_ENDED;
+		sighting.descends = matcher_descends(discovery->matcher, i, &process_facts->facts);
+		r = target_table_process(discovery->target_table, i, &sighting, discovery->scan);
+		meeting->ended |= r == TARGET_TABLE_ENDED;
 	}
 
 	return r < 0 ? r : 0;
 }
 
 /* A process that is watched for an entry was met again: what it is called is read anew if something was heard of it, or it is seen to be another. */
-static int recall(struct discovery *discovery, size_t entry, struct scanned *scanned, bool changed)
+static int recall(struct discovery *discovery, size_t entry, struct process_facts *process_facts, bool changed)
 {
-	struct roster_sighting sighting = sighting_of(scanned);
+	struct target_table_sighting sighting = sighting_of(process_facts);
 
-	if (!changed && !roster_is_outdated(discovery->roster, entry, &sighting))
+	if (!changed && !target_table_is_outdated(discovery->target_table, entry, &sighting))
 		return 0;
 
-	int r = scanned_ask(scanned, MATCH_CMDLINE | MATCH_CGROUP);
+	int r = process_facts_ask(process_facts, MATCH_CMDLINE | MATCH_CGROUP);
 
 	if (r < 0)
 		return r;
 
-	sighting = sighting_of(scanned);
+	sighting = sighting_of(process_facts);
 
-	return roster_describe(discovery->roster, entry, &sighting);
+	return target_table_describe(discovery->target_table, entry, &sighting);
 }
 
-int discovery_match(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting)
+int discovery_match(struct discovery *discovery, struct process_facts *process_facts, struct discovery_meeting *meeting)
 {
 	bool joins = false;
 	int r = 0;
 
-	matcher_meet(discovery->matcher, scanned);
-	matcher_judge(discovery->matcher, &scanned->facts);
+	matcher_meet(discovery->matcher, process_facts);
+	matcher_judge(discovery->matcher, &process_facts->facts);
 	meeting->watched = false;
 	meeting->targets = 0;
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
@@ -189,24 +190,24 @@ int discovery_match(struct discovery *discovery, struct scanned *scanned, struct
 			continue;
 		meeting->watched = true;
 		if (discovery->config->targets[i].per == CONFIG_PER_CGROUP)
-			r = sight_cgroup(discovery, i, &scanned->facts);
-		else if (!is_known(discovery, i, scanned, meeting->changed))
+			r = sight_cgroup(discovery, i, &process_facts->facts);
+		else if (!is_known(discovery, i, process_facts, meeting->changed))
 			joins = true;
 		else
-			r = recall(discovery, i, scanned, meeting->changed);
+			r = recall(discovery, i, process_facts, meeting->changed);
 		meeting->targets += discovery->config->targets[i].per != CONFIG_PER_CGROUP;
 	}
 	if (r < 0 || (!joins && !meeting->changed))
 		return r;
 
-	struct sample now = counters_of(discovery, scanned);
-	bool left = match_leave(discovery, scanned, meeting->changed, &now);
+	struct sample now = counters_of(discovery, process_facts);
+	bool left = match_leave(discovery, process_facts, meeting->changed, &now);
 
-	return joins ? match_join(discovery, scanned, meeting, left && now.mask ? &now : NULL) : 0;
+	return joins ? match_join(discovery, process_facts, meeting, left && now.mask ? &now : NULL) : 0;
 }
 
 /*
- * discovery_units.c: units by more than their cgroups' names: systemd is asked (unitbus.h), by the thread that scans, while an entry selects units.
+ * discovery_units.c: units by more than their cgroups' names: systemd is asked (unit_bus.h), by the thread that scans, while an entry selects units.
  *
  * What it says only adds to what paths say: the targets are the same cgroups under the same keys, whether or not there is a bus.
  */
@@ -240,7 +241,7 @@ struct search {
 	const char *entry;
 };
 
-static int is_of_entry(void *ctx, struct roster_target *target)
+static int is_of_entry(void *ctx, struct target_table_target *target)
 {
 	const struct search *search = ctx;
 
@@ -255,32 +256,32 @@ static const char *idle_entry(const struct discovery *discovery, const char *nam
 		struct search search = { entry->name };
 
 		if (entry->selector == CONFIG_UNIT && strcmp(entry->pattern, name) == 0 &&
-		    !roster_visit(discovery->roster, is_of_entry, &search))
+		    !target_table_visit(discovery->target_table, is_of_entry, &search))
 			return entry->name;
 	}
 
 	return NULL;
 }
 
-static void on_answered(void *ctx, const char *name, enum unitbus_answer before, enum unitbus_answer answer,
+static void on_answered(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
 			const char *why)
 {
 	struct discovery *discovery = ctx;
 	const char *entry = idle_entry(discovery, name);
 
-	if (answer == UNITBUS_MISSING && entry)
+	if (answer == UNIT_BUS_MISSING && entry)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_UNIT_MISSING, .state = "begin" },
 			  "target %s: no unit %s: %s", entry, name, why);
-	if (answer == UNITBUS_EXISTS && before == UNITBUS_MISSING)
+	if (answer == UNIT_BUS_EXISTS && before == UNIT_BUS_MISSING)
 		log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_UNIT_MISSING, .state = "end" },
 			  "unit %s: it is there now", name);
 }
 
 static void speak(struct discovery *discovery, mono_t now)
 {
-	struct unitbus_state state;
+	struct unit_bus_state state;
 
-	unitbus_state(discovery->units, &state);
+	unit_bus_state(discovery->units, &state);
 	switch (condition_step(&discovery->units_lack, !state.connected && state.why[0] != '\0', now, CALM_NS)) {
 	case CONDITION_BEGINS:
 		log_line(LOG_INFO, "units are known by the names of their cgroups only: %s", state.why);
@@ -295,23 +296,23 @@ static void speak(struct discovery *discovery, mono_t now)
 
 void discovery_hear_units(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->units || !rest_is_over(&discovery->units_rest, now))
+	if (!discovery->units || !rate_limit_is_over(&discovery->units_rest, now))
 		return;
 
 	discovery->units_heard = now;
-	if (unitbus_hear(discovery->units, now))
-		rest_found(&discovery->units_rest, GAP_NS, now);
+	if (unit_bus_hear(discovery->units, now))
+		rate_limit_found(&discovery->units_rest, GAP_NS, now);
 	speak(discovery, now);
 }
 
 size_t discovery_await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until)
 {
-	bool may = rest_is_over(&discovery->units_rest, now), polled;
+	bool may = rate_limit_is_over(&discovery->units_rest, now), polled;
 	mono_t due = *until, least = may ? mono_add(discovery->units_heard, GAP_NS) : discovery->units_rest.until;
 
 	if (!discovery->units)
 		return 0;
-	polled = unitbus_await(discovery->units, now, ret, &due) && may;
+	polled = unit_bus_await(discovery->units, now, ret, &due) && may;
 	if (!may || mono_diff(least, due) > 0)
 		due = least; /* what is due all the time is no reason to look all the time */
 	if (mono_diff(*until, due) > 0)
@@ -325,7 +326,7 @@ size_t discovery_await_units(const struct discovery *discovery, mono_t now, stru
 /* Why this machine's systemd knows nothing of what is watched; NULL: it does. */
 static const char *elsewhere(const struct discovery *discovery)
 {
-	if (!discovery->options.roster.own_proc)
+	if (!discovery->options.target_table.own_proc)
 		return "proc_root is not this machine's own /proc";
 	if (*discovery->config->cgroup_root)
 		return "cgroup_root is set";
@@ -347,7 +348,7 @@ static int want(struct discovery *discovery)
 		if (config->targets[i].selector == CONFIG_UNIT)
 			names[count++] = config->targets[i].pattern;
 	discovery->state.units_wanted = count > 0;
-	r = unitbus_want(discovery->units, names, count);
+	r = unit_bus_want(discovery->units, names, count);
 	free(names);
 
 	return r;
@@ -356,7 +357,7 @@ static int want(struct discovery *discovery)
 void discovery_ask_for_units(struct discovery *discovery)
 {
 	const char *why = elsewhere(discovery);
-	struct unitbus_options options = {
+	struct unit_bus_options options = {
 		.address = discovery->options.unit_bus,
 		.peer = discovery->options.unit_bus != NULL,
 		.changed = on_changed,
@@ -368,11 +369,11 @@ void discovery_ask_for_units(struct discovery *discovery)
 		return;
 
 	snprintf(discovery->state.units.why, sizeof(discovery->state.units.why), "%s", why ? why : "");
-	if (!why && !discovery->units && unitbus_new(&options, &discovery->units) < 0)
+	if (!why && !discovery->units && unit_bus_new(&options, &discovery->units) < 0)
 		return; /* without memory: with the next scan */
 
 	discovery->units_due = discovery->units && want(discovery) < 0;
-	discovery->matcher->units = discovery->units ? unitbus_units(discovery->units) : NULL;
+	discovery->matcher->units = discovery->units ? unit_bus_units(discovery->units) : NULL;
 }
 
 /* ---- questions ---- */
@@ -381,7 +382,7 @@ void discovery_ask_for_units(struct discovery *discovery)
 static void discovery_units_state(const struct discovery *discovery, struct discovery_state *ret)
 {
 	if (discovery->units)
-		unitbus_state(discovery->units, &ret->units);
+		unit_bus_state(discovery->units, &ret->units);
 }
 
 static void report(const struct unit *unit, struct unit_report *ret)
@@ -395,12 +396,12 @@ bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit
 {
 	const struct unit *unit = NULL;
 
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	if (discovery->units)
-		unit = unittable_of(unitbus_units(discovery->units), cgroup);
+		unit = unit_table_of(unit_bus_units(discovery->units), cgroup);
 	if (unit)
 		report(unit, ret);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return unit != NULL;
 }
@@ -420,11 +421,11 @@ static void visit_unit(void *ctx, struct unit *unit)
 		visit->visitor->unit(visit->visitor->ctx, &reported);
 }
 
-static void visit_missing(void *ctx, const char *name, enum unitbus_answer answer, const char *why)
+static void visit_missing(void *ctx, const char *name, enum unit_bus_answer answer, const char *why)
 {
 	const struct visit *visit = ctx;
 
-	if (answer == UNITBUS_MISSING && idle_entry(visit->discovery, name))
+	if (answer == UNIT_BUS_MISSING && idle_entry(visit->discovery, name))
 		visit->visitor->missing(visit->visitor->ctx, name, why);
 }
 
@@ -432,12 +433,12 @@ void discovery_visit_units(struct discovery *discovery, const struct unit_visito
 {
 	struct visit visit = { discovery, visitor };
 
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	if (discovery->units) {
-		unitbus_visit(discovery->units, visit_missing, &visit);
-		unittable_visit(unitbus_units(discovery->units), visit_unit, &visit);
+		unit_bus_visit(discovery->units, visit_missing, &visit);
+		unit_table_visit(unit_bus_units(discovery->units), visit_unit, &visit);
 	}
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 }
 
 /*
@@ -469,7 +470,7 @@ static bool was_of(const struct discovery *discovery, size_t entry, const struct
 	if (config->selector == CONFIG_COMM)
 		return matcher_process(discovery->matcher, entry, &facts);
 
-	return (stays || same) && roster_is_member(discovery->roster, entry, end->ppid);
+	return (stays || same) && target_table_is_member(discovery->target_table, entry, end->ppid);
 }
 
 static void credit_unseen(struct discovery *discovery, const struct procevent *end, const struct newcomer *newcomer,
@@ -479,7 +480,7 @@ static void credit_unseen(struct discovery *discovery, const struct procevent *e
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
 		if (was_of(discovery, i, end, newcomer))
-			credited |= roster_credit(discovery->roster, i, sample);
+			credited |= target_table_credit(discovery->target_table, i, sample);
 	discovery->state.credited += credited;
 }
 
@@ -492,7 +493,7 @@ struct holder {
 static struct holder holder_of(const struct discovery *discovery, int32_t pid)
 {
 	char text[STAT_MAX];
-	ssize_t len = procread_file(discovery->options.roster.procfd, pid, "stat", text, sizeof(text));
+	ssize_t len = proc_read_file(discovery->options.target_table.procfd, pid, "stat", text, sizeof(text));
 	struct procfs_stat stat;
 
 	if (len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0)
@@ -505,9 +506,9 @@ static struct holder holder_of(const struct discovery *discovery, int32_t pid)
 static bool end_watched(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
-	struct roster_ending ending = { .pid = end->pid, .counters = *counters };
+	struct target_table_ending ending = { .pid = end->pid, .counters = *counters };
 
-	if (!roster_knows(discovery->roster, end->pid))
+	if (!target_table_knows(discovery->target_table, end->pid))
 		return false;
 
 	struct holder holder = holder_of(discovery, end->pid);
@@ -517,14 +518,14 @@ static bool end_watched(struct discovery *discovery, const struct procevent *end
 	if (!holder.exiting)
 		ending.alive_ticks = holder.start_ticks;
 
-	return roster_end(discovery->roster, &ending);
+	return target_table_end(discovery->target_table, &ending);
 }
 
 static void take_totals(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	const struct procevent_totals *totals = &end->totals;
 	struct discovery_news *news = discovery->news;
-	struct newcomer *newcomer = newcomers_find(news->newcomers, end->pid);
+	struct newcomer *newcomer = recent_pids_find(news->recent_pids, end->pid);
 	bool met = newcomer && newcomer->state == NEWCOMER_MET;
 	struct sample sample = { 0 };
 
@@ -536,7 +537,7 @@ static void take_totals(struct discovery *discovery, const struct procevent *end
 	met = end_watched(discovery, end, newcomer && newcomer->renamed, &sample) || met;
 	if (newcomer && newcomer->state == NEWCOMER_GONE)
 		met = met || !newcomer->missed; /* it was met before it ended */
-	newcomer = newcomers_ended(news->newcomers, end->pid, now);
+	newcomer = recent_pids_ended(news->recent_pids, end->pid, now);
 	/* An older one was met by a scan, and did not match. */
 	if (!met && totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began))
 		credit_unseen(discovery, end, newcomer, &sample);
@@ -545,14 +546,14 @@ static void take_totals(struct discovery *discovery, const struct procevent *end
 /* Of a member the CPU time, if it can still be had: exit records do not come from everywhere. */
 static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
 {
-	struct roster_ending ending = { .pid = pid };
+	struct target_table_ending ending = { .pid = pid };
 	uint64_t cpu_ns;
 
-	newcomers_ended(discovery->news->newcomers, pid, now);
-	if (proclistener_has_totals(discovery->news->listener) || !roster_knows(discovery->roster, pid))
+	recent_pids_ended(discovery->news->recent_pids, pid, now);
+	if (process_listener_has_totals(discovery->news->listener) || !target_table_knows(discovery->target_table, pid))
 		return;
 
-	cpu_ns = realclock_cpu_of(realclock_of(pid));
+	cpu_ns = real_clock_cpu_of(real_clock_of(pid));
 	if (cpu_ns == 0)
 		return;
 
@@ -562,7 +563,7 @@ static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
 		return;
 	ending.start_ticks = holder.start_ticks;
 	sample_set(&ending.counters, SAMPLE_CPU, cpu_ns);
-	roster_end(discovery->roster, &ending);
+	target_table_end(discovery->target_table, &ending);
 }
 
 void discovery_take_end(struct discovery *discovery, const struct procevent *end, mono_t now)
@@ -578,19 +579,21 @@ void discovery_take_end(struct discovery *discovery, const struct procevent *end
 /*
  * discovery_scan.c: prepare / visit / sweep. Facts about a process are read lazily, only those that some entry needs: most hosts name
  * their processes by comm, which costs one small file each. A process whose CPU clock says that it has not run since the scan before is what it was, and
- * is not looked at (census.h): a tenth of the price.
+ * is not looked at (process_cache.h): a tenth of the price.
  */
 
 /* ---- visit: processes ---- */
 
 /* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
-static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scanned)
+static bool in_watched_cgroup(struct discovery *discovery, struct process_facts *process_facts)
 {
 	const struct matcher *matcher = discovery->matcher;
 
 	return matcher->by_path &&
-	       scanned_ask(scanned, matcher->by_container ? MATCH_CGROUP | MATCH_CONTAINER : MATCH_CGROUP) == 0 &&
-	       scanned->facts.cgroup && matcher_any_cgroup(matcher, scanned->facts.cgroup, scanned->facts.container);
+	       process_facts_ask(process_facts,
+				 matcher->by_container ? MATCH_CGROUP | MATCH_CONTAINER : MATCH_CGROUP) == 0 &&
+	       process_facts->facts.cgroup &&
+	       matcher_any_cgroup(matcher, process_facts->facts.cgroup, process_facts->facts.container);
 }
 
 /* ---- visit: processes that have not run ---- */
@@ -601,26 +604,26 @@ static bool in_watched_cgroup(struct discovery *discovery, struct scanned *scann
  */
 static bool may_skip(const struct discovery *discovery)
 {
-	return discovery->options.roster.own_proc && !(discovery->matcher->needs & MATCH_CGROUP) &&
-	       !discovery->matcher->by_container && !discovery->matcher->kinship;
+	return discovery->options.target_table.own_proc && !(discovery->matcher->needs & MATCH_CGROUP) &&
+	       !discovery->matcher->by_container && !discovery->matcher->process_tree;
 }
 
 /* True: it has not run since it was looked at, and that is enough. */
 static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_ns)
 {
-	const struct census_record *record = census_meet(discovery->census, pid, cpu_ns);
+	const struct process_cache_record *record = process_cache_meet(discovery->process_cache, pid, cpu_ns);
 
 	if (!record || baseline_owes(discovery->options.baseline, pid) ||
-	    roster_watches(discovery->roster, pid, record->start_ticks) != record->watches)
+	    target_table_watches(discovery->target_table, pid, record->start_ticks) != record->watches)
 		return false;
 
 	struct procfs_stat stat = { .pid = pid, .start_ticks = record->start_ticks, .user_ticks = record->cpu_ticks };
 
 	discovery->unchanged++;
-	roster_still(discovery->roster, pid, record->start_ticks, discovery->scan);
+	target_table_still(discovery->target_table, pid, record->start_ticks, discovery->scan);
 	baseline_met(discovery->options.baseline, &stat);
 	baseline_unchanged(discovery->options.baseline, &stat);
-	following_met(discovery->following, &stat, false);
+	thread_selection_met(discovery->thread_selection, &stat, false);
 
 	return true;
 }
@@ -628,7 +631,7 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 /* It was looked at; unless there is something left to be done the next scan need not do so again. */
 static void remember(struct discovery *discovery, const struct procfs_stat *stat, uint64_t cpu_ns, size_t targets)
 {
-	struct census_record record = {
+	struct process_cache_record record = {
 		.pid = stat->pid,
 		.start_ticks = stat->start_ticks,
 		.cpu_ticks = stat->user_ticks + stat->system_ticks,
@@ -637,65 +640,65 @@ static void remember(struct discovery *discovery, const struct procfs_stat *stat
 	};
 
 	if (cpu_ns > 0 && !discovery->rescan &&
-	    roster_watches(discovery->roster, stat->pid, stat->start_ticks) == targets)
-		census_enter(discovery->census, &record);
+	    target_table_watches(discovery->target_table, stat->pid, stat->start_ticks) == targets)
+		process_cache_enter(discovery->process_cache, &record);
 }
 
 /* ---- visit: the others ---- */
 
 /* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
-static int visit_process(struct discovery *discovery, int32_t pid, struct scanned *scanned)
+static int visit_process(struct discovery *discovery, int32_t pid, struct process_facts *process_facts)
 {
 	struct discovery_meeting meeting = { 0 };
-	uint64_t cpu_ns = may_skip(discovery) ? realclock_cpu_of(realclock_of(pid)) : 0;
+	uint64_t cpu_ns = may_skip(discovery) ? real_clock_cpu_of(real_clock_of(pid)) : 0;
 	int r;
 
 	discovery->processes++;
 	if (skip_process(discovery, pid, cpu_ns))
 		return 0;
 
-	scanned->now = discovery_pulse(discovery);
-	r = scanned_meet(scanned, pid);
+	process_facts->now = discovery_pulse(discovery);
+	r = process_facts_meet(process_facts, pid);
 	if (r == 0)
-		r = scanned_ask(scanned, discovery->matcher->needs);
+		r = process_facts_ask(process_facts, discovery->matcher->needs);
 	if (r < 0) {
-		discovery->unreadable += !scanned_starved(r) && r != -ESRCH;
-		return scanned_starved(r) ? r : 0;
+		discovery->unreadable += !process_facts_starved(r) && r != -ESRCH;
+		return process_facts_starved(r) ? r : 0;
 	}
 
-	r = discovery_match(discovery, scanned, &meeting);
+	r = discovery_match(discovery, process_facts, &meeting);
 	if (r < 0)
 		return r;
 
-	bool ran = baseline_met(discovery->options.baseline, &scanned->stat);
-	bool watched = meeting.watched || (ran && in_watched_cgroup(discovery, scanned));
+	bool ran = baseline_met(discovery->options.baseline, &process_facts->stat);
+	bool watched = meeting.watched || (ran && in_watched_cgroup(discovery, process_facts));
 
-	following_met(discovery->following, &scanned->stat, watched);
+	thread_selection_met(discovery->thread_selection, &process_facts->stat, watched);
 	if (watched)
-		baseline_watched(discovery->options.baseline, &scanned->stat, ran);
+		baseline_watched(discovery->options.baseline, &process_facts->stat, ran);
 	else
-		baseline_unchanged(discovery->options.baseline, &scanned->stat);
-	remember(discovery, &scanned->stat, cpu_ns, meeting.targets);
+		baseline_unchanged(discovery->options.baseline, &process_facts->stat);
+	remember(discovery, &process_facts->stat, cpu_ns, meeting.targets);
 
 	return 0;
 }
 
-/* The scan of /proc: what dirlist_each hands on. */
+/* The scan of /proc: what directory_list_each hands on. */
 struct walk {
 	struct discovery *discovery;
-	struct scanned scanned;
+	struct process_facts process_facts;
 };
 
 static int visit_name(void *ctx, const char *name)
 {
 	struct walk *walk = ctx;
-	int32_t pid = procread_pid_of(name);
+	int32_t pid = proc_read_pid_of(name);
 	int r = discovery_step_aside(walk->discovery);
 
 	if (r < 0)
 		return r;
 
-	return pid ? visit_process(walk->discovery, pid, &walk->scanned) : 0;
+	return pid ? visit_process(walk->discovery, pid, &walk->process_facts) : 0;
 }
 
 static int visit_processes(struct discovery *discovery)
@@ -706,12 +709,12 @@ static int visit_processes(struct discovery *discovery)
 		return -ENOMEM;
 
 	walk->discovery = discovery;
-	walk->scanned.procfd = discovery->options.roster.procfd;
-	walk->scanned.mounts = discovery->options.roster.mounts;
-	walk->scanned.containers = discovery->options.roster.containers;
-	walk->scanned.outside = discovery_outside(discovery);
+	walk->process_facts.procfd = discovery->options.target_table.procfd;
+	walk->process_facts.mounts = discovery->options.target_table.mounts;
+	walk->process_facts.containers = discovery->options.target_table.containers;
+	walk->process_facts.unlocked_section = discovery_outside(discovery);
 
-	return dirlist_each(discovery->options.roster.procfd, visit_name, walk);
+	return directory_list_each(discovery->options.target_table.procfd, visit_name, walk);
 }
 
 /* ---- visit: cgroups ---- */
@@ -723,8 +726,8 @@ static const struct container *own_container(struct discovery *discovery, const 
 	bool own;
 
 	if (!discovery->matcher->by_container ||
-	    containers_find(discovery->options.roster.containers, path, discovery_pulse(discovery), &container, &own) !=
-		    CONTAINERS_KNOWN)
+	    containers_find(discovery->options.target_table.containers, path, discovery_pulse(discovery), &container,
+			    &own) != CONTAINERS_KNOWN)
 		return NULL;
 
 	return own ? container : NULL;
@@ -737,7 +740,7 @@ int discovery_sight_cgroup(struct discovery *discovery, const char *path)
 
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
 		if (matcher_cgroup(discovery->matcher, i, path, container))
-			r = roster_cgroup(discovery->roster, i, path, discovery->scan);
+			r = target_table_cgroup(discovery->target_table, i, path, discovery->scan);
 
 	return r;
 }
@@ -750,7 +753,7 @@ static int visit_cgroup(void *ctx, const char *path)
 	if (r < 0)
 		return r;
 	if (discovery->cgroups)
-		cgroupwatch_add(discovery->cgroups, path);
+		cgroup_watch_add(discovery->cgroups, path);
 
 	return discovery_sight_cgroup(discovery, path);
 }
@@ -758,12 +761,12 @@ static int visit_cgroup(void *ctx, const char *path)
 static int visit_cgroups(struct discovery *discovery)
 {
 	if (discovery->cgroups)
-		cgroupwatch_begin(discovery->cgroups);
+		cgroup_watch_begin(discovery->cgroups);
 
-	int r = cgroup_walk(discovery->options.roster.mounts, visit_cgroup, discovery);
+	int r = cgroup_walk(discovery->options.target_table.mounts, visit_cgroup, discovery);
 
 	if (r == 0 && discovery->cgroups)
-		cgroupwatch_has_all(discovery->cgroups);
+		cgroup_watch_has_all(discovery->cgroups);
 
 	return r;
 }
@@ -780,13 +783,13 @@ void discovery_refresh_limits(struct discovery *discovery, mono_t now)
 	if (!discovery->limits_due && age < (int64_t)(interval > least ? interval : least))
 		return;
 
-	uint64_t cpu = realclock_thread_cpu();
+	uint64_t cpu = real_clock_thread_cpu();
 
 	discovery->limits_due = false;
 	discovery->limits_read = now;
-	while (!discovery->limits_due && roster_refresh_some_limits(discovery->roster, now, &part))
+	while (!discovery->limits_due && target_table_refresh_some_limits(discovery->target_table, now, &part))
 		discovery->limits_due = discovery_step_aside(discovery) < 0; /* given up: once more, then */
-	discovery->limits_cpu_ns = realclock_thread_cpu() - cpu;
+	discovery->limits_cpu_ns = real_clock_thread_cpu() - cpu;
 }
 
 static int visit_all(struct discovery *discovery)
@@ -802,8 +805,8 @@ static int visit_all(struct discovery *discovery)
 /* What the sampler gave back: many that end at once take their time. */
 static void take_back(struct discovery *discovery)
 {
-	while (roster_fetch(discovery->roster)) {
-		roster_settle(discovery->roster);
+	while (target_table_fetch(discovery->target_table)) {
+		target_table_settle(discovery->target_table);
 		discovery_overhear(discovery, discovery_show_life(discovery));
 	}
 }
@@ -812,41 +815,42 @@ static void take_back(struct discovery *discovery)
 static int discovery_scan_locked(struct discovery *discovery)
 {
 	mono_t began = discovery_show_life(discovery);
-	uint64_t cpu = realclock_thread_cpu();
-	struct roster_counts counts;
+	uint64_t cpu = real_clock_thread_cpu();
+	struct target_table_counts counts;
 	int r;
 
 	discovery_hear(discovery, began);
-	roster_counts(discovery->roster, &counts);
+	target_table_counts(discovery->target_table, &counts);
 	discovery->rescan = discovery->again = false;
 	discovery->scan++;
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
 	take_back(discovery);
-	roster_collect(discovery->roster);
-	roster_reopen(discovery->roster);
+	target_table_collect(discovery->target_table);
+	target_table_reopen(discovery->target_table);
 	if (matcher_read_pidfiles(discovery->matcher))
-		census_clear(discovery->census);
+		process_cache_clear(discovery->process_cache);
 	baseline_scan_begin(discovery->options.baseline, began);
 	matcher_scan_begin(discovery->matcher);
-	following_begin(discovery->following);
-	census_begin(discovery->census);
+	thread_selection_begin(discovery->thread_selection);
+	process_cache_begin(discovery->process_cache);
 	r = visit_all(discovery);
 	if (r < 0)
-		census_clear(discovery->census); /* what it met it has not told everybody */
+		process_cache_clear(discovery->process_cache); /* what it met it has not told everybody */
 	if (r == -ECANCELED)
 		return r;
 	discovery->state.error = r;
 	discovery->scan_cpu_ns =
-		realclock_thread_cpu() - cpu; /* also of one that came to nothing: the next is as far from it */
+		real_clock_thread_cpu() - cpu; /* also of one that came to nothing: the next is as far from it */
 	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	discovery->again |= matcher_scan_end(discovery->matcher);
 	baseline_scan_end(discovery->options.baseline);
-	census_end(discovery->census);
-	following_end(discovery->following);
-	roster_sweep(discovery->roster, discovery->scan);
-	containers_forget(discovery->options.roster.containers, began, discovery->config->sampling.rescan_interval_ns);
+	process_cache_end(discovery->process_cache);
+	thread_selection_end(discovery->thread_selection);
+	target_table_sweep(discovery->target_table, discovery->scan);
+	containers_forget(discovery->options.target_table.containers, began,
+			  discovery->config->sampling.rescan_interval_ns);
 	discovery->state.processes = discovery->processes;
 	discovery->state.unreadable = discovery->unreadable;
 	discovery->state.unchanged = discovery->unchanged;
@@ -854,7 +858,7 @@ static int discovery_scan_locked(struct discovery *discovery)
 	discovery->scan_began = began;
 	discovery->found_before = counts.found;
 	discovery->state.last_scan_ns = (uint64_t)mono_diff(discovery_show_life(discovery), began);
-	discovery->scan_cpu_ns = realclock_thread_cpu() - cpu;
+	discovery->scan_cpu_ns = real_clock_thread_cpu() - cpu;
 	discovery_refresh_limits(discovery, began);
 
 	return 0;
@@ -880,7 +884,7 @@ static int discovery_scan_locked(struct discovery *discovery)
 
 mono_t discovery_show_life(struct discovery *discovery)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	mono_t now = clock_mono(&clock);
 
 	atomic_store_explicit(&discovery->pulse_ns, now.ns, memory_order_relaxed);
@@ -902,7 +906,7 @@ static void on_alive(void *ctx)
 static int discovery_step_aside(struct discovery *discovery)
 {
 	discovery_overhear(discovery, discovery_show_life(discovery));
-	turnstile_yield(&discovery->turn);
+	fair_mutex_yield(&discovery->turn);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
@@ -912,22 +916,22 @@ static void leave(void *ctx, int32_t pid)
 	struct discovery *discovery = ctx;
 
 	atomic_store_explicit(&discovery->reading, pid, memory_order_relaxed);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 }
 
 static int enter(void *ctx)
 {
 	struct discovery *discovery = ctx;
 
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	atomic_store_explicit(&discovery->reading, 0, memory_order_relaxed);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
 
-struct outside discovery_outside(const struct discovery *discovery)
+struct unlocked_section discovery_outside(const struct discovery *discovery)
 {
-	return (struct outside){ .leave = leave, .enter = enter, .ctx = (void *)(uintptr_t)discovery };
+	return (struct unlocked_section){ .leave = leave, .enter = enter, .ctx = (void *)(uintptr_t)discovery };
 }
 
 /* Makes an eventfd readable. */
@@ -954,25 +958,25 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 		return -ENOMEM;
 
 	discovery->options = *options;
-	discovery->options.roster.alive = on_alive;
-	discovery->options.roster.alive_ctx = discovery;
-	discovery->config = options->roster.config;
+	discovery->options.target_table.alive = on_alive;
+	discovery->options.target_table.alive_ctx = discovery;
+	discovery->config = options->target_table.config;
 	discovery->limits_due = discovery->units_due = true;
 	discovery_show_life(discovery);
-	turnstile_init(&discovery->turn);
+	fair_mutex_init(&discovery->turn);
 	baseline_set_outside(options->baseline, discovery_outside(discovery));
 	discovery->first = DISCOVERY_SCANNING;
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = discovery->wake_fd < 0 || discovery->first_fd < 0 ? -errno : 0;
 	if (r == 0)
-		r = census_new(&discovery->census);
+		r = process_cache_new(&discovery->process_cache);
 	if (r == 0)
 		r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
-		r = roster_new(&discovery->options.roster, &discovery->roster);
+		r = target_table_new(&discovery->options.target_table, &discovery->target_table);
 	if (r == 0 && options->follow)
-		r = following_new(options->follow, options->follow_ctx, &discovery->following);
+		r = thread_selection_new(options->follow, options->follow_ctx, &discovery->thread_selection);
 	if (r < 0) {
 		discovery_free(discovery);
 		return r;
@@ -991,16 +995,16 @@ void discovery_free(struct discovery *discovery)
 	if (!discovery_stop(discovery))
 		return;
 	discovery_tune_out(discovery);
-	unitbus_free(discovery->units);
-	roster_free(discovery->roster);
+	unit_bus_free(discovery->units);
+	target_table_free(discovery->target_table);
 	matcher_free(discovery->matcher);
-	following_free(discovery->following);
-	census_free(discovery->census);
+	thread_selection_free(discovery->thread_selection);
+	process_cache_free(discovery->process_cache);
 	if (discovery->wake_fd >= 0)
 		close(discovery->wake_fd);
 	if (discovery->first_fd >= 0)
 		close(discovery->first_fd);
-	turnstile_release(&discovery->turn);
+	fair_mutex_release(&discovery->turn);
 	free(discovery);
 }
 
@@ -1017,8 +1021,8 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 	if (r < 0)
 		return r;
 
-	turnstile_enter(&discovery->turn);
-	r = roster_reload(discovery->roster, config);
+	fair_mutex_enter(&discovery->turn);
+	r = target_table_reload(discovery->target_table, config);
 	if (r == 0) {
 		struct matcher *before = discovery->matcher;
 
@@ -1026,15 +1030,15 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->matcher = matcher;
 		matcher = before; /* which is freed while its configuration is still there */
 		discovery->config = config;
-		discovery->options.roster.config = config;
+		discovery->options.target_table.config = config;
 		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
-		following_forget(discovery->following);
-		census_clear(discovery->census);
+		thread_selection_forget(discovery->thread_selection);
+		process_cache_clear(discovery->process_cache);
 		discovery->limits_due = discovery->units_due = true;
 		discovery->rescan = true;
 		wake(discovery);
 	}
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return r;
 }
@@ -1043,11 +1047,11 @@ int discovery_scan(struct discovery *discovery)
 {
 	int r;
 
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	do {
 		r = discovery_scan_locked(discovery);
 	} while (r == -ECANCELED);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return r;
 }
@@ -1061,12 +1065,12 @@ int discovery_scan(struct discovery *discovery)
 static bool is_safety_net(const struct discovery *discovery)
 {
 	const struct matcher *matcher = discovery->matcher;
-	struct roster_counts counts;
+	struct target_table_counts counts;
 
-	roster_counts(discovery->roster, &counts);
+	target_table_counts(discovery->target_table, &counts);
 
 	return discovery->news && !discovery->state.held_off && !matcher->unannounced && !discovery->state.error &&
-	       (!matcher->by_path || (discovery->cgroups && cgroupwatch_hears_all(discovery->cgroups))) &&
+	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_hears_all(discovery->cgroups))) &&
 	       counts.refused == 0 && counts.failed == 0 && counts.found == discovery->found_before;
 }
 
@@ -1080,7 +1084,7 @@ static uint64_t pause_before_scan(const struct discovery *discovery)
 		pause = calm;
 	if (discovery->again)
 		pause = 0;
-	if (roster_owes(discovery->roster) && pause > RETRY_NS)
+	if (target_table_owes(discovery->target_table) && pause > RETRY_NS)
 		pause = RETRY_NS;
 
 	return pause > least ? pause : least;
@@ -1094,10 +1098,10 @@ static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until
 	uint64_t wait_ns = mono_diff(until, now) > 0 ? (uint64_t)mono_diff(until, now) : 0, calls;
 	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
 
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 	if (ppoll(fds, count, &wait, NULL) > 0 && fds[0].revents)
 		(void)!read(discovery->wake_fd, &calls, sizeof(calls));
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 }
 
 /* Until the next scan is due or the thread is to stop; in slices, which show that it lives. */
@@ -1106,13 +1110,13 @@ static void wait_locked(struct discovery *discovery)
 	mono_t began = discovery_show_life(discovery);
 
 	for (mono_t now = began;; now = discovery_show_life(discovery)) {
-		mono_t due = mono_add(began, pause_before_scan(discovery)), slice = mono_add(now, PULSE_NS);
+		mono_t due = mono_add(began, pause_before_scan(discovery)), sample_window = mono_add(now, PULSE_NS);
 
 		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
 		discovery_hear(discovery, now);
 		discovery_refresh_limits(discovery, now);
-		sleep_unlocked(discovery, now, mono_diff(due, slice) < 0 ? due : slice);
+		sleep_unlocked(discovery, now, mono_diff(due, sample_window) < 0 ? due : sample_window);
 	}
 }
 
@@ -1141,7 +1145,7 @@ static void *run(void *argument)
 	struct discovery *discovery = argument;
 
 	prctl(PR_SET_NAME, "discovery");
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	if (!discovery->tuned)
 		seek(discovery);
 	while (!discovery->stop) {
@@ -1151,7 +1155,7 @@ static void *run(void *argument)
 		discovery_ask_for_units(discovery);
 		wait_locked(discovery);
 	}
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return NULL;
 }
@@ -1177,9 +1181,9 @@ int discovery_start(struct discovery *discovery)
 		return 0;
 
 	/* Whoever starts something now is heard of: see discovery.h. */
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	discovery_tune_in(discovery);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return discovery_seek(discovery);
 }
@@ -1187,7 +1191,7 @@ int discovery_start(struct discovery *discovery)
 /* Waits for the thread to end; for one that did not in time, no longer. True: it has ended. */
 static bool join(struct discovery *discovery)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	wall_t until = { clock_wall(&clock).ns + STOP_NS };
 	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
 
@@ -1234,18 +1238,18 @@ int32_t discovery_reading(const struct discovery *discovery)
 
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
 {
-	turnstile_enter(&discovery->turn);
-	size_t count = roster_query_pids(discovery->roster, target_id, pids, cap);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
+	size_t count = target_table_query_pids(discovery->target_table, target_id, pids, cap);
+	fair_mutex_leave(&discovery->turn);
 
 	return count;
 }
 
-bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cglimits *ret)
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret)
 {
-	turnstile_enter(&discovery->turn);
-	bool found = roster_query_limits(discovery->roster, target_id, ret);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
+	bool found = target_table_query_limits(discovery->target_table, target_id, ret);
+	fair_mutex_leave(&discovery->turn);
 
 	return found;
 }
@@ -1253,16 +1257,16 @@ bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cg
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
 			 struct maps_snapshot **ret_maps)
 {
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	baseline_copy(discovery->options.baseline, pid, ret_threads, ret_maps);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 }
 
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 {
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	int r = baseline_copy_busy(discovery->options.baseline, ret);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 
 	return r;
 }
@@ -1271,8 +1275,8 @@ static void count_unlabelled(const struct discovery *discovery, struct discovery
 {
 	int error = 0;
 
-	ret->unlabelled = discovery->matcher->by_label && discovery->options.roster.containers
-				  ? containers_unlabelled(discovery->options.roster.containers, &error)
+	ret->unlabelled = discovery->matcher->by_label && discovery->options.target_table.containers
+				  ? containers_unlabelled(discovery->options.target_table.containers, &error)
 				  : 0;
 	ret->unlabelled_why =
 		error == 0 || error == -ENOENT ? "no file that would have them is there" : strerror(-error);
@@ -1280,13 +1284,13 @@ static void count_unlabelled(const struct discovery *discovery, struct discovery
 
 void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
-	turnstile_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->turn);
 	*ret = discovery->state;
 	ret->reading = discovery_reading(discovery);
 	ret->scan_interval_ns = pause_before_scan(discovery);
-	roster_counts(discovery->roster, &ret->roster);
+	target_table_counts(discovery->target_table, &ret->target_table);
 	discovery_news_state(discovery, ret);
 	discovery_units_state(discovery, ret);
 	count_unlabelled(discovery, ret);
-	turnstile_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->turn);
 }

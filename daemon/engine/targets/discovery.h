@@ -1,4 +1,4 @@
-/* discovery.h: what discovery's files share: its thread, its scans, and what it hears between them. All under the turnstile. */
+/* discovery.h: what discovery's files share: its thread, its scans, and what it hears between them. All under the fair mutex. */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 
@@ -24,10 +24,10 @@
 
 /*
  * discovery.h: the thread that finds targets: at every rescan it walks /proc and the cgroup tree, matches what it meets against the
- * configuration (match.h) and keeps the roster. It also reads effective limits again, and keeps the baselines against
+ * configuration (match.h) and keeps the target table. It also reads effective limits again, and keeps the baselines against
  * which captures are compared (baseline.h).
  *
- * Between scans it hears of processes from the kernel (proclistener.h), where that is allowed, and looks at just those: from an exec to the
+ * Between scans it hears of processes from the kernel (process_listener.h), where that is allowed, and looks at just those: from an exec to the
  * target it mostly takes some milliseconds. Scans are the safety net, and what there is where nothing can be heard.
  *
  * A scan looks only at processes that have run since the one before, where entries go by what changes no other way (not by cgroup), and where the CPU
@@ -44,28 +44,29 @@
 struct discovery;
 
 struct discovery_options {
-	struct roster_options roster;
+	struct target_table_options target_table;
 	struct baseline *baseline; /* kept up to date by the scans; must outlive the thread */
-	following_take *follow; /* is told which processes are watched, by the thread that scans; NULL: nobody asks */
+	thread_selection_take
+		*follow; /* is told which processes are watched, by the thread that scans; NULL: nobody asks */
 	void *follow_ctx;
-	struct proclistener_options listen;
+	struct process_listener_options listen;
 	const char *unit_bus; /* where systemd is spoken to directly; NULL: where it is on this machine */
 };
 
 struct discovery_state {
-	struct roster_counts roster;
+	struct target_table_counts target_table;
 	uint64_t scans;
-	uint64_t scan_interval_ns;       /* from the end of a scan to the next, as things stand */
-	uint64_t last_scan_ns;           /* how long the last one took */
-	uint64_t processes;              /* on the host, as of the last scan */
-	uint64_t unchanged;              /* of them had not run since the scan before, and were not looked at again */
-	int32_t reading;                 /* the process whose files are being read now, which may hang; 0: none */
-	uint64_t unreadable;             /* of them hidden from us (hidepid, another user's) in the last scan */
-	bool listened;                   /* the thread knows its source; the rest of this is of no worth before */
-	enum proclistener_source source; /* of news between scans */
-	bool exit_totals;                /* with all that a process used when it ended */
-	char source_why[PROCLISTENER_REASON_MAX]; /* why the source is not a better one, for people; "" */
-	uint64_t events;                          /* heard */
+	uint64_t scan_interval_ns; /* from the end of a scan to the next, as things stand */
+	uint64_t last_scan_ns;     /* how long the last one took */
+	uint64_t processes;        /* on the host, as of the last scan */
+	uint64_t unchanged;        /* of them had not run since the scan before, and were not looked at again */
+	int32_t reading;           /* the process whose files are being read now, which may hang; 0: none */
+	uint64_t unreadable;       /* of them hidden from us (hidepid, another user's) in the last scan */
+	bool listened;             /* the thread knows its source; the rest of this is of no worth before */
+	enum process_listener_source source;          /* of news between scans */
+	bool exit_totals;                             /* with all that a process used when it ended */
+	char source_why[PROCESS_LISTENER_REASON_MAX]; /* why the source is not a better one, for people; "" */
+	uint64_t events;                              /* heard */
 	uint64_t overruns;      /* times that the kernel had no room for some: each is followed by a scan */
 	uint64_t cgroups_heard; /* of that came */
 	uint64_t looks;         /* at a single process for what was heard of it */
@@ -77,7 +78,7 @@ struct discovery_state {
 	uint64_t storms;   /* seconds after which those that were still waiting were left to a scan */
 	bool held_off;     /* somebody is waiting */
 	bool units_wanted; /* an entry selects units */
-	struct unitbus_state units;
+	struct unit_bus_state units;
 	uint64_t
 		unlabelled; /* containers that are of no entry with labels, because theirs cannot be read; 0 without such an entry */
 	const char *unlabelled_why; /* of one of them, for people; static text */
@@ -152,13 +153,13 @@ bool discovery_stop(struct discovery *discovery);
 void discovery_free(struct discovery *discovery);
 
 /*
- * The processes of a target, at most cap pids, those that the roster knows: the process itself, or the members of a group. For a cgroup 0
+ * The processes of a target, at most cap pids, those that the target table knows: the process itself, or the members of a group. For a cgroup 0
  * (ask its cgroup.procs). Any thread.
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
 /* The effective limits of a target as last read. False: it is gone. Any thread. */
-bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cglimits *ret);
+bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret);
 
 /* baseline_copy and baseline_copy_busy for other threads. */
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
@@ -179,15 +180,15 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret);
 
 /* While there is somebody to hear from. */
 struct discovery_news {
-	struct proclistener *listener;
-	struct newcomers *newcomers;
-	struct scanned scanned;
-	struct procevent events[4 * PROCLISTENER_BATCH];
+	struct process_listener *listener;
+	struct recent_pids *recent_pids;
+	struct process_facts process_facts;
+	struct procevent events[4 * PROCESS_LISTENER_BATCH];
 	bool hearing; /* it is not heard while it is heard */
 	bool more;    /* the last look found something */
 	mono_t heard; /* when it was looked last */
-	struct rest rest;
-	struct allowance allowance;
+	struct rate_limit rate_limit;
+	struct token_bucket token_bucket;
 	uint64_t charged_ns;      /* CPU time of the thread up to which it was taken of that, in the running look */
 	mono_t behind_since;      /* since when somebody has been waiting for it: while state.held_off */
 	uint64_t missed, dropped; /* by listeners before this one */
@@ -196,19 +197,19 @@ struct discovery_news {
 struct discovery {
 	struct discovery_options options;
 	const struct config *config;
-	struct roster *roster;
+	struct target_table *target_table;
 	struct matcher *matcher;
-	struct following *following; /* NULL: nobody asks */
-	struct discovery_news *news; /* NULL: rescans only */
-	struct cgroupwatch *cgroups; /* NULL: not asked for, or not possible */
-	struct unitbus *units;       /* NULL: not asked for yet, or not possible */
-	bool units_due;              /* other units are selected */
-	struct rest units_rest;
+	struct thread_selection *thread_selection; /* NULL: nobody asks */
+	struct discovery_news *news;               /* NULL: rescans only */
+	struct cgroup_watch *cgroups;              /* NULL: not asked for, or not possible */
+	struct unit_bus *units;                    /* NULL: not asked for yet, or not possible */
+	bool units_due;                            /* other units are selected */
+	struct rate_limit units_rest;
 	mono_t units_heard;          /* when it was looked last */
 	struct condition units_lack; /* a bus to hear them from */
 	uint64_t scan;
 	uint64_t processes, unreadable, unchanged; /* in the running scan */
-	struct census *census;
+	struct process_cache *process_cache;
 	mono_t limits_read;
 	uint64_t limits_cpu_ns; /* what that took */
 	mono_t scan_began;      /* the last whole one */
@@ -217,7 +218,7 @@ struct discovery {
 	bool limits_due;        /* whenever they were read */
 	bool rescan;            /* the configuration is another one: what runs is given up, what is due is due now */
 	bool again;             /* something was missed: the next scan is due as soon as one may be */
-	struct rest cgroups_rest;
+	struct rate_limit cgroups_rest;
 	mono_t heard;       /* when anything was listened to last */
 	bool cgroups_tried; /* whether they were wanted when that was tried last */
 	bool tuned,
@@ -225,14 +226,14 @@ struct discovery {
 	struct discovery_state state;
 	uint64_t scan_cpu_ns; /* what the last scan took, however long it waited for a CPU */
 	_Atomic uint64_t pulse_ns;
-	struct turnstile turn;
+	struct fair_mutex turn;
 	int wake_fd;
 	int first_fd;      /* see discovery_first_fd */
 	_Atomic int first; /* see discovery_first */
 	pthread_t thread;
-	_Atomic int32_t reading; /* the process whose files are being read without the turnstile; 0: none */
+	_Atomic int32_t reading; /* the process whose files are being read without the fair mutex; 0: none */
 	bool running;
-	_Atomic bool stop; /* set without the turnstile, which a thread that hangs may hold */
+	_Atomic bool stop; /* set without the fair mutex, which a thread that hangs may hold */
 	bool abandoned;    /* it did not come back from a read when it was to stop: it is left everything that it has */
 };
 
@@ -241,8 +242,8 @@ struct discovery {
 /* It lives: see discovery_pulse. Returns now. */
 mono_t discovery_show_life(struct discovery *discovery);
 
-/* Where foreign files are read, by the thread that holds the turnstile: without it. */
-struct outside discovery_outside(const struct discovery *discovery);
+/* Where foreign files are read, by the thread that holds the fair mutex: without it. */
+struct unlocked_section discovery_outside(const struct discovery *discovery);
 
 /* Reads effective limits anew, if that is due: they may take as much as a scan. It steps aside. */
 void discovery_refresh_limits(struct discovery *discovery, mono_t now);
@@ -254,7 +255,7 @@ int discovery_sight_cgroup(struct discovery *discovery, const char *path);
 
 struct discovery_meeting {
 	bool changed; /* it was heard to begin, execute or change its name: it leaves what it is of no more, and is a new target if it is called something else */
-	bool whole;   /* it has just begun: see roster_sighting */
+	bool whole;   /* it has just begun: see target_table_sighting */
 	bool watched; /* out: it is of some entry */
 	bool ended;   /* out: it has, before all of that was opened */
 	size_t targets; /* out: it should be so many itself */
@@ -264,7 +265,8 @@ struct discovery_meeting {
  * Hands a process, of which all is known that the matcher needs, to every entry that it matches. One that joins an entry leaves those that it is of no
  * more; others are left to the sweep. 0; -ENOMEM, or out of descriptors.
  */
-int discovery_match(struct discovery *discovery, struct scanned *scanned, struct discovery_meeting *meeting);
+int discovery_match(struct discovery *discovery, struct process_facts *process_facts,
+		    struct discovery_meeting *meeting);
 
 /* ---- discovery_ends.c ---- */
 

@@ -8,32 +8,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void turnstile_init(struct turnstile *turnstile)
+void fair_mutex_init(struct fair_mutex *fair_mutex)
 {
-	pthread_mutex_init(&turnstile->lock, NULL);
-	pthread_mutex_init(&turnstile->gate, NULL);
+	pthread_mutex_init(&fair_mutex->lock, NULL);
+	pthread_mutex_init(&fair_mutex->read_gate, NULL);
 }
 
-void turnstile_release(struct turnstile *turnstile)
+void fair_mutex_release(struct fair_mutex *fair_mutex)
 {
-	pthread_mutex_destroy(&turnstile->lock);
-	pthread_mutex_destroy(&turnstile->gate);
+	pthread_mutex_destroy(&fair_mutex->lock);
+	pthread_mutex_destroy(&fair_mutex->read_gate);
 }
 
-void turnstile_enter(struct turnstile *turnstile)
+void fair_mutex_enter(struct fair_mutex *fair_mutex)
 {
-	pthread_mutex_lock(&turnstile->gate);
-	pthread_mutex_lock(&turnstile->lock);
-	pthread_mutex_unlock(&turnstile->gate);
+	pthread_mutex_lock(&fair_mutex->read_gate);
+	pthread_mutex_lock(&fair_mutex->lock);
+	pthread_mutex_unlock(&fair_mutex->read_gate);
 }
 
-void turnstile_leave(struct turnstile *turnstile)
+void fair_mutex_leave(struct fair_mutex *fair_mutex)
 {
-	pthread_mutex_unlock(&turnstile->lock);
+	pthread_mutex_unlock(&fair_mutex->lock);
 }
 
-void turnstile_yield(struct turnstile *turnstile)
+void fair_mutex_yield(struct fair_mutex *fair_mutex)
 {
-	turnstile_leave(turnstile);
-	turnstile_enter(turnstile);
+	fair_mutex_leave(fair_mutex);
+	fair_mutex_enter(fair_mutex);
 }

@@ -10,47 +10,47 @@
 #include <stdint.h>
 
 /*
- * turnstile.h: a lock that somebody holds for long and lends between two steps. A mutex alone would not do: who unlocks it and locks it again has
+ * fair_mutex.h: a lock that somebody holds for long and lends between two steps. A mutex alone would not do: who unlocks it and locks it again has
  * it before any waiter is awake.
  */
 
-struct turnstile {
+struct fair_mutex {
 	pthread_mutex_t lock; /* may be waited on with a condition while it is held */
-	pthread_mutex_t gate;
+	pthread_mutex_t read_gate;
 };
 
 /* In the caller's storage. */
-void turnstile_init(struct turnstile *turnstile);
+void fair_mutex_init(struct fair_mutex *fair_mutex);
 
 /* Nobody is in it or waits. */
-void turnstile_release(struct turnstile *turnstile);
+void fair_mutex_release(struct fair_mutex *fair_mutex);
 
 /* Waits for its turn, which is that of a step of whoever is inside and yields. */
-void turnstile_enter(struct turnstile *turnstile);
+void fair_mutex_enter(struct fair_mutex *fair_mutex);
 
 /* By the holder. */
-void turnstile_leave(struct turnstile *turnstile);
+void fair_mutex_leave(struct fair_mutex *fair_mutex);
 
 /* By the holder: the first who waits has his turn, if anybody waits; then it is held again. 50 ns when nobody does. */
-void turnstile_yield(struct turnstile *turnstile);
+void fair_mutex_yield(struct fair_mutex *fair_mutex);
 
-struct outside {
+struct unlocked_section {
 	void (*leave)(void *ctx, int32_t pid);
 	/* 0; -ECANCELED: what was begun before is of no worth any more, and what it looked at may be gone. */
 	int (*enter)(void *ctx);
 	void *ctx;
 };
 
-static inline void outside_leave(const struct outside *outside, int32_t pid)
+static inline void unlocked_section_leave(const struct unlocked_section *unlocked_section, int32_t pid)
 {
-	if (outside->leave)
-		outside->leave(outside->ctx, pid);
+	if (unlocked_section->leave)
+		unlocked_section->leave(unlocked_section->ctx, pid);
 }
 
 /* As enter. */
-static inline int outside_enter(const struct outside *outside)
+static inline int unlocked_section_enter(const struct unlocked_section *unlocked_section)
 {
-	return outside->enter ? outside->enter(outside->ctx) : 0;
+	return unlocked_section->enter ? unlocked_section->enter(unlocked_section->ctx) : 0;
 }
 
 #endif

@@ -20,7 +20,7 @@
 #include <sys/types.h>
 
 /*
- * kinship.c: a forest of nodes in one array, with chains from pid to node.
+ * process_tree.c: a forest of nodes in one array, with chains from pid to node.
  *
  * Invariant: a node has all bits of its parent. So what a process belongs to is read from its own node, and a node that goes hands its children to
  * its own parent without a word about bits. Parents are needed for one thing: a process may become a root when it has descendants already
@@ -50,10 +50,10 @@ struct node {
 	bool ended;
 };
 
-struct kinship {
-	struct node nodes[KINSHIP_MAX + 1];
+struct process_tree {
+	struct node nodes[PROCESS_TREE_MAX + 1];
 	uint32_t buckets[BUCKETS];
-	uint32_t ended[KINSHIP_ENDED_MAX]; /* round and round, NOBODY where one has gone */
+	uint32_t ended[PROCESS_TREE_ENDED_MAX]; /* round and round, NOBODY where one has gone */
 	uint32_t ended_next;
 	uint32_t used; /* nodes behind were never used */
 	uint32_t free;
@@ -63,33 +63,33 @@ struct kinship {
 	bool belated;
 };
 
-int kinship_new(struct kinship **ret)
+int process_tree_new(struct process_tree **ret)
 {
-	struct kinship *kinship = calloc(1, sizeof(*kinship));
+	struct process_tree *process_tree = calloc(1, sizeof(*process_tree));
 
-	if (!kinship)
+	if (!process_tree)
 		return -ENOMEM;
 
-	*ret = kinship;
+	*ret = process_tree;
 
 	return 0;
 }
 
-void kinship_free(struct kinship *kinship)
+void process_tree_free(struct process_tree *process_tree)
 {
-	free(kinship);
+	free(process_tree);
 }
 
 /* ---- nodes ---- */
 
-static struct node *at(struct kinship *kinship, uint32_t index)
+static struct node *at(struct process_tree *process_tree, uint32_t index)
 {
-	return &kinship->nodes[index];
+	return &process_tree->nodes[index];
 }
 
-static uint32_t index_of(const struct kinship *kinship, const struct node *node)
+static uint32_t index_of(const struct process_tree *process_tree, const struct node *node)
 {
-	return (uint32_t)(node - kinship->nodes);
+	return (uint32_t)(node - process_tree->nodes);
 }
 
 static uint32_t bucket_of(int32_t pid)
@@ -97,315 +97,316 @@ static uint32_t bucket_of(int32_t pid)
 	return (uint32_t)pid & (BUCKETS - 1);
 }
 
-static struct node *find_node(struct kinship *kinship, int32_t pid)
+static struct node *find_node(struct process_tree *process_tree, int32_t pid)
 {
-	uint32_t index = kinship->buckets[bucket_of(pid)];
+	uint32_t index = process_tree->buckets[bucket_of(pid)];
 
-	while (index != NOBODY && kinship->nodes[index].pid != pid)
-		index = kinship->nodes[index].chain;
+	while (index != NOBODY && process_tree->nodes[index].pid != pid)
+		index = process_tree->nodes[index].chain;
 
-	return index != NOBODY ? at(kinship, index) : NULL;
+	return index != NOBODY ? at(process_tree, index) : NULL;
 }
 
 /* NULL: no room. */
-static struct node *add(struct kinship *kinship, int32_t pid)
+static struct node *add(struct process_tree *process_tree, int32_t pid)
 {
-	uint32_t index = kinship->free;
+	uint32_t index = process_tree->free;
 
 	if (index != NOBODY)
-		kinship->free = at(kinship, index)->chain;
-	else if (kinship->used < KINSHIP_MAX)
-		index = ++kinship->used;
+		process_tree->free = at(process_tree, index)->chain;
+	else if (process_tree->used < PROCESS_TREE_MAX)
+		index = ++process_tree->used;
 	if (index == NOBODY) {
-		kinship->dropped++;
+		process_tree->dropped++;
 		return NULL;
 	}
 
-	uint32_t *bucket = &kinship->buckets[bucket_of(pid)];
+	uint32_t *bucket = &process_tree->buckets[bucket_of(pid)];
 
-	*at(kinship, index) = (struct node){ .pid = pid, .seen = kinship->scan, .chain = *bucket };
+	*at(process_tree, index) = (struct node){ .pid = pid, .seen = process_tree->scan, .chain = *bucket };
 	*bucket = index;
-	kinship->count++;
+	process_tree->count++;
 
-	return at(kinship, index);
+	return at(process_tree, index);
 }
 
-static struct node *find_or_add(struct kinship *kinship, int32_t pid)
+static struct node *find_or_add(struct process_tree *process_tree, int32_t pid)
 {
-	struct node *node = find_node(kinship, pid);
+	struct node *node = find_node(process_tree, pid);
 
-	return node ? node : add(kinship, pid);
+	return node ? node : add(process_tree, pid);
 }
 
 /* ---- the forest ---- */
 
-static void unlink_from_parent(struct kinship *kinship, struct node *node)
+static void unlink_from_parent(struct process_tree *process_tree, struct node *node)
 {
 	if (node->next != NOBODY)
-		at(kinship, node->next)->previous = node->previous;
+		at(process_tree, node->next)->previous = node->previous;
 	if (node->previous != NOBODY)
-		at(kinship, node->previous)->next = node->next;
+		at(process_tree, node->previous)->next = node->next;
 	else if (node->parent != NOBODY)
-		at(kinship, node->parent)->first = node->next;
+		at(process_tree, node->parent)->first = node->next;
 	node->parent = node->next = node->previous = NOBODY;
 }
 
-static void link_to_parent(struct kinship *kinship, struct node *node, struct node *parent)
+static void link_to_parent(struct process_tree *process_tree, struct node *node, struct node *parent)
 {
-	node->parent = index_of(kinship, parent);
+	node->parent = index_of(process_tree, parent);
 	node->previous = NOBODY;
 	node->next = parent->first;
 	if (node->next != NOBODY)
-		at(kinship, node->next)->previous = index_of(kinship, node);
-	parent->first = index_of(kinship, node);
+		at(process_tree, node->next)->previous = index_of(process_tree, node);
+	parent->first = index_of(process_tree, node);
 }
 
 /* The node behind this one in a walk over what is below top, parents first; below: the children of this one too. NULL: the end. */
-static struct node *walk(struct kinship *kinship, const struct node *top, struct node *node, bool below)
+static struct node *walk(struct process_tree *process_tree, const struct node *top, struct node *node, bool below)
 {
 	if (below && node->first != NOBODY)
-		return at(kinship, node->first);
+		return at(process_tree, node->first);
 	while (node != top && node->next == NOBODY)
-		node = at(kinship, node->parent);
+		node = at(process_tree, node->parent);
 
-	return node != top ? at(kinship, node->next) : NULL;
+	return node != top ? at(process_tree, node->next) : NULL;
 }
 
 /* It and what is below it comes into these trees. Where they are known already, they are known further below as well. */
-static void give(struct kinship *kinship, struct node *top, uint64_t bits)
+static void give(struct process_tree *process_tree, struct node *top, uint64_t bits)
 {
 	if ((top->bits & bits) == bits)
 		return;
 
 	top->bits |= bits;
-	for (struct node *node = walk(kinship, top, top, true); node;) {
+	for (struct node *node = walk(process_tree, top, top, true); node;) {
 		bool lacks = (node->bits & bits) != bits;
 
-		kinship->belated |= lacks && node->start_ticks != 0;
+		process_tree->belated |= lacks && node->start_ticks != 0;
 		node->bits |= bits;
-		node = walk(kinship, top, node, lacks);
+		node = walk(process_tree, top, node, lacks);
 	}
 }
 
-static bool is_below(struct kinship *kinship, const struct node *node, const struct node *top)
+static bool is_below(struct process_tree *process_tree, const struct node *node, const struct node *top)
 {
 	while (node != top && node->parent != NOBODY)
-		node = at(kinship, node->parent);
+		node = at(process_tree, node->parent);
 
 	return node == top;
 }
 
 /* News that contradict each other must not close a circle. */
-static void attach(struct kinship *kinship, struct node *node, struct node *parent)
+static void attach(struct process_tree *process_tree, struct node *node, struct node *parent)
 {
-	if (node->parent == index_of(kinship, parent) || (node->first != NOBODY && is_below(kinship, parent, node)))
+	if (node->parent == index_of(process_tree, parent) ||
+	    (node->first != NOBODY && is_below(process_tree, parent, node)))
 		return;
 
-	unlink_from_parent(kinship, node);
-	link_to_parent(kinship, node, parent);
-	kinship->belated |= node->start_ticks != 0 && (parent->bits & ~node->bits) != 0;
-	give(kinship, node, parent->bits);
+	unlink_from_parent(process_tree, node);
+	link_to_parent(process_tree, node, parent);
+	process_tree->belated |= node->start_ticks != 0 && (parent->bits & ~node->bits) != 0;
+	give(process_tree, node, parent->bits);
 }
 
-static void revive(struct kinship *kinship, struct node *node)
+static void revive(struct process_tree *process_tree, struct node *node)
 {
 	if (node->ended)
-		kinship->ended[node->place] = NOBODY;
+		process_tree->ended[node->place] = NOBODY;
 	node->ended = false;
 }
 
-static void forget(struct kinship *kinship, struct node *node)
+static void forget(struct process_tree *process_tree, struct node *node)
 {
-	uint32_t index = index_of(kinship, node), *bucket = &kinship->buckets[bucket_of(node->pid)];
+	uint32_t index = index_of(process_tree, node), *bucket = &process_tree->buckets[bucket_of(node->pid)];
 
 	while (node->first != NOBODY) {
-		struct node *child = at(kinship, node->first);
+		struct node *child = at(process_tree, node->first);
 
-		unlink_from_parent(kinship, child);
+		unlink_from_parent(process_tree, child);
 		if (node->parent != NOBODY)
-			link_to_parent(kinship, child, at(kinship, node->parent));
+			link_to_parent(process_tree, child, at(process_tree, node->parent));
 	}
-	unlink_from_parent(kinship, node);
-	revive(kinship, node);
+	unlink_from_parent(process_tree, node);
+	revive(process_tree, node);
 	while (*bucket != index)
-		bucket = &at(kinship, *bucket)->chain;
+		bucket = &at(process_tree, *bucket)->chain;
 	*bucket = node->chain;
-	*node = (struct node){ .chain = kinship->free };
-	kinship->free = index;
-	kinship->count--;
+	*node = (struct node){ .chain = process_tree->free };
+	process_tree->free = index;
+	process_tree->count--;
 }
 
 /* ---- what is heard and met ---- */
 
 /* Whether the fork that is heard is that of another process than the one we know: of one that was met in this scan it may come late. */
-static bool is_successor(const struct kinship *kinship, const struct node *known)
+static bool is_successor(const struct process_tree *process_tree, const struct node *known)
 {
-	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != kinship->scan);
+	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != process_tree->scan);
 }
 
-void kinship_forked(struct kinship *kinship, int32_t ppid, int32_t pid)
+void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_t pid)
 {
 	if (ppid <= 0 || pid <= 0 || ppid == pid)
 		return;
 
-	struct node *node = find_node(kinship, pid), *parent;
+	struct node *node = find_node(process_tree, pid), *parent;
 
-	if (node && is_successor(kinship, node))
-		forget(kinship, node);
-	parent = find_or_add(kinship, ppid);
-	node = find_or_add(kinship, pid);
+	if (node && is_successor(process_tree, node))
+		forget(process_tree, node);
+	parent = find_or_add(process_tree, ppid);
+	node = find_or_add(process_tree, pid);
 	if (!node)
 		return;
 
 	node->forked = true;
-	node->seen = kinship->scan;
+	node->seen = process_tree->scan;
 	if (parent)
-		attach(kinship, node, parent);
+		attach(process_tree, node, parent);
 }
 
-uint64_t kinship_met(struct kinship *kinship, const struct kinship_process *process, uint64_t roots)
+uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process, uint64_t roots)
 {
-	struct node *node = find_node(kinship, process->pid), *parent;
+	struct node *node = find_node(process_tree, process->pid), *parent;
 
 	if (node && node->start_ticks != 0 && node->start_ticks != process->start_ticks)
-		forget(kinship, node);
-	node = find_or_add(kinship, process->pid);
+		forget(process_tree, node);
+	node = find_or_add(process_tree, process->pid);
 	if (!node) {
-		parent = find_node(kinship, process->ppid);
+		parent = find_node(process_tree, process->ppid);
 		return roots | (parent ? parent->bits : 0);
 	}
 
-	revive(kinship, node);
-	node->seen = kinship->scan;
+	revive(process_tree, node);
+	node->seen = process_tree->scan;
 	if (node->parent == NOBODY && process->ppid > 0 && process->ppid != process->pid) {
-		parent = find_or_add(kinship, process->ppid);
+		parent = find_or_add(process_tree, process->ppid);
 		if (parent)
-			attach(kinship, node, parent);
+			attach(process_tree, node, parent);
 	}
 	node->start_ticks = process->start_ticks;
-	give(kinship, node, roots);
+	give(process_tree, node, roots);
 
 	return node->bits;
 }
 
-void kinship_ended(struct kinship *kinship, int32_t pid)
+void process_tree_ended(struct process_tree *process_tree, int32_t pid)
 {
-	struct node *node = find_node(kinship, pid);
-	uint32_t *place = &kinship->ended[kinship->ended_next];
+	struct node *node = find_node(process_tree, pid);
+	uint32_t *place = &process_tree->ended[process_tree->ended_next];
 
 	if (!node || node->ended)
 		return;
 
 	if (*place != NOBODY)
-		forget(kinship, at(kinship, *place));
-	*place = index_of(kinship, node);
-	node->place = kinship->ended_next;
+		forget(process_tree, at(process_tree, *place));
+	*place = index_of(process_tree, node);
+	node->place = process_tree->ended_next;
 	node->ended = true;
-	node->seen = kinship->scan;
-	kinship->ended_next = (kinship->ended_next + 1) % KINSHIP_ENDED_MAX;
+	node->seen = process_tree->scan;
+	process_tree->ended_next = (process_tree->ended_next + 1) % PROCESS_TREE_ENDED_MAX;
 }
 
-bool kinship_find(const struct kinship *kinship, int32_t pid, uint64_t *ret)
+bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uint64_t *ret)
 {
-	uint32_t index = kinship->buckets[bucket_of(pid)];
+	uint32_t index = process_tree->buckets[bucket_of(pid)];
 
-	while (index != NOBODY && kinship->nodes[index].pid != pid)
-		index = kinship->nodes[index].chain;
+	while (index != NOBODY && process_tree->nodes[index].pid != pid)
+		index = process_tree->nodes[index].chain;
 	if (index == NOBODY)
 		return false;
 
-	*ret = kinship->nodes[index].bits;
+	*ret = process_tree->nodes[index].bits;
 
 	return true;
 }
 
 /* ---- the whole ---- */
 
-void kinship_begin(struct kinship *kinship)
+void process_tree_begin(struct process_tree *process_tree)
 {
-	kinship->scan++;
+	process_tree->scan++;
 }
 
-void kinship_sweep(struct kinship *kinship)
+void process_tree_sweep(struct process_tree *process_tree)
 {
-	for (uint32_t i = 1; i <= kinship->used; i++)
-		if (kinship->nodes[i].pid != 0 && kinship->nodes[i].seen != kinship->scan)
-			forget(kinship, at(kinship, i));
+	for (uint32_t i = 1; i <= process_tree->used; i++)
+		if (process_tree->nodes[i].pid != 0 && process_tree->nodes[i].seen != process_tree->scan)
+			forget(process_tree, at(process_tree, i));
 }
 
-bool kinship_belated(struct kinship *kinship)
+bool process_tree_belated(struct process_tree *process_tree)
 {
-	bool belated = kinship->belated;
+	bool belated = process_tree->belated;
 
-	kinship->belated = false;
+	process_tree->belated = false;
 
 	return belated;
 }
 
-void kinship_renumber(struct kinship *kinship, const unsigned place[static KINSHIP_TREES])
+void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES])
 {
-	for (uint32_t i = 1; i <= kinship->used; i++) {
-		uint64_t before = kinship->nodes[i].bits, bits = 0;
+	for (uint32_t i = 1; i <= process_tree->used; i++) {
+		uint64_t before = process_tree->nodes[i].bits, bits = 0;
 
 		for (; before != 0; before &= before - 1) {
 			unsigned to = place[__builtin_ctzll(before)];
 
-			bits |= to < KINSHIP_TREES ? 1ull << to : 0;
+			bits |= to < PROCESS_TREE_TREES ? 1ull << to : 0;
 		}
-		kinship->nodes[i].bits = bits;
+		process_tree->nodes[i].bits = bits;
 	}
 }
 
-size_t kinship_count(const struct kinship *kinship)
+size_t process_tree_count(const struct process_tree *process_tree)
 {
-	return kinship->count;
+	return process_tree->count;
 }
 
-uint64_t kinship_dropped(const struct kinship *kinship)
+uint64_t process_tree_dropped(const struct process_tree *process_tree)
 {
-	return kinship->dropped;
+	return process_tree->dropped;
 }
 
 /*
- * census.c: a hash table with open addressing, at most half full. Nothing is taken out of it: when a fifth of it were not met any more it is built anew from
+ * process_cache.c: a hash table with open addressing, at most half full. Nothing is taken out of it: when a fifth of it were not met any more it is built anew from
  * the others.
  */
 
 #define ROOM_MIN 256u
 
-struct census {
-	struct census_record *slots;
+struct process_cache {
+	struct process_cache_record *slots;
 	size_t room; /* a power of two */
 	size_t count;
 	uint32_t scan;
 };
 
-int census_new(struct census **ret)
+int process_cache_new(struct process_cache **ret)
 {
-	struct census *census = calloc(1, sizeof(*census));
+	struct process_cache *process_cache = calloc(1, sizeof(*process_cache));
 
-	if (census == NULL)
+	if (process_cache == NULL)
 		return -ENOMEM;
-	census->slots = calloc(ROOM_MIN, sizeof(*census->slots));
-	census->room = ROOM_MIN;
-	if (census->slots == NULL) {
-		free(census);
+	process_cache->slots = calloc(ROOM_MIN, sizeof(*process_cache->slots));
+	process_cache->room = ROOM_MIN;
+	if (process_cache->slots == NULL) {
+		free(process_cache);
 		return -ENOMEM;
 	}
-	*ret = census;
+	*ret = process_cache;
 	return 0;
 }
 
-void census_free(struct census *census)
+void process_cache_free(struct process_cache *process_cache)
 {
-	if (census == NULL)
+	if (process_cache == NULL)
 		return;
-	free(census->slots);
-	free(census);
+	free(process_cache->slots);
+	free(process_cache);
 }
 
 /* Where pid is, or would be. */
-static struct census_record *find(struct census_record *slots, size_t room, int32_t pid)
+static struct process_cache_record *find(struct process_cache_record *slots, size_t room, int32_t pid)
 {
 	size_t at = (uint32_t)pid * 2654435769u & (room - 1);
 
@@ -414,9 +415,9 @@ static struct census_record *find(struct census_record *slots, size_t room, int3
 	return &slots[at];
 }
 
-void census_begin(struct census *census)
+void process_cache_begin(struct process_cache *process_cache)
 {
-	census->scan++;
+	process_cache->scan++;
 }
 
 /* Half as much again as would be half full, for those that come. */
@@ -429,179 +430,181 @@ static size_t room_for(size_t count)
 	return room;
 }
 
-static size_t count_met(const struct census *census)
+static size_t count_met(const struct process_cache *process_cache)
 {
 	size_t met = 0;
 
-	for (size_t i = 0; i < census->room; i++)
-		met += census->slots[i].pid != 0 && census->slots[i].scan == census->scan;
+	for (size_t i = 0; i < process_cache->room; i++)
+		met += process_cache->slots[i].pid != 0 && process_cache->slots[i].scan == process_cache->scan;
 	return met;
 }
 
-void census_end(struct census *census)
+void process_cache_end(struct process_cache *process_cache)
 {
-	size_t met = count_met(census), room = room_for(met);
-	struct census_record *slots;
+	size_t met = count_met(process_cache), room = room_for(met);
+	struct process_cache_record *slots;
 
-	if (census->count - met <= met / 4)
+	if (process_cache->count - met <= met / 4)
 		return;
 	slots = calloc(room, sizeof(*slots));
 	if (slots == NULL) {
-		census_clear(census);
+		process_cache_clear(process_cache);
 		return;
 	}
-	census->count = 0;
-	for (size_t i = 0; i < census->room; i++) {
-		const struct census_record *record = &census->slots[i];
+	process_cache->count = 0;
+	for (size_t i = 0; i < process_cache->room; i++) {
+		const struct process_cache_record *record = &process_cache->slots[i];
 
-		if (record->pid == 0 || record->scan != census->scan)
+		if (record->pid == 0 || record->scan != process_cache->scan)
 			continue;
 		*find(slots, room, record->pid) = *record;
-		census->count++;
+		process_cache->count++;
 	}
-	free(census->slots);
-	census->slots = slots;
-	census->room = room;
+	free(process_cache->slots);
+	process_cache->slots = slots;
+	process_cache->room = room;
 }
 
-void census_clear(struct census *census)
+void process_cache_clear(struct process_cache *process_cache)
 {
-	for (size_t i = 0; i < census->room; i++)
-		census->slots[i] = (struct census_record){ 0 };
-	census->count = 0;
+	for (size_t i = 0; i < process_cache->room; i++)
+		process_cache->slots[i] = (struct process_cache_record){ 0 };
+	process_cache->count = 0;
 }
 
-const struct census_record *census_meet(struct census *census, int32_t pid, uint64_t cpu_ns)
+const struct process_cache_record *process_cache_meet(struct process_cache *process_cache, int32_t pid, uint64_t cpu_ns)
 {
-	struct census_record *record = find(census->slots, census->room, pid);
-	bool turn = (uint32_t)pid % CENSUS_TURNS == census->scan % CENSUS_TURNS;
+	struct process_cache_record *record = find(process_cache->slots, process_cache->room, pid);
+	bool turn = (uint32_t)pid % PROCESS_CACHE_TURNS == process_cache->scan % PROCESS_CACHE_TURNS;
 
 	if (record->pid == 0 || cpu_ns == 0 || turn || record->cpu_ns != cpu_ns)
 		return NULL;
-	record->scan = census->scan;
+	record->scan = process_cache->scan;
 	return record;
 }
 
 /* Twice as much room, as far as it may grow. False: there is none. */
-static bool grow(struct census *census)
+static bool grow(struct process_cache *process_cache)
 {
-	size_t room = 2 * census->room;
-	struct census_record *slots = room <= 2 * CENSUS_MAX ? calloc(room, sizeof(*slots)) : NULL;
+	size_t room = 2 * process_cache->room;
+	struct process_cache_record *slots = room <= 2 * PROCESS_CACHE_MAX ? calloc(room, sizeof(*slots)) : NULL;
 
 	if (slots == NULL)
 		return false;
-	for (size_t i = 0; i < census->room; i++)
-		if (census->slots[i].pid != 0)
-			*find(slots, room, census->slots[i].pid) = census->slots[i];
-	free(census->slots);
-	census->slots = slots;
-	census->room = room;
+	for (size_t i = 0; i < process_cache->room; i++)
+		if (process_cache->slots[i].pid != 0)
+			*find(slots, room, process_cache->slots[i].pid) = process_cache->slots[i];
+	free(process_cache->slots);
+	process_cache->slots = slots;
+	process_cache->room = room;
 	return true;
 }
 
-void census_enter(struct census *census, const struct census_record *record)
+void process_cache_enter(struct process_cache *process_cache, const struct process_cache_record *record)
 {
-	struct census_record *slot = find(census->slots, census->room, record->pid);
+	struct process_cache_record *slot = find(process_cache->slots, process_cache->room, record->pid);
 
 	if (slot->pid == 0) {
-		if (2 * (census->count + 1) > census->room && !grow(census))
+		if (2 * (process_cache->count + 1) > process_cache->room && !grow(process_cache))
 			return;
-		slot = find(census->slots, census->room, record->pid);
-		census->count++;
+		slot = find(process_cache->slots, process_cache->room, record->pid);
+		process_cache->count++;
 	}
 	*slot = *record;
-	slot->scan = census->scan;
+	slot->scan = process_cache->scan;
 }
 
-size_t census_count(const struct census *census)
+size_t process_cache_count(const struct process_cache *process_cache)
 {
-	return census->count;
+	return process_cache->count;
 }
 
 /* scanned.c: each fact is tried once per process; only running out of descriptors or memory is an error. */
 
-bool scanned_starved(ssize_t error)
+bool process_facts_starved(ssize_t error)
 {
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ECANCELED;
 }
 
-int scanned_meet(struct scanned *scanned, int32_t pid)
+int process_facts_meet(struct process_facts *process_facts, int32_t pid)
 {
 	ssize_t len;
 
-	outside_leave(&scanned->outside, pid);
-	len = procread_file(scanned->procfd, pid, "stat", scanned->text, sizeof scanned->text);
-	if (outside_enter(&scanned->outside) < 0)
+	unlocked_section_leave(&process_facts->unlocked_section, pid);
+	len = proc_read_file(process_facts->procfd, pid, "stat", process_facts->text, sizeof process_facts->text);
+	if (unlocked_section_enter(&process_facts->unlocked_section) < 0)
 		return -ECANCELED;
 	if (len < 0)
 		return (int)len;
-	if (procfs_stat_parse(scanned->text, (size_t)len, &scanned->stat) < 0)
+	if (procfs_stat_parse(process_facts->text, (size_t)len, &process_facts->stat) < 0)
 		return -ESRCH;
 
-	size_t comm_len = scanned->stat.comm_len;
+	size_t comm_len = process_facts->stat.comm_len;
 
-	if (comm_len >= sizeof scanned->comm)
-		comm_len = sizeof scanned->comm - 1;
-	memcpy(scanned->comm, scanned->stat.comm, comm_len);
-	scanned->comm[comm_len] = '\0';
-	scanned->arguments_at = procfs_stat_arguments(scanned->text, (size_t)len);
-	scanned->facts = (struct match_facts){ .pid = pid, .comm = scanned->comm };
-	scanned->asked = MATCH_COMM;
+	if (comm_len >= sizeof process_facts->comm)
+		comm_len = sizeof process_facts->comm - 1;
+	memcpy(process_facts->comm, process_facts->stat.comm, comm_len);
+	process_facts->comm[comm_len] = '\0';
+	process_facts->arguments_at = procfs_stat_arguments(process_facts->text, (size_t)len);
+	process_facts->facts = (struct match_facts){ .pid = pid, .comm = process_facts->comm };
+	process_facts->asked = MATCH_COMM;
 
 	return 0;
 }
 
-static void ask_container(struct scanned *scanned)
+static void ask_container(struct process_facts *process_facts)
 {
 	const struct container *container;
 	bool own;
 
-	if (!scanned->facts.cgroup || containers_find(scanned->containers, scanned->facts.cgroup, scanned->now,
-						      &container, &own) == CONTAINERS_NONE)
+	if (!process_facts->facts.cgroup || containers_find(process_facts->containers, process_facts->facts.cgroup,
+							    process_facts->now, &container, &own) == CONTAINERS_NONE)
 		return;
-	scanned->container = *container;
-	scanned->facts.container = &scanned->container;
+	process_facts->container = *container;
+	process_facts->facts.container = &process_facts->container;
 }
 
-/* 0, or an error of scanned_starved. */
-static ssize_t read_files(struct scanned *scanned, unsigned missing)
+/* 0, or an error of process_facts_starved. */
+static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 {
-	int32_t pid = scanned->facts.pid;
+	int32_t pid = process_facts->facts.pid;
 	ssize_t r = 0;
 
 	if (missing & MATCH_EXE) {
-		r = procread_link(scanned->procfd, pid, "exe", scanned->exe, sizeof scanned->exe);
-		scanned->facts.exe = r > 0 ? scanned->exe : NULL;
+		r = proc_read_link(process_facts->procfd, pid, "exe", process_facts->exe, sizeof process_facts->exe);
+		process_facts->facts.exe = r > 0 ? process_facts->exe : NULL;
 	}
-	if (!scanned_starved(r) && (missing & MATCH_CMDLINE)) {
-		r = procread_cmdline(scanned->procfd, pid, scanned->cmdline, sizeof scanned->cmdline);
-		scanned->facts.cmdline = r >= 0 ? scanned->cmdline : NULL;
+	if (!process_facts_starved(r) && (missing & MATCH_CMDLINE)) {
+		r = proc_read_cmdline(process_facts->procfd, pid, process_facts->cmdline,
+				      sizeof process_facts->cmdline);
+		process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
 	}
-	if (!scanned_starved(r) && (missing & MATCH_CGROUP)) {
-		r = cgroup_path_of(scanned->mounts, scanned->procfd, pid, scanned->cgroup, sizeof scanned->cgroup);
-		scanned->facts.cgroup = r == 0 ? scanned->cgroup : NULL;
+	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
+		r = cgroup_path_of(process_facts->mounts, process_facts->procfd, pid, process_facts->cgroup,
+				   sizeof process_facts->cgroup);
+		process_facts->facts.cgroup = r == 0 ? process_facts->cgroup : NULL;
 	}
 
-	return scanned_starved(r) ? r : 0;
+	return process_facts_starved(r) ? r : 0;
 }
 
-int scanned_ask(struct scanned *scanned, unsigned needs)
+int process_facts_ask(struct process_facts *process_facts, unsigned needs)
 {
 	if (needs & MATCH_CONTAINER)
 		needs |= MATCH_CGROUP;
 
-	unsigned missing = needs & ~scanned->asked;
+	unsigned missing = needs & ~process_facts->asked;
 	ssize_t r = 0;
 
-	scanned->asked |= needs;
+	process_facts->asked |= needs;
 	if (missing & (MATCH_EXE | MATCH_CMDLINE | MATCH_CGROUP)) {
-		outside_leave(&scanned->outside, scanned->facts.pid);
-		r = read_files(scanned, missing);
-		if (outside_enter(&scanned->outside) < 0)
+		unlocked_section_leave(&process_facts->unlocked_section, process_facts->facts.pid);
+		r = read_files(process_facts, missing);
+		if (unlocked_section_enter(&process_facts->unlocked_section) < 0)
 			return -ECANCELED;
 	}
 	if (r == 0 && (missing & MATCH_CONTAINER))
-		ask_container(scanned);
+		ask_container(process_facts);
 
 	return (int)r;
 }
@@ -617,7 +620,7 @@ static int plant(struct matcher *matcher, size_t i)
 		number += matcher->entries[before].tree;
 	matcher->trees[i] = 1ull << number;
 
-	return matcher->kinship ? 0 : kinship_new(&matcher->kinship);
+	return matcher->process_tree ? 0 : process_tree_new(&matcher->process_tree);
 }
 
 static int compile(struct matcher *matcher, size_t i)
@@ -679,7 +682,7 @@ void matcher_free(struct matcher *matcher)
 	free(matcher->matches);
 	free(matcher->pidfile_pids);
 	free(matcher->trees);
-	kinship_free(matcher->kinship);
+	process_tree_free(matcher->process_tree);
 	free(matcher->verdicts);
 	free(matcher);
 }
@@ -694,7 +697,7 @@ bool matcher_read_pidfiles(struct matcher *matcher)
 
 		int32_t before = matcher->pidfile_pids[i];
 
-		matcher->pidfile_pids[i] = procread_pidfile(matcher->entries[i].pattern);
+		matcher->pidfile_pids[i] = proc_read_pidfile(matcher->entries[i].pattern);
 		changed |= matcher->pidfile_pids[i] != before;
 	}
 
@@ -705,7 +708,7 @@ bool matcher_read_pidfiles(struct matcher *matcher)
 static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path, bool below)
 {
 	return matcher->units && path && matcher->entries[i].selector == CONFIG_UNIT &&
-	       unittable_matches(matcher->units, matcher->entries[i].pattern, path, below);
+	       unit_table_matches(matcher->units, matcher->entries[i].pattern, path, below);
 }
 
 static bool matches(const struct matcher *matcher, size_t i, const struct match_facts *facts)
@@ -760,54 +763,55 @@ static size_t find_same(const struct matcher *matcher, const struct config_targe
 
 void matcher_succeed(struct matcher *matcher, struct matcher *before)
 {
-	unsigned place[KINSHIP_TREES];
+	unsigned place[PROCESS_TREE_TREES];
 
 	matcher->units = before->units;
-	if (!matcher->kinship || !before->kinship)
+	if (!matcher->process_tree || !before->process_tree)
 		return;
 
-	for (unsigned i = 0; i < KINSHIP_TREES; i++)
-		place[i] = KINSHIP_TREES;
+	for (unsigned i = 0; i < PROCESS_TREE_TREES; i++)
+		place[i] = PROCESS_TREE_TREES;
 	for (size_t i = 0; i < before->count; i++) {
 		size_t same = before->trees[i] ? find_same(matcher, &before->entries[i]) : matcher->count;
 
 		if (same < matcher->count)
 			place[__builtin_ctzll(before->trees[i])] = (unsigned)__builtin_ctzll(matcher->trees[same]);
 	}
-	kinship_free(matcher->kinship);
-	matcher->kinship = before->kinship;
-	before->kinship = NULL;
-	kinship_renumber(matcher->kinship, place);
+	process_tree_free(matcher->process_tree);
+	matcher->process_tree = before->process_tree;
+	before->process_tree = NULL;
+	process_tree_renumber(matcher->process_tree, place);
 }
 
-void matcher_meet(struct matcher *matcher, struct scanned *scanned)
+void matcher_meet(struct matcher *matcher, struct process_facts *process_facts)
 {
-	struct match_facts *facts = &scanned->facts;
+	struct match_facts *facts = &process_facts->facts;
 	uint64_t roots = 0;
 
-	if (!matcher->kinship)
+	if (!matcher->process_tree)
 		return;
 
 	for (size_t i = 0; i < matcher->count; i++)
 		if (matcher->trees[i] && matches(matcher, i, facts))
 			roots |= matcher->trees[i];
-	facts->trees = kinship_met(matcher->kinship,
-				   &(struct kinship_process){ .pid = facts->pid,
-							      .ppid = scanned->stat.parent_pid,
-							      .start_ticks = scanned->stat.start_ticks },
-				   roots);
+	facts->trees =
+		process_tree_met(matcher->process_tree,
+				 &(struct process_tree_process){ .pid = facts->pid,
+								 .ppid = process_facts->stat.parent_pid,
+								 .start_ticks = process_facts->stat.start_ticks },
+				 roots);
 }
 
 void matcher_forked(struct matcher *matcher, int32_t ppid, int32_t pid)
 {
-	if (matcher->kinship)
-		kinship_forked(matcher->kinship, ppid, pid);
+	if (matcher->process_tree)
+		process_tree_forked(matcher->process_tree, ppid, pid);
 }
 
 void matcher_ended(struct matcher *matcher, int32_t pid)
 {
-	if (matcher->kinship)
-		kinship_ended(matcher->kinship, pid);
+	if (matcher->process_tree)
+		process_tree_ended(matcher->process_tree, pid);
 }
 
 bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid)
@@ -816,32 +820,32 @@ bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, i
 
 	if (!matcher->trees[i])
 		return false;
-	if (!kinship_find(matcher->kinship, pid, &trees))
-		kinship_find(matcher->kinship, ppid, &trees);
+	if (!process_tree_find(matcher->process_tree, pid, &trees))
+		process_tree_find(matcher->process_tree, ppid, &trees);
 
 	return (trees & matcher->trees[i]) != 0;
 }
 
 void matcher_scan_begin(struct matcher *matcher)
 {
-	if (!matcher->kinship)
+	if (!matcher->process_tree)
 		return;
 
-	kinship_belated(matcher->kinship);
-	kinship_begin(matcher->kinship);
+	process_tree_belated(matcher->process_tree);
+	process_tree_begin(matcher->process_tree);
 }
 
 bool matcher_scan_end(struct matcher *matcher)
 {
-	if (!matcher->kinship)
+	if (!matcher->process_tree)
 		return false;
 
-	kinship_sweep(matcher->kinship);
+	process_tree_sweep(matcher->process_tree);
 
-	return kinship_belated(matcher->kinship);
+	return process_tree_belated(matcher->process_tree);
 }
 
 bool matcher_is_behind(struct matcher *matcher)
 {
-	return matcher->kinship && kinship_belated(matcher->kinship);
+	return matcher->process_tree && process_tree_belated(matcher->process_tree);
 }

@@ -1,6 +1,6 @@
 /*
  * matcher.h: the target entries of a configuration, compiled, and what all of them together have to know of a process; with entries that have a
- * tree also who descends from whom (kinship.h), as far as it was told.
+ * tree also who descends from whom (process_tree.h), as far as it was told.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 /*
- * kinship.h: who descends from whom, and so to which trees (up to 64, by number) a process belongs: to those that it is the root of, and to all
+ * process_tree.h: who descends from whom, and so to which trees (up to 64, by number) a process belongs: to those that it is the root of, and to all
  * of its ancestors'. It is told what is heard (a fork, an end) and what is met (a look at a process); either alone will do. Pure.
  *
  * Once in a tree means in it until the end: a process that executes something else stays, so does one whose parent ends (it is handed to init, or
@@ -29,77 +29,78 @@
  *
  * What cannot be known: the ancestors of a process that was never heard nor met before its parent had ended.
  *
- * Bounded: processes beyond KINSHIP_MAX are not remembered, and counted. Cost: a look-up; a new root costs its descendants.
+ * Bounded: processes beyond PROCESS_TREE_MAX are not remembered, and counted. Cost: a look-up; a new root costs its descendants.
  */
 
 /* Trees are bits. */
-#define KINSHIP_TREES 64u
+#define PROCESS_TREE_TREES 64u
 
 /* Processes, those that ended lately included: 3.9 MiB, of which only what was used once is taken. */
-#define KINSHIP_MAX 65536u
+#define PROCESS_TREE_MAX 65536u
 
 /* So many that ended are remembered, for news of their children that come after those of their end. */
-#define KINSHIP_ENDED_MAX 1024u
+#define PROCESS_TREE_ENDED_MAX 1024u
 
-struct kinship;
+struct process_tree;
 
 /* A process as it was met. */
-struct kinship_process {
+struct process_tree_process {
 	int32_t pid;
 	int32_t ppid; /* at this moment; 0: it has none */
 	uint64_t start_ticks;
 };
 
 /* 0 or -ENOMEM. Nothing allocates later. */
-int kinship_new(struct kinship **ret);
+int process_tree_new(struct process_tree **ret);
 
 /* NULL is fine. */
-void kinship_free(struct kinship *kinship);
+void process_tree_free(struct process_tree *process_tree);
 
 /* Process ppid has forked pid. May come after that one was met, and after the end of ppid. */
-void kinship_forked(struct kinship *kinship, int32_t ppid, int32_t pid);
+void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_t pid);
 
 /* A process was looked at, and is the root of these trees. Returns those that it belongs to. */
-uint64_t kinship_met(struct kinship *kinship, const struct kinship_process *process, uint64_t roots);
+uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process,
+			  uint64_t roots);
 
 /* It has ended: its children stay in its trees. If it is met again after all (only its main thread had ended), it has not. */
-void kinship_ended(struct kinship *kinship, int32_t pid);
+void process_tree_ended(struct process_tree *process_tree, int32_t pid);
 
 /* The trees of a process, which may have ended lately. False: never heard of. */
-bool kinship_find(const struct kinship *kinship, int32_t pid, uint64_t *ret);
+bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uint64_t *ret);
 
 /* A look at every process that there is begins. */
-void kinship_begin(struct kinship *kinship);
+void process_tree_begin(struct process_tree *process_tree);
 
 /* That look is over: who was not met is forgotten. */
-void kinship_sweep(struct kinship *kinship);
+void process_tree_sweep(struct process_tree *process_tree);
 
 /* Whether processes came into a tree after they had been met, since the last call: they are to be met once more to be told. */
-bool kinship_belated(struct kinship *kinship);
+bool process_tree_belated(struct process_tree *process_tree);
 
-/* The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is KINSHIP_TREES or more. */
-void kinship_renumber(struct kinship *kinship, const unsigned place[static KINSHIP_TREES]);
+/* The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is PROCESS_TREE_TREES or more. */
+void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES]);
 
 /* Processes remembered now; how often one was not, ever. */
-size_t kinship_count(const struct kinship *kinship);
-uint64_t kinship_dropped(const struct kinship *kinship);
+size_t process_tree_count(const struct process_tree *process_tree);
+uint64_t process_tree_dropped(const struct process_tree *process_tree);
 
 /*
- * census.h: the processes of the host as a scan has looked at them, so that the next need not look again at those that have not run since: a process
+ * process_cache.h: the processes of the host as a scan has looked at them, so that the next need not look again at those that have not run since: a process
  * that has not run is what it was. Pure but for its memory; what a CPU clock says is an argument.
  */
 
 /* More are looked at every time: 40 bytes each. */
-#define CENSUS_MAX 65536u
+#define PROCESS_CACHE_MAX 65536u
 
 /* A process is looked at in one of so many scans in any case: another one may have got its pid, and used as much to the nanosecond. */
-#define CENSUS_TURNS 16u
+#define PROCESS_CACHE_TURNS 16u
 
-struct census;
+struct process_cache;
 
-struct census_record {
+struct process_cache_record {
 	int32_t pid;   /* not 0 */
-	uint32_t scan; /* census_begin's count: the last that met it */
+	uint32_t scan; /* process_cache_begin's count: the last that met it */
 	uint64_t start_ticks;
 	uint64_t cpu_ticks; /* as its stat said */
 	uint64_t cpu_ns;    /* as its clock said before stat was read */
@@ -107,31 +108,32 @@ struct census_record {
 };
 
 /* 0 or -ENOMEM. */
-int census_new(struct census **ret);
+int process_cache_new(struct process_cache **ret);
 
 /* NULL is fine. */
-void census_free(struct census *census);
+void process_cache_free(struct process_cache *process_cache);
 
 /* A scan begins. */
-void census_begin(struct census *census);
+void process_cache_begin(struct process_cache *process_cache);
 
 /* The scan is over: who was not met may be forgotten. */
-void census_end(struct census *census);
+void process_cache_end(struct process_cache *process_cache);
 
 /* Nobody is known any more: what is looked for is another thing. */
-void census_clear(struct census *census);
+void process_cache_clear(struct process_cache *process_cache);
 
 /*
  * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else it is as it was, and counts as met. Valid until the next
  * call.
  */
-const struct census_record *census_meet(struct census *census, int32_t pid, uint64_t cpu_ns);
+const struct process_cache_record *process_cache_meet(struct process_cache *process_cache, int32_t pid,
+						      uint64_t cpu_ns);
 
 /* It was looked at, and there is nothing left to be done about it. Its scan is set here. Without memory it is looked at again. */
-void census_enter(struct census *census, const struct census_record *record);
+void process_cache_enter(struct process_cache *process_cache, const struct process_cache_record *record);
 
 /* How many are known. */
-size_t census_count(const struct census *census);
+size_t process_cache_count(const struct process_cache *process_cache);
 
 /*
  * scanned.h: a process as a scan of /proc meets it: its stat, and whatever else is asked for, read when it is. Reused from process to
@@ -139,48 +141,48 @@ size_t census_count(const struct census *census);
  */
 
 /* Text of a command line that is looked at; what a description keeps is far shorter. */
-#define SCANNED_CMDLINE_MAX 8192u
+#define PROCESS_FACTS_CMDLINE_MAX 8192u
 
-struct scanned {
+struct process_facts {
 	int procfd;
 	const struct cgroup_mounts *mounts;
-	struct containers *containers; /* NULL: nobody asks for them */
-	struct outside outside;        /* where its files are read */
+	struct containers *containers;            /* NULL: nobody asks for them */
+	struct unlocked_section unlocked_section; /* where its files are read */
 	mono_t now;
 	struct match_facts facts; /* what is known; point into the room below */
 	struct procfs_stat stat;
 	uint64_t arguments_at; /* where its arguments begin: another place after an execution; 0: we may not know */
 	unsigned asked;        /* bits of match_need that were read, or tried */
 	struct container container;
-	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[SCANNED_CMDLINE_MAX];
+	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[PROCESS_FACTS_CMDLINE_MAX];
 };
 
 /* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory, -ECANCELED of outside. */
-bool scanned_starved(ssize_t error);
+bool process_facts_starved(ssize_t error);
 
-/* Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see scanned_starved. */
-int scanned_meet(struct scanned *scanned, int32_t pid);
+/* Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see process_facts_starved. */
+int process_facts_meet(struct process_facts *process_facts, int32_t pid);
 
 /*
  * Reads of needs (bits of match_need) what was not asked for yet. What cannot be read stays NULL in the facts. 0, or an error of
- * scanned_starved.
+ * process_facts_starved.
  */
-int scanned_ask(struct scanned *scanned, unsigned needs);
+int process_facts_ask(struct process_facts *process_facts, unsigned needs);
 
 struct matcher {
 	const struct config_target *entries; /* the configuration's, which must outlive this */
 	size_t count;
-	struct match **matches;        /* one per entry */
-	int32_t *pidfile_pids;         /* one per entry: what its pid file says */
-	bool *verdicts;                /* one per entry: see matcher_judge */
-	unsigned needs;                /* bits of match_need */
-	bool unannounced;              /* what an entry goes by may change without news: see matcher.c */
-	bool by_path;                  /* an entry's targets are cgroups that are found by their path */
-	bool by_container;             /* an entry selects containers */
-	bool by_label;                 /* and asks for labels */
-	uint64_t *trees;               /* one per entry: its bit, 0 without a tree */
-	struct kinship *kinship;       /* NULL: no entry has a tree */
-	const struct unittable *units; /* what else units are called, beside their cgroups' names; NULL: not known */
+	struct match **matches;            /* one per entry */
+	int32_t *pidfile_pids;             /* one per entry: what its pid file says */
+	bool *verdicts;                    /* one per entry: see matcher_judge */
+	unsigned needs;                    /* bits of match_need */
+	bool unannounced;                  /* what an entry goes by may change without news: see matcher.c */
+	bool by_path;                      /* an entry's targets are cgroups that are found by their path */
+	bool by_container;                 /* an entry selects containers */
+	bool by_label;                     /* and asks for labels */
+	uint64_t *trees;                   /* one per entry: its bit, 0 without a tree */
+	struct process_tree *process_tree; /* NULL: no entry has a tree */
+	const struct unit_table *units; /* what else units are called, beside their cgroups' names; NULL: not known */
 };
 
 /* 0; -ENOMEM; -EINVAL: an expression does not compile. */
@@ -196,7 +198,7 @@ bool matcher_read_pidfiles(struct matcher *matcher);
 void matcher_succeed(struct matcher *matcher, struct matcher *before);
 
 /* A process that was looked at, with all that the entries need: says in its facts which trees it is in. */
-void matcher_meet(struct matcher *matcher, struct scanned *scanned);
+void matcher_meet(struct matcher *matcher, struct process_facts *process_facts);
 
 /* Whether a process is of entry i, by itself or by descent (facts.trees). */
 bool matcher_process(const struct matcher *matcher, size_t i, const struct match_facts *facts);

@@ -1,14 +1,14 @@
 /*
- * process_news.c: what is heard between scans (proclistener.h), and the processes that are looked at for it.
+ * process_news.c: what is heard between scans (process_listener.h), and the processes that are looked at for it.
  *
  *	executes   looked at at once: it is what it will be (perf says so before the command line is in place: a moment later)
  *	forks      looked at a moment later: most execute something until then
  *	ends       its last counters go to the group that it was a member of, or would have been
  *
- * What is heard is only where to look: what a process is, is read from /proc, under the same roster, by the same matcher. News that were lost are
+ * What is heard is only where to look: what a process is, is read from /proc, under the same target table, by the same matcher. News that were lost are
  * followed by a scan.
  *
- * Looking costs as much as a scan's look, and is bounded by the same share of a core (allowance.h): beyond it nobody is looked at and news are only
+ * Looking costs as much as a scan's look, and is bounded by the same share of a core (token_bucket.h): beyond it nobody is looked at and news are only
  * taken in, twenty milliseconds' at a time, until there is something left again: those who come are late by that. If that goes on for a second those
  * that wait are left to a scan.
  */
@@ -53,16 +53,16 @@
 #include <unistd.h>
 
 /* Room for any message of theirs: an exit record of a process with threads is two of struct taskstats, which grows with the kernel. */
-#define PROCSOCKETS_MESSAGE_BYTES 2048u
+#define PROC_SOCKETS_MESSAGE_BYTES 2048u
 
 /*
- * procsockets.c: netlink by hand: three requests and their answers.
+ * proc_sockets.c: netlink by hand: three requests and their answers.
  *
  * The connector tells of threads too; a filter on its socket drops that in the kernel, so that nobody is woken for it.
  */
 
 #define RECEIVE_BYTES (1 << 20)
-#define MESSAGE_BYTES PROCSOCKETS_MESSAGE_BYTES
+#define MESSAGE_BYTES PROC_SOCKETS_MESSAGE_BYTES
 
 /* How long an answer of the kernel's is waited for; it is there when sending has returned. */
 #define ANSWER_MS 200
@@ -173,7 +173,7 @@ static int await_connector(int fd, uint8_t *buf)
 
 		if (len < 0)
 			return len == -ENOBUFS ? 0 : (int)len;
-		if (len > 0 && procevents_connector(buf, (size_t)len, &event, &error) == PROCEVENTS_ANSWER)
+		if (len > 0 && proc_events_connector(buf, (size_t)len, &event, &error) == PROC_EVENTS_ANSWER)
 			return error;
 	}
 	return 0;
@@ -183,7 +183,7 @@ static int await_connector(int fd, uint8_t *buf)
  * The proc connector's. receive_bytes: 0: 1 MiB. Non-blocking, what threads do is filtered out. The descriptor; -EPERM; -ECONNREFUSED: another
  * network namespace; -EPROTONOSUPPORT, -EAFNOSUPPORT; -ETIMEDOUT: the kernel does not answer; -errno.
  */
-static int procsockets_connector(int receive_bytes)
+static int proc_sockets_connector(int receive_bytes)
 {
 	int group = CN_IDX_PROC, r;
 	uint8_t buf[MESSAGE_BYTES];
@@ -203,7 +203,7 @@ static int procsockets_connector(int receive_bytes)
 }
 
 /* Says so to the kernel, and closes it. */
-static void procsockets_leave_connector(int fd)
+static void proc_sockets_leave_connector(int fd)
 {
 	tell_connector(fd, PROC_CN_MCAST_IGNORE); /* kernels before 6.6 count listeners */
 	close(fd);
@@ -250,14 +250,14 @@ static int ask_for_exits(int fd, uint16_t family, uint8_t *buf)
 
 		if (len < 0)
 			return (int)len;
-		if (procevents_taskstats(buf, (size_t)len, family, &event, &error) == PROCEVENTS_ANSWER)
+		if (proc_events_taskstats(buf, (size_t)len, family, &event, &error) == PROC_EVENTS_ANSWER)
 			return error;
 	}
 	return r;
 }
 
 /* Exit records of taskstats, of all CPUs; *ret_family: the number that its messages have. As above; -ENOENT: the kernel has none. */
-static int procsockets_taskstats(int receive_bytes, uint16_t *ret_family)
+static int proc_sockets_taskstats(int receive_bytes, uint16_t *ret_family)
 {
 	AUTO_CLOSE int fd = open_socket(NETLINK_GENERIC, receive_bytes);
 	uint8_t buf[MESSAGE_BYTES];
@@ -273,7 +273,7 @@ static int procsockets_taskstats(int receive_bytes, uint16_t *ret_family)
 	len = receive_answer(fd, buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
-	r = procevents_family(buf, (size_t)len, &family);
+	r = proc_events_family(buf, (size_t)len, &family);
 	if (r == 0)
 		r = ask_for_exits(fd, family, buf);
 	if (r < 0)
@@ -284,7 +284,7 @@ static int procsockets_taskstats(int receive_bytes, uint16_t *ret_family)
 }
 
 /*
- * proclistener.c: one descriptor (epoll) over the connector's socket and that of taskstats, or over one ring of perf's on each CPU.
+ * process_listener.c: one descriptor (epoll) over the connector's socket and that of taskstats, or over one ring of perf's on each CPU.
  *
  * A message that was not sent by the kernel is passed over: anybody may write to a netlink socket.
  *
@@ -297,7 +297,7 @@ static int procsockets_taskstats(int receive_bytes, uint16_t *ret_family)
 
 #define RING_BYTES 32768u
 #define CPUS_MAX 4096
-#define BATCH PROCLISTENER_BATCH
+#define BATCH PROCESS_LISTENER_BATCH
 
 /* Where datagrams are received, always the same places. */
 struct messages {
@@ -306,14 +306,14 @@ struct messages {
 	struct sockaddr_nl from[BATCH];
 };
 
-struct proclistener {
-	enum proclistener_source source;
+struct process_listener {
+	enum process_listener_source source;
 	int epoll, connector, taskstats;
 	uint16_t family;
 	bool lost, more;
 	struct procevent held[BATCH]; /* exit records that are to follow */
 	size_t held_count;
-	struct perfevents *rings;
+	struct perf_events *rings;
 	size_t ring_count, ring_next;
 	struct procevent *events; /* where the running read puts them */
 	size_t count;
@@ -321,7 +321,7 @@ struct proclistener {
 	_Alignas(8) uint8_t scratch[BATCH][MESSAGE_BYTES]; /* of messages, or of one record of perf's */
 };
 
-_Static_assert(BATCH *MESSAGE_BYTES >= PERFRECORD_SIZE_MAX, "a record fits");
+_Static_assert(BATCH *MESSAGE_BYTES >= PERF_RECORD_SIZE_MAX, "a record fits");
 
 static void refuse(char *reason, const char *what, int error)
 {
@@ -333,14 +333,14 @@ static void refuse(char *reason, const char *what, int error)
 		why = "not in this network namespace";
 	else if (error == -EPROTONOSUPPORT || error == -EAFNOSUPPORT || error == -ENOENT)
 		why = "not available";
-	snprintf(reason, PROCLISTENER_REASON_MAX, "%s: %s", what, why);
+	snprintf(reason, PROCESS_LISTENER_REASON_MAX, "%s: %s", what, why);
 }
 
 /* ---- perf ---- */
 
-static int open_rings(struct proclistener *listener, const struct proclistener_options *options, char *reason)
+static int open_rings(struct process_listener *listener, const struct process_listener_options *options, char *reason)
 {
-	struct perfevents_wanted wanted = { .kind = PERFEVENTS_TASKS };
+	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_TASKS };
 	size_t bytes = options->ring_bytes != 0 ? options->ring_bytes : RING_BYTES;
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	int r = -ENODEV;
@@ -350,7 +350,7 @@ static int open_rings(struct proclistener *listener, const struct proclistener_o
 	if (listener->rings == NULL)
 		return -ENOMEM;
 	for (uint32_t cpu = 0; cpu < (uint32_t)cpus; cpu++) {
-		r = perfevents_open(&wanted, cpu, bytes, &listener->rings[listener->ring_count], reason);
+		r = perf_events_open(&wanted, cpu, bytes, &listener->rings[listener->ring_count], reason);
 		if (r == 0)
 			listener->ring_count++;
 		else if (r != -ENODEV)
@@ -361,24 +361,24 @@ static int open_rings(struct proclistener *listener, const struct proclistener_o
 
 static int take_record(void *ctx, const struct perf_event_header *head, size_t len)
 {
-	static const struct perfrecord_format format = { .sample_type = PERFRECORD_FRAME_POINTERS };
-	struct proclistener *listener = ctx;
-	struct perfrecord record;
+	static const struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
+	struct process_listener *listener = ctx;
+	struct perf_record record;
 
-	if (perfrecord_decode(&format, head, len, &record) < 0)
+	if (perf_record_decode(&format, head, len, &record) < 0)
 		return 0;
 	if (record.type == PERF_RECORD_LOST)
 		listener->lost = true;
-	else if (procevents_perf(&record, &listener->events[listener->count]) == PROCEVENTS_EVENT)
+	else if (proc_events_perf(&record, &listener->events[listener->count]) == PROC_EVENTS_EVENT)
 		listener->count++;
 	return listener->count == BATCH; /* that record is taken; the rest stays */
 }
 
-static void read_rings(struct proclistener *listener)
+static void read_rings(struct process_listener *listener)
 {
 	for (size_t i = 0; i < listener->ring_count && listener->count < BATCH; i++) {
-		struct perfevents *ring = &listener->rings[listener->ring_next];
-		int r = perfring_drain(&ring->ring, listener->scratch, take_record, listener);
+		struct perf_events *ring = &listener->rings[listener->ring_next];
+		int r = perf_ring_drain(&ring->ring, listener->scratch, take_record, listener);
 
 		listener->lost |= r == -EBADMSG;
 		if (listener->count < BATCH)
@@ -389,7 +389,7 @@ static void read_rings(struct proclistener *listener)
 
 /* ---- reading sockets ---- */
 
-static void prepare_messages(struct proclistener *listener)
+static void prepare_messages(struct process_listener *listener)
 {
 	struct messages *messages = &listener->messages;
 
@@ -405,7 +405,7 @@ static void prepare_messages(struct proclistener *listener)
 }
 
 /* At most `most` datagrams into the scratch. How many; those that are not the kernel's have length 0. */
-static unsigned receive(struct proclistener *listener, int fd, unsigned most)
+static unsigned receive(struct process_listener *listener, int fd, unsigned most)
 {
 	struct messages *messages = &listener->messages;
 	int count = recvmmsg(fd, messages->heads, most, MSG_DONTWAIT, NULL);
@@ -423,7 +423,7 @@ static unsigned receive(struct proclistener *listener, int fd, unsigned most)
 }
 
 /* Exit records, into what is held. */
-static void fetch_totals(struct proclistener *listener)
+static void fetch_totals(struct process_listener *listener)
 {
 	const struct messages *messages = &listener->messages;
 	unsigned count = receive(listener, listener->taskstats, BATCH);
@@ -431,13 +431,13 @@ static void fetch_totals(struct proclistener *listener)
 
 	listener->more |= count == BATCH;
 	for (unsigned i = 0; i < count; i++)
-		if (procevents_taskstats(listener->scratch[i], messages->heads[i].msg_len, listener->family,
-					 &listener->held[listener->held_count], &error) == PROCEVENTS_EVENT)
+		if (proc_events_taskstats(listener->scratch[i], messages->heads[i].msg_len, listener->family,
+					  &listener->held[listener->held_count], &error) == PROC_EVENTS_EVENT)
 			listener->held_count++;
 }
 
 /* True: that was all there is. */
-static bool read_connector(struct proclistener *listener)
+static bool read_connector(struct process_listener *listener)
 {
 	const struct messages *messages = &listener->messages;
 	unsigned count = receive(listener, listener->connector, BATCH);
@@ -445,15 +445,15 @@ static bool read_connector(struct proclistener *listener)
 
 	listener->more |= count == BATCH;
 	for (unsigned i = 0; i < count; i++)
-		if (procevents_connector(listener->scratch[i], messages->heads[i].msg_len,
-					 &listener->events[listener->count], &error) == PROCEVENTS_EVENT)
+		if (proc_events_connector(listener->scratch[i], messages->heads[i].msg_len,
+					  &listener->events[listener->count], &error) == PROC_EVENTS_EVENT)
 			listener->count++;
 
 	return count < BATCH;
 }
 
 /* Exit records follow when the connector has said all it had. */
-static void read_sockets(struct proclistener *listener)
+static void read_sockets(struct process_listener *listener)
 {
 	if (listener->held_count == 0 && listener->taskstats >= 0)
 		fetch_totals(listener);
@@ -464,14 +464,14 @@ static void read_sockets(struct proclistener *listener)
 	listener->held_count = 0;
 }
 
-size_t proclistener_read(struct proclistener *listener, struct procevent *events, size_t cap, bool *ret_lost)
+size_t process_listener_read(struct process_listener *listener, struct procevent *events, size_t cap, bool *ret_lost)
 {
 	if (cap < 2 * BATCH)
 		return 0;
 	listener->events = events;
 	listener->count = 0;
 	listener->more = false;
-	if (listener->source == PROCLISTENER_PERF)
+	if (listener->source == PROCESS_LISTENER_PERF)
 		read_rings(listener);
 	else
 		read_sockets(listener);
@@ -481,21 +481,21 @@ size_t proclistener_read(struct proclistener *listener, struct procevent *events
 }
 
 /* Whether there was nothing more than what the last read took. */
-static bool proclistener_drained(const struct proclistener *listener)
+static bool process_listener_drained(const struct process_listener *listener)
 {
 	return !listener->more;
 }
 
 /* ---- the listener itself ---- */
 
-static int await(struct proclistener *listener, int fd)
+static int await(struct process_listener *listener, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
 	return fd >= 0 && epoll_ctl(listener->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static int await_all(struct proclistener *listener)
+static int await_all(struct process_listener *listener)
 {
 	int r = await(listener, listener->connector);
 
@@ -507,17 +507,17 @@ static int await_all(struct proclistener *listener)
 }
 
 /* Without exit records it is a source too; reason says why there are none. */
-static int open_sockets(struct proclistener *listener, const struct proclistener_options *options, char *reason)
+static int open_sockets(struct process_listener *listener, const struct process_listener_options *options, char *reason)
 {
-	int r = procsockets_connector(options->receive_bytes);
+	int r = proc_sockets_connector(options->receive_bytes);
 
 	if (r < 0) {
 		refuse(reason, "proc connector", r);
 		return r;
 	}
 	listener->connector = r;
-	listener->source = PROCLISTENER_CONNECTOR;
-	listener->taskstats = procsockets_taskstats(options->receive_bytes, &listener->family);
+	listener->source = PROCESS_LISTENER_CONNECTOR;
+	listener->taskstats = proc_sockets_taskstats(options->receive_bytes, &listener->family);
 	if (listener->taskstats < 0)
 		refuse(reason, "exit records (taskstats)", listener->taskstats);
 
@@ -525,30 +525,30 @@ static int open_sockets(struct proclistener *listener, const struct proclistener
 }
 
 /* The first source that is allowed. What does not work is said in reason. */
-static int open_source(struct proclistener *listener, const struct proclistener_options *options, char *reason)
+static int open_source(struct process_listener *listener, const struct process_listener_options *options, char *reason)
 {
-	char perf_reason[PERFEVENTS_REASON_MAX] = "", connector_reason[PROCLISTENER_REASON_MAX / 2] = "";
+	char perf_reason[PERF_EVENTS_REASON_MAX] = "", connector_reason[PROCESS_LISTENER_REASON_MAX / 2] = "";
 	int r = -EOPNOTSUPP;
 
-	if (options->only != PROCLISTENER_PERF) {
+	if (options->only != PROCESS_LISTENER_PERF) {
 		r = open_sockets(listener, options, reason);
 		if (r == 0)
 			return 0;
 		snprintf(connector_reason, sizeof(connector_reason), "%s", reason);
 	}
-	if (options->only == PROCLISTENER_CONNECTOR)
+	if (options->only == PROCESS_LISTENER_CONNECTOR)
 		return r;
 	r = open_rings(listener, options, perf_reason);
 	if (r == 0)
-		listener->source = PROCLISTENER_PERF;
-	snprintf(reason, PROCLISTENER_REASON_MAX, "%.96s%s%.100s", connector_reason,
+		listener->source = PROCESS_LISTENER_PERF;
+	snprintf(reason, PROCESS_LISTENER_REASON_MAX, "%.96s%s%.100s", connector_reason,
 		 r < 0 && *connector_reason ? "; " : "", r < 0 ? perf_reason : "");
 	return r;
 }
 
-int proclistener_open(const struct proclistener_options *options, struct proclistener **ret, char *reason)
+int process_listener_open(const struct process_listener_options *options, struct process_listener **ret, char *reason)
 {
-	struct proclistener *listener = calloc(1, sizeof(*listener));
+	struct process_listener *listener = calloc(1, sizeof(*listener));
 	int r;
 
 	reason[0] = '\0';
@@ -562,161 +562,161 @@ int proclistener_open(const struct proclistener_options *options, struct proclis
 		r = await_all(listener);
 	if (r < 0) {
 		if (reason[0] == '\0')
-			snprintf(reason, PROCLISTENER_REASON_MAX, "%s", strerror(-r));
-		proclistener_close(listener);
+			snprintf(reason, PROCESS_LISTENER_REASON_MAX, "%s", strerror(-r));
+		process_listener_close(listener);
 		return r;
 	}
 	*ret = listener;
 	return 0;
 }
 
-void proclistener_close(struct proclistener *listener)
+void process_listener_close(struct process_listener *listener)
 {
 	if (listener == NULL)
 		return;
 	if (listener->connector >= 0)
-		procsockets_leave_connector(listener->connector);
+		proc_sockets_leave_connector(listener->connector);
 	if (listener->taskstats >= 0)
 		close(listener->taskstats);
 	for (size_t i = 0; i < listener->ring_count; i++)
-		perfevents_close(&listener->rings[i]);
+		perf_events_close(&listener->rings[i]);
 	if (listener->epoll >= 0)
 		close(listener->epoll);
 	free(listener->rings);
 	free(listener);
 }
 
-enum proclistener_source proclistener_source(const struct proclistener *listener)
+enum process_listener_source process_listener_source(const struct process_listener *listener)
 {
-	return listener != NULL ? listener->source : PROCLISTENER_NONE;
+	return listener != NULL ? listener->source : PROCESS_LISTENER_NONE;
 }
 
-bool proclistener_has_totals(const struct proclistener *listener)
+bool process_listener_has_totals(const struct process_listener *listener)
 {
 	return listener != NULL && listener->taskstats >= 0;
 }
 
 /* For poll(2): readable when there is something to be read. */
-static int proclistener_fd(const struct proclistener *listener)
+static int process_listener_fd(const struct process_listener *listener)
 {
 	return listener->epoll;
 }
 
-const char *proclistener_name(enum proclistener_source source)
+const char *process_listener_name(enum process_listener_source source)
 {
 	static const char *const names[] = {
-		[PROCLISTENER_NONE] = "rescan",
-		[PROCLISTENER_CONNECTOR] = "connector",
-		[PROCLISTENER_PERF] = "perf",
+		[PROCESS_LISTENER_NONE] = "rescan",
+		[PROCESS_LISTENER_CONNECTOR] = "connector",
+		[PROCESS_LISTENER_PERF] = "perf",
 	};
 
 	return names[source];
 }
 
 /*
- * newcomers.c: slots in the order of their last news, used round and round, and chains from pid to slot. A process of which there are news again moves to
+ * recent_pids.c: slots in the order of their last news, used round and round, and chains from pid to slot. A process of which there are news again moves to
  * a new slot, so that those at the front are always the ones that have waited longest.
  */
 
-#define BUCKETS NEWCOMERS_MAX
+#define BUCKETS RECENT_PIDS_MAX
 #define NOWHERE UINT32_MAX
 
 /* News that come so late after an end are not of the process that ended: pids are used again after thousands of others. */
 #define LATE_NS (100 * NS_PER_MS)
 
-_Static_assert((NEWCOMERS_MAX & (NEWCOMERS_MAX - 1)) == 0, "numbers of slots go round");
+_Static_assert((RECENT_PIDS_MAX & (RECENT_PIDS_MAX - 1)) == 0, "numbers of slots go round");
 
-struct newcomers {
-	struct newcomer slots[NEWCOMERS_MAX];
+struct recent_pids {
+	struct newcomer slots[RECENT_PIDS_MAX];
 	uint32_t buckets[BUCKETS];
-	uint64_t used; /* ever; the next is used % NEWCOMERS_MAX */
+	uint64_t used; /* ever; the next is used % RECENT_PIDS_MAX */
 	uint64_t due;  /* those before it were handed out */
 	uint64_t missed, dropped;
 };
 
-int newcomers_new(struct newcomers **ret)
+int recent_pids_new(struct recent_pids **ret)
 {
-	struct newcomers *newcomers = calloc(1, sizeof(*newcomers));
+	struct recent_pids *recent_pids = calloc(1, sizeof(*recent_pids));
 
-	if (newcomers == NULL)
+	if (recent_pids == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < BUCKETS; i++)
-		newcomers->buckets[i] = NOWHERE;
-	*ret = newcomers;
+		recent_pids->buckets[i] = NOWHERE;
+	*ret = recent_pids;
 	return 0;
 }
 
-void newcomers_free(struct newcomers *newcomers)
+void recent_pids_free(struct recent_pids *recent_pids)
 {
-	free(newcomers);
+	free(recent_pids);
 }
 
-static uint32_t *bucket_of(struct newcomers *newcomers, int32_t pid)
+static uint32_t *bucket_of(struct recent_pids *recent_pids, int32_t pid)
 {
-	return &newcomers->buckets[(uint32_t)pid % BUCKETS];
+	return &recent_pids->buckets[(uint32_t)pid % BUCKETS];
 }
 
-struct newcomer *newcomers_find(struct newcomers *newcomers, int32_t pid)
+struct newcomer *recent_pids_find(struct recent_pids *recent_pids, int32_t pid)
 {
-	for (uint32_t i = *bucket_of(newcomers, pid); i != NOWHERE; i = newcomers->slots[i].next)
-		if (newcomers->slots[i].pid == pid)
-			return &newcomers->slots[i];
+	for (uint32_t i = *bucket_of(recent_pids, pid); i != NOWHERE; i = recent_pids->slots[i].next)
+		if (recent_pids->slots[i].pid == pid)
+			return &recent_pids->slots[i];
 	return NULL;
 }
 
-static void forget(struct newcomers *newcomers, struct newcomer *newcomer)
+static void forget(struct recent_pids *recent_pids, struct newcomer *newcomer)
 {
-	uint32_t *at = bucket_of(newcomers, newcomer->pid);
-	uint32_t index = (uint32_t)(newcomer - newcomers->slots);
+	uint32_t *at = bucket_of(recent_pids, newcomer->pid);
+	uint32_t index = (uint32_t)(newcomer - recent_pids->slots);
 
 	while (*at != index)
-		at = &newcomers->slots[*at].next;
+		at = &recent_pids->slots[*at].next;
 	*at = newcomer->next;
 	newcomer->state = NEWCOMER_NONE;
 }
 
 /* The newest slot, for pid. */
-static struct newcomer *enter(struct newcomers *newcomers, const struct newcomer *what)
+static struct newcomer *enter(struct recent_pids *recent_pids, const struct newcomer *what)
 {
-	uint32_t index = (uint32_t)(newcomers->used % NEWCOMERS_MAX);
-	struct newcomer *slot = &newcomers->slots[index];
-	uint32_t *bucket = bucket_of(newcomers, what->pid);
+	uint32_t index = (uint32_t)(recent_pids->used % RECENT_PIDS_MAX);
+	struct newcomer *slot = &recent_pids->slots[index];
+	uint32_t *bucket = bucket_of(recent_pids, what->pid);
 
 	if (slot->state != NEWCOMER_NONE) {
-		newcomers->dropped += slot->state == NEWCOMER_WAITING;
-		forget(newcomers, slot);
+		recent_pids->dropped += slot->state == NEWCOMER_WAITING;
+		forget(recent_pids, slot);
 	}
 	*slot = *what;
 	slot->next = *bucket;
 	*bucket = index;
-	newcomers->used++;
-	if (newcomers->used - newcomers->due > NEWCOMERS_MAX)
-		newcomers->due = newcomers->used - NEWCOMERS_MAX;
+	recent_pids->used++;
+	if (recent_pids->used - recent_pids->due > RECENT_PIDS_MAX)
+		recent_pids->due = recent_pids->used - RECENT_PIDS_MAX;
 	return slot;
 }
 
-static void miss(struct newcomers *newcomers, struct newcomer *newcomer)
+static void miss(struct recent_pids *recent_pids, struct newcomer *newcomer)
 {
-	newcomers->missed += !newcomer->missed;
+	recent_pids->missed += !newcomer->missed;
 	newcomer->missed = true;
 }
 
-struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum newcomer_news news, mono_t now)
+struct newcomer *recent_pids_began(struct recent_pids *recent_pids, int32_t pid, enum newcomer_news news, mono_t now)
 {
-	struct newcomer *known = newcomers_find(newcomers, pid);
+	struct newcomer *known = recent_pids_find(recent_pids, pid);
 	struct newcomer newcomer = { .pid = pid };
 
 	if (known != NULL && known->state == NEWCOMER_GONE && mono_diff(now, known->at) < (int64_t)LATE_NS) {
 		known->renamed |= news != NEWCOMER_FORKED;
 		if (news != NEWCOMER_RENAMED)
-			miss(newcomers, known);
+			miss(recent_pids, known);
 		return NULL;
 	}
 	if (known != NULL && known->state != NEWCOMER_GONE && news != NEWCOMER_FORKED)
 		newcomer = *known;
 	newcomer.met |= newcomer.state == NEWCOMER_MET;
 	if (known != NULL)
-		forget(newcomers, known);
+		forget(recent_pids, known);
 	newcomer.state = NEWCOMER_WAITING;
 	newcomer.at = now;
 	if (news == NEWCOMER_FORKED)
@@ -724,27 +724,27 @@ struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum 
 	newcomer.forked |= news == NEWCOMER_FORKED;
 	newcomer.executed |= news == NEWCOMER_EXECUTED;
 	newcomer.renamed |= news != NEWCOMER_FORKED;
-	return enter(newcomers, &newcomer);
+	return enter(recent_pids, &newcomer);
 }
 
-struct newcomer *newcomers_ended(struct newcomers *newcomers, int32_t pid, mono_t now)
+struct newcomer *recent_pids_ended(struct recent_pids *recent_pids, int32_t pid, mono_t now)
 {
-	struct newcomer *known = newcomers_find(newcomers, pid);
+	struct newcomer *known = recent_pids_find(recent_pids, pid);
 
 	if (known == NULL)
-		return enter(newcomers, &(struct newcomer){ .pid = pid, .state = NEWCOMER_GONE, .at = now });
+		return enter(recent_pids, &(struct newcomer){ .pid = pid, .state = NEWCOMER_GONE, .at = now });
 	if (known->state == NEWCOMER_WAITING)
-		miss(newcomers, known);
+		miss(recent_pids, known);
 	known->state = NEWCOMER_GONE;
 	known->at = now;
 	return known;
 }
 
 /* The first that waits, or NULL. */
-static struct newcomer *first(struct newcomers *newcomers)
+static struct newcomer *first(struct recent_pids *recent_pids)
 {
-	for (; newcomers->due < newcomers->used; newcomers->due++) {
-		struct newcomer *newcomer = &newcomers->slots[newcomers->due % NEWCOMERS_MAX];
+	for (; recent_pids->due < recent_pids->used; recent_pids->due++) {
+		struct newcomer *newcomer = &recent_pids->slots[recent_pids->due % RECENT_PIDS_MAX];
 
 		if (newcomer->state == NEWCOMER_WAITING)
 			return newcomer;
@@ -752,42 +752,42 @@ static struct newcomer *first(struct newcomers *newcomers)
 	return NULL;
 }
 
-struct newcomer *newcomers_due(struct newcomers *newcomers, uint64_t delay_ns, mono_t now)
+struct newcomer *recent_pids_due(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t now)
 {
-	struct newcomer *newcomer = first(newcomers);
+	struct newcomer *newcomer = first(recent_pids);
 
 	if (newcomer == NULL || mono_diff(now, newcomer->at) < (int64_t)delay_ns)
 		return NULL;
-	newcomers->due++;
+	recent_pids->due++;
 	return newcomer;
 }
 
-bool newcomers_next(struct newcomers *newcomers, uint64_t delay_ns, mono_t *ret)
+bool recent_pids_next(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t *ret)
 {
-	const struct newcomer *newcomer = first(newcomers);
+	const struct newcomer *newcomer = first(recent_pids);
 
 	if (newcomer != NULL)
 		*ret = mono_add(newcomer->at, delay_ns);
 	return newcomer != NULL;
 }
 
-size_t newcomers_give_up(struct newcomers *newcomers)
+size_t recent_pids_give_up(struct recent_pids *recent_pids)
 {
 	size_t count = 0;
 
-	for (; first(newcomers) != NULL; newcomers->due++)
+	for (; first(recent_pids) != NULL; recent_pids->due++)
 		count++;
 	return count;
 }
 
-uint64_t newcomers_missed(const struct newcomers *newcomers)
+uint64_t recent_pids_missed(const struct recent_pids *recent_pids)
 {
-	return newcomers->missed;
+	return recent_pids->missed;
 }
 
-uint64_t newcomers_dropped(const struct newcomers *newcomers)
+uint64_t recent_pids_dropped(const struct recent_pids *recent_pids)
 {
-	return newcomers->dropped;
+	return recent_pids->dropped;
 }
 
 /*
@@ -821,12 +821,12 @@ uint64_t newcomers_dropped(const struct newcomers *newcomers)
 /* Batches at a time, so that a scan gets on. */
 #define READS_MAX 64
 
-/* ---- tuning in and out ---- */
+/* ---- option handoff in and out ---- */
 
 static void free_news(struct discovery_news *news)
 {
-	proclistener_close(news->listener);
-	newcomers_free(news->newcomers);
+	process_listener_close(news->listener);
+	recent_pids_free(news->recent_pids);
 	free(news);
 }
 
@@ -838,14 +838,14 @@ static void tune_out_of_processes(struct discovery *discovery)
 	discovery_news_state(discovery, &discovery->state);
 	free_news(discovery->news);
 	discovery->news = NULL;
-	discovery->state.source = PROCLISTENER_NONE;
+	discovery->state.source = PROCESS_LISTENER_NONE;
 	discovery->state.exit_totals = discovery->state.held_off = false;
 }
 
 void discovery_tune_out(struct discovery *discovery)
 {
 	tune_out_of_processes(discovery);
-	cgroupwatch_free(discovery->cgroups);
+	cgroup_watch_free(discovery->cgroups);
 	discovery->cgroups = NULL;
 }
 
@@ -857,15 +857,15 @@ static int make_news(const struct discovery *discovery, struct discovery_news **
 	if (!news)
 		return -ENOMEM;
 
-	news->scanned.procfd = discovery->options.roster.procfd;
-	news->scanned.mounts = discovery->options.roster.mounts;
-	news->scanned.containers = discovery->options.roster.containers;
-	news->scanned.outside = discovery_outside(discovery);
+	news->process_facts.procfd = discovery->options.target_table.procfd;
+	news->process_facts.mounts = discovery->options.target_table.mounts;
+	news->process_facts.containers = discovery->options.target_table.containers;
+	news->process_facts.unlocked_section = discovery_outside(discovery);
 	news->missed = discovery->state.missed;
 	news->dropped = discovery->state.dropped;
-	r = newcomers_new(&news->newcomers);
+	r = recent_pids_new(&news->recent_pids);
 	if (r == 0)
-		r = proclistener_open(&discovery->options.listen, &news->listener, reason);
+		r = process_listener_open(&discovery->options.listen, &news->listener, reason);
 	if (r < 0) {
 		free_news(news);
 		return r;
@@ -883,9 +883,9 @@ static void tune_in_to_cgroups(struct discovery *discovery, bool wanted)
 		return;
 
 	discovery->cgroups_tried = wanted;
-	cgroupwatch_free(discovery->cgroups);
+	cgroup_watch_free(discovery->cgroups);
 	discovery->cgroups = NULL;
-	if (wanted && cgroupwatch_new(discovery->options.roster.mounts, &discovery->cgroups) < 0)
+	if (wanted && cgroup_watch_new(discovery->options.target_table.mounts, &discovery->cgroups) < 0)
 		discovery->cgroups = NULL;
 }
 
@@ -908,7 +908,7 @@ void discovery_tune_in(struct discovery *discovery)
 		snprintf(state->source_why, sizeof(state->source_why), "sampling.discovery is \"rescan\"");
 		return;
 	}
-	if (!discovery->options.roster.own_proc) {
+	if (!discovery->options.target_table.own_proc) {
 		snprintf(state->source_why, sizeof(state->source_why), "proc_root is not this machine's own /proc");
 		return;
 	}
@@ -918,9 +918,9 @@ void discovery_tune_in(struct discovery *discovery)
 	if (r < 0)
 		return;
 
-	state->source = proclistener_source(discovery->news->listener);
-	state->exit_totals = proclistener_has_totals(discovery->news->listener);
-	discovery->news->allowance = allowance_of(DISCOVERY_SHARE, discovery_show_life(discovery));
+	state->source = process_listener_source(discovery->news->listener);
+	state->exit_totals = process_listener_has_totals(discovery->news->listener);
+	discovery->news->token_bucket = token_bucket_of(DISCOVERY_SHARE, discovery_show_life(discovery));
 }
 
 /* ---- what it may cost ---- */
@@ -928,9 +928,9 @@ void discovery_tune_in(struct discovery *discovery)
 /* What was taken since the last time is taken into account. */
 static void charge(struct discovery_news *news, mono_t now)
 {
-	uint64_t cpu_ns = realclock_thread_cpu();
+	uint64_t cpu_ns = real_clock_thread_cpu();
 
-	allowance_take(&news->allowance, cpu_ns - news->charged_ns, now);
+	token_bucket_take(&news->token_bucket, cpu_ns - news->charged_ns, now);
 	news->charged_ns = cpu_ns;
 }
 
@@ -939,7 +939,7 @@ static bool is_spent(struct discovery *discovery, mono_t now)
 {
 	charge(discovery->news, now);
 
-	return allowance_is_spent(&discovery->news->allowance, now);
+	return token_bucket_is_spent(&discovery->news->token_bucket, now);
 }
 
 /* Whether somebody waits for what there is not, and for how long. */
@@ -956,12 +956,12 @@ static void look_back(struct discovery *discovery, mono_t now)
 	}
 	if (mono_diff(now, news->behind_since) < (int64_t)BEHIND_MAX_NS) {
 		discovery->state.held_off =
-			spent || (newcomers_next(news->newcomers, DELAY_NS, &next) && mono_diff(now, next) >= 0);
+			spent || (recent_pids_next(news->recent_pids, DELAY_NS, &next) && mono_diff(now, next) >= 0);
 		return;
 	}
 
 	discovery->state.storms++;
-	discovery->state.late += newcomers_give_up(news->newcomers);
+	discovery->state.late += recent_pids_give_up(news->recent_pids);
 	discovery->again = true;
 	discovery->state.held_off = spent;
 	news->behind_since = now;
@@ -971,7 +971,7 @@ static void look_back(struct discovery *discovery, mono_t now)
 
 static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono_t now)
 {
-	struct scanned *scanned = &discovery->news->scanned;
+	struct process_facts *process_facts = &discovery->news->process_facts;
 	struct discovery_meeting meeting = {
 		.changed = true,
 		.whole = newcomer->forked &&
@@ -979,19 +979,19 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 	};
 	int r;
 
-	scanned->now = now;
-	r = scanned_meet(scanned, newcomer->pid);
+	process_facts->now = now;
+	r = process_facts_meet(process_facts, newcomer->pid);
 
 	if (r == 0)
-		r = scanned_ask(scanned, discovery->matcher->needs);
+		r = process_facts_ask(process_facts, discovery->matcher->needs);
 	if (r == 0)
-		r = discovery_match(discovery, scanned, &meeting);
+		r = discovery_match(discovery, process_facts, &meeting);
 	if (r == -ECANCELED) {
 		discovery->again = true; /* nobody has looked at it: a scan will */
 		return;
 	}
 	if (r == -ESRCH || r == -ENOENT || meeting.ended) {
-		newcomers_ended(discovery->news->newcomers, newcomer->pid, now);
+		recent_pids_ended(discovery->news->recent_pids, newcomer->pid, now);
 		return;
 	}
 
@@ -999,7 +999,7 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 	newcomer->renamed &= r < 0;
 	discovery->state.looks++;
 	discovery->state.late += discovery->state.held_off;
-	discovery->again |= r < 0 && scanned_starved(r);
+	discovery->again |= r < 0 && process_facts_starved(r);
 }
 
 /* ---- news ---- */
@@ -1007,9 +1007,9 @@ static void look_at(struct discovery *discovery, struct newcomer *newcomer, mono
 static void begin(struct discovery *discovery, int32_t pid, enum newcomer_news what, mono_t now)
 {
 	struct discovery_news *news = discovery->news;
-	struct newcomer *newcomer = newcomers_began(news->newcomers, pid, what, now);
+	struct newcomer *newcomer = recent_pids_began(news->recent_pids, pid, what, now);
 
-	if (newcomer && what == NEWCOMER_EXECUTED && discovery->state.source == PROCLISTENER_CONNECTOR &&
+	if (newcomer && what == NEWCOMER_EXECUTED && discovery->state.source == PROCESS_LISTENER_CONNECTOR &&
 	    !is_spent(discovery, now))
 		look_at(discovery, newcomer, now);
 }
@@ -1039,7 +1039,7 @@ static void take_event(struct discovery *discovery, const struct procevent *even
 static bool others_first(struct discovery *discovery)
 {
 	discovery_show_life(discovery);
-	turnstile_yield(&discovery->turn);
+	fair_mutex_yield(&discovery->turn);
 
 	return !discovery->stop;
 }
@@ -1051,15 +1051,15 @@ static void take_events(struct discovery *discovery, mono_t now)
 
 	news->more = false;
 	for (int reads = 0; reads < READS_MAX; reads++) {
-		size_t count = proclistener_read(news->listener, news->events,
-						 sizeof(news->events) / sizeof(news->events[0]), &lost);
+		size_t count = process_listener_read(news->listener, news->events,
+						     sizeof(news->events) / sizeof(news->events[0]), &lost);
 
 		discovery->state.overruns += lost;
 		discovery->again |= lost;
 		for (size_t i = 0; i < count; i++)
 			take_event(discovery, &news->events[i], now);
 		news->more |= count > 0;
-		if (proclistener_drained(news->listener) || !others_first(discovery))
+		if (process_listener_drained(news->listener) || !others_first(discovery))
 			return;
 	}
 }
@@ -1068,7 +1068,7 @@ static void look_at_due(struct discovery *discovery, mono_t now)
 {
 	struct newcomer *newcomer;
 
-	while (!is_spent(discovery, now) && (newcomer = newcomers_due(discovery->news->newcomers, DELAY_NS, now))) {
+	while (!is_spent(discovery, now) && (newcomer = recent_pids_due(discovery->news->recent_pids, DELAY_NS, now))) {
 		look_at(discovery, newcomer, now);
 		if (!others_first(discovery))
 			return;
@@ -1078,11 +1078,12 @@ static void look_at_due(struct discovery *discovery, mono_t now)
 /* ---- all of them ---- */
 
 /* When processes may be heard again. */
-static mono_t rest_until(const struct discovery *discovery, mono_t now)
+static mono_t rate_limit_until(const struct discovery *discovery, mono_t now)
 {
 	const struct discovery_news *news = discovery->news;
 
-	return allowance_is_spent(&news->allowance, now) ? mono_add(news->heard, HELD_OFF_GAP_NS) : news->rest.until;
+	return token_bucket_is_spent(&news->token_bucket, now) ? mono_add(news->heard, HELD_OFF_GAP_NS)
+							       : news->rate_limit.until;
 }
 
 /* Unless they are resting, or this is in the middle of them. */
@@ -1090,19 +1091,19 @@ static void hear_processes(struct discovery *discovery, mono_t now)
 {
 	struct discovery_news *news = discovery->news;
 
-	if (!news || news->hearing || mono_diff(now, rest_until(discovery, now)) < 0)
+	if (!news || news->hearing || mono_diff(now, rate_limit_until(discovery, now)) < 0)
 		return;
 
 	news->hearing = true;
 	news->heard = now;
-	news->charged_ns = realclock_thread_cpu();
-	roster_fetch(discovery->roster);
+	news->charged_ns = real_clock_thread_cpu();
+	target_table_fetch(discovery->target_table);
 	take_events(discovery, now);
-	roster_settle(discovery->roster);
+	target_table_settle(discovery->target_table);
 	look_at_due(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (news->more)
-		rest_found(&news->rest, GAP_NS, now);
+		rate_limit_found(&news->rate_limit, GAP_NS, now);
 	look_back(discovery, now);
 	news->hearing = false;
 }
@@ -1134,21 +1135,21 @@ static void visit_other_container(void *ctx, const char *path)
 
 	visit_named_container(ctx, path);
 	discovery->again |= discovery->matcher->by_container;
-	discovery->again |= roster_rename_container(discovery->roster, path) < 0;
+	discovery->again |= target_table_rename_container(discovery->target_table, path) < 0;
 }
 
 static void hear_cgroups(struct discovery *discovery, mono_t now)
 {
-	struct cgroupwatch *cgroups = discovery->cgroups;
+	struct cgroup_watch *cgroups = discovery->cgroups;
 
-	if (!cgroups || !rest_is_over(&discovery->cgroups_rest, now))
+	if (!cgroups || !rate_limit_is_over(&discovery->cgroups_rest, now))
 		return;
 
-	uint64_t before = cgroupwatch_heard(cgroups);
-	bool whole = cgroupwatch_hear(cgroups, now, visit_new_cgroup, discovery);
+	uint64_t before = cgroup_watch_heard(cgroups);
+	bool whole = cgroup_watch_hear(cgroups, now, visit_new_cgroup, discovery);
 
-	if (cgroupwatch_heard(cgroups) != before)
-		rest_found(&discovery->cgroups_rest, GAP_NS, now);
+	if (cgroup_watch_heard(cgroups) != before)
+		rate_limit_found(&discovery->cgroups_rest, GAP_NS, now);
 	discovery->state.overruns += !whole;
 	discovery->again |= !whole;
 }
@@ -1164,8 +1165,8 @@ void discovery_hear(struct discovery *discovery, mono_t now)
 	discovery->heard = now;
 	hear_processes(discovery, now);
 	hear_cgroups(discovery, now);
-	containers_retry(discovery->options.roster.containers, now, visit_named_container, discovery);
-	containers_review(discovery->options.roster.containers, now, visit_other_container, discovery);
+	containers_retry(discovery->options.target_table.containers, now, visit_named_container, discovery);
+	containers_review(discovery->options.target_table.containers, now, visit_other_container, discovery);
 	discovery_hear_units(discovery, now);
 }
 
@@ -1196,13 +1197,14 @@ static uint64_t settle_pause(int64_t passed_ns)
 static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
 {
 	const struct discovery_news *news = discovery->news;
-	mono_t next, may = rest_until(discovery, now);
-	bool spent = allowance_is_spent(&news->allowance, now);
+	mono_t next, may = rate_limit_until(discovery, now);
+	bool spent = token_bucket_is_spent(&news->token_bucket, now);
 
-	if (!spent && newcomers_next(news->newcomers, DELAY_NS, &next))
+	if (!spent && recent_pids_next(news->recent_pids, DELAY_NS, &next))
 		sooner(until, later(next, may));
-	if (roster_ended(discovery->roster) > 0 && mono_diff(now, news->rest.found) < (int64_t)SETTLE_MAX_NS)
-		sooner(until, mono_add(now, settle_pause(mono_diff(now, news->rest.found))));
+	if (target_table_ended(discovery->target_table) > 0 &&
+	    mono_diff(now, news->rate_limit.found) < (int64_t)SETTLE_MAX_NS)
+		sooner(until, mono_add(now, settle_pause(mono_diff(now, news->rate_limit.found))));
 	if (discovery->state.held_off)
 		sooner(until, may);
 	if (mono_diff(may, now) <= 0)
@@ -1217,9 +1219,9 @@ static bool await_cgroups(const struct discovery *discovery, mono_t now, mono_t 
 {
 	mono_t next, may = discovery->cgroups_rest.until;
 
-	if (cgroupwatch_next(discovery->cgroups, &next))
+	if (cgroup_watch_next(discovery->cgroups, &next))
 		sooner(until, later(next, may));
-	if (rest_is_over(&discovery->cgroups_rest, now))
+	if (rate_limit_is_over(&discovery->cgroups_rest, now))
 		return true;
 	sooner(until, may);
 
@@ -1233,12 +1235,13 @@ size_t discovery_await(const struct discovery *discovery, mono_t now, struct pol
 
 	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
 	if (discovery->cgroups && await_cgroups(discovery, now, until))
-		fds[count++] = (struct pollfd){ .fd = cgroupwatch_fd(discovery->cgroups), .events = POLLIN };
-	if (containers_next(discovery->options.roster.containers, &next))
+		fds[count++] = (struct pollfd){ .fd = cgroup_watch_fd(discovery->cgroups), .events = POLLIN };
+	if (containers_next(discovery->options.target_table.containers, &next))
 		sooner(until, next);
 	count += discovery_await_units(discovery, now, &fds[count], until);
 	if (discovery->news && await_processes(discovery, now, until))
-		fds[count++] = (struct pollfd){ .fd = proclistener_fd(discovery->news->listener), .events = POLLIN };
+		fds[count++] =
+			(struct pollfd){ .fd = process_listener_fd(discovery->news->listener), .events = POLLIN };
 
 	return count;
 }
@@ -1249,6 +1252,6 @@ void discovery_news_state(const struct discovery *discovery, struct discovery_st
 
 	if (!news)
 		return;
-	ret->missed = news->missed + newcomers_missed(news->newcomers);
-	ret->dropped = news->dropped + newcomers_dropped(news->newcomers);
+	ret->missed = news->missed + recent_pids_missed(news->recent_pids);
+	ret->dropped = news->dropped + recent_pids_dropped(news->recent_pids);
 }

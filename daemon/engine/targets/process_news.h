@@ -2,9 +2,9 @@
  * process_news.h: processes that were heard of lately: which of them have yet to be looked at, and which came and went before anybody could. Bounded: the
  * oldest is forgotten for the newest. Pure; time is an argument.
  *
- *                     newcomers_began              looked at
+ *                     recent_pids_began              looked at
  *     (unknown) ───────────────────────▶ WAITING ──────────▶ MET
- *                        ▲ executes           │ newcomers_ended │
+ *                        ▲ executes           │ recent_pids_ended │
  *                        └──────────── MET    └───────▶ GONE ◀──┘
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_PROCESS_NEWS_H
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /*
- * proclistener.h: hears from the kernel which processes fork, execute, change their name and end. Two sources, of which the first that is
+ * process_listener.h: hears from the kernel which processes fork, execute, change their name and end. Two sources, of which the first that is
  * allowed is taken:
  *
  *	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the machine's own network and pid namespace. With it, where CAP_NET_ADMIN is
@@ -28,51 +28,51 @@
  * Belongs to one thread.
  */
 
-#define PROCLISTENER_REASON_MAX 200
+#define PROCESS_LISTENER_REASON_MAX 200
 
-struct proclistener;
+struct process_listener;
 
-enum proclistener_source {
-	PROCLISTENER_NONE,
-	PROCLISTENER_CONNECTOR,
-	PROCLISTENER_PERF,
+enum process_listener_source {
+	PROCESS_LISTENER_NONE,
+	PROCESS_LISTENER_CONNECTOR,
+	PROCESS_LISTENER_PERF,
 };
 
 /* Zero is the default. */
-struct proclistener_options {
-	enum proclistener_source only; /* NONE: whichever is allowed */
-	int receive_bytes;             /* 1 MiB, or what net.core.rmem_max allows: of each socket */
-	size_t ring_bytes;             /* 32 KiB; of perf's, on each CPU */
+struct process_listener_options {
+	enum process_listener_source only; /* NONE: whichever is allowed */
+	int receive_bytes;                 /* 1 MiB, or what net.core.rmem_max allows: of each socket */
+	size_t ring_bytes;                 /* 32 KiB; of perf's, on each CPU */
 };
 
 /*
- * 0; -errno: none is allowed, and then reason, of PROCLISTENER_REASON_MAX bytes, says it for people; else it says why there are no exit records, or "".
- * *ret belongs to the caller: proclistener_close.
+ * 0; -errno: none is allowed, and then reason, of PROCESS_LISTENER_REASON_MAX bytes, says it for people; else it says why there are no exit records, or "".
+ * *ret belongs to the caller: process_listener_close.
  */
-int proclistener_open(const struct proclistener_options *options, struct proclistener **ret, char *reason);
+int process_listener_open(const struct process_listener_options *options, struct process_listener **ret, char *reason);
 
 /* NULL is fine. */
-void proclistener_close(struct proclistener *listener);
+void process_listener_close(struct process_listener *listener);
 
-enum proclistener_source proclistener_source(const struct proclistener *listener);
+enum process_listener_source process_listener_source(const struct process_listener *listener);
 
 /* Whether PROCEVENT_TOTALS come. */
-bool proclistener_has_totals(const struct proclistener *listener);
+bool process_listener_has_totals(const struct process_listener *listener);
 
 /*
- * What has come since, cap events at most, at least twice PROCLISTENER_BATCH of room; never waits. Of one process its TOTALS come after its other
+ * What has come since, cap events at most, at least twice PROCESS_LISTENER_BATCH of room; never waits. Of one process its TOTALS come after its other
  * events, if all fit; between CPUs the order of perf's records is by CPU, not by time. The number. *ret_lost: the kernel
  * had no room for some, at any time before.
  */
-size_t proclistener_read(struct proclistener *listener, struct procevent *events, size_t cap, bool *ret_lost);
+size_t process_listener_read(struct process_listener *listener, struct procevent *events, size_t cap, bool *ret_lost);
 
-#define PROCLISTENER_BATCH 64u
+#define PROCESS_LISTENER_BATCH 64u
 
 /* "connector", "perf", "rescan" (NONE): static text. */
-const char *proclistener_name(enum proclistener_source source);
+const char *process_listener_name(enum process_listener_source source);
 
 /* A second of a storm. */
-#define NEWCOMERS_MAX 4096u
+#define RECENT_PIDS_MAX 4096u
 
 enum newcomer_state { NEWCOMER_NONE, NEWCOMER_WAITING, NEWCOMER_MET, NEWCOMER_GONE };
 
@@ -90,37 +90,37 @@ struct newcomer {
 	uint32_t next; /* in its bucket */
 };
 
-struct newcomers;
+struct recent_pids;
 
 /* 0 or -ENOMEM. */
-int newcomers_new(struct newcomers **ret);
+int recent_pids_new(struct recent_pids **ret);
 
 /* NULL is fine. */
-void newcomers_free(struct newcomers *newcomers);
+void recent_pids_free(struct recent_pids *recent_pids);
 
 /*
  * News of a process, which waits to be looked at from now on; NULL: its end was heard of before, within a moment: news from several CPUs are not
  * in order. Valid until the next call.
  */
-struct newcomer *newcomers_began(struct newcomers *newcomers, int32_t pid, enum newcomer_news news, mono_t now);
+struct newcomer *recent_pids_began(struct recent_pids *recent_pids, int32_t pid, enum newcomer_news news, mono_t now);
 
 /* It ended. What is known of it, GONE from now on. Never NULL. */
-struct newcomer *newcomers_ended(struct newcomers *newcomers, int32_t pid, mono_t now);
+struct newcomer *recent_pids_ended(struct recent_pids *recent_pids, int32_t pid, mono_t now);
 
 /* NULL: nothing was heard of it lately. */
-struct newcomer *newcomers_find(struct newcomers *newcomers, int32_t pid);
+struct newcomer *recent_pids_find(struct recent_pids *recent_pids, int32_t pid);
 
 /* The next that waits and whose last news are not younger than delay_ns; it is handed out once. NULL: none. */
-struct newcomer *newcomers_due(struct newcomers *newcomers, uint64_t delay_ns, mono_t now);
+struct newcomer *recent_pids_due(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t now);
 
 /* When the next one will be due. False: none waits. */
-bool newcomers_next(struct newcomers *newcomers, uint64_t delay_ns, mono_t *ret);
+bool recent_pids_next(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t *ret);
 
 /* Those that wait are not handed out any more. How many that were. */
-size_t newcomers_give_up(struct newcomers *newcomers);
+size_t recent_pids_give_up(struct recent_pids *recent_pids);
 
 /* Came and went without being looked at; forgotten while they waited. Ever. */
-uint64_t newcomers_missed(const struct newcomers *newcomers);
-uint64_t newcomers_dropped(const struct newcomers *newcomers);
+uint64_t recent_pids_missed(const struct recent_pids *recent_pids);
+uint64_t recent_pids_dropped(const struct recent_pids *recent_pids);
 
 #endif

@@ -18,31 +18,31 @@
 #define TEXT_MAX 16384u
 
 struct line {
-	struct limitscache_line shown;
+	struct target_limits_line shown;
 	struct line *next; /* in its bucket */
-	struct limittree_place place;
+	struct limit_tree_place place;
 	uint32_t holders, len;
 	char text[]; /* a path begins with '/', the other with a digit */
 };
 
-struct limitscache {
+struct target_limits {
 	int procfd;
-	struct limittree *tree;
+	struct limit_tree *tree;
 	uint64_t numbers; /* the last that was given away */
 	size_t count;
-	struct line *buckets[LIMITSCACHE_LINE_PARTS];
+	struct line *buckets[TARGET_LIMITS_LINE_PARTS];
 };
 
-int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
-		    struct limitscache **ret)
+int target_limits_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
+		      struct target_limits **ret)
 {
-	struct limitscache *cache = calloc(1, sizeof *cache);
+	struct target_limits *cache = calloc(1, sizeof *cache);
 
 	if (!cache)
 		return -ENOMEM;
 
 	cache->procfd = procfd;
-	if (limittree_new(mounts, machine, &cache->tree) < 0) {
+	if (limit_tree_new(mounts, machine, &cache->tree) < 0) {
 		free(cache);
 		return -ENOMEM;
 	}
@@ -51,9 +51,9 @@ int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct
 	return 0;
 }
 
-void limitscache_free(struct limitscache *cache)
+void target_limits_free(struct target_limits *cache)
 {
-	for (unsigned i = 0; cache && i < LIMITSCACHE_LINE_PARTS; i++) {
+	for (unsigned i = 0; cache && i < TARGET_LIMITS_LINE_PARTS; i++) {
 		while (cache->buckets[i]) {
 			struct line *line = cache->buckets[i];
 
@@ -62,26 +62,26 @@ void limitscache_free(struct limitscache *cache)
 		}
 	}
 	if (cache)
-		limittree_free(cache->tree);
+		limit_tree_free(cache->tree);
 	free(cache);
 }
 
-static struct line **bucket_of(struct limitscache *cache, const char *text, size_t len)
+static struct line **bucket_of(struct target_limits *cache, const char *text, size_t len)
 {
 	uint64_t hash = 14695981039346656037u;
 
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
 
-	return &cache->buckets[(hash ^ hash >> 32) % LIMITSCACHE_LINE_PARTS];
+	return &cache->buckets[(hash ^ hash >> 32) % TARGET_LIMITS_LINE_PARTS];
 }
 
 /* What follows from the tree as it is. */
-static void settle(const struct limitscache *cache, struct line *line)
+static void settle(const struct target_limits *cache, struct line *line)
 {
-	struct cglimits limits;
+	struct cgroup_limits limits;
 
-	limittree_limits(cache->tree, &line->place, &limits);
+	limit_tree_limits(cache->tree, &line->place, &limits);
 	if (limits.cpu == line->shown.cpu && limits.memory_bytes == line->shown.memory_bytes)
 		return;
 
@@ -90,15 +90,15 @@ static void settle(const struct limitscache *cache, struct line *line)
 	line->shown.version++;
 }
 
-static struct line *make(struct limitscache *cache, const char *text, size_t len)
+static struct line *make(struct target_limits *cache, const char *text, size_t len)
 {
 	struct line **bucket = bucket_of(cache, text, len), *line = calloc(1, sizeof *line + len);
 	int r = line ? 0 : -ENOMEM;
 
 	if (r == 0 && text[0] == '/')
-		r = limittree_hold_cgroup(cache->tree, text, &line->place);
+		r = limit_tree_hold_cgroup(cache->tree, text, &line->place);
 	else if (r == 0)
-		r = limittree_hold_process(cache->tree, text, len, &line->place);
+		r = limit_tree_hold_process(cache->tree, text, len, &line->place);
 	if (r < 0) {
 		free(line);
 		return NULL;
@@ -115,7 +115,7 @@ static struct line *make(struct limitscache *cache, const char *text, size_t len
 	return line;
 }
 
-void limitscache_drop(struct limitscache *cache, struct limitscache_line *shown)
+void target_limits_drop(struct target_limits *cache, struct target_limits_line *shown)
 {
 	struct line *line = (struct line *)shown, **at;
 
@@ -127,11 +127,11 @@ void limitscache_drop(struct limitscache *cache, struct limitscache_line *shown)
 		at = &(*at)->next;
 	*at = line->next;
 	cache->count--;
-	limittree_drop(cache->tree, &line->place);
+	limit_tree_drop(cache->tree, &line->place);
 	free(line);
 }
 
-static int ask(struct limitscache *cache, const char *text, size_t len, struct limitscache_line **held)
+static int ask(struct target_limits *cache, const char *text, size_t len, struct target_limits_line **held)
 {
 	struct line *line = (struct line *)*held;
 
@@ -147,49 +147,50 @@ static int ask(struct limitscache *cache, const char *text, size_t len, struct l
 		return -ENOMEM;
 
 	line->holders++;
-	limitscache_drop(cache, *held);
+	target_limits_drop(cache, *held);
 	*held = &line->shown;
 
 	return 0;
 }
 
-int limitscache_ask(struct limitscache *cache, int32_t pid, struct limitscache_line **line)
+int target_limits_ask(struct target_limits *cache, int32_t pid, struct target_limits_line **line)
 {
 	char text[TEXT_MAX];
-	ssize_t len = procread_file(cache->procfd, pid, "cgroup", text, sizeof text);
+	ssize_t len = proc_read_file(cache->procfd, pid, "cgroup", text, sizeof text);
 
 	return len < 0 ? (int)len : ask(cache, text, (size_t)len, line);
 }
 
-int limitscache_ask_cgroup(struct limitscache *cache, const char *path, struct limitscache_line **line)
+int target_limits_ask_cgroup(struct target_limits *cache, const char *path, struct target_limits_line **line)
 {
 	return ask(cache, path, strlen(path) + 1, line); /* its end too: the text is the tree's to read */
 }
 
-void limitscache_limits(const struct limitscache *cache, const struct limitscache_line *shown, struct cglimits *ret)
+void target_limits_limits(const struct target_limits *cache, const struct target_limits_line *shown,
+			  struct cgroup_limits *ret)
 {
 	const struct line *line = (const struct line *)shown;
 
-	limittree_limits(cache->tree, &line->place, ret);
+	limit_tree_limits(cache->tree, &line->place, ret);
 }
 
-size_t limitscache_refresh(struct limitscache *cache, unsigned part)
+size_t target_limits_refresh(struct target_limits *cache, unsigned part)
 {
-	if (part < LIMITTREE_PARTS)
-		return limittree_refresh(cache->tree, part);
+	if (part < LIMIT_TREE_PARTS)
+		return limit_tree_refresh(cache->tree, part);
 
-	for (struct line *line = cache->buckets[part - LIMITTREE_PARTS]; line; line = line->next)
+	for (struct line *line = cache->buckets[part - LIMIT_TREE_PARTS]; line; line = line->next)
 		settle(cache, line);
 
 	return 0;
 }
 
-size_t limitscache_lines(const struct limitscache *cache)
+size_t target_limits_lines(const struct target_limits *cache)
 {
 	return cache->count;
 }
 
-size_t limitscache_directories(const struct limitscache *cache)
+size_t target_limits_directories(const struct target_limits *cache)
 {
-	return limittree_count(cache->tree);
+	return limit_tree_count(cache->tree);
 }

@@ -12,45 +12,46 @@
 
 #include <stdint.h>
 
-struct limitscache;
+struct target_limits;
 
 /* To be read. */
-struct limitscache_line {
-	uint64_t cpu, memory_bytes; /* as in cglimits */
+struct target_limits_line {
+	uint64_t cpu, memory_bytes; /* as in cgroup limits */
 	uint32_t version;           /* another one if they are */
 	uint64_t number;            /* of the line; never used again */
 };
 
 /* procfd and mounts must outlive it. 0 or -ENOMEM. */
-int limitscache_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
-		    struct limitscache **ret);
+int target_limits_new(int procfd, const struct cgroup_mounts *mounts, const struct metric_machine *machine,
+		      struct target_limits **ret);
 
 /* Lines that are still held are gone with it. NULL is fine. */
-void limitscache_free(struct limitscache *cache);
+void target_limits_free(struct target_limits *cache);
 
 /*
  * The line of a process, or of a cgroup by its path, takes the place of *line, which may be NULL, or be that very line. 0; -ENOMEM; of a process
  * -ESRCH, -errno too: *line stays.
  */
-int limitscache_ask(struct limitscache *cache, int32_t pid, struct limitscache_line **line);
-int limitscache_ask_cgroup(struct limitscache *cache, const char *path, struct limitscache_line **line);
+int target_limits_ask(struct target_limits *cache, int32_t pid, struct target_limits_line **line);
+int target_limits_ask_cgroup(struct target_limits *cache, const char *path, struct target_limits_line **line);
 
 /* NULL is fine. */
-void limitscache_drop(struct limitscache *cache, struct limitscache_line *line);
+void target_limits_drop(struct target_limits *cache, struct target_limits_line *line);
 
 /* All that is known of a line, as of its last reading. */
-void limitscache_limits(const struct limitscache *cache, const struct limitscache_line *line, struct cglimits *ret);
+void target_limits_limits(const struct target_limits *cache, const struct target_limits_line *line,
+			  struct cgroup_limits *ret);
 
 /*
- * Reads anew what is in the lines, in LIMITSCACHE_PARTS parts, in their order; lines may come and go in between. Returns how many directories were
+ * Reads anew what is in the lines, in TARGET_LIMITS_PARTS parts, in their order; lines may come and go in between. Returns how many directories were
  * read: a dozen system calls each at most.
  */
-#define LIMITSCACHE_LINE_PARTS 256u
-#define LIMITSCACHE_PARTS (LIMITTREE_PARTS + LIMITSCACHE_LINE_PARTS)
-size_t limitscache_refresh(struct limitscache *cache, unsigned part);
+#define TARGET_LIMITS_LINE_PARTS 256u
+#define TARGET_LIMITS_PARTS (LIMIT_TREE_PARTS + TARGET_LIMITS_LINE_PARTS)
+size_t target_limits_refresh(struct target_limits *cache, unsigned part);
 
 /* Lines, and directories that they are of. */
-size_t limitscache_lines(const struct limitscache *cache);
-size_t limitscache_directories(const struct limitscache *cache);
+size_t target_limits_lines(const struct target_limits *cache);
+size_t target_limits_directories(const struct target_limits *cache);
 
 #endif

@@ -32,20 +32,21 @@
 #include <string.h>
 
 /* So many change tier after a scan, each way: what comes after waits for the next. Opening one takes 15 us. */
-#define ROSTER_TIERS_CHANGES 256u
+#define TARGET_TABLE_TIERS_CHANGES 256u
 
 /* Since it was met, while a refresh asks it every time; between two questions to one that sleeps. */
-#define ROSTER_LIMITS_YOUNG_NS (10 * NS_PER_S)
-#define ROSTER_LIMITS_LONG_NS (30 * NS_PER_S)
+#define TARGET_TABLE_LIMITS_YOUNG_NS (10 * NS_PER_S)
+#define TARGET_TABLE_LIMITS_LONG_NS (30 * NS_PER_S)
 
-static struct roster_entry *roster_entry_hold(struct roster_entry *entry);
-static void roster_list_release(struct roster_list *list);
-static bool roster_ask_back(struct roster *roster, struct roster_target *target);
-static const struct container *roster_container_of(const struct roster *roster, const char *cgroup);
-static void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why);
-static void roster_limits_settle(const struct roster_options *options, struct roster_target *group);
+static struct target_table_entry *target_table_entry_hold(struct target_table_entry *entry);
+static void target_table_list_release(struct target_table_list *list);
+static bool target_table_ask_back(struct target_table *target_table, struct target_table_target *target);
+static const struct container *target_table_container_of(const struct target_table *target_table, const char *cgroup);
+static void target_table_take_back(struct target_table *target_table, struct target_table_target *target,
+				   enum sampler_return why);
+static void target_table_limits_settle(const struct target_table_options *options, struct target_table_target *group);
 
-/* roster_target.c: a hash table from identity to target: the number of the entry, and the pid or the path. */
+/* target_table_target.c: a hash table from identity to target: the number of the entry, and the pid or the path. */
 
 /* ---- one ---- */
 
@@ -53,10 +54,10 @@ static void roster_limits_settle(const struct roster_options *options, struct ro
  * Whether who has the pid is called as was seen: a start time is a hundredth of a second, in which another process may have got it. Asked when its
  * files are open; one of the same name is of the same entries. True also if it has ended, or that cannot be told. A file is read.
  */
-static bool roster_target_is_called(int procfd, const struct roster_sighting *seen)
+static bool target_table_target_is_called(int procfd, const struct target_table_sighting *seen)
 {
 	char comm[64];
-	ssize_t len = procread_file(procfd, seen->pid, "comm", comm, sizeof comm);
+	ssize_t len = proc_read_file(procfd, seen->pid, "comm", comm, sizeof comm);
 
 	if (len <= 0)
 		return true;
@@ -65,10 +66,10 @@ static bool roster_target_is_called(int procfd, const struct roster_sighting *se
 	return strlen(seen->comm) == (size_t)len && memcmp(seen->comm, comm, (size_t)len) == 0;
 }
 
-void roster_target_free(struct roster_target *target)
+void target_table_target_free(struct target_table_target *target)
 {
 	sampler_target_release(&target->sampled);
-	roster_entry_drop(target->entry);
+	target_table_entry_drop(target->entry);
 	free((char *)(uintptr_t)target->what.name);
 	free((char *)(uintptr_t)target->what.key);
 	free((char *)(uintptr_t)target->what.comm);
@@ -79,14 +80,14 @@ void roster_target_free(struct roster_target *target)
 }
 
 /* Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no memory. */
-static struct roster_target *roster_target_new(struct roster_entry *entry, const struct target *what)
+static struct target_table_target *target_table_target_new(struct target_table_entry *entry, const struct target *what)
 {
-	struct roster_target *target = calloc(1, sizeof *target);
+	struct target_table_target *target = calloc(1, sizeof *target);
 
 	if (!target)
 		return NULL;
 
-	target->entry = roster_entry_hold(entry);
+	target->entry = target_table_entry_hold(entry);
 	target->sampled.user = target;
 	target->what = *what;
 	target->what.entry = entry->name;
@@ -100,7 +101,7 @@ static struct roster_target *roster_target_new(struct roster_entry *entry, const
 	    target->what.container)
 		return target;
 
-	roster_target_free(target);
+	target_table_target_free(target);
 
 	return NULL;
 }
@@ -120,8 +121,10 @@ static void pack(const struct container *container, char packed[CONTAINER_PACKED
 }
 
 /* A process that was met for an entry, which is config in the configuration; a cgroup. container: that it is in, or NULL. The id is still to come. NULL: no memory. */
-static struct roster_target *roster_target_process(struct roster_entry *entry, const struct config_target *config,
-					    const struct roster_sighting *seen, const struct container *container)
+static struct target_table_target *target_table_target_process(struct target_table_entry *entry,
+							       const struct config_target *config,
+							       const struct target_table_sighting *seen,
+							       const struct container *container)
 {
 	char name[96], key[128], packed[CONTAINER_PACKED_MAX];
 
@@ -136,15 +139,16 @@ static struct roster_target *roster_target_process(struct roster_entry *entry, c
 
 	pack(container, packed);
 
-	struct roster_target *target = roster_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
-										  .pid = seen->pid,
-										  .start_ticks = seen->start_ticks,
-										  .name = name,
-										  .key = key,
-										  .comm = seen->comm,
-										  .cmdline = seen->cmdline,
-										  .cgroup = seen->cgroup,
-										  .container = packed });
+	struct target_table_target *target =
+		target_table_target_new(entry, &(struct target){ .kind = TARGET_PROCESS,
+								 .pid = seen->pid,
+								 .start_ticks = seen->start_ticks,
+								 .name = name,
+								 .key = key,
+								 .comm = seen->comm,
+								 .cmdline = seen->cmdline,
+								 .cgroup = seen->cgroup,
+								 .container = packed });
 
 	if (target) {
 		target->arguments_at = seen->arguments_at;
@@ -162,7 +166,8 @@ static void put_in_place(const char **at, char *text)
 }
 
 /* Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a description. False: no memory, nothing changed. */
-static bool roster_target_rename(struct target *what, const struct roster_sighting *seen, const struct container *container)
+static bool target_table_target_rename(struct target *what, const struct target_table_sighting *seen,
+				       const struct container *container)
 {
 	char packed[CONTAINER_PACKED_MAX];
 
@@ -187,7 +192,7 @@ static bool roster_target_rename(struct target *what, const struct roster_sighti
 }
 
 /* Another container, and name of a target, in the place of what they were. False: no memory, nothing changed. */
-static bool roster_target_recontain(struct target *what, const char *name, const struct container *container)
+static bool target_table_target_recontain(struct target *what, const char *name, const struct container *container)
 {
 	char packed[CONTAINER_PACKED_MAX];
 
@@ -246,8 +251,9 @@ static void shorten_path(const char *path, char ret[PATH_SHORT_MAX])
 		 (unsigned long long)hash_path(path));
 }
 
-struct roster_target *roster_target_cgroup(struct roster_entry *entry, const struct config_target *config,
-					   const char *path, const struct container *container)
+struct target_table_target *target_table_target_cgroup(struct target_table_entry *entry,
+						       const struct config_target *config, const char *path,
+						       const struct container *container)
 {
 	char shown[PATH_SHORT_MAX], key[PATH_SHORT_MAX + 80], packed[CONTAINER_PACKED_MAX], title[CONTAINER_TITLE_MAX];
 	bool called = container && config->selector == CONFIG_CONTAINERS;
@@ -259,18 +265,18 @@ struct roster_target *roster_target_cgroup(struct roster_entry *entry, const str
 	if (called)
 		container_title(container, title, sizeof title);
 
-	return roster_target_new(entry, &(struct target){ .kind = TARGET_CGROUP,
-							  .name = called ? title : shown,
-							  .key = key,
-							  .comm = "",
-							  .cmdline = "",
-							  .cgroup = path,
-							  .container = packed });
+	return target_table_target_new(entry, &(struct target){ .kind = TARGET_CGROUP,
+								.name = called ? title : shown,
+								.key = key,
+								.comm = "",
+								.cmdline = "",
+								.cgroup = path,
+								.container = packed });
 }
 
 /* ---- the table ---- */
 
-static uint32_t hash_identity(const struct roster_entry *entry, int32_t pid, const char *path)
+static uint32_t hash_identity(const struct target_table_entry *entry, int32_t pid, const char *path)
 {
 	uint32_t hash = 2166136261u ^ entry->number;
 
@@ -278,20 +284,21 @@ static uint32_t hash_identity(const struct roster_entry *entry, int32_t pid, con
 	for (; path && *path; path++)
 		hash = (hash ^ (unsigned char)*path) * 16777619u;
 
-	return (hash ^ (hash >> 15)) & (ROSTER_BUCKETS - 1);
+	return (hash ^ (hash >> 15)) & (TARGET_TABLE_BUCKETS - 1);
 }
 
-static uint32_t bucket_of(const struct roster_target *target)
+static uint32_t bucket_of(const struct target_table_target *target)
 {
 	return hash_identity(target->entry, target->what.pid,
 			     target->what.kind == TARGET_CGROUP ? target->what.cgroup : NULL);
 }
 
 /* Those of an entry; NULL: not there. A process is (pid, start_ticks); one that is leaving is not there any more. */
-static struct roster_target *roster_table_process(const struct roster_table *table, const struct roster_entry *entry,
-					   int32_t pid, uint64_t start_ticks)
+static struct target_table_target *target_table_table_process(const struct target_table_table *table,
+							      const struct target_table_entry *entry, int32_t pid,
+							      uint64_t start_ticks)
 {
-	struct roster_target *target = table->buckets[hash_identity(entry, pid, NULL)];
+	struct target_table_target *target = table->buckets[hash_identity(entry, pid, NULL)];
 
 	for (; target; target = target->next)
 		if (target->what.kind == TARGET_PROCESS && target->entry == entry && target->what.pid == pid &&
@@ -301,10 +308,10 @@ static struct roster_target *roster_table_process(const struct roster_table *tab
 	return NULL;
 }
 
-static struct roster_target *roster_table_cgroup(const struct roster_table *table, const struct roster_entry *entry,
-					  const char *path)
+static struct target_table_target *target_table_table_cgroup(const struct target_table_table *table,
+							     const struct target_table_entry *entry, const char *path)
 {
-	struct roster_target *target = table->buckets[hash_identity(entry, 0, path)];
+	struct target_table_target *target = table->buckets[hash_identity(entry, 0, path)];
 
 	for (; target; target = target->next)
 		if (target->what.kind == TARGET_CGROUP && target->entry == entry &&
@@ -316,13 +323,14 @@ static struct roster_target *roster_table_cgroup(const struct roster_table *tabl
 
 static uint32_t bucket_of_pid(int32_t pid)
 {
-	return (uint32_t)pid & (ROSTER_BUCKETS - 1);
+	return (uint32_t)pid & (TARGET_TABLE_BUCKETS - 1);
 }
 
 /* Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`. NULL: no more. */
-static struct roster_target *roster_table_pid(const struct roster_table *table, int32_t pid, const struct roster_target *after)
+static struct target_table_target *target_table_table_pid(const struct target_table_table *table, int32_t pid,
+							  const struct target_table_target *after)
 {
-	struct roster_target *target = after ? after->next_pid : table->pids[bucket_of_pid(pid)];
+	struct target_table_target *target = after ? after->next_pid : table->pids[bucket_of_pid(pid)];
 
 	while (target && target->what.pid != pid)
 		target = target->next_pid;
@@ -330,10 +338,10 @@ static struct roster_target *roster_table_pid(const struct roster_table *table, 
 	return target;
 }
 
-/* It stays its owner's until roster_table_clear. Must not be there yet. */
-static void roster_table_enter(struct roster_table *table, struct roster_target *target)
+/* It stays its owner's until target_table_table_clear. Must not be there yet. */
+static void target_table_table_enter(struct target_table_table *table, struct target_table_target *target)
 {
-	struct roster_target **bucket = &table->buckets[bucket_of(target)];
+	struct target_table_target **bucket = &table->buckets[bucket_of(target)];
 
 	target->next = *bucket;
 	*bucket = target;
@@ -346,9 +354,9 @@ static void roster_table_enter(struct roster_table *table, struct roster_target 
 }
 
 /* It must be there. */
-static void roster_table_remove(struct roster_table *table, struct roster_target *target)
+static void target_table_table_remove(struct target_table_table *table, struct target_table_target *target)
 {
-	struct roster_target **at = &table->buckets[bucket_of(target)];
+	struct target_table_target **at = &table->buckets[bucket_of(target)];
 
 	while (*at != target)
 		at = &(*at)->next;
@@ -363,24 +371,24 @@ static void roster_table_remove(struct roster_table *table, struct roster_target
 }
 
 /* Frees all that is inside. */
-static void roster_table_clear(struct roster_table *table)
+static void target_table_table_clear(struct target_table_table *table)
 {
-	for (unsigned i = 0; i < ROSTER_BUCKETS; i++) {
+	for (unsigned i = 0; i < TARGET_TABLE_BUCKETS; i++) {
 		while (table->buckets[i]) {
-			struct roster_target *target = table->buckets[i];
+			struct target_table_target *target = table->buckets[i];
 
 			table->buckets[i] = target->next;
-			roster_target_free(target);
+			target_table_target_free(target);
 		}
 	}
 }
 
-/* As roster_visit. */
-static int roster_table_visit(const struct roster_table *table, int (*visit)(void *ctx, struct roster_target *target),
-		       void *ctx)
+/* As target_table_visit. */
+static int target_table_table_visit(const struct target_table_table *table,
+				    int (*visit)(void *ctx, struct target_table_target *target), void *ctx)
 {
-	for (unsigned i = 0; i < ROSTER_BUCKETS; i++) {
-		for (struct roster_target *target = table->buckets[i]; target; target = target->next) {
+	for (unsigned i = 0; i < TARGET_TABLE_BUCKETS; i++) {
+		for (struct target_table_target *target = table->buckets[i]; target; target = target->next) {
 			int r = visit(ctx, target);
 
 			if (r)
@@ -391,11 +399,11 @@ static int roster_table_visit(const struct roster_table *table, int (*visit)(voi
 	return 0;
 }
 
-/* roster_entry.c: holders are the list of entries in force and every target. All under the roster's owner: no atomics. */
+/* target_table_entry.c: holders are the list of entries in force and every target. All under the target table's owner: no atomics. */
 
-struct roster_entry *roster_entry_new(const char *name, uint32_t number)
+struct target_table_entry *target_table_entry_new(const char *name, uint32_t number)
 {
-	struct roster_entry *entry = calloc(1, sizeof *entry);
+	struct target_table_entry *entry = calloc(1, sizeof *entry);
 
 	if (!entry)
 		return NULL;
@@ -412,14 +420,14 @@ struct roster_entry *roster_entry_new(const char *name, uint32_t number)
 }
 
 /* One holder more; returns it. */
-static struct roster_entry *roster_entry_hold(struct roster_entry *entry)
+static struct target_table_entry *target_table_entry_hold(struct target_table_entry *entry)
 {
 	entry->holders++;
 
 	return entry;
 }
 
-void roster_entry_drop(struct roster_entry *entry)
+void target_table_entry_drop(struct target_table_entry *entry)
 {
 	if (!entry || --entry->holders > 0)
 		return;
@@ -428,17 +436,17 @@ void roster_entry_drop(struct roster_entry *entry)
 	free(entry);
 }
 
-/* roster_list.c: nothing of the list in force is touched, but for the holders of what both have. */
+/* target_table_list.c: nothing of the list in force is touched, but for the holders of what both have. */
 
-static int make_group(const struct roster_options *options, struct roster_entry *entry, uint32_t id)
+static int make_group(const struct target_table_options *options, struct target_table_entry *entry, uint32_t id)
 {
-	struct roster_target *group = roster_target_new(entry, &(struct target){ .id = id,
-										 .kind = TARGET_GROUP,
-										 .name = entry->name,
-										 .key = entry->name,
-										 .comm = "",
-										 .cmdline = "",
-										 .cgroup = "" });
+	struct target_table_target *group = target_table_target_new(entry, &(struct target){ .id = id,
+											     .kind = TARGET_GROUP,
+											     .name = entry->name,
+											     .key = entry->name,
+											     .comm = "",
+											     .cmdline = "",
+											     .cgroup = "" });
 	int r;
 
 	if (!group)
@@ -448,10 +456,10 @@ static int make_group(const struct roster_options *options, struct roster_entry 
 	if (r == 0)
 		r = sampler_target_describe(&group->sampled, &group->what);
 	if (r < 0) {
-		roster_target_free(group);
+		target_table_target_free(group);
 		return r;
 	}
-	roster_limits_settle(options, group);
+	target_table_limits_settle(options, group);
 	group->unlent = true;
 	entry->group = group;
 
@@ -459,8 +467,8 @@ static int make_group(const struct roster_options *options, struct roster_entry 
 }
 
 /* The entry of the configuration in force that is the same; NULL: there is none. */
-static struct roster_entry *find_same(const struct roster_options *options, const struct roster_list *before,
-				      const struct config_target *wanted)
+static struct target_table_entry *find_same(const struct target_table_options *options,
+					    const struct target_table_list *before, const struct config_target *wanted)
 {
 	for (size_t i = 0; i < before->count; i++)
 		if (config_target_same(&options->config->targets[i], wanted))
@@ -469,10 +477,10 @@ static struct roster_entry *find_same(const struct roster_options *options, cons
 	return NULL;
 }
 
-static int make_entry(const struct roster_options *options, const struct config_target *wanted,
-		      struct roster_numbers *numbers, struct roster_entry **ret)
+static int make_entry(const struct target_table_options *options, const struct config_target *wanted,
+		      struct target_table_numbers *numbers, struct target_table_entry **ret)
 {
-	*ret = roster_entry_new(wanted->name, ++numbers->entry);
+	*ret = target_table_entry_new(wanted->name, ++numbers->entry);
 	if (!*ret)
 		return -ENOMEM;
 
@@ -485,25 +493,26 @@ static int make_entry(const struct roster_options *options, const struct config_
  * The entries of config: those that are equal to one of before (the list of options->config) are the same objects, others are new, with
  * their groups, and planned. 0; -ENOMEM: only numbers has changed.
  */
-static int roster_list_make(const struct roster_options *options, const struct roster_list *before,
-		     const struct config *config, struct roster_numbers *numbers, struct roster_list *ret)
+static int target_table_list_make(const struct target_table_options *options, const struct target_table_list *before,
+				  const struct config *config, struct target_table_numbers *numbers,
+				  struct target_table_list *ret)
 {
-	struct roster_list list = {
-		.entries = calloc(config->target_count, sizeof(struct roster_entry *)),
+	struct target_table_list list = {
+		.entries = calloc(config->target_count, sizeof(struct target_table_entry *)),
 		.count = config->target_count,
 	};
 	int r = list.entries ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < list.count; i++) {
-		struct roster_entry *same = find_same(options, before, &config->targets[i]);
+		struct target_table_entry *same = find_same(options, before, &config->targets[i]);
 
 		if (same)
-			list.entries[i] = roster_entry_hold(same);
+			list.entries[i] = target_table_entry_hold(same);
 		else
 			r = make_entry(options, &config->targets[i], numbers, &list.entries[i]);
 	}
 	if (r < 0) {
-		roster_list_release(&list);
+		target_table_list_release(&list);
 		return r;
 	}
 	*ret = list;
@@ -512,20 +521,20 @@ static int roster_list_make(const struct roster_options *options, const struct r
 }
 
 /* Lets go of the entries; groups of planned ones are freed. {0} is fine. */
-static void roster_list_release(struct roster_list *list)
+static void target_table_list_release(struct target_table_list *list)
 {
 	for (size_t i = 0; list->entries && i < list->count; i++) {
-		struct roster_entry *entry = list->entries[i];
+		struct target_table_entry *entry = list->entries[i];
 
 		if (entry && entry->planned && entry->group)
-			roster_target_free(entry->group);
-		roster_entry_drop(entry);
+			target_table_target_free(entry->group);
+		target_table_entry_drop(entry);
 	}
 	free(list->entries);
 }
 
 /*
- * roster_tiers.c: heat is how often a process was read after it had run, as of the last scan, and half of what it was before.
+ * target_table_tiers.c: heat is how often a process was read after it had run, as of the last scan, and half of what it was before.
  *
  * To change places the cold one must be twice as hot, and hotter by more than chance: those that run alike would change places at every scan
  * otherwise. The warm one gives up its descriptors at its next look, so the cold one has them after the next scan, unless a newcomer came first, which
@@ -553,23 +562,23 @@ static void roster_list_release(struct roster_list *list)
 /* Nobody gets any while fewer are free than a cgroup takes: so many more processes than are waited for give up theirs. */
 #define SPARE 3u
 
-/* ---- newcomers ---- */
+/* ---- recent pids ---- */
 
 /* Whether a process that is met now is cold to begin with. */
-static bool roster_tiers_newcomer(struct roster *roster)
+static bool target_table_tiers_newcomer(struct target_table *target_table)
 {
-	if (roster->tiers.making_way == 0 && !descriptors_short(roster->options.procfd))
+	if (target_table->tiers.making_way == 0 && !descriptors_short(target_table->options.procfd))
 		return false;
 
-	roster->tiers.uneven = true;
+	target_table->tiers.uneven = true;
 
 	return true;
 }
 
 /* A cgroup could not be opened for want of descriptors. */
-static void roster_tiers_refused(struct roster *roster)
+static void target_table_tiers_refused(struct target_table *target_table)
 {
-	roster->tiers.unopened++;
+	target_table->tiers.unopened++;
 }
 
 static bool looks_at(const struct config_rule *rule, const char *entry)
@@ -585,9 +594,9 @@ static bool looks_at(const struct config_rule *rule, const char *entry)
  * Says which entries' processes have their high-water marks and descriptors read even when they are cold: those that a rule looks at; and how long
  * they may go without a look while they are idle.
  */
-static void roster_tiers_need(struct roster *roster, struct roster_target *target)
+static void target_table_tiers_need(struct target_table *target_table, struct target_table_target *target)
 {
-	const struct config *config = roster->options.config;
+	const struct config *config = target_table->options.config;
 	bool peak = false, fds = false;
 
 	if (target->what.kind != TARGET_PROCESS)
@@ -610,11 +619,11 @@ static void roster_tiers_need(struct roster *roster, struct roster_target *targe
 
 /* Pointers to all processes: cold ones from the front, warm ones from the back. */
 struct tiers {
-	struct roster_target **slots;
+	struct target_table_target **slots;
 	size_t count, cold, warm;
 };
 
-static void warm_up(struct roster_target *target)
+static void warm_up(struct target_table_target *target)
 {
 	uint32_t runs = source_entry_runs(target->sampled.entry), since = runs - target->runs;
 
@@ -623,7 +632,7 @@ static void warm_up(struct roster_target *target)
 	target->idle_scans = since ? 0 : target->idle_scans + (target->idle_scans < UINT32_MAX);
 }
 
-static int sort_in(void *ctx, struct roster_target *target)
+static int sort_in(void *ctx, struct target_table_target *target)
 {
 	struct tiers *tiers = ctx;
 
@@ -642,7 +651,7 @@ static int sort_in(void *ctx, struct roster_target *target)
 /* The hottest first. */
 static int compare_heat(const void *a, const void *b)
 {
-	const struct roster_target *const *x = a, *const *y = b;
+	const struct target_table_target *const *x = a, *const *y = b;
 
 	if ((*x)->heat != (*y)->heat)
 		return (*x)->heat < (*y)->heat ? 1 : -1;
@@ -653,39 +662,39 @@ static int compare_heat(const void *a, const void *b)
 }
 
 /* False: there are no descriptors for more. One that has ended meanwhile is nothing to speak of. */
-static bool open_files(struct roster *roster, struct roster_target *target)
+static bool open_files(struct target_table *target_table, struct target_table_target *target)
 {
-	const struct config_sampling *sampling = &roster->options.config->sampling;
+	const struct config_sampling *sampling = &target_table->options.config->sampling;
 	struct source_options wanted = {
 		.peak_interval_ns = sampling->peak_interval_ns,
 		.fds_interval_ns = sampling->fds_interval_ns,
 		.reset_peaks = sampling->reset_peaks,
 	};
 
-	if (descriptors_short(roster->options.procfd))
+	if (descriptors_short(target_table->options.procfd))
 		return false;
 
 	int r = source_entry_warm(target->sampled.entry, &wanted);
 
 	if (r == 0)
-		target->reading = roster->reading;
+		target->reading = target_table->reading;
 
 	return r != -EMFILE && r != -ENFILE && r != -ENOMEM;
 }
 
 /* Descriptors that are free go to the hottest. How many of the cold ones were dealt with. */
-static size_t hand_out(struct roster *roster, struct roster_target **cold, size_t count)
+static size_t hand_out(struct target_table *target_table, struct target_table_target **cold, size_t count)
 {
 	size_t done = 0;
 
-	while (roster->tiers.making_way == 0 && done < count && done < ROSTER_TIERS_CHANGES &&
-	       open_files(roster, cold[done]))
+	while (target_table->tiers.making_way == 0 && done < count && done < TARGET_TABLE_TIERS_CHANGES &&
+	       open_files(target_table, cold[done]))
 		done++;
 
 	return done;
 }
 
-static bool deserves(const struct roster_target *cold, const struct roster_target *warm)
+static bool deserves(const struct target_table_target *cold, const struct target_table_target *warm)
 {
 	uint64_t more = cold->heat - warm->heat;
 
@@ -694,14 +703,14 @@ static bool deserves(const struct roster_target *cold, const struct roster_targe
 }
 
 /* Those that ran least and longest ago give theirs up: for cgroups, and for the cold ones that are still waiting. */
-static void take_away(const struct tiers *tiers, struct roster_target **cold, size_t waiting, size_t making_way)
+static void take_away(const struct tiers *tiers, struct target_table_target **cold, size_t waiting, size_t making_way)
 {
-	struct roster_target **last = tiers->slots + tiers->count - 1;
+	struct target_table_target **last = tiers->slots + tiers->count - 1;
 	size_t given = 0, wanted = 0;
 
 	for (; given < tiers->warm && given < making_way * PROCESSES_PER_CGROUP; given++)
 		source_entry_chill((*last--)->sampled.entry);
-	waiting = waiting < ROSTER_TIERS_CHANGES ? waiting : ROSTER_TIERS_CHANGES;
+	waiting = waiting < TARGET_TABLE_TIERS_CHANGES ? waiting : TARGET_TABLE_TIERS_CHANGES;
 	while (wanted < waiting && given + wanted < tiers->warm && deserves(cold[wanted], *(last - wanted)))
 		wanted++;
 	if (wanted > 0)
@@ -710,42 +719,42 @@ static void take_away(const struct tiers *tiers, struct roster_target **cold, si
 		source_entry_chill((*last--)->sampled.entry);
 }
 
-static void balance(struct roster *roster, struct tiers *tiers)
+static void balance(struct target_table *target_table, struct tiers *tiers)
 {
-	roster_table_visit(&roster->table, sort_in, tiers);
+	target_table_table_visit(&target_table->table, sort_in, tiers);
 
-	struct roster_target **cold = tiers->slots, **warm = tiers->slots + tiers->count - tiers->warm;
+	struct target_table_target **cold = tiers->slots, **warm = tiers->slots + tiers->count - tiers->warm;
 
 	qsort(cold, tiers->cold, sizeof cold[0], compare_heat);
 	qsort(warm, tiers->warm, sizeof warm[0], compare_heat);
 
-	size_t done = hand_out(roster, cold, tiers->cold);
+	size_t done = hand_out(target_table, cold, tiers->cold);
 
-	take_away(tiers, cold + done, tiers->cold - done, roster->tiers.making_way);
-	roster->tiers.uneven = tiers->cold > 0 || roster->tiers.making_way > 0;
-	roster->counts.cold = tiers->cold;
+	take_away(tiers, cold + done, tiers->cold - done, target_table->tiers.making_way);
+	target_table->tiers.uneven = tiers->cold > 0 || target_table->tiers.making_way > 0;
+	target_table->counts.cold = tiers->cold;
 }
 
 /* After a whole scan: asks some to give up their descriptors, and opens those of others. Without the memory for that everything stays as it is. */
-static void roster_tiers_balance(struct roster *roster)
+static void target_table_tiers_balance(struct target_table *target_table)
 {
-	struct tiers tiers = { .count = roster->counts.processes };
+	struct tiers tiers = { .count = target_table->counts.processes };
 
-	roster->tiers.making_way = roster->tiers.unopened;
-	roster->tiers.unopened = 0;
-	if (!roster->tiers.uneven && roster->tiers.making_way == 0)
+	target_table->tiers.making_way = target_table->tiers.unopened;
+	target_table->tiers.unopened = 0;
+	if (!target_table->tiers.uneven && target_table->tiers.making_way == 0)
 		return;
 
-	tiers.slots = calloc(tiers.count + 1, sizeof(struct roster_target *));
+	tiers.slots = calloc(tiers.count + 1, sizeof(struct target_table_target *));
 	if (!tiers.slots)
 		return;
 
-	balance(roster, &tiers);
+	balance(target_table, &tiers);
 	free(tiers.slots);
 }
 
 /*
- * roster_limits.c: a process holds the line of the cgroups that it is in (limitscache.h). A group has the limits of its members if they share
+ * target table_limits.c: a process holds the line of the cgroups that it is in (target_limits.h). A group has the limits of its members if they share
  * one, else the machine's.
  *
  * A refresh goes over the cgroups first, then over the targets, a bucket of the table at a time: between two of them targets may come and go. What
@@ -756,7 +765,7 @@ static void roster_tiers_balance(struct roster *roster)
  */
 
 /* What a slice may take, and what things cost, in microseconds, rounded up: a dozen system calls, three, a look at what is in memory. */
-#define SLICE_US 500u
+#define SAMPLE_WINDOW_US 500u
 #define DIRECTORY_US 20u
 #define ASKING_US 15u
 #define LOOK_US 1u
@@ -768,23 +777,24 @@ static void roster_tiers_balance(struct roster *roster)
 /* ---- of one ---- */
 
 /* Reads those of a process or a cgroup. What cannot be read stays what it was; of a new one it is unavailable. 0; -ENOMEM. */
-static int roster_limits_read(struct roster *roster, struct roster_target *target)
+static int target_table_limits_read(struct target_table *target_table, struct target_table_target *target)
 {
-	struct limitscache_line **line = &target->membership.line;
-	int r = target->what.kind == TARGET_CGROUP ? limitscache_ask_cgroup(roster->limits, target->what.cgroup, line)
-						   : limitscache_ask(roster->limits, target->what.pid, line);
+	struct target_limits_line **line = &target->membership.line;
+	int r = target->what.kind == TARGET_CGROUP
+			? target_limits_ask_cgroup(target_table->limits, target->what.cgroup, line)
+			: target_limits_ask(target_table->limits, target->what.pid, line);
 
 	return r == -ENOMEM ? r : 0;
 }
 
 /* Hands them to the sampler. */
-static void roster_limits_apply(struct roster_target *target)
+static void target_table_limits_apply(struct target_table_target *target)
 {
-	struct roster_membership *membership = &target->membership;
-	const struct limitscache_line *line = membership->line;
+	struct target_table_membership *membership = &target->membership;
+	const struct target_limits_line *line = membership->line;
 
 	if (target->what.kind == TARGET_GROUP) {
-		const struct cglimits *limits = &target->entry->limits;
+		const struct cgroup_limits *limits = &target->entry->limits;
 
 		source_entry_set_limits(target->sampled.entry, limits->cpu, limits->memory_bytes);
 		return;
@@ -795,34 +805,36 @@ static void roster_limits_apply(struct roster_target *target)
 	membership->version = line ? line->version : 0;
 }
 
-void roster_limits_of(const struct roster *roster, const struct roster_target *target, struct cglimits *ret)
+void target_table_limits_of(const struct target_table *target_table, const struct target_table_target *target,
+			    struct cgroup_limits *ret)
 {
 	if (target->what.kind == TARGET_GROUP)
 		*ret = target->entry->limits;
 	else if (target->membership.line)
-		limitscache_limits(roster->limits, target->membership.line, ret);
+		target_limits_limits(target_table->limits, target->membership.line, ret);
 	else
-		*ret = (struct cglimits){ .cpu = UINT64_MAX, .memory_bytes = UINT64_MAX };
+		*ret = (struct cgroup_limits){ .cpu = UINT64_MAX, .memory_bytes = UINT64_MAX };
 }
 
 /* Before a target is freed. */
-static void roster_limits_release(struct roster *roster, struct roster_target *target)
+static void target_table_limits_release(struct target_table *target_table, struct target_table_target *target)
 {
-	limitscache_drop(roster->limits, target->membership.line);
+	target_limits_drop(target_table->limits, target->membership.line);
 	target->membership.line = NULL;
 }
 
 /* ---- groups ---- */
 
-static void merge(const struct roster *roster, struct roster_entry *entry, const struct limitscache_line *line)
+static void merge(const struct target_table *target_table, struct target_table_entry *entry,
+		  const struct target_limits_line *line)
 {
-	struct cglimits member, *merged = &entry->merged;
+	struct cgroup_limits member, *merged = &entry->merged;
 
 	if (!line || line->number == entry->merged_line)
 		return;
 
 	entry->merged_line = line->number;
-	limitscache_limits(roster->limits, line, &member);
+	target_limits_limits(target_table->limits, line, &member);
 	if (merged->cpu == 0) { /* none merged yet */
 		*merged = member;
 		return;
@@ -833,11 +845,11 @@ static void merge(const struct roster *roster, struct roster_entry *entry, const
 		merged->memory_bytes = UINT64_MAX;
 }
 
-/* A group has what its members share as far as they were asked (roster_refresh_some_limits): applied too. */
-static void roster_limits_settle(const struct roster_options *options, struct roster_target *group)
+/* A group has what its members share as far as they were asked (target_table_refresh_some_limits): applied too. */
+static void target_table_limits_settle(const struct target_table_options *options, struct target_table_target *group)
 {
 	const struct metric_machine *machine = &options->machine;
-	struct cglimits *limits = &group->entry->limits;
+	struct cgroup_limits *limits = &group->entry->limits;
 
 	*limits = group->entry->merged;
 	if (limits->cpu == 0 || limits->cpu == UINT64_MAX) {
@@ -850,7 +862,7 @@ static void roster_limits_settle(const struct roster_options *options, struct ro
 		limits->memory_is_machine = true;
 		limits->memory_from[0] = '\0';
 	}
-	roster_limits_apply(group);
+	target_table_limits_apply(group);
 }
 
 /* ---- where a process is ---- */
@@ -862,133 +874,135 @@ static uint64_t since(mono_t then, mono_t now)
 	return age > 0 ? (uint64_t)age : 0;
 }
 
-static bool ran_noticeably(const struct roster *roster, const struct roster_membership *membership, uint32_t runs,
-			   uint64_t age_ns)
+static bool ran_noticeably(const struct target_table *target_table, const struct target_table_membership *membership,
+			   uint32_t runs, uint64_t age_ns)
 {
 	uint32_t more = runs - membership->runs;
 
 	return more >= RUNS_NOTICEABLE ||
-	       (more > 0 && more * roster->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
+	       (more > 0 && more * target_table->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
 }
 
 /* Whether the moment at which it is asked in its sleep was passed: ids are spread over the time between two. */
-static bool is_its_turn(const struct roster_target *target, mono_t now)
+static bool is_its_turn(const struct target_table_target *target, mono_t now)
 {
 	uint64_t spread = target->what.id * UINT32_C(2654435769) >> 16;
-	uint64_t offset = spread * (ROSTER_LIMITS_LONG_NS >> 16);
+	uint64_t offset = spread * (TARGET_TABLE_LIMITS_LONG_NS >> 16);
 
-	return (target->membership.asked.ns + offset) / ROSTER_LIMITS_LONG_NS !=
-	       (now.ns + offset) / ROSTER_LIMITS_LONG_NS;
+	return (target->membership.asked.ns + offset) / TARGET_TABLE_LIMITS_LONG_NS !=
+	       (now.ns + offset) / TARGET_TABLE_LIMITS_LONG_NS;
 }
 
-static bool is_to_be_asked(const struct roster *roster, const struct roster_target *target, uint32_t runs, mono_t now)
+static bool is_to_be_asked(const struct target_table *target_table, const struct target_table_target *target,
+			   uint32_t runs, mono_t now)
 {
-	const struct roster_membership *membership = &target->membership;
+	const struct target_table_membership *membership = &target->membership;
 
-	return !membership->line || membership->news || since(membership->met, now) < ROSTER_LIMITS_YOUNG_NS ||
-	       ran_noticeably(roster, membership, runs, since(membership->asked, now)) || is_its_turn(target, now);
+	return !membership->line || membership->news || since(membership->met, now) < TARGET_TABLE_LIMITS_YOUNG_NS ||
+	       ran_noticeably(target_table, membership, runs, since(membership->asked, now)) ||
+	       is_its_turn(target, now);
 }
 
 /* True: it was asked. */
-static bool follow(struct roster *roster, struct roster_target *target, mono_t now)
+static bool follow(struct target_table *target_table, struct target_table_target *target, mono_t now)
 {
-	struct roster_membership *membership = &target->membership;
+	struct target_table_membership *membership = &target->membership;
 	uint32_t runs = source_entry_runs(target->sampled.entry);
 
 	if (target->what.kind != TARGET_PROCESS)
 		return false;
 	if (membership->met.ns == 0)
 		membership->met = now;
-	if (!is_to_be_asked(roster, target, runs, now))
+	if (!is_to_be_asked(target_table, target, runs, now))
 		return false;
 
 	membership->asked = now;
 	membership->runs = runs;
 	membership->news = false;
-	roster_limits_read(roster, target);
+	target_table_limits_read(target_table, target);
 
 	return true;
 }
 
 /* ---- all of them anew ---- */
 
-static void begin(struct roster *roster)
+static void begin(struct target_table *target_table)
 {
-	for (size_t i = 0; i < roster->list.count; i++) {
-		roster->list.entries[i]->merged = (struct cglimits){ 0 };
-		roster->list.entries[i]->merged_line = 0;
+	for (size_t i = 0; i < target_table->list.count; i++) {
+		target_table->list.entries[i]->merged = (struct cgroup_limits){ 0 };
+		target_table->list.entries[i]->merged_line = 0;
 	}
 }
 
 /* Returns what it cost. */
-static unsigned refresh_one(struct roster *roster, struct roster_target *target, mono_t now)
+static unsigned refresh_one(struct target_table *target_table, struct target_table_target *target, mono_t now)
 {
-	const struct limitscache_line *before = target->membership.line;
+	const struct target_limits_line *before = target->membership.line;
 
 	if (target->what.kind == TARGET_GROUP || target->entry->dismissed)
 		return LOOK_US;
 
-	bool asked = follow(roster, target, now);
-	const struct limitscache_line *line = target->membership.line;
+	bool asked = follow(target_table, target, now);
+	const struct target_limits_line *line = target->membership.line;
 
 	if (line != before || (line && line->version != target->membership.version))
-		roster_limits_apply(target);
+		target_table_limits_apply(target);
 	if (target->group)
-		merge(roster, target->entry, line);
+		merge(target_table, target->entry, line);
 
 	return asked ? ASKING_US : LOOK_US;
 }
 
-static void finish(struct roster *roster)
+static void finish(struct target_table *target_table)
 {
-	for (size_t i = 0; i < roster->list.count; i++)
-		if (roster->list.entries[i]->group)
-			roster_limits_settle(&roster->options, roster->list.entries[i]->group);
+	for (size_t i = 0; i < target_table->list.count; i++)
+		if (target_table->list.entries[i]->group)
+			target_table_limits_settle(&target_table->options, target_table->list.entries[i]->group);
 }
 
 /* Returns what it cost. */
-static unsigned refresh_part(struct roster *roster, unsigned part, mono_t now)
+static unsigned refresh_part(struct target_table *target_table, unsigned part, mono_t now)
 {
 	unsigned cost_us = 0;
 
-	if (part < LIMITSCACHE_PARTS)
-		return (unsigned)limitscache_refresh(roster->limits, part) * DIRECTORY_US;
+	if (part < TARGET_LIMITS_PARTS)
+		return (unsigned)target_limits_refresh(target_table->limits, part) * DIRECTORY_US;
 
-	for (struct roster_target *target = roster->table.buckets[part - LIMITSCACHE_PARTS]; target;
+	for (struct target_table_target *target = target_table->table.buckets[part - TARGET_LIMITS_PARTS]; target;
 	     target = target->next)
-		cost_us += refresh_one(roster, target, now);
+		cost_us += refresh_one(target_table, target, now);
 
 	return cost_us;
 }
 
-bool roster_refresh_some_limits(struct roster *roster, mono_t now, unsigned *part)
+bool target_table_refresh_some_limits(struct target_table *target_table, mono_t now, unsigned *part)
 {
 	unsigned cost_us = 0;
 
 	if (*part == 0)
-		begin(roster);
-	if (roster->options.alive)
-		roster->options.alive(roster->options.alive_ctx);
-	while (*part < LIMITSCACHE_PARTS + ROSTER_BUCKETS && cost_us < SLICE_US)
-		cost_us += refresh_part(roster, (*part)++, now);
-	if (*part < LIMITSCACHE_PARTS + ROSTER_BUCKETS)
+		begin(target_table);
+	if (target_table->options.alive)
+		target_table->options.alive(target_table->options.alive_ctx);
+	while (*part < TARGET_LIMITS_PARTS + TARGET_TABLE_BUCKETS && cost_us < SAMPLE_WINDOW_US)
+		cost_us += refresh_part(target_table, (*part)++, now);
+	if (*part < TARGET_LIMITS_PARTS + TARGET_TABLE_BUCKETS)
 		return true;
 
-	finish(roster);
+	finish(target_table);
 	*part = 0;
 
 	return false;
 }
 
-void roster_refresh_limits(struct roster *roster, mono_t now)
+void target_table_refresh_limits(struct target_table *target_table, mono_t now)
 {
 	unsigned part = 0;
 
-	while (roster_refresh_some_limits(roster, now, &part))
+	while (target_table_refresh_some_limits(target_table, now, &part))
 		continue;
 }
 
-/* roster_query.c: by looking at all of them: it is asked once per incident. */
+/* target table_query.c: by looking at all of them: it is asked once per incident. */
 
 struct pid_query {
 	uint32_t id;
@@ -996,7 +1010,7 @@ struct pid_query {
 	size_t count, cap;
 };
 
-static int collect_pid(void *ctx, struct roster_target *target)
+static int collect_pid(void *ctx, struct target_table_target *target)
 {
 	struct pid_query *query = ctx;
 	uint32_t id = target->group ? target->group->what.id : target->what.id;
@@ -1007,131 +1021,134 @@ static int collect_pid(void *ctx, struct roster_target *target)
 	return query->count == query->cap;
 }
 
-size_t roster_query_pids(struct roster *roster, uint32_t id, int32_t *pids, size_t cap)
+size_t target_table_query_pids(struct target_table *target_table, uint32_t id, int32_t *pids, size_t cap)
 {
 	struct pid_query query = { .id = id, .pids = pids, .cap = cap };
 
-	roster_visit(roster, collect_pid, &query);
+	target_table_visit(target_table, collect_pid, &query);
 
 	return query.count;
 }
 
 struct limits_query {
-	const struct roster *roster;
+	const struct target_table *target_table;
 	uint32_t id;
-	struct cglimits *ret;
+	struct cgroup_limits *ret;
 };
 
-static int find_limits(void *ctx, struct roster_target *target)
+static int find_limits(void *ctx, struct target_table_target *target)
 {
 	struct limits_query *query = ctx;
 
 	if (target->what.id != query->id)
 		return 0;
-	roster_limits_of(query->roster, target, query->ret);
+	target_table_limits_of(query->target_table, target, query->ret);
 
 	return 1;
 }
 
-bool roster_query_limits(struct roster *roster, uint32_t id, struct cglimits *ret)
+bool target_table_query_limits(struct target_table *target_table, uint32_t id, struct cgroup_limits *ret)
 {
-	struct limits_query query = { .roster = roster, .id = id, .ret = ret };
+	struct limits_query query = { .target_table = target_table, .id = id, .ret = ret };
 
-	return roster_visit(roster, find_limits, &query) == 1;
+	return target_table_visit(target_table, find_limits, &query) == 1;
 }
 
-/* roster_events.c: found by pid alone, which is all that events say; of two with the same pid the one that ended is not back yet. */
+/* target table_events.c: found by pid alone, which is all that events say; of two with the same pid the one that ended is not back yet. */
 
-bool roster_fetch(struct roster *roster)
+bool target_table_fetch(struct target_table *target_table)
 {
-	while (roster->back_count < ROSTER_BACK_MAX) {
-		struct roster_back *back = &roster->back[roster->back_count];
+	while (target_table->back_count < TARGET_TABLE_BACK_MAX) {
+		struct target_table_back *back = &target_table->back[target_table->back_count];
 
-		if (!samplers_returned(roster->options.samplers, &back->sampled, &back->why))
+		if (!samplers_returned(target_table->options.samplers, &back->sampled, &back->why))
 			break;
-		roster->back_count++;
+		target_table->back_count++;
 	}
 
-	return roster->back_count > 0;
+	return target_table->back_count > 0;
 }
 
-void roster_settle(struct roster *roster)
+void target_table_settle(struct target_table *target_table)
 {
-	for (size_t i = 0; i < roster->back_count; i++)
-		roster_take_back(roster, roster->back[i].sampled->user, roster->back[i].why);
-	roster->back_count = 0;
+	for (size_t i = 0; i < target_table->back_count; i++)
+		target_table_take_back(target_table, target_table->back[i].sampled->user, target_table->back[i].why);
+	target_table->back_count = 0;
 }
 
-size_t roster_ended(const struct roster *roster)
+size_t target_table_ended(const struct target_table *target_table)
 {
-	return roster->ended;
+	return target_table->ended;
 }
 
-static void end(struct roster *roster, struct roster_target *target, const struct sample *counters)
+static void end(struct target_table *target_table, struct target_table_target *target, const struct sample *counters)
 {
-	roster->ended += !target->ended;
+	target_table->ended += !target->ended;
 	target->ended = true;
 	sum_keep(&target->end, counters);
 }
 
-bool roster_unmatch(struct roster *roster, size_t entry, const struct roster_sighting *seen, const struct sample *now)
+bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+			  const struct sample *now)
 {
-	struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
+	struct target_table_target *target = target_table_table_process(
+		&target_table->table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
 
-	if (!target || !roster_ask_back(roster, target))
+	if (!target || !target_table_ask_back(target_table, target))
 		return false;
 
 	target->moved = !target->ended; /* or it is over, and who has its pid is another one */
 	if (target->moved && now->mask)
-		end(roster, target, now);
+		end(target_table, target, now);
 
 	return true;
 }
 
 /* The next target of a process that is not about to leave, or NULL. */
-static struct roster_target *next_of(const struct roster *roster, int32_t pid, uint64_t start_ticks,
-				     const struct roster_target *after)
+static struct target_table_target *next_of(const struct target_table *target_table, int32_t pid, uint64_t start_ticks,
+					   const struct target_table_target *after)
 {
-	struct roster_target *target = roster_table_pid(&roster->table, pid, after);
+	struct target_table_target *target = target_table_table_pid(&target_table->table, pid, after);
 
 	while (target && (target->leaving || target->what.start_ticks != start_ticks))
-		target = roster_table_pid(&roster->table, pid, target);
+		target = target_table_table_pid(&target_table->table, pid, target);
 
 	return target;
 }
 
-size_t roster_watches(const struct roster *roster, int32_t pid, uint64_t start_ticks)
+size_t target_table_watches(const struct target_table *target_table, int32_t pid, uint64_t start_ticks)
 {
-	const struct roster_target *target = NULL;
+	const struct target_table_target *target = NULL;
 	size_t count = 0;
 
-	while ((target = next_of(roster, pid, start_ticks, target)))
+	while ((target = next_of(target_table, pid, start_ticks, target)))
 		count++;
 
 	return count;
 }
 
-void roster_still(struct roster *roster, int32_t pid, uint64_t start_ticks, uint64_t scan)
+void target_table_still(struct target_table *target_table, int32_t pid, uint64_t start_ticks, uint64_t scan)
 {
-	struct roster_target *target = NULL;
+	struct target_table_target *target = NULL;
 
-	while ((target = next_of(roster, pid, start_ticks, target)))
+	while ((target = next_of(target_table, pid, start_ticks, target)))
 		target->seen = scan;
 }
 
-bool roster_was_other(const struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, const char *comm)
+bool target_table_was_other(const struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
+			    const char *comm)
 {
-	const struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
+	const struct target_table_target *target =
+		target_table_table_process(&target_table->table, target_table->list.entries[entry], pid, start_ticks);
 
 	return target && !target->group && strcmp(target->what.comm, comm) != 0;
 }
 
-bool roster_is_outdated(const struct roster *roster, size_t entry, const struct roster_sighting *seen)
+bool target_table_is_outdated(const struct target_table *target_table, size_t entry,
+			      const struct target_table_sighting *seen)
 {
-	const struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
+	const struct target_table_target *target = target_table_table_process(
+		&target_table->table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
 
 	if (!target)
 		return false;
@@ -1141,24 +1158,25 @@ bool roster_is_outdated(const struct roster *roster, size_t entry, const struct 
 	return (!target->group || target->names_group) && target->arguments_at != seen->arguments_at;
 }
 
-/* It is called something else now: see roster_describe. 0; -ENOMEM: it keeps its names. */
-static int roster_describe_anew(const struct roster *roster, struct roster_target *target, const struct roster_sighting *seen)
+/* It is called something else now: see target_table_describe. 0; -ENOMEM: it keeps its names. */
+static int target_table_describe_anew(const struct target_table *target_table, struct target_table_target *target,
+				      const struct target_table_sighting *seen)
 {
 	const struct target *what = &target->what;
 
 	if (strcmp(what->comm, seen->comm) == 0 && strcmp(what->cmdline, seen->cmdline) == 0 &&
 	    strcmp(what->cgroup, seen->cgroup) == 0)
 		return 0;
-	if (!roster_target_rename(&target->what, seen, roster_container_of(roster, seen->cgroup)))
+	if (!target_table_target_rename(&target->what, seen, target_table_container_of(target_table, seen->cgroup)))
 		return -ENOMEM;
 
 	return target->group ? 0 : sampler_target_describe_anew(&target->sampled, what);
 }
 
-int roster_describe(struct roster *roster, size_t entry, const struct roster_sighting *seen)
+int target_table_describe(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen)
 {
-	struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], seen->pid, seen->start_ticks);
+	struct target_table_target *target = target_table_table_process(
+		&target_table->table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
 
 	if (!target)
 		return 0;
@@ -1166,13 +1184,13 @@ int roster_describe(struct roster *roster, size_t entry, const struct roster_sig
 	target->arguments_at = seen->arguments_at;
 	target->membership.news = true;
 
-	int r = roster_describe_anew(roster, target, seen);
+	int r = target_table_describe_anew(target_table, target, seen);
 
-	return r == 0 && target->names_group ? roster_describe_anew(roster, target->group, seen) : r;
+	return r == 0 && target->names_group ? target_table_describe_anew(target_table, target->group, seen) : r;
 }
 
 struct renaming {
-	const struct roster *roster;
+	const struct target_table *target_table;
 	const char *cgroup;
 	size_t len;
 	const struct container *container;
@@ -1181,7 +1199,7 @@ struct renaming {
 };
 
 /* Members of groups are told of to nobody; what another container within this one is, that one says. */
-static int rename_contained(void *ctx, struct roster_target *target)
+static int rename_contained(void *ctx, struct target_table_target *target)
 {
 	struct renaming *renaming = ctx;
 	struct target *what = &target->what;
@@ -1198,46 +1216,46 @@ static int rename_contained(void *ctx, struct roster_target *target)
 	/* A target that has the container's name for its own: others are called by the path, or the process. */
 	bool called = what->kind == TARGET_CGROUP && strcmp(what->name, before) == 0;
 
-	if (!roster_target_recontain(what, called ? renaming->title : what->name, renaming->container) ||
+	if (!target_table_target_recontain(what, called ? renaming->title : what->name, renaming->container) ||
 	    sampler_target_describe_anew(&target->sampled, what) < 0)
 		renaming->error = -ENOMEM;
 
 	return 0;
 }
 
-int roster_rename_container(struct roster *roster, const char *cgroup)
+int target_table_rename_container(struct target_table *target_table, const char *cgroup)
 {
-	struct renaming renaming = { .roster = roster,
+	struct renaming renaming = { .target_table = target_table,
 				     .cgroup = cgroup,
 				     .len = strlen(cgroup),
-				     .container = roster_container_of(roster, cgroup) };
+				     .container = target_table_container_of(target_table, cgroup) };
 
 	if (!renaming.container)
 		return 0;
 	container_title(renaming.container, renaming.title, sizeof renaming.title);
-	roster_table_visit(&roster->table, rename_contained, &renaming);
+	target_table_table_visit(&target_table->table, rename_contained, &renaming);
 
 	return renaming.error;
 }
 
-bool roster_knows(const struct roster *roster, int32_t pid)
+bool target_table_knows(const struct target_table *target_table, int32_t pid)
 {
-	return roster_table_pid(&roster->table, pid, NULL) != NULL;
+	return target_table_table_pid(&target_table->table, pid, NULL) != NULL;
 }
 
-bool roster_is_member(const struct roster *roster, size_t entry, int32_t pid)
+bool target_table_is_member(const struct target_table *target_table, size_t entry, int32_t pid)
 {
-	const struct roster_target *target = NULL;
+	const struct target_table_target *target = NULL;
 
-	while ((target = roster_table_pid(&roster->table, pid, target)))
-		if (target->group && target->entry == roster->list.entries[entry])
+	while ((target = target_table_table_pid(&target_table->table, pid, target)))
+		if (target->group && target->entry == target_table->list.entries[entry])
 			return true;
 
 	return false;
 }
 
 /* One that ended before, and not by moving, is another with the same pid. */
-static bool is_meant(const struct roster_target *target, const struct roster_ending *ending)
+static bool is_meant(const struct target_table_target *target, const struct target_table_ending *ending)
 {
 	uint64_t ticks = target->what.start_ticks;
 
@@ -1248,25 +1266,25 @@ static bool is_meant(const struct roster_target *target, const struct roster_end
 	       (target->moved || !target->ended);
 }
 
-bool roster_end(struct roster *roster, const struct roster_ending *ending)
+bool target_table_end(struct target_table *target_table, const struct target_table_ending *ending)
 {
-	struct roster_target *target = NULL;
+	struct target_table_target *target = NULL;
 	bool found = false;
 
-	while ((target = roster_table_pid(&roster->table, ending->pid, target))) {
+	while ((target = target_table_table_pid(&target_table->table, ending->pid, target))) {
 		if (!is_meant(target, ending))
 			continue;
 		if (!target->moved)
-			end(roster, target, &ending->counters);
+			end(target_table, target, &ending->counters);
 		found = true;
 	}
 
 	return found;
 }
 
-bool roster_credit(struct roster *roster, size_t entry, const struct sample *counters)
+bool target_table_credit(struct target_table *target_table, size_t entry, const struct sample *counters)
 {
-	struct roster_target *group = roster->list.entries[entry]->group;
+	struct target_table_target *group = target_table->list.entries[entry]->group;
 
 	if (!group)
 		return false;
@@ -1277,173 +1295,173 @@ bool roster_credit(struct roster *roster, size_t entry, const struct sample *cou
 
 /* ---- life and death ---- */
 
-static size_t *count_of(struct roster *roster, const struct roster_target *target)
+static size_t *count_of(struct target_table *target_table, const struct target_table_target *target)
 {
-	return target->group ? &roster->counts.members : &roster->counts.targets;
+	return target->group ? &target_table->counts.members : &target_table->counts.targets;
 }
 
-static void enter(struct roster *roster, struct roster_target *target)
+static void enter(struct target_table *target_table, struct target_table_target *target)
 {
-	roster_table_enter(&roster->table, target);
-	roster->counts.found++;
-	roster->counts.processes += target->what.kind == TARGET_PROCESS;
-	*count_of(roster, target) += 1;
+	target_table_table_enter(&target_table->table, target);
+	target_table->counts.found++;
+	target_table->counts.processes += target->what.kind == TARGET_PROCESS;
+	*count_of(target_table, target) += 1;
 }
 
-static void forget(struct roster *roster, struct roster_target *target)
+static void forget(struct target_table *target_table, struct target_table_target *target)
 {
-	roster_table_remove(&roster->table, target);
-	roster_limits_release(roster, target);
-	roster->counts.left++;
-	roster->counts.processes -= target->what.kind == TARGET_PROCESS;
-	roster->counts.leaving -= target->leaving;
-	*count_of(roster, target) -= 1;
-	roster_target_free(target);
+	target_table_table_remove(&target_table->table, target);
+	target_table_limits_release(target_table, target);
+	target_table->counts.left++;
+	target_table->counts.processes -= target->what.kind == TARGET_PROCESS;
+	target_table->counts.leaving -= target->leaving;
+	*count_of(target_table, target) -= 1;
+	target_table_target_free(target);
 }
 
 /* A new one, met by this scan. */
-static void number(struct roster *roster, struct roster_target *target, uint64_t scan)
+static void number(struct target_table *target_table, struct target_table_target *target, uint64_t scan)
 {
-	target->what.id = ++roster->numbers.target;
-	target->reading = roster->reading;
+	target->what.id = ++target_table->numbers.target;
+	target->reading = target_table->reading;
 	target->seen = scan;
 }
 
 /* Lends an opened target to the sampler and enters it into the table; if the queue is full the next scan meets it again. 0; -ENOMEM. */
-static int watch(struct roster *roster, struct roster_target *target)
+static int judged_target(struct target_table *target_table, struct target_table_target *target)
 {
 	int r = target->group ? 0 : sampler_target_describe(&target->sampled, &target->what);
 
-	roster_limits_apply(target);
-	roster_tiers_need(roster, target);
-	if (r < 0 || !samplers_add(roster->options.samplers, &target->sampled)) {
-		roster_limits_release(roster, target);
-		roster_target_free(target);
-		roster->crowded |= r == 0;
+	target_table_limits_apply(target);
+	target_table_tiers_need(target_table, target);
+	if (r < 0 || !samplers_add(target_table->options.samplers, &target->sampled)) {
+		target_table_limits_release(target_table, target);
+		target_table_target_free(target);
+		target_table->crowded |= r == 0;
 		return r;
 	}
-	enter(roster, target);
+	enter(target_table, target);
 
 	return 0;
 }
 
 /* Asks the sampler for a target back. False: the queue is full. */
-static bool roster_ask_back(struct roster *roster, struct roster_target *target)
+static bool target_table_ask_back(struct target_table *target_table, struct target_table_target *target)
 {
-	target->leaving = samplers_remove(roster->options.samplers, &target->sampled);
-	roster->counts.leaving += target->leaving;
-	roster->crowded |= !target->leaving;
+	target->leaving = samplers_remove(target_table->options.samplers, &target->sampled);
+	target_table->counts.leaving += target->leaving;
+	target_table->crowded |= !target->leaving;
 
 	return target->leaving;
 }
 
 /* Those that were asked back have made room before a newcomer is at the head of the queue. */
-static bool room_left(struct roster *roster)
+static bool room_left(struct target_table *target_table)
 {
-	const struct roster_counts *counts = &roster->counts;
+	const struct target_table_counts *counts = &target_table->counts;
 
-	if (counts->targets + counts->members - counts->leaving < roster->options.config->sampling.max_targets)
+	if (counts->targets + counts->members - counts->leaving < target_table->options.config->sampling.max_targets)
 		return true;
 
-	roster->refused++;
+	target_table->refused++;
 
 	return false;
 }
 
 /* Opening a target failed: a process that ended meanwhile is nothing to speak of. */
-static int opening_failed(struct roster *roster, int error)
+static int opening_failed(struct target_table *target_table, int error)
 {
 	if (error == -ESRCH || error == -ENOENT)
-		return ROSTER_ENDED;
+		return TARGET_TABLE_ENDED;
 
-	roster->starved |= error == -EMFILE || error == -ENFILE;
-	roster->failed++;
-	roster->counts.last_error = error;
+	target_table->starved |= error == -EMFILE || error == -ENFILE;
+	target_table->failed++;
+	target_table->counts.last_error = error;
 
 	return error == -ENOMEM ? error : 0;
 }
 
 /* Watches a target, unless opening it failed (r). */
-static int watch_opened(struct roster *roster, struct roster_target *target, int r)
+static int judged_target_opened(struct target_table *target_table, struct target_table_target *target, int r)
 {
 	if (r < 0) {
-		roster_target_free(target);
-		return opening_failed(roster, r);
+		target_table_target_free(target);
+		return opening_failed(target_table, r);
 	}
 
-	r = roster_limits_read(roster, target);
+	r = target_table_limits_read(target_table, target);
 	if (r < 0) {
-		roster_target_free(target);
+		target_table_target_free(target);
 		return r;
 	}
 
-	return watch(roster, target);
+	return judged_target(target_table, target);
 }
 
 /*
  * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so that the successor of one that has to leave is
  * behind it in the queue. After the first in a scan that found no descriptors, not even for a moment, nobody else is tried.
  */
-static bool may_open(struct roster *roster, const struct roster_target *group)
+static bool may_open(struct target_table *target_table, const struct target_table_target *group)
 {
-	if (roster->owing || (group && group->unlent)) {
-		roster->crowded = true;
+	if (target_table->owing || (group && group->unlent)) {
+		target_table->crowded = true;
 		return false;
 	}
-	if (!room_left(roster))
+	if (!room_left(target_table))
 		return false;
-	if (roster->starved)
-		opening_failed(roster, -EMFILE);
+	if (target_table->starved)
+		opening_failed(target_table, -EMFILE);
 
-	return !roster->starved;
+	return !target_table->starved;
 }
 
 /* ---- what is owed ---- */
 
 struct dismissal {
-	struct roster *roster;
+	struct target_table *target_table;
 	bool groups; /* only them, or all others */
 };
 
-static int dismiss(void *ctx, struct roster_target *target)
+static int dismiss(void *ctx, struct target_table_target *target)
 {
 	const struct dismissal *dismissal = ctx;
 
 	if (!target->entry->dismissed || target->leaving || (target->what.kind == TARGET_GROUP) != dismissal->groups)
 		return 0;
 
-	return roster_ask_back(dismissal->roster, target) ? 0 : -EAGAIN;
+	return target_table_ask_back(dismissal->target_table, target) ? 0 : -EAGAIN;
 }
 
-static void lend_groups(struct roster *roster)
+static void lend_groups(struct target_table *target_table)
 {
-	for (size_t i = 0; i < roster->list.count; i++) {
-		struct roster_target *group = roster->list.entries[i]->group;
+	for (size_t i = 0; i < target_table->list.count; i++) {
+		struct target_table_target *group = target_table->list.entries[i]->group;
 
 		if (!group || !group->unlent)
 			continue;
-		group->unlent = !samplers_add(roster->options.samplers, &group->sampled);
-		roster->owing |= group->unlent;
-		roster->crowded |= group->unlent;
+		group->unlent = !samplers_add(target_table->options.samplers, &group->sampled);
+		target_table->owing |= group->unlent;
+		target_table->crowded |= group->unlent;
 	}
 }
 
 /* Those whose entry is no more are asked back, groups only when all their members are; then groups are lent that are not yet. */
-static void settle_debts(struct roster *roster)
+static void settle_debts(struct target_table *target_table)
 {
-	if (!roster->owing)
+	if (!target_table->owing)
 		return;
 
-	struct dismissal members = { roster, false }, groups = { roster, true };
+	struct dismissal members = { target_table, false }, groups = { target_table, true };
 
-	roster->owing = roster_table_visit(&roster->table, dismiss, &members) < 0 ||
-			roster_table_visit(&roster->table, dismiss, &groups) < 0;
-	if (!roster->owing)
-		lend_groups(roster);
+	target_table->owing = target_table_table_visit(&target_table->table, dismiss, &members) < 0 ||
+			      target_table_table_visit(&target_table->table, dismiss, &groups) < 0;
+	if (!target_table->owing)
+		lend_groups(target_table);
 }
 
 /* What it had used by its end counts in its group. */
-static void credit(const struct roster_target *target)
+static void credit(const struct target_table_target *target)
 {
 	struct sample end = { 0 };
 
@@ -1452,46 +1470,48 @@ static void credit(const struct roster_target *target)
 }
 
 /* The sampler gave it back. */
-static void roster_take_back(struct roster *roster, struct roster_target *target, enum sampler_return why)
+static void target_table_take_back(struct target_table *target_table, struct target_table_target *target,
+				   enum sampler_return why)
 {
 	if (why == SAMPLER_REFUSED)
-		roster->refused++;
+		target_table->refused++;
 	if (why != SAMPLER_REMOVED && target->leaving)
 		return; /* the answer to our own request is still to come */
 	if (why == SAMPLER_REFUSED && target->what.kind == TARGET_GROUP) {
-		target->unlent = roster->owing = true; /* there will be room when others have left */
+		target->unlent = target_table->owing = true; /* there will be room when others have left */
 		return;
 	}
 
 	if (target->ended) {
-		roster->ended--;
+		target_table->ended--;
 		if (target->group && why != SAMPLER_REFUSED)
 			credit(target);
 	}
-	forget(roster, target);
+	forget(target_table, target);
 }
 
-void roster_collect(struct roster *roster)
+void target_table_collect(struct target_table *target_table)
 {
-	roster->refused = roster->failed = 0;
-	roster->starved = roster->crowded = false;
-	roster_settle(roster);
-	while (roster_fetch(roster))
-		roster_settle(roster);
-	settle_debts(roster);
+	target_table->refused = target_table->failed = 0;
+	target_table->starved = target_table->crowded = false;
+	target_table_settle(target_table);
+	while (target_table_fetch(target_table))
+		target_table_settle(target_table);
+	settle_debts(target_table);
 }
 
-bool roster_owes(const struct roster *roster)
+bool target_table_owes(const struct target_table *target_table)
 {
-	return roster->owing || roster->crowded;
+	return target_table->owing || target_table->crowded;
 }
 
 /* ---- sightings ---- */
 
-bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint64_t start_ticks, uint64_t scan)
+bool target_table_process_known(struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
+				uint64_t scan)
 {
-	struct roster_target *target =
-		roster_table_process(&roster->table, roster->list.entries[entry], pid, start_ticks);
+	struct target_table_target *target =
+		target_table_table_process(&target_table->table, target_table->list.entries[entry], pid, start_ticks);
 
 	if (target)
 		target->seen = scan;
@@ -1500,121 +1520,126 @@ bool roster_process_known(struct roster *roster, size_t entry, int32_t pid, uint
 }
 
 /* The container that a cgroup is, or is in. NULL: in none. Valid until the next is asked for. */
-static const struct container *roster_container_of(const struct roster *roster, const char *cgroup)
+static const struct container *target_table_container_of(const struct target_table *target_table, const char *cgroup)
 {
-	struct clock clock = realclock();
+	struct clock clock = real_clock();
 	const struct container *container;
 	bool own;
 
-	return containers_find(roster->options.containers, cgroup, clock_mono(&clock), &container, &own) ==
+	return containers_find(target_table->options.containers, cgroup, clock_mono(&clock), &container, &own) ==
 			       CONTAINERS_NONE
 		       ? NULL
 		       : container;
 }
 
-int roster_process(struct roster *roster, size_t entry, const struct roster_sighting *seen, uint64_t scan)
+int target_table_process(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+			 uint64_t scan)
 {
-	struct roster_target *group = roster->list.entries[entry]->group, *target;
+	struct target_table_target *group = target_table->list.entries[entry]->group, *target;
 
-	if (roster_process_known(roster, entry, seen->pid, seen->start_ticks, scan) || !may_open(roster, group))
+	if (target_table_process_known(target_table, entry, seen->pid, seen->start_ticks, scan) ||
+	    !may_open(target_table, group))
 		return 0;
 
-	target = roster_target_process(roster->list.entries[entry], &roster->options.config->targets[entry], seen,
-				       roster_container_of(roster, seen->cgroup));
+	target = target_table_target_process(target_table->list.entries[entry],
+					     &target_table->options.config->targets[entry], seen,
+					     target_table_container_of(target_table, seen->cgroup));
 	if (!target)
 		return -ENOMEM;
 
-	number(roster, target, scan);
+	number(target_table, target, scan);
 	target->group = group;
 	target->sampled.group = group ? &group->sampled : NULL;
 
-	bool cold = roster_tiers_newcomer(roster);
-	int r = (cold ? source_entry_process_cold : source_entry_process)(roster->options.procfd, seen->pid,
-									  seen->start_ticks, roster->options.own_proc,
-									  &target->sampled, &target->sampled.entry);
+	bool cold = target_table_tiers_newcomer(target_table);
+	int r = (cold ? source_entry_process_cold
+		      : source_entry_process)(target_table->options.procfd, seen->pid, seen->start_ticks,
+					      target_table->options.own_proc, &target->sampled, &target->sampled.entry);
 
-	if (r == 0 && !roster_target_is_called(roster->options.procfd, seen)) {
-		roster_target_free(target);
+	if (r == 0 && !target_table_target_is_called(target_table->options.procfd, seen)) {
+		target_table_target_free(target);
 		return 0; /* there will be news of him, or another scan */
 	}
-	roster->counts.cold += cold && r == 0;
+	target_table->counts.cold += cold && r == 0;
 	if (r == 0 && seen->since)
 		source_entry_set_since(target->sampled.entry, seen->since);
 	else if (r == 0 && seen->whole)
 		source_entry_set_whole(target->sampled.entry);
 	if (r == 0 && target->names_group)
-		r = roster_describe_anew(roster, group, seen);
+		r = target_table_describe_anew(target_table, group, seen);
 
-	return watch_opened(roster, target, r);
+	return judged_target_opened(target_table, target, r);
 }
 
-int roster_cgroup(struct roster *roster, size_t entry, const char *path, uint64_t scan)
+int target_table_cgroup(struct target_table *target_table, size_t entry, const char *path, uint64_t scan)
 {
-	struct roster_target *target = roster_table_cgroup(&roster->table, roster->list.entries[entry], path);
+	struct target_table_target *target =
+		target_table_table_cgroup(&target_table->table, target_table->list.entries[entry], path);
 
 	if (target) {
 		target->seen = scan;
 		return 0;
 	}
-	if (!may_open(roster, NULL))
+	if (!may_open(target_table, NULL))
 		return 0;
-	if (descriptors_short(roster->options.procfd)) {
-		roster_tiers_refused(roster);
-		roster->failed++;
-		roster->counts.last_error = -EMFILE;
+	if (descriptors_short(target_table->options.procfd)) {
+		target_table_tiers_refused(target_table);
+		target_table->failed++;
+		target_table->counts.last_error = -EMFILE;
 		return 0;
 	}
 
-	target = roster_target_cgroup(roster->list.entries[entry], &roster->options.config->targets[entry], path,
-				      roster_container_of(roster, path));
+	target = target_table_target_cgroup(target_table->list.entries[entry],
+					    &target_table->options.config->targets[entry], path,
+					    target_table_container_of(target_table, path));
 	if (!target)
 		return -ENOMEM;
 
-	number(roster, target, scan);
+	number(target_table, target, scan);
 
-	int r = source_entry_cgroup(roster->options.mounts, path, &target->sampled, &target->sampled.entry);
+	int r = source_entry_cgroup(target_table->options.mounts, path, &target->sampled, &target->sampled.entry);
 
-	r = watch_opened(roster, target, r);
+	r = judged_target_opened(target_table, target, r);
 
 	return r < 0 ? r : 0;
 }
 
 struct sweep {
-	struct roster *roster;
+	struct target_table *target_table;
 	uint64_t scan;
 };
 
-static int sweep_one(void *ctx, struct roster_target *target)
+static int sweep_one(void *ctx, struct target_table_target *target)
 {
 	const struct sweep *sweep = ctx;
 
 	if (target->what.kind != TARGET_GROUP && !target->leaving && target->seen != sweep->scan)
-		roster_ask_back(sweep->roster, target);
+		target_table_ask_back(sweep->target_table, target);
 
 	return 0;
 }
 
-void roster_sweep(struct roster *roster, uint64_t scan)
+void target_table_sweep(struct target_table *target_table, uint64_t scan)
 {
-	struct sweep sweep = { .roster = roster, .scan = scan };
+	struct sweep sweep = { .target_table = target_table, .scan = scan };
 
-	roster->counts.refused = roster->refused;
-	roster->counts.failed = roster->failed;
-	roster->refused = roster->failed = 0;
-	roster_table_visit(&roster->table, sweep_one, &sweep);
-	roster_tiers_balance(roster);
+	target_table->counts.refused = target_table->refused;
+	target_table->counts.failed = target_table->failed;
+	target_table->refused = target_table->failed = 0;
+	target_table_table_visit(&target_table->table, sweep_one, &sweep);
+	target_table_tiers_balance(target_table);
 }
 
-static void say_alive(const struct roster *roster)
+static void say_alive(const struct target_table *target_table)
 {
-	if (roster->options.alive)
-		roster->options.alive(roster->options.alive_ctx);
+	if (target_table->options.alive)
+		target_table->options.alive(target_table->options.alive_ctx);
 }
 
-static int reopen_one(void *ctx, struct roster_target *target)
+static int reopen_one(void *ctx, struct target_table_target *target)
 {
-	struct roster *roster = ctx;
-	const struct config_sampling *sampling = &roster->options.config->sampling;
+	struct target_table *target_table = ctx;
+	const struct config_sampling *sampling = &target_table->options.config->sampling;
 	struct source_options wanted = {
 		.peak_interval_ns = sampling->peak_interval_ns,
 		.fds_interval_ns = sampling->fds_interval_ns,
@@ -1622,48 +1647,49 @@ static int reopen_one(void *ctx, struct roster_target *target)
 	};
 	int r;
 
-	if (target->what.kind != TARGET_PROCESS || target->reading == roster->reading || target->leaving)
+	if (target->what.kind != TARGET_PROCESS || target->reading == target_table->reading || target->leaving)
 		return 0;
 
-	say_alive(roster);
-	if (descriptors_short(roster->options.procfd))
+	say_alive(target_table);
+	if (descriptors_short(target_table->options.procfd))
 		r = -EMFILE;
 	else
-		r = source_entry_reopen(target->sampled.entry, roster->options.procfd, target->what.pid,
+		r = source_entry_reopen(target->sampled.entry, target_table->options.procfd, target->what.pid,
 					target->what.start_ticks, &wanted);
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
-		opening_failed(roster, r);
+		opening_failed(target_table, r);
 		return r;
 	}
-	target->reading = roster->reading; /* what else there is to be said of it the sampler finds out */
+	target->reading = target_table->reading; /* what else there is to be said of it the sampler finds out */
 
 	return 0;
 }
 
-void roster_reopen(struct roster *roster)
+void target_table_reopen(struct target_table *target_table)
 {
-	if (roster->unopened)
-		roster->unopened = roster_table_visit(&roster->table, reopen_one, roster) < 0;
+	if (target_table->unopened)
+		target_table->unopened = target_table_table_visit(&target_table->table, reopen_one, target_table) < 0;
 }
 
 /* ---- a configuration comes into force ---- */
 
 /* The list in force is put in place of the one before. Cannot fail. */
-static void enforce(struct roster *roster, const struct roster_list *list, const struct config *config)
+static void enforce(struct target_table *target_table, const struct target_table_list *list,
+		    const struct config *config)
 {
-	for (size_t i = 0; i < roster->list.count; i++)
-		roster->list.entries[i]->dismissed = true;
+	for (size_t i = 0; i < target_table->list.count; i++)
+		target_table->list.entries[i]->dismissed = true;
 	for (size_t i = 0; i < list->count; i++) {
-		struct roster_entry *entry = list->entries[i];
+		struct target_table_entry *entry = list->entries[i];
 
 		entry->dismissed = false;
 		if (entry->planned && entry->group)
-			enter(roster, entry->group);
+			enter(target_table, entry->group);
 		entry->planned = false;
 	}
-	roster_list_release(&roster->list);
-	roster->list = *list;
-	roster->options.config = config;
+	target_table_list_release(&target_table->list);
+	target_table->list = *list;
+	target_table->options.config = config;
 }
 
 /* Whether a process is read for something now that it was not read for before. */
@@ -1674,73 +1700,75 @@ static bool reads_more(const struct config_sampling *before, const struct config
 	       (now->peak_interval_ns != UINT64_MAX && before->peak_interval_ns == UINT64_MAX);
 }
 
-static int need_one(void *ctx, struct roster_target *target)
+static int need_one(void *ctx, struct target_table_target *target)
 {
-	roster_tiers_need(ctx, target);
+	target_table_tiers_need(ctx, target);
 
 	return 0;
 }
 
-int roster_reload(struct roster *roster, const struct config *config)
+int target_table_reload(struct target_table *target_table, const struct config *config)
 {
-	struct roster_list list;
-	int r = roster_list_make(&roster->options, &roster->list, config, &roster->numbers, &list);
+	struct target_table_list list;
+	int r = target_table_list_make(&target_table->options, &target_table->list, config, &target_table->numbers,
+				       &list);
 
 	if (r < 0)
 		return r;
 
-	if (reads_more(&roster->options.config->sampling, &config->sampling)) {
-		roster->reading++;
-		roster->unopened = true;
+	if (reads_more(&target_table->options.config->sampling, &config->sampling)) {
+		target_table->reading++;
+		target_table->unopened = true;
 	}
-	enforce(roster, &list, config);
-	roster->owing = true;
-	roster_table_visit(&roster->table, need_one, roster);
-	settle_debts(roster);
+	enforce(target_table, &list, config);
+	target_table->owing = true;
+	target_table_table_visit(&target_table->table, need_one, target_table);
+	settle_debts(target_table);
 
 	return 0;
 }
 
-/* ---- the roster itself ---- */
+/* ---- the target table itself ---- */
 
-int roster_new(const struct roster_options *options, struct roster **ret)
+int target_table_new(const struct target_table_options *options, struct target_table **ret)
 {
-	struct roster *roster = calloc(1, sizeof *roster);
+	struct target_table *target_table = calloc(1, sizeof *target_table);
 	int r;
 
-	if (!roster)
+	if (!target_table)
 		return -ENOMEM;
 
-	roster->options = *options;
-	r = limitscache_new(options->procfd, options->mounts, &options->machine, &roster->limits);
+	target_table->options = *options;
+	r = target_limits_new(options->procfd, options->mounts, &options->machine, &target_table->limits);
 	if (r == 0)
-		r = roster_reload(roster, options->config);
+		r = target_table_reload(target_table, options->config);
 	if (r < 0) {
-		roster_free(roster);
+		target_table_free(target_table);
 		return r;
 	}
-	*ret = roster;
+	*ret = target_table;
 
 	return 0;
 }
 
-void roster_free(struct roster *roster)
+void target_table_free(struct target_table *target_table)
 {
-	if (!roster)
+	if (!target_table)
 		return;
 
-	roster_table_clear(&roster->table);
-	roster_list_release(&roster->list);
-	limitscache_free(roster->limits);
-	free(roster);
+	target_table_table_clear(&target_table->table);
+	target_table_list_release(&target_table->list);
+	target_limits_free(target_table->limits);
+	free(target_table);
 }
 
-void roster_counts(const struct roster *roster, struct roster_counts *ret)
+void target_table_counts(const struct target_table *target_table, struct target_table_counts *ret)
 {
-	*ret = roster->counts;
+	*ret = target_table->counts;
 }
 
-int roster_visit(struct roster *roster, int (*visit)(void *ctx, struct roster_target *target), void *ctx)
+int target_table_visit(struct target_table *target_table, int (*visit)(void *ctx, struct target_table_target *target),
+		       void *ctx)
 {
-	return roster_table_visit(&roster->table, visit, ctx);
+	return target_table_table_visit(&target_table->table, visit, ctx);
 }

@@ -44,25 +44,26 @@
 #define SYSTEMD_UNIT "org.freedesktop.systemd1.Unit"
 
 /* Of units that have processes. */
-#define UNITBUS_KINDS 6
+#define UNIT_BUS_KINDS 6
 
-/* ---- unitbus.c ---- */
+/* ---- unit_bus.c ---- */
 
-/* ---- unitbus_signals.c ---- */
+/* ---- unit bus_signals.c ---- */
 
-/* ---- unitbus_list.c ---- */
+/* ---- unit_bus_list.c ---- */
 
-/* ---- unitbus_ask.c ---- */
+/* ---- unit_bus_ask.c ---- */
 
-static void unitbus_fail(struct unitbus *bus, int error, const char *why);
-static void unitbus_reply_error(sd_bus_message *reply, char *ret, size_t cap);
-static int unitbus_call(struct unitbus *bus, sd_bus_slot **ret, const char *path, const char *interface, const char *member,
-		 sd_bus_message_handler_t reply, void *userdata, const char *types, ...);
-static bool unitbus_is_wanted(const struct unitbus *bus, const struct unit *unit);
-static void unitbus_answer(struct unitbus *bus, struct unitbus_wish *wish, enum unitbus_answer answer, const char *why);
+static void unit_bus_fail(struct unit_bus *bus, int error, const char *why);
+static void unit_bus_reply_error(sd_bus_message *reply, char *ret, size_t cap);
+static int unit_bus_call(struct unit_bus *bus, sd_bus_slot **ret, const char *path, const char *interface,
+			 const char *member, sd_bus_message_handler_t reply, void *userdata, const char *types, ...);
+static bool unit_bus_is_wanted(const struct unit_bus *bus, const struct unit *unit);
+static void unit_bus_answer(struct unit_bus *bus, struct unit_bus_wish *wish, enum unit_bus_answer answer,
+			    const char *why);
 
 /*
- * unittable.c: two hash tables over the same units: by what the bus calls them, and by their cgroup.
+ * unit_table.c: two hash tables over the same units: by what the bus calls them, and by their cgroup.
  *
  * Asked with every cgroup and process that a scan meets, so that the answer without units of uncommon names, which is most machines', is one
  * comparison.
@@ -70,7 +71,7 @@ static void unitbus_answer(struct unitbus *bus, struct unitbus_wish *wish, enum 
 
 #define BUCKETS 4096u
 
-struct unittable {
+struct unit_table {
 	struct unit *objects[BUCKETS], *cgroups[BUCKETS];
 	size_t count, unlike;
 };
@@ -85,9 +86,9 @@ static unsigned bucket(const char *text, size_t len)
 	return (hash ^ hash >> 15) % BUCKETS;
 }
 
-int unittable_new(struct unittable **ret)
+int unit_table_new(struct unit_table **ret)
 {
-	struct unittable *table = calloc(1, sizeof(*table));
+	struct unit_table *table = calloc(1, sizeof(*table));
 
 	if (!table)
 		return -ENOMEM;
@@ -96,23 +97,23 @@ int unittable_new(struct unittable **ret)
 	return 0;
 }
 
-void unittable_free(struct unittable *table)
+void unit_table_free(struct unit_table *table)
 {
 	if (!table)
 		return;
 
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (table->objects[i])
-			unittable_remove(table, table->objects[i]);
+			unit_table_remove(table, table->objects[i]);
 	free(table);
 }
 
-size_t unittable_count(const struct unittable *table)
+size_t unit_table_count(const struct unit_table *table)
 {
 	return table->count;
 }
 
-struct unit *unittable_find(const struct unittable *table, const char *object)
+struct unit *unit_table_find(const struct unit_table *table, const char *object)
 {
 	struct unit *unit = table->objects[bucket(object, strlen(object))];
 
@@ -122,11 +123,11 @@ struct unit *unittable_find(const struct unittable *table, const char *object)
 	return unit;
 }
 
-int unittable_enter(struct unittable *table, const char *object, struct unit **ret)
+int unit_table_enter(struct unit_table *table, const char *object, struct unit **ret)
 {
 	struct unit *unit, **at = &table->objects[bucket(object, strlen(object))];
 
-	if (table->count == UNITTABLE_MAX)
+	if (table->count == UNIT_TABLE_MAX)
 		return -ENOSPC;
 	unit = calloc(1, sizeof(*unit));
 	if (!unit)
@@ -147,7 +148,7 @@ int unittable_enter(struct unittable *table, const char *object, struct unit **r
 
 /* ---- where it is ---- */
 
-static void leave_place(struct unittable *table, struct unit *unit)
+static void leave_place(struct unit_table *table, struct unit *unit)
 {
 	struct unit **at;
 
@@ -159,7 +160,7 @@ static void leave_place(struct unittable *table, struct unit *unit)
 	*at = unit->next_cgroup;
 }
 
-static void take_place(struct unittable *table, struct unit *unit)
+static void take_place(struct unit_table *table, struct unit *unit)
 {
 	struct unit **at;
 
@@ -170,7 +171,7 @@ static void take_place(struct unittable *table, struct unit *unit)
 	*at = unit;
 }
 
-static void compare_names(struct unittable *table, struct unit *unit)
+static void compare_names(struct unit_table *table, struct unit *unit)
 {
 	bool unlike = false;
 
@@ -181,7 +182,7 @@ static void compare_names(struct unittable *table, struct unit *unit)
 	unit->unlike = unlike;
 }
 
-void unittable_remove(struct unittable *table, struct unit *unit)
+void unit_table_remove(struct unit_table *table, struct unit *unit)
 {
 	struct unit **at = &table->objects[bucket(unit->object, strlen(unit->object))];
 
@@ -197,7 +198,7 @@ void unittable_remove(struct unittable *table, struct unit *unit)
 	free(unit);
 }
 
-int unittable_rename(struct unittable *table, struct unit *unit, const char *names)
+int unit_table_rename(struct unit_table *table, struct unit *unit, const char *names)
 {
 	size_t len = 1;
 	char *copy;
@@ -233,7 +234,7 @@ static bool is_place(const char *cgroup)
 	return true;
 }
 
-int unittable_place(struct unittable *table, struct unit *unit, const char *cgroup)
+int unit_table_place(struct unit_table *table, struct unit *unit, const char *cgroup)
 {
 	char *copy;
 
@@ -264,7 +265,7 @@ bool unit_is_called(const struct unit *unit, const char *glob)
 }
 
 /* The first, behind `after` (or NULL), whose cgroup is these bytes. */
-static const struct unit *at_place(const struct unittable *table, const char *cgroup, size_t len,
+static const struct unit *at_place(const struct unit_table *table, const char *cgroup, size_t len,
 				   const struct unit *after)
 {
 	const struct unit *unit = after ? after->next_cgroup : table->cgroups[bucket(cgroup, len)];
@@ -284,7 +285,7 @@ static size_t above(const char *cgroup, size_t len)
 	return len;
 }
 
-const struct unit *unittable_of(const struct unittable *table, const char *cgroup)
+const struct unit *unit_table_of(const struct unit_table *table, const char *cgroup)
 {
 	for (size_t len = strlen(cgroup); len > 0; len = above(cgroup, len)) {
 		const struct unit *unit = at_place(table, cgroup, len, NULL);
@@ -296,7 +297,7 @@ const struct unit *unittable_of(const struct unittable *table, const char *cgrou
 	return NULL;
 }
 
-bool unittable_matches(const struct unittable *table, const char *glob, const char *cgroup, bool below)
+bool unit_table_matches(const struct unit_table *table, const char *glob, const char *cgroup, bool below)
 {
 	if (table->unlike == 0)
 		return false;
@@ -310,7 +311,7 @@ bool unittable_matches(const struct unittable *table, const char *glob, const ch
 	return false;
 }
 
-void unittable_visit(const struct unittable *table, void (*visit)(void *ctx, struct unit *unit), void *ctx)
+void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {
 		for (struct unit *unit = table->objects[i], *next; unit; unit = next) {
@@ -321,7 +322,7 @@ void unittable_visit(const struct unittable *table, void (*visit)(void *ctx, str
 }
 
 /*
- * unitbus_ask.c: what is asked about a unit, a few units at a time:
+ * unit_bus_ask.c: what is asked about a unit, a few units at a time:
  *
  *	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ told
  *	             │ no                             │ none is wanted
@@ -340,13 +341,13 @@ void unittable_visit(const struct unittable *table, void (*visit)(void *ctx, str
 #define PROPERTIES 8
 
 struct ask {
-	struct unitbus_fetch *fetch;
+	struct unit_bus_fetch *fetch;
 	sd_bus_slot *slot;
 };
 
 /* One unit's questions. */
-struct unitbus_fetch {
-	struct unitbus *bus;
+struct unit_bus_fetch {
+	struct unit_bus *bus;
 	struct unit *unit; /* NULL: free */
 	struct ask asks[PROPERTIES];
 	unsigned waiting; /* for so many answers */
@@ -366,22 +367,22 @@ static void take_text(sd_bus_message *value, char *ret, size_t cap)
 		memcpy(ret, text, strlen(text) + 1);
 }
 
-static void take_load(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_load(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	take_text(value, fetch->facts.load_state, sizeof(fetch->facts.load_state));
 }
 
-static void take_active(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_active(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	take_text(value, fetch->facts.active_state, sizeof(fetch->facts.active_state));
 }
 
-static void take_sub(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_sub(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	take_text(value, fetch->facts.sub_state, sizeof(fetch->facts.sub_state));
 }
 
-static void take_invocation(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_invocation(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	const void *bytes;
 	size_t len;
@@ -392,7 +393,7 @@ static void take_invocation(struct unitbus_fetch *fetch, sd_bus_message *value)
 		snprintf(fetch->facts.invocation_id + 2 * i, 3, "%02x", ((const uint8_t *)bytes)[i]);
 }
 
-static void take_started(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_started(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	uint64_t us;
 
@@ -400,17 +401,17 @@ static void take_started(struct unitbus_fetch *fetch, sd_bus_message *value)
 		fetch->facts.started_ns = us * NS_PER_US;
 }
 
-static void take_cgroup(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_cgroup(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	take_text(value, fetch->cgroup, sizeof(fetch->cgroup));
 }
 
-static void take_main_pid(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_main_pid(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	fetch->facts.has_main_pid = sd_bus_message_read(value, "u", &fetch->facts.main_pid) > 0;
 }
 
-static void take_restarts(struct unitbus_fetch *fetch, sd_bus_message *value)
+static void take_restarts(struct unit_bus_fetch *fetch, sd_bus_message *value)
 {
 	fetch->facts.has_restarts = sd_bus_message_read(value, "u", &fetch->facts.restarts) > 0;
 }
@@ -420,7 +421,7 @@ enum scope { OF_UNITS, OF_KIND, OF_SERVICES };
 static const struct {
 	const char *name, *type;
 	enum scope scope;
-	void (*take)(struct unitbus_fetch *fetch, sd_bus_message *value);
+	void (*take)(struct unit_bus_fetch *fetch, sd_bus_message *value);
 } properties[PROPERTIES] = {
 	{ "LoadState", "s", OF_UNITS, take_load },
 	{ "ActiveState", "s", OF_UNITS, take_active },
@@ -434,7 +435,7 @@ static const struct {
 
 /* ---- turns ---- */
 
-static void dequeue(struct unitbus *bus, struct unit *unit)
+static void dequeue(struct unit_bus *bus, struct unit *unit)
 {
 	if (unit->is_due)
 		TAILQ_REMOVE(unit->due.ns ? &bus->later : &bus->due, unit, queue);
@@ -442,7 +443,7 @@ static void dequeue(struct unitbus *bus, struct unit *unit)
 }
 
 /* Something may be different. */
-static void unitbus_due(struct unitbus *bus, struct unit *unit)
+static void unit_bus_due(struct unit_bus *bus, struct unit *unit)
 {
 	bool lately = unit->asked.ns && mono_diff(bus->now, unit->asked) < (int64_t)PAUSE_NS;
 
@@ -457,15 +458,15 @@ static void unitbus_due(struct unitbus *bus, struct unit *unit)
 }
 
 /* Enters a unit and asks about it. doubtful: it may be gone again. */
-static void unitbus_meet(struct unitbus *bus, const char *object, bool doubtful)
+static void unit_bus_meet(struct unit_bus *bus, const char *object, bool doubtful)
 {
-	struct unit *unit = unittable_find(bus->table, object);
+	struct unit *unit = unit_table_find(bus->table, object);
 	char name[UNIT_NAME_MAX + 1];
 
 	if (!unit) {
-		if (!unitbus_object_name(bus, object, name))
+		if (!unit_bus_object_name(bus, object, name))
 			return;
-		if (unittable_enter(bus->table, object, &unit) < 0) {
+		if (unit_table_enter(bus->table, object, &unit) < 0) {
 			bus->state.left_out++;
 			bus->overfull = true;
 			return;
@@ -473,10 +474,10 @@ static void unitbus_meet(struct unitbus *bus, const char *object, bool doubtful)
 	}
 	unit->seen = bus->round;
 	unit->doubtful |= doubtful;
-	unitbus_due(bus, unit);
+	unit_bus_due(bus, unit);
 }
 
-static void end_fetch(struct unitbus_fetch *fetch)
+static void end_fetch(struct unit_bus_fetch *fetch)
 {
 	for (size_t i = 0; i < PROPERTIES; i++)
 		fetch->asks[i].slot = sd_bus_slot_unref(fetch->asks[i].slot);
@@ -487,40 +488,40 @@ static void end_fetch(struct unitbus_fetch *fetch)
 }
 
 /* Forgets it. */
-static void unitbus_drop(struct unitbus *bus, struct unit *unit)
+static void unit_bus_drop(struct unit_bus *bus, struct unit *unit)
 {
 	if (unit->asking)
 		end_fetch(unit->asking);
 	dequeue(bus, unit);
-	unittable_remove(bus->table, unit);
+	unit_table_remove(bus->table, unit);
 }
 
 /* ---- told ---- */
 
-static void answer_wishes(struct unitbus *bus, const struct unit *unit)
+static void answer_wishes(struct unit_bus *bus, const struct unit *unit)
 {
 	bool loaded = strcmp(unit->facts.load_state, "loaded") == 0;
 
 	for (size_t i = 0; loaded && i < bus->wish_count; i++)
 		if (!bus->wishes[i].glob && unit_is_called(unit, bus->wishes[i].name))
-			unitbus_answer(bus, &bus->wishes[i], UNITBUS_EXISTS, "");
+			unit_bus_answer(bus, &bus->wishes[i], UNIT_BUS_EXISTS, "");
 }
 
-static void finish(struct unitbus_fetch *fetch)
+static void finish(struct unit_bus_fetch *fetch)
 {
-	struct unitbus *bus = fetch->bus;
+	struct unit_bus *bus = fetch->bus;
 	struct unit *unit = fetch->unit;
 	const char *before = unit->facts.invocation_id, *after = fetch->facts.invocation_id;
 	bool other = *after && strcmp(before, after) != 0, again = unit->again, placed = unit->cgroup != NULL;
 
 	bus->state.restarts += *before && other;
-	bus->state.left_out += unittable_place(bus->table, unit, fetch->cgroup) < 0;
+	bus->state.left_out += unit_table_place(bus->table, unit, fetch->cgroup) < 0;
 	unit->facts = fetch->facts;
 	unit->asked = bus->now;
 	unit->again = false;
 	end_fetch(fetch);
 	if (again)
-		unitbus_due(bus, unit);
+		unit_bus_due(bus, unit);
 	answer_wishes(bus, unit);
 	if (bus->options.changed)
 		bus->options.changed(bus->options.ctx, unit, other || (unit->cgroup && !placed));
@@ -529,12 +530,12 @@ static void finish(struct unitbus_fetch *fetch)
 /* ---- questions ---- */
 
 /* True: what is asked cannot be had from here. */
-static bool is_silent(struct unitbus *bus, sd_bus_message *reply)
+static bool is_silent(struct unit_bus *bus, sd_bus_message *reply)
 {
 	if (sd_bus_message_get_errno(reply) != ETIMEDOUT)
 		return false;
 
-	unitbus_fail(bus, 0, "systemd does not answer");
+	unit_bus_fail(bus, 0, "systemd does not answer");
 
 	return true;
 }
@@ -542,7 +543,7 @@ static bool is_silent(struct unitbus *bus, sd_bus_message *reply)
 static int on_property(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
 	struct ask *ask = userdata;
-	struct unitbus_fetch *fetch = ask->fetch;
+	struct unit_bus_fetch *fetch = ask->fetch;
 	size_t i = (size_t)(ask - fetch->asks);
 
 	(void)error;
@@ -559,7 +560,7 @@ static int on_property(sd_bus_message *reply, void *userdata, sd_bus_error *erro
 	return 0;
 }
 
-static int ask_property(struct unitbus_fetch *fetch, size_t i, const char *kind)
+static int ask_property(struct unit_bus_fetch *fetch, size_t i, const char *kind)
 {
 	const char *interface = properties[i].scope == OF_UNITS ? SYSTEMD_UNIT : kind;
 	int r;
@@ -567,26 +568,26 @@ static int ask_property(struct unitbus_fetch *fetch, size_t i, const char *kind)
 	if (!interface || (properties[i].scope == OF_SERVICES && !strstr(interface, ".Service")))
 		return 0;
 
-	r = unitbus_call(fetch->bus, &fetch->asks[i].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
-			 "Get", on_property, &fetch->asks[i], "ss", interface, properties[i].name);
+	r = unit_bus_call(fetch->bus, &fetch->asks[i].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
+			  "Get", on_property, &fetch->asks[i], "ss", interface, properties[i].name);
 	fetch->waiting += r == 0;
 
 	return r;
 }
 
-static void ask_rest(struct unitbus_fetch *fetch)
+static void ask_rest(struct unit_bus_fetch *fetch)
 {
-	const char *kind = unitbus_interface(fetch->name);
+	const char *kind = unit_bus_interface(fetch->name);
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < PROPERTIES; i++)
 		r = ask_property(fetch, i, kind);
 	if (r < 0)
-		unitbus_fail(fetch->bus, r, NULL);
+		unit_bus_fail(fetch->bus, r, NULL);
 }
 
 /* The unit's own name first, which its object has. */
-static void take_names(struct unitbus_fetch *fetch, sd_bus_message *reply)
+static void take_names(struct unit_bus_fetch *fetch, sd_bus_message *reply)
 {
 	size_t len = strlen(fetch->name) + 1, count = 1;
 	const char *name;
@@ -598,7 +599,7 @@ static void take_names(struct unitbus_fetch *fetch, sd_bus_message *reply)
 		return;
 
 	while (count < UNIT_NAMES_MAX && sd_bus_message_read(reply, "s", &name) > 0) {
-		if (strcmp(name, fetch->name) == 0 || !unitbus_is_name(name))
+		if (strcmp(name, fetch->name) == 0 || !unit_bus_is_name(name))
 			continue;
 		memcpy(fetch->names + len, name, strlen(name) + 1);
 		len += strlen(name) + 1;
@@ -610,8 +611,8 @@ static void take_names(struct unitbus_fetch *fetch, sd_bus_message *reply)
 static int on_names(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
 	struct ask *ask = userdata;
-	struct unitbus_fetch *fetch = ask->fetch;
-	struct unitbus *bus = fetch->bus;
+	struct unit_bus_fetch *fetch = ask->fetch;
+	struct unit_bus *bus = fetch->bus;
 
 	(void)error;
 	ask->slot = sd_bus_slot_unref(ask->slot);
@@ -620,11 +621,11 @@ static int on_names(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 		return 0;
 
 	take_names(fetch, reply);
-	if (unittable_rename(bus->table, fetch->unit, fetch->names) < 0) {
+	if (unit_table_rename(bus->table, fetch->unit, fetch->names) < 0) {
 		bus->state.left_out++;
-		unitbus_drop(bus, fetch->unit);
-	} else if (!unitbus_is_wanted(bus, fetch->unit)) {
-		unitbus_drop(bus, fetch->unit);
+		unit_bus_drop(bus, fetch->unit);
+	} else if (!unit_bus_is_wanted(bus, fetch->unit)) {
+		unit_bus_drop(bus, fetch->unit);
 	} else {
 		ask_rest(fetch);
 	}
@@ -632,39 +633,39 @@ static int on_names(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 	return 0;
 }
 
-static void ask_names(struct unitbus_fetch *fetch)
+static void ask_names(struct unit_bus_fetch *fetch)
 {
-	int r = unitbus_call(fetch->bus, &fetch->asks[0].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
-			     "Get", on_names, &fetch->asks[0], "ss", SYSTEMD_UNIT, "Names");
+	int r = unit_bus_call(fetch->bus, &fetch->asks[0].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
+			      "Get", on_names, &fetch->asks[0], "ss", SYSTEMD_UNIT, "Names");
 
 	fetch->waiting = 1;
 	if (r < 0)
-		unitbus_fail(fetch->bus, r, NULL);
+		unit_bus_fail(fetch->bus, r, NULL);
 }
 
 static int on_loaded(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
 	struct ask *ask = userdata;
-	struct unitbus_fetch *fetch = ask->fetch;
+	struct unit_bus_fetch *fetch = ask->fetch;
 
 	(void)error;
 	ask->slot = sd_bus_slot_unref(ask->slot);
 	if (!sd_bus_message_is_method_error(reply, NULL))
 		ask_names(fetch);
 	else if (!is_silent(fetch->bus, reply))
-		unitbus_drop(fetch->bus, fetch->unit);
+		unit_bus_drop(fetch->bus, fetch->unit);
 
 	return 0;
 }
 
-static void begin_fetch(struct unitbus_fetch *fetch, struct unit *unit)
+static void begin_fetch(struct unit_bus_fetch *fetch, struct unit *unit)
 {
-	struct unitbus *bus = fetch->bus;
+	struct unit_bus *bus = fetch->bus;
 	bool doubtful = unit->doubtful;
 
 	dequeue(bus, unit);
-	if (!unitbus_object_name(bus, unit->object, fetch->name)) {
-		unitbus_drop(bus, unit); /* of a kind that is not wanted any more */
+	if (!unit_bus_object_name(bus, unit->object, fetch->name)) {
+		unit_bus_drop(bus, unit); /* of a kind that is not wanted any more */
 		return;
 	}
 	fetch->unit = unit;
@@ -678,18 +679,18 @@ static void begin_fetch(struct unitbus_fetch *fetch, struct unit *unit)
 		return;
 	}
 
-	int r = unitbus_call(bus, &fetch->asks[0].slot, SYSTEMD_PATH, SYSTEMD_MANAGER, "GetUnit", on_loaded,
-			     &fetch->asks[0], "s", fetch->name);
+	int r = unit_bus_call(bus, &fetch->asks[0].slot, SYSTEMD_PATH, SYSTEMD_MANAGER, "GetUnit", on_loaded,
+			      &fetch->asks[0], "s", fetch->name);
 
 	fetch->waiting = 1;
 	if (r < 0)
-		unitbus_fail(bus, r, NULL);
+		unit_bus_fail(bus, r, NULL);
 }
 
 /* Who fills the table with names of which there are no units keeps nobody out for longer than it takes to find that out. */
-static void make_up_for_lack(struct unitbus *bus)
+static void make_up_for_lack(struct unit_bus *bus)
 {
-	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || unittable_count(bus->table) > UNITTABLE_MAX / 2)
+	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || unit_table_count(bus->table) > UNIT_TABLE_MAX / 2)
 		return;
 
 	bus->overfull = false;
@@ -697,7 +698,7 @@ static void make_up_for_lack(struct unitbus *bus)
 }
 
 /* Asks about those whose turn it is. */
-static void unitbus_ask(struct unitbus *bus)
+static void unit_bus_ask(struct unit_bus *bus)
 {
 	struct unit *unit;
 
@@ -706,7 +707,7 @@ static void unitbus_ask(struct unitbus *bus)
 		unit->due = (mono_t){ 0 };
 		TAILQ_INSERT_TAIL(&bus->due, unit, queue);
 	}
-	for (size_t i = 0; i < UNITBUS_FETCHES && !bus->broken; i++)
+	for (size_t i = 0; i < UNIT_BUS_FETCHES && !bus->broken; i++)
 		while (!bus->broken && !bus->fetches[i]->unit && (unit = TAILQ_FIRST(&bus->due)))
 			begin_fetch(bus->fetches[i], unit);
 	make_up_for_lack(bus);
@@ -714,9 +715,9 @@ static void unitbus_ask(struct unitbus *bus)
 
 /* ---- life ---- */
 
-static int unitbus_ask_new(struct unitbus *bus)
+static int unit_bus_ask_new(struct unit_bus *bus)
 {
-	for (size_t i = 0; i < UNITBUS_FETCHES; i++) {
+	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++) {
 		bus->fetches[i] = calloc(1, sizeof(*bus->fetches[i]));
 		if (!bus->fetches[i])
 			return -ENOMEM;
@@ -728,34 +729,34 @@ static int unitbus_ask_new(struct unitbus *bus)
 	return 0;
 }
 
-static void unitbus_ask_free(struct unitbus *bus)
+static void unit_bus_ask_free(struct unit_bus *bus)
 {
-	for (size_t i = 0; i < UNITBUS_FETCHES; i++)
+	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++)
 		free(bus->fetches[i]);
 }
 
 /* Who was asked about is due when there is a connection again. */
-static void unitbus_ask_cancel(struct unitbus *bus)
+static void unit_bus_ask_cancel(struct unit_bus *bus)
 {
-	for (size_t i = 0; i < UNITBUS_FETCHES; i++) {
+	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++) {
 		struct unit *unit = bus->fetches[i] ? bus->fetches[i]->unit : NULL;
 
 		if (!unit)
 			continue;
 		end_fetch(bus->fetches[i]);
-		unitbus_due(bus, unit);
+		unit_bus_due(bus, unit);
 	}
 }
 
 /*
- * unitbus_list.c: which units there are: each that is selected by its name is asked for by it (ListUnitsByNames, which knows aliases and what is not
+ * unit_bus_list.c: which units there are: each that is selected by its name is asked for by it (ListUnitsByNames, which knows aliases and what is not
  * loaded), then all of the kinds that globs may mean in one list, because a glob may mean an alias, and lists know units by their first
  * name only. One call at a time; at the end, units that were in none are gone.
  */
 
 static const struct {
 	const char *suffix, *interface;
-} kinds[UNITBUS_KINDS] = {
+} kinds[UNIT_BUS_KINDS] = {
 	{ ".service", "org.freedesktop.systemd1.Service" }, { ".scope", "org.freedesktop.systemd1.Scope" },
 	{ ".slice", "org.freedesktop.systemd1.Slice" },     { ".socket", "org.freedesktop.systemd1.Socket" },
 	{ ".mount", "org.freedesktop.systemd1.Mount" },     { ".swap", "org.freedesktop.systemd1.Swap" },
@@ -763,7 +764,7 @@ static const struct {
 
 /* ---- names ---- */
 
-bool unitbus_is_name(const char *name)
+bool unit_bus_is_name(const char *name)
 {
 	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\@");
 
@@ -777,9 +778,9 @@ static bool ends_in(const char *text, const char *suffix)
 	return len >= end && strcmp(text + len - end, suffix) == 0;
 }
 
-const char *unitbus_interface(const char *name)
+const char *unit_bus_interface(const char *name)
 {
-	for (size_t i = 0; i < UNITBUS_KINDS; i++)
+	for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
 		if (ends_in(name, kinds[i].suffix))
 			return kinds[i].interface;
 
@@ -794,15 +795,15 @@ static bool may_mean(const char *pattern, const char *suffix)
 	return !dot || strpbrk(dot, "*?[]") ? true : strcmp(dot, suffix) == 0;
 }
 
-bool unitbus_object_name(const struct unitbus *bus, const char *object, char *ret)
+bool unit_bus_object_name(const struct unit_bus *bus, const char *object, char *ret)
 {
 	char *name = NULL;
 	bool wanted = false;
 
 	if (sd_bus_path_decode(object, SYSTEMD_UNITS, &name) <= 0)
 		return false;
-	if (unitbus_is_name(name))
-		for (size_t i = 0; i < UNITBUS_KINDS; i++)
+	if (unit_bus_is_name(name))
+		for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
 			for (size_t j = 0; ends_in(name, kinds[i].suffix) && !wanted && j < bus->wish_count; j++)
 				wanted = may_mean(bus->wishes[j].name, kinds[i].suffix);
 	if (wanted)
@@ -813,7 +814,7 @@ bool unitbus_object_name(const struct unitbus *bus, const char *object, char *re
 }
 
 /* Is a unit of one of these names wanted? */
-static bool unitbus_is_wanted(const struct unitbus *bus, const struct unit *unit)
+static bool unit_bus_is_wanted(const struct unit_bus *bus, const struct unit *unit)
 {
 	for (size_t i = 0; i < bus->wish_count; i++)
 		if (unit_is_called(unit, bus->wishes[i].name))
@@ -825,9 +826,10 @@ static bool unitbus_is_wanted(const struct unitbus *bus, const struct unit *unit
 /* ---- answers ---- */
 
 /* Another answer to a wish, which is passed on. */
-static void unitbus_answer(struct unitbus *bus, struct unitbus_wish *wish, enum unitbus_answer answer, const char *why)
+static void unit_bus_answer(struct unit_bus *bus, struct unit_bus_wish *wish, enum unit_bus_answer answer,
+			    const char *why)
 {
-	enum unitbus_answer before = wish->answer;
+	enum unit_bus_answer before = wish->answer;
 
 	if (before == answer && strcmp(wish->why, why) == 0)
 		return;
@@ -849,7 +851,7 @@ static bool read_row(sd_bus_message *list, const char **ret_load, const char **r
 }
 
 /* Of one name: at most one row. */
-static void take_named(struct unitbus *bus, struct unitbus_wish *wish, sd_bus_message *list)
+static void take_named(struct unit_bus *bus, struct unit_bus_wish *wish, sd_bus_message *list)
 {
 	const char *load = "not-found", *object = NULL;
 	char name[UNIT_NAME_MAX + 1], why[64];
@@ -858,24 +860,24 @@ static void take_named(struct unitbus *bus, struct unitbus_wish *wish, sd_bus_me
 		return;
 	read_row(list, &load, &object);
 	if (strcmp(load, "not-found") == 0) {
-		unitbus_answer(bus, wish, UNITBUS_MISSING, "there is no such unit");
+		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, "there is no such unit");
 	} else if (strcmp(load, "loaded") != 0) {
 		snprintf(why, sizeof(why), "it is %s",
 			 strcmp(load, "bad-setting") == 0 ? "not loaded for a bad setting" : load);
-		unitbus_answer(bus, wish, UNITBUS_MISSING, why);
-	} else if (!unitbus_object_name(bus, object, name)) {
-		unitbus_answer(bus, wish, UNITBUS_MISSING, "units of this kind have no processes");
+		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, why);
+	} else if (!unit_bus_object_name(bus, object, name)) {
+		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, "units of this kind have no processes");
 	} else {
-		unitbus_answer(bus, wish, UNITBUS_EXISTS, "");
-		unitbus_meet(bus, object, true); /* loaded for this question, it may be gone by now */
+		unit_bus_answer(bus, wish, UNIT_BUS_EXISTS, "");
+		unit_bus_meet(bus, object, true); /* loaded for this question, it may be gone by now */
 	}
 }
 
 static int on_named(sd_bus_message *list, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
-	struct unitbus_wish *wish = &bus->wishes[bus->listed++];
-	char why[UNITBUS_WHY_MAX];
+	struct unit_bus *bus = userdata;
+	struct unit_bus_wish *wish = &bus->wishes[bus->listed++];
+	char why[UNIT_BUS_WHY_MAX];
 
 	(void)error;
 	bus->list = sd_bus_slot_unref(bus->list);
@@ -884,13 +886,13 @@ static int on_named(sd_bus_message *list, void *userdata, sd_bus_error *error)
 		return 0;
 	}
 
-	unitbus_reply_error(list, why, sizeof(why));
+	unit_bus_reply_error(list, why, sizeof(why));
 	if (sd_bus_message_get_errno(list) == ETIMEDOUT)
-		unitbus_fail(bus, 0, why);
+		unit_bus_fail(bus, 0, why);
 	else if (sd_bus_message_is_method_error(list, SD_BUS_ERROR_INVALID_ARGS))
-		unitbus_answer(bus, wish, UNITBUS_MISSING, why);
+		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, why);
 	else /* may not be asked, or not in this way */
-		unitbus_answer(bus, wish, UNITBUS_UNANSWERED, "");
+		unit_bus_answer(bus, wish, UNIT_BUS_UNANSWERED, "");
 
 	return 0;
 }
@@ -899,15 +901,15 @@ static int on_named(sd_bus_message *list, void *userdata, sd_bus_error *error)
 
 static void drop_unlisted(void *ctx, struct unit *unit)
 {
-	struct unitbus *bus = ctx;
+	struct unit_bus *bus = ctx;
 
 	if (unit->seen != bus->round)
-		unitbus_drop(bus, unit);
+		unit_bus_drop(bus, unit);
 }
 
-static void end_round(struct unitbus *bus)
+static void end_round(struct unit_bus *bus)
 {
-	unittable_visit(bus->table, drop_unlisted, bus);
+	unit_table_visit(bus->table, drop_unlisted, bus);
 	bus->listed = bus->wish_count + 1;
 	bus->state.connected = true;
 	bus->state.why[0] = '\0';
@@ -915,24 +917,24 @@ static void end_round(struct unitbus *bus)
 
 static int on_kinds(sd_bus_message *list, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
-	char why[UNITBUS_WHY_MAX];
+	struct unit_bus *bus = userdata;
+	char why[UNIT_BUS_WHY_MAX];
 	const char *load, *object;
 
 	(void)error;
 	bus->list = sd_bus_slot_unref(bus->list);
 	if (sd_bus_message_is_method_error(list, NULL)) {
-		unitbus_reply_error(list, why, sizeof(why));
-		unitbus_fail(bus, 0, why);
+		unit_bus_reply_error(list, why, sizeof(why));
+		unit_bus_fail(bus, 0, why);
 		return 0;
 	}
 	if (sd_bus_message_enter_container(list, 'a', "(ssssssouso)") <= 0) {
-		unitbus_fail(bus, 0, "the answer is no list of units");
+		unit_bus_fail(bus, 0, "the answer is no list of units");
 		return 0;
 	}
 	while (read_row(list, &load, &object))
 		if (strcmp(load, "not-found") != 0)
-			unitbus_meet(bus, object, false);
+			unit_bus_meet(bus, object, false);
 	end_round(bus);
 
 	return 0;
@@ -940,13 +942,13 @@ static int on_kinds(sd_bus_message *list, void *userdata, sd_bus_error *error)
 
 /* ---- questions ---- */
 
-static int ask_for_name(struct unitbus *bus, const char *name)
+static int ask_for_name(struct unit_bus *bus, const char *name)
 {
-	return unitbus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByNames", on_named, bus, "as", 1,
-			    name);
+	return unit_bus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByNames", on_named, bus, "as", 1,
+			     name);
 }
 
-static bool any_glob_means(const struct unitbus *bus, const char *suffix)
+static bool any_glob_means(const struct unit_bus *bus, const char *suffix)
 {
 	for (size_t i = 0; i < bus->wish_count; i++)
 		if (bus->wishes[i].glob && may_mean(bus->wishes[i].name, suffix))
@@ -956,13 +958,13 @@ static bool any_glob_means(const struct unitbus *bus, const char *suffix)
 }
 
 /* Patterns that nothing matches take the place of kinds that are not wanted. */
-static int ask_for_kinds(struct unitbus *bus, bool *ret_asked)
+static int ask_for_kinds(struct unit_bus *bus, bool *ret_asked)
 {
-	const char *patterns[UNITBUS_KINDS];
-	char text[UNITBUS_KINDS][16];
+	const char *patterns[UNIT_BUS_KINDS];
+	char text[UNIT_BUS_KINDS][16];
 
 	*ret_asked = false;
-	for (size_t i = 0; i < UNITBUS_KINDS; i++) {
+	for (size_t i = 0; i < UNIT_BUS_KINDS; i++) {
 		bool wanted = any_glob_means(bus, kinds[i].suffix);
 
 		snprintf(text[i], sizeof(text[i]), "%s%s", wanted ? "*" : "", kinds[i].suffix);
@@ -972,13 +974,13 @@ static int ask_for_kinds(struct unitbus *bus, bool *ret_asked)
 	if (!*ret_asked)
 		return 0;
 
-	return unitbus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByPatterns", on_kinds, bus,
-			    "asas", 0, UNITBUS_KINDS, patterns[0], patterns[1], patterns[2], patterns[3], patterns[4],
-			    patterns[5]);
+	return unit_bus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByPatterns", on_kinds, bus,
+			     "asas", 0, UNIT_BUS_KINDS, patterns[0], patterns[1], patterns[2], patterns[3], patterns[4],
+			     patterns[5]);
 }
 
 /* The next question of the round. */
-static int go_on(struct unitbus *bus)
+static int go_on(struct unit_bus *bus)
 {
 	bool asked = false;
 	int r;
@@ -998,7 +1000,7 @@ static int go_on(struct unitbus *bus)
 }
 
 /* Asks for lists, one after the other, if one is due. */
-static void unitbus_list(struct unitbus *bus)
+static void unit_bus_list(struct unit_bus *bus)
 {
 	int r;
 
@@ -1011,25 +1013,25 @@ static void unitbus_list(struct unitbus *bus)
 	}
 	r = go_on(bus);
 	if (r < 0)
-		unitbus_fail(bus, r, NULL);
+		unit_bus_fail(bus, r, NULL);
 }
 
-static void unitbus_list_cancel(struct unitbus *bus)
+static void unit_bus_list_cancel(struct unit_bus *bus)
 {
 	bus->list = sd_bus_slot_unref(bus->list);
 }
 
-/* unitbus_signals.c: what systemd tells of its own accord: where to look, and no more (see unitbus.c). */
+/* unit bus_signals.c: what systemd tells of its own accord: where to look, and no more (see unit_bus.c). */
 
 static int on_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
+	struct unit_bus *bus = userdata;
 	const char *id, *object;
 
 	(void)error;
 	bus->state.signals++;
 	if (sd_bus_message_read(message, "so", &id, &object) > 0)
-		unitbus_meet(bus, object, true);
+		unit_bus_meet(bus, object, true);
 
 	return 0;
 }
@@ -1037,16 +1039,16 @@ static int on_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
 /* Also the hint that one is gone needs an answer. */
 static int on_removed(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
+	struct unit_bus *bus = userdata;
 	const char *id, *object;
 	struct unit *unit;
 
 	(void)error;
 	bus->state.signals++;
-	unit = sd_bus_message_read(message, "so", &id, &object) > 0 ? unittable_find(bus->table, object) : NULL;
+	unit = sd_bus_message_read(message, "so", &id, &object) > 0 ? unit_table_find(bus->table, object) : NULL;
 	if (unit) {
 		unit->doubtful = true;
-		unitbus_due(bus, unit);
+		unit_bus_due(bus, unit);
 	}
 
 	return 0;
@@ -1054,14 +1056,14 @@ static int on_removed(sd_bus_message *message, void *userdata, sd_bus_error *err
 
 static int on_changed(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
+	struct unit_bus *bus = userdata;
 	const char *object = sd_bus_message_get_path(message);
-	struct unit *unit = object ? unittable_find(bus->table, object) : NULL;
+	struct unit *unit = object ? unit_table_find(bus->table, object) : NULL;
 
 	(void)error;
 	bus->state.signals++;
 	if (unit)
-		unitbus_due(bus, unit);
+		unit_bus_due(bus, unit);
 
 	return 0;
 }
@@ -1069,7 +1071,7 @@ static int on_changed(sd_bus_message *message, void *userdata, sd_bus_error *err
 /* All may be different when systemd has read its files again. */
 static int on_reloading(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
+	struct unit_bus *bus = userdata;
 	int begins;
 
 	(void)error;
@@ -1082,26 +1084,26 @@ static int on_reloading(sd_bus_message *message, void *userdata, sd_bus_error *e
 
 static int on_subscribed(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
-	char why[UNITBUS_WHY_MAX];
+	char why[UNIT_BUS_WHY_MAX];
 
 	(void)error;
 	if (sd_bus_message_is_method_error(reply, NULL)) {
-		unitbus_reply_error(reply, why, sizeof(why));
-		unitbus_fail(userdata, 0, why);
+		unit_bus_reply_error(reply, why, sizeof(why));
+		unit_bus_fail(userdata, 0, why);
 	}
 
 	return 0;
 }
 
-static int unitbus_subscribe(struct unitbus *bus)
+static int unit_bus_subscribe(struct unit_bus *bus)
 {
-	return unitbus_call(bus, NULL, SYSTEMD_PATH, SYSTEMD_MANAGER, "Subscribe", on_subscribed, bus, "");
+	return unit_bus_call(bus, NULL, SYSTEMD_PATH, SYSTEMD_MANAGER, "Subscribe", on_subscribed, bus, "");
 }
 
 /* systemd has another name on the bus: it executed itself anew. */
 static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
-	struct unitbus *bus = userdata;
+	struct unit_bus *bus = userdata;
 	const char *name, *before, *after;
 
 	(void)error;
@@ -1109,10 +1111,10 @@ static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error
 	if (sd_bus_message_read(message, "sss", &name, &before, &after) <= 0 || *after == '\0')
 		return 0;
 	bus->relist = true;
-	int r = unitbus_subscribe(bus);
+	int r = unit_bus_subscribe(bus);
 
 	if (r < 0)
-		unitbus_fail(bus, r, NULL);
+		unit_bus_fail(bus, r, NULL);
 
 	return 0;
 }
@@ -1123,7 +1125,7 @@ struct signal {
 	bool from_bus; /* not from systemd */
 };
 
-static int listen_for(struct unitbus *bus, const struct signal *signal)
+static int listen_for(struct unit_bus *bus, const struct signal *signal)
 {
 	const char *sender = bus->peer          ? ""
 			     : signal->from_bus ? "sender='org.freedesktop.DBus',"
@@ -1138,7 +1140,7 @@ static int listen_for(struct unitbus *bus, const struct signal *signal)
 }
 
 /* Asks for signals: of the bus, or the socket; of systemd. 0 or -errno. */
-static int unitbus_listen(struct unitbus *bus)
+static int unit_bus_listen(struct unit_bus *bus)
 {
 #define ABOUT_UNITS "path='" SYSTEMD_PATH "',interface='" SYSTEMD_MANAGER "',"
 	static const struct signal signals[] = {
@@ -1178,7 +1180,7 @@ static int unitbus_listen(struct unitbus *bus)
 /* ---- calls ---- */
 
 /* The connection is to be given up as soon as that may be. why NULL: error in words. */
-static void unitbus_fail(struct unitbus *bus, int error, const char *why)
+static void unit_bus_fail(struct unit_bus *bus, int error, const char *why)
 {
 	if (bus->broken)
 		return;
@@ -1188,7 +1190,7 @@ static void unitbus_fail(struct unitbus *bus, int error, const char *why)
 }
 
 /* In words, what a reply says that is an error. */
-static void unitbus_reply_error(sd_bus_message *reply, char *ret, size_t cap)
+static void unit_bus_reply_error(sd_bus_message *reply, char *ret, size_t cap)
 {
 	const sd_bus_error *error = sd_bus_message_get_error(reply);
 
@@ -1199,8 +1201,8 @@ static void unitbus_reply_error(sd_bus_message *reply, char *ret, size_t cap)
 }
 
 /* A call to systemd; types and what follows as sd_bus_message_append. 0 or -errno. */
-static int unitbus_call(struct unitbus *bus, sd_bus_slot **ret, const char *path, const char *interface, const char *member,
-		 sd_bus_message_handler_t reply, void *userdata, const char *types, ...)
+static int unit_bus_call(struct unit_bus *bus, sd_bus_slot **ret, const char *path, const char *interface,
+			 const char *member, sd_bus_message_handler_t reply, void *userdata, const char *types, ...)
 {
 	uint64_t timeout_ns = bus->options.timeout_ns ? bus->options.timeout_ns : TIMEOUT_NS;
 	sd_bus_message *call = NULL;
@@ -1224,7 +1226,7 @@ static int unitbus_call(struct unitbus *bus, sd_bus_slot **ret, const char *path
 /* ---- the connection ---- */
 
 /* Without waiting: what is behind the address need not even be there yet. */
-static int try_address(struct unitbus *bus, const char *address, bool peer)
+static int try_address(struct unit_bus *bus, const char *address, bool peer)
 {
 	int r = sd_bus_new(&bus->connection);
 
@@ -1241,7 +1243,7 @@ static int try_address(struct unitbus *bus, const char *address, bool peer)
 	return r;
 }
 
-static int open_connection(struct unitbus *bus)
+static int open_connection(struct unit_bus *bus)
 {
 	const char *address = bus->options.address, *set = secure_getenv("DBUS_SYSTEM_BUS_ADDRESS");
 	int r;
@@ -1256,15 +1258,15 @@ static int open_connection(struct unitbus *bus)
 	return r;
 }
 
-static void close_connection(struct unitbus *bus)
+static void close_connection(struct unit_bus *bus)
 {
-	unitbus_list_cancel(bus);
-	unitbus_ask_cancel(bus);
+	unit_bus_list_cancel(bus);
+	unit_bus_ask_cancel(bus);
 	bus->connection = sd_bus_close_unref(bus->connection);
 	bus->broken = bus->state.connected = false;
 }
 
-static void give_up(struct unitbus *bus)
+static void give_up(struct unit_bus *bus)
 {
 	uint64_t pause = RETRY_MIN_NS;
 
@@ -1277,7 +1279,7 @@ static void give_up(struct unitbus *bus)
 	close_connection(bus);
 }
 
-static void connect_again(struct unitbus *bus)
+static void connect_again(struct unit_bus *bus)
 {
 	int r;
 
@@ -1286,11 +1288,11 @@ static void connect_again(struct unitbus *bus)
 
 	r = open_connection(bus);
 	if (r >= 0)
-		r = unitbus_listen(bus);
+		r = unit_bus_listen(bus);
 	if (r >= 0)
-		r = unitbus_subscribe(bus);
+		r = unit_bus_subscribe(bus);
 	if (r < 0) {
-		unitbus_fail(bus, r, NULL);
+		unit_bus_fail(bus, r, NULL);
 		give_up(bus);
 		return;
 	}
@@ -1301,12 +1303,12 @@ static void connect_again(struct unitbus *bus)
 
 /* ---- heard ---- */
 
-static bool is_held_off(const struct unitbus *bus, mono_t now)
+static bool is_held_off(const struct unit_bus *bus, mono_t now)
 {
 	return bus->spent_ns > BUDGET_NS && mono_diff(now, mono_add(bus->window, WINDOW_NS)) < 0;
 }
 
-static void spend(struct unitbus *bus, uint64_t cpu_ns)
+static void spend(struct unit_bus *bus, uint64_t cpu_ns)
 {
 	bool before = bus->spent_ns > BUDGET_NS;
 
@@ -1315,7 +1317,7 @@ static void spend(struct unitbus *bus, uint64_t cpu_ns)
 }
 
 /* True: there were some. */
-static bool take_messages(struct unitbus *bus)
+static bool take_messages(struct unit_bus *bus)
 {
 	bool any = false;
 
@@ -1323,9 +1325,9 @@ static bool take_messages(struct unitbus *bus)
 		int r = sd_bus_process(bus->connection, NULL);
 
 		if (r < 0)
-			unitbus_fail(bus, r, r == -ETIMEDOUT ? "the bus does not answer" : NULL);
+			unit_bus_fail(bus, r, r == -ETIMEDOUT ? "the bus does not answer" : NULL);
 		else if (sd_bus_is_open(bus->connection) <= 0)
-			unitbus_fail(bus, 0, "the bus has closed the connection");
+			unit_bus_fail(bus, 0, "the bus has closed the connection");
 		if (r <= 0)
 			return any;
 		any = true;
@@ -1334,7 +1336,7 @@ static bool take_messages(struct unitbus *bus)
 	return any;
 }
 
-bool unitbus_hear(struct unitbus *bus, mono_t now)
+bool unit_bus_hear(struct unit_bus *bus, mono_t now)
 {
 	bool any = false;
 	uint64_t cpu;
@@ -1346,20 +1348,20 @@ bool unitbus_hear(struct unitbus *bus, mono_t now)
 		bus->window = now;
 		bus->spent_ns = 0;
 	}
-	cpu = realclock_thread_cpu();
+	cpu = real_clock_thread_cpu();
 	bus->now = now;
 	if (!bus->connection)
 		connect_again(bus);
 	if (bus->connection) {
 		any = take_messages(bus);
 		if (!bus->broken)
-			unitbus_list(bus);
+			unit_bus_list(bus);
 		if (!bus->broken)
-			unitbus_ask(bus);
+			unit_bus_ask(bus);
 		if (bus->broken)
 			give_up(bus);
 	}
-	spend(bus, realclock_thread_cpu() - cpu);
+	spend(bus, real_clock_thread_cpu() - cpu);
 
 	return any;
 }
@@ -1370,7 +1372,7 @@ static void sooner(mono_t *until, mono_t at)
 		*until = at;
 }
 
-bool unitbus_await(struct unitbus *bus, mono_t now, struct pollfd *ret, mono_t *until)
+bool unit_bus_await(struct unit_bus *bus, mono_t now, struct pollfd *ret, mono_t *until)
 {
 	uint64_t timeout_us = UINT64_MAX;
 	int events;
@@ -1402,9 +1404,9 @@ bool unitbus_await(struct unitbus *bus, mono_t now, struct pollfd *ret, mono_t *
 
 /* ---- build ---- */
 
-int unitbus_new(const struct unitbus_options *options, struct unitbus **ret)
+int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret)
 {
-	struct unitbus *bus = calloc(1, sizeof(*bus));
+	struct unit_bus *bus = calloc(1, sizeof(*bus));
 	int r;
 
 	if (!bus)
@@ -1413,11 +1415,11 @@ int unitbus_new(const struct unitbus_options *options, struct unitbus **ret)
 	bus->options = *options;
 	TAILQ_INIT(&bus->due);
 	TAILQ_INIT(&bus->later);
-	r = unittable_new(&bus->table);
+	r = unit_table_new(&bus->table);
 	if (r == 0)
-		r = unitbus_ask_new(bus);
+		r = unit_bus_ask_new(bus);
 	if (r < 0) {
-		unitbus_free(bus);
+		unit_bus_free(bus);
 		return r;
 	}
 	*ret = bus;
@@ -1425,26 +1427,26 @@ int unitbus_new(const struct unitbus_options *options, struct unitbus **ret)
 	return 0;
 }
 
-static void free_wishes(struct unitbus_wish *wishes, size_t count)
+static void free_wishes(struct unit_bus_wish *wishes, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		free(wishes[i].name);
 	free(wishes);
 }
 
-void unitbus_free(struct unitbus *bus)
+void unit_bus_free(struct unit_bus *bus)
 {
 	if (!bus)
 		return;
 
 	close_connection(bus);
-	unitbus_ask_free(bus);
-	unittable_free(bus->table);
+	unit_bus_ask_free(bus);
+	unit_table_free(bus->table);
 	free_wishes(bus->wishes, bus->wish_count);
 	free(bus);
 }
 
-static void keep_answer(const struct unitbus *bus, struct unitbus_wish *wish)
+static void keep_answer(const struct unit_bus *bus, struct unit_bus_wish *wish)
 {
 	for (size_t i = 0; i < bus->wish_count; i++) {
 		if (strcmp(bus->wishes[i].name, wish->name) != 0)
@@ -1456,15 +1458,15 @@ static void keep_answer(const struct unitbus *bus, struct unitbus_wish *wish)
 
 static void drop_unwanted(void *ctx, struct unit *unit)
 {
-	struct unitbus *bus = ctx;
+	struct unit_bus *bus = ctx;
 
-	if (unit->names && !unitbus_is_wanted(bus, unit))
-		unitbus_drop(bus, unit);
+	if (unit->names && !unit_bus_is_wanted(bus, unit))
+		unit_bus_drop(bus, unit);
 }
 
-int unitbus_want(struct unitbus *bus, const char *const *names, size_t count)
+int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count)
 {
-	struct unitbus_wish *wishes = calloc(count ? count : 1, sizeof(*wishes));
+	struct unit_bus_wish *wishes = calloc(count ? count : 1, sizeof(*wishes));
 
 	for (size_t i = 0; wishes && i < count; i++) {
 		wishes[i].name = strdup(names[i]);
@@ -1480,12 +1482,12 @@ int unitbus_want(struct unitbus *bus, const char *const *names, size_t count)
 		wishes[i].glob = strpbrk(names[i], "*?[") != NULL;
 		keep_answer(bus, &wishes[i]);
 	}
-	unitbus_list_cancel(bus);
+	unit_bus_list_cancel(bus);
 	free_wishes(bus->wishes, bus->wish_count);
 	bus->wishes = wishes;
 	bus->wish_count = count;
 	bus->relist = bus->connection != NULL;
-	unittable_visit(bus->table, drop_unwanted, bus);
+	unit_table_visit(bus->table, drop_unwanted, bus);
 	if (count == 0) {
 		close_connection(bus);
 		bus->failures = 0;
@@ -1497,19 +1499,19 @@ int unitbus_want(struct unitbus *bus, const char *const *names, size_t count)
 
 /* ---- questions ---- */
 
-const struct unittable *unitbus_units(const struct unitbus *bus)
+const struct unit_table *unit_bus_units(const struct unit_bus *bus)
 {
 	return bus->table;
 }
 
-void unitbus_state(const struct unitbus *bus, struct unitbus_state *ret)
+void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret)
 {
 	*ret = bus->state;
-	ret->units = unittable_count(bus->table);
+	ret->units = unit_table_count(bus->table);
 }
 
-void unitbus_visit(const struct unitbus *bus,
-		   void (*visit)(void *ctx, const char *name, enum unitbus_answer answer, const char *why), void *ctx)
+void unit_bus_visit(const struct unit_bus *bus,
+		    void (*visit)(void *ctx, const char *name, enum unit_bus_answer answer, const char *why), void *ctx)
 {
 	for (size_t i = 0; i < bus->wish_count; i++)
 		if (!bus->wishes[i].glob)

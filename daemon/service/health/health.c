@@ -184,11 +184,11 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 			  "more targets match than sampling.max_targets allows: %llu are not watched", count);
 		return;
 	case UNWATCHED_FAILED:
-		about->error = state->roster.last_error;
+		about->error = state->target_table.last_error;
 		log_about(LOG_WARNING, about,
 			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 10 "
 			  "descriptors a cgroup); for \"Permission denied\" run as root or as the user who owns them.",
-			  count, strerror(-state->roster.last_error));
+			  count, strerror(-state->target_table.last_error));
 		return;
 	case UNWATCHED_UNREADABLE:
 		log_about(LOG_NOTICE, about,
@@ -249,14 +249,14 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 }
 
 /* What the limit should be, in whole thousands of the kind that computers count in. */
-static unsigned long long wanted_limit(const struct roster_counts *counts, const struct rlimit *limit)
+static unsigned long long wanted_limit(const struct target_table_counts *counts, const struct rlimit *limit)
 {
 	unsigned long long wanted = limit->rlim_cur + (unsigned long long)counts->cold * DESCRIPTORS_PER_PROCESS;
 
 	return (wanted + 1023) / 1024 * 1024;
 }
 
-static void look_at_cold(struct health *health, const struct roster_counts *counts)
+static void look_at_cold(struct health *health, const struct target_table_counts *counts)
 {
 	struct condition *cold = &health->cold;
 	enum condition_turn turn = condition_step(cold, condition_level(counts->cold, 2), health->now, HEALTH_CALM_NS);
@@ -294,26 +294,26 @@ static void say_source(struct health *health, const struct discovery_state *stat
 	health->source_said = true;
 	health->source = state->source;
 	health->exit_totals = state->exit_totals;
-	if (state->source == PROCLISTENER_NONE)
+	if (state->source == PROCESS_LISTENER_NONE)
 		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
 	else
 		log_line(LOG_INFO, "new processes are found at once, by the kernel's %s%s%s%s",
-			 state->source == PROCLISTENER_CONNECTOR ? "proc connector" : "perf events",
+			 state->source == PROCESS_LISTENER_CONNECTOR ? "proc connector" : "perf events",
 			 state->exit_totals ? ", and what they used in all is known when they end" : "",
 			 *why ? "; " : "", why);
 }
 
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
-	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->roster.refused);
-	look_at_unwatched(health, UNWATCHED_FAILED, state, state->roster.failed);
+	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->target_table.refused);
+	look_at_unwatched(health, UNWATCHED_FAILED, state, state->target_table.failed);
 	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
 	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
 	look_at_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
 	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
 	health->storms = state->storms;
 	health->reading = state->reading;
-	look_at_cold(health, &state->roster);
+	look_at_cold(health, &state->target_table);
 	say_source(health, state);
 }
 

@@ -69,7 +69,7 @@ struct health {
 	struct condition unwatched[UNWATCHED_KINDS];
 	struct condition cold; /* processes without descriptors */
 	bool source_said;
-	enum proclistener_source source; /* as it was said last */
+	enum process_listener_source source; /* as it was said last */
 	bool exit_totals;
 	uint64_t storms;
 	struct condition behind;
@@ -96,11 +96,11 @@ void health_slowdown(struct health *health, uint32_t slowdown, double share);
 /* Takes note of whose files discovery reads. Says when targets cannot be watched, and why; when processes have no descriptors of their own; and how new ones are found, when that is known and when it changes. */
 void health_discovery(struct health *health, const struct discovery_state *state);
 
-/* Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far (watcher_counts). */
+/* Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far (dispatcher_counts). */
 void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now);
 
 /*
- * Says when the wall clock was stepped, and when the machine slept. The three clocks must have been read together (realclock_together); boot
+ * Says when the wall clock was stepped, and when the machine slept. The three clocks must have been read together (real_clock_together); boot
  * is CLOCK_BOOTTIME, which goes on in a suspend as the wall clock does. Slewing, up to a tenth of the time between two calls, is no
  * step, nor is a leap second.
  */

@@ -116,21 +116,21 @@ void privileges_look(const struct config *config, struct privileges *ret)
 }
 
 /*
- * memofile.c: the directory is opened for each save: it may have been removed, or mounted over, since the last.
+ * state_file.c: the directory is opened for each save: it may have been removed, or mounted over, since the last.
  */
 
-struct memofile {
+struct state_file {
 	const struct paths *paths;
-	struct memo *memo;
-	bool failing;
+	struct rule_state *rule_state;
+	bool write_failures;
 };
 
-static void memofile_release(struct memofile **file)
+static void state_file_release(struct state_file **file)
 {
 	if (!*file)
 		return;
 
-	memo_free((*file)->memo);
+	rule_state_free((*file)->rule_state);
 	free(*file);
 }
 
@@ -140,7 +140,7 @@ static int open_directory(const struct paths *paths)
 	int fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0 && errno == ENOENT) {
-		int r = dirtree_make(paths->state);
+		int r = directory_tree_make(paths->state);
 
 		if (r < 0)
 			return r;
@@ -152,7 +152,7 @@ static int open_directory(const struct paths *paths)
 
 static void read_boot_id(int procfd, char *ret, size_t cap)
 {
-	ssize_t len = procread_file(procfd, 0, "sys/kernel/random/boot_id", ret, cap);
+	ssize_t len = proc_read_file(procfd, 0, "sys/kernel/random/boot_id", ret, cap);
 
 	ret[len > 0 ? strcspn(ret, "\n") : 0] = '\0';
 }
@@ -167,7 +167,7 @@ static void set_aside(const struct paths *paths, int dirfd, const char *why)
 		 paths->state, aside);
 }
 
-static int load(struct memofile *file)
+static int load(struct state_file *file)
 {
 	const struct paths *paths = file->paths;
 	AUTO_CLOSE int dirfd = open_directory(paths);
@@ -179,7 +179,7 @@ static int load(struct memofile *file)
 		return dirfd;
 	}
 
-	r = memo_load(file->memo, dirfd, paths->state_name, error, sizeof error);
+	r = rule_state_load(file->rule_state, dirfd, paths->state_name, error, sizeof error);
 	if (r == -EBADMSG)
 		set_aside(paths, dirfd, error);
 	else if (r < 0)
@@ -189,9 +189,9 @@ static int load(struct memofile *file)
 	return r == -ENOMEM ? r : 0;
 }
 
-int memofile_open(const struct paths *paths, int procfd, struct memofile **ret)
+int state_file_open(const struct paths *paths, int procfd, struct state_file **ret)
 {
-	AUTO(memofile_release) struct memofile *file = calloc(1, sizeof *file);
+	AUTO(state_file_release) struct state_file *file = calloc(1, sizeof *file);
 	char boot_id[64];
 	int r;
 
@@ -200,7 +200,7 @@ int memofile_open(const struct paths *paths, int procfd, struct memofile **ret)
 
 	file->paths = paths;
 	read_boot_id(procfd, boot_id, sizeof boot_id);
-	r = memo_new(boot_id, &file->memo);
+	r = rule_state_new(boot_id, &file->rule_state);
 	if (r == 0)
 		r = load(file);
 	if (r < 0)
@@ -211,72 +211,72 @@ int memofile_open(const struct paths *paths, int procfd, struct memofile **ret)
 	return 0;
 }
 
-struct memo *memofile_memo(const struct memofile *file)
+struct rule_state *state_file_memo(const struct state_file *file)
 {
-	return file->memo;
+	return file->rule_state;
 }
 
-static int save(const struct memofile *file)
+static int save(const struct state_file *file)
 {
 	AUTO_CLOSE int dirfd = open_directory(file->paths);
 
 	if (dirfd < 0)
 		return dirfd;
 
-	return memo_save(file->memo, dirfd, file->paths->state_name);
+	return rule_state_save(file->rule_state, dirfd, file->paths->state_name);
 }
 
-void memofile_save(struct memofile *file)
+void state_file_save(struct state_file *file)
 {
 	struct log_about about = { .message = MESSAGE_STATE_NOT_SAVED };
-	bool before = file->failing;
+	bool before = file->write_failures;
 
-	if (!memo_changed(file->memo))
+	if (!rule_state_changed(file->rule_state))
 		return;
 
 	about.error = save(file);
-	file->failing = about.error < 0;
-	if (file->failing && !before) {
+	file->write_failures = about.error < 0;
+	if (file->write_failures && !before) {
 		about.state = "begin";
 		log_about(LOG_WARNING, &about,
 			  "cannot save cooldowns and counts to %s/%s: %s. They will not survive a restart.",
 			  file->paths->state, file->paths->state_name, strerror(-about.error));
-	} else if (!file->failing && before) {
+	} else if (!file->write_failures && before) {
 		about.state = "end";
 		log_about(LOG_NOTICE, &about, "cooldowns and counts are saved again");
 	}
 }
 
-bool memofile_is_failing(const struct memofile *file)
+bool state_file_is_failing(const struct state_file *file)
 {
-	return file->failing;
+	return file->write_failures;
 }
 
-void memofile_close(struct memofile *file)
+void state_file_close(struct state_file *file)
 {
 	if (file)
-		memofile_save(file);
-	memofile_release(&file);
+		state_file_save(file);
+	state_file_release(&file);
 }
 
 /*
- * ruletally.c: one row per rule, in the order of the configuration: a rule's row is found from its place in config->rules, because the
+ * rule_counts.c: one row per rule, in the order of the configuration: a rule's row is found from its place in config->rules, because the
  * evaluator hands out pointers into it.
  */
 
-struct ruletally {
+struct rule_counts {
 	const struct config *config;
-	struct ruletally_counts *rows; /* config->rule_count */
+	struct rule_counts_counts *rows; /* config->rule_count */
 };
 
-static struct ruletally_counts *row_of(const struct ruletally *tally, const struct config_rule *rule)
+static struct rule_counts_counts *row_of(const struct rule_counts *tally, const struct config_rule *rule)
 {
 	uintptr_t offset = (uintptr_t)rule - (uintptr_t)tally->config->rules;
 
 	return offset < tally->config->rule_count * sizeof(*rule) ? &tally->rows[offset / sizeof(*rule)] : NULL;
 }
 
-static const struct ruletally_counts *row_named(const struct ruletally *tally, const char *name)
+static const struct rule_counts_counts *row_named(const struct rule_counts *tally, const char *name)
 {
 	for (size_t i = 0; i < tally->config->rule_count; i++)
 		if (strcmp(tally->config->rules[i].name, name) == 0)
@@ -285,14 +285,14 @@ static const struct ruletally_counts *row_named(const struct ruletally *tally, c
 	return NULL;
 }
 
-static void release(struct ruletally **tally)
+static void release(struct rule_counts **tally)
 {
-	ruletally_free(*tally);
+	rule_counts_free(*tally);
 }
 
-int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret)
+int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret)
 {
-	AUTO(release) struct ruletally *tally = calloc(1, sizeof(*tally));
+	AUTO(release) struct rule_counts *tally = calloc(1, sizeof(*tally));
 
 	if (!tally)
 		return -ENOMEM;
@@ -303,7 +303,7 @@ int ruletally_new(const struct config *config, const struct ruletally *before, s
 		return -ENOMEM;
 
 	for (size_t i = 0; before && i < config->rule_count; i++) {
-		const struct ruletally_counts *row = row_named(before, config->rules[i].name);
+		const struct rule_counts_counts *row = row_named(before, config->rules[i].name);
 
 		if (row)
 			tally->rows[i] = *row;
@@ -313,16 +313,17 @@ int ruletally_new(const struct config *config, const struct ruletally *before, s
 	return 0;
 }
 
-void ruletally_free(struct ruletally *tally)
+void rule_counts_free(struct rule_counts *tally)
 {
 	if (tally)
 		free(tally->rows);
 	free(tally);
 }
 
-void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, const struct trigger_decision *decision)
+void rule_counts_judged(struct rule_counts *tally, const struct config_rule *rule,
+			const struct trigger_decision *decision)
 {
-	struct ruletally_counts *row = row_of(tally, rule);
+	struct rule_counts_counts *row = row_of(tally, rule);
 
 	if (row == NULL)
 		return;
@@ -332,15 +333,15 @@ void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, c
 	row->reasons[decision->reason]++;
 }
 
-void ruletally_opened(struct ruletally *tally, const struct config_rule *rule)
+void rule_counts_opened(struct rule_counts *tally, const struct config_rule *rule)
 {
-	struct ruletally_counts *row = row_of(tally, rule);
+	struct rule_counts_counts *row = row_of(tally, rule);
 
 	if (row)
 		row->opened++;
 }
 
-const struct ruletally_counts *ruletally_counts(const struct ruletally *tally, const struct config_rule *rule)
+const struct rule_counts_counts *rule_counts_counts(const struct rule_counts *tally, const struct config_rule *rule)
 {
 	return row_of(tally, rule);
 }
@@ -352,7 +353,7 @@ static uint64_t resident_bytes(void)
 	char text[128] = "";
 	unsigned long long pages = 0;
 
-	if (fd < 0 || fdread_all(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%*s %llu", &pages) != 1)
+	if (fd < 0 || fd_read_all(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%*s %llu", &pages) != 1)
 		return 0;
 
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -375,7 +376,7 @@ static uint64_t open_fds(void)
 	uint64_t count = 0;
 
 	if (fd >= 0)
-		dirlist_each(fd, count_name, &count);
+		directory_list_each(fd, count_name, &count);
 
 	return count > 0 ? count - 1 : 0;
 }
@@ -400,7 +401,7 @@ static uint64_t history_ns(const struct ring *ring)
 void vitals_read(const struct ring *ring, struct vitals *ret)
 {
 	*ret = (struct vitals){
-		.cpu_ns = realclock_process_cpu(),
+		.cpu_ns = real_clock_process_cpu(),
 		.resident_bytes = resident_bytes(),
 		.open_fds = open_fds(),
 		.history_ns = history_ns(ring),

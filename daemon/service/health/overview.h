@@ -43,39 +43,39 @@ struct privileges {
 void privileges_look(const struct config *config, struct privileges *ret);
 
 /*
- * memofile.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the log: a damaged file is set aside, one
+ * state_file.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the log: a damaged file is set aside, one
  * that cannot be written is said once until it can.
  */
 
-struct memofile;
+struct state_file;
 
 /*
  * Reads what an earlier life remembered. paths must outlive it; its state directory must exist. procfd: the proc root, for the boot's id.
  * 0; -ENOMEM; -errno: the directory cannot be opened (logged).
  */
-int memofile_open(const struct paths *paths, int procfd, struct memofile **ret);
+int state_file_open(const struct paths *paths, int procfd, struct state_file **ret);
 
 /* Its memo; stays the file's. */
-struct memo *memofile_memo(const struct memofile *file);
+struct rule_state *state_file_memo(const struct state_file *file);
 
 /* Writes it if there is anything new. A directory that was removed is made again. */
-void memofile_save(struct memofile *file);
+void state_file_save(struct state_file *file);
 
 /* True: the last save failed. */
-bool memofile_is_failing(const struct memofile *file);
+bool state_file_is_failing(const struct state_file *file);
 
 /* Saves, closes, frees. NULL is fine. */
-void memofile_close(struct memofile *file);
+void state_file_close(struct state_file *file);
 
 /*
- * ruletally.h: how often each rule was judged, and what came of it, over all targets, those that are gone included: what the evaluator knows
+ * rule_counts.h: how often each rule was judged, and what came of it, over all targets, those that are gone included: what the evaluator knows
  * of a target goes with it, and a counter must not. Belongs to the main thread.
  */
 
-struct ruletally;
+struct rule_counts;
 
 /* Since the daemon started, or since the rule was added. */
-struct ruletally_counts {
+struct rule_counts_counts {
 	uint64_t windows, fired;
 	uint64_t opened; /* firings that began an incident */
 	uint64_t reasons[TRIGGER_REASONS];
@@ -85,22 +85,23 @@ struct ruletally_counts {
  * Counts the rules of config, which must outlive it. before: the tally that it takes the place of: rules that were there, by name, go on from
  * where they are; may be NULL. 0 or -ENOMEM.
  */
-int ruletally_new(const struct config *config, const struct ruletally *before, struct ruletally **ret);
+int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret);
 
 /* NULL is fine. */
-void ruletally_free(struct ruletally *tally);
+void rule_counts_free(struct rule_counts *tally);
 
 /* A window was judged. A rule of another configuration is not counted. O(1). */
-void ruletally_judged(struct ruletally *tally, const struct config_rule *rule, const struct trigger_decision *decision);
+void rule_counts_judged(struct rule_counts *tally, const struct config_rule *rule,
+			const struct trigger_decision *decision);
 
 /* A firing began an incident. */
-void ruletally_opened(struct ruletally *tally, const struct config_rule *rule);
+void rule_counts_opened(struct rule_counts *tally, const struct config_rule *rule);
 
 /* NULL: it is not of the configuration in force. */
-const struct ruletally_counts *ruletally_counts(const struct ruletally *tally, const struct config_rule *rule);
+const struct rule_counts_counts *rule_counts_counts(const struct rule_counts *tally, const struct config_rule *rule);
 
 /*
- * overview.h: everything there is to say about a running daemon, gathered for those who write it down: the status document (statusjson.h)
+ * overview.h: everything there is to say about a running daemon, gathered for those who write it down: the status document (status_json.h)
  * and the metrics (exposition.h). Read in the main thread.
  */
 
@@ -111,10 +112,10 @@ struct overview {
 	struct session *session;
 	const struct evaluator *evaluator;
 	struct incidents *incidents;
-	const struct memofile *memofile; /* NULL: nothing is remembered */
-	const struct watcher *watcher;
+	const struct state_file *state_file; /* NULL: nothing is remembered */
+	const struct dispatcher *dispatcher;
 	const struct health *health;
-	const struct ruletally *tally; /* NULL: nobody counts */
+	const struct rule_counts *tally; /* NULL: nobody counts */
 	const struct privileges *privileges;
 	mono_t started, now;
 };

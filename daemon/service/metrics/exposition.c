@@ -92,14 +92,14 @@ static struct span trimmed(struct span span)
 }
 
 /* Takes what stands before the next `separator` off *rest. */
-static struct span next_part(struct span *rest, char separator)
+static struct span next_part(struct span *rate_limit, char separator)
 {
-	const char *end = memchr(rest->at, separator, rest->len);
-	size_t len = end ? (size_t)(end - rest->at) : rest->len;
-	struct span part = { rest->at, len };
+	const char *end = memchr(rate_limit->at, separator, rate_limit->len);
+	size_t len = end ? (size_t)(end - rate_limit->at) : rate_limit->len;
+	struct span part = { rate_limit->at, len };
 
-	rest->at += len + (end != NULL);
-	rest->len -= len + (end != NULL);
+	rate_limit->at += len + (end != NULL);
+	rate_limit->len -= len + (end != NULL);
 
 	return trimmed(part);
 }
@@ -128,11 +128,11 @@ static unsigned read_weight(struct span span)
 
 enum openmetrics_form openmetrics_negotiate(const char *accept)
 {
-	struct span rest = { accept ? accept : "", accept ? strlen(accept) : 0 };
+	struct span rate_limit = { accept ? accept : "", accept ? strlen(accept) : 0 };
 	unsigned plain = 0, open = 0;
 
-	while (rest.len > 0) {
-		struct span item = next_part(&rest, ','), type = next_part(&item, ';'), version = { "", 0 };
+	while (rate_limit.len > 0) {
+		struct span item = next_part(&rate_limit, ','), type = next_part(&item, ';'), version = { "", 0 };
 		unsigned weight = 1000;
 
 		while (item.len > 0) {
@@ -194,7 +194,7 @@ static void openmetrics_put_value(struct openmetrics *writer, const char *value)
 	const char *end = value + strlen(value), *at = value;
 
 	while (at < end) {
-		size_t len = jsontext_character(at, (size_t)(end - at));
+		size_t len = json_text_character(at, (size_t)(end - at));
 		const char *instead = written_as(at, len);
 
 		if (instead) {
@@ -310,12 +310,12 @@ int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *
 {
 	char text[2 * TEXT_NUMBER_ROOM + 2];
 	char *end = text_put_u64(text, value / NS_PER_S);
-	uint64_t rest = value % NS_PER_S;
+	uint64_t rate_limit = value % NS_PER_S;
 
-	if (rest > 0) {
+	if (rate_limit > 0) {
 		*end++ = '.';
-		for (uint64_t unit = NS_PER_S / 10; rest > 0; rest %= unit, unit /= 10)
-			*end++ = (char)('0' + rest / unit);
+		for (uint64_t unit = NS_PER_S / 10; rate_limit > 0; rate_limit %= unit, unit /= 10)
+			*end++ = (char)('0' + rate_limit / unit);
 	}
 	*end = '\0';
 
@@ -370,7 +370,7 @@ int openmetrics_block(const struct openmetrics_label *labels, size_t count, stru
 	return writer.error;
 }
 
-/* labelnames.c: a name is made of each key first; then those that are not alone are numbered. */
+/* label_names.c: a name is made of each key first; then those that are not alone are numbered. */
 
 static bool is_capital(char byte)
 {
@@ -382,9 +382,9 @@ static bool is_small_or_digit(char byte)
 	return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9');
 }
 
-static void make(const char *key, char ret[LABELNAMES_ROOM])
+static void make(const char *key, char ret[LABEL_NAMES_ROOM])
 {
-	size_t len = (size_t)snprintf(ret, LABELNAMES_ROOM, "label_");
+	size_t len = (size_t)snprintf(ret, LABEL_NAMES_ROOM, "label_");
 
 	for (char before = '_'; *key; before = *key++) {
 		if (is_capital(*key) && is_small_or_digit(before))
@@ -397,7 +397,7 @@ static void make(const char *key, char ret[LABELNAMES_ROOM])
 	ret[len] = '\0';
 }
 
-void labelnames_make(const char *const *keys, size_t count, struct labelnames *ret)
+void label_names_make(const char *const *keys, size_t count, struct label_names *ret)
 {
 	unsigned conflict[CONFIG_LABELS_MAX] = { 0 };
 
@@ -419,11 +419,11 @@ void labelnames_make(const char *const *keys, size_t count, struct labelnames *r
 		size_t len = strlen(ret->names[i]);
 
 		if (conflict[i] > 0)
-			snprintf(ret->names[i] + len, LABELNAMES_ROOM - len, "_conflict%u", conflict[i]);
+			snprintf(ret->names[i] + len, LABEL_NAMES_ROOM - len, "_conflict%u", conflict[i]);
 	}
 }
 
-/* targetlabels.c: the image is no label: with a new one all series would begin anew. */
+/* target_labels.c: the image is no label: with a new one all series would begin anew. */
 
 #define OTHER "other"
 #define BLOCK_MAX 6
@@ -432,7 +432,7 @@ void labelnames_make(const char *const *keys, size_t count, struct labelnames *r
  * Appends the block of a target: target, entry, kind; of what is in a container container, and in a pod namespace and pod. Returns as
  * openmetrics_block.
  */
-static int targetlabels_put(const struct target *target, struct buffer *text)
+static int target_labels_put(const struct target *target, struct buffer *text)
 {
 	struct openmetrics_label labels[BLOCK_MAX] = {
 		{ "target", target->name },
@@ -459,7 +459,7 @@ static int targetlabels_put(const struct target *target, struct buffer *text)
  * Appends, to the block of a target, those of its container's labels that have a name, with a comma in front. Nothing if it has none of them. Returns as
  * openmetrics_block.
  */
-static int targetlabels_put_labels(const struct labels *labels, const struct labelnames *names, struct buffer *text)
+static int target_labels_put_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
 {
 	struct openmetrics_label found[CONFIG_LABELS_MAX];
 	size_t count = 0;
@@ -479,7 +479,7 @@ static int targetlabels_put_labels(const struct labels *labels, const struct lab
 }
 
 /* The block of the sum of an entry's other targets. */
-static int targetlabels_put_sum(const char *entry, struct buffer *text)
+static int target_labels_put_sum(const char *entry, struct buffer *text)
 {
 	const struct openmetrics_label labels[] = { { "target", OTHER }, { "entry", entry }, { "kind", OTHER } };
 
@@ -488,11 +488,11 @@ static int targetlabels_put_sum(const char *entry, struct buffer *text)
 
 /* families.c: the table as data. */
 
-const struct openmetrics_family *families_info(enum family family)
+const struct openmetrics_family *metric_families_info(enum family family)
 {
 	static const struct openmetrics_family families[FAMILIES] = {
 #define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = { name, OPENMETRICS_##kind, unit, help },
-		FAMILIES_TABLE(X)
+		METRIC_FAMILIES_TABLE(X)
 #undef X
 	};
 
@@ -501,11 +501,11 @@ const struct openmetrics_family *families_info(enum family family)
 	return &families[family];
 }
 
-const char *families_labels(enum family family)
+const char *metric_families_labels(enum family family)
 {
 	static const char *const names[FAMILIES] = {
 #define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = labels,
-		FAMILIES_TABLE(X)
+		METRIC_FAMILIES_TABLE(X)
 #undef X
 	};
 
@@ -585,7 +585,7 @@ struct exposition_targets {
 	size_t sum_count;
 	struct buffer ids, own, text; /* of the page being made; kept for their memory */
 	struct buffer seen, before;   /* struct seen, the latter sorted by id */
-	struct labelnames names;      /* of the labels of containers */
+	struct label_names names;     /* of the labels of containers */
 	uint32_t last_own;            /* ids up to this have series of their own */
 };
 
@@ -768,7 +768,7 @@ static int choose_own(struct exposition_targets *targets, const struct overview 
 
 struct visit {
 	struct exposition_targets *targets;
-	struct labelbook *book;
+	struct label_cache *book;
 	size_t entry;
 };
 
@@ -778,10 +778,10 @@ static int take_labels(const struct visit *visit, const struct target *target)
 	struct labels labels;
 
 	if (targets->names.count == 0 || !target->container || !*target->container ||
-	    !labelbook_get(visit->book, target->cgroup, &labels))
+	    !label_cache_get(visit->book, target->cgroup, &labels))
 		return 0;
 
-	return targetlabels_put_labels(&labels, &targets->names, &targets->text);
+	return target_labels_put_labels(&labels, &targets->names, &targets->text);
 }
 
 static int take_own(const struct visit *visit, const struct evaluator_sight *sight)
@@ -789,7 +789,7 @@ static int take_own(const struct visit *visit, const struct evaluator_sight *sig
 	struct exposition_targets *targets = visit->targets;
 	const struct target *target = sight->target;
 	struct own own = { .id = target->id, .entry = visit->entry, .at = targets->text.len, .sample = *sight->sample };
-	int r = targetlabels_put(target, &targets->text);
+	int r = target_labels_put(target, &targets->text);
 
 	own.len = targets->text.len - own.at;
 	if (r == 0)
@@ -912,7 +912,7 @@ static void put_info(const struct exposition_targets *targets, struct openmetric
 {
 	const struct own *own = ITEMS(&targets->own, struct own);
 
-	openmetrics_family(out, families_info(FAMILY_TARGET_INFO));
+	openmetrics_family(out, metric_families_info(FAMILY_TARGET_INFO));
 	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
 		struct openmetrics_labels labels = labels_of(targets, &own[i]);
 
@@ -934,7 +934,7 @@ static int put_sums(const struct exposition_targets *targets, struct openmetrics
 		if (!sum->ever)
 			continue;
 		text.len = 0;
-		r = targetlabels_put_sum(sum->entry, &text);
+		r = target_labels_put_sum(sum->entry, &text);
 		if (r < 0)
 			return r;
 		put_column(out, column, &(struct openmetrics_labels){ .block = text.data, .block_len = text.len },
@@ -951,16 +951,16 @@ static int put_families(const struct exposition_targets *targets, struct openmet
 		int r;
 
 		if (i == 0 || exposition_columns[i].family != exposition_columns[i - 1].family)
-			openmetrics_family(out, families_info(exposition_columns[i].family));
+			openmetrics_family(out, metric_families_info(exposition_columns[i].family));
 		put_own(targets, out, &exposition_columns[i]);
 		r = put_sums(targets, out, &exposition_columns[i]);
 		if (r < 0)
 			return r;
 	}
-	openmetrics_family(out, families_info(FAMILY_TARGET_MEMORY_RATIO));
+	openmetrics_family(out, metric_families_info(FAMILY_TARGET_MEMORY_RATIO));
 	put_own(targets, out, NULL);
 
-	openmetrics_family(out, families_info(FAMILY_SUMMED));
+	openmetrics_family(out, metric_families_info(FAMILY_SUMMED));
 	for (size_t i = 0; i < targets->sum_count; i++) {
 		struct openmetrics_labels labels = { .further = { { "entry", targets->sums[i].entry } } };
 
@@ -974,13 +974,13 @@ static int put_families(const struct exposition_targets *targets, struct openmet
 
 /* Writes the families of targets. 0; -ENOMEM (nothing of it is counted twice next time); the first error of out. */
 static int exposition_targets_write(struct exposition_targets *targets, const struct overview *overview,
-			     struct openmetrics *out)
+				    struct openmetrics *out)
 {
 	const struct config_metrics *metrics = &overview->config->metrics;
 	struct visit visit = { .targets = targets, .book = session_labels(overview->session) };
 	int r = renew_sums(targets, overview->config);
 
-	labelnames_make(metrics->container_labels, metrics->container_label_count, &targets->names);
+	label_names_make(metrics->container_labels, metrics->container_label_count, &targets->names);
 
 	if (r == 0)
 		r = choose_own(targets, overview);
@@ -1033,7 +1033,7 @@ struct exposition {
 
 static void begin(struct openmetrics *out, enum family family)
 {
-	openmetrics_family(out, families_info(family));
+	openmetrics_family(out, metric_families_info(family));
 }
 
 static void put_u64(struct openmetrics *out, enum family family, uint64_t value)
@@ -1106,7 +1106,7 @@ static void put_counters(struct openmetrics *out, const struct stats *stats)
 {
 	for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
 		uint64_t value = *(const uint64_t *)(const void *)((const char *)stats + counters[i].offset);
-		bool time = families_info(counters[i].family)->unit[0] == 's';
+		bool time = metric_families_info(counters[i].family)->unit[0] == 's';
 
 		(time ? put_ns : put_u64)(out, counters[i].family, value);
 	}
@@ -1155,11 +1155,11 @@ static void put_sampler(struct openmetrics *out, const struct overview *overview
 
 static void put_ring(struct openmetrics *out, const struct overview *overview, const struct vitals *vitals)
 {
-	struct watcher_counts watched;
+	struct dispatcher_counts watched;
 	struct ring_info info;
 
 	ring_info(session_ring(overview->session), &info);
-	watcher_counts(overview->watcher, &watched);
+	dispatcher_counts(overview->dispatcher, &watched);
 	put_u64(out, FAMILY_RING_SIZE, info.size_bytes);
 	put_ns(out, FAMILY_RING_HISTORY, vitals->history_ns);
 	put_u64(out, FAMILY_RING_TICKS, info.ticks);
@@ -1174,20 +1174,20 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	struct discovery_state found;
 
 	discovery_state(session_discovery(overview->session), &found);
-	put_u64(out, FAMILY_TARGETS, found.roster.targets);
-	put_u64(out, FAMILY_MEMBERS, found.roster.members);
+	put_u64(out, FAMILY_TARGETS, found.target_table.targets);
+	put_u64(out, FAMILY_MEMBERS, found.target_table.members);
 	put_u64(out, FAMILY_PROCESSES, found.processes);
-	put_u64(out, FAMILY_WARM, found.roster.processes - found.roster.cold);
-	put_u64(out, FAMILY_COLD, found.roster.cold);
+	put_u64(out, FAMILY_WARM, found.target_table.processes - found.target_table.cold);
+	put_u64(out, FAMILY_COLD, found.target_table.cold);
 	put_u64(out, FAMILY_UNREADABLE, found.unreadable);
-	put_u64(out, FAMILY_REFUSED_TARGETS, found.roster.refused);
-	put_u64(out, FAMILY_FAILED_TARGETS, found.roster.failed);
-	put_u64(out, FAMILY_FOUND_TARGETS, found.roster.found);
-	put_u64(out, FAMILY_LEFT_TARGETS, found.roster.left);
+	put_u64(out, FAMILY_REFUSED_TARGETS, found.target_table.refused);
+	put_u64(out, FAMILY_FAILED_TARGETS, found.target_table.failed);
+	put_u64(out, FAMILY_FOUND_TARGETS, found.target_table.found);
+	put_u64(out, FAMILY_LEFT_TARGETS, found.target_table.left);
 	put_u64(out, FAMILY_SCANS, found.scans);
 	put_ns(out, FAMILY_LAST_SCAN, found.last_scan_ns);
 	put_u64(out, FAMILY_UNFINISHED, found.error != 0);
-	put_u64(out, FAMILY_LISTENING, found.source != PROCLISTENER_NONE);
+	put_u64(out, FAMILY_LISTENING, found.source != PROCESS_LISTENER_NONE);
 	put_u64(out, FAMILY_EVENTS, found.events);
 	put_u64(out, FAMILY_OVERRUNS, found.overruns);
 	put_u64(out, FAMILY_MISSED, found.missed + found.dropped);
@@ -1213,34 +1213,34 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 
 /* ---- rules ---- */
 
-static uint64_t windows_of(const struct ruletally_counts *counts)
+static uint64_t windows_of(const struct rule_counts_counts *counts)
 {
 	return counts->windows;
 }
 
-static uint64_t unavailable_of(const struct ruletally_counts *counts)
+static uint64_t unavailable_of(const struct rule_counts_counts *counts)
 {
 	return counts->reasons[TRIGGER_UNAVAILABLE];
 }
 
-static uint64_t fired_of(const struct ruletally_counts *counts)
+static uint64_t fired_of(const struct rule_counts_counts *counts)
 {
 	return counts->fired;
 }
 
-static uint64_t opened_of(const struct ruletally_counts *counts)
+static uint64_t opened_of(const struct rule_counts_counts *counts)
 {
 	return counts->opened;
 }
 
 static void put_by_rule(struct openmetrics *out, const struct overview *overview, enum family family,
-			uint64_t (*value_of)(const struct ruletally_counts *counts))
+			uint64_t (*value_of)(const struct rule_counts_counts *counts))
 {
 	const struct config *config = overview->config;
 
 	begin(out, family);
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct ruletally_counts *counts = ruletally_counts(overview->tally, &config->rules[i]);
+		const struct rule_counts_counts *counts = rule_counts_counts(overview->tally, &config->rules[i]);
 		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
 
 		if (counts)
@@ -1255,7 +1255,7 @@ static void put_suppressed(struct openmetrics *out, const struct overview *overv
 
 	begin(out, FAMILY_RULE_SUPPRESSED);
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct ruletally_counts *counts = ruletally_counts(overview->tally, &config->rules[i]);
+		const struct rule_counts_counts *counts = rule_counts_counts(overview->tally, &config->rules[i]);
 		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
 
 		for (enum trigger_reason reason = TRIGGER_PENDING; counts && reason < TRIGGER_REASONS; reason++) {

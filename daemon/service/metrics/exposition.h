@@ -99,16 +99,16 @@ int openmetrics_finish(struct openmetrics *writer);
 int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret);
 
 /*
- * labelnames.h: what labels of containers are called in metrics: as kube-state-metrics calls those of pods, so that both can be joined. Pure.
+ * label_names.h: what labels of containers are called in metrics: as kube-state-metrics calls those of pods, so that both can be joined. Pure.
  */
 
 /* "label_", a key in which an underscore stands before every second byte at most, and "_conflict16". */
-#define LABELNAMES_ROOM (6 + 2 * LABELS_KEY_MAX + 11 + 1)
+#define LABEL_NAMES_ROOM (6 + 2 * LABELS_KEY_MAX + 11 + 1)
 
-struct labelnames {
+struct label_names {
 	const char *const *keys;
 	size_t count;
-	char names[CONFIG_LABELS_MAX][LABELNAMES_ROOM];
+	char names[CONFIG_LABELS_MAX][LABEL_NAMES_ROOM];
 };
 
 /*
@@ -116,7 +116,7 @@ struct labelnames {
  * small letter or a digit. Those that would be called the same are label_x_conflict1, label_x_conflict2, in the order of the keys. At most CONFIG_LABELS_MAX
  * keys, which must outlive *ret.
  */
-void labelnames_make(const char *const *keys, size_t count, struct labelnames *ret);
+void label_names_make(const char *const *keys, size_t count, struct label_names *ret);
 
 /*
  * families.h: every family of metrics there is: the one table from which they are written (exposition.h) and against which docs/metrics.md
@@ -127,11 +127,11 @@ void labelnames_make(const char *const *keys, size_t count, struct labelnames *r
  */
 
 /* The labels of everything that is said of a target. */
-#define FAMILIES_TARGET "target, entry, kind"
+#define METRIC_FAMILIES_TARGET "target, entry, kind"
 
 // clang-format off
 /*      identifier           name                                  kind     unit       labels       what it is */
-#define FAMILIES_TABLE(X)                                                                                                                     \
+#define METRIC_FAMILIES_TABLE(X)                                                                                                                     \
 	X(BUILD,               "spikewatch_build",                     INFO,    "",        "version",   "Version of spikewatchd.")                       \
 	X(START_TIME,          "spikewatch_start_time_seconds",        GAUGE,   "seconds", "",          "When the daemon started, since 1970.")          \
 	X(PROCESS_CPU,         "spikewatch_process_cpu_seconds",       COUNTER, "seconds", "",          "CPU time of the daemon, all threads.")          \
@@ -199,39 +199,39 @@ void labelnames_make(const char *const *keys, size_t count, struct labelnames *r
 	X(RULE_SUPPRESSED,     "spikewatch_rule_suppressed",           COUNTER, "",        "rule, reason", "Windows above a threshold in which the rule did not fire, by why.") \
 	X(RULE_FIRINGS,        "spikewatch_rule_firings",              COUNTER, "",        "rule",      "Windows in which the rule fired.")              \
 	X(RULE_INCIDENTS,      "spikewatch_rule_incidents",            COUNTER, "",        "rule",      "Firings that began an incident.")               \
-	X(TARGET_INFO,         "spikewatch_target",                    INFO,    "",        FAMILIES_TARGET ", label_...", "Labels of its container that metrics.container_labels names.") \
-	X(TARGET_CPU,          "spikewatch_target_cpu_seconds",        COUNTER, "seconds", FAMILIES_TARGET, "CPU time used.")                            \
-	X(TARGET_CPU_MODE,     "spikewatch_target_cpu_mode_seconds",   COUNTER, "seconds", FAMILIES_TARGET ", mode", "CPU time used, by mode; coarser than the total.") \
-	X(TARGET_MEMORY,       "spikewatch_target_memory_bytes",       GAUGE,   "bytes",   FAMILIES_TARGET, "Memory used: resident of a process, charged to a cgroup.") \
-	X(TARGET_PEAK,         "spikewatch_target_memory_peak_bytes",  GAUGE,   "bytes",   FAMILIES_TARGET, "High-water mark of memory.")                \
-	X(TARGET_WORKING_SET,  "spikewatch_target_working_set_bytes",  GAUGE,   "bytes",   FAMILIES_TARGET, "Memory of a cgroup without inactive file cache.") \
-	X(TARGET_CPU_LIMIT,    "spikewatch_target_cpu_limit_cores",    GAUGE,   "",        FAMILIES_TARGET, "Effective CPU limit, in cores.")            \
-	X(TARGET_MEMORY_LIMIT, "spikewatch_target_memory_limit_bytes", GAUGE,   "bytes",   FAMILIES_TARGET, "Effective memory limit.")                   \
-	X(TARGET_MEMORY_RATIO, "spikewatch_target_memory_limit_used_ratio", GAUGE, "ratio", FAMILIES_TARGET, "Memory used, of the effective limit.")    \
-	X(TARGET_THREADS,      "spikewatch_target_threads",            GAUGE,   "",        FAMILIES_TARGET, "Threads.")                                  \
-	X(TARGET_FDS,          "spikewatch_target_open_fds",           GAUGE,   "",        FAMILIES_TARGET, "Open descriptors.")                         \
-	X(TARGET_TASKS,        "spikewatch_target_tasks",              GAUGE,   "",        FAMILIES_TARGET, "Tasks in a cgroup.")                        \
-	X(TARGET_PROCESSES,    "spikewatch_target_processes",          GAUGE,   "",        FAMILIES_TARGET, "Processes summed in a group.")              \
-	X(TARGET_FAULTS,       "spikewatch_target_page_faults",        COUNTER, "",        FAMILIES_TARGET ", type", "Page faults.")                    \
-	X(TARGET_PERIODS,      "spikewatch_target_cpu_periods",        COUNTER, "",        FAMILIES_TARGET, "CPU quota periods that elapsed.")           \
-	X(TARGET_THROTTLED_PERIODS, "spikewatch_target_cpu_throttled_periods", COUNTER, "", FAMILIES_TARGET, "CPU quota periods in which the cgroup was throttled.") \
-	X(TARGET_THROTTLED,    "spikewatch_target_cpu_throttled_seconds", COUNTER, "seconds", FAMILIES_TARGET, "Time throttled, all CPUs.")            \
-	X(TARGET_PRESSURE,     "spikewatch_target_pressure_waiting_seconds", COUNTER, "seconds", FAMILIES_TARGET ", resource", "Time in which some task waited for a resource.") \
+	X(TARGET_INFO,         "spikewatch_target",                    INFO,    "",        METRIC_FAMILIES_TARGET ", label_...", "Labels of its container that metrics.container_labels names.") \
+	X(TARGET_CPU,          "spikewatch_target_cpu_seconds",        COUNTER, "seconds", METRIC_FAMILIES_TARGET, "CPU time used.")                            \
+	X(TARGET_CPU_MODE,     "spikewatch_target_cpu_mode_seconds",   COUNTER, "seconds", METRIC_FAMILIES_TARGET ", mode", "CPU time used, by mode; coarser than the total.") \
+	X(TARGET_MEMORY,       "spikewatch_target_memory_bytes",       GAUGE,   "bytes",   METRIC_FAMILIES_TARGET, "Memory used: resident of a process, charged to a cgroup.") \
+	X(TARGET_PEAK,         "spikewatch_target_memory_peak_bytes",  GAUGE,   "bytes",   METRIC_FAMILIES_TARGET, "High-water mark of memory.")                \
+	X(TARGET_WORKING_SET,  "spikewatch_target_working_set_bytes",  GAUGE,   "bytes",   METRIC_FAMILIES_TARGET, "Memory of a cgroup without inactive file cache.") \
+	X(TARGET_CPU_LIMIT,    "spikewatch_target_cpu_limit_cores",    GAUGE,   "",        METRIC_FAMILIES_TARGET, "Effective CPU limit, in cores.")            \
+	X(TARGET_MEMORY_LIMIT, "spikewatch_target_memory_limit_bytes", GAUGE,   "bytes",   METRIC_FAMILIES_TARGET, "Effective memory limit.")                   \
+	X(TARGET_MEMORY_RATIO, "spikewatch_target_memory_limit_used_ratio", GAUGE, "ratio", METRIC_FAMILIES_TARGET, "Memory used, of the effective limit.")    \
+	X(TARGET_THREADS,      "spikewatch_target_threads",            GAUGE,   "",        METRIC_FAMILIES_TARGET, "Threads.")                                  \
+	X(TARGET_FDS,          "spikewatch_target_open_fds",           GAUGE,   "",        METRIC_FAMILIES_TARGET, "Open descriptors.")                         \
+	X(TARGET_TASKS,        "spikewatch_target_tasks",              GAUGE,   "",        METRIC_FAMILIES_TARGET, "Tasks in a cgroup.")                        \
+	X(TARGET_PROCESSES,    "spikewatch_target_processes",          GAUGE,   "",        METRIC_FAMILIES_TARGET, "Processes summed in a group.")              \
+	X(TARGET_FAULTS,       "spikewatch_target_page_faults",        COUNTER, "",        METRIC_FAMILIES_TARGET ", type", "Page faults.")                    \
+	X(TARGET_PERIODS,      "spikewatch_target_cpu_periods",        COUNTER, "",        METRIC_FAMILIES_TARGET, "CPU quota periods that elapsed.")           \
+	X(TARGET_THROTTLED_PERIODS, "spikewatch_target_cpu_throttled_periods", COUNTER, "", METRIC_FAMILIES_TARGET, "CPU quota periods in which the cgroup was throttled.") \
+	X(TARGET_THROTTLED,    "spikewatch_target_cpu_throttled_seconds", COUNTER, "seconds", METRIC_FAMILIES_TARGET, "Time throttled, all CPUs.")            \
+	X(TARGET_PRESSURE,     "spikewatch_target_pressure_waiting_seconds", COUNTER, "seconds", METRIC_FAMILIES_TARGET ", resource", "Time in which some task waited for a resource.") \
 	X(SUMMED,              "spikewatch_summed_targets",            GAUGE,   "",        "entry",     "Targets that have no series of their own: they are summed in the target other.")
 
 enum family {
 #define X(identifier, name, kind, unit, labels, help) FAMILY_##identifier,
-	FAMILIES_TABLE(X)
+	METRIC_FAMILIES_TABLE(X)
 #undef X
 	FAMILIES
 };
 // clang-format on
 
 /* Never fails for family < FAMILIES; static. */
-const struct openmetrics_family *families_info(enum family family);
+const struct openmetrics_family *metric_families_info(enum family family);
 
 /* The names of its labels, separated by ", "; static text. */
-const char *families_labels(enum family family);
+const char *metric_families_labels(enum family family);
 
 struct exposition;
 

@@ -37,13 +37,13 @@
 #include <unistd.h>
 
 /* How long the end waits for a disk that hangs. */
-#define TEXTFILE_PATIENCE_NS (2 * NS_PER_S)
+#define METRICS_FILE_PATIENCE_NS (2 * NS_PER_S)
 
 /* For the request and for taking the answer together, however busily: a connection is for one request. */
 #define METRICS_PATIENCE_NS (5 * NS_PER_S)
 
 /*
- * textfile.c: one page at a time goes from hand to hand.
+ * metrics_file.c: one page at a time goes from hand to hand.
  *
  *     IDLE ── put ──▶ WRITING ── written, or not ──▶ IDLE         free: the thread removes the file, then is DONE
  *
@@ -53,7 +53,7 @@
 
 enum state { IDLE, WRITING, DONE };
 
-struct textfile {
+struct metrics_file {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	pthread_t thread;
@@ -66,103 +66,103 @@ struct textfile {
 
 /* ---- the file ---- */
 
-static int write_temporary(const struct textfile *textfile, int dirfd)
+static int write_temporary(const struct metrics_file *metrics_file, int dirfd)
 {
 	AUTO_CLOSE int fd = -1;
 	int r;
 
-	unlinkat(dirfd, textfile->temporary, 0); /* of a daemon that was killed */
-	fd = openat(dirfd, textfile->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	unlinkat(dirfd, metrics_file->temporary, 0); /* of a daemon that was killed */
+	fd = openat(dirfd, metrics_file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0 || fchmod(fd, 0644) < 0)
 		return -errno;
 
-	r = sink_write_all(fd, textfile->page.data, textfile->page.len);
+	r = sink_write_all(fd, metrics_file->page.data, metrics_file->page.len);
 	if (r < 0)
 		return r;
 
 	return close(TAKE_FD(fd)) < 0 ? -errno : 0;
 }
 
-static int write_page(const struct textfile *textfile)
+static int write_page(const struct metrics_file *metrics_file)
 {
-	AUTO_CLOSE int dirfd = open(textfile->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int dirfd = open(metrics_file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
 	if (dirfd < 0)
 		return -errno;
 
-	r = write_temporary(textfile, dirfd);
-	if (r == 0 && renameat(dirfd, textfile->temporary, dirfd, textfile->name) < 0)
+	r = write_temporary(metrics_file, dirfd);
+	if (r == 0 && renameat(dirfd, metrics_file->temporary, dirfd, metrics_file->name) < 0)
 		r = -errno;
 	if (r < 0)
-		unlinkat(dirfd, textfile->temporary, 0);
+		unlinkat(dirfd, metrics_file->temporary, 0);
 
 	return r;
 }
 
-static void remove_page(const struct textfile *textfile)
+static void remove_page(const struct metrics_file *metrics_file)
 {
-	AUTO_CLOSE int dirfd = open(textfile->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int dirfd = open(metrics_file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dirfd >= 0)
-		unlinkat(dirfd, textfile->name, 0);
+		unlinkat(dirfd, metrics_file->name, 0);
 }
 
 /* ---- the thread ---- */
 
-static void free_all(struct textfile *textfile)
+static void free_all(struct metrics_file *metrics_file)
 {
-	pthread_cond_destroy(&textfile->changed);
-	pthread_mutex_destroy(&textfile->lock);
-	buffer_release(&textfile->page);
-	free(textfile->directory);
-	free(textfile->name);
-	free(textfile->temporary);
-	free(textfile);
+	pthread_cond_destroy(&metrics_file->changed);
+	pthread_mutex_destroy(&metrics_file->lock);
+	buffer_release(&metrics_file->page);
+	free(metrics_file->directory);
+	free(metrics_file->name);
+	free(metrics_file->temporary);
+	free(metrics_file);
 }
 
 /* The page and the names are the thread's while it writes. */
 static void *work(void *arg)
 {
-	struct textfile *textfile = arg;
+	struct metrics_file *metrics_file = arg;
 	bool abandoned;
 
-	pthread_mutex_lock(&textfile->lock);
-	while (!textfile->ending) {
-		if (textfile->state != WRITING) {
-			pthread_cond_wait(&textfile->changed, &textfile->lock);
+	pthread_mutex_lock(&metrics_file->lock);
+	while (!metrics_file->ending) {
+		if (metrics_file->state != WRITING) {
+			pthread_cond_wait(&metrics_file->changed, &metrics_file->lock);
 			continue;
 		}
-		pthread_mutex_unlock(&textfile->lock);
-		int r = write_page(textfile);
+		pthread_mutex_unlock(&metrics_file->lock);
+		int r = write_page(metrics_file);
 
-		pthread_mutex_lock(&textfile->lock);
-		textfile->error = r;
-		textfile->state = IDLE;
+		pthread_mutex_lock(&metrics_file->lock);
+		metrics_file->error = r;
+		metrics_file->state = IDLE;
 	}
-	pthread_mutex_unlock(&textfile->lock);
-	remove_page(textfile);
+	pthread_mutex_unlock(&metrics_file->lock);
+	remove_page(metrics_file);
 
-	pthread_mutex_lock(&textfile->lock);
-	textfile->state = DONE;
-	abandoned = textfile->abandoned;
-	pthread_cond_signal(&textfile->changed);
-	pthread_mutex_unlock(&textfile->lock);
+	pthread_mutex_lock(&metrics_file->lock);
+	metrics_file->state = DONE;
+	abandoned = metrics_file->abandoned;
+	pthread_cond_signal(&metrics_file->changed);
+	pthread_mutex_unlock(&metrics_file->lock);
 	if (abandoned)
-		free_all(textfile);
+		free_all(metrics_file);
 
 	return NULL;
 }
 
 /* Signals are for the main thread. */
-static int start(struct textfile *textfile)
+static int start(struct metrics_file *metrics_file)
 {
 	sigset_t all, before;
 	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&textfile->thread, NULL, work, textfile);
+	r = -pthread_create(&metrics_file->thread, NULL, work, metrics_file);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 
 	return r;
@@ -170,104 +170,104 @@ static int start(struct textfile *textfile)
 
 /* ---- the other side ---- */
 
-static int name_files(struct textfile *textfile, const char *path)
+static int name_files(struct metrics_file *metrics_file, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
 	if (*path != '/' || !slash[1] || strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0)
 		return -EINVAL;
 
-	textfile->directory = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-	textfile->name = strdup(slash + 1);
-	if (asprintf(&textfile->temporary, ".%s.tmp", slash + 1) < 0)
-		textfile->temporary = NULL;
+	metrics_file->directory = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	metrics_file->name = strdup(slash + 1);
+	if (asprintf(&metrics_file->temporary, ".%s.tmp", slash + 1) < 0)
+		metrics_file->temporary = NULL;
 
-	return textfile->directory && textfile->name && textfile->temporary ? 0 : -ENOMEM;
+	return metrics_file->directory && metrics_file->name && metrics_file->temporary ? 0 : -ENOMEM;
 }
 
-int textfile_new(const char *path, struct textfile **ret)
+int metrics_file_new(const char *path, struct metrics_file **ret)
 {
-	struct textfile *textfile = calloc(1, sizeof(*textfile));
+	struct metrics_file *metrics_file = calloc(1, sizeof(*metrics_file));
 	pthread_condattr_t attributes;
 	int r;
 
-	if (textfile == NULL)
+	if (metrics_file == NULL)
 		return -ENOMEM;
 
-	pthread_mutex_init(&textfile->lock, NULL);
+	pthread_mutex_init(&metrics_file->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&textfile->changed, &attributes);
+	pthread_cond_init(&metrics_file->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	r = name_files(textfile, path);
+	r = name_files(metrics_file, path);
 	if (r == 0)
-		r = start(textfile);
+		r = start(metrics_file);
 	if (r < 0) {
-		free_all(textfile);
+		free_all(metrics_file);
 		return r;
 	}
-	*ret = textfile;
+	*ret = metrics_file;
 
 	return 0;
 }
 
-int textfile_put(struct textfile *textfile, struct buffer *text)
+int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text)
 {
 	struct buffer page = *text;
-	int r = TEXTFILE_BUSY;
+	int r = METRICS_FILE_BUSY;
 
 	*text = (struct buffer){ .max = text->max };
-	pthread_mutex_lock(&textfile->lock);
-	if (textfile->state == IDLE) {
-		struct buffer old = textfile->page;
+	pthread_mutex_lock(&metrics_file->lock);
+	if (metrics_file->state == IDLE) {
+		struct buffer old = metrics_file->page;
 
-		r = textfile->error;
-		textfile->page = page;
+		r = metrics_file->error;
+		metrics_file->page = page;
 		page = old;
-		textfile->error = 0;
-		textfile->state = WRITING;
-		pthread_cond_signal(&textfile->changed);
+		metrics_file->error = 0;
+		metrics_file->state = WRITING;
+		pthread_cond_signal(&metrics_file->changed);
 	}
-	pthread_mutex_unlock(&textfile->lock);
+	pthread_mutex_unlock(&metrics_file->lock);
 	buffer_release(&page);
 
 	return r;
 }
 
 /* Whether the thread is done, waited for as long as may be. */
-static bool wait_until_done(struct textfile *textfile)
+static bool wait_until_done(struct metrics_file *metrics_file)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(TEXTFILE_PATIENCE_NS / NS_PER_S);
-	while (textfile->state != DONE)
-		if (pthread_cond_timedwait(&textfile->changed, &textfile->lock, &until) == ETIMEDOUT)
+	until.tv_sec += (time_t)(METRICS_FILE_PATIENCE_NS / NS_PER_S);
+	while (metrics_file->state != DONE)
+		if (pthread_cond_timedwait(&metrics_file->changed, &metrics_file->lock, &until) == ETIMEDOUT)
 			break;
 
-	return textfile->state == DONE;
+	return metrics_file->state == DONE;
 }
 
-void textfile_free(struct textfile *textfile)
+void metrics_file_free(struct metrics_file *metrics_file)
 {
 	bool done;
 
-	if (textfile == NULL)
+	if (metrics_file == NULL)
 		return;
 
-	pthread_mutex_lock(&textfile->lock);
-	textfile->ending = true;
-	pthread_cond_signal(&textfile->changed);
-	done = wait_until_done(textfile);
-	textfile->abandoned = !done;
+	pthread_mutex_lock(&metrics_file->lock);
+	metrics_file->ending = true;
+	pthread_cond_signal(&metrics_file->changed);
+	done = wait_until_done(metrics_file);
+	metrics_file->abandoned = !done;
 	if (!done)
-		pthread_detach(textfile->thread);
-	pthread_mutex_unlock(&textfile->lock);
+		pthread_detach(metrics_file->thread);
+	pthread_mutex_unlock(&metrics_file->lock);
 	if (!done)
 		return;
 
-	pthread_join(textfile->thread, NULL);
-	free_all(textfile);
+	pthread_join(metrics_file->thread, NULL);
+	free_all(metrics_file);
 }
 
 /*
@@ -588,8 +588,8 @@ union address {
 /* The length of *ret; -EINVAL. */
 static int read_address(const char *text, union address *ret)
 {
-	struct listenaddr address;
-	int r = listenaddr_parse(text, strlen(text), &address);
+	struct listen_address address;
+	int r = listen_address_parse(text, strlen(text), &address);
 
 	if (r < 0)
 		return r;

@@ -12,32 +12,32 @@
 #include "lib/base/io.h"
 
 /*
- * textfile.h: the metrics as a file, for the textfile collector of node_exporter: written under another name in the same directory and
+ * metrics_file.h: the metrics as a file, for the metrics file incident worker of node_exporter: written under another name in the same directory and
  * renamed, so that a reader sees the old page or the new one. Mode 0644, not synchronised: after a crash the next page is seconds away.
  *
  * A thread of its own does nothing but write. The page is made by whoever has the figures; but the directory is on a disk as a rule
  * (/var/lib/prometheus/node-exporter), a disk can hang for minutes, and the rules must not wait for it.
  */
 
-struct textfile;
+struct metrics_file;
 
 /* Condition (positive return). */
-enum { TEXTFILE_BUSY = 1 };
+enum { METRICS_FILE_BUSY = 1 };
 
 /* path: absolute; is copied. Its directory may come later. Starts the thread. 0; -ENOMEM; -EINVAL: no file can be called so; -errno. */
-int textfile_new(const char *path, struct textfile **ret);
+int metrics_file_new(const char *path, struct metrics_file **ret);
 
 /*
- * Hands a page over; *text is empty then. 0; TEXTFILE_BUSY: the one before is still being written, this one is thrown away; -errno: the
+ * Hands a page over; *text is empty then. 0; METRICS_FILE_BUSY: the one before is still being written, this one is thrown away; -errno: the
  * one before could not be written, this one is being tried. Never waits.
  */
-int textfile_put(struct textfile *textfile, struct buffer *text);
+int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text);
 
 /*
- * Removes the file, so that nobody collects what is no longer so, and ends the thread. If that takes longer than TEXTFILE_PATIENCE_NS, the
+ * Removes the file, so that nobody collects what is no longer so, and ends the thread. If that takes longer than METRICS_FILE_PATIENCE_NS, the
  * thread is left to end when it can. NULL is fine.
  */
-void textfile_free(struct textfile *textfile);
+void metrics_file_free(struct metrics_file *metrics_file);
 
 struct metrics;
 struct sd_event;
@@ -57,7 +57,7 @@ struct sd_event;
 
 struct metrics_options {
 	struct sd_event *event; /* must outlive the metrics */
-	const char *listen;     /* as listenaddr.h has it; not used when a socket is handed over */
+	const char *listen;     /* as listen_address.h has it; not used when a socket is handed over */
 	int handed;             /* a listening TCP socket, non-blocking, the metrics' from then on; 0: none */
 	/* Appends the page to ret. 0; -errno: the client is told that there is none now. */
 	int (*render)(void *ctx, enum openmetrics_form form, struct buffer *ret);

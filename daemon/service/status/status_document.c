@@ -53,14 +53,14 @@
 #include <unistd.h>
 
 /* Units and names in the lists; the others are counted. */
-#define STATUSUNITS_MAX 256u
+#define STATUS_UNITS_MAX 256u
 
 /* Of the whole document; rules on targets beyond it are left out and counted. */
-#define STATUSANSWER_MAX (64u << 20)
+#define STATUS_ANSWER_MAX (64u << 20)
 
-#define STATUSANSWER_LOOKS 256
+#define STATUS_ANSWER_LOOKS 256
 
-/* statusunits.c: visited twice under discovery's lock: which are missing, and which there are. Written to memory, so that nobody waits for a reader. */
+/* status_units.c: visited twice under discovery's lock: which are missing, and which there are. Written to memory, so that nobody waits for a reader. */
 
 struct units {
 	struct json_writer *json;
@@ -84,11 +84,11 @@ static void put_missing(void *ctx, const char *name, const char *why)
 {
 	struct units *units = ctx;
 
-	if (units->count++ >= STATUSUNITS_MAX)
+	if (units->count++ >= STATUS_UNITS_MAX)
 		return;
 	json_begin_object(units->json);
-	jsonmember_text(units->json, "name", name);
-	jsonmember_text(units->json, "why", why);
+	json_member_text(units->json, "name", name);
+	json_member_text(units->json, "why", why);
 	json_end_object(units->json);
 }
 
@@ -98,20 +98,20 @@ static void put_unit(void *ctx, const struct unit_report *unit)
 	struct units *units = ctx;
 	struct json_writer *json = units->json;
 
-	if (units->count++ >= STATUSUNITS_MAX)
+	if (units->count++ >= STATUS_UNITS_MAX)
 		return;
 	json_begin_object(json);
-	jsonmember_text(json, "name", unit->name);
-	jsonmember_text(json, "cgroup", unit->cgroup);
-	jsonmember_text(json, "state", facts->active_state);
-	jsonmember_text(json, "sub_state", facts->sub_state);
-	jsonmember_text(json, "invocation_id", facts->invocation_id);
+	json_member_text(json, "name", unit->name);
+	json_member_text(json, "cgroup", unit->cgroup);
+	json_member_text(json, "state", facts->active_state);
+	json_member_text(json, "sub_state", facts->sub_state);
+	json_member_text(json, "invocation_id", facts->invocation_id);
 	if (facts->has_main_pid)
-		jsonmember_u64(json, "main_pid", facts->main_pid);
+		json_member_u64(json, "main_pid", facts->main_pid);
 	if (facts->has_restarts)
-		jsonmember_u64(json, "restarts", facts->restarts);
+		json_member_u64(json, "restarts", facts->restarts);
 	if (facts->started_ns)
-		jsonmember_u64(json, "started_monotonic_ns", facts->started_ns);
+		json_member_u64(json, "started_monotonic_ns", facts->started_ns);
 	json_end_object(json);
 }
 
@@ -131,29 +131,29 @@ static void put_list(struct json_writer *json, struct discovery *discovery, cons
 }
 
 /* Writes the member "units" into the object that is open. */
-static void statusunits_put(struct json_writer *json, struct discovery *discovery)
+static void status_units_put(struct json_writer *json, struct discovery *discovery)
 {
 	struct discovery_state found;
 
 	discovery_state(discovery, &found);
-	jsonmember_object(json, "units");
-	jsonmember_bool(json, "wanted", found.units_wanted);
-	jsonmember_text(json, "source", found.units.connected ? "systemd" : "cgroups");
-	jsonmember_text(json, "why", found.units.why);
-	jsonmember_u64(json, "known", found.units.units);
-	jsonmember_u64(json, "left_out", found.units.left_out);
-	jsonmember_u64(json, "restarts", found.units.restarts);
-	jsonmember_u64(json, "connects", found.units.connects);
-	jsonmember_u64(json, "signals", found.units.signals);
-	jsonmember_u64(json, "asked", found.units.asked);
-	jsonmember_u64(json, "delays", found.units.delays);
+	json_member_object(json, "units");
+	json_member_bool(json, "wanted", found.units_wanted);
+	json_member_text(json, "source", found.units.connected ? "systemd" : "cgroups");
+	json_member_text(json, "why", found.units.why);
+	json_member_u64(json, "known", found.units.units);
+	json_member_u64(json, "left_out", found.units.left_out);
+	json_member_u64(json, "restarts", found.units.restarts);
+	json_member_u64(json, "connects", found.units.connects);
+	json_member_u64(json, "signals", found.units.signals);
+	json_member_u64(json, "asked", found.units.asked);
+	json_member_u64(json, "delays", found.units.delays);
 	put_list(json, discovery, "missing", true);
 	put_list(json, discovery, "list", false);
 	json_end_object(json);
 }
 
 /*
- * statusjson.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
+ * status_json.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
  * what they give away to any thread.
  *
  * A target says when it was looked at: with thousands of them that is not when the document was begun.
@@ -173,8 +173,8 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 	json_begin_array(json);
 	for (size_t i = 0; i < privileges->count; i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "needs", privileges->lacks[i].needs);
-		jsonmember_text(json, "off", privileges->lacks[i].off);
+		json_member_text(json, "needs", privileges->lacks[i].needs);
+		json_member_text(json, "off", privileges->lacks[i].off);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -184,16 +184,16 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 {
 	struct samplers *samplers = session_samplers(overview->session);
 
-	jsonmember_object(json, "daemon");
-	jsonmember_text(json, "version", SPIKEWATCH_VERSION);
-	jsonmember_u64(json, "pid", (uint64_t)getpid());
-	jsonmember_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
-	jsonmember_u64(json, "interval_ns", overview->config->sampling.interval_ns);
-	jsonmember_u64(json, "slowdown", samplers_slowdown(samplers));
-	jsonmember_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
-	jsonmember_u64(json, "memory_bytes", vitals->resident_bytes);
-	jsonmember_u64(json, "open_fds", vitals->open_fds);
-	jsonmember_text(json, "incident_directory", overview->paths->incidents);
+	json_member_object(json, "daemon");
+	json_member_text(json, "version", SPIKEWATCH_VERSION);
+	json_member_u64(json, "pid", (uint64_t)getpid());
+	json_member_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	json_member_u64(json, "interval_ns", overview->config->sampling.interval_ns);
+	json_member_u64(json, "slowdown", samplers_slowdown(samplers));
+	json_member_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
+	json_member_u64(json, "memory_bytes", vitals->resident_bytes);
+	json_member_u64(json, "open_fds", vitals->open_fds);
+	json_member_text(json, "incident_directory", overview->paths->incidents);
 	put_lacks(json, overview->privileges);
 	json_end_object(json);
 }
@@ -202,28 +202,28 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 
 static void put_jumps(struct json_writer *json, const char *key, const struct health_jumps *jumps)
 {
-	jsonmember_object(json, key);
-	jsonmember_u64(json, "times", jumps->times);
-	jsonmember_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
+	json_member_object(json, key);
+	json_member_u64(json, "times", jumps->times);
+	json_member_double(json, "last_ns", or_null(jumps->times > 0, (double)jumps->last_ns));
 	json_end_object(json);
 }
 
 static void put_health(struct json_writer *json, const struct health *health)
 {
-	jsonmember_object(json, "health");
+	json_member_object(json, "health");
 	put_jumps(json, "clock_steps", &health->steps);
 	put_jumps(json, "suspends", &health->suspends);
-	jsonmember_u64(json, "lost_log_entries", log_lost());
+	json_member_u64(json, "lost_log_entries", log_lost());
 	json_key(json, "silent_threads");
 	json_begin_array(json);
 	for (size_t i = 0; i < health->thread_count; i++) {
 		if (health->threads[i].silent_ns == 0)
 			continue;
 		json_begin_object(json);
-		jsonmember_text(json, "thread", health->threads[i].name);
-		jsonmember_u64(json, "silent_ns", health->threads[i].silent_ns);
+		json_member_text(json, "thread", health->threads[i].name);
+		json_member_u64(json, "silent_ns", health->threads[i].silent_ns);
 		if (health->reading && strcmp(health->threads[i].name, "discovery") == 0)
-			jsonmember_u64(json, "pid", (uint64_t)health->reading);
+			json_member_u64(json, "pid", (uint64_t)health->reading);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -238,15 +238,15 @@ static void put_verdicts(struct json_writer *json, const struct health *health, 
 	json_begin_array(json);
 	for (int i = 0; i < VERDICT_KINDS; i++) {
 		json_begin_object(json);
-		jsonmember_text(json, "what", verdicts[i].what);
-		jsonmember_double(json, "ratio", verdicts[i].ratio);
-		jsonmember_double(json, "threshold", verdicts[i].threshold);
-		jsonmember_bool(json, "bad", verdicts[i].bad);
-		jsonmember_bool(json, "bad_now", health->bad[i]);
-		jsonmember_u64(json, "episodes", health->episodes[i]);
+		json_member_text(json, "what", verdicts[i].what);
+		json_member_double(json, "ratio", verdicts[i].ratio);
+		json_member_double(json, "threshold", verdicts[i].threshold);
+		json_member_bool(json, "bad", verdicts[i].bad);
+		json_member_bool(json, "bad_now", health->bad[i]);
+		json_member_u64(json, "episodes", health->episodes[i]);
 		if (verdicts[i].bad || health->bad[i]) {
-			jsonmember_text(json, "cause", verdicts[i].cause);
-			jsonmember_text(json, "remedy", verdicts[i].remedy);
+			json_member_text(json, "cause", verdicts[i].cause);
+			json_member_text(json, "remedy", verdicts[i].remedy);
 		}
 		json_end_object(json);
 	}
@@ -268,21 +268,22 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	ring_info(session_ring(overview->session), &info);
 	ring_stats(session_ring(overview->session), &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
-	jsonmember_object(json, "sampler");
-	jsonmember_u64(json, "threads", samplers_count(session_samplers(overview->session)));
-	jsonmember_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
-	jsonmember_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
-	jsonmember_double(json, "mean_collection_ns", mean(stats.total_collection_timing_error, stats.total_snapshots));
-	jsonmember_u64(json, "interval_ns", stats.collection_rate);
-	jsonmember_u64(json, "idle_interval_ns", info.idle_ns);
-	jsonmember_u64(json, "saved_looks", stats.saved_looks);
-	jsonmember_u64(json, "snapshots", stats.total_snapshots);
-	jsonmember_u64(json, "missed_slots", stats.missed_slots);
-	jsonmember_u64(json, "backoff_ns", stats.total_backoff_sleep);
-	jsonmember_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
-	jsonmember_u64(json, "lost_records", stats.lost_records);
-	jsonmember_u64(json, "failed_reads", stats.failed_reads);
-	jsonmember_u64(json, "cpu_ns", stats.own_cpu);
+	json_member_object(json, "sampler");
+	json_member_u64(json, "threads", samplers_count(session_samplers(overview->session)));
+	json_member_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
+	json_member_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
+	json_member_double(json, "mean_collection_ns",
+			   mean(stats.total_collection_timing_error, stats.total_snapshots));
+	json_member_u64(json, "interval_ns", stats.collection_rate);
+	json_member_u64(json, "idle_interval_ns", info.idle_ns);
+	json_member_u64(json, "saved_looks", stats.saved_looks);
+	json_member_u64(json, "snapshots", stats.total_snapshots);
+	json_member_u64(json, "missed_slots", stats.missed_slots);
+	json_member_u64(json, "backoff_ns", stats.total_backoff_sleep);
+	json_member_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);
+	json_member_u64(json, "lost_records", stats.lost_records);
+	json_member_u64(json, "failed_reads", stats.failed_reads);
+	json_member_u64(json, "cpu_ns", stats.own_cpu);
 	put_verdicts(json, overview->health, verdicts);
 	json_end_object(json);
 }
@@ -290,46 +291,46 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 static void put_ring(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
 	struct ring *ring = session_ring(overview->session);
-	struct watcher_counts watched;
+	struct dispatcher_counts watched;
 	struct ring_info info;
 
 	ring_info(ring, &info);
-	watcher_counts(overview->watcher, &watched);
-	jsonmember_object(json, "ring");
-	jsonmember_text(json, "path", overview->paths->ring);
-	jsonmember_u64(json, "size_bytes", info.size_bytes);
-	jsonmember_u64(json, "history_ns", vitals->history_ns);
-	jsonmember_u64(json, "ticks", info.ticks);
-	jsonmember_u64(json, "unjudged_pages", watched.lost_pages);
-	jsonmember_u64(json, "damaged_pages", watched.damaged_pages);
+	dispatcher_counts(overview->dispatcher, &watched);
+	json_member_object(json, "ring");
+	json_member_text(json, "path", overview->paths->ring);
+	json_member_u64(json, "size_bytes", info.size_bytes);
+	json_member_u64(json, "history_ns", vitals->history_ns);
+	json_member_u64(json, "ticks", info.ticks);
+	json_member_u64(json, "unjudged_pages", watched.lost_pages);
+	json_member_u64(json, "damaged_pages", watched.damaged_pages);
 	json_end_object(json);
 }
 
 static void put_stacks(struct json_writer *json, const struct overview *overview)
 {
-	struct stackrecorder *recorder = session_stacks(overview->session);
-	struct stackrecorder_status status;
+	struct stack_recorder *recorder = session_stacks(overview->session);
+	struct stack_recorder_status status;
 
-	jsonmember_object(json, "stacks");
-	jsonmember_bool(json, "recorded", recorder != NULL);
+	json_member_object(json, "stacks");
+	json_member_bool(json, "recorded", recorder != NULL);
 	if (recorder) {
-		stackrecorder_status(recorder, &status);
-		jsonmember_bool(json, "everybody", status.everybody);
-		jsonmember_bool(json, "dwarf", status.dwarf);
-		jsonmember_bool(json, "kernel", status.kernel);
-		jsonmember_bool(json, "page_faults", status.faults);
-		jsonmember_bool(json, "cycles", status.cycles);
-		jsonmember_text(json, "limits", status.limits);
-		jsonmember_u64(json, "followed_processes", status.followed_processes);
-		jsonmember_u64(json, "followed_threads", status.followed_threads);
-		jsonmember_u64(json, "not_followed", status.not_followed);
-		jsonmember_u64(json, "cpus", status.cpus);
-		jsonmember_u64(json, "frequency", status.frequency);
-		jsonmember_u64(json, "memory_bytes", status.memory_bytes);
-		jsonmember_u64(json, "lost_mappings", status.side_lost);
+		stack_recorder_status(recorder, &status);
+		json_member_bool(json, "everybody", status.everybody);
+		json_member_bool(json, "dwarf", status.dwarf);
+		json_member_bool(json, "kernel", status.kernel);
+		json_member_bool(json, "page_faults", status.faults);
+		json_member_bool(json, "cycles", status.cycles);
+		json_member_text(json, "limits", status.limits);
+		json_member_u64(json, "followed_processes", status.followed_processes);
+		json_member_u64(json, "followed_threads", status.followed_threads);
+		json_member_u64(json, "not_followed", status.not_followed);
+		json_member_u64(json, "cpus", status.cpus);
+		json_member_u64(json, "frequency", status.frequency);
+		json_member_u64(json, "memory_bytes", status.memory_bytes);
+		json_member_u64(json, "lost_mappings", status.side_lost);
 	}
 	if (!session_stacks(overview->session) || *session_stacks_off(overview->session))
-		jsonmember_text(json, "why", session_stacks_off(overview->session));
+		json_member_text(json, "why", session_stacks_off(overview->session));
 	json_end_object(json);
 }
 
@@ -337,18 +338,18 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 
 static void put_news(struct json_writer *json, const struct discovery_state *found)
 {
-	jsonmember_text(json, "source", proclistener_name(found->source));
+	json_member_text(json, "source", process_listener_name(found->source));
 	if (found->source_why[0])
-		jsonmember_text(json, "source_why", found->source_why);
-	jsonmember_bool(json, "exit_records", found->exit_totals);
-	jsonmember_u64(json, "events", found->events);
-	jsonmember_u64(json, "overruns", found->overruns);
-	jsonmember_u64(json, "cgroups_heard", found->cgroups_heard);
-	jsonmember_u64(json, "looks", found->looks);
-	jsonmember_u64(json, "missed", found->missed + found->dropped);
-	jsonmember_u64(json, "credited", found->credited);
-	jsonmember_u64(json, "late", found->late);
-	jsonmember_u64(json, "storms", found->storms);
+		json_member_text(json, "source_why", found->source_why);
+	json_member_bool(json, "exit_records", found->exit_totals);
+	json_member_u64(json, "events", found->events);
+	json_member_u64(json, "overruns", found->overruns);
+	json_member_u64(json, "cgroups_heard", found->cgroups_heard);
+	json_member_u64(json, "looks", found->looks);
+	json_member_u64(json, "missed", found->missed + found->dropped);
+	json_member_u64(json, "credited", found->credited);
+	json_member_u64(json, "late", found->late);
+	json_member_u64(json, "storms", found->storms);
 }
 
 static void put_discovery(struct json_writer *json, const struct overview *overview)
@@ -356,26 +357,26 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	struct discovery_state found;
 
 	discovery_state(session_discovery(overview->session), &found);
-	jsonmember_object(json, "discovery");
-	jsonmember_u64(json, "targets", found.roster.targets);
-	jsonmember_u64(json, "members", found.roster.members);
-	jsonmember_u64(json, "processes", found.processes);
-	jsonmember_u64(json, "warm", found.roster.processes - found.roster.cold);
-	jsonmember_u64(json, "cold", found.roster.cold);
-	jsonmember_u64(json, "scans", found.scans);
-	jsonmember_u64(json, "last_scan_ns", found.last_scan_ns);
-	jsonmember_u64(json, "scan_interval_ns", found.scan_interval_ns);
-	jsonmember_u64(json, "unchanged", found.unchanged);
-	jsonmember_u64(json, "unreadable", found.unreadable);
-	jsonmember_u64(json, "refused", found.roster.refused);
-	jsonmember_u64(json, "failed", found.roster.failed);
-	if (found.roster.failed)
-		jsonmember_text(json, "failed_why", strerror(-found.roster.last_error));
-	jsonmember_u64(json, "unlabelled", found.unlabelled);
+	json_member_object(json, "discovery");
+	json_member_u64(json, "targets", found.target_table.targets);
+	json_member_u64(json, "members", found.target_table.members);
+	json_member_u64(json, "processes", found.processes);
+	json_member_u64(json, "warm", found.target_table.processes - found.target_table.cold);
+	json_member_u64(json, "cold", found.target_table.cold);
+	json_member_u64(json, "scans", found.scans);
+	json_member_u64(json, "last_scan_ns", found.last_scan_ns);
+	json_member_u64(json, "scan_interval_ns", found.scan_interval_ns);
+	json_member_u64(json, "unchanged", found.unchanged);
+	json_member_u64(json, "unreadable", found.unreadable);
+	json_member_u64(json, "refused", found.target_table.refused);
+	json_member_u64(json, "failed", found.target_table.failed);
+	if (found.target_table.failed)
+		json_member_text(json, "failed_why", strerror(-found.target_table.last_error));
+	json_member_u64(json, "unlabelled", found.unlabelled);
 	if (found.unlabelled)
-		jsonmember_text(json, "unlabelled_why", found.unlabelled_why);
+		json_member_text(json, "unlabelled_why", found.unlabelled_why);
 	if (found.error)
-		jsonmember_text(json, "unfinished_why", strerror(-found.error));
+		json_member_text(json, "unfinished_why", strerror(-found.error));
 	put_news(json, &found);
 	json_end_object(json);
 }
@@ -385,15 +386,15 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	struct incidents_counts counts;
 
 	incidents_counts(overview->incidents, &counts);
-	jsonmember_object(json, "incidents");
-	jsonmember_u64(json, "opened", counts.opened);
-	jsonmember_u64(json, "sealed", counts.sealed);
-	jsonmember_u64(json, "merged", counts.merged);
-	jsonmember_u64(json, "failed", counts.failed);
-	jsonmember_u64(json, "refused", counts.refused);
-	jsonmember_u64(json, "open", counts.open);
-	jsonmember_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
-	jsonmember_bool(json, "memory_unsaved", overview->memofile && memofile_is_failing(overview->memofile));
+	json_member_object(json, "incidents");
+	json_member_u64(json, "opened", counts.opened);
+	json_member_u64(json, "sealed", counts.sealed);
+	json_member_u64(json, "merged", counts.merged);
+	json_member_u64(json, "failed", counts.failed);
+	json_member_u64(json, "refused", counts.refused);
+	json_member_u64(json, "open", counts.open);
+	json_member_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
+	json_member_bool(json, "memory_unsaved", overview->state_file && state_file_is_failing(overview->state_file));
 	json_end_object(json);
 }
 
@@ -403,56 +404,56 @@ static void put_thresholds(struct json_writer *json, const struct config_rule *r
 {
 	const struct trigger_rule *trigger = &rule->trigger;
 
-	jsonmember_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
-	jsonmember_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
-	jsonmember_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
-	jsonmember_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
-	jsonmember_u64(json, "window_ns", rule->window_ns);
-	jsonmember_u64(json, "warmup", trigger->warmup);
-	jsonmember_u64(json, "for_ns", trigger->for_ns);
-	jsonmember_u64(json, "cooldown_ns", trigger->cooldown_ns);
-	jsonmember_u64(json, "count_limit", trigger->count);
+	json_member_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
+	json_member_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
+	json_member_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
+	json_member_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
+	json_member_u64(json, "window_ns", rule->window_ns);
+	json_member_u64(json, "warmup", trigger->warmup);
+	json_member_u64(json, "for_ns", trigger->for_ns);
+	json_member_u64(json, "cooldown_ns", trigger->cooldown_ns);
+	json_member_u64(json, "count_limit", trigger->count);
 }
 
 static void put_decision(struct json_writer *json, const struct trigger_decision *decision)
 {
-	jsonmember_bool(json, "available", decision->available);
-	jsonmember_double(json, "value", or_null(decision->available, decision->value));
-	jsonmember_double(json, "average", or_null(decision->has_average, decision->average));
-	jsonmember_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
-	jsonmember_double(json, "distance", or_null(decision->has_distance, decision->distance));
-	jsonmember_text(json, "reason", trigger_reason_name(decision->reason));
-	jsonmember_text(json, "phase", trigger_phase_name(decision->phase));
-	jsonmember_bool(json, "candidate", decision->candidate);
-	jsonmember_bool(json, "fires", decision->fires);
-	jsonmember_u64(json, "pending_ns", decision->pending_ns);
-	jsonmember_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
+	json_member_bool(json, "available", decision->available);
+	json_member_double(json, "value", or_null(decision->available, decision->value));
+	json_member_double(json, "average", or_null(decision->has_average, decision->average));
+	json_member_double(json, "threshold", or_null(decision->has_distance, decision->value + decision->distance));
+	json_member_double(json, "distance", or_null(decision->has_distance, decision->distance));
+	json_member_text(json, "reason", trigger_reason_name(decision->reason));
+	json_member_text(json, "phase", trigger_phase_name(decision->phase));
+	json_member_bool(json, "candidate", decision->candidate);
+	json_member_bool(json, "fires", decision->fires);
+	json_member_u64(json, "pending_ns", decision->pending_ns);
+	json_member_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
 }
 
 /* Those that were never given are left out. */
 static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 {
-	jsonmember_object(json, "reasons");
+	json_member_object(json, "reasons");
 	for (enum trigger_reason reason = 0; reason < TRIGGER_REASONS; reason++)
 		if (reasons[reason] > 0)
-			jsonmember_u64(json, trigger_reason_name(reason), reasons[reason]);
+			json_member_u64(json, trigger_reason_name(reason), reasons[reason]);
 	json_end_object(json);
 }
 
 /* Puts a rule on that target into the array. */
-static void statusjson_put_rule(struct json_writer *json, const struct evaluator_status *row)
+static void status_json_put_rule(struct json_writer *json, const struct evaluator_status *row)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "rule", row->rule->name);
-	jsonmember_text(json, "metric", metric_name(row->rule->metric));
-	jsonmember_text(json, "of", metric_of_name(row->rule->of));
-	jsonmember_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	json_member_text(json, "rule", row->rule->name);
+	json_member_text(json, "metric", metric_name(row->rule->metric));
+	json_member_text(json, "of", metric_of_name(row->rule->of));
+	json_member_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
 	if (row->decision)
 		put_decision(json, row->decision);
 	put_thresholds(json, row->rule);
-	jsonmember_u64(json, "fired", row->memory->fired);
-	jsonmember_u64(json, "count", row->memory->count);
-	jsonmember_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
+	json_member_u64(json, "fired", row->memory->fired);
+	json_member_u64(json, "count", row->memory->count);
+	json_member_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
 	put_reasons(json, row->reasons);
 	json_end_object(json);
 }
@@ -466,15 +467,15 @@ static void put_container(struct json_writer *json, const char *packed)
 	if (!container_unpack(packed, &container))
 		return;
 
-	jsonmember_object(json, "container");
-	jsonmember_text(json, "runtime", container_runtime_name(container.runtime));
-	jsonmember_text(json, "id", container.id);
-	jsonmember_text(json, "name", container.name);
+	json_member_object(json, "container");
+	json_member_text(json, "runtime", container_runtime_name(container.runtime));
+	json_member_text(json, "id", container.id);
+	json_member_text(json, "name", container.name);
 	if (container.pod[0] != '\0') {
-		jsonmember_text(json, "namespace", container.space);
-		jsonmember_text(json, "pod", container.pod);
+		json_member_text(json, "namespace", container.space);
+		json_member_text(json, "pod", container.pod);
 	}
-	jsonmember_text(json, "image", container.image);
+	json_member_text(json, "image", container.image);
 	json_end_object(json);
 }
 
@@ -483,24 +484,25 @@ static void put_labels(struct json_writer *json, const struct overview *overview
 	struct labels labels;
 
 	if (!target->container || !*target->container ||
-	    !labelbook_get(session_labels(overview->session), target->cgroup, &labels))
+	    !label_cache_get(session_labels(overview->session), target->cgroup, &labels))
 		return;
 
 	labels_json(json, "labels", &labels);
 	if (labels.left_out > 0)
-		jsonmember_u64(json, "labels_left_out", labels.left_out);
+		json_member_u64(json, "labels_left_out", labels.left_out);
 }
 
 /* Begins the object of a target, up to the array of its rules, which is open then. */
-static void statusjson_begin_target(struct json_writer *json, const struct overview *overview, const struct target *target)
+static void status_json_begin_target(struct json_writer *json, const struct overview *overview,
+				     const struct target *target)
 {
 	json_begin_object(json);
-	jsonmember_text(json, "name", target->name);
-	jsonmember_text(json, "kind", target_kind_name(target->kind));
-	jsonmember_text(json, "entry", target->entry);
+	json_member_text(json, "name", target->name);
+	json_member_text(json, "kind", target_kind_name(target->kind));
+	json_member_text(json, "entry", target->entry);
 	if (target->kind == TARGET_PROCESS)
-		jsonmember_u64(json, "pid", (uint64_t)target->pid);
-	jsonmember_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+		json_member_u64(json, "pid", (uint64_t)target->pid);
+	json_member_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	put_container(json, target->container);
 	put_labels(json, overview, target);
 	json_key(json, "rules");
@@ -508,7 +510,7 @@ static void statusjson_begin_target(struct json_writer *json, const struct overv
 }
 
 /* Ends both. */
-static void statusjson_end_target(struct json_writer *json)
+static void status_json_end_target(struct json_writer *json)
 {
 	json_end_array(json);
 	json_end_object(json);
@@ -517,7 +519,7 @@ static void statusjson_end_target(struct json_writer *json)
 /* ---- the whole ---- */
 
 /* Puts all members but those about targets. */
-static void statusjson_put_head(struct json_writer *json, const struct overview *overview)
+static void status_json_put_head(struct json_writer *json, const struct overview *overview)
 {
 	struct vitals vitals;
 
@@ -528,7 +530,7 @@ static void statusjson_put_head(struct json_writer *json, const struct overview 
 	put_ring(json, overview, &vitals);
 	put_stacks(json, overview);
 	put_discovery(json, overview);
-	statusunits_put(json, session_discovery(overview->session));
+	status_units_put(json, session_discovery(overview->session));
 	put_incidents(json, overview);
 }
 
@@ -544,9 +546,9 @@ struct pick {
 	uint32_t pair; /* the how-manieth rule on it */
 };
 
-struct statusanswer {
-	struct statusanswer_options options;
-	struct statusquery_line asked;
+struct status_answer {
+	struct status_answer_options options;
+	struct status_query_line asked;
 	struct json_writer *json;
 	struct buffer *out; /* of the piece that is being made; NULL between pieces */
 	uint64_t handed_on; /* bytes, of all pieces */
@@ -562,7 +564,7 @@ struct statusanswer {
 
 /* One target's turn. */
 struct turn {
-	struct statusanswer *answer;
+	struct status_answer *answer;
 	const struct overview *overview;
 	size_t place;
 	uint32_t pair;            /* of the rule that is looked at */
@@ -573,7 +575,7 @@ struct turn {
 
 static int hand_on(void *ctx, const void *data, size_t len)
 {
-	struct statusanswer *answer = ctx;
+	struct status_answer *answer = ctx;
 
 	answer->handed_on += len;
 	if (answer->out && answer->error == 0)
@@ -582,9 +584,9 @@ static int hand_on(void *ctx, const void *data, size_t len)
 	return answer->error;
 }
 
-static bool is_wanted(const struct statusanswer *answer, const struct evaluator_status *row)
+static bool is_wanted(const struct status_answer *answer, const struct evaluator_status *row)
 {
-	return statusquery_wants(&answer->asked.query, row->target->name, row->target->entry, row->rule->name);
+	return status_query_wants(&answer->asked.query, row->target->name, row->target->entry, row->rule->name);
 }
 
 /* ---- the nearest ---- */
@@ -604,7 +606,7 @@ static double nearness_of(const struct trigger_decision *decision)
 }
 
 /* Of equally near ones the first stays. Most rows of many are not among the nearest: one comparison. */
-static void pick(struct statusanswer *answer, const struct pick *candidate)
+static void pick(struct status_answer *answer, const struct pick *candidate)
 {
 	size_t max = answer->asked.query.nearest, at = answer->pick_count;
 
@@ -652,7 +654,7 @@ static bool is_picked(const struct turn *turn, uint32_t pair)
 
 /* ---- pieces ---- */
 
-static bool has_room(const struct statusanswer *answer)
+static bool has_room(const struct status_answer *answer)
 {
 	const struct buffer *out = answer->out;
 
@@ -663,7 +665,7 @@ static bool has_room(const struct statusanswer *answer)
 static int show(void *ctx, const struct evaluator_status *row)
 {
 	struct turn *turn = ctx;
-	struct statusanswer *answer = turn->answer;
+	struct status_answer *answer = turn->answer;
 
 	if (!is_picked(turn, turn->pair++) || !is_wanted(answer, row))
 		return 0;
@@ -673,17 +675,17 @@ static int show(void *ctx, const struct evaluator_status *row)
 	}
 
 	if (!turn->begun)
-		statusjson_begin_target(answer->json, turn->overview, row->target);
+		status_json_begin_target(answer->json, turn->overview, row->target);
 	turn->begun = true;
-	statusjson_put_rule(answer->json, row);
+	status_json_put_rule(answer->json, row);
 
 	return 0;
 }
 
-static void put_head(struct statusanswer *answer, const struct overview *overview)
+static void put_head(struct status_answer *answer, const struct overview *overview)
 {
 	json_begin_object(answer->json);
-	statusjson_put_head(answer->json, overview);
+	status_json_put_head(answer->json, overview);
 	answer->phase = END;
 	if (answer->asked.query.brief)
 		return;
@@ -699,10 +701,10 @@ static void visit(struct turn *turn, int (*visitor)(void *ctx, const struct eval
 
 	evaluator_visit_one(turn->overview->evaluator, id, visitor, turn);
 	if (turn->begun)
-		statusjson_end_target(turn->answer->json);
+		status_json_end_target(turn->answer->json);
 }
 
-static void look_at_next(struct statusanswer *answer, const struct overview *overview)
+static void look_at_next(struct status_answer *answer, const struct overview *overview)
 {
 	visit(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, look);
 	if (answer->at < answer->id_count)
@@ -714,7 +716,7 @@ static void look_at_next(struct statusanswer *answer, const struct overview *ove
 }
 
 /* All picks of one target at once. */
-static void show_next_picked(struct statusanswer *answer, const struct overview *overview)
+static void show_next_picked(struct status_answer *answer, const struct overview *overview)
 {
 	const struct pick *picks = &answer->picks[answer->at];
 	struct turn turn = { .answer = answer, .overview = overview, .place = picks->place, .picks = picks };
@@ -726,7 +728,7 @@ static void show_next_picked(struct statusanswer *answer, const struct overview 
 	visit(&turn, show);
 }
 
-static void show_next(struct statusanswer *answer, const struct overview *overview)
+static void show_next(struct status_answer *answer, const struct overview *overview)
 {
 	if (answer->at == (answer->picks ? answer->pick_count : answer->id_count))
 		answer->phase = END;
@@ -737,13 +739,13 @@ static void show_next(struct statusanswer *answer, const struct overview *overvi
 }
 
 /* Some of the targets. */
-static void put_piece(struct statusanswer *answer, const struct overview *overview)
+static void put_piece(struct status_answer *answer, const struct overview *overview)
 {
 	const struct clock *clock = &answer->options.clock;
-	mono_t until = mono_add(clock_mono(clock), STATUSANSWER_PIECE_NS);
-	size_t end = answer->out->len + STATUSANSWER_PIECE;
+	mono_t until = mono_add(clock_mono(clock), STATUS_ANSWER_PIECE_NS);
+	size_t end = answer->out->len + STATUS_ANSWER_PIECE;
 
-	for (int i = 0; i < STATUSANSWER_LOOKS && answer->phase != END && answer->out->len < end; i++) {
+	for (int i = 0; i < STATUS_ANSWER_LOOKS && answer->phase != END && answer->out->len < end; i++) {
 		if (i > 0 && mono_diff(clock_mono(clock), until) >= 0)
 			break;
 		if (answer->phase == PICKING)
@@ -755,11 +757,11 @@ static void put_piece(struct statusanswer *answer, const struct overview *overvi
 		return;
 
 	json_end_array(answer->json);
-	jsonmember_u64(answer->json, "farther", answer->farther);
-	jsonmember_u64(answer->json, "left_out", answer->left_out);
+	json_member_u64(answer->json, "farther", answer->farther);
+	json_member_u64(answer->json, "left_out", answer->left_out);
 }
 
-static int end(struct statusanswer *answer)
+static int end(struct status_answer *answer)
 {
 	struct json_writer *json = TAKE(answer->json);
 
@@ -768,7 +770,7 @@ static int end(struct statusanswer *answer)
 	return json_writer_close(json);
 }
 
-int statusanswer_more(struct statusanswer *answer, struct buffer *ret)
+int status_answer_more(struct status_answer *answer, struct buffer *ret)
 {
 	struct overview overview;
 	int r = 1;
@@ -788,15 +790,15 @@ int statusanswer_more(struct statusanswer *answer, struct buffer *ret)
 
 /* ---- the whole ---- */
 
-static void release(struct statusanswer **answer)
+static void release(struct status_answer **answer)
 {
-	statusanswer_free(*answer);
+	status_answer_free(*answer);
 }
 
 /* Counts, and when there is room writes down. */
 static int list(void *ctx, const struct evaluator_sight *sight)
 {
-	struct statusanswer *answer = ctx;
+	struct status_answer *answer = ctx;
 
 	if (answer->ids)
 		answer->ids[answer->id_count] = sight->target->id;
@@ -806,7 +808,7 @@ static int list(void *ctx, const struct evaluator_sight *sight)
 }
 
 /* All memory that does not depend on what is written. */
-static int prepare(struct statusanswer *answer)
+static int prepare(struct status_answer *answer)
 {
 	uint64_t nearest = answer->asked.query.nearest;
 	struct overview overview;
@@ -826,9 +828,9 @@ static int prepare(struct statusanswer *answer)
 	return json_writer_new((struct sink){ hand_on, answer }, false, &answer->json);
 }
 
-int statusanswer_new(const struct statusanswer_options *options, const char *words, struct statusanswer **ret)
+int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret)
 {
-	AUTO(release) struct statusanswer *answer = calloc(1, sizeof(*answer));
+	AUTO(release) struct status_answer *answer = calloc(1, sizeof(*answer));
 	int r;
 
 	if (!answer)
@@ -836,8 +838,8 @@ int statusanswer_new(const struct statusanswer_options *options, const char *wor
 
 	answer->options = *options;
 	if (answer->options.max_bytes == 0)
-		answer->options.max_bytes = STATUSANSWER_MAX;
-	r = statusquery_parse(words, &answer->asked);
+		answer->options.max_bytes = STATUS_ANSWER_MAX;
+	r = status_query_parse(words, &answer->asked);
 	if (r == 0)
 		r = prepare(answer);
 	if (r < 0)
@@ -847,7 +849,7 @@ int statusanswer_new(const struct statusanswer_options *options, const char *wor
 	return 0;
 }
 
-void statusanswer_free(struct statusanswer *answer)
+void status_answer_free(struct status_answer *answer)
 {
 	if (!answer)
 		return;

@@ -16,32 +16,32 @@
  * A piece ends at the first target after so many bytes, after so many looks at targets, or after so long: of globs and names that somebody has made
  * for it, each look takes milliseconds.
  */
-#define STATUSANSWER_PIECE (64u << 10)
+#define STATUS_ANSWER_PIECE (64u << 10)
 
-#define STATUSANSWER_PIECE_NS (2 * NS_PER_MS)
+#define STATUS_ANSWER_PIECE_NS (2 * NS_PER_MS)
 
 /* What a piece may take in all: the head, or a target with very many rules. */
-#define STATUSANSWER_ROOM (1u << 20)
+#define STATUS_ANSWER_ROOM (1u << 20)
 
-struct statusanswer;
+struct status_answer;
 
-struct statusanswer_options {
+struct status_answer_options {
 	void (*overview)(void *ctx, struct overview *ret); /* asked for each piece; must outlive the answer */
 	void *ctx;
 	struct clock clock; /* how long a piece has taken */
-	size_t max_bytes;   /* 0: STATUSANSWER_MAX */
+	size_t max_bytes;   /* 0: STATUS_ANSWER_MAX */
 };
 
-/* words: what is asked for (statusquery.h). 0; -EINVAL, -E2BIG: that is no question; -ENOMEM. */
-int statusanswer_new(const struct statusanswer_options *options, const char *words, struct statusanswer **ret);
+/* words: what is asked for (status_query.h). 0; -EINVAL, -E2BIG: that is no question; -ENOMEM. */
+int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret);
 
 /*
- * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one, must leave STATUSANSWER_ROOM. 1: there is more; 0: this
+ * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one, must leave STATUS_ANSWER_ROOM. 1: there is more; 0: this
  * was the last; -ENOMEM; -EFBIG: what comes before the targets does not fit.
  */
-int statusanswer_more(struct statusanswer *answer, struct buffer *ret);
+int status_answer_more(struct status_answer *answer, struct buffer *ret);
 
 /* NULL is fine. */
-void statusanswer_free(struct statusanswer *answer);
+void status_answer_free(struct status_answer *answer);
 
 #endif

@@ -1,0 +1,243 @@
+/*
+ * bench_daemon.c: the daemon as a whole, on a thousand mostly idle processes: CPU, memory, descriptors, and how long it takes from a
+ * condition that has become true to an open incident.
+ *
+ * The daemon is the one that was built beside this program, with a ring and a spool of its own in a temporary directory. It is watched
+ * from outside, like any other process: its CPU clock, its smaps, its fd/, and what it says.
+ */
+#include "bench_spikewatch.h"
+#include "bench_targets.h"
+#include "lib/config/config.h"
+#include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/targets/unit_bus.h"
+#include "lib/base/base.h"
+#include "lib/model/pacing.h"
+#include "lib/source/source.h"
+
+#include <math.h>
+
+#define TARGETS 1000u
+#define RUNNING 10u
+#define HERTZ 100u
+#define SETTLE_NS (3 * NS_PER_S)
+#define MEASURE_NS (5 * NS_PER_S)
+#define WINDOW_NS (100 * NS_PER_MS)
+#define FIRINGS 12u
+
+static unsigned own_cpu, target_cpu;
+
+static const char rate_limit[] =
+	"\"targets\": ["
+	"    { \"name\": \"many\", \"comm\": \"bench_many\", \"per\": \"process\" },"
+	"    { \"name\": \"burner\", \"comm\": \"bench_burner\", \"per\": \"process\" } ],"
+	"  \"rules\": ["
+	"    { \"name\": \"burst\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": "
+	"\"60%\","
+	"      \"warmup\": 1, \"cooldown\": \"100ms\", \"targets\": [\"burner\"] },"
+	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%\", \"targets\": "
+	"[\"many\"] },"
+	"    { \"name\": \"memory\", \"metric\": \"memory\", \"window\": \"1s\", \"percent\": \"90%\" },"
+	"    { \"name\": \"threads\", \"metric\": \"threads\", \"window\": \"1s\", \"above\": 1000 },"
+	"    { \"name\": \"fds\", \"metric\": \"fds\", \"window\": \"1s\", \"above\": 1000 } ]";
+
+struct rig {
+	struct bench_spikewatch daemon;
+	struct bench_targets many, burner;
+	_Atomic uint64_t *burn_at; /* shared with the burner */
+};
+
+/* ---- targets ---- */
+
+/* Runs without a break from each moment it is given, for a window and a little more. */
+static void burn(_Atomic uint64_t *burn_at)
+{
+	for (uint64_t last = 0;;) {
+		uint64_t at = atomic_load(burn_at);
+
+		if (at == last) {
+			bench_sleep(NS_PER_MS);
+			continue;
+		}
+		last = at;
+		bench_sleep_until(at);
+		while (bench_now() < at + WINDOW_NS + 20 * NS_PER_MS)
+			continue;
+	}
+}
+
+static void start_targets(struct rig *rig)
+{
+	rig->burn_at = mmap(NULL, sizeof *rig->burn_at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	bench_need(rig->burn_at != MAP_FAILED, "shared memory");
+	rig->many = (struct bench_targets){
+		.count = TARGETS, .busy = RUNNING, .manner = BENCH_TICKING, .name = "bench_many", .cpu = target_cpu
+	};
+	bench_targets_start(&rig->many);
+
+	pid_t pid = fork();
+
+	bench_need(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "bench_burner");
+		bench_pin(target_cpu);
+		burn(rig->burn_at);
+	}
+	rig->burner.pids = calloc(1, sizeof(pid_t));
+	bench_need(rig->burner.pids, "memory");
+	rig->burner.pids[0] = pid;
+}
+
+static void end_targets(struct rig *rig)
+{
+	kill(rig->burner.pids[0], SIGKILL);
+	waitpid(rig->burner.pids[0], NULL, 0);
+	free(rig->burner.pids);
+	bench_targets_end(&rig->many);
+}
+
+/* ---- figures ---- */
+
+/* What the looks alone cost at this rate, the waking up included: percent of a core. */
+static double bare_percent(const struct rig *rig)
+{
+	struct bench_bare bare;
+
+	bench_bare_make(&bare, &rig->many);
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	bench_bare_tick(&bare);
+
+	uint64_t began = bench_now(), deadline = began, cpu = bench_cpu();
+
+	while (deadline < began + 2 * NS_PER_S) {
+		deadline += NS_PER_S / HERTZ;
+		bench_sleep_until(deadline);
+		bench_bare_tick(&bare);
+	}
+	cpu = bench_cpu() - cpu;
+	bench_bare_end(&bare);
+	return 100 * (double)cpu / (double)(bench_now() - began);
+}
+
+static double cpu_percent(clockid_t clock)
+{
+	uint64_t began = bench_now(), cpu = bench_clock(clock);
+
+	bench_sleep(MEASURE_NS);
+	cpu = bench_clock(clock) - cpu;
+	return 100 * (double)cpu / (double)(bench_now() - began);
+}
+
+/* The burner begins with a window of the rule; the condition is true at its end. Milliseconds from there to the open incident. */
+static double time_firing(struct rig *rig)
+{
+	uint64_t at = (bench_now() / WINDOW_NS + 2) * WINDOW_NS;
+
+	atomic_store(rig->burn_at, at);
+
+	uint64_t fired = bench_spikewatch_hear(&rig->daemon, "rule burst fired", at + 10 * WINDOW_NS);
+
+	if (fired == 0)
+		return NAN;
+	bench_sleep_until(at + 5 * WINDOW_NS);
+	return ((double)fired - (double)(at + WINDOW_NS)) / 1e6;
+}
+
+static void report_firings(struct rig *rig)
+{
+	double delays[FIRINGS], worst = 0;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < FIRINGS; i++) {
+		double delay = time_firing(rig);
+
+		if (isnan(delay))
+			continue;
+		delays[count++] = delay;
+		worst = fmax(worst, delay);
+	}
+	bench_need(count > FIRINGS / 2, "the rule fires");
+	bench_report(
+		(struct bench_row){ .what = "  condition true (its window of 100 ms is over) -> incident open, median",
+				    .unit = "ms",
+				    .measured = bench_median(delays, count) });
+	bench_report((struct bench_row){ "    the worst of 12 (budget: one evaluation step + 10 ms)", "ms", worst, 0,
+					 BENCH_AT_MOST, 110 });
+}
+
+static void report_daemon(struct rig *rig)
+{
+	clockid_t clock;
+
+	double before = bare_percent(rig);
+
+	bench_spikewatch_start(&rig->daemon);
+	bench_sleep(SETTLE_NS);
+	bench_need(clock_getcpuclockid(rig->daemon.pid, &clock) == 0, "clock_getcpuclockid");
+
+	double ours = cpu_percent(clock);
+
+	kill(rig->daemon.pid, SIGSTOP);
+
+	double bare = (before + bare_percent(rig)) / 2;
+
+	kill(rig->daemon.pid, SIGCONT);
+	bench_report((struct bench_row){ "  the daemon, with 5 rules", "%", ours, bare, BENCH_AT_MOST, 4 });
+	bench_report((struct bench_row){ "  resident memory, without the ring", "MiB",
+					 bench_spikewatch_memory(&rig->daemon).resident_mib, 0, BENCH_AT_MOST, 12 });
+	bench_report((struct bench_row){
+		.what = "  open descriptors", .unit = "", .measured = bench_count_descriptors(rig->daemon.pid) });
+	report_firings(rig);
+	bench_spikewatch_end(&rig->daemon);
+}
+
+static void report_session(const struct rig *rig)
+{
+	struct config_source source = { "bench", rig->daemon.text, strlen(rig->daemon.text) };
+	struct config_error error;
+	struct config *config;
+	struct session *session;
+	char what[80];
+
+	if (config_parse(&source, 1, &config, &error) < 0) {
+		fprintf(stderr, "bench: %s: %s\n", error.key, error.message);
+		exit(EXIT_FAILURE);
+	}
+	bench_need(session_new(config, NULL, &session) == 0, "session");
+
+	double bare = bare_percent(rig);
+
+	bench_need(session_start(session) == 0, "session");
+	bench_sleep(SETTLE_NS);
+
+	double ours = cpu_percent(CLOCK_PROCESS_CPUTIME_ID);
+
+	session_stop(session);
+	bare = (bare + bare_percent(rig)) / 2;
+	snprintf(what, sizeof what, "CPU, %u processes, %u not idle, %u Hz (against: a bare loop)", TARGETS, RUNNING,
+		 HERTZ);
+	bench_report((struct bench_row){ what, "%", ours, bare, BENCH_AT_MOST, 4 });
+	session_free(session);
+	config_free(config);
+}
+
+int main(void)
+{
+	static struct rig rig;
+
+	own_cpu = bench_nth_cpu(0);
+	target_cpu = bench_nth_cpu(1);
+	bench_pin(own_cpu);
+	bench_raise_descriptors();
+	bench_spikewatch_make(&rig.daemon, NULL, NULL);
+	bench_spikewatch_configure(&rig.daemon, "10ms", rate_limit);
+
+	start_targets(&rig);
+
+	report_session(&rig);
+	report_daemon(&rig);
+	end_targets(&rig);
+
+	return 0;
+}

@@ -1,0 +1,625 @@
+/* check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they print is read back. */
+#include "cli/base/options.h"
+#include "lib/profile/stack_text.h"
+#include "lib/incident/incident.h"
+#include "incidentmade.h"
+#include "lib/base/json.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
+#include "lib/rules/metric.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define OUTPUT_MAX 65536
+
+static char path[300];
+static int dirfd_of_test = -1;
+static char output[OUTPUT_MAX];
+
+static void set_up(void)
+{
+	dirfd_of_test = incidentmade_directory(path, sizeof(path));
+	setenv("TZ", "UTC", 1);
+	setenv("COLUMNS", "80", 1);
+	setenv("SPIKEWATCH_DIR", path, 1);
+}
+
+static void tear_down(void)
+{
+	close(dirfd_of_test);
+	incidentmade_remove(path);
+}
+
+/* Runs a command with the words given, stdout and stderr into output. Its exit code. */
+static int run(int (*command)(int, char **), char **words)
+{
+	FILE *file = tmpfile();
+	int saved[2] = { dup(STDOUT_FILENO), dup(STDERR_FILENO) };
+	int argc = 0, code;
+	size_t len;
+
+	ck_assert_ptr_nonnull(file);
+	while (words[argc])
+		argc++;
+	fflush(stdout);
+	dup2(fileno(file), STDOUT_FILENO);
+	dup2(fileno(file), STDERR_FILENO);
+	code = command(argc, words);
+	fflush(stdout);
+	dup2(saved[0], STDOUT_FILENO);
+	dup2(saved[1], STDERR_FILENO);
+	close(saved[0]);
+	close(saved[1]);
+
+	rewind(file);
+	len = fread(output, 1, sizeof(output) - 1, file);
+	output[len] = '\0';
+	fclose(file);
+	return code;
+}
+
+#define RUN(name, ...) run(name##_command, (char *[]){ #name, __VA_ARGS__ __VA_OPT__(, ) NULL })
+
+static void says(const char *text)
+{
+	ck_assert_msg(strstr(output, text), "does not say \"%s\":\n%s", text, output);
+}
+
+static void says_not(const char *text)
+{
+	ck_assert_msg(!strstr(output, text), "says \"%s\":\n%s", text, output);
+}
+
+static void make(const struct incidentmade_options *options)
+{
+	static const struct incidentmade_options usual;
+
+	incidentmade_write(dirfd_of_test, options ? options : &usual);
+}
+
+static const char *path_of(const char *file)
+{
+	static char whole[600];
+
+	snprintf(whole, sizeof(whole), "%s/%s%s%s", path, INCIDENTMADE_ID, *file ? "/" : "", file);
+	return whole;
+}
+
+/* Changes one byte in the middle of a file. */
+static void flip(const char *file)
+{
+	AUTO_CLOSE int fd = open(path_of(file), O_RDWR | O_CLOEXEC);
+	struct stat st;
+	char byte;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(pread(fd, &byte, 1, st.st_size / 2), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, st.st_size / 2), 1);
+}
+
+static struct json_document *parsed(void)
+{
+	struct json_document *document = NULL;
+	struct json_error error = { 0 };
+	int rc = json_parse(output, strlen(output), NULL, &document, &error);
+
+	ck_assert_msg(rc == 0, "line %u: %s", error.place.line, error.message);
+	return document;
+}
+
+static void harmless(void)
+{
+	for (const unsigned char *p = (const unsigned char *)output; *p; p++)
+		ck_assert_msg(*p == '\n' || *p >= ' ', "byte %02x in:\n%s", *p, output);
+	says_not("\x7f");
+}
+
+static void golden(const char *name)
+{
+	static char want[OUTPUT_MAX];
+	char file_name[200];
+	FILE *file;
+
+	snprintf(file_name, sizeof(file_name), "tests/data/show/%s.txt", name);
+	if (getenv("SPIKEWATCH_WRITE_GOLDEN")) {
+		file = fopen(file_name, "w");
+		fputs(output, file);
+		fclose(file);
+	}
+	file = fopen(file_name, "r");
+	ck_assert_msg(file, "%s is missing", file_name);
+	want[fread(want, 1, sizeof(want) - 1, file)] = '\0';
+	fclose(file);
+	/* Both are too long for a message of Check. */
+	if (strcmp(output, want) != 0)
+		fprintf(stderr, "%s", output);
+	ck_assert_msg(strcmp(output, want) == 0, "differs from %s", file_name);
+}
+
+START_TEST(shows_what_the_golden_text_shows)
+{
+	make(&(struct incidentmade_options){ .gap = true, .gone = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	golden("gap_and_gone");
+}
+END_TEST
+
+START_TEST(whole_incident_says_that_nothing_was_lost)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
+	says("Nothing was\nlost.");
+	says("182.4 % of its");
+	says("hot-loop");
+	says("memory peaked at 190 MiB");
+	says_not("ended");
+}
+END_TEST
+
+START_TEST(shows_by_path_too)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
+	says(INCIDENTMADE_ID);
+}
+END_TEST
+
+START_TEST(json_holds_incident_summary_and_series)
+{
+	struct json_document *document;
+	const struct json_node *root, *series;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	root = json_root(document);
+	ck_assert_ptr_nonnull(json_member(json_member(root, "incident"), "rule"));
+	ck_assert_ptr_nonnull(strstr(json_member(root, "summary")->text, "postgres/812"));
+	ck_assert(!json_member(root, "damaged")->boolean);
+	series = json_member(root, "series");
+	ck_assert_uint_eq(json_member(json_member(series, "cpu_percent"), "peak")->count, 68);
+	ck_assert_uint_eq(json_member(json_member(series, "memory_bytes"), "mean")->count, 68);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(what_was_asked_for_by_hand_has_no_value_and_no_threshold)
+{
+	struct json_document *document;
+	const struct json_node *row;
+
+	make(&(struct incidentmade_options){ .manual = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("a record of postgres/812 was asked for by hand.");
+	says("It was also asked for by hand.");
+	says_not("threshold");
+	says_not("fires above");
+	says_not("more firing");
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("manual            asked for by hand");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	document = parsed();
+	row = json_root(document)->first;
+	ck_assert_str_eq(json_member(row, "kind")->text, "manual");
+	ck_assert_int_eq(json_member(row, "value")->type, JSON_NULL);
+	ck_assert_int_eq(json_member(row, "threshold")->type, JSON_NULL);
+	json_document_free(document);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+}
+END_TEST
+
+START_TEST(of_everything_targets_are_listed_by_their_peaks)
+{
+	struct json_document *document;
+	const struct json_node *targets;
+	const char *first, *second;
+
+	make(&(struct incidentmade_options){ .manual = true, .everything = true });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("a record of all targets was asked for by hand");
+	says("Targets by their peaks");
+	first = strstr(output, "2.00 cores     160 MiB  greedy/9");
+	second = strstr(output, "1.00 cores    40.0 MiB  postgres/812");
+	ck_assert_msg(first && second && first < second, "%s", output);
+	says_not("\nMemory");
+	says_not("of this target");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_int_eq(json_member(json_root(document), "series")->type, JSON_NULL);
+	targets = json_member(json_root(document), "targets");
+	ck_assert_uint_eq(targets->count, 2);
+	ck_assert_str_eq(json_member(targets->first, "name")->text, "greedy/9");
+	json_document_free(document);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+}
+END_TEST
+
+START_TEST(functions_of_the_spike_are_shown_beside_those_before_it)
+{
+	struct json_document *document;
+	const struct json_node *functions;
+
+	make(&(struct incidentmade_options){ .functions = FUNCTION_TABLE_HEADER
+					     "\n" FUNCTION_TABLE_SAMPLES " 200, 50\n"
+					     "spin\t/bin/db\t2\t4\t40\t45\t400.000\thot\t815\t45\n" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says("Hottest functions (percent of the samples: 200 before the spike, 50 during it)");
+	says("   1.0    2.0    80.0   90.0  spin      db      hot/815\n");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	functions = json_member(json_root(document), "functions");
+	ck_assert_double_eq(json_member(functions, "samples_before")->number, 200);
+	ck_assert_str_eq(json_member(json_member(functions, "hottest")->first, "function")->text, "spin");
+	ck_assert_double_eq(json_member(json_member(functions, "hottest")->first, "self_during")->number, 40);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(of_memory_it_shows_first_what_made_it_grow)
+{
+	make(&(struct incidentmade_options){ .metric = _i ? "memory_bytes" : "cpu",
+					     .functions = FUNCTION_TABLE_HEADER "\nspin\t\t0\t0\t1\t1\n",
+					     .memory_functions = FUNCTION_TABLE_HEADER_BYTES
+					     "\n" FUNCTION_TABLE_BYTES " 0, 1\ngrow\t\t0\t0\t1\t1\n" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_ptr_null(strstr(strstr(output, "made memory grow") + 1, "made memory grow"));
+	says("\nHottest functions (percent");
+	ck_assert_int_eq(strstr(output, "made memory grow") < strstr(output, "Hottest functions"), _i);
+}
+END_TEST
+
+START_TEST(without_a_table_of_functions_nothing_is_said_of_them)
+{
+	struct json_document *document;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says_not("Hottest");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_int_eq(json_member(json_root(document), "functions")->type, JSON_NULL);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(what_is_not_there_is_said)
+{
+	char page[400];
+
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("there are no incidents");
+	incidentmade_write(dirfd_of_test, &(struct incidentmade_options){ 0 });
+	ck_assert_int_eq(RUN(show, "lost"), EXIT_TROUBLE);
+	says("no incident is called so");
+	snprintf(page, sizeof(page), "%s/" INCIDENTMADE_ID "/incident.json", path);
+	ck_assert_int_eq(RUN(show, page), EXIT_TROUBLE);
+	says("a page of a report spikewatch export");
+	ck_assert_int_eq(RUN(show, "/nonexistent/incident"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, path), EXIT_USAGE);
+	says("there is no incident.json in it");
+	ck_assert_int_eq(RUN(show), EXIT_USAGE);
+	says("ID|PATH is missing");
+}
+END_TEST
+
+START_TEST(ambiguous_names_are_refused)
+{
+	make(NULL);
+	make(&(struct incidentmade_options){ .name = "20261120T031502.123Z-postgres_812-cpu-high-2" });
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_TROUBLE);
+	says("more than one incident");
+	says("-high-2");
+}
+END_TEST
+
+START_TEST(incident_without_samples_still_says_what_fired)
+{
+	make(NULL);
+	ck_assert_int_eq(unlink(path_of("samples.tsv")), 0);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("DAMAGED: samples.tsv is missing");
+	says("Lost: the samples");
+	says("cpu-high");
+}
+END_TEST
+
+START_TEST(incident_that_cannot_be_read_is_shown_as_far_as_it_goes)
+{
+	make(NULL);
+	ck_assert_int_eq(truncate(path_of(INCIDENT_FILE), 20), 0);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("DAMAGED: incident.json is damaged");
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_TROUBLE);
+	json_document_free(parsed());
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("DAMAGED");
+}
+END_TEST
+
+START_TEST(escapes_of_a_hostile_name_never_reach_the_terminal)
+{
+	make(&(struct incidentmade_options){ .comm = "\033]0;pwned\a\033[2J\r\n\x7f\xc2\x9b" });
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	harmless();
+	ck_assert_int_eq(RUN(show, "\033[31mred"), EXIT_TROUBLE);
+	harmless();
+}
+END_TEST
+
+START_TEST(hostile_evidence_never_reaches_the_terminal)
+{
+	make(NULL);
+	AUTO_CLOSE int fd = open(path_of("threads.tsv"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+	static const char head[] = "\033[2Jtid\tname_ns\t",
+			  bad[] = "\n1\t18446744073709551616\t\xff\n#\033[31m\n-\t-5\n\n";
+	char row[5000];
+
+	memset(row, '\t', sizeof(row));
+	memcpy(row, head, strlen(head));
+	memcpy(row + 1000, bad, strlen(bad));
+	memset(row + 1000 + strlen(bad), 'x', sizeof(row) - 1000 - strlen(bad));
+	ck_assert_int_eq(write(fd, row, sizeof(row)), sizeof(row));
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	harmless();
+}
+END_TEST
+
+START_TEST(empty_directory_says_so)
+{
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("There are no incidents in");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	ck_assert_str_eq(output, "[]\n");
+	ck_assert_int_eq(RUN(list, "-d", "/nonexistent"), EXIT_TROUBLE);
+	setenv("SPIKEWATCH_DIR", "/nonexistent", 1);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("There are no incidents in /nonexistent: there is no such directory.\n");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	ck_assert_str_eq(output, "[]\n");
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("/nonexistent: there is no such directory; -d DIR looks elsewhere\n");
+}
+END_TEST
+
+/* What spikewatch list prints on a terminal of so many columns, without the \r of each line. */
+static void list_on_terminal(unsigned short columns)
+{
+	struct winsize size = { .ws_row = 24, .ws_col = columns };
+	int master, slave, saved = dup(STDOUT_FILENO);
+	char *words[] = { "list", NULL };
+	size_t len = 0;
+	ssize_t n;
+
+	unsetenv("COLUMNS");
+	ck_assert_int_eq(openpty(&master, &slave, NULL, NULL, &size), 0);
+	fflush(stdout);
+	dup2(slave, STDOUT_FILENO);
+	ck_assert_int_eq(list_command(1, words), EXIT_OK);
+	fflush(stdout);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	close(slave);
+	while ((n = read(master, output + len, sizeof(output) - 1 - len)) > 0)
+		len += (size_t)n;
+	close(master);
+	output[len] = '\0';
+}
+
+START_TEST(on_a_narrow_terminal_it_lists_what_the_id_does_not_say)
+{
+	make(NULL);
+	list_on_terminal(80);
+	says("TIME                 VALUE                ID\r\n"
+	     "2026-11-20 03:15:02  182.4 % > 80.0 %     " INCIDENTMADE_ID "\r\n");
+	list_on_terminal(160);
+	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high          182.4 % > 80.0 %");
+}
+END_TEST
+
+START_TEST(lists_value_against_threshold)
+{
+	struct json_document *document;
+
+	make(NULL);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("2026-11-20 03:15:02+0000  postgres/812        cpu-high          182.4 % > 80.0 %");
+	says_not("DAMAGED");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_uint_eq(json_root(document)->count, 1);
+	ck_assert_double_eq(json_member(json_root(document)->first, "threshold")->number, 80);
+	json_document_free(document);
+}
+END_TEST
+
+START_TEST(whole_incident_is_verified)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+	says(": whole, ");
+	ck_assert_int_eq(RUN(verify, (char *)path_of("samples.tsv")), EXIT_OK);
+	ck_assert_int_eq(RUN(verify, "-q", (char *)path_of("")), EXIT_OK);
+	ck_assert_str_eq(output, "");
+}
+END_TEST
+
+START_TEST(one_flipped_byte_in_any_file_is_found)
+{
+	static const char *const files[] = { "samples.tsv", "threads.tsv", "smaps.tsv", INCIDENT_FILE, MANIFEST_NAME };
+
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		make(NULL);
+		flip(files[i]);
+		ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_TROUBLE);
+		says(": damaged");
+		says(files[i]);
+		incidentmade_remove(path_of(""));
+	}
+}
+END_TEST
+
+START_TEST(damaged_stream_names_line_and_loss)
+{
+	make(NULL);
+	flip("samples.tsv");
+	ck_assert_int_eq(RUN(verify, (char *)path_of("samples.tsv")), EXIT_TROUBLE);
+	says("line ");
+	says("1 row lost");
+	ck_assert_int_eq(RUN(verify, "--json", (char *)path_of("samples.tsv")), EXIT_TROUBLE);
+	json_document_free(parsed());
+	says("\"verdict\": \"damaged\"");
+}
+END_TEST
+
+/* As the daemon has it while the window is not over: under another name, locked, without manifest and samples. The lock. */
+static int unseal(void)
+{
+	char from[600], to[700];
+	int fd;
+
+	make(NULL);
+	ck_assert_int_eq(unlink(path_of("MANIFEST")), 0);
+	ck_assert_int_eq(unlink(path_of("samples.tsv")), 0);
+	snprintf(from, sizeof(from), "%s", path_of(""));
+	snprintf(to, sizeof(to), "%s.tmp", from);
+	ck_assert_int_eq(rename(from, to), 0);
+	fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+
+	return fd;
+}
+
+START_TEST(what_is_still_being_written_is_listed_and_shown_as_far_as_it_goes)
+{
+	AUTO_CLOSE int lock = unseal();
+	struct json_document *document;
+
+	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
+	says("postgres/812");
+	says(INCIDENTMADE_ID "  (being written)\n");
+	says_not("DAMAGED");
+	ck_assert_int_eq(RUN(list, "-d", path, "--target", "nobody"), EXIT_OK);
+	says_not(INCIDENTMADE_ID);
+	ck_assert_int_eq(RUN(list, "-d", path, "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert(json_member(json_root(document)->first, "open")->boolean);
+	ck_assert(!json_member(json_root(document)->first, "damaged")->boolean);
+	json_document_free(document);
+
+	ck_assert_int_eq(RUN(show, "-d", path, "cpu-high"), EXIT_OK);
+	says("BEING WRITTEN since 2026-11-20 03:15:02");
+	says("Busiest threads");
+	says_not("DAMAGED");
+	says_not("Recording");
+	says_not("Lost");
+	ck_assert_int_eq(RUN(show, "-d", path, "--json", "cpu-high"), EXIT_OK);
+	document = parsed();
+	ck_assert(json_member(json_root(document), "open")->boolean);
+	json_document_free(document);
+	ck_assert_int_eq(RUN(show, "-d", path, "last"), EXIT_TROUBLE); /* it is not the last of those that there are */
+}
+END_TEST
+
+START_TEST(what_is_still_being_written_is_neither_whole_nor_damaged)
+{
+	AUTO_CLOSE int lock = unseal();
+	char whole[700];
+
+	snprintf(whole, sizeof(whole), "%s.tmp", path_of(""));
+	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
+	says(": being written\n  it fired 2026-11-20 03:15:02");
+	ck_assert_int_eq(RUN(export, "-d", path, "--format", "csv", "cpu-high"), EXIT_TROUBLE);
+	says("it is still being written; spikewatch show says what there is so far");
+
+	/* Whoever wrote it is dead. */
+	ck_assert_int_eq(flock(lock, LOCK_UN), 0);
+	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
+	says_not(INCIDENTMADE_ID);
+	ck_assert_int_eq(RUN(show, whole), EXIT_TROUBLE);
+	says("DAMAGED: MANIFEST is missing");
+	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
+	says(": damaged");
+}
+END_TEST
+
+START_TEST(what_is_none_of_ours_is_told_apart_from_damage)
+{
+	make(NULL);
+	ck_assert_int_eq(RUN(verify, "/dev/null"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, "/proc/self/status"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, "/nonexistent"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, path), EXIT_USAGE);
+	/* The worst of several. */
+	ck_assert_int_eq(RUN(verify, (char *)path_of(""), "/dev/null"), EXIT_USAGE);
+	says(": whole");
+	says(": not ours");
+}
+END_TEST
+
+START_TEST(help_fits_one_screen)
+{
+	int (*const all[])(int, char **) = { list_command, show_command, verify_command };
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		size_t lines = 0;
+
+		ck_assert_int_eq(run(all[i], (char *[]){ "x", "--help", NULL }), EXIT_OK);
+		says("Example:");
+		says("Exit code:");
+		for (const char *line = output; *line; line += strcspn(line, "\n") + 1, lines++)
+			ck_assert_uint_le(strcspn(line, "\n"), 96);
+		ck_assert_uint_le(lines, 24);
+	}
+}
+END_TEST
+
+Suite *show_suite(void);
+
+Suite *show_suite(void)
+{
+	Suite *suite = suite_create("show");
+	TCase *tcase = tcase_create("show");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, shows_what_the_golden_text_shows);
+	tcase_add_test(tcase, whole_incident_says_that_nothing_was_lost);
+	tcase_add_test(tcase, shows_by_path_too);
+	tcase_add_test(tcase, json_holds_incident_summary_and_series);
+	tcase_add_test(tcase, what_was_asked_for_by_hand_has_no_value_and_no_threshold);
+	tcase_add_test(tcase, of_everything_targets_are_listed_by_their_peaks);
+	tcase_add_test(tcase, functions_of_the_spike_are_shown_beside_those_before_it);
+	tcase_add_loop_test(tcase, of_memory_it_shows_first_what_made_it_grow, 0, 2);
+	tcase_add_test(tcase, without_a_table_of_functions_nothing_is_said_of_them);
+	tcase_add_test(tcase, what_is_not_there_is_said);
+	tcase_add_test(tcase, ambiguous_names_are_refused);
+	tcase_add_test(tcase, incident_without_samples_still_says_what_fired);
+	tcase_add_test(tcase, incident_that_cannot_be_read_is_shown_as_far_as_it_goes);
+	tcase_add_test(tcase, escapes_of_a_hostile_name_never_reach_the_terminal);
+	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
+	tcase_add_test(tcase, empty_directory_says_so);
+	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
+	tcase_add_test(tcase, lists_value_against_threshold);
+	tcase_add_test(tcase, whole_incident_is_verified);
+	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);
+	tcase_add_test(tcase, damaged_stream_names_line_and_loss);
+	tcase_add_test(tcase, what_is_none_of_ours_is_told_apart_from_damage);
+	tcase_add_test(tcase, what_is_still_being_written_is_listed_and_shown_as_far_as_it_goes);
+	tcase_add_test(tcase, what_is_still_being_written_is_neither_whole_nor_damaged);
+	tcase_add_test(tcase, help_fits_one_screen);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

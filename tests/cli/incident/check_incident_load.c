@@ -1,0 +1,314 @@
+/* check_incident_load.c: incidents as the daemon writes them, and as nobody should have left them. */
+#include "lib/incident/incident.h"
+#include "cli/incident/incident_load.h"
+#include "incidentmade.h"
+#include "lib/incident/manifest.h"
+#include "lib/base/base.h"
+#include "torture.h"
+#include "cli/incident/series.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/stream/stream.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char path[300];
+static int dirfd_of_test = -1;
+
+static void set_up(void)
+{
+	dirfd_of_test = incidentmade_directory(path, sizeof(path));
+}
+
+static void tear_down(void)
+{
+	close(dirfd_of_test);
+	incidentmade_remove(path);
+}
+
+/* Writes the usual incident and opens it. */
+static int made(const struct incidentmade_options *options)
+{
+	static const struct incidentmade_options usual;
+	int fd;
+
+	incidentmade_write(dirfd_of_test, options ? options : &usual);
+	fd = incident_load_open(dirfd_of_test, options && options->name ? options->name : INCIDENTMADE_ID);
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void replace(int fd, const char *name, const char *text)
+{
+	int file = openat(fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(file, 0);
+	ck_assert_int_eq(write(file, text, strlen(text)), (ssize_t)strlen(text));
+	close(file);
+}
+
+static void glance_says(int fd, const char *why)
+{
+	struct incident_load_glance glance;
+	struct incident incident;
+
+	incident_load_glance(fd, &incident, &glance);
+	ck_assert(glance.damaged);
+	ck_assert_msg(strstr(glance.why, why), "\"%s\" does not say \"%s\"", glance.why, why);
+}
+
+START_TEST(whole_incident_is_read)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	AUTO(incident_load_samples_release) struct incident_load_samples samples = { 0 };
+	struct incident_load_glance glance;
+	struct incident incident;
+	struct sample sample;
+
+	incident_load_glance(fd, &incident, &glance);
+	ck_assert(glance.readable && !glance.damaged);
+	ck_assert_uint_gt(glance.bytes, 1000);
+	ck_assert_str_eq(incident.rule.name, "cpu-high");
+
+	ck_assert_int_eq(incident_load_samples(fd, incident.wall, &samples), 0);
+	ck_assert_int_eq(samples.error, 0);
+	ck_assert(stream_reader_whole(&samples.report));
+	ck_assert_int_eq(samples.series.points[0].at_ns, -INT64_C(10000000000));
+	ck_assert_int_eq(samples.series.points[samples.series.count - 1].at_ns, INT64_C(5000000000));
+	ck_assert_uint_eq(samples.series.grain_ns, 10000000);
+	ck_assert(series_at(&samples.series, 0, &sample));
+	ck_assert_uint_eq(sample.value[SAMPLE_CPU], 320000000);
+	ck_assert(!samples.gone && !samples.cut && samples.unlocked_section == 0);
+}
+END_TEST
+
+START_TEST(gap_and_end_of_the_target_are_known)
+{
+	AUTO_CLOSE int fd = made(&(struct incidentmade_options){ .gap = true, .gone = true });
+	AUTO(incident_load_samples_release) struct incident_load_samples samples = { 0 };
+	struct sample sample;
+	size_t gaps = 0;
+
+	ck_assert_int_eq(incident_load_samples(fd, INCIDENTMADE_WALL, &samples), 0);
+	ck_assert(samples.gone);
+	for (size_t i = 0; i < samples.series.count; i++)
+		gaps += samples.series.points[i].after_gap;
+	ck_assert_uint_eq(gaps, 1);
+	ck_assert(!series_at(&samples.series, -INT64_C(5000000000), &sample));
+}
+END_TEST
+
+START_TEST(names_are_listed_oldest_first_and_others_passed_over)
+{
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
+
+	mkdirat(dirfd_of_test, "20261120T031502.123Z-b-r-2", 0700);
+	mkdirat(dirfd_of_test, "20251120T031502.123Z-a-r-1", 0700);
+	mkdirat(dirfd_of_test, ".20261120T031502.123Z-c-r-3", 0700);
+	mkdirat(dirfd_of_test, "lost+found", 0700);
+	mkdirat(dirfd_of_test, "20261120T031502.123Z-\033[31m-r-3", 0700);
+	ck_assert_int_eq(symlinkat("/", dirfd_of_test, "20261120T031502.123Z-link-r-4"), 0);
+	replace(dirfd_of_test, "20261120T031502.123Z-file-r-5", "");
+
+	ck_assert_int_eq(incident_load_list(dirfd_of_test, &names), 0);
+	ck_assert_uint_eq(names.count, 2);
+	ck_assert_str_eq(names.name[0], "20251120T031502.123Z-a-r-1");
+	ck_assert_str_eq(names.name[1], "20261120T031502.123Z-b-r-2");
+}
+END_TEST
+
+START_TEST(found_by_name_beginning_or_part)
+{
+	char list[][INCIDENT_NAME_MAX + 1] = { "20251120T031502.123Z-a-r-1", "20261120T031502.123Z-b-r-1",
+					       "20261120T031502.123Z-b-r-12" };
+	struct incident_load_names names = { .name = list, .count = 3 }, none = { 0 };
+	const char *found;
+
+	ck_assert_int_eq(incident_load_find(&names, "last", &found), 0);
+	ck_assert_ptr_eq(found, list[2]);
+	ck_assert_int_eq(incident_load_find(&names, "2025", &found), 0);
+	ck_assert_ptr_eq(found, list[0]);
+	ck_assert_int_eq(incident_load_find(&names, "-a-", &found), 0);
+	ck_assert_ptr_eq(found, list[0]);
+	/* A whole name is meant even if it begins another. */
+	ck_assert_int_eq(incident_load_find(&names, list[1], &found), 0);
+	ck_assert_ptr_eq(found, list[1]);
+	ck_assert_int_eq(incident_load_find(&names, "2026", &found), INCIDENT_LOAD_MANY);
+	ck_assert_ptr_eq(found, list[2]);
+	ck_assert_int_eq(incident_load_find(&names, "z", &found), INCIDENT_LOAD_NONE);
+	ck_assert_int_eq(incident_load_find(&names, "", &found), INCIDENT_LOAD_NONE);
+	ck_assert_int_eq(incident_load_find(&none, "last", &found), INCIDENT_LOAD_NONE);
+}
+END_TEST
+
+START_TEST(missing_files_are_named)
+{
+	AUTO_CLOSE int fd = made(NULL);
+
+	ck_assert_int_eq(unlinkat(fd, "threads.tsv", 0), 0);
+	glance_says(fd, "threads.tsv is missing");
+	ck_assert_int_eq(unlinkat(fd, MANIFEST_NAME, 0), 0);
+	glance_says(fd, "MANIFEST is missing");
+	ck_assert_int_eq(unlinkat(fd, INCIDENT_FILE, 0), 0);
+	glance_says(fd, "incident.json is missing");
+}
+END_TEST
+
+START_TEST(changed_files_are_named)
+{
+	AUTO_CLOSE int fd = made(NULL);
+
+	replace(fd, "smaps.tsv", "longer or shorter");
+	glance_says(fd, "smaps.tsv has another size");
+	replace(fd, INCIDENT_FILE, "{\"format\": ");
+	glance_says(fd, "incident.json is damaged");
+}
+END_TEST
+
+START_TEST(links_and_fifos_are_not_read)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO(incident_load_samples_release) struct incident_load_samples samples = { 0 };
+
+	ck_assert_int_eq(unlinkat(fd, "threads.tsv", 0), 0);
+	ck_assert_int_eq(symlinkat("/etc/passwd", fd, "threads.tsv"), 0);
+	ck_assert_int_eq(incident_load_capture(fd, "threads.tsv", &text), -EBADMSG);
+	glance_says(fd, "threads.tsv is no plain file");
+
+	ck_assert_int_eq(unlinkat(fd, INCIDENT_SAMPLES_FILE, 0), 0);
+	ck_assert_int_eq(mkfifoat(fd, INCIDENT_SAMPLES_FILE, 0600), 0);
+	ck_assert_int_eq(incident_load_samples(fd, INCIDENTMADE_WALL, &samples), 0);
+	ck_assert_int_eq(samples.error, -EBADMSG);
+
+	ck_assert_int_eq(unlinkat(fd, INCIDENT_FILE, 0), 0);
+	ck_assert_int_eq(mkfifoat(fd, INCIDENT_FILE, 0600), 0);
+	glance_says(fd, "incident.json is damaged");
+}
+END_TEST
+
+START_TEST(incident_that_is_a_link_is_not_followed)
+{
+	ck_assert_int_eq(symlinkat("/tmp", dirfd_of_test, INCIDENTMADE_ID), 0);
+	ck_assert_int_lt(incident_load_open(dirfd_of_test, INCIDENTMADE_ID), 0);
+}
+END_TEST
+
+START_TEST(huge_captures_are_cut)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	AUTO(buffer_release) struct buffer text = { 0 };
+
+	AUTO_CLOSE int file = openat(fd, "threads.tsv", O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(ftruncate(file, (off_t)1 << 40), 0);
+	ck_assert_int_eq(incident_load_capture(fd, "threads.tsv", &text), 0);
+	ck_assert_uint_eq(text.len, INCIDENT_LOAD_CAPTURE_MAX);
+}
+END_TEST
+
+START_TEST(samples_at_absurd_times_are_dropped)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	AUTO(incident_load_samples_release) struct incident_load_samples samples = { 0 };
+
+	ck_assert_int_eq(incident_load_samples(fd, (wall_t){ UINT64_MAX }, &samples), 0);
+	ck_assert_uint_eq(samples.series.count, 0);
+	ck_assert_uint_gt(samples.unlocked_section, 0);
+}
+END_TEST
+
+START_TEST(every_prefix_of_the_samples_is_a_clean_prefix)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	AUTO_CLOSE int file = openat(fd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CLOEXEC);
+	size_t before = SIZE_MAX;
+	struct stat st;
+
+	ck_assert_int_eq(fstat(file, &st), 0);
+	/* The closing line is followed by its newline and an empty line, which are no loss. */
+	for (off_t len = st.st_size - 3; len >= 0; len -= 37) {
+		AUTO(incident_load_samples_release) struct incident_load_samples samples = { 0 };
+
+		ck_assert_int_eq(ftruncate(file, len), 0);
+		ck_assert_int_eq(incident_load_samples(fd, INCIDENTMADE_WALL, &samples), 0);
+		ck_assert(!stream_reader_whole(&samples.report));
+		ck_assert_uint_le(samples.series.count, before);
+		before = samples.series.count;
+	}
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+	AUTO_CLOSE int fd = made(NULL);
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct incident_load_samples samples = { 0 };
+		struct incident_load_names names = { 0 };
+		int rc, listed;
+
+		torture_arm(n);
+		rc = incident_load_samples(fd, INCIDENTMADE_WALL, &samples);
+		listed = rc == 0 ? incident_load_list(dirfd_of_test, &names) : 0;
+		injected = torture_disarm();
+		ck_assert(injected ? rc == -ENOMEM || listed == -ENOMEM : rc == 0 && listed == 0);
+		incident_load_samples_release(&samples);
+		incident_load_names_release(&names);
+	}
+}
+END_TEST
+
+START_TEST(directory_is_what_was_said_or_what_is_usual)
+{
+	char buf[200], small[4];
+
+	setenv("SPIKEWATCH_DIR", "/from/environment", 1);
+	ck_assert_int_eq(incident_load_directory("/said", buf, sizeof(buf)), 0);
+	ck_assert_str_eq(buf, "/said");
+	ck_assert_int_eq(incident_load_directory(NULL, buf, sizeof(buf)), 0);
+	ck_assert_str_eq(buf, "/from/environment");
+	ck_assert_int_eq(incident_load_directory(NULL, small, sizeof(small)), -ENAMETOOLONG);
+	unsetenv("SPIKEWATCH_DIR");
+	if (access("/var/lib/spikewatch/incidents", R_OK) == 0)
+		return;
+	setenv("XDG_STATE_HOME", "/state", 1);
+	ck_assert_int_eq(incident_load_directory(NULL, buf, sizeof(buf)), 0);
+	ck_assert_str_eq(buf, "/state/spikewatch/incidents");
+	setenv("XDG_STATE_HOME", "relative", 1);
+	setenv("HOME", "/home/me", 1);
+	ck_assert_int_eq(incident_load_directory(NULL, buf, sizeof(buf)), 0);
+	ck_assert_str_eq(buf, "/home/me/.local/state/spikewatch/incidents");
+}
+END_TEST
+
+Suite *incident_load_suite(void);
+
+Suite *incident_load_suite(void)
+{
+	Suite *suite = suite_create("incident_load");
+	TCase *tcase = tcase_create("incidentload");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, whole_incident_is_read);
+	tcase_add_test(tcase, gap_and_end_of_the_target_are_known);
+	tcase_add_test(tcase, names_are_listed_oldest_first_and_others_passed_over);
+	tcase_add_test(tcase, found_by_name_beginning_or_part);
+	tcase_add_test(tcase, missing_files_are_named);
+	tcase_add_test(tcase, changed_files_are_named);
+	tcase_add_test(tcase, links_and_fifos_are_not_read);
+	tcase_add_test(tcase, incident_that_is_a_link_is_not_followed);
+	tcase_add_test(tcase, huge_captures_are_cut);
+	tcase_add_test(tcase, samples_at_absurd_times_are_dropped);
+	tcase_add_test(tcase, every_prefix_of_the_samples_is_a_clean_prefix);
+	tcase_add_test(tcase, every_allocation_may_fail);
+	tcase_add_test(tcase, directory_is_what_was_said_or_what_is_usual);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

@@ -1,0 +1,142 @@
+/* check_story.c: what an incident's sentences say of what was recorded. */
+#include "cli/incident/story.h"
+
+#include "lib/base/base.h"
+#include "cli/incident/incident_load.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/sample_window.h"
+#include "lib/model/target.h"
+#include "lib/rules/trigger.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *story_suite(void);
+
+static struct incident incident;
+static struct incident_load_samples samples;
+
+static struct incident_unit unit;
+static struct labels labels;
+
+/* Recorded from so long before the firing, of the 30 s that were wanted. */
+static char *told(int64_t got_from_ns)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *file = open_memstream(&text, &len);
+
+	incident_init(&incident, "0");
+	memset(&samples, 0, sizeof(samples));
+	samples.report.complete = true;
+	incident.coverage = (struct sample_window_coverage){ .want_before_ns = 30 * NS_PER_S,
+							     .want_after_ns = 3 * NS_PER_S,
+							     .got_from_ns = got_from_ns,
+							     .got_to_ns = 3 * (int64_t)NS_PER_S,
+							     .capture_rate = 1 };
+	incident.has_unit = unit.name[0] != '\0';
+	incident.unit = unit;
+	incident.labels = labels;
+	story_tell(&incident, &samples, file);
+	ck_assert_int_eq(fclose(file), 0);
+	return text;
+}
+
+START_TEST(what_was_before_the_recorder_is_not_called_lost)
+{
+	char *text = told(-4650000000);
+
+	ck_assert_msg(strstr(text, "Nothing was lost. The recording begins 4.65 s before it fired."), "%s", text);
+	free(text);
+	text = told(2000000000);
+	ck_assert_msg(strstr(text, "The recording begins 2 s after it fired."), "%s", text);
+	free(text);
+}
+END_TEST
+
+START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
+{
+	char *text = told(-29 * (int64_t)NS_PER_S - 100000000);
+
+	ck_assert_msg(strstr(text, "Nothing was lost.") && !strstr(text, "recording begins"), "%s", text);
+	free(text);
+}
+END_TEST
+
+START_TEST(labels_are_told_and_escaped)
+{
+	char *text = told(-30 * (int64_t)NS_PER_S), key[8];
+
+	ck_assert_msg(!strstr(text, "labelled"), "%s", text);
+	free(text);
+	labels_add(&labels, "team", 4, "core", 4);
+	labels_add(&labels, "app", 3, "w\xff", 2);
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, " Its container is labelled app=w\\xff, team=core."), "%s", text);
+	free(text);
+	for (unsigned i = 0; i < 20; i++)
+		labels_add(&labels, key, (size_t)snprintf(key, sizeof(key), "k%02u", i), "", 0);
+	labels.left_out = 2;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", k10= and 12 more."), "%s", text);
+	free(text);
+	labels.count = labels.len = 0;
+}
+END_TEST
+
+START_TEST(the_unit_and_its_restarts_are_told)
+{
+	char *text;
+
+	unit = (struct incident_unit){ .name = "web.service", .has_running = true, .running_ns = 3123456789 };
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, " Its unit, web.service, was started 3.12 s before. "), "%s", text);
+	free(text);
+	unit.has_restarts = true;
+	unit.restarts = 4;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", was started 3.12 s before, restarted 4 times by systemd. "), "%s", text);
+	free(text);
+	unit.has_running = false;
+	unit.restarts = 1;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(strstr(text, ", was restarted 1 time by systemd. "), "%s", text);
+	free(text);
+	unit.restarts = 0;
+	text = told(-30 * (int64_t)NS_PER_S);
+	ck_assert_msg(!strstr(text, "unit"), "%s", text);
+	free(text);
+	unit.name[0] = '\0';
+}
+END_TEST
+
+START_TEST(above_its_average_is_not_below_its_minimum)
+{
+	struct incident_rule rule = { .has_average = true,
+				      .average = 13,
+				      .thresholds = { .has_delta = true, .delta = 50, .minimum = 50 } };
+	double level = 0;
+
+	snprintf(rule.reason, sizeof(rule.reason), "%s", trigger_reason_name(TRIGGER_ABOVE_AVERAGE));
+	ck_assert(story_threshold(&rule, &level) && level == 19.5);
+	rule.thresholds.has_minimum = true;
+	ck_assert(story_threshold(&rule, &level) && level == 50);
+	rule.average = 100;
+	ck_assert(story_threshold(&rule, &level) && level == 150);
+}
+END_TEST
+
+Suite *story_suite(void)
+{
+	Suite *suite = suite_create("story");
+	TCase *tcase = tcase_create("story");
+
+	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
+	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
+	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
+	tcase_add_test(tcase, labels_are_told_and_escaped);
+	tcase_add_test(tcase, the_unit_and_its_restarts_are_told);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

@@ -1,0 +1,525 @@
+/* check_recording.c: streams as events: what busy targets did is judged as it was; what is missing, damaged, doubled or absurd is not made up. */
+#include "replay_rig.h"
+#include "lib/base/base.h"
+#include "torture.h"
+
+#include <errno.h>
+
+Suite *recording_suite(void);
+
+static struct config *config;
+static struct buffer text;
+static struct stream_writer *writer;
+static struct recording_summary summary;
+static uint64_t troubles;
+
+static void setup(void)
+{
+	config = rig_config();
+	rig_real.count = rig_replayed.count = 0;
+	rig_seed = 1;
+	text = (struct buffer){ 0 };
+	troubles = 0;
+}
+
+static void teardown(void)
+{
+	config_free(config);
+	buffer_release(&text);
+}
+
+/* The start on both clocks: START_TIME is that of the wall. */
+#define START (50 * NS_PER_S)
+
+static void begin_stream(uint64_t start_ns)
+{
+	struct stream_column columns[SAMPLE_FIELDS];
+	const struct stream_options options = { .columns = columns,
+						.column_count = SAMPLE_FIELDS,
+						.start = { start_ns + RIG_WALL_AHEAD },
+						.repeat_rows = 50 };
+
+	columns_of_samples(columns);
+	ck_assert_int_eq(stream_writer_new(sink_buffer(&text), &options, &writer), 0);
+}
+
+static void declare(const struct target *target, uint32_t looker)
+{
+	AUTO(buffer_release) struct buffer json = { 0 };
+
+	ck_assert_int_eq(columns_target_json(target, looker, &json), 0);
+	ck_assert_int_eq(stream_target(writer, target->id, json.data, json.len), 0);
+}
+
+static void put_row(uint32_t id, uint64_t at_ns, const struct sample *sample)
+{
+	ck_assert_int_eq(stream_row(writer, at_ns - START, id, sample->value, sample->mask), 0);
+}
+
+static void end_stream(void)
+{
+	ck_assert_int_eq(stream_close(writer), 0);
+}
+
+static void on_trouble(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	(void)ctx;
+	(void)line;
+	(void)rows_lost;
+	ck_assert_ptr_nonnull(why);
+	troubles++;
+}
+
+/* Samples are within a tick of their own writer, as in a ring. */
+static int on_event(void *ctx, const struct ring_event *event)
+{
+	static uint32_t ticking;
+
+	if (event->type == RING_EVENT_TICK)
+		ticking = event->writer;
+	if (event->type == RING_EVENT_SAMPLE || event->type == RING_EVENT_TICK_END)
+		ck_assert_uint_eq(event->writer, ticking);
+
+	return rig_event(ctx, event);
+}
+
+/* Plays what was written, in pieces. */
+static void play(struct rule_replay *rule_replay)
+{
+	struct recording_options options = rig_tape(rule_replay);
+	struct recording *recording;
+
+	options.event = on_event;
+	options.trouble = on_trouble;
+	ck_assert_int_eq(recording_new(&options, &recording), 0);
+	for (size_t at = 0; at < text.len; at += 1000)
+		ck_assert_int_eq(recording_feed(recording, text.data + at, text.len - at < 1000 ? text.len - at : 1000),
+				 0);
+	ck_assert_int_eq(recording_finish(recording, &summary), 0);
+	recording_free(recording);
+}
+
+/* A tick of one writer: its targets are those with its number and every `writers` more. The first one is read as the tick begins. */
+static void live_one_tick(struct evaluator *evaluator, struct sample *samples, uint32_t looker, uint32_t writers,
+			  mono_t now)
+{
+	evaluator_writer(evaluator, looker);
+	for (uint32_t i = looker; i < RIG_TARGETS; i += writers) {
+		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(20000));
+
+		rig_live(&samples[i], true, RIG_INTERVAL);
+		evaluator_sample(evaluator, i + 1, at, &samples[i]);
+		put_row(i + 1, at.ns, &samples[i]);
+	}
+	ck_assert_int_eq(evaluator_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
+}
+
+/* Four busy targets and so many that look at them, one a little after the other. The last one hangs now and then, if there are several. */
+static void live_and_record_with(uint32_t writers, unsigned ticks)
+{
+	struct evaluator *evaluator = rig_evaluator(config);
+	struct sample samples[RIG_TARGETS] = { { 0 } };
+	mono_t now = { START };
+
+	begin_stream(START);
+	for (uint32_t i = 0; i < RIG_TARGETS; i++) {
+		struct target target = rig_target(i + 1);
+
+		declare(&target, i % writers);
+		evaluator_writer(evaluator, i % writers);
+		ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	}
+	for (unsigned tick = 0; tick < ticks; tick++) {
+		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(2 * NS_PER_MS));
+		for (uint32_t w = 0; w < writers; w++)
+			if (w == 0 || w + 1 < writers || tick % 700 < 480)
+				live_one_tick(evaluator, samples, w, writers, mono_add(now, w * NS_PER_MS));
+	}
+	end_stream();
+	evaluator_free(evaluator);
+}
+
+static void live_and_record(unsigned ticks)
+{
+	live_and_record_with(1, ticks);
+}
+
+START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct rule_replay *rule_replay = rig_rule_replay(config);
+
+		rig_real.count = rig_replayed.count = 0;
+		rig_seed = seed;
+		text.len = 0;
+		live_and_record(1000);
+		play(rule_replay);
+		ck_assert_uint_eq(summary.ticks, 1000);
+		ck_assert_uint_eq(summary.samples, 1000 * RIG_TARGETS);
+		ck_assert_uint_eq(summary.targets, RIG_TARGETS);
+		ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
+		ck_assert(stream_reader_whole(&summary.report));
+		rig_expect_same();
+		rule_replay_free(rule_replay);
+	}
+}
+END_TEST
+
+START_TEST(targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on)
+{
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		for (uint32_t writers = 2; writers <= RIG_TARGETS; writers++) {
+			struct rule_replay *rule_replay = rig_rule_replay(config);
+
+			rig_real.count = rig_replayed.count = 0;
+			rig_seed = seed;
+			text.len = 0;
+			live_and_record_with(writers, 1400);
+			play(rule_replay);
+			ck_assert_uint_eq(summary.ticks, (writers - 1) * 1400 + 960);
+			ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
+			ck_assert(stream_reader_whole(&summary.report));
+			rig_expect_same();
+			rule_replay_free(rule_replay);
+		}
+	}
+}
+END_TEST
+
+/* ---- one target ---- */
+
+static void busy(uint64_t from_ns, uint64_t to_ns, uint64_t step_ns, struct sample *sample)
+{
+	for (uint64_t at = from_ns; at <= to_ns; at += step_ns) {
+		sample_set(sample, SAMPLE_CPU, sample->value[SAMPLE_CPU] + step_ns);
+		put_row(1, at, sample);
+	}
+}
+
+/* Windows of rule "percent", of 100 ms, that were judged. */
+static uint64_t windows(const struct rule_replay *rule_replay)
+{
+	return rule_replay_rules(rule_replay)[0].windows;
+}
+
+START_TEST(a_target_that_stands_still_is_judged_on)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + NS_PER_S, RIG_INTERVAL, &sample);
+	put_row(1, START + 2 * NS_PER_S, &sample); /* its heartbeats */
+	put_row(1, START + 3 * NS_PER_S, &sample);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(windows(rule_replay), 30);
+	ck_assert_uint_eq(summary.ticks, 301);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(where_nobody_looked_no_ticks_are_made_up)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + NS_PER_S, RIG_INTERVAL, &sample);
+	busy(START + 5 * NS_PER_S, START + 6 * NS_PER_S, RIG_INTERVAL, &sample);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(summary.ticks, 202);
+	ck_assert_uint_eq(windows(rule_replay), 21); /* one of them over four seconds */
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(the_rate_of_a_recording_is_found_out)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct recording_options options = rig_tape(rule_replay);
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+	struct recording *recording;
+
+	options.interval_is_known = false;
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + NS_PER_S, NS_PER_MS, &sample);
+	put_row(1, START + 2 * NS_PER_S, &sample);
+	end_stream();
+	ck_assert_int_eq(recording_new(&options, &recording), 0);
+	ck_assert_int_eq(recording_feed(recording, text.data, text.len), 0);
+	ck_assert_int_eq(recording_finish(recording, &summary), 0);
+	recording_free(recording);
+	ck_assert_uint_eq(summary.ticks, 2001);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(gaps_ends_and_unknown_targets_are_handed_on)
+{
+	static const char gap[] = "{\"lost_pages\":2}", gone[] = "{\"target\":1,\"time_ns\":5}";
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + 50 * NS_PER_MS, RIG_INTERVAL, &sample);
+	ck_assert_int_eq(stream_note(writer, "GAP", gap, strlen(gap)), 0);
+	busy(START + 60 * NS_PER_MS, START + 150 * NS_PER_MS, RIG_INTERVAL, &sample);
+	put_row(9, START + 150 * NS_PER_MS, &sample);
+	ck_assert_int_eq(stream_note(writer, "GONE", gone, strlen(gone)), 0);
+	put_row(1, START + 160 * NS_PER_MS, &sample);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(windows(rule_replay), 0); /* the gap has cut the only one */
+	ck_assert_uint_eq(summary.gaps, 1);
+	ck_assert_uint_eq(summary.gone, 1);
+	ck_assert_uint_eq(summary.nameless, 2);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(rows_out_of_time_are_passed_over)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + 200 * NS_PER_MS, RIG_INTERVAL, &sample);
+	put_row(1, START, &sample);                   /* again the first */
+	put_row(1, START + UINT64_MAX / 2, &sample);  /* in centuries */
+	put_row(1, START + 195 * NS_PER_MS, &sample); /* a little back is fine */
+	busy(START + 210 * NS_PER_MS, START + 300 * NS_PER_MS, RIG_INTERVAL, &sample);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(summary.late, 2);
+	ck_assert_uint_eq(summary.samples, 32);
+	ck_assert_uint_eq(windows(rule_replay), 3);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1), deadline_timer = rig_target(2);
+	struct sample sample = { 0 }, other = { 0 };
+	uint64_t woke = START + 200 * NS_PER_MS;
+
+	begin_stream(START);
+	declare(&target, 0);
+	declare(&deadline_timer, 0);
+	sample_set(&other, SAMPLE_CPU, 1);
+	put_row(2, START, &other);
+	busy(START, woke, RIG_INTERVAL, &sample);
+	put_row(2, woke - 80 * NS_PER_MS, &other); /* when it was last looked at */
+	sample_set(&other, SAMPLE_CPU, 2);
+	put_row(2, woke + 1, &other);
+	put_row(2, woke - 50 * NS_PER_MS, &other); /* before its last row: nonsense */
+	busy(woke + RIG_INTERVAL, START + 300 * NS_PER_MS, RIG_INTERVAL, &sample);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(summary.late, 1);
+	ck_assert_uint_eq(summary.ticks, 31);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	struct target target = rig_target(1), deadline_timer = rig_target(2), neighbour = rig_target(3);
+	struct sample sample = { 0 }, other = { 0 };
+	uint64_t woke = START + 200 * NS_PER_MS;
+
+	begin_stream(START);
+	declare(&target, 0);
+	declare(&deadline_timer, 1);
+	declare(&neighbour, 1);
+	sample_set(&other, SAMPLE_CPU, 1);
+	put_row(2, START, &other);
+	for (uint64_t at = START; at <= woke; at += RIG_INTERVAL) {
+		put_row(3, at, &other);
+		busy(at, at, RIG_INTERVAL, &sample);
+	}
+	put_row(2, woke - 80 * NS_PER_MS, &other); /* when it was last looked at */
+	sample_set(&other, SAMPLE_CPU, 2);
+	put_row(2, woke + RIG_INTERVAL, &other);
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(summary.late, 0);
+	ck_assert_uint_eq(summary.ticks, 21 + 22);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(streams_that_follow_one_another_are_strangers)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+
+	/* The second one is of earlier. */
+	for (unsigned i = 0; i < 2; i++) {
+		struct target target = rig_target(1);
+		struct sample sample = { 0 };
+
+		begin_stream(START - i * 10 * NS_PER_S);
+		declare(&target, 0);
+		busy(START, START + 200 * NS_PER_MS, RIG_INTERVAL, &sample);
+		end_stream();
+	}
+	play(rule_replay);
+	ck_assert_uint_eq(summary.targets, 2);
+	ck_assert_uint_eq(windows(rule_replay), 4);
+	ck_assert_uint_eq(summary.late, 0);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(damage_is_told_and_leaves_a_gap)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	char *row;
+
+	live_and_record(100);
+	row = strstr(text.data, "\t200\t");
+	ck_assert_ptr_nonnull(row);
+	row[1] = '3';
+	play(rule_replay);
+	ck_assert_uint_gt(troubles, 0);
+	ck_assert_uint_eq(summary.report.rows_lost, 1);
+	ck_assert_uint_eq(summary.gaps, 1);
+	ck_assert_uint_eq(summary.samples, 100 * RIG_TARGETS - 1);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
+{
+	static const struct stream_column columns[] = {
+		{ "/web/cpu", "ns", "counter", "" },
+		{ "/web/memory", "bytes", "gauge", "" },
+		{ "/db-7/cpu", "ns", "counter", "" },
+		{ "/db-7/none_of_ours", "ns", "counter", "" },
+	};
+	const struct stream_options options = {
+		.format = STREAM_GVISOR, .columns = columns, .column_count = 4, .start = { START + RIG_WALL_AHEAD }
+	};
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+	uint64_t values[4] = { 0, 50 << 20, 0, 1 };
+
+	ck_assert_int_eq(stream_writer_new(sink_buffer(&text), &options, &writer), 0);
+	for (uint64_t at = 0; at <= 3000; at += 10) {
+		values[0] = at * NS_PER_MS;
+		ck_assert_int_eq(stream_row(writer, at * NS_PER_MS, 0, values, 15), 0);
+	}
+	end_stream();
+	play(rule_replay);
+	ck_assert_uint_eq(summary.targets, 2);
+	ck_assert_uint_eq(summary.ticks, 301);
+	ck_assert_uint_eq(windows(rule_replay), 60); /* of both */
+	ck_assert_uint_gt(rule_replay_rules(rule_replay)[4].fired, 0);
+	for (size_t i = 0; i < rig_replayed.count; i++)
+		if (strcmp(rig_replayed.firings[i].rule, "count") == 0)
+			ck_assert_str_eq(rig_replayed.firings[i].target, "web");
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+START_TEST(what_is_none_of_ours_yields_nothing)
+{
+	struct rule_replay *rule_replay = rig_rule_replay(config);
+
+	ck_assert_int_eq(buffer_append(&text, "one line\nanother\n", 17), 0);
+	play(rule_replay);
+	ck_assert(!summary.any && !summary.report.ours);
+	rule_replay_free(rule_replay);
+}
+END_TEST
+
+static int nothing(void *ctx, const struct ring_event *event)
+{
+	(void)ctx;
+	(void)event;
+	return 0;
+}
+
+START_TEST(memory_that_runs_out_is_an_error)
+{
+	const struct recording_options options = { .interval_ns = RIG_INTERVAL,
+						   .heartbeat_ns = NS_PER_S,
+						   .event = nothing };
+	bool injected = true;
+
+	live_and_record(3);
+	for (long n = 1; injected; n++) {
+		struct recording *recording = NULL;
+
+		torture_arm(n);
+		int r = recording_new(&options, &recording);
+
+		r = r == 0 ? recording_feed(recording, text.data, text.len) : r;
+		r = r == 0 ? recording_finish(recording, &summary) : r;
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		recording_free(recording);
+	}
+}
+END_TEST
+
+static int stop(void *ctx, const struct ring_event *event)
+{
+	return event->type == RING_EVENT_SAMPLE && ++*(unsigned *)ctx == 5 ? -ECANCELED : 0;
+}
+
+START_TEST(whoever_listens_may_stop_it)
+{
+	unsigned samples = 0;
+	const struct recording_options options = {
+		.interval_ns = RIG_INTERVAL, .heartbeat_ns = NS_PER_S, .event = stop, .ctx = &samples
+	};
+	struct recording *recording;
+
+	live_and_record(10);
+	ck_assert_int_eq(recording_new(&options, &recording), 0);
+	ck_assert_int_eq(recording_feed(recording, text.data, text.len), -ECANCELED);
+	ck_assert_int_eq(recording_finish(recording, &summary), -ECANCELED);
+	ck_assert_uint_eq(samples, 5);
+	recording_free(recording);
+}
+END_TEST
+
+Suite *recording_suite(void)
+{
+	Suite *suite = suite_create("recording");
+	TCase *tcase = tcase_create("streams");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_stream_of_busy_targets_decides_as_was_decided);
+	tcase_add_test(tcase, targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on);
+	tcase_add_test(tcase, a_target_that_stands_still_is_judged_on);
+	tcase_add_test(tcase, where_nobody_looked_no_ticks_are_made_up);
+	tcase_add_test(tcase, the_rate_of_a_recording_is_found_out);
+	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
+	tcase_add_test(tcase, rows_out_of_time_are_passed_over);
+	tcase_add_test(tcase, how_a_target_was_before_it_woke_comes_late_and_is_taken);
+	tcase_add_test(tcase, what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own);
+	tcase_add_test(tcase, streams_that_follow_one_another_are_strangers);
+	tcase_add_test(tcase, damage_is_told_and_leaves_a_gap);
+	tcase_add_test(tcase, gvisors_format_is_read_by_the_names_of_its_columns);
+	tcase_add_test(tcase, what_is_none_of_ours_yields_nothing);
+	tcase_add_test(tcase, memory_that_runs_out_is_an_error);
+	tcase_add_test(tcase, whoever_listens_may_stop_it);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,257 @@
+/*
+ * check_follow_up.c: incidents whose target has commands and a second look, from the firing (here: a request by hand) to the sealed
+ * directory.
+ */
+#include "incidents_rig.h"
+
+#include "cli/base/options.h"
+
+Suite *follow_up_suite(void);
+
+/* more: of the target entry, JSON. */
+static void start_with(const char *more, const char *after)
+{
+	config = scene_config(
+		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
+		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
+		"\"incidents\": {\"before\": \"100ms\", \"after\": \"%s\", \"min_free\": \"0B\", "
+		"\"max_incident_size\": \"2MiB\"},"
+		"\"targets\": [{\"name\": \"burner\", \"pid\": %d, %s}], \"rules\": [%s]}",
+		after, actor.pid, more, RULE("memory-x", "100ms"));
+
+	struct retention_limits limits = { .min_free_bytes = 0 };
+
+	ck_assert_int_eq(spool_open(spool_at, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
+	build_rules();
+	ck_assert_int_eq(session_start(session), 0);
+}
+
+static void request(void)
+{
+	struct target target = { .id = 1,
+				 .kind = TARGET_PROCESS,
+				 .pid = actor.pid,
+				 .start_ticks = scene_start_ticks(actor.pid),
+				 .entry = "burner",
+				 .name = "burner",
+				 .key = "burner",
+				 .comm = "scene-burner",
+				 .cmdline = "",
+				 .cgroup = "" };
+	struct incidents_ticket ticket;
+
+	ck_assert_int_eq(incidents_trigger(incidents, &target, &ticket), 0);
+	ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
+}
+
+static const struct incident_capture *find(const struct incident *incident, const char *name)
+{
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, name) == 0)
+			return &incident->captures[i];
+	ck_abort_msg("no capture %s", name);
+}
+
+#define SH(name, script, more) "{\"name\":\"" name "\",\"command\":[\"/bin/sh\",\"-c\",\"" script "\"]" more "}"
+
+START_TEST(commands_and_what_they_leave_are_sealed_with_the_incident)
+{
+	char path[400];
+	struct incident incident;
+
+	start_with("\"run\": [" SH("who",
+				   "echo $SPIKEWATCH_PID; echo mine > {incident}/left.txt; mkdir d; head -c 3000000 "
+				   "/dev/zero > big; head -c "
+				   "1900000 /dev/zero > almost",
+				   "") "," SH("cpu", "true", ",\"rules\":[\"memory-*\"]") "]",
+		   "100ms");
+	request();
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_int_eq(find(&incident, "run-who")->status, INCIDENT_CAPTURE_OK);
+	char *text = read_file(path, "run-who.txt");
+
+	ck_assert_int_eq(strtol(text, NULL, 10), actor.pid);
+	free(text);
+	text = read_file(path, "left.txt");
+	ck_assert_str_eq(text, "mine\n");
+	free(text);
+	bool recorded = false;
+
+	for (size_t i = 0; i < incident.capture_count; i++) {
+		ck_assert_str_ne(incident.captures[i].name, "run-cpu"); /* of another rule */
+		recorded |= strcmp(incident.captures[i].file, "left.txt") == 0;
+	}
+	ck_assert(recorded);
+
+	/* A line for each that is not there any more. */
+	size_t removed = 0;
+
+	for (size_t i = 0; i < incident.capture_count; i++)
+		removed += strncmp(incident.captures[i].why, "removed: ", 9) == 0;
+	ck_assert_uint_ge(removed, 2); /* d and big; almost, if the rest leaves no room for it */
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_slow_command_holds_up_only_its_own_incident)
+{
+	start_with("\"run\": [" SH("slow", "while [ ! -e /proc/self/cwd/go ]; do sleep 0.01; done", "") "]", "50ms");
+	request();
+	/* Its window is over, but not its command; another incident comes and goes meanwhile, of everything. */
+	scene_wait_for(poll_once().open == 0);
+	let_pass(200 * NS_PER_MS);
+	ck_assert_uint_eq(poll_once().sealed, 0);
+
+	struct incidents_ticket ticket;
+
+	ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+	scene_wait_for(poll_once().sealed == 1);
+
+	char path[400], go[500];
+	DIR *dir = opendir(spool_at);
+	struct dirent *item;
+
+	*go = '\0';
+	while ((item = readdir(dir)))
+		if (strstr(item->d_name, ".tmp"))
+			snprintf(go, sizeof(go), "%s/%s/go", spool_at, item->d_name);
+	closedir(dir);
+	ck_assert_str_ne(go, "");
+	scene_write(go, "now");
+	scene_wait_for(poll_once().sealed == 2);
+	stop();
+	ck_assert_uint_eq(count_directories(path), 2);
+	actor_end(&actor);
+}
+END_TEST
+
+static bool is_there(const char *path, const char *name)
+{
+	char file[500];
+
+	snprintf(file, sizeof(file), "%s/%s", path, name);
+
+	return access(file, F_OK) == 0;
+}
+
+START_TEST(stopping_gives_commands_a_moment_and_seals)
+{
+	char path[400];
+	struct incident incident;
+
+	start_with("\"again\": \"10m\", \"run\": [" SH("endless", "echo > {incident}/begun; exec sleep 1000",
+						       "") "," SH("never", "true", "") "]",
+		   "10s");
+	request();
+	scene_wait_for((poll_once(), count_directories(path) == 1 && is_there(path, "begun")));
+	stop();
+	read_incident(path, &incident);
+	ck_assert_str_eq(find(&incident, "run-endless")->why, "ended because the daemon was stopped");
+	ck_assert_str_eq(find(&incident, "run-never")->why, "the daemon was being stopped");
+	ck_assert_int_eq(find(&incident, "smaps-again")->status, INCIDENT_CAPTURE_SKIPPED);
+	ck_assert_str_eq(find(&incident, "smaps-again")->why, "the daemon was being stopped");
+	ck_assert_str_eq(find(&incident, "smaps-again")->again_of, "smaps");
+	ck_assert_int_eq(find(&incident, "samples")->status, INCIDENT_CAPTURE_OK);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(the_second_look_shows_what_has_grown_meanwhile)
+{
+	char path[400], shown[600], text[20000] = "";
+	struct incident incident;
+
+	start_with("\"again\": \"1500ms\"", "2s"); /* a firing meanwhile is merged */
+	request();
+	scene_wait_for((poll_once(), count_directories(path) == 1 && is_there(path, "smaps.tsv") &&
+					     incidents_busy_since(incidents).ns == 0));
+	actor_do(&actor, 'm', "");
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	read_incident(path, &incident);
+
+	const struct incident_capture *first = find(&incident, "smaps"), *second = find(&incident, "smaps-again");
+
+	ck_assert_int_eq(second->status, INCIDENT_CAPTURE_OK);
+	ck_assert_str_eq(second->file, "smaps.again.tsv");
+	ck_assert_str_eq(second->again_of, "smaps");
+	ck_assert(first->has_at && second->has_at);
+	ck_assert_int_ge(second->at_ns - first->at_ns, 1500000000);
+	ck_assert_str_eq(find(&incident, "threads-again")->file, "threads.again.tsv");
+	ck_assert_str_eq(find(&incident, "status-again")->file, "status.again.txt");
+
+	snprintf(shown, sizeof(shown), "%s/shown", directory);
+	int saved = dup(STDOUT_FILENO), out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	char *words[] = { (char[]){ "show" }, path, NULL };
+
+	fflush(stdout);
+	dup2(out, STDOUT_FILENO);
+	setenv("COLUMNS", "100", 1);
+	ck_assert_int_eq(show_command(2, words), 0);
+	fflush(stdout);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	close(out);
+	char *said = scene_read(shown);
+
+	snprintf(text, sizeof(text), "%s", said);
+	free(said);
+	const char *growth = strstr(text, "Between the two looks at its memory (");
+
+	ck_assert_msg(growth, "%s", text);
+	ck_assert_msg(strstr(growth, "+32 MiB"), "%s", growth);
+	ck_assert_msg(strstr(text, "smaps.again.tsv, "), "%s", text);
+	ck_assert_msg(strstr(text, ", again smaps"), "%s", text);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_reload_while_commands_run_takes_nothing_from_them)
+{
+	char path[400];
+	struct incident incident;
+	struct config *old;
+
+	start_with("\"run\": [" SH("a", "sleep 0.3; echo a", "") "," SH("b", "echo b", "") "]", "50ms");
+	request();
+	let_pass(100 * NS_PER_MS);
+	old = config;
+	config = scene_config("{\"targets\": [{\"name\": \"burner\", \"pid\": %d}]}", actor.pid);
+	incidents_reload(incidents, config);
+	struct evaluator_reload *reload;
+
+	ck_assert_int_eq(evaluator_reload_prepare(evaluator, config, &reload), 0);
+	ck_assert_int_eq(session_reload(session, config), 0);
+	evaluator_reload_commit(reload);
+	config_free(old);
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	read_incident(path, &incident);
+	char *text = read_file(path, "run-b.txt");
+
+	ck_assert_str_eq(text, "b\n");
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+Suite *follow_up_suite(void)
+{
+	Suite *suite = suite_create("follow_up");
+	TCase *tcase = tcase_create("incidents");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, commands_and_what_they_leave_are_sealed_with_the_incident);
+	tcase_add_test(tcase, a_slow_command_holds_up_only_its_own_incident);
+	tcase_add_test(tcase, stopping_gives_commands_a_moment_and_seals);
+	tcase_add_test(tcase, the_second_look_shows_what_has_grown_meanwhile);
+	tcase_add_test(tcase, a_reload_while_commands_run_takes_nothing_from_them);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,343 @@
+/*
+ * check_incidents.c: from a process that burns CPU to a sealed directory: session, rules, dispatcher and incidents, wired as the daemon
+ * wires them.
+ */
+#include "incidents_rig.h"
+
+Suite *incidents_suite(void);
+
+START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(BEFORE + 200 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	/* In large bites: when the rule fires the ring holds ticks that come by once more. */
+	scene_wait_for((usleep(30000), poll_once().sealed == 1));
+	stop();
+	read_incident(path, &incident);
+	ck_assert_str_eq(incident.rule.name, "hot");
+	ck_assert_str_eq(incident.rule.reason, "above-percent");
+	ck_assert(incident.rule.has_value && incident.rule.value > 20);
+	ck_assert_int_eq(incident.target.pid, actor.pid);
+	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(actor.pid));
+
+	/* The window before and after is covered, but for a tick at either end, or a moment of a busy machine. */
+	ck_assert_int_lt(incident.coverage.got_from_ns, -(int64_t)BEFORE * 9 / 10);
+	ck_assert_int_gt(incident.coverage.got_to_ns, 0);
+	ck_assert_uint_eq(incident.coverage.samples_dropped, 0);
+	ck_assert_uint_eq(incident.coverage.lost_pages, 0);
+	ck_assert(!incident.coverage.gone);
+
+	struct scene_rows rows = scene_rows(path, INCIDENT_SAMPLES_FILE);
+
+	ck_assert_uint_gt(rows.count, 10);
+	ck_assert_uint_eq(rows.again, 0);
+	ck_assert_uint_eq(rows.count, incident.coverage.samples);
+	ck_assert_uint_lt(rows.first_ns, BEFORE);
+	ck_assert_uint_gt(rows.last_ns, BEFORE);
+	ck_assert_uint_le(rows.last_ns, BEFORE + AFTER);
+
+	/* The busiest thread is the first row below the heading. */
+	char *threads = read_file(path, "threads.tsv");
+	char *row = strstr(threads, "remark\n");
+
+	ck_assert_ptr_nonnull(row);
+	row[strcspn(row + 7, "\n") + 7] = '\0';
+	ck_assert_msg(strstr(row, "hot-thread") != NULL, "%s", row);
+	free(threads);
+	for (size_t i = 0; i < incident.capture_count; i++)
+		ck_assert_int_ne(incident.captures[i].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
+	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_second_firing_is_merged_into_the_one_that_is_open)
+{
+	char path[400];
+	struct incident incident;
+
+	/* Windows that end together see the same: both fire, however late that is. */
+	start("0B", RULE("hot", "100ms") "," RULE("hotter", "100ms"));
+	let_pass(300 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().sealed == 1);
+	stop();
+	struct incidents_counts counts = poll_once();
+
+	ck_assert_uint_eq(counts.opened, 1);
+	ck_assert_uint_eq(counts.merged, 1);
+	ck_assert_uint_eq(counts.open, 0);
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.merged_total, 1);
+	ck_assert_uint_eq(incident.merged_count, 1);
+	ck_assert_str_ne(incident.merged[0].rule, incident.rule.name);
+	ck_assert(incident.merged[0].has_value && incident.merged[0].value > 20);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(300 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().opened == 1);
+	actor_end(&actor);
+	scene_wait_for(poll_once().sealed == 1);
+	uint64_t evaluations = evaluator_evaluations(evaluator);
+
+	let_pass(250 * NS_PER_MS);
+	ck_assert_uint_eq(evaluator_evaluations(evaluator), evaluations); /* the dead are not judged */
+	stop();
+	read_incident(path, &incident);
+	ck_assert(incident.coverage.gone);
+	ck_assert_int_gt(incident.coverage.gone_ns, 0);
+	ck_assert_uint_eq(scene_rows(path, INCIDENT_SAMPLES_FILE).gone, 1);
+}
+END_TEST
+
+START_TEST(stopping_seals_what_is_open)
+{
+	char path[400];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	let_pass(200 * NS_PER_MS);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().opened == 1);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.coverage.want_after_ns, AFTER);
+	scene_rows(path, INCIDENT_SAMPLES_FILE);
+	actor_end(&actor);
+}
+END_TEST
+
+/* How often it was said since this was last asked. */
+static unsigned times_said(const char *part)
+{
+	char *text = scene_log_text(&log_file);
+	unsigned times = 0;
+
+	for (const char *at = text; (at = strstr(at, part)); at++)
+		times++;
+	free(text);
+
+	return times;
+}
+
+START_TEST(without_disk_space_nothing_fires_and_it_is_said_once)
+{
+	unsigned times;
+	char path[400];
+
+	start("1000TiB", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for((poll_once(), times = times_said("too little disk space")) > 0);
+	let_pass(500 * NS_PER_MS);
+	stop();
+	ck_assert_uint_eq(times + times_said("too little disk space"), 1);
+	ck_assert_uint_eq(poll_once().opened, 0);
+	ck_assert_uint_eq(count_directories(path), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_spool_that_cannot_be_made_anew_is_said)
+{
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	scene_remove(spool_at);
+	scene_write(spool_at, "a file is in the way");
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(poll_once().failed == 1);
+	stop();
+	ck_assert_uint_eq(poll_once().sealed, 0);
+	ck_assert_uint_eq(count_directories(path), 0);
+
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_ptr_nonnull(strstr(text, "could not be written: Not a directory"));
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+/*
+ * Waits for the end of what is open while no file can grow beyond so many bytes: as if the disk were full. Without a ck_assert, which
+ * writes a file too.
+ */
+static struct incidents_counts end_on_full_disk(rlim_t bytes)
+{
+	struct rlimit limit, none;
+	struct incidents_counts counts = { 0 };
+
+	scene_wait_for(poll_once().opened == 1);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	none = (struct rlimit){ bytes, limit.rlim_max };
+	setrlimit(RLIMIT_FSIZE, &none);
+	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == 0; naps++) {
+		dispatcher_poll(dispatcher);
+		incidents_poll(incidents, clock_mono(&the_clock));
+		incidents_counts(incidents, &counts);
+		scene_nap();
+	}
+	setrlimit(RLIMIT_FSIZE, &limit);
+	stop();
+
+	return counts;
+}
+
+START_TEST(a_disk_that_is_full_leaves_nothing_half_written)
+{
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	struct incidents_counts counts = end_on_full_disk(1024);
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_uint_eq(counts.failed, 1);
+	ck_assert_uint_eq(count_directories(path), 0);
+	ck_assert_msg(strstr(text, "could not be written: File too large") != NULL, "%s", text);
+	free(text);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
+{
+	char path[400], file[500];
+	struct incident incident;
+
+	start("0B", RULE("hot", "100ms"));
+	actor_do(&actor, 'b', "hot-thread");
+	struct incidents_counts counts = end_on_full_disk(6000);
+
+	ck_assert_uint_eq(counts.sealed, 1);
+	read_incident(path, &incident);
+	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_FAILED);
+	snprintf(file, sizeof(file), "%s/%s", path, INCIDENT_SAMPLES_FILE);
+	ck_assert_int_lt(access(file, F_OK), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+/* A rule that has fired on target number i, without anything having happened. */
+static void fire(unsigned i)
+{
+	char name[32];
+	struct trigger_decision decision = {
+		.fires = true, .available = true, .value = 50, .candidate_reason = TRIGGER_ABOVE_PERCENT
+	};
+	struct target target = { .id = 1000 + i,
+				 .kind = TARGET_PROCESS,
+				 .pid = 1,
+				 .entry = "burner",
+				 .name = name,
+				 .key = name,
+				 .comm = "",
+				 .cmdline = "",
+				 .cgroup = "" };
+	struct evaluator_firing firing = {
+		.rule = &config->rules[0],
+		.target = &target,
+		.to = clock_mono(&the_clock),
+		.wall = clock_wall(&the_clock),
+		.decision = &decision,
+		.effective = &config->rules[0].trigger,
+		.cpu_limit = UINT64_MAX,
+		.memory_limit = UINT64_MAX,
+	};
+
+	firing.from = mono_sub(firing.to, NS_PER_MS);
+	snprintf(name, sizeof(name), "target-%u", i);
+	ck_assert_int_eq(incidents_fire(incidents, &firing), 0);
+}
+
+START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
+{
+	struct incidents_counts counts;
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + 3; i++)
+		fire(i);
+	fire(0);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, INCIDENTS_OPEN_MAX);
+	ck_assert_uint_eq(counts.refused, 3);
+	ck_assert_uint_eq(counts.merged, 1);
+	incidents_gap(incidents, clock_mono(&the_clock), 2);
+
+	char *text = scene_log_text(&log_file);
+	char *first = strstr(text, "too many are open");
+
+	ck_assert_ptr_nonnull(first);
+	ck_assert_ptr_null(strstr(first + 1, "too many are open"));
+	free(text);
+	stop();
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
+	ck_assert_uint_eq(count_directories(path), INCIDENTS_OPEN_MAX);
+	actor_end(&actor);
+}
+END_TEST
+
+/* More than the ring can have brought by itself. */
+#define MANY_TICKS 20000u
+
+/* Whoever sampled the target last looks at it: a tick of another writer covers nothing. */
+START_TEST(only_the_ticks_of_who_looks_at_the_target_count)
+{
+	const uint32_t looker = 1, ticking = (uint32_t)_i;
+	struct sample sample = { 0 };
+	struct incident incident;
+	char path[400];
+
+	start("0B", RULE("hot", "100ms"));
+	fire(0);
+	mono_t now = mono_add(clock_mono(&the_clock), NS_PER_MS);
+
+	incidents_tick(incidents, now, looker);
+	sample_set(&sample, SAMPLE_CPU, 1);
+	incidents_sample(incidents, 1000, now, &sample);
+	for (uint64_t i = 1; i <= MANY_TICKS; i++)
+		incidents_tick(incidents, mono_add(now, i * NS_PER_US), ticking);
+	stop();
+	read_incident(path, &incident);
+	ck_assert_uint_eq(incident.coverage.ticks_got >= MANY_TICKS, ticking == looker);
+	actor_end(&actor);
+}
+END_TEST
+
+Suite *incidents_suite(void)
+{
+	Suite *suite = suite_create("incidents");
+	TCase *tcase = tcase_create("whole");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_thread_that_burns_becomes_a_sealed_incident_that_names_it);
+	tcase_add_test(tcase, a_second_firing_is_merged_into_the_one_that_is_open);
+	tcase_add_test(tcase, a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone);
+	tcase_add_test(tcase, stopping_seals_what_is_open);
+	tcase_add_test(tcase, without_disk_space_nothing_fires_and_it_is_said_once);
+	tcase_add_test(tcase, a_spool_that_cannot_be_made_anew_is_said);
+	tcase_add_test(tcase, a_disk_that_is_full_leaves_nothing_half_written);
+	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
+	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
+	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,688 @@
+/* check_spool.c: whole under a final name or not there at all; the worst is kept. */
+#include "lib/base/io.h"
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "daemon/engine/incident/spool.h"
+#include "torture.h"
+#include "lib/base/base.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DAY (86400 * NS_PER_S)
+
+static char directory[64], path[128];
+static struct incident incident;
+
+static void setup(void)
+{
+	snprintf(directory, sizeof(directory), "/tmp/check_spool.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/a/spool", directory);
+	incident_init(&incident, "0.1.0");
+}
+
+static void teardown(void)
+{
+	ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
+}
+
+static struct spool *open_spool(uint64_t max_bytes, uint32_t max_count)
+{
+	struct retention_limits limits = { .max_bytes = max_bytes, .max_count = max_count };
+	struct spool *spool;
+
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	return spool;
+}
+
+static void put(int dirfd, const char *name, size_t bytes)
+{
+	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	close(fd);
+}
+
+/* An incident on that day of the year 2000 with a file of so many bytes. */
+static void add(struct spool *spool, unsigned day, double severity, size_t bytes)
+{
+	struct spool_draft *draft;
+	char stem[INCIDENT_NAME_MAX + 1];
+
+	incident_stem((wall_t){ 946684800 * NS_PER_S + day * DAY }, "t", "r", stem, sizeof(stem));
+	ck_assert_int_eq(spool_begin(spool, stem, &draft), 0);
+	put(spool_draft_dirfd(draft), "data.txt", bytes);
+	incident.rule.severity = severity;
+	ck_assert_int_eq(spool_seal(draft, &incident), 0);
+}
+
+/* Names in the spool that match, temporary ones included. */
+static size_t count_names(const char *part)
+{
+	DIR *dir = opendir(path);
+	size_t count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+		count += entry->d_name[0] != '.' && strstr(entry->d_name, part) != NULL;
+	closedir(dir);
+	return count;
+}
+
+/* The severities that are there, oldest first, as text. */
+static void severities(const struct spool *spool, char ret[256])
+{
+	struct retention_entry *entries;
+	size_t count;
+
+	ret[0] = '\0';
+	ck_assert_int_eq(spool_list(spool, &entries, &count), 0);
+	for (size_t i = 0; i < count; i++)
+		snprintf(ret + strlen(ret), 256 - strlen(ret), "%g ", entries[i].severity);
+	free(entries);
+}
+
+START_TEST(what_was_sealed_is_whole)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct retention_entry *entries;
+	int spoolfd = open(path, O_RDONLY | O_DIRECTORY), dirfd;
+	struct stat st;
+	size_t count;
+
+	add(spool, 1, 2.5, 5000);
+	ck_assert_str_eq(incident.id, "20000102T000000.000Z-t-r-1");
+	ck_assert_int_eq(spool_list(spool, &entries, &count), 0);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_str_eq(entries[0].name, incident.id);
+	ck_assert_uint_eq(entries[0].wall.ns, 946684800 * NS_PER_S + DAY);
+	ck_assert_double_eq(entries[0].severity, 2.5);
+	ck_assert_uint_eq(entries[0].bytes, 8192 + 2 * 4096);
+	dirfd = openat(spoolfd, entries[0].name, O_RDONLY | O_DIRECTORY);
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	ck_assert_int_eq(fstat(dirfd, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07027, 0);
+	ck_assert_uint_eq(count_names(".tmp"), 0);
+	free(entries);
+	close(dirfd);
+	close(spoolfd);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_draft_is_not_listed_and_an_abort_leaves_nothing)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct retention_entry *entries;
+	struct spool_draft *draft;
+	size_t count;
+
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	ck_assert_str_eq(spool_draft_name(draft), "20000102T000000.000Z-t-r-1");
+	put(spool_draft_dirfd(draft), "data.txt", 1);
+	ck_assert_uint_eq(count_names("-1.tmp"), 1);
+	ck_assert_int_eq(spool_list(spool, &entries, &count), 0);
+	ck_assert_uint_eq(count, 0);
+	ck_assert_ptr_null(entries);
+	spool_abort(draft);
+	ck_assert_uint_eq(count_names(""), 0);
+	spool_abort(NULL);
+	spool_free(spool);
+	spool_free(NULL);
+}
+END_TEST
+
+START_TEST(numbers_make_names_unique)
+{
+	struct spool *spool = open_spool(0, 0), *other = open_spool(0, 0);
+	struct spool_draft *draft, *second;
+
+	add(spool, 1, 1, 1);
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	ck_assert_int_eq(spool_begin(other, "20000102T000000.000Z-t-r", &second), 0);
+	ck_assert_str_eq(spool_draft_name(draft), "20000102T000000.000Z-t-r-2");
+	ck_assert_str_eq(spool_draft_name(second), "20000102T000000.000Z-t-r-3");
+	spool_abort(second);
+	ck_assert_int_eq(spool_seal(draft, &incident), 0);
+	ck_assert_int_eq(spool_begin(spool, "../evil", &draft), -EINVAL);
+	ck_assert_int_eq(spool_begin(spool, "", &draft), -EINVAL);
+	spool_free(spool);
+	spool_free(other);
+}
+END_TEST
+
+START_TEST(what_a_dead_writer_left_is_swept_and_a_living_one_is_not)
+{
+	struct spool *spool = open_spool(0, 0), *other;
+	struct retention_limits limits = { 0 };
+	struct spool_draft *draft;
+	size_t swept;
+	pid_t child;
+
+	child = fork();
+	if (child == 0) {
+		struct spool *own;
+
+		if (spool_open(path, &limits, &own, NULL) < 0 ||
+		    spool_begin(own, "20000102T000000.000Z-dead-r", &draft) < 0)
+			_exit(1);
+		put(spool_draft_dirfd(draft), "data.txt", 1);
+		kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	ck_assert_uint_eq(count_names("dead"), 1);
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-alive-r", &draft), 0);
+	put(spool_draft_dirfd(draft), "data.txt", 1);
+	ck_assert_int_eq(spool_open(path, &limits, &other, &swept), 0);
+	ck_assert_uint_eq(swept, 1);
+	ck_assert_uint_eq(count_names("dead"), 0);
+	ck_assert_int_eq(spool_seal(draft, &incident), 0);
+	ck_assert_uint_eq(count_names("alive"), 1);
+	spool_free(other);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
+{
+	struct retention_limits limits = { 0 };
+	struct spool *own, *other;
+	struct spool_draft *draft;
+	struct incident noted, back;
+	size_t swept = 9;
+	pid_t child;
+	int fd;
+
+	child = fork();
+	if (child == 0) {
+		incident_init(&noted, "1");
+		incident_text(noted.rule.name, sizeof(noted.rule.name), "hot");
+		if (spool_open(path, &limits, &own, NULL) < 0 ||
+		    spool_begin(own, "20000102T000000.000Z-dead-r", &draft) < 0)
+			_exit(1);
+		put(spool_draft_dirfd(draft), "threads.tsv", 10);
+		if (spool_note(draft, &noted) < 0 || spool_note(draft, &noted) < 0)
+			_exit(1);
+		kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	ck_assert_int_eq(spool_open(path, &limits, &other, &swept), 0);
+	ck_assert_uint_eq(swept, 0);
+	ck_assert_uint_eq(spool_adopted(other), 1);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+	int incidentfd = openat(fd, "20000102T000000.000Z-dead-r-1", O_RDONLY | O_DIRECTORY);
+	ck_assert_int_ge(incidentfd, 0);
+	ck_assert_int_eq(manifest_verify(incidentfd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(incidentfd, &back), 0);
+	ck_assert_str_eq(back.rule.name, "hot");
+	ck_assert_str_eq(back.id, "20000102T000000.000Z-dead-r-1");
+	close(incidentfd);
+	close(fd);
+	spool_free(other);
+}
+END_TEST
+
+START_TEST(what_is_not_ours_is_never_touched)
+{
+	struct spool *spool = open_spool(1, 1);
+	int spoolfd = open(path, O_RDONLY | O_DIRECTORY);
+	char unlocked_section[128];
+
+	snprintf(unlocked_section, sizeof(unlocked_section), "%s/outside", directory);
+	ck_assert_int_eq(mkdir(unlocked_section, 0700), 0);
+	ck_assert_int_eq(mkdirat(spoolfd, "photos", 0700), 0);
+	ck_assert_int_eq(mkdirat(spoolfd, "photos.tmp", 0700), 0);
+	ck_assert_int_eq(mkdirat(spoolfd, "20000102T000000.000Z-no-manifest-1", 0700), 0);
+	ck_assert_int_eq(symlinkat(unlocked_section, spoolfd, "20000102T000000.000Z-link-r-1"), 0);
+	ck_assert_int_eq(symlinkat(unlocked_section, spoolfd, "20000102T000000.000Z-link-r-2.tmp"), 0);
+	put(spoolfd, "20000102T000000.000Z-file-r-1.tmp", 1);
+	spool_free(spool);
+	spool = open_spool(1, 1);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ UINT64_MAX }, NULL, NULL), 0);
+	ck_assert_uint_eq(count_names(""), 6);
+	ck_assert_int_eq(access(unlocked_section, F_OK), 0);
+	close(spoolfd);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(links_inside_an_incident_are_removed_and_not_followed)
+{
+	struct spool *spool = open_spool(0, 1);
+	int spoolfd = open(path, O_RDONLY | O_DIRECTORY), dirfd;
+	char unlocked_section[128];
+
+	snprintf(unlocked_section, sizeof(unlocked_section), "%s/outside", directory);
+	close(open(unlocked_section, O_CREAT | O_WRONLY, 0600));
+	add(spool, 1, 1, 1);
+	add(spool, 2, 2, 1);
+	dirfd = openat(spoolfd, "20000102T000000.000Z-t-r-1", O_RDONLY | O_DIRECTORY);
+	ck_assert_int_eq(symlinkat(unlocked_section, dirfd, "link"), 0);
+	ck_assert_int_eq(symlinkat(directory, dirfd, "dirlink"), 0);
+	ck_assert_int_eq(mkdirat(dirfd, "sub", 0700), 0);
+	ck_assert_int_eq(mkdirat(dirfd, "sub/sub", 0700), 0);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_uint_eq(count_names(""), 1);
+	ck_assert_int_eq(access(unlocked_section, F_OK), 0);
+	close(dirfd);
+	close(spoolfd);
+	spool_free(spool);
+}
+END_TEST
+
+struct removals {
+	char text[512];
+};
+
+static void note(void *ctx, const struct retention_entry *entry, enum retention_reason why)
+{
+	struct removals *removals = ctx;
+	size_t len = strlen(removals->text);
+
+	snprintf(removals->text + len, sizeof(removals->text) - len, "%g:%s ", entry->severity,
+		 retention_reason_name(why));
+}
+
+START_TEST(the_worst_are_kept_not_the_newest)
+{
+	struct spool *spool = open_spool(0, 3);
+	struct removals removals = { "" };
+	char left[256];
+
+	add(spool, 1, 9, 1);
+	add(spool, 2, 1.5, 1);
+	add(spool, 3, 7, 1);
+	add(spool, 4, 1.5, 1);
+	add(spool, 5, 1.2, 1);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, note, &removals), 0);
+	ck_assert_str_eq(removals.text, "1.2:count 1.5:count ");
+	severities(spool, left);
+	ck_assert_str_eq(left, "9 7 1.5 "); /* of equals the older one went */
+	ck_assert_uint_eq(count_names(".tmp"), 0);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(bytes_are_bounded)
+{
+	struct spool *spool = open_spool(40000, 0);
+	char left[256];
+
+	add(spool, 1, 3, 8192); /* 16,384 each, with incident.json and MANIFEST */
+	add(spool, 2, 2, 8192);
+	add(spool, 3, 1, 8192);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "3 2 ");
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(age_goes_first_and_makes_room_for_the_rest)
+{
+	struct retention_limits limits = { .max_count = 2, .max_age_ns = 10 * DAY };
+	struct spool *spool = open_spool(0, 0);
+	struct removals removals = { "" };
+	wall_t now = { 946684800 * NS_PER_S + 12 * DAY };
+
+	add(spool, 1, 9, 1);
+	add(spool, 2, 1, 1); /* exactly as old as is allowed */
+	add(spool, 3, 2, 1);
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, now, note, &removals), 0);
+	ck_assert_str_eq(removals.text, "9:age ");
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_clock_set_back_makes_nothing_old)
+{
+	struct retention_limits limits = { .max_age_ns = DAY };
+	struct retention_entry entry = { .wall = { 100 * DAY } };
+	enum retention_reason reason = RETENTION_AGE;
+
+	retention_choose(&limits, (wall_t){ DAY }, UINT64_MAX, &entry, &reason, 1);
+	ck_assert_int_eq(reason, RETENTION_KEEP);
+}
+END_TEST
+
+START_TEST(a_file_system_filled_by_others_costs_nothing)
+{
+	struct retention_limits limits = { .min_free_bytes = UINT64_MAX };
+	struct spool *spool = open_spool(0, 0);
+	char left[256];
+
+	add(spool, 1, 1, 1);
+	add(spool, 2, 5, 1);
+	add(spool, 3, 2, 1);
+	ck_assert(spool_predict_ok(spool, 1));
+	ck_assert(!spool_predict_ok(spool, UINT64_MAX));
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert(!spool_predict_ok(spool, 0));
+	ck_assert(!spool_predict_ok(spool, 1));
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "1 5 2 "); /* in vain */
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(free_space_never_costs_the_worst)
+{
+	struct retention_limits limits = { .min_free_bytes = 1000 };
+	struct retention_entry entries[] = { { .severity = 3, .bytes = 100 },
+					     { .severity = 1, .bytes = 100 },
+					     { .severity = 2, .bytes = 100 } };
+	enum retention_reason reasons[3];
+
+	retention_choose(&limits, (wall_t){ 0 }, 800, entries, reasons, 3);
+	ck_assert_int_eq(reasons[0], RETENTION_FREE);
+	ck_assert_int_eq(reasons[1], RETENTION_FREE);
+	ck_assert_int_eq(reasons[2], RETENTION_KEEP);
+
+	retention_choose(&limits, (wall_t){ 0 }, 799, entries, reasons, 3);
+	for (size_t i = 0; i < 3; i++)
+		ck_assert_int_eq(reasons[i], RETENTION_KEEP);
+}
+END_TEST
+
+START_TEST(only_what_is_needed_goes_for_free_space)
+{
+	struct retention_limits limits = { .min_free_bytes = 1000 };
+	struct retention_entry entries[] = { { .severity = 3, .bytes = 100 },
+					     { .severity = 1, .bytes = 100 },
+					     { .severity = 2, .bytes = 100 } };
+	enum retention_reason reasons[3];
+
+	retention_choose(&limits, (wall_t){ 0 }, 900, entries, reasons, 3);
+	ck_assert_double_eq(entries[0].severity, 1);
+	ck_assert_int_eq(reasons[0], RETENTION_FREE);
+	ck_assert_int_eq(reasons[1], RETENTION_KEEP);
+	ck_assert_int_eq(reasons[2], RETENTION_KEEP);
+}
+END_TEST
+
+START_TEST(an_unreadable_incident_counts_as_mild)
+{
+	struct spool *spool = open_spool(0, 1);
+	int spoolfd = open(path, O_RDONLY | O_DIRECTORY);
+	char left[256];
+
+	add(spool, 1, 1, 1);
+	add(spool, 2, 5, 1);
+	ck_assert_int_eq(unlinkat(spoolfd, "20000103T000000.000Z-t-r-1/incident.json", 0), 0);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "1 ");
+	close(spoolfd);
+	spool_free(spool);
+}
+END_TEST
+
+/* ---- anomalies ---- */
+
+START_TEST(a_seal_that_cannot_write_leaves_nothing)
+{
+	struct rlimit before, limit;
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+	rlim_t bytes = 0;
+	int r = -1;
+
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	for (; r != 0; bytes += 40) {
+		ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+		limit = (struct rlimit){ bytes, before.rlim_max };
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		r = spool_seal(draft, &incident);
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+		ck_assert_uint_eq(count_names(""), r == 0 ? 1 : 0);
+		ck_assert(r == 0 || r == -EFBIG);
+		ck_assert_uint_lt(bytes, 100000);
+	}
+	ck_assert_uint_gt(bytes, 1000);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(every_failing_allocation_leaves_nothing_or_a_whole_incident)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct retention_limits limits = { .max_count = 5 };
+		struct spool *spool = NULL;
+		struct spool_draft *draft = NULL;
+		int r;
+
+		torture_arm(n);
+		r = spool_open(path, &limits, &spool, NULL);
+		if (r == 0)
+			r = spool_begin(spool, "20000102T000000.000Z-t-r", &draft);
+		if (r == 0)
+			r = spool_seal(draft, &incident);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		ck_assert_uint_eq(access(path, F_OK) == 0 ? count_names("") : 0, injected ? 0 : 1);
+		spool_free(spool);
+	}
+}
+END_TEST
+
+START_TEST(retention_without_memory_removes_nothing)
+{
+	struct spool *spool = open_spool(0, 1);
+	bool injected = true;
+	char left[256];
+
+	add(spool, 1, 1, 1);
+	add(spool, 2, 2, 1);
+	for (long n = 1; injected; n++) {
+		int r;
+
+		torture_arm(n);
+		r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		severities(spool, left);
+		ck_assert_str_eq(left, injected ? "1 2 " : "2 ");
+	}
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(new_limits_hold_from_the_next_time_on)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct retention_limits limits = { .max_count = 1, .min_free_bytes = 0 };
+	char left[256];
+
+	add(spool, 1, 1, 1);
+	add(spool, 2, 2, 1);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "1 2 ");
+	spool_set_limits(spool, &limits);
+	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	severities(spool, left);
+	ck_assert_str_eq(left, "2 ");
+	ck_assert(spool_predict_ok(spool, 1));
+	limits.min_free_bytes = UINT64_MAX / 2;
+	spool_set_limits(spool, &limits);
+	ck_assert(!spool_predict_ok(spool, 1));
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_directory_that_is_gone_has_the_room_of_the_one_above)
+{
+	struct spool *spool = open_spool(0, 0);
+
+	ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
+	ck_assert(spool_predict_ok(spool, 1));
+	ck_assert(!spool_predict_ok(spool, UINT64_MAX / 2));
+	add(spool, 1, 1, 1);
+	ck_assert_uint_eq(count_names("-1"), 1);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_draft_whose_directory_was_removed_knows_it)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	ck_assert(!spool_lost(draft));
+	ck_assert_int_eq(directory_tree_remove(AT_FDCWD, path), 0);
+	ck_assert(spool_lost(draft));
+	ck_assert_int_lt(spool_seal(draft, &incident), 0);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(what_was_written_may_be_written_again)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+	int dirfd;
+
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
+	put(spool_draft_dirfd(draft), "data.txt", 10);
+	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(unlinkat(spool_draft_dirfd(draft), "data.txt", 0), 0);
+	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(spool_publish(draft), 0);
+	dirfd = open(path, O_RDONLY | O_DIRECTORY);
+	int sealed = openat(dirfd, "20000102T000000.000Z-t-r-1", O_RDONLY | O_DIRECTORY);
+
+	ck_assert_int_eq(manifest_verify(sealed, NULL, NULL), 0);
+	close(sealed);
+	close(dirfd);
+	spool_free(spool);
+}
+END_TEST
+
+/* Root may do everything: it has to become somebody else. */
+START_TEST(a_permission_that_was_lost_is_an_error_until_it_is_back)
+{
+	struct spool *spool = open_spool(0, 0);
+	struct spool_draft *draft;
+	int r;
+
+	if (geteuid() != 0)
+		ck_assert_int_eq(chmod(path, 0500), 0);
+	else
+		ck_assert_int_eq(seteuid(65534), 0);
+	r = spool_begin(spool, "20000102T000000.000Z-t-r", &draft);
+	bool room = spool_predict_ok(spool, 1);
+
+	if (getuid() == 0)
+		ck_assert_int_eq(seteuid(0), 0);
+	else
+		ck_assert_int_eq(chmod(path, 0700), 0);
+	ck_assert_int_eq(r, -EACCES);
+	ck_assert(room); /* that is not the trouble */
+	add(spool, 1, 1, 1);
+	ck_assert_uint_eq(count_names(""), 1);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_path_that_is_no_directory_is_an_error)
+{
+	struct retention_limits limits = { 0 };
+	struct spool *spool;
+	char file[128];
+
+	snprintf(file, sizeof(file), "%s/file", directory);
+	close(open(file, O_CREAT | O_WRONLY, 0600));
+	ck_assert_int_lt(spool_open(file, &limits, &spool, NULL), 0);
+	snprintf(file, sizeof(file), "%s/file/below", directory);
+	ck_assert_int_eq(spool_open(file, &limits, &spool, NULL), -ENOTDIR);
+	ck_assert_int_lt(spool_open("", &limits, &spool, NULL), 0);
+}
+END_TEST
+
+START_TEST(a_link_to_a_directory_is_not_entered)
+{
+	int dirfd = open(directory, O_RDONLY | O_DIRECTORY);
+
+	ck_assert_int_eq(mkdirat(dirfd, "real", 0700), 0);
+	put(dirfd, "real/file", 1);
+	ck_assert_int_eq(symlinkat("real", dirfd, "link"), 0);
+	ck_assert_int_eq(directory_tree_remove(dirfd, "link"), -ENOTDIR);
+	ck_assert_int_eq(faccessat(dirfd, "real/file", F_OK, 0), 0);
+	ck_assert_int_eq(faccessat(dirfd, "link", F_OK, 0), 0);
+	close(dirfd);
+}
+END_TEST
+
+START_TEST(too_deep_a_tree_is_not_removed)
+{
+	char deep[200] = "";
+	int dirfd = open(directory, O_RDONLY | O_DIRECTORY);
+
+	for (int i = 0; i < DIRECTORY_TREE_DEPTH_MAX + 3; i++) {
+		snprintf(deep + strlen(deep), sizeof(deep) - strlen(deep), "%sd", i > 0 ? "/" : "");
+		ck_assert_int_eq(mkdirat(dirfd, deep, 0700), 0);
+	}
+	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), -ELOOP);
+	ck_assert_int_eq(directory_tree_remove(dirfd, "d/d/d"), 0);
+	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), 0);
+	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), 0); /* gone already is fine */
+	close(dirfd);
+}
+END_TEST
+
+Suite *spool_suite(void);
+Suite *spool_suite(void)
+{
+	Suite *suite = suite_create("spool");
+	TCase *tcase = tcase_create("all");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is);
+	tcase_add_test(tcase, what_was_sealed_is_whole);
+	tcase_add_test(tcase, a_draft_is_not_listed_and_an_abort_leaves_nothing);
+	tcase_add_test(tcase, numbers_make_names_unique);
+	tcase_add_test(tcase, what_a_dead_writer_left_is_swept_and_a_living_one_is_not);
+	tcase_add_test(tcase, what_is_not_ours_is_never_touched);
+	tcase_add_test(tcase, links_inside_an_incident_are_removed_and_not_followed);
+	tcase_add_test(tcase, the_worst_are_kept_not_the_newest);
+	tcase_add_test(tcase, bytes_are_bounded);
+	tcase_add_test(tcase, age_goes_first_and_makes_room_for_the_rest);
+	tcase_add_test(tcase, a_clock_set_back_makes_nothing_old);
+	tcase_add_test(tcase, a_file_system_filled_by_others_costs_nothing);
+	tcase_add_test(tcase, free_space_never_costs_the_worst);
+	tcase_add_test(tcase, only_what_is_needed_goes_for_free_space);
+	tcase_add_test(tcase, an_unreadable_incident_counts_as_mild);
+	tcase_add_test(tcase, a_seal_that_cannot_write_leaves_nothing);
+	tcase_add_test(tcase, every_failing_allocation_leaves_nothing_or_a_whole_incident);
+	tcase_add_test(tcase, retention_without_memory_removes_nothing);
+	tcase_add_test(tcase, new_limits_hold_from_the_next_time_on);
+	tcase_add_test(tcase, a_directory_that_is_gone_has_the_room_of_the_one_above);
+	tcase_add_test(tcase, a_draft_whose_directory_was_removed_knows_it);
+	tcase_add_test(tcase, what_was_written_may_be_written_again);
+	tcase_add_test(tcase, a_permission_that_was_lost_is_an_error_until_it_is_back);
+	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
+	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
+	tcase_add_test(tcase, too_deep_a_tree_is_not_removed);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

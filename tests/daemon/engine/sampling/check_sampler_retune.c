@@ -1,0 +1,398 @@
+/* check_sampler_retune.c: a sampler takes on new options, between ticks of the test's own and in its thread, and shows that it lives. */
+#include "sampler_rig.h"
+#include "torture.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+Suite *sampler_retune_suite(void);
+
+static struct sampler_options options;
+
+static void begin(uint64_t interval_ns, uint32_t capacity, uint64_t ring_bytes, uint32_t page_bytes)
+{
+	make(interval_ns, capacity, ring_bytes, page_bytes);
+	options = (struct sampler_options){
+		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns },
+		.interval_ns = interval_ns,
+	};
+}
+
+static void retune(void)
+{
+	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+}
+
+static struct stats stats_now(void)
+{
+	struct stats stats;
+
+	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+
+	return stats;
+}
+
+START_TEST(everything_is_in_force_from_the_next_tick_on)
+{
+	struct child child = child_start();
+	struct ring_info info;
+
+	begin(10 * NS_PER_S, 8, 1 << 20, 16384);
+	options.source.peak_interval_ns = UINT64_MAX;
+	retune();
+	add_process(0, child.pid, NULL);
+	sampler_tick(sampler);
+	ck_assert_uint_eq(stats_now().collection_rate, 10 * NS_PER_S);
+	read_ring();
+	ck_assert(!sample_has(&seen.last[1], SAMPLE_FDS));
+
+	options.interval_ns = 20 * NS_PER_S;
+	options.source.heartbeat_ns = 3 * NS_PER_S;
+	options.source.fds_interval_ns = NS_PER_MS;
+	retune();
+	ck_assert_int_eq(source_entry_reopen(watched[0].sampled.entry, procfd, child.pid, 0, &options.source), 0);
+	ring_info(ring, &info);
+	ck_assert_uint_ne(info.interval_ns, 20 * NS_PER_S); /* not before the tick */
+	sampler_tick(sampler);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.interval_ns, 20 * NS_PER_S);
+	ck_assert_uint_eq(info.heartbeat_ns, 3 * NS_PER_S);
+	ck_assert_uint_eq(stats_now().collection_rate, 20 * NS_PER_S);
+	read_ring();
+	ck_assert_uint_ge(value(0, SAMPLE_FDS), 2);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(of_several_that_were_posted_between_two_ticks_the_last_one_counts)
+{
+	struct ring_info info;
+
+	begin(NS_PER_MS, 8, 1 << 20, 16384);
+	for (uint64_t i = 1; i <= 5; i++) {
+		options.interval_ns = i * NS_PER_S;
+		retune();
+	}
+	sampler_tick(sampler);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.interval_ns, 5 * NS_PER_S);
+	ck_assert_uint_eq(stats_now().collection_rate, 5 * NS_PER_S);
+}
+END_TEST
+
+START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
+{
+	struct child children[3] = { child_start(), child_start(), child_start() };
+	struct rlimit limit, none;
+	unsigned long ticking = 0;
+
+	begin(NS_PER_MS, 3, 1 << 20, 16384);
+	for (int i = 0; i < 3; i++)
+		add_process(i, children[i].pid, NULL);
+	sampler_tick(sampler);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	for (uint32_t i = 0; i < 50; i++) {
+		options.source.capacity = 1 + i % 10;
+		options.source.heartbeat_ns = (1 + i % 3) * NS_PER_MS;
+		options.source.peak_interval_ns = i % 2 ? UINT64_MAX : 0;
+		options.source.fds_interval_ns = i % 4 / 2;
+		options.interval_ns = (1 + i % 7) * NS_PER_MS;
+		options.cpu_budget_percent = i % 5;
+		retune();
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+		unsigned long before = torture_allocations();
+		sampler_tick(sampler);
+		sampler_tick(sampler);
+		ticking += torture_allocations() - before;
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	}
+	ck_assert_uint_eq(ticking, 0);
+	ck_assert_uint_eq(stats_now().failed_reads, 0);
+	ck_assert_uint_eq(stats_now().total_snapshots, 101);
+	read_ring();
+	ck_assert_uint_eq(seen.ticks, 101);
+	ck_assert_uint_eq(seen.described, 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(seen.gone[i + 1], 0);
+		child_reap(&children[i]);
+	}
+}
+END_TEST
+
+START_TEST(capacity_grows_and_shrinks_under_its_targets)
+{
+	struct child child = child_start();
+
+	begin(NS_PER_MS, 2, 1 << 20, 16384);
+	for (int i = 0; i < 3; i++)
+		add_process(i, child.pid, NULL);
+	sampler_tick(sampler);
+	answers(&watched[2].sampled, SAMPLER_REFUSED);
+
+	options.source.capacity = 4;
+	retune();
+	ck_assert(sampler_add(sampler, &watched[2].sampled));
+	add_process(3, child.pid, NULL);
+	add_process(4, child.pid, NULL);
+	sampler_tick(sampler);
+	answers(&watched[4].sampled, SAMPLER_REFUSED);
+	answers_no_more();
+
+	options.source.capacity = 1;
+	retune();
+	ck_assert(sampler_add(sampler, &watched[4].sampled));
+	sampler_tick(sampler);
+	answers(&watched[4].sampled, SAMPLER_REFUSED);
+	answers_no_more();
+	read_ring();
+	ck_assert_uint_eq(seen.described, 4);
+	ck_assert_uint_eq(seen.gone[1] + seen.gone[2] + seen.gone[3] + seen.gone[4], 0);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(without_memory_nothing_changes)
+{
+	bool injected = true;
+
+	begin(NS_PER_MS, 8, 1 << 20, 16384);
+	sampler_tick(sampler);
+	for (long n = 1; injected; n++) {
+		options.interval_ns = (uint64_t)(1 + n) * NS_PER_S;
+		torture_arm(n);
+		int r = sampler_retune(sampler, &options);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		sampler_tick(sampler);
+		ck_assert_uint_eq(stats_now().collection_rate, injected ? NS_PER_MS : options.interval_ns);
+	}
+}
+END_TEST
+
+START_TEST(the_cpu_budget_begins_anew_only_if_interval_or_budget_changed)
+{
+	begin(NS_PER_MS, 1, 1 << 20, 16384);
+	options.cpu_budget_percent = 0.001;
+	retune();
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for(sampler_slowdown(sampler) > 1);
+	sampler_stop(sampler);
+
+	uint32_t slowdown = sampler_slowdown(sampler);
+
+	options.source.capacity = 5;
+	retune();
+	sampler_tick(sampler);
+	ck_assert_uint_eq(sampler_slowdown(sampler), slowdown);
+	ck_assert_uint_eq(stats_now().collection_rate, slowdown * NS_PER_MS);
+	options.cpu_budget_percent = 0;
+	retune();
+	sampler_tick(sampler);
+	ck_assert_uint_eq(sampler_slowdown(sampler), 1);
+	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
+}
+END_TEST
+
+START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
+{
+	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for((read_ring(), seen.ticks == 1));
+	options.interval_ns = NS_PER_MS;
+	retune();
+	scene_wait_for((read_ring(), seen.ticks > 20));
+
+	struct stats stats = stats_now();
+
+	ck_assert_uint_eq(stats.collection_rate, NS_PER_MS);
+	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
+
+	/* And back: what sleeps an hour from now on does so after one more tick. */
+	options.interval_ns = 3600 * NS_PER_S;
+	retune();
+	scene_wait_for(stats_now().collection_rate == 3600 * NS_PER_S);
+	sampler_stop(sampler);
+	stats = stats_now();
+	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+}
+END_TEST
+
+START_TEST(options_that_came_before_the_start_are_those_it_starts_with)
+{
+	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
+	options.interval_ns = NS_PER_MS;
+	retune();
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for((read_ring(), seen.ticks > 5));
+	sampler_stop(sampler);
+	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
+}
+END_TEST
+
+/* Fills the ring in front of a reader that does not read. */
+static void begin_held(uint64_t then_ns)
+{
+	begin(NS_PER_MS, 8, 6 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for(pages_claimed() >= 4);
+	for (int i = 0; i < 50; i++)
+		nap();
+	options.interval_ns = then_ns;
+	retune();
+}
+
+START_TEST(who_is_held_by_a_reader_takes_new_options_too)
+{
+	struct ring_info info;
+
+	begin_held(3600 * NS_PER_S);
+	scene_wait_for((ring_info(ring, &info), info.interval_ns == 3600 * NS_PER_S));
+	read_ring();
+	options.interval_ns = NS_PER_MS; /* it may be in a backoff of an hour and more by now */
+	retune();
+	uint64_t ticks = seen.ticks;
+
+	scene_wait_for((read_ring(), seen.ticks > ticks + 5));
+	sampler_stop(sampler);
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+
+	struct stats stats;
+
+	sampler_stats(sampler, &stats);
+	ck_assert_uint_lt(stats.total_backoff_sleep, 1800 * NS_PER_S); /* what was slept, not what was meant to be */
+	ck_assert_uint_eq(stats.lost_records, 0);
+	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
+}
+END_TEST
+
+static void sees_pulses(int count)
+{
+	for (int i = 0; i < count; i++) {
+		uint64_t before = sampler_pulse(sampler).ns;
+
+		scene_wait_for(sampler_pulse(sampler).ns > before);
+	}
+}
+
+START_TEST(there_is_a_pulse_in_sleep_and_in_backoff)
+{
+	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
+	ck_assert_uint_gt(sampler_pulse(sampler).ns, 0);
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	scene_wait_for((read_ring(), seen.ticks == 1));
+	sees_pulses(5);
+	read_ring();
+	ck_assert_uint_eq(seen.ticks, 1);
+	sampler_stop(sampler);
+	uint64_t pulse = sampler_pulse(sampler).ns;
+
+	for (int i = 0; i < 5; i++)
+		scene_nap();
+	ck_assert_uint_eq(sampler_pulse(sampler).ns, pulse); /* a stopped one has none */
+	teardown();
+
+	setup();
+	begin_held(3600 * NS_PER_S);
+	sees_pulses(5);
+	sampler_stop(sampler);
+}
+END_TEST
+
+#define ROUNDS 400
+
+/* Many new options, by one thread, while another one lets targets come and go. */
+static void *retune_often(void *ret_failed)
+{
+	struct sampler_options often = options;
+	_Atomic bool *failed = ret_failed;
+
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		often.interval_ns = (1 + i % 4) * 200 * NS_PER_US;
+		often.wait = (enum config_wait)(i % 3);
+		often.source.capacity = 8 + i % 90;
+		often.source.heartbeat_ns = (1 + i % 20) * NS_PER_MS;
+		often.source.fds_interval_ns = i % 2 ? NS_PER_MS : 0;
+		often.source.peak_interval_ns = i % 3 ? NS_PER_MS : UINT64_MAX;
+		often.cpu_budget_percent = i % 50 ? 0 : 90;
+		if (sampler_retune(sampler, &often) < 0)
+			*failed = true;
+		if (i % 8 == 0)
+			nap();
+	}
+
+	return NULL;
+}
+
+START_TEST(many_new_options_while_targets_come_and_go)
+{
+	struct child child = child_start();
+	struct sampler_target *returned;
+	enum sampler_return why;
+	_Atomic bool failed = false;
+	pthread_t thread;
+	unsigned removed = 0, refused = 0;
+	struct stats stats;
+
+	begin(NS_PER_MS, 100, 4 << 20, 16384);
+	struct sampler_target *group = add_group(0);
+
+	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, retune_often, &failed), 0);
+	for (int i = 1; i < 60; i++) {
+		struct sampler_target *target = add_process(i, child.pid, i % 3 ? NULL : group);
+
+		ck_assert_int_eq(source_entry_reopen(target->entry, procfd, child.pid, 0, &options.source), 0);
+		if (i % 5 == 0)
+			nap();
+	}
+	for (int i = 1; i < 60; i++)
+		ck_assert(sampler_remove(sampler, &watched[i].sampled));
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	for (int naps = 0; removed < 59 && naps < SCENE_NAPS; naps++) {
+		while (sampler_returned(sampler, &returned, &why)) {
+			removed += why == SAMPLER_REMOVED;
+			refused += why == SAMPLER_REFUSED;
+		}
+		scene_nap();
+	}
+	ck_assert_uint_eq(removed, 59);
+	ck_assert_uint_le(refused, 59);
+	ck_assert(!failed);
+	sampler_stop(sampler);
+	sampler_stats(sampler, &stats);
+	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
+	ck_assert_uint_eq(stats.failed_reads, 0);
+	read_ring();
+	ck_assert_uint_eq(seen.holes, 0);
+	ck_assert_uint_eq(seen.ticks, seen.ends);
+	child_reap(&child);
+}
+END_TEST
+
+Suite *sampler_retune_suite(void)
+{
+	Suite *suite = suite_create("sampler_retune");
+	TCase *tcase = tcase_create("retune");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, everything_is_in_force_from_the_next_tick_on);
+	tcase_add_test(tcase, of_several_that_were_posted_between_two_ticks_the_last_one_counts);
+	tcase_add_test(tcase, a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing);
+	tcase_add_test(tcase, capacity_grows_and_shrinks_under_its_targets);
+	tcase_add_test(tcase, without_memory_nothing_changes);
+	tcase_add_test(tcase, the_cpu_budget_begins_anew_only_if_interval_or_budget_changed);
+	tcase_add_test(tcase, a_long_sleep_is_no_reason_to_wait_for_a_short_interval);
+	tcase_add_test(tcase, options_that_came_before_the_start_are_those_it_starts_with);
+	tcase_add_test(tcase, who_is_held_by_a_reader_takes_new_options_too);
+	tcase_add_test(tcase, there_is_a_pulse_in_sleep_and_in_backoff);
+	tcase_add_test(tcase, many_new_options_while_targets_come_and_go);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

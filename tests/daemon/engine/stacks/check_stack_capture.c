@@ -1,0 +1,452 @@
+/*
+ * check_stack_capture.c: the stacks of real incidents of a workload whose answer is known, taken by the real daemon; and symbolisers that
+ * fail. Without permission to use perf, or without the programs, the tests say so and pass.
+ */
+#include "daemon/engine/stacks/stack_capture.h"
+
+#include "daemon/engine/base/clocks.h"
+#include "lib/base/base.h"
+#include "stacks_rig.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "lib/incident/incident.h"
+#include "lib/model/pacing.h"
+#include "lib/profile/stack_file.h"
+
+#include <sys/mman.h>
+
+Suite *stack_capture_suite(void);
+
+static struct stacks_rig rig;
+static bool able;
+
+static void setup(void)
+{
+	able = stacks_rig_init(&rig);
+}
+
+static void teardown(void)
+{
+	stacks_rig_release(&rig);
+}
+
+/* By frame pointers alone. */
+static void burn(const char *what, const char *cpu_ms)
+{
+	const char *arguments[] = { rig.workload, what, cpu_ms, NULL };
+
+	stacks_rig_start_work(&rig, arguments);
+	stacks_rig_until_stopped(&rig);
+	stacks_rig_start_daemon(&rig, "{\"mode\": \"frame-pointers\"}", "[]");
+	stacks_rig_work(&rig);
+	stacks_rig_trigger(&rig);
+}
+
+static unsigned long samples_of(const char *function)
+{
+	return stacks_rig_function(&rig, "functions.tsv", function).self;
+}
+
+START_TEST(the_shares_of_two_functions_are_those_that_they_had)
+{
+	if (!able)
+		return;
+
+	burn("shares", "3000");
+
+	double seventy = (double)samples_of("burn_seventy"), all = seventy + (double)samples_of("burn_thirty");
+
+	/*
+	 * Three seconds of CPU time are 297 samples, and some are in other functions. On a CPU that others use it is chance which of them is sampled: five
+	 * standard deviations are 87; and a virtual CPU may be taken away for a while.
+	 */
+	ck_assert_msg(all > 150 && all < 600, "%.0f samples of 3 s of CPU time at 99 Hz", all);
+	/* Five standard deviations. */
+	ck_assert_msg(fabs(seventy / all - 0.7) < 5 * sqrt(0.7 * 0.3 / all), "%.0f of %.0f", seventy, all);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(a_burst_that_was_over_before_anybody_asked_is_there)
+{
+	if (!able)
+		return;
+
+	burn("burst", "200");
+	ck_assert_uint_gt(samples_of("burn_burst"), 0); /* of 20 */
+	ck_assert_uint_eq(STACKS_RIG_FOLDED(&rig, "cpu.folded", rig.name, "burn_seventy"), 0);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(the_incident_is_whole_and_lists_its_profile)
+{
+	struct incident incident;
+	size_t found = 0;
+
+	if (!able)
+		return;
+
+	burn("burst", "200");
+
+	int fd = open(rig.incident, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(manifest_verify(fd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(fd, &incident), 0);
+	for (size_t i = 0; i < incident.capture_count; i++)
+		if (incident.captures[i].status == INCIDENT_CAPTURE_OK && incident.captures[i].bytes > 0)
+			found += strcmp(incident.captures[i].file, "cpu.pb.gz") == 0 ||
+				 strcmp(incident.captures[i].file, "cpu.folded") == 0 ||
+				 strcmp(incident.captures[i].file, "functions.tsv") == 0;
+	ck_assert_uint_eq(found, 3);
+	close(fd);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* Until there are samples for sure: 25 of them, if it is chance who is sampled. */
+static void burn_here(void)
+{
+	clock_t until = clock() + CLOCKS_PER_SEC / 4;
+
+	while (clock() < until)
+		continue;
+}
+
+/* ---- symbolisers that fail ---- */
+
+static void fails_with(const char *symbolizer, const char *why)
+{
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX], left[128];
+	struct stack_recorder *recorder;
+	struct clock clock = real_clock();
+	struct incident info;
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	incident_init(&info, "0");
+
+	struct stack_capture_options options = {
+		.recorder = recorder,
+		.procfd = procfd,
+		.symbolizer = symbolizer,
+		.before_ns = NS_PER_S,
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+	};
+	struct stack_capture *capture = stack_capture_secure(&options, &info);
+
+	ck_assert_ptr_nonnull(capture);
+	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, &info);
+	ck_assert_uint_eq(info.capture_count, 1);
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert_msg(strstr(info.captures[0].why, why), "%s", info.captures[0].why);
+	ck_assert_str_eq(info.captures[0].file, "");
+	snprintf(left, sizeof(left), "%s/cpu.pb.gz", rig.directory);
+	ck_assert_int_lt(access(left, F_OK), 0);
+	stack_recorder_close(recorder);
+	close(procfd);
+	close(dirfd);
+}
+
+START_TEST(a_symboliser_that_fails_costs_the_stacks_and_nothing_else)
+{
+	char killed[128];
+
+	if (!able)
+		return;
+
+	fails_with("/bin/false", "failed with 1");
+	fails_with("/nonexistent/symboliser", "failed with 127");
+	snprintf(killed, sizeof(killed), "%s/killed", rig.directory);
+	scene_write(killed, "#!/bin/sh\nkill -SEGV $$\n");
+	ck_assert_int_eq(chmod(killed, 0755), 0);
+	fails_with(killed, "signal 11");
+}
+END_TEST
+
+/* Files that it reads kill it: the second time it is told to read none. */
+START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
+{
+	char script[128];
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_recorder *recorder;
+	struct clock clock = real_clock();
+	struct incident info;
+
+	if (!able)
+		return;
+
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	incident_init(&info, "0");
+	snprintf(script, sizeof(script), "%s/killed", rig.directory);
+	scene_write(script,
+		    "#!/bin/sh\nfor word; do case $word in\n--raw) exec '%s' \"$@\";;\n"
+		    "--pprof=*) echo torn >/proc/self/fd/${word#--pprof=};;\nesac; done\nkill -SEGV $$\n",
+		    rig.symbolizer);
+	ck_assert_int_eq(chmod(script, 0755), 0);
+
+	struct stack_capture_options options = {
+		.recorder = recorder,
+		.procfd = procfd,
+		.symbolizer = script,
+		.before_ns = NS_PER_S,
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+	};
+	struct stack_capture *capture = stack_capture_secure(&options, &info);
+	char head[2] = "";
+
+	ck_assert_ptr_nonnull(capture);
+	burn_here();
+	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, &info);
+	ck_assert_uint_ge(info.capture_count, 3);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_OK);
+	ck_assert_msg(strstr(info.captures[0].why, "no names: the symboliser was ended by signal 11"), "%s",
+		      info.captures[0].why);
+
+	int profile = openat(dirfd, "cpu.pb.gz", O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(read(profile, head, sizeof(head)), 2);
+	ck_assert_msg(head[0] == '\x1f' && head[1] == '\x8b', "what the first attempt left is still there");
+	close(profile);
+	stack_recorder_close(recorder);
+	close(procfd);
+	close(dirfd);
+}
+END_TEST
+
+/* ---- while it runs ---- */
+
+struct patience {
+	unsigned asked, enough;
+};
+
+static bool until_enough(void *ctx)
+{
+	struct patience *patience = ctx;
+
+	return ++patience->asked < patience->enough;
+}
+
+static void have_stopped(const char *symbolizer, unsigned enough)
+{
+	struct patience patience = { .enough = enough };
+	const struct symbolizer_waiting waiting = { until_enough, &patience };
+	struct stack_bundle *parcel = calloc(1, sizeof *parcel);
+	struct symbolizer_job job = { .program = symbolizer, .parcel = parcel, .waiting = &waiting };
+	char why[160];
+
+	ck_assert_ptr_nonnull(parcel);
+	job.stack_file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		job.outputs[i] = -1;
+	ck_assert_int_eq(symbolizer_run(&job, why, sizeof(why)), 1);
+	ck_assert_str_eq(why, "the daemon was being stopped");
+	ck_assert_uint_eq(patience.asked, enough);
+	close(job.stack_file);
+	free(parcel);
+}
+
+START_TEST(a_symboliser_ends_when_the_daemon_does)
+{
+	char hangs[128], witness[160];
+
+	snprintf(hangs, sizeof(hangs), "%s/hangs", rig.directory);
+	scene_write(hangs, "#!/bin/sh\n: >%s/started\nkill -STOP $$\n", rig.directory);
+	ck_assert_int_eq(chmod(hangs, 0755), 0);
+	snprintf(witness, sizeof(witness), "%s/started", rig.directory);
+
+	have_stopped(hangs, 1);
+	ck_assert_msg(access(witness, F_OK) < 0, "started although there was no time");
+	have_stopped(hangs, 3);
+}
+END_TEST
+
+/* ---- what waits ---- */
+
+/* A look while others hold so much of the rings; what the incident says of it. */
+static void look_beside(struct stack_recorder *recorder, size_t others, struct incident *info)
+{
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct clock clock = real_clock();
+	size_t held = others;
+
+	incident_init(info, "0");
+
+	struct stack_capture_options options = {
+		.recorder = recorder,
+		.procfd = procfd,
+		.symbolizer = rig.symbolizer,
+		.before_ns = NS_PER_S,
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+		.held = &held,
+	};
+	struct stack_capture *capture = stack_capture_secure(&options, info);
+
+	ck_assert_ptr_nonnull(capture);
+	if (others == 0)
+		ck_assert_uint_gt(held, 0);
+	burn_here();
+	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, info);
+	ck_assert_uint_eq(held, others);
+	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+	close(procfd);
+	close(dirfd);
+}
+
+START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
+{
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_recorder *recorder;
+	struct incident info;
+
+	if (!able)
+		return;
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	burn_here();
+	look_beside(recorder, 0, &info);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_msg(!strstr(info.captures[0].why, "found no room"), "%s", info.captures[0].why);
+	look_beside(recorder, SIZE_MAX, &info);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_msg(strstr(info.captures[0].why, "bytes of samples found no room"), "%s", info.captures[0].why);
+	stack_recorder_close(recorder);
+}
+END_TEST
+
+START_TEST(that_there_are_no_samples_and_why_is_said)
+{
+	struct stack_recorder_options how = { .followed_only = true };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_recorder *recorder;
+	struct incident info;
+
+	if (!able)
+		return;
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	look_beside(recorder, SIZE_MAX, &info);
+	ck_assert_uint_eq(info.capture_count, 1);
+	ck_assert_str_eq(info.captures[0].name, "stacks");
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_SKIPPED);
+	ck_assert_str_eq(info.captures[0].file, "");
+	ck_assert_msg(strstr(info.captures[0].why, "there are no samples; "), "%s", info.captures[0].why);
+	ck_assert_msg(strstr(info.captures[0].why, "of watched processes of this user only"), "%s",
+		      info.captures[0].why);
+	stack_recorder_close(recorder);
+}
+END_TEST
+
+/* ---- files ---- */
+
+START_TEST(a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped)
+{
+	struct stack_bundle *parcel = calloc(1, sizeof *parcel);
+	struct stack_recorder_file file = { .pid = (uint32_t)getpid(), .file.build_id_len = 20 };
+	struct stack_recorder_snapshot snapshot = { .files = &file, .file_count = 1 };
+	char path[128], newer[128], way[96];
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat mapped, opened;
+
+	snprintf(path, sizeof(path), "%s/library", rig.directory);
+	snprintf(newer, sizeof(newer), "%s/newer", rig.directory);
+	scene_write(path, "older");
+	scene_write(newer, "newer");
+
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	ck_assert_int_eq(fstat(fd, &mapped), 0);
+	ck_assert_int_eq(rename(newer, path), 0);
+	file.path = path;
+	file.start = (uintptr_t)memory;
+	file.end = file.start + 4096;
+	snprintf(way, sizeof(way), "/proc/self/map_files/%jx-%jx", (uintmax_t)file.start, (uintmax_t)file.end);
+
+	int allowed = open(way, O_RDONLY | O_CLOEXEC);
+
+	if (allowed >= 0) {
+		stack_bundle_add(parcel, procfd, &snapshot, 1);
+		ck_assert_uint_eq(parcel->count, 1);
+		ck_assert_int_eq(fstat(parcel->entries[0].binary.fd, &opened), 0);
+		ck_assert_uint_eq(opened.st_ino, mapped.st_ino);
+		stack_bundle_close(parcel);
+		close(allowed);
+	}
+	munmap(memory, 4096);
+	close(fd);
+	close(procfd);
+	free(parcel);
+}
+END_TEST
+
+START_TEST(the_symboliser_goes_first_where_memory_runs_out)
+{
+	char script[128], said[128];
+	AUTO_FREE char *score = NULL;
+
+	if (!able)
+		return;
+
+	snprintf(script, sizeof(script), "%s/asks", rig.directory);
+	snprintf(said, sizeof(said), "%s/score", rig.directory);
+	scene_write(script, "#!/bin/sh\ncat /proc/self/oom_score_adj >'%s'\nexit 1\n", said);
+	ck_assert_int_eq(chmod(script, 0755), 0);
+	fails_with(script, "failed with 1");
+	score = scene_read(said);
+	ck_assert_str_eq(score, "1000\n");
+}
+END_TEST
+
+/* ---- page faults ---- */
+
+START_TEST(how_many_page_faults_were_counted_is_said_if_not_all_were)
+{
+	const struct overload_sampling_summary all = { .counted = 5000, .all = 5000 },
+					       some = { .counted = 1000, .all = 5000, .since_ns = 17600000000 };
+	char text[160];
+
+	stack_capture_faults_text(&all, &all, 20 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	stack_capture_faults_text(&some, &all, 20 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "60.0 % of the page faults were counted, from -2.4 s on, and stand for all of them");
+	stack_capture_faults_text(&all, &some, 15 * NS_PER_S, text, sizeof(text));
+	ck_assert_str_eq(text, "60.0 % of the page faults were counted, from +2.6 s on, and stand for all of them");
+}
+END_TEST
+
+Suite *stack_capture_suite(void)
+{
+	Suite *suite = suite_create("stack_capture");
+	TCase *tcase = tcase_create("stackcapture");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, the_shares_of_two_functions_are_those_that_they_had);
+	tcase_add_test(tcase, a_burst_that_was_over_before_anybody_asked_is_there);
+	tcase_add_test(tcase, the_incident_is_whole_and_lists_its_profile);
+	tcase_add_test(tcase, a_symboliser_that_fails_costs_the_stacks_and_nothing_else);
+	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
+	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
+	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
+	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
+	tcase_add_test(tcase, how_many_page_faults_were_counted_is_said_if_not_all_were);
+	tcase_add_test(tcase, a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped);
+	tcase_add_test(tcase, the_symboliser_goes_first_where_memory_runs_out);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,165 @@
+/*
+ * check_discovery_stuck.c: a file of a process whose reading does not come to an end, as one does not whose memory map is locked in the kernel. Here it is
+ * a pipe that nobody writes into. Nothing is held against a clock: who is not answered waits for ever, and the test fails.
+ */
+#include "daemon/engine/targets/discovery.h"
+#include "discovery_rig.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/config/config.h"
+
+#include <fcntl.h>
+
+Suite *discovery_stuck_suite(void);
+
+/* Each is read of a process that an entry selects by name. */
+static const char *const files[] = { "stat", "cmdline", "cgroup" };
+
+static char stuck[128]; /* the pipe */
+static char saved[160];
+
+/* The file of process 10 is a pipe. */
+static void make_stuck(const char *file, const char *entries)
+{
+	make_files(entries);
+	snprintf(stuck, sizeof(stuck), "%s/10/%s", root, file);
+	snprintf(saved, sizeof(saved), "%s/saved", root);
+	ck_assert_int_eq(rename(stuck, saved), 0);
+	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+}
+
+/* Waits until somebody reads it. Until what is returned is closed he will not come back. */
+static int await_reader(void)
+{
+	int fd = -1;
+
+	scene_wait_for((fd = open(stuck, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);
+
+	return fd;
+}
+
+/* Whoever reads it goes on; the next one reads a file. */
+static void release_reader(int fd)
+{
+	ck_assert_int_eq(rename(saved, stuck), 0);
+	close(fd);
+}
+
+static struct discovery_state state(void)
+{
+	struct discovery_state found;
+
+	discovery_state(discovery, &found);
+
+	return found;
+}
+
+START_TEST(questions_and_a_reload_are_answered_meanwhile)
+{
+	struct config *first;
+	int fd;
+
+	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
+	ck_assert_int_eq(samplers_start(samplers), 0);
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	fd = await_reader();
+	ck_assert_uint_eq(state().scans, 0);
+
+	first = config;
+	config = scene_config(
+		"{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}, {\"name\": \"g\", \"comm\": \"none\", "
+		"\"per\": \"group\"}]}");
+	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	config_free(first);
+	ck_assert_uint_eq(state().scans, 0);
+
+	/* What was begun under the configuration that is no more is given up. */
+	release_reader(fd);
+	scene_wait_for(state().scans >= 1);
+	scene_wait_for(state().target_table.found - state().target_table.left == 3);
+	ck_assert_uint_eq(state().target_table.targets, 3);
+}
+END_TEST
+
+START_TEST(it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes)
+{
+	int fd;
+
+	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}, {\"name\": \"c\", \"cmdline\": \"--port\"}, "
+			      "{\"name\": \"g\", \"cgroup\": \"/system.slice/*\"}");
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	fd = await_reader();
+	scene_wait_for(state().reading == 10);
+	ck_assert(!discovery_stop(discovery));
+	ck_assert(!discovery_stop(discovery));
+	discovery_free(discovery);
+	ck_assert_int_eq(state().reading, 10);
+
+	/* It ends by itself, without another scan. */
+	release_reader(fd);
+	scene_wait_for(discovery_stop(discovery));
+	ck_assert_uint_eq(state().scans, 0);
+	ck_assert_int_eq(state().reading, 0);
+}
+END_TEST
+
+static bool is_readable(int fd)
+{
+	struct pollfd polled = { .fd = fd, .events = POLLIN };
+
+	return poll(&polled, 1, 0) == 1;
+}
+
+START_TEST(the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again)
+{
+	struct config *first;
+	int fd;
+
+	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
+	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
+	ck_assert_int_eq(discovery_seek(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery), 0);
+	fd = await_reader();
+	scene_wait_for(discovery_reading(discovery) == 10);
+
+	/* The scan that hangs is given up, and is none. */
+	first = config;
+	config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}]}");
+	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	config_free(first);
+	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
+	ck_assert(!is_readable(discovery_first_fd(discovery)));
+
+	release_reader(fd);
+	scene_wait_for(is_readable(discovery_first_fd(discovery)));
+	ck_assert_int_eq(discovery_first(discovery), 0);
+	scene_wait_for(state().scans >= 1);
+}
+END_TEST
+
+START_TEST(a_first_scan_that_fails_says_why)
+{
+	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	close(procfd);
+	procfd = -1;
+	ck_assert_int_eq(discovery_seek(discovery), 0);
+	scene_wait_for(is_readable(discovery_first_fd(discovery)));
+	ck_assert_int_lt(discovery_first(discovery), 0);
+}
+END_TEST
+
+Suite *discovery_stuck_suite(void)
+{
+	Suite *suite = suite_create("discovery_stuck");
+	TCase *tcase = tcase_create("stuck");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, questions_and_a_reload_are_answered_meanwhile, 0, 3);
+	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 3);
+	tcase_add_loop_test(tcase, the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again, 0, 3);
+	tcase_add_test(tcase, a_first_scan_that_fails_says_why);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,187 @@
+/* check_process_listener.c: what the kernel says of our own processes, by every source that is allowed here. */
+#include "daemon/engine/targets/process_news.h"
+#include "scene.h"
+#include "torture.h"
+#include "lib/proc/procfs.h"
+
+#include <errno.h>
+#include <sched.h>
+
+Suite *process_listener_suite(void);
+
+static const enum process_listener_source sources[] = { PROCESS_LISTENER_CONNECTOR, PROCESS_LISTENER_PERF };
+
+static struct procevent events[4 * PROCESS_LISTENER_BATCH];
+static char reason[PROCESS_LISTENER_REASON_MAX];
+
+static struct process_listener *opened(enum process_listener_source only)
+{
+	struct process_listener *listener = NULL;
+	int r = process_listener_open(&(struct process_listener_options){ .only = only }, &listener, reason);
+
+	if (r < 0)
+		ck_assert_str_ne(reason, "");
+
+	return listener;
+}
+
+static void *nothing(void *ctx)
+{
+	return ctx;
+}
+
+/* A process that starts a thread and executes something. */
+static pid_t run(void)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	if (pid == 0) {
+		if (pthread_create(&thread, NULL, nothing, NULL) == 0)
+			pthread_join(thread, NULL);
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(1);
+	}
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+
+	return pid;
+}
+
+struct heard {
+	unsigned count[PROCEVENT_TOTALS + 1];
+	bool lost, disordered; /* totals and then something else */
+	struct procevent_totals totals;
+};
+
+static void hear(struct process_listener *listener, pid_t pid, struct heard *heard)
+{
+	bool lost;
+	size_t count;
+
+	do {
+		count = process_listener_read(listener, events, sizeof(events) / sizeof(events[0]), &lost);
+		heard->lost |= lost;
+		for (size_t i = 0; i < count; i++) {
+			if (events[i].pid != pid)
+				continue;
+			heard->disordered |= heard->count[PROCEVENT_TOTALS] > 0;
+			heard->count[events[i].kind]++;
+			if (events[i].kind == PROCEVENT_TOTALS)
+				heard->totals = events[i].totals;
+		}
+	} while (count > 0);
+}
+
+START_TEST(a_life_is_heard_and_its_threads_are_not)
+{
+	struct process_listener *listener = opened(sources[_i]);
+	struct heard heard = { 0 };
+	pid_t pid;
+
+	if (!listener)
+		return;
+	ck_assert_int_eq(process_listener_source(listener), sources[_i]);
+	pid = run();
+	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_EXIT] == 1));
+	if (!heard.lost) {
+		ck_assert_uint_eq(heard.count[PROCEVENT_FORK], 1);
+		ck_assert_uint_eq(heard.count[PROCEVENT_EXEC], 1);
+	}
+	process_listener_close(listener);
+}
+END_TEST
+
+START_TEST(all_that_it_used_is_heard_last)
+{
+	struct process_listener *listener = opened(PROCESS_LISTENER_CONNECTOR);
+	struct heard heard = { 0 };
+
+	if (!listener || !process_listener_has_totals(listener)) {
+		process_listener_close(listener);
+		return;
+	}
+	pid_t pid = run();
+
+	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_TOTALS] == 1));
+	if (!heard.lost) {
+		ck_assert_str_eq(heard.totals.comm, "true");
+		ck_assert_uint_gt(heard.totals.cpu_ns, 0);
+		ck_assert(heard.totals.threads);
+		ck_assert(!heard.disordered);
+	}
+	process_listener_close(listener);
+}
+END_TEST
+
+START_TEST(what_found_no_room_is_said)
+{
+	struct process_listener_options tiny = { .only = sources[_i], .receive_bytes = 1, .ring_bytes = 4096 };
+	struct process_listener *listener = NULL;
+	struct heard heard = { 0 };
+
+	if (process_listener_open(&tiny, &listener, reason) < 0)
+		return;
+	for (int i = 0; i < 20 && !heard.lost; i++) {
+		for (int j = 0; j < 50; j++)
+			run();
+		hear(listener, 0, &heard);
+	}
+	ck_assert(heard.lost);
+	process_listener_close(listener);
+}
+END_TEST
+
+/* Other namespaces are for the privileged. */
+static void *open_elsewhere(void *ctx)
+{
+	if (unshare(CLONE_NEWNET) == 0)
+		*(bool *)ctx = opened(PROCESS_LISTENER_CONNECTOR) == NULL;
+
+	return NULL;
+}
+
+START_TEST(in_another_network_namespace_there_is_no_connector)
+{
+	bool refused = false;
+	pthread_t thread;
+
+	reason[0] = '\0';
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_elsewhere, &refused), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	if (refused)
+		ck_assert_ptr_nonnull(strstr(reason, "proc connector: not "));
+}
+END_TEST
+
+START_TEST(without_memory_it_does_not_open)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct process_listener_options options = { .only = sources[_i] };
+		struct process_listener *listener = NULL;
+
+		torture_arm(n);
+		int r = process_listener_open(&options, &listener, reason);
+		injected = torture_disarm();
+		ck_assert(!injected || r == -ENOMEM);
+		process_listener_close(listener);
+	}
+}
+END_TEST
+
+Suite *process_listener_suite(void)
+{
+	Suite *suite = suite_create("process_listener");
+	TCase *tcase = tcase_create("listening");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, a_life_is_heard_and_its_threads_are_not, 0, 2);
+	tcase_add_test(tcase, all_that_it_used_is_heard_last);
+	tcase_add_loop_test(tcase, what_found_no_room_is_said, 0, 2);
+	tcase_add_test(tcase, in_another_network_namespace_there_is_no_connector);
+	tcase_add_loop_test(tcase, without_memory_it_does_not_open, 0, 2);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,349 @@
+/*
+ * check_target_table.c: targets from the moment they are found until the sampler has given them back, over a /proc made of files, so that
+ * pids can be used again at will. The sampler's ticks are taken in this thread.
+ */
+#include "target_table_rig.h"
+#include "daemon/engine/targets/target_table.h"
+#include "lib/base/text.h"
+#include "torture.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/config/config.h"
+#include "lib/model/target.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+Suite *target_table_suite(void);
+
+START_TEST(a_process_is_watched_once_however_often_it_is_met)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 1));
+	for (uint64_t scan = 1; scan <= 3; scan++) {
+		ck_assert_int_eq(meet(0, 10, 500, scan), 0);
+		target_table_sweep(target_table, scan);
+		settle();
+	}
+	ck_assert(target_table_process_known(target_table, 0, 10, 500, 3));
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().found, 1);
+	ck_assert_uint_eq(counts().left, 0);
+	ck_assert_str_eq(find("a:10@500")->what.name, "a/10");
+	ck_assert_str_eq(find("a:10@500")->what.cmdline, "app -x");
+}
+END_TEST
+
+START_TEST(what_was_not_seen_leaves_when_the_sampler_gave_it_back)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	appear(11, 501, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 501, 1);
+	settle();
+	ck_assert(target_table_process_known(target_table, 0, 11, 501, 2));
+	target_table_sweep(target_table, 2);
+	target_table_collect(target_table);
+	ck_assert_uint_eq(counts().targets, 2); /* still lent */
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().left, 1);
+	ck_assert_ptr_null(find("a:10@500"));
+	ck_assert_ptr_nonnull(find("a:11@501"));
+}
+END_TEST
+
+START_TEST(a_pid_that_is_used_again_is_a_new_target)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	settle();
+	uint32_t old = find("a:10@500")->what.id;
+
+	appear(10, 900, "/");
+	ck_assert(!target_table_process_known(target_table, 0, 10, 900, 2));
+	meet(0, 10, 900, 2);
+	target_table_sweep(target_table, 2);
+	settle();
+	ck_assert_ptr_null(find("a:10@500"));
+	ck_assert_uint_ne(find("a:10@900")->what.id, old);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(one_that_ends_between_scan_and_opening_is_nothing)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	ck_assert_int_eq(meet(0, 10, 500, 1), TARGET_TABLE_ENDED);
+	appear(11, 500, "/");
+	ck_assert_int_eq(meet(0, 11, 499, 1), TARGET_TABLE_ENDED); /* another one by now */
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().failed, 0);
+}
+END_TEST
+
+/* Both began in the same hundredth of a second, which is all that is said of when. */
+START_TEST(one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him)
+{
+	char path[128];
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	snprintf(path, sizeof(path), "%s/10/comm", root);
+	scene_write(path, "ape\n");
+	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().cold, 0);
+	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 1));
+	scene_write(path, "app\n");
+	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(an_entry_of_one_process_gives_it_its_name)
+{
+	make(8, "{\"targets\": [{\"name\": \"main\", \"pid\": 10}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	ck_assert_str_eq(find("main")->what.name, "main"); /* and its key: cooldowns outlive a restart of it */
+}
+END_TEST
+
+START_TEST(beyond_max_targets_they_are_refused_and_taken_when_there_is_room)
+{
+	make(8, "{\"sampling\": {\"max_targets\": 2}, \"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	for (int pid = 10; pid < 13; pid++) {
+		appear(pid, 500, "/");
+		ck_assert_int_eq(meet(0, pid, 500, 1), 0);
+	}
+	target_table_sweep(target_table, 1);
+	ck_assert_uint_eq(counts().targets, 2);
+	ck_assert_uint_eq(counts().refused, 1);
+	target_table_sweep(target_table, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().refused, 0); /* nobody was refused in this scan */
+	ck_assert_int_eq(meet(0, 12, 500, 3), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+START_TEST(one_that_the_sampler_refuses_while_it_leaves_is_freed_once)
+{
+	make(1, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	for (int pid = 10; pid < 13; pid++) {
+		appear(pid, 500, "/");
+		meet(0, pid, 500, 1);
+	}
+	target_table_sweep(target_table, 2); /* before the sampler has even seen them */
+	settle();
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts().left, 3);
+	ck_assert_uint_eq(visited(), 0);
+}
+END_TEST
+
+START_TEST(members_belong_to_their_group)
+{
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(10, 500, "/");
+	appear(11, 501, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 501, 1);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().members, 2);
+	ck_assert_ptr_eq(find("g:10@500")->group, find("g"));
+	target_table_sweep(target_table, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1); /* the group stays */
+	ck_assert_uint_eq(counts().members, 0);
+	ck_assert_ptr_nonnull(find("g"));
+}
+END_TEST
+
+START_TEST(a_process_of_two_entries_is_two_targets)
+{
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}, {\"name\": \"b\", \"cmdline\": \"app\"}]}");
+	appear(10, 500, "/");
+	meet(0, 10, 500, 1);
+	meet(1, 10, 500, 1);
+	settle();
+	ck_assert_uint_eq(counts().targets, 2);
+	ck_assert_uint_ne(find("a:10@500")->what.id, find("b:10@500")->what.id);
+}
+END_TEST
+
+START_TEST(cgroups_are_found_by_path)
+{
+	const char *path = "/system.slice/postgresql.service";
+
+	make(8, "{\"targets\": [{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}]}");
+	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 1), 0);
+	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 1), 0);
+	ck_assert_int_eq(target_table_cgroup(target_table, 0, "/nowhere", 1), 0);
+	settle();
+	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts().failed, 0);
+	ck_assert_str_eq(find("s:/system.slice/postgresql.service")->what.name, path);
+	target_table_sweep(target_table, 2);
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+}
+END_TEST
+
+START_TEST(a_full_queue_to_the_sampler_only_delays)
+{
+	struct sampler_target *returned;
+	struct sampler_target dummy = { 0 };
+	enum sampler_return why;
+	unsigned queued = 0;
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	while (samplers_remove(samplers, &dummy))
+		queued++;
+	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts().targets, 0);
+	while (queued) {
+		samplers_tick(samplers);
+		while (samplers_returned(samplers, &returned, &why))
+			queued--;
+	}
+	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts().targets, 1);
+}
+END_TEST
+
+/* As a reader of the ring gets it. */
+static struct target described(struct target_table_entry *entry, const char *path, unsigned char *bytes)
+{
+	static const struct config_target by_path = { .selector = CONFIG_CGROUP };
+	struct target_table_target *made = target_table_target_cgroup(entry, &by_path, path, NULL);
+	struct target target;
+
+	ck_assert_ptr_nonnull(made);
+	ck_assert_str_eq(made->what.cgroup, path);
+	ck_assert_int_eq(target_decode(bytes, target_encode(&made->what, bytes, TARGET_ENCODED_MAX), &target), 0);
+	target_table_target_free(made);
+
+	return target;
+}
+
+START_TEST(a_cgroup_keeps_its_name_and_identity_however_long_its_path_is)
+{
+	unsigned char bytes[2][TARGET_ENCODED_MAX];
+	struct target_table_entry *entry = target_table_entry_new("an-entry", 1);
+	char path[2][4096];
+
+	for (size_t len = 4095; len > 200; len -= 361) {
+		for (int i = 0; i < 2; i++) {
+			memset(path[i], 'x', len);
+			path[i][0] = '/';
+			path[i][len] = '\0';
+			/* All that is different is in the middle; characters of two bytes are at the seams. */
+			path[i][len / 2] = (char)('a' + i);
+			for (size_t k = 32; k < 50; k += 2)
+				memcpy(path[i] + k + len % 2, "\xc3\xbc", 2);
+			for (size_t k = len - 130; k + 2 < len - 100; k += 2)
+				memcpy(path[i] + k, "\xc3\xbc", 2);
+		}
+		struct target one = described(entry, path[0], bytes[0]), other = described(entry, path[1], bytes[1]);
+
+		ck_assert_str_eq(one.entry, "an-entry");
+		ck_assert_str_ne(one.name, other.name);
+		ck_assert_str_ne(one.key, other.key);
+		ck_assert_uint_gt(strlen(one.name), 150);
+		ck_assert_int_eq(strncmp(one.name, path[0], 32), 0);
+		ck_assert_int_eq(strncmp(one.key, "an-entry:/", 10), 0);
+		ck_assert_uint_ge(strlen(one.cgroup), len < 500 ? len : 500);
+		for (const char *at = one.name; *at;) {
+			uint32_t code;
+			size_t step = text_decode(at, strlen(at), &code);
+
+			ck_assert_uint_gt(step, 0);
+			at += step;
+		}
+	}
+	struct target brief = described(entry, "/system.slice/x", bytes[0]);
+
+	ck_assert_str_eq(brief.name, "/system.slice/x");
+	ck_assert_str_eq(brief.key, "an-entry:/system.slice/x");
+	target_table_entry_drop(entry);
+}
+END_TEST
+
+START_TEST(running_out_of_descriptors_is_counted)
+{
+	struct rlimit limit, none;
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/");
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	int r = meet(0, 10, 500, 1);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	ck_assert_int_eq(r, 0);
+	target_table_sweep(target_table, 1);
+	ck_assert_uint_eq(counts().failed, 1);
+	ck_assert_int_eq(counts().last_error, -EMFILE);
+	ck_assert_uint_eq(counts().targets, 0);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+	bool injected = true;
+
+	config = scene_config("{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(10, 500, "/");
+	make_sampler(100);
+	for (long n = 1; injected; n++) {
+		target_table = NULL;
+		torture_arm(n);
+		int r = target_table_new(&options, &target_table);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+	}
+	settle();
+	injected = true;
+	for (long n = 1; injected; n++) {
+		torture_arm(n);
+		int r = meet(0, 10, 500, 1);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		ck_assert_uint_eq(counts().members, injected ? 0 : 1);
+	}
+}
+END_TEST
+
+Suite *target_table_suite(void)
+{
+	Suite *suite = suite_create("target_table");
+	TCase *tcase = tcase_create("targets");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_process_is_watched_once_however_often_it_is_met);
+	tcase_add_test(tcase, what_was_not_seen_leaves_when_the_sampler_gave_it_back);
+	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
+	tcase_add_test(tcase, one_that_ends_between_scan_and_opening_is_nothing);
+	tcase_add_test(tcase, one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him);
+	tcase_add_test(tcase, an_entry_of_one_process_gives_it_its_name);
+	tcase_add_test(tcase, beyond_max_targets_they_are_refused_and_taken_when_there_is_room);
+	tcase_add_test(tcase, one_that_the_sampler_refuses_while_it_leaves_is_freed_once);
+	tcase_add_test(tcase, members_belong_to_their_group);
+	tcase_add_test(tcase, a_process_of_two_entries_is_two_targets);
+	tcase_add_test(tcase, cgroups_are_found_by_path);
+	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
+	tcase_add_test(tcase, a_cgroup_keeps_its_name_and_identity_however_long_its_path_is);
+	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
+	tcase_add_test(tcase, every_allocation_may_fail);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,437 @@
+/*
+ * check_target_table_limits.c: effective limits of targets, over a /proc and cgroups made of files, and by a time that is an argument: whose move from one
+ * cgroup to another is noticed when, and how many files are opened for that.
+ */
+#include "limits_of.h"
+#include "daemon/engine/targets/target_table.h"
+#include "target_table_rig.h"
+#include "lib/base/base.h"
+#include "daemon/engine/sampling/sampler.h"
+#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/config/config.h"
+#include "lib/model/sample.h"
+#include "lib/ring/ring.h"
+#include "lib/source/source.h"
+
+#include <sys/inotify.h>
+
+Suite *target_table_limits_suite(void);
+
+/* As by default. */
+#define INTERVAL_S 2
+
+#define PROCESSES "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}"
+#define GROUP "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}"
+
+/* The first target's own moment is 26 s after the first minute. */
+static mono_t at(uint64_t seconds)
+{
+	return (mono_t){ (1005 + seconds) * NS_PER_S };
+}
+
+START_TEST(limits_are_those_of_the_cgroup)
+{
+	struct cgroup_limits expected = { 0 };
+
+	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	ck_assert_int_eq(limits_of_process(mounts, &options.machine, procfd, 10, &expected), 0);
+	ck_assert(!expected.memory_is_machine);
+	ck_assert_uint_eq(limits_of("a:10@500").cpu, expected.cpu);
+	ck_assert_uint_eq(limits_of("a:10@500").memory_bytes, expected.memory_bytes);
+	ck_assert_uint_ne(limits_of("a:11@500").memory_bytes, expected.memory_bytes);
+
+	/* It moves to another cgroup. */
+	appear(10, 500, "/");
+	target_table_refresh_limits(target_table, at(0));
+	ck_assert_uint_eq(limits_of("a:10@500").memory_bytes, limits_of("a:11@500").memory_bytes);
+}
+END_TEST
+
+START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
+{
+	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	ck_assert_uint_eq(limits_of("g").cpu, 4 * NS_PER_S);
+	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/system.slice/postgresql.service");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	target_table_refresh_limits(target_table, at(0));
+	ck_assert_uint_eq(limits_of("g").memory_bytes, limits_of("g:10@500").memory_bytes);
+	ck_assert_uint_lt(limits_of("g").memory_bytes, 8ull << 30);
+
+	/* One from elsewhere joins: what the group had still is a number until the next refresh, and then the machine's. */
+	appear(12, 500, "/huge");
+	meet(0, 12, 500, 2);
+	ck_assert_uint_ne(limits_of("g").memory_bytes, UINT64_MAX);
+	ck_assert_uint_ne(limits_of("g").cpu, UINT64_MAX);
+	target_table_refresh_limits(target_table, at(0));
+	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
+	ck_assert(limits_of("g").memory_is_machine);
+	ck_assert_str_eq(limits_of("g").memory_from, "");
+}
+END_TEST
+
+START_TEST(limits_are_read_in_slices_and_a_group_has_its_own_all_along)
+{
+	unsigned part = 0, slices = 0;
+
+	make(200, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(10, 500, "/system.slice/postgresql.service");
+	appear(11, 500, "/system.slice/postgresql.service");
+	for (int pid = 100; pid < 200; pid++)
+		appear(pid, 500, "/system.slice/postgresql.service");
+	meet(0, 10, 500, 1);
+	meet(0, 11, 500, 1);
+	for (int pid = 100; pid < 200; pid++)
+		meet(0, pid, 500, 1);
+	target_table_refresh_limits(target_table, at(0));
+
+	struct cgroup_limits shared = limits_of("g");
+
+	ck_assert_uint_lt(shared.memory_bytes, 8ull << 30);
+	appear(11, 500, "/huge");
+	while (target_table_refresh_some_limits(target_table, at(2), &part)) {
+		struct cgroup_limits now = limits_of("g");
+
+		ck_assert_mem_eq(&now, &shared, sizeof shared);
+		if (++slices == 2) /* whoever comes in between */
+			meet(0, 10, 501, 1);
+	}
+	ck_assert_uint_eq(part, 0);
+	ck_assert_uint_gt(slices, 2);
+	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
+}
+END_TEST
+
+/* ---- who is asked when ---- */
+
+/* Cgroups of our own, whose limits can be changed: /a and /b. */
+static char tree[64];
+
+static void set_quota(const char *cgroup, unsigned percent)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/cpu,cpuacct%s/cpu.cfs_quota_us", tree, cgroup);
+	scene_write(path, "%u\n", percent * 1000);
+	snprintf(path, sizeof(path), "%s/cpu,cpuacct%s/cpu.cfs_period_us", tree, cgroup);
+	scene_write(path, "100000\n");
+}
+
+static void setup_tree(void)
+{
+	static const char *const directories[] = { "memory",      "memory/a",      "memory/b",
+						   "cpu,cpuacct", "cpu,cpuacct/a", "cpu,cpuacct/b" };
+	char path[128];
+
+	setup();
+	scene_directory(tree);
+	for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+		snprintf(path, sizeof(path), "%s/%s", tree, directories[i]);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+	}
+	snprintf(path, sizeof(path), "%s/cpu,cpuacct/a/cpuacct.usage", tree);
+	scene_write(path, "1000\n");
+	set_quota("/a", 100);
+	set_quota("/b", 200);
+	cgroup_mounts_free(mounts);
+	ck_assert_int_eq(cgroup_mounts_new(root, tree, &mounts), 0);
+}
+
+static void teardown_tree(void)
+{
+	teardown();
+	scene_remove(tree);
+}
+
+/* What the sampler says. */
+static uint64_t sampled_percent(const char *key)
+{
+	samplers_tick(samplers);
+
+	return source_entry_sample(find(key)->sampled.entry)->value[SAMPLE_CPU_LIMIT] / 10000000;
+}
+
+/* It uses CPU time in so many ticks. */
+static void run_for(int pid, unsigned ticks)
+{
+	static unsigned used = 5;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	for (unsigned i = 0; i < ticks; i++) {
+		scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 500 1000000 100 0\n", pid,
+			    ++used);
+		samplers_tick(samplers);
+	}
+}
+
+/* Processes that have been there for a minute, in /a. */
+static void make_old(int count)
+{
+	make((uint32_t)count + 1, PROCESSES);
+	for (int pid = 10; pid < 10 + count; pid++) {
+		appear(pid, 500, "/a");
+		ck_assert_int_eq(meet(0, pid, 500, 1), 0);
+	}
+	settle();
+	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
+		target_table_refresh_limits(target_table, at(seconds));
+	ck_assert_uint_eq(sampled_percent("a:10@500"), 100);
+}
+
+/* Refreshes until a move of process 10 to /b is noticed: how many it took. */
+static unsigned refreshes_until_noticed(void)
+{
+	unsigned count = 0;
+
+	while (sampled_percent("a:10@500") != 200 && count < 100)
+		target_table_refresh_limits(target_table, at(60 + INTERVAL_S * ++count));
+
+	return count;
+}
+
+START_TEST(a_process_that_is_moved_while_it_runs_has_its_new_limits_after_the_next_refresh)
+{
+	make_old(1);
+	appear(10, 500, "/b");
+	run_for(10, 20);
+	ck_assert_uint_eq(refreshes_until_noticed(), 1);
+	ck_assert_str_eq(limits_of("a:10@500").cpu_from, "/b");
+}
+END_TEST
+
+START_TEST(at_a_slow_rate_a_single_look_is_running)
+{
+	make_old(1);
+	config->sampling.interval_ns = NS_PER_S;
+	appear(10, 500, "/b");
+	run_for(10, 1);
+	ck_assert_uint_eq(refreshes_until_noticed(), 1);
+}
+END_TEST
+
+START_TEST(one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_refresh)
+{
+	make_old(1);
+	appear(10, 500, "/b");
+	unsigned took = refreshes_until_noticed();
+
+	ck_assert_uint_gt(took, 1);
+	ck_assert_uint_le(took, 30 / INTERVAL_S + 1);
+}
+END_TEST
+
+START_TEST(one_that_has_just_come_is_asked_every_time)
+{
+	make(1, PROCESSES);
+	appear(10, 500, "/a");
+	meet(0, 10, 500, 1);
+	settle();
+	for (uint64_t seconds = 0; seconds < 10; seconds += INTERVAL_S) {
+		const char *where = seconds / INTERVAL_S % 2 ? "/b" : "/a";
+
+		appear(10, 500, where);
+		target_table_refresh_limits(target_table, at(seconds));
+		ck_assert_str_eq(limits_of("a:10@500").cpu_from, where);
+	}
+}
+END_TEST
+
+START_TEST(one_that_executes_something_is_asked_at_the_next_refresh)
+{
+	struct target_table_sighting seen = {
+		.pid = 10, .start_ticks = 500, .comm = "app", .cmdline = "app -y", .cgroup = "/"
+	};
+
+	make_old(1);
+	appear(10, 500, "/b");
+	ck_assert_int_eq(target_table_describe(target_table, 0, &seen), 0);
+	ck_assert_uint_eq(refreshes_until_noticed(), 1);
+}
+END_TEST
+
+START_TEST(a_quota_that_changes_is_everybodys_after_the_next_refresh)
+{
+	static const char *const keys[] = { "p:10@500", "p:11@500", "g:10@500", "g", "c:/a" };
+
+	make(16, "{\"targets\": [{\"name\": \"p\", \"comm\": \"app\"},"
+		 "{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"},"
+		 "{\"name\": \"c\", \"cgroup\": \"/*\"}]}");
+	for (int pid = 10; pid < 12; pid++) {
+		appear(pid, 500, "/a");
+		meet(0, pid, 500, 1);
+		meet(1, pid, 500, 1);
+	}
+	ck_assert_int_eq(target_table_cgroup(target_table, 2, "/a", 1), 0);
+	settle();
+	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
+		target_table_refresh_limits(target_table, at(seconds));
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		ck_assert_uint_eq(sampled_percent(keys[i]), 100);
+	set_quota("/a", 30);
+	target_table_refresh_limits(target_table, at(62));
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		ck_assert_uint_eq(sampled_percent(keys[i]), 30);
+		ck_assert_uint_eq(limits_of(keys[i]).cpu, 300000000);
+		ck_assert_str_eq(limits_of(keys[i]).cpu_from, "/a");
+	}
+}
+END_TEST
+
+/* ---- what it costs ---- */
+
+#define CROWD 150
+
+static int watch_openings(void)
+{
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char path[128];
+
+	ck_assert_int_ge(fd, 0);
+	for (int pid = 10; pid < 10 + CROWD; pid++) {
+		snprintf(path, sizeof(path), "%s/%d/cgroup", root, pid);
+		ck_assert_int_ge(inotify_add_watch(fd, path, IN_OPEN), 0);
+	}
+
+	return fd;
+}
+
+/* How often a file of the crowd was opened since the last time; an event has no name and so is as large as its head. */
+static unsigned openings(int fd)
+{
+	struct inotify_event events[64];
+	unsigned count = 0;
+	ssize_t len;
+
+	while ((len = read(fd, events, sizeof events)) > 0) {
+		const struct inotify_event *event = events;
+
+		/* Two that are alike and follow each other are one: nobody is asked twice in a row. */
+		for (; (const char *)event < (const char *)events + len; event++) {
+			ck_assert_uint_eq(event->len, 0);
+			ck_assert_uint_eq(event->mask & IN_Q_OVERFLOW, 0);
+			count++;
+		}
+	}
+
+	return count;
+}
+
+START_TEST(those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once)
+{
+	unsigned sum = 0, most = 0;
+
+	make_old(CROWD);
+	AUTO_CLOSE int fd = watch_openings();
+	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
+		target_table_refresh_limits(target_table, at(seconds));
+		unsigned count = openings(fd);
+
+		sum += count;
+		most = count > most ? count : most;
+	}
+	ck_assert_uint_eq(sum, 2 * CROWD);
+	ck_assert_uint_le(most, CROWD / 5);
+}
+END_TEST
+
+START_TEST(those_who_run_are_asked_every_time_and_nobody_else_for_that)
+{
+	make_old(CROWD);
+	AUTO_CLOSE int fd = watch_openings();
+	unsigned sum = 0;
+
+	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
+		run_for(10, 20);
+		run_for(11, 20);
+		target_table_refresh_limits(target_table, at(seconds));
+		sum += openings(fd);
+	}
+	ck_assert_uint_eq(sum, 2 * (CROWD - 2) + 2 * 30);
+}
+END_TEST
+
+START_TEST(a_slice_asks_no_more_than_some)
+{
+	unsigned part = 0, sum = 0;
+	bool more = true;
+
+	make(CROWD, PROCESSES);
+	for (int pid = 10; pid < 10 + CROWD; pid++) {
+		appear(pid, 500, pid % 2 ? "/a" : "/b");
+		meet(0, pid, 500, 1);
+	}
+	AUTO_CLOSE int fd = watch_openings();
+	while (more) {
+		more = target_table_refresh_some_limits(target_table, at(0), &part);
+		unsigned count = openings(fd);
+
+		ck_assert_uint_le(count, 40); /* so many fit into half a millisecond, and the rest of a bucket */
+		sum += count;
+	}
+	ck_assert_uint_eq(sum, CROWD);
+	ck_assert_uint_eq(part, 0);
+}
+END_TEST
+
+START_TEST(what_is_known_of_cgroups_goes_with_those_who_were_in_them)
+{
+	make(CROWD, PROCESSES);
+	for (int pid = 10; pid < 10 + CROWD; pid++) {
+		char cgroup[32];
+
+		snprintf(cgroup, sizeof(cgroup), "/a/%d", pid);
+		appear(pid, 500, cgroup);
+		meet(0, pid, 500, 1);
+	}
+	settle();
+	ck_assert_uint_eq(target_limits_lines(target_table->limits), CROWD);
+	ck_assert_uint_eq(target_limits_directories(target_table->limits), 2 * (CROWD + 2));
+	for (int pid = 10; pid < 10 + CROWD; pid++)
+		appear(pid, 500, "/b");
+	target_table_refresh_limits(target_table, at(0));
+	ck_assert_uint_eq(target_limits_lines(target_table->limits), 1);
+	ck_assert_uint_eq(target_limits_directories(target_table->limits), 4); /* "/" and "/b", of memory and of CPU */
+	target_table_sweep(target_table, 2);
+	settle();
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(target_limits_lines(target_table->limits), 0);
+	ck_assert_uint_eq(target_limits_directories(target_table->limits), 0);
+}
+END_TEST
+
+Suite *target_table_limits_suite(void)
+{
+	Suite *suite = suite_create("target_table_limits");
+	TCase *limits = tcase_create("limits"), *moves = tcase_create("moves"), *costs = tcase_create("costs");
+
+	tcase_add_checked_fixture(limits, setup, teardown);
+	tcase_add_test(limits, limits_are_those_of_the_cgroup);
+	tcase_add_test(limits, a_group_has_the_limits_its_members_share_or_the_machines);
+	tcase_add_test(limits, limits_are_read_in_slices_and_a_group_has_its_own_all_along);
+	suite_add_tcase(suite, limits);
+	tcase_add_checked_fixture(moves, setup_tree, teardown_tree);
+	tcase_add_test(moves, a_process_that_is_moved_while_it_runs_has_its_new_limits_after_the_next_refresh);
+	tcase_add_test(moves, at_a_slow_rate_a_single_look_is_running);
+	tcase_add_test(moves, one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_refresh);
+	tcase_add_test(moves, one_that_has_just_come_is_asked_every_time);
+	tcase_add_test(moves, one_that_executes_something_is_asked_at_the_next_refresh);
+	tcase_add_test(moves, a_quota_that_changes_is_everybodys_after_the_next_refresh);
+	suite_add_tcase(suite, moves);
+	tcase_add_checked_fixture(costs, setup_tree, teardown_tree);
+	tcase_add_test(costs, those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once);
+	tcase_add_test(costs, those_who_run_are_asked_every_time_and_nobody_else_for_that);
+	tcase_add_test(costs, a_slice_asks_no_more_than_some);
+	tcase_add_test(costs, what_is_known_of_cgroups_goes_with_those_who_were_in_them);
+	suite_add_tcase(suite, costs);
+
+	return suite;
+}

@@ -1,0 +1,480 @@
+/*
+ * check_daemon.c: spikewatchd as it is run: what it says and how it exits, stopped, killed, started twice, by root and by anybody.
+ */
+#include "lib/incident/incident.h"
+#include "lib/incident/manifest.h"
+#include "program.h"
+#include "lib/model/target.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+Suite *daemon_suite(void);
+
+static char directory[64], spikewatchd[512], config_path[128], ring_path[128], incidents[128], state_path[128];
+static bool built;
+
+static void setup(void)
+{
+	scene_directory(directory);
+	snprintf(config_path, sizeof(config_path), "%s/config.json", directory);
+	snprintf(ring_path, sizeof(ring_path), "%s/ring", directory);
+	snprintf(incidents, sizeof(incidents), "%s/incidents", directory);
+	snprintf(state_path, sizeof(state_path), "%s/state.json", directory);
+	built = program_find("spikewatchd", spikewatchd);
+}
+
+static void teardown(void)
+{
+	scene_remove(directory);
+}
+
+#define DAEMON(...) ((const char *const[]){ spikewatchd, __VA_ARGS__, NULL })
+
+/* The daemon watches this process; after: how long an incident stays open. */
+static void configure(pid_t pid, const char *after, const char *cooldown)
+{
+	scene_write(
+		config_path,
+		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},\n"
+		"\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		"\"incidents\": {\"directory\": \"%s\", \"before\": \"500ms\", \"after\": \"%s\", \"min_free\": "
+		"\"0B\"},\n"
+		"\"state_file\": \"%s\",\n"
+		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}],\n"
+		"\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\",\n"
+		"\"percent\": \"20%%\", \"warmup\": 1, \"cooldown\": \"%s\"}]}\n",
+		ring_path, incidents, after, state_path, pid, cooldown);
+}
+
+static bool said(const struct program *program, const char *part)
+{
+	return scene_says(program->err, part);
+}
+
+/* Starts it and waits until it is at work. */
+static struct program start(uid_t uid)
+{
+	struct program program = program_start(DAEMON("-c", config_path), directory, -1, uid);
+
+	scene_wait_for(said(&program, "watching 1 targets") || waitpid(program.pid, NULL, WNOHANG) != 0);
+	program_said(directory, "watching 1 targets");
+
+	return program;
+}
+
+static int stop(const struct program *program)
+{
+	kill(program->pid, SIGTERM);
+
+	return program_wait(program);
+}
+
+static void kill_hard(const struct program *program)
+{
+	kill(program->pid, SIGKILL);
+	ck_assert_int_eq(program_wait(program), 128 + SIGKILL);
+}
+
+/* Incidents whose name has this part. The last one is read, and must be whole. Half-written ones count as -1. */
+static int find_incidents(const char *part, struct incident *ret)
+{
+	DIR *dir = opendir(incidents);
+	int count = 0;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		if (item->d_name[0] == '.' || !strstr(item->d_name, part))
+			continue;
+		if (strstr(item->d_name, ".tmp")) {
+			count = -1;
+			break;
+		}
+		int fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		ck_assert_int_eq(manifest_verify(fd, NULL, NULL), 0);
+		ck_assert_int_eq(incident_json_read(fd, ret), 0);
+		close(fd);
+		count++;
+	}
+	if (dir)
+		closedir(dir);
+
+	return count;
+}
+
+static void samples_are_whole(const struct incident *incident)
+{
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/%s", incidents, incident->id);
+	ck_assert_uint_gt(scene_rows(path, INCIDENT_SAMPLES_FILE).count, 0);
+}
+
+START_TEST(a_good_configuration_is_good)
+{
+	if (!built)
+		return;
+
+	configure(getpid(), "1s", "1m");
+	ck_assert_int_eq(program_run(DAEMON("--check", config_path), directory), 0);
+	ck_assert_int_eq(program_run(DAEMON("--check", "-c", config_path), directory), 0);
+	ck_assert_int_eq(program_run(DAEMON("--check", "conf/spikewatch.json"), directory), 0);
+}
+END_TEST
+
+START_TEST(a_bad_configuration_is_refused_with_its_place)
+{
+	char expected[200];
+
+	if (!built)
+		return;
+
+	scene_write(config_path, "{\n\t\"sampling\": { \"intervall\": \"1ms\" }\n}\n");
+	ck_assert_int_eq(program_run(DAEMON("--check", config_path), directory), EX_CONFIG);
+	snprintf(expected, sizeof(expected), "%s:2:16: sampling.intervall: ", config_path);
+	program_said(directory, expected);
+	ck_assert_int_eq(program_run(DAEMON("-c", config_path), directory), EX_CONFIG);
+	ck_assert_int_eq(program_run(DAEMON("--check", "/nowhere/file.json"), directory), EX_CONFIG);
+	program_said(directory, "/nowhere/file.json");
+}
+END_TEST
+
+START_TEST(wrong_usage_is_said)
+{
+	if (!built)
+		return;
+
+	ck_assert_int_eq(program_run(DAEMON("--colour"), directory), EX_USAGE);
+	program_said(directory, "--help");
+	ck_assert_int_eq(program_run(DAEMON("file.json"), directory), EX_USAGE);
+	program_said(directory, "unexpected argument file.json");
+	ck_assert_int_eq(program_run(DAEMON("--help"), directory), 0);
+	ck_assert_int_eq(program_run(DAEMON("--version"), directory), 0);
+}
+END_TEST
+
+START_TEST(two_daemons_do_not_share_a_ring)
+{
+	struct program second;
+
+	if (!built)
+		return;
+
+	configure(getpid(), "1s", "1m");
+	struct program first = start(0);
+	char other[80];
+
+	snprintf(other, sizeof(other), "%s/other", directory);
+	ck_assert_int_eq(mkdir(other, 0700), 0);
+	second = program_start(DAEMON("-c", config_path), other, -1, 0);
+	ck_assert_int_eq(program_wait(&second), 1);
+	program_said(other, "another spikewatchd uses");
+	program_said(other, ring_path);
+	ck_assert_int_eq(stop(&first), 0);
+	program_said(directory, "stopped: 0 incidents sealed");
+}
+END_TEST
+
+START_TEST(stopping_seals_the_incident_that_is_open)
+{
+	struct incident incident;
+
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-daemon");
+
+	configure(actor.pid, "1h", "1m");
+	struct program program = start(0);
+
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(said(&program, "rule hot fired"));
+	scene_wait_for(find_incidents("-hot-", &incident) == -1); /* it is being written */
+	ck_assert_int_eq(stop(&program), 0);
+	ck_assert_int_eq(find_incidents("-hot-", &incident), 1);
+	ck_assert_int_eq(incident.target.pid, actor.pid);
+	samples_are_whole(&incident);
+	program_said(directory, "stopped: 1 incidents sealed");
+	actor_end(&actor);
+}
+END_TEST
+
+/* Whether the incident that is being written has been noted: that what was collected for it would outlive the daemon. */
+static bool is_noted(void)
+{
+	char pattern[192];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/*-hot-*.tmp/incident.json", incidents);
+	bool noted = glob(pattern, 0, NULL, &found) == 0;
+	globfree(&found);
+
+	return noted;
+}
+
+static const char *const ways[] = { "auto", "rescan" };
+
+START_TEST(an_incident_has_the_command_line_from_after_the_execution)
+{
+	char program[128], go[128], script[512];
+	struct incident incident;
+	pid_t pid;
+
+	if (!built)
+		return;
+
+	/* A shell becomes another program, under another name, when the daemon watches it already. */
+	snprintf(program, sizeof(program), "%s/afterwards", directory);
+	snprintf(go, sizeof(go), "%s/go", directory);
+	ck_assert_int_eq(symlink("/bin/sh", program), 0);
+	snprintf(script, sizeof(script), "while ! [ -e %s ]; do sleep 0.02; done; exec %s -c 'while :; do :; done' now",
+		 go, program);
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+		_exit(1);
+	}
+	scene_write(config_path,
+		    "{\"sampling\": {\"interval\": \"5ms\", \"rescan_interval\": \"100ms\", \"discovery\": \"%s\"},\n"
+		    "\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\", \"before\": \"500ms\", \"after\": \"100ms\", \"min_free\": "
+		    "\"0B\"},\n"
+		    "\"state_file\": \"%s\", \"stacks\": {\"mode\": \"off\"},\n"
+		    "\"targets\": [{\"name\": \"burner\", \"pid\": %d}],\n"
+		    "\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"1s\",\n"
+		    "\"percent\": \"10%%\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
+		    ways[_i], ring_path, incidents, state_path, pid);
+
+	struct program daemon = start(0);
+
+	scene_write(go, "%s", "");
+	scene_wait_for(find_incidents("burner-hot", &incident) == 1);
+	ck_assert_str_eq(incident.target.comm, "afterwards");
+	ck_assert_ptr_nonnull(strstr(incident.target.cmdline, "/afterwards -c while :; do :; done now"));
+	ck_assert_int_eq(incident.target.pid, pid);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(stop(&daemon), 0);
+}
+END_TEST
+
+START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns)
+{
+	struct incident incident;
+
+	if (!built)
+		return;
+
+	struct actor actor = actor_start("scene-daemon");
+
+	configure(actor.pid, "1h", "1h");
+	struct program program = start(0);
+
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(said(&program, "rule hot fired"));
+	scene_wait_for(scene_says(state_path, "hot")); /* within a second */
+	scene_wait_for(is_noted());
+	kill_hard(&program);
+	ck_assert_int_eq(find_incidents("-hot-", &incident), -1);
+
+	program = start(0);
+	program_said(directory, "the last daemon was killed");
+	program_said(directory, "incidents of a daemon that was killed were sealed as far as they had come: 1");
+	ck_assert_int_eq(find_incidents("-hot-", &incident), 1);
+	ck_assert_str_eq(incident.rule.name, "hot");
+	ck_assert_str_eq(incident.target.comm, "scene-daemon");
+	ck_assert_int_eq(find_incidents("-recovered-", &incident), 1);
+	ck_assert_int_eq(incident.kind, INCIDENT_RECOVERED);
+	samples_are_whole(&incident);
+
+	/* It goes on burning: only the cooldown, of an hour, keeps the rule from firing. */
+	scene_wait_for(scene_says(state_path, "hot"));
+	for (int naps = 0; naps < 300; naps++)
+		scene_nap();
+	ck_assert(!said(&program, "rule hot fired"));
+	ck_assert_int_eq(stop(&program), 0);
+	ck_assert_int_eq(find_incidents("-hot-", &incident), 1);
+
+	/* And a daemon that was stopped in good order leaves nothing to recover. */
+	program = start(0);
+	ck_assert(!said(&program, "the last daemon was killed"));
+	ck_assert_int_eq(stop(&program), 0);
+	actor_end(&actor);
+}
+END_TEST
+
+/* An incident of everything, asked for by hand, that goes on when its daemon is killed: what is adopted is whole as far as it goes, and says where it ends. */
+START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends)
+{
+	static char spikewatch[512];
+	char control[160], path[400], shown[160];
+	struct incident incident;
+	glob_t found;
+
+	if (!built || !program_find("spikewatch", spikewatch))
+		return;
+
+	configure(getpid(), "1h", "1h");
+	snprintf(control, sizeof control, "%s/control", directory);
+	snprintf(shown, sizeof shown, "%s/shown", directory);
+	struct program program = start(0);
+	const char *const trigger[] = { spikewatch, "trigger", "-s", control, NULL };
+
+	ck_assert_int_eq(program_run(trigger, directory), 0);
+	snprintf(path, sizeof path, "%s/*-manual-*.tmp/incident.json", incidents);
+	scene_wait_for(glob(path, 0, NULL, &found) == 0 ? (globfree(&found), true) : false);
+	kill_hard(&program);
+	program = start(0);
+	ck_assert_int_eq(stop(&program), 0);
+
+	ck_assert_int_eq(find_incidents("-manual-", &incident), 1);
+	samples_are_whole(&incident);
+	snprintf(path, sizeof path, "%s/%s", incidents, incident.id);
+	const char *const verify[] = { spikewatch, "verify", path, NULL }, *const show[] = { spikewatch, "show", path,
+											     NULL };
+
+	ck_assert_int_eq(program_run(verify, directory), 0);
+
+	const char *const by_id[] = { spikewatch, "verify", incident.id, NULL };
+	const char *const by_wrong_id[] = { spikewatch, "verify", "2026-nobody", NULL };
+
+	setenv("SPIKEWATCH_DIR", incidents, 1);
+	ck_assert_int_eq(program_run(by_id, directory), 0);
+	ck_assert_int_eq(program_run(by_wrong_id, directory), 2);
+	unsetenv("SPIKEWATCH_DIR");
+	int out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct program told = program_start(show, directory, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&told), 0);
+	ck_assert(scene_says(shown, "Lost: the later samples"));
+	ck_assert(!scene_says(shown, "Nothing was lost"));
+	ck_assert(!scene_says(shown, "samples.tsv, 0 B"));
+
+	ck_assert_int_eq(find_incidents("-recovered-", &incident), 1);
+	ck_assert_uint_gt(incident.captures[0].bytes, 0);
+}
+END_TEST
+
+START_TEST(a_damaged_state_file_is_set_aside_and_stops_nobody)
+{
+	char aside[160];
+
+	if (!built)
+		return;
+
+	configure(getpid(), "1s", "1m");
+	scene_write(state_path, "{ this is no state");
+	struct program program = start(0);
+
+	program_said(directory, "the state file is damaged");
+	ck_assert_int_eq(stop(&program), 0);
+	snprintf(aside, sizeof(aside), "%s.damaged", state_path);
+	ck_assert(scene_says(aside, "this is no state"));
+}
+END_TEST
+
+START_TEST(a_runtime_root_that_is_not_there_is_said_and_stops_nobody)
+{
+	if (!built)
+		return;
+
+	scene_write(config_path,
+		    "{\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\"}, \"state_file\": \"%s\", \"runtime_root\": \"/nowhere\",\n"
+		    "\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": []}\n",
+		    ring_path, incidents, state_path, getpid());
+	struct program program = start(0);
+
+	program_said(directory, "cannot open the runtime root /nowhere");
+	ck_assert_int_eq(stop(&program), 0);
+}
+END_TEST
+
+START_TEST(what_it_needs_and_cannot_have_is_said)
+{
+	if (!built)
+		return;
+
+	snprintf(ring_path, sizeof(ring_path), "/proc/nowhere/ring");
+	configure(getpid(), "1s", "1m");
+	ck_assert_int_eq(program_run(DAEMON("-c", config_path), directory), 1);
+	program_said(directory, "/proc/nowhere/ring");
+
+	snprintf(ring_path, sizeof(ring_path), "%s/ring", directory);
+	snprintf(incidents, sizeof(incidents), "%s", config_path); /* no directory */
+	configure(getpid(), "1s", "1m");
+	ck_assert_int_eq(program_run(DAEMON("-c", config_path), directory), 1);
+	program_said(directory, "incident directory");
+
+	snprintf(incidents, sizeof(incidents), "%s/incidents", directory);
+	configure(getpid(), "1s", "1m");
+	ck_assert_int_eq(program_run(DAEMON("-c", config_path, "--proc-root", "/nowhere"), directory), 1);
+	program_said(directory, "cannot open the proc root /nowhere");
+}
+END_TEST
+
+START_TEST(an_ordinary_user_watches_his_own)
+{
+	struct incident incident;
+
+	if (!built)
+		return;
+	if (geteuid() != 0) {
+		fprintf(stderr, "daemon: skipped an_ordinary_user_watches_his_own: needs root to become one\n");
+		return;
+	}
+
+	char copy[160], command[800];
+	const char *deadline_timer[] = { "/bin/sh", "-c", "while :; do :; done", NULL };
+
+	/* The programs may lie where only root can look. */
+	snprintf(copy, sizeof(copy), "%s/spikewatchd", directory);
+	snprintf(command, sizeof(command), "cp '%s' '%s'", spikewatchd, copy);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(spikewatchd, sizeof(spikewatchd), "%s", copy);
+	ck_assert_int_eq(chown(directory, 65534, 65534), 0);
+	struct program burner = program_start(deadline_timer, "/tmp", -1, 65534);
+
+	configure(burner.pid, "300ms", "1h");
+	ck_assert_int_eq(chmod(config_path, 0644), 0);
+	struct program program = start(65534);
+
+	scene_wait_for(said(&program, "sealed incident"));
+	ck_assert_int_eq(stop(&program), 0);
+	ck_assert_int_eq(find_incidents("-hot-", &incident), 1);
+	ck_assert_int_eq(incident.target.pid, burner.pid);
+	samples_are_whole(&incident);
+	for (size_t i = 0; i < incident.capture_count; i++)
+		ck_assert_msg(incident.captures[i].status != INCIDENT_CAPTURE_FAILED, "%s: %s",
+			      incident.captures[i].name, incident.captures[i].why);
+	kill_hard(&burner);
+	unlink(burner.err);
+}
+END_TEST
+
+Suite *daemon_suite(void)
+{
+	Suite *suite = suite_create("daemon");
+	TCase *tcase = tcase_create("program");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_good_configuration_is_good);
+	tcase_add_test(tcase, a_bad_configuration_is_refused_with_its_place);
+	tcase_add_test(tcase, wrong_usage_is_said);
+	tcase_add_test(tcase, two_daemons_do_not_share_a_ring);
+	tcase_add_test(tcase, stopping_seals_the_incident_that_is_open);
+	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
+	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
+	tcase_add_test(tcase, an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends);
+	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
+	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
+	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);
+	tcase_add_test(tcase, an_ordinary_user_watches_his_own);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}

@@ -1,0 +1,47 @@
+/*
+ * fuzz_symbolize.c: a stack file as spikewatch-symbolize sees it, whole: its tables, its records, what was mapped when, the profile. No binaries
+ * are handed over: of descriptors in the file nothing is believed here, for they would be ours.
+ */
+#include "daemon/symbolize/symbolize.h"
+#include "lib/profile/profile.h"
+#include "lib/profile/stack_file.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct symbolize_options options = { .vdso = -1 };
+	struct symbolize_counts counts;
+	struct stack_profile *profiles[SYMBOLIZE_PROFILES];
+	struct stack_profile_counts sums;
+	struct stack_file file;
+	uint8_t *copy = malloc(size > 0 ? size : 1);
+
+	if (copy == NULL)
+		return 0;
+	if (size > 0)
+		memcpy(copy, data, size);
+	if (stack_file_parse(copy, size, &file) == 0) {
+		struct stack_file_binary *binaries = (struct stack_file_binary *)(uintptr_t)file.binaries;
+
+		for (uint32_t i = 0; i < file.head->binaries; i++)
+			binaries[i].fd = -1;
+		if (symbolize_run(&file, &options, profiles, &counts) == 0) {
+			stack_profile_counts(profiles[STACK_PROFILE_CPU], &sums);
+			assert(sums.samples_before + sums.samples_during == counts.samples);
+			assert(counts.frames_named <= counts.frames && counts.frames_kernel <= counts.frames);
+			assert(counts.samples_without_stack <= counts.samples + counts.samples_of_faults);
+			stack_profile_counts(profiles[STACK_PROFILE_MEMORY], &sums);
+			assert(sums.samples_before + sums.samples_during == counts.faults);
+			for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
+				stack_profile_free(profiles[i]);
+		}
+	}
+	free(copy);
+
+	return 0;
+}

@@ -1,0 +1,493 @@
+/* check_sample_window.c: what goes in comes out, within the window and within the memory. */
+#include "lib/stream/sample_stream.h"
+#include "lib/base/json.h"
+#include "lib/stream/stream.h"
+#include "lib/incident/sample_window.h"
+#include "torture.h"
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+#include "lib/model/sample.h"
+#include "lib/model/target.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define S NS_PER_S
+#define MS NS_PER_MS
+
+static mono_t at(uint64_t ns)
+{
+	return (mono_t){ ns };
+}
+
+/* Fires at 100 s; 10 s before, 5 s after. */
+static struct sample_window *make(size_t max_bytes)
+{
+	struct sample_window_options options = {
+		.fired = at(100 * S), .before_ns = 10 * S, .after_ns = 5 * S, .max_bytes = max_bytes
+	};
+	struct sample_window *sample_window;
+
+	ck_assert_int_eq(sample_window_new(&options, &sample_window), 0);
+	return sample_window;
+}
+
+/* Numbers that are the same in every run. */
+static uint64_t random_u64(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+static struct sample random_sample(uint64_t *seed)
+{
+	struct sample sample = { .mask = (uint32_t)random_u64(seed) & ((1u << SAMPLE_FIELDS) - 1) };
+
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (sample_has(&sample, f))
+			sample.value[f] = random_u64(seed) >> random_u64(seed) % 64;
+	return sample;
+}
+
+struct expected {
+	const mono_t *times;
+	const struct sample *samples;
+	size_t next;
+};
+
+static int compare(void *ctx, mono_t time, const struct sample *sample)
+{
+	struct expected *expected = ctx;
+	const struct sample *wanted = &expected->samples[expected->next];
+
+	ck_assert_uint_eq(time.ns, expected->times[expected->next].ns);
+	ck_assert_uint_eq(sample->mask, wanted->mask);
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (sample_has(wanted, f))
+			ck_assert_uint_eq(sample->value[f], wanted->value[f]);
+	expected->next++;
+	return 0;
+}
+
+START_TEST(what_goes_in_comes_out)
+{
+	enum { COUNT = 5000 };
+	struct sample_window *sample_window = make(0);
+	mono_t *times = calloc(COUNT, sizeof(*times));
+	struct sample *samples = calloc(COUNT, sizeof(*samples));
+	struct expected expected = { times, samples, 0 };
+	uint64_t seed = 42;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		times[i] = at(90 * S + i * 3 * MS - (i > 0 && i % 7 == 0 ? 4 * MS : 0)); /* steps back sometimes */
+		samples[i] = random_sample(&seed);
+		sample_window_add(sample_window, times[i], &samples[i]);
+	}
+	ck_assert_int_eq(sample_window_visit(sample_window, compare, &expected), 0);
+	ck_assert_uint_eq(expected.next, COUNT);
+	sample_window_free(sample_window);
+	free(times);
+	free(samples);
+}
+END_TEST
+
+START_TEST(what_is_outside_of_the_window_is_dropped)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_coverage coverage;
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_CPU, 1);
+	sample_window_add(sample_window, at(90 * S - 1), &sample);
+	sample_window_add(sample_window, at(90 * S), &sample);
+	sample_window_add(sample_window, at(105 * S), &sample);
+	sample_window_add(sample_window, at(105 * S + 1), &sample);
+	sample_window_tick(sample_window, at(90 * S - 1));
+	sample_window_tick(sample_window, at(106 * S));
+	sample_window_gap(sample_window, at(89 * S), 3);
+	sample_window_gone(sample_window, at(106 * S));
+	sample_window_coverage(sample_window, S, &coverage);
+	ck_assert_uint_eq(coverage.samples, 2);
+	ck_assert_uint_eq(coverage.samples_dropped, 0);
+	ck_assert_uint_eq(coverage.ticks_got, 0);
+	ck_assert_double_eq(coverage.capture_rate, 0);
+	ck_assert_uint_eq(coverage.gaps, 0);
+	ck_assert(!coverage.gone);
+	ck_assert(!sample_window_done(sample_window, at(105 * S)));
+	ck_assert(sample_window_done(sample_window, at(105 * S + 1)));
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(a_window_longer_than_the_machine_is_up_begins_at_zero)
+{
+	struct sample_window_options options = { .fired = at(2 * S), .before_ns = 30 * S, .after_ns = S };
+	struct sample_window *sample_window;
+
+	ck_assert_int_eq(sample_window_new(&options, &sample_window), 0);
+	ck_assert_uint_eq(sample_window_start(sample_window).ns, 0);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(memory_is_bounded_and_what_is_dropped_is_counted)
+{
+	struct sample_window *sample_window = make(40000);
+	struct sample_window_coverage coverage;
+	uint64_t seed = 7;
+
+	for (uint64_t i = 0; i < 2000; i++) {
+		struct sample sample = random_sample(&seed);
+
+		sample_window_add(sample_window, at(90 * S + i * MS), &sample);
+	}
+	sample_window_coverage(sample_window, MS, &coverage);
+	ck_assert_uint_le(sample_window_bytes(sample_window), 40000);
+	ck_assert_uint_gt(coverage.samples, 100);
+	ck_assert_uint_gt(coverage.samples_dropped, 100);
+	ck_assert_uint_eq(coverage.samples + coverage.samples_dropped, 2000);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(an_ordinary_sample_takes_little_memory)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample sample = { 0 };
+
+	for (uint64_t i = 0; i < 10000; i++) {
+		sample_set(&sample, SAMPLE_CPU, 5 * S + i * 999000);
+		sample_set(&sample, SAMPLE_CPU_USER, 4 * S + i / 10 * 10 * MS);
+		sample_set(&sample, SAMPLE_MEMORY, (100u << 20) + i % 64 * 4096);
+		sample_set(&sample, SAMPLE_MINOR_FAULTS, i);
+		sample_set(&sample, SAMPLE_CPU_LIMIT, 2 * S);
+		sample_window_add(sample_window, at(90 * S + i * MS), &sample);
+	}
+	ck_assert_uint_lt(sample_window_bytes(sample_window), 10000 * 24);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(coverage_says_what_there_is)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_coverage coverage;
+
+	for (uint64_t i = 0; i <= 1000; i++)
+		if (i < 400 || i >= 500) /* a tenth is missing */
+			sample_window_tick(sample_window, at(92 * S + i * 10 * MS));
+	sample_window_gap(sample_window, at(97 * S), 2);
+	sample_window_gone(sample_window, at(103 * S));
+	sample_window_coverage(sample_window, 10 * MS, &coverage);
+	ck_assert_uint_eq(coverage.want_before_ns, 10 * S);
+	ck_assert_uint_eq(coverage.want_after_ns, 5 * S);
+	ck_assert_int_eq(coverage.got_from_ns, -8 * (int64_t)S);
+	ck_assert_int_eq(coverage.got_to_ns, 2 * (int64_t)S);
+	ck_assert_uint_eq(coverage.ticks_expected, 1500);
+	ck_assert_uint_eq(coverage.ticks_got, 901);
+	ck_assert_double_eq_tol(coverage.capture_rate, 0.9001, 0.0002);
+	ck_assert_uint_eq(coverage.gaps, 1);
+	ck_assert_uint_eq(coverage.lost_pages, 2);
+	ck_assert(coverage.gone);
+	ck_assert_int_eq(coverage.gone_ns, 3 * (int64_t)S);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(many_gaps_are_added_up)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_coverage coverage;
+
+	for (uint64_t i = 0; i < 1000; i++)
+		sample_window_gap(sample_window, at(91 * S + i), 2);
+	sample_window_coverage(sample_window, MS, &coverage);
+	ck_assert_uint_eq(coverage.gaps, 1000);
+	ck_assert_uint_eq(coverage.lost_pages, 2000);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+/* Idle until 99 s, then 0.2 s at three cores in 10 ms steps, then idle again, with heartbeats once a second. */
+static void add_burst(struct sample_window *sample_window)
+{
+	struct sample sample = { 0 };
+	uint64_t cpu = S;
+
+	for (uint64_t t = 90 * S; t <= 105 * S; t += 10 * MS) {
+		if (t > 99 * S && t <= 99 * S + 200 * MS)
+			cpu += 30 * MS;
+		else if (t % S != 0)
+			continue;
+		sample_set(&sample, SAMPLE_CPU, cpu);
+		sample_set(&sample, SAMPLE_MEMORY, t == 99 * S + 50 * MS ? 900 : 100);
+		sample_set(&sample, SAMPLE_MEMORY_PEAK, t < 99 * S + 100 * MS ? 5000 : 7000);
+		sample_window_add(sample_window, at(t), &sample);
+	}
+}
+
+START_TEST(the_peak_is_that_of_the_burst)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_peaks peaks;
+
+	add_burst(sample_window);
+	sample_window_peaks(sample_window, 100 * MS, &peaks);
+	ck_assert(peaks.has_cpu);
+	ck_assert_double_eq_tol(peaks.cpu_cores, 3.0, 0.01);
+	ck_assert_uint_eq(peaks.memory_bytes, 900);
+	ck_assert_uint_eq(peaks.memory_peak_bytes, 7000); /* a mark that rose within the window */
+	sample_window_peaks(sample_window, S, &peaks);
+	ck_assert_double_eq_tol(peaks.cpu_cores, 0.6, 0.05);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(a_high_water_mark_from_before_the_window_is_no_peak)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_peaks peaks;
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_MEMORY, 100);
+	sample_set(&sample, SAMPLE_MEMORY_PEAK, 9000);
+	sample_window_add(sample_window, at(91 * S), &sample);
+	sample_window_add(sample_window, at(92 * S), &sample);
+	sample_window_peaks(sample_window, 100 * MS, &peaks);
+	ck_assert(!peaks.has_cpu);
+	ck_assert_uint_eq(peaks.memory_peak_bytes, 100);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(a_counter_that_steps_back_is_no_peak)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_peaks peaks;
+	struct sample sample = { 0 };
+	const uint64_t cpu[] = { 50 * S, 50 * S, 1 * S, 1 * S + 500 * MS };
+
+	for (size_t i = 0; i < 4; i++) {
+		sample_set(&sample, SAMPLE_CPU, cpu[i]);
+		sample_window_add(sample_window, at((91 + i) * S), &sample);
+	}
+	sample_window_peaks(sample_window, 100 * MS, &peaks);
+	ck_assert_double_eq_tol(peaks.cpu_cores, 0.5, 0.001);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+/* ---- the stream ---- */
+
+struct seen {
+	uint64_t rows, last_time, notes, targets;
+	uint64_t gap_after_rows;
+	bool gone;
+	char target[2048];
+};
+
+static int see_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	struct seen *seen = ctx;
+
+	(void)seq;
+	ck_assert_uint_eq(target, 3);
+	ck_assert_uint_eq(mask, 1u << SAMPLE_CPU);
+	ck_assert_uint_eq(values[SAMPLE_CPU], 1000 + seen->rows);
+	seen->rows++;
+	seen->last_time = time_ns;
+	return 0;
+}
+
+static int see_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	struct seen *seen = ctx;
+
+	(void)len;
+	seen->notes++;
+	if (strcmp(kind, "GAP") == 0) {
+		seen->gap_after_rows = seen->rows;
+		ck_assert_str_eq(json, "{\"time_ns\":5500000000,\"lost_pages\":4}");
+	}
+	seen->gone |= strcmp(kind, "GONE") == 0;
+	return 0;
+}
+
+static int see_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	struct seen *seen = ctx;
+
+	ck_assert_uint_eq(id, 3);
+	snprintf(seen->target, sizeof(seen->target), "%.*s", (int)len, json);
+	seen->targets++;
+	return 0;
+}
+
+static const struct target hostile = { .id = 3,
+				       .kind = TARGET_PROCESS,
+				       .pid = 12,
+				       .start_ticks = 99,
+				       .entry = "web",
+				       .name = "web/12",
+				       .key = "web:12@99",
+				       .comm = "a\tb\n\"c\x1b[2J",
+				       .cmdline = "x \x7f y \xc2\x9b z \xff",
+				       .cgroup = "/" };
+
+static int write_slice(const struct sample_window *sample_window, struct sink sink)
+{
+	struct stream_column columns[SAMPLE_FIELDS];
+	struct stream_options options = { .columns = columns, .column_count = SAMPLE_FIELDS, .start = { 7 * S } };
+	struct buffer json = { 0 };
+	struct stream_writer *writer;
+	int r, close_r;
+
+	columns_of_samples(columns);
+	r = stream_writer_new(sink, &options, &writer);
+	if (r < 0)
+		return r;
+	r = columns_target_json(&hostile, 0, &json);
+	if (r == 0)
+		r = stream_target(writer, 3, json.data, json.len);
+	buffer_release(&json);
+	if (r == 0)
+		r = sample_window_write(sample_window, writer, 3, sample_window_start(sample_window));
+	close_r = stream_close(writer);
+	return r < 0 ? r : close_r;
+}
+
+static struct sample_window *ten_seconds(void)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample sample = { 0 };
+
+	for (uint64_t i = 0; i < 10; i++) {
+		if (i == 6)
+			sample_window_gap(sample_window, at(90 * S + 5500 * MS), 4);
+		sample_set(&sample, SAMPLE_CPU, 1000 + i);
+		sample_window_add(sample_window, at(90 * S + i * S), &sample);
+	}
+	sample_window_gone(sample_window, at(100 * S));
+	return sample_window;
+}
+
+START_TEST(the_stream_has_rows_gaps_and_the_end)
+{
+	struct sample_window *sample_window = ten_seconds();
+	struct seen seen = { 0 };
+	struct stream_reader_events events = { .row = see_row, .note = see_note, .target = see_target, .ctx = &seen };
+	struct stream_reader_report report;
+	struct buffer text = { 0 };
+	struct stream_reader *stream_reader;
+
+	ck_assert_int_eq(write_slice(sample_window, sink_buffer(&text)), 0);
+	ck_assert_int_eq(stream_reader_new(&events, &stream_reader), 0);
+	ck_assert_int_eq(stream_reader_feed(stream_reader, text.data, text.len), 0);
+	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
+	ck_assert(stream_reader_whole(&report));
+	ck_assert_uint_eq(report.columns, SAMPLE_FIELDS);
+	ck_assert_uint_eq(seen.rows, 10);
+	ck_assert_uint_eq(seen.last_time, 9 * S);
+	ck_assert_uint_eq(seen.gap_after_rows, 6);
+	ck_assert(seen.gone);
+	ck_assert_uint_ge(seen.targets, 1);
+	stream_reader_free(stream_reader);
+	buffer_release(&text);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(a_target_is_one_harmless_line)
+{
+	struct buffer json = { 0 };
+
+	ck_assert_int_eq(columns_target_json(&hostile, 0, &json), 0);
+	for (size_t i = 0; i < json.len; i++)
+		ck_assert_int_ge((unsigned char)json.data[i], 0x20);
+	ck_assert_int_eq(json.data[json.len - 1], '}');
+	ck_assert_int_eq(buffer_append(&json, "", 1), 0);
+	ck_assert_ptr_nonnull(strstr(json.data, "\"pid\":12,\"start_ticks\":99"));
+	ck_assert_ptr_null(strchr(json.data, 0x7f));
+	ck_assert_ptr_null(strstr(json.data, "\xc2\x9b"));
+	ck_assert_ptr_nonnull(strstr(json.data, "x \xef\xbf\xbd y \xef\xbf\xbd z"));
+	buffer_release(&json);
+}
+END_TEST
+
+START_TEST(every_failing_write_is_reported)
+{
+	struct sample_window *sample_window = ten_seconds();
+	long bytes = 0;
+	int r = -EIO;
+
+	for (; r != 0; bytes += 97) {
+		long left = bytes;
+
+		r = write_slice(sample_window, torture_sink(&left));
+		ck_assert(r == 0 || r == -EIO);
+		ck_assert_int_lt(bytes, 1000000);
+	}
+	ck_assert_int_gt(bytes, 1000);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+START_TEST(every_failing_allocation_is_survived)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct sample_window_options options = { .fired = at(100 * S), .before_ns = S, .after_ns = S };
+		struct sample_window_coverage coverage = { 0 };
+		struct sample_window *sample_window = NULL;
+		struct sample sample = { 0 };
+		struct buffer text = { 0 };
+		int r;
+
+		sample_set(&sample, SAMPLE_CPU, 1000);
+		torture_arm(n);
+		r = sample_window_new(&options, &sample_window);
+		if (r == 0) {
+			sample_window_add(sample_window, at(100 * S), &sample);
+			sample_window_coverage(sample_window, MS, &coverage);
+			r = write_slice(sample_window, sink_buffer(&text));
+		}
+		injected = torture_disarm();
+		if (r == 0)
+			ck_assert_uint_eq(coverage.samples_dropped, injected ? 1 : 0);
+		else
+			ck_assert_int_eq(r, -ENOMEM);
+		buffer_release(&text);
+		sample_window_free(sample_window);
+	}
+}
+END_TEST
+
+Suite *sample_window_suite(void);
+Suite *sample_window_suite(void)
+{
+	Suite *suite = suite_create("sample_window");
+	TCase *tcase = tcase_create("all");
+
+	tcase_add_test(tcase, what_goes_in_comes_out);
+	tcase_add_test(tcase, what_is_outside_of_the_window_is_dropped);
+	tcase_add_test(tcase, a_window_longer_than_the_machine_is_up_begins_at_zero);
+	tcase_add_test(tcase, memory_is_bounded_and_what_is_dropped_is_counted);
+	tcase_add_test(tcase, an_ordinary_sample_takes_little_memory);
+	tcase_add_test(tcase, coverage_says_what_there_is);
+	tcase_add_test(tcase, many_gaps_are_added_up);
+	tcase_add_test(tcase, the_peak_is_that_of_the_burst);
+	tcase_add_test(tcase, a_high_water_mark_from_before_the_window_is_no_peak);
+	tcase_add_test(tcase, a_counter_that_steps_back_is_no_peak);
+	tcase_add_test(tcase, the_stream_has_rows_gaps_and_the_end);
+	tcase_add_test(tcase, a_target_is_one_harmless_line);
+	tcase_add_test(tcase, every_failing_write_is_reported);
+	tcase_add_test(tcase, every_failing_allocation_is_survived);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

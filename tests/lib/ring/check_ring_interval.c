@@ -1,0 +1,165 @@
+/* check_ring_interval.c: an interval and a heartbeat that change while the ring is written. */
+#include "ring_fixture.h"
+#include "lib/ring/ring.h"
+#include "lib/model/sample.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+Suite *ring_interval_suite(void);
+
+#define PAGES 64u
+
+static struct ring *ring;
+static struct ring_writer *writer;
+static struct fixture_target targets[20];
+static uint64_t tick;
+
+static void set_up(void)
+{
+	ring = fixture_ring(PAGES);
+	ck_assert_int_eq(ring_writer_new(ring, &writer), 0);
+	for (uint32_t i = 0; i < 20; i++)
+		fixture_target_init(&targets[i], i + 1);
+	tick = 0;
+}
+
+static void tear_down(void)
+{
+	ring_writer_free(writer);
+	ring_free(ring);
+}
+
+/* Ticks with 20 busy targets until so many pages were begun. */
+static void write_pages(uint64_t pages)
+{
+	struct ring_info info;
+
+	for (ring_info(ring, &info); info.next_seq < pages; ring_info(ring, &info))
+		ck_assert_int_eq(fixture_tick(writer, targets, 20, tick++), 0);
+}
+
+START_TEST(readers_see_what_is_in_force)
+{
+	struct ring_info info;
+
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.heartbeat_ns, ring->header->heartbeat_ns);
+	ring_writer_retune(writer, 5, 7);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.interval_ns, 5);
+	ck_assert_uint_eq(info.heartbeat_ns, 7);
+	ring_writer_retune(writer, 6, 0);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.interval_ns, 6);
+	ck_assert_uint_eq(info.heartbeat_ns, NS_PER_S);
+}
+END_TEST
+
+START_TEST(a_ring_whose_tempo_changed_can_be_opened)
+{
+	char path[] = "/tmp/check_ring_tempo.XXXXXX";
+	struct ring_options options = { .size_bytes = 1 << 20, .interval_ns = 1, .heartbeat_ns = 2 };
+	struct ring *made = NULL, *opened = NULL;
+	struct ring_writer *its = NULL;
+	struct ring_info info;
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_int_eq(ring_create(AT_FDCWD, path, &options, &made), 0);
+	ck_assert_int_eq(ring_writer_new(made, &its), 0);
+	ring_writer_retune(its, 3, 4);
+	ck_assert_int_eq(ring_open(AT_FDCWD, path, false, &opened), 0);
+	ring_info(opened, &info);
+	ck_assert_uint_eq(info.interval_ns, 3);
+	ck_assert_uint_eq(info.heartbeat_ns, 4);
+	ring_writer_free(its);
+	ring_free(made);
+	ring_free(opened);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(the_writer_keeps_the_new_heartbeat)
+{
+	struct sample idle = { 0 };
+	uint64_t begin = fixture_time(0).ns;
+	const struct {
+		uint64_t at, heartbeat;
+		int result;
+	} steps[] = {
+		{ 0, 100, 0 },
+		{ 99, 100, RING_UNCHANGED },
+		{ 99, 50, 0 }, /* in force at once */
+		{ 148, 50, RING_UNCHANGED },
+		{ 149, 50, 0 },
+		{ 199, 200, RING_UNCHANGED },
+		{ 348, 200, RING_UNCHANGED },
+		{ 349, 200, 0 },
+	};
+
+	sample_set(&idle, SAMPLE_CPU, 77);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		mono_t at = { begin + steps[i].at };
+
+		ring_writer_retune(writer, 1, steps[i].heartbeat);
+		ck_assert_int_eq(ring_tick_begin(writer, at, fixture_wall(0), 0), 0);
+		int result = ring_put_sample(writer, &targets[0].track, at, &idle);
+		ring_tick_end(writer, NULL);
+		ck_assert_int_eq(result, steps[i].result);
+	}
+}
+END_TEST
+
+static uint64_t first_page_for(uint64_t since_ns)
+{
+	struct ring_follow follow;
+
+	ck_assert_int_eq(ring_follow_init(&follow, ring), 0);
+	ring_follow_skip(&follow, since_ns);
+	uint64_t first = follow.next;
+	ring_follow_release(&follow);
+
+	return first;
+}
+
+START_TEST(readers_look_as_far_back_as_the_longest_heartbeat_in_the_ring)
+{
+	uint64_t hour = 3600 * NS_PER_S;
+
+	ring_writer_retune(writer, 1, 1);
+	ring->header->heartbeat_longest = 1; /* the ring begins with this one */
+	write_pages(40);
+	ck_assert_uint_gt(first_page_for(fixture_time(tick).ns), 10);
+	ring_writer_retune(writer, 1, hour);
+	ck_assert_uint_eq(first_page_for(fixture_time(tick).ns), 0);
+	ring_writer_retune(writer, 1, 2);
+	ring_writer_retune(writer, 1, 1);
+	ring_writer_retune(writer, 1, 3);
+	ck_assert_uint_eq(first_page_for(fixture_time(tick).ns), 0);
+
+	/* While a page is left that the long one may have reached. */
+	write_pages(40 + PAGES);
+	ck_assert_uint_eq(ring_interval_longest_ns(ring), hour);
+	ck_assert_uint_eq(first_page_for(fixture_time(tick).ns), 40);
+	write_pages(40 + PAGES + 1);
+	ck_assert_uint_eq(ring_interval_longest_ns(ring), 3);
+	ck_assert_uint_gt(first_page_for(fixture_time(tick).ns), 50);
+}
+END_TEST
+
+Suite *ring_interval_suite(void)
+{
+	Suite *suite = suite_create("ring_interval");
+	TCase *tc = tcase_create("tempo");
+
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_test(tc, readers_see_what_is_in_force);
+	tcase_add_test(tc, a_ring_whose_tempo_changed_can_be_opened);
+	tcase_add_test(tc, the_writer_keeps_the_new_heartbeat);
+	tcase_add_test(tc, readers_look_as_far_back_as_the_longest_heartbeat_in_the_ring);
+	suite_add_tcase(suite, tc);
+	return suite;
+}

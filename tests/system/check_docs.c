@@ -1,0 +1,504 @@
+/*
+ * check_docs.c: the manual pages against the programs: options, keys of the configuration with their types, defaults and ranges, metrics,
+ * columns; each way round, so that what is new is missed and what is gone is found. Examples are run through the parsers.
+ *
+ * The pages keep to one form for it: an item is ".It Cm NAME", a key ".It Cm NAME Pq TYPE; DEFAULT; RANGE", an option ".It Fl ...".
+ */
+#include "program.h"
+
+#include "cli/base/options.h"
+#include "lib/config/config.h"
+#include "lib/stream/stream.h"
+#include "lib/base/base.h"
+#include "lib/base/units.h"
+#include "lib/model/sample.h"
+#include "lib/rules/metric.h"
+
+Suite *docs_suite(void);
+
+#define PAGE_DAEMON "docs/spikewatchd.8"
+#define PAGE_COMMAND "docs/spikewatch.1"
+#define PAGE_CONFIG "docs/spikewatch.json.5"
+#define PAGE_STREAM "docs/spikewatch-stream.5"
+
+/* A set of words; of which page or table is said when two differ. */
+struct words {
+	char word[64][40];
+	size_t count;
+};
+
+static bool words_have(const struct words *words, const char *word)
+{
+	for (size_t i = 0; i < words->count; i++)
+		if (strcmp(words->word[i], word) == 0)
+			return true;
+
+	return false;
+}
+
+static void words_add(struct words *words, const char *word, size_t len)
+{
+	char text[40];
+
+	ck_assert_uint_lt(len, sizeof(text));
+	snprintf(text, sizeof(text), "%.*s", (int)len, word);
+	if (words_have(words, text))
+		return;
+	ck_assert_uint_lt(words->count, ARRAY_LEN(words->word));
+	memcpy(words->word[words->count++], text, sizeof(text));
+}
+
+static void add(struct words *words, const char *word)
+{
+	words_add(words, word, strlen(word));
+}
+
+static void expect_same(const struct words *real, const struct words *page, const char *where)
+{
+	ck_assert_uint_gt(real->count, 0);
+	for (size_t i = 0; i < real->count; i++)
+		ck_assert_msg(words_have(page, real->word[i]), "%s does not have %s", where, real->word[i]);
+	for (size_t i = 0; i < page->count; i++)
+		ck_assert_msg(words_have(real, page->word[i]), "%s has %s, which does not exist", where, page->word[i]);
+}
+
+/* ---- pages ---- */
+
+static char *read_page(const char *path)
+{
+	char *text = scene_read(path);
+
+	ck_assert_msg(text, "%s is missing", path);
+
+	return text;
+}
+
+/* NULL: that was the last one. */
+static const char *next_section(const char *at)
+{
+	while ((at = strstr(at, "\n.S")) != NULL && at[3] != 's' && at[3] != 'h')
+		at++;
+
+	return at;
+}
+
+/* What stands between ".Ss TITLE" or ".Sh TITLE" and the next of either; the caller's to free. */
+static char *read_section(const char *path, const char *title)
+{
+	AUTO_FREE char *text = read_page(path);
+	char line[80];
+
+	for (int kind = 0; kind < 2; kind++) {
+		snprintf(line, sizeof(line), "\n.S%c %s\n", "sh"[kind], title);
+		const char *begin = strstr(text, line);
+
+		if (!begin)
+			continue;
+		begin += strlen(line) - 1;
+		const char *end = next_section(begin);
+		char *section = strndup(begin, end ? (size_t)(end - begin) + 1 : strlen(begin));
+
+		ck_assert_ptr_nonnull(section);
+		return section;
+	}
+	ck_abort_msg("%s has no section %s", path, title);
+}
+
+/* The first line of text that begins so, behind that beginning; NULL: none. */
+static const char *find_line(const char *text, const char *beginning)
+{
+	size_t len = strlen(beginning);
+
+	for (const char *at = text; (at = strstr(at, beginning)) != NULL; at += len)
+		if (at == text || at[-1] == '\n')
+			return at + len;
+
+	return NULL;
+}
+
+/* What the items of a text are called: ".It Cm NAME , NAME Pq ...". */
+static void read_items(const char *text, struct words *ret)
+{
+	for (const char *at = text; (at = find_line(at, ".It Cm ")) != NULL;) {
+		for (size_t len; (len = strcspn(at, " \n")) > 0; at += len + (at[len] == ' ')) {
+			if (strncmp(at, "Pq ", 3) == 0)
+				break;
+			if (*at != ',')
+				words_add(ret, at, len);
+		}
+	}
+}
+
+/* The options of a text: "Fl c" and "Fl -config" on the lines of items. */
+static void read_flags(const char *text, struct words *ret)
+{
+	char flag[40];
+
+	for (const char *at = text; (at = find_line(at, ".It Fl ")) != NULL;) {
+		const char *end = at + strcspn(at, "\n");
+
+		for (; at && at < end; at = strstr(at, "Fl ") ? strstr(at, "Fl ") + 3 : NULL) {
+			snprintf(flag, sizeof(flag), "-%.*s", (int)strcspn(at, " \n"), at);
+			add(ret, flag);
+		}
+		at = end;
+	}
+}
+
+/* ---- programs ---- */
+
+/* The options in what a program says of itself: lines such as "  -c, --config FILE  ...". -h and --help go without saying. */
+static void ask_flags(const char *program, const char *command, struct words *ret)
+{
+	char line[700];
+
+	snprintf(line, sizeof(line), "'%s' %s --help", program, command);
+	FILE *help = popen(line, "r");
+	ck_assert_ptr_nonnull(help);
+	while (fgets(line, sizeof(line), help)) {
+		const char *at = line + strspn(line, " ");
+
+		if (at == line)
+			continue;
+		for (size_t len; *at == '-'; at += len + strspn(at + len, ", "))
+			words_add(ret, at, len = strcspn(at, ", \n"));
+	}
+	ck_assert_int_eq(pclose(help), 0);
+	add(ret, "-h");
+	add(ret, "--help");
+}
+
+START_TEST(page_of_the_daemon_has_its_options)
+{
+	struct words real = { .count = 0 }, page = { .count = 0 };
+	char program[512];
+
+	if (!program_find("spikewatchd", program))
+		return;
+
+	AUTO_FREE char *section = read_section(PAGE_DAEMON, "DESCRIPTION");
+	ask_flags(program, "", &real);
+	read_flags(section, &page);
+	expect_same(&real, &page, PAGE_DAEMON);
+}
+END_TEST
+
+START_TEST(page_of_the_command_has_the_options_of_each_subcommand)
+{
+	static const char *const names[] = {
+#define X(name, what) #name,
+		COMMAND_TABLE(X)
+#undef X
+	};
+	char program[512];
+
+	if (!program_find("spikewatch", program))
+		return;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		AUTO_FREE char *section = read_section(PAGE_COMMAND, names[i]);
+		struct words real = { .count = 0 }, page = { .count = 0 };
+
+		ask_flags(program, names[i], &real);
+		read_flags(section, &page);
+		add(&page, "-h"); /* said once for all */
+		add(&page, "--help");
+		expect_same(&real, &page, names[i]);
+	}
+}
+END_TEST
+
+START_TEST(page_of_the_command_has_no_other_subcommands)
+{
+	AUTO_FREE char *text = read_page(PAGE_COMMAND);
+	struct words real = { .count = 0 }, page = { .count = 0 };
+
+#define X(name, what) add(&real, #name);
+	COMMAND_TABLE(X)
+#undef X
+	for (const char *at = text; (at = find_line(at, ".Ss ")) != NULL;)
+		words_add(&page, at, strcspn(at, "\n"));
+	expect_same(&real, &page, PAGE_COMMAND);
+}
+END_TEST
+
+/* ---- keys of the configuration ---- */
+
+static const char *const types[] = {
+	[CONFIG_KIND_DURATION] = "duration",  [CONFIG_KIND_BYTES] = "size",     [CONFIG_KIND_COUNT] = "number",
+	[CONFIG_KIND_PERCENT] = "percentage", [CONFIG_KIND_BOOL] = "boolean",   [CONFIG_KIND_PATH] = "path",
+	[CONFIG_KIND_CHOICE] = "choice",      [CONFIG_KIND_LISTEN] = "address",
+};
+
+/* A quantity as the page writes it. */
+static uint64_t quantity(const struct config_field *field, const char *text)
+{
+	size_t len = strlen(text);
+	uint64_t value = UINT64_MAX;
+	double percent = -1;
+
+	switch (field->kind) {
+	case CONFIG_KIND_DURATION:
+		units_duration(text, len, &value);
+		break;
+	case CONFIG_KIND_BYTES:
+		units_bytes(text, len, &value);
+		break;
+	case CONFIG_KIND_COUNT:
+		units_count(text, len, &value);
+		break;
+	default:
+		if (units_percent(text, len, &percent) == 0)
+			value = (uint64_t)percent;
+		break;
+	}
+	ck_assert_msg(value != UINT64_MAX, "%s: %s is no %s", field->key, text, types[field->kind]);
+
+	return value;
+}
+
+static void check_default(const struct config_field *field, const char *text)
+{
+	const char *want = NULL;
+
+	if (field->kind == CONFIG_KIND_BOOL)
+		want = field->initial ? "true" : "false";
+	else if (field->kind == CONFIG_KIND_PATH || field->kind == CONFIG_KIND_LISTEN)
+		want = *field->text ? field->text : "\\(dq\\(dq";
+	else if (field->kind == CONFIG_KIND_CHOICE)
+		want = field->choices[field->initial];
+
+	if (want)
+		ck_assert_msg(strcmp(text, want) == 0, "default of %s: %s, not %s", field->key, want, text);
+	else
+		ck_assert_msg(quantity(field, text) == field->initial, "default of %s: not %s", field->key, text);
+}
+
+/* "10ms to 1h", "100ms to 1h, or 0". */
+static void check_range(const struct config_field *field, char *text)
+{
+	char *or_zero = strstr(text, ", or 0");
+	char *to = strstr(text, " to ");
+
+	ck_assert_msg(to, "range of %s: %s", field->key, text);
+	*to = '\0';
+	if (or_zero)
+		*or_zero = '\0';
+	ck_assert_msg((or_zero != NULL) == field->zero, "range of %s: or 0", field->key);
+	ck_assert_msg(quantity(field, text) == field->min, "range of %s: from %s", field->key, text);
+	ck_assert_msg(quantity(field, to + 4) == field->max, "range of %s: to %s", field->key, to + 4);
+}
+
+/* at: in the first line of the item of the key. */
+static void check_restart(const struct config_field *field, const char *at)
+{
+	const char *said = strstr(at, "Needs a restart.");
+	const char *item = strstr(at, "\n.It "), *list = strstr(at, "\n.El");
+	const char *end = item && item < list ? item : list;
+
+	ck_assert_msg((said && said < end) == (field->change == CONFIG_CHANGE_RESTART), "%s: is a restart needed?",
+		      field->key);
+}
+
+/* "TYPE; DEFAULT; RANGE" of one key. */
+static void check_key(const struct config_field *field, const char *section)
+{
+	char beginning[80], line[160];
+	char *save, *part;
+
+	if (field->kind == CONFIG_KIND_OTHER)
+		return;
+	snprintf(beginning, sizeof(beginning), ".It Cm %s Pq ", field->key);
+	const char *at = find_line(section, beginning);
+	ck_assert_msg(at, "%s has no type", field->key);
+	check_restart(field, at);
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+
+	part = strtok_r(line, ";", &save);
+	ck_assert_msg(part && strcmp(part, types[field->kind]) == 0, "%s is no %s", field->key, part);
+	part = strtok_r(NULL, ";", &save);
+	ck_assert_msg(part && *part == ' ', "%s has no default", field->key);
+	check_default(field, part + 1);
+	part = strtok_r(NULL, ";", &save);
+	ck_assert_msg((part != NULL) == (field->max > 0), "%s: a range where none is, or none", field->key);
+	if (part)
+		check_range(field, part + 1);
+}
+
+static void check_keys(const char *title, const struct config_field *fields, size_t count, const char *section_name)
+{
+	AUTO_FREE char *section = read_section(PAGE_CONFIG, title);
+	struct words real = { .count = 0 }, page = { .count = 0 };
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(fields[i].section, section_name) != 0)
+			continue;
+		add(&real, fields[i].key);
+		check_key(&fields[i], section);
+	}
+	read_items(section, &page);
+	expect_same(&real, &page, title);
+}
+
+START_TEST(page_of_the_configuration_has_all_keys_as_they_are)
+{
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks" };
+
+	check_keys("Outside of sections", config_section_fields, config_section_field_count, "");
+	for (size_t i = 0; i < ARRAY_LEN(sections); i++)
+		check_keys(sections[i], config_section_fields, config_section_field_count, sections[i]);
+	check_keys("targets", config_target_fields, config_target_field_count, "");
+	check_keys("run", config_run_fields, config_run_field_count, "");
+	check_keys("rules", config_rule_fields, config_rule_field_count, "");
+}
+END_TEST
+
+START_TEST(every_selector_is_a_key_of_a_target)
+{
+	struct words real = { .count = 0 };
+
+	for (size_t i = 0; i < config_target_field_count; i++)
+		add(&real, config_target_fields[i].key);
+	for (enum config_selector i = CONFIG_PID; i <= CONFIG_CONTAINERS; i++)
+		ck_assert(words_have(&real, config_selector_name(i)));
+}
+END_TEST
+
+START_TEST(page_of_the_configuration_has_all_metrics)
+{
+	static const char *const units[] = {
+		[METRIC_PERCENT] = "percentage", [METRIC_CORES] = "number",      [METRIC_BYTES] = "size",
+		[METRIC_COUNT] = "number",       [METRIC_PER_SECOND] = "number",
+	};
+	AUTO_FREE char *section = read_section(PAGE_CONFIG, "Metrics");
+	struct words real = { .count = 0 }, page = { .count = 0 };
+	char item[80];
+
+	for (enum metric i = 0; i < METRICS; i++) {
+		add(&real, metric_name(i));
+		snprintf(item, sizeof(item), ".It Cm %s Pq %s\n", metric_name(i), units[metric_unit(i)]);
+		ck_assert_msg(find_line(section, item), "%s is no %s", metric_name(i), units[metric_unit(i)]);
+	}
+	read_items(section, &page);
+	expect_same(&real, &page, "Metrics");
+}
+END_TEST
+
+START_TEST(page_of_the_configuration_has_all_captures)
+{
+	AUTO_FREE char *section = read_section(PAGE_CONFIG, "incidents");
+	const char *list = strstr(section, ".Cm samples ,");
+	struct words real = { .count = 0 }, page = { .count = 0 };
+
+	ck_assert_ptr_nonnull(list);
+	for (unsigned bit = 1; bit < CONFIG_CAPTURE_ALL; bit <<= 1)
+		add(&real, config_capture_name((enum config_capture)bit));
+	for (list += strlen(".Cm "); *list != '\n'; list += strcspn(list, " \n"), list += strspn(list, " ,."))
+		words_add(&page, list, strcspn(list, " \n"));
+	expect_same(&real, &page, "captures");
+}
+END_TEST
+
+START_TEST(page_of_the_stream_has_all_columns)
+{
+	AUTO_FREE char *section = read_section(PAGE_STREAM, "Columns");
+	struct words real = { .count = 0 }, page = { .count = 0 };
+	char item[120];
+
+	for (enum sample_field i = 0; i < SAMPLE_FIELDS; i++) {
+		const struct sample_field_info *info = sample_field_info(i);
+
+		add(&real, info->name);
+		snprintf(item, sizeof(item), ".It Cm %s Pq %s; %s\n", info->name, info->unit,
+			 sample_kind_name(info->kind));
+		ck_assert_msg(find_line(section, item), "%s is not in %s, a %s", info->name, info->unit,
+			      sample_kind_name(info->kind));
+	}
+	read_items(section, &page);
+	expect_same(&real, &page, "columns");
+}
+END_TEST
+
+/* ---- examples ---- */
+
+/* A configuration as it is, or as a drop-in of one that has a target. */
+static void check_example(const char *where, char *text)
+{
+	static const char base[] = "{ \"targets\": [ { \"name\": \"base\", \"pid\": 1 } ] }";
+	struct config_source sources[] = { { where, text, strlen(text) }, { "base", base, sizeof(base) - 1 } };
+	struct config *config = NULL;
+	struct config_error error;
+	int r = config_parse(sources, strstr(text, "\"targets\": [\n") ? 1 : 2, &config, &error);
+
+	ck_assert_msg(r == 0, "%s:%u:%u: %s: %s", where, error.line, error.column, error.key, error.message);
+	config_free(config);
+}
+
+/* Each block that begins with a brace on a line of its own, from that brace to the line that ends the block. Returns how many. */
+static int check_examples(const char *path, const char *begin, const char *end)
+{
+	AUTO_FREE char *text = read_page(path);
+	char *at = text, *close;
+	int count = 0;
+
+	for (; (at = strstr(at, begin)) != NULL; at = close + 1) {
+		at += strlen(begin) - strlen("{\n");
+		close = strstr(at, end);
+		ck_assert_ptr_nonnull(close);
+		*close = '\0';
+		check_example(path, at);
+		count++;
+	}
+
+	return count;
+}
+
+START_TEST(examples_of_configurations_are_good)
+{
+	ck_assert_int_eq(check_examples(PAGE_CONFIG, ".Bd -literal -offset indent\n{\n", "\n.Ed"), 3);
+	ck_assert_int_ge(check_examples("README.md", "```jsonc\n{\n", "\n```"), 1);
+}
+END_TEST
+
+START_TEST(example_of_a_stream_is_whole)
+{
+	AUTO_FREE char *section = read_section(PAGE_STREAM, "EXAMPLES");
+	char *begin = strstr(section, "SPIKEWATCH "), *end = begin ? strstr(begin, ".Ed") : NULL;
+	struct stream_reader *stream_reader = NULL;
+	struct stream_reader_report report;
+
+	ck_assert_ptr_nonnull(end);
+	for (char *at = begin; at < end; at++)
+		if (*at == ' ' && strncmp(at, " (ns)", 5) != 0)
+			*at = '\t';
+
+	ck_assert_int_eq(stream_reader_new(&(struct stream_reader_events){ .ctx = NULL }, &stream_reader), 0);
+	ck_assert_int_eq(stream_reader_feed(stream_reader, begin, (size_t)(end - begin)), 0);
+	ck_assert_int_ge(stream_reader_finish(stream_reader, &report), 0);
+	stream_reader_free(stream_reader);
+	ck_assert_uint_eq(report.rows, 2);
+	ck_assert(report.complete && report.checksum_ok);
+}
+END_TEST
+
+Suite *docs_suite(void)
+{
+	Suite *suite = suite_create("docs");
+	TCase *pages = tcase_create("pages");
+	TCase *examples = tcase_create("examples");
+
+	tcase_add_test(pages, page_of_the_daemon_has_its_options);
+	tcase_add_test(pages, page_of_the_command_has_the_options_of_each_subcommand);
+	tcase_add_test(pages, page_of_the_command_has_no_other_subcommands);
+	tcase_add_test(pages, page_of_the_configuration_has_all_keys_as_they_are);
+	tcase_add_test(pages, every_selector_is_a_key_of_a_target);
+	tcase_add_test(pages, page_of_the_configuration_has_all_metrics);
+	tcase_add_test(pages, page_of_the_configuration_has_all_captures);
+	tcase_add_test(pages, page_of_the_stream_has_all_columns);
+	suite_add_tcase(suite, pages);
+	tcase_add_test(examples, examples_of_configurations_are_good);
+	tcase_add_test(examples, example_of_a_stream_is_whole);
+	suite_add_tcase(suite, examples);
+
+	return suite;
+}

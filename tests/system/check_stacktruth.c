@@ -1,0 +1,519 @@
+/*
+ * check_stacktruth.c: workloads whose stacks are known, the real daemon as it is by default, and what an incident says of them.
+ */
+#include "lib/model/sample.h"
+#include "stacks_rig.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+Suite *stacktruth_suite(void);
+
+static struct stacks_rig rig;
+static bool able;
+
+static void setup(void)
+{
+	able = stacks_rig_init(&rig);
+}
+
+static void teardown(void)
+{
+	stacks_rig_release(&rig);
+}
+
+#define DWARF "\"dwarf\""
+#define NO_RULES "[]"
+
+/* Ten times as many samples, each of a tenth of the size: of one of a thousand page faults there are too few in a second to measure shares by. */
+#define FINE "{\"mode\": \"dwarf\", \"frequency\": 999, \"stack_size\": \"1KiB\", \"max_memory\": \"1GiB\"}"
+#define FINE_BEFORE "20s" /* that much fits */
+
+/* A workload from its start to an incident that somebody asked for when it was done. */
+static void run(const char *stacks, const char *what, const char *much, const char *file)
+{
+	const char *arguments[] = { rig.workload, what, much, file, NULL };
+
+	stacks_rig_start_work(&rig, arguments);
+	stacks_rig_until_stopped(&rig);
+	stacks_rig_start_daemon(&rig, stacks, NO_RULES);
+	stacks_rig_work(&rig);
+	stacks_rig_trigger(&rig);
+}
+
+/* So much CPU time a workload uses. */
+#define BURN_MS 1000
+#define BURN_MS_TEXT "1000"
+
+/*
+ * What burns has nearly all of its program's samples: a few are in the kernel, or where the clock is read. In all they are as many as 99 Hz give: events of its
+ * own are due by the time that it had a CPU, however busy that is. But not of a virtual one: the host may take it away for a while, and more
+ * samples, or fewer, are due then.
+ */
+static void has_nearly_all(unsigned long count, const char *program, int cpu_ms)
+{
+	char start[32];
+	double due = 0.099 * cpu_ms;
+
+	snprintf(start, sizeof(start), "%s;", program);
+
+	unsigned long all = STACKS_RIG_FOLDED(&rig, "cpu.folded", start);
+
+	if (count <= all && (double)count > 0.8 * (double)all && (double)all > 0.5 * due && (double)all < 1.8 * due)
+		return;
+
+	stacks_rig_give_up(&rig, "cpu.folded", "%lu of %lu samples of %s in %d ms", count, all, program, cpu_ms);
+}
+
+/* The samples of the workload in which these functions called each other. */
+#define CALLED(...) STACKS_RIG_FOLDED(&rig, "cpu.folded", rig.name, __VA_ARGS__)
+
+START_TEST(one_hot_thread_among_fifty_is_named)
+{
+	if (!able)
+		return;
+
+	run(DWARF, "threads", BURN_MS_TEXT, NULL);
+	has_nearly_all(stacks_rig_function(&rig, "functions.tsv", "burn_hot").total, rig.name, BURN_MS);
+	has_nearly_all(CALLED(";be_hot;burn_hot"), rig.name, BURN_MS);
+	ck_assert_uint_eq(CALLED("sleep_cold"), 0);
+
+	char *text = stacks_rig_file(&rig, "functions.tsv");
+	char *at = strstr(text, "\nburn_hot\t");
+
+	ck_assert_ptr_nonnull(at);
+	at[1 + strcspn(at + 1, "\n")] = '\0';
+	ck_assert_msg(strstr(at, "\thot\t"), "the hottest thread of burn_hot is not \"hot\": %s", at);
+	free(text);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(every_level_of_a_recursion_is_there)
+{
+	char levels[20 * 10 + 16];
+	size_t len = 0;
+
+	if (!able)
+		return;
+
+	run(DWARF, "recursion", BURN_MS_TEXT, NULL);
+	for (int i = 0; i < 20; i++)
+		len += (size_t)snprintf(levels + len, sizeof(levels) - len, ";go_deeper");
+	snprintf(levels + len, sizeof(levels) - len, ";burn_leaf");
+	has_nearly_all(CALLED(";main;", levels), rig.name, BURN_MS);
+	ck_assert_uint_eq(CALLED(";go_deeper", levels), 0); /* 21 levels */
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(who_is_called_back_by_a_library_without_frame_pointers_has_its_callers)
+{
+	if (!able)
+		return;
+
+	run(DWARF, "qsort", BURN_MS_TEXT, NULL);
+	has_nearly_all(CALLED(";main;", ";sort_all;", ";compare_slowly"), rig.name, BURN_MS);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(a_library_that_was_loaded_late_is_known)
+{
+	char library[128], command[512];
+
+	if (!able)
+		return;
+
+	snprintf(library, sizeof(library), "%s/late.so", rig.directory);
+	snprintf(command, sizeof(command), "%s/late.c", rig.directory);
+	scene_write(command, "static volatile unsigned long sum;\n"
+			     "__attribute__((noinline)) static void burn_inside(void)\n"
+			     "{ for (int i = 0; i < 200000; i++) sum = sum * 25214903917ul + 11; }\n"
+			     "void burn_in_library(void) { burn_inside(); sum++; }\n");
+	snprintf(command, sizeof(command), "cc -O2 -g -shared -fPIC -o '%s' '%s/late.c'", library, rig.directory);
+	ck_assert_int_eq(system(command), 0);
+	run(DWARF, "library", BURN_MS_TEXT, library);
+	has_nearly_all(CALLED(";main;", ";burn_in_library;burn_inside"), rig.name, BURN_MS);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map)
+{
+	if (!able)
+		return;
+
+#ifdef __x86_64__
+	char map[64];
+
+	run(DWARF, "compiled", BURN_MS_TEXT, NULL);
+	has_nearly_all(CALLED(";main;", ";burn_compiled"), rig.name, BURN_MS);
+	snprintf(map, sizeof(map), "/tmp/perf-%d.map", rig.work.pid);
+	unlink(map);
+	stacks_rig_end(&rig);
+#endif
+}
+END_TEST
+
+START_TEST(children_that_live_a_tenth_of_a_second_are_named)
+{
+	if (!able)
+		return;
+
+	run(DWARF, "children", BURN_MS_TEXT, NULL);
+	has_nearly_all(CALLED(";main;", ";burn_in_child"), rig.name, BURN_MS);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* ---- the end of a process ---- */
+
+static bool sealed(struct stacks_rig *target)
+{
+	char path[128];
+	DIR *directory;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%s/incidents", target->directory);
+	directory = opendir(path);
+	for (struct dirent *entry; directory && (entry = readdir(directory));) {
+		char file[640];
+
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || strstr(entry->d_name, ".tmp"))
+			continue; /* it is being written */
+		snprintf(target->incident, sizeof(target->incident), "%s/%s", path, entry->d_name);
+		snprintf(file, sizeof(file), "%s/incident.json", target->incident);
+		found = access(file, F_OK) == 0;
+		if (found)
+			break;
+	}
+	if (directory)
+		closedir(directory);
+
+	return found;
+}
+
+START_TEST(a_process_that_exits_right_at_its_spike_has_names)
+{
+	const char *arguments[] = { rig.workload, "exit", "600", NULL };
+
+	if (!able)
+		return;
+
+	rig.after = "1s";
+	stacks_rig_start_work(&rig, arguments);
+	stacks_rig_until_stopped(&rig);
+	stacks_rig_start_daemon(&rig, DWARF,
+				"[{\"name\": \"spike\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", "
+				"\"percent\": \"5%\", \"warmup\": 1}]");
+	kill(rig.work.pid, SIGCONT);
+	ck_assert_int_eq(program_wait(&rig.work), 0);
+	rig.work.pid = 0;
+	scene_wait_for(sealed(&rig));
+	ck_assert_uint_gt(CALLED(";main;", "burn_and_go"), 2);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* ---- a mount namespace of its own ---- */
+
+/* In a child: a file system that nobody else sees, with the workload in it. */
+static void start_inside(const char *inner)
+{
+	char program[256], command[1024];
+	const char *arguments[] = { program, "recursion", BURN_MS_TEXT, NULL };
+	int out = open(rig.out, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	snprintf(program, sizeof(program), "%s/%s", inner, rig.name);
+	snprintf(command, sizeof(command), "cp '%s' '%s'", rig.workload, program);
+	rig.work.pid = fork();
+	ck_assert_int_ge(rig.work.pid, 0);
+	if (rig.work.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		    mount("none", inner, "tmpfs", 0, NULL) < 0 || system(command) != 0)
+			_exit(125);
+		dup2(out, STDOUT_FILENO);
+		execv(program, (char *const *)(uintptr_t)arguments);
+		_exit(126);
+	}
+	close(out);
+}
+
+START_TEST(a_program_of_another_mount_namespace_has_names)
+{
+	char inner[128], unseen[160];
+
+	if (!able)
+		return;
+	if (geteuid() != 0) {
+		fprintf(stderr, "skipped: making mount namespaces takes root\n");
+		return;
+	}
+
+	stacks_rig_place(&rig, "inner", inner);
+	start_inside(inner);
+	stacks_rig_until_stopped(&rig);
+	snprintf(unseen, sizeof(unseen), "%s/%s", inner, rig.name);
+	ck_assert_int_lt(access(unseen, F_OK), 0);
+	stacks_rig_start_daemon(&rig, DWARF, NO_RULES);
+	stacks_rig_work(&rig);
+	stacks_rig_trigger(&rig);
+	has_nearly_all(CALLED(";main;", ";go_deeper;burn_leaf"), rig.name, BURN_MS);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+/* What each of the two has grown by, as the profile says; and how far that is from three to one. */
+static double grown_bytes(double by)
+{
+	double three = (double)STACKS_RIG_FOLDED(&rig, "memory.folded", rig.name, ";main;", ";grow_three"),
+	       one = (double)STACKS_RIG_FOLDED(&rig, "memory.folded", rig.name, ";main;", ";grow_one"),
+	       all = three + one;
+
+	if (!(three / all > 0.75 - by && three / all < 0.75 + by))
+		stacks_rig_give_up(&rig, "memory.folded", "%.3f of %.0f", three / all, all);
+
+	return all;
+}
+
+/* Of 153,600 page faults each 101st is a sample where all are counted, and half of them or more are: 1.6 % is one standard deviation of 750. */
+START_TEST(memory_that_grew_three_to_one_is_so_in_the_profile)
+{
+	if (!able)
+		return;
+
+	rig.before = FINE_BEFORE;
+	run(FINE, "memory", "600", NULL);
+	grown_bytes(0.1);
+	ck_assert_uint_gt(stacks_rig_function(&rig, "memory-functions.tsv", "grow_three").total, 0);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+static double page_faults(void)
+{
+	char *text = scene_read("/proc/vmstat"), *at = text ? strstr(text, "\npgfault ") : NULL;
+	double count = at ? (double)strtoull(at + strlen("\npgfault "), NULL, 10) : 0;
+
+	free(text);
+
+	return count;
+}
+
+/* Page faults until a moment that others had few after, if there is one within some seconds, and 300 ms ago. */
+static double await_calm(void)
+{
+	double count = 0;
+
+	for (int i = 0; i < 20; i++) {
+		count = page_faults();
+		nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+		if (page_faults() - count < 1000)
+			break;
+	}
+
+	return count;
+}
+
+/*
+ * Far faster than page faults may be counted: what was is a part of it, and stands for all. Where none is counted it is known only how many there were on
+ * the whole machine, so those of others are given to the flood, too, or what was its own to others. For each that others had while it was counted it
+ * had eight and more while it was not.
+ */
+static void flood(const char *stacks, const char *mib, double bytes)
+{
+	const char *arguments[] = { rig.workload, "flood", mib, NULL };
+	double before, others, others_in_all, all;
+
+	rig.before = FINE_BEFORE;
+	stacks_rig_start_work(&rig, arguments);
+	stacks_rig_until_stopped(&rig);
+	stacks_rig_start_daemon(&rig, stacks, NO_RULES);
+	before = await_calm() + bytes / 4096;
+	stacks_rig_work(&rig);
+	others = fmax(page_faults() - before, 0) * 4096;
+	stacks_rig_trigger(&rig);
+	others_in_all = fmax(page_faults() - before, 0) * 4096;
+	all = grown_bytes(stacks[0] == '{' ? 0.15 : 0.75);
+	if (!(all > 0.75 * bytes - 10 * others && all < 1.25 * bytes + others_in_all))
+		stacks_rig_give_up(&rig, "memory.folded", "%.0f bytes of %.0f, others had %.0f, and %.0f", all, bytes,
+				   others, others_in_all);
+	stacks_rig_end(&rig);
+}
+
+START_TEST(half_a_gigabyte_at_once_has_its_bytes)
+{
+	if (able)
+		flood(FINE, "512", 512u << 20);
+}
+END_TEST
+
+/* As it is by default: a sample for each 4 MB. */
+START_TEST(a_burst_of_two_hundred_megabytes_has_its_stacks)
+{
+	if (able)
+		flood(DWARF, "200", 200u << 20);
+}
+END_TEST
+
+/* ---- the profile and the samples ---- */
+
+/* CPU time by the first row and by the last. */
+struct cpu_time {
+	bool begun;
+	uint64_t first_ns, last_ns;
+};
+
+static int take_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	struct cpu_time *time = ctx;
+
+	(void)seq;
+	(void)time_ns;
+	(void)target;
+	if (!(mask & 1u << SAMPLE_CPU))
+		return 0;
+	if (!time->begun)
+		time->first_ns = values[SAMPLE_CPU];
+	time->begun = true;
+	time->last_ns = values[SAMPLE_CPU];
+
+	return 0;
+}
+
+static double cpu_seconds(void)
+{
+	struct cpu_time time = { .begun = false };
+	struct stream_reader_events events = { .row = take_row, .ctx = &time };
+	char path[640];
+
+	snprintf(path, sizeof(path), "%s/samples.tsv", rig.incident);
+	scene_stream_reader(path, &events);
+	ck_assert(time.begun);
+
+	return (double)(time.last_ns - time.first_ns) / 1e9;
+}
+
+/* That the host took from all CPUs of this machine since it was started. */
+static double stolen_seconds(void)
+{
+	char *text = scene_read("/proc/stat");
+	unsigned long long ticks = 0;
+
+	ck_assert_ptr_nonnull(text);
+	sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &ticks);
+	free(text);
+
+	return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+START_TEST(the_profile_has_as_many_cpu_seconds_as_the_samples)
+{
+	if (!able)
+		return;
+
+	double stolen = stolen_seconds();
+
+	run(DWARF, "recursion", "2000", NULL);
+	stolen = stolen_seconds() - stolen;
+
+	double samples = (double)CALLED(";"), seconds = cpu_seconds();
+
+	/* Evenly spaced: one in a hundred off for the clock, one for each time it was put off the CPU. What was stolen is no CPU time, but has samples. */
+	ck_assert_msg(samples / 99 > 0.75 * seconds && samples / 99 < 1.25 * seconds + stolen,
+		      "%.0f samples of %.3f s, %.2f s were stolen", samples, seconds, stolen);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* ---- an interpreter ---- */
+
+/* One that can tell perf the names of its functions (3.12). False: there is none. */
+static bool find_python(char ret[512])
+{
+	FILE *file = popen(
+		"for p in python3.14 python3.13 python3.12 python3 \"$HOME\"/.pyenv/versions/3.1[2-9]*/bin/python3; do "
+		"$p -X perf -c 'import sys; assert sys.is_stack_trampoline_active(); print(sys.executable)' "
+		"2>/dev/null && "
+		"break; done",
+		"re");
+	bool found = file && fgets(ret, 512, file) != NULL;
+
+	if (file)
+		pclose(file);
+	ret[strcspn(ret, "\n")] = '\0';
+
+	return found;
+}
+
+START_TEST(functions_of_python_have_their_names)
+{
+	char python[512], script[128], map[64];
+	const char *arguments[] = { python, "-X", "perf", script, NULL };
+
+	if (!able)
+		return;
+	if (!find_python(python)) {
+		fprintf(stderr, "skipped: no python3 of 3.12 or later\n");
+		return;
+	}
+
+	snprintf(script, sizeof(script), "%s/burn.py", rig.directory);
+	scene_write(script,
+		    "import os, signal, time\n"
+		    "open('/proc/self/comm', 'w').write('%s')\n"
+		    "def burn_in_python():\n"
+		    "    x = 0\n"
+		    "    for i in range(100000):\n"
+		    "        x = (x * 31 + i) & 0xffff\n"
+		    "    return x\n"
+		    "def work_in_python():\n"
+		    "    while time.process_time() < until:\n"
+		    "        burn_in_python()\n"
+		    "os.kill(os.getpid(), signal.SIGSTOP)\n"
+		    "until = time.process_time() + 1.0\n"
+		    "work_in_python()\n"
+		    "print('done', flush=True)\n"
+		    "signal.pause()\n",
+		    rig.name);
+	stacks_rig_start_work(&rig, arguments);
+	stacks_rig_until_stopped(&rig);
+	stacks_rig_start_daemon(&rig, DWARF, NO_RULES);
+	stacks_rig_work(&rig);
+	stacks_rig_trigger(&rig);
+	has_nearly_all(CALLED("burn_in_python"), rig.name, BURN_MS);
+	snprintf(map, sizeof(map), "/tmp/perf-%d.map", rig.work.pid);
+	unlink(map);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
+Suite *stacktruth_suite(void)
+{
+	Suite *suite = suite_create("stacktruth");
+	TCase *tcase = tcase_create("stacktruth");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, one_hot_thread_among_fifty_is_named);
+	tcase_add_test(tcase, every_level_of_a_recursion_is_there);
+	tcase_add_test(tcase, who_is_called_back_by_a_library_without_frame_pointers_has_its_callers);
+	tcase_add_test(tcase, a_library_that_was_loaded_late_is_known);
+	tcase_add_test(tcase, code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map);
+	tcase_add_test(tcase, children_that_live_a_tenth_of_a_second_are_named);
+	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
+	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
+	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);
+	tcase_add_test(tcase, half_a_gigabyte_at_once_has_its_bytes);
+	tcase_add_test(tcase, a_burst_of_two_hundred_megabytes_has_its_stacks);
+	tcase_add_test(tcase, the_profile_has_as_many_cpu_seconds_as_the_samples);
+	tcase_add_test(tcase, functions_of_python_have_their_names);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
