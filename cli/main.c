@@ -1,6 +1,7 @@
 /*
- * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of characters (numbers stay in the C
- * locale: output is for scripts too), SIGPIPE, and errors of stdout that stdio has swallowed until the end.
+ * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of
+ * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and errors of
+ * stdout that stdio has swallowed until the end.
  */
 #include "cli/base/options.h"
 #include "lib/base/base.h"
@@ -83,7 +84,10 @@ static int dispatch(int argc, char **argv)
 	return unknown(word);
 }
 
-/* Why an earlier write failed stdio does not keep: of a pipe it can be seen that nobody reads it any more. */
+/*
+ * Why an earlier write failed stdio does not keep: of a pipe it can be seen that nobody reads it
+ * any more.
+ */
 static bool is_unread(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
@@ -91,7 +95,10 @@ static bool is_unread(int fd)
 	return poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLERR;
 }
 
-/* A disk that is full shows itself here at the latest. A reader that has seen enough (head) is no news. */
+/*
+ * A disk that is full shows itself here at the latest. A reader that has seen enough (head) is no
+ * news.
+ */
 static int finish(int code)
 {
 	bool failed = ferror(stdout) != 0, unread = failed && is_unread(STDOUT_FILENO);
@@ -107,7 +114,10 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, "");
-	/* A write to a closed pipe is an error like any other: what a command holds open is then closed in good order. */
+	/*
+	 * A write to a closed pipe is an error like any other: what a command holds open is then
+	 * closed in good order.
+	 */
 	signal(SIGPIPE, SIG_IGN);
 
 	return finish(dispatch(argc, argv));

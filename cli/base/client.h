@@ -1,6 +1,6 @@
 /*
- * client.h: one question to the running daemon at its control socket, one document back. Parsed within limits, so that what a stranger at
- * the socket says is safe to look at.
+ * client.h: one question to the running daemon at its control socket, one document back. Parsed
+ * within limits, so that what a stranger at the socket says is safe to look at.
  */
 #ifndef SPIKEWATCH_CLI_BASE_CLIENT_H
 #define SPIKEWATCH_CLI_BASE_CLIENT_H
@@ -14,8 +14,8 @@
 #include <string.h>
 
 /*
- * answer.h: reading the daemon's answers (docs/status.md), which are not trusted: what is missing or of another type is nothing. A node may
- * be NULL everywhere: of nothing, nothing.
+ * answer.h: reading the daemon's answers (docs/status.md), which are not trusted: what is missing
+ * or of another type is nothing. A node may be NULL everywhere: of nothing, nothing.
  */
 
 /* The member called key, or NULL. */
@@ -52,8 +52,8 @@ struct ask {
 };
 
 /*
- * Asks, and says on stderr why there is no answer. EXIT_OK and *ret, whose root is an object: json_document_free; EXIT_TROUBLE: no daemon
- * answers, or what answers is none.
+ * Asks, and says on stderr why there is no answer. EXIT_OK and *ret, whose root is an object:
+ * json_document_free; EXIT_TROUBLE: no daemon answers, or what answers is none.
  */
 int ask_daemon(const struct ask *ask, struct json_document **ret);
 

@@ -1,6 +1,6 @@
 /*
- * options.c: a table over getopt_long(3), which knows how GNU command lines work; messages are ours, because "unrecognized
- * option" without saying which one may have been meant helps nobody.
+ * options.c: a table over getopt_long(3), which knows how GNU command lines work; messages are
+ * ours, because "unrecognized option" without saying which one may have been meant helps nobody.
  *
  * Values are checked for their kind here, and for their meaning by the command.
  */

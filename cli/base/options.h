@@ -1,6 +1,6 @@
 /*
- * options.h: the command line as a table. One table per command gives the parser, the help text and the messages, so they
- * cannot drift apart.
+ * options.h: the command line as a table. One table per command gives the parser, the help text and
+ * the messages, so they cannot drift apart.
  *
  * Exit codes are the same for every command: see enum options_exit.
  */
@@ -13,8 +13,8 @@
 #include <stdio.h>
 
 /*
- * commands.h: the subcommands of spikewatch: one line each. Everything else (dispatch, the list in --help, the nearest
- * name to a wrong one) is made from this table.
+ * commands.h: the subcommands of spikewatch: one line each. Everything else (dispatch, the list in
+ * --help, the nearest name to a wrong one) is made from this table.
  */
 
 // clang-format off
@@ -38,8 +38,8 @@
 // clang-format on
 
 /*
- * NAME_command is in NAME.c. argv[0] is the name, argv[1] and on its arguments. Returns the code to exit with
- * (options.h: enum options_exit). Output goes to stdout, whose errors the caller reports.
+ * NAME_command is in NAME.c. argv[0] is the name, argv[1] and on its arguments. Returns the code to
+ * exit with (options.h: enum options_exit). Output goes to stdout, whose errors the caller reports.
  */
 #define X(name, what) int name##_command(int argc, char **argv);
 COMMAND_TABLE(X)
@@ -69,7 +69,10 @@ struct option_spec {
 	void *value;          /* of the type that kind says; untouched unless the option is given */
 };
 
-/* A command. -h and --help are understood without being listed. Texts are lines without final newline; NULL: none. */
+/*
+ * A command. -h and --help are understood without being listed. Texts are lines without final
+ * newline; NULL: none.
+ */
 struct options_usage {
 	const char *command;     /* "spikewatch list" */
 	const char *operands;    /* "ID|PATH", "[PATH...]"; NULL: takes none */
@@ -87,9 +90,10 @@ struct options_usage {
 enum { OPTIONS_HELP = 1 };
 
 /*
- * Reads argv[1] and on; options may stand anywhere unless stops_at_operand. Operands are moved to the end (getopt_long(3)).
- * 0 and *ret_first: index of the first operand; OPTIONS_HELP: --help was given; -EINVAL: error says what is wrong, which option may
- * have been meant, and never more than cap bytes.
+ * Reads argv[1] and on; options may stand anywhere unless stops_at_operand. Operands are moved to
+ * the end (getopt_long(3)). 0 and *ret_first: index of the first operand; OPTIONS_HELP: --help was
+ * given; -EINVAL: error says what is wrong, which option may have been meant, and never more than
+ * cap bytes.
  */
 int options_parse(const struct options_usage *usage, int argc, char **argv, int *ret_first, char *error, size_t cap);
 
@@ -97,8 +101,8 @@ int options_parse(const struct options_usage *usage, int argc, char **argv, int 
 void options_help(const struct options_usage *usage, FILE *file);
 
 /*
- * What every command begins with: parses, prints help to stdout or the error to stderr. -1: go on, with *ret_first;
- * else the code to exit with.
+ * What every command begins with: parses, prints help to stdout or the error to stderr. -1: go on,
+ * with *ret_first; else the code to exit with.
  */
 int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first);
 

@@ -52,7 +52,10 @@ int interruption_to_pass_on(void)
 	return to_pass_on;
 }
 
-/* output_file.c: a name of its own beside the file, so that what was there before is replaced by a whole one or stays. */
+/*
+ * output_file.c: a name of its own beside the file, so that what was there before is replaced by a
+ * whole one or stays.
+ */
 
 static int complain(const struct output_file *out, const char *path, int error)
 {

@@ -1,9 +1,11 @@
 /*
- * plot.c: draws row by row from the top; every cell is decided by plot_cell alone, from its row, its column and the scale.
+ * plot.c: draws row by row from the top; every cell is decided by plot_cell alone, from its row,
+ * its column and the scale.
  *
- * The scale is chosen so that every bar and every level fits and its quarters are round numbers. A bar is solid up to the
- * mean of its column and shaded from there to the peak, so a burst shorter than a column is seen and is not mistaken for
- * one that filled it. A column of which nothing is known is blank and interrupts the axis; a column of zeros does not.
+ * The scale is chosen so that every bar and every level fits and its quarters are round numbers. A
+ * bar is solid up to the mean of its column and shaded from there to the peak, so a burst shorter
+ * than a column is seen and is not mistaken for one that filled it. A column of which nothing is
+ * known is blank and interrupts the axis; a column of zeros does not.
  *
  * Braille would double the resolution, but cannot show two shades, and fonts disagree about it.
  */
@@ -125,7 +127,10 @@ const char *plot_value(enum plot_unit unit, double value, char *buf, size_t cap)
 	return buf;
 }
 
-/* The same for the axis, where the unit of cores is in the title and decimals of round numbers only take room. */
+/*
+ * The same for the axis, where the unit of cores is in the title and decimals of round numbers only
+ * take room.
+ */
 static const char *axis_text(enum plot_unit unit, double value, char *buf, size_t cap)
 {
 	if (unit == PLOT_BYTES)
@@ -137,7 +142,10 @@ static const char *axis_text(enum plot_unit unit, double value, char *buf, size_
 	return buf;
 }
 
-/* The smallest number that holds value and whose half is round: few digits, for bytes 1 or 1.5 times a power of two. */
+/*
+ * The smallest number that holds value and whose half is round: few digits, for bytes 1 or 1.5
+ * times a power of two.
+ */
 static double round_up(enum plot_unit unit, double value)
 {
 	static const double decimal[] = { 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 };
@@ -171,7 +179,10 @@ static double scale_top(const struct plot *plot)
 			top = plot->peak[i];
 	}
 	for (size_t i = 0; i < plot->levels; i++) {
-		/* A limit far above everything seen would flatten the picture: it is named, not drawn. */
+		/*
+		 * A limit far above everything seen would flatten the picture: it is named, not
+		 * drawn.
+		 */
 		if (known(plot->level[i].value) && plot->level[i].value > top && plot->level[i].value < top * 4)
 			top = plot->level[i].value;
 	}

@@ -1,6 +1,6 @@
 /*
- * plot.h: a time series as a picture of text: bars of what was seen in each column of time, with lines for threshold and
- * limit, and the trigger marked on the time axis.
+ * plot.h: a time series as a picture of text: bars of what was seen in each column of time, with
+ * lines for threshold and limit, and the trigger marked on the time axis.
  *
  * Pure apart from plot_style_detect, which is where terminal and environment are asked.
  */
@@ -46,15 +46,18 @@ struct plot {
 #define PLOT_WIDTH_MAX 400
 
 /*
- * What suits file: characters by the locale (LC_CTYPE must be set), width by $COLUMNS, else the terminal, else 80; colour on
- * terminals unless $NO_COLOR is set or $TERM is dumb.
+ * What suits file: characters by the locale (LC_CTYPE must be set), width by $COLUMNS, else the
+ * terminal, else 80; colour on terminals unless $NO_COLOR is set or $TERM is dumb.
  */
 void plot_style_detect(FILE *file, struct plot_style *ret);
 
 /* How many columns of data fit. At least 8. */
 size_t plot_columns(const struct plot_style *style);
 
-/* Draws. Errors stay in file, as with every stdio call. Values below zero count as zero, infinite ones as gaps. */
+/*
+ * Draws. Errors stay in file, as with every stdio call. Values below zero count as zero, infinite
+ * ones as gaps.
+ */
 void plot_draw(const struct plot *plot, const struct plot_style *style, FILE *file);
 
 /* "182.4 %", "1.50 cores", "300.0 MiB" into buf; returns buf. A value that is not finite is "?". */

@@ -1,6 +1,7 @@
 /*
- * ring_file.c: a mapping cannot say that a byte is not there, read(2) can. So the file is read from one end to the other first, and only if
- * that goes wrong is it copied, block by block, into memory that has a name below /proc/self/fd.
+ * ring_file.c: a mapping cannot say that a byte is not there, read(2) can. So the file is read from
+ * one end to the other first, and only if that goes wrong is it copied, block by block, into memory
+ * that has a name below /proc/self/fd.
  */
 #include "cli/base/ring_file.h"
 

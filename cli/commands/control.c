@@ -1,4 +1,7 @@
-/* control.c: spikewatch trigger: asks the daemon for an incident, and waits for it if that is wanted. */
+/*
+ * control.c: spikewatch trigger: asks the daemon for an incident, and waits for it if that is
+ * wanted.
+ */
 #include "cli/base/client.h"
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -12,7 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* reload.c: spikewatch reload: the daemon reads its configuration again, and says what came of it. */
+/*
+ * reload.c: spikewatch reload: the daemon reads its configuration again, and says what came of it.
+ */
 
 /* The daemon may be in the middle of a scan of a large host. */
 #define PATIENCE_S 60u

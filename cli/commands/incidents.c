@@ -1,8 +1,9 @@
 /*
- * incidents.c: spikewatch prune: the daemon's retention, asked for by hand. What is chosen and how it is removed is retention.c and spool.c.
+ * incidents.c: spikewatch prune: the daemon's retention, asked for by hand. What is chosen and how
+ * it is removed is retention.c and spool.c.
  *
- * A trial looks at the directory through the same list and the same choice, but through a descriptor of its own: opening a spool seals or
- * removes what dead writers have left.
+ * A trial looks at the directory through the same list and the same choice, but through a
+ * descriptor of its own: opening a spool seals or removes what dead writers have left.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -30,9 +31,9 @@
 #include <unistd.h>
 
 /*
- * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory does not grow with their
- * number. Columns have a width of their own, therefore; on a terminal that is too narrow for all there are those that the
- * id does not say already.
+ * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory
+ * does not grow with their number. Columns have a width of their own, therefore; on a terminal that
+ * is too narrow for all there are those that the id does not say already.
  */
 
 /* With an id of usual length. Narrower terminals have short rows. */
@@ -310,8 +311,8 @@ int list_command(int argc, char **argv)
 /*
  * show.c: spikewatch show: what happened in words first, then in pictures, then in numbers.
  *
- * Everything is loaded before the first line is printed. Parts that are missing are left out and named: an incident that has lost its
- * samples still says what fired.
+ * Everything is loaded before the first line is printed. Parts that are missing are left out and
+ * named: an incident that has lost its samples still says what fired.
  */
 
 static int show(int fd, bool json)
@@ -373,8 +374,9 @@ int show_command(int argc, char **argv)
 }
 
 /*
- * verify.c: spikewatch verify. An incident is checked against its MANIFEST, then read; a stream is read to its end. What is found is
- * collected first and printed afterwards, so that the verdict comes before its reasons and text and JSON say the same.
+ * verify.c: spikewatch verify. An incident is checked against its MANIFEST, then read; a stream is
+ * read to its end. What is found is collected first and printed afterwards, so that the verdict
+ * comes before its reasons and text and JSON say the same.
  */
 
 /* A file with more damage than this is not described line by line. */
@@ -800,7 +802,10 @@ static int try(const char *directory, const struct retention_limits *limits, wal
 	return 0;
 }
 
-/* A directory that is not there is not made. 0 or -errno: the first failure, after all that could be removed is gone. */
+/*
+ * A directory that is not there is not made. 0 or -errno: the first failure, after all that could
+ * be removed is gone.
+ */
 static int prune(const char *directory, const struct retention_limits *limits, wall_t now, struct pruning *pruning)
 {
 	AUTO(release_spool) struct spool *spool = NULL;

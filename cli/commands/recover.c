@@ -1,6 +1,7 @@
 /*
- * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was killed (daemon/incident/recover.h), for a ring that
- * lies anywhere. The lock beside the ring tells whether its daemon runs, and is held until the incident is sealed.
+ * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was
+ * killed (daemon/incident/recover.h), for a ring that lies anywhere. The lock beside the ring tells
+ * whether its daemon runs, and is held until the incident is sealed.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -47,7 +48,10 @@ static int refuse(const char *what, const char *why, int code)
 	return code;
 }
 
-/* Keeps a daemon away. Without a lock file there was none, or this is a copy of its ring. 0 and *ret, perhaps -1; else the code to exit with. */
+/*
+ * Keeps a daemon away. Without a lock file there was none, or this is a copy of its ring. 0 and
+ * *ret, perhaps -1; else the code to exit with.
+ */
 static int take_lock(const char *ring, int *ret)
 {
 	char path[INCIDENT_LOAD_PATH_MAX];

@@ -1,6 +1,6 @@
 /*
- * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out of --json is always JSON, and safe to
- * look at.
+ * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out
+ * of --json is always JSON, and safe to look at.
  */
 #include "cli/base/client.h"
 #include "cli/base/options.h"
@@ -184,7 +184,10 @@ static void say_units(const struct json_node *units, size_t width, FILE *file)
 	}
 }
 
-/* root: of the daemon's answer. A few lines of at most width characters, and one paragraph for each thing that is wrong. */
+/*
+ * root: of the daemon's answer. A few lines of at most width characters, and one paragraph for each
+ * thing that is wrong.
+ */
 static void healthview_print(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
@@ -213,8 +216,9 @@ static void healthview_print(const struct json_node *root, size_t width, FILE *f
 }
 
 /*
- * statusview.c: rows are nodes of the answer, sorted; their cells are made twice, once to find the widths and once to print. A table
- * that is too wide gives up characters of names, never of figures.
+ * statusview.c: rows are nodes of the answer, sorted; their cells are made twice, once to find the
+ * widths and once to print. A table that is too wide gives up characters of names, never of
+ * figures.
  */
 
 enum column { TARGET, RULE, VALUE, THRESHOLD, AVERAGE, WHY, COLUMNS };
@@ -334,7 +338,10 @@ static void put_cells(const struct row *row, struct cells *ret)
 
 /* ---- the table ---- */
 
-/* Those of one target are one after the other in the answer, and stay so while they are equally near. */
+/*
+ * Those of one target are one after the other in the answer, and stay so while they are equally
+ * near.
+ */
 static int compare(const void *a, const void *b)
 {
 	const struct row *left = a, *right = b;
@@ -412,8 +419,8 @@ static size_t first_characters(const char *text, size_t count)
 }
 
 /*
- * A name in fewer characters than it has. Of a cgroup's path the last part says most, and that most at its beginning; of other targets
- * the end is what tells them apart, of rules the beginning.
+ * A name in fewer characters than it has. Of a cgroup's path the last part says most, and that most
+ * at its beginning; of other targets the end is what tells them apart, of rules the beginning.
  */
 static void put_cut(enum column column, const char *text, size_t width, FILE *file)
 {
@@ -532,8 +539,9 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 }
 
 /*
- * The table, nearest to firing first, and with names what was counted for each row. At most query->nearest rows (0: all); says how many more
- * there are, those included that the daemon kept to itself. The rows that are wanted; -ENOMEM.
+ * The table, nearest to firing first, and with names what was counted for each row. At most
+ * query->nearest rows (0: all); says how many more there are, those included that the daemon kept
+ * to itself. The rows that are wanted; -ENOMEM.
  */
 static ssize_t statusview_rules(const struct json_node *root, const struct status_query *query, size_t width,
 				FILE *file)

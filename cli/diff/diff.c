@@ -1,6 +1,6 @@
 /*
- * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one. Stacks are read again for --folded and --html: the tables
- * come from other, smaller files.
+ * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one. Stacks are
+ * read again for --folded and --html: the tables come from other, smaller files.
  */
 #include "cli/diff/diff.h"
 
@@ -43,7 +43,10 @@
 /* Fractions of a percent of CPU, so that amounts are whole. */
 #define CONTRAST_LOAD_PERCENT 1000.0
 
-/* Each: 0; -ENOENT: the file is not there, and nothing is known; -EBADMSG: it is damaged, or none of this kind; -ENOMEM; -errno. */
+/*
+ * Each: 0; -ENOENT: the file is not there, and nothing is known; -EBADMSG: it is damaged, or none
+ * of this kind; -ENOMEM; -errno.
+ */
 
 /* The tables, CPU first. */
 enum difference_table {
@@ -82,9 +85,11 @@ struct difference_html_stacks {
 };
 
 /*
- * contrast.c: a key is name and place with a NUL between them; its number in the set of keys is the place of its row, until rows are sorted.
+ * contrast.c: a key is name and place with a NUL between them; its number in the set of keys is the
+ * place of its row, until rows are sorted.
  *
- * Ranks are computed, not kept: 100 times an amount below 2^46 is exact, so two equal shares are equal numbers.
+ * Ranks are computed, not kept: 100 times an amount below 2^46 is exact, so two equal shares are
+ * equal numbers.
  */
 
 static uint64_t contrast_add_up(uint64_t a, uint64_t b)
@@ -238,7 +243,10 @@ void contrast_release(struct contrast *contrast)
 	*contrast = (struct contrast){ 0 };
 }
 
-/* contrast_load.c: functions come through function_rows.h; the other files are tables with a header, whose columns are found by their names. */
+/*
+ * contrast_load.c: functions come through function_rows.h; the other files are tables with a
+ * header, whose columns are found by their names.
+ */
 
 #define CONTRAST_LOAD_COLUMNS_MAX 4
 
@@ -300,8 +308,9 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 }
 
 /*
- * functions.tsv, or memory-functions.tsv: functions by name and module, with self and total; threads by name and process, with what was sampled
- * in them. phases: bits. What has none in these phases is not there.
+ * functions.tsv, or memory-functions.tsv: functions by name and module, with self and total;
+ * threads by name and process, with what was sampled in them. phases: bits. What has none in these
+ * phases is not there.
  */
 static int contrast_load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side,
 				   unsigned phases, struct contrast *functions, struct contrast *threads)
@@ -427,7 +436,10 @@ static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 	return at == end;
 }
 
-/* threads.tsv or its second look: threads by name, with CPU (CONTRAST_LOAD_PERCENT of them are one percent of a core), and how many there are. */
+/*
+ * threads.tsv or its second look: threads by name, with CPU (CONTRAST_LOAD_PERCENT of them are one
+ * percent of a core), and how many there are.
+ */
 static int contrast_load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
@@ -459,7 +471,10 @@ static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
 	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
-/* smaps.tsv or its second look: what is mapped, by name and permissions, of all processes together, with bytes resident and swapped. */
+/*
+ * smaps.tsv or its second look: what is mapped, by name and permissions, of all processes together,
+ * with bytes resident and swapped.
+ */
 static int contrast_load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
@@ -485,8 +500,9 @@ static int contrast_load_mappings(int incidentfd, const char *file, enum contras
 }
 
 /*
- * difference.c: a table of sources says which file each side of a contrast comes from. A file that is not there makes a note and no table; a
- * damaged one makes a note, no table, and the whole difference damaged: what else there is can still be compared.
+ * difference.c: a table of sources says which file each side of a contrast comes from. A file that
+ * is not there makes a note and no table; a damaged one makes a note, no table, and the whole
+ * difference damaged: what else there is can still be compared.
  */
 
 /* Files of the first look and of the second. */
@@ -522,7 +538,10 @@ static unsigned difference_phases(const struct difference *difference, enum cont
 	return bits[difference->phase];
 }
 
-/* "A" and "B"; of one incident "before" and "during" for tables of stacks, "first" and "second" for others. */
+/*
+ * "A" and "B"; of one incident "before" and "during" for tables of stacks, "first" and "second" for
+ * others.
+ */
 static const char *difference_label(const struct difference *difference, enum difference_table table,
 				    enum contrast_side side)
 {
@@ -599,7 +618,10 @@ static const char *why_absent(const struct incident *incident, const char *file)
 	return "";
 }
 
-/* 0, or -ENOMEM; other errors become notes. absent: how it is said that there is none; NULL: it is not said. */
+/*
+ * 0, or -ENOMEM; other errors become notes. absent: how it is said that there is none; NULL: it is
+ * not said.
+ */
 static int judge(struct difference *difference, enum contrast_side side, const char *file, const char *absent, int rc)
 {
 	enum contrast_side whose = difference->one ? CONTRAST_A : side;
@@ -714,8 +736,9 @@ static void note_gaps(struct difference *difference, enum difference_table table
 }
 
 /*
- * Reads both. second < 0: the two looks of the first. *ret was zeroed, but for phase. 0: what could not be read or is not there is in the notes;
- * -ENOMEM. To be released in any case. Large: not for the stack.
+ * Reads both. second < 0: the two looks of the first. *ret was zeroed, but for phase. 0: what could
+ * not be read or is not there is in the notes; -ENOMEM. To be released in any case. Large: not for
+ * the stack.
  */
 static int difference_load(int first, int second, struct difference *ret)
 {
@@ -800,7 +823,10 @@ static void tell_looks(const struct difference *difference, FILE *file)
 	fputs(!stacks && !looks ? "nothing of it can be compared" : "", file);
 }
 
-/* What the incident on that side is, in a line; of one, the second line says what is compared. Into *ret, for free(3). 0 or -ENOMEM. */
+/*
+ * What the incident on that side is, in a line; of one, the second line says what is compared. Into
+ * *ret, for free(3). 0 or -ENOMEM.
+ */
 static int difference_headline(const struct difference *difference, enum contrast_side side, char **ret)
 {
 	char *text = NULL;
@@ -821,7 +847,10 @@ static int difference_headline(const struct difference *difference, enum contras
 	return 0;
 }
 
-/* difference_json.c: each table as an array of rows; a side on which a row is not there is null, as is a table that is not there. */
+/*
+ * difference_json.c: each table as an array of rows; a side on which a row is not there is null, as
+ * is a table that is not there.
+ */
 
 static const struct {
 	const char *key, *name, *place, *unit;
@@ -978,8 +1007,9 @@ static void difference_json(const struct difference *difference, size_t rows, st
 }
 
 /*
- * difference_text.c: each table is A, B and the change, side by side, then names. On narrow lines only the change stays. What is on one side
- * only has a dash on the other, and the side's label in the column "only".
+ * difference_text.c: each table is A, B and the change, side by side, then names. On narrow lines
+ * only the change stays. What is on one side only has a dash on the other, and the side's label in
+ * the column "only".
  */
 
 #define WIDTH_MIN 40
@@ -1138,7 +1168,10 @@ static size_t bytes_of(const char *text, size_t characters)
 	return len;
 }
 
-/* At most width characters, filled up unless it is the last; what is longer ends with two dots, a path begins with them. */
+/*
+ * At most width characters, filled up unless it is the last; what is longer ends with two dots, a
+ * path begins with them.
+ */
 static void print_text(const char *text, size_t width, bool last, FILE *file)
 {
 	size_t have = output_characters(text, strlen(text));
@@ -1182,7 +1215,9 @@ struct page {
 	FILE *file;
 };
 
-/* Those that have grown, and then those that have shrunk: of both what has changed most is first. */
+/*
+ * Those that have grown, and then those that have shrunk: of both what has changed most is first.
+ */
 static const struct contrast_row *row_of(const struct page *page, size_t i)
 {
 	return &page->contrast->rows[i < page->head ? i : page->contrast->count - 1 - (i - page->head)];
@@ -1360,7 +1395,10 @@ static int print_head(const struct difference *difference, size_t width, FILE *f
 	return 0;
 }
 
-/* difference_text.c: tables in lines of at most width characters (but no less than 40), of each at most so many rows. 0 or -ENOMEM. */
+/*
+ * difference_text.c: tables in lines of at most width characters (but no less than 40), of each at
+ * most so many rows. 0 or -ENOMEM.
+ */
 static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width,
 			    FILE *file)
 {
@@ -1388,8 +1426,9 @@ static int difference_print(const struct difference *difference, bool memory_fir
 }
 
 /*
- * difference_html.c: the words in the page are the two lines of the head and the notes; everything else is the JSON of --json, and the stacks.
- * The block of data has the name that a report's has, so that the program of the page finds it.
+ * difference_html.c: the words in the page are the two lines of the head and the notes; everything
+ * else is the JSON of --json, and the stacks. The block of data has the name that a report's has,
+ * so that the program of the page finds it.
  */
 
 static int put_text(const struct sink *sink, const char *text)

@@ -1,6 +1,6 @@
 /*
- * diff.h: the same things seen twice, on side A and on side B, with the numbers of both: which have grown, which have shrunk, which are on
- * one side only. Pure.
+ * diff.h: the same things seen twice, on side A and on side B, with the numbers of both: which have
+ * grown, which have shrunk, which are on one side only. Pure.
  */
 #ifndef SPIKEWATCH_CLI_DIFF_DIFF_H
 #define SPIKEWATCH_CLI_DIFF_DIFF_H
@@ -37,7 +37,10 @@ struct contrast {
 	struct intern keys;
 };
 
-/* A thing, or more of it: amounts are added up. Neither name nor place holds a NUL. Not after contrast_sort. 0 or -ENOMEM. */
+/*
+ * A thing, or more of it: amounts are added up. Neither name nor place holds a NUL. Not after
+ * contrast_sort. 0 or -ENOMEM.
+ */
 struct contrast_key {
 	const char *name, *place; /* need no NUL */
 	size_t name_len, place_len;
@@ -49,7 +52,10 @@ int contrast_add(struct contrast *contrast, enum contrast_side side, const struc
 double contrast_value(const struct contrast *contrast, const struct contrast_row *row, enum contrast_side side,
 		      unsigned measure);
 
-/* By how much it has grown from A to B: in points, or in the unit of the amounts; less than 0: it has shrunk. */
+/*
+ * By how much it has grown from A to B: in points, or in the unit of the amounts; less than 0: it
+ * has shrunk.
+ */
 double contrast_growth(const struct contrast *contrast, const struct contrast_row *row, unsigned measure);
 
 /* That of all that is ranked. */
@@ -61,7 +67,10 @@ bool contrast_changed(const struct contrast *contrast, const struct contrast_row
 /* What has grown most first, what has shrunk most last; equals by name and place. Cost: n log n. */
 void contrast_sort(struct contrast *contrast);
 
-/* Of the sorted rows, the at most max that have changed most: the first *ret_head and the last *ret_tail. Returns how many have changed in all. */
+/*
+ * Of the sorted rows, the at most max that have changed most: the first *ret_head and the last
+ * *ret_tail. Returns how many have changed in all.
+ */
 size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_head, size_t *ret_tail);
 
 /* Frees everything; {0} then. */

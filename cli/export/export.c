@@ -1,5 +1,6 @@
 /*
- * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line in a table.
+ * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line
+ * in a table.
  */
 #include "cli/export/export.h"
 
@@ -34,8 +35,9 @@
 /*
  * export_rows.c: rows go out as they come in, so memory does not grow with their number.
  *
- * A gVisor stream has no targets: a row is a tick, with all of them side by side. In samples.tsv each has a row at its own time; rows are
- * one tick until a target comes again, or more than half an interval has passed.
+ * A gVisor stream has no targets: a row is a tick, with all of them side by side. In samples.tsv
+ * each has a row at its own time; rows are one tick until a target comes again, or more than half
+ * an interval has passed.
  */
 
 /* Nothing to write: said here. Other errors are the caller's to say. */
@@ -97,9 +99,9 @@ static int csv_row(void *ctx, const struct sample_walk *walk, const struct sampl
 /*
  * Each writes all samples. 0; EXPORTING_NOTHING: there are none; -ENOMEM; -errno.
  *
- * csv: RFC 4180, a header with units; a text that a spreadsheet would take for a formula gets an apostrophe before it.
- * json: one object with columns, rows as arrays, and targets.
- * gvisor: the stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets.
+ * csv: RFC 4180, a header with units; a text that a spreadsheet would take for a formula gets an
+ * apostrophe before it. json: one object with columns, rows as arrays, and targets. gvisor: the
+ * stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets.
  */
 static int export_rows_csv(const struct exporting *exporting)
 {
@@ -353,8 +355,8 @@ bool export_rows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns,
 }
 
 /*
- * export_trace.c: two walks over the samples: the first finds where time begins, because times below zero are not shown, the second writes
- * each row as it comes. Events need no order.
+ * export_trace.c: two walks over the samples: the first finds where time begins, because times
+ * below zero are not shown, the second writes each row as it comes. Events need no order.
  *
  * A target that is no process has no pid; it gets one that no process can have.
  */
@@ -554,8 +556,9 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
 }
 
 /*
- * Writes the JSON form of the Trace Event Format: counters ("C") of each target, what it was before, in the window of the rule and after
- * ("X"), the firing ("i"), and names ("M"). 0; EXPORTING_NOTHING: there are no samples; -ENOMEM; -errno.
+ * Writes the JSON form of the Trace Event Format: counters ("C") of each target, what it was
+ * before, in the window of the rule and after ("X"), the firing ("i"), and names ("M"). 0;
+ * EXPORTING_NOTHING: there are no samples; -ENOMEM; -errno.
  */
 static int export_trace_write(const struct exporting *exporting)
 {
@@ -580,8 +583,9 @@ static int export_trace_write(const struct exporting *exporting)
 }
 
 /*
- * restore.c: under another name first, like everything that has to be whole under its own. The names come from the page, which anybody may have
- * written: report_file.h lets only those of incidents through, and files are made anew, never opened.
+ * restore.c: under another name first, like everything that has to be whole under its own. The
+ * names come from the page, which anybody may have written: report_file.h lets only those of
+ * incidents through, and files are made anew, never opened.
  */
 
 /* While a page is taken apart. */
@@ -668,7 +672,10 @@ static void say_fault(void *ctx, const char *name, enum manifest_fault fault)
 	trouble(ctx, name, manifest_fault_name(fault));
 }
 
-/* What was left out of the page, or was damaged before it was made, is said by the incident's own list. */
+/*
+ * What was left out of the page, or was damaged before it was made, is said by the incident's own
+ * list.
+ */
 static void verify(struct restoring *restoring)
 {
 	int rc = manifest_verify(restoring->dirfd, say_fault, restoring);

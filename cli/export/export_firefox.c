@@ -1,10 +1,10 @@
 /*
- * export_firefox.c: each target has a main thread, which its counters belong to; threads in which stacks were sampled come behind them,
- * or are that main thread if it is the same one.
+ * export_firefox.c: each target has a main thread, which its counters belong to; threads in which
+ * stacks were sampled come behind them, or are that main thread if it is the same one.
  *
- * A profile of pprof knows of a sample in which phase it was taken, before the spike or during it, and not when. So the samples of a
- * thread are spread evenly over their phase: how often a stack was seen is true, in what order within the phase is not, and "extra" of the
- * profile says so.
+ * A profile of pprof knows of a sample in which phase it was taken, before the spike or during it,
+ * and not when. So the samples of a thread are spread evenly over their phase: how often a stack
+ * was seen is true, in what order within the phase is not, and "extra" of the profile says so.
  */
 #include "cli/export/export_firefox.h"
 
@@ -38,12 +38,15 @@ struct firefox_counters {
 };
 
 /*
- * Of the processed profile format: src/types/profile.ts and docs-developer/CHANGELOG-formats.md of github.com/firefox-devtools/profiler. A
- * viewer takes this version and older ones.
+ * Of the processed profile format: src/types/profile.ts and docs-developer/CHANGELOG-formats.md of
+ * github.com/firefox-devtools/profiler. A viewer takes this version and older ones.
  */
 #define FIREFOX_META_VERSION 70
 
-/* The name of the markers that are described here, the "type" of their data; their fields are what, rule, value and unit. */
+/*
+ * The name of the markers that are described here, the "type" of their data; their fields are what,
+ * rule, value and unit.
+ */
 #define FIREFOX_META_MARKER "spikewatch"
 
 struct firefox_meta {
@@ -56,10 +59,12 @@ struct firefox_meta {
 static void firefox_counters_release(struct firefox_counters *counters);
 
 /*
- * firefox_counters.c: a counter is a column of differences. Rows of all targets are kept, then sorted by target.
+ * firefox_counters.c: a counter is a column of differences. Rows of all targets are kept, then
+ * sorted by target.
  *
- * A target that did not run has no row until its heartbeat: the CPU time of the row after such a pause was used shortly before it, so a
- * point without any is put there; else it would look like a little over all of the pause.
+ * A target that did not run has no row until its heartbeat: the CPU time of the row after such a
+ * pause was used shortly before it, so a point without any is put there; else it would look like a
+ * little over all of the pause.
  */
 
 struct firefox_counters_point {
@@ -118,7 +123,10 @@ static int compare(const void *a, const void *b)
 	return left->order < right->order ? -1 : left->order > right->order;
 }
 
-/* Reads samples.tsv. 0; -ENOENT: there is none; -ENOMEM; -errno. *ret is to be released; on failure it is {0}. */
+/*
+ * Reads samples.tsv. 0; -ENOENT: there is none; -ENOMEM; -errno. *ret is to be released; on failure
+ * it is {0}.
+ */
 static int firefox_counters_load(int incidentfd, const struct incident *incident, struct firefox_counters *ret)
 {
 	struct firefox_counters counters = { .cut = false };
@@ -143,7 +151,10 @@ static void firefox_counters_release(struct firefox_counters *counters)
 	*counters = (struct firefox_counters){ .cut = false };
 }
 
-/* The pid of a target, as the profile has it: a text. Those that are no processes have one of their own. */
+/*
+ * The pid of a target, as the profile has it: a text. Those that are no processes have one of their
+ * own.
+ */
 static void firefox_counters_pid(const struct firefox_counters *counters, size_t target, char ret[static 32])
 {
 	if (counters->walk.targets[target].pid)
@@ -329,7 +340,10 @@ static void put_counter(const struct firefox_counters_part *firefox_counters_par
 	json_end_object(json);
 }
 
-/* The member "counters". The main thread of target i is thread i; times count from zero_ns, since the firing, on. */
+/*
+ * The member "counters". The main thread of target i is thread i; times count from zero_ns, since
+ * the firing, on.
+ */
 static void firefox_counters_put(const struct firefox_counters *counters, const struct incident *incident,
 				 int64_t zero_ns, struct json_writer *json)
 {
@@ -353,8 +367,8 @@ static void firefox_counters_put(const struct firefox_counters *counters, const 
 }
 
 /*
- * firefox_meta.c: what a viewer must find before it looks at anything else. Everything is symbolised already, and nothing is from a browser:
- * several members only say so.
+ * firefox_meta.c: what a viewer must find before it looks at anything else. Everything is
+ * symbolised already, and nothing is from a browser: several members only say so.
  */
 
 static void put_category(struct json_writer *json, const char *name, const char *color)
@@ -457,7 +471,10 @@ static void put_origin(struct json_writer *json, const struct incident *incident
 	json_member_bool(json, "sourceCodeIsNotOnSearchfox", true);
 }
 
-/* The member "meta". Its categories are those of enum firefox_stacks_category. Errors stay in the writer. */
+/*
+ * The member "meta". Its categories are those of enum firefox_stacks_category. Errors stay in the
+ * writer.
+ */
 static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer *json)
 {
 	const struct incident *incident = meta->incident;

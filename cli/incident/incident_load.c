@@ -30,8 +30,9 @@
 #include <unistd.h>
 
 /*
- * moment.c: a date is read by hand, digit by digit: strptime(3) depends on the locale, takes less than a whole text and days that do not
- * exist. What mktime(3) makes of the fields is compared with them, so 30 February is refused, not moved into March.
+ * moment.c: a date is read by hand, digit by digit: strptime(3) depends on the locale, takes less
+ * than a whole text and days that do not exist. What mktime(3) makes of the fields is compared with
+ * them, so 30 February is refused, not moved into March.
  */
 
 /* What is left of a text that is being read. */
@@ -151,7 +152,10 @@ static int finish(const struct reading *reading, wall_t *ret)
 	return 0;
 }
 
-/* Local midnight, so many days before today. A day may have 23 hours: mktime counts in days, not in seconds. */
+/*
+ * Local midnight, so many days before today. A day may have 23 hours: mktime counts in days, not in
+ * seconds.
+ */
 static int midnight(wall_t now, int days_ago, wall_t *ret)
 {
 	time_t seconds = (time_t)(now.ns / NS_PER_S);
@@ -198,8 +202,8 @@ int moment_parse(const char *text, wall_t now, wall_t *ret)
 }
 
 /*
- * incident_filter.c: names are sorted by time, so the newest are the last; those that pass are gathered at the end of the list, from the
- * back, and moved to the front once they are all there.
+ * incident_filter.c: names are sorted by time, so the newest are the last; those that pass are
+ * gathered at the end of the list, from the back, and moved to the front once they are all there.
  */
 
 bool incident_filter_name(const struct incident_filter *filter, const char *name)
@@ -207,7 +211,10 @@ bool incident_filter_name(const struct incident_filter *filter, const char *name
 	wall_t wall = incident_name_wall(name);
 	uint64_t until_ns = filter->until.ns;
 
-	/* The name is cut to milliseconds: what fired within the one that since is in may be younger than since. */
+	/*
+	 * The name is cut to milliseconds: what fired within the one that since is in may be
+	 * younger than since.
+	 */
 	if (filter->since.ns && wall.ns / NS_PER_MS < filter->since.ns / NS_PER_MS)
 		return false;
 	return until_ns == 0 || wall.ns < until_ns;
@@ -258,8 +265,9 @@ void incident_filter_apply(const struct incident_filter *filter, int dirfd, stru
 }
 
 /*
- * unsealed.c: who is alive is asked of flock(2), as the daemon does. The lock is asked for only where incident.json is already there: by then its
- * writer has long taken its own, and does not find ours in its way.
+ * unsealed.c: who is alive is asked of flock(2), as the daemon does. The lock is asked for only
+ * where incident.json is already there: by then its writer has long taken its own, and does not
+ * find ours in its way.
  */
 
 #define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
@@ -320,7 +328,10 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 	return directory_list_each(dirfd, visit_entry, &walk);
 }
 
-/* incident_load_glance.c: incident.json, and what can be said of the other files without reading them. */
+/*
+ * incident_load_glance.c: incident.json, and what can be said of the other files without reading
+ * them.
+ */
 
 /* The first complaint is kept: what follows is often its consequence. */
 static void damaged(struct incident_load_glance *glance, const char *what, const char *name)
@@ -404,11 +415,12 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
 }
 
 /*
- * incident_load.c: reads what may have been tampered with. Everything goes through descriptors of directories, opened without
- * following links and without blocking, and through the parsers of lib/, which are fuzzed.
+ * incident_load.c: reads what may have been tampered with. Everything goes through descriptors of
+ * directories, opened without following links and without blocking, and through the parsers of
+ * lib/, which are fuzzed.
  *
- * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no file needs to be opened
- * for it.
+ * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no
+ * file needs to be opened for it.
  */
 
 #define SYSTEM_DIRECTORY "/var/lib/spikewatch/incidents"

@@ -1,7 +1,9 @@
 /*
- * profiles.c: two rankings of functions from one walk over the file, one for each phase, that become one list: a
- * function that was not there before the spike, or is not any more, has its zeros side by side with the others' numbers.
- * Other processes are ranked for themselves: on a busy machine they would push out what the incident is of. Threads are ranked once. functions_text.c prints them.
+ * profiles.c: two rankings of functions from one walk over the file, one for each phase, that
+ * become one list: a function that was not there before the spike, or is not any more, has its
+ * zeros side by side with the others' numbers. Other processes are ranked for themselves: on a busy
+ * machine they would push out what the incident is of. Threads are ranked once. functions_text.c
+ * prints them.
  */
 #include "cli/incident/profiles.h"
 
@@ -30,8 +32,9 @@
 #include <sys/stat.h>
 
 /*
- * stack_fold.c: each sample of the profile becomes a line; folded_diff.h adds up equal ones. Names in the profile were escaped once when they were
- * written, so a set of folded.h, which escapes, would make other names of them than those of the folded files.
+ * stack_fold.c: each sample of the profile becomes a line; folded_diff.h adds up equal ones. Names
+ * in the profile were escaped once when they were written, so a set of folded.h, which escapes,
+ * would make other names of them than those of the folded files.
  */
 
 /* A larger file is none of ours. */
@@ -208,9 +211,10 @@ int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret)
 }
 
 /*
- * firefox_stacks.c: places are kept as they are in the profile of pprof where that can be: strings, functions and mappings have the same numbers
- * in both. A location becomes as many frames as there are functions inlined into each other; one without any becomes a frame of a function
- * that is called after its mapping.
+ * firefox_stacks.c: places are kept as they are in the profile of pprof where that can be: strings,
+ * functions and mappings have the same numbers in both. A location becomes as many frames as there
+ * are functions inlined into each other; one without any becomes a frame of a function that is
+ * called after its mapping.
  */
 
 /* A node of the tree: bytes that are compared, so without holes. */
@@ -624,8 +628,9 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 }
 
 /*
- * functions_text.c: the rows of functions.c as text. One layout for both units: a share of the samples and a size take as
- * much room. On narrow lines what was seen in the function itself, its module and its thread give way to its name.
+ * functions_text.c: the rows of functions.c as text. One layout for both units: a share of the
+ * samples and a size take as much room. On narrow lines what was seen in the function itself, its
+ * module and its thread give way to its name.
  */
 
 #define WIDTH_FULL 70   /* below that only what was seen with the function on the stack, and its name */
@@ -1062,7 +1067,10 @@ static bool has(const struct ranking *ranking, const struct function_rows_row *r
 
 /* ---- loading ---- */
 
-/* Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as \x5c, and nothing else so. */
+/*
+ * Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as
+ * \x5c, and nothing else so.
+ */
 static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct function_rows_name *name)
 {
 	size_t used = text_escape(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len), to = 0;

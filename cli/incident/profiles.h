@@ -1,6 +1,7 @@
 /*
- * profiles.h: what the stacks of an incident say: the hottest functions, before the spike and during it, and the
- * busiest threads, of the CPU (functions.tsv) or of memory (memory-functions.tsv). Nothing in the files is trusted.
+ * profiles.h: what the stacks of an incident say: the hottest functions, before the spike and
+ * during it, and the busiest threads, of the CPU (functions.tsv) or of memory
+ * (memory-functions.tsv). Nothing in the files is trusted.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_PROFILES_H
 #define SPIKEWATCH_CLI_INCIDENT_PROFILES_H
@@ -20,8 +21,9 @@
 #include <stdio.h>
 
 /*
- * stack_fold.h: the stacks of an incident as folded lines, of those phases that are wanted: out of cpu.pb.gz or memory.pb.gz, whose samples say
- * when they were taken; else out of cpu.folded or memory.folded, which do not.
+ * stack_fold.h: the stacks of an incident as folded lines, of those phases that are wanted: out of
+ * cpu.pb.gz or memory.pb.gz, whose samples say when they were taken; else out of cpu.folded or
+ * memory.folded, which do not.
  */
 
 /* The files. */
@@ -29,8 +31,9 @@ const char *stack_fold_profile(bool memory);
 const char *stack_fold_folded(bool memory);
 
 /*
- * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 << FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. 0; -ENOENT: there
- * is no such file; -EBADMSG: damaged; -EFBIG; -ENOMEM; -errno.
+ * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 <<
+ * FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. 0; -ENOENT: there is no such file;
+ * -EBADMSG: damaged; -EFBIG; -ENOMEM; -errno.
  */
 int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
 
@@ -38,8 +41,8 @@ int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer 
 int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
 
 /*
- * firefox_stacks.h: the tables that all threads of a profile of the Firefox Profiler share (profile.shared: strings, functions, frames,
- * stacks), made of a profile of pprof.
+ * firefox_stacks.h: the tables that all threads of a profile of the Firefox Profiler share
+ * (profile.shared: strings, functions, frames, stacks), made of a profile of pprof.
  */
 
 /* Categories of frames: places in profile.meta.categories. */
@@ -66,7 +69,10 @@ int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint3
 /* The place of a sample's stack in stackTable; -1: it has no frame. 0 or -ENOMEM. */
 int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret);
 
-/* The member "shared", after all stacks and strings are there. 0 or -ENOMEM; errors of writing stay in the writer. */
+/*
+ * The member "shared", after all stacks and strings are there. 0 or -ENOMEM; errors of writing stay
+ * in the writer.
+ */
 int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 
 /* In samples of the CPU; in bytes of memory. */
@@ -103,9 +109,10 @@ struct functions {
 	enum function_table_unit unit;
 	uint64_t sum[FUNCTION_TABLE_PHASES];
 	/*
-	 * The hottest during the spike; then those of the hottest before it that are not among them; then neighbours, the
-	 * busiest during the spike first, those busier before it first among equals: however busy they are, they leave
-	 * room for the functions of what the incident is of.
+	 * The hottest during the spike; then those of the hottest before it that are not among
+	 * them; then neighbours, the busiest during the spike first, those busier before it first
+	 * among equals: however busy they are, they leave room for the functions of what the
+	 * incident is of.
 	 */
 	struct functions_row row[2 * FUNCTIONS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t count;
@@ -117,18 +124,23 @@ struct functions {
 	uint64_t more_functions, more_threads;    /* left out of the file */
 };
 
-/* The file of this unit. Always sets *ret; one of the other unit is as if it was not there. 0; -ENOMEM. */
+/*
+ * The file of this unit. Always sets *ret; one of the other unit is as if it was not there. 0;
+ * -ENOMEM.
+ */
 int functions_load(int incidentfd, enum function_table_unit unit, struct functions *ret);
 
 /*
- * Prints a table of functions and one of threads in lines of at most style->width characters (but no less than
- * FUNCTIONS_WIDTH_MIN), and what was lost or left out, as they and the incident's captures say; nothing if there are no
- * functions.
+ * Prints a table of functions and one of threads in lines of at most style->width characters (but
+ * no less than FUNCTIONS_WIDTH_MIN), and what was lost or left out, as they and the incident's
+ * captures say; nothing if there are no functions.
  */
 void functions_print(const struct functions *functions, const struct incident *incident, const struct plot_style *style,
 		     FILE *file);
 
-/* The member "functions", or "memory_functions": null if there are none. Errors stay in the writer. */
+/*
+ * The member "functions", or "memory_functions": null if there are none. Errors stay in the writer.
+ */
 void functions_json(const struct functions *functions, struct json_writer *json);
 
 #endif

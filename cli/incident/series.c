@@ -1,11 +1,12 @@
 /*
- * series.c: every figure is a walk over neighbouring samples (a segment), added to the columns it touches.
+ * series.c: every figure is a walk over neighbouring samples (a segment), added to the columns it
+ * touches.
  *
- * Invariant: a segment whose right end is after a gap, or whose counter stepped back, adds nothing: what is not known is neither zero nor
- * a guess.
+ * Invariant: a segment whose right end is after a gap, or whose counter stepped back, adds nothing:
+ * what is not known is neither zero nor a guess.
  *
- * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst of 10 ms would become a second
- * of one percent.
+ * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst
+ * of 10 ms would become a second of one percent.
  */
 #include "cli/incident/series.h"
 
@@ -33,9 +34,10 @@
 #define SERIES_POINTS_MAX 500000
 
 /*
- * peaks.c: one entry per target, found by a table of open addressing. A window begins with a sample and ends with the first one that is
- * late enough; the next begins there. So a burst may be cut in two by a window's end, and its peak be seen up to half too low when it is
- * shorter than the window; who wants it exactly records the target by itself.
+ * peaks.c: one entry per target, found by a table of open addressing. A window begins with a sample
+ * and ends with the first one that is late enough; the next begins there. So a burst may be cut in
+ * two by a window's end, and its peak be seen up to half too low when it is shorter than the
+ * window; who wants it exactly records the target by itself.
  */
 
 #define SLOTS (2 * PEAKS_TARGETS_MAX)
@@ -175,8 +177,8 @@ void peaks_release(struct peaks *peaks)
 }
 
 /*
- * sample_walk.c: rows name their target by a number that the stream has declared; the place of the last few is found without a search,
- * because targets come in the same order tick after tick.
+ * sample_walk.c: rows name their target by a number that the stream has declared; the place of the
+ * last few is found without a search, because targets come in the same order tick after tick.
  */
 
 #define READ_BYTES 65536
@@ -694,7 +696,10 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 	end_columns(columns, known);
 }
 
-/* The most memory this point tells of: its own, or what a high-water mark that rose since the point before says. */
+/*
+ * The most memory this point tells of: its own, or what a high-water mark that rose since the point
+ * before says.
+ */
 static bool memory_of(const struct series *series, size_t i, uint64_t *ret)
 {
 	const struct sample *now = &series->points[i].sample;
@@ -736,7 +741,10 @@ void series_memory(const struct series *series, const struct series_columns *col
 /* Moments looked at in a series at most: less than a millisecond apart in a minute. */
 #define ABOVE_STEPS 100000
 
-/* Whether the metric over the window that ends at at_ns is known; i: last point by then; unbroken: first since a gap. */
+/*
+ * Whether the metric over the window that ends at at_ns is known; i: last point by then; unbroken:
+ * first since a gap.
+ */
 static bool value_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
 		     size_t unbroken, double *ret)
 {

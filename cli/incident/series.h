@@ -1,6 +1,6 @@
 /*
- * series.h: the samples of the busiest of many targets, each as a series of its own: of incidents that hold all targets. Nothing in the
- * samples is trusted.
+ * series.h: the samples of the busiest of many targets, each as a series of its own: of incidents
+ * that hold all targets. Nothing in the samples is trusted.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_SERIES_H
 #define SPIKEWATCH_CLI_INCIDENT_SERIES_H
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 /*
- * peaks.h: which of many targets did most: the highest CPU use and the most memory of each, from rows as they come. Pure, and bounded:
- * nothing in the rows is trusted.
+ * peaks.h: which of many targets did most: the highest CPU use and the most memory of each, from
+ * rows as they come. Pure, and bounded: nothing in the rows is trusted.
  */
 
 /* More targets are not told apart: they are counted. */
@@ -45,7 +45,10 @@ struct peaks {
 	bool cut;       /* there were more targets */
 };
 
-/* A target's name, out of its declaration (columns.h): one JSON object. What is none is passed over. 0 or -ENOMEM. */
+/*
+ * A target's name, out of its declaration (columns.h): one JSON object. What is none is passed
+ * over. 0 or -ENOMEM.
+ */
 int peaks_declare(struct peaks *peaks, uint32_t id, const char *json, size_t len);
 
 /* A sample of a target. 0 or -ENOMEM. */
@@ -61,8 +64,8 @@ void peaks_sort(struct peaks *peaks);
 void peaks_release(struct peaks *peaks);
 
 /*
- * sample_walk.h: the samples of an incident, row after row, of all its targets. Nothing in the file is trusted: damaged lines are passed
- * over and counted.
+ * sample_walk.h: the samples of an incident, row after row, of all its targets. Nothing in the file
+ * is trusted: damaged lines are passed over and counted.
  */
 
 struct sample_walk_target {
@@ -96,8 +99,8 @@ struct sample_walk_visit {
 };
 
 /*
- * Reads samples.tsv of an incident that fired then. 0 and *ret, to be released; -ENOENT: there is none; -ENOMEM; -errno; what row
- * returned. *ret is set on success only.
+ * Reads samples.tsv of an incident that fired then. 0 and *ret, to be released; -ENOENT: there is
+ * none; -ENOMEM; -errno; what row returned. *ret is set on success only.
  */
 int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit *visit, struct sample_walk *ret);
 
@@ -105,11 +108,12 @@ int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit
 void sample_walk_release(struct sample_walk *walk);
 
 /*
- * series.h: the samples of one target around a trigger, and what can be read from them: CPU and memory by columns of time, and
- * how long a rule's metric was above its threshold. Pure.
+ * series.h: the samples of one target around a trigger, and what can be read from them: CPU and
+ * memory by columns of time, and how long a rule's metric was above its threshold. Pure.
  *
- * A target that did not change has no samples until its heartbeat. So a counter stands still from one sample to shortly
- * (one grain) before the next, and moves only then; a gauge keeps its value until the next sample.
+ * A target that did not change has no samples until its heartbeat. So a counter stands still from
+ * one sample to shortly (one grain) before the next, and moves only then; a gauge keeps its value
+ * until the next sample.
  */
 
 /* Positive return of series_add. */
@@ -144,13 +148,14 @@ void series_release(struct series *series);
 bool series_at(const struct series *series, int64_t at_ns, struct sample *ret);
 
 /*
- * CPU in cores. mean: over the column; peak: the highest over any window_ns that ends in the column, at least the mean; a
- * window that reaches into a gap does not count.
+ * CPU in cores. mean: over the column; peak: the highest over any window_ns that ends in the
+ * column, at least the mean; a window that reaches into a gap does not count.
  */
 void series_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns);
 
 /*
- * Memory in bytes. peak: the largest sample or, where the high-water mark rose between two samples, that mark.
+ * Memory in bytes. peak: the largest sample or, where the high-water mark rose between two samples,
+ * that mark.
  */
 void series_memory(const struct series *series, const struct series_columns *columns);
 
@@ -164,13 +169,14 @@ struct series_rule {
 };
 
 /*
- * Time for which the metric over the window that ended there was above the threshold: in all of the series. False: it was never
- * available.
+ * Time for which the metric over the window that ended there was above the threshold: in all of the
+ * series. False: it was never available.
  */
 bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns);
 
 /*
- * The rule's metric over the window that ends where a column ends, as both peak and mean; threshold is not looked at.
+ * The rule's metric over the window that ends where a column ends, as both peak and mean; threshold
+ * is not looked at.
  */
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
 
@@ -189,8 +195,9 @@ struct busiest_targets {
 };
 
 /*
- * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in incident.json. 0, also if the file cannot be read
- * or not to its end; -ENOMEM. *ret is to be released.
+ * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in
+ * incident.json. 0, also if the file cannot be read or not to its end; -ENOMEM. *ret is to be
+ * released.
  */
 int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret);
 void busiest_targets_release(struct busiest_targets *busiest_targets);

@@ -1,5 +1,6 @@
 /*
- * story.c: one function per sentence. A sentence that has nothing to say is not there; what was lost is always said.
+ * story.c: one function per sentence. A sentence that has nothing to say is not there; what was
+ * lost is always said.
  */
 #include "cli/incident/story.h"
 
@@ -28,7 +29,10 @@
 
 #define DAY_NS (UINT64_C(86400) * NS_PER_S)
 
-/* "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns buf. */
+/*
+ * "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns
+ * buf.
+ */
 static const char *story_value(const char *unit, double value, char *buf, size_t cap)
 {
 	static const char *const names[] = {

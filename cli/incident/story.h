@@ -14,7 +14,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The threshold that made the value a candidate. False: there is none (somebody asked for the incident). */
+/*
+ * The threshold that made the value a candidate. False: there is none (somebody asked for the
+ * incident).
+ */
 bool story_threshold(const struct incident_rule *rule, double *ret);
 
 /* "182.4 % > 80.0 %" into buf; "-" without a value. Returns buf. */
@@ -27,8 +30,9 @@ const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
 bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns);
 
 /*
- * Two to four sentences: who, when, which rule, the value against threshold and average, how long, how much memory, whether the
- * target is gone, what was lost. One line of text without newline; all strings of strangers are escaped.
+ * Two to four sentences: who, when, which rule, the value against threshold and average, how long,
+ * how much memory, whether the target is gone, what was lost. One line of text without newline; all
+ * strings of strangers are escaped.
  */
 void story_tell(const struct incident *incident, const struct incident_load_samples *samples, FILE *file);
 

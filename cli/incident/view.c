@@ -1,5 +1,6 @@
 /*
- * view.c: sections, one function each. Pictures and JSON are made of the same columns (struct pictures).
+ * view.c: sections, one function each. Pictures and JSON are made of the same columns (struct
+ * pictures).
  */
 #include "cli/incident/view.h"
 
@@ -35,8 +36,9 @@
 #define TABLE_ROWS_MAX 40
 
 /*
- * table.c: cuts the text into cells, makes each presentable, measures, prints. Everything is of fixed size: a cell that is
- * longer than its room is cut, and a file with more columns or rows than there is room for shows the first of them.
+ * table.c: cuts the text into cells, makes each presentable, measures, prints. Everything is of
+ * fixed size: a cell that is longer than its room is cut, and a file with more columns or rows than
+ * there is room for shows the first of them.
  */
 
 #define CELL_MAX 128 /* bytes of a presentable cell */
@@ -94,8 +96,8 @@ static bool is_number(const char *text)
 }
 
 /*
- * Escapes, but for the backslash: what was escaped when it was written must not be escaped again. text_escape writes one
- * as \x5c, and nothing else so.
+ * Escapes, but for the backslash: what was escaped when it was written must not be escaped again.
+ * text_escape writes one as \x5c, and nothing else so.
  */
 static size_t escape(char *out, size_t size, const char *data, size_t len)
 {
@@ -187,7 +189,9 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 	table->rows++;
 }
 
-/* Cuts text columns until the line fits, the widest first; then leaves out columns from the right. */
+/*
+ * Cuts text columns until the line fits, the widest first; then leaves out columns from the right.
+ */
 static void fit(struct table *table, size_t width)
 {
 	for (;;) {
@@ -291,10 +295,11 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 }
 
 /*
- * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width characters. columns: names of the
- * file's columns in the order wanted, separated by spaces; those that the file has not are passed over; NULL, or none that it has: all
- * of them. What does not fit: text is cut (a path at its front), then columns are left out from the right. Says how many rows are not
- * shown. Returns the rows shown.
+ * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width
+ * characters. columns: names of the file's columns in the order wanted, separated by spaces; those
+ * that the file has not are passed over; NULL, or none that it has: all of them. What does not fit:
+ * text is cut (a path at its front), then columns are left out from the right. Says how many rows
+ * are not shown. Returns the rows shown.
  */
 static size_t table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
@@ -455,7 +460,8 @@ void pictures_range(const struct incident *incident, const struct series *series
 }
 
 /*
- * growth.c: both texts become rows, sorted by what they are about; one walk over the two puts equals beside each other.
+ * growth.c: both texts become rows, sorted by what they are about; one walk over the two puts
+ * equals beside each other.
  */
 
 /* Columns of smaps.tsv that are read; docs/incident.md. */
@@ -667,7 +673,8 @@ int growth_table(const struct buffer *first, const struct buffer *second, struct
 }
 
 /*
- * capture_list.c: what incident.json says of the captures is shown as it is; only the two looks at the memory are opened.
+ * capture_list.c: what incident.json says of the captures is shown as it is; only the two looks at
+ * the memory are opened.
  */
 
 /* NULL: there is no such capture, or it has no file. */
@@ -682,7 +689,10 @@ static const struct incident_capture *find_capture(const struct incident *incide
 	return NULL;
 }
 
-/* What has grown and shrunk between the two looks at its memory, at most `rows` lines of that width; nothing if there were no two. */
+/*
+ * What has grown and shrunk between the two looks at its memory, at most `rows` lines of that
+ * width; nothing if there were no two.
+ */
 static void capture_list_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
 {
 	AUTO(buffer_release) struct buffer before = { .max = INCIDENT_LOAD_CAPTURE_MAX };
@@ -1107,7 +1117,10 @@ int view_json(const struct view *view, const struct plot_style *style)
 	    write_rest(view, &pictures, words, &rate_limit) < 0)
 		return -ENOMEM;
 
-	/* Two documents become one: incident.json as it is, without its newline, as the first member of the other. */
+	/*
+	 * Two documents become one: incident.json as it is, without its newline, as the first
+	 * member of the other.
+	 */
 	printf("{\n\"incident\": %.*s,", (int)incident.len - 1, incident.data);
 	fwrite(rate_limit.data + 1, 1, rate_limit.len - 1, stdout);
 	return 0;

@@ -1,6 +1,6 @@
 /*
- * recording.c: a ring is known by its header, an incident by being a directory; anything else is read as a stream, which says by
- * itself whether it is one.
+ * recording.c: a ring is known by its header, an incident by being a directory; anything else is
+ * read as a stream, which says by itself whether it is one.
  */
 #include "cli/replay/recording.h"
 
@@ -28,7 +28,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Start with {.interval_ns = ...}: the longest that it can be; read interval_ns, the rest is this module's. */
+/*
+ * Start with {.interval_ns = ...}: the longest that it can be; read interval_ns, the rest is this
+ * module's.
+ */
 struct row_interval {
 	uint64_t interval_ns;
 	uint32_t target;
@@ -70,20 +73,25 @@ static void recording_summary_tick(struct recording_summary *summary, wall_t at)
 /*
  * tick_clock.c: rows to ticks.
  *
- * A row begins a new tick if its target has had one in this tick already, or if it comes more than half an interval after the tick began, or if the
- * row before it is another writer's: a ring is read tick by tick. The time of a tick is that of its first row: later than the real one by what it took to
- * look at that target, which is microseconds. For the evaluator a target that was sampled in a tick was seen at its row's time, whatever
- * the tick's (watch.c): so the lengths of windows between rows are exact.
+ * A row begins a new tick if its target has had one in this tick already, or if it comes more than
+ * half an interval after the tick began, or if the row before it is another writer's: a ring is
+ * read tick by tick. The time of a tick is that of its first row: later than the real one by what
+ * it took to look at that target, which is microseconds. For the evaluator a target that was
+ * sampled in a tick was seen at its row's time, whatever the tick's (watch.c): so the lengths of
+ * windows between rows are exact.
  *
- * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. It belongs to the last tick
- * there was, which is begun once more if another writer's came in between.
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late,
+ * after rows of others. It belongs to the last tick there was, which is begun once more if another
+ * writer's came in between.
  *
- * A target that does not change has a row per heartbeat. Where no row of a writer came for longer than two of them it did not look: no ticks are
- * made up there, and the evaluator sees what it would have seen, a sampler that stalled. That bounds the ticks made up per row. They are
- * made up when the writer's next row comes, so after ticks of others that are later.
+ * A target that does not change has a row per heartbeat. Where no row of a writer came for longer
+ * than two of them it did not look: no ticks are made up there, and the evaluator sees what it
+ * would have seen, a sampler that stalled. That bounds the ticks made up per row. They are made up
+ * when the writer's next row comes, so after ticks of others that are later.
  *
- * Rejected: ticks at the ends of windows exactly. The row of the tick that really ended the window comes a moment later, and the window
- * would be judged with the sample before it. Ticks of all writers together: one that stalls would have looked at what it did not see.
+ * Rejected: ticks at the ends of windows exactly. The row of the tick that really ended the window
+ * comes a moment later, and the window would be judged with the sample before it. Ticks of all
+ * writers together: one that stalls would have looked at what it did not see.
  */
 
 /* An event within the last tick of this writer. */
@@ -158,7 +166,10 @@ static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
 	int r = tick_clock_end(clock);
 
-	/* Another stream may be of earlier. An empty tick tells the evaluator, which then forgets what it has seen: not yet the first sample. */
+	/*
+	 * Another stream may be of earlier. An empty tick tells the evaluator, which then forgets
+	 * what it has seen: not yet the first sample.
+	 */
 	if (r == 0 && !tick_clock_line(clock, writer)->started && clock->restarts > 0)
 		r = pass(clock, writer, mono_sub(at, clock->pace.interval_ns));
 	if (r == 0)
@@ -166,7 +177,10 @@ static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 	return r == 0 ? begin(clock, writer, at) : r;
 }
 
-/* Makes the tick that a row at `at` belongs to the open one. again: its target has a row in this writer's last tick already. */
+/*
+ * Makes the tick that a row at `at` belongs to the open one. again: its target has a row in this
+ * writer's last tick already.
+ */
 static int tick_clock_reach(struct tick_clock *clock, uint32_t writer, mono_t at, bool again)
 {
 	const struct tick_clock_line *line = tick_clock_line(clock, writer);
@@ -188,8 +202,8 @@ static void tick_clock_restart(struct tick_clock *clock)
 }
 
 /*
- * row_interval.c: the shortest mean distance of some rows of one target, of one after the other. Single ticks come late and the next one early,
- * so the shortest distance of two rows says nothing.
+ * row_interval.c: the shortest mean distance of some rows of one target, of one after the other.
+ * Single ticks come late and the next one early, so the shortest distance of two rows says nothing.
  */
 
 /* Rates beyond it are not configurable. */
@@ -226,13 +240,17 @@ static void row_interval_lose(struct row_interval *pace, uint32_t target)
 }
 
 /*
- * tape.c: lines of a stream to events. What ticks there were is found out by tick_clock.c; here is whom a row is of, and which rows are to be believed.
+ * tape.c: lines of a stream to events. What ticks there were is found out by tick_clock.c; here is
+ * whom a row is of, and which rows are to be believed.
  *
- * A target that wakes has two rows, of its last look before and of this one: the former comes late, after rows of others. Other rows that come late
- * are passed over.
+ * A target that wakes has two rows, of its last look before and of this one: the former comes late,
+ * after rows of others. Other rows that come late are passed over.
  */
 
-/* Rows further from the start of their stream than that are nonsense, and would overflow arithmetic later. */
+/*
+ * Rows further from the start of their stream than that are nonsense, and would overflow arithmetic
+ * later.
+ */
 #define TIME_MAX_NS (3660ULL * 86400 * NS_PER_S)
 
 /* A target of a stream. */
@@ -392,8 +410,8 @@ static int put_sample(struct recording *recording, const struct known *known, mo
 }
 
 /*
- * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of its own may not. known NULL: of all, in
- * STREAM_GVISOR, or of nobody.
+ * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of
+ * its own may not. known NULL: of all, in STREAM_GVISOR, or of nobody.
  */
 static bool is_late(struct recording *recording, const struct known *known, uint32_t id, mono_t at)
 {
@@ -516,7 +534,10 @@ static int on_column(void *ctx, size_t index, const char *name, const char *json
 	return 0;
 }
 
-/* Another stream: its targets are others (but those of columns, which come before the time), and nobody looked in between. */
+/*
+ * Another stream: its targets are others (but those of columns, which come before the time), and
+ * nobody looked in between.
+ */
 static int on_start_time(void *ctx, wall_t start)
 {
 	struct recording *recording = ctx;
@@ -641,7 +662,10 @@ void recording_free(struct recording *recording)
 	free(recording);
 }
 
-/* tape_ring.c: a ring has its events already; they are counted, and its newest tick is the last one, however fast its writer is. */
+/*
+ * tape_ring.c: a ring has its events already; they are counted, and its newest tick is the last
+ * one, however fast its writer is.
+ */
 
 static void free_cursor(struct ring_cursor **cursor)
 {
@@ -705,7 +729,10 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error
 
 /* ---- incidents ---- */
 
-/* What incident.json knows of the clocks and of the machine. Without it the samples are still worth judging. */
+/*
+ * What incident.json knows of the clocks and of the machine. Without it the samples are still worth
+ * judging.
+ */
 static void describe(int dirfd, struct replay_source *source)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));

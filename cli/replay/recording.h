@@ -1,6 +1,7 @@
 /*
- * recording.h: what somebody names as a source of samples: a recording, the standard input, an incident by path or name, the file of a
- * ring. Opened for what it is, and played (tape.h). Nothing in it is trusted.
+ * recording.h: what somebody names as a source of samples: a recording, the standard input, an
+ * incident by path or name, the file of a ring. Opened for what it is, and played (tape.h). Nothing
+ * in it is trusted.
  */
 #ifndef SPIKEWATCH_CLI_REPLAY_RECORDING_H
 #define SPIKEWATCH_CLI_REPLAY_RECORDING_H
@@ -15,21 +16,30 @@
 #include <stdint.h>
 
 /*
- * tape.h: a recording as the events of a ring (ring.h), whatever it is kept in: a stream of samples (stream.h), whole or damaged, or the
- * ring itself. Memory does not grow with its length.
+ * tape.h: a recording as the events of a ring (ring.h), whatever it is kept in: a stream of samples
+ * (stream.h), whole or damaged, or the ring itself. Memory does not grow with its length.
  *
- * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the samples, so ticks are made up: one where
- * samples are, and between them one every interval for as long as targets can have been idle. What a sample says, and when it was
- * taken, is exact; when a target that stood still was last looked at is known to one interval. Each writer has its own ticks, as in a ring.
+ * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the
+ * samples, so ticks are made up: one where samples are, and between them one every interval for as
+ * long as targets can have been idle. What a sample says, and when it was taken, is exact; when a
+ * target that stood still was last looked at is known to one interval. Each writer has its own
+ * ticks, as in a ring.
  */
 
 struct recording_options {
-	/* Of a stream: between two ticks where samples do not say it, and how long a target that stands still has none. Both > 0. */
+	/*
+	 * Of a stream: between two ticks where samples do not say it, and how long a target that
+	 * stands still has none. Both > 0.
+	 */
 	uint64_t interval_ns, heartbeat_ns;
 	uint64_t
 		idle_ns; /* of a stream: the longest pause between two looks at a process (idle_backoff.h); 0: none, or not known */
 	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
-	int64_t mono_ahead_ns; /* of a stream: the monotonic clock less the wall clock. Windows end at multiples of the former */
+	/*
+	 * of a stream: the monotonic clock less the wall clock. Windows end at multiples of the
+	 * former
+	 */
+	int64_t mono_ahead_ns;
 	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends it all */
 	/* Of a stream: line 0: of the whole. why is static text. May be NULL. */
 	void (*trouble)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
@@ -58,7 +68,10 @@ int recording_finish(struct recording *recording, struct recording_summary *ret)
 /* NULL is fine. */
 void recording_free(struct recording *recording);
 
-/* All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event returned; *ret is always set. */
+/*
+ * All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event
+ * returned; *ret is always set.
+ */
 int recording_play_ring(const struct ring *ring, const struct recording_options *options,
 			struct recording_summary *ret);
 
@@ -82,13 +95,17 @@ struct replay_source {
 };
 
 /*
- * operand: a path, "-", or the name of an incident in directory (as incident_load_find). 0: *ret is to be closed; -EINVAL: none of ours,
- * or not there; -errno. Unless 0, message (REPLAY_SOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
+ * operand: a path, "-", or the name of an incident in directory (as incident_load_find). 0: *ret is
+ * to be closed; -EINVAL: none of ours, or not there; -errno. Unless 0, message
+ * (REPLAY_SOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
  */
 int replay_source_open(const char *operand, const char *directory, struct replay_source *ret, char *message);
 void replay_source_close(struct replay_source *source);
 
-/* options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be NULL. As recording_finish; -errno of reading. */
+/*
+ * options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be
+ * NULL. As recording_finish; -errno of reading.
+ */
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
 		       struct recording_summary *ret);

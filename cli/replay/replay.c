@@ -70,8 +70,9 @@ struct rerun_request {
 };
 
 /*
- * casting.c: the entries, compiled as the daemon compiles them. A recording does not hold the path of an executable, nor what a pid file
- * said: entries by these select nothing here. Nor does a group: it is known by its entry only.
+ * casting.c: the entries, compiled as the daemon compiles them. A recording does not hold the path
+ * of an executable, nor what a pid file said: entries by these select nothing here. Nor does a
+ * group: it is known by its entry only.
  */
 
 struct entry_assignment {
@@ -160,13 +161,16 @@ const char *entry_assignment_entry(const struct entry_assignment *entry_assignme
 }
 
 /*
- * suggestion.c: the values that matter, in a heap of bounded size; then a threshold is looked for by halving.
+ * suggestion.c: the values that matter, in a heap of bounded size; then a threshold is looked for
+ * by halving.
  *
- * A rule with `for` fires when the value has been above the threshold in every window of that time, that is when the least of them is:
- * so the least of the last windows takes the place of the value. It is kept per target as a queue whose values only rise.
+ * A rule with `for` fires when the value has been above the threshold in every window of that time,
+ * that is when the least of them is: so the least of the last windows takes the place of the value.
+ * It is kept per target as a queue whose values only rise.
  *
- * How often a threshold fires is counted as the rule would: the first value above it, then none for a cooldown. That needs all values above
- * it in order of time, which the heap holds as long as the threshold is not below what it had to drop.
+ * How often a threshold fires is counted as the rule would: the first value above it, then none for
+ * a cooldown. That needs all values above it in order of time, which the heap holds as long as the
+ * threshold is not below what it had to drop.
  */
 
 struct value {
@@ -340,7 +344,9 @@ int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct 
 		return 0;
 	if (suggestion->count == 0 || least > suggestion->highest)
 		suggestion->highest = least;
-	/* Ends of windows are whole numbers of windows apart: so are they for the rule's cooldown. */
+	/*
+	 * Ends of windows are whole numbers of windows apart: so are they for the rule's cooldown.
+	 */
 	return keep(suggestion, (struct value){ least, window->to.ns - late, owner });
 }
 
@@ -362,7 +368,10 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A firing begins the row anew: with `for` the next one is a whole `for` later, whatever the cooldown. */
+/*
+ * A firing begins the row anew: with `for` the next one is a whole `for` later, whatever the
+ * cooldown.
+ */
 static uint64_t apart_ns(const struct trigger_rule *trigger)
 {
 	return trigger->for_ns > trigger->cooldown_ns ? trigger->for_ns : trigger->cooldown_ns;
@@ -395,7 +404,10 @@ static double whole(double value)
 	return below < value ? below + 1 : below;
 }
 
-/* The roundest number in [from, below), both not negative. base: 10, or 2 for bytes. Parts of one are divisions, so that 0.1 is 0.1. */
+/*
+ * The roundest number in [from, below), both not negative. base: 10, or 2 for bytes. Parts of one
+ * are divisions, so that 0.1 is 0.1.
+ */
 static double round_in(double from, double below, double base)
 {
 	double step = 1, rounded;
@@ -415,7 +427,10 @@ static double round_in(double from, double below, double base)
 	return from;
 }
 
-/* From where on thresholds can be counted, and what is between them: values, sorted, each once. Their number. */
+/*
+ * From where on thresholds can be counted, and what is between them: values, sorted, each once.
+ * Their number.
+ */
 static size_t list_thresholds(const struct suggestion *suggestion, double *sorted)
 {
 	size_t count = 0, kept = 0;
@@ -496,8 +511,8 @@ void suggestion_free(struct suggestion *suggestion)
 /*
  * rule_replay.c: an evaluator, and one row per rule of what it said.
  *
- * Invariant: events reach the evaluator exactly as daemon/dispatcher.c hands them over. Whatever a recording cannot tell the evaluator is
- * made up where the recording is read (tape.c), never here.
+ * Invariant: events reach the evaluator exactly as daemon/dispatcher.c hands them over. Whatever a
+ * recording cannot tell the evaluator is made up where the recording is read (tape.c), never here.
  */
 
 struct rule_replay {
@@ -757,7 +772,8 @@ bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t c
 }
 
 /*
- * replay_view.c: lines and tables of a replay. Each part has its text and its JSON side by side, from the same values.
+ * replay_view.c: lines and tables of a replay. Each part has its text and its JSON side by side,
+ * from the same values.
  */
 
 /* Shorter inputs are read in a moment. */
@@ -814,7 +830,10 @@ static void replay_view_progress(struct replay_view *view, uint64_t done_bytes, 
 
 /* ---- sources ---- */
 
-/* A source begins, something is wrong with it, so far it has been read, one of its windows fired, it is over. */
+/*
+ * A source begins, something is wrong with it, so far it has been read, one of its windows fired,
+ * it is over.
+ */
 static void replay_view_source(struct replay_view *view, const struct replay_source *source)
 {
 	view->path = source->path;
@@ -916,7 +935,10 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 
 /* ---- firings ---- */
 
-/* A threshold as a configuration writes it: 80.5, 1.25, "512MiB" without quotes. Exact. Returns buf. */
+/*
+ * A threshold as a configuration writes it: 80.5, 1.25, "512MiB" without quotes. Exact. Returns
+ * buf.
+ */
 static const char *replay_view_threshold(const struct config_rule *rule, double value, char *buf, size_t cap)
 {
 	uint64_t bytes = value > 0 && value < 1e18 ? (uint64_t)value : 0;
@@ -961,7 +983,10 @@ static double threshold_of(const struct evaluator_firing *firing)
 	return by_minimum(firing) ? firing->effective->minimum : level_of(firing);
 }
 
-/* "93.8% > 80%", "147 MiB >= 132 MiB, above the average of 88.2 MiB", "102 MiB >= 64 MiB, the minimum; the average was 6.54 MiB" */
+/*
+ * "93.8% > 80%", "147 MiB >= 132 MiB, above the average of 88.2 MiB", "102 MiB >= 64 MiB, the
+ * minimum; the average was 6.54 MiB"
+ */
 static void print_why(const struct evaluator_firing *firing)
 {
 	enum metric_unit unit = metric_unit(firing->rule->metric);
@@ -1135,7 +1160,10 @@ static void print_outcome(const char *what, const struct rule_replay_rule *row)
 	       row->first_known ? story_time(row->first, true, text, sizeof(text)) : "-");
 }
 
-/* base: the outcomes of the configuration as it is; outcomes: those of each variant, for all its rules. */
+/*
+ * base: the outcomes of the configuration as it is; outcomes: those of each variant, for all its
+ * rules.
+ */
 static void replay_view_whatif(struct replay_view *view, const struct what_if *what_if,
 			       const struct rule_replay_rule *base, const struct rule_replay_rule *const *outcomes)
 {
@@ -1237,8 +1265,9 @@ static void replay_view_proposals(struct replay_view *view, const struct replay_
 }
 
 /*
- * rerun.c: every source is read once, and its events are handed to the rules as they are and to every variant of them at the same time.
- * What is proposed is then tried: the sources are read once more, under rules that have the proposed thresholds.
+ * rerun.c: every source is read once, and its events are handed to the rules as they are and to
+ * every variant of them at the same time. What is proposed is then tried: the sources are read once
+ * more, under rules that have the proposed thresholds.
  *
  * Each source is judged by itself: neither history nor cooldowns reach from one to the next.
  */

@@ -1,6 +1,6 @@
 /*
- * replay.h: what a replay has found, for people or as JSON, as it is found: firings are printed while the recording is read. The JSON
- * is one object; it is ended by replay_view_close.
+ * replay.h: what a replay has found, for people or as JSON, as it is found: firings are printed
+ * while the recording is read. The JSON is one object; it is ended by replay_view_close.
  */
 #ifndef SPIKEWATCH_CLI_REPLAY_REPLAY_H
 #define SPIKEWATCH_CLI_REPLAY_REPLAY_H
@@ -18,29 +18,36 @@
 #include <stdint.h>
 
 /*
- * casting.h: which entry of a configuration a target of a recording belongs to, when it was recorded under another configuration or under
- * none: what the entries select among what is known of the target. Pure.
+ * casting.h: which entry of a configuration a target of a recording belongs to, when it was
+ * recorded under another configuration or under none: what the entries select among what is known
+ * of the target. Pure.
  */
 
 struct entry_assignment;
 
-/* as: the name of the entry for targets that no entry selects, NULL: they stay what they are. config and as must outlive it. 0; -ENOMEM; -EINVAL. */
+/*
+ * as: the name of the entry for targets that no entry selects, NULL: they stay what they are.
+ * config and as must outlive it. 0; -ENOMEM; -EINVAL.
+ */
 int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret);
 
 /* NULL is fine. */
 void entry_assignment_free(struct entry_assignment *entry_assignment);
 
 /*
- * The name of the entry: the target's own if the configuration has it, else of the first that selects it by pid, name, command line or
- * cgroup, else `as`, else the target's own. Never NULL; text of the target, the configuration or `as`.
+ * The name of the entry: the target's own if the configuration has it, else of the first that
+ * selects it by pid, name, command line or cgroup, else `as`, else the target's own. Never NULL;
+ * text of the target, the configuration or `as`.
  */
 const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target);
 
 /*
- * suggestion.h: which threshold of a rule would have fired so and so often on what was seen. Fed with the rule's own values, window by
- * window; the highest are kept, and the rule's `for` and `cooldown` are applied to them. Pure, and bounded.
+ * suggestion.h: which threshold of a rule would have fired so and so often on what was seen. Fed
+ * with the rule's own values, window by window; the highest are kept, and the rule's `for` and
+ * `cooldown` are applied to them. Pure, and bounded.
  *
- * It is a proposal: what else a rule has (count, rearm, delta) is left out. Whoever wants to be sure replays it.
+ * It is a proposal: what else a rule has (count, rearm, delta) is left out. Whoever wants to be
+ * sure replays it.
  */
 
 struct suggestion;
@@ -59,18 +66,23 @@ int suggestion_new(const struct config_rule *rule, struct suggestion **ret);
 void suggestion_free(struct suggestion *suggestion);
 
 /*
- * A window of the rule on a target, in order for each target. source tells recordings apart: targets of two are never the same. 0 or
- * -ENOMEM.
+ * A window of the rule on a target, in order for each target. source tells recordings apart:
+ * targets of two are never the same. 0 or -ENOMEM.
  */
 int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct evaluator_firing *window);
 
-/* The lowest threshold at which it fires at most `firings` times. Sorts what is kept: nothing can be added afterwards. */
+/*
+ * The lowest threshold at which it fires at most `firings` times. Sorts what is kept: nothing can
+ * be added afterwards.
+ */
 void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret);
 
 /*
- * rule_replay.h: the rules of a configuration over observations that were recorded: what would have fired, what nearly did, and which rules
- * could not be judged for want of what. The decisions are those of evaluator.h, to which the observations are handed as the daemon hands
- * those of its ring. Pure; memory grows with the targets that are there at a time, not with the length of the recording.
+ * rule_replay.h: the rules of a configuration over observations that were recorded: what would have
+ * fired, what nearly did, and which rules could not be judged for want of what. The decisions are
+ * those of evaluator.h, to which the observations are handed as the daemon hands those of its ring.
+ * Pure; memory grows with the targets that are there at a time, not with the length of the
+ * recording.
  */
 
 struct rule_replay;
@@ -100,7 +112,10 @@ struct rule_replay_options {
 	const struct config
 		*config; /* must outlive the rule replay; a row of rules is told by its place in config->rules */
 	struct metric_machine machine;
-	/* Any may be NULL. witness sees every window, before fire, which sees those that fired; a non-zero return of fire ends the event. */
+	/*
+	 * Any may be NULL. witness sees every window, before fire, which sees those that fired; a
+	 * non-zero return of fire ends the event.
+	 */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;
@@ -116,19 +131,22 @@ void rule_replay_free(struct rule_replay *rule_replay);
 int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event);
 
 /*
- * Another recording begins, of this machine: all targets are forgotten, with their history and cooldowns; counts go on. 0 or -ENOMEM, and
- * then the old targets are still there.
+ * Another recording begins, of this machine: all targets are forgotten, with their history and
+ * cooldowns; counts go on. 0 or -ENOMEM, and then the old targets are still there.
  */
 int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine);
 
 /* Outcomes, one for each rule in the order of the configuration. */
 const struct rule_replay_rule *rule_replay_rules(const struct rule_replay *rule_replay);
 
-/* Windows that wanted to fire and were held back: pending, in cooldown, not re-armed, count limit. */
+/*
+ * Windows that wanted to fire and were held back: pending, in cooldown, not re-armed, count limit.
+ */
 uint64_t rule_replay_held_back(const struct rule_replay_rule *rule);
 
 /*
- * Why a rule has judged nothing, or never had a value, in words without a full stop into buf, always terminated. False: it was judged.
+ * Why a rule has judged nothing, or never had a value, in words without a full stop into buf,
+ * always terminated. False: it was judged.
  */
 bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap);
 
@@ -152,7 +170,10 @@ struct replay_view {
 int replay_view_open(struct replay_view *view, bool json, bool summary);
 void replay_view_close(struct replay_view *view);
 
-/* A source begins, something is wrong with it, so far it has been read, one of its windows fired, it is over. */
+/*
+ * A source begins, something is wrong with it, so far it has been read, one of its windows fired,
+ * it is over.
+ */
 void replay_view_firing(struct replay_view *view, const struct evaluator_firing *firing);
 
 #endif

@@ -1,4 +1,7 @@
-/* report.c: spikewatch report: one page that holds the incident, draws it, and gives its files back. */
+/*
+ * report.c: spikewatch report: one page that holds the incident, draws it, and gives its files
+ * back.
+ */
 #include "cli/report/report.h"
 
 #include "cli/base/options.h"
@@ -42,10 +45,12 @@
 #define REPORT_DATA_POINTS_MAX 6000
 
 /*
- * report_file.c: the page is searched for lines that begin in one particular way. A mark is read strictly, in the one form in which it is
- * written: anything else is damage. The page may have been through programs that end lines with CR LF.
+ * report_file.c: the page is searched for lines that begin in one particular way. A mark is read
+ * strictly, in the one form in which it is written: anything else is damage. The page may have been
+ * through programs that end lines with CR LF.
  *
- * Rejected: a parser of HTML. The page is ours, and what has been changed by an editor of HTML is not bit for bit any more.
+ * Rejected: a parser of HTML. The page is ours, and what has been changed by an editor of HTML is
+ * not bit for bit any more.
  */
 
 #define MARK "<script type=\"application/octet-stream;base64\" data-spikewatch=\""
@@ -168,7 +173,10 @@ static bool take_name(struct span *span, char ret[static MANIFEST_NAME_MAX + 1])
 	return manifest_name_ok(ret);
 }
 
-/* Searches for a mark at the beginning of a line, and moves behind it. False: there is none any more. */
+/*
+ * Searches for a mark at the beginning of a line, and moves behind it. False: there is none any
+ * more.
+ */
 static bool find_mark(struct report_file *files)
 {
 	static const size_t len = sizeof(MARK) - 1;
@@ -292,8 +300,8 @@ int report_file_get(const struct report_file_entry *entry, struct buffer *buffer
 }
 
 /*
- * base64.c: three bytes are four letters. Both directions work on pieces of fixed size, so that memory is asked for once per piece and
- * not once per byte.
+ * base64.c: three bytes are four letters. Both directions work on pieces of fixed size, so that
+ * memory is asked for once per piece and not once per byte.
  */
 
 #define LINE_BYTES (BASE64_LINE / 4 * 3)
@@ -422,7 +430,8 @@ int base64_read(const char *text, size_t len, struct buffer *buffer)
 }
 
 /*
- * html_text.c: a character at a time. A backslash stays as it is: what was escaped before would else be escaped again.
+ * html_text.c: a character at a time. A backslash stays as it is: what was escaped before would
+ * else be escaped again.
  */
 
 /* What stands for a character that must not stand there itself; 0: it may. */
@@ -485,7 +494,8 @@ struct sink html_text_json(const struct sink *inner)
 }
 
 /*
- * report_data.c: lines over one grid of time, so that a time is said once and zooming is the same in all pictures.
+ * report_data.c: lines over one grid of time, so that a time is said once and zooming is the same
+ * in all pictures.
  *
  * Values are rounded to what can be seen: it halves the page.
  */
@@ -607,7 +617,10 @@ static uint64_t step_of(const struct series_columns *columns)
 	return (uint64_t)(columns->to_ns - columns->from_ns) / columns->count;
 }
 
-/* What a rule saw at each moment; where points lie further apart than its window, the most it saw since the last one. */
+/*
+ * What a rule saw at each moment; where points lie further apart than its window, the most it saw
+ * since the last one.
+ */
 static void window_of_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
 {
 	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = window_ns };
@@ -865,7 +878,9 @@ static int make_rest(const struct view *view, int incidentfd, const struct repor
 	if (rc < 0)
 		return rc;
 	rc = write_rest(&drawing, incidentfd, files, words);
-	/* An object that is not ended cannot be: write_rest ends it also when memory has run out. */
+	/*
+	 * An object that is not ended cannot be: write_rest ends it also when memory has run out.
+	 */
 	closed = json_writer_close(drawing.json);
 	return rc < 0 ? rc : closed;
 }
@@ -884,7 +899,10 @@ static int report_data_write(const struct view *view, int incidentfd, const stru
 	if (rc < 0)
 		return rc;
 
-	/* Two documents become one: incident.json as it is, without its newline, as a member of the other. */
+	/*
+	 * Two documents become one: incident.json as it is, without its newline, as a member of the
+	 * other.
+	 */
 	snprintf(head, sizeof(head), "{\"format\":%d,\"incident\":", REPORT_DATA_FORMAT);
 	rc = sink_write(&safe, head, strlen(head));
 	if (rc == 0)
@@ -894,7 +912,10 @@ static int report_data_write(const struct view *view, int incidentfd, const stru
 	return rc == 0 ? sink_write(&safe, rate_limit.data + 1, rate_limit.len - 1) : rc;
 }
 
-/* report_page.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program around them: an array that the build writes. */
+/*
+ * report_page.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program
+ * around them: an array that the build writes.
+ */
 
 #define PART(bytes) \
 	{ \
@@ -924,7 +945,8 @@ int report_page_write(enum report_page_part part, const struct sink *sink)
 }
 
 /*
- * report_html.c: files are read one after the other; the data come after them, because they say which of them are not there.
+ * report_html.c: files are read one after the other; the data come after them, because they say
+ * which of them are not there.
  */
 
 /* The files of an incident. */
@@ -936,7 +958,10 @@ struct files {
 	struct report_data_files said;
 };
 
-/* Why it is not in the page. More than there is room for are not said: an incident has no so many files. */
+/*
+ * Why it is not in the page. More than there is room for are not said: an incident has no so many
+ * files.
+ */
 static void leave_out(struct files *files, const char *name, uint64_t bytes, const char *why)
 {
 	struct report_data_files *said = &files->said;

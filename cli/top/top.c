@@ -1,6 +1,6 @@
 /*
- * top.c: spikewatch top: pages on a screen, or one after the other as text. While it is paused the ring is not read: what comes meanwhile is
- * there afterwards, for as long as the ring lasts.
+ * top.c: spikewatch top: pages on a screen, or one after the other as text. While it is paused the
+ * ring is not read: what comes meanwhile is there afterwards, for as long as the ring lasts.
  */
 #include "cli/top/top.h"
 
@@ -29,7 +29,10 @@
 #include <unistd.h>
 #include <wchar.h>
 
-/* {0} with width and utf8 set is the right start of a page on standard output, whose errors stay there. */
+/*
+ * {0} with width and utf8 set is the right start of a page on standard output, whose errors stay
+ * there.
+ */
 struct top_page {
 	struct top_screen *screen; /* NULL: standard output */
 	size_t line;               /* how many there are */
@@ -41,7 +44,8 @@ struct top_page {
 #define TOP_TEXT_NAME_MAX 256
 
 /*
- * top_page.c: lines, one below the other; how a line gets onto the page is the only difference between a screen and text.
+ * top_page.c: lines, one below the other; how a line gets onto the page is the only difference
+ * between a screen and text.
  */
 
 static const char *const top_page_orders[TOP_TABLE_ORDERS] = {
@@ -88,7 +92,9 @@ static void count_waiting(const struct top_table *table, unsigned *ret_pending, 
 	}
 }
 
-/* When, how many of the targets are shown, what their rules wait for, since when there are peaks. */
+/*
+ * When, how many of the targets are shown, what their rules wait for, since when there are peaks.
+ */
 static void top_page_title(struct top_page *page, const struct top_watch *judged_target,
 			   const struct top_table_wish *wish, size_t shown)
 {
@@ -147,8 +153,8 @@ static void top_page_rows(struct top_page *page, const struct top_table *table, 
 }
 
 /*
- * top_text.c: one table of columns says in which order they are given up when the line is short, and how they grow when it is long. Names
- * are cut, figures never.
+ * top_text.c: one table of columns says in which order they are given up when the line is short,
+ * and how they grow when it is long. Names are cut, figures never.
  */
 
 #define CELL_MAX 1024

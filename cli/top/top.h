@@ -1,6 +1,6 @@
 /*
- * top.h: the table of spikewatch top as lines of text: which columns fit, how wide they are, and a row's cells in them. Pure, but for the
- * locale, which says how wide a character is.
+ * top.h: the table of spikewatch top as lines of text: which columns fit, how wide they are, and a
+ * row's cells in them. Pure, but for the locale, which says how wide a character is.
  */
 #ifndef SPIKEWATCH_CLI_TOP_TOP_H
 #define SPIKEWATCH_CLI_TOP_TOP_H
@@ -32,8 +32,9 @@ struct top_text {
 #define TOP_TEXT_LINE_MAX 4096
 
 /*
- * What fits into `width` characters (0: all of everything) of these rows; utf8: blocks are drawn, and other scripts are shown. Names of
- * at most `longest` characters (top_text_longest) are the widest there are.
+ * What fits into `width` characters (0: all of everything) of these rows; utf8: blocks are drawn,
+ * and other scripts are shown. Names of at most `longest` characters (top_text_longest) are the
+ * widest there are.
  */
 void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret);
 
@@ -48,12 +49,15 @@ const char *top_text_row(const struct top_text *text, const struct top_table *ta
 			 char *line);
 
 /*
- * text made harmless, in so many characters or fewer: cut at its end, or, tail, at its front, and marked. Returns how many it takes. out has
- * room for TOP_TEXT_LINE_MAX bytes.
+ * text made harmless, in so many characters or fewer: cut at its end, or, tail, at its front, and
+ * marked. Returns how many it takes. out has room for TOP_TEXT_LINE_MAX bytes.
  */
 size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out);
 
-/* Values as small pictures, one character each: from bottom to top of the range; what is not known is a space. */
+/*
+ * Values as small pictures, one character each: from bottom to top of the range; what is not known
+ * is a space.
+ */
 void top_text_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out, size_t cap);
 
 #endif

@@ -1,9 +1,11 @@
 /*
- * top_data.c: the daemon is not asked anything. Where its ring is and which configuration it has is found as far as anybody can see it: by
- * default places, and by the command line of the process whose pid is in the ring.
+ * top_data.c: the daemon is not asked anything. Where its ring is and which configuration it has is
+ * found as far as anybody can see it: by default places, and by the command line of the process
+ * whose pid is in the ring.
  *
- * A new ring is a new world: numbers of targets begin anew, so the table does. A new configuration is judged from the past on again, and
- * the peaks stay: reading the same samples twice does not raise them.
+ * A new ring is a new world: numbers of targets begin anew, so the table does. A new configuration
+ * is judged from the past on again, and the peaks stay: reading the same samples twice does not
+ * raise them.
  */
 #include "cli/top/top_data.h"
 
@@ -46,13 +48,16 @@
 enum { TOP_FEED_ATTACHED = 1 };
 
 /*
- * top_table.c: rows in the order of their ids, which are given in order: a new one nearly always goes to the end, and a binary search finds it.
+ * top_table.c: rows in the order of their ids, which are given in order: a new one nearly always
+ * goes to the end, and a binary search finds it.
  *
- * CPU use is a difference of two looks. A target that did not run leaves no record, and was seen unchanged at every tick (a cgroup: whenever
- * it was due). So a window ends where it was last seen unchanged, and what then comes at once is not spread over the silence before it.
+ * CPU use is a difference of two looks. A target that did not run leaves no record, and was seen
+ * unchanged at every tick (a cgroup: whenever it was due). So a window ends where it was last seen
+ * unchanged, and what then comes at once is not spread over the silence before it.
  *
- * The last minute is kept in two rings of seconds of the monotonic clock, which a row lets go on when it is looked at. The highest window
- * of a second counts: a minute's average is what nobody looks for here.
+ * The last minute is kept in two rings of seconds of the monotonic clock, which a row lets go on
+ * when it is looked at. The highest window of a second counts: a minute's average is what nobody
+ * looks for here.
  */
 
 /* ---- rows ---- */
@@ -185,7 +190,10 @@ static void raise(float *value, float to)
 		*value = to;
 }
 
-/* A window of CPU use: it counts in the second where it ends, and in those that it is all there is of. */
+/*
+ * A window of CPU use: it counts in the second where it ends, and in those that it is all there is
+ * of.
+ */
 static void note_cpu(struct top_table_row *row, mono_t from, mono_t to, double cores)
 {
 	uint64_t second = to.ns / NS_PER_S, first = from.ns / NS_PER_S + 1;
@@ -507,9 +515,11 @@ void top_table_release(struct top_table *table)
 }
 
 /*
- * top_rules.c: the engine starts in the past, as far back as the rules look, and judges itself into the present. What the state file says of a
- * firing that is later than where it starts would be wrong there (its cooldown would be cut to the rule's own length, counted from then): such a
- * firing is left out, to be found once more in the samples. What the file says of cooldowns still holds for what is shown.
+ * top_rules.c: the engine starts in the past, as far back as the rules look, and judges itself into
+ * the present. What the state file says of a firing that is later than where it starts would be
+ * wrong there (its cooldown would be cut to the rule's own length, counted from then): such a
+ * firing is left out, to be found once more in the samples. What the file says of cooldowns still
+ * holds for what is shown.
  */
 
 struct top_rules {
@@ -666,7 +676,10 @@ static int ignore_firing(void *ctx, const struct evaluator_firing *firing)
 	return 0;
 }
 
-/* The events of a ring are about to be delivered from somewhere on: nothing is known, but what the state file says. 0 or -ENOMEM. */
+/*
+ * The events of a ring are about to be delivered from somewhere on: nothing is known, but what the
+ * state file says. 0 or -ENOMEM.
+ */
 static int top_rules_begin(struct top_rules *rules)
 {
 	struct evaluator_options options = {
@@ -801,7 +814,10 @@ static int visit(void *ctx, const struct evaluator_status *status)
 	return 0;
 }
 
-/* Hands what each rule thinks of each target to the table, as of now; names stay valid as long as the rules do. */
+/*
+ * Hands what each rule thinks of each target to the table, as of now; names stay valid as long as
+ * the rules do.
+ */
 static void top_rules_judge(const struct top_rules *rules, wall_t now, struct top_table *table)
 {
 	struct judgement judgement = { rules, now, table };
@@ -812,8 +828,9 @@ static void top_rules_judge(const struct top_rules *rules, wall_t now, struct to
 }
 
 /*
- * top_feed.c: a ring is never changed in its place: a daemon that starts makes a new file and renames it. So it is enough to look whether the
- * name still leads to the same file. The old one stays mapped, and readable, until then.
+ * top_feed.c: a ring is never changed in its place: a daemon that starts makes a new file and
+ * renames it. So it is enough to look whether the name still leads to the same file. The old one
+ * stays mapped, and readable, until then.
  */
 
 /* A sampler that is held up for so long, and for so many of its intervals, is worth a word. */
@@ -841,8 +858,9 @@ static void free_ring(struct ring **ring)
 }
 
 /*
- * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was attached stays so if it fails. 0; -ENOMEM;
- * -EBADMSG: it is no ring, or one of another version; -errno.
+ * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was
+ * attached stays so if it fails. 0; -ENOMEM; -EBADMSG: it is no ring, or one of another version;
+ * -errno.
  */
 static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 {
@@ -1077,7 +1095,10 @@ static void find_config(struct top_watch *judged_target)
 		set_file_of_daemon(judged_target, procfd, info.pid, path);
 }
 
-/* Without rules there still are figures. One that is bad now is what the daemon would refuse too: the rules stay. */
+/*
+ * Without rules there still are figures. One that is bad now is what the daemon would refuse too:
+ * the rules stay.
+ */
 static int load_rules(struct top_watch *judged_target)
 {
 	struct top_rules *rules = NULL;
@@ -1126,7 +1147,10 @@ static int begin(struct top_watch *judged_target)
 	return 0;
 }
 
-/* The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or -ENOMEM. */
+/*
+ * The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or
+ * -ENOMEM.
+ */
 static int attach(struct top_watch *judged_target)
 {
 	for (size_t i = 0; i < judged_target->places; i++) {

@@ -1,6 +1,6 @@
 /*
- * top_data.h: what spikewatch top looks at: the ring of a daemon (top_feed.h), what is in it (top_table.h) and what the rules make of it
- * (top_rules.h), found, read and kept together.
+ * top_data.h: what spikewatch top looks at: the ring of a daemon (top_feed.h), what is in it
+ * (top_table.h) and what the rules make of it (top_rules.h), found, read and kept together.
  */
 #ifndef SPIKEWATCH_CLI_TOP_TOP_DATA_H
 #define SPIKEWATCH_CLI_TOP_TOP_DATA_H
@@ -21,10 +21,12 @@
 #include <sys/types.h>
 
 /*
- * top_table.h: what spikewatch top knows of each target: how it is now, its last minute second by second, its peaks, and what the rules that
- * look at it wait for. Fed with the events of a ring, in their order. Pure; {0} is empty and legal.
+ * top_table.h: what spikewatch top knows of each target: how it is now, its last minute second by
+ * second, its peaks, and what the rules that look at it wait for. Fed with the events of a ring, in
+ * their order. Pure; {0} is empty and legal.
  *
- * Cost: a sample is a look-up (logarithmic) and a few comparisons; memory is about 1 KiB for each target, and bounded.
+ * Cost: a sample is a look-up (logarithmic) and a few comparisons; memory is about 1 KiB for each
+ * target, and bounded.
  */
 
 #define TOP_TABLE_SECONDS 60u
@@ -132,13 +134,19 @@ void top_table_gap(struct top_table *table);
 /* All samples up to now were delivered; targets without one were seen unchanged. */
 void top_table_tick(struct top_table *table, mono_t now);
 
-/* Whose samples and ticks come from now on (ring.h); a tick says nothing of targets that another one looks at. */
+/*
+ * Whose samples and ticks come from now on (ring.h); a tick says nothing of targets that another
+ * one looks at.
+ */
 void top_table_writer(struct top_table *table, uint32_t writer);
 
 /* The last minute is about to be delivered once more: all but names and peaks is forgotten. */
 void top_table_rewind(struct top_table *table);
 
-/* What rules think, all of it: begin forgets what was said before, then one call for each. Unknown ids are ignored. */
+/*
+ * What rules think, all of it: begin forgets what was said before, then one call for each. Unknown
+ * ids are ignored.
+ */
 void top_table_judge_begin(struct top_table *table);
 void top_table_judge(struct top_table *table, uint32_t id, const struct top_table_verdict *verdict);
 
@@ -147,7 +155,10 @@ int top_table_view(struct top_table *table, const struct top_table_wish *wish, s
 
 enum top_table_series { TOP_TABLE_CPU_CORES, TOP_TABLE_MEMORY_BYTES };
 
-/* The last minute in count cells, oldest first: the highest value in each; NAN: not known. count: 1 .. TOP_TABLE_SECONDS. */
+/*
+ * The last minute in count cells, oldest first: the highest value in each; NAN: not known. count: 1
+ * .. TOP_TABLE_SECONDS.
+ */
 void top_table_history(const struct top_table *table, const struct top_table_row *row, enum top_table_series series,
 		       double *ret, size_t count);
 
@@ -155,18 +166,20 @@ void top_table_history(const struct top_table *table, const struct top_table_row
 void top_table_release(struct top_table *table);
 
 /*
- * top_rules.h: what the rules of a configuration think of the targets in a ring, found out without asking the daemon: its own engine
- * (evaluator.h) is fed with the same samples, and with what the daemon's state file remembers from before.
+ * top_rules.h: what the rules of a configuration think of the targets in a ring, found out without
+ * asking the daemon: its own engine (evaluator.h) is fed with the same samples, and with what the
+ * daemon's state file remembers from before.
  *
- * It differs from what the daemon thinks where the daemon knows more: a configuration that was changed and not yet loaded, averages over
- * more than the ring still holds, disk budgets.
+ * It differs from what the daemon thinks where the daemon knows more: a configuration that was
+ * changed and not yet loaded, averages over more than the ring still holds, disk budgets.
  */
 
 struct top_rules;
 
 /*
- * top_feed.h: the ring of a daemon, followed for as long as anybody looks: mapped read-only, from a while ago on into the present, and into
- * the next ring when the daemon was started anew. The daemon does not know that there is a reader.
+ * top_feed.h: the ring of a daemon, followed for as long as anybody looks: mapped read-only, from a
+ * while ago on into the present, and into the next ring when the daemon was started anew. The
+ * daemon does not know that there is a reader.
  */
 
 enum top_feed_state {
@@ -226,8 +239,9 @@ struct top_watch {
 };
 
 /*
- * ring: NULL: the daemon's of whoever asks, then the system's. config: NULL: the one that the daemon was started with, as far as can be seen. Both are
- * borrowed. 0; -errno with message (CONFIG_FILE_MESSAGE_MAX bytes). watch must stay where it is.
+ * ring: NULL: the daemon's of whoever asks, then the system's. config: NULL: the one that the
+ * daemon was started with, as far as can be seen. Both are borrowed. 0; -errno with message
+ * (CONFIG_FILE_MESSAGE_MAX bytes). watch must stay where it is.
  */
 int top_watch_init(struct top_watch *judged_target, const char *ring, const char *config, char *message);
 
@@ -235,16 +249,20 @@ int top_watch_init(struct top_watch *judged_target, const char *ring, const char
 void top_watch_release(struct top_watch *judged_target);
 
 /*
- * Reads all there is, and lets the rules judge it. Once a second it looks whether there is another ring, or another configuration. now: of the
- * monotonic clock. 0 or -ENOMEM; feed says whether there is a ring.
+ * Reads all there is, and lets the rules judge it. Once a second it looks whether there is another
+ * ring, or another configuration. now: of the monotonic clock. 0 or -ENOMEM; feed says whether
+ * there is a ring.
  */
 int top_watch_update(struct top_watch *judged_target, mono_t now);
 
-/* Why there is no ring, and what to do about it: lines, each after `prefix`. The code to exit with. */
+/*
+ * Why there is no ring, and what to do about it: lines, each after `prefix`. The code to exit with.
+ */
 int top_watch_explain(const struct top_watch *judged_target, const char *prefix, FILE *file);
 
 /*
- * What a person should know besides the figures, one line each: note number `index` into buf (TOP_WATCH_NOTE_MAX bytes). False: there are no more.
+ * What a person should know besides the figures, one line each: note number `index` into buf
+ * (TOP_WATCH_NOTE_MAX bytes). False: there are no more.
  */
 bool top_watch_note(const struct top_watch *judged_target, mono_t now, size_t index, char *buf);
 

@@ -1,11 +1,12 @@
 /*
  * top_screen.c: curses, with as little of it as possible: whole lines, five looks, some keys.
  *
- * Signals are blocked but while a key is waited for (ppoll), so none can come between the question and the waiting. curses has a handler of
- * its own for SIGWINCH, which makes the next read answer that the size has changed, and for SIGTSTP.
+ * Signals are blocked but while a key is waited for (ppoll), so none can come between the question
+ * and the waiting. curses has a handler of its own for SIGWINCH, which makes the next read answer
+ * that the size has changed, and for SIGTSTP.
  *
- * initscr() ends the program when the terminal is unknown; newterm() does not. A terminal whose cursor cannot be moved ("dumb") has no screen
- * for us.
+ * initscr() ends the program when the terminal is unknown; newterm() does not. A terminal whose
+ * cursor cannot be moved ("dumb") has no screen for us.
  */
 #include "cli/top/top_screen.h"
 
@@ -95,7 +96,10 @@ static void prepare_colors(struct top_screen *screen, bool color)
 	init_pair(2, COLOR_YELLOW, -1);
 }
 
-/* What the terminal itself says counts, and not $LINES and $COLUMNS, as curses would have it: they do not change with it. */
+/*
+ * What the terminal itself says counts, and not $LINES and $COLUMNS, as curses would have it: they
+ * do not change with it.
+ */
 static void fit_terminal(void)
 {
 	struct winsize size;

@@ -1,7 +1,9 @@
 /*
- * top_screen.h: a terminal whose lines are rewritten in place, and its keyboard. The only module that knows curses.
+ * top_screen.h: a terminal whose lines are rewritten in place, and its keyboard. The only module
+ * that knows curses.
  *
- * While it is open, SIGINT, SIGTERM and SIGHUP come as a key, and SIGWINCH as another; however it ends, close gives the terminal back as it was.
+ * While it is open, SIGINT, SIGTERM and SIGHUP come as a key, and SIGWINCH as another; however it
+ * ends, close gives the terminal back as it was.
  */
 #ifndef SPIKEWATCH_CLI_TOP_TOP_SCREEN_H
 #define SPIKEWATCH_CLI_TOP_TOP_SCREEN_H
@@ -47,7 +49,10 @@ void top_screen_close(struct top_screen *screen);
 /* In characters, as it is now. */
 void top_screen_size(const struct top_screen *screen, size_t *ret_lines, size_t *ret_columns);
 
-/* Makes line `line` (from 0) say text, and no more; one that is not on the screen is passed over. The characters must be printable. */
+/*
+ * Makes line `line` (from 0) say text, and no more; one that is not on the screen is passed over.
+ * The characters must be printable.
+ */
 void top_screen_put(struct top_screen *screen, size_t line, enum top_screen_look look, const char *text);
 
 /* Clears all lines from `line` on, and shows what was put. */

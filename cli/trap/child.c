@@ -1,8 +1,10 @@
 /*
- * child.c: the child says that it is there, and reads a byte before it calls execvp(3). If the parent dies or gives up, the
- * connection ends, and the child with it. After that the same connection tells whether execvp(3) failed: it closes a successful one.
+ * child.c: the child says that it is there, and reads a byte before it calls execvp(3). If the
+ * parent dies or gives up, the connection ends, and the child with it. After that the same
+ * connection tells whether execvp(3) failed: it closes a successful one.
  *
- * Whoever starts us may have SIGCHLD ignored: then the kernel would reap the child by itself, and nobody would ever see it end.
+ * Whoever starts us may have SIGCHLD ignored: then the kernel would reap the child by itself, and
+ * nobody would ever see it end.
  */
 #include "cli/trap/child.h"
 

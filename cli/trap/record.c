@@ -1,9 +1,10 @@
 /*
- * record.c: spikewatch record: the daemon's sampler and ring in this process, streamed to a file or a pipe.
+ * record.c: spikewatch record: the daemon's sampler and ring in this process, streamed to a file or
+ * a pipe.
  *
- * The main thread is the ring's blocking reader: while the sink is slow the sampler backs off, which the STATS line and
- * the closing words count. There is no configuration file: the options become one (config.h), so that the same code decides
- * what is watched.
+ * The main thread is the ring's blocking reader: while the sink is slow the sampler backs off,
+ * which the STATS line and the closing words count. There is no configuration file: the options
+ * become one (config.h), so that the same code decides what is watched.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -36,7 +37,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often buffered lines are handed to the sink when nothing else does it: what a person who watches the output sees. */
+/*
+ * How often buffered lines are handed to the sink when nothing else does it: what a person who
+ * watches the output sees.
+ */
 #define FLUSH_INTERVAL_NS (200 * NS_PER_MS)
 
 /* As many as a configuration may have entries; of trees, that may have them (config.h). */
@@ -187,7 +191,10 @@ static int build_config(const struct record *record, struct config **ret)
 
 #define SINK_PATIENCE_MS 1000
 
-/* A slow reader is waited for; after a signal it must not hold us: what might block is not written any more. */
+/*
+ * A slow reader is waited for; after a signal it must not hold us: what might block is not written
+ * any more.
+ */
 static int write_output(void *ctx, const void *data, size_t len)
 {
 	const struct record *record = ctx;
@@ -332,7 +339,10 @@ static int run_session(struct record *record, struct session *session)
 	return r < 0 ? r : pumped < 0 ? pumped : closed;
 }
 
-/* The command's own exit code is ours, as with time(1). Recording may be over; what COMMAND does is its own affair, unless we were told to stop. */
+/*
+ * The command's own exit code is ours, as with time(1). Recording may be over; what COMMAND does is
+ * its own affair, unless we were told to stop.
+ */
 static int exit_code(struct record *record, bool has_command, int result)
 {
 	int code = has_command ? stopped_child_wait(&record->child) : EXIT_OK;
@@ -384,7 +394,10 @@ static int check_request(struct record *record, bool has_command)
 	return r;
 }
 
-/* The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would never come. 0; EXIT_TROUBLE. */
+/*
+ * The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would
+ * never come. 0; EXIT_TROUBLE.
+ */
 static int check_found(const struct record *record, struct session *session)
 {
 	struct discovery_state found;

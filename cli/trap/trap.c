@@ -1,9 +1,12 @@
 /*
- * trap.c: spikewatch trap: waits in the foreground until a process does what it should not, and writes that down as the daemon would.
+ * trap.c: spikewatch trap: waits in the foreground until a process does what it should not, and
+ * writes that down as the daemon would.
  *
- *	plan (options) ─▶ configuration ─▶ session, rules, incidents (trap_session.h) ─▶ so many incidents, or the end of what is watched
+ * 	plan (options) ─▶ configuration ─▶ session, rules, incidents (trap_session.h) ─▶ so many
+ *  incidents, or the end of what is watched
  *
- * All words go to standard error: standard output is COMMAND's. What the daemon would say at "notice" is said in words of our own.
+ * All words go to standard error: standard output is COMMAND's. What the daemon would say at
+ * "notice" is said in words of our own.
  */
 #include "cli/trap/trap.h"
 
@@ -53,11 +56,12 @@
 #define TRAP_SESSION_CAUGHT_MAX 1000
 
 /*
- * trap_session.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has no name, so it goes with the process; the memo
- * is never saved; the spool has no limits, so nothing that others have written is ever removed.
+ * trap_session.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has
+ * no name, so it goes with the process; the memo is never saved; the spool has no limits, so
+ * nothing that others have written is ever removed.
  *
- * Nobody tells the name of an incident that was opened: it is known but for its number (incident_stem), and looked up once it is
- * there.
+ * Nobody tells the name of an incident that was opened: it is known but for its number
+ * (incident_stem), and looked up once it is there.
  */
 
 #define NUMBER_MAX 100 /* incidents of one name in one millisecond */
@@ -214,7 +218,9 @@ static int trap_session_start(struct trap_session *trap)
 	return session_start(trap->session);
 }
 
-/* Judges what was sampled, and has written what is complete. Every few milliseconds. 0 or -errno. */
+/*
+ * Judges what was sampled, and has written what is complete. Every few milliseconds. 0 or -errno.
+ */
 static int trap_session_poll(struct trap_session *trap)
 {
 	int r = dispatcher_poll(trap->dispatcher);
@@ -243,7 +249,10 @@ void trap_session_finish(struct trap_session *trap)
 
 /* ---- how it is ---- */
 
-/* How many processes are watched now, members of a sum each for itself; *ret_error: if there are none, -errno of why one could not be, or 0. */
+/*
+ * How many processes are watched now, members of a sum each for itself; *ret_error: if there are
+ * none, -errno of why one could not be, or 0.
+ */
 static size_t trap_session_targets(const struct trap_session *trap, int *ret_error)
 {
 	struct discovery_state found;
@@ -262,7 +271,10 @@ static int note_sum(void *ctx, const struct evaluator_sight *sight)
 	return sight->target->kind == TARGET_GROUP;
 }
 
-/* How many processes of the sum that is watched, but for this one, are still there; at most 256 are counted. Also after trap_session_finish. */
+/*
+ * How many processes of the sum that is watched, but for this one, are still there; at most 256 are
+ * counted. Also after trap_session_finish.
+ */
 static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 {
 	int32_t pids[LEFT_MAX];
@@ -407,7 +419,8 @@ static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_M
 }
 
 /*
- * Names of incidents that are in the directory by now, in the order in which they were opened: the first that was not handed out yet. False: none.
+ * Names of incidents that are in the directory by now, in the order in which they were opened: the
+ * first that was not handed out yet. False: none.
  */
 static bool trap_session_written(struct trap_session *trap, char ret[static INCIDENT_NAME_MAX + 1])
 {
@@ -428,8 +441,9 @@ static bool trap_session_written(struct trap_session *trap, char ret[static INCI
 }
 
 /*
- * trap_live.c: one line, never wider than the terminal, so that it never wraps. If the terminal became narrower since, it has wrapped what
- * stands there by itself: then the lines above are erased too.
+ * trap_live.c: one line, never wider than the terminal, so that it never wraps. If the terminal
+ * became narrower since, it has wrapped what stands there by itself: then the lines above are
+ * erased too.
  */
 
 #define WIDTH_DEFAULT 80
@@ -567,17 +581,19 @@ void trap_live_erase(struct trap_live *live)
 }
 
 /*
- * trap_plan.c: the options become the text of a configuration, and its own reader makes the value: one place knows ranges and what
- * goes with what.
+ * trap_plan.c: the options become the text of a configuration, and its own reader makes the value:
+ * one place knows ranges and what goes with what.
  *
- * "For a second" is five windows in a row, each of them over the threshold: a window as long as the whole time would miss a burst
- * that it happens to cut in two, and be passed by half a burst of twice the height. Memory without a time is looked at through the kernel's
- * high-water mark, which sees what came and went between two samples.
+ * "For a second" is five windows in a row, each of them over the threshold: a window as long as the
+ * whole time would miss a burst that it happens to cut in two, and be passed by half a burst of
+ * twice the height. Memory without a time is looked at through the kernel's high-water mark, which
+ * sees what came and went between two samples.
  *
- * A rule is armed again when the value has come down: a spike that goes on is one incident, however long it lasts.
+ * A rule is armed again when the value has come down: a spike that goes on is one incident, however
+ * long it lasts.
  *
- * With all that it starts a target is a sum: who waits for `make -j8` to take too much waits for all of it, and the incident says which of its processes
- * took it.
+ * With all that it starts a target is a sum: who waits for `make -j8` to take too much waits for
+ * all of it, and the incident says which of its processes took it.
  *
  * The name of a process is put in behind the reader: it may hold bytes that JSON cannot.
  */
@@ -585,13 +601,19 @@ void trap_live_erase(struct trap_live *live)
 #define CPU_DEFAULT_PERCENT 80.0
 #define CPU_DEFAULT_FOR_NS NS_PER_S
 
-/* Memory that grows: half as much again as on average, and no trifle; the average is of half a minute, and worth something after five seconds. */
+/*
+ * Memory that grows: half as much again as on average, and no trifle; the average is of half a
+ * minute, and worth something after five seconds.
+ */
 #define GROWTH_PERCENT 50
 #define GROWTH_MINIMUM_BYTES (128ull << 20)
 #define GROWTH_HISTORY 30
 #define GROWTH_WARMUP 5
 
-/* Windows in the time that it has to last. Below 100 ms CPU time has a coarse grain; more than a second tells nobody anything new. */
+/*
+ * Windows in the time that it has to last. Below 100 ms CPU time has a coarse grain; more than a
+ * second tells nobody anything new.
+ */
 #define WINDOWS 5
 #define WINDOW_MIN_NS (100 * NS_PER_MS)
 #define WINDOW_MAX_NS NS_PER_S
@@ -907,7 +929,10 @@ static bool may_use(const char *path)
 	return stat(path, &st) < 0 ? errno == ENOENT : st.st_uid == geteuid() && access(path, W_OK | X_OK) == 0;
 }
 
-/* Where `spikewatch list` looks, so that it is found at once; else below the user's own directory. EXIT_OK or, said, EXIT_TROUBLE. */
+/*
+ * Where `spikewatch list` looks, so that it is found at once; else below the user's own directory.
+ * EXIT_OK or, said, EXIT_TROUBLE.
+ */
 static int choose_directory(struct trap *trap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");
@@ -1084,7 +1109,9 @@ static int wait_until_over(struct trap *trap)
 	}
 }
 
-/* A process that has ended meanwhile, or is none (a thread's id), or is hidden, would never come. */
+/*
+ * A process that has ended meanwhile, or is none (a thread's id), or is hidden, would never come.
+ */
 static int check_found(struct trap *trap)
 {
 	int error, r = 0;

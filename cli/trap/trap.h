@@ -13,8 +13,9 @@
 #include <stdio.h>
 
 /*
- * trap_session.h: the daemon's session, rules and incidents in this process, until so many incidents were opened: no file but the
- * incidents is written, nobody can ask it, nothing is remembered. Belongs to one thread; session and incidents have their own.
+ * trap_session.h: the daemon's session, rules and incidents in this process, until so many
+ * incidents were opened: no file but the incidents is written, nobody can ask it, nothing is
+ * remembered. Belongs to one thread; session and incidents have their own.
  */
 
 struct trap_session;
@@ -42,8 +43,8 @@ struct trap_session_view {
 };
 
 /*
- * Opens everything and makes a first scan. 0; -ENOMEM; -errno. What failed is in the log, but for the directory: then *ret_directory
- * is true.
+ * Opens everything and makes a first scan. 0; -ENOMEM; -errno. What failed is in the log, but for
+ * the directory: then *ret_directory is true.
  */
 int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory);
 
@@ -53,20 +54,29 @@ void trap_session_view(const struct trap_session *trap, struct trap_session_view
 /* Stops sampling, writes what is open as it is, and waits for that. Once. */
 void trap_session_finish(struct trap_session *trap);
 
-/* trap_session_finish first. NULL is fine. False: the configuration is still referred to (session_free). */
+/*
+ * trap_session_finish first. NULL is fine. False: the configuration is still referred to
+ * (session_free).
+ */
 bool trap_session_free(struct trap_session *trap);
 
 /*
- * trap_plan.h: what `spikewatch trap` was asked for, as the configuration that a daemon would be given for it: one target, a rule for
- * each threshold, short times.
+ * trap_plan.h: what `spikewatch trap` was asked for, as the configuration that a daemon would be
+ * given for it: one target, a rule for each threshold, short times.
  */
 
 #define TRAP_PLAN_TEXT_MAX 320
 
-/* How long an incident goes on, unless somebody wants it otherwise: the height of the spike, and perhaps its end. */
+/*
+ * How long an incident goes on, unless somebody wants it otherwise: the height of the spike, and
+ * perhaps its end.
+ */
 #define TRAP_PLAN_AFTER_NS (3 * NS_PER_S)
 
-/* Zeroed but for after_ns is a plan of which nothing is said. Texts are the caller's and must outlive the configuration. */
+/*
+ * Zeroed but for after_ns is a plan of which nothing is said. Texts are the caller's and must
+ * outlive the configuration.
+ */
 struct trap_plan {
 	const char *comm; /* all processes of this name, those that come later too; NULL: trap_plan_watch says which */
 	const char *cpu;  /* "80%", of a core; NULL: not asked for */
@@ -86,14 +96,20 @@ struct trap_plan {
 void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *program);
 
 /*
- * Checks what was asked for, and fills in defaults. 0; -EINVAL: error (cap bytes, terminated) says which option is wrong and what was expected.
+ * Checks what was asked for, and fills in defaults. 0; -EINVAL: error (cap bytes, terminated) says
+ * which option is wrong and what was expected.
  */
 int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap);
 
-/* Of a resolved plan, which must outlive it. 0; -ENOMEM; -EINVAL as above. *ret is for config_free. */
+/*
+ * Of a resolved plan, which must outlive it. 0; -ENOMEM; -EINVAL as above. *ret is for config_free.
+ */
 int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap);
 
-/* "more than 80% of a core for 1 s, or more than 512 MiB of memory": what a resolved plan waits for. Into buf, which is returned. */
+/*
+ * "more than 80% of a core for 1 s, or more than 512 MiB of memory": what a resolved plan waits
+ * for. Into buf, which is returned.
+ */
 const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap);
 
 #define TRAP_LIVE_TEXT_MAX 512

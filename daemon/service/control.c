@@ -8,11 +8,13 @@
  *        └── its end, too ──▶ free ◀── all was taken, gone, 5 s
  *            long, 2 s
  *
- * Every descriptor is non-blocking, and each event does one bounded piece of work. All of it has the lowest priority in the loop: the
- * rules come first, whoever asks and however often. A flood of connections, and an accept(2) that fails for want of descriptors while the
- * connection stays in the queue, are both bounded by the rate limit of the listening socket.
+ * Every descriptor is non-blocking, and each event does one bounded piece of work. All of it has
+ * the lowest priority in the loop: the rules come first, whoever asks and however often. A flood of
+ * connections, and an accept(2) that fails for want of descriptors while the connection stays in
+ * the queue, are both bounded by the rate limit of the listening socket.
  *
- * Rejected: a thread for the clients. What they ask for belongs to the main thread, and would need a lock in it.
+ * Rejected: a thread for the clients. What they ask for belongs to the main thread, and would need
+ * a lock in it.
  */
 #include "daemon/service/control.h"
 
@@ -56,7 +58,10 @@
 /* A piece of an answer; of each client one is kept until it was taken. */
 #define CONTROL_PIECE_MAX (2u << 20)
 
-/* For taking each piece of the answer: a machine in distress is when it is asked for. What is kept for so long is a place and a piece. */
+/*
+ * For taking each piece of the answer: a machine in distress is when it is asked for. What is kept
+ * for so long is a place and a piece.
+ */
 #define CONTROL_PIECE_PATIENCE_NS (5 * NS_PER_S)
 
 /* Room for what it has to say. */
@@ -65,11 +70,11 @@
 static void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics);
 
 /*
- * handed_fds.c: the environment is asked once, because it must be unset for programs that are started later, and the answer then is a value
- * that several modules can take from in any order.
+ * handed_fds.c: the environment is asked once, because it must be unset for programs that are
+ * started later, and the answer then is a value that several modules can take from in any order.
  *
- * Rejected: names of descriptors ($LISTEN_FDNAMES). They are right only if somebody wrote FileDescriptorName= into the unit, while the
- * kernel always knows what a socket is.
+ * Rejected: names of descriptors ($LISTEN_FDNAMES). They are right only if somebody wrote
+ * FileDescriptorName= into the unit, while the kernel always knows what a socket is.
  */
 
 /* The place for this descriptor; NULL: none. */
@@ -226,7 +231,10 @@ static int answer_reload(const struct requests *requests, const char *argument, 
 
 /* ---- trigger ---- */
 
-/* The search for what a name means: a target of that name, else the only target of an entry of that name. */
+/*
+ * The search for what a name means: a target of that name, else the only target of an entry of that
+ * name.
+ */
 struct search {
 	const char *name;
 	unsigned char encoded[TARGET_ENCODED_MAX];
@@ -491,14 +499,17 @@ int reload_run(const struct reload *reload, char *message)
 }
 
 /*
- * reporter.c: one overview, three readers. A socket of systemd's is kept over reloads: it cannot be had twice.
+ * reporter.c: one overview, three readers. A socket of systemd's is kept over reloads: it cannot be
+ * had twice.
  */
 
 /* Longer than any address that listen_address.h takes, and any path. */
 #define LISTEN_MAX 96
 #define PATH_MAX_BYTES 4096
 
-/* When the file with the metrics is written does not matter: the machine may sleep a little longer. */
+/*
+ * When the file with the metrics is written does not matter: the machine may sleep a little longer.
+ */
 #define METRICS_FILE_ACCURACY_US 100000
 
 struct reporter {
@@ -703,7 +714,10 @@ static void reload_metrics_file(struct reporter *reporter, const struct config_m
 	start_metrics_file(reporter, metrics);
 }
 
-/* Another configuration of the metrics: what changed is taken down and set up again. Nothing refers to the old one afterwards. */
+/*
+ * Another configuration of the metrics: what changed is taken down and set up again. Nothing refers
+ * to the old one afterwards.
+ */
 static void reporter_reload(struct reporter *reporter, const struct config_metrics *metrics)
 {
 	reload_metrics(reporter, metrics);
@@ -729,7 +743,10 @@ void reporter_free(struct reporter *reporter)
 /* How late a client may be dropped. */
 #define PATIENCE_GRAIN_US 100000
 
-/* After something that took long all clients are out of time at once: what they have sent, and can take, comes first. */
+/*
+ * After something that took long all clients are out of time at once: what they have sent, and can
+ * take, comes first.
+ */
 #define PATIENCE_PRIORITY (SD_EVENT_PRIORITY_IDLE + 1)
 
 struct client {
@@ -808,7 +825,10 @@ static int answer(struct client *client)
 	return r < 0 ? r : be_patient(client, CONTROL_PIECE_PATIENCE_NS);
 }
 
-/* The piece was taken. 0: here is another one, or it comes with the next event; negative: drop it, also when there is none. */
+/*
+ * The piece was taken. 0: here is another one, or it comes with the next event; negative: drop it,
+ * also when there is none.
+ */
 static int next_piece(struct client *client)
 {
 	int r;

@@ -1,8 +1,9 @@
 /*
  * control.h: another configuration for a daemon that runs: all of it at once, or none of it.
  *
- * Unchanged targets stay what they are, with their past; unchanged rules keep their history and cooldowns; no tick is missed. What only a
- * restart can change (config_change.h) makes the whole of it refused.
+ * Unchanged targets stay what they are, with their past; unchanged rules keep their history and
+ * cooldowns; no tick is missed. What only a restart can change (config_change.h) makes the whole of
+ * it refused.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_CONTROL_H
 #define SPIKEWATCH_DAEMON_SERVICE_CONTROL_H
@@ -20,8 +21,8 @@
 #include <stddef.h>
 
 /*
- * handed_fds.h: the sockets that systemd has opened for the daemon (sd_listen_fds(3)), told apart by what they are, not by their order or
- * name: a unit may hand over either, both or none.
+ * handed_fds.h: the sockets that systemd has opened for the daemon (sd_listen_fds(3)), told apart
+ * by what they are, not by their order or name: a unit may hand over either, both or none.
  */
 
 /* Zeroed: none. A descriptor is 0 if there is none: systemd's begin at 3. */
@@ -32,8 +33,9 @@ struct handed_fds {
 };
 
 /*
- * Takes what is handed over, non-blocking and close-on-exec, and removes it from the environment: only the first call of a process gets
- * any, and it must come before anything opens a descriptor of its own by these numbers. 0 or -errno (then *ret is as if there were none).
+ * Takes what is handed over, non-blocking and close-on-exec, and removes it from the environment:
+ * only the first call of a process gets any, and it must come before anything opens a descriptor of
+ * its own by these numbers. 0 or -errno (then *ret is as if there were none).
  */
 int handed_fds_take(struct handed_fds *ret);
 
@@ -41,11 +43,13 @@ int handed_fds_take(struct handed_fds *ret);
 void handed_fds_release(struct handed_fds *handed);
 
 /*
- * control.h: the socket at which the daemon says how it is: a unix stream socket, served by the main loop.
+ * control.h: the socket at which the daemon says how it is: a unix stream socket, served by the
+ * main loop.
  *
- * A client sends one request, a line of at most CONTROL_REQUEST_MAX bytes, gets one answer and the end of the connection. A long answer is made
- * piece by piece, the next one when the last one was taken, and in between the loop does what is more urgent. Whoever
- * stalls, talks nonsense, leaves early or never reads is dropped after a while and has held up nobody.
+ * A client sends one request, a line of at most CONTROL_REQUEST_MAX bytes, gets one answer and the
+ * end of the connection. A long answer is made piece by piece, the next one when the last one was
+ * taken, and in between the loop does what is more urgent. Whoever stalls, talks nonsense, leaves
+ * early or never reads is dropped after a while and has held up nobody.
  */
 
 struct control;
@@ -62,7 +66,10 @@ struct sd_event;
 
 /* What is still to be answered. {0}: nothing. */
 struct control_rest {
-	/* Appends the next piece, which may be empty. 1: there is more; 0: this was the last; -errno: the client is dropped in the middle. */
+	/*
+	 * Appends the next piece, which may be empty. 1: there is more; 0: this was the last;
+	 * -errno: the client is dropped in the middle.
+	 */
 	int (*more)(void *ctx, struct buffer *ret);
 	void (*end)(void *ctx); /* called once: after the last piece, or when the client is gone */
 	void *ctx;
@@ -73,17 +80,18 @@ struct control_options {
 	const char *path;       /* of the socket; not used when one is handed over; must outlive the control too */
 	int handed;             /* a listening unix stream socket, non-blocking, the control's from then on; 0: none */
 	/*
-	 * Appends the answer to ret, at most CONTROL_PIECE_MAX, or leaves all or some of it to rest. request: without newline, any other byte but
-	 * NUL may be in it. 0; -errno: the client gets none, and rest was not set.
+	 * Appends the answer to ret, at most CONTROL_PIECE_MAX, or leaves all or some of it to
+	 * rest. request: without newline, any other byte but NUL may be in it. 0; -errno: the
+	 * client gets none, and rest was not set.
 	 */
 	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rate_limit);
 	void *ctx;
 };
 
 /*
- * Listens. The socket is the one that is handed over (handed_fds.h), also closed if this fails, or made at path, with mode 0660; one that a
- * dead daemon has left there is replaced. 0; -ENOMEM; -EADDRINUSE: somebody else answers there; -EEXIST: something is there that is no
- * socket; -errno.
+ * Listens. The socket is the one that is handed over (handed_fds.h), also closed if this fails, or
+ * made at path, with mode 0660; one that a dead daemon has left there is replaced. 0; -ENOMEM;
+ * -EADDRINUSE: somebody else answers there; -EEXIST: something is there that is no socket; -errno.
  */
 int control_new(const struct control_options *options, struct control **ret);
 
@@ -91,7 +99,8 @@ int control_new(const struct control_options *options, struct control **ret);
 void control_free(struct control *control);
 
 /*
- * requests.h: what the daemon can be asked at its control socket, and the JSON document that answers it. docs/status.md describes both.
+ * requests.h: what the daemon can be asked at its control socket, and the JSON document that
+ * answers it. docs/status.md describes both.
  *
  *     status [WORDS]     how it is, in pieces (status_answer.h); words say what of it (status_query.h)
  *     trigger [TARGET]   an incident now, of one target or of everything
@@ -111,16 +120,18 @@ struct requests {
 };
 
 /*
- * Appends the answer to one line (without newline, any other byte but NUL may be in it) to ret. What cannot be done, or is not known, is
- * answered too: by an object with `error`. What comes in pieces is left to rest; requests must outlive it. 0; -ENOMEM; -EFBIG: it does not fit into
+ * Appends the answer to one line (without newline, any other byte but NUL may be in it) to ret.
+ * What cannot be done, or is not known, is answered too: by an object with `error`. What comes in
+ * pieces is left to rest; requests must outlive it. 0; -ENOMEM; -EFBIG: it does not fit into
  * ret->max.
  */
 int requests_answer(const struct requests *requests, const char *line, struct buffer *ret,
 		    struct control_rest *rate_limit);
 
 /*
- * reporter.h: whoever asks from outside is answered here: at the control socket (control.h, requests.h), over HTTP (metrics.h), and in a
- * file (metrics_file.h). Everything else works without any of them: what cannot be had is said in the log.
+ * reporter.h: whoever asks from outside is answered here: at the control socket (control.h,
+ * requests.h), over HTTP (metrics.h), and in a file (metrics_file.h). Everything else works without
+ * any of them: what cannot be had is said in the log.
  */
 
 struct reporter;
@@ -133,18 +144,23 @@ struct reporter_options {
 };
 
 /*
- * Takes the sockets that systemd hands over: to be called once, before anything else opens descriptors.
- * Answers nobody before reporter_start. 0 or -ENOMEM.
+ * Takes the sockets that systemd hands over: to be called once, before anything else opens
+ * descriptors. Answers nobody before reporter_start. 0 or -ENOMEM.
  */
 int reporter_new(struct reporter **ret);
 
-/* From now on answers. What options point to must outlive the reporter; the texts of the metrics, until reporter_reload. */
+/*
+ * From now on answers. What options point to must outlive the reporter; the texts of the metrics,
+ * until reporter_reload.
+ */
 void reporter_start(struct reporter *reporter, const struct reporter_options *options);
 
 /* NULL is fine. */
 void reporter_free(struct reporter *reporter);
 
-/* Those who have to change; all borrowed. *config and *tally are replaced, and the old ones freed. */
+/*
+ * Those who have to change; all borrowed. *config and *tally are replaced, and the old ones freed.
+ */
 struct reload {
 	const struct config_file *file;
 	struct config **config;
@@ -156,8 +172,8 @@ struct reload {
 };
 
 /*
- * Reads the file again and puts it in force. Main thread. 0: message (RELOAD_MESSAGE_MAX bytes) says what changed; -errno: it says why
- * nothing did. Logged either way.
+ * Reads the file again and puts it in force. Main thread. 0: message (RELOAD_MESSAGE_MAX bytes)
+ * says what changed; -errno: it says why nothing did. Logged either way.
  */
 int reload_run(const struct reload *reload, char *message);
 

@@ -57,7 +57,10 @@ static bool signals_is_ignored(int number)
 	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* In the main thread, before there is another: they are blocked, but for a SIGHUP that is ignored, and SIGPIPE is ignored. */
+/*
+ * In the main thread, before there is another: they are blocked, but for a SIGHUP that is ignored,
+ * and SIGPIPE is ignored.
+ */
 static void signals_block(void)
 {
 	sigset_t set;
@@ -72,14 +75,20 @@ static void signals_block(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* lifecycle_log.c: two entries that a person looks for first, so they hold the numbers that matter and no more. */
+/*
+ * lifecycle_log.c: two entries that a person looks for first, so they hold the numbers that matter
+ * and no more.
+ */
 
 static unsigned long long number(uint64_t value)
 {
 	return value;
 }
 
-/* What is watched, how, and where incidents go. The targets that are there are said by this, and not by arrivals. */
+/*
+ * What is watched, how, and where incidents go. The targets that are there are said by this, and
+ * not by arrivals.
+ */
 static void lifecycle_log_started(const struct overview *overview, struct target_log *target_log)
 {
 	struct discovery_state found;
@@ -121,11 +130,14 @@ static void lifecycle_log_stopped(const struct overview *overview, struct target
 /*
  * daemon.c: build, run, take down.
  *
- * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within bounds), a second's periodic checks, a
- * signal. Everything slow happens in other threads.
+ * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within
+ * bounds), a second's periodic checks, a signal. Everything slow happens in other threads.
  */
 
-/* Bounds of the pause between two looks at the ring: a firing is seen within that time after its window ended. */
+/*
+ * Bounds of the pause between two looks at the ring: a firing is seen within that time after its
+ * window ended.
+ */
 #define POLL_MIN_NS (10 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
@@ -290,7 +302,10 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return sd_event_exit(sd_event_source_get_event(source), 0);
 }
 
-/* The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else wants a reload. */
+/*
+ * The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else
+ * wants a reload.
+ */
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	struct daemon *daemon = userdata;
@@ -530,7 +545,10 @@ static int run(struct daemon *daemon)
 	return r;
 }
 
-/* The other way round: first nothing new comes in, then what is open is sealed, then what is remembered is saved. */
+/*
+ * The other way round: first nothing new comes in, then what is open is sealed, then what is
+ * remembered is saved.
+ */
 static void take_down(struct daemon *daemon)
 {
 	struct overview overview;
@@ -552,7 +570,10 @@ static void take_down(struct daemon *daemon)
 	evaluator_free(daemon->evaluator);
 	rule_counts_free(daemon->tally);
 	state_file_close(daemon->state_file);
-	/* Who hangs keeps what he has. If the incident worker does, the ring is not ended in good order: the next start recovers what it holds. */
+	/*
+	 * Who hangs keeps what he has. If the incident worker does, the ring is not ended in good
+	 * order: the next start recovers what it holds.
+	 */
 	if (incidents_free(daemon->incidents)) {
 		if (session_free(daemon->session))
 			config_free(daemon->config);
@@ -564,9 +585,9 @@ static void take_down(struct daemon *daemon)
 }
 
 /*
- * Runs until SIGTERM or SIGINT. SIGHUP and `spikewatch reload` read file again; SIGUSR1 and `spikewatch trigger` open an incident.
- * config is what file held, and becomes the daemon's. 0: a clean stop; -errno: it could not start (logged), -EALREADY: another daemon
- * has this ring.
+ * Runs until SIGTERM or SIGINT. SIGHUP and `spikewatch reload` read file again; SIGUSR1 and
+ * `spikewatch trigger` open an incident. config is what file held, and becomes the daemon's. 0: a
+ * clean stop; -errno: it could not start (logged), -EALREADY: another daemon has this ring.
  */
 static int daemon_run(const struct config_file *file, struct config *config)
 {

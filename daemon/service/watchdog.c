@@ -24,16 +24,22 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
-/* A scan of a thousand processes takes some milliseconds; systemd waits for a minute and a half by default. */
+/*
+ * A scan of a thousand processes takes some milliseconds; systemd waits for a minute and a half by
+ * default.
+ */
 #define READINESS_PATIENCE_NS (5 * NS_PER_S)
 
-/* Each part shows a sign at least once a second; a machine in distress may hold it up for a while. */
+/*
+ * Each part shows a sign at least once a second; a machine in distress may hold it up for a while.
+ */
 #define WATCHDOG_PATIENCE_NS (10 * NS_PER_S)
 
 /*
  * readiness.c: two sources of the loop, of which the first that speaks ends both.
  *
- * Rejected: the first scan in the main thread. It is simpler, and whatever hangs in it hangs the start, for ever, with all signals blocked.
+ * Rejected: the first scan in the main thread. It is simpler, and whatever hangs in it hangs the
+ * start, for ever, with all signals blocked.
  */
 
 void readiness_release(struct readiness *readiness)

@@ -1,6 +1,7 @@
 /*
- * watchdog.h: what is looked after once a second: how sampling, discovery, the rules and the clocks are (said by health.h), whether every
- * thread is alive (watchdog.h), and readers that died while they held the ring.
+ * watchdog.h: what is looked after once a second: how sampling, discovery, the rules and the clocks
+ * are (said by health.h), whether every thread is alive (watchdog.h), and readers that died while
+ * they held the ring.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_WATCHDOG_H
 #define SPIKEWATCH_DAEMON_SERVICE_WATCHDOG_H
@@ -19,11 +20,16 @@
 #include <systemd/sd-event.h>
 
 /*
- * readiness.h: when the daemon is ready: when the first scan for targets is through, which discovery's thread makes (session_seek), or after READINESS_PATIENCE_NS
- * without it, because the files of a process may hang when they are read. Until then the event loop runs: whoever asks is answered, and a signal ends it.
+ * readiness.h: when the daemon is ready: when the first scan for targets is through, which
+ * discovery's thread makes (session_seek), or after READINESS_PATIENCE_NS without it, because the
+ * files of a process may hang when they are read. Until then the event loop runs: whoever asks is
+ * answered, and a signal ends it.
  */
 
-/* result: 0, also when it is not waited for any longer, or why the first scan has failed. Negative ends the loop. */
+/*
+ * result: 0, also when it is not waited for any longer, or why the first scan has failed. Negative
+ * ends the loop.
+ */
 typedef int readiness_ready(void *ctx, int result);
 
 /* {0}: nothing is waited for. All is readiness.c's own. */
@@ -35,8 +41,8 @@ struct readiness {
 };
 
 /*
- * Calls ready once, from the loop. Set in readiness are discovery, whose thread was started, ready and ctx. That the first scan is not waited for any longer is
- * logged. 0 or -errno.
+ * Calls ready once, from the loop. Set in readiness are discovery, whose thread was started, ready
+ * and ctx. That the first scan is not waited for any longer is logged. 0 or -errno.
  */
 int readiness_await(struct readiness *readiness, sd_event *event);
 
@@ -44,11 +50,13 @@ int readiness_await(struct readiness *readiness, sd_event *event);
 void readiness_release(struct readiness *readiness);
 
 /*
- * watchdog.h: the word to systemd that the daemon is alive, given only while every part is that must be: the loop that judges rules, and
- * the threads that sample. A part that shows no sign for WATCHDOG_PATIENCE_NS keeps it back, and systemd restarts the
- * service when WatchdogSec= has passed too. The threads that write incidents and that look for targets are not among them: a disk that hangs, or
- * the files of a process that do when they are read, are no reason to stop recording, and no restart would mend them. Discovery that hangs
- * with its lock held keeps the loop waiting, which asks it every second: so that is a reason.
+ * watchdog.h: the word to systemd that the daemon is alive, given only while every part is that
+ * must be: the loop that judges rules, and the threads that sample. A part that shows no sign for
+ * WATCHDOG_PATIENCE_NS keeps it back, and systemd restarts the service when WatchdogSec= has passed
+ * too. The threads that write incidents and that look for targets are not among them: a disk that
+ * hangs, or the files of a process that do when they are read, are no reason to stop recording, and
+ * no restart would mend them. Discovery that hangs with its lock held keeps the loop waiting, which
+ * asks it every second: so that is a reason.
  */
 
 /* When a part last showed a sign of life. */
@@ -66,7 +74,10 @@ struct watchdog {
 /* Asks the environment ($WATCHDOG_USEC) whether and how often systemd waits for a word. */
 void watchdog_init(struct watchdog *watchdog);
 
-/* How long this part has been silent beyond the patience, in nanoseconds since its last sign; 0: it is alive. */
+/*
+ * How long this part has been silent beyond the patience, in nanoseconds since its last sign; 0: it
+ * is alive.
+ */
 uint64_t watchdog_silence(const struct watchdog_sign *sign, mono_t now);
 
 /* Gives the word if it is due and all parts are alive. True if it was given. */

@@ -1,10 +1,13 @@
 /*
- * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not for people: see usage.
+ * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not for
+ * people: see usage.
  *
- * It reads files of strangers with large libraries, so it is made to be killed by them without harm: what it needs is handed to it
- * open, it gives up everything else before it looks at the first byte, and its parent waits for so long and no longer.
+ * It reads files of strangers with large libraries, so it is made to be killed by them without
+ * harm: what it needs is handed to it open, it gives up everything else before it looks at the
+ * first byte, and its parent waits for so long and no longer.
  *
- *	take what is handed over ─▶ copy the vDSO, start debug_files.h ─▶ sandbox.h ─▶ parse ─▶ symbolize_run ─▶ write
+ * 	take what is handed over ─▶ copy the vDSO, start debug_files.h ─▶ sandbox.h ─▶ parse ─▶
+ *  symbolize_run ─▶ write
  */
 #include "daemon/symbolize/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
@@ -208,7 +211,10 @@ static int copy_vdso(void)
 	return TAKE_FD(fd);
 }
 
-/* When memory runs out it is us who go, not the recorder, whose good standing we have inherited; and whatever is being recorded goes first. */
+/*
+ * When memory runs out it is us who go, not the recorder, whose good standing we have inherited;
+ * and whatever is being recorded goes first.
+ */
 static void stand_back(void)
 {
 	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);

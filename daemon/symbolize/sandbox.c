@@ -1,14 +1,17 @@
 /*
- * sandbox.c: limits, then privileges, then a filter of system calls (seccomp(2)), which is a small program in the kernel's own language,
- * made from a table here: libseccomp is rejected, because two dozen numbers do not need it.
+ * sandbox.c: limits, then privileges, then a filter of system calls (seccomp(2)), which is a small
+ * program in the kernel's own language, made from a table here: libseccomp is rejected, because two
+ * dozen numbers do not need it.
  *
- *	another architecture's call? ── refused        in the table, without a condition? ── allowed
- *	mmap or mprotect of executable memory, fcntl other than reading flags ── refused     anything else ── refused
+ * 	another architecture's call? ── refused        in the table, without a condition? ── allowed
+ * 	mmap or mprotect of executable memory, fcntl other than reading flags ── refused     anything
+ *  else ── refused
  *
- * What is allowed reads and writes descriptors that are open and gets memory. Of what takes a path there is only newfstatat, which the C
- * library's fstat(3) is made of: it can tell whether a file is there, not what is in it. Messages go through sockets that are connected, if one is. Nothing can
- * open, connect, start, signal or trace.
- * The order matters: the filter forbids what comes before it.
+ * What is allowed reads and writes descriptors that are open and gets memory. Of what takes a path
+ * there is only newfstatat, which the C library's fstat(3) is made of: it can tell whether a file
+ * is there, not what is in it. Messages go through sockets that are connected, if one is. Nothing
+ * can open, connect, start, signal or trace. The order matters: the filter forbids what comes
+ * before it.
  */
 #include "daemon/symbolize/sandbox.h"
 
@@ -35,9 +38,10 @@
 #include <unistd.h>
 
 /*
- * debug_files.c: a pair of sockets that keep messages apart. A question is the bytes of a build id, the answer a byte with, perhaps, a
- * descriptor (SCM_RIGHTS). Of a build id only its hexadecimal digits get into the path, so that who asks cannot reach another file than one
- * of those that are there for everybody to read.
+ * debug_files.c: a pair of sockets that keep messages apart. A question is the bytes of a build id,
+ * the answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Of a build id only its hexadecimal
+ * digits get into the path, so that who asks cannot reach another file than one of those that are
+ * there for everybody to read.
  */
 
 /* sha1: 20 bytes, which is what all linkers write unless told otherwise; others up to this. */
@@ -185,7 +189,10 @@ int debug_files_ask(int fd, const uint8_t *build_id, size_t len)
 #define SANITIZED 0
 #endif
 
-/* What the kernel calls this machine. 0: the filter was not made for it, and the sandbox cannot be entered. */
+/*
+ * What the kernel calls this machine. 0: the filter was not made for it, and the sandbox cannot be
+ * entered.
+ */
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #define NUMBERS_END 0x40000000u /* those of x32 begin here */
@@ -230,7 +237,10 @@ static const struct without {
 
 #define STATEMENTS_MAX 96
 
-/* Descriptors can only be closed or received. As many as a parent hands over: the limit is on their numbers. */
+/*
+ * Descriptors can only be closed or received. As many as a parent hands over: the limit is on their
+ * numbers.
+ */
 #define DESCRIPTORS_MAX 4096
 
 struct program {
@@ -341,7 +351,10 @@ int sandbox_drop_privileges(void)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -errno;
-	/* What may not be done needs not be done: without CAP_SETGID or CAP_SETPCAP nothing can be gained by these. */
+	/*
+	 * What may not be done needs not be done: without CAP_SETGID or CAP_SETPCAP nothing can be
+	 * gained by these.
+	 */
 	(void)setgroups(0, NULL);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++)
@@ -357,7 +370,10 @@ int sandbox_drop_privileges(void)
 	return 0;
 }
 
-/* Limits end a process by signals, which whoever started it may have had blocked or ignored, and so have we. */
+/*
+ * Limits end a process by signals, which whoever started it may have had blocked or ignored, and so
+ * have we.
+ */
 static int let_signals_kill(void)
 {
 	static const int signals[] = { SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS };

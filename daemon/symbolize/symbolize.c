@@ -1,6 +1,7 @@
 /*
- * symbolize.c: the records are replayed in the order of their time (stack_streams.h): mappings, names, forks and ends of processes change what is
- * known (address_space.h), a sample is looked up in what is known by then (call_stack.h) and counts in the profile of its kind.
+ * symbolize.c: the records are replayed in the order of their time (stack_streams.h): mappings,
+ * names, forks and ends of processes change what is known (address_space.h), a sample is looked up
+ * in what is known by then (call_stack.h) and counts in the profile of its kind.
  */
 #include "daemon/symbolize/symbolize.h"
 
@@ -38,18 +39,23 @@ struct call_stack {
 };
 
 /*
- * call_stack.c: what an address came to is remembered by (mapping, address), where a mapping is what one record has mapped, also by
- * inheritance; for what just-in-time compilers made by (mapping and process, address), as each process has its own map.
+ * call_stack.c: what an address came to is remembered by (mapping, address), where a mapping is
+ * what one record has mapped, also by inheritance; for what just-in-time compilers made by (mapping
+ * and process, address), as each process has its own map.
  *
- * In a call chain the first address after a mark (user, kernel) is where that level was, exactly; those behind it are return addresses, the
- * instruction after the call. The call is the byte before, which may even belong to another function: a call of a function that does not
- * return can be the last instruction of its own.
+ * In a call chain the first address after a mark (user, kernel) is where that level was, exactly;
+ * those behind it are return addresses, the instruction after the call. The call is the byte
+ * before, which may even belong to another function: a call of a function that does not return can
+ * be the last instruction of its own.
  */
 
 /* Different places of code that are remembered; an incident has some ten thousand. */
 #define REMEMBERED_MAX (1u << 20)
 
-/* First numbers of pairs that are not just identities of mappings, which count from 1 and do not get near to 2^31. */
+/*
+ * First numbers of pairs that are not just identities of mappings, which count from 1 and do not
+ * get near to 2^31.
+ */
 #define OF_KERNEL UINT64_MAX
 #define OF_NOTHING (UINT64_MAX - 1)
 #define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
@@ -210,7 +216,9 @@ static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, 
 	return remember(stack, whose, &found, address, ret);
 }
 
-/* Is it a mark, and which addresses follow it? Guests' are not ours to look up: they end the chain. */
+/*
+ * Is it a mark, and which addresses follow it? Guests' are not ours to look up: they end the chain.
+ */
 static bool is_mark(uint64_t entry, bool *kernel, bool *end)
 {
 	if (entry < PERF_CONTEXT_MAX)
@@ -278,8 +286,9 @@ static size_t length_to_mark(const uint64_t *chain, size_t len)
 }
 
 /*
- * The frames of a sample, of a stream of this format, innermost first, at most STACK_PROFILE_FRAMES_MAX: the kernel's part, and of the process
- * what unwind.h finds. Counts them. 0 or -ENOMEM.
+ * The frames of a sample, of a stream of this format, innermost first, at most
+ * STACK_PROFILE_FRAMES_MAX: the kernel's part, and of the process what unwind.h finds. Counts them.
+ * 0 or -ENOMEM.
  */
 static int call_stack_frames(struct call_stack *stack, const struct perf_record_format *format,
 			     const struct perf_record *record, uint32_t *ret, size_t *ret_count)
@@ -311,8 +320,9 @@ static int call_stack_frames(struct call_stack *stack, const struct perf_record_
 }
 
 /*
- * stack_streams.c: a cursor in each stream with the record that is next there, and the earliest of them is next; they are at most five. Before,
- * the followed streams are gone through for when each thread was sampled first and last.
+ * stack_streams.c: a cursor in each stream with the record that is next there, and the earliest of
+ * them is next; they are at most five. Before, the followed streams are gone through for when each
+ * thread was sampled first and last.
  */
 
 struct cursor {
@@ -340,7 +350,10 @@ struct stack_streams {
 	uint64_t broken;
 };
 
-/* The stream of events of their own that goes with one of everybody's; STACK_FILE_STREAM_KINDS: none. */
+/*
+ * The stream of events of their own that goes with one of everybody's; STACK_FILE_STREAM_KINDS:
+ * none.
+ */
 static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
 	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED
@@ -642,7 +655,10 @@ static int replay(struct symbolizing *job)
 	return r;
 }
 
-/* From when on the samples of this kind are complete: everybody's, if there are any, else those of followed threads. */
+/*
+ * From when on the samples of this kind are complete: everybody's, if there are any, else those of
+ * followed threads.
+ */
 static uint64_t covered_from(const struct stack_file *file, enum stack_profile_quantity quantity)
 {
 	uint64_t from_ns = file->head->from_ns, covered_ns = 0;

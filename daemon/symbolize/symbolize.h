@@ -1,6 +1,7 @@
 /*
- * symbolize.h: the records of a stack file's streams as one sequence in the order of time; and which samples count, where a thread was sampled
- * twice: by everybody's events and by events of its own.
+ * symbolize.h: the records of a stack file's streams as one sequence in the order of time; and
+ * which samples count, where a thread was sampled twice: by everybody's events and by events of its
+ * own.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
@@ -14,11 +15,14 @@
 #include <stdint.h>
 
 /*
- * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (stack_profile.h), one of CPU time and one of memory that was
- * touched for the first time: what spikewatch-symbolize does. What is read belongs to strangers: only in a process that may be killed by it, in a sandbox.
+ * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (stack_profile.h),
+ * one of CPU time and one of memory that was touched for the first time: what spikewatch-symbolize
+ * does. What is read belongs to strangers: only in a process that may be killed by it, in a
+ * sandbox.
  *
- * An address is looked up in the file that its process had mapped there at that moment, if that file was handed over and is that one:
- * where the kernel said a build id, that of the file must be the same. Otherwise it has no function, and counts for its mapping.
+ * An address is looked up in the file that its process had mapped there at that moment, if that
+ * file was handed over and is that one: where the kernel said a build id, that of the file must be
+ * the same. Otherwise it has no function, and counts for its mapping.
  */
 
 struct symbolize_options {
@@ -27,7 +31,10 @@ struct symbolize_options {
 	size_t focus_count;
 	bool raw; /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
-	/* Opens the debug file, or what debug files share, of a build id, or returns -1. May be NULL. */
+	/*
+	 * Opens the debug file, or what debug files share, of a build id, or returns -1. May be
+	 * NULL.
+	 */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
 	void *ctx;
 };
@@ -35,7 +42,10 @@ struct symbolize_options {
 /* By enum stack_profile_quantity. */
 #define SYMBOLIZE_PROFILES 2
 
-/* What came of it, as names and values: name(of what). Frames are counted once for each sample that they are in. */
+/*
+ * What came of it, as names and values: name(of what). Frames are counted once for each sample that
+ * they are in.
+ */
 #define SYMBOLIZE_COUNTS(count) \
 	count(samples)                       /* taken into the profile of CPU time */ \
 		count(samples_of_faults)     /* taken into the profile of memory */ \
@@ -63,30 +73,34 @@ struct symbolize_counts {
 };
 
 /*
- * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's (stack_profile_free), also when records were broken;
- * -ENOMEM; -EINVAL: samples of a kind that perf_record.h does not read.
+ * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's
+ * (stack_profile_free), also when records were broken; -ENOMEM; -EINVAL: samples of a kind that
+ * perf_record.h does not read.
  */
 int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
 		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
 
 struct stack_streams;
 
-/* file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream of a format that perf_record.h does not read. */
+/*
+ * file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream
+ * of a format that perf_record.h does not read.
+ */
 int stack_streams_new(const struct stack_file *file, struct stack_streams **ret);
 
 /* NULL is fine. */
 void stack_streams_free(struct stack_streams *streams);
 
 /*
- * The next record, and which of file->streams it is of; of the same time the book's first, then in the order of their kinds. False: that was
- * all. A record that makes no sense ends its stream.
+ * The next record, and which of file->streams it is of; of the same time the book's first, then in
+ * the order of their kinds. False: that was all. A record that makes no sense ends its stream.
  */
 bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
 			const struct stack_file_stream **ret_stream);
 
 /*
- * Does this sample, of this stream, count? Not if it is everybody's and of a thread that has followed samples of the same kind before or at
- * the time, and at or after it: those count.
+ * Does this sample, of this stream, count? Not if it is everybody's and of a thread that has
+ * followed samples of the same kind before or at the time, and at or after it: those count.
  */
 bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
 			  const struct stack_file_stream *stream);

@@ -1,6 +1,7 @@
 /*
- * symbols.c: a row of slots, one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms) are read whole: they are
- * not of a size that is known before, and a perf map still grows.
+ * symbols.c: a row of slots, one for each binary of the stack file and one for the vDSO. Texts
+ * (perf maps, kallsyms) are read whole: they are not of a size that is known before, and a perf map
+ * still grows.
  */
 #include "daemon/symbolize/symbols.h"
 
@@ -48,11 +49,13 @@ static void elf_lines_free(struct elf_lines *lines);
 static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max);
 
 /*
- * demangle.c: libiberty's demanglers, by the functions of theirs that hand the text over in pieces and allocate nothing that grows with it.
+ * demangle.c: libiberty's demanglers, by the functions of theirs that hand the text over in pieces
+ * and allocate nothing that grows with it.
  *
- * A name can refer to parts of itself, which lets it grow to twice its size with every few letters. Who wrote it may be a stranger: at the
- * first piece too many it is left by a jump, as there is no other way to make them stop. At most a few bytes that they allocated are lost
- * by that. Recursion they bound by themselves, unless told not to (DMGL_NO_RECURSE_LIMIT).
+ * A name can refer to parts of itself, which lets it grow to twice its size with every few letters.
+ * Who wrote it may be a stranger: at the first piece too many it is left by a jump, as there is no
+ * other way to make them stop. At most a few bytes that they allocated are lost by that. Recursion
+ * they bound by themselves, unless told not to (DMGL_NO_RECURSE_LIMIT).
  */
 
 /* Longer ones are not looked at. */
@@ -106,14 +109,17 @@ size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 }
 
 /*
- * elf_names.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules about which symbol an address is in are
- * those of symtable.h, not libdwfl's, which names the nearest.
+ * elf_names.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules
+ * about which symbol an address is in are those of symtable.h, not libdwfl's, which names the
+ * nearest.
  *
- * The file is reported to libdwfl as loaded where its program headers want it, so that addresses are the file's own counting. Where a
- * process has really loaded it does not matter: offsets in the file are what both sides know (elf_names_address).
+ * The file is reported to libdwfl as loaded where its program headers want it, so that addresses
+ * are the file's own counting. Where a process has really loaded it does not matter: offsets in the
+ * file are what both sides know (elf_names_address).
  *
- * Which name of a function: that of the linker in the debug information, demangled, else that of the symbol, which says foo.part.0 where it
- * is only part of foo, else that of the source. Of inlined functions there is no symbol.
+ * Which name of a function: that of the linker in the debug information, demangled, else that of
+ * the symbol, which says foo.part.0 where it is only part of foo, else that of the source. Of
+ * inlined functions there is no symbol.
  */
 
 #define SEGMENTS_MAX 64
@@ -274,15 +280,17 @@ static size_t build_id_of(Elf *elf, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
 	return (size_t)len;
 }
 
-/* The build id of the file: its length, 0 if it has none. Longer ones are cut, as the kernel does. */
+/*
+ * The build id of the file: its length, 0 if it has none. Longer ones are cut, as the kernel does.
+ */
 static size_t elf_names_build_id(const struct elf_names *names, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
 {
 	return build_id_of(names->elf, ret);
 }
 
 /*
- * Takes over the descriptor of a separate debug file; to be called before the first elf_names_find, if at all. False: it is not of this file
- * by its build id, and not used.
+ * Takes over the descriptor of a separate debug file; to be called before the first elf_names_find,
+ * if at all. False: it is not of this file by its build id, and not used.
  */
 static bool elf_names_debug_file(struct elf_names *names, int fd)
 {
@@ -337,7 +345,10 @@ static bool has_full_table(Elf *elf)
 	return false;
 }
 
-/* Does it start a function, and may its name be given? Others in code only say that whatever is before them ends there. */
+/*
+ * Does it start a function, and may its name be given? Others in code only say that whatever is
+ * before them ends there.
+ */
 static bool is_function(const GElf_Sym *symbol)
 {
 	int type = GELF_ST_TYPE(symbol->st_info);
@@ -411,7 +422,10 @@ static int read_symbols(struct elf_names *names)
 	return symtable_seal(&names->symbols, SYMTABLE_INNERMOST);
 }
 
-/* If the debug information wants a shared one, and there is that one: without it, names that are there are missing. */
+/*
+ * If the debug information wants a shared one, and there is that one: without it, names that are
+ * there are missing.
+ */
 static void read_shared(struct elf_names *names)
 {
 	const char *name;
@@ -500,14 +514,16 @@ size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_name
 }
 
 /*
- * elf_lines.c: two indexes, both made when they are first needed: of all units by address, and of one unit's functions by address. Then
- * there is one function's tree to go down, in which each level that covers the address and is an inlined function gives a frame.
+ * elf_lines.c: two indexes, both made when they are first needed: of all units by address, and of
+ * one unit's functions by address. Then there is one function's tree to go down, in which each
+ * level that covers the address and is an inlined function gives a frame.
  *
- * .debug_aranges, which libdw would look into, is rejected: clang does not write it, so that half of a program would be missing. So is
- * dwarf_getscopes(3): it walks all of a unit for every address.
+ * .debug_aranges, which libdw would look into, is rejected: clang does not write it, so that half
+ * of a program would be missing. So is dwarf_getscopes(3): it walks all of a unit for every
+ * address.
  *
- * Debug information can be made to go in circles. Entries that are visited are counted, over all calls; beyond VISITS_MAX there are no more
- * answers, which leaves the names of the symbol table.
+ * Debug information can be made to go in circles. Entries that are visited are counted, over all
+ * calls; beyond VISITS_MAX there are no more answers, which leaves the names of the symbol table.
  */
 
 /* About a minute of a slow machine; all functions of the largest browser are a tenth of it. */
@@ -575,7 +591,10 @@ static void ranges_sort(struct ranges *ranges)
 		qsort(ranges->all, ranges->count, sizeof(*ranges->all), compare_ranges);
 }
 
-/* Code belongs to one unit and one function: the range that starts last before the address, or none. */
+/*
+ * Code belongs to one unit and one function: the range that starts last before the address, or
+ * none.
+ */
 static const struct range *ranges_find(const struct ranges *ranges, uint64_t address)
 {
 	size_t low = 0, high = ranges->count;
@@ -790,8 +809,9 @@ static struct unit *unit_at(struct elf_lines *lines, uint64_t address)
 }
 
 /*
- * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost and the outermost. 0: there is no function
- * with debug information. Damaged debug information gives less, at last nothing.
+ * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost
+ * and the outermost. 0: there is no function with debug information. Damaged debug information
+ * gives less, at last nothing.
  */
 static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max)
 {
@@ -838,7 +858,10 @@ struct modules {
 	const struct stack_file *file;
 	const struct symbolize_options *options;
 	struct symbolize_counts *counts;
-	/* All processes of this machine and architecture have the same vDSO; those of another have one of another size. */
+	/*
+	 * All processes of this machine and architecture have the same vDSO; those of another have
+	 * one of another size.
+	 */
 	uint64_t vdso_bytes;
 	size_t count; /* the last one is the vDSO */
 	struct module all[];
@@ -906,7 +929,10 @@ static int read_all(int fd, struct buffer *text)
 	return n < 0 ? -errno : 0;
 }
 
-/* A text that is too long counts as far as it was read: its last line may then be cut, and is left out. */
+/*
+ * A text that is too long counts as far as it was read: its last line may then be cut, and is left
+ * out.
+ */
 static bool open_text(struct module *module)
 {
 	if (!may_open(module))

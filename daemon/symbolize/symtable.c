@@ -1,6 +1,7 @@
 /*
- * symtable.c: columns of a fixed width up to the name. The kernel says where symbols start, not where they end, so all of them are open:
- * the next symbol of any kind ends them, and before a hole KALLSYMS_FUNCTION_MAX does.
+ * symtable.c: columns of a fixed width up to the name. The kernel says where symbols start, not
+ * where they end, so all of them are open: the next symbol of any kind ends them, and before a hole
+ * KALLSYMS_FUNCTION_MAX does.
  *
  * Ranks: of two names for one address the global one is preferred, as perf(1) does.
  */
@@ -17,15 +18,21 @@
 #define SYMTABLE_MAX (4u << 20)
 
 /*
- * symtable.c: an array sorted by start. `reach`, the highest end so far, says when looking further back is of no use.
+ * symtable.c: an array sorted by start. `reach`, the highest end so far, says when looking further
+ * back is of no use.
  *
- * Of symbols with one start the preferred stands last, so that going back from the last one that starts at or before the address, the
- * first that covers it is the innermost and best. A file of a stranger can nest symbols a million deep: after STEPS_MAX no name is given.
+ * Of symbols with one start the preferred stands last, so that going back from the last one that
+ * starts at or before the address, the first that covers it is the innermost and best. A file of a
+ * stranger can nest symbols a million deep: after STEPS_MAX no name is given.
  *
- * An open symbol inside of one whose size is known is a label in a function: it would only hide the function, so it covers nothing.
+ * An open symbol inside of one whose size is known is a label in a function: it would only hide the
+ * function, so it covers nothing.
  */
 
-/* How far a lookup goes back. Symbols of real programs nest a few deep; code that was compiled again and again piles up higher. */
+/*
+ * How far a lookup goes back. Symbols of real programs nest a few deep; code that was compiled
+ * again and again piles up higher.
+ */
 #define STEPS_MAX 4096
 
 int symtable_add(struct symtable *table, const struct symtable_symbol *symbol)
@@ -164,7 +171,8 @@ void symtable_release(struct symtable *table)
 }
 
 /*
- * perf_map.c: line by line. What is no such line is skipped: a compiler may be in the midst of writing one. perf(1) does the same.
+ * perf_map.c: line by line. What is no such line is skipped: a compiler may be in the midst of
+ * writing one. perf(1) does the same.
  */
 
 static int digit(char c)
@@ -176,7 +184,10 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads a hexadecimal number, with or without 0x, and the blank behind it. False: there is none, or more than 64 bits. */
+/*
+ * Reads a hexadecimal number, with or without 0x, and the blank behind it. False: there is none, or
+ * more than 64 bits.
+ */
 static bool take_number(const char **at, const char *end, uint64_t *ret)
 {
 	const char *p = *at;

@@ -1,5 +1,6 @@
 /*
- * symtable.h: reading /proc/kallsyms (proc(5)): "ffffffff81000000 T _text", or with a module "ffffffffc0401000 t helper\t[nf_tables]".
+ * symtable.h: reading /proc/kallsyms (proc(5)): "ffffffff81000000 T _text", or with a module
+ * "ffffffffc0401000 t helper\t[nf_tables]".
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
@@ -9,11 +10,13 @@
 #include <stdint.h>
 
 /*
- * symtable.h: which function an address is in: stretches of addresses with names, from an ELF file, /proc/kallsyms or a perf map.
+ * symtable.h: which function an address is in: stretches of addresses with names, from an ELF file,
+ * /proc/kallsyms or a perf map.
  *
- * It would rather give no name than a wrong one. A symbol with a size covers just that size. An open one, whose size nobody has said,
- * reaches to the next symbol of any kind, and never beyond the end that was given with it. An address that no symbol covers has no name:
- * there is no "nearest".
+ * It would rather give no name than a wrong one. A symbol with a size covers just that size. An
+ * open one, whose size nobody has said, reaches to the next symbol of any kind, and never beyond
+ * the end that was given with it. An address that no symbol covers has no name: there is no
+ * "nearest".
  */
 
 struct symtable_symbol {
@@ -39,10 +42,16 @@ struct symtable {
 	uint64_t dropped; /* did not fit */
 };
 
-/* Adds one; empty ones (end <= start) are left out. 0 or -ENOMEM. Beyond SYMTABLE_MAX it is dropped and counted. */
+/*
+ * Adds one; empty ones (end <= start) are left out. 0 or -ENOMEM. Beyond SYMTABLE_MAX it is dropped
+ * and counted.
+ */
 int symtable_add(struct symtable *table, const struct symtable_symbol *symbol);
 
-/* Sorts, and gives open symbols their end. To be called once, after the last symbol. 0 or -ENOMEM. n log n. */
+/*
+ * Sorts, and gives open symbols their end. To be called once, after the last symbol. 0 or -ENOMEM.
+ * n log n.
+ */
 int symtable_seal(struct symtable *table, enum symtable_order order);
 
 /* The symbol that address is in; NULL: none is known. Only of a sealed table. log n. */
@@ -52,9 +61,10 @@ const struct symtable_symbol *symtable_find(const struct symtable *table, uint64
 void symtable_release(struct symtable *table);
 
 /*
- * perf_map.h: reading what just-in-time compilers write to /tmp/perf-<pid>.map (Linux, tools/perf/Documentation/jit-interface.txt):
- * a line for each function that was compiled, "START SIZE name", numbers in hexadecimal, the name is the rest of the line.
- * The file belongs to the process: nothing in it is believed further than that its functions are called so.
+ * perf_map.h: reading what just-in-time compilers write to /tmp/perf-<pid>.map (Linux,
+ * tools/perf/Documentation/jit-interface.txt): a line for each function that was compiled, "START
+ * SIZE name", numbers in hexadecimal, the name is the rest of the line. The file belongs to the
+ * process: nothing in it is believed further than that its functions are called so.
  */
 
 struct perf_map_counts {
@@ -63,9 +73,10 @@ struct perf_map_counts {
 };
 
 /*
- * Reads text into an empty table and seals it: where functions overlap the later line holds, because memory is compiled into again.
- * The last line counts even without its end, unless it was cut within the numbers. Names point into text, which must outlive the table.
- * ret_counts may be NULL. 0 or -ENOMEM.
+ * Reads text into an empty table and seals it: where functions overlap the later line holds,
+ * because memory is compiled into again. The last line counts even without its end, unless it was
+ * cut within the numbers. Names point into text, which must outlive the table. ret_counts may be
+ * NULL. 0 or -ENOMEM.
  */
 int perf_map_parse(const char *text, size_t len, struct symtable *table, struct perf_map_counts *ret_counts);
 
@@ -73,9 +84,10 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 #define KALLSYMS_FUNCTION_MAX (1u << 20)
 
 /*
- * Reads text into an empty table and seals it. Only text symbols (t, T, w, W, i) have names; of the others only where they are is kept,
- * because a function ends there. A reader without rights is shown addresses of zero: they are left out, so the table is then empty. The
- * names of functions in modules are "helper\t[nf_tables]", as in the text, into which they point. 0 or -ENOMEM.
+ * Reads text into an empty table and seals it. Only text symbols (t, T, w, W, i) have names; of the
+ * others only where they are is kept, because a function ends there. A reader without rights is
+ * shown addresses of zero: they are left out, so the table is then empty. The names of functions in
+ * modules are "helper\t[nf_tables]", as in the text, into which they point. 0 or -ENOMEM.
  */
 int kallsyms_parse(const char *text, size_t len, struct symtable *table);
 

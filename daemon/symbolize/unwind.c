@@ -1,11 +1,14 @@
 /*
  * unwind.c: from function to caller, until one of
  *
- *	outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain is not looked at
- *	lost        no tables and no frame pointer that makes sense, or a caller that is nowhere in the process's code
- *	cut         the caller is beyond the copy of the stack, or there are too many
+ * 	outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain
+ *              is not looked at
+ * 	lost        no tables and no frame pointer that makes sense, or a caller that is nowhere in the
+ *              process's code
+ * 	cut         the caller is beyond the copy of the stack, or there are too many
  *
- * The stack pointer must move up at each step, but at those of signals, which may have a stack of their own: so it ends.
+ * The stack pointer must move up at each step, but at those of signals, which may have a stack of
+ * their own: so it ends.
  */
 #include "daemon/symbolize/unwind.h"
 
@@ -24,19 +27,25 @@
 #include <string.h>
 
 /*
- * frame_state.c: the stack is a window of the process's memory, from the stack pointer up. Nothing else of its memory is there: what callers
- * need is on their stack.
+ * frame_state.c: the stack is a window of the process's memory, from the stack pointer up. Nothing
+ * else of its memory is there: what callers need is on their stack.
  */
 
 /* No stack is that large: what is farther is no part of it. */
 #define STACK_MAX ((uint64_t)64 << 20)
 
-/* linux: arch/x86/include/uapi/asm/perf_regs.h, PERF_REG_X86_*: what perf's bits are, in DWARF's numbers. */
+/*
+ * linux: arch/x86/include/uapi/asm/perf_regs.h, PERF_REG_X86_*: what perf's bits are, in DWARF's
+ * numbers.
+ */
 static const uint8_t perf_bits[FRAME_STATE_REGISTERS] = {
 	0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8,
 };
 
-/* From a sample, which must outlive it. False: has no registers of a 64 bit program and its stack, or is not of x86-64. */
+/*
+ * From a sample, which must outlive it. False: has no registers of a 64 bit program and its stack,
+ * or is not of x86-64.
+ */
 static bool frame_state_init(struct frame_state *state, const struct perf_record_format *format,
 			     const struct perf_record_sample *sample)
 {
@@ -107,13 +116,16 @@ bool frame_state_follow_bp(struct frame_state *state)
 }
 
 /*
- * elf_frames.c: libdw reads the tables and says for each register how the caller's value is found, as an expression that is evaluated here.
+ * elf_frames.c: libdw reads the tables and says for each register how the caller's value is found,
+ * as an expression that is evaluated here.
  *
- * libdwfl, which would unwind whole stacks, is rejected: it wants all modules of one process at a time, opened anew for each process, and
- * guesses by frame pointers without saying so. Here a file's tables are read once for all processes that have it mapped.
+ * libdwfl, which would unwind whole stacks, is rejected: it wants all modules of one process at a
+ * time, opened anew for each process, and guesses by frame pointers without saying so. Here a
+ * file's tables are read once for all processes that have it mapped.
  *
- * Expressions are a file's, and it is a stranger's: the values on the stack are few, operations are counted, there are no jumps (compilers and
- * assemblers write none here), and memory is the copy of the stack and nothing else.
+ * Expressions are a file's, and it is a stranger's: the values on the stack are few, operations are
+ * counted, there are no jumps (compilers and assemblers write none here), and memory is the copy of
+ * the stack and nothing else.
  */
 
 #define VALUES_MAX 32
@@ -552,8 +564,9 @@ static enum outcome walk(const struct unwind_place *place, struct frame_state *s
 }
 
 /*
- * How many functions of the chain are at or below the outermost one that the stack has, too. The chain may lack functions, so each is looked for
- * above the one before: in a recursion, where all look alike, that counts.
+ * How many functions of the chain are at or below the outermost one that the stack has, too. The
+ * chain may lack functions, so each is looked for above the one before: in a recursion, where all
+ * look alike, that counts.
  */
 static size_t in_common(const struct unwind *stack, const uint64_t *chain, size_t len)
 {

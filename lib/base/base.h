@@ -1,8 +1,8 @@
 /*
  * base.h: points in time as types that cannot be confused, and where they come from.
  *
- * Logic never reads a clock: it takes a mono_t. Whoever stands at the edge (a daemon thread, a test) holds a
- * struct clock and reads it. Nanoseconds throughout.
+ * Logic never reads a clock: it takes a mono_t. Whoever stands at the edge (a daemon thread, a
+ * test) holds a struct clock and reads it. Nanoseconds throughout.
  */
 #ifndef SPIKEWATCH_LIB_BASE_BASE_H
 #define SPIKEWATCH_LIB_BASE_BASE_H

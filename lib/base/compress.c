@@ -1,9 +1,9 @@
 /*
  * The running checksums are libdeflate's, see deflate.c.
  *
- * The combination follows from the definition. With A = 1 + sum of bytes and B = sum of all intermediate A, both modulo
- * 65521, running on from (A1, B1) instead of (1, 0) over n bytes adds A1 - 1 to every intermediate A, so
- * A = A1 + A2 - 1 and B = B1 + B2 + n (A1 - 1).
+ * The combination follows from the definition. With A = 1 + sum of bytes and B = sum of all
+ * intermediate A, both modulo 65521, running on from (A1, B1) instead of (1, 0) over n bytes adds
+ * A1 - 1 to every intermediate A, so A = A1 + A2 - 1 and B = B1 + B2 + n (A1 - 1).
  */
 #include "lib/base/compress.h"
 
@@ -17,9 +17,9 @@
 #include <sys/types.h>
 
 /*
- * libdeflate does the work: its checksums are several times as fast as zlib's, on short lines too. It compresses what
- * is whole in memory and nothing else. One member for all of it, not one for each piece: some viewers stop reading
- * after the first.
+ * libdeflate does the work: its checksums are several times as fast as zlib's, on short lines too.
+ * It compresses what is whole in memory and nothing else. One member for all of it, not one for
+ * each piece: some viewers stop reading after the first.
  */
 
 /* zlib's default: higher levels take twice the time for a few percent. */
@@ -64,7 +64,10 @@ static void free_decompressor(struct libdeflate_decompressor **decompressor)
 		libdeflate_free_decompressor(*decompressor);
 }
 
-/* Room to begin with: a member says its size in its last four bytes, if it is the only one and nobody lies. */
+/*
+ * Room to begin with: a member says its size in its last four bytes, if it is the only one and
+ * nobody lies.
+ */
 static size_t first_room(const unsigned char *data, size_t len, size_t max)
 {
 	size_t room = 4096;

@@ -1,6 +1,7 @@
 /*
- * io.c: files are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link to /data is one to /host/data. Before Linux 5.6 that is
- * right only where the root is "/", and links are not followed below another.
+ * io.c: files are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link to
+ * /data is one to /host/data. Before Linux 5.6 that is right only where the root is "/", and links
+ * are not followed below another.
  */
 #include "lib/base/io.h"
 
@@ -25,9 +26,10 @@
 /*
  * sink.c: the sinks that are made of a descriptor and of memory.
  *
- * A buffer doubles, so that appending byte by byte costs a constant per byte; beyond `max` it refuses whole appends instead of
- * keeping a part of one. Non-blocking descriptors (a pipe inherited from somebody else) are waited for: a sink that
- * answered EAGAIN would make every writer above it handle what only this file can.
+ * A buffer doubles, so that appending byte by byte costs a constant per byte; beyond `max` it
+ * refuses whole appends instead of keeping a part of one. Non-blocking descriptors (a pipe
+ * inherited from somebody else) are waited for: a sink that answered EAGAIN would make every writer
+ * above it handle what only this file can.
  */
 
 /* Small enough to waste nothing on a line, large enough for most of them. */
@@ -144,7 +146,9 @@ ssize_t fd_read_all(int fd, void *buf, size_t cap)
 	return (ssize_t)used;
 }
 
-/* directory_list.c: opens the directory anew, so that the caller's descriptor keeps its position. */
+/*
+ * directory_list.c: opens the directory anew, so that the caller's descriptor keeps its position.
+ */
 
 static void release_dir(DIR **dir)
 {
@@ -183,8 +187,9 @@ int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), vo
 /*
  * whole_file.c: read to the end, and write-sync-rename-sync.
  *
- * A name that is a symbolic link, a FIFO or a device is refused without waiting for it. A temporary file that an earlier
- * process left behind when it was killed is removed first, so O_EXCL is never in the way.
+ * A name that is a symbolic link, a FIFO or a device is refused without waiting for it. A temporary
+ * file that an earlier process left behind when it was killed is removed first, so O_EXCL is never
+ * in the way.
  */
 
 /* NAME_MAX of linux/limits.h, and the NUL. */
@@ -252,8 +257,8 @@ int whole_file_replace(int dirfd, const char *name, const void *data, size_t len
 }
 
 /*
- * directory_tree.c: every step is relative to a descriptor that was opened without following links, so that whoever may write
- * in a directory cannot make us remove anything outside of it.
+ * directory_tree.c: every step is relative to a descriptor that was opened without following links,
+ * so that whoever may write in a directory cannot make us remove anything outside of it.
  */
 
 struct level {

@@ -1,5 +1,6 @@
 /*
- * io.h: opens what is below a root that is not this process's own: "/", or where a daemon in a container has its host's mounted.
+ * io.h: opens what is below a root that is not this process's own: "/", or where a daemon in a
+ * container has its host's mounted.
  */
 #ifndef SPIKEWATCH_LIB_BASE_IO_H
 #define SPIKEWATCH_LIB_BASE_IO_H
@@ -8,12 +9,13 @@
 #include <sys/types.h>
 
 /*
- * sink.h: where bytes go. A file, memory and a sink that fails are three values of one type, made at the edge.
+ * sink.h: where bytes go. A file, memory and a sink that fails are three values of one type, made
+ * at the edge.
  */
 
 /*
- * write takes all len bytes or returns -errno (some of them may then have been taken). There is no close: whoever
- * made the sink owns what is behind ctx.
+ * write takes all len bytes or returns -errno (some of them may then have been taken). There is no
+ * close: whoever made the sink owns what is behind ctx.
  */
 struct sink {
 	int (*write)(void *ctx, const void *data, size_t len);
@@ -33,7 +35,10 @@ static inline int sink_write(const struct sink *sink, const void *data, size_t l
 	return sink->write(sink->ctx, data, len);
 }
 
-/* Writes to *fd, which stays the caller's and must outlive the sink. Restarts on EINTR and short writes. */
+/*
+ * Writes to *fd, which stays the caller's and must outlive the sink. Restarts on EINTR and short
+ * writes.
+ */
 struct sink sink_fd(const int *fd);
 
 /* Appends to buffer, which stays the caller's. -ENOMEM; -EFBIG beyond buffer->max. */
@@ -52,53 +57,65 @@ int sink_write_all(int fd, const void *data, size_t len);
 
 /* fdread.h: reading a descriptor to its end: the one loop over short reads and interruptions. */
 
-/* Reads until the end of the file or until cap bytes are there, whichever comes first. The bytes read, or -errno. */
+/*
+ * Reads until the end of the file or until cap bytes are there, whichever comes first. The bytes
+ * read, or -errno.
+ */
 ssize_t fd_read_all(int fd, void *buf, size_t cap);
 
 /* directory_list.h: what is in a directory, by descriptor. */
 
-/* Calls visit for every name in dirfd but "." and "..", until it returns non-zero, which is returned. 0; -errno. */
+/*
+ * Calls visit for every name in dirfd but "." and "..", until it returns non-zero, which is
+ * returned. 0; -errno.
+ */
 int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /*
- * whole_file.h: small files that are read and replaced as a whole: whoever opens one sees the old or the new text, never a part.
+ * whole_file.h: small files that are read and replaced as a whole: whoever opens one sees the old
+ * or the new text, never a part.
  */
 
 /*
- * Appends the file name below dirfd to text. 0; -ENOENT and other errors of open(2) and read(2); -EINVAL: not a regular
- * file; -ENOMEM; -EFBIG: larger than text->max.
+ * Appends the file name below dirfd to text. 0; -ENOENT and other errors of open(2) and read(2);
+ * -EINVAL: not a regular file; -ENOMEM; -EFBIG: larger than text->max.
  */
 int whole_file_read(int dirfd, const char *name, struct buffer *text);
 
 /*
- * Writes data under the temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640, less the umask). 0 or
- * -errno: the old file then stays, whole, unless it was the very last step that failed, the fsync of the directory.
+ * Writes data under the temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640,
+ * less the umask). 0 or -errno: the old file then stays, whole, unless it was the very last step
+ * that failed, the fsync of the directory.
  */
 int whole_file_replace(int dirfd, const char *name, const void *data, size_t len);
 
 /*
- * directory_tree.h: making directories and removing them with what is in them, by descriptor: never through a symbolic link, never out of
- * it.
+ * directory_tree.h: making directories and removing them with what is in them, by descriptor: never
+ * through a symbolic link, never out of it.
  */
 
-/* An incident has no directories inside; what somebody put there, a command maybe, is removed down to this depth. */
+/*
+ * An incident has no directories inside; what somebody put there, a command maybe, is removed down
+ * to this depth.
+ */
 #define DIRECTORY_TREE_DEPTH_MAX 32
 
 /*
- * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0; -ENOTDIR: it is a
- * symbolic link or no directory, and stays; -ELOOP: deeper than DIRECTORY_TREE_DEPTH_MAX; -errno.
+ * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0;
+ * -ENOTDIR: it is a symbolic link or no directory, and stays; -ELOOP: deeper than
+ * DIRECTORY_TREE_DEPTH_MAX; -errno.
  */
 int directory_tree_remove(int dirfd, const char *name);
 
 /*
- * Makes the directory path and those above it, with mode 0750 less the umask. What exists is left as it is. 0 or
- * -errno.
+ * Makes the directory path and those above it, with mode 0750 less the umask. What exists is left
+ * as it is. 0 or -errno.
  */
 int directory_tree_make(const char *path);
 
 /*
- * Opens path, which is relative, below the directory rootfd; symbolic links lead nowhere outside of it. flags: of open(2), which may be O_PATH. A
- * descriptor, closed on execution, or -errno.
+ * Opens path, which is relative, below the directory rootfd; symbolic links lead nowhere outside of
+ * it. flags: of open(2), which may be O_PATH. A descriptor, closed on execution, or -errno.
  */
 int open_beneath(int rootfd, const char *path, int flags);
 

@@ -1,5 +1,6 @@
 /*
- * json.c: a generator prints single brackets and blanks; a sink wants few writes. In between, the pieces pass a
+ * json.c: a generator prints single brackets and blanks; a sink wants few writes. In between, the
+ * pieces pass a
  * small state machine that keeps an empty container on one line, where generators print "{\n\n  }".
  *
  *             bracket          line break        line break         other
@@ -70,7 +71,10 @@ struct json_text_stop {
 	unsigned opened_line; /* where that one began */
 };
 
-/* A page less malloc's head and the rest of a writer: an incident's page goes out in one or two writes. */
+/*
+ * A page less malloc's head and the rest of a writer: an incident's page goes out in one or two
+ * writes.
+ */
 #define JSON_PRINT_GATHER 3000
 
 enum json_print_last { JSON_PRINT_OTHER, JSON_PRINT_BRACKET, JSON_PRINT_BREAK, JSON_PRINT_EMPTY };
@@ -94,8 +98,8 @@ static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint6
 static char *json_print_clean(const char *text, size_t len, size_t *ret_len);
 
 /*
- * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and only the other is
- * copied, to the stack: nothing here can fail but the writer.
+ * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and
+ * only the other is copied, to the stack: nothing here can fail but the writer.
  *
  * What is not UTF-8 is the JSON writer's to replace.
  */
@@ -143,10 +147,11 @@ int printable_json(struct json_writer *writer, const char *text)
 /*
  * json_text.c: the messages of a JSON parser, made from the text.
  *
- * yajl says "unallowed token at this point in JSON text" and counts its position past the token, sometimes past the
- * next line. So the parser only tells where it last was in good order and what the grammar allows there; the rest is
- * read off the text here: the blanks, perhaps the comma or colon that was right, and then the thing that was not.
- * Nothing here decides whether a text is JSON: it explains a refusal, and must have something true to say about any.
+ * yajl says "unallowed token at this point in JSON text" and counts its position past the token,
+ * sometimes past the next line. So the parser only tells where it last was in good order and what
+ * the grammar allows there; the rest is read off the text here: the blanks, perhaps the comma or
+ * colon that was right, and then the thing that was not. Nothing here decides whether a text is
+ * JSON: it explains a refusal, and must have something true to say about any.
  */
 
 /* Room for a token in a message. */
@@ -173,8 +178,10 @@ static bool is_word(char c)
 size_t json_text_character(const char *text, size_t len)
 {
 	const uint8_t *byte = (const uint8_t *)text;
-	/* The second byte is where overlong forms, surrogates and what lies beyond U+10FFFF are told from characters
-	 * (Unicode 15, table 3-7); the others are plain continuations. */
+	/*
+	 * The second byte is where overlong forms, surrogates and what lies beyond U+10FFFF are
+	 * told from characters (Unicode 15, table 3-7); the others are plain continuations.
+	 */
 	uint8_t low = 0x80, high = 0xbf;
 	size_t length;
 
@@ -245,15 +252,18 @@ static size_t skip(const char *text, size_t len, size_t at, const char *blanks)
 }
 
 /*
- * The offset of the first byte at or after `at` that is neither blank nor in a comment. A comment that is not closed
- * stops it at the beginning of that comment.
+ * The offset of the first byte at or after `at` that is neither blank nor in a comment. A comment
+ * that is not closed stops it at the beginning of that comment.
  */
 static size_t json_text_skip(const char *text, size_t len, size_t at)
 {
 	return skip(text, len, at, " \t\n\v\f\r");
 }
 
-/* The same, passing commas and colons too: where the token after `at` begins, in a text known to be JSON so far. */
+/*
+ * The same, passing commas and colons too: where the token after `at` begins, in a text known to be
+ * JSON so far.
+ */
 static size_t json_text_token(const char *text, size_t len, size_t at)
 {
 	return skip(text, len, at, " \t\n\v\f\r,:");
@@ -275,8 +285,8 @@ static unsigned escape_value(const char *raw, size_t len)
 }
 
 /*
- * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped half of a
- * surrogate pair without the other: no character.
+ * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped
+ * half of a surrogate pair without the other: no character.
  */
 static bool json_text_lone_surrogate(const char *raw, size_t len)
 {
@@ -370,7 +380,9 @@ static bool explain_escape(const char *text, size_t len, size_t at, const struct
 	return true;
 }
 
-/* The string that begins at text[*at]: broken, and *at then says where, or standing where none can. */
+/*
+ * The string that begins at text[*at]: broken, and *at then says where, or standing where none can.
+ */
 static void explain_string(const char *text, size_t len, size_t *at, enum json_text_wants wants,
 			   const struct message *message)
 {
@@ -505,10 +517,11 @@ static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at,
 }
 
 /*
- * json_tree.c: nodes are hung under the innermost open container, at its end, so the tree is built and freed without
- * a walk. Members are also entered in one hash table for the whole document, keyed by (object, name): a document of
- * nothing but members of one object is still checked for duplicates in linear time. The table has its size from the
- * length of the text and never grows. Rejected: a table per object, most of which have five members.
+ * json_tree.c: nodes are hung under the innermost open container, at its end, so the tree is built
+ * and freed without a walk. Members are also entered in one hash table for the whole document,
+ * keyed by (object, name): a document of nothing but members of one object is still checked for
+ * duplicates in linear time. The table has its size from the length of the text and never grows.
+ * Rejected: a table per object, most of which have five members.
  */
 
 /* Of a key in a message. */
@@ -550,8 +563,8 @@ static int out_of_memory(const struct json_tree *tree, struct json_place place)
 }
 
 /*
- * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is set whenever a
- * function below fails. 0 or -ENOMEM.
+ * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is
+ * set whenever a function below fails. 0 or -ENOMEM.
  */
 static int json_tree_init(struct json_tree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
 {
@@ -635,8 +648,8 @@ static int add(struct json_tree *tree, enum json_type type, struct json_place pl
 }
 
 /*
- * The tokens of a document that is known to be in good order. 0; -ENOMEM; -ELOOP, -EFBIG: beyond the limits;
- * -EBADMSG: a duplicate key, a number too large.
+ * The tokens of a document that is known to be in good order. 0; -ENOMEM; -ELOOP, -EFBIG: beyond
+ * the limits; -EBADMSG: a duplicate key, a number too large.
  */
 static int json_tree_open(struct json_tree *tree, enum json_type type, struct json_place place)
 {
@@ -712,7 +725,9 @@ static int json_tree_text(struct json_tree *tree, enum json_type type, struct js
 	return 0;
 }
 
-/* The outermost node, NULL if there is none yet; the innermost open container, NULL outside of all. */
+/*
+ * The outermost node, NULL if there is none yet; the innermost open container, NULL outside of all.
+ */
 static const struct json_node *json_tree_root(const struct json_tree *tree)
 {
 	return tree->root != NULL ? &tree->root->node : NULL;
@@ -726,17 +741,20 @@ static const struct json_node *json_tree_top(const struct json_tree *tree)
 /*
  * json.c: yajl made safe to feed and precise to blame.
  *
- * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token begins, only
- * how much it has consumed, so a token begins at the first byte after the last one that is no blank, comment, comma
- * or colon. Its messages are thrown away: json_text_explain makes better ones from the state kept here. What yajl
- * lets pass is checked here: overlong and surrogate UTF-8, halves of surrogate pairs (it makes them question
- * marks), and a comment or string after the last value that does not end.
+ * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token
+ * begins, only how much it has consumed, so a token begins at the first byte after the last one
+ * that is no blank, comment, comma or colon. Its messages are thrown away: json_text_explain makes
+ * better ones from the state kept here. What yajl lets pass is checked here: overlong and surrogate
+ * UTF-8, halves of surrogate pairs (it makes them question marks), and a comment or string after
+ * the last value that does not end.
  *
- * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an arena of ours that
- * jumps out of the parse when memory is short; nothing is lost, because the arena is all that yajl has.
+ * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an
+ * arena of ours that jumps out of the parse when memory is short; nothing is lost, because the
+ * arena is all that yajl has.
  *
- * Out. yajl_gen hands over a few bytes at a time; they are gathered here, so that a sink sees few writes. It lives in
- * memory inside of the writer and allocates nothing. Rejected: yajl's own buffer, which grows without asking.
+ * Out. yajl_gen hands over a few bytes at a time; they are gathered here, so that a sink sees few
+ * writes. It lives in memory inside of the writer and allocates nothing. Rejected: yajl's own
+ * buffer, which grows without asking.
  */
 
 /* A configuration takes a few kilobytes; what is larger by two orders is no configuration. */
@@ -966,7 +984,10 @@ static int run(struct parser *parser)
 		status = yajl_complete_parse(parser->yajl);
 	if (parser->error < 0)
 		return parser->error;
-	/* yajl takes what does not end after the value for merely unfinished: hence the second look. */
+	/*
+	 * yajl takes what does not end after the value for merely unfinished: hence the second
+	 * look.
+	 */
 	if (status != yajl_status_ok || json_text_skip(parser->text, parser->len, parser->end) != parser->len)
 		return explain(parser);
 	return 0;
@@ -1107,7 +1128,10 @@ int json_writer_new(struct sink sink, bool indent, struct json_writer **ret)
 	return 0;
 }
 
-/* After an error yajl_gen is not called any more: what it has to say is then about our callers only. */
+/*
+ * After an error yajl_gen is not called any more: what it has to say is then about our callers
+ * only.
+ */
 #define GENERATE(writer, call) ((writer)->print.error != 0 ? (writer)->print.error : generated(writer, call))
 
 static int generated(struct json_writer *writer, yajl_gen_status status)
@@ -1261,7 +1285,10 @@ void json_member_array(struct json_writer *json, const char *key)
 	json_begin_array(json);
 }
 
-/* Beyond this, a double has no decimals left; below this, six decimals would leave fewer than four digits. */
+/*
+ * Beyond this, a double has no decimals left; below this, six decimals would leave fewer than four
+ * digits.
+ */
 #define PLAIN_MAX 1e15
 #define PLAIN_MIN 1e-3
 
@@ -1289,7 +1316,9 @@ static void gather(struct json_print *print, const char *text, size_t len)
 	}
 }
 
-/* Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one. */
+/*
+ * Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one.
+ */
 static void json_print_put(struct json_print *print, const char *text, size_t len)
 {
 	enum json_print_last last = print->last;
@@ -1326,8 +1355,8 @@ static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint6
 }
 
 /*
- * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and very small ones with an
- * exponent. Returns the length.
+ * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and
+ * very small ones with an exponent. Returns the length.
  */
 static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value)
 {
@@ -1347,7 +1376,8 @@ static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value)
 }
 
 /*
- * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when memory is short.
+ * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when
+ * memory is short.
  */
 static char *json_print_clean(const char *text, size_t len, size_t *ret_len)
 {

@@ -1,5 +1,6 @@
 /*
- * json.h: members of an object that is being written: a key and its value in one call. What goes wrong is kept by the writer (json.h).
+ * json.h: members of an object that is being written: a key and its value in one call. What goes
+ * wrong is kept by the writer (json.h).
  */
 #ifndef SPIKEWATCH_LIB_BASE_JSON_H
 #define SPIKEWATCH_LIB_BASE_JSON_H
@@ -11,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * json_tree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one, token by token.
- * Nothing recurses on the depth of the document; all of it lives in one arena.
+ * json_tree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one,
+ * token by token. Nothing recurses on the depth of the document; all of it lives in one arena.
  */
 
 enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
@@ -50,19 +51,21 @@ struct json_error {
 };
 
 /*
- * json.h: JSON in, with comments and with the place of every value; JSON out. The only module that knows yajl.
+ * json.h: JSON in, with comments and with the place of every value; JSON out. The only module that
+ * knows yajl.
  *
- * In: a document becomes a tree of nodes, each of which knows line and column, so that whoever interprets it can say
- * where. Size and depth are capped before yajl sees a byte too many; nothing recurses on the input.
- * Out: a sticky writer over a sink, which gets the last bytes when the writer is closed.
+ * In: a document becomes a tree of nodes, each of which knows line and column, so that whoever
+ * interprets it can say where. Size and depth are capped before yajl sees a byte too many; nothing
+ * recurses on the input. Out: a sticky writer over a sink, which gets the last bytes when the
+ * writer is closed.
  */
 
 struct json_document; /* owns every node */
 
 /*
- * Parses text. 0; -ENOMEM; -EBADMSG, -EFBIG (too large), -ELOOP (too deep): *err says where and why. limits and err may
- * be NULL. text need not outlive the call.
- * Duplicate keys, invalid UTF-8, trailing text and truncated input are errors. C and C++ comments are allowed.
+ * Parses text. 0; -ENOMEM; -EBADMSG, -EFBIG (too large), -ELOOP (too deep): *err says where and
+ * why. limits and err may be NULL. text need not outlive the call. Duplicate keys, invalid UTF-8,
+ * trailing text and truncated input are errors. C and C++ comments are allowed.
  */
 int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
 	       struct json_error *err);
@@ -83,13 +86,16 @@ const char *json_type_name(enum json_type type);
 
 struct json_writer;
 
-/* indent: pretty-printed over lines; else one line. The sink's ctx must outlive the writer. 0 or -ENOMEM. */
+/*
+ * indent: pretty-printed over lines; else one line. The sink's ctx must outlive the writer. 0 or
+ * -ENOMEM.
+ */
 int json_writer_new(struct sink sink, bool indent, struct json_writer **ret);
 
 /*
- * Each returns 0 or the first error (sticky). Calls that would not make valid JSON (a value without key in an
- * object) are our bugs and assert. Strings are bytes: what is not valid UTF-8 is written as U+FFFD. A number that
- * is NaN or infinite is written as null.
+ * Each returns 0 or the first error (sticky). Calls that would not make valid JSON (a value without
+ * key in an object) are our bugs and assert. Strings are bytes: what is not valid UTF-8 is written
+ * as U+FFFD. A number that is NaN or infinite is written as null.
  */
 int json_begin_object(struct json_writer *writer);
 int json_end_object(struct json_writer *writer);
@@ -109,19 +115,24 @@ int json_null(struct json_writer *writer);
 int json_writer_close(struct json_writer *writer);
 
 /*
- * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control characters below 0x20
- * itself, but lets the other hidden ones (text_is_hidden) through, which terminals obey.
+ * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control
+ * characters below 0x20 itself, but lets the other hidden ones (text_is_hidden) through, which
+ * terminals obey.
  */
 
-/* Of a string with such characters no more than so many bytes are written: of a label's value (labels.h) all, which become half as many again at most. */
+/*
+ * Of a string with such characters no more than so many bytes are written: of a label's value
+ * (labels.h) all, which become half as many again at most.
+ */
 #define PRINTABLE_MAX 4096
 
 /* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
 int printable_json(struct json_writer *writer, const char *text);
 
 /*
- * json_text.h: JSON as text: where tokens begin, whether bytes are characters, and what a person must change when a
- * parser cannot go on. It knows no parser. Offsets count bytes from the beginning of the text.
+ * json_text.h: JSON as text: where tokens begin, whether bytes are characters, and what a person
+ * must change when a parser cannot go on. It knows no parser. Offsets count bytes from the
+ * beginning of the text.
  */
 
 /* Length of the valid UTF-8 character at text, 0 if there is none. */

@@ -1,9 +1,11 @@
 /*
- * map.c: the bytes are in an arena, an array knows where by number, and a hash table has the numbers.
+ * map.c: the bytes are in an arena, an array knows where by number, and a hash table has the
+ * numbers.
  *
- * Open addressing with linear probing, at most half full. The hash is kept with the entry, so growing and comparing
- * touch the bytes of equal hashes only. Names are chosen by strangers, who could make them collide: the budget and
- * whoever runs this with a limit on time bound what that costs.
+ * Open addressing with linear probing, at most half full. The hash is kept with the entry, so
+ * growing and comparing touch the bytes of equal hashes only. Names are chosen by strangers, who
+ * could make them collide: the budget and whoever runs this with a limit on time bound what that
+ * costs.
  */
 #include "lib/base/map.h"
 
@@ -85,7 +87,10 @@ void pair_map_release(struct pair_map *map)
 	*map = (struct pair_map){ .max = map->max };
 }
 
-/* id_index.c: sorted once, then searched by halves. A table indexed by the id would be as large as the largest. */
+/*
+ * id_index.c: sorted once, then searched by halves. A table indexed by the id would be as large as
+ * the largest.
+ */
 
 static int compare(const void *a, const void *b)
 {
@@ -132,8 +137,9 @@ void id_index_release(struct id_index *index)
 }
 
 /*
- * arena.c: a list of chunks, filled from the front. What does not fit into the newest chunk opens another, so the
- * rest of that one is lost: at most one piece in ARENA_CHUNK bytes, which is cheaper than looking for a better fit.
+ * arena.c: a list of chunks, filled from the front. What does not fit into the newest chunk opens
+ * another, so the rest of that one is lost: at most one piece in ARENA_CHUNK bytes, which is
+ * cheaper than looking for a better fit.
  */
 
 /* Enough for a hundred nodes of a configuration, little enough to waste. */
@@ -196,7 +202,10 @@ struct intern_entry {
 	uint32_t hash;
 };
 
-/* FNV-1a over words, then over the bytes that are left; the end is mixed, because buckets are told by the low bits. */
+/*
+ * FNV-1a over words, then over the bytes that are left; the end is mixed, because buckets are told
+ * by the low bits.
+ */
 static uint32_t hash_of(const void *data, size_t len)
 {
 	const char *at = data;

@@ -1,9 +1,10 @@
 /*
- * map.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the order in which they
- * came.
+ * map.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the
+ * order in which they came.
  *
- * Several sets may share a budget of memory. A set that has refused something because the budget was used up refuses
- * everything new from then on, so that what is in it does not depend on who happens to be short.
+ * Several sets may share a budget of memory. A set that has refused something because the budget
+ * was used up refuses everything new from then on, so that what is in it does not depend on who
+ * happens to be short.
  */
 #ifndef SPIKEWATCH_LIB_BASE_MAP_H
 #define SPIKEWATCH_LIB_BASE_MAP_H
@@ -13,7 +14,8 @@
 #include <stdint.h>
 
 /*
- * pair_map.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it just does not remember.
+ * pair_map.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it
+ * just does not remember.
  */
 
 struct pair_map_entry {
@@ -51,7 +53,10 @@ struct id_index {
 	uint32_t count;
 };
 
-/* Of count things of size bytes each, whose first member is a 64-bit id. 0; -ENOMEM; -EBADMSG: an id is 0, or there twice. */
+/*
+ * Of count things of size bytes each, whose first member is a 64-bit id. 0; -ENOMEM; -EBADMSG: an
+ * id is 0, or there twice.
+ */
 int id_index_init(struct id_index *index, const void *things, uint32_t count, size_t size);
 
 /* False: there is no such id. */
@@ -104,12 +109,15 @@ enum {
 };
 
 /*
- * Sets *ret to the number of the len bytes at data, which are copied if they are new: then count has grown. 0;
- * INTERN_FULL; -ENOMEM: nothing has changed. At most UINT32_MAX / 2 strings.
+ * Sets *ret to the number of the len bytes at data, which are copied if they are new: then count
+ * has grown. 0; INTERN_FULL; -ENOMEM: nothing has changed. At most UINT32_MAX / 2 strings.
  */
 int intern_put(struct intern *set, struct intern_budget *budget, const void *data, size_t len, uint32_t *ret);
 
-/* The bytes of a number that intern_put gave, aligned for any type, with a NUL behind them; valid until the release. */
+/*
+ * The bytes of a number that intern_put gave, aligned for any type, with a NUL behind them; valid
+ * until the release.
+ */
 const void *intern_get(const struct intern *set, uint32_t number, size_t *ret_len);
 
 /* The same of a string. */

@@ -10,11 +10,11 @@
 #include <string.h>
 
 /*
- * Decimal digits are made eight at a time inside one 64-bit word: the number is split in halves, quarters and
- * digits, each step working on all lanes at once, with a multiplication and a shift for the division. The
- * digits come out with the first one in the lowest byte, so leading zeros are counted with one instruction and
- * shifted away, and the word is stored whole: no loop, no branch on the length. A table of two-digit pairs takes a
- * quarter more time over numbers of all lengths.
+ * Decimal digits are made eight at a time inside one 64-bit word: the number is split in halves,
+ * quarters and digits, each step working on all lanes at once, with a multiplication and a shift
+ * for the division. The digits come out with the first one in the lowest byte, so leading zeros are
+ * counted with one instruction and shifted away, and the word is stored whole: no loop, no branch
+ * on the length. A table of two-digit pairs takes a quarter more time over numbers of all lengths.
  */
 
 #define TEN_TO_8 100000000ULL
@@ -24,8 +24,8 @@
 static uint64_t eight_digits(uint32_t value)
 {
 	/*
-	 * Two lanes of 0 .. 9,999, four of 0 .. 99, eight of 0 .. 9. 10486 / 2^20 and 103 / 2^10 divide those
-	 * exactly.
+	 * Two lanes of 0 .. 9,999, four of 0 .. 99, eight of 0 .. 9. 10486 / 2^20 and 103 / 2^10
+	 * divide those exactly.
 	 */
 	uint64_t halves = value / 10000 | (uint64_t)(value % 10000) << 32;
 	uint64_t hundreds = (halves * 10486 >> 20) & 0x0000007f0000007fULL;
@@ -119,10 +119,16 @@ const char *text_parse_hex(const char *p, const char *end, uint64_t *ret)
 	return p;
 }
 
-/* The length of the UTF-8 character at p, 0 if there is none: neither overlong forms nor surrogates are characters. */
+/*
+ * The length of the UTF-8 character at p, 0 if there is none: neither overlong forms nor surrogates
+ * are characters.
+ */
 static size_t utf8_length(const unsigned char *p, size_t len)
 {
-	/* The second byte is bounded by the first (Unicode, table 3-7); the rest are plain continuations. */
+	/*
+	 * The second byte is bounded by the first (Unicode, table 3-7); the rest are plain
+	 * continuations.
+	 */
 	unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
 	unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
 	size_t want = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;

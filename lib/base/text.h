@@ -1,6 +1,6 @@
 /*
- * text.h: text that was escaped when it was written, of files that somebody may have changed since: made safe to print, and the same as
- * it was if nobody has. Pure.
+ * text.h: text that was escaped when it was written, of files that somebody may have changed since:
+ * made safe to print, and the same as it was if nobody has. Pure.
  */
 #ifndef SPIKEWATCH_LIB_BASE_TEXT_H
 #define SPIKEWATCH_LIB_BASE_TEXT_H
@@ -12,13 +12,14 @@
 #include <stdint.h>
 
 /*
- * text.h: numbers to text and back, and bytes of strangers made printable. No locale, no allocation, no termination
- * unless said so. The hot paths of the stream go through here: a number costs some 5 ns.
+ * text.h: numbers to text and back, and bytes of strangers made printable. No locale, no
+ * allocation, no termination unless said so. The hot paths of the stream go through here: a number
+ * costs some 5 ns.
  */
 
 /*
- * Room that text_put_u64 and text_put_hex need at out: they store whole words, so up to so many bytes are overwritten
- * although fewer are part of the number.
+ * Room that text_put_u64 and text_put_hex need at out: they store whole words, so up to so many
+ * bytes are overwritten although fewer are part of the number.
  */
 #define TEXT_NUMBER_ROOM 24
 
@@ -27,28 +28,36 @@ char *text_put_u64(char *out, uint64_t value);
 char *text_put_hex(char *out, uint64_t value);
 
 /*
- * Reads the digits at p, before end. Returns where they end, or NULL if there is none or the value does not fit;
- * *ret is then untouched. Signs, spaces and prefixes are not digits; hexadecimal takes lower case only.
+ * Reads the digits at p, before end. Returns where they end, or NULL if there is none or the value
+ * does not fit; *ret is then untouched. Signs, spaces and prefixes are not digits; hexadecimal
+ * takes lower case only.
  */
 const char *text_parse_u64(const char *p, const char *end, uint64_t *ret);
 const char *text_parse_hex(const char *p, const char *end, uint64_t *ret);
 
-/* The length of the character of UTF-8 that text begins with, and *ret: its code; 0: there is none, *ret is untouched. */
+/*
+ * The length of the character of UTF-8 that text begins with, and *ret: its code; 0: there is none,
+ * *ret is untouched.
+ */
 size_t text_decode(const char *text, size_t len, uint32_t *ret);
 
-/* One that terminals obey (C0, DEL, C1), that is not seen, or that turns the direction of what follows. */
+/*
+ * One that terminals obey (C0, DEL, C1), that is not seen, or that turns the direction of what
+ * follows.
+ */
 bool text_is_hidden(uint32_t code);
 
 /*
- * Copies data to out so that it is safe to print on one line of a terminal: hidden characters, bytes that are not
- * UTF-8, and the backslash become \xNN. Terminated; stops before a character that does not fit
- * whole into size > 0 bytes. Returns the length; 4 * len + 1 bytes always suffice.
+ * Copies data to out so that it is safe to print on one line of a terminal: hidden characters,
+ * bytes that are not UTF-8, and the backslash become \xNN. Terminated; stops before a character
+ * that does not fit whole into size > 0 bytes. Returns the length; 4 * len + 1 bytes always
+ * suffice.
  */
 size_t text_escape(char *out, size_t size, const char *data, size_t len);
 
 /*
- * Appends len bytes of text as text_escape has them, but leaves backslashes alone: they were escaped once, and must not be again. 0; -ENOMEM;
- * -EFBIG beyond buffer->max.
+ * Appends len bytes of text as text_escape has them, but leaves backslashes alone: they were
+ * escaped once, and must not be again. 0; -ENOMEM; -EFBIG beyond buffer->max.
  */
 int clean_text_append(struct buffer *buffer, const char *text, size_t len);
 

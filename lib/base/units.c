@@ -1,9 +1,10 @@
 /*
- * units.c: the port is what follows the last colon, the address what stands before it; an IPv6 address has colons of its
- * own and therefore brackets. The address is written back by inet_ntop, so that equal ones are equal texts.
+ * units.c: the port is what follows the last colon, the address what stands before it; an IPv6
+ * address has colons of its own and therefore brackets. The address is written back by inet_ntop,
+ * so that equal ones are equal texts.
  *
- * Refused: "*:7745" and ":7745". Whoever listens on all addresses shall write which: "0.0.0.0:7745" or "[::]:7745". Zones
- * ("fe80::1%eth0") too: their numbers are known to the running machine only.
+ * Refused: "*:7745" and ":7745". Whoever listens on all addresses shall write which: "0.0.0.0:7745"
+ * or "[::]:7745". Zones ("fe80::1%eth0") too: their numbers are known to the running machine only.
  */
 #include "lib/base/units.h"
 
@@ -19,14 +20,16 @@
 #include <string.h>
 
 /*
- * units.c: a text is split once into number and unit (struct quantity), then multiplied out in integers.
+ * units.c: a text is split once into number and unit (struct quantity), then multiplied out in
+ * integers.
  *
- * The whole part is exact with checked multiplication. The fraction is below 1 and the largest unit below 2^53, so a double
- * holds their product to less than half a unit of the result; strtod(3) would read the locale's decimal point and is not used,
- * nor are printf(3)'s conversions of floating-point numbers.
+ * The whole part is exact with checked multiplication. The fraction is below 1 and the largest unit
+ * below 2^53, so a double holds their product to less than half a unit of the result; strtod(3)
+ * would read the locale's decimal point and is not used, nor are printf(3)'s conversions of
+ * floating-point numbers.
  *
- * Out: the unit is chosen, the value rounded to the digits that will be shown, and only then is it seen whether rounding has
- * carried it into the next unit (1023.7 KiB is "1 MiB", not "1024 KiB").
+ * Out: the unit is chosen, the value rounded to the digits that will be shown, and only then is it
+ * seen whether rounding has carried it into the next unit (1023.7 KiB is "1 MiB", not "1024 KiB").
  */
 
 /* Digits of a fraction that count: 10^15 is still exact in a double. */

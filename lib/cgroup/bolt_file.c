@@ -1,19 +1,26 @@
 /*
  * bolt_file.c: down a B+ tree of pages, one page at a time.
  *
- * The format (bbolt's page.go, bucket.go, db.go; numbers in the machine's byte order): a file of pages of one size.
+ * The format (bbolt's page.go, bucket.go, db.go; numbers in the machine's byte order): a file of
+ * pages of one size.
  *
- *	page    id u64, flags u16, count u16, overflow u32; then count elements; it goes on over `overflow` more pages
- *	meta    pages 0 and 1: magic u32, version u32, page size u32, flags u32, root bucket, freelist u64, pages u64, txid u64, FNV-1a of that u64
- *	branch  elements of 16 bytes: where the key is, from the element on, u32, its length u32, page u64
- *	leaf    elements of 16 bytes: flags u32 (1: the value is a bucket), where the key is u32, its length u32, that of the value u32, which follows the key
- *	bucket  root page u64, sequence u64; root page 0: the page follows at once, within the value
+ * 	page    id u64, flags u16, count u16, overflow u32; then count elements; it goes on over
+ *          `overflow` more pages
+ * 	meta    pages 0 and 1: magic u32, version u32, page size u32, flags u32, root bucket, freelist
+ *          u64, pages u64, txid u64, FNV-1a of that u64
+ * 	branch  elements of 16 bytes: where the key is, from the element on, u32, its length u32, page
+ *          u64
+ * 	leaf    elements of 16 bytes: flags u32 (1: the value is a bucket), where the key is u32, its
+ *          length u32, that of the value u32, which follows the key
+ * 	bucket  root page u64, sequence u64; root page 0: the page follows at once, within the value
  *
- * A transaction writes to pages that are free in the state before it, and ends with one of the two metas. The pages of state N are so left alone by
- * transaction N + 1, and are whole as long as no later meta than N's is valid: that is asked again after everything was read, and before anything is visited.
+ * A transaction writes to pages that are free in the state before it, and ends with one of the two
+ * metas. The pages of state N are so left alone by transaction N + 1, and are whole as long as no
+ * later meta than N's is valid: that is asked again after everything was read, and before anything
+ * is visited.
  *
- * Rejected: the shared lock by which bbolt has its readers wait, since containerd holds the other one as long as it runs; a mapping, which a file that
- * shrinks turns into SIGBUS.
+ * Rejected: the shared lock by which bbolt has its readers wait, since containerd holds the other
+ * one as long as it runs; a mapping, which a file that shrinks turns into SIGBUS.
  */
 #include "lib/cgroup/bolt_file.h"
 
@@ -38,10 +45,15 @@
 #define BUCKET_HEAD 16u
 #define LEAF_IS_BUCKET 1u
 
-/* A tree of 4 KiB pages is at most four or five deep; a bucket of a container's labels is one page. */
+/*
+ * A tree of 4 KiB pages is at most four or five deep; a bucket of a container's labels is one page.
+ */
 #define DEPTH_MAX 16
 
-/* Read for one answer. What a container is described by is some 100 KiB at worst, in a page that has its labels beside it. */
+/*
+ * Read for one answer. What a container is described by is some 100 KiB at worst, in a page that
+ * has its labels beside it.
+ */
 #define BYTES_MAX (8u * 1024 * 1024)
 
 #define TRIES 4
@@ -248,7 +260,9 @@ static int compare(const struct element *element, const char *key)
 	return order != 0 ? order : (element->key_len > len) - (element->key_len < len);
 }
 
-/* The last element whose key is not above key; of a leaf it must be that key. 0; -ENOENT; -EBADMSG. */
+/*
+ * The last element whose key is not above key; of a leaf it must be that key. 0; -ENOENT; -EBADMSG.
+ */
 static int find_element(const struct page *page, const char *key, struct element *ret)
 {
 	unsigned low = 0, high = page->count; /* the first that is above is within [low, high] */

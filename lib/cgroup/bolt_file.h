@@ -1,8 +1,9 @@
 /*
- * bolt_file.h: reads values out of a bbolt database (go.etcd.io/bbolt), in which containerd and Podman keep what they know. Pure: over a source of bytes.
+ * bolt_file.h: reads values out of a bbolt database (go.etcd.io/bbolt), in which containerd and
+ * Podman keep what they know. Pure: over a source of bytes.
  *
- * The file belongs to a program that runs and writes. Nothing is locked and nothing is written: every answer is of one state of the database, or
- * there is none. Nothing in the file is trusted.
+ * The file belongs to a program that runs and writes. Nothing is locked and nothing is written:
+ * every answer is of one state of the database, or there is none. Nothing in the file is trusted.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_BOLT_FILE_H
 #define SPIKEWATCH_LIB_CGROUP_BOLT_FILE_H
@@ -27,9 +28,11 @@ struct bolt_file_path {
 typedef int bolt_file_visit(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len);
 
 /*
- * Visits the pairs of a bucket in the order of their keys; key not NULL: only the one of this key. 0; what visit returned; -ENOENT: there is no such bucket, or
- * no such key; -EBADMSG: it is no such database, or damaged; -EAGAIN: it was written all the while, a later call may do; -ENOMEM; as the source.
- * Visits happen only when all was read in one state: what is visited is right. Costs some ten reads of a page.
+ * Visits the pairs of a bucket in the order of their keys; key not NULL: only the one of this key.
+ * 0; what visit returned; -ENOENT: there is no such bucket, or no such key; -EBADMSG: it is no such
+ * database, or damaged; -EAGAIN: it was written all the while, a later call may do; -ENOMEM; as the
+ * source. Visits happen only when all was read in one state: what is visited is right. Costs some
+ * ten reads of a page.
  */
 int bolt_file_each(const struct bolt_file_source *source, const struct bolt_file_path *path, const char *key,
 		   bolt_file_visit *visit, void *ctx);

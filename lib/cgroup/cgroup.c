@@ -1,11 +1,12 @@
 /*
- * cgroup.c: a table of files. Each has a controller, a name in v1 and one in v2; which of them exist differs between kernels,
- * between hierarchies and between the root and the rest, so each is opened if it is there, and what is not there is
- * unavailable.
+ * cgroup.c: a table of files. Each has a controller, a name in v1 and one in v2; which of them
+ * exist differs between kernels, between hierarchies and between the root and the rest, so each is
+ * opened if it is there, and what is not there is unavailable.
  *
- * v1 wins where a controller is mounted there, as it can be in one hierarchy only. cpu.stat and pressure exist in every v2
- * cgroup, controllers or not. Every file is read every time: its values are independent of each other (memory is charged by
- * whoever touches it, pressure grows while nobody runs), so none of them can stand guard for the rest.
+ * v1 wins where a controller is mounted there, as it can be in one hierarchy only. cpu.stat and
+ * pressure exist in every v2 cgroup, controllers or not. Every file is read every time: its values
+ * are independent of each other (memory is charged by whoever touches it, pressure grows while
+ * nobody runs), so none of them can stand guard for the rest.
  */
 #include "lib/cgroup/cgroup.h"
 
@@ -23,13 +24,18 @@
 #include <string.h>
 
 /*
- * cgroup_files.c: the few formats that all cgroup files share: a number, a list, and lines of "key number".
+ * cgroup_files.c: the few formats that all cgroup files share: a number, a list, and lines of "key
+ * number".
  *
- * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is not there leaves its
- * value unavailable, so nobody has to know which version, or which age of a version, wrote the file.
+ * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is
+ * not there leaves its value unavailable, so nobody has to know which version, or which age of a
+ * version, wrote the file.
  */
 
-/* v1 says "no limit" by LONG_MAX rounded down to a page, and some kernels by half of it; no machine has 4 EiB. */
+/*
+ * v1 says "no limit" by LONG_MAX rounded down to a page, and some kernels by half of it; no machine
+ * has 4 EiB.
+ */
 #define UNLIMITED_BYTES (1ULL << 62)
 
 /* The kernel knows at most 8,192 CPUs (CONFIG_NR_CPUS); more is garbage, and must not wrap. */
@@ -149,7 +155,10 @@ int cgroup_files_cpus_parse(const char *buf, size_t len, uint32_t *ret_count)
 	return 0;
 }
 
-/* Puts the numbers of lines "key number\n" into values, in the order of keys; UINT64_MAX where there is no such line. */
+/*
+ * Puts the numbers of lines "key number\n" into values, in the order of keys; UINT64_MAX where
+ * there is no such line.
+ */
 static void parse_keyed(const char *buf, size_t len, const char *const keys[], size_t count, uint64_t values[])
 {
 	const char *end = buf + len;
@@ -180,7 +189,8 @@ static void set_scaled(struct sample *sample, enum sample_field field, uint64_t 
 }
 
 /*
- * v2: "usage_usec 27647792\nuser_usec 11833206\nsystem_usec 15814586\nnice_usec 0\n", with the cpu controller also
+ * v2: "usage_usec 27647792\nuser_usec 11833206\nsystem_usec 15814586\nnice_usec 0\n", with the cpu
+ * controller also
  *     "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
  * v1: "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n": the time in nanoseconds
  */
@@ -217,8 +227,8 @@ void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_pe
 }
 
 /*
- * v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..."
- * v1: the same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
+ * v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..." v1: the
+ * same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
  */
 void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret)
 {
@@ -240,7 +250,10 @@ void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_f
 	};
 }
 
-/* "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n": microseconds; since Linux 4.20 */
+/*
+ * "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n": microseconds; since
+ * Linux 4.20
+ */
 int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
 {
 	static const char total[] = " total=";
@@ -311,7 +324,10 @@ static bool is_below_root(const char *path)
 	return len < 3 || strcmp(path + len - 3, "/..") != 0;
 }
 
-/* A high-water mark may be asked to start anew, which is a write; where that is not allowed it is only read. */
+/*
+ * A high-water mark may be asked to start anew, which is a write; where that is not allowed it is
+ * only read.
+ */
 static int open_file(const char *name, enum cgroup_file file)
 {
 	int fd = file == CGROUP_FILE_MEMORY_PEAK ? open(name, O_RDWR | O_CLOEXEC) : -1;
@@ -396,7 +412,10 @@ static void set_memory_stat(const char *buf, size_t len, struct sample *sample)
 	if (stat.major_faults == UINT64_MAX || stat.faults == UINT64_MAX)
 		return;
 
-	/* The two are summed over CPUs one after the other: for a moment there may be more major faults than faults. */
+	/*
+	 * The two are summed over CPUs one after the other: for a moment there may be more major
+	 * faults than faults.
+	 */
 	uint64_t minor_faults = stat.faults > stat.major_faults ? stat.faults - stat.major_faults : 0;
 	sample_set(sample, SAMPLE_MINOR_FAULTS, minor_faults);
 	sample_set(sample, SAMPLE_MAJOR_FAULTS, stat.major_faults);
@@ -437,8 +456,8 @@ static int parse(const struct cgroup_files *files, enum cgroup_file file, const 
 }
 
 /*
- * ENODEV: removed. EOPNOTSUPP: pressure is compiled in and switched off. Either file is left alone from then on; it is closed
- * with the others.
+ * ENODEV: removed. EOPNOTSUPP: pressure is compiled in and switched off. Either file is left alone
+ * from then on; it is closed with the others.
  */
 static int read_one(struct cgroup_files *files, enum cgroup_file file, struct sample *sample)
 {
@@ -474,7 +493,10 @@ int cgroup_files_read(struct cgroup_files *files, struct sample *sample)
 
 void cgroup_files_reset_peak(struct cgroup_files *files)
 {
-	/* A kernel or a permission that does not have it leaves the mark as it is: it then only rises. */
+	/*
+	 * A kernel or a permission that does not have it leaves the mark as it is: it then only
+	 * rises.
+	 */
 	if (files->fd[CGROUP_FILE_MEMORY_PEAK] >= 0 && pwrite(files->fd[CGROUP_FILE_MEMORY_PEAK], "0", 1, 0) < 0)
 		return;
 }

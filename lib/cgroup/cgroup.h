@@ -1,6 +1,7 @@
 /*
- * cgroup.h: reads one cgroup through descriptors that are opened once, from whichever hierarchies know its path. They stay
- * bound to that very cgroup: when it is removed they answer ENODEV, also if another one is made under the same path.
+ * cgroup.h: reads one cgroup through descriptors that are opened once, from whichever hierarchies
+ * know its path. They stay bound to that very cgroup: when it is removed they answer ENODEV, also
+ * if another one is made under the same path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_H
@@ -12,10 +13,11 @@
 #include <stdint.h>
 
 /*
- * cgroup_files.h: parsers of the files of a cgroup, v1 and v2. Pure: a buffer in, values out. Source: cgroup-v2.rst and
- * cgroup-v1/ of the kernel's documentation.
+ * cgroup_files.h: parsers of the files of a cgroup, v1 and v2. Pure: a buffer in, values out.
+ * Source: cgroup-v2.rst and cgroup-v1/ of the kernel's documentation.
  *
- * Every parser takes any bytes. What is cut short counts as missing: a number must be followed by the byte that ends it.
+ * Every parser takes any bytes. What is cut short counts as missing: a number must be followed by
+ * the byte that ends it.
  */
 
 /* What memory.stat says, of the cgroup and everything below it. UINT64_MAX: unavailable. */
@@ -28,7 +30,10 @@ struct cgroup_files_memory_stat {
 /* A file that is one number. 0 or -EBADMSG. */
 int cgroup_files_number_parse(const char *buf, size_t len, uint64_t *ret);
 
-/* A limit in bytes: "max", "-1" and v1's huge number (2^62 and more) are UINT64_MAX: no limit. 0 or -EBADMSG. */
+/*
+ * A limit in bytes: "max", "-1" and v1's huge number (2^62 and more) are UINT64_MAX: no limit. 0 or
+ * -EBADMSG.
+ */
 int cgroup_files_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes);
 
 /* v2 cpu.max; quota UINT64_MAX: no limit. period is never 0. 0 or -EBADMSG. */
@@ -37,7 +42,10 @@ int cgroup_files_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_
 /* How many CPUs a list such as "0-3,8" names; an empty one names 0. 0 or -EBADMSG. */
 int cgroup_files_cpus_parse(const char *buf, size_t len, uint32_t *ret_count);
 
-/* Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS, THROTTLED_PERIODS, THROTTLED. */
+/*
+ * Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS,
+ * THROTTLED_PERIODS, THROTTLED.
+ */
 void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample);
 
 /* Sets CPU_USER and CPU_SYSTEM from v1 cpuacct.stat, which counts clock ticks. */
@@ -70,19 +78,23 @@ struct cgroup_files {
 	uint64_t ns_per_tick;
 };
 
-/* path: below the hierarchies' roots, "/" first, no "..". 0; -ENOENT: no hierarchy knows it; -ENAMETOOLONG, -EMFILE, -errno. */
+/*
+ * path: below the hierarchies' roots, "/" first, no "..". 0; -ENOENT: no hierarchy knows it;
+ * -ENAMETOOLONG, -EMFILE, -errno.
+ */
 int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path);
 void cgroup_files_release(struct cgroup_files *files);
 
 /*
- * Fills *sample; a file that answers no more makes its fields unavailable. 0; -ENOENT: the cgroup is gone, sample is as it
- * was; -errno: the first other error, after everything else was read.
+ * Fills *sample; a file that answers no more makes its fields unavailable. 0; -ENOENT: the cgroup
+ * is gone, sample is as it was; -errno: the first other error, after everything else was read.
  */
 int cgroup_files_read(struct cgroup_files *files, struct sample *sample);
 
 /*
- * Lets the high-water mark of memory start anew: v1 memory.max_usage_in_bytes, for everybody; v2 memory.peak since Linux 6.12, for this
- * descriptor only. Where that is not possible nothing happens.
+ * Lets the high-water mark of memory start anew: v1 memory.max_usage_in_bytes, for everybody; v2
+ * memory.peak since Linux 6.12, for this descriptor only. Where that is not possible nothing
+ * happens.
  */
 void cgroup_files_reset_peak(struct cgroup_files *files);
 

@@ -1,6 +1,7 @@
 /*
- * cgroup_limits.c: a limit that is missing, unreadable, zero or unlimited is none: there is no error to handle, and never a limit of zero. Only who has
- * no descriptor left to look cannot say so.
+ * cgroup_limits.c: a limit that is missing, unreadable, zero or unlimited is none: there is no
+ * error to handle, and never a limit of zero. Only who has no descriptor left to look cannot say
+ * so.
  */
 #include "lib/cgroup/cgroup_limits.h"
 
@@ -22,13 +23,16 @@
 static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind);
 
 /*
- * limit_tree.c: a node for each directory, held by those who are in it and by its children, found by its parent and its name. The machine is
- * the limit to begin with and a limit on the way up counts if it is smaller, so what is missing or larger than the machine changes nothing.
+ * limit_tree.c: a node for each directory, held by those who are in it and by its children, found
+ * by its parent and its name. The machine is the limit to begin with and a limit on the way up
+ * counts if it is smaller, so what is missing or larger than the machine changes nothing.
  *
- * The root of a hierarchy as mounted may be somebody's cgroup (in a container), so "/" is looked at like the rest.
+ * The root of a hierarchy as mounted may be somebody's cgroup (in a container), so "/" is looked at
+ * like the rest.
  *
- * A directory is opened by its path every time. Rejected: keeping it open, and the files in it. It would save a third of a read, and cost four
- * descriptors for each cgroup, which processes need more; and a cgroup that is removed and made again under its name would have to be told.
+ * A directory is opened by its path every time. Rejected: keeping it open, and the files in it. It
+ * would save a third of a read, and cost four descriptors for each cgroup, which processes need
+ * more; and a cgroup that is removed and made again under its name would have to be told.
  */
 
 /* One tree of cgroups, which limits what is in `kinds`, as bits. */
@@ -113,7 +117,10 @@ size_t limit_tree_count(const struct limit_tree *tree)
 
 /* ---- reading ---- */
 
-/* Puts the path of a node before *end, down to start at most. The root has none. False: there is not enough room. */
+/*
+ * Puts the path of a node before *end, down to start at most. The root has none. False: there is
+ * not enough room.
+ */
 static bool prepend_path(const struct limit_tree_node *node, const char *start, char **end)
 {
 	for (; node->parent; node = node->parent) {
@@ -330,7 +337,10 @@ void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place)
 
 /* ---- what follows from it ---- */
 
-/* The node on the way up that has the smallest limit, if it is below *limit, which is lowered; else NULL. */
+/*
+ * The node on the way up that has the smallest limit, if it is below *limit, which is lowered; else
+ * NULL.
+ */
 static const struct limit_tree_node *climb(const struct limit_tree_node *node, int kind, uint64_t *limit)
 {
 	const struct limit_tree_node *from = NULL;

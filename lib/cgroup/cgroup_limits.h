@@ -1,8 +1,10 @@
 /*
- * cgroup_limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the machine. What a cgroup's own directory says is
- * read when it is first asked about and then by limit_tree_refresh, once for all that are in it or below it.
+ * cgroup_limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the
+ * machine. What a cgroup's own directory says is read when it is first asked about and then by
+ * limit_tree_refresh, once for all that are in it or below it.
  *
- * Memory: some 70 bytes for each cgroup that is asked about, and each of its ancestors, in each hierarchy that limits something. Cold path.
+ * Memory: some 70 bytes for each cgroup that is asked about, and each of its ancestors, in each
+ * hierarchy that limits something. Cold path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_LIMITS_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_LIMITS_H
@@ -15,8 +17,9 @@
 #include <stdint.h>
 
 /*
- * cgroup_limits.h: what limits a cgroup: itself, and the machine. "max", -1, v1's huge number, a missing file or controller mean "no limit here".
- * What its ancestors have to say of it: limit_tree.h. Cold path.
+ * cgroup_limits.h: what limits a cgroup: itself, and the machine. "max", -1, v1's huge number, a
+ * missing file or controller mean "no limit here". What its ancestors have to say of it:
+ * limit_tree.h. Cold path.
  */
 
 /* Effective limits. UINT64_MAX: not known at all (never zero cores). */
@@ -29,22 +32,29 @@ struct cgroup_limits {
 	char memory_from[256];
 };
 
-/* Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of <procfd>/meminfo. 0 or -errno. */
+/*
+ * Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of
+ * <procfd>/meminfo. 0 or -errno.
+ */
 int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret);
 
 /* What is limited, in the order in which it counts if it is the same. */
 enum cgroup_limits_kind { CGROUP_LIMITS_QUOTA, CGROUP_LIMITS_CPUSET, CGROUP_LIMITS_MEMORY, CGROUP_LIMITS_KINDS };
 
 /*
- * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per second; UINT64_MAX: nothing, or nothing that is a
- * limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could not be looked at.
+ * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
+ * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
+ * not be looked at.
  */
 int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret);
 
 struct limit_tree;
 struct limit_tree_node;
 
-/* Where somebody is: a cgroup for each kind of limit; NULL: none that is known. {0} is nowhere, where only the machine limits. */
+/*
+ * Where somebody is: a cgroup for each kind of limit; NULL: none that is known. {0} is nowhere,
+ * where only the machine limits.
+ */
 struct limit_tree_place {
 	struct limit_tree_node *at[CGROUP_LIMITS_KINDS];
 };
@@ -56,8 +66,9 @@ int limit_tree_new(const struct cgroup_mounts *mounts, const struct metric_machi
 void limit_tree_free(struct limit_tree *tree);
 
 /*
- * The place of a cgroup path, in whichever hierarchies; that of a process, by the text of its /proc/<pid>/cgroup. A path that leads outside of the
- * reader's cgroup namespace ("/../x") has no directory here and is nowhere. 0; -ENOMEM: nothing is held.
+ * The place of a cgroup path, in whichever hierarchies; that of a process, by the text of its
+ * /proc/<pid>/cgroup. A path that leads outside of the reader's cgroup namespace ("/../x") has no
+ * directory here and is nowhere. 0; -ENOMEM: nothing is held.
  */
 int limit_tree_hold_cgroup(struct limit_tree *tree, const char *path, struct limit_tree_place *ret);
 int limit_tree_hold_process(struct limit_tree *tree, const char *text, size_t len, struct limit_tree_place *ret);
@@ -69,8 +80,9 @@ void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place);
 void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_place *place, struct cgroup_limits *ret);
 
 /*
- * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many there were: a dozen system calls each at most. One that cannot be
- * looked at for want of descriptors keeps what it had.
+ * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many there were: a
+ * dozen system calls each at most. One that cannot be looked at for want of descriptors keeps what
+ * it had.
  */
 #define LIMIT_TREE_PARTS 512u
 size_t limit_tree_refresh(struct limit_tree *tree, unsigned part);

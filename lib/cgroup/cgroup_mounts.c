@@ -1,8 +1,10 @@
 /*
- * cgroup_mounts.c: the kernel tells nobody where his namespace begins. But the list of processes of a cgroup is in the host's tree, and who reads it sees himself
- * there: that cgroup's path, less what the namespace says of it, is the answer. One walk, at the start.
+ * cgroup_mounts.c: the kernel tells nobody where his namespace begins. But the list of processes of
+ * a cgroup is in the host's tree, and who reads it sees himself there: that cgroup's path, less
+ * what the namespace says of it, is the answer. One walk, at the start.
  *
- * Rejected: the inode of /sys/fs/cgroup, which is the namespace's own root only where nobody has mounted the host's over it.
+ * Rejected: the inode of /sys/fs/cgroup, which is the namespace's own root only where nobody has
+ * mounted the host's over it.
  */
 #include "lib/cgroup/cgroup_mounts.h"
 
@@ -30,7 +32,10 @@
 
 /* cgroup mount_glob.c: patterns of paths. */
 
-/* Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '[' left open is a byte. */
+/*
+ * Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '['
+ * left open is a byte.
+ */
 static bool match_set(const char **glob, char byte)
 {
 	const char *at = *glob + 1;
@@ -65,7 +70,9 @@ static bool match_byte(const char **glob, char byte)
 	return same;
 }
 
-/* Where matching goes on when it fails behind a star: the star takes one byte (or component) more. */
+/*
+ * Where matching goes on when it fails behind a star: the star takes one byte (or component) more.
+ */
 struct retry {
 	const char *glob;
 	const char *path;
@@ -85,9 +92,10 @@ static bool next_start(struct retry *stars)
 }
 
 /*
- * Two places to go back to are enough, the last * and the last **: what an earlier one could take instead, a later one of
- * the same kind can take as well. So the time is bounded by the product of the three lengths, and nothing recurses.
- * A "**" that is a whole component also matches none at all.
+ * Two places to go back to are enough, the last * and the last **: what an earlier one could take
+ * instead, a later one of the same kind can take as well. So the time is bounded by the product of
+ * the three lengths, and nothing recurses. A "**" that is a whole component also matches none at
+ * all.
  */
 bool cgroup_glob(const char *glob, const char *path)
 {
@@ -122,8 +130,9 @@ bool cgroup_glob(const char *glob, const char *path)
 }
 
 /*
- * cgroup_tree.c: trees in order, and a path is visited in the first one that has it. Asking the earlier trees costs a system call
- * for each, and needs no set of the paths seen, whose size would have to be bounded.
+ * cgroup_tree.c: trees in order, and a path is visited in the first one that has it. Asking the
+ * earlier trees costs a system call for each, and needs no set of the paths seen, whose size would
+ * have to be bounded.
  */
 
 struct walk {
@@ -253,13 +262,14 @@ int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void 
 /*
  * cgroup_mount.c: a hierarchy is a directory and a version; a controller belongs to one of them.
  *
- * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per call and cannot tell a
- * process that vanished from one without a cgroup; it walks one v1 hierarchy at a time; and it does either only below
- * /proc and its own mounts. Reading /proc/<pid>/cgroup once, and walking directories by descriptor, serves every root with
- * one piece of code, which fixtures can test.
+ * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per
+ * call and cannot tell a process that vanished from one without a cgroup; it walks one v1 hierarchy
+ * at a time; and it does either only below /proc and its own mounts. Reading /proc/<pid>/cgroup
+ * once, and walking directories by descriptor, serves every root with one piece of code, which
+ * fixtures can test.
  *
- * libcgroup keeps its table of mounts in globals and has no lock that covers reading it again: one thread at a time may make
- * mounts. Everything else here works on the immutable result.
+ * libcgroup keeps its table of mounts in globals and has no lock that covers reading it again: one
+ * thread at a time may make mounts. Everything else here works on the immutable result.
  */
 
 /* libcgroup calls its own struct what is an enum here. */
@@ -270,7 +280,9 @@ int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void 
 #define USUAL_PROC_ROOT "/proc"
 #define USUAL_CGROUP_ROOT "/sys/fs/cgroup"
 
-/* A dozen lines, each with a path; usual is below 1 KiB. What is cut off is a hierarchy not found. */
+/*
+ * A dozen lines, each with a path; usual is below 1 KiB. What is cut off is a hierarchy not found.
+ */
 #define PROC_CGROUP_MAX 16384
 
 struct cgroup_mounts {
@@ -377,7 +389,10 @@ static void discard_log(void *userdata, int level, const char *format, va_list a
 	(void)arguments;
 }
 
-/* Whatever libcgroup reports as an error is "nothing is mounted". A v2 hierarchy without controllers it does not report. */
+/*
+ * Whatever libcgroup reports as an error is "nothing is mounted". A v2 hierarchy without
+ * controllers it does not report.
+ */
 static int ask_libcgroup(struct cgroup_mounts *mounts)
 {
 	struct cgroup_mount_point mount;
@@ -399,7 +414,10 @@ static int ask_libcgroup(struct cgroup_mounts *mounts)
 	return r;
 }
 
-/* Where the names of the directories say what they are: the v2 root itself, or folders "memory", "cpu,cpuacct", "unified". */
+/*
+ * Where the names of the directories say what they are: the v2 root itself, or folders "memory",
+ * "cpu,cpuacct", "unified".
+ */
 static int look_below(struct cgroup_mounts *mounts, const char *root)
 {
 	if (is_v2(root))
@@ -761,7 +779,10 @@ static int visit(void *ctx, const char *path)
 	return search->found ? 1 : -ENOMEM;
 }
 
-/* Takes own off the end of path, so that "/pods/a/x" less "/x" is "/pods/a". False: it does not end so, or nothing is left. */
+/*
+ * Takes own off the end of path, so that "/pods/a/x" less "/x" is "/pods/a". False: it does not end
+ * so, or nothing is left.
+ */
 static bool take_off(char *path, const char *own)
 {
 	size_t len = strlen(path), cut = strcmp(own, "/") == 0 ? 0 : strlen(own);

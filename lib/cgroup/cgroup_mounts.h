@@ -1,6 +1,8 @@
 /*
- * cgroup_mounts.h: where in its host's cgroup trees the reader's cgroup namespace begins (cgroup_namespaces(7)). To a reader in a namespace of its own,
- * as in most containers on cgroup v2, /proc/<pid>/cgroup says paths from there: "/../../other-pod/x" is its host's "/pods/other-pod/x". Cold path.
+ * cgroup_mounts.h: where in its host's cgroup trees the reader's cgroup namespace begins
+ * (cgroup_namespaces(7)). To a reader in a namespace of its own, as in most containers on cgroup
+ * v2, /proc/<pid>/cgroup says paths from there: "/../../other-pod/x" is its host's
+ * "/pods/other-pod/x". Cold path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
@@ -10,21 +12,23 @@
 #include <stdint.h>
 
 /*
- * cgroup_tree.h: walks several directory trees as if they were one: what the hierarchies of cgroup v1 are. Cold path.
+ * cgroup_tree.h: walks several directory trees as if they were one: what the hierarchies of cgroup
+ * v1 are. Cold path.
  */
 
 /*
- * Calls visit for the path of every directory below the roots, "/" for the roots themselves, each path once however many
- * trees have it, parents first. Symbolic links are not followed; what vanishes meanwhile is left out.
- * Returns what visit returned, as soon as that is not 0; 0; -E2BIG at the end when the bounds above left something out;
- * -ENOMEM, -errno.
+ * Calls visit for the path of every directory below the roots, "/" for the roots themselves, each
+ * path once however many trees have it, parents first. Symbolic links are not followed; what
+ * vanishes meanwhile is left out. Returns what visit returned, as soon as that is not 0; 0; -E2BIG
+ * at the end when the bounds above left something out; -ENOMEM, -errno.
  */
 int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx);
 
 /*
- * cgroup_mount.h: where the cgroup hierarchies are and which cgroup a process is in. The only module that knows libcgroup,
- * which is asked when everything is at its usual place; below another proc root or cgroup root (fixtures, a daemon in a container)
- * the kernel's files are read directly. Cold path only.
+ * cgroup_mount.h: where the cgroup hierarchies are and which cgroup a process is in. The only
+ * module that knows libcgroup, which is asked when everything is at its usual place; below another
+ * proc root or cgroup root (fixtures, a daemon in a container) the kernel's files are read
+ * directly. Cold path only.
  */
 
 enum cgroup_resource { CGROUP_CPU, CGROUP_CPUACCT, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPUSET, CGROUP_CONTROLLERS };
@@ -34,9 +38,10 @@ enum cgroup_mode { CGROUPS_NONE, CGROUPS_V1, CGROUPS_V2, CGROUPS_HYBRID };
 struct cgroup_mounts; /* opaque; immutable once made */
 
 /*
- * Finds the hierarchies. proc_root "/proc" and cgroup_root "" (or NULL): libcgroup; else cgroup_root is where the tree is
- * mounted (a v2 root with cgroup.controllers, or a folder of v1 controllers with, possibly, "unified").
- * 0 (also when there are none: mode CGROUPS_NONE); -errno; -ENOMEM.
+ * Finds the hierarchies. proc_root "/proc" and cgroup_root "" (or NULL): libcgroup; else
+ * cgroup_root is where the tree is mounted (a v2 root with cgroup.controllers, or a folder of v1
+ * controllers with, possibly, "unified"). 0 (also when there are none: mode CGROUPS_NONE); -errno;
+ * -ENOMEM.
  */
 int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret);
 void cgroup_mounts_free(struct cgroup_mounts *mounts);
@@ -49,28 +54,36 @@ struct cgroup_reader {
 };
 
 /*
- * Right after it was made, for a reader in a cgroup namespace of its own that has its host's hierarchies mounted: paths of processes are
- * from then on those of the hierarchies, and not from where the namespace begins. Looks for it only if process 1 of procfd is outside; what is not found stays as
- * it is. 0; -ENOMEM; -errno.
+ * Right after it was made, for a reader in a cgroup namespace of its own that has its host's
+ * hierarchies mounted: paths of processes are from then on those of the hierarchies, and not from
+ * where the namespace begins. Looks for it only if process 1 of procfd is outside; what is not
+ * found stays as it is. 0; -ENOMEM; -errno.
  */
 int cgroup_mounts_orient(struct cgroup_mounts *mounts, int procfd, const struct cgroup_reader *reader);
 
 enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts);
 const char *cgroup_mode_name(enum cgroup_mode mode); /* "none", "v1", "v2", "hybrid" */
 
-/* Directory of a controller's hierarchy (v1, or v2 if it is enabled there), NULL if it is nowhere; *ret_v2 says which. */
+/*
+ * Directory of a controller's hierarchy (v1, or v2 if it is enabled there), NULL if it is nowhere;
+ * *ret_v2 says which.
+ */
 const char *cgroup_mounts_controller(const struct cgroup_mounts *mounts, enum cgroup_resource controller, bool *ret_v2);
 
 /* Directory of the v2 hierarchy (for cpu.stat and pressure), NULL if there is none. */
 const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts);
 
 /*
- * The path of a process's cgroup as people name it: that of the v2 hierarchy where controllers are there, else that of memory,
- * cpuacct, cpu, name=systemd: the first that is not "/", else "/". Into buf, NUL-terminated. 0; -ESRCH; -ENOENT no cgroups; -ENAMETOOLONG; -errno.
+ * The path of a process's cgroup as people name it: that of the v2 hierarchy where controllers are
+ * there, else that of memory, cpuacct, cpu, name=systemd: the first that is not "/", else "/". Into
+ * buf, NUL-terminated. 0; -ESRCH; -ENOENT no cgroups; -ENAMETOOLONG; -errno.
  */
 int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, char *buf, size_t cap);
 
-/* The path in one controller's hierarchy, from the text of a process's /proc/<pid>/cgroup. 0; -ENOENT; -ENAMETOOLONG. */
+/*
+ * The path in one controller's hierarchy, from the text of a process's /proc/<pid>/cgroup. 0;
+ * -ENOENT; -ENAMETOOLONG.
+ */
 int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_t len, enum cgroup_resource controller,
 		     char *buf, size_t cap);
 
@@ -79,8 +92,9 @@ int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 		   char *buf, size_t cap);
 
 /*
- * Calls visit for every cgroup path (of any hierarchy used here, each path once, parents first), "/" included, until it returns non-zero,
- * which is returned. Bounded: depth 32, 100,000 cgroups (then -E2BIG at the end). -ENOMEM, -errno.
+ * Calls visit for every cgroup path (of any hierarchy used here, each path once, parents first),
+ * "/" included, until it returns non-zero, which is returned. Bounded: depth 32, 100,000 cgroups
+ * (then -E2BIG at the end). -ENOMEM, -errno.
  */
 int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, const char *path), void *ctx);
 
@@ -88,8 +102,9 @@ int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, cons
 bool cgroup_glob(const char *glob, const char *path);
 
 /*
- * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose path by its own namespace is own. *ret: the path at which the
- * namespace begins, for free(3). 0; -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
+ * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose
+ * path by its own namespace is own. *ret: the path at which the namespace begins, for free(3). 0;
+ * -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
  */
 int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);
 

@@ -1,10 +1,12 @@
 /*
- * container.c: a key of a document, a field of a container: a table each. The first row that is there counts, and what is known already stays.
+ * container.c: a key of a document, a field of a container: a table each. The first row that is
+ * there counts, and what is known already stays.
  *
  * Docker's labels and the annotations of CRI-O have the same keys for what the kubelet told them.
  *
- * Labels: Docker has them as an object; CRI-O has what the kubelet called labels as a document within an annotation. Of a pod's container these are
- * the kubelet's own: what a person gave is with the sandbox. containerd's OCI document has none (container_db.h).
+ * Labels: Docker has them as an object; CRI-O has what the kubelet called labels as a document
+ * within an annotation. Of a pod's container these are the kubelet's own: what a person gave is
+ * with the sandbox. containerd's OCI document has none (container_db.h).
  */
 #include "lib/cgroup/container.h"
 
@@ -22,25 +24,29 @@
 #include <string.h>
 
 /*
- * container_path.c: the path is walked from the root, component by component; each is held against a table, and the last that fits is the innermost
- * container. What follows it are cgroups that the container made for itself.
+ * container_path.c: the path is walked from the root, component by component; each is held against
+ * a table, and the last that fits is the innermost container. What follows it are cgroups that the
+ * container made for itself.
  *
- *	/docker/<id>                                                     cgroup files
- *	/system.slice/docker-<id>.scope                                  systemd
- *	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroup files
- *	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope
- *	/system.slice/containerd.service/kubepods-pod<uid>.slice:cri-containerd:<id>      its drivers disagree
- *	/machine.slice/libpod-<id>.scope/container                       Podman
- *	/system.slice/web.service/libpod-payload-<id>                    Podman with --cgroups=split
- *	/machine.slice/systemd-nspawn@web.service/payload                systemd-nspawn
- *	/lxc.payload.web                                                 LXC, LXD, Incus
- *	/default/web                                                     containerd's own clients
+ * 	/docker/<id>                                                     cgroup files
+ * 	/system.slice/docker-<id>.scope                                  systemd
+ * 	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroup files
+ * 	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope
+ * 	/system.slice/containerd.service/kubepods-pod<uid>.slice:cri-containerd:<id>      its drivers
+ *                                                                                    disagree
+ * 	/machine.slice/libpod-<id>.scope/container                       Podman
+ * 	/system.slice/web.service/libpod-payload-<id>                    Podman with --cgroups=split
+ * 	/machine.slice/systemd-nspawn@web.service/payload                systemd-nspawn
+ * 	/lxc.payload.web                                                 LXC, LXD, Incus
+ * 	/default/web                                                     containerd's own clients
  *
- * Whoever may make cgroups may give them such names, and those of containers that exist. So what is made inside of another container, or below a user's
- * own systemd, is one, but a foreign one: it is not given the names that the machine's runtimes have for its id.
+ * Whoever may make cgroups may give them such names, and those of containers that exist. So what is
+ * made inside of another container, or below a user's own systemd, is one, but a foreign one: it is
+ * not given the names that the machine's runtimes have for its id.
  *
- * An id is 64 hexadecimal digits and nothing else: libpod-conmon-<id>.scope is a monitor by that. 64 digits alone are a container too, whoever
- * made it: a custom parent (docker run --cgroup-parent) leaves no other trace.
+ * An id is 64 hexadecimal digits and nothing else: libpod-conmon-<id>.scope is a monitor by that.
+ * 64 digits alone are a container too, whoever made it: a custom parent (docker run
+ * --cgroup-parent) leaves no other trace.
  */
 
 #define ID_DIGITS 64
@@ -130,7 +136,10 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* As systemd.unit(5) says: \xNN is a byte, a dash was a slash, which no machine's name has. A name cannot hold a NUL or a slash. */
+/*
+ * As systemd.unit(5) says: \xNN is a byte, a dash was a slash, which no machine's name has. A name
+ * cannot hold a NUL or a slash.
+ */
 static bool unescape(const char *text, size_t len, char *ret, size_t cap)
 {
 	size_t used = 0;
@@ -162,7 +171,10 @@ static void copy(char *ret, const char *text, size_t len)
 	ret[len] = '\0';
 }
 
-/* "pod<uid>", or "kubepods-burstable-pod<uid>.slice", in which systemd's dashes are underscores: a UID, or the 32 digits of a static pod. */
+/*
+ * "pod<uid>", or "kubepods-burstable-pod<uid>.slice", in which systemd's dashes are underscores: a
+ * UID, or the 32 digits of a static pod.
+ */
 static bool take_pod(const char *component, size_t len, char ret[CONTAINER_PATH_POD_UID + 1])
 {
 	static const char suffix[] = ".slice";
@@ -206,7 +218,10 @@ static bool is_of_user(const char *component)
 
 /* ---- one component ---- */
 
-/* The namespace and the name that containerd's clients join with a dash: namespaces with a dash are not told from names. */
+/*
+ * The namespace and the name that containerd's clients join with a dash: namespaces with a dash are
+ * not told from names.
+ */
 static bool take_space_and_name(const char *text, size_t len, struct container_path *found)
 {
 	const char *dash = memchr(text, '-', len);
@@ -287,7 +302,10 @@ static void settle(struct walk *walk, const struct form *form, struct container_
 	walk->found = *found;
 }
 
-/* "<slice>:<prefix>:<id>", which is "<slice>/<prefix>-<id>.scope" where the drivers agree. True: it was one. */
+/*
+ * "<slice>:<prefix>:<id>", which is "<slice>/<prefix>-<id>.scope" where the drivers agree. True: it
+ * was one.
+ */
 static bool take_colons(struct walk *walk, const char *component, size_t end)
 {
 	const char *first = strchr(component, ':'), *second = first ? strchr(first + 1, ':') : NULL;
@@ -308,7 +326,10 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 	return form != NULL;
 }
 
-/* "/<namespace>/<name>": what containerd's clients use if nobody says otherwise, and anybody else may too. */
+/*
+ * "/<namespace>/<name>": what containerd's clients use if nobody says otherwise, and anybody else
+ * may too.
+ */
 static void take_plain(struct walk *walk, const char *component, size_t end)
 {
 	size_t space = strlen(walk->parent), len = strlen(component);
@@ -514,7 +535,10 @@ static void take_labels(const struct json_node *object, bool annotated, struct c
 	more->labelled = true;
 }
 
-/* A document whose outermost object, or a member of it, is labels. 0; 1: it has none; -EBADMSG; -ENOMEM. */
+/*
+ * A document whose outermost object, or a member of it, is labels. 0; 1: it has none; -EBADMSG;
+ * -ENOMEM.
+ */
 static int take_labels_within(const char *text, size_t len, const char *member, struct container_state_more *more)
 {
 	AUTO(release_document) struct json_document *document = NULL;

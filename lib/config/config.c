@@ -22,8 +22,9 @@
 #include <sys/stat.h>
 
 /*
- * config_parse.c: from texts to a checked configuration. All documents are parsed, then sections are applied source by
- * source (so the last one wins, key by key), then come targets, then rules, which look at both.
+ * config_parse.c: from texts to a checked configuration. All documents are parsed, then sections
+ * are applied source by source (so the last one wins, key by key), then come targets, then rules,
+ * which look at both.
  */
 
 /* Entries of "targets", and of "rules": what people can still oversee. */
@@ -304,9 +305,9 @@ int config_parse(const struct config_source *sources, size_t count, struct confi
 }
 
 /*
- * config_load.c: files in, sources out. A file is looked at before it is read: only regular files (a FIFO would
- * wait for ever), and none larger than a configuration can be, whatever its size says while it is read. Symbolic
- * links are followed: configurations are mounted as such.
+ * config_load.c: files in, sources out. A file is looked at before it is read: only regular files
+ * (a FIFO would wait for ever), and none larger than a configuration can be, whatever its size says
+ * while it is read. Symbolic links are followed: configurations are mounted as such.
  */
 
 /* What json_parse takes. */
@@ -448,11 +449,12 @@ int config_load(const char *file, const char *dropin_dir, struct config **ret, s
 }
 
 /*
- * config.c: a configuration that is there. How it comes into being is told by the modules above: config_field (one
- * key), config_target and config_rule (one entry), config_parse (the whole and what must agree in it), config_load
- * (files).
+ * config.c: a configuration that is there. How it comes into being is told by the modules above:
+ * config_field (one key), config_target and config_rule (one entry), config_parse (the whole and
+ * what must agree in it), config_load (files).
  *
- * Its texts are those of the parsed documents, which it keeps: nothing is copied, and one call frees all.
+ * Its texts are those of the parsed documents, which it keeps: nothing is copied, and one call
+ * frees all.
  */
 
 static void release_runs(struct config_target *target)

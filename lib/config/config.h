@@ -1,6 +1,6 @@
 /*
- * config.h: the configuration as the command line names it, to be read at the start and at every reload alike: a bad one is refused
- * with the same words by both, and by --check.
+ * config.h: the configuration as the command line names it, to be read at the start and at every
+ * reload alike: a bad one is refused with the same words by both, and by --check.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_H
 #define SPIKEWATCH_LIB_CONFIG_CONFIG_H
@@ -15,8 +15,9 @@
 #include <stdint.h>
 
 /*
- * config.h: the configuration as a checked value. Reading it is json.h's work; what each key means, its default, its
- * range and its error message are here and only here. conf/spikewatch.json shows every key at its default.
+ * config.h: the configuration as a checked value. Reading it is json.h's work; what each key means,
+ * its default, its range and its error message are here and only here. conf/spikewatch.json shows
+ * every key at its default.
  */
 
 struct json_document;
@@ -200,21 +201,24 @@ struct config_source {
 };
 
 /*
- * Checks and merges sources in order (sections: the last one wins per key; "targets" and "rules" add up).
- * 0; -ENOMEM; -EINVAL: *err says where. *ret belongs to the caller: config_free.
+ * Checks and merges sources in order (sections: the last one wins per key; "targets" and "rules"
+ * add up). 0; -ENOMEM; -EINVAL: *err says where. *ret belongs to the caller: config_free.
  */
 int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err);
 
 /*
- * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order of their names,
- * then config_parse. 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
+ * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order
+ * of their names, then config_parse. 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
  */
 int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err);
 
 /* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
 
-/* The same name, and the same selection of the same things. Not looked at: what an incident of it runs and captures. */
+/*
+ * The same name, and the same selection of the same things. Not looked at: what an incident of it
+ * runs and captures.
+ */
 bool config_target_same(const struct config_target *a, const struct config_target *b);
 
 /* The other half: the same commands, the same second look. */
@@ -224,17 +228,22 @@ bool config_target_captures_same(const struct config_target *a, const struct con
 bool config_run_wanted(const struct config_run *run, const char *rule);
 
 /*
- * The longest pause between two looks at a process that is in force: sampling.idle_interval, or the heartbeat if that is shorter. 0: there are no pauses,
- * because that is no longer than sampling.interval.
+ * The longest pause between two looks at a process that is in force: sampling.idle_interval, or the
+ * heartbeat if that is shorter. 0: there are no pauses, because that is no longer than
+ * sampling.interval.
  */
 uint64_t config_idle_ns(const struct config *config);
 
-/* The same of the processes of one target entry: no more than a quarter of the shortest window of the rules that look at it. */
+/*
+ * The same of the processes of one target entry: no more than a quarter of the shortest window of
+ * the rules that look at it.
+ */
 uint64_t config_idle_of(const struct config *config, const char *target);
 
 /*
- * The longest time of which every window of the rules is a multiple and that is not above config_idle_ns: who looks at its multiples has looked
- * when a window ends. 0: there is none longer than sampling.interval.
+ * The longest time of which every window of the rules is a multiple and that is not above
+ * config_idle_ns: who looks at its multiples has looked when a window ends. 0: there is none longer
+ * than sampling.interval.
  */
 uint64_t config_idle_grid_ns(const struct config *config);
 
@@ -249,8 +258,9 @@ const char *config_selector_name(enum config_selector selector);
 const char *config_capture_name(enum config_capture capture);
 
 /*
- * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes, default, range.
- * Defaults, reading, checking and most messages come from the row. For the config_* modules only.
+ * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes,
+ * default, range. Defaults, reading, checking and most messages come from the row. For the config_*
+ * modules only.
  */
 
 enum config_kind {
@@ -293,7 +303,10 @@ struct config_scope {
 	char path[64]; /* "sampling", "rules[2]", "" */
 };
 
-/* Fills err and returns -EINVAL. key may be NULL: then it is the path itself. place line 0: the file as a whole. */
+/*
+ * Fills err and returns -EINVAL. key may be NULL: then it is the path itself. place line 0: the
+ * file as a whole.
+ */
 int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -324,7 +337,8 @@ void config_guess_offer(struct config_guess *guess, const char *candidate);
 const char *config_guess_say(const struct config_guess *guess, char *buf, size_t cap);
 
 /*
- * config_section.h: everything in a configuration but its targets and rules. For the config_* modules only.
+ * config_section.h: everything in a configuration but its targets and rules. For the config_*
+ * modules only.
  */
 
 /* All keys of the sections and of the outermost object. */
@@ -335,8 +349,9 @@ extern const size_t config_section_field_count;
 void config_section_defaults(struct config *config);
 
 /*
- * command_template.h: one word of a command that an incident runs: text with placeholders, "{incident}/core.{pid}". There is no shell: a word
- * stays one word, whatever its placeholders stand for. Pure.
+ * command_template.h: one word of a command that an incident runs: text with placeholders,
+ * "{incident}/core.{pid}". There is no shell: a word stays one word, whatever its placeholders
+ * stand for. Pure.
  *
  *     {pid} {incident} {rule} {target} {name}      {{ is {, and a } outside of a placeholder is a }
  */
@@ -365,14 +380,14 @@ bool command_template_uses(const char *word, enum command_template_placeholder p
 #define COMMAND_TEMPLATE_SAFE_MAX 129
 
 /*
- * Strangers' text as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so does a - or . in front, so that it is
- * neither an option nor a path. Cut to its room. Returns buf.
+ * Strangers' text as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so
+ * does a - or . in front, so that it is neither an option nor a path. Cut to its room. Returns buf.
  */
 const char *command_template_safe(const char *text, char buf[COMMAND_TEMPLATE_SAFE_MAX]);
 
 /*
- * Writes the word with its placeholders replaced into buf, terminated, if there is room; braces that are no placeholder stay as they are.
- * Returns the length that it has, as snprintf(3) does.
+ * Writes the word with its placeholders replaced into buf, terminated, if there is room; braces
+ * that are no placeholder stay as they are. Returns the length that it has, as snprintf(3) does.
  */
 size_t command_template_expand(const char *word, const struct command_template_values *values, char *buf, size_t cap);
 
@@ -381,8 +396,8 @@ size_t command_template_expand(const char *word, const struct command_template_v
  */
 
 /*
- * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes. It may be no
- * expression at all: that is regcomp's to say.
+ * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes.
+ * It may be no expression at all: that is regcomp's to say.
  */
 bool config_regex_is_cheap(const char *regex);
 
@@ -395,7 +410,8 @@ extern const struct config_field config_target_fields[];
 extern const size_t config_target_field_count;
 
 /*
- * config_run.h: "run" of a target entry: the commands that an incident of it runs. For the config_* modules only.
+ * config_run.h: "run" of a target entry: the commands that an incident of it runs. For the config_*
+ * modules only.
  */
 
 /* The keys of one command. */
@@ -421,7 +437,10 @@ struct config_file {
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */
 #define CONFIG_FILE_MESSAGE_MAX 1024
 
-/* 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and why. *ret is the caller's: config_free. */
+/*
+ * 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and why. *ret
+ * is the caller's: config_free.
+ */
 int config_file_load(const struct config_file *file, struct config **ret, char *message);
 
 #endif

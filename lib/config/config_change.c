@@ -1,7 +1,8 @@
 /*
- * config_change.c: keys are compared row by row of the table that they are read with, which also says whether a running daemon can change
- * them. What no row stores (captures, container_labels) is compared by hand; it can be changed, so only the answer to "is anything different?"
- * depends on it.
+ * config_change.c: keys are compared row by row of the table that they are read with, which also
+ * says whether a running daemon can change them. What no row stores (captures, container_labels) is
+ * compared by hand; it can be changed, so only the answer to "is anything different?" depends on
+ * it.
  */
 #include "lib/config/config_change.h"
 
@@ -23,12 +24,15 @@
 #include <string.h>
 
 /*
- * what_if.c: a rule is written out as text of a configuration, with one value replaced, and read back.
+ * what_if.c: a rule is written out as text of a configuration, with one value replaced, and read
+ * back.
  *
- * Values are bytes of a fixed few characters, so that they need no quoting; what looks like a number is written as one, anything else as
- * a string, which is how the two forms of every value ("60%", 60) reach the reader of configurations.
+ * Values are bytes of a fixed few characters, so that they need no quoting; what looks like a
+ * number is written as one, anything else as a string, which is how the two forms of every value
+ * ("60%", 60) reach the reader of configurations.
  *
- * Rejected: setting the field by itself. Ranges, units and what keys mean to one another would be written twice.
+ * Rejected: setting the field by itself. Ranges, units and what keys mean to one another would be
+ * written twice.
  */
 
 #define FILE_NAME "what-if" /* of the text that is made up; what is said of it is cut off */
@@ -433,7 +437,10 @@ static const char *show(const struct config_field *field, const struct config *c
 	return buf;
 }
 
-/* Where a document says it: the key, or what stands in place of its whole section ("stacks": "off"). NULL: it does not. */
+/*
+ * Where a document says it: the key, or what stands in place of its whole section ("stacks":
+ * "off"). NULL: it does not.
+ */
 static const struct json_node *said_in(const struct json_document *document, const struct config_field *field)
 {
 	const struct json_node *holder = json_root(document);
@@ -445,7 +452,10 @@ static const struct json_node *said_in(const struct json_document *document, con
 	return json_member(holder, field->key);
 }
 
-/* Where the value in force comes from: the last that says it. Of a default the first file, as a whole. */
+/*
+ * Where the value in force comes from: the last that says it. Of a default the first file, as a
+ * whole.
+ */
 static struct json_place find_place(const struct config *config, const struct config_field *field,
 				    const char **ret_file)
 {

@@ -1,5 +1,6 @@
 /*
- * config_change.h: two configurations, side by side: may the second be put in force while the first runs, and what is different. Pure.
+ * config_change.h: two configurations, side by side: may the second be put in force while the first
+ * runs, and what is different. Pure.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_CHANGE_H
 #define SPIKEWATCH_LIB_CONFIG_CONFIG_CHANGE_H
@@ -10,8 +11,9 @@
 #include <stddef.h>
 
 /*
- * what_if.h: "hot.percent=60,70,80%": other values for keys of rules of a configuration, and the configurations that they make. A changed
- * rule is checked by the code that checks configurations, so what is refused there is refused here, with the same words.
+ * what_if.h: "hot.percent=60,70,80%": other values for keys of rules of a configuration, and the
+ * configurations that they make. A changed rule is checked by the code that checks configurations,
+ * so what is refused there is refused here, with the same words.
  */
 
 #define WHAT_IF_VARIANTS_MAX 64
@@ -36,9 +38,10 @@ struct what_if {
 };
 
 /*
- * Reads text: RULE.KEY=VALUE[,VALUE...][;RULE.KEY=VALUE...], one variant per value. KEY is any key of a rule but its name, targets and
- * metric. Adds to *what if, which is to be released, before base. 0; -ENOMEM; -EINVAL: message (WHAT_IF_MESSAGE_MAX bytes, terminated) says
- * what is wrong and what was expected.
+ * Reads text: RULE.KEY=VALUE[,VALUE...][;RULE.KEY=VALUE...], one variant per value. KEY is any key
+ * of a rule but its name, targets and metric. Adds to *what if, which is to be released, before
+ * base. 0; -ENOMEM; -EINVAL: message (WHAT_IF_MESSAGE_MAX bytes, terminated) says what is wrong and
+ * what was expected.
  */
 int what_if_parse(struct what_if *what_if, const struct config *base, const char *text, char *message);
 
@@ -50,13 +53,17 @@ int what_if_add(struct what_if *what_if, const struct config *base, size_t rule,
 void what_if_release(struct what_if *what_if);
 
 /*
- * 0 if next can be put in force in place of old without a restart. -EINVAL: a key differs that is read at the start only. *err
- * then says which (the first one), where it is written (of a key that is written no more: the first file), what is in force and what was wanted. Values are compared as
+ * 0 if next can be put in force in place of old without a restart. -EINVAL: a key differs that is
+ * read at the start only. *err then says which (the first one), where it is written (of a key that
+ * is written no more: the first file), what is in force and what was wanted. Values are compared as
  * they are in the configuration: "" is not the path that it stands for. err may be NULL.
  */
 int config_change_reloadable(const struct config *old, const struct config *next, struct config_error *err);
 
-/* Entries are told by their names. A rule whose list of targets differs in names has changed, one in another order has not. */
+/*
+ * Entries are told by their names. A rule whose list of targets differs in names has changed, one
+ * in another order has not.
+ */
 struct config_change_counts {
 	size_t targets_added, targets_removed, targets_changed;
 	size_t rules_added, rules_removed, rules_changed;

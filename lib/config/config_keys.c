@@ -1,9 +1,10 @@
 /*
- * config_keys.c: a rule is read key by key, then held against itself, its targets and the sampling: a rule that
- * could never fire, or never have a value, is refused, because at run time it would look exactly like a rule that
- * is content.
+ * config_keys.c: a rule is read key by key, then held against itself, its targets and the sampling:
+ * a rule that could never fire, or never have a value, is refused, because at run time it would
+ * look exactly like a rule that is content.
  *
- * Defaults that were not asked for give way: a rule with "history": 3 need not say "warmup": 3 as well.
+ * Defaults that were not asked for give way: a rule with "history": 3 need not say "warmup": 3 as
+ * well.
  */
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"
@@ -53,8 +54,9 @@ static int config_labels_read_metrics(const struct config_scope *scope, const st
 static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret);
 
 /*
- * config_field.c: one row of a table and one JSON value make one member of a struct, or one message. Every message says
- * what was expected, where possible with an example that could be pasted.
+ * config_field.c: one row of a table and one JSON value make one member of a struct, or one
+ * message. Every message says what was expected, where possible with an example that could be
+ * pasted.
  */
 
 /* Beyond this a double does not hold every whole number. */
@@ -494,8 +496,8 @@ static size_t find(const struct config_field *table, size_t count, const char *s
 }
 
 /*
- * Reads the members of object that belong to section into base; unknown keys are refused. origins: one for each row
- * of the table, NULL if nobody asks. 0 or -EINVAL.
+ * Reads the members of object that belong to section into base; unknown keys are refused. origins:
+ * one for each row of the table, NULL if nobody asks. 0 or -EINVAL.
  */
 static int config_field_apply(const struct config_scope *scope, const struct config_field *table, size_t count,
 		       const char *section, const struct json_node *object, void *base, struct config_origin *origins)
@@ -519,7 +521,10 @@ static int config_field_apply(const struct config_scope *scope, const struct con
 }
 
 /* A text that is a glob: whether it can be one. */
-/* A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or nothing. */
+/*
+ * A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or
+ * nothing.
+ */
 static int config_check_glob(const struct config_scope *scope, const struct json_node *node)
 {
 	const char *at = node->text;
@@ -541,8 +546,8 @@ static int config_check_glob(const struct config_scope *scope, const struct json
 /*
  * config_section.c: the sections: a table of their keys, and what must agree between them.
  *
- * Each value's origin is kept, so that a contradiction is shown where it was written, be it in another file. A default
- * never contradicts: where it can, it gives way to what was written.
+ * Each value's origin is kept, so that a contradiction is shown where it was written, be it in
+ * another file. A default never contradicts: where it can, it gives way to what was written.
  */
 
 #define KIB 1024ULL
@@ -579,26 +584,37 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 // clang-format on
 
 /*
- * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes. Below 100 us one pass
+ * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes.
+ *                  Below 100 us one pass
  *                  over a few targets takes longer than the interval; above 10 s it is monitoring.
- * idle_interval    A tenth of the looks at what does nothing, and what wakes is seen before anybody could have reacted to it.
+ * idle_interval    A tenth of the looks at what does nothing, and what wakes is seen before anybody
+ *                  could have reacted to it.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
- * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel sums up first.
+ * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel
+ *                  sums up first.
  * fds_interval     Counting descriptors lists a directory: 200 ns for each.
  * limits_interval  Limits change when somebody changes them: two seconds late is soon enough.
  * cpu_budget       What a recorder may take from a machine in distress.
- * ring.size        Minutes of a hundred busy processes; page_size: a tick of sixty at their fattest.
- * before, after    What led to a spike is in its last half minute; how it ends, in the next ten seconds.
- * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room for.
+ * ring.size        Minutes of a hundred busy processes; page_size: a tick of sixty at their
+ *                  fattest.
+ * before, after    What led to a spike is in its last half minute; how it ends, in the next ten
+ * seconds.
+ * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room
+ *                  for.
  * min_free         A full disk is an incident of its own.
  * metrics file_interval  What is collected from it is collected every 15 to 60 s.
- * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine without complaint.
- * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred times a second.
- * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there in virtual machines too.
- * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs that are busy with what is watched.
+ * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine
+ *                      without complaint.
+ * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred
+ *                   times a second.
+ * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there
+ *                   in virtual machines too.
+ * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs
+ *                    that are busy with what is watched.
  *
- * What only a restart changes: the number of threads, since a target stays with its own; the rings and the state, which are mapped and locked by then, and where everything is read
- * from or written to, because descriptors below it are open.
+ * What only a restart changes: the number of threads, since a target stays with its own; the rings
+ * and the state, which are mapped and locked by then, and where everything is read from or written
+ * to, because descriptors below it are open.
  */
 // clang-format off
 const struct config_field config_section_fields[] = {
@@ -846,10 +862,12 @@ void config_section_defaults(struct config *config)
 }
 
 /*
- * command_template.c: a word is walked piece by piece: a piece is a placeholder, or one byte. Check, use and expansion are three ends of the same
- * walk, so they cannot disagree about what a placeholder is.
+ * command_template.c: a word is walked piece by piece: a piece is a placeholder, or one byte.
+ * Check, use and expansion are three ends of the same walk, so they cannot disagree about what a
+ * placeholder is.
  *
- * Rejected: a shell, which would make every name of a process a program; quoting, which is right until somebody forgets it.
+ * Rejected: a shell, which would make every name of a process a program; quoting, which is right
+ * until somebody forgets it.
  */
 
 static const char *const words[COMMAND_TEMPLATE_PLACEHOLDERS] = {
@@ -978,7 +996,10 @@ static int read_label(const struct config_scope *scope, const struct json_node *
 	return r == 0 ? config_check_glob(scope, node) : r;
 }
 
-/* "labels" of a target entry, an object of globs. The scope stands for the entry. 0; -EINVAL; -ENOMEM. */
+/*
+ * "labels" of a target entry, an object of globs. The scope stands for the entry. 0; -EINVAL;
+ * -ENOMEM.
+ */
 static int config_labels_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
 {
 	struct config_scope within = *scope;
@@ -1003,7 +1024,10 @@ static int config_labels_read(const struct config_scope *scope, const struct jso
 	return r;
 }
 
-/* "container_labels" of the metrics, an array of keys, in the place of what was there. The scope stands for the section. 0; -EINVAL; -ENOMEM. */
+/*
+ * "container_labels" of the metrics, an array of keys, in the place of what was there. The scope
+ * stands for the section. 0; -EINVAL; -ENOMEM.
+ */
 static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
 				      struct config_metrics *ret)
 {
@@ -1041,16 +1065,17 @@ static int config_labels_read_metrics(const struct config_scope *scope, const st
 }
 
 /*
- * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes gigabytes, because what
- * is repeated is copied, and copies of copies multiply; a chain of "a?*?" takes years, because its ways past
- * optional loops within loops are all walked. Both are estimated here, in one pass and rather too high than too
- * low.
+ * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes
+ * gigabytes, because what is repeated is copied, and copies of copies multiply; a chain of "a?*?"
+ * takes years, because its ways past optional loops within loops are all walked. Both are estimated
+ * here, in one pass and rather too high than too low.
  *
- *	size   nodes: a character 1, "+" doubles, "{n}" takes n times, what it is applied to
- *	depth  repetitions within repetitions: "((a+)*b)?" has 3
- *	deep   how many such of three levels or more there are, copies counted: each may double the time
+ * 	size   nodes: a character 1, "+" doubles, "{n}" takes n times, what it is applied to
+ * 	depth  repetitions within repetitions: "((a+)*b)?" has 3
+ * 	deep   how many such of three levels or more there are, copies counted: each may double the time
  *
- * Measured with glibc 2.36: size 2,000 is 0.2 s and 10 MB at worst; 20 of "a?*?" take 0.4 s, 24 take 6 s.
+ * Measured with glibc 2.36: size 2,000 is 0.2 s and 10 MB at worst; 20 of "a?*?" take 0.4 s, 24
+ * take 6 s.
  */
 
 #define SIZE_MOST 2000UL
@@ -1104,7 +1129,10 @@ static unsigned long copies(const char **at)
 	return most == 0 ? 1 : most <= SIZE_MOST ? most : SIZE_MOST + 1;
 }
 
-/* "\\1": what an earlier group has matched, which POSIX does not have here. Looking for it takes time that is cubic in the text. */
+/*
+ * "\\1": what an earlier group has matched, which POSIX does not have here. Looking for it takes
+ * time that is cubic in the text.
+ */
 static bool is_back_reference(const char *at)
 {
 	return at[0] == '\\' && at[1] >= '1' && at[1] <= '9';
@@ -1154,9 +1182,9 @@ bool config_regex_is_cheap(const char *regex)
 }
 
 /*
- * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A pattern that can
- * never match is refused here, where the mistake can be shown: whoever waits for a target that never comes sees
- * nothing at all.
+ * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A
+ * pattern that can never match is refused here, where the mistake can be shown: whoever waits for a
+ * target that never comes sees nothing at all.
  */
 
 /* PID_MAX_LIMIT of 64-bit kernels, include/linux/threads.h. */
@@ -1288,7 +1316,10 @@ static int read_per(const struct config_scope *scope, const struct json_node *en
 	return 0;
 }
 
-/* A cgroup holds the descendants of its processes, unless they were moved, which is then what was wanted. */
+/*
+ * A cgroup holds the descendants of its processes, unless they were moved, which is then what was
+ * wanted.
+ */
 static int check_tree(const struct config_scope *scope, const struct json_node *entry,
 		      const struct config_target *target)
 {
@@ -1330,13 +1361,14 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 }
 
 /*
- * config_run.c: a command is an array of words, the first an absolute path: there is no shell and no search, so what runs is what
- * stands there. What could never run (a placeholder that does not exist, a pattern that no rule has) is refused here: it would be missed
- * at the worst moment.
+ * config_run.c: a command is an array of words, the first an absolute path: there is no shell and
+ * no search, so what runs is what stands there. What could never run (a placeholder that does not
+ * exist, a pattern that no rule has) is refused here: it would be missed at the worst moment.
  */
 
 /*
- * timeout     A dump of a large process takes so long; an incident waits for it. Ten minutes is a hang.
+ * timeout     A dump of a large process takes so long; an incident waits for it. Ten minutes is a
+ *             hang.
  * max_output  What other captures may have; a gigabyte is not read by anybody.
  */
 // clang-format off
@@ -1472,7 +1504,10 @@ static int read_run(const struct config_scope *scope, const struct json_node *no
 	return r == 0 && rules != NULL ? read_rules(scope, rules, run) : r;
 }
 
-/* Reads the value of "run". The scope stands for the target entry. 0; -ENOMEM; -EINVAL. What was read is the target's: config_free frees it. */
+/*
+ * Reads the value of "run". The scope stands for the target entry. 0; -ENOMEM; -EINVAL. What was
+ * read is the target's: config_free frees it.
+ */
 static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret)
 {
 	char shown[CONFIG_SHOWN];
@@ -1543,16 +1578,21 @@ int config_run_agree(const struct config_scope *scope, const struct json_node *n
 
 #define MINUTE (60 * NS_PER_S)
 #define DAY (1440 * MINUTE)
-/* A thousand times over: nothing grows by more than that in a window without somebody mistaking the unit. */
+/*
+ * A thousand times over: nothing grows by more than that in a window without somebody mistaking the
+ * unit.
+ */
 #define PERCENT_MAX 100000.0
 
 static const char *const of_choices[] = { "limit", "core", "machine", NULL };
 static const char *const rearm_choices[] = { "cooldown", "below", "high-water", NULL };
 
 /*
- * window    A second is what people mean by a spike; below 10 ms CPU counters stand still between scheduler ticks;
+ * window    A second is what people mean by a spike; below 10 ms CPU counters stand still between
+ *           scheduler ticks;
  *           beyond an hour it is a trend, not a spike.
- * warmup    Five windows make an average worth comparing with, history of ten forgets a spike after ten.
+ * warmup    Five windows make an average worth comparing with, history of ten forgets a spike after
+ *           ten.
  * cooldown  A spike that goes on is one incident; a minute leaves room for its end to be recorded.
  * count     No limit: what incidents may take is limited by the disk budget.
  */

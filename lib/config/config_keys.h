@@ -35,20 +35,21 @@ int config_section_apply(const struct config_scope *scope, const struct json_nod
 int config_section_agree(const struct config_merge *merge);
 
 /*
- * Reads an entry. The scope stands for it ("targets[3]"). 0; -ENOMEM; -EINVAL. ret is zeroed; its commands belong to the caller, whatever
- * is returned (config_free).
+ * Reads an entry. The scope stands for it ("targets[3]"). 0; -ENOMEM; -EINVAL. ret is zeroed; its
+ * commands belong to the caller, whatever is returned (config_free).
  */
 int config_target_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret);
 
 /*
- * Once the rules are known: each pattern of "rules" of each command must match the name of one. The scope stands for the target entry,
- * node is it. 0 or -EINVAL.
+ * Once the rules are known: each pattern of "rules" of each command must match the name of one. The
+ * scope stands for the target entry, node is it. 0 or -EINVAL.
  */
 int config_run_agree(const struct config_scope *scope, const struct json_node *node, const struct config *config);
 
 /*
- * Reads an entry. config: sampling and targets are final. The scope stands for the entry ("rules[2]"). 0; -ENOMEM;
- * -EINVAL. ret is zeroed; ret->targets belongs to the caller, whatever is returned.
+ * Reads an entry. config: sampling and targets are final. The scope stands for the entry
+ * ("rules[2]"). 0; -ENOMEM; -EINVAL. ret is zeroed; ret->targets belongs to the caller, whatever is
+ * returned.
  */
 int config_rule_read(const struct config_scope *scope, const struct json_node *node, const struct config *config,
 		     struct config_rule *ret);

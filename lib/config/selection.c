@@ -1,6 +1,6 @@
 /*
- * selection.c: words, each a key or a key and a value. Values are names and globs of anybody's making: what would end a word or a line is
- * written as %XX, so that every name can be asked for.
+ * selection.c: words, each a key or a key and a value. Values are names and globs of anybody's
+ * making: what would end a word or a line is written as %XX, so that every name can be asked for.
  *
  * Rejected: JSON, as in the answer: a line can be typed.
  */
@@ -24,16 +24,21 @@
 #include <string.h>
 
 /*
- * text_regex.c: glibc looks for an expression at one place of the text after the other, each time as far as it goes: "([a-z]+)+!" takes 0.2 s of
- * 8 KiB of "a", and whoever starts processes can have that as often as he likes. With "^.*" in front there is but one place to begin at, and
- * the automaton goes through the text once: 0.06 ms. What the expression says of beginnings (^) holds there as before, because ".*" may be empty.
+ * text_regex.c: glibc looks for an expression at one place of the text after the other, each time
+ * as far as it goes: "([a-z]+)+!" takes 0.2 s of 8 KiB of "a", and whoever starts processes can
+ * have that as often as he likes. With "^.*" in front there is but one place to begin at, and the
+ * automaton goes through the text once: 0.06 ms. What the expression says of beginnings (^) holds
+ * there as before, because ".*" may be empty.
  *
- * Two things are in the way. A ")" without "(" is a character, and would end the group that is put around: such an expression is refused. And behind
- * a ".*" glibc takes what follows a newline for a beginning: newlines, of text and expression, become vertical tabs, which are in the same classes.
+ * Two things are in the way. A ")" without "(" is a character, and would end the group that is put
+ * around: such an expression is refused. And behind a ".*" glibc takes what follows a newline for a
+ * beginning: newlines, of text and expression, become vertical tabs, which are in the same classes.
  *
- * The automaton's states are made as they are met, and kept: with "a.{30}b" any text adds its own. So it is made anew after so much text.
+ * The automaton's states are made as they are met, and kept: with "a.{30}b" any text adds its own.
+ * So it is made anew after so much text.
  *
- * Rejected: a shorter text (what tells two Java processes apart is at the end of theirs); a time limit (nothing interrupts regexec(3)).
+ * Rejected: a shorter text (what tells two Java processes apart is at the end of theirs); a time
+ * limit (nothing interrupts regexec(3)).
  */
 
 /* At some 3 KB for a state, one for a byte at worst: 50 MB. Making it anew costs some 10 us. */
@@ -163,8 +168,9 @@ bool text_regex_matches(struct text_regex *regex, const char *text)
 /*
  * match.c: one compiled expression per entry, decided by one switch.
  *
- * A unit is found by its name in the cgroup tree, where systemd puts it: the unit matches a path whose last component is the
- * unit's name. For a process any component counts, because services may make cgroups below their own.
+ * A unit is found by its name in the cgroup tree, where systemd puts it: the unit matches a path
+ * whose last component is the unit's name. For a process any component counts, because services may
+ * make cgroups below their own.
  */
 
 struct match {

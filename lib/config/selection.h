@@ -1,6 +1,7 @@
 /*
- * selection.h: what somebody wants to know of a daemon's status: all of it, what concerns some targets and rules, the rows that are nearest to
- * firing, or all but targets. Both ends of the control socket know it: as a question, and as a line of words (docs/status.md). Pure.
+ * selection.h: what somebody wants to know of a daemon's status: all of it, what concerns some
+ * targets and rules, the rows that are nearest to firing, or all but targets. Both ends of the
+ * control socket know it: as a question, and as a line of words (docs/status.md). Pure.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_SELECTION_H
 #define SPIKEWATCH_LIB_CONFIG_SELECTION_H
@@ -13,8 +14,9 @@
 #include <stdint.h>
 
 /*
- * text_regex.h: a POSIX extended regular expression that is looked for in texts of strangers, in time that is linear in their length, and in memory that
- * does not grow with what they are. Bytes, in whatever locale. regcomp(3) and regexec(3) are asked nowhere else for such texts.
+ * text_regex.h: a POSIX extended regular expression that is looked for in texts of strangers, in
+ * time that is linear in their length, and in memory that does not grow with what they are. Bytes,
+ * in whatever locale. regcomp(3) and regexec(3) are asked nowhere else for such texts.
  *
  * Which expressions may take too long to compile, or to match, is config_regex.h's to say.
  */
@@ -24,16 +26,23 @@ struct text_regex;
 /* Whether every ) outside of sets ends what a ( began, or is escaped. */
 bool text_regex_is_balanced(const char *pattern);
 
-/* Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped; -ENOMEM. */
+/*
+ * Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped;
+ * -ENOMEM.
+ */
 int text_regex_new(const char *pattern, struct text_regex **ret);
 /* NULL is fine. */
 void text_regex_free(struct text_regex *regex);
 
-/* Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for expressions that are made for it. */
+/*
+ * Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for
+ * expressions that are made for it.
+ */
 bool text_regex_matches(struct text_regex *regex, const char *text);
 
 /*
- * match.h: does a process or a cgroup belong to a target entry of the configuration? Pure: facts come as arguments.
+ * match.h: does a process or a cgroup belong to a target entry of the configuration? Pure: facts
+ * come as arguments.
  */
 
 /* What an entry has to know of a process before it can decide. */
@@ -52,26 +61,40 @@ struct match_facts {
 
 struct match;
 
-/* Compiles an entry, which must outlive it. 0; -ENOMEM; -EINVAL: the expression does not compile. */
+/*
+ * Compiles an entry, which must outlive it. 0; -ENOMEM; -EINVAL: the expression does not compile.
+ */
 int match_new(const struct config_target *entry, struct match **ret);
 void match_free(struct match *match);
 
-/* Bits of match_need. 0 for entries by pid, and for entries whose targets are cgroups found by their path. */
+/*
+ * Bits of match_need. 0 for entries by pid, and for entries whose targets are cgroups found by
+ * their path.
+ */
 unsigned match_needs(const struct match *match);
 
-/* Whether this entry is decided by looking at cgroups alone (selector cgroup, unit or containers, per cgroup). */
+/*
+ * Whether this entry is decided by looking at cgroups alone (selector cgroup, unit or containers,
+ * per cgroup).
+ */
 bool match_is_by_path(const struct match *match);
 
 /*
- * Whether a process matches. pidfile_pid: what the entry's pid file says now, 0 if nothing (only looked at for entries by pid
- * file). Entries by path never match a process.
+ * Whether a process matches. pidfile_pid: what the entry's pid file says now, 0 if nothing (only
+ * looked at for entries by pid file). Entries by path never match a process.
  */
 bool match_process(const struct match *match, const struct match_facts *facts, int32_t pidfile_pid);
 
-/* Whether a cgroup matches an entry by cgroup, unit or container; false for all others. container: that it is, NULL: none. */
+/*
+ * Whether a cgroup matches an entry by cgroup, unit or container; false for all others. container:
+ * that it is, NULL: none.
+ */
 bool match_cgroup(const struct match *match, const char *path, const struct container *container);
 
-/* Whether the glob of an entry by unit means a unit of this name. A backslash in either is a backslash. */
+/*
+ * Whether the glob of an entry by unit means a unit of this name. A backslash in either is a
+ * backslash.
+ */
 bool match_unit_name(const char *glob, const char *name);
 
 /* {0}: everything. Globs are those of fnmatch(3). */
@@ -98,13 +121,17 @@ struct status_query_line {
 };
 
 /*
- * Reads words separated by blanks: `brief`, `nearest=N`, `target=GLOB`, `rule=GLOB`, `name=GLOB` (any number). In a glob %XX is a byte; the last of equal
- * words counts. 0; -EINVAL: a word is none of these, a value is empty, or N is no number from 1 to STATUS_QUERY_NEAREST_MAX; -E2BIG: too long, or too
- * many names. *ret is undefined after an error.
+ * Reads words separated by blanks: `brief`, `nearest=N`, `target=GLOB`, `rule=GLOB`, `name=GLOB`
+ * (any number). In a glob %XX is a byte; the last of equal words counts. 0; -EINVAL: a word is none
+ * of these, a value is empty, or N is no number from 1 to STATUS_QUERY_NEAREST_MAX; -E2BIG: too
+ * long, or too many names. *ret is undefined after an error.
  */
 int status_query_parse(const char *line, struct status_query_line *ret);
 
-/* Writes what status_query_parse reads as the same. 0; -E2BIG: it does not fit into cap bytes, or has too many names; -EINVAL: as above. */
+/*
+ * Writes what status_query_parse reads as the same. 0; -E2BIG: it does not fit into cap bytes, or
+ * has too many names; -EINVAL: as above.
+ */
 int status_query_format(const struct status_query *query, char *buf, size_t cap);
 
 /* Whether a rule on a target of an entry is asked for; of `nearest` it knows nothing. */

@@ -1,22 +1,23 @@
 /*
  * evaluator.c: targets come and go, windows end, rules step.
  *
- * A tick costs one division per window length; work is done only for lengths of which a window has ended, and only for targets
- * that a rule of that length looks at. A sample costs a look-up and a copy. What a target looks like "as of" a tick
- * is watch.c's business.
+ * A tick costs one division per window length; work is done only for lengths of which a window has
+ * ended, and only for targets that a rule of that length looks at. A sample costs a look-up and a
+ * copy. What a target looks like "as of" a tick is watch.c's business.
  *
- * A window must have some length: when less than half of it lies between its two observations (the sampler stalled almost
- * up to its end, or a cgroup was not read again) it stays open and ends with the next one. Otherwise the grain of CPU
- * counters would look like a spike.
+ * A window must have some length: when less than half of it lies between its two observations (the
+ * sampler stalled almost up to its end, or a cgroup was not read again) it stays open and ends with
+ * the next one. Otherwise the grain of CPU counters would look like a spike.
  *
- * The memo is written when a memory differs from what was last put there, right after the step, before the firing is
- * handed out: a crash during the incident does not forget the cooldown.
+ * The memo is written when a memory differs from what was last put there, right after the step,
+ * before the firing is handed out: a crash during the incident does not forget the cooldown.
  *
- * A reload makes every target that stays once more, for the new rules, and only then lets them take over what is known (carried_state.c).
- * One number for each entry tells targets of a changed entry, described once more by the ring, from those of the new one.
+ * A reload makes every target that stays once more, for the new rules, and only then lets them take
+ * over what is known (carried_state.c). One number for each entry tells targets of a changed entry,
+ * described once more by the ring, from those of the new one.
  *
- * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question, and histories that
- * overlap themselves.
+ * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question,
+ * and histories that overlap themselves.
  */
 #include "lib/evaluator/evaluator.h"
 
@@ -124,18 +125,20 @@ void writer_clocks_inherit(struct writer_clocks *next, const struct judged_targe
 /*
  * watch.c: a target, its windows, its triggers.
  *
- * When was a target seen? A tick without a record of it means that it looked as before, so the observation moves on with
- * the ticks: tick time + the offset of its last record from its tick (the sampler visits targets in the same order
- * every time). A process that wakes up after a minute has therefore used its CPU time since it was last looked at, not within that
- * minute.
+ * When was a target seen? A tick without a record of it means that it looked as before, so the
+ * observation moves on with the ticks: tick time + the offset of its last record from its tick (the
+ * sampler visits targets in the same order every time). A process that wakes up after a minute has
+ * therefore used its CPU time since it was last looked at, not within that minute.
  *
- * When was that? What is idle is not looked at in every tick (idle_backoff.h), so the observation stays behind the tick by as much as
- * follows from how long the target has stood still. A window may begin that much before its edge, and then holds all that can have been used
- * since: it never shows more than was possible. When the target wakes, a record says when it was last looked at as it was
- * before: then the window begins there, or at its edge.
+ * When was that? What is idle is not looked at in every tick (idle_backoff.h), so the observation
+ * stays behind the tick by as much as follows from how long the target has stood still. A window
+ * may begin that much before its edge, and then holds all that can have been used since: it never
+ * shows more than was possible. When the target wakes, a record says when it was last looked at as
+ * it was before: then the window begins there, or at its edge.
  *
- * cgroups are different: they are read at an interval of their own, and a tick in between says nothing. Theirs moves
- * on in steps of that interval, half an interval late, so that a read which slips by a tick is not taken for an idle one.
+ * cgroups are different: they are read at an interval of their own, and a tick in between says
+ * nothing. Theirs moves on in steps of that interval, half an interval late, so that a read which
+ * slips by a tick is not taken for an idle one.
  *
  * Pairs are in the order of the plan, by window length: those of a window are neighbours.
  */
@@ -257,7 +260,10 @@ static size_t count_rules(const struct judged_target_plan *plan, const struct ta
 	return count;
 }
 
-/* Pairs the watch with its rules; their order, by window length, makes those of a window neighbours. */
+/*
+ * Pairs the watch with its rules; their order, by window length, makes those of a window
+ * neighbours.
+ */
 static int add_pairs(struct judged_target *judged_target, const struct judged_target_plan *plan,
 		     const struct rule_state *rule_state)
 {
@@ -403,8 +409,8 @@ static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
 }
 
 /*
- * When it was last seen by the end of tick now, changed or not, as far as that is certain. idle_ns: the longest pause between two looks at a
- * process, as of that tick. Only if watch->seen.
+ * When it was last seen by the end of tick now, changed or not, as far as that is certain. idle_ns:
+ * the longest pause between two looks at a process, as of that tick. Only if watch->seen.
  */
 /* Sums are made in every tick, and windows end when they are exact (source.h). */
 static mono_t judged_target_seen_at(const struct judged_target *judged_target, mono_t now, uint64_t idle_ns)
@@ -422,7 +428,9 @@ static mono_t judged_target_seen_at(const struct judged_target *judged_target, m
 	return mono_add(judged_target->at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
 }
 
-/* Opens one of its windows at the end of tick now: that it looks as it does is known as of *from. */
+/*
+ * Opens one of its windows at the end of tick now: that it looks as it does is known as of *from.
+ */
 static void judged_target_open(const struct judged_target *judged_target, struct judged_target_window *window,
 			       const struct metric_point *from, mono_t now)
 {
@@ -433,7 +441,10 @@ static void judged_target_open(const struct judged_target *judged_target, struct
 	window->peak_bytes = metric_peak(&judged_target->sample, &judged_target->sample);
 }
 
-/* Forgets what it looks like: windows that are open are dropped, and it is unseen until the next look. */
+/*
+ * Forgets what it looks like: windows that are open are dropped, and it is unseen until the next
+ * look.
+ */
 static void judged_target_lose(struct judged_target *judged_target)
 {
 	judged_target->seen = false;
@@ -442,13 +453,16 @@ static void judged_target_lose(struct judged_target *judged_target)
 }
 
 /*
- * judged_targets.c: a hash table that chains watches through themselves. Ids are given in order, so their low bits spread
- * them perfectly: a bucket holds one or two.
+ * judged_targets.c: a hash table that chains watches through themselves. Ids are given in order, so
+ * their low bits spread them perfectly: a bucket holds one or two.
  */
 
 #define WATCHES_MIN 64
 
-/* A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else shift its targets by as long. */
+/*
+ * A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else
+ * shift its targets by as long.
+ */
 #define OFFSET_MAX_NS ((int64_t)(100 * NS_PER_MS))
 
 static struct judged_target **bucket_of(const struct judged_targets *table, uint32_t id)
@@ -558,7 +572,10 @@ static int64_t bounded(int64_t offset_ns)
 	return offset_ns < -OFFSET_MAX_NS ? -OFFSET_MAX_NS : offset_ns;
 }
 
-/* The tick of this line that the samples since the last call came with is over: its time is known now, and how far from it they were. */
+/*
+ * The tick of this line that the samples since the last call came with is over: its time is known
+ * now, and how far from it they were.
+ */
 static void judged_targets_settle(struct judged_targets *table, uint32_t line, mono_t now)
 {
 	for (struct judged_target **link = &table->touched; *link;) {
@@ -594,12 +611,12 @@ static void judged_targets_release(struct judged_targets *table)
 }
 
 /*
- * carried_state.c: a target under the next configuration is made like any other, with fresh triggers for all its rules; then what is
- * worth keeping is swapped in. So all that can fail has happened before anything is touched, and what is left over is
- * freed like any target.
+ * carried_state.c: a target under the next configuration is made like any other, with fresh
+ * triggers for all its rules; then what is worth keeping is swapped in. So all that can fail has
+ * happened before anything is touched, and what is left over is freed like any target.
  *
- * Invariant: a window that no rule looks at is not open. One that was left open by a rule that went away would be as long, when the
- * rule is back, as that is ago.
+ * Invariant: a window that no rule looks at is not open. One that was left open by a rule that went
+ * away would be as long, when the rule is back, as that is ago.
  */
 
 static size_t find_rule(const struct config *config, const char *name)
@@ -618,7 +635,10 @@ static size_t find_length(const struct judged_target_plan *plan, uint64_t length
 	return CARRIED_STATE_NONE;
 }
 
-/* 0 or -ENOMEM. Configurations must outlive it, plans need not. Costs rules x rules comparisons of names. */
+/*
+ * 0 or -ENOMEM. Configurations must outlive it, plans need not. Costs rules x rules comparisons of
+ * names.
+ */
 static int carried_state_init(struct carried_state *carried_state, const struct config *old,
 			      const struct judged_target_plan *old_plan, const struct config *next,
 			      const struct judged_target_plan *next_plan)
@@ -710,10 +730,11 @@ static void pass_windows(const struct carried_state *carried_state, const struct
 }
 
 /*
- * Makes watch, which was made with the old plan, into what it is under the next one. fresh: the same target, just made with the next
- * plan; what watch has no more use for is in it afterwards, to be freed. Rules that judge as before keep their whole state;
- * one that does not begins anew with the cooldown, the count and the mark it had. Windows that are open stay so if rules of their length look
- * at the target before and after. Never fails.
+ * Makes watch, which was made with the old plan, into what it is under the next one. fresh: the
+ * same target, just made with the next plan; what watch has no more use for is in it afterwards, to
+ * be freed. Rules that judge as before keep their whole state; one that does not begins anew with
+ * the cooldown, the count and the mark it had. Windows that are open stay so if rules of their
+ * length look at the target before and after. Never fails.
  */
 static void carried_state_pass(struct carried_state *carried_state, struct judged_target *judged_target,
 			       struct judged_target *fresh)
@@ -737,7 +758,10 @@ static void carried_state_pass(struct carried_state *carried_state, struct judge
 
 struct evaluator {
 	struct evaluator_options options;
-	/* By target entry: older targets of this name were those of another selection. NULL: never reloaded, whatever comes is taken. */
+	/*
+	 * By target entry: older targets of this name were those of another selection. NULL: never
+	 * reloaded, whatever comes is taken.
+	 */
 	uint64_t *first_ids;
 	uint32_t newest_id;          /* of all targets that ever came by */
 	struct rule_state *own_memo; /* if none was handed in */
@@ -895,7 +919,10 @@ static void hand_out(struct evaluator *evaluator, const struct judged_target *ju
 		tick->result = r;
 }
 
-/* before: what there was to be remembered. What could not be put for want of memory is put after the next step. */
+/*
+ * before: what there was to be remembered. What could not be put for want of memory is put after
+ * the next step.
+ */
 static void remember(struct evaluator *evaluator, const struct judged_target *judged_target,
 		     struct judged_target_pair *pair, const struct trigger_memory *before)
 {
@@ -907,7 +934,10 @@ static void remember(struct evaluator *evaluator, const struct judged_target *ju
 		rule_state_put(evaluator->options.rule_state, pair->rule->name, judged_target->target.key, memory) < 0;
 }
 
-/* The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of windows, exactly. */
+/*
+ * The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of
+ * windows, exactly.
+ */
 static void judge(struct evaluator *evaluator, const struct judged_target *judged_target,
 		  struct judged_target_pair *pair, const struct judged_target_window *window,
 		  const struct metric_point *to, struct tick *tick)

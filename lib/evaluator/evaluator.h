@@ -1,12 +1,14 @@
 /*
- * evaluator.h: rules over a stream of observations: for each (rule, target) it keeps the window and the trigger's state and steps it
- * at every end of a window. It does not know where they come from: the same observations lead to the same decisions.
- * Pure: time comes with the observations. Allocates only when a target appears, or the configuration changes.
+ * evaluator.h: rules over a stream of observations: for each (rule, target) it keeps the window and
+ * the trigger's state and steps it at every end of a window. It does not know where they come from:
+ * the same observations lead to the same decisions. Pure: time comes with the observations.
+ * Allocates only when a target appears, or the configuration changes.
  *
- * Windows of a rule are consecutive and aligned: they end at multiples of its length on the monotonic clock, judged by the
- * first tick at or after that end, over the time between the two observations of the target that are nearest. A window in
- * which the sampler stalled is judged once, over what has really passed. The first window of a target begins at the
- * first such end at which it is known: a part of a window is not judged.
+ * Windows of a rule are consecutive and aligned: they end at multiples of its length on the
+ * monotonic clock, judged by the first tick at or after that end, over the time between the two
+ * observations of the target that are nearest. A window in which the sampler stalled is judged
+ * once, over what has really passed. The first window of a target begins at the first such end at
+ * which it is known: a part of a window is not judged.
  */
 #ifndef SPIKEWATCH_LIB_EVALUATOR_EVALUATOR_H
 #define SPIKEWATCH_LIB_EVALUATOR_EVALUATOR_H
@@ -24,12 +26,15 @@
 #include <stdint.h>
 
 /*
- * watch.h: one watched target within the evaluator: when and how it was last seen, the windows that are open on it, and the
- * triggers of the rules that look at it. The structures are the evaluator's to read and write; this module makes them and
- * knows what an observation means.
+ * watch.h: one watched target within the evaluator: when and how it was last seen, the windows that
+ * are open on it, and the triggers of the rules that look at it. The structures are the evaluator's
+ * to read and write; this module makes them and knows what an observation means.
  */
 
-/* The rules of a configuration, sorted by window length, and the lengths there are. {0} is empty and legal. */
+/*
+ * The rules of a configuration, sorted by window length, and the lengths there are. {0} is empty
+ * and legal.
+ */
 struct judged_target_plan {
 	const struct config_rule **rules;
 	size_t rule_count;
@@ -83,7 +88,10 @@ int judged_target_plan_init(struct judged_target_plan *plan, const struct config
 /* Frees what init took. */
 void judged_target_plan_release(struct judged_target_plan *plan);
 
-/* Copies the target, pairs it with the rules that name its entry, and resumes what memo remembers of each. 0 or -ENOMEM. */
+/*
+ * Copies the target, pairs it with the rules that name its entry, and resumes what memo remembers
+ * of each. 0 or -ENOMEM.
+ */
 int judged_target_new(const struct judged_target_plan *plan, const struct target *target, uint64_t read_ns,
 		      const struct rule_state *rule_state, struct judged_target **ret);
 
@@ -91,11 +99,15 @@ int judged_target_new(const struct judged_target_plan *plan, const struct target
 void judged_target_free(struct judged_target *judged_target);
 
 /*
- * writer_clocks.h: how far the ticks of each writer have come, and which windows have ended by then. A writer's ticks say nothing of targets that another
- * one looks at, so each has a time of its own: windows of its targets end with its ticks. Pure.
+ * writer_clocks.h: how far the ticks of each writer have come, and which windows have ended by
+ * then. A writer's ticks say nothing of targets that another one looks at, so each has a time of
+ * its own: windows of its targets end with its ticks. Pure.
  */
 
-/* As many as there may be sampler threads (config.h). Should there be more, some share a line, whose time then goes back now and then. */
+/*
+ * As many as there may be sampler threads (config.h). Should there be more, some share a line,
+ * whose time then goes back now and then.
+ */
 #define WRITER_CLOCKS_MAX 16u
 
 struct timeline {
@@ -122,8 +134,8 @@ static inline uint32_t writer_clocks_of(uint32_t writer)
 }
 
 /*
- * A tick. False: time went back (a clock that began anew, another boot). In that case, and with the first tick, a window ends only if that
- * is right now.
+ * A tick. False: time went back (a clock that began anew, another boot). In that case, and with the
+ * first tick, a window ends only if that is right now.
  */
 bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
 			mono_t now);
@@ -133,8 +145,9 @@ bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct judged_
 		       size_t g);
 
 /*
- * Makes next, which is of next_plan, go on where old is. lengths: for each length of next_plan its place in plan; SIZE_MAX: it is new, and has no window
- * open: the next end is the first that counts.
+ * Makes next, which is of next_plan, go on where old is. lengths: for each length of next_plan its
+ * place in plan; SIZE_MAX: it is new, and has no window open: the next end is the first that
+ * counts.
  */
 void writer_clocks_inherit(struct writer_clocks *next, const struct judged_target_plan *next_plan,
 			   const struct writer_clocks *old, const struct judged_target_plan *plan,
@@ -177,9 +190,15 @@ struct evaluator_options {
 	struct rule_state *rule_state; /* what earlier lives remembered; NULL: none; is kept up to date */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing); /* must not call back into the evaluator */
 	bool (*disk_ok)(void *ctx);                                    /* NULL: always. Asked at most once in a tick */
-	/* Every window that was judged, before fire; must not call back either. NULL: nobody wants to know. */
+	/*
+	 * Every window that was judged, before fire; must not call back either. NULL: nobody wants
+	 * to know.
+	 */
 	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
-	/* The same with all there is to say of it; decision->fires says whether fire comes next. NULL as well. */
+	/*
+	 * The same with all there is to say of it; decision->fires says whether fire comes next.
+	 * NULL as well.
+	 */
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;
 };
@@ -191,51 +210,62 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 void evaluator_free(struct evaluator *evaluator);
 
 /*
- * Whose observations come from now on: targets, samples, and the ticks that end them; until the first call writer 0's. A tick moves on
- * the targets of its writer alone: of others' it says nothing, so each writer's targets are judged by its own ticks, whose times need not be in
- * the order of the others'. Writers are numbered from 0, up to WRITER_CLOCKS_MAX (writer_clocks.h).
+ * Whose observations come from now on: targets, samples, and the ticks that end them; until the
+ * first call writer 0's. A tick moves on the targets of its writer alone: of others' it says
+ * nothing, so each writer's targets are judged by its own ticks, whose times need not be in the
+ * order of the others'. Writers are numbered from 0, up to WRITER_CLOCKS_MAX (writer_clocks.h).
  */
 void evaluator_writer(struct evaluator *evaluator, uint32_t writer);
 
 /*
- * Events, in the order of the ring. A target that is known is only renamed, one under a new id resumes what was remembered
- * under its key. The strings are copied. 0 or -ENOMEM, and then the target is as unknown, or has the name, that it had before.
+ * Events, in the order of the ring. A target that is known is only renamed, one under a new id
+ * resumes what was remembered under its key. The strings are copied. 0 or -ENOMEM, and then the
+ * target is as unknown, or has the name, that it had before.
  */
 int evaluator_target(struct evaluator *evaluator, const struct target *target);
 
 /* A look at a target, all fields. Unknown ids are ignored. O(1). */
 void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample);
 
-/* The target has vanished or is unwatched: its open windows are dropped. Unknown ids are ignored. */
+/*
+ * The target has vanished or is unwatched: its open windows are dropped. Unknown ids are ignored.
+ */
 void evaluator_gone(struct evaluator *evaluator, uint32_t id);
 
 /*
- * All samples up to tick `now` of the writer were delivered (its targets without one were seen unchanged): judges the windows that have
- * ended. A firing that is refused stops nobody: every window is judged, and the first non-zero return of fire is returned.
+ * All samples up to tick `now` of the writer were delivered (its targets without one were seen
+ * unchanged): judges the windows that have ended. A firing that is refused stops nobody: every
+ * window is judged, and the first non-zero return of fire is returned.
  */
 int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
 
-/* From this tick on the longest pause between two looks at a process is this (idle_backoff.h, ring.h). 0, as at the start: each tick is a look at all. */
+/*
+ * From this tick on the longest pause between two looks at a process is this (idle_backoff.h,
+ * ring.h). 0, as at the start: each tick is a look at all.
+ */
 void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns);
 
 /*
- * Observations are missing (the reader was overtaken): windows that are open are dropped, not judged; each target counts
- * again from its next sample. History and holding candidates stay.
+ * Observations are missing (the reader was overtaken): windows that are open are dropped, not
+ * judged; each target counts again from its next sample. History and holding candidates stay.
  */
 void evaluator_gap(struct evaluator *evaluator);
 
 /*
- * Another configuration, in two steps: prepare takes all memory, changes nothing and is undone by drop; commit puts config in force in place
- * of the one before, which nothing refers to afterwards, and cannot fail. config must outlive the evaluator. Nothing may be handed to
- * the evaluator in between. 0 or -ENOMEM. Not from within fire.
+ * Another configuration, in two steps: prepare takes all memory, changes nothing and is undone by
+ * drop; commit puts config in force in place of the one before, which nothing refers to afterwards,
+ * and cannot fail. config must outlive the evaluator. Nothing may be handed to the evaluator in
+ * between. 0 or -ENOMEM. Not from within fire.
  *
- * A target whose entry is the same (config_target_same) stays, with what is known of it; a rule that is the same
- * (config_rule_same) keeps its whole state on each target that it looks at before and after. A rule that changed begins anew
- * with what is remembered under its name, cut to what it says now; a new window length begins with its next end.
+ * A target whose entry is the same (config_target_same) stays, with what is known of it; a rule
+ * that is the same (config_rule_same) keeps its whole state on each target that it looks at before
+ * and after. A rule that changed begins anew with what is remembered under its name, cut to what it
+ * says now; a new window length begins with its next end.
  *
- * Targets of entries that changed or are not there any more are dropped, and stay away: later samples and descriptions of theirs
- * are ignored. They are told from those of the new configuration by their ids, which are given in order: do this before
- * anything that was described under the new configuration comes by, and after all, as far as possible, that came before.
+ * Targets of entries that changed or are not there any more are dropped, and stay away: later
+ * samples and descriptions of theirs are ignored. They are told from those of the new configuration
+ * by their ids, which are given in order: do this before anything that was described under the new
+ * configuration comes by, and after all, as far as possible, that came before.
  */
 struct evaluator_reload;
 int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *config, struct evaluator_reload **ret);
@@ -250,7 +280,10 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx);
 
-/* Visits every known target, those that no rule looks at too, until visit returns non-zero, and returns that. */
+/*
+ * Visits every known target, those that no rule looks at too, until visit returns non-zero, and
+ * returns that.
+ */
 int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx);
 

@@ -1,15 +1,18 @@
 /*
  * rule_state.c: the file of a rule state table.
  *
- *	{"version": 1, "boot_id": "6f1c...", "entries": [
- *	  {"rule": "hot", "key": "web:812@5123", "cooldown_until": 1764000000000000000, "count_since": ..., "count": 2,
- *	   "fired": 17, "high_water": "97.5", "disarmed": false}, ...]}
+ * 	{"version": 1, "boot_id": "6f1c...", "entries": [
+ * 	  {"rule": "hot", "key": "web:812@5123", "cooldown_until": 1764000000000000000, "count_since": ...,
+ *    "count": 2,
+ * 	   "fired": 17, "high_water": "97.5", "disarmed": false}, ...]}
  *
- * Entries are written stalest first, so staleness survives a restart too. Times are nanoseconds since 1970. high_water is
- * text with 17 digits, because the next value must be compared with exactly the one that fired. Names hold whatever bytes
- * a stranger's process is called, JSON holds only UTF-8: bytes other than printable ASCII, and '%', are written as %XX.
+ * Entries are written stalest first, so staleness survives a restart too. Times are nanoseconds
+ * since 1970. high_water is text with 17 digits, because the next value must be compared with
+ * exactly the one that fired. Names hold whatever bytes a stranger's process is called, JSON holds
+ * only UTF-8: bytes other than printable ASCII, and '%', are written as %XX.
  *
- * Reading fills a second table and exchanges the two when all of it was found good: half a file is never believed.
+ * Reading fills a second table and exchanges the two when all of it was found good: half a file is
+ * never believed.
  */
 #include "lib/evaluator/rule_state.h"
 
@@ -28,18 +31,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the names in all entries together: what strangers call their processes takes no more memory than this. */
+/*
+ * Bytes of the names in all entries together: what strangers call their processes takes no more
+ * memory than this.
+ */
 #define RULE_STATE_TABLE_NAMES_MAX (6u << 20)
 
-/* No file larger than this is read. The table is bounded so that none is written (rule_state_table.h). */
+/*
+ * No file larger than this is read. The table is bounded so that none is written
+ * (rule_state_table.h).
+ */
 #define RULE_STATE_FILE_MAX (32u << 20)
 
 /*
- * rule_state_table.c: entries are in a hash table and, at the same time, in a list ordered by the last put.
+ * rule_state_table.c: entries are in a hash table and, at the same time, in a list ordered by the
+ * last put.
  *
- * The list gives the stalest to drop, the order in which a file is written, and a way to fill larger buckets. An entry and
- * its two names are one allocation. Chains may get long if somebody crafts names that collide: the limit on entries bounds
- * what that costs, and look-ups happen when a target appears or a rule fires, not for every window.
+ * The list gives the stalest to drop, the order in which a file is written, and a way to fill
+ * larger buckets. An entry and its two names are one allocation. Chains may get long if somebody
+ * crafts names that collide: the limit on entries bounds what that costs, and look-ups happen when
+ * a target appears or a rule fires, not for every window.
  */
 
 #define RULE_STATE_TABLE_BUCKETS_MIN 64
@@ -255,7 +266,10 @@ int rule_state_table_put(struct rule_state_table *table, const char *rule, const
 /* Of an entry with eight members, and of members that a later version may add. */
 #define RULE_STATE_NODES_PER_ENTRY 16
 
-/* Every byte of the names as %XX, and 320 bytes for the rest of each entry: no file is written that is not read again. */
+/*
+ * Every byte of the names as %XX, and 320 bytes for the rest of each entry: no file is written that
+ * is not read again.
+ */
 _Static_assert(3 * RULE_STATE_TABLE_NAMES_MAX + 320 * RULE_STATE_TABLE_ENTRIES_MAX < RULE_STATE_FILE_MAX,
 	       "the file has room for the table");
 

@@ -1,6 +1,7 @@
 /*
- * incident.c: the value and its names. Strings are cut at a character on the way in, so that whatever holds one can be
- * a plain array: an incident is filled in while a machine may be short of memory, and nothing here can fail.
+ * incident.c: the value and its names. Strings are cut at a character on the way in, so that
+ * whatever holds one can be a plain array: an incident is filled in while a machine may be short of
+ * memory, and nothing here can fail.
  */
 #include "lib/incident/incident.h"
 
@@ -78,9 +79,9 @@ struct incident_fields {
 static const struct incident_fields *incident_fields(enum incident_part part);
 
 /*
- * incident_fields.c: the table. Rows stand in the order of the file. The values of thresholds are those of the rule
- * after its configuration was checked; units are in the names of the keys, and those of value, average and thresholds
- * in "unit".
+ * incident_fields.c: the table. Rows stand in the order of the file. The values of thresholds are
+ * those of the rule after its configuration was checked; units are in the names of the keys, and
+ * those of value, average and thresholds in "unit".
  */
 
 static const char *kind_name(unsigned value)
@@ -292,14 +293,16 @@ static const struct incident_fields *incident_fields(enum incident_part part)
 /*
  * incident_json.c: the two walks over the table of keys (incident_fields.h).
  *
- * The idea: one table says for every key where it is in struct incident and how it is written, and both directions
- * walk it, so they cannot drift apart. Only the two lists (firings merged, captures) and what is there for people
- * alone (a sentence, times in words) are code.
+ * The idea: one table says for every key where it is in struct incident and how it is written, and
+ * both directions walk it, so they cannot drift apart. Only the two lists (firings merged,
+ * captures) and what is there for people alone (a sentence, times in words) are code.
  *
- * Reading trusts nothing: a file may come from another machine or another version. Strings are cut to their room,
- * numbers must fit their type exactly, null means unknown, keys and words of a later version are passed over.
+ * Reading trusts nothing: a file may come from another machine or another version. Strings are cut
+ * to their room, numbers must fit their type exactly, null means unknown, keys and words of a later
+ * version are passed over.
  *
- * Rejected: keeping what was not understood in order to write it again; nobody rewrites an incident.
+ * Rejected: keeping what was not understood in order to write it again; nobody rewrites an
+ * incident.
  */
 
 /* ---- writing ---- */
@@ -775,7 +778,10 @@ double incident_severity(const struct incident_rule *rule)
 		threshold = rule->average * (100 + rule->thresholds.delta) / 100;
 	else
 		return 0;
-	/* Anything is infinitely more than nothing; that says little, so it counts as just enough to fire. */
+	/*
+	 * Anything is infinitely more than nothing; that says little, so it counts as just enough
+	 * to fire.
+	 */
 	severity = threshold > 0 ? rule->value / threshold : 1;
 	return isfinite(severity) && severity > 0 ? severity : 0;
 }

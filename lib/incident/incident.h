@@ -19,9 +19,10 @@
 /*
  * incident.h: what fired and why, as a value: what incident.json (incident_json.h) says.
  *
- * No pointers inside: an incident is copied by assignment and owns nothing. Strings are NUL-terminated, were cut to
- * their room by incident_text, and may hold any other byte: whoever prints them escapes them. {0} is an incident of
- * which nothing is known; call incident_init before filling one in.
+ * No pointers inside: an incident is copied by assignment and owns nothing. Strings are
+ * NUL-terminated, were cut to their room by incident_text, and may hold any other byte: whoever
+ * prints them escapes them. {0} is an incident of which nothing is known; call incident_init before
+ * filling one in.
  */
 
 #define INCIDENT_SAMPLES_FILE "samples.tsv"
@@ -31,8 +32,8 @@
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
 /*
- * The severity of an incident that somebody asked for, which has no value to be measured by: as bad as ten times a threshold, so that what
- * rules have found rarely makes it go.
+ * The severity of an incident that somebody asked for, which has no value to be measured by: as bad
+ * as ten times a threshold, so that what rules have found rarely makes it go.
  */
 #define INCIDENT_MANUAL_SEVERITY 10.0
 
@@ -172,15 +173,19 @@ void incident_set_target(struct incident *incident, const struct target *target)
 /* Whether it is of all targets, not of one: its target has no kind. */
 bool incident_of_everything(const struct incident *incident);
 
-/* Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
+/*
+ * Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX -
+ * 1 and the last.
+ */
 void incident_merge(struct incident *incident, const struct incident_firing *firing);
 
 /* Adds what became of a capture. What does not fit any more is dropped. */
 void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
 
 /*
- * How bad: value over the threshold that made it a candidate (`reason` as in rule.reason): 1 is just at it, 2 is twice
- * as much. Without a threshold to hold it against, or without a value: 0. Never negative, never NaN or infinite.
+ * How bad: value over the threshold that made it a candidate (`reason` as in rule.reason): 1 is
+ * just at it, 2 is twice as much. Without a threshold to hold it against, or without a value: 0.
+ * Never negative, never NaN or infinite.
  */
 double incident_severity(const struct incident_rule *rule);
 
@@ -192,8 +197,9 @@ const char *incident_capture_status_name(enum incident_capture_status status);
 const char *incident_unit_name(enum metric_unit unit);
 
 /*
- * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>" that makes it unique.
- * Every byte of target and rule but A-Z a-z 0-9 _ . - becomes "_"; both are cut. cap > INCIDENT_NAME_MAX.
+ * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>"
+ * that makes it unique. Every byte of target and rule but A-Z a-z 0-9 _ . - becomes "_"; both are
+ * cut. cap > INCIDENT_NAME_MAX.
  */
 void incident_stem(wall_t wall, const char *target, const char *rule, char *ret, size_t cap);
 
@@ -210,13 +216,16 @@ wall_t incident_name_wall(const char *name);
 int incident_json_write(const struct incident *incident, struct sink sink);
 
 /*
- * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after incident_init, of lists
- * what does not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of ours, or a value of the wrong type; -EFBIG;
- * -EPROTONOSUPPORT: a later format.
+ * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after
+ * incident_init, of lists what does not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of
+ * ours, or a value of the wrong type; -EFBIG; -EPROTONOSUPPORT: a later format.
  */
 int incident_json_parse(const char *text, size_t len, struct incident *ret);
 
-/* The same of incident.json in dirfd. Also -errno of opening and reading; -EBADMSG if it is no plain file. */
+/*
+ * The same of incident.json in dirfd. Also -errno of opening and reading; -EBADMSG if it is no
+ * plain file.
+ */
 int incident_json_read(int dirfd, struct incident *ret);
 
 #endif

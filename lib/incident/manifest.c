@@ -1,14 +1,17 @@
 /*
  * manifest.c: sizes and checksums of a sealed directory.
  *
- * The idea: parsing is strict and canonical (one way to write a number, sorted names, nothing after the checksum), so a
- * MANIFEST either is byte for byte what manifest_write writes or is damaged. The last line covers all lines above,
- * the first one included, and is checked before any of them is believed.
+ * The idea: parsing is strict and canonical (one way to write a number, sorted names, nothing after
+ * the checksum), so a MANIFEST either is byte for byte what manifest_write writes or is damaged.
+ * The last line covers all lines above, the first one included, and is checked before any of them
+ * is believed.
  *
- * Names are restricted on both sides: what a MANIFEST lists can never lead out of its directory, and files are
- * opened without following symbolic links and without blocking on a FIFO that somebody put there.
+ * Names are restricted on both sides: what a MANIFEST lists can never lead out of its directory,
+ * and files are opened without following symbolic links and without blocking on a FIFO that
+ * somebody put there.
  *
- * Rejected: cryptographic digests. They would promise protection against an attacker who can rewrite MANIFEST as well.
+ * Rejected: cryptographic digests. They would promise protection against an attacker who can
+ * rewrite MANIFEST as well.
  */
 #include "lib/incident/manifest.h"
 
@@ -133,7 +136,9 @@ static bool take_entry(struct rate_limit *rate_limit, struct manifest_entry *ret
 	       take_crc(rate_limit, &ret->crc32) && take_text(rate_limit, " ") && take_name(rate_limit, ret->name);
 }
 
-/* Leaves the lines between the first and the last in *rest, once the last one has vouched for them. */
+/*
+ * Leaves the lines between the first and the last in *rest, once the last one has vouched for them.
+ */
 static int check_frame(struct rate_limit *rate_limit)
 {
 	struct rate_limit last;
@@ -177,7 +182,9 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret)
 
 /* ---- files ---- */
 
-/* A plain file, whatever it was when its name was listed. 0; -EINVAL: it is something else; -errno. */
+/*
+ * A plain file, whatever it was when its name was listed. 0; -EINVAL: it is something else; -errno.
+ */
 static int open_plain(int dirfd, const char *name, int *ret)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -257,7 +264,8 @@ static int add_file(void *ctx, const char *name)
 }
 
 /*
- * Into text, which has room for MANIFEST_BYTES_MAX: the longest line has 20 + 1 + 8 + 1 + MANIFEST_NAME_MAX + 1 bytes.
+ * Into text, which has room for MANIFEST_BYTES_MAX: the longest line has 20 + 1 + 8 + 1 +
+ * MANIFEST_NAME_MAX + 1 bytes.
  */
 static size_t format(const struct manifest *manifest, char *text)
 {

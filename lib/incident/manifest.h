@@ -1,6 +1,6 @@
 /*
- * manifest.h: the list of a sealed directory's files with their sizes and checksums, so that anybody can tell later
- * whether it is still what was written. The format:
+ * manifest.h: the list of a sealed directory's files with their sizes and checksums, so that
+ * anybody can tell later whether it is still what was written. The format:
  *
  *     SPIKEWATCH-MANIFEST 1
  *     <size in bytes> <CRC-32, 8 hex digits> <name>
@@ -43,22 +43,29 @@ enum manifest_fault {
 	MANIFEST_UNREADABLE, /* no plain file, no permission, I/O error */
 };
 
-/* May a file of a sealed directory have this name: 1 to MANIFEST_NAME_MAX of A-Z a-z 0-9 _ . -, and no dot first. */
+/*
+ * May a file of a sealed directory have this name: 1 to MANIFEST_NAME_MAX of A-Z a-z 0-9 _ . -, and
+ * no dot first.
+ */
 bool manifest_name_ok(const char *name);
 
-/* Reads the text of a MANIFEST. 0; -EBADMSG: damaged, cut off, or none of ours; -EPROTONOSUPPORT: a later format. */
+/*
+ * Reads the text of a MANIFEST. 0; -EBADMSG: damaged, cut off, or none of ours; -EPROTONOSUPPORT: a
+ * later format.
+ */
 int manifest_parse(const char *text, size_t len, struct manifest *ret);
 
 /*
- * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then writes MANIFEST
- * (which must not exist) and syncs that too. 0; -EINVAL: something there is no plain file or has a name that is not
- * allowed; -E2BIG: too many files; -errno.
+ * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then
+ * writes MANIFEST (which must not exist) and syncs that too. 0; -EINVAL: something there is no
+ * plain file or has a name that is not allowed; -E2BIG: too many files; -errno.
  */
 int manifest_write(int dirfd);
 
 /*
- * Compares dirfd with its MANIFEST; report (may be NULL) is called for every difference. 0: all as written;
- * MANIFEST_DIFFERS: not so; -ENOENT: no MANIFEST; -EBADMSG, -EPROTONOSUPPORT: as manifest_parse; -errno.
+ * Compares dirfd with its MANIFEST; report (may be NULL) is called for every difference. 0: all as
+ * written; MANIFEST_DIFFERS: not so; -ENOENT: no MANIFEST; -EBADMSG, -EPROTONOSUPPORT: as
+ * manifest_parse; -errno.
  */
 int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum manifest_fault fault), void *ctx);
 

@@ -1,16 +1,18 @@
 /*
  * sample_window.c: samples in memory, as differences.
  *
- * The idea: a target sampled a thousand times a second changes in few fields by small amounts, so a record holds the
- * time and the changed fields as differences to the record before, as variable-length integers: 10 to 20 bytes instead
- * of 180. Records live in chunks that are never moved; a record never crosses the end of its chunk. Reading means
- * decoding from the start, which is all that writing and looking for peaks need (the latter with two cursors, one
- * trailing the other).
+ * The idea: a target sampled a thousand times a second changes in few fields by small amounts, so a
+ * record holds the time and the changed fields as differences to the record before, as
+ * variable-length integers: 10 to 20 bytes instead of 180. Records live in chunks that are never
+ * moved; a record never crosses the end of its chunk. Reading means decoding from the start, which
+ * is all that writing and looking for peaks need (the latter with two cursors, one trailing the
+ * other).
  *
  * Invariant: the bytes are our own and in memory, so decoding does not doubt them.
  *
- * Rejected: keeping a copy of the ring's pages, which hold all targets, when one of a thousand is wanted; dropping old
- * samples when memory is short: the onset of the spike is what nobody else has.
+ * Rejected: keeping a copy of the ring's pages, which hold all targets, when one of a thousand is
+ * wanted; dropping old samples when memory is short: the onset of the spike is what nobody else
+ * has.
  */
 #include "lib/incident/sample_window.h"
 
@@ -304,7 +306,10 @@ void sample_window_coverage(const struct sample_window *sample_window, uint64_t 
 	*ret = coverage;
 }
 
-/* Moves trail forward as far as it stays at least the window behind lead. False: there is no such record. */
+/*
+ * Moves trail forward as far as it stays at least the window behind lead. False: there is no such
+ * record.
+ */
 static bool follow(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t window_ns)
 {
 	struct cursor ahead = *trail;

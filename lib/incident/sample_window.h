@@ -1,9 +1,11 @@
 /*
- * sample_window.h: the samples of one target over the window of an incident: what becomes samples.tsv. Kept in memory in a
- * compact form (a changed field costs two to five bytes, an unchanged one none), within a stated number of bytes.
+ * sample_window.h: the samples of one target over the window of an incident: what becomes
+ * samples.tsv. Kept in memory in a compact form (a changed field costs two to five bytes, an
+ * unchanged one none), within a stated number of bytes.
  *
- * The window is [fired - before, fired + after]. What is outside is dropped silently, what is inside but does not fit
- * is dropped and counted. Fed in the order of the ring; time comes as an argument.
+ * The window is [fired - before, fired + after]. What is outside is dropped silently, what is
+ * inside but does not fit is dropped and counted. Fed in the order of the ring; time comes as an
+ * argument.
  */
 #ifndef SPIKEWATCH_LIB_INCIDENT_SAMPLE_WINDOW_H
 #define SPIKEWATCH_LIB_INCIDENT_SAMPLE_WINDOW_H
@@ -31,7 +33,10 @@ struct sample_window_gap {
 	uint64_t lost_pages;
 };
 
-/* How much of the window there is. Times are relative to the firing, in nanoseconds: before it is negative. */
+/*
+ * How much of the window there is. Times are relative to the firing, in nanoseconds: before it is
+ * negative.
+ */
 struct sample_window_coverage {
 	uint64_t want_before_ns, want_after_ns;
 	int64_t got_from_ns, got_to_ns; /* first and last tick; both 0 with no tick at all */
@@ -62,7 +67,9 @@ void sample_window_free(struct sample_window *sample_window);
 /* A tick was taken, whether or not the target changed: what coverage is computed from. */
 void sample_window_tick(struct sample_window *sample_window, mono_t at);
 
-/* A sample. Never fails: without memory it is dropped and counted. Times may step back by a little. */
+/*
+ * A sample. Never fails: without memory it is dropped and counted. Times may step back by a little.
+ */
 void sample_window_add(struct sample_window *sample_window, mono_t at, const struct sample *sample);
 
 /* Ticks are missing before `at`. */
@@ -79,8 +86,8 @@ void sample_window_coverage(const struct sample_window *sample_window, uint64_t 
 			    struct sample_window_coverage *ret);
 
 /*
- * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel charges CPU time by
- * the tick.
+ * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel
+ * charges CPU time by the tick.
  */
 void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
 			 struct sample_window_peaks *ret);
@@ -93,9 +100,9 @@ int sample_window_visit(const struct sample_window *sample_window,
 			int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx);
 
 /*
- * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are columns_of_samples
- * and whose START_TIME is the wall clock at `start`. The target must have been declared; nothing is closed.
- * 0 or the writer's first error.
+ * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are
+ * columns_of_samples and whose START_TIME is the wall clock at `start`. The target must have been
+ * declared; nothing is closed. 0 or the writer's first error.
  */
 int sample_window_write(const struct sample_window *sample_window, struct stream_writer *writer, uint32_t target,
 			mono_t start);

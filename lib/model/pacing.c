@@ -25,17 +25,21 @@
 /*
  * schedule.c: arithmetic on a grid of slots.
  *
- * Invariant: every slot that has elapsed is counted once in total_slots, either as taken (schedule_done) or as missed. That makes
- * snapshots / slots a capture rate that comes from the clock: deriving the slots from the snapshots, as the reference
- * implementation does, could never show a loss.
+ * Invariant: every slot that has elapsed is counted once in total_slots, either as taken
+ * (schedule_done) or as missed. That makes snapshots / slots a capture rate that comes from the
+ * clock: deriving the slots from the snapshots, as the reference implementation does, could never
+ * show a loss.
  *
- * Between calls `deadline` is the first slot that is not accounted for. schedule_wake moves it to the slot in which now lies, because
- * that one can still be taken, if late; schedule_done moves it beyond now, because a slot that began during the collection cannot.
+ * Between calls `deadline` is the first slot that is not accounted for. schedule_wake moves it to
+ * the slot in which now lies, because that one can still be taken, if late; schedule_done moves it
+ * beyond now, because a slot that began during the collection cannot.
  *
- * A new grid begins where the old one ends: the slot that the change falls into belongs to either, is counted once, and can still be taken. A backoff
- * is counted when it begins and corrected when it is cut short; nobody sees the counters in between, for they are published by ticks.
+ * A new grid begins where the old one ends: the slot that the change falls into belongs to either,
+ * is counted once, and can still be taken. A backoff is counted when it begins and corrected when
+ * it is cut short; nobody sees the counters in between, for they are published by ticks.
  *
- * Time differences are taken as signed, so a clock read slightly before the deadline, or even before the last call, is just early.
+ * Time differences are taken as signed, so a clock read slightly before the deadline, or even
+ * before the last call, is just early.
  */
 
 static uint64_t elapsed(mono_t later, mono_t earlier)
@@ -140,9 +144,15 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 	schedule->stats->collection_rate = interval_ns;
 }
 
-/* cpu_budget.c: see the header for the rule. A period in which the machine slept tells nothing new and is judged like any other. */
+/*
+ * cpu_budget.c: see the header for the rule. A period in which the machine slept tells nothing new
+ * and is judged like any other.
+ */
 
-/* Half the interval costs about twice as much: recover only if that would still leave a quarter of the budget. */
+/*
+ * Half the interval costs about twice as much: recover only if that would still leave a quarter of
+ * the budget.
+ */
 #define CPU_BUDGET_RECOVER_BELOW 0.375
 
 void cpu_budget_init(struct cpu_budget *cpu_budget, double budget_percent, mono_t now, uint64_t cpu_ns)
@@ -196,21 +206,26 @@ uint32_t cpu_budget_step(struct cpu_budget *cpu_budget, mono_t now, uint64_t cpu
 /*
  * overload_sampling.c: slots, gaps and pieces.
  *
- * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of things for each slot. Each sample owes the time
- * that it may take, and time pays it off; who owes more than a burst may is not counted until it is paid, if it took longer to notice, for longer.
- * So there is no rate to measure and no threshold to be tuned, a thing that comes slowly is always counted, and a burst as a whole, or from its
- * beginning on. Where things come fast for long, that is in every slot until there were `most`:
+ * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of
+ * things for each slot. Each sample owes the time that it may take, and time pays it off; who owes
+ * more than a burst may is not counted until it is paid, if it took longer to notice, for longer.
+ * So there is no rate to measure and no threshold to be tuned, a thing that comes slowly is always
+ * counted, and a burst as a whole, or from its beginning on. Where things come fast for long, that
+ * is in every slot until there were `most`:
  *
- *	piece        gap         piece  gap              piece
- *	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
- *	│◀────────── slot ───────▶│
+ * 	piece        gap         piece  gap              piece
+ * 	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
+ * 	│◀────────── slot ───────▶│
  *
- * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it had not been. Who comes slowly afterwards ends the slot by overload_sampling_next_ns, so that the piece
- * beside a gap is never longer than a slot or the calm before: by its rate the gap is shared out.
+ * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it
+ * had not been. Who comes slowly afterwards ends the slot by overload_sampling_next_ns, so that the
+ * piece beside a gap is never longer than a slot or the calm before: by its rate the gap is shared
+ * out.
  *
- * Rejected: a share of time that is counted, whatever the rate: it wakes somebody up all the time, and takes from quiet times what busy ones cost. To
- * scale by time instead of by things: what happens comes in bursts, and a burst that ends in a gap would be made as long as the gap. To give a gap
- * to the piece before it alone, or after it alone: the same mistake, at one of its ends.
+ * Rejected: a share of time that is counted, whatever the rate: it wakes somebody up all the time,
+ * and takes from quiet times what busy ones cost. To scale by time instead of by things: what
+ * happens comes in bursts, and a burst that ends in a gap would be made as long as the gap. To give
+ * a gap to the piece before it alone, or after it alone: the same mistake, at one of its ends.
  */
 
 static struct overload_sampling_piece *piece_of(struct overload_sampling *overload_sampling, uint64_t number)
@@ -414,8 +429,8 @@ static uint64_t search(const struct overload_sampling *overload_sampling, uint64
 }
 
 /*
- * A sample from the moment between a piece's end and counting's, or the reverse, is of the piece that is next to it, of which
- * there are two at most.
+ * A sample from the moment between a piece's end and counting's, or the reverse, is of the piece
+ * that is next to it, of which there are two at most.
  */
 uint64_t overload_sampling_weigh(const struct overload_sampling *overload_sampling, uint64_t time_ns, uint64_t weight)
 {
@@ -457,13 +472,15 @@ void overload_sampling_sum_up(const struct overload_sampling *overload_sampling,
 }
 
 /*
- * phase.c: whoever counts 160 things of a thousand in each stretch has one sample in every sixth, instead of none at all. Nothing is lost: what all
- * samples stand for and what is carried is what was counted.
+ * phase.c: whoever counts 160 things of a thousand in each stretch has one sample in every sixth,
+ * instead of none at all. Nothing is lost: what all samples stand for and what is carried is what
+ * was counted.
  *
- * A stretch keeps the period it began with, for there is no changing it without a sample: after an early first sample the next are as early. So
- * the period is no shorter than a quarter, unless the stretch before was shorter than that, and no shorter than a sixteenth in any case: a stretch
- * that turns out to have many things has that many more samples. What is carried beyond two periods, by stretches that are too short even
- * so, is forgotten: it would be too much for whoever comes next.
+ * A stretch keeps the period it began with, for there is no changing it without a sample: after an
+ * early first sample the next are as early. So the period is no shorter than a quarter, unless the
+ * stretch before was shorter than that, and no shorter than a sixteenth in any case: a stretch that
+ * turns out to have many things has that many more samples. What is carried beyond two periods, by
+ * stretches that are too short even so, is forgotten: it would be too much for whoever comes next.
  */
 
 #define PART_MIN 4
@@ -499,12 +516,14 @@ uint64_t phase_end(struct phase *phase, uint64_t period, uint64_t counted)
 }
 
 /*
- * idle_backoff.c: pauses are whole numbers of ticks, and the look is due half a tick before the one it is meant for, so that a tick which comes a
- * little early is not let pass. It is due by the clock and not by a count of ticks: if ticks are skipped or come more slowly, it is not
- * put off, and the promise holds at every tick that there is.
+ * idle_backoff.c: pauses are whole numbers of ticks, and the look is due half a tick before the one
+ * it is meant for, so that a tick which comes a little early is not let pass. It is due by the
+ * clock and not by a count of ticks: if ticks are skipped or come more slowly, it is not put off,
+ * and the promise holds at every tick that there is.
  *
- * Pauses below the longest are powers of two of ticks: who is in step with them stays so when they double, which spreads targets without
- * looking more often than it takes. The first pause of a length ends at the tick that is the target's own; the others are whole.
+ * Pauses below the longest are powers of two of ticks: who is in step with them stays so when they
+ * double, which spreads targets without looking more often than it takes. The first pause of a
+ * length ends at the tick that is the target's own; the others are whole.
  */
 
 uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns, uint32_t tick, uint32_t phase)
@@ -534,8 +553,8 @@ mono_t idle_backoff_seen_at(mono_t at, const mono_t *since, mono_t now, uint64_t
 /*
  * token_bucket.c: a bucket that fills by itself.
  *
- * Rejected: so much in each second, and nothing for the rest of it. Whoever comes in that rest waits for up to a second, although a fraction of it would
- * pay for him.
+ * Rejected: so much in each second, and nothing for the rest of it. Whoever comes in that rest
+ * waits for up to a second, although a fraction of it would pay for him.
  */
 
 /* What fits into it, and what may be owed. */
@@ -582,8 +601,9 @@ bool token_bucket_is_spent(const struct token_bucket *token_bucket, mono_t now)
 }
 
 /*
- * rest.c: only what was found counts. Rejected: a rest after every look, also one that found nothing: then it is always too early to poll, and whoever waits
- * for the end of the rest looks again, finds nothing, and rests, a thousand times a second.
+ * rest.c: only what was found counts. Rejected: a rest after every look, also one that found
+ * nothing: then it is always too early to poll, and whoever waits for the end of the rest looks
+ * again, finds nothing, and rests, a thousand times a second.
  */
 
 void rate_limit_found(struct rate_limit *rate_limit, uint64_t gap_ns, mono_t now)

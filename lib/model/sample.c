@@ -1,6 +1,6 @@
 /*
- * sample.c: verdicts are ratios of differences between two states of the counters. The thresholds are those at which gVisor's
- * profiling metrics warn; the causes and remedies are ours.
+ * sample.c: verdicts are ratios of differences between two states of the counters. The thresholds
+ * are those at which gVisor's profiling metrics warn; the causes and remedies are ours.
  */
 #include "lib/model/sample.h"
 
@@ -36,13 +36,19 @@ const char *sample_kind_name(enum sample_kind kind)
 	return names[kind];
 }
 
-/* What one of each hundred slots holds may be missing before figures over short windows start to lie. */
+/*
+ * What one of each hundred slots holds may be missing before figures over short windows start to
+ * lie.
+ */
 #define CAPTURE_RATE_MIN 0.99
 /* A tenth of an interval of error is a tenth of error in the rate over one interval. */
 #define SLEEP_ERROR_MAX 0.10
 /* Samples of one tick lie this far apart, and as much CPU of the sampler's core goes into them. */
 #define COLLECTION_MAX 0.10
-/* A twentieth of the run spent waiting for a reader is a reader that does not keep up, not one that hiccups. */
+/*
+ * A twentieth of the run spent waiting for a reader is a reader that does not keep up, not one that
+ * hiccups.
+ */
 #define BACKOFF_MAX 0.05
 
 static const struct verdict verdicts[VERDICT_KINDS] = {

@@ -1,12 +1,14 @@
 /*
  * sample.h: what the sampler knows of its own work, and the verdicts drawn from it.
  *
- * The first eight names are those that gVisor's profiling metrics print in their STATS line; the rest are ours.
- * All are totals since the sampler started, except collection_rate. Times in nanoseconds.
+ * The first eight names are those that gVisor's profiling metrics print in their STATS line; the
+ * rest are ours. All are totals since the sampler started, except collection_rate. Times in
+ * nanoseconds.
  *
- * Several sampler threads have counters of their own; those of a ring are all of theirs in one (stats_merge). The second column says how: SUM;
- * MOST, the greatest; FIRST, the smallest that is not zero. Slots are those of every thread: with four threads four elapse in an interval,
- * and the capture rate stays what was taken of what elapsed.
+ * Several sampler threads have counters of their own; those of a ring are all of theirs in one
+ * (stats_merge). The second column says how: SUM; MOST, the greatest; FIRST, the smallest that is
+ * not zero. Slots are those of every thread: with four threads four elapse in an interval, and the
+ * capture rate stays what was taken of what elapsed.
  */
 #ifndef SPIKEWATCH_LIB_MODEL_SAMPLE_H
 #define SPIKEWATCH_LIB_MODEL_SAMPLE_H
@@ -16,13 +18,15 @@
 #include <stdint.h>
 
 /*
- * sample.h: what one look at a target yields: raw counters and gauges, each of which may be unavailable.
+ * sample.h: what one look at a target yields: raw counters and gauges, each of which may be
+ * unavailable.
  *
- * SAMPLE_FIELD_TABLE is the only list of fields. Ring records, stream columns, their units and kinds are all made
- * from it, so they cannot drift apart. Numbers are positions in a mask that is stored on disk: append, never reorder.
+ * SAMPLE_FIELD_TABLE is the only list of fields. Ring records, stream columns, their units and
+ * kinds are all made from it, so they cannot drift apart. Numbers are positions in a mask that is
+ * stored on disk: append, never reorder.
  *
- * Kinds: a COUNTER only grows (a reader treats a step back as "counter restarted"), a GAUGE is a value at that
- * moment, a LIMIT is a gauge that says what 100 % is.
+ * Kinds: a COUNTER only grows (a reader treats a step back as "counter restarted"), a GAUGE is a
+ * value at that moment, a LIMIT is a gauge that says what 100 % is.
  *
  * Values are raw: rates and percentages are computed by readers, over windows of their choice.
  */
@@ -64,7 +68,10 @@ _Static_assert(SAMPLE_FIELDS <= 32, "the mask of a sample has 32 bits");
 
 enum sample_kind { SAMPLE_COUNTER, SAMPLE_GAUGE, SAMPLE_LIMIT };
 
-/* A value to copy. value[f] means something only while mask has the bit of f: otherwise f is unavailable. */
+/*
+ * A value to copy. value[f] means something only while mask has the bit of f: otherwise f is
+ * unavailable.
+ */
 struct sample {
 	uint32_t mask;
 	uint64_t value[SAMPLE_FIELDS];
@@ -156,13 +163,17 @@ struct verdict {
 };
 
 /*
- * Judges the work done between two states of the counters (*since may be all zero: since the start) into
- * ret[VERDICT_KINDS]. Capture rate = snapshots / slots elapsed on the clock, so it falls when slots are missed.
- * Means are held against the interval in force in *now. With no slot elapsed nothing is bad.
+ * Judges the work done between two states of the counters (*since may be all zero: since the start)
+ * into ret[VERDICT_KINDS]. Capture rate = snapshots / slots elapsed on the clock, so it falls when
+ * slots are missed. Means are held against the interval in force in *now. With no slot elapsed
+ * nothing is bad.
  */
 void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS]);
 
-/* Writes the counters as one line of JSON without newline into buf; the length, 0 if cap is too small (2 KiB is enough). */
+/*
+ * Writes the counters as one line of JSON without newline into buf; the length, 0 if cap is too
+ * small (2 KiB is enough).
+ */
 size_t stats_to_json(const struct stats *stats, char *buf, size_t cap);
 
 #endif

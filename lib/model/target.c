@@ -1,20 +1,21 @@
 /*
- * target.c: a target as bytes. In the byte order of the machine, because they never leave it: they live in a ring that is mapped
- * by processes of the same boot.
+ * target.c: a target as bytes. In the byte order of the machine, because they never leave it: they
+ * live in a ring that is mapped by processes of the same boot.
  *
- *	 0  u32 id
- *	 4  u32 kind
- *	 8  i32 pid
- *	12  u32 length of all of it
- *	16  u64 start_ticks
- *	24  six strings, each a u16 length, the bytes, a NUL: entry, name, key, comm, cmdline, cgroup
- *	    of what is in a container a seventh, which is not empty: container
- *	    zeros up to a multiple of 8
+ * 	 0  u32 id
+ * 	 4  u32 kind
+ * 	 8  i32 pid
+ * 	12  u32 length of all of it
+ * 	16  u64 start_ticks
+ * 	24  six strings, each a u16 length, the bytes, a NUL: entry, name, key, comm, cmdline, cgroup
+ * 	    of what is in a container a seventh, which is not empty: container
+ * 	    zeros up to a multiple of 8
  *
- * The NULs let a decoded target point into the bytes; decoding checks them, and that no string holds another.
+ * The NULs let a decoded target point into the bytes; decoding checks them, and that no string
+ * holds another.
  *
- * A target that is too long loses bytes in the order of what is missed least: cmdline first, then the container's image and the cgroup's
- * path, the key, which is its identity, last.
+ * A target that is too long loses bytes in the order of what is missed least: cmdline first, then
+ * the container's image and the cgroup's path, the key, which is its identity, last.
  */
 #include "lib/model/target.h"
 
@@ -31,7 +32,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* container.c: names. One table has the fields of the packed form in their order: what can be missed most is last, where it may be cut off. */
+/*
+ * container.c: names. One table has the fields of the packed form in their order: what can be
+ * missed most is last, where it may be cut off.
+ */
 
 #define SHORT_ID 12 /* what docker ps shows */
 
@@ -145,10 +149,12 @@ bool container_unpack(const char *text, struct container *ret)
 }
 
 /*
- * labels.c: keys and values one after the other, sorted by key, each with its NUL. Adding moves what follows; there are few, and they are added once.
+ * labels.c: keys and values one after the other, sorted by key, each with its NUL. Adding moves
+ * what follows; there are few, and they are added once.
  *
- * When room is short the longest goes: those that people select by are short, and what an image says of its licence is not. The order in which labels
- * come then hardly matters, and it is a hash table's. But what an image brings takes no room from a pod's: who makes images would else choose
+ * When room is short the longest goes: those that people select by are short, and what an image
+ * says of its licence is not. The order in which labels come then hardly matters, and it is a hash
+ * table's. But what an image brings takes no room from a pod's: who makes images would else choose
  * what the pods that use them are called.
  */
 
@@ -333,7 +339,10 @@ _Static_assert(TARGET_ENCODED_MAX % 8 == 0, "padding never exceeds the maximum")
 /* A string costs this beyond its bytes: length and NUL. */
 #define STRING_EXTRA (sizeof(uint16_t) + 1)
 
-/* The largest length <= len that does not end within a UTF-8 character; len itself where the text is no UTF-8. */
+/*
+ * The largest length <= len that does not end within a UTF-8 character; len itself where the text
+ * is no UTF-8.
+ */
 static size_t whole_characters(const char *text, size_t len)
 {
 	size_t start = len;

@@ -1,9 +1,9 @@
 /*
  * target.h: what is watched: its identity and its names.
  *
- * Identity of a process is (pid, start time), never the pid alone. A cgroup is its path. A group is the sum of the
- * processes of one configuration entry. `key` is that identity as text, stable over a restart of the daemon and over
- * re-discovery: cooldowns are kept under it.
+ * Identity of a process is (pid, start time), never the pid alone. A cgroup is its path. A group is
+ * the sum of the processes of one configuration entry. `key` is that identity as text, stable over
+ * a restart of the daemon and over re-discovery: cooldowns are kept under it.
  */
 #ifndef SPIKEWATCH_LIB_MODEL_TARGET_H
 #define SPIKEWATCH_LIB_MODEL_TARGET_H
@@ -15,13 +15,18 @@
 #include <stdint.h>
 
 /*
- * labels.h: the labels of a container, or of its pod: names and values that whoever started it chose. A value of bounded size. Pure.
+ * labels.h: the labels of a container, or of its pod: names and values that whoever started it
+ * chose. A value of bounded size. Pure.
  *
- * Keys are of visible ASCII without spaces, so that they can be keys of anything; values may hold any byte but control characters, and whoever prints them
- * escapes the rest. What does not fit is left out as a whole and counted: a value that is cut would be another value.
+ * Keys are of visible ASCII without spaces, so that they can be keys of anything; values may hold
+ * any byte but control characters, and whoever prints them escapes the rest. What does not fit is
+ * left out as a whole and counted: a value that is cut would be another value.
  */
 
-/* Of one container. A pod has five to fifteen labels of 20 to 60 bytes; images may bring pages of text. */
+/*
+ * Of one container. A pod has five to fifteen labels of 20 to 60 bytes; images may bring pages of
+ * text.
+ */
 #define LABELS_MAX 64u
 #define LABELS_BYTES_MAX 2048u /* of all keys and values, with a NUL after each */
 #define LABELS_KEY_MAX 317u    /* what Kubernetes allows: a prefix of 253, a slash, a name of 63 */
@@ -34,12 +39,16 @@ struct labels {
 };
 
 /*
- * Adds one; a key that is there keeps its value. Control characters in the value become "_". When there is no room, the longest of all is left out. A
- * key that is empty, too long or not visible ASCII, and what holds a NUL, is left out as well.
+ * Adds one; a key that is there keeps its value. Control characters in the value become "_". When
+ * there is no room, the longest of all is left out. A key that is empty, too long or not visible
+ * ASCII, and what holds a NUL, is left out as well.
  */
 void labels_add(struct labels *labels, const char *key, size_t key_len, const char *value, size_t value_len);
 
-/* Adds those of other whose keys are not there, and what it had left out. None that is there gives way to one of other's, however short. */
+/*
+ * Adds those of other whose keys are not there, and what it had left out. None that is there gives
+ * way to one of other's, however short.
+ */
 void labels_merge(struct labels *labels, const struct labels *other);
 
 /* The first key (key NULL), or the one after key, which is one of these labels'. NULL: no more. */
@@ -51,7 +60,10 @@ const char *labels_value(const char *key);
 /* The value of that key; NULL: there is no such label. */
 const char *labels_get(const struct labels *labels, const char *key);
 
-/* The bytes of a struct labels that are in use: it may be kept in so many, and is then only read. Copies those. */
+/*
+ * The bytes of a struct labels that are in use: it may be kept in so many, and is then only read.
+ * Copies those.
+ */
 size_t labels_size(const struct labels *labels);
 void labels_copy(struct labels *ret, const struct labels *labels);
 
@@ -61,8 +73,8 @@ void labels_json(struct json_writer *json, const char *key, const struct labels 
 /*
  * container.h: a container as a value: what its runtime calls it. Pure.
  *
- * No pointers inside but one to labels, which are lent. Strings are NUL-terminated, "" if not known, and hold no control characters; whoever prints them
- * escapes the rest.
+ * No pointers inside but one to labels, which are lent. Strings are NUL-terminated, "" if not
+ * known, and hold no control characters; whoever prints them escapes the rest.
  */
 
 enum container_runtime {
@@ -90,17 +102,27 @@ struct container {
 	const struct labels *labels; /* its own and its pod's; whoever gave this out keeps them. NULL: not known */
 };
 
-/* "docker", "containerd", "crio", "podman", "nspawn", "lxc"; "container" for UNKNOWN and what is none. */
+/*
+ * "docker", "containerd", "crio", "podman", "nspawn", "lxc"; "container" for UNKNOWN and what is
+ * none.
+ */
 const char *container_runtime_name(enum container_runtime runtime);
 
-/* Copies len bytes into room of cap > 0 bytes, up to a NUL if there is one, cut at a character; control characters become "_". */
+/*
+ * Copies len bytes into room of cap > 0 bytes, up to a NUL if there is one, cut at a character;
+ * control characters become "_".
+ */
 void container_text(char *ret, size_t cap, const char *text, size_t len);
 
-/* Its name; if that is not known, what stands for it: the first 12 digits of the id. Always terminated. */
+/*
+ * Its name; if that is not known, what stands for it: the first 12 digits of the id. Always
+ * terminated.
+ */
 void container_short(const struct container *container, char *ret, size_t cap);
 
 /*
- * What people call it: "pod/NAMESPACE/POD/CONTAINER" for Kubernetes, else "docker/web", of container_short. Always terminated.
+ * What people call it: "pod/NAMESPACE/POD/CONTAINER" for Kubernetes, else "docker/web", of
+ * container_short. Always terminated.
  */
 void container_title(const struct container *container, char *ret, size_t cap);
 
@@ -108,15 +130,17 @@ void container_title(const struct container *container, char *ret, size_t cap);
 #define CONTAINER_TITLE_MAX 640
 
 /*
- * Whether a pattern of the configuration means it: a glob in which * stands for slashes too, over the title, the title without its first word
- * ("NAMESPACE/POD/CONTAINER", "web"), the name, or the id; "image:GLOB" over the image; or at least 12 digits that the id begins with. A sandbox is
+ * Whether a pattern of the configuration means it: a glob in which * stands for slashes too, over
+ * the title, the title without its first word ("NAMESPACE/POD/CONTAINER", "web"), the name, or the
+ * id; "image:GLOB" over the image; or at least 12 digits that the id begins with. A sandbox is
  * never meant.
  */
 bool container_matches(const struct container *container, const char *pattern);
 
 /*
- * As one line of text, for a target's description (target.h): runtime, id, name, namespace, pod, image, separated by tabs. Always terminated; what does
- * not fit into cap > 0 bytes is cut. Sandboxes are not told.
+ * As one line of text, for a target's description (target.h): runtime, id, name, namespace, pod,
+ * image, separated by tabs. Always terminated; what does not fit into cap > 0 bytes is cut.
+ * Sandboxes are not told.
  */
 void container_pack(const struct container *container, char *ret, size_t cap);
 
@@ -131,7 +155,10 @@ enum target_kind { TARGET_PROCESS = 1, TARGET_CGROUP = 2, TARGET_GROUP = 3 };
 /* Longest encoded description: what does not fit is cut, at a character, cmdline first. */
 #define TARGET_ENCODED_MAX 1024
 
-/* A value; the strings belong to whoever made it. Strings but container are never NULL ("" = not known) and may hold any byte. */
+/*
+ * A value; the strings belong to whoever made it. Strings but container are never NULL ("" = not
+ * known) and may hold any byte.
+ */
 struct target {
 	uint32_t id; /* unique within a ring, never reused; 0 is no target */
 	enum target_kind kind;
@@ -148,14 +175,14 @@ struct target {
 };
 
 /*
- * Packs a target into buf. Returns the length used, a multiple of 8 and at most TARGET_ENCODED_MAX, never fails; cap must be
- * at least TARGET_ENCODED_MAX.
+ * Packs a target into buf. Returns the length used, a multiple of 8 and at most TARGET_ENCODED_MAX,
+ * never fails; cap must be at least TARGET_ENCODED_MAX.
  */
 size_t target_encode(const struct target *target, void *buf, size_t cap);
 
 /*
- * Unpacks. The strings of *ret point into buf, which must outlive it. 0; -EBADMSG when the bytes are no encoded
- * target (nothing is read outside of them).
+ * Unpacks. The strings of *ret point into buf, which must outlive it. 0; -EBADMSG when the bytes
+ * are no encoded target (nothing is read outside of them).
  */
 int target_decode(const void *buf, size_t len, struct target *ret);
 

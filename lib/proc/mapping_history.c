@@ -1,9 +1,10 @@
 /*
- * mapping_history.c: a hash table of tasks (open addressing, never shrunk), each with its name, and of processes the mappings: an array that is
- * sorted and free of overlaps. After a fork both processes point to one array, which counts them; who changes it copies it first.
+ * mapping_history.c: a hash table of tasks (open addressing, never shrunk), each with its name, and
+ * of processes the mappings: an array that is sorted and free of overlaps. After a fork both
+ * processes point to one array, which counts them; who changes it copies it first.
  *
- * A task that has ended is only marked: samples of its last moments come with it, and its other threads may still run. When the table is
- * full, those that are marked are thrown out.
+ * A task that has ended is only marked: samples of its last moments come with it, and its other
+ * threads may still run. When the table is full, those that are marked are thrown out.
  */
 #include "lib/proc/mapping_history.h"
 
@@ -120,8 +121,8 @@ static const struct mapping_history_name *mapping_history_life_name_at(const str
 								       uint32_t tid, uint64_t time_ns);
 
 /*
- * mapping_history_life.c: lives hang in chains by pid, the newest of a pid first, and, once they have ended, in a list by the time they did, from which
- * the oldest are freed.
+ * mapping_history_life.c: lives hang in chains by pid, the newest of a pid first, and, once they
+ * have ended, in a list by the time they did, from which the oldest are freed.
  */
 
 static struct mapping_history_life **bucket_of(struct mapping_history *book, uint32_t pid)
@@ -141,8 +142,9 @@ static struct mapping_history_life *mapping_history_life_at(const struct mapping
 }
 
 /*
- * A new life of pid from from_ns on; one that was not over ends. space is taken over (NULL: a new one, empty), and shown as of shown_ns. NULL: no
- * room, or there is one that began later; space is given back.
+ * A new life of pid from from_ns on; one that was not over ends. space is taken over (NULL: a new
+ * one, empty), and shown as of shown_ns. NULL: no room, or there is one that began later; space is
+ * given back.
  */
 static struct mapping_history_life *mapping_history_life_begin(struct mapping_history *book, uint32_t pid,
 							       uint64_t from_ns, struct mapping_history_space *space,
@@ -220,7 +222,9 @@ static void mapping_history_life_forget(struct mapping_history *book, struct map
 	book->stats.lives--;
 }
 
-/* Frees ended lives, oldest first, until bytes more and one life more can be had, or none is left. */
+/*
+ * Frees ended lives, oldest first, until bytes more and one life more can be had, or none is left.
+ */
 static void mapping_history_life_make_room(struct mapping_history *book, size_t bytes)
 {
 	const struct mapping_history_purse *memory_budget = &book->files.memory_budget;
@@ -311,10 +315,11 @@ static const struct mapping_history_name *mapping_history_life_name_at(const str
 /*
  * mapping_history_maps.c: proc_pid_maps(5).
  *
- *	7f2c9a5b1000-7f2c9a709000 r-xp 00028000 fd:01 1835432                    /usr/lib/x86_64-linux-gnu/libc.so.6
+ * 	7f2c9a5b1000-7f2c9a709000 r-xp 00028000 fd:01 1835432
+ *  /usr/lib/x86_64-linux-gnu/libc.so.6
  *
- * The kernel writes a newline in a path as \012, and nothing else differently. What is mapped from no file has no path; perf's records call it
- * "//anon".
+ * The kernel writes a newline in a path as \012, and nothing else differently. What is mapped from
+ * no file has no path; perf's records call it "//anon".
  */
 
 struct line {
@@ -395,8 +400,8 @@ static bool read_line(struct line *line, char path[MAPPING_HISTORY_MAPS_PATH_MAX
 }
 
 /*
- * The next line that says x. Lines that cannot be read are skipped, those whose path is too long too. False: the end. ret->path is in maps, until
- * the next call.
+ * The next line that says x. Lines that cannot be read are skipped, those whose path is too long
+ * too. False: the end. ret->path is in maps, until the next call.
  */
 static bool mapping_history_maps_next(struct mapping_history_maps *maps, struct perf_record_mmap *ret)
 {
@@ -416,11 +421,12 @@ static bool mapping_history_maps_next(struct mapping_history_maps *maps, struct 
 }
 
 /*
- * mapping_history_space.c: mappings in the order they came. munmap(2) is not reported, so a mapping holds until others cover it; the newest of those
- * that hold an address is the one. What is covered stays for those who ask about the past, or who were forked before.
+ * mapping_history_space.c: mappings in the order they came. munmap(2) is not reported, so a mapping
+ * holds until others cover it; the newest of those that hold an address is the one. What is covered
+ * stays for those who ask about the past, or who were forked before.
  *
- * A program that makes code while it runs maps the same pages again and again (each mprotect(2) is reported): the same range of the same file is
- * the same mapping.
+ * A program that makes code while it runs maps the same pages again and again (each mprotect(2) is
+ * reported): the same range of the same file is the same mapping.
  */
 
 #define MAPPINGS_FIRST 8
@@ -495,7 +501,10 @@ static uint64_t thin_out(struct mapping_history_space *space, struct mapping_his
 	return dropped;
 }
 
-/* What shares addresses with it from now on shows it; what it covers is no more. True: it is there already, and on top. */
+/*
+ * What shares addresses with it from now on shows it; what it covers is no more. True: it is there
+ * already, and on top.
+ */
 static bool cover(struct mapping_history_space *space, const struct mapping_history_mapping *by)
 {
 	for (size_t i = space->count; i-- > 0;) {
@@ -532,8 +541,8 @@ static bool mapping_of(struct mapping_history_files *files, const struct perf_re
 }
 
 /*
- * Adds a mapping that came about at since_ns. Of more than max the oldest go: those that are covered, or else any; *dropped counts the latter.
- * False: no room.
+ * Adds a mapping that came about at since_ns. Of more than max the oldest go: those that are
+ * covered, or else any; *dropped counts the latter. False: no room.
  */
 static bool mapping_history_space_map(struct mapping_history_space *space, struct mapping_history_files *files,
 				      const struct perf_record_mmap *mmap, uint64_t since_ns, size_t max,
@@ -553,7 +562,10 @@ static bool mapping_history_space_map(struct mapping_history_space *space, struc
 	return true;
 }
 
-/* Adds one that was there before all others, unless the same is there. False: no room, or as many as max. */
+/*
+ * Adds one that was there before all others, unless the same is there. False: no room, or as many
+ * as max.
+ */
 static bool mapping_history_space_seed(struct mapping_history_space *space, struct mapping_history_files *files,
 				       const struct perf_record_mmap *mmap, size_t max)
 {
@@ -617,10 +629,14 @@ static const struct mapping_history_mapping *mapping_history_space_find(const st
 }
 
 /*
- * mapping_history_file.c: a table of chains. Processes of one program share all their files, so what a mapping costs is its addresses.
+ * mapping_history_file.c: a table of chains. Processes of one program share all their files, so
+ * what a mapping costs is its addresses.
  */
 
-/* Like realloc(3) from old_bytes to new_bytes, paid. NULL: too dear, or no memory; then what was there still is. */
+/*
+ * Like realloc(3) from old_bytes to new_bytes, paid. NULL: too dear, or no memory; then what was
+ * there still is.
+ */
 static void *mapping_history_purse_resize(struct mapping_history_purse *memory_budget, void *old, size_t old_bytes,
 					  size_t new_bytes)
 {
@@ -703,8 +719,8 @@ static void mapping_history_file_put(struct mapping_history_files *files, struct
 }
 
 /*
- * mapping_history_write.c: lives as records. A life's mappings and names are each in the order of time: they are merged on the way out. What a life
- * began with carries the time of its beginning.
+ * mapping_history_write.c: lives as records. A life's mappings and names are each in the order of
+ * time: they are merged on the way out. What a life began with carries the time of its beginning.
  */
 
 #define RECORD_MAX 8192 /* a path of 4,096 and what is around it */
@@ -861,16 +877,19 @@ int mapping_history_write(const struct mapping_history *book, const uint32_t *pi
 /*
  * mapping_history.c: what each record does to the lives.
  *
- *	            COMM (exec)                 COMM (exec)
- *	  (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
- *	     │ EXIT                   │ EXIT                     │ EXIT
- *	     └────────────────────────┴──────────▶ (ended) ◀─────┘          freed keep_ns later, or when room is needed
+ * 	            COMM (exec)                 COMM (exec)
+ * 	  (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
+ * 	     │ EXIT                   │ EXIT                     │ EXIT
+ * 	     └────────────────────────┴──────────▶ (ended) ◀─────┘          freed keep_ns later, or when room
+ *       is needed
  *
- * A forked life borrows its parent's address space, as it was at that time, and copies it when it maps something itself: most of them call
- * execve(2) at once. An address space is known if it began with an execve(2), or was seeded; one that was found is not, and neither is what was
- * forked from it until it is seeded.
+ * A forked life borrows its parent's address space, as it was at that time, and copies it when it
+ * maps something itself: most of them call execve(2) at once. An address space is known if it began
+ * with an execve(2), or was seeded; one that was found is not, and neither is what was forked from
+ * it until it is seeded.
  *
- * A life does not end for those who ask: of a process whose first thread has exited, others may run on.
+ * A life does not end for those who ask: of a process whose first thread has exited, others may run
+ * on.
  */
 
 #define DEFAULT_LIVES 65536
@@ -1025,7 +1044,9 @@ bool mapping_history_knows(const struct mapping_history *book, uint32_t pid, uin
 	return life != NULL && life->space->known;
 }
 
-/* The life that a look at the process at now_ns tells of; NULL: none, or nothing that is not known. */
+/*
+ * The life that a look at the process at now_ns tells of; NULL: none, or nothing that is not known.
+ */
 static struct mapping_history_life *lifetime_to_seed(struct mapping_history *book, uint32_t pid, uint64_t now_ns)
 {
 	struct mapping_history_life *life = lifetime_of(book, pid);
@@ -1198,7 +1219,9 @@ static struct task *task_find(const struct address_spaces *spaces, uint32_t id)
 	return task != NULL && task->used ? task : NULL;
 }
 
-/* Moves the tasks to a table of so many slots; those that have ended stay behind if it is said so. */
+/*
+ * Moves the tasks to a table of so many slots; those that have ended stay behind if it is said so.
+ */
 static int rehash(struct address_spaces *spaces, size_t slots, bool without_ended)
 {
 	struct task *tasks = calloc(slots, sizeof(*tasks));
@@ -1299,7 +1322,10 @@ static int mappings_own(struct address_spaces *spaces, struct task *task)
 	return 0;
 }
 
-/* Puts `mapping` into the array, over what is there: of that at most a left part of the first and a right part of the last stay. */
+/*
+ * Puts `mapping` into the array, over what is there: of that at most a left part of the first and a
+ * right part of the last stay.
+ */
 static void mappings_put(struct mappings *mappings, const struct address_space_mapping *mapping)
 {
 	struct address_space_mapping *all = mappings->all;

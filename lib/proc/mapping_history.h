@@ -1,9 +1,11 @@
 /*
- * mapping_history.h: what is mapped where in each of many processes, and what its threads are called, kept up to date by perf records in the
- * order of their time. Bounded: what does not fit is dropped and counted, and is then not found.
+ * mapping_history.h: what is mapped where in each of many processes, and what its threads are
+ * called, kept up to date by perf records in the order of their time. Bounded: what does not fit is
+ * dropped and counted, and is then not found.
  *
- * The kernel tells of mappings that are made, not of those that are removed: a mapping stays until another takes its place, its process
- * starts another program, or another process gets its number. Those of a process that has ended stay while there is room.
+ * The kernel tells of mappings that are made, not of those that are removed: a mapping stays until
+ * another takes its place, its process starts another program, or another process gets its number.
+ * Those of a process that has ended stay while there is room.
  */
 #ifndef SPIKEWATCH_LIB_PROC_MAPPING_HISTORY_H
 #define SPIKEWATCH_LIB_PROC_MAPPING_HISTORY_H
@@ -35,12 +37,14 @@ struct mapping_history_stats {
 };
 
 /*
- * mapping_history.h: who had which files mapped at which addresses, and when. Fed with what the kernel reports (comm, mmap2,
- * fork, exit) and, for processes that were there before, with their /proc/<pid>/maps. Keeps those that have exited for a
- * while, because the samples of them are older than the question. Pure, bounded; not for two threads at once.
+ * mapping_history.h: who had which files mapped at which addresses, and when. Fed with what the
+ * kernel reports (comm, mmap2, fork, exit) and, for processes that were there before, with their
+ * /proc/<pid>/maps. Keeps those that have exited for a while, because the samples of them are older
+ * than the question. Pure, bounded; not for two threads at once.
  *
- * A process is a row of lives: a fork(2) or execve(2) begins one, an execve(2) or exit ends it. Only what can be executed is
- * kept. Times are those of the records: CLOCK_MONOTONIC, ns; 0 is "since before anybody looked".
+ * A process is a row of lives: a fork(2) or execve(2) begins one, an execve(2) or exit ends it.
+ * Only what can be executed is kept. Times are those of the records: CLOCK_MONOTONIC, ns; 0 is
+ * "since before anybody looked".
  */
 
 struct mapping_history;
@@ -58,18 +62,22 @@ int mapping_history_new(const struct mapping_history_limits *limits, struct mapp
 /* NULL is fine. */
 void mapping_history_free(struct mapping_history *book);
 
-/* Takes a record: COMM, MMAP2, FORK and EXIT; others are ignored. What does not fit is dropped and counted. */
+/*
+ * Takes a record: COMM, MMAP2, FORK and EXIT; others are ignored. What does not fit is dropped and
+ * counted.
+ */
 void mapping_history_feed(struct mapping_history *book, const struct perf_record *record);
 
 /*
- * Whether everything that pid had mapped at time_ns is known. If not, seed it: with its own /proc/<pid>/maps or, when it
- * is gone, with those of *ret_parent (if that is not 0), which it was forked from and whose mappings it had.
+ * Whether everything that pid had mapped at time_ns is known. If not, seed it: with its own
+ * /proc/<pid>/maps or, when it is gone, with those of *ret_parent (if that is not 0), which it was
+ * forked from and whose mappings it had.
  */
 bool mapping_history_knows(const struct mapping_history *book, uint32_t pid, uint64_t time_ns, uint32_t *ret_parent);
 
 /*
- * comm (may be NULL) and maps (the text of /proc/<pid>/maps, len bytes) of a process as it is at now_ns. Nothing that is
- * known already is changed; lines that cannot be read are skipped.
+ * comm (may be NULL) and maps (the text of /proc/<pid>/maps, len bytes) of a process as it is at
+ * now_ns. Nothing that is known already is changed; lines that cannot be read are skipped.
  */
 void mapping_history_seed(struct mapping_history *book, uint32_t pid, const char *comm, const char *maps, size_t len,
 			  uint64_t now_ns);
@@ -80,7 +88,10 @@ void mapping_history_seed_thread(struct mapping_history *book, uint32_t pid, uin
 /* Whether the name of this thread, at this time, is known. */
 bool mapping_history_knows_thread(const struct mapping_history *book, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
-/* When the life began that pid was in at time_ns: what was found in it before still is, unless it was mapped anew. 0: unknown. */
+/*
+ * When the life began that pid was in at time_ns: what was found in it before still is, unless it
+ * was mapped anew. 0: unknown.
+ */
 uint64_t mapping_history_began(const struct mapping_history *book, uint32_t pid, uint64_t time_ns);
 
 /* What pid had mapped at address, at time_ns. False: nothing is known of it. */
@@ -91,11 +102,15 @@ bool mapping_history_find(const struct mapping_history *book, uint32_t pid, uint
 void mapping_history_expire(struct mapping_history *book, uint64_t now_ns);
 
 /*
- * Writes records that tell from_ns .. to_ns of the count processes in pids, process by process, each in order of time:
- *   FORK (ppid 0 if unknown) where a life begins by fork: what this pid had before is gone, nothing is inherited
+ * Writes records that tell from_ns .. to_ns of the count processes in pids, process by process,
+ * each in order of time:
+ *   FORK (ppid 0 if unknown) where a life begins by fork: what this pid had before is gone, nothing
+ *   is inherited
  *   COMM with PERF_RECORD_MISC_COMM_EXEC where a life begins by execve: the same
- *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT (tid == pid)
- * Each write is one record. A mapping holds until another overlaps it, as far as that one reaches. 0 or what the sink returned.
+ *   COMM of a process or a thread, MMAP2 (one for all that is mapped, also what was inherited), EXIT
+ *   (tid == pid)
+ * Each write is one record. A mapping holds until another overlaps it, as far as that one reaches.
+ * 0 or what the sink returned.
  */
 int mapping_history_write(const struct mapping_history *book, const uint32_t *pids, size_t count, uint64_t from_ns,
 			  uint64_t to_ns, const struct sink *sink);
@@ -127,8 +142,9 @@ int address_spaces_new(const struct address_spaces_limits *limits, struct addres
 void address_spaces_free(struct address_spaces *spaces);
 
 /*
- * Takes notice of a MMAP2, COMM, FORK or EXIT record, which is copied; others are ignored. 0 or -ENOMEM: the record is not taken notice
- * of. A new process costs next to nothing until it maps something; a mapping costs time in proportion to those of its process.
+ * Takes notice of a MMAP2, COMM, FORK or EXIT record, which is copied; others are ignored. 0 or
+ * -ENOMEM: the record is not taken notice of. A new process costs next to nothing until it maps
+ * something; a mapping costs time in proportion to those of its process.
  */
 int address_spaces_record(struct address_spaces *spaces, const struct perf_record *record);
 
@@ -136,7 +152,10 @@ int address_spaces_record(struct address_spaces *spaces, const struct perf_recor
 const struct address_space_mapping *address_spaces_find(const struct address_spaces *spaces, uint32_t pid,
 							uint64_t address);
 
-/* What a thread, or the process pid itself as the thread of that number, is called; NULL: not known. Valid until the next record. */
+/*
+ * What a thread, or the process pid itself as the thread of that number, is called; NULL: not
+ * known. Valid until the next record.
+ */
 const char *address_spaces_name(const struct address_spaces *spaces, uint32_t tid);
 
 /* Records that could not be taken notice of for want of room. */

@@ -1,18 +1,19 @@
 /*
  * perf.c: both kinds of ring, by the kernel's free-running data_head.
  *
- * Overwriting ring: the kernel writes towards lower addresses, so data_head is the newest record and older ones follow, up to one
- * ring's length further on, where the oldest is cut by the newest:
+ * Overwriting ring: the kernel writes towards lower addresses, so data_head is the newest record
+ * and older ones follow, up to one ring's length further on, where the oldest is cut by the newest:
  *
  *     head                                   head + size
  *      │ newest │ older │ ...  │ oldest, cut │
  *
- * The copy is taken whole first (two pieces, where the ring wraps) and walked afterwards, so that the ring is still for no longer
- * than that. If head has moved down by n bytes when the copy is done, its last n bytes may be newer than their surroundings: they are
- * left out. A ring that has not come round is copied as far as it was written.
+ * The copy is taken whole first (two pieces, where the ring wraps) and walked afterwards, so that
+ * the ring is still for no longer than that. If head has moved down by n bytes when the copy is
+ * done, its last n bytes may be newer than their surroundings: they are left out. A ring that has
+ * not come round is copied as far as it was written.
  *
- * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the ring's size. A record that wraps is
- * put together in the caller's scratch.
+ * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the
+ * ring's size. A record that wraps is put together in the caller's scratch.
  */
 #include "lib/proc/perf.h"
 
@@ -28,14 +29,18 @@
 #include <string.h>
 
 /*
- * perf_record.c: a cursor over one record's bytes. Each read takes a word off the front or says no; what is left after the trailer was cut off
- * the end is the body. A record whose words do not add up is refused as a whole: a ring that was overwritten under its reader looks like that.
+ * perf_record.c: a cursor over one record's bytes. Each read takes a word off the front or says no;
+ * what is left after the trailer was cut off the end is the body. A record whose words do not add
+ * up is refused as a whole: a ring that was overwritten under its reader looks like that.
  *
  * Layout (perf_event_open(2)), all in words of 8 bytes:
  *   head     type 32, misc 16, size 16
- *   SAMPLE   ip | pid tid | time | cpu res | period | nr ips[nr] | abi regs[] | size stack[size] dyn_size, each if asked for
- *   MMAP2    pid tid | addr | len | pgoff | maj min ino gen, or size 8 res 24 build_id[20] | prot flags | filename
- *   COMM     pid tid | comm         FORK, EXIT  pid ppid | tid ptid | time        LOST  id | lost      LOST_SAMPLES  lost
+ *   SAMPLE   ip | pid tid | time | cpu res | period | nr ips[nr] | abi regs[] | size stack[size]
+ *            dyn_size, each if asked for
+ *   MMAP2    pid tid | addr | len | pgoff | maj min ino gen, or size 8 res 24 build_id[20] | prot
+ *            flags | filename
+ *   COMM     pid tid | comm         FORK, EXIT  pid ppid | tid ptid | time        LOST  id | lost
+ *            LOST_SAMPLES  lost
  *   trailer of all but SAMPLE: pid tid | time | cpu res, those that samples have
  */
 
@@ -447,7 +452,8 @@ bool perf_record_file_same(const struct perf_record_file *a, const struct perf_r
 }
 
 /*
- * perf_merge.c: the bytes as they came and beside them an index that is sorted. Records carry their own size.
+ * perf_merge.c: the bytes as they came and beside them an index that is sorted. Records carry their
+ * own size.
  */
 
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns)
@@ -590,7 +596,10 @@ uint64_t perf_ring_head(const struct perf_ring *ring)
 	return load_head(ring);
 }
 
-/* How many there were in `written` bytes, if all were like the `count` of len bytes that are still there. */
+/*
+ * How many there were in `written` bytes, if all were like the `count` of len bytes that are still
+ * there.
+ */
 static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
 {
 	double all = (double)count * (double)written / (double)len;
@@ -598,7 +607,10 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
 	return all < (double)most ? (size_t)all : most;
 }
 
-/* Near its end the ring may be written to meanwhile: what makes no sense there is only the end of what can be counted. */
+/*
+ * Near its end the ring may be written to meanwhile: what makes no sense there is only the end of
+ * what can be counted.
+ */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
 	uint64_t head = load_head(ring), written = since - head, len = 0;

@@ -1,7 +1,7 @@
 /*
- * perf.h: the two ways to read a ring that the kernel writes for perf_event_open(2): a picture of one that
- * overwrites its oldest (attr.write_backward), and the emptying of one that waits for its reader. Works on any memory of
- * that layout; what is in it is not believed.
+ * perf.h: the two ways to read a ring that the kernel writes for perf_event_open(2): a picture of
+ * one that overwrites its oldest (attr.write_backward), and the emptying of one that waits for its
+ * reader. Works on any memory of that layout; what is in it is not believed.
  */
 #ifndef SPIKEWATCH_LIB_PROC_PERF_H
 #define SPIKEWATCH_LIB_PROC_PERF_H
@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /*
- * perf_record.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size, count or text inside a
- * record is believed before it was compared with what is there.
+ * perf_record.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size,
+ * count or text inside a record is believed before it was compared with what is there.
  *
  * Source: perf_event_open(2), linux/perf_event.h.
  */
@@ -34,7 +34,10 @@
 #define PERF_RECORD_DWARF \
 	(PERF_RECORD_FRAME_POINTERS | (uint64_t)PERF_SAMPLE_REGS_USER | (uint64_t)PERF_SAMPLE_STACK_USER)
 
-/* regs_user of x86-64: all but ds, es, fs and gs; from the lowest bit ax bx cx dx si di bp sp ip flags cs ss r8 .. r15. */
+/*
+ * regs_user of x86-64: all but ds, es, fs and gs; from the lowest bit ax bx cx dx si di bp sp ip
+ * flags cs ss r8 .. r15.
+ */
 #define PERF_RECORD_REGS_X86_64 0xff0fffULL
 
 /* No record is longer: its size is 16 bits, in steps of 8. */
@@ -42,13 +45,19 @@
 #define PERF_RECORD_BUILD_ID_MAX 20u
 #define PERF_RECORD_ALIGN 8u
 
-/* How the events were opened. sample_id_all is expected: every other record ends with what of it a sample has. */
+/*
+ * How the events were opened. sample_id_all is expected: every other record ends with what of it a
+ * sample has.
+ */
 struct perf_record_format {
 	uint64_t sample_type; /* PERF_SAMPLE_*, bits of PERF_RECORD_SAMPLE_TYPES */
 	uint64_t regs_user;   /* attr.sample_regs_user, for PERF_SAMPLE_REGS_USER */
 };
 
-/* What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0 is the former. */
+/*
+ * What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0
+ * is the former.
+ */
 struct perf_record_file {
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
@@ -104,18 +113,20 @@ struct perf_record {
 };
 
 /*
- * Reads the record at data, which is aligned to PERF_RECORD_ALIGN, of len bytes at most. Types other than SAMPLE, MMAP2,
- * COMM, FORK, EXIT, LOST and LOST_SAMPLES give type, misc, size and the trailer, if there is one.
- * 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes contradict each other; -EINVAL: the format
- * asks for more than PERF_RECORD_SAMPLE_TYPES.
+ * Reads the record at data, which is aligned to PERF_RECORD_ALIGN, of len bytes at most. Types
+ * other than SAMPLE, MMAP2, COMM, FORK, EXIT, LOST and LOST_SAMPLES give type, misc, size and the
+ * trailer, if there is one. 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes
+ * contradict each other; -EINVAL: the format asks for more than PERF_RECORD_SAMPLE_TYPES.
  */
 int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret);
 
 /*
- * Writes record as the kernel would with this format, all of PERF_RECORD_FRAME_POINTERS at least, and sample_id_all into buf, 8-aligned: SAMPLE,
- * MMAP2, COMM, FORK, EXIT, LOST. Of a stack, what was read is written, padded to a word, and not the room that the kernel left behind it.
- * record->size is not looked at, *ret_size is what was written. 0; -ENOSPC: it takes more than cap, or more than a record can be; -EINVAL:
- * another type, another format, or not as many registers as the format has.
+ * Writes record as the kernel would with this format, all of PERF_RECORD_FRAME_POINTERS at least,
+ * and sample_id_all into buf, 8-aligned: SAMPLE, MMAP2, COMM, FORK, EXIT, LOST. Of a stack, what
+ * was read is written, padded to a word, and not the room that the kernel left behind it.
+ * record->size is not looked at, *ret_size is what was written. 0; -ENOSPC: it takes more than cap,
+ * or more than a record can be; -EINVAL: another type, another format, or not as many registers as
+ * the format has.
  */
 int perf_record_encode_as(const struct perf_record_format *format, const struct perf_record *record, void *buf,
 			  size_t cap, size_t *ret_size);
@@ -127,7 +138,8 @@ int perf_record_encode(const struct perf_record *record, void *buf, size_t cap, 
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
 
 /*
- * perf_merge.h: records of many rings, put in the order of their times. Stable: of the same time, the one that was added first comes first.
+ * perf_merge.h: records of many rings, put in the order of their times. Stable: of the same time,
+ * the one that was added first comes first.
  */
 
 struct perf_merge_entry {
@@ -142,7 +154,10 @@ struct perf_merge {
 	size_t count, cap;
 };
 
-/* Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG beyond bytes.max, and then it was not added. */
+/*
+ * Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG beyond bytes.max, and then it was not
+ * added.
+ */
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns);
 
 /* Puts them in order. */
@@ -174,10 +189,11 @@ struct perf_ring {
 int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t page_bytes);
 
 /*
- * Copies what an overwriting ring holds into buf, which is aligned to PERF_RECORD_ALIGN and has room for ring->size:
- * whole records, the newest first, until the ring's end or the first that was overwritten meanwhile. Best while the
- * ring's output is paused; without that, what was written during the copy is left out and so is what it may have hit.
- * *ret_len bytes; *ret_torn (may be NULL): the walk ended at a record that makes no sense instead of at the ring's end.
+ * Copies what an overwriting ring holds into buf, which is aligned to PERF_RECORD_ALIGN and has
+ * room for ring->size: whole records, the newest first, until the ring's end or the first that was
+ * overwritten meanwhile. Best while the ring's output is paused; without that, what was written
+ * during the copy is left out and so is what it may have hit. *ret_len bytes; *ret_torn (may be
+ * NULL): the walk ended at a record that makes no sense instead of at the ring's end.
  */
 void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn);
 
@@ -188,18 +204,23 @@ bool perf_ring_came_round(const struct perf_ring *ring);
 uint64_t perf_ring_head(const struct perf_ring *ring);
 
 /*
- * How many records were written to an overwriting ring since it was at `since`, which it goes on writing to; `most` if there are more. Of those that
- * are overwritten already it is taken that they were as long as those that are not. Looks at so many of them.
+ * How many records were written to an overwriting ring since it was at `since`, which it goes on
+ * writing to; `most` if there are more. Of those that are overwritten already it is taken that they
+ * were as long as those that are not. Looks at so many of them.
  */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most);
 
-/* Takes one record of len bytes, aligned. 0 goes on; anything else ends perf_ring_drain and is its result. */
+/*
+ * Takes one record of len bytes, aligned. 0 goes on; anything else ends perf_ring_drain and is its
+ * result.
+ */
 typedef int perf_ring_take(void *ctx, const struct perf_event_header *record, size_t len);
 
 /*
- * Hands every record of a forward ring that is there now to take, oldest first, and gives their room back to the kernel.
- * scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take returned (that record counts as taken);
- * -EBADMSG: a record that makes no sense: everything up to the kernel's head was thrown away.
+ * Hands every record of a forward ring that is there now to take, oldest first, and gives their
+ * room back to the kernel. scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0;
+ * what take returned (that record counts as taken); -EBADMSG: a record that makes no sense:
+ * everything up to the kernel's head was thrown away.
  */
 int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx);
 

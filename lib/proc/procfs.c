@@ -1,10 +1,12 @@
 /*
- * procfs.c: a view of bytes that only shrinks: every head is copied out of it after its length was compared with what is left.
+ * procfs.c: a view of bytes that only shrinks: every head is copied out of it after its length was
+ * compared with what is left.
  *
  * Of one datagram only the first message is read: the connector and taskstats send one in each.
  *
- * The total of a process with one thread is in its own statistics; that of several the kernel keeps in those of the thread group, where it adds every
- * thread that ends. There the fields of ac_ and the faults stay empty: only the CPU time is summed.
+ * The total of a process with one thread is in its own statistics; that of several the kernel keeps
+ * in those of the thread group, where it adds every thread that ends. There the fields of ac_ and
+ * the faults stay empty: only the CPU time is summed.
  */
 #include "lib/proc/procfs.h"
 
@@ -25,8 +27,9 @@
 /*
  * procfs.c: one cursor over bytes, and the formats written with it.
  *
- * sscanf(3) costs ten times as much and strtoull(3) reads past the buffer, takes signs and white space of its own. The
- * cursor fails once and stays failed, so a format reads as the list of its fields and is checked at its end.
+ * sscanf(3) costs ten times as much and strtoull(3) reads past the buffer, takes signs and white
+ * space of its own. The cursor fails once and stays failed, so a format reads as the list of its
+ * fields and is checked at its end.
  */
 
 struct cursor {
@@ -36,8 +39,8 @@ struct cursor {
 };
 
 /*
- * A decimal number and the byte that ends it. Negative numbers are 0: they are RSS counters not yet summed over all CPUs,
- * and fields that nobody here looks at.
+ * A decimal number and the byte that ends it. Negative numbers are 0: they are RSS counters not yet
+ * summed over all CPUs, and fields that nobody here looks at.
  */
 static uint64_t take_number(struct cursor *cursor)
 {
@@ -71,13 +74,17 @@ static void skip_fields(struct cursor *cursor, int count)
 	cursor->failed |= count > 0;
 }
 
-/* PF_EXITING of the kernel's linux/sched.h, which no header of ours has: set first of all when a thread exits, and never cleared. */
+/*
+ * PF_EXITING of the kernel's linux/sched.h, which no header of ours has: set first of all when a
+ * thread exits, and never cleared.
+ */
 #define PROCFS_FLAG_EXITING 0x4u
 
 /*
  * "6195 (cat) R 6162 6162 2872 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 132835 3133440 383 ..."
  *
- * comm is whatever the process says, ") S 1 (" and newlines included, so it ends at the last ')': behind it are only numbers.
+ * comm is whatever the process says, ") S 1 (" and newlines included, so it ends at the last ')':
+ * behind it are only numbers.
  */
 int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 {
@@ -149,7 +156,10 @@ int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages
 	return 0;
 }
 
-/* "VmHWM:\t    1708 kB" and "MemTotal:       24684092 kB". A name cannot fake a line: status escapes its newlines. */
+/*
+ * "VmHWM:\t    1708 kB" and "MemTotal:       24684092 kB". A name cannot fake a line: status
+ *              escapes its newlines.
+ */
 int procfs_kb_parse(const char *buf, size_t len, const char *name, uint64_t *ret_bytes)
 {
 	size_t name_len = strlen(name);
@@ -178,7 +188,10 @@ int procfs_kb_parse(const char *buf, size_t len, const char *name, uint64_t *ret
 	return -ENODATA;
 }
 
-/* "4:memory:/process_api/x", "2:cpu,cpuacct:/", "9:name=systemd:/", "0::/user.slice"; the path may hold ':' */
+/*
+ * "4:memory:/process_api/x", "2:cpu,cpuacct:/", "9:name=systemd:/", "0::/user.slice"; the path may
+ * hold ':'
+ */
 static bool parse_cgroup_line(const char *line, const char *newline, struct procfs_cgroup *ret)
 {
 	const char *first = memchr(line, ':', (size_t)(newline - line));
@@ -237,7 +250,10 @@ static void skip(struct view *view, size_t size)
 	view->len -= size;
 }
 
-/* The first message; *view becomes its payload. 0; PROC_EVENTS_ANSWER: an error, or an acknowledgement; PROC_EVENTS_OTHER; -EBADMSG. */
+/*
+ * The first message; *view becomes its payload. 0; PROC_EVENTS_ANSWER: an error, or an
+ * acknowledgement; PROC_EVENTS_OTHER; -EBADMSG.
+ */
 static int open_message(struct view *view, uint16_t *ret_type, int *ret_error)
 {
 	struct nlmsghdr head;
@@ -259,7 +275,10 @@ static int open_message(struct view *view, uint16_t *ret_type, int *ret_error)
 
 /* ---- the connector ---- */
 
-/* struct proc_event up to its union, and what is looked at there: laid out by hand, because its size has changed between kernels. */
+/*
+ * struct proc_event up to its union, and what is looked at there: laid out by hand, because its
+ * size has changed between kernels.
+ */
 struct event_head {
 	uint32_t what, cpu;
 	uint64_t timestamp_ns;
@@ -367,8 +386,8 @@ int proc_events_family(const void *data, size_t len, uint16_t *ret)
 /* ---- exit records ---- */
 
 /*
- * All that is read is in front of this. Before version 12 (Linux 6.0) the kernel does not say which thread was the last (AGROUP): then there are
- * no totals.
+ * All that is read is in front of this. Before version 12 (Linux 6.0) the kernel does not say which
+ * thread was the last (AGROUP): then there are no totals.
  */
 #define STATS_LEAST offsetof(struct taskstats, freepages_count)
 

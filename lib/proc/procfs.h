@@ -1,10 +1,12 @@
 /*
- * procfs.h: what the kernel says of processes as it happens, from its messages: the proc connector's (fork, exec, comm, exit), the exit
- * records of taskstats, and records of perf. Pure; no length inside a message is believed before it was compared with what is there.
+ * procfs.h: what the kernel says of processes as it happens, from its messages: the proc
+ * connector's (fork, exec, comm, exit), the exit records of taskstats, and records of perf. Pure;
+ * no length inside a message is believed before it was compared with what is there.
  *
  * Only whole processes: what a single thread does is left out.
  *
- * Source: linux/cn_proc.h, linux/taskstats.h, linux/genetlink.h; Documentation/accounting/taskstats.rst.
+ * Source: linux/cn_proc.h, linux/taskstats.h, linux/genetlink.h;
+ * Documentation/accounting/taskstats.rst.
  */
 #ifndef SPIKEWATCH_LIB_PROC_PROCFS_H
 #define SPIKEWATCH_LIB_PROC_PROCFS_H
@@ -18,18 +20,25 @@
 /*
  * procfs.h: parsers of the files below /proc/<pid>. Pure: a buffer in, values out. Source: proc(5).
  *
- * Every parser takes any bytes. What is cut short is reported, never guessed: a number counts only when the byte that ends
- * it is there too.
+ * Every parser takes any bytes. What is cut short is reported, never guessed: a number counts only
+ * when the byte that ends it is there too.
  */
 
-/* The fields of stat that are used here. comm points into the buffer and is not NUL-terminated; it may hold any byte. */
+/*
+ * The fields of stat that are used here. comm points into the buffer and is not NUL-terminated; it
+ * may hold any byte.
+ */
 struct procfs_stat {
 	int32_t pid;
 	int32_t parent_pid;
 	const char *comm;
 	size_t comm_len;
 	char state; /* R S D Z T t W X I ... */
-	bool exiting; /* its main thread has ended or is about to: it says nothing new of itself, and a zombie is one too */
+	/*
+	 * its main thread has ended or is about to: it says nothing new of itself, and a zombie is
+	 * one too
+	 */
+	bool exiting;
 	uint64_t minor_faults;
 	uint64_t major_faults;
 	uint64_t user_ticks;   /* clock ticks, sysconf(_SC_CLK_TCK) in a second */
@@ -50,8 +59,9 @@ struct procfs_cgroup {
 int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret);
 
 /*
- * Where the arguments of the process begin in its memory (arg_start of /proc/<pid>/stat, Linux 3.5), another place after each execution where addresses are
- * random. 0: not there, or hidden from the reader.
+ * Where the arguments of the process begin in its memory (arg_start of /proc/<pid>/stat, Linux
+ * 3.5), another place after each execution where addresses are random. 0: not there, or hidden from
+ * the reader.
  */
 uint64_t procfs_stat_arguments(const char *buf, size_t len);
 
@@ -59,14 +69,15 @@ uint64_t procfs_stat_arguments(const char *buf, size_t len);
 int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages);
 
 /*
- * The line "<name>:  <number> kB" of /proc/<pid>/status or /proc/meminfo, in bytes. 0; -ENODATA: there is no such whole line
+ * The line "<name>:  <number> kB" of /proc/<pid>/status or /proc/meminfo, in bytes. 0; -ENODATA:
+ * there is no such whole line
  * (kernel threads have no Vm lines).
  */
 int procfs_kb_parse(const char *buf, size_t len, const char *name, uint64_t *ret_bytes);
 
 /*
- * The next line of /proc/<pid>/cgroup at *offset, which moves behind it. 1 and *ret; 0 at the end. Lines that are not of the
- * format, or not whole, are skipped.
+ * The next line of /proc/<pid>/cgroup at *offset, which moves behind it. 1 and *ret; 0 at the end.
+ * Lines that are not of the format, or not whole, are skipped.
  */
 int procfs_cgroup_next(const char *buf, size_t len, size_t *offset, struct procfs_cgroup *ret);
 
@@ -104,18 +115,24 @@ enum proc_events_result {
 };
 
 /*
- * One datagram of a NETLINK_CONNECTOR socket. enum proc_events_result; -EBADMSG: cut off or of another shape. ret_error: set with
- * PROC_EVENTS_ANSWER only.
+ * One datagram of a NETLINK_CONNECTOR socket. enum proc_events_result; -EBADMSG: cut off or of
+ * another shape. ret_error: set with PROC_EVENTS_ANSWER only.
  */
 int proc_events_connector(const void *data, size_t len, struct procevent *ret, int *ret_error);
 
-/* The same for a NETLINK_GENERIC socket that is registered for exits of the taskstats family, whose number is family. */
+/*
+ * The same for a NETLINK_GENERIC socket that is registered for exits of the taskstats family, whose
+ * number is family.
+ */
 int proc_events_taskstats(const void *data, size_t len, uint16_t family, struct procevent *ret, int *ret_error);
 
 /* A record of perf's. PROC_EVENTS_EVENT or PROC_EVENTS_OTHER. */
 int proc_events_perf(const struct perf_record *record, struct procevent *ret);
 
-/* The number of a family in the answer to CTRL_CMD_GETFAMILY. 0; -ENOENT: there is no such family; -errno as the kernel says; -EBADMSG. */
+/*
+ * The number of a family in the answer to CTRL_CMD_GETFAMILY. 0; -ENOENT: there is no such family;
+ * -errno as the kernel says; -EBADMSG.
+ */
 int proc_events_family(const void *data, size_t len, uint16_t *ret);
 
 #endif

@@ -1,9 +1,12 @@
 /*
- * pprof.c: one walk over the wire format fills piles of equal things, a second step turns ids into places.
+ * pprof.c: one walk over the wire format fills piles of equal things, a second step turns ids into
+ * places.
  *
- * Ids are any 64-bit numbers and may be used before they are given; strings come last in most profiles. So everything is kept as it was
- * written until the end. A thing costs at least two bytes of the profile but up to a hundred of memory, so memory has a limit of its own.
- * Rejected: a general reader of protobuf. Five kinds of messages with numbered fields, none nested deeper than three, need no recursion.
+ * Ids are any 64-bit numbers and may be used before they are given; strings come last in most
+ * profiles. So everything is kept as it was written until the end. A thing costs at least two bytes
+ * of the profile but up to a hundred of memory, so memory has a limit of its own. Rejected: a
+ * general reader of protobuf. Five kinds of messages with numbered fields, none nested deeper than
+ * three, need no recursion.
  */
 #include "lib/profile/pprof.h"
 
@@ -44,7 +47,10 @@ struct wire_fields_field {
 #define PPROF_READ_BYTES_DEFAULT ((size_t)256 << 20)
 #define PPROF_READ_MEMORY_DEFAULT ((size_t)512 << 20)
 
-/* wire_fields.c: lengths are compared with what is left before anything moves. Groups, which nobody writes any more, are refused. */
+/*
+ * wire_fields.c: lengths are compared with what is left before anything moves. Groups, which nobody
+ * writes any more, are refused.
+ */
 
 /* A number at the front. False: it is cut off, or longer than 64 bits. */
 static bool wire_fields_varint(struct wire_fields *fields, uint64_t *ret)
@@ -109,12 +115,13 @@ static int wire_fields_next(struct wire_fields *fields, struct wire_fields_field
 }
 
 /*
- * pprof.c: protobuf by hand. A message is a row of fields, each a tag (number << 3 | wire type) and a value: a varint
- * (wire type 0), or a length and so many bytes (2). Fields that are zero are left out, as proto3 has it.
+ * pprof.c: protobuf by hand. A message is a row of fields, each a tag (number << 3 | wire type) and
+ * a value: a varint (wire type 0), or a length and so many bytes (2). Fields that are zero are left
+ * out, as proto3 has it.
  *
- * Fields may stand in any order, so what is added is encoded at once, and only the strings wait for the end. A nested
- * message needs its length in front: it is made in a scratch buffer of its own. String 0 must be "", and the set counts
- * from 1, which fits.
+ * Fields may stand in any order, so what is added is encoded at once, and only the strings wait for
+ * the end. A nested message needs its length in front: it is made in a scratch buffer of its own.
+ * String 0 must be "", and the set counts from 1, which fits.
  */
 
 /* Numbers of fields, by message. */
@@ -735,7 +742,10 @@ static int index_pile(const struct pprof_read *reader, enum pile_kind kind, stru
 	return id_index_init(ret, pile->things, pile->count, sizes[kind]);
 }
 
-/* Ids of others to places from 1 on; id and place are so far within each thing of the pile. An id of 0 is none. */
+/*
+ * Ids of others to places from 1 on; id and place are so far within each thing of the pile. An id
+ * of 0 is none.
+ */
 static int resolve(struct pprof_read *reader, enum pile_kind kind, size_t id_at, size_t place_at, enum pile_kind others)
 {
 	AUTO(id_index_release) struct id_index index = { 0 };

@@ -1,7 +1,8 @@
 /*
- * pprof.h: reads a profile as pprof has it: profile.proto, in gzip or not, as lib/pprof writes it and as Go, perf_to_profile and others
- * do. Pure: no protobuf library. Nothing in the bytes is trusted: numbers of others are resolved and checked once, when the profile is
- * read, so whoever walks it needs to check nothing but strings, which may hold any byte.
+ * pprof.h: reads a profile as pprof has it: profile.proto, in gzip or not, as lib/pprof writes it
+ * and as Go, perf_to_profile and others do. Pure: no protobuf library. Nothing in the bytes is
+ * trusted: numbers of others are resolved and checked once, when the profile is read, so whoever
+ * walks it needs to check nothing but strings, which may hold any byte.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PPROF_H
 #define SPIKEWATCH_LIB_PROFILE_PPROF_H
@@ -14,12 +15,14 @@
 
 /*
  * pprof.h: writes a profile as pprof reads it: profile.proto,
- * https://github.com/google/pprof/blob/main/proto/profile.proto, in gzip. Pure: no protobuf library, onto a sink.
+ * https://github.com/google/pprof/blob/main/proto/profile.proto, in gzip. Pure: no protobuf
+ * library, onto a sink.
  *
- *	pprof_new ─▶ { pprof_mapping, pprof_function ─▶ pprof_location ─▶ pprof_sample } ─▶ pprof_finish
+ * 	pprof_new ─▶ { pprof_mapping, pprof_function ─▶ pprof_location ─▶ pprof_sample } ─▶ pprof_finish
  *
- * Strings of strangers are made printable (text_escape) and kept once. The encoder is sticky: the first error is
- * returned by every later call. It keeps the encoded profile in memory until the end.
+ * Strings of strangers are made printable (text_escape) and kept once. The encoder is sticky: the
+ * first error is returned by every later call. It keeps the encoded profile in memory until the
+ * end.
  */
 
 #define PPROF_VALUES_MAX 4
@@ -95,8 +98,8 @@ int pprof_new(const struct pprof_options *options, struct pprof **ret);
 void pprof_free(struct pprof *pprof);
 
 /*
- * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls. Nothing is compared with
- * what is there. 0; -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
+ * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls.
+ * Nothing is compared with what is there. 0; -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
  */
 int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, uint64_t *ret);
 int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret);
@@ -127,7 +130,10 @@ struct pprof_read_value_type {
 	uint32_t type, unit; /* strings */
 };
 
-/* Numbers of strings are places in profile.strings; of mappings and functions places, from 1 on: 0 is none. */
+/*
+ * Numbers of strings are places in profile.strings; of mappings and functions places, from 1 on: 0
+ * is none.
+ */
 struct pprof_read_mapping {
 	uint64_t id, start, limit, offset;
 	uint32_t file, build_id;
@@ -183,7 +189,8 @@ struct pprof_read_profile {
 struct pprof_read;
 
 /*
- * 0; -EBADMSG: no profile, or damaged; -EFBIG: beyond a limit; -ENOMEM. options may be NULL. data need not outlive the call.
+ * 0; -EBADMSG: no profile, or damaged; -EFBIG: beyond a limit; -ENOMEM. options may be NULL. data
+ * need not outlive the call.
  */
 int pprof_read_new(const void *data, size_t len, const struct pprof_read_options *options, struct pprof_read **ret);
 

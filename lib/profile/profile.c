@@ -1,8 +1,8 @@
 /*
  * profile.c: one walk over the sets for each of the three forms.
  *
- * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the order of the calls.
- * "(other)" is not in the sets; each form adds it at the end.
+ * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the
+ * order of the calls. "(other)" is not in the sets; each form adds it at the end.
  */
 #include "lib/profile/profile.h"
 
@@ -24,7 +24,10 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
-/* Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only there. */
+/*
+ * Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only
+ * there.
+ */
 #define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
 struct stack_profile_mapping_key {
@@ -72,12 +75,13 @@ struct stack_profile {
 };
 
 /*
- * stack_profile_add.c: sums samples up. Everything that may repeat is interned, from strings up to whole stacks, so a
- * sample that is like an earlier one costs look-ups and no memory.
+ * stack_profile_add.c: sums samples up. Everything that may repeat is interned, from strings up to
+ * whole stacks, so a sample that is like an earlier one costs look-ups and no memory.
  *
- * All sets share one budget. When it is spent, everything new is refused, frames included, and samples with something
- * that was refused are "(other)": what is in the profile by then is complete and stays comparable, where keeping the
- * stack but not its symbols would mix up "not known" with "no room".
+ * All sets share one budget. When it is spent, everything new is refused, frames included, and
+ * samples with something that was refused are "(other)": what is in the profile by then is complete
+ * and stays comparable, where keeping the stack but not its symbols would mix up "not known" with
+ * "no room".
  */
 
 _Static_assert((int)STACK_PROFILE_FULL == (int)INTERN_FULL, "one condition");
@@ -606,7 +610,10 @@ static uint64_t folded_of(const struct stack_profile *profile, const struct stac
 	return counts[FUNCTION_TABLE_BEFORE] + counts[FUNCTION_TABLE_DURING];
 }
 
-/* Both orders are turned around: lines begin with the root, and with who a function was inlined into. */
+/*
+ * Both orders are turned around: lines begin with the root, and with who a function was inlined
+ * into.
+ */
 static int fold_stack(const struct stack_profile *profile, struct folded *folded, uint32_t number)
 {
 	uint32_t thread;

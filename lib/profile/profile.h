@@ -1,12 +1,14 @@
 /*
- * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how often and how much
- * CPU time or memory, before the spike and during it; and written as a profile for pprof, as folded stacks, and as a table of functions. Pure.
+ * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how
+ * often and how much CPU time or memory, before the spike and during it; and written as a profile
+ * for pprof, as folded stacks, and as a table of functions. Pure.
  *
- *	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶ stack profile_write_*
+ * 	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶
+ *  stack profile_write_*
  *
- * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of one frame,
- * "(other)", of a process of that name, and stack_profile_counts says how many there are. Strings are copied; strings
- * and numbers may be anything.
+ * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of
+ * one frame, "(other)", of a process of that name, and stack_profile_counts says how many there
+ * are. Strings are copied; strings and numbers may be anything.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PROFILE_H
 #define SPIKEWATCH_LIB_PROFILE_PROFILE_H
@@ -17,10 +19,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* More frames of a stack are not looked at: the leaf and those near it are kept. The kernel's own limit is 127. */
+/*
+ * More frames of a stack are not looked at: the leaf and those near it are kept. The kernel's own
+ * limit is 127.
+ */
 #define STACK_PROFILE_FRAMES_MAX 512
 
-/* More functions inlined into each other are not looked at: the innermost are kept, and the one they are in. */
+/*
+ * More functions inlined into each other are not looked at: the innermost are kept, and the one
+ * they are in.
+ */
 #define STACK_PROFILE_LINES_MAX 64
 
 #define STACK_PROFILE_BUILD_ID_MAX 20
@@ -33,8 +41,8 @@
 #define STACK_PROFILE_OTHER 0u
 
 /*
- * What a profile is of. CPU: samples of what was running, whose weight is nanoseconds of CPU time. MEMORY: page faults,
- * each the first touch of a page, whose weight is the bytes of the pages.
+ * What a profile is of. CPU: samples of what was running, whose weight is nanoseconds of CPU time.
+ * MEMORY: page faults, each the first touch of a page, whose weight is the bytes of the pages.
  */
 enum stack_profile_quantity { STACK_PROFILE_CPU, STACK_PROFILE_MEMORY };
 
@@ -59,7 +67,11 @@ struct stack_profile_options {
 		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
 	size_t focus_count; /* 0: everybody's. Borrowed until the profile is freed */
 	size_t stacks_max;  /* 0: STACK_PROFILE_STACKS_DEFAULT */
-	size_t bytes_max; /* of memory for all of it; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much again. */
+	/*
+	 * of memory for all of it; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much
+	 * again.
+	 */
+	size_t bytes_max;
 };
 
 struct stack_profile_mapping {
@@ -110,14 +122,18 @@ int stack_profile_new(const struct stack_profile_options *options, struct stack_
 void stack_profile_free(struct stack_profile *profile);
 
 /*
- * Each sets *ret to a number, the same one for the same, also across processes. 0; STACK_PROFILE_FULL: *ret is
- * STACK_PROFILE_NO_MAPPING, or STACK_PROFILE_OTHER, which may be used like any other; -ENOMEM: nothing has changed. A
- * frame's mapping must be one that was given: -EINVAL.
+ * Each sets *ret to a number, the same one for the same, also across processes. 0;
+ * STACK_PROFILE_FULL: *ret is STACK_PROFILE_NO_MAPPING, or STACK_PROFILE_OTHER, which may be used
+ * like any other; -ENOMEM: nothing has changed. A frame's mapping must be one that was given:
+ * -EINVAL.
  */
 int stack_profile_mapping(struct stack_profile *profile, const struct stack_profile_mapping *mapping, uint32_t *ret);
 int stack_profile_frame(struct stack_profile *profile, const struct stack_profile_frame *frame, uint32_t *ret);
 
-/* Counts a sample. 0; STACK_PROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has changed. */
+/*
+ * Counts a sample. 0; STACK_PROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has
+ * changed.
+ */
 int stack_profile_add(struct stack_profile *profile, const struct stack_profile_sample *sample);
 
 /* How much there is by now. */
@@ -126,8 +142,10 @@ void stack_profile_counts(const struct stack_profile *profile, struct stack_prof
 /*
  * Write it, as often as you like. 0; -ENOMEM; what sink returns.
  *
- * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which the second is shown
- *        if nobody asks; labels process, process_id, thread, thread_id, cgroup and phase ("before", "during") of each
+ * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which
+ * the second is shown
+ *        if nobody asks; labels process, process_id, thread, thread_id, cgroup and phase ("before",
+ *        "during") of each
  *        sample.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
  * functions: see function_table.h; in samples, or bytes.

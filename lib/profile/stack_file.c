@@ -1,6 +1,7 @@
 /*
- * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in the head and the table of streams, which
- * makes the file's length known: anything longer or shorter was torn.
+ * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in
+ * the head and the table of streams, which makes the file's length known: anything longer or
+ * shorter was torn.
  */
 #include "lib/profile/stack_file.h"
 

@@ -6,9 +6,11 @@
  *   struct stack_file_binary   x head.binaries
  *   struct stack_file_process  x head.processes
  *   texts                     head.string_bytes (a multiple of 8), each terminated: paths, cgroups
- *   perf records              of each stream in turn, its record_bytes of them, ordered by time, as the kernel lays them out with sample_id_all
+ *   perf records              of each stream in turn, its record_bytes of them, ordered by time, as
+ *   the kernel lays them out with sample_id_all
  *
- * Nothing in the file is believed before stack_file_parse has seen it, and records only by perf_record_decode.
+ * Nothing in the file is believed before stack_file_parse has seen it, and records only by
+ * perf_record_decode.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
 #define SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
@@ -24,8 +26,8 @@ enum stack_file_kind {
 };
 
 /*
- * What the records of a stream are. Where a thread was sampled by events of its own, those count and the samples that everybody's events took of it
- * in the same time do not.
+ * What the records of a stream are. Where a thread was sampled by events of its own, those count
+ * and the samples that everybody's events took of it in the same time do not.
  */
 enum stack_file_stream_kind {
 	STACK_FILE_BOOK,         /* FORK, COMM, MMAP2 and EXIT, as mapping_history_write describes: of all streams */
@@ -105,7 +107,10 @@ struct stack_file_cgroup {
 	const char *path;
 };
 
-/* What is written. head: magic, version, head_bytes, string_bytes, streams, binaries and processes are filled in. */
+/*
+ * What is written. head: magic, version, head_bytes, string_bytes, streams, binaries and processes
+ * are filled in.
+ */
 struct stack_file_content {
 	struct stack_file_head head;
 	const struct stack_file_records *streams;
@@ -130,8 +135,8 @@ struct stack_file {
 int stack_file_write(const struct stack_file_content *content, const struct sink *sink);
 
 /*
- * Checks that data, 8-aligned, is such a file of exactly len bytes and that its tables are inside it and its paths end.
- * 0; -EBADMSG; -EPROTONOSUPPORT: another version.
+ * Checks that data, 8-aligned, is such a file of exactly len bytes and that its tables are inside
+ * it and its paths end. 0; -EBADMSG; -EPROTONOSUPPORT: another version.
  */
 int stack_file_parse(const void *data, size_t len, struct stack_file *ret);
 

@@ -1,6 +1,6 @@
 /*
- * stack_text.c: line by line, cell by cell, in place. A line ends with a newline: the rest of a file that was cut in the
- * middle of one is no row.
+ * stack_text.c: line by line, cell by cell, in place. A line ends with a newline: the rest of a
+ * file that was cut in the middle of one is no row.
  */
 #include "lib/profile/stack_text.h"
 
@@ -23,8 +23,8 @@
 #define FUNCTION_TABLE_MORE_THREADS " more threads"
 
 /*
- * folded.c: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose number is the place
- * of its count.
+ * folded.c: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose
+ * number is the place of its count.
  *
  * The space needs no escaping: readers take the number after the last one.
  */
@@ -209,7 +209,10 @@ int folded_write(const struct folded *folded, const struct sink *sink)
 	return rc;
 }
 
-/* folded_diff.c: lines become stacks with a count, are sorted, and one walk over the two puts equals beside each other. */
+/*
+ * folded_diff.c: lines become stacks with a count, are sorted, and one walk over the two puts
+ * equals beside each other.
+ */
 
 struct stack {
 	const char *at;
@@ -379,12 +382,13 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
 /*
  * function_table.c: a tally for each function, found by number.
  *
- * Recursion: a tally remembers the last stack that it was counted for. The top thread: stacks come thread by thread, so
- * a tally holds the counts of the thread that is being added and of the best one before it; a table of functions times
- * threads, which strangers could make as large as they like, is not needed.
+ * Recursion: a tally remembers the last stack that it was counted for. The top thread: stacks come
+ * thread by thread, so a tally holds the counts of the thread that is being added and of the best
+ * one before it; a table of functions times threads, which strangers could make as large as they
+ * like, is not needed.
  *
- * Threads are rows without a function at the end of the same table rather than a table of their own: a reader that looks
- * for functions passes over them, and an incident has one file less.
+ * Threads are rows without a function at the end of the same table rather than a table of their
+ * own: a reader that looks for functions passes over them, and an incident has one file less.
  */
 
 /* Longer names are cut. */
@@ -588,8 +592,8 @@ static int descending(uint64_t a, uint64_t b)
 }
 
 /*
- * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3) and its like wherever it came from: there those who
- * called count as much.
+ * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3)
+ * and its like wherever it came from: there those who called count as much.
  */
 static int compare_heat(const struct function_table *list, const struct tally *x, const struct tally *y)
 {

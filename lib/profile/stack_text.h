@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 /*
- * folded.h: stacks as lines "process;root;...;leaf count", which flamegraph.pl, speedscope and inferno read: the same
- * stack is one line, lines are sorted by their bytes. Pure.
+ * folded.h: stacks as lines "process;root;...;leaf count", which flamegraph.pl, speedscope and
+ * inferno read: the same stack is one line, lines are sorted by their bytes. Pure.
  *
- * A frame may be called anything: it is made printable (text_escape), and the semicolon becomes \x3b. Empty names
- * become "?".
+ * A frame may be called anything: it is made printable (text_escape), and the semicolon becomes
+ * \x3b. Empty names become "?".
  */
 
 struct folded;
@@ -31,35 +31,47 @@ void folded_free(struct folded *folded);
 /* Adds a frame to the stack, the root first. 0 or -ENOMEM, which stays. */
 int folded_push(struct folded *folded, const char *name);
 
-/* Counts the stack and begins another one. A stack without frames counts for nobody. 0 or -ENOMEM, which stays. */
+/*
+ * Counts the stack and begins another one. A stack without frames counts for nobody. 0 or -ENOMEM,
+ * which stays.
+ */
 int folded_count(struct folded *folded, uint64_t count);
 
-/* Counts for the line of stacks for which there was no room, "(other);(other)", as folded_count does beyond the limit. */
+/*
+ * Counts for the line of stacks for which there was no room, "(other);(other)", as folded_count
+ * does beyond the limit.
+ */
 void folded_other(struct folded *folded, uint64_t count);
 
 /* Writes all stacks counted; first the others, if there are any. 0; -ENOMEM; what sink returns. */
 int folded_write(const struct folded *folded, const struct sink *sink);
 
 /*
- * folded_diff.h: two texts of folded stacks ("process;root;...;leaf count") as one with two counts a line, as difffolded.pl makes them and
- * flamegraph.pl draws them: that of the first, then that of the second. Pure.
+ * folded_diff.h: two texts of folded stacks ("process;root;...;leaf count") as one with two counts
+ * a line, as difffolded.pl makes them and flamegraph.pl draws them: that of the first, then that of
+ * the second. Pure.
  */
 
-/* Whether each line that is not empty ends with a count: else it is no such text. Sets *ret_sum to the sum of the counts. */
+/*
+ * Whether each line that is not empty ends with a count: else it is no such text. Sets *ret_sum to
+ * the sum of the counts.
+ */
 bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum);
 
 /*
- * Both have passed the check. A stack that is on one side only has 0 on the other. scale: the counts of the first are multiplied so that both
- * have the same sum (difffolded.pl -n). Sorted; made safe to print. 0; -ENOMEM; what the sink returned.
+ * Both have passed the check. A stack that is on one side only has 0 on the other. scale: the
+ * counts of the first are multiplied so that both have the same sum (difffolded.pl -n). Sorted;
+ * made safe to print. 0; -ENOMEM; what the sink returned.
  */
 int folded_diff_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink);
 
 /*
- * function_table.h: which functions, and which threads, used the CPU or touched new memory, before the spike and during it, as
- * a table: functions.tsv and memory-functions.tsv. Pure.
+ * function_table.h: which functions, and which threads, used the CPU or touched new memory, before
+ * the spike and during it, as a table: functions.tsv and memory-functions.tsv. Pure.
  *
- * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once for each stack
- * however often it called itself. Both are in the unit of the list: samples of the CPU, or bytes of memory.
+ * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once
+ * for each stack however often it called itself. Both are in the unit of the list: samples of the
+ * CPU, or bytes of memory.
  */
 
 /* The header lines of the tables, without the newline. */
@@ -69,16 +81,23 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
 #define FUNCTION_TABLE_HEADER FUNCTION_TABLE_HEADER_OF("self_during_ms", "top_samples")
 #define FUNCTION_TABLE_HEADER_BYTES FUNCTION_TABLE_HEADER_OF("self_during_faults", "top_bytes")
 
-/* The line below the header: a remark with the unit and the sum of all stacks, "# samples before, during: 31, 66". */
+/*
+ * The line below the header: a remark with the unit and the sum of all stacks, "# samples before,
+ * during: 31, 66".
+ */
 #define FUNCTION_TABLE_SAMPLES "# samples before, during:"
 #define FUNCTION_TABLE_BYTES "# bytes before, during:"
 
-/* The module of what is no function but a process of its name, of which the incident is not: its stacks are not shown. */
+/*
+ * The module of what is no function but a process of its name, of which the incident is not: its
+ * stacks are not shown.
+ */
 #define FUNCTION_TABLE_NEIGHBOUR "(another process)"
 
 /*
- * More functions, and more threads, are not written. The bytes are those of each of the two: readers look at the first
- * MiB of a file, and long names must not push the threads, which come last, out of it.
+ * More functions, and more threads, are not written. The bytes are those of each of the two:
+ * readers look at the first MiB of a file, and long names must not push the threads, which come
+ * last, out of it.
  */
 #define FUNCTION_TABLE_ROWS_MAX 2000
 #define FUNCTION_TABLE_THREADS_MAX 200
@@ -116,22 +135,27 @@ int function_table_function(struct function_table *list, const char *name, const
 int function_table_thread(struct function_table *list, const struct function_table_thread *thread, uint32_t *ret);
 
 /*
- * Counts a stack. All stacks of a thread must come one after the other, or top_thread may not be the top one. 0;
- * -EINVAL: a number that was not given; -ENOMEM. Nothing has changed then.
+ * Counts a stack. All stacks of a thread must come one after the other, or top_thread may not be
+ * the top one. 0; -EINVAL: a number that was not given; -ENOMEM. Nothing has changed then.
  */
 int function_table_add(struct function_table *list, const struct function_table_stack *stack);
 
 /*
- * Writes the header, the remark with the sums, a line for each function, sorted by self plus total during the spike, then
- * before it, then by name; and a line for each thread that was seen, sorted alike, whose function and module are empty
- * and whose total is its self. Names are escaped (text_escape). self_during_ms: CPU time, self_during_faults: pages that
- * were touched for the first time. top_thread, top_tid, top_process, top_pid and top_samples or top_bytes: the thread in
- * which the function was seen most, during the spike, or before it if it was not seen during it; of a thread itself. At
- * each limit a remark says how many are left out. 0; -ENOMEM; what sink returns.
+ * Writes the header, the remark with the sums, a line for each function, sorted by self plus total
+ * during the spike, then before it, then by name; and a line for each thread that was seen, sorted
+ * alike, whose function and module are empty and whose total is its self. Names are escaped
+ * (text_escape). self_during_ms: CPU time, self_during_faults: pages that were touched for the
+ * first time. top_thread, top_tid, top_process, top_pid and top_samples or top_bytes: the thread in
+ * which the function was seen most, during the spike, or before it if it was not seen during it; of
+ * a thread itself. At each limit a remark says how many are left out. 0; -ENOMEM; what sink
+ * returns.
  */
 int function_table_write(const struct function_table *list, const struct sink *sink);
 
-/* Bytes of the text, as they are there: text_escape was used when they were written, if nobody has changed them. */
+/*
+ * Bytes of the text, as they are there: text_escape was used when they were written, if nobody has
+ * changed them.
+ */
 struct function_rows_name {
 	const char *text;
 	size_t len;
@@ -162,8 +186,8 @@ struct function_rows {
 bool function_rows_start(struct function_rows *rows, const char *text, size_t len);
 
 /*
- * The next row, of a function or of a thread. Those that name neither, or have something else than numbers where they
- * belong, are passed over, and so are remarks. False: the end.
+ * The next row, of a function or of a thread. Those that name neither, or have something else than
+ * numbers where they belong, are passed over, and so are remarks. False: the end.
  */
 bool function_rows_next(struct function_rows *rows, struct function_rows_row *ret);
 

@@ -1,12 +1,13 @@
 /*
  * ring.c: the file, its header and its mapping.
  *
- * A ring is made whole under a temporary name and then renamed, so nobody ever sees a half-made one, and who has the
- * old one mapped keeps it. Its blocks are allocated at once: a full file system is an error here and not a SIGBUS in
- * the middle of a tick. After that the size never changes.
+ * A ring is made whole under a temporary name and then renamed, so nobody ever sees a half-made
+ * one, and who has the old one mapped keeps it. Its blocks are allocated at once: a full file
+ * system is an error here and not a SIGBUS in the middle of a tick. After that the size never
+ * changes.
  *
- * The part of the header that never changes has a checksum; geometry is taken from it once and kept in private memory,
- * because any number of processes may write to the mapping.
+ * The part of the header that never changes has a checksum; geometry is taken from it once and kept
+ * in private memory, because any number of processes may write to the mapping.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
@@ -29,11 +30,12 @@
 #define RING_ENDIAN 0x01020304u
 
 /*
- * ring_interval.c: three words of the live part of the header. The values the ring was made with stay in the part that has a checksum: changing
- * that in place would make the header invalid for a moment, and a reader that opens the ring just then would be turned away.
+ * ring_interval.c: three words of the live part of the header. The values the ring was made with
+ * stay in the part that has a checksum: changing that in place would make the header invalid for a
+ * moment, and a reader that opens the ring just then would be turned away.
  *
- * A longer heartbeat is in the longest at once. A shorter one does not change what was written before, so the longest stays until every page
- * that was begun under it has been overwritten.
+ * A longer heartbeat is in the longest at once. A shorter one does not change what was written
+ * before, so the longest stays until every page that was begun under it has been overwritten.
  */
 
 /* In force. */
@@ -92,7 +94,10 @@ void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint6
 /* Longest name of a ring, with what is appended to it while it is made. */
 #define RING_NAME_MAX 4096
 
-/* A reader of the counters that meets a new pair this often is looking at something that is no ring. */
+/*
+ * A reader of the counters that meets a new pair this often is looking at something that is no
+ * ring.
+ */
 #define RING_STATS_TRIES 1000
 
 struct geometry {
@@ -148,7 +153,9 @@ static void header_fill(struct ring_header *header, const struct ring_options *o
 	header->crc = header_sum(header);
 }
 
-/* Whether header describes a file of this size. Looks at bytes that somebody else may have written. */
+/*
+ * Whether header describes a file of this size. Looks at bytes that somebody else may have written.
+ */
 static uint64_t file_bytes(const struct ring_header *header)
 {
 	return RING_HEADER_BYTES + (uint64_t)header->page_count * header->page_bytes;

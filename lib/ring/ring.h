@@ -1,5 +1,6 @@
 /*
- * ring.h: what a reader remembers of the targets it has met: a map from id to last sample and description.
+ * ring.h: what a reader remembers of the targets it has met: a map from id to last sample and
+ * description.
  *
  * Only for the ring's own modules: callers use ring.h.
  */
@@ -17,9 +18,10 @@
 /*
  * ring_format.h: the bytes of a ring file, and the few operations every side performs on them.
  *
- * Everything shared is made of 64-bit words in the byte order of the host (a mark in the header tells a foreign one),
- * and every access to a word that may change is atomic: a copy of a page that is being recycled is then torn between
- * words at worst, which the check of the sequence number finds. docs/ring.md describes the layout and the orderings.
+ * Everything shared is made of 64-bit words in the byte order of the host (a mark in the header
+ * tells a foreign one), and every access to a word that may change is atomic: a copy of a page that
+ * is being recycled is then torn between words at worst, which the check of the sequence number
+ * finds. docs/ring.md describes the layout and the orderings.
  *
  * Only for the ring's own modules: callers use ring.h.
  */
@@ -119,7 +121,8 @@ _Static_assert(sizeof(struct stats) % 8 == 0 && sizeof(struct stats) / 8 <= RING
  *     |                                           | tick went on in      | full, or half a ring old
  *     +------------------ SEALING <---------------+ another page --------+
  *
- * Only the owner leaves TICKING; anybody may take an OPEN page by one compare-and-swap, and its owner notices.
+ * Only the owner leaves TICKING; anybody may take an OPEN page by one compare-and-swap, and its
+ * owner notices.
  */
 enum ring_page_state {
 	RING_PAGE_CLAIMED = 1,
@@ -187,32 +190,37 @@ static inline void ring_page_facts(const struct ring_page *page, uint64_t seq, u
  */
 
 /*
- * How far before any moment in the ring the last record of a target may lie. The file is not to be trusted: believing it costs no more than
- * reading the whole ring.
+ * How far before any moment in the ring the last record of a target may lie. The file is not to be
+ * trusted: believing it costs no more than reading the whole ring.
  */
 uint64_t ring_interval_longest_ns(const struct ring *ring);
 
 /*
- * ring.h: the flight recorder: a fixed-size file of pages, mapped by one writing process and any number of readers.
+ * ring.h: the flight recorder: a fixed-size file of pages, mapped by one writing process and any
+ * number of readers.
  *
- * Pages. The file is a header followed by page_count pages of page_bytes. A writer (one per sampler thread) owns the
- * page it is filling and claims the next by one atomic step on a sequence number; page s lives in slot s % page_count.
- * A page carries magic, version, its sequence number, time range, target-table generation and, once sealed, a checksum.
+ * Pages. The file is a header followed by page_count pages of page_bytes. A writer (one per sampler
+ * thread) owns the page it is filling and claims the next by one atomic step on a sequence number;
+ * page s lives in slot s % page_count. A page carries magic, version, its sequence number, time
+ * range, target-table generation and, once sealed, a checksum.
  *
- * Records. Every page can be read without the pages before it: it begins with a tick record, and the first record of
- * a target in a page holds all its fields (a key record); later ones hold only fields that changed. A target that
- * did not change costs nothing until its heartbeat. Descriptions of targets (target.h) are records too: they are written again
- * whenever the last copy is older than a quarter of the ring, and with the record that says a target is gone, so every
- * description a living page needs is in the ring and nothing grows for ever.
+ * Records. Every page can be read without the pages before it: it begins with a tick record, and
+ * the first record of a target in a page holds all its fields (a key record); later ones hold only
+ * fields that changed. A target that did not change costs nothing until its heartbeat. Descriptions
+ * of targets (target.h) are records too: they are written again whenever the last copy is older
+ * than a quarter of the ring, and with the record that says a target is gone, so every description
+ * a living page needs is in the ring and nothing grows for ever.
  *
- * Publishing. Records become visible together when the tick ends, by one release store. A tick larger than a page goes on
- * in the next one. A tick that was not ended (its writer died) is never seen.
+ * Publishing. Records become visible together when the tick ends, by one release store. A tick
+ * larger than a page goes on in the next one. A tick that was not ended (its writer died) is never
+ * seen.
  *
- * Readers. Lossy ones map the file read-only, copy, then check that the page was not recycled meanwhile. One blocking
- * reader keeps a cursor in the file that writers do not overtake: they are told RING_HELD instead.
+ * Readers. Lossy ones map the file read-only, copy, then check that the page was not recycled
+ * meanwhile. One blocking reader keeps a cursor in the file that writers do not overtake: they are
+ * told RING_HELD instead.
  *
- * The file is never truncated in place; a new ring replaces an old one by rename, so a reader never gets SIGBUS.
- * The layout of the file is described in docs/ring.md.
+ * The file is never truncated in place; a new ring replaces an old one by rename, so a reader never
+ * gets SIGBUS. The layout of the file is described in docs/ring.md.
  */
 
 struct ring_writer;
@@ -262,28 +270,31 @@ struct ring_info {
 /* ---- the file ---- */
 
 /*
- * Makes a new ring under a temporary name, fills in its header, renames it to name (an old file of that name lives on
- * for those who have it mapped). 0; -errno; -EINVAL for options out of range.
+ * Makes a new ring under a temporary name, fills in its header, renames it to name (an old file of
+ * that name lives on for those who have it mapped). 0; -errno; -EINVAL for options out of range.
  */
 int ring_create(int dirfd, const char *name, const struct ring_options *options, struct ring **ret);
 
 /*
- * Maps an existing ring. Read-only unless writable (a blocking reader needs that). 0; -errno of open;
- * -EBADMSG: not a ring, of another version, or its header contradicts its size.
+ * Maps an existing ring. Read-only unless writable (a blocking reader needs that). 0; -errno of
+ * open; -EBADMSG: not a ring, of another version, or its header contradicts its size.
  */
 int ring_open(int dirfd, const char *name, bool writable, struct ring **ret);
 
 /*
- * How large a ring file is that begins with these bytes (4 KiB of them), by its own words: what is left of one that was cut off can be
- * opened when it is made that long again; pages that are missing then count as damaged or never used. 0; -EBADMSG: not a ring, or of
- * another version.
+ * How large a ring file is that begins with these bytes (4 KiB of them), by its own words: what is
+ * left of one that was cut off can be opened when it is made that long again; pages that are
+ * missing then count as damaged or never used. 0; -EBADMSG: not a ring, or of another version.
  */
 int ring_size(const void *head, size_t len, uint64_t *ret_bytes);
 
 /* A ring in anonymous shared memory: the same object without a name. */
 int ring_create_anonymous(const struct ring_options *options, struct ring **ret);
 
-/* Locks the mapping into memory. 0 or -errno (ENOMEM, EPERM: beyond RLIMIT_MEMLOCK): the ring works all the same. */
+/*
+ * Locks the mapping into memory. 0 or -errno (ENOMEM, EPERM: beyond RLIMIT_MEMLOCK): the ring works
+ * all the same.
+ */
 int ring_lock(struct ring *ring);
 
 /* Marks the ring as ended in good order. */
@@ -296,20 +307,23 @@ void ring_free(struct ring *ring);
 void ring_info(const struct ring *ring, struct ring_info *ret);
 
 /*
- * The counters of all writers in one (stats_merge), each as of its last published tick; consistent. 0; -EAGAIN if they were being written
- * all the time.
+ * The counters of all writers in one (stats_merge), each as of its last published tick; consistent.
+ * 0; -EAGAIN if they were being written all the time.
  */
 int ring_stats(const struct ring *ring, struct stats *ret);
 
 /*
- * Detaches the blocking reader if alive says that it is dead: otherwise it would hold the writers for ever. For the
- * daemon, when RING_HELD persists. Whether it did.
+ * Detaches the blocking reader if alive says that it is dead: otherwise it would hold the writers
+ * for ever. For the daemon, when RING_HELD persists. Whether it did.
  */
 bool ring_evict_reader(struct ring *ring, ring_alive *alive);
 
 /* ---- writing ---- */
 
-/* What the writer remembers of a target. Zeroed with target set is the right start; belongs to the caller. */
+/*
+ * What the writer remembers of a target. Zeroed with target set is the right start; belongs to the
+ * caller.
+ */
 struct ring_track {
 	const void *description; /* target_encode()d; must live as long as the track */
 	uint32_t description_len;
@@ -320,18 +334,22 @@ struct ring_track {
 	struct sample last;     /* as last written */
 };
 
-/* 0 or -ENOMEM. The ring must outlive the writer. All memory is taken here: nothing below allocates. */
+/*
+ * 0 or -ENOMEM. The ring must outlive the writer. All memory is taken here: nothing below
+ * allocates.
+ */
 int ring_writer_new(struct ring *ring, struct ring_writer **ret);
 
 /*
- * From the next tick of any writer on the sampler's interval and the heartbeat are these (0: 1 s); readers see them in ring_info. One
- * writer of a ring does that, between its ticks.
+ * From the next tick of any writer on the sampler's interval and the heartbeat are these (0: 1 s);
+ * readers see them in ring_info. One writer of a ring does that, between its ticks.
  */
 void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns);
 
 /*
- * From the next tick of this writer on processes that do not change are looked at less often, with pauses of at most idle_ns (0: in every tick), as
- * idle_backoff.h says. Every tick says so to its readers; ring_info has what was said last, by whichever writer. In whole us, rounded up.
+ * From the next tick of this writer on processes that do not change are looked at less often, with
+ * pauses of at most idle_ns (0: in every tick), as idle_backoff.h says. Every tick says so to its
+ * readers; ring_info has what was said last, by whichever writer. In whole us, rounded up.
  */
 void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns);
 
@@ -339,9 +357,10 @@ void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns);
 void ring_writer_free(struct ring_writer *writer);
 
 /*
- * Begins a tick at time now. worst_bytes: what this tick may need at most (RING_RECORD_MAX per target), so that a tick
- * either begins with its pages at hand or does not begin. wall: the same moment on the wall clock.
- * A tick that may need more than half of the ring begins when half is free. 0; RING_HELD: nothing was begun.
+ * Begins a tick at time now. worst_bytes: what this tick may need at most (RING_RECORD_MAX per
+ * target), so that a tick either begins with its pages at hand or does not begin. wall: the same
+ * moment on the wall clock. A tick that may need more than half of the ring begins when half is
+ * free. 0; RING_HELD: nothing was begun.
  */
 int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_t worst_bytes);
 
@@ -351,25 +370,29 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 #define RING_RECORD_MAX (TARGET_ENCODED_MAX + 16 + 16 + 8 * SAMPLE_FIELDS)
 
 /*
- * Adds what a target looks like at `at` (between begin and end of this tick's collection). 0; RING_UNCHANGED: no bytes
- * (same as last time and no heartbeat due); RING_HELD: lost and counted (only possible with several writers or a worst_bytes that was too small).
+ * Adds what a target looks like at `at` (between begin and end of this tick's collection). 0;
+ * RING_UNCHANGED: no bytes (same as last time and no heartbeat due); RING_HELD: lost and counted
+ * (only possible with several writers or a worst_bytes that was too small).
  */
 int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample);
 
 /*
- * Adds that a target was at `at` as it was last written: before a ring_put_sample of the same tick, whose reader then knows since when it
- * has been otherwise. 0; RING_UNCHANGED: that is known, its last record is not from before; RING_HELD as above.
+ * Adds that a target was at `at` as it was last written: before a ring_put_sample of the same tick,
+ * whose reader then knows since when it has been otherwise. 0; RING_UNCHANGED: that is known, its
+ * last record is not from before; RING_HELD as above.
  */
 int ring_put_still(struct ring_writer *writer, struct ring_track *track, mono_t at);
 
 enum ring_gone_reason { RING_GONE_EXITED = 1, RING_GONE_UNWATCHED = 2 };
 
-/* Adds the last record of a target: its description and why it ended. Returns as ring_put_sample. */
+/*
+ * Adds the last record of a target: its description and why it ended. Returns as ring_put_sample.
+ */
 int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason);
 
 /*
- * Publishes the tick; stats (NULL: none) become readable with it. Of them records, bytes and lost_records are this
- * writer's own counts, whatever they say.
+ * Publishes the tick; stats (NULL: none) become readable with it. Of them records, bytes and
+ * lost_records are this writer's own counts, whatever they say.
  */
 void ring_tick_end(struct ring_writer *writer, const struct stats *stats);
 
@@ -377,8 +400,9 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats);
 void ring_writer_account(const struct ring_writer *writer, struct stats *ret);
 
 /*
- * The counters of one writer of this process, by its number: they are numbered from 0 in the order in which they were made. Any thread; may
- * wait for a moment. 0; -ENOENT: there is none, or it has published none.
+ * The counters of one writer of this process, by its number: they are numbered from 0 in the order
+ * in which they were made. Any thread; may wait for a moment. 0; -ENOENT: there is none, or it has
+ * published none.
  */
 int ring_writer_stats(struct ring *ring, uint64_t writer, struct stats *ret);
 
@@ -395,9 +419,10 @@ enum ring_event_type {
 };
 
 /*
- * What is not said to belong to the type of an event is unspecified; type, time and tick always are set. Ticks of several writers come in the
- * order of their numbers, in which they were published, as far as that can be told: a number may come a little after a greater one. Their times
- * overlap; those of one writer rise. A target stays with its writer.
+ * What is not said to belong to the type of an event is unspecified; type, time and tick always are
+ * set. Ticks of several writers come in the order of their numbers, in which they were published,
+ * as far as that can be told: a number may come a little after a greater one. Their times overlap;
+ * those of one writer rise. A target stays with its writer.
  */
 struct ring_event {
 	enum ring_event_type type;
@@ -417,15 +442,16 @@ struct ring_event {
 enum ring_start { RING_OLDEST, RING_NEWEST };
 
 /*
- * A lossy reader. RING_OLDEST starts at the oldest page there is, RING_NEWEST after the last published tick (state of
- * targets and their descriptions are then taken from the pages before, and delivered as TARGET and SAMPLE events first).
- * 0 or -ENOMEM.
+ * A lossy reader. RING_OLDEST starts at the oldest page there is, RING_NEWEST after the last
+ * published tick (state of targets and their descriptions are then taken from the pages before, and
+ * delivered as TARGET and SAMPLE events first). 0 or -ENOMEM.
  */
 int ring_cursor_new(const struct ring *ring, enum ring_start start, struct ring_cursor **ret);
 
 /*
- * The blocking reader, from the oldest page on; ring must be mapped writable. pid and start_ticks identify this reader: a
- * dead one is replaced (alive tells, NULL: nobody is ever dead). 0; RING_BUSY; -ENOMEM.
+ * The blocking reader, from the oldest page on; ring must be mapped writable. pid and start_ticks
+ * identify this reader: a dead one is replaced (alive tells, NULL: nobody is ever dead). 0;
+ * RING_BUSY; -ENOMEM.
  */
 int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_ticks, ring_alive *alive,
 			     struct ring_cursor **ret);
@@ -440,23 +466,28 @@ void ring_cursor_free(struct ring_cursor *cursor);
 int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret);
 
 /*
- * Skips ticks before `since`; descriptions and states are as if they had been read, and a description comes before the
- * first sample of its target as ever. Only before the first ring_cursor_next. 0.
+ * Skips ticks before `since`; descriptions and states are as if they had been read, and a
+ * description comes before the first sample of its target as ever. Only before the first
+ * ring_cursor_next. 0.
  */
 int ring_cursor_seek(struct ring_cursor *cursor, mono_t since);
 
 /*
- * Delivers samples, descriptions and ends of this target alone, beside the ticks and losses: several times as fast. Its description
- * comes when it is met, which may be after its first sample. Only before the first ring_cursor_next.
+ * Delivers samples, descriptions and ends of this target alone, beside the ticks and losses:
+ * several times as fast. Its description comes when it is met, which may be after its first sample.
+ * Only before the first ring_cursor_next.
  */
 void ring_cursor_only(struct ring_cursor *cursor, uint32_t id);
 
-/* The description of a target if this cursor has seen it, else false. Strings valid until the next ring_cursor_next. */
+/*
+ * The description of a target if this cursor has seen it, else false. Strings valid until the next
+ * ring_cursor_next.
+ */
 bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret);
 
 /*
- * ring_stats.h: the counters of all writers of a ring in one, for its header. Each writer of this process has an account; whoever
- * posts to one publishes the sum of all.
+ * ring_stats.h: the counters of all writers of a ring in one, for its header. Each writer of this
+ * process has an account; whoever posts to one publishes the sum of all.
  *
  * Only for the ring's own modules: callers use ring.h.
  */
@@ -471,13 +502,16 @@ struct ring_account {
 };
 
 /*
- * ring_copy.h: a private copy of one page, taken piece by piece while its writer fills it, and checked before anything
- * of it is believed.
+ * ring_copy.h: a private copy of one page, taken piece by piece while its writer fills it, and
+ * checked before anything of it is believed.
  *
  * Only for the ring's own modules: callers use ring.h.
  */
 
-/* have and parsed are offsets into payload. What lies between them is valid and begins with a TICK record. */
+/*
+ * have and parsed are offsets into payload. What lies between them is valid and begins with a TICK
+ * record.
+ */
 struct ring_copy {
 	struct ring_copy *spare; /* the next of a list of unused copies: the owner's */
 	uint64_t seq;
@@ -515,8 +549,8 @@ int ring_follow_init(struct ring_follow *follow, const struct ring *ring);
 void ring_follow_release(struct ring_follow *follow);
 
 /*
- * Leaves out the pages that end before since, except as many before the first other one as its targets may need for
- * their descriptions and states. Only while nothing was found yet.
+ * Leaves out the pages that end before since, except as many before the first other one as its
+ * targets may need for their descriptions and states. Only while nothing was found yet.
  */
 void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns);
 
@@ -545,7 +579,10 @@ void ring_states_release(struct ring_states *states);
 /* NULL: not known. */
 struct ring_state *ring_states_find(const struct ring_states *states, uint32_t id);
 
-/* Finds or makes the state of id and notes that page seq mentions it. NULL: no memory, and nothing changed. */
+/*
+ * Finds or makes the state of id and notes that page seq mentions it. NULL: no memory, and nothing
+ * changed.
+ */
 struct ring_state *ring_states_touch(struct ring_states *states, uint32_t id, uint64_t seq);
 
 /* Sets the description. 1: it differs from before; 0: it is the same; -ENOMEM. */
@@ -557,7 +594,10 @@ void ring_states_drop(struct ring_states *states, uint32_t id);
 /* Forgets all that no page from seq on has mentioned. */
 void ring_states_expire(struct ring_states *states, uint64_t seq);
 
-/* The first one at or behind slot *position, which is moved behind it. NULL: no more. For a walk without changes. */
+/*
+ * The first one at or behind slot *position, which is moved behind it. NULL: no more. For a walk
+ * without changes.
+ */
 struct ring_state *ring_states_walk(const struct ring_states *states, size_t *position);
 
 #endif

@@ -12,11 +12,13 @@
 #define RING_PAGE_MAGIC 0x0001454741505753ULL /* "SWPAGE", version 1 */
 
 /*
- * Records: whole words. The first is size in bytes (bits 0-15, a multiple of 8), type (16-23), flags (24-31) and the
- * target (32-63). Unknown types and flags are skipped.
+ * Records: whole words. The first is size in bytes (bits 0-15, a multiple of 8), type (16-23),
+ * flags (24-31) and the target (32-63). Unknown types and flags are skipped.
  *
- *   TICK    head, number, time, wall clock. Instead of a target, the head has the idle interval in us; 0: none
- *   SAMPLE  head, mask (bits 0-31) and offset from the tick (32-63, signed), a word per field of the mask
+ *   TICK    head, number, time, wall clock. Instead of a target, the head has the idle interval in
+ *           us; 0: none
+ *   SAMPLE  head, mask (bits 0-31) and offset from the tick (32-63, signed), a word per field of the
+ *           mask
  *   TARGET  head, length (bits 0-31), that many bytes of target_encode()
  *   GONE    head, reason (bits 0-31) and offset from the tick (32-63, signed)
  */
@@ -59,8 +61,9 @@ static inline bool ring_swap(uint64_t *word, uint64_t from, uint64_t to)
 }
 
 /*
- * The two fences of a sequence lock. ThreadSanitizer does not model fences and refuses them; every access they order
- * is atomic, so it needs none of them, and the machine it runs on (x86) only needs the compiler held back.
+ * The two fences of a sequence lock. ThreadSanitizer does not model fences and refuses them; every
+ * access they order is atomic, so it needs none of them, and the machine it runs on (x86) only
+ * needs the compiler held back.
  */
 static inline void ring_fence_release(void)
 {
@@ -105,7 +108,10 @@ struct ring_interval {
 /* From now on these are in force. heartbeat_ns 0: 1 s. */
 void ring_interval_set(struct ring_interval *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns);
 
-/* Page seq was begun: if with it the last page of a longer heartbeat is gone, readers need not look as far back any more. */
+/*
+ * Page seq was begun: if with it the last page of a longer heartbeat is gone, readers need not look
+ * as far back any more.
+ */
 void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint64_t seq);
 
 /* In force. */

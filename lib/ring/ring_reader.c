@@ -1,14 +1,16 @@
 /*
  * ring_reader.c: from pages to events.
  *
- * ring_follow.c finds the ticks; here their records are applied to the states of the targets and delivered one by one.
- * A record is consumed by the call that delivers it, so a call that runs out of memory can be made again.
+ * ring_follow.c finds the ticks; here their records are applied to the states of the targets and
+ * delivered one by one. A record is consumed by the call that delivers it, so a call that runs out
+ * of memory can be made again.
  *
- * A tick is applied without events (`quiet`) when it is before `since`, when part of it was lost (its key records are
- * needed by those behind it in the page), and while a cursor that starts at the newest tick collects its states.
+ * A tick is applied without events (`quiet`) when it is before `since`, when part of it was lost
+ * (its key records are needed by those behind it in the page), and while a cursor that starts at
+ * the newest tick collects its states.
  *
- * A reader that starts in the middle may meet a sample whose description comes later in the ring. It then looks ahead
- * through the ring once and takes all the descriptions it finds.
+ * A reader that starts in the middle may meet a sample whose description comes later in the ring.
+ * It then looks ahead through the ring once and takes all the descriptions it finds.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
@@ -47,8 +49,8 @@ static inline uint32_t ring_head_id(uint64_t head)
 }
 
 /*
- * Who the blocking reader is, in one word so that attaching is one step: the pid (Linux has at most 2^22) and the low
- * 41 bits of the start time (697 years at 100 Hz).
+ * Who the blocking reader is, in one word so that attaching is one step: the pid (Linux has at most
+ * 2^22) and the low 41 bits of the start time (697 years at 100 Hz).
  */
 static inline uint64_t ring_reader_word(int32_t pid, uint64_t start_ticks)
 {
@@ -77,11 +79,13 @@ static inline unsigned ring_follow_flags(const struct ring_copy *copy, uint32_t 
 /*
  * ring_copy.c: from shared memory to private memory.
  *
- * The order: the word (is it this page?), `used`, the bytes, the header, an acquire fence, the word again. If the page
- * was recycled in between, what was copied is thrown away. Then, once the page is sealed, the checksum over all of the
- * copy; then the structure of the new records: from there on every size in the copy can be relied upon.
+ * The order: the word (is it this page?), `used`, the bytes, the header, an acquire fence, the word
+ * again. If the page was recycled in between, what was copied is thrown away. Then, once the page
+ * is sealed, the checksum over all of the copy; then the structure of the new records: from there
+ * on every size in the copy can be relied upon.
  *
- * A page is copied word by word with atomic loads: the compiler makes plain moves of them, some 20 GB/s.
+ * A page is copied word by word with atomic loads: the compiler makes plain moves of them, some 20
+ * GB/s.
  */
 
 /* An empty copy for pages of this ring, to be free()d. NULL: no memory. */
@@ -125,8 +129,8 @@ static bool record_valid(const struct ring_copy *copy, uint32_t at, uint32_t siz
 }
 
 /*
- * Whether [from, to) is whole ticks: it begins with a TICK, only one at the very beginning of the page continues
- * another, and none follows one that goes on elsewhere.
+ * Whether [from, to) is whole ticks: it begins with a TICK, only one at the very beginning of the
+ * page continues another, and none follows one that goes on elsewhere.
  */
 static bool records_valid(const struct ring_copy *copy, uint32_t from, uint32_t to)
 {
@@ -157,8 +161,8 @@ static bool sum_valid(const struct ring_copy *copy, uint32_t used, const uint64_
 }
 
 /*
- * Copies what was published since the last call. 0; RING_COPY_RECYCLED or RING_COPY_DAMAGED: nothing new is in the
- * copy, what it had before stays valid.
+ * Copies what was published since the last call. 0; RING_COPY_RECYCLED or RING_COPY_DAMAGED:
+ * nothing new is in the copy, what it had before stays valid.
  */
 static int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
 {
@@ -203,17 +207,21 @@ static int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
 /*
  * ring_follow.c: which page next.
  *
- * Pages are followed in the order of their sequence numbers. Those begun and not finished are in `pages`: with several
- * writers there is one open page for each, and an old one that is still being filled stops nobody. `next` is the first
- * page not looked at; it is adopted when the ones before it have nothing new.
+ * Pages are followed in the order of their sequence numbers. Those begun and not finished are in
+ * `pages`: with several writers there is one open page for each, and an old one that is still being
+ * filled stops nobody. `next` is the first page not looked at; it is adopted when the ones before
+ * it have nothing new.
  *
- * Among the pages that have a tick, the one with the lowest number is next: so ticks of several writers come in the order in which they were
- * published, although their pages overlap. For that, as many pages are followed ahead as writers are likely to be filling at a time. What
- * one of them publishes later under a lower number (it took the number, and was interrupted) comes later: nobody waits for it.
+ * Among the pages that have a tick, the one with the lowest number is next: so ticks of several
+ * writers come in the order in which they were published, although their pages overlap. For that,
+ * as many pages are followed ahead as writers are likely to be filling at a time. What one of them
+ * publishes later under a lower number (it took the number, and was interrupted) comes later:
+ * nobody waits for it.
  *
- * Whole ticks only. Inside a page the publication of `used` sees to that. A tick that goes on elsewhere says so in its
- * first record: all of its pages are copied before its first event is delivered. Conversely a page that begins with the
- * rest of a tick is left alone while the page before it is followed, since the beginning may still appear there.
+ * Whole ticks only. Inside a page the publication of `used` sees to that. A tick that goes on
+ * elsewhere says so in its first record: all of its pages are copied before its first event is
+ * delivered. Conversely a page that begins with the rest of a tick is left alone while the page
+ * before it is followed, since the beginning may still appear there.
  *
  * Every loop is bounded by the number of pages: the file is not trusted to be sane.
  */
@@ -221,7 +229,9 @@ static int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
 /* Internal: this page has a tick. */
 #define FOUND 100
 
-/* How many pages are followed ahead at most. A page for each of sixteen writers, and the next one. */
+/*
+ * How many pages are followed ahead at most. A page for each of sixteen writers, and the next one.
+ */
 #define AHEAD_MAX 32u
 
 static uint64_t next_seq(const struct ring *ring)
@@ -242,7 +252,9 @@ int ring_follow_init(struct ring_follow *follow, const struct ring *ring)
 	uint64_t end = next_seq(ring);
 
 	*follow = (struct ring_follow){ .ring = ring, .next = end > ring->page_count ? end - ring->page_count : 0 };
-	/* The oldest one may be changing hands at this moment, or have been when its writer died. */
+	/*
+	 * The oldest one may be changing hands at this moment, or have been when its writer died.
+	 */
 	if (end >= ring->page_count && ring_word_is(ring_load_acquire(&ring_page(ring, end)->word), end))
 		follow->next++;
 
@@ -267,8 +279,8 @@ void ring_follow_release(struct ring_follow *follow)
 }
 
 /*
- * Makes this the blocking reader: writers hold for it, from the oldest page on. 0; RING_BUSY: another one is, and
- * alive does not say that it is dead.
+ * Makes this the blocking reader: writers hold for it, from the oldest page on. 0; RING_BUSY:
+ * another one is, and alive does not say that it is dead.
  */
 static int ring_follow_attach(struct ring_follow *follow, struct ring *ring, uint64_t owner,
 			      bool (*alive)(int32_t pid, uint64_t start_ticks))
@@ -284,8 +296,9 @@ static int ring_follow_attach(struct ring_follow *follow, struct ring *ring, uin
 	}
 
 	/*
-	 * First hold everything, then look where the ring ends. A writer that has not seen this got its number before,
-	 * so that it is at most `end` and recycles at most page end - page_count: the one after is safe.
+	 * First hold everything, then look where the ring ends. A writer that has not seen this got
+	 * its number before, so that it is at most `end` and recycles at most page end -
+	 * page_count: the one after is safe.
 	 */
 	__atomic_store_n(&header->reader_seq, 0, __ATOMIC_SEQ_CST);
 	uint64_t end = next_seq(ring);
@@ -334,7 +347,10 @@ static struct ring_copy *followed(const struct ring_follow *follow, uint64_t seq
 	return NULL;
 }
 
-/* Gives up pages that were recycled: some way into the ring, or the same would happen again at once. */
+/*
+ * Gives up pages that were recycled: some way into the ring, or the same would happen again at
+ * once.
+ */
 static void skip_recycled(struct ring_follow *follow, uint64_t end)
 {
 	uint32_t pages = follow->ring->page_count;
@@ -375,8 +391,8 @@ static int adopt(struct ring_follow *follow)
 }
 
 /*
- * Brings the copy at index up to date. FOUND: it has a tick to begin; 0: it has not; RING_EMPTY: it was dropped, and
- * another is at its index.
+ * Brings the copy at index up to date. FOUND: it has a tick to begin; 0: it has not; RING_EMPTY: it
+ * was dropped, and another is at its index.
  */
 static int visit(struct ring_follow *follow, uint32_t index)
 {
@@ -398,7 +414,10 @@ static int visit(struct ring_follow *follow, uint32_t index)
 	return rate_limit && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
 }
 
-/* How many pages are followed at a time, if there are as many. 0: one writer fills them one after the other. */
+/*
+ * How many pages are followed at a time, if there are as many. 0: one writer fills them one after
+ * the other.
+ */
 static uint32_t pages_ahead(const struct ring *ring)
 {
 	uint64_t writers = ring_load(&ring->header->writers);
@@ -414,7 +433,10 @@ static uint64_t tick_number(const struct ring_copy *copy)
 	return copy->payload[copy->parsed / 8 + 1];
 }
 
-/* The page with the lowest tick of those that are followed; of a single writer's, the first that has one. NULL: none has. */
+/*
+ * The page with the lowest tick of those that are followed; of a single writer's, the first that
+ * has one. NULL: none has.
+ */
 static struct ring_copy *lowest(struct ring_follow *follow, bool single)
 {
 	struct ring_copy *found = NULL;
@@ -436,8 +458,8 @@ static struct ring_copy *lowest(struct ring_follow *follow, bool single)
 }
 
 /*
- * Finds a page with a tick to begin: at `parsed` of *ret there is a TICK record. 0; RING_EMPTY; RING_FOLLOW_LOSS:
- * lost or damaged is not zero; -ENOMEM.
+ * Finds a page with a tick to begin: at `parsed` of *ret there is a TICK record. 0; RING_EMPTY;
+ * RING_FOLLOW_LOSS: lost or damaged is not zero; -ENOMEM.
  */
 static int ring_follow_find(struct ring_follow *follow, struct ring_copy **ret)
 {
@@ -464,7 +486,9 @@ static int ring_follow_find(struct ring_follow *follow, struct ring_copy **ret)
 	}
 }
 
-/* Whether `to` begins with the rest of the tick of this number, whose previous part is in `from`. */
+/*
+ * Whether `to` begins with the rest of the tick of this number, whose previous part is in `from`.
+ */
 static bool continues(const struct ring_copy *from, const struct ring_copy *to, uint64_t number)
 {
 	return to->parsed == 0 && to->have > 0 && (ring_follow_flags(to, 0) & RING_TICK_CONTINUED) != 0 &&
@@ -472,8 +496,8 @@ static bool continues(const struct ring_copy *from, const struct ring_copy *to, 
 }
 
 /*
- * Whether the tick at `parsed` of copy is whole: copies all the pages it is in. 1: they are followed; 0: one is
- * missing, or this is only the rest of a tick; -ENOMEM.
+ * Whether the tick at `parsed` of copy is whole: copies all the pages it is in. 1: they are
+ * followed; 0: one is missing, or this is only the rest of a tick; -ENOMEM.
  */
 static int ring_follow_gather(struct ring_follow *follow, const struct ring_copy *copy)
 {
@@ -524,8 +548,9 @@ static uint64_t page_end(const struct ring *ring, uint64_t seq)
 }
 
 /*
- * The page from which on everything is known that was so at settled_ns: goes back from start while pages go on after that moment. Those of several
- * writers are mixed, so one that ends before says nothing of the others'.
+ * The page from which on everything is known that was so at settled_ns: goes back from start while
+ * pages go on after that moment. Those of several writers are mixed, so one that ends before says
+ * nothing of the others'.
  */
 static uint64_t settled_page(const struct ring_follow *follow, uint64_t start, uint64_t settled_ns)
 {
@@ -556,7 +581,10 @@ void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 	hold(follow);
 }
 
-/* Calls visit with a copy of each page from the oldest followed one to the newest there is. 0 or what visit returned. */
+/*
+ * Calls visit with a copy of each page from the oldest followed one to the newest there is. 0 or
+ * what visit returned.
+ */
 static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void *ctx, const struct ring_copy *copy),
 			     void *ctx)
 {
@@ -582,8 +610,9 @@ static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void 
 }
 
 /*
- * ring_states.c: open addressing with linear probing, at most three quarters full. A removal moves the entries behind
- * it up, so there are no tombstones and a map whose targets come and go for ever does not degrade.
+ * ring_states.c: open addressing with linear probing, at most three quarters full. A removal moves
+ * the entries behind it up, so there are no tombstones and a map whose targets come and go for ever
+ * does not degrade.
  */
 
 #define CAP_MIN 64
@@ -892,7 +921,10 @@ static int announce(struct ring_state *state, struct ring_event *ret, const stru
 	return 0;
 }
 
-/* Delivers the description of a target unless that was done. 0: it is in *ret; AGAIN: go on; -ENOMEM. */
+/*
+ * Delivers the description of a target unless that was done. 0: it is in *ret; AGAIN: go on;
+ * -ENOMEM.
+ */
 static int announce_first(struct ring_cursor *cursor, struct ring_state *state, struct ring_event *ret)
 {
 	if (cursor->quiet || state->announced)
@@ -916,7 +948,10 @@ static mono_t record_time(const struct ring_cursor *cursor, const uint64_t *reco
 	return (mono_t){ cursor->time.ns + (uint64_t)(offset * unit) };
 }
 
-/* Applies a SAMPLE record. Fields that a newer writer knows and we do not come last and are left out. */
+/*
+ * Applies a SAMPLE record. Fields that a newer writer knows and we do not come last and are left
+ * out.
+ */
 static uint32_t apply_fields(struct sample *sample, const uint64_t *record)
 {
 	uint32_t mask = (uint32_t)record[1] & (uint32_t)((1ULL << SAMPLE_FIELDS) - 1);
@@ -929,7 +964,9 @@ static uint32_t apply_fields(struct sample *sample, const uint64_t *record)
 	return mask;
 }
 
-/* Field by field: clearing all of the event would cost more than everything else done for a sample. */
+/*
+ * Field by field: clearing all of the event would cost more than everything else done for a sample.
+ */
 static void deliver_sample(const struct ring_cursor *cursor, const struct ring_state *state, uint32_t changed,
 			   struct ring_event *ret)
 {
@@ -1065,7 +1102,10 @@ static int next_record(struct ring_cursor *cursor, struct ring_event *ret)
 	}
 }
 
-/* Delivers what a cursor that starts at the newest tick knows: each target's description, then its sample. */
+/*
+ * Delivers what a cursor that starts at the newest tick knows: each target's description, then its
+ * sample.
+ */
 static int next_preloaded(struct ring_cursor *cursor, struct ring_event *ret)
 {
 	size_t walk = cursor->walk;

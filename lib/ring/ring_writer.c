@@ -1,14 +1,15 @@
 /*
  * ring_writer.c: fills pages.
  *
- * A tick is written behind what is published and becomes visible by one release store of `used`, in the page where it
- * began. When it went on in further pages, theirs are stored before, last page first: whoever sees the beginning of a
- * tick can see all of it, and a writer that is killed between two of these stores has published nothing.
+ * A tick is written behind what is published and becomes visible by one release store of `used`, in
+ * the page where it began. When it went on in further pages, theirs are stored before, last page
+ * first: whoever sees the beginning of a tick can see all of it, and a writer that is killed
+ * between two of these stores has published nothing.
  *
- * A page belongs to its writer only while a tick is being written. Between ticks (OPEN) another writer may seal it,
- * which it does when the page is half a ring old: a thread that samples once a minute then neither stops the others
- * nor keeps a blocking reader on its page. The owner finds out when its next tick begins, by the compare-and-swap
- * that would have made the page its own again.
+ * A page belongs to its writer only while a tick is being written. Between ticks (OPEN) another
+ * writer may seal it, which it does when the page is half a ring old: a thread that samples once a
+ * minute then neither stops the others nor keeps a blocking reader on its page. The owner finds out
+ * when its next tick begins, by the compare-and-swap that would have made the page its own again.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
@@ -38,12 +39,14 @@ static inline uint32_t ring_pad(uint32_t bytes)
 /*
  * ring_claim.c: how pages change hands.
  *
- * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and nobody is writing it"
- * to "page s, claimed". Then next_seq is advanced; a writer that finds the word of page next_seq already taken
- * advances next_seq on the other's behalf, so nobody waits for a thread that was interrupted in between.
+ * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and
+ * nobody is writing it" to "page s, claimed". Then next_seq is advanced; a writer that finds the
+ * word of page next_seq already taken advances next_seq on the other's behalf, so nobody waits for
+ * a thread that was interrupted in between.
  *
- * Rejected: a fetch-and-add on next_seq (whoever gets a number whose slot is being written is stuck with it); a lock
- * (a killed thread keeps it); checksums per tick (they would cost more than the records).
+ * Rejected: a fetch-and-add on next_seq (whoever gets a number whose slot is being written is stuck
+ * with it); a lock (a killed thread keeps it); checksums per tick (they would cost more than the
+ * records).
  */
 
 /* Seals a page whose word this thread has made SEALING (or which is TICKING and its own). */
@@ -75,8 +78,9 @@ static bool ring_claim_held(const struct ring *ring, uint64_t s, uint64_t count)
 }
 
 /*
- * What is done by whoever is held: if the reader waits on an idle page, that is sealed, so that
- * it can go on. The page may have been in a tick when it was half a ring old, and its writer held ever since.
+ * What is done by whoever is held: if the reader waits on an idle page, that is sealed, so that it
+ * can go on. The page may have been in a tick when it was half a ring old, and its writer held ever
+ * since.
  */
 static void ring_claim_held_back(const struct ring *ring)
 {
@@ -128,15 +132,21 @@ static int ring_claim_take(struct ring *ring, uint64_t *ret_seq)
 }
 
 /*
- * ring_stats.c: a list of accounts behind a lock of one word in private memory, held for the few hundred additions of a sum.
+ * ring_stats.c: a list of accounts behind a lock of one word in private memory, held for the few
+ * hundred additions of a sum.
  *
- * A tick must not wait: a post that does not get the lock at once, or a little later, is kept and made by the next one. Since the sum is made of what
- * was posted, it is at any time the sum of whole states of each writer, if not of the same moment.
+ * A tick must not wait: a post that does not get the lock at once, or a little later, is kept and
+ * made by the next one. Since the sum is made of what was posted, it is at any time the sum of
+ * whole states of each writer, if not of the same moment.
  *
- * Rejected: every writer's counters in the file, to be added up by readers: each of them would have to know how.
+ * Rejected: every writer's counters in the file, to be added up by readers: each of them would have
+ * to know how.
  */
 
-/* The lock is held for less than a microsecond: who does not get it after so many looks waits for a thread that has no CPU. */
+/*
+ * The lock is held for less than a microsecond: who does not get it after so many looks waits for a
+ * thread that has no CPU.
+ */
 #define TRIES 200
 
 static bool lock_soon(struct ring *ring)
@@ -175,7 +185,10 @@ static void enter(struct ring_account *account, const struct stats *stats)
 	account->unposted = false;
 }
 
-/* Opens an account for the writer of this number, in the writer's storage. May wait for another thread's post. */
+/*
+ * Opens an account for the writer of this number, in the writer's storage. May wait for another
+ * thread's post.
+ */
 static void ring_stats_open(struct ring *ring, struct ring_account *account, uint64_t writer)
 {
 	account->writer = writer;
@@ -203,7 +216,10 @@ static void ring_stats_close(struct ring *ring, struct ring_account *account)
 	unlock(ring);
 }
 
-/* The writer's counters are these: ring_stats() says so, unless another thread keeps the ledger busy; then the next post or the close does. */
+/*
+ * The writer's counters are these: ring_stats() says so, unless another thread keeps the ledger
+ * busy; then the next post or the close does.
+ */
 static void ring_stats_post(struct ring *ring, struct ring_account *account, const struct stats *stats)
 {
 	if (!lock_soon(ring)) {
@@ -298,7 +314,10 @@ void ring_writer_free(struct ring_writer *writer)
 	if (writer == NULL)
 		return;
 
-	/* A tick that was never ended: its pages are sealed as far as they were published before it. */
+	/*
+	 * A tick that was never ended: its pages are sealed as far as they were published before
+	 * it.
+	 */
 	for (uint32_t i = 0; i < writer->parts_count; i++)
 		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);
 	if (writer->ticking)
@@ -542,7 +561,10 @@ static void put_fields(struct ring_writer *writer, struct ring_track *track, mon
 	count_record(writer, size);
 }
 
-/* Writes a record whatever it says. changed: the fields that differ from the last one, if it had the same. 0; RING_HELD. */
+/*
+ * Writes a record whatever it says. changed: the fields that differ from the last one, if it had
+ * the same. 0; RING_HELD.
+ */
 static int put_record(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
 		      uint32_t changed)
 {

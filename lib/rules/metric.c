@@ -13,11 +13,13 @@
 /*
  * metric.c: two observations in, one real number out.
  *
- * Every counter is compared by difference and a difference below zero is "unavailable", never a huge number: counters of
- * a group step back when one of its processes ends. A limit is taken at the end of the window, because that is what the
- * target has to live with from now on. Nothing is clamped: 101 % of a quota is what the kernel handed out.
+ * Every counter is compared by difference and a difference below zero is "unavailable", never a
+ * huge number: counters of a group step back when one of its processes ends. A limit is taken at
+ * the end of the window, because that is what the target has to live with from now on. Nothing is
+ * clamped: 101 % of a quota is what the kernel handed out.
  *
- * Rejected: guessing a missing limit for anything but the machine itself. A percentage of a guess would fire rules.
+ * Rejected: guessing a missing limit for anything but the machine itself. A percentage of a guess
+ * would fire rules.
  */
 
 /* clang-format off */
@@ -76,7 +78,10 @@ uint64_t metric_peak(const struct sample *from, const struct sample *to)
 	if (!sample_has(from, SAMPLE_MEMORY_PEAK) || !sample_has(to, SAMPLE_MEMORY_PEAK))
 		return peak;
 
-	/* A mark that rose was made in between; one that fell was reset in between and has been made since. */
+	/*
+	 * A mark that rose was made in between; one that fell was reset in between and has been
+	 * made since.
+	 */
 	if (to->value[SAMPLE_MEMORY_PEAK] != from->value[SAMPLE_MEMORY_PEAK] && to->value[SAMPLE_MEMORY_PEAK] > peak)
 		peak = to->value[SAMPLE_MEMORY_PEAK];
 	return peak;
@@ -122,7 +127,10 @@ static bool time_share(const struct metric_point *from, const struct metric_poin
 	return true;
 }
 
-/* The limit in units of `unit`, or the machine's where none is known: UINT64_MAX is how limits say "not known". */
+/*
+ * The limit in units of `unit`, or the machine's where none is known: UINT64_MAX is how limits say
+ * "not known".
+ */
 static double limit_or(const struct metric_point *to, enum sample_field field, double unit, double machine)
 {
 	if (!sample_has(&to->sample, field) || to->sample.value[field] == UINT64_MAX)
@@ -207,7 +215,9 @@ static bool throttled(const struct metric_point *from, const struct metric_point
 	if (!counted(from, to, SAMPLE_PERIODS, &periods) || !counted(from, to, SAMPLE_THROTTLED_PERIODS, &of_them))
 		return false;
 
-	/* Periods only elapse while the cgroup runs: none elapsed means that nobody was held back. */
+	/*
+	 * Periods only elapse while the cgroup runs: none elapsed means that nobody was held back.
+	 */
 	*ret = periods > 0 ? of_them / periods * 100 : 0;
 	return true;
 }

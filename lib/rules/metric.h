@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 /*
- * metric.h: what a rule can look at. A metric turns two observations of a target, one window apart, into one real
- * number, or into "unavailable". Pure.
+ * metric.h: what a rule can look at. A metric turns two observations of a target, one window apart,
+ * into one real number, or into "unavailable". Pure.
  */
 
 /* How a metric's thresholds are written in the configuration and shown to people. */
@@ -57,8 +57,8 @@ struct metric_machine {
 };
 
 /*
- * A target as seen at a moment. peak_bytes: most memory seen since the previous observation that was handed to
- * metric_value, that one included (metric_peak, from sample to sample).
+ * A target as seen at a moment. peak_bytes: most memory seen since the previous observation that
+ * was handed to metric_value, that one included (metric_peak, from sample to sample).
  */
 struct metric_point {
 	mono_t time;
@@ -82,17 +82,19 @@ bool metric_by_name(const char *name, enum metric *ret);
 const char *metric_of_name(enum metric_of of);
 
 /*
- * The value of a metric over the window from *from to *to. True and *ret, or false: unavailable (a field is missing in
- * either, a counter stepped back, the window has no length, a percentage of a limit that is unknown or zero).
- * Percentages: 100 is all of it. Of the target's limit falls back to the machine when the target has none (the field is
- * unavailable or UINT64_MAX). Of a core has a meaning for cpu only.
+ * The value of a metric over the window from *from to *to. True and *ret, or false: unavailable (a
+ * field is missing in either, a counter stepped back, the window has no length, a percentage of a
+ * limit that is unknown or zero). Percentages: 100 is all of it. Of the target's limit falls back
+ * to the machine when the target has none (the field is unavailable or UINT64_MAX). Of a core has a
+ * meaning for cpu only.
  */
 bool metric_value(enum metric metric, enum metric_of of, const struct metric_machine *machine,
 		  const struct metric_point *from, const struct metric_point *to, double *ret);
 
 /*
- * Most memory known to have been used after *from was taken and up to *to: what *to uses, and its high-water mark if that
- * moved in between. A mark that fell was reset (sampling.reset_peaks) and counts as the peak since. 0: nothing known.
+ * Most memory known to have been used after *from was taken and up to *to: what *to uses, and its
+ * high-water mark if that moved in between. A mark that fell was reset (sampling.reset_peaks) and
+ * counts as the peak since. 0: nothing known.
  */
 uint64_t metric_peak(const struct sample *from, const struct sample *to);
 

@@ -1,23 +1,26 @@
 /*
  * trigger.c: one step of one rule on one target.
  *
- * A step is: keep the clocks, judge the value (is it a candidate?), see what holds a candidate back, fire or not, and
- * only then let the value into the history. So the average never holds the value it is compared with, and holds every
- * other one that was seen: candidates, values above the maximum and values of the warm-up are history like any other.
+ * A step is: keep the clocks, judge the value (is it a candidate?), see what holds a candidate
+ * back, fire or not, and only then let the value into the history. So the average never holds the
+ * value it is compared with, and holds every other one that was seen: candidates, values above the
+ * maximum and values of the warm-up are history like any other.
  *
- * The average. Subtracting what leaves a running sum leaves rounding errors behind: after a value of 1e18 has passed
- * through, the sum of small numbers is wrong by hundreds. So nothing is ever subtracted. `slots` is filled from the
- * front; when it is full, each slot is replaced by the sum of itself and all slots after it, and filling starts again at
- * the front. At any position p the last `capacity` values then sum up to (old slots p and later: slots[p]) + (new slots
- * before p: `recent`). Invariant: slots [0, position) hold values, slots [position, filled) hold such sums.
+ * The average. Subtracting what leaves a running sum leaves rounding errors behind: after a value
+ * of 1e18 has passed through, the sum of small numbers is wrong by hundreds. So nothing is ever
+ * subtracted. `slots` is filled from the front; when it is full, each slot is replaced by the sum
+ * of itself and all slots after it, and filling starts again at the front. At any position p the
+ * last `capacity` values then sum up to (old slots p and later: slots[p]) + (new slots before p:
+ * `recent`). Invariant: slots [0, position) hold values, slots [position, filled) hold such sums.
  *
- * Time. Spans that are under way (cooldown, the count's period) end on the monotonic clock, which nobody sets. What is
- * remembered for another life is on the wall clock, which anybody may set: it is moved along when it was set by more than
- * WALL_STEP_NS, so that a clock corrected after boot neither shortens nor lengthens a cooldown over a restart.
+ * Time. Spans that are under way (cooldown, the count's period) end on the monotonic clock, which
+ * nobody sets. What is remembered for another life is on the wall clock, which anybody may set: it
+ * is moved along when it was set by more than WALL_STEP_NS, so that a clock corrected after boot
+ * neither shortens nor lengthens a cooldown over a restart.
  *
- * Holding. A candidate holds from the end of the first window in which it was one, within a cooldown too; any other
- * judgement, "unavailable" included, ends that. A firing starts it anew, so a rule with `for` and without cooldown fires
- * once per `for`, not at every step.
+ * Holding. A candidate holds from the end of the first window in which it was one, within a
+ * cooldown too; any other judgement, "unavailable" included, ends that. A firing starts it anew, so
+ * a rule with `for` and without cooldown fires once per `for`, not at every step.
  */
 #include "lib/rules/trigger.h"
 
@@ -32,10 +35,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So little is not noticed in a cooldown, and slewing takes hours for it: what is remembered is not rewritten all the time. */
+/*
+ * So little is not noticed in a cooldown, and slewing takes hours for it: what is remembered is not
+ * rewritten all the time.
+ */
 #define WALL_STEP_NS (5 * NS_PER_S)
 
-/* There is one for each target of each rule: counters of half the size, and no room between the fields. */
+/*
+ * There is one for each target of each rule: counters of half the size, and no room between the
+ * fields.
+ */
 struct trigger_state {
 	struct trigger_memory memory;
 	mono_t cooldown_end;  /* while memory.cooldown_until is not 0 */
@@ -133,7 +142,9 @@ static uint64_t add_capped(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* From wall to until, at most longest: no clock that was set makes a span longer than it ever was. */
+/*
+ * From wall to until, at most longest: no clock that was set makes a span longer than it ever was.
+ */
 static uint64_t wall_left(uint64_t until_ns, wall_t wall, uint64_t longest)
 {
 	uint64_t left = until_ns > wall.ns ? until_ns - wall.ns : 0;
@@ -148,7 +159,10 @@ static uint64_t mono_left(mono_t end, mono_t now)
 	return left > 0 ? (uint64_t)left : 0;
 }
 
-/* Corrects a remembered point on the wall clock, unless it is only a little off: it is not worth writing it down anew. */
+/*
+ * Corrects a remembered point on the wall clock, unless it is only a little off: it is not worth
+ * writing it down anew.
+ */
 static void follow_wall(wall_t *remembered, uint64_t actual_ns)
 {
 	uint64_t off = remembered->ns > actual_ns ? remembered->ns - actual_ns : actual_ns - remembered->ns;
@@ -157,7 +171,10 @@ static void follow_wall(wall_t *remembered, uint64_t actual_ns)
 		remembered->ns = actual_ns;
 }
 
-/* Finds on the monotonic clock of this life the ends that an earlier one remembered on the wall clock. */
+/*
+ * Finds on the monotonic clock of this life the ends that an earlier one remembered on the wall
+ * clock.
+ */
 static void anchor(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall)
 {
 	const struct trigger_memory *memory = &state->memory;
@@ -221,14 +238,19 @@ static enum trigger_reason judge(const struct trigger_state *state, const struct
 	if (rule->has_percent && value > rule->percent)
 		return TRIGGER_ABOVE_PERCENT;
 
-	/* Nothing after a long time of nothing is no spike, although 0 >= 0: only more than nothing is above average. */
+	/*
+	 * Nothing after a long time of nothing is no spike, although 0 >= 0: only more than nothing
+	 * is above average.
+	 */
 	if (rule->has_delta && decision->has_average && value > 0 &&
 	    value >= average_threshold(rule, decision->average))
 		return TRIGGER_ABOVE_AVERAGE;
 	return TRIGGER_WITHIN_BOUNDS;
 }
 
-/* Lowest value that is a candidate (or, for a strict threshold, is next to one). False if none is. */
+/*
+ * Lowest value that is a candidate (or, for a strict threshold, is next to one). False if none is.
+ */
 static bool lowest_threshold(const struct trigger_rule *rule, const struct trigger_decision *decision, double *ret)
 {
 	bool by_average = rule->has_delta && decision->has_average;

@@ -1,11 +1,15 @@
 /*
- * trigger.h: does this value of this target make this rule fire, and why (not)? A pure function of rule, state, time
- * and value; it does not know what a dump is.
+ * trigger.h: does this value of this target make this rule fire, and why (not)? A pure function of
+ * rule, state, time and value; it does not know what a dump is.
  *
- *   ┌───────┐ candidate, for = 0 or held ┌───────┐ next step ┌──────────┐ cooldown over   ┌────────────────────┐
- *   │ ARMED ├───────────────────────────▶│ fires ├──────────▶│ COOLDOWN ├────────────────▶│ ARMED, or DISARMED │
- *   └─┬───▲─┘                            └───▲───┘           └──────────┘                 │ until re-armed     │
- *     │   │ not a candidate any more         │ held for `for`                             └────────────────────┘
+ *   ┌───────┐ candidate, for = 0 or held ┌───────┐ next step ┌──────────┐ cooldown over
+ *   ┌────────────────────┐
+ *   │ ARMED ├───────────────────────────▶│ fires ├──────────▶│ COOLDOWN ├────────────────▶│ ARMED, or
+ *   DISARMED │
+ *   └─┬───▲─┘                            └───▲───┘           └──────────┘                 │ until
+ *                                        re-armed     │
+ *     │   │ not a candidate any more         │ held for `for`
+ *         └────────────────────┘
  *     │ ┌─┴───────┐                          │
  *     └▶│ PENDING ├──────────────────────────┘
  *       └─────────┘
@@ -65,7 +69,9 @@ struct trigger_rule {
 
 enum trigger_phase { TRIGGER_ARMED, TRIGGER_IN_PENDING, TRIGGER_IN_COOLDOWN, TRIGGER_DISARMED };
 
-/* What must survive a restart; on the wall clock, because monotonic time does not outlive a boot. */
+/*
+ * What must survive a restart; on the wall clock, because monotonic time does not outlive a boot.
+ */
 struct trigger_memory {
 	wall_t cooldown_until; /* 0: none */
 	wall_t count_since;    /* the first firing in the period in which `count` counts; the period starts there */
@@ -81,9 +87,9 @@ bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_m
 struct trigger_state; /* opaque: one per (rule, target) */
 
 /*
- * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING and the phase
- * IN_COOLDOWN: the phase says what the rule waits for, the reason what this value lacked first. There is one for each target of each
- * rule: no room between its fields.
+ * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING
+ * and the phase IN_COOLDOWN: the phase says what the rule waits for, the reason what this value
+ * lacked first. There is one for each target of each rule: no room between its fields.
  */
 struct trigger_decision {
 	double value;
@@ -108,27 +114,37 @@ int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **re
 void trigger_state_free(struct trigger_state *state);
 
 /*
- * Resumes what an earlier life remembered; before the first step. A cooldown or a count's period that would take longer
- * than the rule's own (the clock was set, the rule was changed) is cut to that at the first step.
+ * Resumes what an earlier life remembered; before the first step. A cooldown or a count's period
+ * that would take longer than the rule's own (the clock was set, the rule was changed) is cut to
+ * that at the first step.
  */
 void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
 
-/* What to remember, as of the last step. Within one life time is measured on the monotonic clock, and this follows the wall clock. */
+/*
+ * What to remember, as of the last step. Within one life time is measured on the monotonic clock,
+ * and this follows the wall clock.
+ */
 const struct trigger_memory *trigger_memory(const struct trigger_state *state);
 
 /*
- * Judges one window: `value` is ignored unless available; one that is no finite number is unavailable. disk_ok: there is
- * room for an incident. now and wall are the end of the window. The value enters the history after it was judged, whatever
- * the judgement. rule is the one the state was made for. Never fails, never allocates; the cost does not depend on history.
+ * Judges one window: `value` is ignored unless available; one that is no finite number is
+ * unavailable. disk_ok: there is room for an incident. now and wall are the end of the window. The
+ * value enters the history after it was judged, whatever the judgement. rule is the one the state
+ * was made for. Never fails, never allocates; the cost does not depend on history.
  */
 void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
 		  double value, bool disk_ok, struct trigger_decision *ret);
 
-/* How often each reason was given, TRIGGER_REASONS counters, which stop at their largest value; for candidates that did not fire this is what was suppressed. */
+/*
+ * How often each reason was given, TRIGGER_REASONS counters, which stop at their largest value; for
+ * candidates that did not fire this is what was suppressed.
+ */
 const uint32_t *trigger_reasons(const struct trigger_state *state);
 
-/* "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average", "within-bounds",
- * "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget". */
+/*
+ * "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average",
+ * "within-bounds", "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget".
+ */
 const char *trigger_reason_name(enum trigger_reason reason);
 
 /* "armed", "pending", "cooldown", "disarmed". */

@@ -1,14 +1,16 @@
 /*
- * process.c: descriptors below one /proc/<pid>, opened relative to the directory's own descriptor, so that they all belong to
- * the same process even when the pid is reused while they are being opened.
+ * process.c: descriptors below one /proc/<pid>, opened relative to the directory's own descriptor,
+ * so that they all belong to the same process even when the pid is reused while they are being
+ * opened.
  *
- * All are opened when the process is met, so that later, in the tick, nothing need be opened; what the options make useless
- * is closed again. Who has no descriptors to spare opens some in the tick nevertheless, and asks who it is that they belong to: the directory's
- * descriptor makes them all one process's, and the start time says which. A pid belongs to one process from its start to its end: if that
- * is the one that is meant, then it was also when its CPU clock was asked before.
+ * All are opened when the process is met, so that later, in the tick, nothing need be opened; what
+ * the options make useless is closed again. Who has no descriptors to spare opens some in the tick
+ * nevertheless, and asks who it is that they belong to: the directory's descriptor makes them all
+ * one process's, and the start time says which. A pid belongs to one process from its start to its
+ * end: if that is the one that is meant, then it was also when its CPU clock was asked before.
  *
- * A file that is not allowed (fd/ of other users, clear_refs) or not there (fixtures) is unavailable;
- * running out of descriptors is not: that is the caller's to know.
+ * A file that is not allowed (fd/ of other users, clear_refs) or not there (fixtures) is
+ * unavailable; running out of descriptors is not: that is the caller's to know.
  */
 #include "lib/source/process.h"
 
@@ -37,30 +39,37 @@ static int process_identify(const struct process *process, uint64_t *ret_start_t
 /*
  * gate.c: the states of a process as it is seen through its clock:
  *
- *	          clock moved                  clock stands still, files read
- *	settled ---------------> unsettled --------------------------------> settled
- *	   ^ |                     ^  |
- *	   +-+ heartbeat           +--+ clock moved
+ * 	          clock moved                  clock stands still, files read
+ * 	settled ---------------> unsettled --------------------------------> settled
+ * 	   ^ |                     ^  |
+ * 	   +-+ heartbeat           +--+ clock moved
  *
- * The files are read once more after the clock came to a stand, because the process may have run between the two reads.
+ * The files are read once more after the clock came to a stand, because the process may have run
+ * between the two reads.
  *
- * Where files may be left unread (gate.h) "unsettled" has a time: a process that ran is `unread` until it was read while its clock stood still, and due_ns is
- * no later than its patience after it began to be so. What uses much CPU time is read in each look, as ever: the bound on the CPU time that may be
- * left unread bounds what of its memory can be unknown, and its patience for how long.
+ * Where files may be left unread (gate.h) "unsettled" has a time: a process that ran is `unread`
+ * until it was read while its clock stood still, and due_ns is no later than its patience after it
+ * began to be so. What uses much CPU time is read in each look, as ever: the bound on the CPU time
+ * that may be left unread bounds what of its memory can be unknown, and its patience for how long.
  *
- * The high-water mark and the count of descriptors cost more and have intervals of their own. From when the process ran they
- * are owed until they were read after that, which may be while it stands still: then it cannot have changed them. A mark does not rise without a page that
- * comes: while the process has as many page faults and pages as when its mark was read, the mark is read a heartbeat later. (Not skipped: there are
- * drivers that map pages without a fault.)
+ * The high-water mark and the count of descriptors cost more and have intervals of their own. From
+ * when the process ran they are owed until they were read after that, which may be while it stands
+ * still: then it cannot have changed them. A mark does not rise without a page that comes: while
+ * the process has as many page faults and pages as when its mark was read, the mark is read a
+ * heartbeat later. (Not skipped: there are drivers that map pages without a fault.)
  *
- * Cold and warm differ in one place: whose descriptors are read, kept ones or ones that were opened for this. What is read of a cold process goes
- * into a copy of the sample first, so that nothing of it is kept when the process turns out to be another one.
+ * Cold and warm differ in one place: whose descriptors are read, kept ones or ones that were opened
+ * for this. What is read of a cold process goes into a copy of the sample first, so that nothing of
+ * it is kept when the process turns out to be another one.
  */
 
 /* Heartbeats drift apart by up to a quarter, in so many steps. */
 #define SPREAD_STEPS 64
 
-/* What is taken from a process that sleeps (it is swapped out, its pages are reclaimed) goes on for seconds: more than that need not be looked for. */
+/*
+ * What is taken from a process that sleeps (it is swapped out, its pages are reclaimed) goes on for
+ * seconds: more than that need not be looked for.
+ */
 #define DOUBLINGS_MAX 3
 #define RATE_LIMIT_MAX_NS (10 * NS_PER_S)
 
@@ -204,7 +213,10 @@ static uint64_t faults_of(const struct sample *sample)
 	return sample->value[SAMPLE_MINOR_FAULTS] + sample->value[SAMPLE_MAJOR_FAULTS];
 }
 
-/* stat and statm were read. Of a cold process the files of what is due are open by now, whatever they say. */
+/*
+ * stat and statm were read. Of a cold process the files of what is due are open by now, whatever
+ * they say.
+ */
 static void note_pages(struct read_gate *read_gate, const struct read_gate_options *options,
 		       const struct sample *sample)
 {
@@ -300,8 +312,8 @@ static uint64_t sooner(uint64_t due_ns, mono_t now, uint64_t interval_ns)
 }
 
 /*
- * What is read for the first time waits for the heartbeat, even if the process runs: the heartbeats are spread, and thousands of
- * first readings in one tick would be felt.
+ * What is read for the first time waits for the heartbeat, even if the process runs: the heartbeats
+ * are spread, and thousands of first readings in one tick would be felt.
  */
 bool read_gate_retune(struct read_gate *read_gate, const struct read_gate_options *before,
 		      const struct read_gate_options *options, mono_t now, struct sample *sample)
@@ -409,7 +421,9 @@ static void obey(struct read_gate *read_gate, const struct read_gate_options *op
 	atomic_store_explicit(&read_gate->cold, is_cold(read_gate), memory_order_relaxed);
 }
 
-/* Whether a process that ran, and whose clock said before_ns at the last look, may be left unread. */
+/*
+ * Whether a process that ran, and whose clock said before_ns at the last look, may be left unread.
+ */
 static bool may_wait(const struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
 		     uint64_t before_ns)
 {
@@ -467,7 +481,10 @@ void read_gate_take_clock(struct read_gate *read_gate, struct sample *sample)
 	count_run(read_gate);
 }
 
-/* A heartbeat that finds nothing is as far from the next one again. What is read for another reason does not count. */
+/*
+ * A heartbeat that finds nothing is as far from the next one again. What is read for another reason
+ * does not count.
+ */
 static uint8_t next_rest(const struct read_gate *read_gate)
 {
 	if (!read_gate->settled || read_gate->ran || read_gate->unread || read_gate->owed != 0)
@@ -513,12 +530,18 @@ int read_gate_read(struct read_gate *read_gate, const struct read_gate_options *
 /* 52 numbers of up to 20 digits and a name of up to 64 bytes. */
 #define STAT_MAX 2048
 #define STATM_MAX 256
-/* Usually 1.5 KiB; a process in more than a thousand supplementary groups has VmHWM beyond it: unavailable. */
+/*
+ * Usually 1.5 KiB; a process in more than a thousand supplementary groups has VmHWM beyond it:
+ * unavailable.
+ */
 #define STATUS_MAX 8192
 
 #define FDS_COUNTED_MAX 65536
 
-/* The one place where a vanished process is recognised: procfs says ESRCH, listing fd/ ENOENT, a CPU clock EINVAL. */
+/*
+ * The one place where a vanished process is recognised: procfs says ESRCH, listing fd/ ENOENT, a
+ * CPU clock EINVAL.
+ */
 static int map_errno(int error)
 {
 	return error == ENOENT || error == EINVAL ? -ESRCH : -error;
@@ -550,7 +573,10 @@ static void set_closed(struct process *process)
 		process->fd[i] = -1;
 }
 
-/* All but stat may be unavailable; a machine that has no descriptors left is another matter. 0 or -errno. */
+/*
+ * All but stat may be unavailable; a machine that has no descriptors left is another matter. 0 or
+ * -errno.
+ */
 static int open_files(struct process *process, int dir_fd, unsigned wanted)
 {
 	for (unsigned i = 0; i < PROCESS_FILES; i++) {
@@ -565,8 +591,9 @@ static int open_files(struct process *process, int dir_fd, unsigned wanted)
 }
 
 /*
- * Opens stat, and what is in `wanted`; reads nothing. All belongs to one process, which need not be the one that is meant: process_identify
- * says. 0; -ESRCH; -errno. Has one descriptor more for a moment.
+ * Opens stat, and what is in `wanted`; reads nothing. All belongs to one process, which need not be
+ * the one that is meant: process_identify says. 0; -ESRCH; -errno. Has one descriptor more for a
+ * moment.
  */
 static int process_open(struct process *process, int procfd, int32_t pid, unsigned wanted)
 {
@@ -629,11 +656,17 @@ int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wante
 	return 0;
 }
 
-/* Nothing is open; the CPU clock of pid, if wanted, can be asked, and says nothing of who has that pid. */
+/*
+ * Nothing is open; the CPU clock of pid, if wanted, can be asked, and says nothing of who has that
+ * pid.
+ */
 static void process_init_closed(struct process *process, int32_t pid, bool with_cpu_clock)
 {
 	set_closed(process);
-	/* As clock_getcpuclockid(3) makes it, which would ask the kernel once more: ~pid, CPUCLOCK_SCHED. */
+	/*
+	 * As clock_getcpuclockid(3) makes it, which would ask the kernel once more: ~pid,
+	 * CPUCLOCK_SCHED.
+	 */
 	if (with_cpu_clock)
 		process->clock = (clockid_t)(~(uint32_t)pid << 3 | 2);
 }
@@ -685,7 +718,10 @@ int process_cpu(const struct process *process, uint64_t *ret_ns)
 {
 	struct timespec ts;
 
-	/* Not clock_gettime(3): its vDSO knows no such clock, and finding that out costs 10 ns of 200. */
+	/*
+	 * Not clock_gettime(3): its vDSO knows no such clock, and finding that out costs 10 ns of
+	 * 200.
+	 */
 	_Static_assert(sizeof(ts.tv_sec) == sizeof(long), "the call takes the kernel's timespec");
 	if (syscall(SYS_clock_gettime, process->clock, &ts) < 0)
 		return map_errno(errno);
@@ -761,7 +797,10 @@ int process_read_peak(const struct process *process, bool reset, struct sample *
 		return 0;
 	}
 	sample_set(sample, SAMPLE_MEMORY_PEAK, peak_bytes);
-	/* "5": the mark becomes the present RSS (Linux 4.0). Where it is refused the mark stays, and stays true. */
+	/*
+	 * "5": the mark becomes the present RSS (Linux 4.0). Where it is refused the mark stays,
+	 * and stays true.
+	 */
 	if (reset && process->fd[PROCESS_CLEAR_REFS] >= 0 && pwrite(process->fd[PROCESS_CLEAR_REFS], "5", 1, 0) < 0 &&
 	    errno == ESRCH)
 		return -ESRCH;

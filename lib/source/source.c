@@ -1,7 +1,8 @@
 /*
  * source.c: who is in a source, and what is in force. What a fill does is in source_fill.c.
  *
- * All arrays are in one room (source_format.h), which is exchanged for another when the capacity changes; nothing else is allocated after the start.
+ * All arrays are in one room (source_format.h), which is exchanged for another when the capacity
+ * changes; nothing else is allocated after the start.
  */
 #include "lib/source/source.h"
 
@@ -28,7 +29,10 @@
 
 enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
 
-/* Members that are gone and not yet removed are in `members` of the group, and no longer in the sum. */
+/*
+ * Members that are gone and not yet removed are in `members` of the group, and no longer in the
+ * sum.
+ */
 struct source_group {
 	struct sum sum;
 	uint32_t members;
@@ -117,8 +121,9 @@ static inline void source_all_due(struct source *source)
 /*
  * sum.c: moved by differences, so that a member that did not change costs nothing.
  *
- * A counter contributes the growth of the highest value seen: the kernel's CPU counters step back by a little at times, and
- * catching up must not be counted again. That a counter restarts does not happen to a process.
+ * A counter contributes the growth of the highest value seen: the kernel's CPU counters step back
+ * by a little at times, and catching up must not be counted again. That a counter restarts does not
+ * happen to a process.
  */
 
 #define COUNTERS SUM_COUNTERS
@@ -214,10 +219,12 @@ void sum_sample(struct sum *sum, struct sample *ret)
 }
 
 /*
- * source_entry.c: the cold side of a source: entries and rooms are made and freed here, files are opened here.
+ * source_entry.c: the cold side of a source: entries and rooms are made and freed here, files are
+ * opened here.
  *
- * What the cold side has to say of an entry that is in a source (limits, files) it leaves in atomic words of the entry and then raises
- * a flag in its first cache line, where the next fill sees it in passing.
+ * What the cold side has to say of an entry that is in a source (limits, files) it leaves in atomic
+ * words of the entry and then raises a flag in its first cache line, where the next fill sees it in
+ * passing.
  */
 
 static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
@@ -334,7 +341,10 @@ void source_entry_free(struct source_entry *entry)
 	free(entry);
 }
 
-/* The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will tell again. */
+/*
+ * The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will
+ * tell again.
+ */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
 {
 	atomic_store_explicit(&entry->cpu_limit, cpu_limit, memory_order_relaxed);
@@ -445,27 +455,39 @@ void source_room_free(struct source_room *room)
 /*
  * source_fill.c: one array of what is read, one loop over what is due.
  *
- * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill touches of those that are not. Of an entry that is,
- * the first two cache lines (source_format.h); the next entry's are fetched while the kernel answers for this one.
+ * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill
+ * touches of those that are not. Of an entry that is, the first two cache lines (source_format.h);
+ * the next entry's are fetched while the kernel answers for this one.
  *
- * Points in time are there as steps of 65 us since the first fill, rounded down: an entry may be looked at so much too early, never too late.
+ * Points in time are there as steps of 65 us since the first fill, rounded down: an entry may be
+ * looked at so much too early, never too late.
  *
- * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the members that moved.
+ * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the
+ * members that moved.
  *
- * Rejected: reading each kind through a table of functions (an indirect call for each of thousands of looks that cost
- * 200 ns); the time of a pass as the time of its reads (hundreds of them take long enough to fake spikes); a timing wheel, which
- * finds what is due without a look at the rest: but these looks cost 0.3 ns each, and entries come, go, wake and change
- * their place in the array.
+ * Rejected: reading each kind through a table of functions (an indirect call for each of thousands
+ * of looks that cost 200 ns); the time of a pass as the time of its reads (hundreds of them take
+ * long enough to fake spikes); a timing wheel, which finds what is due without a look at the rest:
+ * but these looks cost 0.3 ns each, and entries come, go, wake and change their place in the array.
  */
 
-/* A look at an idle process takes 200 ns, asking for the time 20: one answer stands for so many looks in a row, some 3 us. */
+/*
+ * A look at an idle process takes 200 ns, asking for the time 20: one answer stands for so many
+ * looks in a row, some 3 us.
+ */
 #define LOOKS_PER_TIME 16
 
-/* Of a due time. They are compared by difference, which holds for 2^31 of them (39 h): see begin_fill. */
+/*
+ * Of a due time. They are compared by difference, which holds for 2^31 of them (39 h): see
+ * begin_fill.
+ */
 #define STEP_SHIFT 16
 #define FILLS_APART_MAX_NS (3600 * NS_PER_S)
 
-/* Entries that stand beside each other were as a rule made one after the other and are near each other in memory: so many are looked at together. */
+/*
+ * Entries that stand beside each other were as a rule made one after the other and are near each
+ * other in memory: so many are looked at together.
+ */
 #define NEIGHBOURS 8
 
 /* Groups are in the array like all, but due on their own account. In steps: 19 h. */
@@ -554,7 +576,10 @@ static void take_clock(struct source *source, struct source_entry *entry)
 		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
 }
 
-/* For how long the files of a process may be left unread after it ran: while one that sleeps may be left without a look. */
+/*
+ * For how long the files of a process may be left unread after it ran: while one that sleeps may be
+ * left without a look.
+ */
 static uint64_t patience_of(const struct source *source, const struct source_entry *entry)
 {
 	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
@@ -728,7 +753,10 @@ static uint32_t next_due(const struct source *source, const struct source_entry 
 	return entry->kind == ENTRY_CGROUP ? cgroup_due(source, entry, now) : source->step + NEVER_STEPS;
 }
 
-/* It was seen as it is; one that could not be read was not: it was still as before when it was seen last, as after a pause. */
+/*
+ * It was seen as it is; one that could not be read was not: it was still as before when it was seen
+ * last, as after a pause.
+ */
 static void note_look(const struct source *source, struct source_entry *entry, mono_t before)
 {
 	entry->before = entry->fill + 1 != source->fills ? before : (mono_t){ 0 };
@@ -812,8 +840,9 @@ void source_fill(struct source *source, mono_t now)
 #define DEFAULT_HEARTBEAT_NS NS_PER_S
 
 /*
- * How much CPU time a process may use before its files are read again: a fiftieth of a core, so what uses more is read in every fill, and at most what
- * it takes to touch a megabyte or a huge page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
+ * How much CPU time a process may use before its files are read again: a fiftieth of a core, so
+ * what uses more is read in every fill, and at most what it takes to touch a megabyte or a huge
+ * page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
  */
 #define UNREAD_SHARE 50
 #define UNREAD_MAX_NS (200 * NS_PER_US)

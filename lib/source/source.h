@@ -1,28 +1,37 @@
 /*
- * source.h: reads all targets in one call. The hot half of sampling: source_fill allocates nothing, logs nothing, locks
- * nothing, and opens nothing but files of processes that have none open. The cold half (making and freeing entries) belongs to another thread.
+ * source.h: reads all targets in one call. The hot half of sampling: source_fill allocates nothing,
+ * logs nothing, locks nothing, and opens nothing but files of processes that have none open. The
+ * cold half (making and freeing entries) belongs to another thread.
  *
- * An entry is one thing that is read: a process, a cgroup, or a group, which is the sum of member processes. Entries are
- * made by the cold side, handed to the source by its owner thread (source_add), taken out again by it (source_remove), and
- * freed by the cold side. Between add and remove only the owner thread touches an entry, except source_entry_set_limits.
+ * An entry is one thing that is read: a process, a cgroup, or a group, which is the sum of member
+ * processes. Entries are made by the cold side, handed to the source by its owner thread
+ * (source_add), taken out again by it (source_remove), and freed by the cold side. Between add and
+ * remove only the owner thread touches an entry, except source_entry_set_limits.
  *
- * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the heartbeat, which backs off (gate.h). After it ran,
- * its files are read until they were read once with the clock standing still.
+ * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the
+ * heartbeat, which backs off (gate.h). After it ran, its files are read until they were read once
+ * with the clock standing still.
  *
- * One that hardly runs is told by its clock: CPU is new, and exact, in each fill; its files are read when it has used a fiftieth of the interval since they
- * were read (and at most 200 us), in every fill in which it ran as long as its memory changes, and at the latest idle_interval_ns (or its own: source_entry_set_idle) after
- * the first fill that saw it run. Only where there are pauses (below), and not of processes without a clock or without descriptors.
+ * One that hardly runs is told by its clock: CPU is new, and exact, in each fill; its files are
+ * read when it has used a fiftieth of the interval since they were read (and at most 200 us), in
+ * every fill in which it ran as long as its memory changes, and at the latest idle_interval_ns (or
+ * its own: source_entry_set_idle) after the first fill that saw it run. Only where there are pauses
+ * (below), and not of processes without a clock or without descriptors.
  *
- * High-water marks and descriptors of a process are read at their own intervals if it ran since, at the latest one interval
- * after it stopped running. The total of its CPU clock is CPU; without the clock it is utime + stime.
+ * High-water marks and descriptors of a process are read at their own intervals if it ran since, at
+ * the latest one interval after it stopped running. The total of its CPU clock is CPU; without the
+ * clock it is utime + stime.
  *
- * Backing off: a process that does not change is looked at less and less often, as idle_backoff.h says, and in every fill again from the first look
- * on that sees it change. What that look finds was used since the look before: source_entry_woke. Members of groups are also looked at in
- * the first fill at or after each multiple of idle_grid_ns: as of those fills the sums are exact; in between they lack what members
- * have begun to use since they were last looked at.
+ * Backing off: a process that does not change is looked at less and less often, as idle_backoff.h
+ * says, and in every fill again from the first look on that sees it change. What that look finds
+ * was used since the look before: source_entry_woke. Members of groups are also looked at in the
+ * first fill at or after each multiple of idle_grid_ns: as of those fills the sums are exact; in
+ * between they lack what members have begun to use since they were last looked at.
  *
- * Group sums never step back: a member's counters count from when its entry was made (or from its beginning: source_entry_set_whole), and stay in
- * the sum when it leaves, where what it used until its end may be added (source_entry_credit); gauges are the sum over living members. A group has no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
+ * Group sums never step back: a member's counters count from when its entry was made (or from its
+ * beginning: source_entry_set_whole), and stay in the sum when it leaves, where what it used until
+ * its end may be added (source_entry_credit); gauges are the sum over living members. A group has
+ * no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_SOURCE_H
 #define SPIKEWATCH_LIB_SOURCE_SOURCE_H
@@ -37,12 +46,16 @@
 /*
  * sum.h: the sum of samples whose members come and go. Pure; nothing fails.
  *
- * A member's counters count from when it joins, or from its beginning, and stay in the sum when it leaves, so no counter of a sum steps back. A gauge
- * of the sum is that of the members now, and available while every one of them has it. Limits, states and high-water marks
- * cannot be added up (the peak of a sum is not the sum of the peaks): they are unavailable.
+ * A member's counters count from when it joins, or from its beginning, and stay in the sum when it
+ * leaves, so no counter of a sum steps back. A gauge of the sum is that of the members now, and
+ * available while every one of them has it. Limits, states and high-water marks cannot be added up
+ * (the peak of a sum is not the sum of the peaks): they are unavailable.
  */
 
-/* CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS; the counters are the first */
+/*
+ * CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS; the counters are the
+ * first
+ */
 #define SUM_FIELDS 8
 #define SUM_COUNTERS 5
 
@@ -73,10 +86,16 @@ void sum_keep(struct sum_counters *kept, const struct sample *sample);
 /* Sets those that were kept in *ret. */
 void sum_kept(const struct sum_counters *kept, struct sample *ret);
 
-/* Before sum_join with begun: *part's counters count from *since; those that it has not, from *now. A part of {0} counts from 0. */
+/*
+ * Before sum_join with begun: *part's counters count from *since; those that it has not, from *now.
+ * A part of {0} counts from 0.
+ */
 void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now);
 
-/* The part belongs to the sum until it leaves. begun: its counters count from what they are in *part already, and not from *now. */
+/*
+ * The part belongs to the sum until it leaves. begun: its counters count from what they are in
+ * *part already, and not from *now.
+ */
 void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun);
 void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
 void sum_leave(struct sum *sum, struct sum_part *part);
@@ -121,22 +140,28 @@ struct source_counters {
 /* ---- cold side: may allocate, may open files ---- */
 
 /*
- * Opens what is needed to read process pid below procfd (a descriptor of the proc root, which must outlive the entry).
- * start_ticks: 0, or the start time the process must have. with_cpu_clock: pid is a pid of this pid namespace and procfd the real /proc, so that
- * the CPU clock may be asked; else everything is read from files every time.
- * 0; -ESRCH: no such process, or another one by now; -errno (-EMFILE ...), -ENOMEM.
+ * Opens what is needed to read process pid below procfd (a descriptor of the proc root, which must
+ * outlive the entry). start_ticks: 0, or the start time the process must have. with_cpu_clock: pid
+ * is a pid of this pid namespace and procfd the real /proc, so that the CPU clock may be asked;
+ * else everything is read from files every time. 0; -ESRCH: no such process, or another one by now;
+ * -errno (-EMFILE ...), -ENOMEM.
  */
 int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			 struct source_entry **ret);
 
 /*
- * The same of a process for which there are no descriptors: nothing stays open. It is looked at like all others; what there is to be read is opened for
- * that and closed again, in source_fill, where up to 6 descriptors must be free. If its pid has come to belong to another process it is gone.
+ * The same of a process for which there are no descriptors: nothing stays open. It is looked at
+ * like all others; what there is to be read is opened for that and closed again, in source_fill,
+ * where up to 6 descriptors must be free. If its pid has come to belong to another process it is
+ * gone.
  */
 int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			      struct source_entry **ret);
 
-/* Opens the files of a cgroup, whichever there are. path: below the hierarchies' roots. 0; -ENOENT: no controller knows it; -errno. */
+/*
+ * Opens the files of a cgroup, whichever there are. path: below the hierarchies' roots. 0; -ENOENT:
+ * no controller knows it; -errno.
+ */
 int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret);
 
 /* An empty group. */
@@ -145,33 +170,44 @@ int source_entry_group(void *user, struct source_entry **ret);
 /* Closes and frees. Must not be in a source. NULL is fine. */
 void source_entry_free(struct source_entry *entry);
 
-/* A process that has just begun: as a member of a group it counts with all that it used before its entry was made. Before source_add. */
+/*
+ * A process that has just begun: as a member of a group it counts with all that it used before its
+ * entry was made. Before source_add.
+ */
 void source_entry_set_whole(struct source_entry *entry);
 
-/* A process that was counted elsewhere until it had used so much: as a member of a group it counts with what is beyond. Before source_add. */
+/*
+ * A process that was counted elsewhere until it had used so much: as a member of a group it counts
+ * with what is beyond. Before source_add.
+ */
 void source_entry_set_since(struct source_entry *entry, const struct sample *since);
 
 /*
- * What a process had used when it ended is added to a group. member: its entry, which was in that group and is in the source no more: only what it
- * has not counted is added; NULL: it never was a member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from
- * the next fill on.
+ * What a process had used when it ended is added to a group. member: its entry, which was in that
+ * group and is in the source no more: only what it has not counted is added; NULL: it never was a
+ * member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from the next
+ * fill on.
  */
 void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end);
 
-/* Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any thread. cpu in ns/s. */
+/*
+ * Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any
+ * thread. cpu in ns/s.
+ */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit);
 
 /*
- * Opens what a process entry that is in a source needs for *wanted and may have been made without: the high-water mark, its reset, the
- * count of descriptors. The owner thread takes them over at its next look and reads them then. Arguments as those of source_entry_process.
- * 0; -ESRCH; -errno.
+ * Opens what a process entry that is in a source needs for *wanted and may have been made without:
+ * the high-water mark, its reset, the count of descriptors. The owner thread takes them over at its
+ * next look and reads them then. Arguments as those of source_entry_process. 0; -ESRCH; -errno.
  */
 int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uint64_t start_ticks,
 			const struct source_options *wanted);
 
 /*
- * Opens what a cold process needs for *wanted; it has it from the next fill on. As source_entry_reopen, and one at a time with that. Of an entry
- * that is in no source only before source_add.
+ * Opens what a cold process needs for *wanted; it has it from the next fill on. As
+ * source_entry_reopen, and one at a time with that. Of an entry that is in no source only before
+ * source_add.
  */
 int source_entry_warm(struct source_entry *entry, const struct source_options *wanted);
 
@@ -185,12 +221,15 @@ bool source_entry_is_cold(const struct source_entry *entry);
 uint32_t source_entry_runs(const struct source_entry *entry);
 
 /*
- * What somebody waits for: it is read at its own interval also of a cold process; otherwise once per heartbeat at most. False to begin
- * with. Any thread.
+ * What somebody waits for: it is read at its own interval also of a cold process; otherwise once
+ * per heartbeat at most. False to begin with. Any thread.
  */
 void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 
-/* A process is to be looked at, and read after it ran, at least so often, from its next look on; idle_interval_ns counts where it is less. To begin with, that alone. Any thread. */
+/*
+ * A process is to be looked at, and read after it ran, at least so often, from its next look on;
+ * idle_interval_ns counts where it is less. To begin with, that alone. Any thread.
+ */
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
 
 /* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
@@ -206,17 +245,18 @@ int source_new(const struct source_options *options, const struct clock *clock, 
 void source_free(struct source *source);
 
 /*
- * Everything in *options is in force from the next fill on; what is no longer read becomes unavailable, what is now read comes with
- * the next reading of a process, at its heartbeat at the latest. room: for options->capacity entries; if there are more
- * inside they stay, and nothing is added before there are fewer. Allocates and frees nothing: returns the room that is not needed any more,
- * the caller's to free. Not between a fill and the use of source_gone_members.
+ * Everything in *options is in force from the next fill on; what is no longer read becomes
+ * unavailable, what is now read comes with the next reading of a process, at its heartbeat at the
+ * latest. room: for options->capacity entries; if there are more inside they stay, and nothing is
+ * added before there are fewer. Allocates and frees nothing: returns the room that is not needed
+ * any more, the caller's to free. Not between a fill and the use of source_gone_members.
  */
 struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
 				  struct source_room *room);
 
 /*
- * Adds an entry: to itself, or as a member of group (which must be in the source). A member is read but not listed by
- * source_entries. 0 or -ENOSPC.
+ * Adds an entry: to itself, or as a member of group (which must be in the source). A member is read
+ * but not listed by source_entries. 0 or -ENOSPC.
  */
 int source_add(struct source *source, struct source_entry *entry, struct source_entry *group);
 
@@ -227,39 +267,49 @@ void source_remove(struct source *source, struct source_entry *entry);
 void source_set_interval(struct source *source, uint64_t interval_ns);
 
 /*
- * In the next fill everything is looked at and in source_seen, and to be looked at as often as if it had changed then: for readers who may
- * have missed that it did.
+ * In the next fill everything is looked at and in source_seen, and to be looked at as often as if
+ * it had changed then: for readers who may have missed that it did.
  */
 void source_rouse(struct source *source);
 
-/* Looks at everything that is due. now: the tick. Afterwards at, status and sample of what is in source_seen are current. */
+/*
+ * Looks at everything that is due. now: the tick. Afterwards at, status and sample of what is in
+ * source_seen are current.
+ */
 void source_fill(struct source *source, mono_t now);
 
 /*
- * Entries that are targets of their own and that the last fill has something to say of: what changed, what is gone, and what was looked at and has not been
- * in here for a heartbeat. Valid until the next fill; what is removed meanwhile stays in it.
+ * Entries that are targets of their own and that the last fill has something to say of: what
+ * changed, what is gone, and what was looked at and has not been in here for a heartbeat. Valid
+ * until the next fill; what is removed meanwhile stays in it.
  */
 struct source_entry *const *source_seen(const struct source *source, size_t *ret_count);
 
 /*
- * Entries that are targets of their own (no members): processes, cgroups, groups. Valid until the next add or remove.
- * Gone entries stay, with SOURCE_GONE, until they are removed.
+ * Entries that are targets of their own (no members): processes, cgroups, groups. Valid until the
+ * next add or remove. Gone entries stay, with SOURCE_GONE, until they are removed.
  */
 struct source_entry *const *source_entries(const struct source *source, size_t *ret_count);
 
-/* Members that were found gone by the last fill: to be removed and freed. Valid until the next fill, add or remove. */
+/*
+ * Members that were found gone by the last fill: to be removed and freed. Valid until the next
+ * fill, add or remove.
+ */
 struct source_entry *const *source_gone_members(const struct source *source, size_t *ret_count);
 
 /* Since source_new. */
 void source_counters(const struct source *source, struct source_counters *ret);
 
-/* As of the last look; before the first one SOURCE_SAME, and of a process the sample already holds stat and statm. */
+/*
+ * As of the last look; before the first one SOURCE_SAME, and of a process the sample already holds
+ * stat and statm.
+ */
 enum source_status source_entry_status(const struct source_entry *entry);
 /* When it was last looked at: right after its reads. Of a cgroup: when its interval was last up. */
 mono_t source_entry_at(const struct source_entry *entry);
 /*
- * Of a process in source_seen that changed: true, and when it was looked at before, if that was not in the fill before this one: it was still as
- * source_seen had it last.
+ * Of a process in source_seen that changed: true, and when it was looked at before, if that was not
+ * in the fill before this one: it was still as source_seen had it last.
  */
 bool source_entry_woke(const struct source_entry *entry, mono_t *ret_before);
 /* Valid until the entry is freed; the next fill changes it in place. */

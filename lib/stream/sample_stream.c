@@ -11,8 +11,8 @@
 #include <string.h>
 
 /*
- * columns.c: made from the field table, so that a new field of a sample is a new column without a word here. The JSON
- * writer is sticky, so only its last call is asked.
+ * columns.c: made from the field table, so that a new field of a sample is a new column without a
+ * word here. The JSON writer is sticky, so only its last call is asked.
  */
 
 _Static_assert(SAMPLE_FIELDS <= STREAM_COLUMNS_MAX, "every field has a column");

@@ -1,6 +1,6 @@
 /*
- * stream.h: the end of a stream that its writer did not live to write. What was cut off is lost, and the rest is whole: it gets the closing
- * lines that its writer would have given it.
+ * stream.h: the end of a stream that its writer did not live to write. What was cut off is lost,
+ * and the rest is whole: it gets the closing lines that its writer would have given it.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_H
@@ -13,19 +13,20 @@
 #include <stdint.h>
 
 /*
- * stream.h: writes the checksummed line stream: text that can be cut out of a log full of other programs' lines.
- * The format, and the order in which a reader must verify it, are in docs/stream-format.md; stream_reader.h reads it.
- * This module frames bytes: it does not know what a column means.
+ * stream.h: writes the checksummed line stream: text that can be cut out of a log full of other
+ * programs' lines. The format, and the order in which a reader must verify it, are in
+ * docs/stream-format.md; stream_reader.h reads it. This module frames bytes: it does not know what
+ * a column means.
  *
  * A row costs no allocation and, with ten values, some 120 ns: 1 GB/s of text on one core.
  */
 
 /*
- * STREAM_GVISOR is what the profiling metrics of gVisor look like and its tools read. It knows one target per
- * stream, no remarks and no missing values: target declarations and notes are dropped, the target of a row is
- * ignored (columns are named for what they measure, like "/web/cpu"), an unavailable value repeats the last one
- * of its column (0 before the first), headers are written once, and of several STATS only the last is written,
- * by stream_close.
+ * STREAM_GVISOR is what the profiling metrics of gVisor look like and its tools read. It knows one
+ * target per stream, no remarks and no missing values: target declarations and notes are dropped,
+ * the target of a row is ignored (columns are named for what they measure, like "/web/cpu"), an
+ * unavailable value repeats the last one of its column (0 before the first), headers are written
+ * once, and of several STATS only the last is written, by stream_close.
  */
 enum stream_format { STREAM_SPIKEWATCH, STREAM_GVISOR };
 
@@ -34,8 +35,8 @@ enum stream_format { STREAM_SPIKEWATCH, STREAM_GVISOR };
 #define STREAM_KIND_MAX 31  /* bytes of the kind of a note */
 
 /*
- * A column of the rows. All strings must outlive the writer and hold no control characters; names differ from
- * one another and are neither empty nor, for STREAM_GVISOR, hold a "[".
+ * A column of the rows. All strings must outlive the writer and hold no control characters; names
+ * differ from one another and are neither empty nor, for STREAM_GVISOR, hold a "[".
  */
 struct stream_column {
 	const char *name;
@@ -56,29 +57,33 @@ struct stream_options {
 struct stream_writer;
 
 /*
- * Writes the headers (they may be buffered). 0; -ENOMEM; -EINVAL; what the sink returned. The sink's ctx must
- * outlive the writer.
+ * Writes the headers (they may be buffered). 0; -ENOMEM; -EINVAL; what the sink returned. The
+ * sink's ctx must outlive the writer.
  *
- * Errors of the sink are sticky: every later call returns the first one and writes nothing. -EINVAL (text that
- * would break the format: control characters, a line above 64 KiB) and -ENOMEM refuse one line, and the stream
- * goes on without it.
+ * Errors of the sink are sticky: every later call returns the first one and writes nothing. -EINVAL
+ * (text that would break the format: control characters, a line above 64 KiB) and -ENOMEM refuse
+ * one line, and the stream goes on without it.
  */
 int stream_writer_new(struct sink sink, const struct stream_options *options, struct stream_writer **ret);
 
 /*
- * Declares a target that rows refer to: id > 0; json: one object on one line, without tab. It is repeated with
- * the headers until stream_target_gone; with more targets than repeat_rows / 16 they take turns. Declaring it
- * again replaces it.
+ * Declares a target that rows refer to: id > 0; json: one object on one line, without tab. It is
+ * repeated with the headers until stream_target_gone; with more targets than repeat_rows / 16 they
+ * take turns. Declaring it again replaces it.
  */
 int stream_target(struct stream_writer *writer, uint32_t id, const char *json, size_t len);
 int stream_target_gone(struct stream_writer *writer, uint32_t id);
 
 /*
- * One row: time since start in ns, target, one value per column; a column whose bit in mask is 0 is left empty.
+ * One row: time since start in ns, target, one value per column; a column whose bit in mask is 0 is
+ * left empty.
  */
 int stream_row(struct stream_writer *writer, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask);
 
-/* Remarks in the data: kind ("GAP", ...) in capitals and "_", json one line. The reader hands them out. */
+/*
+ * Remarks in the data: kind ("GAP", ...) in capitals and "_", json one line. The reader hands them
+ * out.
+ */
 int stream_note(struct stream_writer *writer, const char *kind, const char *json, size_t len);
 
 /* One STATS line; json one line. */
@@ -92,48 +97,52 @@ uint64_t stream_rows(const struct stream_writer *writer);
 uint64_t stream_bytes(const struct stream_writer *writer);
 
 /*
- * Writes the number of rows and the overall checksum, flushes, frees. The first error of the writer's life.
- * NULL is fine (0).
+ * Writes the number of rows and the overall checksum, flushes, frees. The first error of the
+ * writer's life. NULL is fine (0).
  */
 int stream_close(struct stream_writer *writer);
 
 /*
- * stream_reader.h: reads a stream (stream.h) out of anything: skips what is not ours, reports and skips what is damaged, and
- * always says what was recovered and what was lost. Fed in pieces of any size; never keeps more than one line and the
- * names of the columns. docs/stream-format.md has the format and what is verified in which order.
+ * stream_reader.h: reads a stream (stream.h) out of anything: skips what is not ours, reports and
+ * skips what is damaged, and always says what was recovered and what was lost. Fed in pieces of any
+ * size; never keeps more than one line and the names of the columns. docs/stream-format.md has the
+ * format and what is verified in which order.
  *
- * Both formats are read; the first good line decides which one this input holds. Streams that follow one
- * another are told apart by their START_TIME and read one after the other. Rows are handed out once each:
- * copies of a row are counted, and one that comes up to 63 rows late is handed out late. Streams written at the
- * same time into one log are not told apart.
+ * Both formats are read; the first good line decides which one this input holds. Streams that
+ * follow one another are told apart by their START_TIME and read one after the other. Rows are
+ * handed out once each: copies of a row are counted, and one that comes up to 63 rows late is
+ * handed out late. Streams written at the same time into one log are not told apart.
  */
 
 struct stream_reader;
 
 /*
- * What is handed out; any may be NULL. Strings are valid during the call and terminated. A non-zero return
- * stops and is returned, by this call and every later one.
+ * What is handed out; any may be NULL. Strings are valid during the call and terminated. A non-zero
+ * return stops and is returned, by this call and every later one.
  *
- * Headers may be lost: rows then come before the columns have names, or without START_TIME. Headers are also
- * repeated: a target is handed out each time.
+ * Headers may be lost: rows then come before the columns have names, or without START_TIME. Headers
+ * are also repeated: a target is handed out each time.
  */
 struct stream_reader_events {
 	/*
-	 * A column is called so; json is its description, or NULL while only its name is known. The last call
-	 * for an index counts. A new stream begins with new columns.
+	 * A column is called so; json is its description, or NULL while only its name is known. The
+	 * last call for an index counts. A new stream begins with new columns.
 	 */
 	int (*column)(void *ctx, size_t index, const char *name, const char *json);
 	/* Once per stream. */
 	int (*start_time)(void *ctx, wall_t start);
 	int (*target)(void *ctx, uint32_t id, const char *json, size_t len);
-	/* seq counts from 1 in each stream. target is 0 in STREAM_GVISOR. values beyond report.columns are 0. */
+	/*
+	 * seq counts from 1 in each stream. target is 0 in STREAM_GVISOR. values beyond
+	 * report.columns are 0.
+	 */
 	int (*row)(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask);
 	/* Any kind of line that this version does not know, too. */
 	int (*note)(void *ctx, const char *kind, const char *json, size_t len);
 	int (*stats)(void *ctx, const char *json, size_t len);
 	/*
-	 * A line of ours that was thrown away, rows that are missing, a closing checksum that differs: line
-	 * counts from 1; why is static text.
+	 * A line of ours that was thrown away, rows that are missing, a closing checksum that
+	 * differs: line counts from 1; why is static text.
 	 */
 	int (*damage)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
 	void *ctx;
@@ -169,12 +178,16 @@ int stream_reader_finish(struct stream_reader *stream_reader, struct stream_read
 /* NULL is fine. */
 void stream_reader_free(struct stream_reader *stream_reader);
 
-/* The stream has its end already, holds none of ours, is damaged in more than its last line, or is gVisor's: it is as it was. */
+/*
+ * The stream has its end already, holds none of ours, is damaged in more than its last line, or is
+ * gVisor's: it is as it was.
+ */
 enum { STREAM_REPAIR_LEFT = 1 };
 
 /*
- * fd: a plain file, for reading and writing, that nobody else writes. Takes away a last line that has no end, and appends the number of rows and the
- * overall checksum. 0; STREAM_REPAIR_LEFT; -ENOMEM; -errno: what was appended may be a part. Reads the file once.
+ * fd: a plain file, for reading and writing, that nobody else writes. Takes away a last line that
+ * has no end, and appends the number of rows and the overall checksum. 0; STREAM_REPAIR_LEFT;
+ * -ENOMEM; -errno: what was appended may be a part. Reads the file once.
  */
 int stream_repair(int fd);
 

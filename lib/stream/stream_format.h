@@ -1,6 +1,7 @@
 /*
- * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are composed
- * in. What the lines say is stream.h's; stream_reader_lines.h cuts them out again. Used by those modules only.
+ * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are
+ * composed in. What the lines say is stream.h's; stream_reader_lines.h cuts them out again. Used by
+ * those modules only.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
@@ -16,8 +17,8 @@
 #define STREAM_PREFIX_GVISOR "GVISOR_METRICS\t"
 
 /*
- * What is between content and checksum, and what the closing line begins with instead of having a checksum of
- * its own.
+ * What is between content and checksum, and what the closing line begins with instead of having a
+ * checksum of its own.
  */
 #define STREAM_CHECKSUM_MARK "\t0x"
 #define STREAM_CLOSING "ADLER32\t0x"

@@ -1,7 +1,9 @@
 /*
- * stream_reader.c: the salvaging reader already keeps the overall checksum of what it has read; the end is made by those who make every line.
+ * stream_reader.c: the salvaging reader already keeps the overall checksum of what it has read; the
+ * end is made by those who make every line.
  *
- * Where anything else than the last line is damaged nothing is sealed: a closing checksum says that all of it is as it was written.
+ * Where anything else than the last line is damaged nothing is sealed: a closing checksum says that
+ * all of it is as it was written.
  */
 #include "lib/stream/stream.h"
 #include "lib/stream/stream_format.h"
@@ -53,7 +55,10 @@ struct stream_reader_lines {
 	char data[STREAM_LINE_MAX];
 };
 
-/* Longer descriptions in STREAM_GVISOR are not kept until the column header says which column they are of. */
+/*
+ * Longer descriptions in STREAM_GVISOR are not kept until the column header says which column they
+ * are of.
+ */
 #define STREAM_READER_COLUMNS_JSON_MAX 511
 
 struct stream_reader_columns_held {
@@ -67,7 +72,10 @@ struct stream_reader_columns {
 	bool named;     /* by the column header */
 	uint32_t known; /* bit per column: it has a description */
 
-	/* What the last call has found out: bit per column. json may be NULL, and is valid until the next call. */
+	/*
+	 * What the last call has found out: bit per column. json may be NULL, and is valid until
+	 * the next call.
+	 */
 	uint32_t news;
 	char names[STREAM_COLUMNS_MAX][STREAM_NAME_MAX + 1];
 	const char *json[STREAM_COLUMNS_MAX];
@@ -96,14 +104,14 @@ struct stream_reader_rows {
 };
 
 /*
- * A line of the input may hold anything: a logger's own prefix before ours, two lines of ours that lost the
- * newline between them, a foreign line that never ends. So the prefix is searched everywhere. From the first
- * one on, the line is tried as a whole; if its checksum does not agree, it is tried in parts, each up to the
- * next prefix. Both passes are linear, so no input is slow.
+ * A line of the input may hold anything: a logger's own prefix before ours, two lines of ours that
+ * lost the newline between them, a foreign line that never ends. So the prefix is searched
+ * everywhere. From the first one on, the line is tried as a whole; if its checksum does not agree,
+ * it is tried in parts, each up to the next prefix. Both passes are linear, so no input is slow.
  *
- * Complete lines are examined where they lie. What is left of a piece of input is kept, up to one line of the
- * greatest legal length; when that is full, everything before the last place where a line of ours can still
- * begin is given up.
+ * Complete lines are examined where they lie. What is left of a piece of input is kept, up to one
+ * line of the greatest legal length; when that is full, everything before the last place where a
+ * line of ours can still begin is given up.
  */
 
 #define PREFIX_LEN_MAX (sizeof(STREAM_PREFIX_GVISOR) - 1)
@@ -234,9 +242,9 @@ static void keep_from(struct stream_reader_lines *lines, const char *p)
 }
 
 /*
- * No newline within the greatest legal length: takes the parts that are complete and gives up what cannot be
- * part of a line of ours any more. What stays begins at the last prefix, so that many prefixes without newline
- * are not moved again and again.
+ * No newline within the greatest legal length: takes the parts that are complete and gives up what
+ * cannot be part of a line of ours any more. What stays begins at the last prefix, so that many
+ * prefixes without newline are not moved again and again.
  */
 static int make_room(struct stream_reader_lines *lines)
 {
@@ -320,12 +328,13 @@ static int stream_reader_lines_finish(struct stream_reader_lines *lines)
 }
 
 /*
- * In our own format a description says the number of its column, so every line helps on its own: a lost column
- * header is made up for by the descriptions, a lost description costs the description and not the name.
+ * In our own format a description says the number of its column, so every line helps on its own: a
+ * lost column header is made up for by the descriptions, a lost description costs the description
+ * and not the name.
  *
- * In gVisor's format descriptions have an order only, and a lost one would shift the rest. So they are held
- * until the column header has said the names; if that is lost, until a row shows that there are as many of them
- * as values.
+ * In gVisor's format descriptions have an order only, and a lost one would shift the rest. So they
+ * are held until the column header has said the names; if that is lost, until a row shows that
+ * there are as many of them as values.
  */
 
 /* json: NULL if there is none. */
@@ -360,8 +369,8 @@ static bool hold(struct stream_reader_columns *columns, const char *name, size_t
 }
 
 /*
- * What follows META: name, tab, description. False if it makes no sense. text must stay valid while the news
- * are told.
+ * What follows META: name, tab, description. False if it makes no sense. text must stay valid while
+ * the news are told.
  */
 /* "cpu\t{\"column\":0,\"unit\":\"ns\",\"kind\":\"counter\",\"description\":\"CPU time\"}" */
 static bool stream_reader_columns_describe(struct stream_reader_columns *columns, enum stream_format format,
@@ -411,7 +420,10 @@ static const char *held_json(const struct stream_reader_columns *columns, const 
 	return NULL;
 }
 
-/* What follows the cells for number, time and target in the column header: names. False if they make no sense. */
+/*
+ * What follows the cells for number, time and target in the column header: names. False if they
+ * make no sense.
+ */
 /* "cpu\tmemory", and in gVisor's format "cpu\tmemory\tChecksum" */
 static bool stream_reader_columns_name(struct stream_reader_columns *columns, enum stream_format format,
 				       const char *text)
@@ -436,7 +448,10 @@ static bool stream_reader_columns_name(struct stream_reader_columns *columns, en
 	return true;
 }
 
-/* A row has count values: may it be read? If how many columns there are is not known yet, it may tell. */
+/*
+ * A row has count values: may it be read? If how many columns there are is not known yet, it may
+ * tell.
+ */
 static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enum stream_format format, size_t count)
 {
 	columns->news = 0;
@@ -451,16 +466,18 @@ static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enu
 }
 
 /*
- * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each of the 64
- * at and below it. A step of more than one is a loss, a number below with its bit clear is a late row and no
- * loss after all, everything else is a copy. So nothing grows with the input, and no row is handed out twice.
+ * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each
+ * of the 64 at and below it. A step of more than one is a loss, a number below with its bit clear
+ * is a late row and no loss after all, everything else is a copy. So nothing grows with the input,
+ * and no row is handed out twice.
  */
 
 #define WINDOW_ROWS (STREAM_READER_ROWS_LATE + 1)
 
 /*
- * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if they make no
- * sense or are more than max. Bit n of *ret_mask: cell n is not empty. Empty cells are left alone.
+ * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if
+ * they make no sense or are more than max. Bit n of *ret_mask: cell n is not empty. Empty cells are
+ * left alone.
  */
 static size_t parse_cells(const char *p, const char *end, size_t max, uint64_t *ret, uint32_t *ret_mask)
 {
@@ -488,7 +505,10 @@ static const char *parse_leading(const char *p, const char *end, uint64_t *ret)
 	return p && p < end && *p == '\t' ? p + 1 : NULL;
 }
 
-/* Reads the content of a row's line, without checksum. False if it makes no sense; *ret is then undefined. */
+/*
+ * Reads the content of a row's line, without checksum. False if it makes no sense; *ret is then
+ * undefined.
+ */
 /*
  * Sample lines: "17\t250000000\t3\t1184\t\t52" (number, time, target, values);
  * in gVisor's format "250000000\t1184\t52" (time, values, none of them empty).
@@ -542,15 +562,15 @@ static void stream_reader_rows_mark(struct stream_reader_rows *rows, uint64_t se
 }
 
 /*
- * stream_reader_lines.h hands over lines that are good in themselves; here they become a stream again. What is known
- * of the current stream is one struct, zeroed when the next stream begins:
+ * stream_reader_lines.h hands over lines that are good in themselves; here they become a stream
+ * again. What is known of the current stream is one struct, zeroed when the next stream begins:
  *
  *     nothing ──first line──▶ open ──ADLER32──▶ closed ──line of another stream──▶ open …
  *
- * Another stream shows by its START_TIME, which FORMAT says too, so that either may be lost. Where both were
- * lost before, the number of its next row in FORMAT tells: numbers do not step back within a stream. In
- * gVisor's format, which has no such numbers and no repeated headers, a description after the column header
- * begins another stream.
+ * Another stream shows by its START_TIME, which FORMAT says too, so that either may be lost. Where
+ * both were lost before, the number of its next row in FORMAT tells: numbers do not step back
+ * within a stream. In gVisor's format, which has no such numbers and no repeated headers, a
+ * description after the column header begins another stream.
  */
 
 #define FORMAT_VERSION 1
@@ -619,7 +639,10 @@ static void begin_stream(struct stream_reader *stream_reader)
 	stream_reader->report.last_time_ns = 0;
 }
 
-/* The overall checksum goes on over the line, its checksum and its newline (which may have become something else). */
+/*
+ * The overall checksum goes on over the line, its checksum and its newline (which may have become
+ * something else).
+ */
 static void add_to_checksum(struct stream_reader *stream_reader, const struct stream_reader_line *line)
 {
 	struct stream_state *stream = &stream_reader->stream;
@@ -1000,7 +1023,10 @@ static void free_stream_reader(struct stream_reader **stream_reader)
 	stream_reader_free(*stream_reader);
 }
 
-/* Behind the last newline, before which the number of rows may already be; 0: there is none within the length of a line. -errno. */
+/*
+ * Behind the last newline, before which the number of rows may already be; 0: there is none within
+ * the length of a line. -errno.
+ */
 static off_t find_end(int fd, char *piece, bool *ret_counted)
 {
 	off_t size = lseek(fd, 0, SEEK_END);

@@ -1,12 +1,15 @@
 /*
- * What a stream says, line by line; how a line is framed, buffered and checksummed is stream_lines.h's.
+ * What a stream says, line by line; how a line is framed, buffered and checksummed is
+ * stream_lines.h's.
  *
- * No single lost line makes the rest unreadable: FORMAT and START_TIME both say which stream this is, every
- * META says the number of its column, the column header alone suffices to read rows, and all of them come again
- * every repeat_rows. Targets are kept as the lines they were declared with, to be put again.
+ * No single lost line makes the rest unreadable: FORMAT and START_TIME both say which stream this
+ * is, every META says the number of its column, the column header alone suffices to read rows, and
+ * all of them come again every repeat_rows. Targets are kept as the lines they were declared with,
+ * to be put again.
  *
- * Rejected: keeping the text of unchanged cells to copy it. Rows of many targets follow one another, so it would
- * have to be kept for each of them, and making digits anew costs only some 5 ns a cell.
+ * Rejected: keeping the text of unchanged cells to copy it. Rows of many targets follow one
+ * another, so it would have to be kept for each of them, and making digits anew costs only some 5
+ * ns a cell.
  */
 #include "lib/stream/stream.h"
 #include "lib/stream/stream_format.h"
@@ -24,15 +27,17 @@
 #include <string.h>
 
 /*
- * Lines are composed in place, at the end of one buffer that goes to the sink in one write when it is full:
+ * Lines are composed in place, at the end of one buffer that goes to the sink in one write when it
+ * is full:
  *
  *     begin (prefix) ──▶ the caller puts the content ──▶ end (checksum, newline)
  *
- * The overall checksum covers the lines without their prefixes, so it cannot be taken over the buffer as a whole. It is
- * not computed a second time either: the checksum of each content is combined into it.
+ * The overall checksum covers the lines without their prefixes, so it cannot be taken over the
+ * buffer as a whole. It is not computed a second time either: the checksum of each content is
+ * combined into it.
  *
- * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow, and it never
- * shrinks, so a line that was put once can be put again without memory.
+ * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow,
+ * and it never shrinks, so a line that was put once can be put again without memory.
  */
 
 /* Empty line, prefix, checksum (its digits take up whole words), newline, empty line. */
@@ -102,8 +107,9 @@ static int reserve(struct stream_lines *lines, size_t bytes)
 }
 
 /*
- * Begins a line: up to room bytes of content may be put at *ret, then stream_lines_end with their end. Nothing
- * else may be called in between. 0; -EINVAL above STREAM_LINE_MAX; -ENOMEM; the sink's first error.
+ * Begins a line: up to room bytes of content may be put at *ret, then stream_lines_end with their
+ * end. Nothing else may be called in between. 0; -EINVAL above STREAM_LINE_MAX; -ENOMEM; the sink's
+ * first error.
  */
 static int stream_lines_begin(struct stream_lines *lines, size_t room, char **ret)
 {
@@ -165,7 +171,10 @@ static uint64_t stream_lines_bytes(const struct stream_lines *lines)
 #define REPEAT_ROWS_DEFAULT 1000
 #define FLUSH_BYTES_DEFAULT ((size_t)64 << 10)
 
-/* At most so many targets per row are repeated with the headers: many targets would otherwise outweigh the rows. */
+/*
+ * At most so many targets per row are repeated with the headers: many targets would otherwise
+ * outweigh the rows.
+ */
 #define ROWS_PER_REPEATED_TARGET 16
 
 #define ROW_ROOM ((3 + STREAM_COLUMNS_MAX) * (size_t)(1 + TEXT_NUMBER_ROOM))
@@ -275,7 +284,10 @@ static char *put_meta_json(char *p, const struct stream_column *column, size_t i
 	return put_text(p, "}");
 }
 
-/* protojson of gVisor's MetricMetadata: what is at its default is left out, what is unknown would be refused. */
+/*
+ * protojson of gVisor's MetricMetadata: what is at its default is left out, what is unknown would
+ * be refused.
+ */
 static char *put_meta_gvisor(char *p, const struct stream_column *column)
 {
 	p = put_json_string(put_text(p, "{\"name\":"), column->name);

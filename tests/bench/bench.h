@@ -1,8 +1,10 @@
 /*
- * bench.h: what the benchmarks share: clocks, CPUs, and the rows of the one table that `make bench` prints.
+ * bench.h: what the benchmarks share: clocks, CPUs, and the rows of the one table that `make bench`
+ * prints.
  *
- * A figure is held against a floor or a peer that was measured in the same run, in turns with it, so that a machine that is slow or busy at
- * the moment is so for both. CPU time is that of the measuring thread: what else runs does not count.
+ * A figure is held against a floor or a peer that was measured in the same run, in turns with it,
+ * so that a machine that is slow or busy at the moment is so for both. CPU time is that of the
+ * measuring thread: what else runs does not count.
  */
 #ifndef SPIKEWATCH_BENCH_H
 #define SPIKEWATCH_BENCH_H
@@ -125,7 +127,10 @@ static inline void bench_sleep(uint64_t ns)
 	bench_sleep_until(bench_now() + ns);
 }
 
-/* The nth of the CPUs that this benchmark was started on; they come round again. Ask before pinning. */
+/*
+ * The nth of the CPUs that this benchmark was started on; they come round again. Ask before
+ * pinning.
+ */
 static inline unsigned bench_nth_cpu(int nth)
 {
 	cpu_set_t set;

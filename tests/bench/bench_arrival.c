@@ -1,9 +1,9 @@
 /*
- * bench_arrival.c: how soon a process is sampled, from its exec to its first sample in the ring; and what it costs discovery to keep an eye on a host
- * full of processes.
+ * bench_arrival.c: how soon a process is sampled, from its exec to its first sample in the ring;
+ * and what it costs discovery to keep an eye on a host full of processes.
  *
- * The daemon is the one that was built beside this program. Where the proc connector is not allowed, or not wanted for a row, perf's records are
- * heard, as in a network namespace of its own.
+ * The daemon is the one that was built beside this program. Where the proc connector is not
+ * allowed, or not wanted for a row, perf's records are heard, as in a network namespace of its own.
  */
 #include "bench_targets.h"
 #include "daemon/engine/base/proc_read.h"

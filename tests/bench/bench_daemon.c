@@ -1,9 +1,10 @@
 /*
- * bench_daemon.c: the daemon as a whole, on a thousand mostly idle processes: CPU, memory, descriptors, and how long it takes from a
- * condition that has become true to an open incident.
+ * bench_daemon.c: the daemon as a whole, on a thousand mostly idle processes: CPU, memory,
+ * descriptors, and how long it takes from a condition that has become true to an open incident.
  *
- * The daemon is the one that was built beside this program, with a ring and a spool of its own in a temporary directory. It is watched
- * from outside, like any other process: its CPU clock, its smaps, its fd/, and what it says.
+ * The daemon is the one that was built beside this program, with a ring and a spool of its own in a
+ * temporary directory. It is watched from outside, like any other process: its CPU clock, its
+ * smaps, its fd/, and what it says.
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
@@ -129,7 +130,10 @@ static double cpu_percent(clockid_t clock)
 	return 100 * (double)cpu / (double)(bench_now() - began);
 }
 
-/* The burner begins with a window of the rule; the condition is true at its end. Milliseconds from there to the open incident. */
+/*
+ * The burner begins with a window of the rule; the condition is true at its end. Milliseconds from
+ * there to the open incident.
+ */
 static double time_firing(struct rig *rig)
 {
 	uint64_t at = (bench_now() / WINDOW_NS + 2) * WINDOW_NS;

@@ -1,10 +1,11 @@
 /*
- * bench_faults.c: what counting page faults costs a program that does nothing but touch new memory, in its parts, because the whole is less than what
- * neighbours and the host of a virtual machine make of any run (bench_stacks.c): what an event costs at each fault, what it costs a program that the
- * events are opened and closed while it runs, and how many of its faults the recorder counts.
+ * bench_faults.c: what counting page faults costs a program that does nothing but touch new memory,
+ * in its parts, because the whole is less than what neighbours and the host of a virtual machine
+ * make of any run (bench_stacks.c): what an event costs at each fault, what it costs a program that
+ * the events are opened and closed while it runs, and how many of its faults the recorder counts.
  *
- * Of the first two there are differences of two turns that follow one another, a few milliseconds each, in either order; and of fifteen hundred
- * of them the median.
+ * Of the first two there are differences of two turns that follow one another, a few milliseconds
+ * each, in either order; and of fifteen hundred of them the median.
  */
 #include "bench.h"
 #include "lib/base/base.h"
@@ -245,7 +246,10 @@ static double report_cost(const char *what, enum state state, unsigned char *mem
 	return cost;
 }
 
-/* Of a second of the program's CPU time: those that are counted, and closing and opening in every slot. */
+/*
+ * Of a second of the program's CPU time: those that are counted, and closing and opening in every
+ * slot.
+ */
 static void report_flood(const char *what, uint64_t ns, double cost, double switching_ns)
 {
 	struct flood flood = measure_flood(ns);

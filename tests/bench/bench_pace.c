@@ -1,6 +1,7 @@
 /*
- * bench_pace.c: does the sampler keep its deadlines: capture rate, mean error of a wake-up, CPU, by rate and by the way of waiting.
- * Held against a bare loop of clock_nanosleep with the same timer slack, a moment before, which looks at nothing.
+ * bench_pace.c: does the sampler keep its deadlines: capture rate, mean error of a wake-up, CPU, by
+ * rate and by the way of waiting. Held against a bare loop of clock_nanosleep with the same timer
+ * slack, a moment before, which looks at nothing.
  */
 #include "bench_targets.h"
 #include "lib/model/sample.h"

@@ -1,10 +1,13 @@
 /*
- * bench_peers.c: what others take to look at the same processes, once a second, beside the daemon: CPU time for each process and look, user and system,
- * from the CPU clock of the running program; as a ratio to the daemon's. The daemon is measured before and after all of them, at 100 looks a second, and
- * at one a second, where it reads as they do: a process that is looked at so rarely is read whether it ran or not.
+ * bench_peers.c: what others take to look at the same processes, once a second, beside the daemon:
+ * CPU time for each process and look, user and system, from the CPU clock of the running program;
+ * as a ratio to the daemon's. The daemon is measured before and after all of them, at 100 looks a
+ * second, and at one a second, where it reads as they do: a process that is looked at so rarely is
+ * read whether it ran or not.
  *
- * None of them is installed: their packages would start services. tests/deps.sh unpacks the packages beside this program; what is installed anyway is
- * used where that was not possible, and what is not there is said.
+ * None of them is installed: their packages would start services. tests/deps.sh unpacks the
+ * packages beside this program; what is installed anyway is used where that was not possible, and
+ * what is not there is said.
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
@@ -29,7 +32,10 @@ static const char rate_limit[] =
 
 #define ARGUMENTS_MAX 10
 
-/* {dir} in an argument: the directory of the run; {port}: a free port; {peers}: where packages are unpacked. */
+/*
+ * {dir} in an argument: the directory of the run; {port}: a free port; {peers}: where packages are
+ * unpacked.
+ */
 struct peer {
 	const char *title;
 	const char *path; /* in a package */
@@ -156,7 +162,10 @@ static unsigned count_processes(void)
 	return count;
 }
 
-/* CPU of the process between two moments that lie in the middle between looks: ns for each process and look; 0: it ended. */
+/*
+ * CPU of the process between two moments that lie in the middle between looks: ns for each process
+ * and look; 0: it ended.
+ */
 static double cost_of_looks(const struct rig *rig, const struct peer *peer, pid_t pid)
 {
 	clockid_t clock;

@@ -1,5 +1,6 @@
 /*
- * bench_ring.c: records in and out of the ring, and how long it takes to secure the slice of one target from a full one.
+ * bench_ring.c: records in and out of the ring, and how long it takes to secure the slice of one
+ * target from a full one.
  */
 #include "bench.h"
 #include "lib/ring/ring.h"

@@ -1,6 +1,7 @@
 /*
- * bench_rules.c: what rules cost: 1,000 targets with 5 rules each, fed as from the ring. A judgement is held against the bare trigger
- * step it ends in, with the same rule and the same memory behind it.
+ * bench_rules.c: what rules cost: 1,000 targets with 5 rules each, fed as from the ring. A
+ * judgement is held against the bare trigger step it ends in, with the same rule and the same
+ * memory behind it.
  */
 #include "bench.h"
 #include "lib/config/config.h"

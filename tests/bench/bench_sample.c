@@ -1,6 +1,6 @@
 /*
- * bench_sample.c: what a look at a process costs, everything included: the reads, the ring, the end of the tick. Held against the same
- * system calls in a bare loop, in turns with it.
+ * bench_sample.c: what a look at a process costs, everything included: the reads, the ring, the end
+ * of the tick. Held against the same system calls in a bare loop, in turns with it.
  */
 #include "bench_targets.h"
 #include "daemon/engine/incident/ring_recorder.h"

@@ -1,9 +1,11 @@
 /*
- * bench_scale.c: the daemon on 1,000, 5,000 and 10,000 processes, one in a hundred of which runs in every tick: its CPU, what of it each of its
- * threads takes, how many of its ticks come when they are due, its memory, descriptors and ring, and how long it needs for a status of all.
+ * bench_scale.c: the daemon on 1,000, 5,000 and 10,000 processes, one in a hundred of which runs in
+ * every tick: its CPU, what of it each of its threads takes, how many of its ticks come when they
+ * are due, its memory, descriptors and ring, and how long it needs for a status of all.
  *
- * The floor is the bare loop (bench_targets.h) at the same rate over the same processes, while the daemon is stopped. A machine that cannot hold
- * so many processes gets as many as it can, and says so.
+ * The floor is the bare loop (bench_targets.h) at the same rate over the same processes, while the
+ * daemon is stopped. A machine that cannot hold so many processes gets as many as it can, and says
+ * so.
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
@@ -62,7 +64,10 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What the pids controller leaves to the cgroup this runs in: of version 2 where it is usually mounted, and of version 1. */
+/*
+ * What the pids controller leaves to the cgroup this runs in: of version 2 where it is usually
+ * mounted, and of version 1.
+ */
 static uint64_t room_in_cgroup(void)
 {
 	char line[512], path[600];
@@ -131,7 +136,10 @@ static uint64_t room_for_processes(void)
 	return least(room, least(room_in_cgroup(), room_in_memory()));
 }
 
-/* Adds processes to the crowd until there are `count`, or as many as fit. False: there is no more room than for those there are. */
+/*
+ * Adds processes to the crowd until there are `count`, or as many as fit. False: there is no more
+ * room than for those there are.
+ */
 static bool grow(struct rig *rig, unsigned count)
 {
 	uint64_t room = room_for_processes();
@@ -215,7 +223,10 @@ static void report_size(const struct rig *rig)
 		.what = "  open descriptors", .unit = "", .measured = bench_count_descriptors(rig->daemon.pid) });
 }
 
-/* With the first rate of a crowd: how many of it the daemon watches. Descriptors may be too few for all. */
+/*
+ * With the first rate of a crowd: how many of it the daemon watches. Descriptors may be too few for
+ * all.
+ */
 static void report_status(struct rig *rig)
 {
 	uint64_t began = bench_now();
@@ -261,7 +272,10 @@ static void report_rate(struct rig *rig, unsigned hertz)
 	bench_spikewatch_end(&rig->daemon);
 }
 
-/* Four descriptors for each process: as many as the shipped service is allowed, where this user may. */
+/*
+ * Four descriptors for each process: as many as the shipped service is allowed, where this user
+ * may.
+ */
 static void raise_descriptors(void)
 {
 	struct rlimit limit = { .rlim_cur = 65536, .rlim_max = 65536 };

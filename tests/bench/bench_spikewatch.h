@@ -1,6 +1,7 @@
 /*
- * bench_spikewatch.h: the daemon as it was built beside the benchmark, with a ring, a spool and a configuration of its own in a temporary directory,
- * and what can be seen of it from outside: its CPU clock, its threads, its smaps, its fd/, its ring, its control socket and what it says.
+ * bench_spikewatch.h: the daemon as it was built beside the benchmark, with a ring, a spool and a
+ * configuration of its own in a temporary directory, and what can be seen of it from outside: its
+ * CPU clock, its threads, its smaps, its fd/, its ring, its control socket and what it says.
  */
 #ifndef SPIKEWATCH_BENCH_SPIKEWATCH_H
 #define SPIKEWATCH_BENCH_SPIKEWATCH_H
@@ -47,8 +48,9 @@ static inline void bench_pass_on(int number)
 }
 
 /*
- * Makes the directory, and forks: the caller goes on as a child. The first process waits for its end, also by a signal, removes the directory, calls
- * clean, if it is not NULL, and ends as the child did. All children of the benchmark are to die with it (PR_SET_PDEATHSIG).
+ * Makes the directory, and forks: the caller goes on as a child. The first process waits for its
+ * end, also by a signal, removes the directory, calls clean, if it is not NULL, and ends as the
+ * child did. All children of the benchmark are to die with it (PR_SET_PDEATHSIG).
  */
 static inline void bench_spikewatch_make(struct bench_spikewatch *daemon, void (*clean)(void *ctx), void *ctx)
 {
@@ -111,7 +113,10 @@ static inline void bench_spikewatch_exec(const char *config_path, int said_fd)
 	_exit(EXIT_FAILURE);
 }
 
-/* Waits for a line of the daemon that holds text. The time at which it was read, or 0 if there is none until `until`. */
+/*
+ * Waits for a line of the daemon that holds text. The time at which it was read, or 0 if there is
+ * none until `until`.
+ */
 static inline uint64_t bench_spikewatch_hear(struct bench_spikewatch *daemon, const char *text, uint64_t until)
 {
 	for (;;) {
@@ -326,7 +331,10 @@ static inline double bench_meter_captured(const struct bench_meter *from, const 
 	return taken + missed > 0 ? 100 * taken / (taken + missed) : 0;
 }
 
-/* A row for each name among the threads that took more than least_percent of a core: all that have it, together. */
+/*
+ * A row for each name among the threads that took more than least_percent of a core: all that have
+ * it, together.
+ */
 static inline void bench_report_threads(const struct bench_meter *from, const struct bench_meter *to,
 					double least_percent)
 {
@@ -355,7 +363,10 @@ static inline void bench_report_threads(const struct bench_meter *from, const st
 
 /* ---- what it answers ---- */
 
-/* The answer of the control socket to a request, NUL-terminated, for the caller to free; NULL: there was none. */
+/*
+ * The answer of the control socket to a request, NUL-terminated, for the caller to free; NULL:
+ * there was none.
+ */
 static inline char *bench_spikewatch_ask(const struct bench_spikewatch *daemon, const char *request, size_t *ret_len)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -1,8 +1,11 @@
 /*
- * bench_stacks.c: what recording call stacks costs: a program that computes and one that touches new memory, not recorded, recorded by frame pointers and
- * with registers and stack, in turns; the recorder while nothing happens; its memory; and how long it takes to secure what the rings hold and to give it names.
+ * bench_stacks.c: what recording call stacks costs: a program that computes and one that touches
+ * new memory, not recorded, recorded by frame pointers and with registers and stack, in turns; the
+ * recorder while nothing happens; its memory; and how long it takes to secure what the rings hold
+ * and to give it names.
  *
- * What a program is slowed down by is in its own CPU time: the kernel samples in the interrupt of the thread that it interrupts.
+ * What a program is slowed down by is in its own CPU time: the kernel samples in the interrupt of
+ * the thread that it interrupts.
  */
 #include "bench.h"
 #include "daemon/engine/base/clocks.h"
@@ -187,10 +190,12 @@ static struct stack_recorder *start_recorder(enum how how, uint32_t pid)
 }
 
 /*
- * Each round all ways, another one first each time; not recorded twice, to show what can be told apart. What is compared is the lower tenth of each:
- * neighbours, and the host of a virtual machine, make a run slower by more than what is looked for, but not every run, while samples are in every
- * one of them. A run is some tenths of a second long: page faults are counted for a part of each tenth. The one before it is not counted: recording goes on
- * for days, and the rings have just been made, of memory that the program then does not find where it did.
+ * Each round all ways, another one first each time; not recorded twice, to show what can be told
+ * apart. What is compared is the lower tenth of each: neighbours, and the host of a virtual
+ * machine, make a run slower by more than what is looked for, but not every run, while samples are
+ * in every one of them. A run is some tenths of a second long: page faults are counted for a part
+ * of each tenth. The one before it is not counted: recording goes on for days, and the rings have
+ * just been made, of memory that the program then does not find where it did.
  */
 static void measure_slowdown(const struct program *program, unsigned kind)
 {

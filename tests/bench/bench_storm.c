@@ -1,9 +1,12 @@
 /*
- * bench_storm.c: the daemon beside a machine that forks: 2,000 processes a second that end at once, then 200 cgroups a second that are made and
- * removed, each for five seconds, while a hundred other processes are watched 100 times a second.
+ * bench_storm.c: the daemon beside a machine that forks: 2,000 processes a second that end at once,
+ * then 200 cgroups a second that are made and removed, each for five seconds, while a hundred other
+ * processes are watched 100 times a second.
  *
- * Told: what the daemon takes, how many of its ticks come when they are due, whether memory and descriptors are afterwards as they were before, what
- * the forking costs who forks, with and without the daemon in turns, and how many of those that came are neither looked at nor counted as missed.
+ * Told: what the daemon takes, how many of its ticks come when they are due, whether memory and
+ * descriptors are afterwards as they were before, what the forking costs who forks, with and
+ * without the daemon in turns, and how many of those that came are neither looked at nor counted as
+ * missed.
  */
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
@@ -109,7 +112,9 @@ static void add_hierarchy(struct rig *rig, const char *root)
 	bench_need(rig->hierarchies[rig->hierarchy_count++], "memory");
 }
 
-/* The directory of our own in each hierarchy that the daemon reads. None: this user may make none. */
+/*
+ * The directory of our own in each hierarchy that the daemon reads. None: this user may make none.
+ */
 static void make_hierarchies(struct rig *rig)
 {
 	struct cgroup_mounts *mounts;
@@ -259,7 +264,10 @@ static void report_account(const struct account *from, const struct account *to,
 					 from->descriptors, BENCH_RATIO_AT_MOST, 1.01 });
 }
 
-/* For its call stacks it keeps, within a bound, which files they who ended had mapped: without that all is given back. */
+/*
+ * For its call stacks it keeps, within a bound, which files they who ended had mapped: without that
+ * all is given back.
+ */
 static void report_memory(struct rig *rig, const struct kind *kind)
 {
 	struct bench_memory before, after;

@@ -1,6 +1,7 @@
 /*
- * bench_stream.c: text and checksums: rows as a recorder writes them, into nothing, and the reader that gets them back. Held against the
- * checksum alone, over the same bytes, as fast as the library does it: once over each line and once over all.
+ * bench_stream.c: text and checksums: rows as a recorder writes them, into nothing, and the reader
+ * that gets them back. Held against the checksum alone, over the same bytes, as fast as the library
+ * does it: once over each line and once over all.
  */
 #include "bench.h"
 #include "lib/base/compress.h"

@@ -1,8 +1,10 @@
 /*
- * bench_targets.h: processes to be sampled, the sampler that does it, and the same system calls in a bare loop.
+ * bench_targets.h: processes to be sampled, the sampler that does it, and the same system calls in
+ * a bare loop.
  *
- * Targets are children. Those that are asleep stay so. A stepped one runs for a moment whenever bench_targets_step is called, so that
- * its CPU clock and its memory have moved at every tick; a spinning one never rests.
+ * Targets are children. Those that are asleep stay so. A stepped one runs for a moment whenever
+ * bench_targets_step is called, so that its CPU clock and its memory have moved at every tick; a
+ * spinning one never rests.
  */
 #ifndef SPIKEWATCH_BENCH_TARGETS_H
 #define SPIKEWATCH_BENCH_TARGETS_H
@@ -118,7 +120,10 @@ static inline void bench_targets_start(struct bench_targets *targets)
 	bench_sleep(50000000 + targets->count * 200000); /* until all are asleep */
 }
 
-/* Lets every stepped target run once, and waits until they sleep again; without sleeping itself: the CPU stays warm. */
+/*
+ * Lets every stepped target run once, and waits until they sleep again; without sleeping itself:
+ * the CPU stays warm.
+ */
 static inline void bench_targets_step(struct bench_targets *targets)
 {
 	if (targets->manner != BENCH_STEPPED || targets->busy == 0)
@@ -178,7 +183,10 @@ static inline void bench_sampler_watch(struct sampler_target *target, int procfd
 	bench_need(sampler_target_describe(target, &what) == 0, "describing a target");
 }
 
-/* A ring of 16 MiB, and a sampler that watches all targets from its second tick on. It is not started. */
+/*
+ * A ring of 16 MiB, and a sampler that watches all targets from its second tick on. It is not
+ * started.
+ */
 static inline void bench_sampler_make(struct bench_sampler *bench, const struct bench_targets *targets,
 				      uint64_t interval_ns, enum config_wait wait)
 {
@@ -267,8 +275,8 @@ static inline void bench_bare_end(struct bench_bare *bare)
 }
 
 /*
- * What a tick of the sampler asks of the kernel, and nothing else: the clock of each, and the two files of those that ran, once more
- * when they came to a stand.
+ * What a tick of the sampler asks of the kernel, and nothing else: the clock of each, and the two
+ * files of those that ran, once more when they came to a stand.
  */
 static inline void bench_bare_tick(struct bench_bare *bare)
 {

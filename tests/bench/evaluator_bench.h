@@ -1,6 +1,6 @@
 /*
- * evaluator_bench.h: an evaluator that is told ticks and samples by hand: what the suites about it share. The state is that of
- * the running test; begin and end are its fixture.
+ * evaluator_bench.h: an evaluator that is told ticks and samples by hand: what the suites about it
+ * share. The state is that of the running test; begin and end are its fixture.
  */
 #ifndef SPIKEWATCH_EVALUATOR_BENCH_H
 #define SPIKEWATCH_EVALUATOR_BENCH_H

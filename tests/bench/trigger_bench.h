@@ -1,6 +1,6 @@
 /*
- * trigger_bench.h: one rule on one target, stepped by hand: what the suites about the trigger share. `bench` is the state of
- * the running test; each test begins and ends it.
+ * trigger_bench.h: one rule on one target, stepped by hand: what the suites about the trigger
+ * share. `bench` is the state of the running test; each test begins and ends it.
  */
 #ifndef SPIKEWATCH_TRIGGER_BENCH_H
 #define SPIKEWATCH_TRIGGER_BENCH_H

@@ -1,6 +1,6 @@
 /*
- * A configuration, or up to three of them with a NUL byte between, is taken and then holds what it promises, or is
- * refused with a reason.
+ * A configuration, or up to three of them with a NUL byte between, is taken and then holds what it
+ * promises, or is refused with a reason.
  */
 #include "lib/config/config.h"
 #include "lib/rules/trigger.h"

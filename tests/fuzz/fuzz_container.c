@@ -1,4 +1,7 @@
-/* Whatever is read of a container is short, terminated, printable on one line, and packs to the same. The first byte says what the rest is. */
+/*
+ * Whatever is read of a container is short, terminated, printable on one line, and packs to the
+ * same. The first byte says what the rest is.
+ */
 #include "lib/cgroup/container.h"
 #include "lib/model/target.h"
 

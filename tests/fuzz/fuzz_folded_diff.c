@@ -1,6 +1,6 @@
 /*
- * Two texts with a NUL between them: what passes the check becomes lines with the same sums, none with two counts of 0, and with nothing in
- * them that acts on a terminal.
+ * Two texts with a NUL between them: what passes the check becomes lines with the same sums, none
+ * with two counts of 0, and with nothing in them that acts on a terminal.
  */
 #include "lib/profile/stack_text.h"
 #include "lib/base/io.h"

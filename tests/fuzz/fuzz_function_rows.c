@@ -1,5 +1,6 @@
 /*
- * Whatever the table is: each row is of something, names are within the text and hold neither tabs nor newlines, and the walk ends.
+ * Whatever the table is: each row is of something, names are within the text and hold neither tabs
+ * nor newlines, and the walk ends.
  */
 #include "lib/profile/stack_text.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_incident.c: whatever bytes incident.json and MANIFEST hold. What can be read can be written, and what was
- * written is read as the same.
+ * fuzz_incident.c: whatever bytes incident.json and MANIFEST hold. What can be read can be written,
+ * and what was written is read as the same.
  */
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"

@@ -1,6 +1,6 @@
 /*
- * Whatever is read has true places, and comes back the same after it was written; whatever is refused says why, at
- * a place in the text.
+ * Whatever is read has true places, and comes back the same after it was written; whatever is
+ * refused says why, at a place in the text.
  */
 #include "lib/base/json.h"
 #include "lib/base/io.h"

@@ -1,7 +1,7 @@
 /*
- * fuzz_main.c: runs a fuzz entry over files and directories, as an ordinary test. Each file is given whole and, for
- * its first 4 KiB, cut at every length, each time in a piece of memory of just that size, so that a sanitizer sees a
- * read beyond it.
+ * fuzz_main.c: runs a fuzz entry over files and directories, as an ordinary test. Each file is
+ * given whole and, for its first 4 KiB, cut at every length, each time in a piece of memory of just
+ * that size, so that a sanitizer sees a read beyond it.
  */
 #include <dirent.h>
 #include <errno.h>

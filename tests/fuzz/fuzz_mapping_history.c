@@ -1,6 +1,6 @@
 /*
- * fuzz_mapping_history.c: any bytes as records, and the same as the text of /proc/<pid>/maps: limits hold, what is written can be read, and nothing is left
- * when all is over.
+ * fuzz_mapping_history.c: any bytes as records, and the same as the text of /proc/<pid>/maps:
+ * limits hold, what is written can be read, and nothing is left when all is over.
  */
 #include "lib/proc/mapping_history.h"
 #include "lib/base/io.h"

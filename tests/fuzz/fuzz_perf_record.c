@@ -1,6 +1,6 @@
 /*
- * fuzz_perf_record.c: any bytes as a row of perf records, as a forward ring and as an overwriting one: what is decoded stays inside, and what can be
- * encoded again is decoded as the same.
+ * fuzz_perf_record.c: any bytes as a row of perf records, as a forward ring and as an overwriting
+ * one: what is decoded stays inside, and what can be encoded again is decoded as the same.
  */
 #include "lib/proc/perf.h"
 

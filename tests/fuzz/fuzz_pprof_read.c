@@ -1,5 +1,6 @@
 /*
- * Whatever the bytes are: they are refused, or every place in the profile is right and every string within it.
+ * Whatever the bytes are: they are refused, or every place in the profile is right and every string
+ * within it.
  */
 #include "lib/profile/pprof.h"
 

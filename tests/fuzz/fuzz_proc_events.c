@@ -1,6 +1,6 @@
 /*
- * fuzz_proc_events.c: any bytes as a message of the connector, as an exit record and as the answer about a family: what is decoded makes sense,
- * and nothing is read beyond the end.
+ * fuzz_proc_events.c: any bytes as a message of the connector, as an exit record and as the answer
+ * about a family: what is decoded makes sense, and nothing is read beyond the end.
  */
 #include "lib/proc/procfs.h"
 

@@ -1,4 +1,7 @@
-/* Whatever a stream says, its ticks are whole, one after the other, and samples are within the ticks of their own writer. */
+/*
+ * Whatever a stream says, its ticks are whole, one after the other, and samples are within the
+ * ticks of their own writer.
+ */
 #include "cli/replay/recording.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/base/base.h"

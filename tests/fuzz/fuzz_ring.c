@@ -1,7 +1,8 @@
 /*
- * A hostile ring. The input is either a whole file (it begins with the magic number) or, so that the checksums do not
- * stop everything at the door: a byte of flags, next_seq, then for each page two bytes of length, its header and so
- * many bytes of payload; with flag 1 checksums are made right. Then everything is read in every way there is.
+ * A hostile ring. The input is either a whole file (it begins with the magic number) or, so that
+ * the checksums do not stop everything at the door: a byte of flags, next_seq, then for each page
+ * two bytes of length, its header and so many bytes of payload; with flag 1 checksums are made
+ * right. Then everything is read in every way there is.
  */
 #include "lib/base/compress.h"
 #include "lib/ring/ring.h"

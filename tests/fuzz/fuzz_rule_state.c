@@ -1,6 +1,6 @@
 /*
- * fuzz_memo.c: any bytes as a state file: refused with a reason and without effect, or believed, and then what is written
- * is read back as the same.
+ * fuzz_memo.c: any bytes as a state file: refused with a reason and without effect, or believed,
+ * and then what is written is read back as the same.
  */
 #include "lib/evaluator/rule_state.h"
 #include "lib/base/io.h"

@@ -1,6 +1,7 @@
 /*
- * The bytes are calls: each is what to do, and with which of the last numbers and names. Whatever it is, samples are
- * neither lost nor invented, memory stays within the limit, and all three forms can be written.
+ * The bytes are calls: each is what to do, and with which of the last numbers and names. Whatever
+ * it is, samples are neither lost nor invented, memory stays within the limit, and all three forms
+ * can be written.
  */
 #include "lib/profile/profile.h"
 #include "lib/base/io.h"

@@ -1,4 +1,6 @@
-/* What is taken as a question can be written, unless that is longer, and is read again as the same. */
+/*
+ * What is taken as a question can be written, unless that is longer, and is read again as the same.
+ */
 #include "lib/config/selection.h"
 
 #include <errno.h>

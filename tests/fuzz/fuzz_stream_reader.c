@@ -1,5 +1,6 @@
 /*
- * Any bytes, read at once and in pieces: both readings must be the same, and the report must hold together.
+ * Any bytes, read at once and in pieces: both readings must be the same, and the report must hold
+ * together.
  */
 #include "lib/base/compress.h"
 #include "lib/stream/stream.h"

@@ -1,6 +1,7 @@
 /*
- * fuzz_symbolize.c: a stack file as spikewatch-symbolize sees it, whole: its tables, its records, what was mapped when, the profile. No binaries
- * are handed over: of descriptors in the file nothing is believed here, for they would be ours.
+ * fuzz_symbolize.c: a stack file as spikewatch-symbolize sees it, whole: its tables, its records,
+ * what was mapped when, the profile. No binaries are handed over: of descriptors in the file
+ * nothing is believed here, for they would be ours.
  */
 #include "daemon/symbolize/symbolize.h"
 #include "lib/profile/profile.h"

@@ -1,12 +1,13 @@
 /*
- * Units as a bus tells of them, in lines: which object, called how, in which cgroup, gone again. Whatever comes, the table answers as a plain walk
- * over its units does, keeps no place that leads elsewhere, and takes no name for one of a unit that is none.
+ * Units as a bus tells of them, in lines: which object, called how, in which cgroup, gone again.
+ * Whatever comes, the table answers as a plain walk over its units does, keeps no place that leads
+ * elsewhere, and takes no name for one of a unit that is none.
  *
- *	o OBJECT             met: its name is in its path
- *	n NUMBER NAME NAME   the unit of this number (they count from 0) is called so
- *	p NUMBER CGROUP      its processes are there
- *	r NUMBER             it is gone
- *	q CGROUP             whose is this cgroup?
+ * 	o OBJECT             met: its name is in its path
+ * 	n NUMBER NAME NAME   the unit of this number (they count from 0) is called so
+ * 	p NUMBER CGROUP      its processes are there
+ * 	r NUMBER             it is gone
+ * 	q CGROUP             whose is this cgroup?
  */
 #include "daemon/engine/targets/unit_bus.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_unwind.c: registers, a stack, and an ELF file with unwinding tables: from function to caller. What is there: 17 registers, a number of bytes
- * of the stack, they, and the file.
+ * fuzz_unwind.c: registers, a stack, and an ELF file with unwinding tables: from function to
+ * caller. What is there: 17 registers, a number of bytes of the stack, they, and the file.
  */
 #include "daemon/symbolize/unwind.h"
 #include "lib/base/base.h"

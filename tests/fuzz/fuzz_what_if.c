@@ -1,4 +1,7 @@
-/* What is asked for is refused with a reason, or makes configurations whose other rules are those of the base. */
+/*
+ * What is asked for is refused with a reason, or makes configurations whose other rules are those
+ * of the base.
+ */
 #include "lib/config/config_change.h"
 #include "lib/config/config.h"
 

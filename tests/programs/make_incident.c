@@ -1,9 +1,11 @@
 /*
- * make_incident.c: incidents for those who look at reports with a browser (tests/report.sh), in the directory that is the only argument:
+ * make_incident.c: incidents for those who look at reports with a browser (tests/report.sh), in the
+ * directory that is the only argument:
  *
- *	hostile     of one process, with stacks of CPU and memory; names are markup, quotes, marks that turn text around, and no UTF-8
- *	everything  of all targets, without stacks
- *	bare        with nothing but incident.json
+ * 	hostile     of one process, with stacks of CPU and memory; names are markup, quotes, marks that
+ *              turn text around, and no UTF-8
+ * 	everything  of all targets, without stacks
+ * 	bare        with nothing but incident.json
  *
  * The makers of incidents assert, so this is a test that always writes to the same place.
  */

@@ -1,8 +1,9 @@
 /*
- * make_profile.c: known profiles in all their forms, for tests/pprof.sh: cpu.pb.gz, cpu.folded and functions.tsv,
- * memory.pb.gz, memory.folded and memory-functions.tsv in the directory that is the only argument. The story: postgres
- * scans, and a thread of it spins in a function inlined twice; libc is without symbols; bash sleeps and has a hostile
- * name; one stack is beyond the limit. Memory: a thread of postgres fills a hash table, and sorts.
+ * make_profile.c: known profiles in all their forms, for tests/pprof.sh: cpu.pb.gz, cpu.folded and
+ * functions.tsv, memory.pb.gz, memory.folded and memory-functions.tsv in the directory that is the
+ * only argument. The story: postgres scans, and a thread of it spins in a function inlined twice;
+ * libc is without symbols; bash sleeps and has a hostile name; one stack is beyond the limit.
+ * Memory: a thread of postgres fills a hash table, and sorts.
  */
 #include "lib/base/base.h"
 #include "lib/profile/profile.h"

@@ -1,11 +1,13 @@
 /*
- * workload_arrival.c: processes that come and go, and know what they used. What one says it writes to a file when it is done, 16 bytes: its pid and
- * its CPU time in ns, both as 64 bits.
+ * workload_arrival.c: processes that come and go, and know what they used. What one says it writes
+ * to a file when it is done, 16 bytes: its pid and its CPU time in ns, both as 64 bits.
  *
  * usage: workload_arrival burn CPU_US FILE                 burns so much, says it, exits
- *                         storm COUNT CPU_US FILE PROGRAM  so many, one after the other: PROGRAM burn CPU_US FILE; then a line: how many, and the CPU time
+ *                         storm COUNT CPU_US FILE PROGRAM  so many, one after the other: PROGRAM burn CPU_US FILE; then a
+ *                         line: how many, and the CPU time
  *                                                          of them all to their very end, in ns
- *                         forks COUNT CPU_US               so many children that execute nothing, one after the other, each burns so much and ends; then
+ *                         forks COUNT CPU_US               so many children that execute nothing, one after the other, each
+ *                         burns so much and ends; then
  *                                                          the same line, with its own CPU time so far
  *                         stops FILE                       stops itself, says what it used, exits
  *                         turns CPU_US FILE PROGRAM        stops; burns; executes PROGRAM rests CPU_US FILE

@@ -1,13 +1,17 @@
 /*
- * workload_demo.c: a program worth watching: short and long bursts of CPU and a balloon of memory that is gone within 50 ms,
- * with silence between them. Says what it does and when, so that what a recorder saw can be held against what was done.
+ * workload_demo.c: a program worth watching: short and long bursts of CPU and a balloon of memory
+ * that is gone within 50 ms, with silence between them. Says what it does and when, so that what a
+ * recorder saw can be held against what was done.
  *
- *   idle, 300 ms of CPU, idle, 3 s of CPU in a thread called hot-loop, idle, ~300 MiB for less than 50 ms, idle, end
+ *   idle, 300 ms of CPU, idle, 3 s of CPU in a thread called hot-loop, idle, ~300 MiB for less than
+ *   50 ms, idle, end
  *
- * The balloon is 300 MiB where the machine is fast enough; touching memory costs 0.05-0.5 ms per MiB, and one that took
- * 80 ms would not be what it claims to be. So it stops growing when its time is up and says how large it was.
+ * The balloon is 300 MiB where the machine is fast enough; touching memory costs 0.05-0.5 ms per
+ * MiB, and one that took 80 ms would not be what it claims to be. So it stops growing when its time
+ * is up and says how large it was.
  *
- * Usage: workload_demo [--scale FACTOR]   FACTOR stretches the idle and CPU phases, not the balloon; default 1
+ * Usage: workload_demo [--scale FACTOR]   FACTOR stretches the idle and CPU phases, not the
+ * balloon; default 1
  */
 #include <errno.h>
 #include <pthread.h>
@@ -112,8 +116,8 @@ static int burst_in_thread(double seconds)
 }
 
 /*
- * Takes memory piece by piece, every page of it touched, until it is BALLOON_MIB or the time is up, and gives it all back.
- * *ret_ms: from start to end. The MiB that were taken, negative: failed.
+ * Takes memory piece by piece, every page of it touched, until it is BALLOON_MIB or the time is up,
+ * and gives it all back. *ret_ms: from start to end. The MiB that were taken, negative: failed.
  */
 static double balloon(double *ret_ms)
 {
@@ -136,9 +140,10 @@ static double balloon(double *ret_ms)
 }
 
 /*
- * In a virtual machine the first touch of a page is many times slower than the next, because the host has to find memory
- * too. A child takes and frees the memory once, just before, so that the real balloon finds it warm. It goes by another name,
- * so that nobody who watches this program takes it for a part of it.
+ * In a virtual machine the first touch of a page is many times slower than the next, because the
+ * host has to find memory too. A child takes and frees the memory once, just before, so that the
+ * real balloon finds it warm. It goes by another name, so that nobody who watches this program
+ * takes it for a part of it.
  */
 static void rehearse(void)
 {

@@ -1,6 +1,7 @@
 /*
- * workload_stacks.c: programs whose stacks are known. Stops itself first, so that whoever watches can get ready; goes on with SIGCONT; says "done" and sleeps
- * until it is killed, unless it is said to exit. Built like everything else, without frame pointers where the compiler does without.
+ * workload_stacks.c: programs whose stacks are known. Stops itself first, so that whoever watches
+ * can get ready; goes on with SIGCONT; says "done" and sleeps until it is killed, unless it is said
+ * to exit. Built like everything else, without frame pointers where the compiler does without.
  *
  * usage: workload_stacks burst CPU_MS       burn_burst
  *                        shares CPU_MS      seven parts of it in burn_seventy, three in burn_thirty
@@ -9,7 +10,8 @@
  *                        qsort CPU_MS       libc calls back into a comparison that burns
  *                        library CPU_MS FILE   burn_in_library of a shared library that is loaded only then
  *                        exit CPU_MS        burns, and has exited a moment later
- *                        memory MIB         of it three parts are touched by grow_three, one by grow_one, within some two seconds
+ *                        memory MIB         of it three parts are touched by grow_three, one by grow_one, within some two
+ *                        seconds
  *                        flood MIB          the same, as fast as it can, and keeps it
  *                        compiled CPU_MS    code made at run time, with a perf map
  *                        children CPU_MS    burns in children that live 100 ms each

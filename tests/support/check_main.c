@@ -1,8 +1,10 @@
 /*
- * check_main.c: runs every suite, or those named on the command line. suites.h is made by the Makefile from the names
- * of the files tests/check_*.c. Check's environment variables work: CK_FORK=no, CK_VERBOSITY, CK_RUN_CASE ...
+ * check_main.c: runs every suite, or those named on the command line. suites.h is made by the
+ * Makefile from the names of the files tests/check_*.c. Check's environment variables work:
+ * CK_FORK=no, CK_VERBOSITY, CK_RUN_CASE ...
  *
- * CHECK_JOBS=N: N suites side by side (crew.h), as make check does; without it, one after the other by Check itself.
+ * CHECK_JOBS=N: N suites side by side (crew.h), as make check does; without it, one after the other
+ * by Check itself.
  */
 #include "crew.h"
 

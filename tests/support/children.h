@@ -1,6 +1,6 @@
 /*
- * children.h: processes to be watched by a test. A loop over a pipe, so that a test knows what its process has done and never
- * has to guess by sleeping. They die with the test's process.
+ * children.h: processes to be watched by a test. A loop over a pipe, so that a test knows what its
+ * process has done and never has to guess by sleeping. They die with the test's process.
  */
 #ifndef SPIKEWATCH_TESTS_CHILDREN_H
 #define SPIKEWATCH_TESTS_CHILDREN_H
@@ -115,7 +115,10 @@ static inline void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* Asleep by its state, and its clock the same for a while: between the two it may still be on its way off the CPU. */
+/*
+ * Asleep by its state, and its clock the same for a while: between the two it may still be on its
+ * way off the CPU.
+ */
 static inline void child_settle(const struct child *child)
 {
 	long before;
@@ -151,7 +154,10 @@ static inline struct child child_start(void)
 	return child;
 }
 
-/* 'b': burn 20 ms of CPU; 'h': 0.3 ms; 'n': hardly any; 'm': touch 8 MiB more; 'f': open 10 descriptors; 'x': exit. Waits until it is done, but for 'x'. */
+/*
+ * 'b': burn 20 ms of CPU; 'h': 0.3 ms; 'n': hardly any; 'm': touch 8 MiB more; 'f': open 10
+ * descriptors; 'x': exit. Waits until it is done, but for 'x'.
+ */
 static inline void child_do(const struct child *child, char command)
 {
 	char answer = 0;

@@ -1,5 +1,6 @@
 /*
- * commandrun.h: commands of spikewatch as they are called, in this process: what they print to stdout and stderr is kept as one text.
+ * commandrun.h: commands of spikewatch as they are called, in this process: what they print to
+ * stdout and stderr is kept as one text.
  */
 #ifndef SPIKEWATCH_TESTS_COMMANDRUN_H
 #define SPIKEWATCH_TESTS_COMMANDRUN_H

@@ -1,11 +1,13 @@
 /*
  * crew.c: see crew.h.
  *
- * A member is a child that runs one suite and leaves its numbers in memory shared with us and its words in a file without a name. What the tests say
- * while they run is kept apart from what Check says of them at the end, because Check's line of totals is ours to make. Nothing is
- * merged that was printed: the totals come from Check's results.
+ * A member is a child that runs one suite and leaves its numbers in memory shared with us and its
+ * words in a file without a name. What the tests say while they run is kept apart from what Check
+ * says of them at the end, because Check's line of totals is ours to make. Nothing is merged that
+ * was printed: the totals come from Check's results.
  *
- * Rejected: one runner with threads (Check is not made for them); make -j over suites (a program per suite to link, and no totals).
+ * Rejected: one runner with threads (Check is not made for them); make -j over suites (a program
+ * per suite to link, and no totals).
  */
 #include "crew.h"
 
@@ -81,8 +83,8 @@ static void crew_child_forked(void)
 }
 
 /*
- * When we are killed, so are the members, and the tests that they run. Not by SIGTERM: Check's handler of it sends it on to its own group, which it is
- * in itself, for ever.
+ * When we are killed, so are the members, and the tests that they run. Not by SIGTERM: Check's
+ * handler of it sends it on to its own group, which it is in itself, for ever.
  */
 static void crew_die_with_parent(void)
 {

@@ -1,5 +1,6 @@
 /*
- * discovery_rig.h: discovery with a sampler, a ring and baselines, over a /proc made of files or over the real one.
+ * discovery_rig.h: discovery with a sampler, a ring and baselines, over a /proc made of files or
+ * over the real one.
  */
 #ifndef SPIKEWATCH_TESTS_DISCOVERY_RIG_H
 #define SPIKEWATCH_TESTS_DISCOVERY_RIG_H

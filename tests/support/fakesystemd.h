@@ -1,6 +1,7 @@
 /*
- * fakesystemd.h: what systemd says of units, said by the test itself: over a socket of its own, as systemd's is, or over a bus. It answers when it is
- * stepped, in the thread that steps it, so that nothing depends on time.
+ * fakesystemd.h: what systemd says of units, said by the test itself: over a socket of its own, as
+ * systemd's is, or over a bus. It answers when it is stepped, in the thread that steps it, so that
+ * nothing depends on time.
  */
 #ifndef SPIKEWATCH_TESTS_FAKESYSTEMD_H
 #define SPIKEWATCH_TESTS_FAKESYSTEMD_H

@@ -1,6 +1,7 @@
 /*
- * incidentmade.h: an incident as the daemon writes it, made of a small story with the real writers, for tests of those who
- * read it: 10 s before and 5 s after a burst of 300 ms on a target that is limited to half a core and 256 MiB.
+ * incidentmade.h: an incident as the daemon writes it, made of a small story with the real writers,
+ * for tests of those who read it: 10 s before and 5 s after a burst of 300 ms on a target that is
+ * limited to half a core and 256 MiB.
  */
 #ifndef SPIKEWATCH_TESTS_INCIDENTMADE_H
 #define SPIKEWATCH_TESTS_INCIDENTMADE_H
@@ -32,7 +33,10 @@ struct incidentmade_options {
 /* Fills in what the story says. */
 void incidentmade_fill(const struct incidentmade_options *options, struct incident *ret);
 
-/* Makes the directory below dirfd: incident.json, samples.tsv, threads.tsv, smaps.tsv, MANIFEST. Asserts that all goes well. */
+/*
+ * Makes the directory below dirfd: incident.json, samples.tsv, threads.tsv, smaps.tsv, MANIFEST.
+ * Asserts that all goes well.
+ */
 void incidentmade_write(int dirfd, const struct incidentmade_options *options);
 
 /* A new directory below $TMPDIR or /tmp, for incidents. fd; its path is in path. */

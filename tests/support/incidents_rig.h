@@ -1,6 +1,6 @@
 /*
- * incidents_rig.h: session, rules, dispatcher and incidents, wired as the daemon wires them, around one process that does as it is told. For
- * suites about incidents: each has its own copy.
+ * incidents_rig.h: session, rules, dispatcher and incidents, wired as the daemon wires them, around
+ * one process that does as it is told. For suites about incidents: each has its own copy.
  */
 #ifndef SPIKEWATCH_TESTS_INCIDENTS_RIG_H
 #define SPIKEWATCH_TESTS_INCIDENTS_RIG_H

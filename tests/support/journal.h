@@ -1,6 +1,6 @@
 /*
- * journal.h: a journal for tests: a socket that takes entries as systemd's does, and what one of them holds. One at a time, within a test that
- * has caught the log (scene_log_catch).
+ * journal.h: a journal for tests: a socket that takes entries as systemd's does, and what one of
+ * them holds. One at a time, within a test that has caught the log (scene_log_catch).
  */
 #ifndef SPIKEWATCH_TESTS_JOURNAL_H
 #define SPIKEWATCH_TESTS_JOURNAL_H

@@ -1,4 +1,6 @@
-/* limits_of.h: the effective limits of one process or cgroup, read once, as the daemon reads them. */
+/*
+ * limits_of.h: the effective limits of one process or cgroup, read once, as the daemon reads them.
+ */
 #ifndef SPIKEWATCH_TESTS_LIMITS_OF_H
 #define SPIKEWATCH_TESTS_LIMITS_OF_H
 

@@ -1,9 +1,9 @@
 /*
- * live_rig.h: the real daemon over the machine as it is, hearing of processes in one way or another; what its status says, and what its ring holds of
- * processes that come and go.
+ * live_rig.h: the real daemon over the machine as it is, hearing of processes in one way or
+ * another; what its status says, and what its ring holds of processes that come and go.
  *
- * Nothing is held against a clock: what is summed up is waited for (live_wait_for), up to a time that is all that a test has, and then it says what it waited for
- * and how things stand.
+ * Nothing is held against a clock: what is summed up is waited for (live_wait_for), up to a time
+ * that is all that a test has, and then it says what it waited for and how things stand.
  */
 #ifndef SPIKEWATCH_TESTS_LIVE_RIG_H
 #define SPIKEWATCH_TESTS_LIVE_RIG_H
@@ -32,7 +32,10 @@ struct tally {
 
 #define TALLIES_MAX 1024
 
-/* All the waiting of a test ends so long after its beginning, and Check ends it after so many seconds: what it waited for is said before. */
+/*
+ * All the waiting of a test ends so long after its beginning, and Check ends it after so many
+ * seconds: what it waited for is said before.
+ */
 #define LIVE_WAIT_NS (80 * NS_PER_S)
 #define LIVE_TIMEOUT_S 120
 

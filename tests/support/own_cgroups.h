@@ -1,6 +1,7 @@
 /*
- * own_cgroups.h: cgroups of a test's own, below one directory in each hierarchy that the daemon reads, v1 and v2. Made before the tests of a case and removed after
- * them, whatever became of them: own_cgroups_make and own_cgroups_remove belong into an unchecked fixture.
+ * own_cgroups.h: cgroups of a test's own, below one directory in each hierarchy that the daemon
+ * reads, v1 and v2. Made before the tests of a case and removed after them, whatever became of
+ * them: own_cgroups_make and own_cgroups_remove belong into an unchecked fixture.
  */
 #ifndef SPIKEWATCH_TESTS_OWN_CGROUPS_H
 #define SPIKEWATCH_TESTS_OWN_CGROUPS_H

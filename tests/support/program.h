@@ -1,6 +1,6 @@
 /*
- * program.h: the programs that were built, run as anybody runs them. Where they are is in $SPIKEWATCH_BUILD, which make check sets;
- * without it the tests that need them say so and pass.
+ * program.h: the programs that were built, run as anybody runs them. Where they are is in
+ * $SPIKEWATCH_BUILD, which make check sets; without it the tests that need them say so and pass.
  */
 #ifndef SPIKEWATCH_TESTS_PROGRAM_H
 #define SPIKEWATCH_TESTS_PROGRAM_H
@@ -30,8 +30,8 @@ static inline bool program_find(const char *name, char ret[512])
 }
 
 /*
- * Starts a program whose arguments end with NULL. out: descriptor of its standard output, stays the caller's; -1: /dev/null. uid: 0: as
- * ourselves, else as that user (we are root).
+ * Starts a program whose arguments end with NULL. out: descriptor of its standard output, stays the
+ * caller's; -1: /dev/null. uid: 0: as ourselves, else as that user (we are root).
  */
 static inline struct program program_start(const char *const *arguments, const char *directory, int out, uid_t uid)
 {

@@ -1,6 +1,7 @@
 /*
- * replay_rig.h: rules over a made-up world, judged by an evaluator that is told everything by hand, while the world is recorded; and the
- * list of what fired, to be compared with that of a replay. The state is that of the running test.
+ * replay_rig.h: rules over a made-up world, judged by an evaluator that is told everything by hand,
+ * while the world is recorded; and the list of what fired, to be compared with that of a replay.
+ * The state is that of the running test.
  */
 #ifndef SPIKEWATCH_TESTS_REPLAY_RIG_H
 #define SPIKEWATCH_TESTS_REPLAY_RIG_H

@@ -1,6 +1,6 @@
 /*
- * ring_fixture.h: targets whose every value follows from the tick and the target, so that a reader can tell a wrong
- * sample without knowing what was written.
+ * ring_fixture.h: targets whose every value follows from the tick and the target, so that a reader
+ * can tell a wrong sample without knowing what was written.
  */
 #ifndef SPIKEWATCH_TESTS_RING_FIXTURE_H
 #define SPIKEWATCH_TESTS_RING_FIXTURE_H
@@ -83,7 +83,10 @@ static inline uint64_t fixture_mix(uint64_t value)
 	return value ^ (value >> 29);
 }
 
-/* The sample of target id at time now: the values depend on both, and some fields on the target only. */
+/*
+ * The sample of target id at time now: the values depend on both, and some fields on the target
+ * only.
+ */
 static inline void fixture_sample(uint32_t id, mono_t now, struct sample *ret)
 {
 	*ret = (struct sample){ 0 };
@@ -106,7 +109,10 @@ static inline wall_t fixture_wall(uint64_t tick)
 	return (wall_t){ 1700000000 * NS_PER_S + tick * NS_PER_MS };
 }
 
-/* One tick with one put per target; the times are those of tick number `tick`. What ring_tick_begin returned. */
+/*
+ * One tick with one put per target; the times are those of tick number `tick`. What ring_tick_begin
+ * returned.
+ */
 static inline int fixture_tick(struct ring_writer *writer, struct fixture_target *targets, uint32_t count,
 			       uint64_t tick)
 {

@@ -1,8 +1,10 @@
 /*
- * scene.h: what tests of whole parts of the daemon need: conditions that are waited for, configurations from text,
- * directories that go away, processes that have names and do as they are told, and the log as a text.
+ * scene.h: what tests of whole parts of the daemon need: conditions that are waited for,
+ * configurations from text, directories that go away, processes that have names and do as they are
+ * told, and the log as a text.
  *
- * Nothing here depends on how fast the machine is: what is waited for comes, or the test fails after half a minute and more.
+ * Nothing here depends on how fast the machine is: what is waited for comes, or the test fails
+ * after half a minute and more.
  */
 #ifndef SPIKEWATCH_TESTS_SCENE_H
 #define SPIKEWATCH_TESTS_SCENE_H
@@ -205,8 +207,8 @@ static inline struct actor actor_start(const char *name)
 }
 
 /*
- * 'n': takes the name text; 'b': starts a thread of the name text that burns CPU from now on; 'm': touches 32 MiB more; 'x': exits.
- * Returns when it is done, but for 'x'.
+ * 'n': takes the name text; 'b': starts a thread of the name text that burns CPU from now on; 'm':
+ * touches 32 MiB more; 'x': exits. Returns when it is done, but for 'x'.
  */
 static inline void actor_do(const struct actor *actor, char what, const char *text)
 {

@@ -14,7 +14,10 @@
 
 #define S NS_PER_S
 
-/* A clock that a test sets; every look at it moves it by a nanosecond, so that reads can be told apart. */
+/*
+ * A clock that a test sets; every look at it moves it by a nanosecond, so that reads can be told
+ * apart.
+ */
 static inline mono_t stepping_mono(void *ctx)
 {
 	mono_t *at = ctx;

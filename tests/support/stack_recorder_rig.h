@@ -1,4 +1,7 @@
-/* stack recorder_rig.h: a recorder, children that burn CPU time under it, and a look at what a snapshot says of them. */
+/*
+ * stack recorder_rig.h: a recorder, children that burn CPU time under it, and a look at what a
+ * snapshot says of them.
+ */
 #ifndef SPIKEWATCH_STACK_RECORDER_RIG_H
 #define SPIKEWATCH_STACK_RECORDER_RIG_H
 

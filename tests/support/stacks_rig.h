@@ -1,6 +1,6 @@
 /*
- * stacks_rig.h: a workload whose stacks are known, the real daemon, an incident, and what it says. Without permission to use perf, or without the
- * programs, the tests say so and pass.
+ * stacks_rig.h: a workload whose stacks are known, the real daemon, an incident, and what it says.
+ * Without permission to use perf, or without the programs, the tests say so and pass.
  */
 #ifndef SPIKEWATCH_TESTS_STACKS_RIG_H
 #define SPIKEWATCH_TESTS_STACKS_RIG_H
@@ -126,8 +126,9 @@ static inline bool stacks_rig_follows(struct stacks_rig *rig)
 }
 
 /*
- * Starts the daemon, which watches the workload as "work". stacks: the value of that section; rules: the value of that list. Waits until it does, and, if the
- * mode is one that follows, until the workload has events of its own.
+ * Starts the daemon, which watches the workload as "work". stacks: the value of that section;
+ * rules: the value of that list. Waits until it does, and, if the mode is one that follows, until
+ * the workload has events of its own.
  */
 static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *stacks, const char *rules)
 {
@@ -147,7 +148,9 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 		scene_wait_for(stacks_rig_follows(rig));
 }
 
-/* Lets the workload go, and waits until it has done its work: a minute, on a machine that is busy. */
+/*
+ * Lets the workload go, and waits until it has done its work: a minute, on a machine that is busy.
+ */
 static inline void stacks_rig_work(struct stacks_rig *rig)
 {
 	kill(rig->work.pid, SIGCONT);

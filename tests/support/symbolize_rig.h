@@ -1,6 +1,6 @@
 /*
- * symbolize_rig.h: programs that are compiled by the test, run, and looked at from outside: their real mappings, samples of addresses that
- * they tell, and what spikewatch-symbolize makes of both.
+ * symbolize_rig.h: programs that are compiled by the test, run, and looked at from outside: their
+ * real mappings, samples of addresses that they tell, and what spikewatch-symbolize makes of both.
  */
 #ifndef SPIKEWATCH_TESTS_SYMBOLIZE_RIG_H
 #define SPIKEWATCH_TESTS_SYMBOLIZE_RIG_H
@@ -218,7 +218,10 @@ static inline void rig_map(struct rig *rig, pid_t pid, const struct perf_record_
 	rig_record(rig, &record);
 }
 
-/* All that the process has mapped to be executed, and its files. build_id: what the kernel is to have said of them; NULL: device, inode. */
+/*
+ * All that the process has mapped to be executed, and its files. build_id: what the kernel is to
+ * have said of them; NULL: device, inode.
+ */
 static inline void rig_maps(struct rig *rig, pid_t pid, const char *name, const uint8_t *build_id)
 {
 	char path[64], line[512], file[256];

@@ -1,6 +1,6 @@
 /*
- * target table_rig.h: a target table over a /proc made of files, so that pids can be used again at will. The sampler's ticks are taken in the test's
- * thread.
+ * target table_rig.h: a target table over a /proc made of files, so that pids can be used again at
+ * will. The sampler's ticks are taken in the test's thread.
  */
 #ifndef SPIKEWATCH_TESTS_TARGET_TABLE_RIG_H
 #define SPIKEWATCH_TESTS_TARGET_TABLE_RIG_H

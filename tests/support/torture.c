@@ -1,4 +1,7 @@
-/* torture.c: the linker hands us every allocation (--wrap); we count it and, if it is the one, refuse it. */
+/*
+ * torture.c: the linker hands us every allocation (--wrap); we count it and, if it is the one,
+ * refuse it.
+ */
 #include "torture.h"
 
 #include <errno.h>

@@ -1,17 +1,18 @@
 /*
  * torture.h: makes allocations and writes fail on purpose.
  *
- * The test binary is linked with --wrap, so that calls of malloc(3) and its kin from our code (and from libraries that
- * are linked statically, Check among them) pass through here; what libc and shared libraries allocate inside does not.
- * Counts are per thread. Arm only around the call under test, without a ck_assert in between: Check allocates too.
+ * The test binary is linked with --wrap, so that calls of malloc(3) and its kin from our code (and
+ * from libraries that are linked statically, Check among them) pass through here; what libc and
+ * shared libraries allocate inside does not. Counts are per thread. Arm only around the call under
+ * test, without a ck_assert in between: Check allocates too.
  *
- *	bool injected = true;
- *	for (long n = 1; injected; n++) {
- *		torture_arm(n);
- *		int r = ring_new(...);
- *		injected = torture_disarm();
- *		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
- *	}
+ * 	bool injected = true;
+ * 	for (long n = 1; injected; n++) {
+ * 		torture_arm(n);
+ * 		int r = ring_new(...);
+ * 		injected = torture_disarm();
+ * 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+ * 	}
  */
 #ifndef SPIKEWATCH_TORTURE_H
 #define SPIKEWATCH_TORTURE_H
@@ -26,10 +27,16 @@ void torture_arm(long nth);
 /* Stops that. True if an allocation was made to fail since torture_arm. */
 bool torture_disarm(void);
 
-/* Allocations of this thread so far, failed ones included: two calls tell whether a hot path allocates. */
+/*
+ * Allocations of this thread so far, failed ones included: two calls tell whether a hot path
+ * allocates.
+ */
 unsigned long torture_allocations(void);
 
-/* Takes *bytes_left bytes, counting it down; the first write that does not fit, and every later one, gets -EIO. */
+/*
+ * Takes *bytes_left bytes, counting it down; the first write that does not fit, and every later
+ * one, gets -EIO.
+ */
 struct sink torture_sink(long *bytes_left);
 
 #endif

@@ -6,7 +6,9 @@
 
 #include "lib/base/io.h"
 
-/* Unpacks the one member that must be all there is, onto the end of ret. Asserts that it is whole. */
+/*
+ * Unpacks the one member that must be all there is, onto the end of ret. Asserts that it is whole.
+ */
 void unpacked(const struct buffer *gzip, struct buffer *ret);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * check_arrival.c: processes that come, turn into something else and go, the real daemon, and what its ring says of them. They know what they used
- * (workload_arrival.c). Each by every way in which the daemon may hear of processes and that this machine has.
+ * check_arrival.c: processes that come, turn into something else and go, the real daemon, and what
+ * its ring says of them. They know what they used (workload_arrival.c). Each by every way in which
+ * the daemon may hear of processes and that this machine has.
  *
- * Nothing is held against a clock: who has to be seen stands still until he was, and what is summed up is waited for.
+ * Nothing is held against a clock: who has to be seen stands still until he was, and what is summed
+ * up is waited for.
  */
 #include "live_rig.h"
 
@@ -101,8 +103,10 @@ END_TEST
 
 #define MANY 200
 /*
- * What the sum may lack. A member that is met more than 20 ms after its fork was heard counts from then on, not from its beginning: what it had used by
- * then, of its 3 ms, is in no sum. On a quiet machine that is none or one of them (1 ms), where twenty wait for two CPUs it was twenty of 200 (11 ms).
+ * What the sum may lack. A member that is met more than 20 ms after its fork was heard counts from
+ * then on, not from its beginning: what it had used by then, of its 3 ms, is in no sum. On a quiet
+ * machine that is none or one of them (1 ms), where twenty wait for two CPUs it was twenty of 200
+ * (11 ms).
  */
 #define GRAIN_NS (MANY * SHORT_NS / 20)
 
@@ -138,7 +142,10 @@ static uint64_t storm(const char *program, const char *count, const char *us, ui
 	return used;
 }
 
-/* Whether anything of a storm was lost, which is counted: then less is known of it. Who came and went unseen left a record. */
+/*
+ * Whether anything of a storm was lost, which is counted: then less is known of it. Who came and
+ * went unseen left a record.
+ */
 static bool something_was_lost(void)
 {
 	return counted("overruns") > 0;
@@ -220,8 +227,9 @@ static bool goes_on(pid_t pid)
 }
 
 /*
- * Both groups together hold what it used, no less than from when it was seen first, and no more than all. When it is found out that it is another one, it may
- * have used all of that before: then it goes on until it was found out.
+ * Both groups together hold what it used, no less than from when it was seen first, and no more
+ * than all. When it is found out that it is another one, it may have used all of that before: then
+ * it goes on until it was found out.
  */
 static void goes_over(enum way way, const char *what)
 {

@@ -1,6 +1,7 @@
 /*
- * check_churn.c: cgroups that are made and removed as fast as possible below a glob, real ones in every hierarchy that is mounted, and the real daemon: all that
- * came are accounted for, and nothing is left of those that went.
+ * check_churn.c: cgroups that are made and removed as fast as possible below a glob, real ones in
+ * every hierarchy that is mounted, and the real daemon: all that came are accounted for, and
+ * nothing is left of those that went.
  */
 #include "live_rig.h"
 #include "own_cgroups.h"

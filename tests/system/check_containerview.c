@@ -1,6 +1,7 @@
 /*
- * check_containerview.c: a daemon in a container that watches its host: with namespaces of its own for processes, mounts and cgroups, and the
- * host's /proc, cgroups and files mounted elsewhere. What it sees is compared with what is seen from outside. Needs root.
+ * check_containerview.c: a daemon in a container that watches its host: with namespaces of its own
+ * for processes, mounts and cgroups, and the host's /proc, cgroups and files mounted elsewhere.
+ * What it sees is compared with what is seen from outside. Needs root.
  */
 #include "lib/cgroup/cgroup_mounts.h"
 #include "limits_of.h"
@@ -35,7 +36,10 @@ static char directory[64];
 static struct actor actor;
 static char tops[2][256]; /* cgroups of our own, one per hierarchy; "" where there are none */
 
-/* ---- cgroups of our own: the actor is in one, below another that has a limit; the daemon in a third ---- */
+/*
+ * ---- cgroups of our own: the actor is in one, below another that has a limit; the daemon in a
+ * third ----
+ */
 
 static void write_to(const char *directory_, const char *file, const char *text)
 {
@@ -157,7 +161,10 @@ static void watch_from_inside(struct view *view)
 	config_free(config);
 }
 
-/* The host's root at the test's directory, with all that is mounted below; a /proc of our own in its usual place. */
+/*
+ * The host's root at the test's directory, with all that is mounted below; a /proc of our own in
+ * its usual place.
+ */
 static bool enter(void)
 {
 	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&

@@ -1,4 +1,7 @@
-/* check_crew.c: suites that fail, crash, leave, cannot be made or are killed: none of them is lost, in the number that is returned and in what is said. */
+/*
+ * check_crew.c: suites that fail, crash, leave, cannot be made or are killed: none of them is lost,
+ * in the number that is returned and in what is said.
+ */
 #include "crew.h"
 
 #include "scene.h"

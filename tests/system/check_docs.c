@@ -1,8 +1,10 @@
 /*
- * check_docs.c: the manual pages against the programs: options, keys of the configuration with their types, defaults and ranges, metrics,
- * columns; each way round, so that what is new is missed and what is gone is found. Examples are run through the parsers.
+ * check_docs.c: the manual pages against the programs: options, keys of the configuration with
+ * their types, defaults and ranges, metrics, columns; each way round, so that what is new is missed
+ * and what is gone is found. Examples are run through the parsers.
  *
- * The pages keep to one form for it: an item is ".It Cm NAME", a key ".It Cm NAME Pq TYPE; DEFAULT; RANGE", an option ".It Fl ...".
+ * The pages keep to one form for it: an item is ".It Cm NAME", a key ".It Cm NAME Pq TYPE; DEFAULT;
+ * RANGE", an option ".It Fl ...".
  */
 #include "program.h"
 
@@ -147,7 +149,10 @@ static void read_flags(const char *text, struct words *ret)
 
 /* ---- programs ---- */
 
-/* The options in what a program says of itself: lines such as "  -c, --config FILE  ...". -h and --help go without saying. */
+/*
+ * The options in what a program says of itself: lines such as "  -c, --config FILE  ...". -h and
+ * --help go without saying.
+ */
 static void ask_flags(const char *program, const char *command, struct words *ret)
 {
 	char line[700];
@@ -434,7 +439,10 @@ static void check_example(const char *where, char *text)
 	config_free(config);
 }
 
-/* Each block that begins with a brace on a line of its own, from that brace to the line that ends the block. Returns how many. */
+/*
+ * Each block that begins with a brace on a line of its own, from that brace to the line that ends
+ * the block. Returns how many.
+ */
 static int check_examples(const char *path, const char *begin, const char *end)
 {
 	AUTO_FREE char *text = read_page(path);

@@ -1,6 +1,7 @@
 /*
- * check_hookrecipes.c: conf/hooks: each is a good configuration, and those whose tool is on this machine do what they promise. A small
- * server on loopback stands for a program with pprof, and for Pyroscope.
+ * check_hookrecipes.c: conf/hooks: each is a good configuration, and those whose tool is on this
+ * machine do what they promise. A small server on loopback stands for a program with pprof, and for
+ * Pyroscope.
  */
 #include "daemon/engine/incident/hooks.h"
 
@@ -162,7 +163,9 @@ START_TEST(each_is_a_good_configuration)
 }
 END_TEST
 
-/* Of a program that is not this one, in whose core a sanitizer's shadow memory would be: gigabytes. */
+/*
+ * Of a program that is not this one, in whose core a sanitizer's shadow memory would be: gigabytes.
+ */
 START_TEST(gcore_leaves_a_core)
 {
 	char name[40], comm[40];
@@ -229,7 +232,10 @@ START_TEST(jcmd_says_which_classes_there_are)
 }
 END_TEST
 
-/* Its port; 0: there is no python3. GET answers with the path, what is posted goes into the file posted. */
+/*
+ * Its port; 0: there is no python3. GET answers with the path, what is posted goes into the file
+ * posted.
+ */
 static int serve(void)
 {
 	static const char program[] =

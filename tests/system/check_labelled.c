@@ -1,6 +1,7 @@
 /*
- * check_labelled.c: real processes in cgroups of their own, which are called as containers of Docker are, with files as Docker writes them: spikewatchd
- * watches one of them by its labels, and says them in status, in metrics, and in the incident.
+ * check_labelled.c: real processes in cgroups of their own, which are called as containers of
+ * Docker are, with files as Docker writes them: spikewatchd watches one of them by its labels, and
+ * says them in status, in metrics, and in the incident.
  */
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/incident/incident.h"

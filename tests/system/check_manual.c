@@ -1,5 +1,6 @@
 /*
- * check_manual.c: incidents that somebody asks for: of a target, of everything, merged, refused; and what a reload leaves alone.
+ * check_manual.c: incidents that somebody asks for: of a target, of everything, merged, refused;
+ * and what a reload leaves alone.
  */
 #include "incidents_rig.h"
 
@@ -343,7 +344,10 @@ START_TEST(what_comes_is_written_as_it_comes)
 }
 END_TEST
 
-/* Three are waiting for a worker that is stuck: the past of everything is in the ring only, so it goes first. */
+/*
+ * Three are waiting for a worker that is stuck: the past of everything is in the ring only, so it
+ * goes first.
+ */
 START_TEST(everything_comes_before_what_else_is_queued)
 {
 	char name[32], first[128] = "", second[128] = "";

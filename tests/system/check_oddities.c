@@ -1,6 +1,7 @@
 /*
- * check_oddities.c: what the kernel lets people do, and the real daemon: cgroups whose names have any byte but slash, NUL and newline, arguments of nearly two
- * mebibytes, and entries that match everything on the machine.
+ * check_oddities.c: what the kernel lets people do, and the real daemon: cgroups whose names have
+ * any byte but slash, NUL and newline, arguments of nearly two mebibytes, and entries that match
+ * everything on the machine.
  */
 #include "lib/base/json.h"
 #include "live_rig.h"

@@ -1,9 +1,11 @@
 /*
- * check_pidreuse.c: a pid that is used again within milliseconds, hundreds of times, by processes of two names of which one works and the other does not; and
- * the real daemon, by every way in which it may hear of them. Nothing that one used may be ascribed to another, also where both began in the same
- * hundredth of a second, which is all that /proc says of when.
+ * check_pidreuse.c: a pid that is used again within milliseconds, hundreds of times, by processes
+ * of two names of which one works and the other does not; and the real daemon, by every way in
+ * which it may hear of them. Nothing that one used may be ascribed to another, also where both
+ * began in the same hundredth of a second, which is all that /proc says of when.
  *
- * clone3(2) gives a child the pid that is asked for, so nobody else's pids are touched. They know what they used.
+ * clone3(2) gives a child the pid that is asked for, so nobody else's pids are touched. They know
+ * what they used.
  */
 #include "live_rig.h"
 
@@ -16,7 +18,10 @@ Suite *pidreuse_suite(void);
 
 #define ROUNDS 60u
 
-/* So long after an end the next process with that pid is looked at, and more: news come late and in any order. */
+/*
+ * So long after an end the next process with that pid is looked at, and more: news come late and in
+ * any order.
+ */
 #define APART_NS (120 * NS_PER_MS)
 
 enum kind { BUSY, IDLE, KINDS };
@@ -77,7 +82,10 @@ static pid_t fork_as(pid_t pid)
 	return r < 0 ? -errno : (pid_t)r;
 }
 
-/* A pid that nobody has and that nobody will have soon: they go upwards. 0: they may not be chosen here. */
+/*
+ * A pid that nobody has and that nobody will have soon: they go upwards. 0: they may not be chosen
+ * here.
+ */
 static pid_t choose(void)
 {
 	char *text = scene_read("/proc/sys/kernel/pid_max");
@@ -157,7 +165,10 @@ static bool start_with(enum way way, const char *per)
 	return reused != 0;
 }
 
-/* Some are too short to be looked at, some are looked at and sampled; one follows the other at once. */
+/*
+ * Some are too short to be looked at, some are looked at and sampled; one follows the other at
+ * once.
+ */
 static void take_turns(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
@@ -252,8 +263,9 @@ static void scan_again(void)
 #define WORK_NS (200 * NS_PER_MS)
 
 /*
- * The news of the end come when another one has the pid, and has used much more. Then the first one leaves, and the next one, whose beginning is taken for late
- * news of him who ended, is found by a scan; or the kernel had no room for all of the news, and a scan has followed at once.
+ * The news of the end come when another one has the pid, and has used much more. Then the first one
+ * leaves, and the next one, whose beginning is taken for late news of him who ended, is found by a
+ * scan; or the kernel had no room for all of the news, and a scan has followed at once.
  */
 START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 {
@@ -316,9 +328,10 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	live_wait_for(read_on("b").samples > 0);
 
 	/*
-	 * A scan follows where news were lost, or could not be heard in time: what it finds at its end is what was sampled last. Exit records come by a
-	 * way of their own: where thousands of other processes' news wait, they may be heard before the change of the name. What it used is then that of
-	 * who was called so in the end, but it is not lost.
+	 * A scan follows where news were lost, or could not be heard in time: what it finds at its
+	 * end is what was sampled last. Exit records come by a way of their own: where thousands of
+	 * other processes' news wait, they may be heard before the change of the name. What it used
+	 * is then that of who was called so in the end, but it is not lost.
 	 */
 	uint64_t scans = counted("scans"), missed = counted("missed");
 

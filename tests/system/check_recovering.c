@@ -1,4 +1,7 @@
-/* check_recovering.c: spikewatch recover on rings that are whole, cut off, damaged, in use, or none. */
+/*
+ * check_recovering.c: spikewatch recover on rings that are whole, cut off, damaged, in use, or
+ * none.
+ */
 #include "commandrun.h"
 
 #include "cli/base/options.h"
@@ -260,7 +263,10 @@ START_TEST(a_ring_that_is_written_meanwhile_ends_where_it_was)
 	while (info.ticks < 1000)
 		ring_info(ring, &info);
 	for (int i = 0; i < 20; i++) {
-		/* The writer may overtake the walk again and again: then there was nothing to be had. */
+		/*
+		 * The writer may overtake the walk again and again: then there was nothing to be
+		 * had.
+		 */
 		int code = COMMANDRUN(recover, ring_path, "--live");
 
 		ck_assert(code == EXIT_OK || code == EXIT_TROUBLE);

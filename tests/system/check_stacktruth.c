@@ -1,5 +1,6 @@
 /*
- * check_stacktruth.c: workloads whose stacks are known, the real daemon as it is by default, and what an incident says of them.
+ * check_stacktruth.c: workloads whose stacks are known, the real daemon as it is by default, and
+ * what an incident says of them.
  */
 #include "lib/model/sample.h"
 #include "stacks_rig.h"
@@ -26,7 +27,10 @@ static void teardown(void)
 #define DWARF "\"dwarf\""
 #define NO_RULES "[]"
 
-/* Ten times as many samples, each of a tenth of the size: of one of a thousand page faults there are too few in a second to measure shares by. */
+/*
+ * Ten times as many samples, each of a tenth of the size: of one of a thousand page faults there
+ * are too few in a second to measure shares by.
+ */
 #define FINE "{\"mode\": \"dwarf\", \"frequency\": 999, \"stack_size\": \"1KiB\", \"max_memory\": \"1GiB\"}"
 #define FINE_BEFORE "20s" /* that much fits */
 
@@ -47,9 +51,10 @@ static void run(const char *stacks, const char *what, const char *much, const ch
 #define BURN_MS_TEXT "1000"
 
 /*
- * What burns has nearly all of its program's samples: a few are in the kernel, or where the clock is read. In all they are as many as 99 Hz give: events of its
- * own are due by the time that it had a CPU, however busy that is. But not of a virtual one: the host may take it away for a while, and more
- * samples, or fewer, are due then.
+ * What burns has nearly all of its program's samples: a few are in the kernel, or where the clock
+ * is read. In all they are as many as 99 Hz give: events of its own are due by the time that it had
+ * a CPU, however busy that is. But not of a virtual one: the host may take it away for a while, and
+ * more samples, or fewer, are due then.
  */
 static void has_nearly_all(unsigned long count, const char *program, int cpu_ms)
 {
@@ -281,7 +286,10 @@ static double grown_bytes(double by)
 	return all;
 }
 
-/* Of 153,600 page faults each 101st is a sample where all are counted, and half of them or more are: 1.6 % is one standard deviation of 750. */
+/*
+ * Of 153,600 page faults each 101st is a sample where all are counted, and half of them or more
+ * are: 1.6 % is one standard deviation of 750.
+ */
 START_TEST(memory_that_grew_three_to_one_is_so_in_the_profile)
 {
 	if (!able)
@@ -305,7 +313,10 @@ static double page_faults(void)
 	return count;
 }
 
-/* Page faults until a moment that others had few after, if there is one within some seconds, and 300 ms ago. */
+/*
+ * Page faults until a moment that others had few after, if there is one within some seconds, and
+ * 300 ms ago.
+ */
 static double await_calm(void)
 {
 	double count = 0;
@@ -321,9 +332,10 @@ static double await_calm(void)
 }
 
 /*
- * Far faster than page faults may be counted: what was is a part of it, and stands for all. Where none is counted it is known only how many there were on
- * the whole machine, so those of others are given to the flood, too, or what was its own to others. For each that others had while it was counted it
- * had eight and more while it was not.
+ * Far faster than page faults may be counted: what was is a part of it, and stands for all. Where
+ * none is counted it is known only how many there were on the whole machine, so those of others are
+ * given to the flood, too, or what was its own to others. For each that others had while it was
+ * counted it had eight and more while it was not.
  */
 static void flood(const char *stacks, const char *mib, double bytes)
 {
@@ -424,7 +436,10 @@ START_TEST(the_profile_has_as_many_cpu_seconds_as_the_samples)
 
 	double samples = (double)CALLED(";"), seconds = cpu_seconds();
 
-	/* Evenly spaced: one in a hundred off for the clock, one for each time it was put off the CPU. What was stolen is no CPU time, but has samples. */
+	/*
+	 * Evenly spaced: one in a hundred off for the clock, one for each time it was put off the
+	 * CPU. What was stolen is no CPU time, but has samples.
+	 */
 	ck_assert_msg(samples / 99 > 0.75 * seconds && samples / 99 < 1.25 * seconds + stolen,
 		      "%.0f samples of %.3f s, %.2f s were stolen", samples, seconds, stolen);
 	stacks_rig_end(&rig);

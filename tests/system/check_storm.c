@@ -1,6 +1,8 @@
 /*
- * check_storm.c: the real daemon where processes are forked and end as fast as they can: each of them is looked at, known by its exit record, or counted
- * as missed; and if the kernel had no room for the news, that is counted, and a scan follows. By every way in which the daemon may hear of processes.
+ * check_storm.c: the real daemon where processes are forked and end as fast as they can: each of
+ * them is looked at, known by its exit record, or counted as missed; and if the kernel had no room
+ * for the news, that is counted, and a scan follows. By every way in which the daemon may hear of
+ * processes.
  *
  * What is held to is the account, not the pace.
  */
@@ -16,7 +18,9 @@ Suite *storm_suite(void);
 #define LIFE_US "100"
 #define LIFE_NS (100 * NS_PER_US)
 
-/* Of the storm's parent what it uses after it has said what it used, and a tick of the sampler's. */
+/*
+ * Of the storm's parent what it uses after it has said what it used, and a tick of the sampler's.
+ */
 #define GRAIN_NS (10 * NS_PER_MS)
 
 /* Of the daemon, after a storm that was like the one before: allocators keep some. */
@@ -171,7 +175,10 @@ START_TEST(every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_
 }
 END_TEST
 
-/* Whoever stands still hears nothing; when it goes on it knows that it does not know, looks, and hears again. */
+/*
+ * Whoever stands still hears nothing; when it goes on it knows that it does not know, looks, and
+ * hears again.
+ */
 START_TEST(news_that_were_lost_are_counted_and_a_scan_finds_who_lasts)
 {
 	const char *name = own("lost"), *program = program_called(name);

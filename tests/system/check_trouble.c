@@ -1,8 +1,10 @@
 /*
- * check_trouble.c: the directory of incidents is full, read-only, gone or somebody else's; descriptors run out. What can be had is
- * sealed, what cannot is said, nothing is left half-written, and when the trouble is over it is over.
+ * check_trouble.c: the directory of incidents is full, read-only, gone or somebody else's;
+ * descriptors run out. What can be had is sealed, what cannot is said, nothing is left
+ * half-written, and when the trouble is over it is over.
  *
- * Full and read-only file systems are small ones in memory, mounted where nobody else sees them: that needs root, and is left out otherwise.
+ * Full and read-only file systems are small ones in memory, mounted where nobody else sees them:
+ * that needs root, and is left out otherwise.
  */
 #include "incidents_rig.h"
 #include "lib/base/base.h"
@@ -19,7 +21,10 @@ static void await_idle(void)
 	scene_wait_for(incidents_busy_since(incidents).ns == 0);
 }
 
-/* Asks for an incident of the target that the rig watches, and waits until it is on the disk or was given up. */
+/*
+ * Asks for an incident of the target that the rig watches, and waits until it is on the disk or was
+ * given up.
+ */
 static struct incidents_counts record(void)
 {
 	struct target target = { .id = 1,
@@ -339,7 +344,9 @@ START_TEST(a_disk_without_any_room_leaves_nothing_and_recovers_by_itself)
 		int fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		struct incidents_ticket ticket;
 
-		/* The room is taken between the question whether there is some and the first byte. */
+		/*
+		 * The room is taken between the question whether there is some and the first byte.
+		 */
 		ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
@@ -424,7 +431,10 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 	session_stop(session); /* its threads would give descriptors back */
 	int fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/* The worker gets as far as the lock of the directory, and there its descriptors are taken away. */
+	/*
+	 * The worker gets as far as the lock of the directory, and there its descriptors are taken
+	 * away.
+	 */
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	struct incidents_ticket ticket;
 	struct target target = { .id = 1,

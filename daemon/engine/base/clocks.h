@@ -1,6 +1,7 @@
 /*
- * clocks.h: the time of day, believed only when nobody has set it for a while. What is removed for its age is gone: a clock that a
- * machine woke up with, or that was set by mistake, should not decide that. Pure; for one thread.
+ * clocks.h: the time of day, believed only when nobody has set it for a while. What is removed for
+ * its age is gone: a clock that a machine woke up with, or that was set by mistake, should not
+ * decide that. Pure; for one thread.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
@@ -16,8 +17,8 @@
 struct clock real_clock(void);
 
 /*
- * Monotonic, wall and boot clock (CLOCK_BOOTTIME) as of the same moment: within a millisecond, unless the machine gives this thread no
- * such moment in a few tries; then the last of them.
+ * Monotonic, wall and boot clock (CLOCK_BOOTTIME) as of the same moment: within a millisecond,
+ * unless the machine gives this thread no such moment in a few tries; then the last of them.
  */
 void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
 
@@ -25,7 +26,10 @@ void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_
 uint64_t real_clock_process_cpu(void);
 uint64_t real_clock_thread_cpu(void);
 
-/* The CPU clock of a process, as clock_getcpuclockid(3) makes it, which also asks whether it is there. */
+/*
+ * The CPU clock of a process, as clock_getcpuclockid(3) makes it, which also asks whether it is
+ * there.
+ */
 static inline clockid_t real_clock_of(int32_t pid)
 {
 	return (clockid_t)(~(uint32_t)pid << 3 | 2);
@@ -44,7 +48,10 @@ struct steady_clock {
 	mono_t since;     /* no step since then */
 };
 
-/* A look at both clocks. The time of day if it has been steady for STEADY_CLOCK_NS; else 0, at which nothing is old. */
+/*
+ * A look at both clocks. The time of day if it has been steady for STEADY_CLOCK_NS; else 0, at
+ * which nothing is old.
+ */
 wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall);
 
 #endif

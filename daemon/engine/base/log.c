@@ -1,19 +1,22 @@
 /*
  * log.c: journal or standard error.
  *
- * systemd says through $JOURNAL_STREAM that standard error is the journal; then entries go to the journal's socket, with their
- * priority and fields. Everywhere else (a terminal, a pipe, a container) a line goes to standard error in one write, so
- * that lines of several threads do not mix. Where systemd says so and the socket cannot be reached (another root directory) they go
- * to standard error too, with the priority in front as systemd understands it.
+ * systemd says through $JOURNAL_STREAM that standard error is the journal; then entries go to the
+ * journal's socket, with their priority and fields. Everywhere else (a terminal, a pipe, a
+ * container) a line goes to standard error in one write, so that lines of several threads do not
+ * mix. Where systemd says so and the socket cannot be reached (another root directory) they go to
+ * standard error too, with the priority in front as systemd understands it.
  *
- * The socket is written to in the journal's own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), not through sd_journal_sendv(3): that
- * one sends on a blocking socket of its own and waits for as long as the journal is stopped or behind, and with it would the
- * thread that judges rules. An entry is one datagram, put together by the kernel from pieces that stay where they are:
+ * The socket is written to in the journal's own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), not
+ * through sd_journal_sendv(3): that one sends on a blocking socket of its own and waits for as long
+ * as the journal is stopped or behind, and with it would the thread that judges rules. An entry is
+ * one datagram, put together by the kernel from pieces that stay where they are:
  *
- *	NAME=value\n                                     of a value without newline
- *	NAME\n<its length, 64 bits, little endian>value\n  of any other
+ * 	NAME=value\n                                     of a value without newline
+ * 	NAME\n<its length, 64 bits, little endian>value\n  of any other
  *
- * The wait is the socket's own (SO_SNDTIMEO): poll(2) does not look at the receiver's queue, which is what gets full.
+ * The wait is the socket's own (SO_SNDTIMEO): poll(2) does not look at the receiver's queue, which
+ * is what gets full.
  */
 #include "daemon/engine/base/log.h"
 
@@ -38,7 +41,10 @@
 #include <syslog.h>
 #include <unistd.h>
 
-/* A fifth of what the main thread may sleep over without being late by much; a journal that is merely busy makes room within this. */
+/*
+ * A fifth of what the main thread may sleep over without being late by much; a journal that is
+ * merely busy makes room within this.
+ */
 #define LOG_PATIENCE_NS (20 * NS_PER_MS)
 
 /* messages.c: the ids, from the one table. */
@@ -72,7 +78,10 @@ static atomic_uint_fast64_t lost_unsaid, lost_ever;
 
 /* ---- where to ---- */
 
-/* "device:inode" of what systemd has connected; whoever redirected standard error since then wants it there. */
+/*
+ * "device:inode" of what systemd has connected; whoever redirected standard error since then wants
+ * it there.
+ */
 static bool stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -336,8 +345,8 @@ static void mark_cut(char line[static LOG_LINE_MAX])
 }
 
 /*
- * The line itself if it can be shown as it is; else its escaped form, in buf. Only then are backslashes escaped too: names of units are
- * full of them.
+ * The line itself if it can be shown as it is; else its escaped form, in buf. Only then are
+ * backslashes escaped too: names of units are full of them.
  */
 static const char *make_printable(const char *line, char *buf, size_t cap)
 {

@@ -1,15 +1,19 @@
 /*
- * log.h: what the daemon says: to the journal when it runs under systemd, else to standard error, the same lines.
+ * log.h: what the daemon says: to the journal when it runs under systemd, else to standard error,
+ * the same lines.
  *
- * Log once, where a decision is made. Never from the sampler's thread: that one counts, and others speak for it.
+ * Log once, where a decision is made. Never from the sampler's thread: that one counts, and others
+ * speak for it.
  *
- * Nobody is ever held up by whoever reads: an entry waits LOG_PATIENCE_NS at most for room in the journal's socket (or in the pipe behind
- * standard error), and after one that waited in vain none waits until one gets through. What finds no room is lost and
- * counted, and the first entry that gets through afterwards is preceded by one (MESSAGE_ENTRIES_LOST) that says how many. Entries come
- * from any thread but the sampler's, each whole; nothing is allocated.
+ * Nobody is ever held up by whoever reads: an entry waits LOG_PATIENCE_NS at most for room in the
+ * journal's socket (or in the pipe behind standard error), and after one that waited in vain none
+ * waits until one gets through. What finds no room is lost and counted, and the first entry that
+ * gets through afterwards is preceded by one (MESSAGE_ENTRIES_LOST) that says how many. Entries
+ * come from any thread but the sampler's, each whole; nothing is allocated.
  *
- * What a stranger chose (the name of a process) cannot forge lines or fields: on standard error and in MESSAGE control characters and bytes
- * that are no UTF-8 are written as \xNN; the other fields hold the bytes as they are, framed by their length where they need it.
+ * What a stranger chose (the name of a process) cannot forge lines or fields: on standard error and
+ * in MESSAGE control characters and bytes that are no UTF-8 are written as \xNN; the other fields
+ * hold the bytes as they are, framed by their length where they need it.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_LOG_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_LOG_H
@@ -19,8 +23,9 @@
 #include <syslog.h>
 
 /*
- * messages.h: the kinds of entries that the daemon writes to the journal, each with the id under which systemd/spikewatch.catalog
- * explains it (journalctl -x). An id never changes and is never used again: people have rules on it.
+ * messages.h: the kinds of entries that the daemon writes to the journal, each with the id under
+ * which systemd/spikewatch.catalog explains it (journalctl -x). An id never changes and is never
+ * used again: people have rules on it.
  *
  * A condition has one kind: its entries say in SPIKEWATCH_STATE whether it begins, changes or ends.
  */
@@ -71,27 +76,42 @@ const char *message_id(enum message message);
 #define LOG_LINE_MAX 2048
 
 /*
- * program: what lines on standard error begin with, and the SYSLOG_IDENTIFIER; must live on. verbose: LOG_DEBUG lines too. Called once,
- * before any thread is started.
+ * program: what lines on standard error begin with, and the SYSLOG_IDENTIFIER; must live on.
+ * verbose: LOG_DEBUG lines too. Called once, before any thread is started.
  */
 void log_open(const char *program, bool verbose);
 
-/* For a command, whose reader may set the pace: lines on standard error wait for as long as it takes. Right after log_open. */
+/*
+ * For a command, whose reader may set the pace: lines on standard error wait for as long as it
+ * takes. Right after log_open.
+ */
 void log_may_block(void);
 
-/* For a command that speaks for itself: nothing less serious than priority is said. Right after log_open. */
+/*
+ * For a command that speaks for itself: nothing less serious than priority is said. Right after
+ * log_open.
+ */
 void log_only(int priority);
 
-/* Entries go to this socket of a journal from now on, whatever standard error is. Right after log_open; path must live on. 0 or -errno. */
+/*
+ * Entries go to this socket of a journal from now on, whatever standard error is. Right after
+ * log_open; path must live on. 0 or -errno.
+ */
 int log_connect(const char *path);
 
 /* Entries lost so far, ever. Any thread. */
 uint64_t log_lost(void);
 
-/* One line, printf-like, without newline. priority: LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG. Any thread but the sampler's. */
+/*
+ * One line, printf-like, without newline. priority: LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO,
+ * LOG_DEBUG. Any thread but the sampler's.
+ */
 void log_line(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What an entry is about, as fields of the journal that it can be found by; what is zero is left out. */
+/*
+ * What an entry is about, as fields of the journal that it can be found by; what is zero is left
+ * out.
+ */
 struct log_about {
 	enum message message; /* MESSAGE_ID */
 	const char *state;    /* SPIKEWATCH_STATE: "begin", "change", "end" of a condition */

@@ -1,4 +1,7 @@
-/* paths.c: see the header for the order. Directories are made with mode 0750: what is recorded is not everybody's business. */
+/*
+ * paths.c: see the header for the order. Directories are made with mode 0750: what is recorded is
+ * not everybody's business.
+ */
 #include "daemon/engine/base/paths.h"
 
 #include "daemon/engine/base/log.h"
@@ -14,7 +17,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* ring_lock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would be a lock on the old one. */
+/*
+ * ring_lock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would
+ * be a lock on the old one.
+ */
 
 static int failed(const char *what, const char *path, int error)
 {
@@ -50,7 +56,10 @@ static int set(char *ret, size_t cap, const char *a, const char *b, const char *
 	return snprintf(ret, cap, "%s%s%s", a, b, c) >= (int)cap ? -ENAMETOOLONG : 0;
 }
 
-/* A directory for one purpose: systemd's word, else root's place, else below an XDG variable, else below $HOME. */
+/*
+ * A directory for one purpose: systemd's word, else root's place, else below an XDG variable, else
+ * below $HOME.
+ */
 static int choose_directory(const char *systemd, const char *root, const char *xdg, const char *home_below, char *ret)
 {
 	const char *given = getenv(systemd);

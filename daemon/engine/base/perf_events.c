@@ -1,20 +1,25 @@
 /*
  * perf_events.c: perf_event_open(2).
  *
- * A ring that is mapped for reading alone is one that the kernel overwrites; write_backward makes it walkable from the newest record. The CPU clock
- * is a timer of the kernel's (no counter of the processor: it is there in virtual machines too), and exclude_idle makes it pass over a CPU that has
- * nothing to do.
+ * A ring that is mapped for reading alone is one that the kernel overwrites; write_backward makes
+ * it walkable from the newest record. The CPU clock is a timer of the kernel's (no counter of the
+ * processor: it is there in virtual machines too), and exclude_idle makes it pass over a CPU that
+ * has nothing to do.
  *
- * Of page faults, every so-many-th is sampled. Rejected: by frequency, which the kernel does not get right for events that it counts itself: a burst
- * lets it believe in a period of millions, and it says periods that are not those it counted. With a fixed period it may not be asked to say the
- * period (PERF_SAMPLE_PERIOD makes every fault a sample), so whoever reads these samples puts it in.
+ * Of page faults, every so-many-th is sampled. Rejected: by frequency, which the kernel does not
+ * get right for events that it counts itself: a burst lets it believe in a period of millions, and
+ * it says periods that are not those it counted. With a fixed period it may not be asked to say the
+ * period (PERF_SAMPLE_PERIOD makes every fault a sample), so whoever reads these samples puts it
+ * in.
  *
- * The side events count nothing (a "dummy") and exist for what comes along with them. So does the one that a ring for threads is held by: threads
- * come and go, it stays. It is switched off and belongs to us; the kernel asks only that whoever writes into its ring is of the same CPU, the same
- * clock and the same direction.
+ * The side events count nothing (a "dummy") and exist for what comes along with them. So does the
+ * one that a ring for threads is held by: threads come and go, it stays. It is switched off and
+ * belongs to us; the kernel asks only that whoever writes into its ring is of the same CPU, the
+ * same clock and the same direction.
  *
- * An event of a thread is inherited by the threads and processes it starts, and theirs is written where their parent's is. Without a CPU of its own,
- * an inherited event may not have a ring: that is why it takes one for each CPU.
+ * An event of a thread is inherited by the threads and processes it starts, and theirs is written
+ * where their parent's is. Without a CPU of its own, an inherited event may not have a ring: that
+ * is why it takes one for each CPU.
  */
 #include "daemon/engine/base/perf_events.h"
 
@@ -189,7 +194,9 @@ static struct perf_event_attr sample_attr(const struct perf_events_wanted *wante
 	attr.freq = 1;
 	attr.sample_freq = wanted->frequency;
 	if (wanted->cycles) {
-		/* A CPU that idles has none; not every driver of the hardware takes exclude_idle. */
+		/*
+		 * A CPU that idles has none; not every driver of the hardware takes exclude_idle.
+		 */
 		attr.type = PERF_TYPE_HARDWARE;
 		attr.config = PERF_COUNT_HW_CPU_CYCLES;
 		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;

@@ -1,10 +1,11 @@
 /*
- * perf_events.h: opening what the kernel reports: samples, into rings that overwrite their oldest; and who maps, forks, executes and exits, into rings
- * that are emptied. Of one CPU, whoever runs; or of one thread and what it starts, on one CPU.
+ * perf_events.h: opening what the kernel reports: samples, into rings that overwrite their oldest;
+ * and who maps, forks, executes and exits, into rings that are emptied. Of one CPU, whoever runs;
+ * or of one thread and what it starts, on one CPU.
  *
- *	everybody's        the event and its ring are one descriptor:  perf_events_open
- *	a thread's         the ring is there by itself, of one CPU:    perf_events_open_ring
- *	                   and many events are written into it:        perf_events_follow
+ * 	everybody's        the event and its ring are one descriptor:  perf_events_open
+ * 	a thread's         the ring is there by itself, of one CPU:    perf_events_open_ring
+ * 	                   and many events are written into it:        perf_events_follow
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
@@ -19,10 +20,13 @@
 #define PERF_EVENTS_REASON_MAX 200
 
 enum perf_events_kind {
-	PERF_EVENTS_CPU,    /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
-	PERF_EVENTS_FAULTS, /* SAMPLE: who touches memory that is not there; each stands for perf_events_period faults */
-	PERF_EVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
-	PERF_EVENTS_TASKS,  /* COMM, FORK and EXIT */
+	PERF_EVENTS_CPU, /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
+	/*
+	 * SAMPLE: who touches memory that is not there; each stands for perf_events_period faults
+	 */
+	PERF_EVENTS_FAULTS,
+	PERF_EVENTS_SIDE,  /* MMAP2, COMM, FORK and EXIT */
+	PERF_EVENTS_TASKS, /* COMM, FORK and EXIT */
 	PERF_EVENTS_KINDS,
 };
 
@@ -58,23 +62,30 @@ bool perf_events_can_dwarf(void);
 /* How the records of these events are read. Samples of faults do not say their period. */
 struct perf_record_format perf_events_format(const struct perf_events_wanted *wanted);
 
-/* The period of samples that do not say it; 0: they do. Odd, so that loops of round numbers do not always meet the same fault. */
+/*
+ * The period of samples that do not say it; 0: they do. Odd, so that loops of round numbers do not
+ * always meet the same fault.
+ */
 uint64_t perf_events_period(const struct perf_events_wanted *wanted);
 
 /*
- * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and then of all that it starts, on cpu. The descriptor;
- * -ENODEV: cpu is offline; -ESRCH: no such thread; -errno. Good for asking whether it is possible.
+ * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and
+ * then of all that it starts, on cpu. The descriptor; -ENODEV: cpu is offline; -ESRCH: no such
+ * thread; -errno. Good for asking whether it is possible.
  */
 int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32_t cpu);
 
-/* "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", of PERF_EVENTS_REASON_MAX bytes. error: a negative errno; returns it. */
+/*
+ * "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2", of PERF_EVENTS_REASON_MAX
+ * bytes. error: a negative errno; returns it.
+ */
 int perf_events_refusal(int error, char *reason);
 
 /*
- * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is half full, and at
- * everything that PERF_EVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
- * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM is no room for locked memory. *ret is closed by
- * perf_events_close.
+ * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is
+ * half full, and at everything that PERF_EVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
+ * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM
+ * is no room for locked memory. *ret is closed by perf_events_close.
  */
 int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perf_events *ret,
 		     char *reason);
@@ -83,11 +94,15 @@ int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size
 int perf_events_open_ring(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes,
 			  struct perf_events *ret, char *reason);
 
-/* perf_events_event of a thread, or of everybody, on the CPU of the ring and into it, which wants the same. The descriptor, which the caller closes; or as there. */
+/*
+ * perf_events_event of a thread, or of everybody, on the CPU of the ring and into it, which wants
+ * the same. The descriptor, which the caller closes; or as there.
+ */
 int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const struct perf_events *ring);
 
 /*
- * What events of PERF_EVENTS_FAULTS or with `cycles` have counted, with what was started, and for how long they were on a CPU: added to both. 0 or -errno.
+ * What events of PERF_EVENTS_FAULTS or with `cycles` have counted, with what was started, and for
+ * how long they were on a CPU: added to both. 0 or -errno.
  */
 int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns);
 

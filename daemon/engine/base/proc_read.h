@@ -1,5 +1,6 @@
 /*
- * proc_read.h: file descriptors that targets do not get, so that a daemon that watches all it can still answers and writes incidents.
+ * proc_read.h: file descriptors that targets do not get, so that a daemon that watches all it can
+ * still answers and writes incidents.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
@@ -9,18 +10,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* proc_read.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read. */
+/*
+ * proc_read.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read.
+ */
 
 /*
- * Reads <procfd>/<pid>/<name> up to cap - 1 bytes and terminates them. pid 0: <procfd>/<name>. The length; -ESRCH: the process is gone;
- * -errno.
+ * Reads <procfd>/<pid>/<name> up to cap - 1 bytes and terminates them. pid 0: <procfd>/<name>. The
+ * length; -ESRCH: the process is gone; -errno.
  */
 ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
-/* The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at a character. Returns as proc_read_file. */
+/*
+ * The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at
+ * a character. Returns as proc_read_file.
+ */
 ssize_t proc_read_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
 
 /* The name of a directory of /proc as a pid; 0: it is something else. */
@@ -29,17 +35,20 @@ int32_t proc_read_pid_of(const char *name);
 /* The pid that a pid file says; 0: there is no such file, or it says none. */
 int32_t proc_read_pidfile(const char *path);
 
-/* Whether a process of this pid namespace with this start time runs; start_ticks 0: whichever has the pid. A ring_alive. */
+/*
+ * Whether a process of this pid namespace with this start time runs; start_ticks 0: whichever has
+ * the pid. A ring_alive.
+ */
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks);
 
 /*
- * pid_directory.h: one process through a descriptor of its directory: when it is gone every read says so, and never answers
- * for another process that got the same pid.
+ * pid_directory.h: one process through a descriptor of its directory: when it is gone every read
+ * says so, and never answers for another process that got the same pid.
  */
 
 /*
- * Opens <procfd>/<pid>. start_ticks: 0, or the start time the process must have. *ret is the caller's to close. 0;
- * -ESRCH: no such process, or another one by now; -errno.
+ * Opens <procfd>/<pid>. start_ticks: 0, or the start time the process must have. *ret is the
+ * caller's to close. 0; -ESRCH: no such process, or another one by now; -errno.
  */
 int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret);
 
@@ -47,14 +56,17 @@ int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret);
 int pid_directory_file(int pid_directory, const char *path);
 
 /*
- * Reads the file path ("status", "task/12/stat") up to cap - 1 bytes and terminates them. The length; -ESRCH: the
- * process (or that task) is gone; -ENOENT: it lives, but has no such file; -errno.
+ * Reads the file path ("status", "task/12/stat") up to cap - 1 bytes and terminates them. The
+ * length; -ESRCH: the process (or that task) is gone; -ENOENT: it lives, but has no such file;
+ * -errno.
  */
 ssize_t pid_directory_read(int pid_directory, const char *path, char *buf, size_t cap);
 
 /*
- * 16 open incidents hold two each, 16 clients of the control socket one, as many clients of the metrics are allowed for, a walk down the cgroup
- * tree takes up to 34; up to 6 are open while a process is read that has none of its own; captures, the state file and what a reload reads come on top. Under a limit that is very low: a quarter of it.
+ * 16 open incidents hold two each, 16 clients of the control socket one, as many clients of the
+ * metrics are allowed for, a walk down the cgroup tree takes up to 34; up to 6 are open while a
+ * process is read that has none of its own; captures, the state file and what a reload reads come
+ * on top. Under a limit that is very low: a quarter of it.
  */
 #define DESCRIPTORS_RESERVED 128u
 
@@ -62,8 +74,8 @@ ssize_t pid_directory_read(int pid_directory, const char *path, char *buf, size_
 #define DESCRIPTORS_PER_PROCESS 5u
 
 /*
- * Whether no target may be opened any more, which takes up to 16 descriptors: what is left is reserved. fd: any open one. Costs three
- * system calls; if there are few left up to 35.
+ * Whether no target may be opened any more, which takes up to 16 descriptors: what is left is
+ * reserved. fd: any open one. Costs three system calls; if there are few left up to 35.
  */
 bool descriptors_short(int fd);
 

@@ -20,22 +20,25 @@
 /*
  * arrivals.c: a leaky bucket decides what is few.
  *
- * Each target that comes or goes pours ENTRY_NS into the bucket, which leaks a nanosecond each nanosecond: it holds BURST of them.
+ * Each target that comes or goes pours ENTRY_NS into the bucket, which leaks a nanosecond each
+ * nanosecond: it holds BURST of them.
  *
  *               no room for one more                      leaked below CALM
  *     (by name) ────────────────────▶ FLOOD (only counted) ────────────────▶ (by name)
  *                                      │        ▲
  *                                      └────────┘ a sum after 10 s, then after twice as long each time, up to 10 min
  *
- * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket stays full to the brim while more come than
- * leak, so it ends soon after they are few. What is counted is said at the end at the latest, so nothing is ever held back
- * for longer than a period.
+ * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket stays
+ * full to the brim while more come than leak, so it ends soon after they are few. What is counted
+ * is said at the end at the latest, so nothing is ever held back for longer than a period.
  *
- * A process that executes a program of another name is another target, of the same name if it is of the same entry: the ring says that the one
- * has gone and then, some milliseconds later, that the other is there. So "not watched any more" waits for half a second.
+ * A process that executes a program of another name is another target, of the same name if it is of
+ * the same entry: the ring says that the one has gone and then, some milliseconds later, that the
+ * other is there. So "not watched any more" waits for half a second.
  *
- * The bound: in 60 s at most BURST + 60 / 4 = 35 by name; and a flood takes (BURST - CALM) * 4 s = 20 s at least to end, so there are
- * at most three ends and four sums besides, of two entries each: 49.
+ * The bound: in 60 s at most BURST + 60 / 4 = 35 by name; and a flood takes (BURST - CALM) * 4 s =
+ * 20 s at least to end, so there are at most three ends and four sums besides, of two entries each:
+ * 49.
  */
 
 #define ENTRY_NS (4 * NS_PER_S)

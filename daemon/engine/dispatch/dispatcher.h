@@ -1,6 +1,7 @@
 /*
- * dispatcher.h: the lossy reader of the ring that feeds the rules (evaluator.h), the incidents that are open (incidents.h), and the log of who came and went (arrivals.h). Belongs to the
- * main thread; the sampler does not know it exists.
+ * dispatcher.h: the lossy reader of the ring that feeds the rules (evaluator.h), the incidents that
+ * are open (incidents.h), and the log of who came and went (arrivals.h). Belongs to the main
+ * thread; the sampler does not know it exists.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_DISPATCH_DISPATCHER_H
 #define SPIKEWATCH_DAEMON_ENGINE_DISPATCH_DISPATCHER_H
@@ -17,21 +18,26 @@
 #include <stdint.h>
 
 /*
- * arrivals.h: says in the log which targets came and went: each by name while they are few, a sum while they are many. Knows no clock
- * and no ring: whoever follows the ring hands it what RING_EVENT_TARGET and RING_EVENT_GONE say. Members of groups are no targets:
- * the ring does not describe them.
+ * arrivals.h: says in the log which targets came and went: each by name while they are few, a sum
+ * while they are many. Knows no clock and no ring: whoever follows the ring hands it what
+ * RING_EVENT_TARGET and RING_EVENT_GONE say. Members of groups are no targets: the ring does not
+ * describe them.
  *
- * Every target is counted once, in an entry of its own or in the SPIKEWATCH_COUNT of a sum: the entries of MESSAGE_TARGET_FOUND and
- * MESSAGE_TARGET_GONE add up to what came and went, but for those that were there at the start (target_log_start).
- * What leaves its entry and comes back under the same name within TARGET_LOG_LEFT_NS has executed another program (a script that ends with
- * exec): that is said neither as gone nor as found, and counted as neither.
- * Never more than TARGET_LOG_ENTRIES_MAX entries in a minute, and one or two in ten minutes while a flood goes on.
+ * Every target is counted once, in an entry of its own or in the SPIKEWATCH_COUNT of a sum: the
+ * entries of MESSAGE_TARGET_FOUND and MESSAGE_TARGET_GONE add up to what came and went, but for
+ * those that were there at the start (target_log_start). What leaves its entry and comes back under
+ * the same name within TARGET_LOG_LEFT_NS has executed another program (a script that ends with
+ * exec): that is said neither as gone nor as found, and counted as neither. Never more than
+ * TARGET_LOG_ENTRIES_MAX entries in a minute, and one or two in ten minutes while a flood goes on.
  */
 
 /* In any 60 s. */
 #define TARGET_LOG_ENTRIES_MAX 50
 
-/* So long, and until the next target_log_poll, it is not said that a target is not watched any more; of so many at a time. */
+/*
+ * So long, and until the next target_log_poll, it is not said that a target is not watched any
+ * more; of so many at a time.
+ */
 #define TARGET_LOG_LEFT_NS (NS_PER_S / 2)
 #define TARGET_LOG_LEFT_MAX 16
 
@@ -61,18 +67,22 @@ struct target_log {
 void target_log_release(struct target_log *target_log);
 
 /*
- * The start has been said, with this number of targets: they come next and are not said again if they are many. Optional, once, before
- * the first target_log_found.
+ * The start has been said, with this number of targets: they come next and are not said again if
+ * they are many. Optional, once, before the first target_log_found.
  */
 void target_log_start(struct target_log *target_log, size_t present, mono_t now);
 
 /*
- * The ring describes a target. It does so again and again: only an id that is not known is news, so any description may be
- * handed in, also by a new cursor after the old one. Without memory it is news each time. Amortised cost: a binary search.
+ * The ring describes a target. It does so again and again: only an id that is not known is news, so
+ * any description may be handed in, also by a new cursor after the old one. Without memory it is
+ * news each time. Amortised cost: a binary search.
  */
 void target_log_found(struct target_log *target_log, const struct target *target, mono_t now);
 
-/* It ended, or is not watched any more. name: NULL if it is not known (ring.h: the description was lost). An id that is not known is none of ours. */
+/*
+ * It ended, or is not watched any more. name: NULL if it is not known (ring.h: the description was
+ * lost). An id that is not known is none of ours.
+ */
 void target_log_gone(struct target_log *target_log, uint32_t id, const char *name, enum ring_gone_reason reason,
 		     mono_t now);
 

@@ -1,6 +1,6 @@
 /*
- * capture.c: the scene of an incident. Which processes are looked at follows from the target: itself, the busiest of the group or cgroup,
- * the busiest of all that are watched.
+ * capture.c: the scene of an incident. Which processes are looked at follows from the target:
+ * itself, the busiest of the group or cgroup, the busiest of all that are watched.
  */
 #include "daemon/engine/incident/capture.h"
 #include "daemon/engine/incident/capture_files.h"
@@ -43,8 +43,9 @@
 /*
  * capture.c: the table of captures, and what becomes of an error.
  *
- * A capture puts its text together in memory and writes it in one go: a file is there whole or not at all, and a full
- * disk costs one file, not the incident. Which errors are nobody's fault is decided in one place, judge().
+ * A capture puts its text together in memory and writes it in one go: a file is there whole or not
+ * at all, and a full disk costs one file, not the incident. Which errors are nobody's fault is
+ * decided in one place, judge().
  */
 
 struct capture {
@@ -54,7 +55,10 @@ struct capture {
 	int (*collect)(const struct capture_context *context, struct capture_text *text); /* NULL: samples */
 };
 
-/* In the order of the evidence: what costs nothing and vanishes first comes first, what holds up the target last. */
+/*
+ * In the order of the evidence: what costs nothing and vanishes first comes first, what holds up
+ * the target last.
+ */
 static const struct capture capture_table[] = {
 	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_process_threads },
 	{ CONFIG_CAPTURE_STATUS, "status.txt", "status.again.txt", capture_process_status },
@@ -153,7 +157,10 @@ static int run_samples(const struct capture_context *context, int dirfd, uint64_
 
 /* ---- captures ---- */
 
-/* *ret_collected: could it look; if not, that is something else than not being able to write what it saw. */
+/*
+ * *ret_collected: could it look; if not, that is something else than not being able to write what
+ * it saw.
+ */
 static int run_text(const struct capture_context *context, const struct capture *capture, int dirfd,
 		    struct incident_capture *ret, bool *ret_collected)
 {

@@ -1,5 +1,6 @@
 /*
- * capture.h: gathers what the captures of an incident look at (processes, baselines, limits) and runs them. The worker's.
+ * capture.h: gathers what the captures of an incident look at (processes, baselines, limits) and
+ * runs them. The worker's.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_CAPTURE_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_CAPTURE_H
@@ -25,10 +26,14 @@
 struct incident_worker_incident;
 
 /*
- * capture_text.h: the text of a capture while it is put together: bounded, escaped, and written to a file at the end.
+ * capture_text.h: the text of a capture while it is put together: bounded, escaped, and written to
+ * a file at the end.
  */
 
-/* {.buffer.max = ...} is ready for use. After the limit or without memory whatever is added is dropped. */
+/*
+ * {.buffer.max = ...} is ready for use. After the limit or without memory whatever is added is
+ * dropped.
+ */
 struct capture_text {
 	struct buffer buffer;
 	bool cut;  /* something was dropped because of the limit */
@@ -44,18 +49,23 @@ void capture_text_word(struct capture_text *text, const char *data, size_t len);
 /* Adds strangers' lines: the same, but newlines and tabs stay; ends with a newline. */
 void capture_text_lines(struct capture_text *text, const char *data, size_t len);
 
-/* Writes a new file in dirfd. 0 and *ret_bytes; text->error; -errno, and then there is no such file. */
+/*
+ * Writes a new file in dirfd. 0 and *ret_bytes; text->error; -errno, and then there is no such
+ * file.
+ */
 int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes);
 
 /* Frees the text. */
 void capture_text_release(struct capture_text *text);
 
 /*
- * capture.h: evidence beside the samples: one capture writes one file into the directory of an incident. Nothing here
- * stops an incident: what is not possible is said in the capture's record, and the next one is tried.
+ * capture.h: evidence beside the samples: one capture writes one file into the directory of an
+ * incident. Nothing here stops an incident: what is not possible is said in the capture's record,
+ * and the next one is tried.
  *
- * Everything that comes from a watched process is escaped: no control character reaches whoever prints the file. Every
- * file is bounded (CAPTURE_BYTES_MAX); what was cut says so in its last line and in the record.
+ * Everything that comes from a watched process is escaped: no control character reaches whoever
+ * prints the file. Every file is bounded (CAPTURE_BYTES_MAX); what was cut says so in its last line
+ * and in the record.
  */
 
 #define CAPTURE_MEMBERS_MAX 8 /* processes of a group or a cgroup that are looked at: its busiest */
@@ -85,15 +95,16 @@ struct capture_context {
 };
 
 /*
- * Runs the capture `which` (one bit) and writes its file into dirfd. Always fills *ret. 0: ok or skipped, *ret says
- * which; -errno: it failed, *ret says why, and no file of that name is left. SAMPLES may be large; SMAPS holds up the
- * watched process: run it last.
+ * Runs the capture `which` (one bit) and writes its file into dirfd. Always fills *ret. 0: ok or
+ * skipped, *ret says which; -errno: it failed, *ret says why, and no file of that name is left.
+ * SAMPLES may be large; SMAPS holds up the watched process: run it last.
  */
 int capture_run(const struct capture_context *context, enum config_capture which, int dirfd,
 		struct incident_capture *ret);
 
 /*
- * Runs all captures in the set, light ones first, and adds each to the incident. Returns how many failed.
+ * Runs all captures in the set, light ones first, and adds each to the incident. Returns how many
+ * failed.
  */
 unsigned capture_run_all(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident);
 
@@ -107,17 +118,18 @@ void capture_skip_again(unsigned set, const char *why, struct incident *incident
 int capture_samples_bytes(const struct capture_context *context, uint64_t *ret_bytes);
 
 /*
- * The processes of a cgroup that used most CPU since `busy` (NULL: since they started), busiest first, at most cap.
- * For a group pass its pids, for a cgroup target none: they are read from cgroup.procs of it and the cgroups below it.
- * Returns how many were stored in ret.
+ * The processes of a cgroup that used most CPU since `busy` (NULL: since they started), busiest
+ * first, at most cap. For a group pass its pids, for a cgroup target none: they are read from
+ * cgroup.procs of it and the cgroups below it. Returns how many were stored in ret.
  */
 size_t capture_busiest(const struct capture_context *context, const int32_t *pids, size_t pid_count,
 		       struct capture_member *ret, size_t cap);
 
 /*
- * Runs all captures of the incident but its samples, into its draft; what became of each is added to incident->evidence. Which processes were
- * looked at is in incident->members, and when in incident->captured. An incident of
- * everything has those that look at the machine, and at the busiest watched processes.
+ * Runs all captures of the incident but its samples, into its draft; what became of each is added
+ * to incident->evidence. Which processes were looked at is in incident->members, and when in
+ * incident->captured. An incident of everything has those that look at the machine, and at the
+ * busiest watched processes.
  */
 void evidence_collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident);
 

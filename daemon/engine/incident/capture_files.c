@@ -1,8 +1,9 @@
 /*
  * capture_files.c: the cgroups of a target, raw; the machine in a page.
  *
- * cgroup.txt is raw on purpose: what a kernel of tomorrow says there is evidence although nobody here knows it. One
- * list of file names serves v1 and v2: what a directory does not have is passed over.
+ * cgroup.txt is raw on purpose: what a kernel of tomorrow says there is evidence although nobody
+ * here knows it. One list of file names serves v1 and v2: what a directory does not have is passed
+ * over.
  */
 #include "daemon/engine/incident/capture.h"
 #include "daemon/engine/incident/capture_files.h"
@@ -32,7 +33,8 @@
 #include <unistd.h>
 
 /*
- * capture_text.c: a buffer with a limit that is cut at the end of a line, so that a table stays a table.
+ * capture_text.c: a buffer with a limit that is cut at the end of a line, so that a table stays a
+ * table.
  */
 
 #define PIECE_BYTES 256 /* escaped at a time: four times as much at worst */
@@ -159,13 +161,16 @@ void capture_text_release(struct capture_text *text)
 /*
  * capture_process.c: threads, status, limits and memory of the processes of a target.
  *
- * Every capture visits all members and goes on when one of them has vanished: the others are evidence all the same.
- * Only when not a single one could be looked at does it report why.
+ * Every capture visits all members and goes on when one of them has vanished: the others are
+ * evidence all the same. Only when not a single one could be looked at does it report why.
  */
 
 /* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
 #define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
-/* What began since the last scan has no baseline and needs none: all that it used is of its own short life. Scans are ten seconds apart at most. */
+/*
+ * What began since the last scan has no baseline and needs none: all that it used is of its own
+ * short life. Scans are ten seconds apart at most.
+ */
 #define THREADS_YOUNG_NS (10 * NS_PER_S)
 #define PROCESS_FILE_BYTES 65536
 #define UPTIME_MAX_S 1e9 /* thirty years */
@@ -329,8 +334,9 @@ static void subtract(struct thread_row *row, const struct thread_record *then)
 }
 
 /*
- * Without a baseline: all times are since its start, and if that was just now, that is how long ago. uptime_ns: 0 if it is not
- * known. Both are in clock ticks; one is added, so that nobody has used more than there was.
+ * Without a baseline: all times are since its start, and if that was just now, that is how long
+ * ago. uptime_ns: 0 if it is not known. Both are in clock ticks; one is added, so that nobody has
+ * used more than there was.
  */
 static void add_age(struct thread_row *row, uint64_t uptime_ns)
 {
@@ -368,7 +374,10 @@ static int add_threads(struct thread_table *table, const struct capture_member *
 			row->since_ns = process_growth(snapshot->taken.ns, at.ns);
 		if (then)
 			subtract(row, then);
-		/* A list that was cut at its limit cannot tell a new thread from one that was not listed. */
+		/*
+		 * A list that was cut at its limit cannot tell a new thread from one that was not
+		 * listed.
+		 */
 		row->is_new = before && !then && before->unlisted == 0;
 		if (before && !then && before->unlisted > 0)
 			row->since_ns = 0;
@@ -479,7 +488,9 @@ int capture_process_threads(const struct capture_context *context, struct captur
 
 /* ---- memory ---- */
 
-/* What a mapping is sorted by: what it grew by, what it has where there is nothing to compare with. */
+/*
+ * What a mapping is sorted by: what it grew by, what it has where there is nothing to compare with.
+ */
 struct maps_row {
 	const struct maps_record *record;
 	const struct maps_record *before; /* NULL: was not there, or no baseline */
@@ -690,8 +701,8 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 }
 
 /*
- * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many places were written;
- * -ENOMEM, -EMFILE, -ENFILE.
+ * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many
+ * places were written; -ENOMEM, -EMFILE, -ENFILE.
  */
 static int add_hierarchies(const struct capture_context *context, int32_t pid, struct places *places,
 			   struct capture_text *text)

@@ -1,13 +1,15 @@
 /*
- * hooks.c: one thread, a poll(2) over the pipes and processes of what runs, and over an eventfd by which others wake it. All of a run
- * belongs to that thread until its done is called; only the list of new runs and two flags are shared.
+ * hooks.c: one thread, a poll(2) over the pipes and processes of what runs, and over an eventfd by
+ * which others wake it. All of a run belongs to that thread until its done is called; only the list
+ * of new runs and two flags are shared.
  *
- * Invariants: a process is waited for only when everything in its group has been sent SIGKILL: until then its pid, which is the group's
- * id, cannot be another's. At most HOOKS_AT_ONCE processes are not yet waited for, those that not even SIGKILL has ended included
- * (they wait for a disk or a network): they are left behind, and take the place of one that could run.
+ * Invariants: a process is waited for only when everything in its group has been sent SIGKILL:
+ * until then its pid, which is the group's id, cannot be another's. At most HOOKS_AT_ONCE processes
+ * are not yet waited for, those that not even SIGKILL has ended included (they wait for a disk or a
+ * network): they are left behind, and take the place of one that could run.
  *
- * Rejected: the incident worker's thread, which may be busy for seconds; a thread for each; a queue, in which a dump waits until there is
- * nothing left to see.
+ * Rejected: the incident worker's thread, which may be busy for seconds; a thread for each; a
+ * queue, in which a dump waits until there is nothing left to see.
  */
 #include "daemon/engine/incident/hooks.h"
 
@@ -74,8 +76,8 @@ struct hook_process_options {
 };
 
 /*
- * hook_plan.c: copies. A command of a plan owns its words one by one; the words that are run are one piece of memory, which is easily
- * given away.
+ * hook_plan.c: copies. A command of a plan owns its words one by one; the words that are run are
+ * one piece of memory, which is easily given away.
  */
 
 void hook_plan_free(struct hook_plan *plan)
@@ -181,8 +183,9 @@ int hook_plan_words(const struct hook_plan_command *command, const struct comman
 }
 
 /*
- * hook_process.c: what a command writes goes through a pipe, so that it can be cut; when it is, the pipe is closed, and a command that goes on
- * writing is ended by SIGPIPE, as with head(1): throwing away what an endless one writes would cost as much as the command.
+ * hook_process.c: what a command writes goes through a pipe, so that it can be cut; when it is, the
+ * pipe is closed, and a command that goes on writing is ended by SIGPIPE, as with head(1): throwing
+ * away what an endless one writes would cost as much as the command.
  */
 
 #define PATH_VALUE "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -231,7 +234,10 @@ static int write_piece(struct hook_process *proc, const char *data, size_t len)
 	return 0;
 }
 
-/* Takes what it has written into its file. piece: memory for it. whole: until there is nothing more, else one piece. */
+/*
+ * Takes what it has written into its file. piece: memory for it. whole: until there is nothing
+ * more, else one piece.
+ */
 static void hook_process_take(struct hook_process *proc, char *piece, bool whole)
 {
 	do {
@@ -382,17 +388,24 @@ static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 }
 
 /*
- * hook_spawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the thread that samples would take a fault
- * for each that it writes to. Until it becomes the program, the child shares our memory: it calls nothing but the kernel.
+ * hook_spawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the
+ * thread that samples would take a fault for each that it writes to. Until it becomes the program,
+ * the child shares our memory: it calls nothing but the kernel.
  *
- * Rejected: posix_spawn(3), which cannot set limits, the signal for the death of the parent, or the score for the killer of the
- * out-of-memory.
+ * Rejected: posix_spawn(3), which cannot set limits, the signal for the death of the parent, or the
+ * score for the killer of the out-of-memory.
  */
 
-/* What a login has; the daemon's own is much higher, and some programs go through all descriptors that there may be. */
+/*
+ * What a login has; the daemon's own is much higher, and some programs go through all descriptors
+ * that there may be.
+ */
 #define FILES_MAX 1024
 
-/* The daemon is the last that the kernel kills for want of memory; what it starts is a program like others. */
+/*
+ * The daemon is the last that the kernel kills for want of memory; what it starts is a program like
+ * others.
+ */
 static void be_killable(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -820,7 +833,10 @@ static int start_thread(struct hooks *hooks)
 	if (hooks->running)
 		return 0;
 
-	/* Ignored, as some parents leave it, the kernel would not keep for us how a command has ended. */
+	/*
+	 * Ignored, as some parents leave it, the kernel would not keep for us how a command has
+	 * ended.
+	 */
 	signal(SIGCHLD, SIG_DFL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);

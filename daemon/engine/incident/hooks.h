@@ -1,9 +1,12 @@
 /*
- * hooks.h: the commands that an incident runs ("run" of its target), beside everything else that is done: one thread starts them, takes
- * their output, ends what takes too long, and tells what became of each.
+ * hooks.h: the commands that an incident runs ("run" of its target), beside everything else that is
+ * done: one thread starts them, takes their output, ends what takes too long, and tells what became
+ * of each.
  *
- *      hooks_start ──▶ first ──▶ second ──▶ ... ──▶ done()          one after the other in an incident: two that stop the same
- *                        │ ends by itself                            process would be in each other's way; those of different
+ *      hooks_start ──▶ first ──▶ second ──▶ ... ──▶ done()          one after the other in an incident:
+ *      two that stop the same
+ *                        │ ends by itself                            process would be in each other's way; those of
+ *                        different
  *                        │ time is over: SIGTERM, a second later     incidents at the same time, up to HOOKS_AT_ONCE
  *                        ▼ SIGKILL, to its whole process group
  *
@@ -23,7 +26,8 @@
 #include <sys/types.h>
 
 /*
- * hook_plan.h: the commands that one incident runs: a copy of what the configuration said when it was opened, which may change meanwhile.
+ * hook_plan.h: the commands that one incident runs: a copy of what the configuration said when it
+ * was opened, which may change meanwhile.
  */
 
 struct hook_plan_command {
@@ -48,15 +52,17 @@ void hook_plan_free(struct hook_plan *plan);
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);
 
 /*
- * The words of a command as they are to be run: one allocation for free(3), NULL at the end. values: of command_template.h; the command's name is
- * added. 0; -ENOMEM; -E2BIG: longer than HOOK_PLAN_BYTES_MAX.
+ * The words of a command as they are to be run: one allocation for free(3), NULL at the end.
+ * values: of command_template.h; the command's name is added. 0; -ENOMEM; -E2BIG: longer than
+ * HOOK_PLAN_BYTES_MAX.
  */
 struct command_template_values;
 int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values, char ***ret);
 
 /*
- * hook_spawn.h: starts one program that knows nothing of the daemon: in a process group of its own, with /dev/null as its input, no other
- * descriptor but its output, signals and limits as a login has them. Whoever calls waits for it and ends it.
+ * hook_spawn.h: starts one program that knows nothing of the daemon: in a process group of its own,
+ * with /dev/null as its input, no other descriptor but its output, signals and limits as a login
+ * has them. Whoever calls waits for it and ends it.
  */
 
 struct hook_spawn_options {
@@ -68,15 +74,22 @@ struct hook_spawn_options {
 };
 
 /*
- * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could not be started, nothing is left of it.
- * The caller is stopped until the program is there, the other threads are not; all signals should be blocked in it.
+ * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could
+ * not be started, nothing is left of it. The caller is stopped until the program is there, the
+ * other threads are not; all signals should be blocked in it.
  */
 int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
 
-/* So many at once; further ones are refused, and the incident says so. Each is a process that takes memory while the machine is short of it. */
+/*
+ * So many at once; further ones are refused, and the incident says so. Each is a process that takes
+ * memory while the machine is short of it.
+ */
 #define HOOKS_AT_ONCE 4
 
-/* What a command may still take when the daemon is to end, before it is told to; and after it was told to, always. */
+/*
+ * What a command may still take when the daemon is to end, before it is told to; and after it was
+ * told to, always.
+ */
 #define HOOKS_STOP_NS (2 * NS_PER_S)
 #define HOOKS_GRACE_NS (1 * NS_PER_S)
 
@@ -106,7 +119,10 @@ struct hooks_scene {
 	void *ctx;
 };
 
-/* Begins to run them. 0: *ret is the caller's when done is called. -ENOMEM; -errno: nothing runs, done is not called. */
+/*
+ * Begins to run them. 0: *ret is the caller's when done is called. -ENOMEM; -errno: nothing runs,
+ * done is not called.
+ */
 int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hookrun **ret);
 
 /* After done: adds what became of each to the captures of an incident. */

@@ -1,9 +1,11 @@
 /*
  * incident_worker.c: a queue of jobs, captures before what seals. The thread knows no
- * configuration: an incident brings along what was in force when it was opened, so a reload has nothing to wait for here.
+ * configuration: an incident brings along what was in force when it was opened, so a reload has
+ * nothing to wait for here.
  *
- * What is lost by waiting comes first: captures run as soon as a rule has fired, into the draft that the incident will become. The samples
- * and incident.json follow when the window is over. Only the naming of stacks takes long; captures of other incidents go on meanwhile.
+ * What is lost by waiting comes first: captures run as soon as a rule has fired, into the draft
+ * that the incident will become. The samples and incident.json follow when the window is over. Only
+ * the naming of stacks takes long; captures of other incidents go on meanwhile.
  */
 #include "daemon/engine/incident/incident_worker.h"
 
@@ -50,7 +52,9 @@ struct sealing {
 	struct session *session;
 	struct spool *spool;
 	const struct clock *clock;
-	/* Old incidents may have to make room, by the limits of retention: as with spool_enforce. */
+	/*
+	 * Old incidents may have to make room, by the limits of retention: as with spool_enforce.
+	 */
 	void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why);
 	void *ctx;
 };
@@ -63,8 +67,9 @@ struct follow_up {
 };
 
 /*
- * jobs.c: a list, a lock and a condition that knows the monotonic clock. A job that has to wait is not in the list: whoever finishes the
- * last thing that it waits for puts it back, and needs no memory for that.
+ * jobs.c: a list, a lock and a condition that knows the monotonic clock. A job that has to wait is
+ * not in the list: whoever finishes the last thing that it waits for puts it back, and needs no
+ * memory for that.
  */
 
 void jobs_init(struct jobs *jobs)
@@ -235,7 +240,10 @@ bool jobs_park(struct jobs *jobs, struct jobs_pending *pending, struct job *job)
 /* How often the same trouble is said. */
 #define SAY_AGAIN_NS (60 * NS_PER_S)
 
-/* One more that could not be written: said when it begins, when the reason changes, and once a minute. */
+/*
+ * One more that could not be written: said when it begins, when the reason changes, and once a
+ * minute.
+ */
 static void write_failures_say(struct write_failures *write_failures, const struct incident *info, int error,
 			       mono_t now)
 {
@@ -281,12 +289,14 @@ static void write_failures_sealed(struct write_failures *write_failures, const s
 /*
  * sealing.c: fitting an incident onto the disk that there is.
  *
- * Captures are written when the rule fires, samples when the window is over: on a full disk the order of time is the wrong one. So room for
- * the samples is made by removing, in this order: old incidents (as far as retention wants that anyway), the captures from the largest
- * down; and when incident.json itself does not fit, the samples. Where removing all captures would not be enough for the samples, they
- * stay and the samples do not.
+ * Captures are written when the rule fires, samples when the window is over: on a full disk the
+ * order of time is the wrong one. So room for the samples is made by removing, in this order: old
+ * incidents (as far as retention wants that anyway), the captures from the largest down; and when
+ * incident.json itself does not fit, the samples. Where removing all captures would not be enough
+ * for the samples, they stay and the samples do not.
  *
- * What does not depend on the room that is left (a limit of the size of a file, an I/O error) costs what it hits, and nothing else.
+ * What does not depend on the room that is left (a limit of the size of a file, an I/O error) costs
+ * what it hits, and nothing else.
  */
 
 /* incident.json, MANIFEST, and the blocks that directories take. */
@@ -347,7 +357,10 @@ static void open_full_recording(const struct sealing *sealing, struct incident_w
 		full_recording_open(&options, spool_draft_dirfd(incident->draft), &incident->full_recording);
 }
 
-/* Makes the incident's draft; without one says why in incident->error. Of everything: opens the full recording too, if samples are wanted. */
+/*
+ * Makes the incident's draft; without one says why in incident->error. Of everything: opens the
+ * full recording too, if samples are wanted.
+ */
 static void sealing_begin(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	char stem[INCIDENT_NAME_MAX + 1];
@@ -360,7 +373,10 @@ static void sealing_begin(const struct sealing *sealing, struct incident_worker_
 		open_full_recording(sealing, incident);
 }
 
-/* The draft is gone, or never was: what was captured is lost, but samples may be written all the same. */
+/*
+ * The draft is gone, or never was: what was captured is lost, but samples may be written all the
+ * same.
+ */
 static void begin_again(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
 	int why = incident->draft ? -ENOENT : incident->error;
@@ -457,7 +473,10 @@ static struct capture_context context_of(const struct sealing *sealing, const st
 	};
 }
 
-/* Ends the file that was begun, or says why it was given up; the next time it begins anew, with what the ring still holds. */
+/*
+ * Ends the file that was begun, or says why it was given up; the next time it begins anew, with
+ * what the ring still holds.
+ */
 static int write_full_recording(const struct sealing *sealing, struct incident_worker_incident *incident,
 				struct incident_capture *ret)
 {
@@ -491,7 +510,10 @@ static int write_samples(const struct sealing *sealing, struct incident_worker_i
 	return capture_run(&context, CONFIG_CAPTURE_SAMPLES, spool_draft_dirfd(incident->draft), ret);
 }
 
-/* Whether removing all captures would do: how much the samples need can be known without writing them. */
+/*
+ * Whether removing all captures would do: how much the samples need can be known without writing
+ * them.
+ */
 static bool would_fit(const struct sealing *sealing, const struct incident_worker_incident *incident)
 {
 	uint64_t needed;
@@ -581,8 +603,9 @@ static int publish(struct incident_worker_incident *incident)
 }
 
 /*
- * Writes what is still to be written and seals it; makes the draft if there was none, or if somebody removed it. incident has no draft any
- * more. 0: info.id is its name; -errno: nothing is left of it.
+ * Writes what is still to be written and seals it; makes the draft if there was none, or if
+ * somebody removed it. incident has no draft any more. 0: info.id is its name; -errno: nothing is
+ * left of it.
  */
 static int sealing_finish(const struct sealing *sealing, struct incident_worker_incident *incident)
 {
@@ -610,7 +633,8 @@ static int sealing_finish(const struct sealing *sealing, struct incident_worker_
 }
 
 /*
- * follow_up.c: glue between an incident, its entry in the configuration, the thread of hooks and the captures.
+ * follow_up.c: glue between an incident, its entry in the configuration, the thread of hooks and
+ * the captures.
  */
 
 static const struct config_target *find_entry(const struct config *config, const char *name)
@@ -637,7 +661,10 @@ void follow_up_plan(struct incident_worker_incident *incident, const struct conf
 
 /* ---- commands ---- */
 
-/* Begins to run the commands. True: done(incident) will be called; false: there are none, or the incident says why none is run. */
+/*
+ * Begins to run the commands. True: done(incident) will be called; false: there are none, or the
+ * incident says why none is run.
+ */
 static bool follow_up_run(const struct follow_up *follow_up, struct incident_worker_incident *incident)
 {
 	const struct incident_worker_member *looked_at = incident->member_count ? &incident->members[0] : NULL;
@@ -678,7 +705,10 @@ static void say(const struct incident_worker_incident *incident, const struct in
 		  incident_capture_status_name(capture->status), capture->why);
 }
 
-/* After done: adds to the incident what became of the commands, and says in the log what went wrong. */
+/*
+ * After done: adds to the incident what became of the commands, and says in the log what went
+ * wrong.
+ */
 static void follow_up_report(struct incident_worker_incident *incident)
 {
 	size_t before = incident->evidence.capture_count;
@@ -716,7 +746,10 @@ static void follow_up_again(const struct follow_up *follow_up, struct incident_w
 
 /* stack_evidence.c: from what an incident is about to what its stacks are about. */
 
-/* Secures what the rings hold of the time before; why not, if not, is added to incident->evidence. held: see stack_capture_options. */
+/*
+ * Secures what the rings hold of the time before; why not, if not, is added to incident->evidence.
+ * held: see stack_capture_options.
+ */
 static void stack_evidence_secure(struct session *session, size_t *held, struct incident_worker_incident *incident)
 {
 	struct stack_capture_options options = {
@@ -748,7 +781,10 @@ static void choose_focus(struct session *session, const struct incident_worker_i
 		ret->pids[ret->count++] = incident->members[i].pid;
 }
 
-/* Writes them into the draft, and does what is said in waiting meanwhile; what became of it is added to incident->evidence. */
+/*
+ * Writes them into the draft, and does what is said in waiting meanwhile; what became of it is
+ * added to incident->evidence.
+ */
 static void stack_evidence_write(struct session *session, const struct symbolizer_waiting *waiting,
 				 struct incident_worker_incident *incident)
 {
@@ -796,10 +832,16 @@ struct incident_worker_settings incident_worker_settings_of(const struct config 
 /* Second looks that may be waited for; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
-/* What all stacks together may still take, by the clock, when the daemon is being stopped: a fraction of what systemd waits for. */
+/*
+ * What all stacks together may still take, by the clock, when the daemon is being stopped: a
+ * fraction of what systemd waits for.
+ */
 #define STOPPING_NS (10 * NS_PER_S)
 
-/* How long one job, or what is left of it, is waited for then, and how often it is looked. Evidence of many gigabytes and a slow disk take some seconds. */
+/*
+ * How long one job, or what is left of it, is waited for then, and how often it is looked. Evidence
+ * of many gigabytes and a slow disk take some seconds.
+ */
 #define HANGS_NS (20 * NS_PER_S)
 #define LOOK_NS (NS_PER_S / 4)
 
@@ -1003,7 +1045,10 @@ static void do_urgent(struct incident_worker *incident_worker, struct job *job)
 	free(job);
 }
 
-/* While names are given to stacks: what would be lost by waiting for it. False: there is no time left. */
+/*
+ * While names are given to stacks: what would be lost by waiting for it. False: there is no time
+ * left.
+ */
 static bool meanwhile(void *ctx)
 {
 	struct incident_worker *incident_worker = ctx;

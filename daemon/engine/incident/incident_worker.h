@@ -1,6 +1,6 @@
 /*
- * incident_worker.h: what is done for an incident after its first captures and before it is sealed: the commands of its target, and the second look
- * at its memory.
+ * incident_worker.h: what is done for an incident after its first captures and before it is sealed:
+ * the commands of its target, and the second look at its memory.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENT_WORKER_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENT_WORKER_H
@@ -27,8 +27,9 @@
 #include <time.h>
 
 /*
- * jobs.h: a queue of jobs for one thread that works them off in order, and things that some of them have to wait for. Any thread may put
- * jobs and finish things; jobs_next, jobs_urgent and jobs_park are the worker's.
+ * jobs.h: a queue of jobs for one thread that works them off in order, and things that some of them
+ * have to wait for. Any thread may put jobs and finish things; jobs_next, jobs_urgent and jobs_park
+ * are the worker's.
  */
 
 enum jobs_order {
@@ -74,12 +75,15 @@ void jobs_stop(struct jobs *jobs);
 enum { JOBS_DUE = 1, JOBS_END = 2 };
 
 /*
- * Waits for the next job: 0: *ret. JOBS_DUE: it is `until`, or jobs_stop was called before it is (until.ns 0: never). JOBS_END: stopped, and
- * there is nothing left to do or to wait for.
+ * Waits for the next job: 0: *ret. JOBS_DUE: it is `until`, or jobs_stop was called before it is
+ * (until.ns 0: never). JOBS_END: stopped, and there is nothing left to do or to wait for.
  */
 int jobs_next(struct jobs *jobs, const struct clock *clock, mono_t until, struct job **ret);
 
-/* The next job, if it is an urgent one: for a worker that has a moment in the middle of another. NULL: there is none. Does not wait. */
+/*
+ * The next job, if it is an urgent one: for a worker that has a moment in the middle of another.
+ * NULL: there is none. Does not wait.
+ */
 struct job *jobs_urgent(struct jobs *jobs);
 
 /* Whether jobs_stop was called. */
@@ -93,7 +97,8 @@ void jobs_finish(struct jobs *jobs, struct jobs_pending *pending);
 bool jobs_park(struct jobs *jobs, struct jobs_pending *pending, struct job *job);
 
 /*
- * incident_worker.h: the worker thread that collects evidence and writes incidents. It takes jobs in order; whatever it does may be slow.
+ * incident_worker.h: the worker thread that collects evidence and writes incidents. It takes jobs
+ * in order; whatever it does may be slow.
  */
 
 struct incident_worker;
@@ -124,7 +129,11 @@ struct incident_worker_incident {
 	struct sample_window *sample_window; /* NULL: of everything */
 	uint32_t
 		writer; /* who looks at the target: only its ticks count (ring.h). INCIDENT_WORKER_NO_WRITER: not known yet */
-	mono_t followed; /* ticks up to here are in the slice; of everything: when the worker was last asked to follow */
+	/*
+	 * ticks up to here are in the slice; of everything: when the worker was last asked to
+	 * follow
+	 */
+	mono_t followed;
 	/* Set before incident_worker_capture, then only read. */
 	unsigned char encoded[TARGET_ENCODED_MAX];
 	struct target target; /* strings point into encoded */
@@ -164,7 +173,10 @@ struct incident_worker_counts {
 /* What the configuration says for an incident that is opened now. */
 struct incident_worker_settings incident_worker_settings_of(const struct config *config);
 
-/* Starts the thread. spool is the thread's alone until incident_worker_stop, but for what spool.h says. 0; -ENOMEM; -errno. */
+/*
+ * Starts the thread. spool is the thread's alone until incident_worker_stop, but for what spool.h
+ * says. 0; -ENOMEM; -errno.
+ */
 int incident_worker_new(struct session *session, struct spool *spool, struct incident_worker **ret);
 
 /* Since when it has been at the job that it is doing now; 0: it is idle. Any thread. */
@@ -174,28 +186,36 @@ mono_t incident_worker_busy_since(const struct incident_worker *incident_worker)
 clockid_t incident_worker_cpu_clock(const struct incident_worker *incident_worker);
 
 /*
- * Queues the captures of what would be gone later. incident stays the caller's but for the worker's fields. One of everything comes before
- * all that is queued: its past is in the ring only.
+ * Queues the captures of what would be gone later. incident stays the caller's but for the worker's
+ * fields. One of everything comes before all that is queued: its past is in the ring only.
  */
 void incident_worker_capture(struct incident_worker *incident_worker, struct incident_worker_incident *incident);
 
-/* Of everything: queues the writing of what the ring has got since. What is queued already is not queued twice. */
+/*
+ * Of everything: queues the writing of what the ring has got since. What is queued already is not
+ * queued twice.
+ */
 void incident_worker_follow(struct incident_worker *incident_worker, struct incident_worker_incident *incident);
 
 /*
- * Hands the incident over: when its commands have ended and the second look has been taken, its samples are written, it is sealed, the
- * spool's limits are enforced, and it is freed.
+ * Hands the incident over: when its commands have ended and the second look has been taken, its
+ * samples are written, it is sealed, the spool's limits are enforced, and it is freed.
  */
 void incident_worker_seal(struct incident_worker *incident_worker, struct incident_worker_incident *incident);
 
-/* Queues what is done after each incident: old ones go until the spool's limits are kept, and there is room for the next. */
+/*
+ * Queues what is done after each incident: old ones go until the spool's limits are kept, and there
+ * is room for the next.
+ */
 void incident_worker_enforce(struct incident_worker *incident_worker);
 
 /*
- * Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to come later is not done. Harmless if it has ended. At
- * one job for long it hangs, mostly in a read of the files of a process, and is not waited for any longer. True: it has ended. False: it hangs (said in the log), and
- * may wake at any time: the session and the spool must be left as they are until the end of the process, or until this, called again, says that it has ended, which
- * it then does without waiting.
+ * Finishes all jobs and ends the thread: commands are given a moment (hooks_stop), what else was to
+ * come later is not done. Harmless if it has ended. At one job for long it hangs, mostly in a read
+ * of the files of a process, and is not waited for any longer. True: it has ended. False: it hangs
+ * (said in the log), and may wake at any time: the session and the spool must be left as they are
+ * until the end of the process, or until this, called again, says that it has ended, which it then
+ * does without waiting.
  */
 bool incident_worker_stop(struct incident_worker *incident_worker);
 
@@ -209,8 +229,8 @@ void incident_worker_counts(struct incident_worker *incident_worker, struct inci
 void incident_worker_incident_free(struct incident_worker_incident *incident);
 
 /*
- * What the configuration wants for an incident of this target and rule, which must be known. The main thread, before incident_worker_capture.
- * Without memory for it the incident says so.
+ * What the configuration wants for an incident of this target and rule, which must be known. The
+ * main thread, before incident_worker_capture. Without memory for it the incident says so.
  */
 void follow_up_plan(struct incident_worker_incident *incident, const struct config *config);
 

@@ -1,6 +1,6 @@
 /*
- * incidents.c: the list of open incidents. Opening one secures its slice at once: the ring holds the past only for so long. From then
- * on the slice follows the same events as the rules do.
+ * incidents.c: the list of open incidents. Opening one secures its slice at once: the ring holds
+ * the past only for so long. From then on the slice follows the same events as the rules do.
  */
 #include "daemon/engine/incident/incidents.h"
 
@@ -53,10 +53,12 @@ struct description {
 };
 
 /*
- * free_space.c: what one incident may need is estimated from its settings, and compared with what the file system has left.
+ * free_space.c: what one incident may need is estimated from its settings, and compared with what
+ * the file system has left.
  *
- * Limits are kept after an incident. When there is no room for one there is none after which to keep them: what this daemon itself has written
- * would silence it for ever. So room is made here too; once a minute, because every directory is read for it.
+ * Limits are kept after an incident. When there is no room for one there is none after which to
+ * keep them: what this daemon itself has written would silence it for ever. So room is made here
+ * too; once a minute, because every directory is read for it.
  */
 
 /* A row of samples is about so long. */
@@ -86,8 +88,9 @@ static void say(const struct free_space *room, bool ok)
 }
 
 /*
- * Room for one more, by these settings? Asked at most once a second, the answer is kept; says it when that changes. When there is none, and
- * each minute while there is none, the incident worker is asked to keep the limits: what it can remove makes the answer another one.
+ * Room for one more, by these settings? Asked at most once a second, the answer is kept; says it
+ * when that changes. When there is none, and each minute while there is none, the incident worker
+ * is asked to keep the limits: what it can remove makes the answer another one.
  */
 static bool free_space_ok(struct free_space *room, const struct config *config, mono_t now)
 {
@@ -113,7 +116,10 @@ static void free_space_forget(struct free_space *room)
 	room->asked = (mono_t){ 0 };
 }
 
-/* description.c: a value is filled in from what is at hand: nothing here waits, but for a scan that holds the target table's lock. */
+/*
+ * description.c: a value is filled in from what is at hand: nothing here waits, but for a scan that
+ * holds the target table's lock.
+ */
 
 static void describe_machine(const struct description *description, struct incident *info)
 {
@@ -256,7 +262,10 @@ static void description_of_request(const struct description *description, const 
 	ret->limits.memory_is_machine = true;
 }
 
-/* Memory for samples, as a part of what an incident may take on disk: their text is about so many times longer. */
+/*
+ * Memory for samples, as a part of what an incident may take on disk: their text is about so many
+ * times longer.
+ */
 #define SAMPLE_WINDOW_SHARE 8u
 
 /* How often the worker is reminded of an incident of everything: the ring must not overtake it. */
@@ -648,7 +657,10 @@ void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
 			sample_window_tick(incident->sample_window, at);
 }
 
-/* Ticks that were read from the ring when the incident was opened come by once more: they are skipped. */
+/*
+ * Ticks that were read from the ring when the incident was opened come by once more: they are
+ * skipped.
+ */
 static bool is_new(const struct incidents *incidents, const struct incident_worker_incident *incident)
 {
 	return mono_diff(incidents->tick, incident->followed) > 0;

@@ -1,15 +1,18 @@
 /*
- * incidents.h: from "a rule fired" to a sealed directory. The main thread opens, feeds and closes incidents; one worker thread
- * collects evidence and writes, so that nothing that collects ever stops the rules or the sampling.
+ * incidents.h: from "a rule fired" to a sealed directory. The main thread opens, feeds and closes
+ * incidents; one worker thread collects evidence and writes, so that nothing that collects ever
+ * stops the rules or the sampling.
  *
  *      fire            capture (worker)                    `after` is over             seal (worker)
- *     ─────▶ OPEN ─┬─▶ status, threads, limits, ... ──┬──▶ handed over ──▶ samples, incident.json, MANIFEST, rename
+ *     ─────▶ OPEN ─┬─▶ status, threads, limits, ... ──┬──▶ handed over ──▶ samples, incident.json,
+ *     MANIFEST, rename
  *                  └─▶ slice: before from the ring,   │
  *                      then every tick; firings of ───┘
  *                      the same target are merged
  *
- * Somebody may ask for one by hand (incidents_trigger): of a target, as if a rule had fired, or of everything: then the samples of all
- * targets go from the ring into the draft at once, past included, and on until `after` is over.
+ * Somebody may ask for one by hand (incidents_trigger): of a target, as if a rule had fired, or of
+ * everything: then the samples of all targets go from the ring into the draft at once, past
+ * included, and on until `after` is over.
  *
  * All functions belong to the main thread.
  */
@@ -31,7 +34,8 @@
 #include <stdint.h>
 
 /*
- * free_space.h: is there room on the disk for one more incident? The answer, what is said about it, and making room by removing old ones.
+ * free_space.h: is there room on the disk for one more incident? The answer, what is said about it,
+ * and making room by removing old ones.
  */
 
 /* What captures other than samples take at most. */
@@ -39,7 +43,10 @@
 
 struct incidents;
 
-/* So many at once; further firings are refused with a word in the log. Each holds its slice in memory. */
+/*
+ * So many at once; further firings are refused with a word in the log. Each holds its slice in
+ * memory.
+ */
 #define INCIDENTS_OPEN_MAX 16u
 
 struct incidents_options {
@@ -77,32 +84,44 @@ struct incidents_counts {
 /* Starts the worker. 0; -ENOMEM; -errno. */
 int incidents_new(const struct incidents_options *options, struct incidents **ret);
 
-/* Finishes. Returns as incidents_finish: what the worker has is left to it if that hangs. NULL is fine: true. */
+/*
+ * Finishes. Returns as incidents_finish: what the worker has is left to it if that hangs. NULL is
+ * fine: true.
+ */
 bool incidents_free(struct incidents *incidents);
 
-/* A rule fired: opens an incident, its slice secured when this returns, or merges into the one that is open for this target. 0 (also when refused). */
+/*
+ * A rule fired: opens an incident, its slice secured when this returns, or merges into the one that
+ * is open for this target. 0 (also when refused).
+ */
 int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 
 /*
- * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of the same. The past is secured as with a
- * rule: of a target when this returns, of everything as soon as the worker is free, before what else is queued; what the sampler was
- * faster with is in the incident's coverage. target and its strings are copied. 0: *ret is set, also when refused.
+ * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of
+ * the same. The past is secured as with a rule: of a target when this returns, of everything as
+ * soon as the worker is free, before what else is queued; what the sampler was faster with is in
+ * the incident's coverage. target and its strings are copied. 0: *ret is set, also when refused.
  */
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
 
 /*
- * From now on config, which must outlive incidents or the next reload; nothing refers to the old one when this returns, the worker included.
- * Incidents that are open end as they began: same window, captures, limit of bytes. Retention goes by the new limits from the next
- * incident on. Cannot fail.
+ * From now on config, which must outlive incidents or the next reload; nothing refers to the old
+ * one when this returns, the worker included. Incidents that are open end as they began: same
+ * window, captures, limit of bytes. Retention goes by the new limits from the next incident on.
+ * Cannot fail.
  */
 void incidents_reload(struct incidents *incidents, const struct config *config);
 
-/* Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes is stuck: a disk or a process that does not answer. */
+/*
+ * Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes
+ * is stuck: a disk or a process that does not answer.
+ */
 mono_t incidents_busy_since(const struct incidents *incidents);
 
 /*
- * Room for one more on the file system and in the spool? Asked at most once a second, the answer is kept. If there is not, the worker is
- * asked to make some by removing old incidents, if that would be enough.
+ * Room for one more on the file system and in the spool? Asked at most once a second, the answer is
+ * kept. If there is not, the worker is asked to make some by removing old incidents, if that would
+ * be enough.
  */
 bool incidents_disk_ok(struct incidents *incidents, mono_t now);
 
@@ -119,8 +138,8 @@ void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages);
 void incidents_poll(struct incidents *incidents, mono_t now);
 
 /*
- * Hands over everything with what there is, and waits until the worker has written it. False: the worker hangs, see incident_worker_stop: session and spool must be
- * left as they are.
+ * Hands over everything with what there is, and waits until the worker has written it. False: the
+ * worker hangs, see incident_worker_stop: session and spool must be left as they are.
  */
 bool incidents_finish(struct incidents *incidents);
 

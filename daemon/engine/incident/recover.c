@@ -1,8 +1,9 @@
 /*
- * recover.c: a short pipeline of its own: the dead ring, a lossy cursor, a recorder, a draft in the spool.
+ * recover.c: a short pipeline of its own: the dead ring, a lossy cursor, a recorder, a draft in the
+ * spool.
  *
- * Only the last `before` window is saved: that is what an incident would have held. All targets are, because nobody can tell any
- * more which one was the story.
+ * Only the last `before` window is saved: that is what an incident would have held. All targets
+ * are, because nobody can tell any more which one was the story.
  */
 #include "daemon/engine/incident/recover.h"
 
@@ -145,7 +146,9 @@ static int close_recorder(struct recorder *recorder, const struct stats *stats, 
 
 	recorder_counts(recorder, &counts);
 	closed = recorder_close(recorder, stats);
-	/* A writer that goes on may have overtaken this walk where it had not overtaken the first. */
+	/*
+	 * A writer that goes on may have overtaken this walk where it had not overtaken the first.
+	 */
 	report->ticks = counts.ticks;
 	report->samples = counts.rows;
 	if (counts.damaged_pages > report->lost_pages)
@@ -290,7 +293,10 @@ static void set_aside(const char *path, int error)
 			  "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
 }
 
-/* A daemon that is killed before any incident is sealed must not fill the disk with recovered ones either. */
+/*
+ * A daemon that is killed before any incident is sealed must not fill the disk with recovered ones
+ * either.
+ */
 static void enforce(struct spool *spool)
 {
 	int r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL); /* nothing for its age: the clock has just been met */

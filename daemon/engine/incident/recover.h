@@ -1,5 +1,6 @@
 /*
- * recover.h: what a daemon that was killed left in its ring becomes an incident before the ring is replaced.
+ * recover.h: what a daemon that was killed left in its ring becomes an incident before the ring is
+ * replaced.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
@@ -35,16 +36,18 @@ struct recover_report {
 };
 
 /*
- * Seals the last before_ns (0: all) of what the ring holds, all targets, as an incident of kind "recovered". The ring may be one that is
- * being written: then it ends with the last tick there was when this was called. 0 and *ret (an empty name: there was no tick); -ENOMEM;
- * -errno of the spool or the disk.
+ * Seals the last before_ns (0: all) of what the ring holds, all targets, as an incident of kind
+ * "recovered". The ring may be one that is being written: then it ends with the last tick there was
+ * when this was called. 0 and *ret (an empty name: there was no tick); -ENOMEM; -errno of the spool
+ * or the disk.
  */
 int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret);
 
 /*
- * Looks at the ring file. If there is one whose writer did not say goodbye, its last `before` window, all targets, is sealed as an incident
- * of kind "recovered", and the file is removed. Nobody else may have the ring. Logs what it did; never stops the start: a ring that cannot
- * be read is set aside under its name with ".damaged".
+ * Looks at the ring file. If there is one whose writer did not say goodbye, its last `before`
+ * window, all targets, is sealed as an incident of kind "recovered", and the file is removed.
+ * Nobody else may have the ring. Logs what it did; never stops the start: a ring that cannot be
+ * read is set aside under its name with ".damaged".
  */
 void recover_ring(const char *path, const struct config *config, struct spool *spool);
 

@@ -1,8 +1,9 @@
 /*
  * ring_recorder.c: a lossy cursor, a recorder, a file.
  *
- * Rejected: copying the window into memory first. It holds all targets, and at a thousand of them a thousand times a second it is larger
- * than what the daemon may take; the disk takes it as fast as it comes.
+ * Rejected: copying the window into memory first. It holds all targets, and at a thousand of them a
+ * thousand times a second it is larger than what the daemon may take; the disk takes it as fast as
+ * it comes.
  */
 #include "daemon/engine/incident/ring_recorder.h"
 
@@ -30,8 +31,9 @@
 /*
  * recorder.c: events of the ring to lines of the stream.
  *
- * The native format has a row for every record: a target at its own time. The gVisor format knows no targets: a row is a tick, with
- * the last known values of all targets side by side; it is written at the tick's end.
+ * The native format has a row for every record: a target at its own time. The gVisor format knows
+ * no targets: a row is a tick, with the last known values of all targets side by side; it is
+ * written at the tick's end.
  */
 
 static const enum sample_field gvisor_fields[RECORDER_GVISOR_FIELDS] = {

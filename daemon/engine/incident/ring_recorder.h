@@ -1,6 +1,7 @@
 /*
- * ring_recorder.h: the samples of all targets around a moment, from the ring straight into samples.tsv: for an incident of everything. The past
- * is written when it is opened; what comes after that, whenever full_recording_follow is called.
+ * ring_recorder.h: the samples of all targets around a moment, from the ring straight into
+ * samples.tsv: for an incident of everything. The past is written when it is opened; what comes
+ * after that, whenever full_recording_follow is called.
  *
  * What the sampler was faster with is counted, not waited for. Every call may wait for the disk.
  */
@@ -19,8 +20,8 @@
 #include <stdint.h>
 
 /*
- * recorder.h: a reader of the ring that writes everything it is delivered into a stream. With a blocking cursor nothing is lost: while
- * the stream's sink is slow the sampler backs off.
+ * recorder.h: a reader of the ring that writes everything it is delivered into a stream. With a
+ * blocking cursor nothing is lost: while the stream's sink is slow the sampler backs off.
  */
 
 struct recorder;
@@ -29,7 +30,9 @@ struct recorder;
 #define RECORDER_GVISOR_FIELDS 6u
 #define RECORDER_GVISOR_TARGETS (STREAM_COLUMNS_MAX / RECORDER_GVISOR_FIELDS)
 
-/* Which fields of a sample these are, RECORDER_GVISOR_FIELDS of them in the order of the columns. */
+/*
+ * Which fields of a sample these are, RECORDER_GVISOR_FIELDS of them in the order of the columns.
+ */
 const enum sample_field *recorder_gvisor_fields(void);
 
 struct recorder_options {
@@ -53,11 +56,17 @@ struct recorder_counts {
 	mono_t first, last;     /* ticks; 0 with none */
 };
 
-/* Writes the headers. cursor stays the caller's and must outlive the recorder. 0; -ENOMEM; -errno of the sink. */
+/*
+ * Writes the headers. cursor stays the caller's and must outlive the recorder. 0; -ENOMEM; -errno
+ * of the sink.
+ */
 int recorder_new(struct ring_cursor *cursor, struct sink sink, const struct recorder_options *options,
 		 struct recorder **ret);
 
-/* Writes whatever is published, up to `until`. 0 when it has caught up; the sink's first error (sticky). May block in the sink. */
+/*
+ * Writes whatever is published, up to `until`. 0 when it has caught up; the sink's first error
+ * (sticky). May block in the sink.
+ */
 int recorder_pump(struct recorder *recorder);
 
 /* Hands buffered lines to the sink. */
@@ -66,7 +75,9 @@ int recorder_flush(struct recorder *recorder);
 /* Totals so far. */
 void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret);
 
-/* Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0). */
+/*
+ * Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0).
+ */
 int recorder_close(struct recorder *recorder, const struct stats *stats);
 
 struct full_recording;
@@ -81,22 +92,28 @@ struct full_recording_options {
 };
 
 /*
- * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM; -errno, and then there is no such file.
- * dirfd stays the caller's and must outlive it.
+ * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM;
+ * -errno, and then there is no such file. dirfd stays the caller's and must outlive it.
  */
 int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret);
 
-/* Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the rest is left to full_recording_close. */
+/*
+ * Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the
+ * rest is left to full_recording_close.
+ */
 int full_recording_follow(struct full_recording *full_recording);
 
 /*
- * Does so once more, ends the file, frees. 0, and what there is of the window in *ret, the size of the file in *ret_bytes; -errno: the
- * first error, and the file is gone.
+ * Does so once more, ends the file, frees. 0, and what there is of the window in *ret, the size of
+ * the file in *ret_bytes; -errno: the first error, and the file is gone.
  */
 int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret,
 			 uint64_t *ret_bytes);
 
-/* How large the file would be, within a hundred bytes, if it were opened and closed now. 0; -ENOMEM. Costs as much as writing it without a disk. */
+/*
+ * How large the file would be, within a hundred bytes, if it were opened and closed now. 0;
+ * -ENOMEM. Costs as much as writing it without a disk.
+ */
 int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes);
 
 /* Frees it and removes the file. NULL is fine. */

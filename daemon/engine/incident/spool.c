@@ -1,14 +1,17 @@
 /*
  * spool.c: one rename makes an incident, one rename unmakes it.
  *
- * The idea: a directory is filled under a temporary name and gets its final one when all of it is on the disk; one
- * that is to go gets a temporary name first and is then emptied. So whoever lists final names sees whole incidents at
- * any moment, after a crash too, and everything under a temporary name that nobody holds locked is rubbish.
+ * The idea: a directory is filled under a temporary name and gets its final one when all of it is
+ * on the disk; one that is to go gets a temporary name first and is then emptied. So whoever lists
+ * final names sees whole incidents at any moment, after a crash too, and everything under a
+ * temporary name that nobody holds locked is rubbish.
  *
- * The spool is its path; the directory that is open (spool_directory.h) is compared with it before each incident, so that one that was removed
- * or replaced is made anew. A draft stays where it was begun, and is sealed where the path leads to then, if that can be done.
+ * The spool is its path; the directory that is open (spool_directory.h) is compared with it before
+ * each incident, so that one that was removed or replaced is made anew. A draft stays where it was
+ * begun, and is sealed where the path leads to then, if that can be done.
  *
- * Rejected: an index file, which could disagree with the directory; severity in the names, which would be unreadable.
+ * Rejected: an index file, which could disagree with the directory; severity in the names, which
+ * would be unreadable.
  */
 #include "daemon/engine/incident/spool.h"
 
@@ -49,11 +52,14 @@ struct spool_directory_swept {
 #define SPOOL_SUFFIX SPOOL_DIRECTORY_SUFFIX
 
 /*
- * strays.c: a look at all names, then one decision each. A manifest lists plain files with plain names only, so whatever else a command
- * has made would make the incident impossible to seal.
+ * strays.c: a look at all names, then one decision each. A manifest lists plain files with plain
+ * names only, so whatever else a command has made would make the incident impossible to seal.
  */
 
-/* Room for the files that are kept, the samples and what else there may be goes before records of what was removed. */
+/*
+ * Room for the files that are kept, the samples and what else there may be goes before records of
+ * what was removed.
+ */
 #define REMOVED_MAX (INCIDENT_CAPTURES_MAX - LEFTOVER_FILES_MAX - 4)
 
 /* More are removed without a look at their sizes. */
@@ -254,11 +260,12 @@ int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incide
 }
 
 /*
- * spool_directory.c: who is alive is asked of flock(2), which ends with its holder: a writer locks its draft for as long as it lives, and the
- * sweep takes what it can lock. The lock of the directory itself keeps a sweep away from a draft that was made but is not locked yet.
+ * spool_directory.c: who is alive is asked of flock(2), which ends with its holder: a writer locks
+ * its draft for as long as it lives, and the sweep takes what it can lock. The lock of the
+ * directory itself keeps a sweep away from a draft that was made but is not locked yet.
  *
- * A descriptor outlives the name of its directory: what is written through it then is lost to everybody. So before anything new is begun
- * the name is compared with the descriptor.
+ * A descriptor outlives the name of its directory: what is written through it then is lost to
+ * everybody. So before anything new is begun the name is compared with the descriptor.
  */
 
 #define DIR_TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
@@ -268,7 +275,10 @@ struct spool_directory {
 	unsigned holders;
 };
 
-/* Against a sweep or another writer of this directory, in this process or another; to be held for a moment only. 0 or -errno. */
+/*
+ * Against a sweep or another writer of this directory, in this process or another; to be held for a
+ * moment only. 0 or -errno.
+ */
 static int spool_directory_lock(const struct spool_directory *dir)
 {
 	while (flock(dir->fd, LOCK_EX) < 0)
@@ -305,7 +315,10 @@ static void spool_directory_unref(struct spool_directory *dir)
 	free(dir);
 }
 
-/* Whether path still leads here. 0: no; 1: yes; -errno: path cannot be looked at, for another reason than that there is nothing. */
+/*
+ * Whether path still leads here. 0: no; 1: yes; -errno: path cannot be looked at, for another
+ * reason than that there is nothing.
+ */
 static int spool_directory_is_at(const struct spool_directory *dir, const char *path)
 {
 	struct stat named, open;
@@ -336,7 +349,10 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
-/* Gives the samples the end that their writer could not write. What cannot be closed is kept as it is: a reader says what is missing. */
+/*
+ * Gives the samples the end that their writer could not write. What cannot be closed is kept as it
+ * is: a reader says what is missing.
+ */
 static void close_samples(int dirfd)
 {
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -346,7 +362,10 @@ static void close_samples(int dirfd)
 		fsync(fd);
 }
 
-/* A draft that was noted (spool_note) says what fired, and holds what was collected then: as much as there will ever be. */
+/*
+ * A draft that was noted (spool_note) says what fired, and holds what was collected then: as much
+ * as there will ever be.
+ */
 static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 {
 	char name[DIR_TEMPORARY_MAX];
@@ -405,7 +424,10 @@ static void release(struct spool_directory **dir)
 	spool_directory_unref(*dir);
 }
 
-/* Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be given back. */
+/*
+ * Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be
+ * given back.
+ */
 static int spool_directory_open(const char *path, struct spool_directory **ret, struct spool_directory_swept *ret_swept)
 {
 	AUTO(release) struct spool_directory *dir = calloc(1, sizeof(*dir));
@@ -432,9 +454,10 @@ static int spool_directory_open(const char *path, struct spool_directory **ret, 
 /*
  * retention.c: one pass over the incidents, the mildest first.
  *
- * Sums are estimates taken once: some file systems report freed space minutes later, and a loop that asks again and
- * again would remove everything. What is over age goes first, so that its space counts before a younger one must go. For free
- * space nothing goes in vain: where others have filled the file system so far that all of ours would not do, ours stay.
+ * Sums are estimates taken once: some file systems report freed space minutes later, and a loop
+ * that asks again and again would remove everything. What is over age goes first, so that its space
+ * counts before a younger one must go. For free space nothing goes in vain: where others have
+ * filled the file system so far that all of ours would not do, ours stay.
  */
 
 /* What is still too much. */
@@ -632,7 +655,10 @@ size_t spool_adopted(const struct spool *spool)
 	return spool->adopted;
 }
 
-/* The directory that the path leads to, made anew if somebody removed it, swept if there is need. 0 or -errno: then it is the one from before. */
+/*
+ * The directory that the path leads to, made anew if somebody removed it, swept if there is need. 0
+ * or -errno: then it is the one from before.
+ */
 static int refresh(struct spool *spool)
 {
 	struct spool_directory_swept swept;
@@ -670,7 +696,10 @@ static struct retention_limits limits_of(struct spool *spool)
 	return limits;
 }
 
-/* Free bytes where the directory is, or would be made: of the nearest one above that exists. 0 or -errno. */
+/*
+ * Free bytes where the directory is, or would be made: of the nearest one above that exists. 0 or
+ * -errno.
+ */
 static int free_bytes(const struct spool *spool, uint64_t *ret)
 {
 	char path[PATH_MAX], *slash;

@@ -1,13 +1,15 @@
 /*
- * spool.h: the directory of incidents. What is there under its final name is whole and sealed; it gets there by one
- * rename. Old and mild incidents make room for new ones, by stated limits.
+ * spool.h: the directory of incidents. What is there under its final name is whole and sealed; it
+ * gets there by one rename. Old and mild incidents make room for new ones, by stated limits.
  *
- *     spool_begin ──▶ NAME.tmp/  (locked by whoever writes it; files are put in) ──┬─ spool_seal ──▶ NAME/
+ *     spool_begin ──▶ NAME.tmp/  (locked by whoever writes it; files are put in) ──┬─ spool_seal ──▶
+ *     NAME/
  *                                                                                  └─ spool_abort ─▶ removed
  *
- * Several processes may use one directory. Only names that incident_name_ok() accepts are ever touched. Every call may
- * wait for the disk: not for the thread that samples. A spool is used by one thread at a time, but for spool_set_limits,
- * spool_predict_ok and spool_path, which any thread may call at any time.
+ * Several processes may use one directory. Only names that incident_name_ok() accepts are ever
+ * touched. Every call may wait for the disk: not for the thread that samples. A spool is used by
+ * one thread at a time, but for spool_set_limits, spool_predict_ok and spool_path, which any thread
+ * may call at any time.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
@@ -20,23 +22,26 @@
 #include <stdint.h>
 
 /*
- * strays.h: what commands have left in the directory of an incident before it is sealed. Files that can be sealed belong to it; what
- * cannot be (directories, links, names that a manifest does not have) and what is too much is removed, and the incident says so.
+ * strays.h: what commands have left in the directory of an incident before it is sealed. Files that
+ * can be sealed belong to it; what cannot be (directories, links, names that a manifest does not
+ * have) and what is too much is removed, and the incident says so.
  */
 
 /* So many files of commands are kept: the smallest. */
 #define LEFTOVER_FILES_MAX 16
 
 /*
- * Adds each file that is none of the captures of the incident to them, as INCIDENT_LEFT_FILE, the smallest first, as long as all of them
- * have at most max_bytes; removes the others. A capture whose file is gone or is no file any more has failed. 0; -ENOMEM; -errno: something
- * could not be removed, and the directory cannot be sealed.
+ * Adds each file that is none of the captures of the incident to them, as INCIDENT_LEFT_FILE, the
+ * smallest first, as long as all of them have at most max_bytes; removes the others. A capture
+ * whose file is gone or is no file any more has failed. 0; -ENOMEM; -errno: something could not be
+ * removed, and the directory cannot be sealed.
  */
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
 
 /*
- * spool_directory.h: the directory of a spool as somebody has it open, cleared of what dead writers left. It is counted: a draft keeps the
- * directory it is in although the spool has meanwhile made another one, because the first was removed or renamed under its feet.
+ * spool_directory.h: the directory of a spool as somebody has it open, cleared of what dead writers
+ * left. It is counted: a draft keeps the directory it is in although the spool has meanwhile made
+ * another one, because the first was removed or renamed under its feet.
  *
  * All functions of one path belong to one thread at a time.
  */
@@ -45,7 +50,8 @@ int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incide
 #define SPOOL_DIRECTORY_SUFFIX ".tmp"
 
 /*
- * retention.h: which incidents make room for others when space is short: the mildest, not the oldest. Pure.
+ * retention.h: which incidents make room for others when space is short: the mildest, not the
+ * oldest. Pure.
  */
 
 /* 0 means no such limit. */
@@ -74,10 +80,10 @@ enum retention_reason {
 };
 
 /*
- * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first what is over age
- * goes, then the mildest until count, bytes and free space are right. A file system that others fill never costs the
- * last one, the worst of all, and nothing goes for free space if all but that one would not be enough. free_bytes: free on the file
- * system now.
+ * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]:
+ * first what is over age goes, then the mildest until count, bytes and free space are right. A file
+ * system that others fill never costs the last one, the worst of all, and nothing goes for free
+ * space if all but that one would not be enough. free_bytes: free on the file system now.
  */
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);
@@ -89,9 +95,9 @@ struct spool;
 struct spool_draft; /* an incident that is being written */
 
 /*
- * Opens the directory, making it and those above it (0750) if need be, and removes what writers that have died left
- * behind; *ret_swept says how many (may be NULL). If somebody removes or replaces it later, the next spool_begin does the same again.
- * 0; -errno; -ENOMEM.
+ * Opens the directory, making it and those above it (0750) if need be, and removes what writers
+ * that have died left behind; *ret_swept says how many (may be NULL). If somebody removes or
+ * replaces it later, the next spool_begin does the same again. 0; -errno; -ENOMEM.
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
@@ -108,14 +114,16 @@ const char *spool_path(const struct spool *spool);
 void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
 
 /*
- * Is there room for so many bytes more, where the directory is or would be made anew? They become next_bytes of the limits: else what is
- * here already would keep out for ever what comes. Costs one system call. True when the file system
- * cannot be asked: that is another trouble than a full one, and who writes will be told which.
+ * Is there room for so many bytes more, where the directory is or would be made anew? They become
+ * next_bytes of the limits: else what is here already would keep out for ever what comes. Costs one
+ * system call. True when the file system cannot be asked: that is another trouble than a full one,
+ * and who writes will be told which.
  */
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
 /*
- * Sealed incidents, oldest first, for free(3); NULL with count 0 if there are none. 0; -ENOMEM; -errno.
+ * Sealed incidents, oldest first, for free(3); NULL with count 0 if there are none. 0; -ENOMEM;
+ * -errno.
  */
 int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count);
 
@@ -123,8 +131,9 @@ int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *
 int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
 
 /*
- * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0; -ENOMEM; -EINVAL:
- * stem is no name of an incident; -errno: the directory cannot be used, and was not made anew if it was gone.
+ * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0;
+ * -ENOMEM; -EINVAL: stem is no name of an incident; -errno: the directory cannot be used, and was
+ * not made anew if it was gone.
  */
 int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret);
 
@@ -134,18 +143,23 @@ int spool_draft_dirfd(const struct spool_draft *draft);
 /* The name it will have. */
 const char *spool_draft_name(const struct spool_draft *draft);
 
-/* Was its directory removed by somebody: what was written is gone, and nothing more can be put there. */
+/*
+ * Was its directory removed by somebody: what was written is gone, and nothing more can be put
+ * there.
+ */
 bool spool_lost(const struct spool_draft *draft);
 
 /*
- * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk. 0; -errno: the draft is as it was but
- * for these two, and this may be called again when something in it was removed.
+ * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk.
+ * 0; -errno: the draft is as it was but for these two, and this may be called again when something
+ * in it was removed.
  */
 int spool_write(struct spool_draft *draft, struct incident *incident);
 
 /*
- * Renames what spool_write has written: now it is there. Frees the draft whatever happens. 0; -errno: nothing is left of it, unless it
- * was the very last step that failed, the fsync of the spool: then it is there, whole, but may not survive a power failure.
+ * Renames what spool_write has written: now it is there. Frees the draft whatever happens. 0;
+ * -errno: nothing is left of it, unless it was the very last step that failed, the fsync of the
+ * spool: then it is there, whole, but may not survive a power failure.
  */
 int spool_publish(struct spool_draft *draft);
 
@@ -153,7 +167,8 @@ int spool_publish(struct spool_draft *draft);
 int spool_seal(struct spool_draft *draft, struct incident *incident);
 
 /*
- * Writes incident.json as far as it is known, sets its id. If this process dies before the draft is sealed, the next spool_open seals it as it is. 0 or -errno.
+ * Writes incident.json as far as it is known, sets its id. If this process dies before the draft is
+ * sealed, the next spool_open seals it as it is. 0 or -errno.
  */
 int spool_note(struct spool_draft *draft, struct incident *incident);
 
@@ -161,9 +176,9 @@ int spool_note(struct spool_draft *draft, struct incident *incident);
 void spool_abort(struct spool_draft *draft);
 
 /*
- * Makes the limits true by removing what retention_choose says. removed (may be NULL) is called for each that was
- * removed. What cannot be removed stays. now: the wall clock; 0: none goes for its age. 0; -ENOMEM; -errno: the first failure; what could be
- * done was done.
+ * Makes the limits true by removing what retention_choose says. removed (may be NULL) is called for
+ * each that was removed. What cannot be removed stays. now: the wall clock; 0: none goes for its
+ * age. 0; -ENOMEM; -errno: the first failure; what could be done was done.
  */
 int spool_enforce(struct spool *spool, wall_t now,
 		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why),

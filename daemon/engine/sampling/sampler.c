@@ -1,14 +1,16 @@
 /*
  * sampler.c: who gets what.
  *
- * Placing is the cold side's, so it needs no lock: how many each thread has is counted when a target is handed over and when it comes back. The first
- * thread leads: it keeps the budget of the process, and tells the ring of a new interval; the others follow its factor.
+ * Placing is the cold side's, so it needs no lock: how many each thread has is counted when a
+ * target is handed over and when it comes back. The first thread leads: it keeps the budget of the
+ * process, and tells the ring of a new interval; the others follow its factor.
  *
- * Each source has room for all, since groups do not split evenly; that there are not more altogether is seen to here. A single thread sees to
- * it itself, exactly.
+ * Each source has room for all, since groups do not split evenly; that there are not more
+ * altogether is seen to here. A single thread sees to it itself, exactly.
  *
- * Rejected: moving targets between threads to even them out: the ring would have to say so, and every reader would have to understand it.
- * Processes come and go, and the next ones go where there are fewest.
+ * Rejected: moving targets between threads to even them out: the ring would have to say so, and
+ * every reader would have to understand it. Processes come and go, and the next ones go where there
+ * are fewest.
  */
 #include "daemon/engine/sampling/sampler.h"
 
@@ -46,15 +48,22 @@ struct sampler_seat {
 };
 
 /*
- * deadline_timer.c: a call is a flag that is looked at between slices. Rejected: a futex or a signal that ends a sleep at once. Nobody who calls
- * is in a hurry, and clock_nanosleep, with nothing to be woken by, is what the accuracy of the ticks was measured with.
+ * deadline_timer.c: a call is a flag that is looked at between slices. Rejected: a futex or a
+ * signal that ends a sleep at once. Nobody who calls is in a hurry, and clock_nanosleep, with
+ * nothing to be woken by, is what the accuracy of the ticks was measured with.
  */
 
-/* Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's lateness on an idle machine. */
+/*
+ * Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's
+ * lateness on an idle machine.
+ */
 #define YIELD_NS (50 * NS_PER_US)
 #define SPIN_NS (100 * NS_PER_US)
 
-/* The longest uninterrupted sleep: how long a caller may have to wait, and how old the pulse of a healthy thread gets. */
+/*
+ * The longest uninterrupted sleep: how long a caller may have to wait, and how old the pulse of a
+ * healthy thread gets.
+ */
 #define SAMPLE_WINDOW_NS (100 * NS_PER_MS)
 
 void deadline_timer_call(struct deadline_timer *deadline_timer)
@@ -171,8 +180,9 @@ double budget_share(const struct budget *budget)
 }
 
 /*
- * option_handoff.c: two words. Whoever exchanges `posted` for something else owns what was in it, so each set of options has one owner at any time.
- * What comes back is a list, because a second set may be taken before the first was collected.
+ * option_handoff.c: two words. Whoever exchanges `posted` for something else owns what was in it,
+ * so each set of options has one owner at any time. What comes back is a list, because a second set
+ * may be taken before the first was collected.
  */
 
 static void free_option_handoffs(struct option_handoff *option_handoff)
@@ -233,8 +243,9 @@ void option_handoff_return(struct option_handoff_box *box, struct option_handoff
 }
 
 /*
- * spsc_queue.c: head is written by the producer only, tail by the consumer only. The release store of one, read with acquire
- * by the other, orders the item between them. Each on a cache line of its own: the two sides do not slow each other down.
+ * spsc_queue.c: head is written by the producer only, tail by the consumer only. The release store
+ * of one, read with acquire by the other, orders the item between them. Each on a cache line of its
+ * own: the two sides do not slow each other down.
  */
 
 struct spsc_queue {
@@ -303,12 +314,14 @@ bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
 }
 
 /*
- * sampler_target.c: a target's memory, the cold side's business: the sampler itself only ever uses it.
+ * sampler_target.c: a target's memory, the cold side's business: the sampler itself only ever uses
+ * it.
  *
- * A description on its way is a pointer in one of two places, each written by one side and emptied by the other. The sampler takes a new one only when
- * it has where to put the old one, and the cold side frees that when it posts the next, or with the target: so there are never more than three.
+ * A description on its way is a pointer in one of two places, each written by one side and emptied
+ * by the other. The sampler takes a new one only when it has where to put the old one, and the cold
+ * side frees that when it posts the next, or with the target: so there are never more than three.
  *
- *	cold side ── posted ──▶ sampler ── done ──▶ cold side
+ * 	cold side ── posted ──▶ sampler ── done ──▶ cold side
  */
 
 struct sampler_description {
@@ -387,15 +400,16 @@ void sampler_target_release(struct sampler_target *target)
 /*
  * sampler.c: wait, take what the cold side handed over, read everything, publish.
  *
- * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold processes (gate.h). A tick begins in the
- * ring before anything is read: if a blocking reader holds the next page there is nothing to read for, and the schedule backs off.
+ * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold
+ * processes (gate.h). A tick begins in the ring before anything is read: if a blocking reader holds
+ * the next page there is nothing to read for, and the schedule backs off.
  *
- * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the list (source_seen), so what
- * is idle costs nothing in between. After a tick in which records were lost all are looked at and shown: the ring itself knows which of them it has
- * not got.
+ * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the
+ * list (source_seen), so what is idle costs nothing in between. After a tick in which records were
+ * lost all are looked at and shown: the ring itself knows which of them it has not got.
  *
- * When a process wakes that was not looked at in the tick before, the ring gets two records: that it was still the same when it was last looked
- * at, and what it is like now.
+ * When a process wakes that was not looked at in the tick before, the ring gets two records: that
+ * it was still the same when it was last looked at, and what it is like now.
  */
 
 /* Commands that fit between two ticks; the cold side simply waits when they do not. */
@@ -404,7 +418,10 @@ void sampler_target_release(struct sampler_target *target)
 /* How many commands one tick takes at most: adding is cheap (20 ns), but a tick has a deadline. */
 #define COMMANDS_PER_TICK 1024u
 
-/* Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean error below 50 us. */
+/*
+ * Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean
+ * error below 50 us.
+ */
 #define TIMER_SLACK_NS 1000ul
 
 enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
@@ -542,8 +559,9 @@ mono_t sampler_pulse(const struct sampler *sampler)
 }
 
 /*
- * The CPU time of this thread (its clock) does not count against the budget: collecting evidence costs what it costs, and sampling more
- * slowly would not make it cheaper. The thread must outlive the sampler's. Before sampler_start.
+ * The CPU time of this thread (its clock) does not count against the budget: collecting evidence
+ * costs what it costs, and sampling more slowly would not make it cheaper. The thread must outlive
+ * the sampler's. Before sampler_start.
  */
 static void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
 {
@@ -569,8 +587,8 @@ void sampler_stats(const struct sampler *sampler, struct stats *ret)
 /* ---- the tick ---- */
 
 /*
- * Between two ticks. The cpu budget goes on if neither what it divides nor what it divides by has changed: a reload for another reason is
- * no reason to overrun the budget again.
+ * Between two ticks. The cpu budget goes on if neither what it divides nor what it divides by has
+ * changed: a reload for another reason is no reason to overrun the budget again.
  */
 static void take_option_handoff(struct sampler *sampler, mono_t now)
 {
@@ -597,7 +615,9 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 	source_set_interval(sampler->source, sampler->options.interval_ns);
 }
 
-/* The cold side may free the target at once: nothing may touch it after this. There must be room. */
+/*
+ * The cold side may free the target at once: nothing may touch it after this. There must be room.
+ */
 static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
 {
 	spsc_queue_put(sampler->returns, (struct spsc_queue_item){ why, target });
@@ -676,7 +696,10 @@ static void publish_all(struct sampler *sampler)
 		publish(sampler, entries[i]);
 }
 
-/* Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the next tick. */
+/*
+ * Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the
+ * next tick.
+ */
 static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now)
 {
 	struct sampler_target *target = source_entry_user(entry);
@@ -729,7 +752,10 @@ static void count_source(struct sampler *sampler)
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
-/* Asks for room for every target at its fattest, so that what begins can be written whole. False: a reader holds the next page. */
+/*
+ * Asks for room for every target at its fattest, so that what begins can be written whole. False: a
+ * reader holds the next page.
+ */
 static bool begin_tick(struct sampler *sampler, mono_t now)
 {
 	size_t count;
@@ -777,7 +803,10 @@ static bool stopped(const struct sampler *sampler)
 	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
 }
 
-/* The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the schedule does not count it. */
+/*
+ * The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the
+ * schedule does not count it.
+ */
 static void take_last_look(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
@@ -835,8 +864,9 @@ static void *run(void *argument)
 }
 
 /*
- * Several samplers of one ring tick in turn, number k that part of an interval after the first, and are slowed down together by the leader, which
- * must outlive the others' threads. Before the first tick and sampler_start.
+ * Several samplers of one ring tick in turn, number k that part of an interval after the first, and
+ * are slowed down together by the leader, which must outlive the others' threads. Before the first
+ * tick and sampler_start.
  */
 static void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat)
 {
@@ -1075,7 +1105,10 @@ static bool take_refused(struct samplers *samplers, struct sampler_target **ret,
 	return true;
 }
 
-/* What was refused here comes first: whoever asked for such a target back gets the answer to that afterwards. */
+/*
+ * What was refused here comes first: whoever asked for such a target back gets the answer to that
+ * afterwards.
+ */
 bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why)
 {
 	if (take_refused(samplers, ret, ret_why))

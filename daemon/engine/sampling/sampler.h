@@ -1,9 +1,11 @@
 /*
- * sampler.h: the sampler threads of a session (sampler.h), one or several, as one: targets are shared out among them, each fills pages of its own
- * in the ring, and what they say of themselves is put together. To the cold side it is what one sampler is.
+ * sampler.h: the sampler threads of a session (sampler.h), one or several, as one: targets are
+ * shared out among them, each fills pages of its own in the ring, and what they say of themselves
+ * is put together. To the cold side it is what one sampler is.
  *
- * A target goes to the thread that has the fewest, a member of a group to where its group is: a group lives whole in one thread. There it
- * stays. Functions belong to the thread that a sampler's of the same name belong to.
+ * A target goes to the thread that has the fewest, a member of a group to where its group is: a
+ * group lives whole in one thread. There it stays. Functions belong to the thread that a sampler's
+ * of the same name belong to.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
 #define SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
@@ -22,8 +24,8 @@
 #include <time.h>
 
 /*
- * deadline_timer.h: how a thread waits for absolute times: in slices, so that it shows that it is alive however long it waits, and can be
- * called away from it.
+ * deadline_timer.h: how a thread waits for absolute times: in slices, so that it shows that it is
+ * alive however long it waits, and can be called away from it.
  */
 
 /* In the owner's storage; {0} with the clock set is a start. */
@@ -41,7 +43,10 @@ void deadline_timer_call(struct deadline_timer *deadline_timer);
 /* When the owner last showed itself. */
 mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer);
 
-/* The call is heard: what was said before it can be seen from here on. Look for it after this, not before. */
+/*
+ * The call is heard: what was said before it can be seen from here on. Look for it after this, not
+ * before.
+ */
 void deadline_timer_answer(struct deadline_timer *deadline_timer);
 
 /* Sleeps until then or until it is called. */
@@ -51,8 +56,9 @@ void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until);
 void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait);
 
 /*
- * budget.h: the CPU time that the process may take, as its sampler threads see it: the one that leads measures (cpu_budget.h) and says how much slower
- * than configured all are, the others do as it says.
+ * budget.h: the CPU time that the process may take, as its sampler threads see it: the one that
+ * leads measures (cpu_budget.h) and says how much slower than configured all are, the others do as
+ * it says.
  */
 
 /* In the owner's storage; {0} before budget_restart. */
@@ -65,28 +71,40 @@ struct budget {
 	_Atomic uint32_t share_ppm;
 };
 
-/* No slowdown any more; what was spent before is not held against the budget. percent: of one core; <= 0: no limit. The owner. */
+/*
+ * No slowdown any more; what was spent before is not held against the budget. percent: of one core;
+ * <= 0: no limit. The owner.
+ */
 void budget_restart(struct budget *budget, double percent, mono_t now);
 
 /* The CPU time of this thread does not count. Before the owner's thread runs. */
 void budget_exempt(struct budget *budget, clockid_t thread_clock);
 
-/* To be called often, by the owner. Sets the factor that is in force from now on; whether a period has ended. Costs nothing while it lasts. */
+/*
+ * To be called often, by the owner. Sets the factor that is in force from now on; whether a period
+ * has ended. Costs nothing while it lasts.
+ */
 bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor);
 
 /* The factor in force: any thread. */
 uint32_t budget_slowdown(const struct budget *budget);
 
-/* CPU share of the process in the last whole period, of one core, without what is exempt: of the one that leads. Any thread. */
+/*
+ * CPU share of the process in the last whole period, of one core, without what is exempt: of the
+ * one that leads. Any thread.
+ */
 double budget_share(const struct budget *budget);
 
 /*
- * sampler.h: the thread that looks: at absolute deadlines it reads every target (source.h) and publishes a tick (ring.h).
+ * sampler.h: the thread that looks: at absolute deadlines it reads every target (source.h) and
+ * publishes a tick (ring.h).
  *
- * It knows no reader, makes no target and frees none: those come and go through two queues. All functions that do not say
- * otherwise, but for sampler_new and sampler_free, belong to one other thread, the cold side.
+ * It knows no reader, makes no target and frees none: those come and go through two queues. All
+ * functions that do not say otherwise, but for sampler_new and sampler_free, belong to one other
+ * thread, the cold side.
  *
- *     cold side ── sampler_add, sampler_remove ──▶ sampler ── sampler_returned ──▶ cold side, which frees
+ *     cold side ── sampler_add, sampler_remove ──▶ sampler ── sampler_returned ──▶ cold side, which
+ *     frees
  */
 
 struct sampler;
@@ -100,7 +118,8 @@ struct sampler_options {
 };
 
 /*
- * One target on its way through the sampler. Made by the cold side, lent between sampler_add and its return, then the cold side's again.
+ * One target on its way through the sampler. Made by the cold side, lent between sampler_add and
+ * its return, then the cold side's again.
  */
 struct sampler_target {
 	struct source_entry *entry;   /* made with this target as its `user` */
@@ -109,7 +128,10 @@ struct sampler_target {
 	struct ring_track track;
 	struct sampler_description *description; /* of the track; NULL for a member of a group */
 	bool lent;                               /* the sampler's: it is in the source */
-	/* Of a description on its way: one that the cold side has posted, and one that the sampler is done with. */
+	/*
+	 * Of a description on its way: one that the cold side has posted, and one that the sampler
+	 * is done with.
+	 */
 	_Atomic(struct sampler_description *) posted, done;
 
 	/* Of samplers.h. */
@@ -124,12 +146,15 @@ enum sampler_return {
 	SAMPLER_REFUSED,  /* the source is full: it was not added */
 };
 
-/* Describes target in its track, for which it takes memory. The target's id must be new. 0 or -ENOMEM. */
+/*
+ * Describes target in its track, for which it takes memory. The target's id must be new. 0 or
+ * -ENOMEM.
+ */
 int sampler_target_describe(struct sampler_target *target, const struct target *what);
 
 /*
- * Describes a target that has one anew, also while it is lent: readers of the ring learn it with its next sample. The id stays. Never waits. 0; -ENOMEM: it
- * keeps the old description.
+ * Describes a target that has one anew, also while it is lent: readers of the ring learn it with
+ * its next sample. The id stays. Never waits. 0; -ENOMEM: it keeps the old description.
  */
 int sampler_target_describe_anew(struct sampler_target *target, const struct target *what);
 
@@ -140,15 +165,18 @@ void sampler_target_release(struct sampler_target *target);
 int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret);
 
 /*
- * Everything in *options is in force from the next tick on, which comes one new interval from now at the latest (and 100 ms, for a
- * thread that sleeps): no tick is lost, what is watched stays. A smaller capacity throws nobody out, it only refuses new ones. If the
- * interval or the CPU budget changes, the cpu budget begins anew and sampler_slowdown is 1 again; the ring's header follows.
+ * Everything in *options is in force from the next tick on, which comes one new interval from now
+ * at the latest (and 100 ms, for a thread that sleeps): no tick is lost, what is watched stays. A
+ * smaller capacity throws nobody out, it only refuses new ones. If the interval or the CPU budget
+ * changes, the cpu budget begins anew and sampler_slowdown is 1 again; the ring's header follows.
  *
- * A process that is being watched has no descriptors for what was not read so far: see source_entry_reopen (source.h), which the
- * cold side calls when fds_interval, peak_interval or reset_peaks were switched on.
+ * A process that is being watched has no descriptors for what was not read so far: see
+ * source_entry_reopen (source.h), which the cold side calls when fds_interval, peak_interval or
+ * reset_peaks were switched on.
  *
- * Any thread, but one at a time, and not during sampler_start, sampler_free; it never waits. What is posted when the thread does not run is taken by its
- * start or by sampler_tick; of several that were posted meanwhile, the last one. 0; -ENOMEM: nothing changed.
+ * Any thread, but one at a time, and not during sampler_start, sampler_free; it never waits. What
+ * is posted when the thread does not run is taken by its start or by sampler_tick; of several that
+ * were posted meanwhile, the last one. 0; -ENOMEM: nothing changed.
  */
 int sampler_retune(struct sampler *sampler, const struct sampler_options *options);
 
@@ -158,7 +186,10 @@ int sampler_start(struct sampler *sampler);
 /* Stops it after the tick in hand and waits for it. Harmless if it is not running. */
 void sampler_stop(struct sampler *sampler);
 
-/* Frees the sampler, not the targets it still holds: they are the cold side's to release. NULL is fine. */
+/*
+ * Frees the sampler, not the targets it still holds: they are the cold side's to release. NULL is
+ * fine.
+ */
 void sampler_free(struct sampler *sampler);
 
 /* False: the queue is full, try again later. */
@@ -171,26 +202,33 @@ bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum
 /* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
 uint32_t sampler_slowdown(const struct sampler *sampler);
 
-/* CPU share of this process in the last whole second, of one core, without what is exempt. Any thread. */
+/*
+ * CPU share of this process in the last whole second, of one core, without what is exempt. Any
+ * thread.
+ */
 double sampler_cpu_share(const struct sampler *sampler);
 
 /*
- * When the thread was last seen at work: in a tick, or at the end of a slice of its sleep, which is 100 ms at most, in a backoff too.
- * Before sampler_start, when it was made. Any thread.
+ * When the thread was last seen at work: in a tick, or at the end of a slice of its sleep, which is
+ * 100 ms at most, in a backoff too. Before sampler_start, when it was made. Any thread.
  */
 mono_t sampler_pulse(const struct sampler *sampler);
 
 /* What the whole run came to, its last backoff included. Only when the thread is not running. */
 void sampler_stats(const struct sampler *sampler, struct stats *ret);
 
-/* Takes ticks in the calling thread instead, for measuring: one, now. The thread must not be running. */
+/*
+ * Takes ticks in the calling thread instead, for measuring: one, now. The thread must not be
+ * running.
+ */
 void sampler_tick(struct sampler *sampler);
 
 /*
- * option_handoff.h: how new options reach a thread that must not wait, and how the memory they came in gets back. The latest ones win: what was
- * posted before and not taken yet is dropped.
+ * option_handoff.h: how new options reach a thread that must not wait, and how the memory they came
+ * in gets back. The latest ones win: what was posted before and not taken yet is dropped.
  *
- *     caller ── option_handoff_post ──▶ owner: option_handoff_take, option_handoff_return ──▶ the next option_handoff_post or option_handoff_release, which free
+ *     caller ── option_handoff_post ──▶ owner: option_handoff_take, option_handoff_return ──▶ the next
+ *     option_handoff_post or option_handoff_release, which free
  */
 
 /* One set of options under way. */
@@ -223,8 +261,8 @@ struct option_handoff *option_handoff_take(struct option_handoff_box *box);
 void option_handoff_return(struct option_handoff_box *box, struct option_handoff *option_handoff);
 
 /*
- * spsc_queue.h: passes pointers from one thread to one other without locks: a bounded queue with one producer and one
- * consumer. Counters run free and are compared by difference.
+ * spsc_queue.h: passes pointers from one thread to one other without locks: a bounded queue with
+ * one producer and one consumer. Counters run free and are compared by difference.
  */
 
 struct spsc_queue;
@@ -255,12 +293,16 @@ bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
 struct samplers;
 
 /*
- * How many threads a budget is worth: as many as could ever run at the same time within it, and not more than there are CPUs. Less than a core is never
- * more than one thread's work, and without a limit (<= 0) one is enough until it is told otherwise.
+ * How many threads a budget is worth: as many as could ever run at the same time within it, and not
+ * more than there are CPUs. Less than a core is never more than one thread's work, and without a
+ * limit (<= 0) one is enough until it is told otherwise.
  */
 unsigned samplers_worth(double cpu_budget_percent, unsigned cpus);
 
-/* count: 1 to SAMPLERS_MAX. options->source.capacity is that of all together. 0; -ENOMEM; -errno. ring must outlive them. */
+/*
+ * count: 1 to SAMPLERS_MAX. options->source.capacity is that of all together. 0; -ENOMEM; -errno.
+ * ring must outlive them.
+ */
 int samplers_new(const struct sampler_options *options, unsigned count, struct ring *ring, struct samplers **ret);
 
 /* Stops them. The targets they hold are the cold side's to release. NULL is fine. */
@@ -269,14 +311,20 @@ void samplers_free(struct samplers *samplers);
 /* How many threads there are, running or not. */
 unsigned samplers_count(const struct samplers *samplers);
 
-/* As sampler_retune. -ENOMEM: nothing changed, as far as there was memory to take back what one of them was told already. */
+/*
+ * As sampler_retune. -ENOMEM: nothing changed, as far as there was memory to take back what one of
+ * them was told already.
+ */
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options);
 
 /* All or none. 0 or -errno. */
 int samplers_start(struct samplers *samplers);
 void samplers_stop(struct samplers *samplers);
 
-/* As sampler_add and sampler_remove. target's thread, placed and refused are theirs; zeroed is the right start. A group must be added before its members. */
+/*
+ * As sampler_add and sampler_remove. target's thread, placed and refused are theirs; zeroed is the
+ * right start. A group must be added before its members.
+ */
 bool samplers_add(struct samplers *samplers, struct sampler_target *target);
 bool samplers_remove(struct samplers *samplers, struct sampler_target *target);
 
@@ -297,7 +345,9 @@ mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number);
 /* All in one (stats_merge). */
 void samplers_stats(const struct samplers *samplers, struct stats *ret);
 
-/* What one thread has published: number 0 to samplers_count. 0; -ENOENT: nothing yet. Any thread. */
+/*
+ * What one thread has published: number 0 to samplers_count. 0; -ENOENT: nothing yet. Any thread.
+ */
 int samplers_thread_stats(const struct samplers *samplers, unsigned number, struct stats *ret);
 
 /* One of each, one after the other. */

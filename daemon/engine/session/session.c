@@ -1,8 +1,9 @@
 /*
  * session.c: builds bottom up, frees top down; a half-built session is freed by the same function.
  *
- * Discovery's thread may hang in a read of /proc when the session ends, and wake when everything else has gone. It reaches nearly all of the session, so
- * then none of it is freed: the ring is marked as ended, and the rest goes with the process. An exit takes a thread with it that hangs
+ * Discovery's thread may hang in a read of /proc when the session ends, and wake when everything
+ * else has gone. It reaches nearly all of the session, so then none of it is freed: the ring is
+ * marked as ended, and the rest goes with the process. An exit takes a thread with it that hangs
  * where it can be killed, as readers of a locked memory map can.
  */
 #include "daemon/engine/session/session.h"
@@ -69,15 +70,19 @@ static void raise_descriptor_limit(void)
 }
 
 /*
- * The kernel's table of them has the size that the question gives it from now on, while there is one thread: with several it is waited for all CPUs to take
- * notice, ten milliseconds of the first scan.
+ * The kernel's table of them has the size that the question gives it from now on, while there is
+ * one thread: with several it is waited for all CPUs to take notice, ten milliseconds of the first
+ * scan.
  */
 static void make_room_for_descriptors(const struct session *session)
 {
 	(void)descriptors_short(session->procfd);
 }
 
-/* Of a daemon in a container the paths of all others are known only by that. Without it, some are not found. */
+/*
+ * Of a daemon in a container the paths of all others are known only by that. Without it, some are
+ * not found.
+ */
 static void orient(struct session *session)
 {
 	char text[16384];
@@ -129,7 +134,10 @@ static void fill_identity(int procfd, struct ring_options *options)
 {
 	char text[1024];
 	struct procfs_stat stat;
-	/* As those who read the ring will look for it, in our own /proc and not in the one that is watched. */
+	/*
+	 * As those who read the ring will look for it, in our own /proc and not in the one that is
+	 * watched.
+	 */
 	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
 
 	options->pid = getpid();
@@ -211,7 +219,10 @@ static int build_sampler(struct session *session)
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
-/* Whether pids below the proc root are pids of our own namespace: only then do CPU clocks mean the same processes. */
+/*
+ * Whether pids below the proc root are pids of our own namespace: only then do CPU clocks mean the
+ * same processes.
+ */
 static bool is_own_proc(int procfd)
 {
 	char self[32];

@@ -1,8 +1,10 @@
 /*
- * stack_capture.c: two looks at the rings, put together; the files they speak of, opened with our rights and handed over.
+ * stack_capture.c: two looks at the rings, put together; the files they speak of, opened with our
+ * rights and handed over.
  *
- * The second look begins where the first has ended, so of each kind of sample the records of both are in order, one after the other. What the
- * book said of a process that is in both is said twice, which changes nothing, but it has to be sorted in.
+ * The second look begins where the first has ended, so of each kind of sample the records of both
+ * are in order, one after the other. What the book said of a process that is in both is said twice,
+ * which changes nothing, but it has to be sorted in.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
@@ -38,8 +40,10 @@
 #define SYMBOLIZER_PATIENCE_NS (30 * NS_PER_S)
 
 /*
- * stack_bundle.c: a file is handed over only if it is the one that was mapped: same device and inode where the kernel has said these; where it
- * has said the build id, the symboliser compares. They are opened as early as can be: a process that ends takes its view of the files along. What cannot be opened is handed over closed (-1), for its build id.
+ * stack_bundle.c: a file is handed over only if it is the one that was mapped: same device and
+ * inode where the kernel has said these; where it has said the build id, the symboliser compares.
+ * They are opened as early as can be: a process that ends takes its view of the files along. What
+ * cannot be opened is handed over closed (-1), for its build id.
  */
 
 /* Opens nothing but a regular file: what stands there was chosen by a stranger. -1: it is none. */
@@ -69,8 +73,9 @@ static bool is_the_one(int fd, const struct perf_record_file *file)
 }
 
 /*
- * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what was deleted, replaced by a newer version, or is of
- * another mount; as the process sees it; and when the process is gone, where we would find it. -1: nowhere.
+ * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what
+ * was deleted, replaced by a newer version, or is of another mount; as the process sees it; and
+ * when the process is gone, where we would find it. -1: nowhere.
  */
 static int open_mapped(int procfd, const struct stack_recorder_file *file)
 {
@@ -149,7 +154,10 @@ static bool has_perf_map(const struct stack_bundle *parcel, uint32_t pid)
 	return false;
 }
 
-/* A perf map of a running process, if it has one that is a file. It is read later, and may grow until then. */
+/*
+ * A perf map of a running process, if it has one that is a file. It is read later, and may grow
+ * until then.
+ */
 static void add_perf_map(struct stack_bundle *parcel, int procfd, uint32_t pid)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_PERF_MAP, .pid = pid };
@@ -200,8 +208,8 @@ void stack_bundle_close(struct stack_bundle *parcel)
 }
 
 /*
- * symbolizer.c: one child for one incident. It gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between fork and exec
- * only what is safe there is called.
+ * symbolizer.c: one child for one incident. It gets descriptors by their numbers here: nothing is
+ * renumbered but 0, 1 and 2. Between fork and exec only what is safe there is called.
  */
 
 const struct symbolizer_output symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
@@ -264,7 +272,10 @@ static void keep_open(int fd)
 		fcntl(fd, F_SETFD, 0);
 }
 
-/* Where memory runs out it is this process that goes, and not the recorder, whose protection it has inherited. */
+/*
+ * Where memory runs out it is this process that goes, and not the recorder, whose protection it has
+ * inherited.
+ */
 static void offer_for_oom(void)
 {
 	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -283,7 +294,10 @@ _Noreturn static void become(const struct child *child)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Else the service's capabilities go along, and it forbids to give them up (capset(2)): the symboliser would refuse to work. */
+	/*
+	 * Else the service's capabilities go along, and it forbids to give them up (capset(2)): the
+	 * symboliser would refuse to work.
+	 */
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	setpgid(0, 0);
 	offer_for_oom();
@@ -525,7 +539,10 @@ static int merge_books(struct stack_capture *capture)
 
 /* ---- the stack file ---- */
 
-/* What both looks say of one kind of sample; the first covers less of its time, if any does: rings overwrite their oldest. False: nothing. */
+/*
+ * What both looks say of one kind of sample; the first covers less of its time, if any does: rings
+ * overwrite their oldest. False: nothing.
+ */
 static bool join(const struct stack_capture *capture, uint32_t kind, struct stack_file_records *ret)
 {
 	const struct stack_recorder_stream *first = find_stream(&capture->first, kind);
@@ -555,7 +572,10 @@ static bool join(const struct stack_capture *capture, uint32_t kind, struct stac
 	return true;
 }
 
-/* Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the texts are the looks'. */
+/*
+ * Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the
+ * texts are the looks'.
+ */
 static size_t join_cgroups(const struct stack_capture *capture, struct stack_file_cgroup **ret)
 {
 	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
@@ -670,7 +690,10 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 	va_end(args);
 }
 
-/* Everybody's samples of a quantity, or where there are none those of the threads that are followed. */
+/*
+ * Everybody's samples of a quantity, or where there are none those of the threads that are
+ * followed.
+ */
 static const struct stack_recorder_stream *widest(const struct stack_capture *capture, bool memory)
 {
 	const struct stack_recorder_stream *all =
@@ -787,7 +810,10 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 		buffer_release(&snapshot->streams[i].records);
 }
 
-/* The child's part. 0: there are names; 1: it only got through without reading any file, and why says why. 2: not even so. -errno. */
+/*
+ * The child's part. 0: there are names; 1: it only got through without reading any file, and why
+ * says why. 2: not even so. -errno.
+ */
 static int symbolize(struct stack_capture *capture, const struct stack_capture_focus *focus,
 		     const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS], char why[WHY_MAX])
 {

@@ -1,11 +1,14 @@
 /*
  * stack_recorder.c: opening and closing, and the thread that empties the side rings.
  *
- * The thread wakes once a second, or when a side ring is half full; and for a moment where page faults come fast (stack_recorder_faults.h). A process forks on one CPU and its child runs on another: records are put in the
- * order of their times over all rings before the book sees them, and those of the last moment wait, since an older one may not have been written yet.
+ * The thread wakes once a second, or when a side ring is half full; and for a moment where page
+ * faults come fast (stack_recorder_faults.h). A process forks on one CPU and its child runs on
+ * another: records are put in the order of their times over all rings before the book sees them,
+ * and those of the last moment wait, since an older one may not have been written yet.
  *
- * Rejected: reading /proc of everybody at start, which costs a second on a large machine, for processes that no sample may ever hit. Who is hit is
- * looked up when somebody asks (stack_recorder_snapshot.c).
+ * Rejected: reading /proc of everybody at start, which costs a second on a large machine, for
+ * processes that no sample may ever hit. Who is hit is looked up when somebody asks
+ * (stack_recorder_snapshot.c).
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/stack_source.h"
@@ -55,10 +58,12 @@ static void stack_recorder_faults_close(struct stack_recorder_faults *faults);
 static uint64_t stack_recorder_busy_now(int proc_fd);
 
 /*
- * following.c: two lists, as of the last whole scan and as of the running one. The difference of CPU times between the two says who is busy.
+ * following.c: two lists, as of the last whole scan and as of the running one. The difference of
+ * CPU times between the two says who is busy.
  *
- * Where there are more than THREAD_SELECTION_MAX, one that is followed already is exchanged only for one that is clearly busier: opening events for all its
- * threads has its price, and what its rings hold of the past would begin anew.
+ * Where there are more than THREAD_SELECTION_MAX, one that is followed already is exchanged only
+ * for one that is clearly busier: opening events for all its threads has its price, and what its
+ * rings hold of the past would begin anew.
  */
 
 struct candidate {
@@ -229,28 +234,37 @@ void thread_selection_forget(struct thread_selection *thread_selection)
 }
 
 /*
- * stack_recorder_faults.c: an event of page faults costs at each fault, whether it is sampled or not: some 60 ns with registers and stack, where a
- * fault takes one to two microseconds (x86-64 in a virtual machine, Linux 6.18). A program that does nothing but touch new memory is slowed by three to
- * five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average, and FAULTS_PER_BURST at once (lib/overload_sampling.h): 320 MB, then the
- * events are closed for most of each tenth of a second. That is 3 ms of each second, 8 of the first, and programs that touch memory slowly, or a
- * lot of it at once, have all of it counted.
+ * stack_recorder_faults.c: an event of page faults costs at each fault, whether it is sampled or
+ * not: some 60 ns with registers and stack, where a fault takes one to two microseconds (x86-64 in
+ * a virtual machine, Linux 6.18). A program that does nothing but touch new memory is slowed by
+ * three to five in a hundred. So no CPU counts more than FAULTS_PER_SECOND of them on an average,
+ * and FAULTS_PER_BURST at once (lib/overload_sampling.h): 320 MB, then the events are closed for
+ * most of each tenth of a second. That is 3 ms of each second, 8 of the first, and programs that
+ * touch memory slowly, or a lot of it at once, have all of it counted.
  *
- *	ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the clock and /proc/vmstat
- *	                                                                    later: open  │ the same
+ * 	ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the clock
+ *  and /proc/vmstat
+ * 	                                                                    later: open  │ the same
  *
- * Closed, and not disabled: the kernel patches its fault handler when the first such event of the machine is opened and the last is closed. While
- * there is one, even a disabled one, 20 ns are gone at each fault, of every CPU: that alone is one to two in a hundred. So all CPUs' events are closed
- * and opened together, and one is not counted because of its neighbour for a while; two system calls for each, 20 us on two CPUs, at most twenty times
- * a second. The rings stay: they belong to events that count nothing. A new event begins its period anew, and on a CPU that has few faults would never
- * come to its end: lib/phase.h.
+ * Closed, and not disabled: the kernel patches its fault handler when the first such event of the
+ * machine is opened and the last is closed. While there is one, even a disabled one, 20 ns are gone
+ * at each fault, of every CPU: that alone is one to two in a hundred. So all CPUs' events are
+ * closed and opened together, and one is not counted because of its neighbour for a while; two
+ * system calls for each, 20 us on two CPUs, at most twenty times a second. The rings stay: they
+ * belong to events that count nothing. A new event begins its period anew, and on a CPU that has
+ * few faults would never come to its end: lib/phase.h.
  *
- * Those of followed threads, which is all there is without the privilege, are inherited by whatever these start and cannot be opened anew without
- * losing some. They are disabled, and the 20 ns remain.
+ * Those of followed threads, which is all there is without the privilege, are inherited by whatever
+ * these start and cannot be opened anew without losing some. They are disabled, and the 20 ns
+ * remain.
  *
- * Rejected: two events for each fault of who is followed, everybody's with a call chain and its own with registers and stack, which costs twice; there is
- * one now, with stacks of everybody. PERF_EVENT_IOC_REFRESH, by which an event disables itself after so many samples: exact, but disabled only,
- * and not for inherited ones. A longer period: it is not the samples that cost. Stacks of CPU samples that hit the fault handler, which cost nothing: 99
- * a second, a third of them of the handler, and no way to tell how many faults each stands for. The tracepoints of faults: they cost more.
+ * Rejected: two events for each fault of who is followed, everybody's with a call chain and its own
+ * with registers and stack, which costs twice; there is one now, with stacks of everybody.
+ * PERF_EVENT_IOC_REFRESH, by which an event disables itself after so many samples: exact, but
+ * disabled only, and not for inherited ones. A longer period: it is not the samples that cost.
+ * Stacks of CPU samples that hit the fault handler, which cost nothing: 99 a second, a third of
+ * them of the handler, and no way to tell how many faults each stands for. The tracepoints of
+ * faults: they cost more.
  */
 
 /* 64 ns each: a quarter of a percent of a CPU, and three quarters in the first second. */
@@ -357,7 +371,10 @@ static int open_event(struct stack_recorder_faults *faults, unsigned ring, uint6
 	return cpu->fd < 0 && cpu->fd != -ENODEV ? cpu->fd : 0;
 }
 
-/* Disabled first: a child that was forked a moment ago has the descriptor, too, until it is another program. */
+/*
+ * Disabled first: a child that was forked a moment ago has the descriptor, too, until it is another
+ * program.
+ */
 static void close_event(struct cpu *cpu)
 {
 	uint64_t counted = 0, unused = 0, each;
@@ -409,8 +426,8 @@ struct overload_sampling_options stack_recorder_faults_limits(uint64_t period)
 }
 
 /*
- * Opens everybody's events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people. *ret is the caller's:
- * stack_recorder_faults_close.
+ * Opens everybody's events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes,
+ * says it for people. *ret is the caller's: stack_recorder_faults_close.
  */
 static int stack_recorder_faults_open(const struct stack_recorder_faults_options *options,
 				      struct stack_recorder_faults **ret, char *reason)
@@ -460,7 +477,10 @@ static void stack_recorder_faults_close(struct stack_recorder_faults *faults)
 
 /* ---- the thread ---- */
 
-/* How long poll(2) may wait at most. Milliseconds, no more than most. For the recorder's thread, as the next. */
+/*
+ * How long poll(2) may wait at most. Milliseconds, no more than most. For the recorder's thread, as
+ * the next.
+ */
 static int stack_recorder_faults_wait_ms(struct stack_recorder_faults *faults, int most)
 {
 	uint64_t next_ns, now_ns = now(), wait_ms = 0;
@@ -473,7 +493,9 @@ static int stack_recorder_faults_wait_ms(struct stack_recorder_faults *faults, i
 	return wait_ms < (uint64_t)most ? (int)wait_ms : most;
 }
 
-/* Of the ring that had most of them since the slot began; those of a shorter period count for less. */
+/*
+ * Of the ring that had most of them since the slot began; those of a shorter period count for less.
+ */
 static uint64_t most_samples(const struct stack_recorder_faults *faults)
 {
 	size_t up_to = (size_t)faults->overload_sampling.options.most * COUNT_MAX;
@@ -494,7 +516,10 @@ static void begin_slot(struct stack_recorder_faults *faults)
 		faults->cpus[i].head = perf_ring_head(&faults->options.rings[i].ring);
 }
 
-/* Where a tenth of a second was quiet after all: periods that are not what they should be have had their time. */
+/*
+ * Where a tenth of a second was quiet after all: periods that are not what they should be have had
+ * their time.
+ */
 static void calm_down(struct stack_recorder_faults *faults)
 {
 	for (unsigned i = 0; of_everybody(faults) && i < faults->options.cpus; i++)
@@ -533,7 +558,10 @@ static void begin(struct stack_recorder_faults *faults, struct thread_events *th
 		switch_threads(faults, threads, true);
 }
 
-/* Looks at the rings and switches off or on what is to be. threads: whose events those of followed threads are; else NULL. */
+/*
+ * Looks at the rings and switches off or on what is to be. threads: whose events those of followed
+ * threads are; else NULL.
+ */
 /* Only this thread switches: what it reads without the lock nobody changes. */
 static void stack_recorder_faults_look(struct stack_recorder_faults *faults, struct thread_events *threads)
 {
@@ -616,14 +644,16 @@ static int stack_recorder_faults_error(struct stack_recorder_faults *faults)
 /*
  * stack recorder_events.c: from what is asked for to what there is.
  *
- *	try everybody's ── allowed ──────────────────────────▶ everybody's; followed ones if they have stacks
- *	       │ not allowed
- *	       └──▶ try our own thread ── allowed ──────────▶ followed ones only
- *	                    │ not, not even without the kernel
- *	                    └──▶ that is the end
+ * 	try everybody's ── allowed ──────────────────────────▶ everybody's; followed ones if they have
+ *  stacks
+ * 	       │ not allowed
+ * 	       └──▶ try our own thread ── allowed ──────────▶ followed ones only
+ * 	                    │ not, not even without the kernel
+ * 	                    └──▶ that is the end
  *
- * What a trial shows (no cycles here, no build ids, no kernel) is settled before anything is planned. If the kernel has no room for the rings of a plan
- * the next smaller one is tried, and all rings are opened anew.
+ * What a trial shows (no cycles here, no build ids, no kernel) is settled before anything is
+ * planned. If the kernel has no room for the rings of a plan the next smaller one is tried, and all
+ * rings are opened anew.
  */
 
 #define DEFAULT_FREQUENCY 99
@@ -717,7 +747,10 @@ static void want(struct stack_recorder *recorder, enum stack_file_stream_kind ki
 	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
 }
 
-/* Whether everybody's events are allowed; if not, whether those of our own are. 0; -errno and then reason. */
+/*
+ * Whether everybody's events are allowed; if not, whether those of our own are. 0; -errno and then
+ * reason.
+ */
 static int ask_kernel(struct stack_recorder *recorder, const struct stack_recorder_options *options,
 		      struct perf_events_wanted *wanted, char *reason)
 {
@@ -939,7 +972,10 @@ static void describe(struct stack_recorder *recorder, const struct stack_recorde
 		    needs->most != 0 ? " (kernel.perf_event_mlock_kb, RLIMIT_MEMLOCK)" : "");
 }
 
-/* Finds out what is allowed, plans, and opens rings and everybody's events. 0; -errno and then reason. */
+/*
+ * Finds out what is allowed, plans, and opens rings and everybody's events. 0; -errno and then
+ * reason.
+ */
 static int stack_recorder_open_events(struct stack_recorder *recorder, const struct stack_recorder_options *options,
 				      char *reason)
 {
@@ -970,13 +1006,17 @@ static int stack_recorder_open_events(struct stack_recorder *recorder, const str
 }
 
 /*
- * stack_recorder_plan.c: a row of plans, each smaller than the one before; the first that fits is taken.
+ * stack_recorder_plan.c: a row of plans, each smaller than the one before; the first that fits is
+ * taken.
  *
- *	as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ── no stacks, chains as asked for ── ever shorter
+ * 	as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ── no
+ *  stacks, chains as asked for ── ever shorter
  *
- * Stacks are a hundred times the size of a chain and the first that gives way, but for less than a second of a busy CPU they are not worth what the
- * chains would have to give. Rings of page faults are half of those of CPU samples: the kernel takes fewer of them. There is
- * one ring of them for each CPU, with stacks where there are stacks: of everybody, if everybody may be sampled (stack_recorder_faults.c).
+ * Stacks are a hundred times the size of a chain and the first that gives way, but for less than a
+ * second of a busy CPU they are not worth what the chains would have to give. Rings of page faults
+ * are half of those of CPU samples: the kernel takes fewer of them. There is one ring of them for
+ * each CPU, with stacks where there are stacks: of everybody, if everybody may be sampled
+ * (stack_recorder_faults.c).
  */
 
 #define DEFAULT_MEMORY_BYTES (64ULL << 20)
@@ -1140,15 +1180,20 @@ int stack_recorder_plan(const struct stack_recorder_needs *needs, struct stack_r
 }
 
 /*
- * stack recorder_cycles.c: how many cycles a second of a busy CPU has. Frequencies change: what is asked for is the mean since the events were opened,
- * of all CPUs, so that samples that say cycles can be added up to CPU time.
+ * stack recorder_cycles.c: how many cycles a second of a busy CPU has. Frequencies change: what is
+ * asked for is the mean since the events were opened, of all CPUs, so that samples that say cycles
+ * can be added up to CPU time.
  *
- * An event of a CPU counts for as long as that is online and does not know for how long it was busy: /proc/stat does. One of a thread knows.
+ * An event of a CPU counts for as long as that is online and does not know for how long it was
+ * busy: /proc/stat does. One of a thread knows.
  */
 
 #define LEAST_NS (100 * NS_PER_MS) /* ticks of /proc/stat are 10 ms long */
 
-/* "cpu  user nice system idle iowait irq softirq steal guest guest_nice": the guests' are in user and nice. */
+/*
+ * "cpu  user nice system idle iowait irq softirq steal guest guest_nice": the guests' are in user
+ *       and nice.
+ */
 uint64_t stack_recorder_busy_ns(const char *text, size_t len, long ticks_per_second)
 {
 	static const bool is_busy[] = { true, true, true, false, false, true, true };
@@ -1212,10 +1257,12 @@ uint64_t stack_recorder_units(struct stack_recorder *recorder, enum stack_file_s
 }
 
 /*
- * stack recorder_seed.c: processes that run since before the recorder, looked up in /proc when a sample has hit them.
+ * stack recorder_seed.c: processes that run since before the recorder, looked up in /proc when a
+ * sample has hit them.
  *
- * What is read is of now. First the text is read, then the side rings are emptied, then the book is told: an execve(2) before the reading is in the
- * book by then and makes it refuse the text for what was before.
+ * What is read is of now. First the text is read, then the side rings are emptied, then the book is
+ * told: an execve(2) before the reading is in the book by then and makes it refuse the text for
+ * what was before.
  */
 
 #define MAPS_BYTES_MAX ((size_t)8 << 20) /* 65,530 mappings, the kernel's limit, of paths of average length */
@@ -1299,9 +1346,11 @@ void stack_recorder_look_up(struct stack_recorder *recorder, const struct stack_
 }
 
 /*
- * stack_recorder_follow.c: between whoever says what is to be followed, the side rings that tell of forks, and the thread that opens the events.
+ * stack_recorder_follow.c: between whoever says what is to be followed, the side rings that tell of
+ * forks, and the thread that opens the events.
  *
- * Opening the events of hundreds of threads takes a while: it is done without the lock, by the thread alone. Notes wait for it in a row.
+ * Opening the events of hundreds of threads takes a while: it is done without the lock, by the
+ * thread alone. Notes wait for it in a row.
  */
 
 #define PROCESSES_MAX 256
@@ -1395,7 +1444,10 @@ static void tell_units(struct stack_recorder *recorder)
 	pthread_mutex_unlock(&recorder->lock);
 }
 
-/* Of the thread, each time it wakes: follows another set, if there is one, and leaves those that have exited. look: at all of them. */
+/*
+ * Of the thread, each time it wakes: follows another set, if there is one, and leaves those that
+ * have exited. look: at all of them.
+ */
 static void stack_recorder_reconcile(struct stack_recorder *recorder, bool look)
 {
 	AUTO_FREE uint32_t *pids = NULL;
@@ -1566,7 +1618,10 @@ static bool woken(struct stack_recorder *recorder)
 	return stopping;
 }
 
-/* All that the thread waits for: in `watched`, which has room for it, what wakes it, the side rings, and those of page faults. Their number. */
+/*
+ * All that the thread waits for: in `watched`, which has room for it, what wakes it, the side
+ * rings, and those of page faults. Their number.
+ */
 static nfds_t judged_target(const struct stack_recorder *recorder, struct pollfd *watched)
 {
 	nfds_t count = 0;
@@ -1582,7 +1637,10 @@ static nfds_t judged_target(const struct stack_recorder *recorder, struct pollfd
 	return count;
 }
 
-/* Whether a side ring is among what woke the thread. A CPU that went offline would wake it for ever. */
+/*
+ * Whether a side ring is among what woke the thread. A CPU that went offline would wake it for
+ * ever.
+ */
 static bool side_woke(struct pollfd *watched, nfds_t count, unsigned cpus)
 {
 	bool side = false;

@@ -1,8 +1,10 @@
 /*
- * stack_recorder.h: which of the watched processes get events of their own (stack_recorder_follow): all, or the busiest if they are many. Fed by the
- * scans of discovery, under whose lock it stands. Where nobody asks there is none: all but thread_selection_new take NULL, and do nothing.
+ * stack_recorder.h: which of the watched processes get events of their own (stack_recorder_follow):
+ * all, or the busiest if they are many. Fed by the scans of discovery, under whose lock it stands.
+ * Where nobody asks there is none: all but thread_selection_new take NULL, and do nothing.
  *
- *	thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the set, handed on if it is another than before
+ * 	thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
+ *  set, handed on if it is another than before
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
@@ -21,19 +23,23 @@
 #include <stdint.h>
 
 /*
- * stack_recorder.h: who burned the CPU and who touched new memory in the last seconds, always at hand: overwriting perf rings, one per CPU and
- * kind of sample, that nobody reads until an incident asks; and beside them a thread that keeps book of who had which files mapped
- * (mapping_history.h).
+ * stack_recorder.h: who burned the CPU and who touched new memory in the last seconds, always at
+ * hand: overwriting perf rings, one per CPU and kind of sample, that nobody reads until an incident
+ * asks; and beside them a thread that keeps book of who had which files mapped (mapping_history.h).
  *
- *	everybody's events  one per CPU, call chains by frame pointers; of page faults with registers and a copy of the stack if `dwarf`.
- *	                    Take CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
- *	followed            one per thread and CPU of the processes of stack_recorder_follow, with what they start; with registers and stack
- *	                    if `dwarf`. Without the privilege they are all there is: of processes that may be traced, user stacks only
+ * 	everybody's events  one per CPU, call chains by frame pointers; of page faults with registers and
+ *  a copy of the stack if `dwarf`.
+ * 	                    Take CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
+ * 	followed            one per thread and CPU of the processes of stack_recorder_follow, with what
+ *                      they start; with registers and stack
+ * 	                    if `dwarf`. Without the privilege they are all there is: of processes that may be traced, user
+ *                      stacks only
  *
- * Where page faults come faster than they may be counted, the samples stand for all of them (stack_recorder_faults.h).
+ * Where page faults come faster than they may be counted, the samples stand for all of them
+ * (stack_recorder_faults.h).
  *
- * Rings take CAP_IPC_LOCK, or room in kernel.perf_event_mlock_kb or RLIMIT_MEMLOCK. All functions but stack_recorder_status and
- * stack_recorder_follow belong to one thread.
+ * Rings take CAP_IPC_LOCK, or room in kernel.perf_event_mlock_kb or RLIMIT_MEMLOCK. All functions
+ * but stack_recorder_status and stack_recorder_follow belong to one thread.
  */
 
 #define STACK_RECORDER_REASON_MAX 200
@@ -42,15 +48,28 @@ struct stack_recorder;
 
 /* Zero is the default. */
 struct stack_recorder_options {
-	/* 99; samples per second of each CPU that is busy, of each kind; of page faults: while there are 100,000 a second, each of 1,011 of them */
+	/*
+	 * 99; samples per second of each CPU that is busy, of each kind; of page faults: while
+	 * there are 100,000 a second, each of 1,011 of them
+	 */
 	uint32_t frequency;
 	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a CPU that is busy */
-	/* 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of two */
+	/*
+	 * 0: by before_ns. Of each CPU's ring of everybody's CPU samples, rounded up to a power of
+	 * two
+	 */
 	uint64_t ring_bytes;
-	/* 64 MiB; book and rings, which get three quarters: those of stacks are halved first, then all others: see stack_recorder_plan.c */
+	/*
+	 * 64 MiB; book and rings, which get three quarters: those of stacks are halved first, then
+	 * all others: see stack_recorder_plan.c
+	 */
 	uint64_t max_memory_bytes;
 	uint32_t stack_bytes; /* 8192; what is copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
-	bool dwarf; /* followed threads with registers and stack. What cannot be afforded falls back to frame pointers */
+	/*
+	 * followed threads with registers and stack. What cannot be afforded falls back to frame
+	 * pointers
+	 */
+	bool dwarf;
 	bool cycles;         /* CPU samples by the hardware's cycles where it has them */
 	bool without_faults; /* no samples of page faults */
 	bool followed_only;  /* as without the privilege; for tests */
@@ -58,10 +77,11 @@ struct stack_recorder_options {
 };
 
 /*
- * Opens events and rings and starts the thread. 0; -ENOMEM; -errno, and then reason, of STACK_RECORDER_REASON_MAX bytes, says it for people:
- * "perf_event_open: Permission denied; kernel.perf_event_paranoid is 2". Where only everybody's events are not allowed it is 0, and reason says why
- * they are not; else "". A CPU that is offline is left out; one that comes later is not
- * sampled. *ret belongs to the caller: stack_recorder_close.
+ * Opens events and rings and starts the thread. 0; -ENOMEM; -errno, and then reason, of
+ * STACK_RECORDER_REASON_MAX bytes, says it for people: "perf_event_open: Permission denied;
+ * kernel.perf_event_paranoid is 2". Where only everybody's events are not allowed it is 0, and
+ * reason says why they are not; else "". A CPU that is offline is left out; one that comes later is
+ * not sampled. *ret belongs to the caller: stack_recorder_close.
  */
 int stack_recorder_open(const struct stack_recorder_options *options, struct stack_recorder **ret, char *reason);
 
@@ -75,8 +95,8 @@ struct stack_recorder_file {
 	uint32_t pid;        /* one that had it mapped, and still has if any of them does, as far as the book knows */
 	uint64_t start, end; /* of that mapping: /proc/<pid>/map_files/<start>-<end> */
 	/*
-	 * How often in call chains, and how many stacks there are of processes that have it mapped, those of followed ones counting as 16: they are
-	 * sorted by the sum, most first.
+	 * How often in call chains, and how many stacks there are of processes that have it mapped,
+	 * those of followed ones counting as 16: they are sorted by the sum, most first.
 	 */
 	uint64_t frames, stacks;
 };
@@ -99,7 +119,10 @@ struct stack_recorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	/* of pids that still run, ascending; as /proc/<pid>/cgroup has it: see stack recorder_cgroups.c which line */
+	/*
+	 * of pids that still run, ascending; as /proc/<pid>/cgroup has it: see stack
+	 * recorder_cgroups.c which line
+	 */
 	struct stack_file_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns; /* what was asked for, and not after it was taken */
@@ -110,10 +133,12 @@ struct stack_recorder_snapshot {
 };
 
 /*
- * What the rings hold of from_ns .. to_ns (CLOCK_MONOTONIC; to_ns UINT64_MAX: until now), merged, with what the book knows of the processes in
- * it; of those that run since before the recorder, their /proc/<pid>/maps and comm is read now. max_bytes (0: 64 MiB) bounds the records.
- * Recording goes on; nothing is consumed, a second snapshot may overlap. Cost: a copy of the rings, one after the other, each paused for the
- * while. 0; -ENOMEM; -errno. *ret belongs to the caller: stack_recorder_snapshot_release.
+ * What the rings hold of from_ns .. to_ns (CLOCK_MONOTONIC; to_ns UINT64_MAX: until now), merged,
+ * with what the book knows of the processes in it; of those that run since before the recorder,
+ * their /proc/<pid>/maps and comm is read now. max_bytes (0: 64 MiB) bounds the records. Recording
+ * goes on; nothing is consumed, a second snapshot may overlap. Cost: a copy of the rings, one after
+ * the other, each paused for the while. 0; -ENOMEM; -errno. *ret belongs to the caller:
+ * stack_recorder_snapshot_release.
  */
 int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, uint64_t to_ns, size_t max_bytes,
 			    struct stack_recorder_snapshot *ret);
@@ -122,12 +147,14 @@ int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, u
 void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot);
 
 /*
- * From now on the threads of these processes have events of their own, and so has what they start; replaces the set. The recorder's thread opens
- * and closes them soon after; the same set in the same order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
- * RLIMIT_NOFILE: each thread takes one for each CPU and kind of event. A process is followed as a whole or not; those that come first are tried
- * first, and what did not fit is in the status, and tried again when the set changes. A process that was started by a followed one has inherited
- * its events and takes none of its own until that one leaves the set. Where everybody's events are there and `dwarf` is not, nothing is followed.
- * Any thread. 0 or -ENOMEM.
+ * From now on the threads of these processes have events of their own, and so has what they start;
+ * replaces the set. The recorder's thread opens and closes them soon after; the same set in the
+ * same order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
+ * RLIMIT_NOFILE: each thread takes one for each CPU and kind of event. A process is followed as a
+ * whole or not; those that come first are tried first, and what did not fit is in the status, and
+ * tried again when the set changes. A process that was started by a followed one has inherited its
+ * events and takes none of its own until that one leaves the set. Where everybody's events are
+ * there and `dwarf` is not, nothing is followed. Any thread. 0 or -ENOMEM.
  */
 int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count);
 
@@ -157,14 +184,21 @@ struct stack_recorder_status {
 void stack_recorder_status(struct stack_recorder *recorder, struct stack_recorder_status *ret);
 
 /*
- * stack_recorder_faults.h: the events that sample page faults, and that they cost no more than they may: switched off for a while where there are too
- * many, and what the samples stand for then. The recorder's.
+ * stack_recorder_faults.h: the events that sample page faults, and that they cost no more than they
+ * may: switched off for a while where there are too many, and what the samples stand for then. The
+ * recorder's.
  */
 
-/* The faults that all CPUs together have handled, in the text of /proc/vmstat. False: it does not say. */
+/*
+ * The faults that all CPUs together have handled, in the text of /proc/vmstat. False: it does not
+ * say.
+ */
 bool stack_recorder_faults_total(const char *text, size_t len, uint64_t *ret);
 
-/* How many samples of events wake whoever waits for them, and in what time they may come: what struct overload_sampling_options wants. */
+/*
+ * How many samples of events wake whoever waits for them, and in what time they may come: what
+ * struct overload_sampling_options wants.
+ */
 struct overload_sampling_options stack_recorder_faults_limits(uint64_t period);
 
 /*
@@ -193,18 +227,23 @@ uint64_t stack_recorder_plan_memory(const struct stack_recorder_options *options
 uint64_t stack_recorder_plan_bytes(const struct stack_recorder_plan *plan);
 
 /*
- * The largest rings that fit. 0; -ENOSPC: not even the smallest do, and then reason, of STACK_RECORDER_REASON_MAX bytes, says it for people.
- * A plan that the kernel has no room for is followed by the one with needs->most one less than it took.
+ * The largest rings that fit. 0; -ENOSPC: not even the smallest do, and then reason, of
+ * STACK_RECORDER_REASON_MAX bytes, says it for people. A plan that the kernel has no room for is
+ * followed by the one with needs->most one less than it took.
  */
 int stack_recorder_plan(const struct stack_recorder_needs *needs, struct stack_recorder_plan *ret, char *reason);
 
 /*
- * stack recorder_inside.h: what the recorder's files share: its events, its thread and its snapshots.
+ * stack recorder_inside.h: what the recorder's files share: its events, its thread and its
+ * snapshots.
  */
 
 /* ---- stack recorder_cycles.c ---- */
 
-/* The time that all CPUs together were busy since boot, from the text of /proc/stat. 0: it does not say. */
+/*
+ * The time that all CPUs together were busy since boot, from the text of /proc/stat. 0: it does not
+ * say.
+ */
 uint64_t stack_recorder_busy_ns(const char *text, size_t len, long ticks_per_second);
 
 /* Cycles for each second of busy_ns; 0: too short to say. */
@@ -213,8 +252,9 @@ uint64_t stack_recorder_cycles_per_second(uint64_t cycles, uint64_t busy_ns);
 /* ---- stack recorder_cgroups.c ---- */
 
 /*
- * The cgroup that stands for a process, in the text of /proc/<pid>/cgroup, of len bytes: that of the v2 hierarchy, unless there is none or it is the
- * root; else the cpu controller's, else "/". Terminated, into path of cap bytes. False: no cgroups, or too long.
+ * The cgroup that stands for a process, in the text of /proc/<pid>/cgroup, of len bytes: that of
+ * the v2 hierarchy, unless there is none or it is the root; else the cpu controller's, else "/".
+ * Terminated, into path of cap bytes. False: no cgroups, or too long.
  */
 bool stack_recorder_cgroup_of(const char *text, size_t len, char *path, size_t cap);
 
@@ -239,8 +279,8 @@ void thread_selection_free(struct thread_selection *thread_selection);
 void thread_selection_begin(struct thread_selection *thread_selection);
 
 /*
- * The scan met this process. watched: it is a target, or belongs to one. False may also mean that nobody asked, because it did not run since the last
- * scan: who was watched then still is.
+ * The scan met this process. watched: it is a target, or belongs to one. False may also mean that
+ * nobody asked, because it did not run since the last scan: who was watched then still is.
  */
 void thread_selection_met(struct thread_selection *thread_selection, const struct procfs_stat *stat, bool watched);
 

@@ -1,12 +1,15 @@
 /*
  * stack_snapshot.c: what the rings hold of a span of time.
  *
- *	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up who was hit │ the book's records of them │ their files
+ * 	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up who was hit │ the
+ *  book's records of them │ their files
  *
- * Only the copy happens while a ring is held still, into memory that was touched before. Samples take three quarters of what is allowed at most, so
- * that there is room to say whose they are. Call chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks only
- * what the kernel could read is kept: it leaves room for as much as was asked for. And where samples do not say their period, what they stand for is put in: of
- * page faults, what stack_recorder_faults.h says until the moment of the looking.
+ * Only the copy happens while a ring is held still, into memory that was touched before. Samples
+ * take three quarters of what is allowed at most, so that there is room to say whose they are. Call
+ * chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks
+ * only what the kernel could read is kept: it leaves room for as much as was asked for. And where
+ * samples do not say their period, what they stand for is put in: of page faults, what
+ * stack_recorder_faults.h says until the moment of the looking.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/stack_source.h"
@@ -30,9 +33,11 @@
 struct stack_recorder_tally;
 
 /*
- * stack recorder_cgroups.c: which cgroup the processes of a snapshot are in. Asked while they run; of one that has exited nobody knows any more.
+ * stack recorder_cgroups.c: which cgroup the processes of a snapshot are in. Asked while they run;
+ * of one that has exited nobody knows any more.
  *
- * On a machine with both hierarchies ("hybrid") the cpu controller may be in either: where it is not in that of v2, everything is in the root of that.
+ * On a machine with both hierarchies ("hybrid") the cpu controller may be in either: where it is
+ * not in that of v2, everything is in the root of that.
  */
 
 #define TEXT_MAX 16384 /* a dozen hierarchies, of paths of up to PATH_MAX in one or two of them */
@@ -79,8 +84,9 @@ bool stack_recorder_cgroup_of(const char *text, size_t len, char *path, size_t c
 }
 
 /*
- * The cgroups of snapshot->pids that run, into snapshot->cgroups and their texts into snapshot->paths; what the texts' addresses are is said by
- * stack_recorder_settle_cgroups, when paths does not grow any more. 0 or -ENOMEM.
+ * The cgroups of snapshot->pids that run, into snapshot->cgroups and their texts into
+ * snapshot->paths; what the texts' addresses are is said by stack_recorder_settle_cgroups, when
+ * paths does not grow any more. 0 or -ENOMEM.
  */
 static int stack_recorder_look_up_cgroups(const struct stack_recorder *recorder,
 					  struct stack_recorder_snapshot *snapshot)
@@ -116,13 +122,16 @@ static void stack_recorder_settle_cgroups(struct stack_recorder_snapshot *snapsh
 }
 
 /*
- * stack recorder_files.c: which files the frames were in, and which whoever unwinds stacks may meet.
+ * stack recorder_files.c: which files the frames were in, and which whoever unwinds stacks may
+ * meet.
  *
- * Not all of them will be opened. What no chain went through counts by the stacks that may lead into it: what is watched has many, and strangers that
- * touched some memory have one or two, but there are hundreds of them where a package is built, each with modules of its own.
+ * Not all of them will be opened. What no chain went through counts by the stacks that may lead
+ * into it: what is watched has many, and strangers that touched some memory have one or two, but
+ * there are hundreds of them where a package is built, each with modules of its own.
  *
- * Stacks repeat: an address is looked up once per page and life of a process, by a cache that forgets what collides. The book is locked for one
- * sample at a time, so that the thread of the side rings is never held up for long.
+ * Stacks repeat: an address is looked up once per page and life of a process, by a cache that
+ * forgets what collides. The book is locked for one sample at a time, so that the thread of the
+ * side rings is never held up for long.
  */
 
 #define CACHE_ENTRIES 4096
@@ -271,7 +280,9 @@ static int stack_recorder_tally_samples(struct stack_recorder_tally *tally, cons
 	return r;
 }
 
-/* Adds the file of an MMAP2 record of the book's, of a process with so many stacks. 0 or -ENOMEM. */
+/*
+ * Adds the file of an MMAP2 record of the book's, of a process with so many stacks. 0 or -ENOMEM.
+ */
 static int stack_recorder_tally_mapping(struct stack_recorder_tally *tally, const struct perf_record *record,
 					uint64_t stacks)
 {
@@ -327,7 +338,10 @@ static void stack_recorder_tally_free(struct stack_recorder_tally *tally)
 #define DEFAULT_BYTES ((size_t)64 << 20)
 #define BOOK_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
 
-/* Of a followed thread a stack counts as so many when files are put in order: there may be hundreds of strangers' for each of its own. */
+/*
+ * Of a followed thread a stack counts as so many when files are put in order: there may be hundreds
+ * of strangers' for each of its own.
+ */
 #define FOLLOWED_STACK 16u
 
 /* In this order they get what room there is. */
@@ -364,7 +378,10 @@ static int add_hit(struct picture *picture, const struct perf_record *sample, ui
 	return 0;
 }
 
-/* The record as it is kept, of *ret_size bytes: in the scratch, or where it is. NULL: it grew beyond what a record can be. */
+/*
+ * The record as it is kept, of *ret_size bytes: in the scratch, or where it is. NULL: it grew
+ * beyond what a record can be.
+ */
 static const void *rewrite(struct picture *picture, enum stack_file_stream_kind kind, const void *bytes,
 			   const struct perf_record *record, size_t *ret_size)
 {

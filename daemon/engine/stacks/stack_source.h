@@ -16,8 +16,8 @@
 struct stack_recorder_faults;
 
 /*
- * For who looks at the rings, any thread: what samples until now stand for is settled; what one of ring number `ring` and of time_ns does; and how many
- * faults were counted.
+ * For who looks at the rings, any thread: what samples until now stand for is settled; what one of
+ * ring number `ring` and of time_ns does; and how many faults were counted.
  */
 void stack_recorder_faults_settle(struct stack_recorder_faults *faults);
 uint64_t stack_recorder_faults_weigh(struct stack_recorder_faults *faults, unsigned ring, uint64_t time_ns);
@@ -84,14 +84,18 @@ uint64_t stack_recorder_units(struct stack_recorder *recorder, enum stack_file_s
 /* ---- stack_recorder.c ---- */
 
 /*
- * Everything that the side rings hold goes into the book, in the order of time over all CPUs. What came within the last moment, whose
- * predecessors from other CPUs may still be on their way, waits for the next time. Takes the lock.
+ * Everything that the side rings hold goes into the book, in the order of time over all CPUs. What
+ * came within the last moment, whose predecessors from other CPUs may still be on their way, waits
+ * for the next time. Takes the lock.
  */
 void stack_recorder_drain(struct stack_recorder *recorder);
 
 /* ---- stack recorder_seed.c ---- */
 
-/* Looks up in /proc what the book does not know of these threads, and of those they were forked from. Takes the lock. */
+/*
+ * Looks up in /proc what the book does not know of these threads, and of those they were forked
+ * from. Takes the lock.
+ */
 void stack_recorder_look_up(struct stack_recorder *recorder, const struct stack_recorder_hit *hits, size_t count);
 
 #endif

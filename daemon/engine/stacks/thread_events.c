@@ -1,14 +1,17 @@
 /*
- * thread_events.c: processes that are followed (roots), their threads' descriptors, and a table of who comes from which root.
+ * thread_events.c: processes that are followed (roots), their threads' descriptors, and a table of
+ * who comes from which root.
  *
- *	                    open: every thread, every CPU, every output
- *	(in the set) ───────────────────────────────────────────────────▶ (root) ──── left the set, or exited and nothing it started runs ──▶ closed
- *	      │ descends from a root                                         │
- *	      └───────────────▶ (kin) ◀──── fork, as notes tell ─────────────┘
- *	                          │ its root was closed, it is in the set: opened as a root
+ * 	                    open: every thread, every CPU, every output
+ * 	(in the set) ───────────────────────────────────────────────────▶ (root) ──── left the set, or
+ *  exited and nothing it started runs ──▶ closed
+ * 	      │ descends from a root                                         │
+ * 	      └───────────────▶ (kin) ◀──── fork, as notes tell ─────────────┘
+ * 	                          │ its root was closed, it is in the set: opened as a root
  *
- * Rejected: an event for each process with what it starts, which perf_event_open(2) does not know; PERF_SAMPLE_ID in each sample to sort out later
- * who was counted twice, which costs eight bytes of each and does not tell how much of which to leave out.
+ * Rejected: an event for each process with what it starts, which perf_event_open(2) does not know;
+ * PERF_SAMPLE_ID in each sample to sort out later who was counted twice, which costs eight bytes of
+ * each and does not tell how much of which to leave out.
  */
 #include "daemon/engine/stacks/thread_events.h"
 
@@ -70,8 +73,9 @@ struct thread_events {
 /*
  * thread events_open.c: the events of one process: each thread, each output, each CPU.
  *
- * A thread that appears meanwhile was either started by one that had its events already, and has inherited them; or by one that had not, and has
- * none. The notes tell which: that is why the list of threads is read first, then the notes, and then the events are opened.
+ * A thread that appears meanwhile was either started by one that had its events already, and has
+ * inherited them; or by one that had not, and has none. The notes tell which: that is why the list
+ * of threads is read first, then the notes, and then the events are opened.
  */
 
 #define NOTE_DELAY_NS (500 * NS_PER_US) /* from a fork to its note */
@@ -253,7 +257,10 @@ static int open_round(struct thread_events *threads, struct thread_events_root *
 
 	if (r < 0 || new == 0)
 		return r;
-	/* Asked beforehand: a process of hundreds of threads that has no room should not cost hundreds of events. */
+	/*
+	 * Asked beforehand: a process of hundreds of threads that has no room should not cost
+	 * hundreds of events.
+	 */
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
 	if (!first)
@@ -264,7 +271,10 @@ static int open_round(struct thread_events *threads, struct thread_events_root *
 	return r == 0 ? 1 : r;
 }
 
-/* Opens events on all threads of root->pid. 0; -ESRCH: gone; -ENOSPC: no room; -errno. Some may be open then. */
+/*
+ * Opens events on all threads of root->pid. 0; -ESRCH: gone; -ENOSPC: no room; -errno. Some may be
+ * open then.
+ */
 static int thread_events_open_threads(struct thread_events *threads, struct thread_events_root *root)
 {
 	struct listing listing = { 0 };
@@ -391,7 +401,8 @@ static void close_root(struct thread_events *threads, size_t index)
 /* ---- notes ---- */
 
 /*
- * A root turns out to have inherited another's events, or to be an old one whose pid was given away: it, and what it started, is kin of the other.
+ * A root turns out to have inherited another's events, or to be an old one whose pid was given
+ * away: it, and what it started, is kin of the other.
  */
 static void adopt(struct thread_events *threads, struct thread_events_root *child, struct thread_events_root *root)
 {
@@ -501,7 +512,10 @@ void thread_events_follow(struct thread_events *threads, const uint32_t *pids, s
 		try_wish(threads, &threads->wishes[i]);
 }
 
-/* Whether a process of which nothing is known but its pid has ended: its first thread is no more, or is the last and a zombie. */
+/*
+ * Whether a process of which nothing is known but its pid has ended: its first thread is no more,
+ * or is the last and a zombie.
+ */
 static bool has_ended(const struct thread_events *threads, uint32_t pid)
 {
 	char text[1024];

@@ -1,8 +1,9 @@
 /*
- * baseline.c: two busy snapshots, the last whole one and the one being built, and a hash table of watched processes.
+ * baseline.c: two busy snapshots, the last whole one and the one being built, and a hash table of
+ * watched processes.
  *
- * The kernel lists processes by pid. When a scan runs out of budget, the next one begins serving at the pid where it did, so that every
- * process gets its turn.
+ * The kernel lists processes by pid. When a scan runs out of budget, the next one begins serving at
+ * the pid where it did, so that every process gets its turn.
  */
 #include "daemon/engine/targets/baseline.h"
 
@@ -33,8 +34,8 @@
 #define BASELINE_PROCESSES_MAX 4096u
 
 /*
- * busy_snapshot.c: three numbers per process in one growing array. The kernel lists /proc by ascending pid, so sorting
- * an array that is in order already is the rule.
+ * busy_snapshot.c: three numbers per process in one growing array. The kernel lists /proc by
+ * ascending pid, so sorting an array that is in order already is the rule.
  */
 
 #define BUSY_SNAPSHOT_FIRST_ROOM 256
@@ -87,7 +88,10 @@ static int compare_pid(const void *a, const void *b)
 	return (left->pid > right->pid) - (left->pid < right->pid);
 }
 
-/* A crowd that has gone leaves no room behind: what is four times too large is made half as large, in every scan. */
+/*
+ * A crowd that has gone leaves no room behind: what is four times too large is made half as large,
+ * in every scan.
+ */
 static void shrink(struct busy_snapshot *snapshot)
 {
 	size_t room = snapshot->room / 2;
@@ -181,8 +185,9 @@ int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_s
 /*
  * maps_snapshot.c: /proc/<pid>/smaps, read in pieces and summed line by line.
  *
- * smaps of a large process has megabytes, so it is never kept: one piece of text, one line at a time, and one record
- * per name. A record is looked for from the last one that was found: mappings of one file lie side by side.
+ * smaps of a large process has megabytes, so it is never kept: one piece of text, one line at a
+ * time, and one record per name. A record is looked for from the last one that was found: mappings
+ * of one file lie side by side.
  */
 
 #define PIECE_BYTES 65536
@@ -250,8 +255,8 @@ static const char *skip_field(const char *at, const char *end)
 }
 
 /*
- * "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is missing for anonymous
- * memory.
+ * "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is
+ * missing for anonymous memory.
  */
 static void take_header(struct maps_snapshot_building *maps_snapshot_building, const char *line, size_t len)
 {
@@ -310,7 +315,9 @@ static size_t take_lines(struct maps_snapshot_building *maps_snapshot_building, 
 		if (!newline)
 			return used;
 		line_len = (size_t)(newline - line);
-		/* Names of amounts begin with a capital, addresses with a digit or a small letter. */
+		/*
+		 * Names of amounts begin with a capital, addresses with a digit or a small letter.
+		 */
 		if (line_len > 0 && isupper((unsigned char)*line))
 			take_amount(maps_snapshot_building, line, line_len + 1);
 		else
@@ -380,12 +387,12 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 /*
  * thread_snapshot.c: /proc/<pid>/task/<tid>/stat and schedstat of every thread.
  *
- * stat counts in ticks of 10 ms, so over a second it tells one percent from two and nothing below; schedstat has
- * nanoseconds but no split into user and system. Both are read; where schedstat is missing (a kernel without it),
- * stat's sum stands in.
+ * stat counts in ticks of 10 ms, so over a second it tells one percent from two and nothing below;
+ * schedstat has nanoseconds but no split into user and system. Both are read; where schedstat is
+ * missing (a kernel without it), stat's sum stands in.
  *
- * A baseline keeps two snapshots, because the younger may be some milliseconds old when a rule fires, and the work of
- * milliseconds says little.
+ * A baseline keeps two snapshots, because the younger may be some milliseconds old when a rule
+ * fires, and the work of milliseconds says little.
  */
 
 #define FIRST_ROOM \
@@ -417,7 +424,8 @@ static int grow(struct building *building)
 }
 
 /*
- * schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9, CONFIG_SCHED_INFO).
+ * schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9,
+ * CONFIG_SCHED_INFO).
  */
 static uint64_t read_cpu(const struct building *building, int32_t tid, uint64_t otherwise)
 {
@@ -575,7 +583,9 @@ const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline 
 	if (!found)
 		return NULL;
 
-	/* It stands for any moment in [taken, valid_until]: the one nearest to what was asked for. */
+	/*
+	 * It stands for any moment in [taken, valid_until]: the one nearest to what was asked for.
+	 */
 	*ret_at = found->taken;
 	if (old_enough(found, latest))
 		*ret_at = mono_diff(found->valid_until, latest) > 0 ? latest : found->valid_until;

@@ -1,9 +1,11 @@
 /*
- * baseline.h: how things were a moment ago: per-thread CPU and mappings of watched processes, CPU of every process of the host. Captures
- * are compared with these, which is how an incident knows what a thread did *before* the trigger.
+ * baseline.h: how things were a moment ago: per-thread CPU and mappings of watched processes, CPU
+ * of every process of the host. Captures are compared with these, which is how an incident knows
+ * what a thread did *before* the trigger.
  *
- * Fed by the scans of discovery, under whose lock everything here stands. A process that did not run since the last scan costs
- * nothing: its last snapshot still holds. Each scan has a budget of threads and of mappings; what does not fit is served by the next.
+ * Fed by the scans of discovery, under whose lock everything here stands. A process that did not
+ * run since the last scan costs nothing: its last snapshot still holds. Each scan has a budget of
+ * threads and of mappings; what does not fit is served by the next.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
@@ -17,8 +19,9 @@
 #include <stdint.h>
 
 /*
- * busy_snapshot.h: how much CPU every process of the machine had used at a moment: the difference of two names the
- * neighbours that were busy. Built by whoever scans /proc anyway, or taken by a scan of its own (3 µs per process).
+ * busy_snapshot.h: how much CPU every process of the machine had used at a moment: the difference
+ * of two names the neighbours that were busy. Built by whoever scans /proc anyway, or taken by a
+ * scan of its own (3 µs per process).
  */
 
 struct busy_record {
@@ -50,16 +53,16 @@ void busy_snapshot_release(struct busy_snapshot *snapshot);
 const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapshot, int32_t pid, uint64_t start_ticks);
 
 /*
- * Reads stat of every process below procfd and calls visit until it returns non-zero, which is returned. The stat's
- * comm is valid during the call. 0; -errno: the proc root cannot be read.
+ * Reads stat of every process below procfd and calls visit until it returns non-zero, which is
+ * returned. The stat's comm is valid during the call. 0; -errno: the proc root cannot be read.
  */
 int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_stat *stat), void *ctx);
 
 /*
- * maps_snapshot.h: what memory a process had mapped at a moment, summed by what is mapped (path or [heap], [stack],
- * [anon], and permissions). Reading smaps makes the kernel walk all page tables of the process: some milliseconds per
- * GiB resident, in which it cannot change its mappings. So this is taken seldom: once when a target appears, and when
- * an incident is written.
+ * maps_snapshot.h: what memory a process had mapped at a moment, summed by what is mapped (path or
+ * [heap], [stack], [anon], and permissions). Reading smaps makes the kernel walk all page tables of
+ * the process: some milliseconds per GiB resident, in which it cannot change its mappings. So this
+ * is taken seldom: once when a target appears, and when an incident is written.
  */
 
 /* Different names beyond are summed into one record called "[other]". */
@@ -81,15 +84,19 @@ struct maps_snapshot {
 	struct maps_record records[];
 };
 
-/* For free(3). 0; -ESRCH: gone; -EACCES: not allowed to look; -ENOENT: the kernel has no smaps; -ENOMEM; -errno. */
+/*
+ * For free(3). 0; -ESRCH: gone; -EACCES: not allowed to look; -ENOENT: the kernel has no smaps;
+ * -ENOMEM; -errno.
+ */
 int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct maps_snapshot **ret);
 
 /* The record of the same name and permissions, NULL if there is none. */
 const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like);
 
 /*
- * thread_snapshot.h: how much CPU each thread of a process had used at a moment. The difference of two tells who was
- * busy between them. Costs 5 µs per thread: taken about once a second, of processes that ran.
+ * thread_snapshot.h: how much CPU each thread of a process had used at a moment. The difference of
+ * two tells who was busy between them. Costs 5 µs per thread: taken about once a second, of
+ * processes that ran.
  */
 
 struct thread_record {
@@ -118,7 +125,8 @@ const struct thread_record *thread_snapshot_find(const struct thread_snapshot *s
 						 const struct thread_record *thread);
 
 /*
- * The last two snapshots of a process, so that there is one that is old enough at any moment. {0} is empty and legal.
+ * The last two snapshots of a process, so that there is one that is old enough at any moment. {0}
+ * is empty and legal.
  */
 struct thread_baseline {
 	struct thread_snapshot *older;
@@ -132,8 +140,8 @@ void thread_baseline_add(struct thread_baseline *baseline, struct thread_snapsho
 void thread_baseline_still(struct thread_baseline *baseline, mono_t now);
 
 /*
- * The younger snapshot that is at least min_age_ns old, or else the oldest there is, NULL if there is none; *ret_at:
- * the moment it stands for.
+ * The younger snapshot that is at least min_age_ns old, or else the oldest there is, NULL if there
+ * is none; *ret_at: the moment it stands for.
  */
 const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline *baseline, mono_t now,
 						   uint64_t min_age_ns, mono_t *ret_at);
@@ -162,20 +170,31 @@ bool baseline_met(struct baseline *baseline, const struct procfs_stat *stat);
 /* And it is watched: snapshots are taken as needed. ran: what baseline_met said. */
 void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran);
 
-/* Nobody asked whether it is watched, because it did not run: if it has snapshots they still hold. */
+/*
+ * Nobody asked whether it is watched, because it did not run: if it has snapshots they still hold.
+ */
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
 
-/* Whether a snapshot of a watched process is still to be taken, although it may not have run, and this scan has the budget for it. */
+/*
+ * Whether a snapshot of a watched process is still to be taken, although it may not have run, and
+ * this scan has the budget for it.
+ */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);
 
 /* The scan is over: what it did not meet is forgotten. */
 void baseline_scan_end(struct baseline *baseline);
 
-/* Copies what there is of a process; both are left empty (NULL) if there is nothing. The caller's to release and free. */
+/*
+ * Copies what there is of a process; both are left empty (NULL) if there is nothing. The caller's
+ * to release and free.
+ */
 void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_baseline *ret_threads,
 		   struct maps_snapshot **ret_maps);
 
-/* Copies the CPU times of all processes as of the last whole scan. 0 or -ENOMEM (*ret is then empty). */
+/*
+ * Copies the CPU times of all processes as of the last whole scan. 0 or -ENOMEM (*ret is then
+ * empty).
+ */
 int baseline_copy_busy(const struct baseline *baseline, struct busy_snapshot *ret);
 
 #endif

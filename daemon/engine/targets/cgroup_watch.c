@@ -1,13 +1,16 @@
 /*
- * cgroup_watch.c: a watch on each directory, found again by its number, or by its path when it is removed. A directory that came is watched first and
- * listed then: what was made in it before the watch is in the list, what is made later is heard, and what is both is harmless.
+ * cgroup_watch.c: a watch on each directory, found again by its number, or by its path when it is
+ * removed. A directory that came is watched first and listed then: what was made in it before the
+ * watch is in the list, what is made later is heard, and what is both is harmless.
  *
- * The watch of a directory of cgroups that was removed stays: the kernel never says IN_IGNORED of it, and keeps the inode. So its parent says that it
- * went, and the watch is given back; where that was lost, the next walk gives back those that it did not meet. A directory that went and came again
- * may lose its new watch to the old news; the news of its coming, which are later, give it another.
+ * The watch of a directory of cgroups that was removed stays: the kernel never says IN_IGNORED of
+ * it, and keeps the inode. So its parent says that it went, and the watch is given back; where that
+ * was lost, the next walk gives back those that it did not meet. A directory that went and came
+ * again may lose its new watch to the old news; the news of its coming, which are later, give it
+ * another.
  *
- * With cgroup v1 the same cgroup is made in one hierarchy after the other, and who opens its files too early misses some for good: hence the moment
- * that each has to wait.
+ * With cgroup v1 the same cgroup is made in one hierarchy after the other, and who opens its files
+ * too early misses some for good: hence the moment that each has to wait.
  */
 #include "daemon/engine/targets/cgroup_watch.h"
 
@@ -27,7 +30,10 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-/* Directories; below others it is not heard what comes. The kernel's own limit (fs.inotify.max_user_watches) is some 8,000 and more. */
+/*
+ * Directories; below others it is not heard what comes. The kernel's own limit
+ * (fs.inotify.max_user_watches) is some 8,000 and more.
+ */
 #define CGROUP_WATCH_MAX 4096u
 
 #define ROOTS_MAX (1 + CGROUP_CONTROLLERS)

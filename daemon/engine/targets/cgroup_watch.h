@@ -1,6 +1,7 @@
 /*
- * cgroup_watch.h: hears of cgroups that come (inotify(7) on the directories of the hierarchies), so that entries that select them by path have them at
- * once. That one goes nobody else needs to be told: whoever reads it finds out.
+ * cgroup_watch.h: hears of cgroups that come (inotify(7) on the directories of the hierarchies), so
+ * that entries that select them by path have them at once. That one goes nobody else needs to be
+ * told: whoever reads it finds out.
  *
  * Belongs to one thread.
  */
@@ -25,15 +26,22 @@ void cgroup_watch_free(struct cgroup_watch *judged_target);
 /* For poll(2). */
 int cgroup_watch_fd(const struct cgroup_watch *judged_target);
 
-/* Whether the next walk has to tell of the cgroups that are there: at first, and when something was lost. */
+/*
+ * Whether the next walk has to tell of the cgroups that are there: at first, and when something was
+ * lost.
+ */
 bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target);
 
-/* Whether it hears of all: nothing was lost, and the kernel gave as many watches as there are directories. */
+/*
+ * Whether it hears of all: nothing was lost, and the kernel gave as many watches as there are
+ * directories.
+ */
 bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target);
 
 /*
- * A walk over all cgroups begins; every one that it meets; and then that it is over. What comes in them is heard of from now on, and what was not met is
- * watched no more. Harmless where all is known. A walk that was given up is begun anew.
+ * A walk over all cgroups begins; every one that it meets; and then that it is over. What comes in
+ * them is heard of from now on, and what was not met is watched no more. Harmless where all is
+ * known. A walk that was given up is begun anew.
  */
 void cgroup_watch_begin(struct cgroup_watch *judged_target);
 void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path);
@@ -43,8 +51,9 @@ void cgroup_watch_has_all(struct cgroup_watch *judged_target);
 size_t cgroup_watch_count(const struct cgroup_watch *judged_target);
 
 /*
- * Takes in what there is to be heard; never waits. A cgroup that came is handed to visit once its directories have had a moment to be made in all
- * hierarchies. False: something was lost, and only a walk finds it.
+ * Takes in what there is to be heard; never waits. A cgroup that came is handed to visit once its
+ * directories have had a moment to be made in all hierarchies. False: something was lost, and only
+ * a walk finds it.
  */
 bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
 		       void *ctx);

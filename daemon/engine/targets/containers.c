@@ -1,9 +1,9 @@
 /*
- * containers.c: a hash table by the path of the container's own cgroup. A path that may be a container's but is not is remembered as well, so that it is
- * looked for once.
+ * containers.c: a hash table by the path of the container's own cgroup. A path that may be a
+ * container's but is not is remembered as well, so that it is looked for once.
  *
- *	met ──▶ PENDING ── looked at again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
- *	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
+ * 	met ──▶ PENDING ── looked at again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
+ * 	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
  */
 #include "daemon/engine/targets/containers.h"
 
@@ -44,7 +44,11 @@ struct container_files_source {
 struct container_files_more {
 	struct labels labels;
 	bool labelled; /* these are its labels, and its pod's; else they cannot be read, or are nowhere */
-	int error; /* not labelled: why what would have them could not be read, -errno; 0: there is nothing that would */
+	/*
+	 * not labelled: why what would have them could not be read, -errno; 0: there is nothing
+	 * that would
+	 */
+	int error;
 	struct container_files_source source;
 };
 
@@ -58,9 +62,11 @@ static int container_db_containerd(int rootfd, const char *space, const char *id
 static int container_db_podman(int rootfd, const char *id, struct container_state_more *more);
 
 /*
- * label_cache.c: a hash table of slots, each as long as its labels. A container without labels has none.
+ * label_cache.c: a hash table of slots, each as long as its labels. A container without labels has
+ * none.
  *
- * What is replaced is put aside and freed later: who is amid the entries of the configuration with one process holds on to its labels, without a count.
+ * What is replaced is put aside and freed later: who is amid the entries of the configuration with
+ * one process holds on to its labels, without a count.
  */
 
 #define LABEL_CACHE_BUCKETS 256u
@@ -211,14 +217,16 @@ bool label_cache_get(struct label_cache *book, const char *cgroup, struct labels
 }
 
 /*
- * container_files.c: a table of places, tried in order until one of them has what is looked for. Then, for a pod's container that has no names yet, what
- * the kubelet writes whichever the runtime: names of links, and of directories of logs.
+ * container_files.c: a table of places, tried in order until one of them has what is looked for.
+ * Then, for a pod's container that has no names yet, what the kubelet writes whichever the runtime:
+ * names of links, and of directories of logs.
  *
- * Labels are in the same documents, where they are anywhere: with a pod, in that of its sandbox. containerd and Podman have theirs in databases
- * (container_db.h).
+ * Labels are in the same documents, where they are anywhere: with a pod, in that of its sandbox.
+ * containerd and Podman have theirs in databases (container_db.h).
  *
- * A list of all containers is kept as it was read until there is another file in its place: anybody who may make cgroups can have it asked for ids, as often
- * as he likes, and reading megabytes for each would be the end of the daemon's share of a core.
+ * A list of all containers is kept as it was read until there is another file in its place: anybody
+ * who may make cgroups can have it asked for ids, as often as he likes, and reading megabytes for
+ * each would be the end of the daemon's share of a core.
  */
 
 /* Directories of logs that are looked through: a machine runs some hundred pods. */
@@ -285,7 +293,10 @@ static int read_below(int rootfd, const char *directory, const char *file, struc
 	if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, file) >= sizeof path)
 		return -ENAMETOOLONG;
 
-	/* whole_file_read takes a directory and a name: those of the file itself, found within the root. */
+	/*
+	 * whole_file_read takes a directory and a name: those of the file itself, found within the
+	 * root.
+	 */
 	char *slash = strrchr(path, '/');
 
 	*slash = '\0';
@@ -354,7 +365,9 @@ static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
 	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
 }
 
-/* The directory of a container, or, id NULL, of all of its space. False: such a path there is not. */
+/*
+ * The directory of a container, or, id NULL, of all of its space. False: such a path there is not.
+ */
 static bool directory_of(const struct place *place, const char *space, const char *id, char ret[PATH_MAX])
 {
 	return (size_t)snprintf(ret, PATH_MAX, "%s%s%s%s%s", place->directory, space ? "/" : "", space ? space : "",
@@ -483,7 +496,10 @@ static int read_list(int dir, struct known_list *known)
 	return r;
 }
 
-/* 0; 1: it says nothing of it; -errno. What the file was is looked at before it is read: one that is written meanwhile is read again. */
+/*
+ * 0; 1: it says nothing of it; -errno. What the file was is looked at before it is read: one that
+ * is written meanwhile is read again.
+ */
 static int ask_list(struct search *search, size_t i)
 {
 	struct known_list *known = &search->files->lists[i];
@@ -591,7 +607,10 @@ static int parse_machine(const char *text, size_t len, struct container *ret, st
 	return memmem(text, len, vm, sizeof vm - 1) != NULL;
 }
 
-/* Its name is known by the path; systemd-machined knows what it is (sd-login's files, which are lines of KEY=VALUE). */
+/*
+ * Its name is known by the path; systemd-machined knows what it is (sd-login's files, which are
+ * lines of KEY=VALUE).
+ */
 static enum container_files_result look_for_machine(struct search *search)
 {
 	int r = strchr(search->container->id, '/') == NULL
@@ -602,7 +621,10 @@ static enum container_files_result look_for_machine(struct search *search)
 	return r == 1 ? CONTAINER_FILES_OTHER : CONTAINER_FILES_READ;
 }
 
-/* Whether the source of the names of the container of that id is another file by now. Two or three system calls. */
+/*
+ * Whether the source of the names of the container of that id is another file by now. Two or three
+ * system calls.
+ */
 static bool container_files_changed(const struct container_files *files, const char *id,
 				    const struct container_files_source *source)
 {
@@ -620,9 +642,10 @@ static bool container_files_changed(const struct container_files *files, const c
 }
 
 /*
- * Fills in *ret, whose id, runtime and name are set if the path has told them, and *more. A runtime that is UNKNOWN is settled by where something was found.
- * files NULL: nothing is looked for. Costs some dozen system calls, and reading the files that there are; a list of all containers is read again only
- * when it is another file.
+ * Fills in *ret, whose id, runtime and name are set if the path has told them, and *more. A runtime
+ * that is UNKNOWN is settled by where something was found. files NULL: nothing is looked for. Costs
+ * some dozen system calls, and reading the files that there are; a list of all containers is read
+ * again only when it is another file.
  */
 static enum container_files_result container_files_read(struct container_files *files,
 							const struct container_path *where, struct container *ret,
@@ -688,7 +711,10 @@ static void container_files_free(struct container_files *files)
 	free(files);
 }
 
-/* container_db.c: where the databases are, and what is where within them. A container that is there has labels, though it may be none. */
+/*
+ * container_db.c: where the databases are, and what is where within them. A container that is there
+ * has labels, though it may be none.
+ */
 
 #define META "io.containerd.metadata.v1.bolt/meta.db"
 
@@ -758,7 +784,10 @@ static int ignore(void *ctx, const char *key, size_t key_len, const char *value,
 	return 0;
 }
 
-/* v1/SPACE/containers/ID/labels. A container without any has no such bucket, but it has a time when it was made. */
+/*
+ * v1/SPACE/containers/ID/labels. A container without any has no such bucket, but it has a time when
+ * it was made.
+ */
 static int db_take_labels(const struct bolt_file_source *source, const char *space, const char *id,
 			  struct labels *labels)
 {
@@ -794,8 +823,9 @@ static int ask_containerd(int rootfd, const char *file, const char *const ids[3]
 }
 
 /*
- * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL: it is in none), and says in *more that it
- * is labelled. 0; -ENOENT: there is no such database, or it does not know of them; -errno.
+ * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL:
+ * it is in none), and says in *more that it is labelled. 0; -ENOENT: there is no such database, or
+ * it does not know of them; -errno.
  */
 static int container_db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
 				   struct container_state_more *more)
@@ -843,13 +873,19 @@ static int container_db_podman(int rootfd, const char *id, struct container_stat
 #define KEPT_NS (60 * NS_PER_S)
 #define KEPT_SCANS 3
 
-/* At a time, so that others have their turn: a look reads files of megabytes at worst, and cgroups that look like containers anybody can make. */
+/*
+ * At a time, so that others have their turn: a look reads files of megabytes at worst, and cgroups
+ * that look like containers anybody can make.
+ */
 #define LOOKS_MAX 16u
 
 /* The same of reviews. */
 #define REVIEWS_MAX 64u
 
-/* Labels that cannot be read are tried again after one review, two, four, and so on up to this: it is a dozen files each time. */
+/*
+ * Labels that cannot be read are tried again after one review, two, four, and so on up to this: it
+ * is a dozen files each time.
+ */
 #define PATIENCE_MAX 16u
 
 /* Since it was met. The last is CONTAINERS_WAIT_NS. */
@@ -862,7 +898,10 @@ struct about {
 	struct container_files_source source;
 };
 
-/* Any cgroup may be called so that it may be one, and many come and go: of what is none little is kept. */
+/*
+ * Any cgroup may be called so that it may be one, and many come and go: of what is none little is
+ * kept.
+ */
 struct entry {
 	struct entry *next;  /* in its bucket */
 	struct about *about; /* NULL: it is none */
@@ -1181,7 +1220,10 @@ static bool same_names(const struct container *a, const struct container *b)
 	       strcmp(a->image, b->image) == 0 && a->runtime == b->runtime;
 }
 
-/* True: something of it is another. What is being taken away with its container, or only half written, leaves it as it is. */
+/*
+ * True: something of it is another. What is being taken away with its container, or only half
+ * written, leaves it as it is.
+ */
 static bool read_again(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;

@@ -1,14 +1,17 @@
 /*
  * discovery.c: the thread, which scans (discovery_scan.c) and hears (discovery_news.c).
  *
- * One lock covers the target table, for the few questions that other threads ask. It is never held while the thread sleeps, and
- * the sampler never takes it. A scan holds it, but steps aside between two processes (fair_mutex.h): a question waits for one
- * process and not for a million. The files of a process are read without it (outside.h). What comes in between may be another configuration: then the
- * scan is given up, as one that ran out of descriptors is, and the next begins at once.
+ * One lock covers the target table, for the few questions that other threads ask. It is never held
+ * while the thread sleeps, and the sampler never takes it. A scan holds it, but steps aside between
+ * two processes (fair_mutex.h): a question waits for one process and not for a million. The files
+ * of a process are read without it (outside.h). What comes in between may be another configuration:
+ * then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
  *
- * A read that hangs is not waited for at the end for ever, and who hangs may wake at any time. He finds everything that he had: nothing of it is freed
- * before he has ended, so there is no place where he would have to look whether it still is. He sees that he is to stop, and ends.
- * Rejected: that he asks after each read whether he may go on. It is one question for each place, and one that is forgotten is a use of freed memory.
+ * A read that hangs is not waited for at the end for ever, and who hangs may wake at any time. He
+ * finds everything that he had: nothing of it is freed before he has ended, so there is no place
+ * where he would have to look whether it still is. He sees that he is to stop, and ends. Rejected:
+ * that he asks after each read whether he may go on. It is one question for each place, and one
+ * that is forgotten is a use of freed memory.
  */
 #include "daemon/engine/targets/discovery.h"
 
@@ -57,13 +60,18 @@
 static int discovery_step_aside(struct discovery *discovery);
 
 /*
- * discovery_match.c: a process that was met, the entries that it is of, and those that it is of no more.
+ * discovery_match.c: a process that was met, the entries that it is of, and those that it is of no
+ * more.
  *
- * One that goes from one entry to another is read once more in between: up to there the group that it leaves counts it, from there the one that it
- * joins, so that nothing of its CPU time is counted twice or by nobody. It is let go first: then it is out before it is in.
+ * One that goes from one entry to another is read once more in between: up to there the group that
+ * it leaves counts it, from there the one that it joins, so that nothing of its CPU time is counted
+ * twice or by nobody. It is let go first: then it is out before it is in.
  */
 
-/* A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has none of its own. */
+/*
+ * A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has
+ * none of its own.
+ */
 static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
 {
 	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
@@ -105,7 +113,10 @@ static struct sample counters_of(const struct discovery *discovery, const struct
 	return sample;
 }
 
-/* Whether it deserves a new target of an entry that it is of all the same. An entry by pid means the process, whatever it runs. */
+/*
+ * Whether it deserves a new target of an entry that it is of all the same. An entry by pid means
+ * the process, whatever it runs.
+ */
 static bool is_other(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
 {
 	return (discovery->config->targets[entry].selector > CONFIG_PIDFILE ||
@@ -158,7 +169,10 @@ static int match_join(struct discovery *discovery, struct process_facts *process
 	return r < 0 ? r : 0;
 }
 
-/* A process that is watched for an entry was met again: what it is called is read anew if something was heard of it, or it is seen to be another. */
+/*
+ * A process that is watched for an entry was met again: what it is called is read anew if something
+ * was heard of it, or it is seen to be another.
+ */
 static int recall(struct discovery *discovery, size_t entry, struct process_facts *process_facts, bool changed)
 {
 	struct target_table_sighting sighting = sighting_of(process_facts);
@@ -207,9 +221,11 @@ int discovery_match(struct discovery *discovery, struct process_facts *process_f
 }
 
 /*
- * discovery_units.c: units by more than their cgroups' names: systemd is asked (unit_bus.h), by the thread that scans, while an entry selects units.
+ * discovery_units.c: units by more than their cgroups' names: systemd is asked (unit_bus.h), by the
+ * thread that scans, while an entry selects units.
  *
- * What it says only adds to what paths say: the targets are the same cgroups under the same keys, whether or not there is a bus.
+ * What it says only adds to what paths say: the targets are the same cgroups under the same keys,
+ * whether or not there is a bus.
  */
 
 /* Between two looks that find something. */
@@ -225,7 +241,10 @@ static bool runs(const struct unit *unit)
 	return strcmp(unit->facts.active_state, "inactive") != 0 && strcmp(unit->facts.active_state, "failed") != 0;
 }
 
-/* Its processes were met before it was known that they are its: if its names are not in their paths, a scan finds them. */
+/*
+ * Its processes were met before it was known that they are its: if its names are not in their
+ * paths, a scan finds them.
+ */
 static void on_changed(void *ctx, const struct unit *unit, bool started)
 {
 	struct discovery *discovery = ctx;
@@ -248,7 +267,10 @@ static int is_of_entry(void *ctx, struct target_table_target *target)
 	return target->what.kind != TARGET_GROUP && strcmp(target->what.entry, search->entry) == 0;
 }
 
-/* The entry that selects by this name, unless it has targets: those of a user's own systemd, of whom the machine's knows nothing. */
+/*
+ * The entry that selects by this name, unless it has targets: those of a user's own systemd, of
+ * whom the machine's knows nothing.
+ */
 static const char *idle_entry(const struct discovery *discovery, const char *name)
 {
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
@@ -444,12 +466,14 @@ void discovery_visit_units(struct discovery *discovery, const struct unit_visito
 /*
  * discovery_ends.c: processes that ended, and what is left of them.
  *
- * Who came and went before he was looked at leaves only his exit record: name, parent, counters. It is counted in a group whose entry
- * selects by name, or, because a child is where its parent is, in one that its parent is a member of and that selects by cgroup or unit; and if it did
- * not execute anything, in its parent's, whatever it selects by.
+ * Who came and went before he was looked at leaves only his exit record: name, parent, counters. It
+ * is counted in a group whose entry selects by name, or, because a child is where its parent is, in
+ * one that its parent is a member of and that selects by cgroup or unit; and if it did not execute
+ * anything, in its parent's, whatever it selects by.
  *
- * News say a pid, and may be so late that it is another's. What is asked of /proc and of clocks then is asked of him: so it is looked who has the pid, and
- * whether he is about to end. An exit record is whose it is, but not of somebody who lives.
+ * News say a pid, and may be so late that it is another's. What is asked of /proc and of clocks
+ * then is asked of him: so it is looked who has the pid, and whether he is about to end. An exit
+ * record is whose it is, but not of somebody who lives.
  */
 
 #define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
@@ -502,7 +526,10 @@ static struct holder holder_of(const struct discovery *discovery, int32_t pid)
 	return (struct holder){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
-/* Its exit record, to those that watched it. renamed: it may be watched under the name that it had before. True: there was one. */
+/*
+ * Its exit record, to those that watched it. renamed: it may be watched under the name that it had
+ * before. True: there was one.
+ */
 static bool end_watched(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
@@ -577,14 +604,18 @@ void discovery_take_end(struct discovery *discovery, const struct procevent *end
 }
 
 /*
- * discovery_scan.c: prepare / visit / sweep. Facts about a process are read lazily, only those that some entry needs: most hosts name
- * their processes by comm, which costs one small file each. A process whose CPU clock says that it has not run since the scan before is what it was, and
- * is not looked at (process_cache.h): a tenth of the price.
+ * discovery_scan.c: prepare / visit / sweep. Facts about a process are read lazily, only those that
+ * some entry needs: most hosts name their processes by comm, which costs one small file each. A
+ * process whose CPU clock says that it has not run since the scan before is what it was, and is not
+ * looked at (process_cache.h): a tenth of the price.
  */
 
 /* ---- visit: processes ---- */
 
-/* Whether a process is in a cgroup that is a target by its path. Not asked for processes that sleep. */
+/*
+ * Whether a process is in a cgroup that is a target by its path. Not asked for processes that
+ * sleep.
+ */
 static bool in_watched_cgroup(struct discovery *discovery, struct process_facts *process_facts)
 {
 	const struct matcher *matcher = discovery->matcher;
@@ -599,8 +630,8 @@ static bool in_watched_cgroup(struct discovery *discovery, struct process_facts 
 /* ---- visit: processes that have not run ---- */
 
 /*
- * Whether what is looked for in a process changes only when it runs. It may be moved to another cgroup in its sleep; and who descends from whom is told
- * by looking.
+ * Whether what is looked for in a process changes only when it runs. It may be moved to another
+ * cgroup in its sleep; and who descends from whom is told by looking.
  */
 static bool may_skip(const struct discovery *discovery)
 {
@@ -628,7 +659,9 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 	return true;
 }
 
-/* It was looked at; unless there is something left to be done the next scan need not do so again. */
+/*
+ * It was looked at; unless there is something left to be done the next scan need not do so again.
+ */
 static void remember(struct discovery *discovery, const struct procfs_stat *stat, uint64_t cpu_ns, size_t targets)
 {
 	struct process_cache_record record = {
@@ -646,7 +679,10 @@ static void remember(struct discovery *discovery, const struct procfs_stat *stat
 
 /* ---- visit: the others ---- */
 
-/* What cannot be looked at is counted and passed over; being out of descriptors or memory ends the scan. */
+/*
+ * What cannot be looked at is counted and passed over; being out of descriptors or memory ends the
+ * scan.
+ */
 static int visit_process(struct discovery *discovery, int32_t pid, struct process_facts *process_facts)
 {
 	struct discovery_meeting meeting = { 0 };
@@ -719,7 +755,10 @@ static int visit_processes(struct discovery *discovery)
 
 /* ---- visit: cgroups ---- */
 
-/* The container that the cgroup is, not one that it is in. A pending one is none yet: it comes again (containers_retry). */
+/*
+ * The container that the cgroup is, not one that it is in. A pending one is none yet: it comes
+ * again (containers_retry).
+ */
 static const struct container *own_container(struct discovery *discovery, const char *path)
 {
 	const struct container *container;
@@ -871,8 +910,8 @@ static int discovery_scan_locked(struct discovery *discovery)
 #define PULSE_NS NS_PER_S
 
 /*
- * Where all is heard of, scans take no more than one part in so many of a core, but are not longer apart than so many rescan intervals: captures compare
- * with what a scan has seen.
+ * Where all is heard of, scans take no more than one part in so many of a core, but are not longer
+ * apart than so many rescan intervals: captures compare with what a scan has seen.
  */
 #define CALM_SHARE 500u
 #define CALM_STRETCH 10u
@@ -902,7 +941,10 @@ static void on_alive(void *ctx)
 	discovery_show_life(ctx);
 }
 
-/* Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
+/*
+ * Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is
+ * to be given up.
+ */
 static int discovery_step_aside(struct discovery *discovery)
 {
 	discovery_overhear(discovery, discovery_show_life(discovery));
@@ -1059,8 +1101,8 @@ int discovery_scan(struct discovery *discovery)
 /* ---- the thread ---- */
 
 /*
- * Whether the next scan is only the safety net: all that it could find is heard of, nobody is waiting for room, and nobody has come who has yet to be
- * compared with what he was before.
+ * Whether the next scan is only the safety net: all that it could find is heard of, nobody is
+ * waiting for room, and nobody has come who has yet to be compared with what he was before.
  */
 static bool is_safety_net(const struct discovery *discovery)
 {
@@ -1130,7 +1172,10 @@ static void note_first(struct discovery *discovery, int result)
 	ring(discovery->first_fd);
 }
 
-/* A scan that nobody interrupts with news; who comes meanwhile is found by the next, which is heard. */
+/*
+ * A scan that nobody interrupts with news; who comes meanwhile is found by the next, which is
+ * heard.
+ */
 static void seek(struct discovery *discovery)
 {
 	int r = discovery_scan_locked(discovery);

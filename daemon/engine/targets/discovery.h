@@ -1,4 +1,7 @@
-/* discovery.h: what discovery's files share: its thread, its scans, and what it hears between them. All under the fair mutex. */
+/*
+ * discovery.h: what discovery's files share: its thread, its scans, and what it hears between them.
+ * All under the fair mutex.
+ */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 
@@ -23,22 +26,27 @@
 #include <stdint.h>
 
 /*
- * discovery.h: the thread that finds targets: at every rescan it walks /proc and the cgroup tree, matches what it meets against the
- * configuration (match.h) and keeps the target table. It also reads effective limits again, and keeps the baselines against
- * which captures are compared (baseline.h).
+ * discovery.h: the thread that finds targets: at every rescan it walks /proc and the cgroup tree,
+ * matches what it meets against the configuration (match.h) and keeps the target table. It also
+ * reads effective limits again, and keeps the baselines against which captures are compared
+ * (baseline.h).
  *
- * Between scans it hears of processes from the kernel (process_listener.h), where that is allowed, and looks at just those: from an exec to the
- * target it mostly takes some milliseconds. Scans are the safety net, and what there is where nothing can be heard.
+ * Between scans it hears of processes from the kernel (process_listener.h), where that is allowed,
+ * and looks at just those: from an exec to the target it mostly takes some milliseconds. Scans are
+ * the safety net, and what there is where nothing can be heard.
  *
- * A scan looks only at processes that have run since the one before, where entries go by what changes no other way (not by cgroup), and where the CPU
- * clocks of processes can be asked. And where it could find only what is heard of anyway (entries by name, program, pid or path of a cgroup; nothing was
- * lost), scans are so far apart that they take no more than a five-hundredth of a core, but no more than ten rescan intervals.
+ * A scan looks only at processes that have run since the one before, where entries go by what
+ * changes no other way (not by cgroup), and where the CPU clocks of processes can be asked. And
+ * where it could find only what is heard of anyway (entries by name, program, pid or path of a
+ * cgroup; nothing was lost), scans are so far apart that they take no more than a five-hundredth of
+ * a core, but no more than ten rescan intervals.
  *
- * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval stretches. Nor do looks between scans, but for a burst:
- * processes that come faster are looked at late, and after a second of that those that wait are left to a scan.
+ * Scans never cost more than a fiftieth of a core: on a host with very many processes the interval
+ * stretches. Nor do looks between scans, but for a burst: processes that come faster are looked at
+ * late, and after a second of that those that wait are left to a scan.
  *
- * Questions of other threads, a reload too, are answered between two processes of a running scan, and while files of a process are read: such a read may hang
- * in the kernel.
+ * Questions of other threads, a reload too, are answered between two processes of a running scan,
+ * and while files of a process are read: such a read may hang in the kernel.
  */
 
 struct discovery;
@@ -103,37 +111,47 @@ struct unit_visitor {
 int discovery_new(const struct discovery_options *options, struct discovery **ret);
 
 /*
- * One scan in the calling thread. Not while the thread runs. 0, also when it ran out of descriptors (discovery_state.error); -ENOMEM;
- * -errno: the proc root cannot be read.
+ * One scan in the calling thread. Not while the thread runs. 0, also when it ran out of descriptors
+ * (discovery_state.error); -ENOMEM; -errno: the proc root cannot be read.
  */
 int discovery_scan(struct discovery *discovery);
 
 /*
- * The whole configuration is replaced, also while the thread runs. Targets of entries that config has too (config_target_same) stay what they
- * are: id, samples, no gap. Those of the others leave, groups with their members; new groups are there at once, other new targets after
- * the next scan, for which the thread is woken (without the thread: the caller scans). Limits are read again by it. Above a max_targets that became
- * smaller nobody is sent away, and nobody new is watched. proc_root and cgroup_root
- * are not looked at.
+ * The whole configuration is replaced, also while the thread runs. Targets of entries that config
+ * has too (config_target_same) stay what they are: id, samples, no gap. Those of the others leave,
+ * groups with their members; new groups are there at once, other new targets after the next scan,
+ * for which the thread is woken (without the thread: the caller scans). Limits are read again by
+ * it. Above a max_targets that became smaller nobody is sent away, and nobody new is watched.
+ * proc_root and cgroup_root are not looked at.
  *
- * 0: nothing here refers to the old configuration any more. -ENOMEM, -errno: nothing has changed. One thread at a time.
+ * 0: nothing here refers to the old configuration any more. -ENOMEM, -errno: nothing has changed.
+ * One thread at a time.
  */
 int discovery_reload(struct discovery *discovery, const struct config *config);
 
 /*
- * When its thread last showed a sign of life: at most a second ago while it waits, and at every process and cgroup that a scan meets. Before
- * discovery_start and after discovery_stop it stands still. Any thread, never waits.
+ * When its thread last showed a sign of life: at most a second ago while it waits, and at every
+ * process and cgroup that a scan meets. Before discovery_start and after discovery_stop it stands
+ * still. Any thread, never waits.
  */
 mono_t discovery_pulse(const struct discovery *discovery);
 
-/* Starts the thread, which begins with a scan, then listens, if that is wanted and possible. 0 or -errno. */
+/*
+ * Starts the thread, which begins with a scan, then listens, if that is wanted and possible. 0 or
+ * -errno.
+ */
 int discovery_seek(struct discovery *discovery);
 
-/* Listens from now on, if that is wanted and possible, and starts the thread, which begins with a scan; unless it runs. 0 or -errno. */
+/*
+ * Listens from now on, if that is wanted and possible, and starts the thread, which begins with a
+ * scan; unless it runs. 0 or -errno.
+ */
 int discovery_start(struct discovery *discovery);
 
 /*
- * Of the first scan of the thread. A descriptor, discovery's own, which is readable when that is through; how it went: 0; -ENOMEM, -errno: as
- * discovery_scan; DISCOVERY_SCANNING: it is not through, or was not begun. Any thread, never waits.
+ * Of the first scan of the thread. A descriptor, discovery's own, which is readable when that is
+ * through; how it went: 0; -ENOMEM, -errno: as discovery_scan; DISCOVERY_SCANNING: it is not
+ * through, or was not begun. Any thread, never waits.
  */
 enum { DISCOVERY_SCANNING = 1 };
 int discovery_first_fd(const struct discovery *discovery);
@@ -143,18 +161,22 @@ int discovery_first(const struct discovery *discovery);
 int32_t discovery_reading(const struct discovery *discovery);
 
 /*
- * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Harmless if it is not running. True: it has ended. False: it hangs, and
- * may wake at any time: all that was given to discovery_new, and the configuration, must be left as they are until the end of the process, or until this,
- * called again, says that it has ended; which it then does without waiting.
+ * Stops it and waits for it; if it hangs in a read of /proc for seconds, no longer. Harmless if it
+ * is not running. True: it has ended. False: it hangs, and may wake at any time: all that was given
+ * to discovery_new, and the configuration, must be left as they are until the end of the process,
+ * or until this, called again, says that it has ended; which it then does without waiting.
  */
 bool discovery_stop(struct discovery *discovery);
 
-/* Neither its thread nor the sampler's may run. Stops it, and frees nothing if that gives false. NULL is fine. */
+/*
+ * Neither its thread nor the sampler's may run. Stops it, and frees nothing if that gives false.
+ * NULL is fine.
+ */
 void discovery_free(struct discovery *discovery);
 
 /*
- * The processes of a target, at most cap pids, those that the target table knows: the process itself, or the members of a group. For a cgroup 0
- * (ask its cgroup.procs). Any thread.
+ * The processes of a target, at most cap pids, those that the target table knows: the process
+ * itself, or the members of a group. For a cgroup 0 (ask its cgroup.procs). Any thread.
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
@@ -166,16 +188,25 @@ void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread
 			 struct maps_snapshot **ret_maps);
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret);
 
-/* What systemd says of the unit that this cgroup is of. False: nothing, or nobody asked, because no entry selects it. Any thread. */
+/*
+ * What systemd says of the unit that this cgroup is of. False: nothing, or nobody asked, because no
+ * entry selects it. Any thread.
+ */
 bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit_report *ret);
 
-/* All units that are known. What is visited must not be kept, and visitors must not ask discovery. Any thread. */
+/*
+ * All units that are known. What is visited must not be kept, and visitors must not ask discovery.
+ * Any thread.
+ */
 void discovery_visit_units(struct discovery *discovery, const struct unit_visitor *visitor);
 
 /* Any thread. */
 void discovery_state(struct discovery *discovery, struct discovery_state *ret);
 
-/* A scan may take one part in so many of a core, and what is looked at between scans as well. CPU time counts: on a busy machine it lasts longer. */
+/*
+ * A scan may take one part in so many of a core, and what is looked at between scans as well. CPU
+ * time counts: on a busy machine it lasts longer.
+ */
 #define DISCOVERY_SHARE 50u
 
 /* While there is somebody to hear from. */
@@ -254,16 +285,21 @@ int discovery_sight_cgroup(struct discovery *discovery, const char *path);
 /* ---- discovery_match.c ---- */
 
 struct discovery_meeting {
-	bool changed; /* it was heard to begin, execute or change its name: it leaves what it is of no more, and is a new target if it is called something else */
-	bool whole;   /* it has just begun: see target_table_sighting */
-	bool watched; /* out: it is of some entry */
-	bool ended;   /* out: it has, before all of that was opened */
+	/*
+	 * it was heard to begin, execute or change its name: it leaves what it is of no more, and
+	 * is a new target if it is called something else
+	 */
+	bool changed;
+	bool whole;     /* it has just begun: see target_table_sighting */
+	bool watched;   /* out: it is of some entry */
+	bool ended;     /* out: it has, before all of that was opened */
 	size_t targets; /* out: it should be so many itself */
 };
 
 /*
- * Hands a process, of which all is known that the matcher needs, to every entry that it matches. One that joins an entry leaves those that it is of no
- * more; others are left to the sweep. 0; -ENOMEM, or out of descriptors.
+ * Hands a process, of which all is known that the matcher needs, to every entry that it matches.
+ * One that joins an entry leaves those that it is of no more; others are left to the sweep. 0;
+ * -ENOMEM, or out of descriptors.
  */
 int discovery_match(struct discovery *discovery, struct process_facts *process_facts,
 		    struct discovery_meeting *meeting);
@@ -279,11 +315,17 @@ void discovery_take_end(struct discovery *discovery, const struct procevent *end
 void discovery_tune_in(struct discovery *discovery);
 void discovery_tune_out(struct discovery *discovery);
 
-/* Takes in what there is to be heard, unless it is resting from that. In passing: not if that was done just now. */
+/*
+ * Takes in what there is to be heard, unless it is resting from that. In passing: not if that was
+ * done just now.
+ */
 void discovery_hear(struct discovery *discovery, mono_t now);
 void discovery_overhear(struct discovery *discovery, mono_t now);
 
-/* What is to be polled until when: fds has room for DISCOVERY_FDS, *until is lessened. The number of fds. */
+/*
+ * What is to be polled until when: fds has room for DISCOVERY_FDS, *until is lessened. The number
+ * of fds.
+ */
 #define DISCOVERY_FDS 4
 size_t discovery_await(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until);
 
@@ -292,7 +334,10 @@ void discovery_news_state(const struct discovery *discovery, struct discovery_st
 
 /* ---- discovery_units.c: what systemd says of units ---- */
 
-/* Asks for other units, if others are selected now. For the thread, after a scan: what it found need not be said to be missing. */
+/*
+ * Asks for other units, if others are selected now. For the thread, after a scan: what it found
+ * need not be said to be missing.
+ */
 void discovery_ask_for_units(struct discovery *discovery);
 
 /* Takes in what there is to be heard of them. */

@@ -1,6 +1,7 @@
 /*
- * fair_mutex.c: whoever waits for the lock holds the gate meanwhile, so that a holder who left and comes back has to wait behind
- * him. The gate is let go of as soon as the lock is held: order gate, lock, and never the gate under the lock.
+ * fair_mutex.c: whoever waits for the lock holds the gate meanwhile, so that a holder who left and
+ * comes back has to wait behind him. The gate is let go of as soon as the lock is held: order gate,
+ * lock, and never the gate under the lock.
  */
 #include "daemon/engine/targets/fair_mutex.h"
 

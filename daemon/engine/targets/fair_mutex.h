@@ -1,6 +1,7 @@
 /*
- * fair_mutex.h: reads of foreign files, which may take for ever (a process whose memory map is locked in the kernel), are done outside of the lock under which
- * everything else stands: whoever reads leaves it, says whose files he reads, and comes back. {0}: there is no lock.
+ * fair_mutex.h: reads of foreign files, which may take for ever (a process whose memory map is
+ * locked in the kernel), are done outside of the lock under which everything else stands: whoever
+ * reads leaves it, says whose files he reads, and comes back. {0}: there is no lock.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
@@ -10,8 +11,8 @@
 #include <stdint.h>
 
 /*
- * fair_mutex.h: a lock that somebody holds for long and lends between two steps. A mutex alone would not do: who unlocks it and locks it again has
- * it before any waiter is awake.
+ * fair_mutex.h: a lock that somebody holds for long and lends between two steps. A mutex alone
+ * would not do: who unlocks it and locks it again has it before any waiter is awake.
  */
 
 struct fair_mutex {
@@ -31,12 +32,18 @@ void fair_mutex_enter(struct fair_mutex *fair_mutex);
 /* By the holder. */
 void fair_mutex_leave(struct fair_mutex *fair_mutex);
 
-/* By the holder: the first who waits has his turn, if anybody waits; then it is held again. 50 ns when nobody does. */
+/*
+ * By the holder: the first who waits has his turn, if anybody waits; then it is held again. 50 ns
+ * when nobody does.
+ */
 void fair_mutex_yield(struct fair_mutex *fair_mutex);
 
 struct unlocked_section {
 	void (*leave)(void *ctx, int32_t pid);
-	/* 0; -ECANCELED: what was begun before is of no worth any more, and what it looked at may be gone. */
+	/*
+	 * 0; -ECANCELED: what was begun before is of no worth any more, and what it looked at may
+	 * be gone.
+	 */
 	int (*enter)(void *ctx);
 	void *ctx;
 };

@@ -22,15 +22,17 @@
 /*
  * process_tree.c: a forest of nodes in one array, with chains from pid to node.
  *
- * Invariant: a node has all bits of its parent. So what a process belongs to is read from its own node, and a node that goes hands its children to
- * its own parent without a word about bits. Parents are needed for one thing: a process may become a root when it has descendants already
- * (it executed something, the configuration changed), also such as have lost those in between.
+ * Invariant: a node has all bits of its parent. So what a process belongs to is read from its own
+ * node, and a node that goes hands its children to its own parent without a word about bits.
+ * Parents are needed for one thing: a process may become a root when it has descendants already (it
+ * executed something, the configuration changed), also such as have lost those in between.
  *
- * The kernel hands an orphan to one of its ancestors, so the parent that /proc shows is always an ancestor, and the one that a fork told is a nearer one.
- * A node that nobody met is there all the same, without start time: the parent of a child that was heard or met first.
+ * The kernel hands an orphan to one of its ancestors, so the parent that /proc shows is always an
+ * ancestor, and the one that a fork told is a nearer one. A node that nobody met is there all the
+ * same, without start time: the parent of a child that was heard or met first.
  *
- * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order, and the fork of a child may be heard after the
- * end of its parent.
+ * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order,
+ * and the fork of a child may be heard after the end of its parent.
  */
 
 #define BUCKETS 16384u
@@ -160,7 +162,10 @@ static void link_to_parent(struct process_tree *process_tree, struct node *node,
 	parent->first = index_of(process_tree, node);
 }
 
-/* The node behind this one in a walk over what is below top, parents first; below: the children of this one too. NULL: the end. */
+/*
+ * The node behind this one in a walk over what is below top, parents first; below: the children of
+ * this one too. NULL: the end.
+ */
 static struct node *walk(struct process_tree *process_tree, const struct node *top, struct node *node, bool below)
 {
 	if (below && node->first != NOBODY)
@@ -171,7 +176,10 @@ static struct node *walk(struct process_tree *process_tree, const struct node *t
 	return node != top ? at(process_tree, node->next) : NULL;
 }
 
-/* It and what is below it comes into these trees. Where they are known already, they are known further below as well. */
+/*
+ * It and what is below it comes into these trees. Where they are known already, they are known
+ * further below as well.
+ */
 static void give(struct process_tree *process_tree, struct node *top, uint64_t bits)
 {
 	if ((top->bits & bits) == bits)
@@ -238,7 +246,10 @@ static void forget(struct process_tree *process_tree, struct node *node)
 
 /* ---- what is heard and met ---- */
 
-/* Whether the fork that is heard is that of another process than the one we know: of one that was met in this scan it may come late. */
+/*
+ * Whether the fork that is heard is that of another process than the one we know: of one that was
+ * met in this scan it may come late.
+ */
 static bool is_successor(const struct process_tree *process_tree, const struct node *known)
 {
 	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != process_tree->scan);
@@ -368,8 +379,8 @@ uint64_t process_tree_dropped(const struct process_tree *process_tree)
 }
 
 /*
- * process_cache.c: a hash table with open addressing, at most half full. Nothing is taken out of it: when a fifth of it were not met any more it is built anew from
- * the others.
+ * process_cache.c: a hash table with open addressing, at most half full. Nothing is taken out of
+ * it: when a fifth of it were not met any more it is built anew from the others.
  */
 
 #define ROOM_MIN 256u
@@ -519,7 +530,10 @@ size_t process_cache_count(const struct process_cache *process_cache)
 	return process_cache->count;
 }
 
-/* scanned.c: each fact is tried once per process; only running out of descriptors or memory is an error. */
+/*
+ * scanned.c: each fact is tried once per process; only running out of descriptors or memory is an
+ * error.
+ */
 
 bool process_facts_starved(ssize_t error)
 {
@@ -638,7 +652,10 @@ static int compile(struct matcher *matcher, size_t i)
 	matcher->by_label |= matcher->entries[i].label_count > 0;
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
-	/* Nobody tells that a command line or a pid file was written, or a process moved to another cgroup; containers get their names late. */
+	/*
+	 * Nobody tells that a command line or a pid file was written, or a process moved to another
+	 * cgroup; containers get their names late.
+	 */
 	matcher->unannounced |= matcher->entries[i].selector == CONFIG_PIDFILE || matcher->by_container ||
 				(matcher->needs & (MATCH_CMDLINE | MATCH_CGROUP)) != 0;
 

@@ -1,6 +1,7 @@
 /*
- * matcher.h: the target entries of a configuration, compiled, and what all of them together have to know of a process; with entries that have a
- * tree also who descends from whom (process_tree.h), as far as it was told.
+ * matcher.h: the target entries of a configuration, compiled, and what all of them together have to
+ * know of a process; with entries that have a tree also who descends from whom (process_tree.h), as
+ * far as it was told.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_MATCHER_H
@@ -21,24 +22,32 @@
 #include <sys/types.h>
 
 /*
- * process_tree.h: who descends from whom, and so to which trees (up to 64, by number) a process belongs: to those that it is the root of, and to all
- * of its ancestors'. It is told what is heard (a fork, an end) and what is met (a look at a process); either alone will do. Pure.
+ * process_tree.h: who descends from whom, and so to which trees (up to 64, by number) a process
+ * belongs: to those that it is the root of, and to all of its ancestors'. It is told what is heard
+ * (a fork, an end) and what is met (a look at a process); either alone will do. Pure.
  *
- * Once in a tree means in it until the end: a process that executes something else stays, so does one whose parent ends (it is handed to init, or
- * another ancestor), and a child is in it from its fork on. A process is (pid, start time): one that has the pid of another has none of its trees.
+ * Once in a tree means in it until the end: a process that executes something else stays, so does
+ * one whose parent ends (it is handed to init, or another ancestor), and a child is in it from its
+ * fork on. A process is (pid, start time): one that has the pid of another has none of its trees.
  *
- * What cannot be known: the ancestors of a process that was never heard nor met before its parent had ended.
+ * What cannot be known: the ancestors of a process that was never heard nor met before its parent
+ * had ended.
  *
- * Bounded: processes beyond PROCESS_TREE_MAX are not remembered, and counted. Cost: a look-up; a new root costs its descendants.
+ * Bounded: processes beyond PROCESS_TREE_MAX are not remembered, and counted. Cost: a look-up; a
+ * new root costs its descendants.
  */
 
 /* Trees are bits. */
 #define PROCESS_TREE_TREES 64u
 
-/* Processes, those that ended lately included: 3.9 MiB, of which only what was used once is taken. */
+/*
+ * Processes, those that ended lately included: 3.9 MiB, of which only what was used once is taken.
+ */
 #define PROCESS_TREE_MAX 65536u
 
-/* So many that ended are remembered, for news of their children that come after those of their end. */
+/*
+ * So many that ended are remembered, for news of their children that come after those of their end.
+ */
 #define PROCESS_TREE_ENDED_MAX 1024u
 
 struct process_tree;
@@ -63,7 +72,10 @@ void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_
 uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process,
 			  uint64_t roots);
 
-/* It has ended: its children stay in its trees. If it is met again after all (only its main thread had ended), it has not. */
+/*
+ * It has ended: its children stay in its trees. If it is met again after all (only its main thread
+ * had ended), it has not.
+ */
 void process_tree_ended(struct process_tree *process_tree, int32_t pid);
 
 /* The trees of a process, which may have ended lately. False: never heard of. */
@@ -75,10 +87,16 @@ void process_tree_begin(struct process_tree *process_tree);
 /* That look is over: who was not met is forgotten. */
 void process_tree_sweep(struct process_tree *process_tree);
 
-/* Whether processes came into a tree after they had been met, since the last call: they are to be met once more to be told. */
+/*
+ * Whether processes came into a tree after they had been met, since the last call: they are to be
+ * met once more to be told.
+ */
 bool process_tree_belated(struct process_tree *process_tree);
 
-/* The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is PROCESS_TREE_TREES or more. */
+/*
+ * The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is
+ * PROCESS_TREE_TREES or more.
+ */
 void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES]);
 
 /* Processes remembered now; how often one was not, ever. */
@@ -86,14 +104,18 @@ size_t process_tree_count(const struct process_tree *process_tree);
 uint64_t process_tree_dropped(const struct process_tree *process_tree);
 
 /*
- * process_cache.h: the processes of the host as a scan has looked at them, so that the next need not look again at those that have not run since: a process
- * that has not run is what it was. Pure but for its memory; what a CPU clock says is an argument.
+ * process_cache.h: the processes of the host as a scan has looked at them, so that the next need
+ * not look again at those that have not run since: a process that has not run is what it was. Pure
+ * but for its memory; what a CPU clock says is an argument.
  */
 
 /* More are looked at every time: 40 bytes each. */
 #define PROCESS_CACHE_MAX 65536u
 
-/* A process is looked at in one of so many scans in any case: another one may have got its pid, and used as much to the nanosecond. */
+/*
+ * A process is looked at in one of so many scans in any case: another one may have got its pid, and
+ * used as much to the nanosecond.
+ */
 #define PROCESS_CACHE_TURNS 16u
 
 struct process_cache;
@@ -123,21 +145,24 @@ void process_cache_end(struct process_cache *process_cache);
 void process_cache_clear(struct process_cache *process_cache);
 
 /*
- * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else it is as it was, and counts as met. Valid until the next
- * call.
+ * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else
+ * it is as it was, and counts as met. Valid until the next call.
  */
 const struct process_cache_record *process_cache_meet(struct process_cache *process_cache, int32_t pid,
 						      uint64_t cpu_ns);
 
-/* It was looked at, and there is nothing left to be done about it. Its scan is set here. Without memory it is looked at again. */
+/*
+ * It was looked at, and there is nothing left to be done about it. Its scan is set here. Without
+ * memory it is looked at again.
+ */
 void process_cache_enter(struct process_cache *process_cache, const struct process_cache_record *record);
 
 /* How many are known. */
 size_t process_cache_count(const struct process_cache *process_cache);
 
 /*
- * scanned.h: a process as a scan of /proc meets it: its stat, and whatever else is asked for, read when it is. Reused from process to
- * process: it holds all the room.
+ * scanned.h: a process as a scan of /proc meets it: its stat, and whatever else is asked for, read
+ * when it is. Reused from process to process: it holds all the room.
  */
 
 /* Text of a command line that is looked at; what a description keeps is far shorter. */
@@ -157,15 +182,21 @@ struct process_facts {
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[PROCESS_FACTS_CMDLINE_MAX];
 };
 
-/* Whether such an error says nothing about the process that was looked at: out of descriptors, out of memory, -ECANCELED of outside. */
+/*
+ * Whether such an error says nothing about the process that was looked at: out of descriptors, out
+ * of memory, -ECANCELED of outside.
+ */
 bool process_facts_starved(ssize_t error);
 
-/* Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone; -errno: it may not be looked at, or see process_facts_starved. */
+/*
+ * Meets process pid. procfd, mounts, containers, outside and now are set. 0; -ESRCH: it is gone;
+ * -errno: it may not be looked at, or see process_facts_starved.
+ */
 int process_facts_meet(struct process_facts *process_facts, int32_t pid);
 
 /*
- * Reads of needs (bits of match_need) what was not asked for yet. What cannot be read stays NULL in the facts. 0, or an error of
- * process_facts_starved.
+ * Reads of needs (bits of match_need) what was not asked for yet. What cannot be read stays NULL in
+ * the facts. 0, or an error of process_facts_starved.
  */
 int process_facts_ask(struct process_facts *process_facts, unsigned needs);
 
@@ -194,10 +225,16 @@ void matcher_free(struct matcher *matcher);
 /* Reads all pid files anew. True: one says something else than before. */
 bool matcher_read_pidfiles(struct matcher *matcher);
 
-/* Takes over what matcher before, which is in force so far, knows of units, and of the trees of entries that both have. Both configurations are still there. */
+/*
+ * Takes over what matcher before, which is in force so far, knows of units, and of the trees of
+ * entries that both have. Both configurations are still there.
+ */
 void matcher_succeed(struct matcher *matcher, struct matcher *before);
 
-/* A process that was looked at, with all that the entries need: says in its facts which trees it is in. */
+/*
+ * A process that was looked at, with all that the entries need: says in its facts which trees it is
+ * in.
+ */
 void matcher_meet(struct matcher *matcher, struct process_facts *process_facts);
 
 /* Whether a process is of entry i, by itself or by descent (facts.trees). */
@@ -216,14 +253,20 @@ void matcher_ended(struct matcher *matcher, int32_t pid);
 /* Whether a process that nobody looked at, or else its parent, was in the tree of entry i. */
 bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid);
 
-/* A scan of all processes begins; it is over. True: it has met descendants before their ancestors, so another would find more. */
+/*
+ * A scan of all processes begins; it is over. True: it has met descendants before their ancestors,
+ * so another would find more.
+ */
 void matcher_scan_begin(struct matcher *matcher);
 bool matcher_scan_end(struct matcher *matcher);
 
 /* Whether somebody came into a tree after he was met: a scan would find him. Tells it once. */
 bool matcher_is_behind(struct matcher *matcher);
 
-/* Whether a cgroup is of entry i, whose targets are found by their path; false for other entries. container: that it is, or NULL. */
+/*
+ * Whether a cgroup is of entry i, whose targets are found by their path; false for other entries.
+ * container: that it is, or NULL.
+ */
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container);
 
 /* The same for any entry. */

@@ -1,16 +1,19 @@
 /*
- * process_news.c: what is heard between scans (process_listener.h), and the processes that are looked at for it.
+ * process_news.c: what is heard between scans (process_listener.h), and the processes that are
+ * looked at for it.
  *
- *	executes   looked at at once: it is what it will be (perf says so before the command line is in place: a moment later)
- *	forks      looked at a moment later: most execute something until then
- *	ends       its last counters go to the group that it was a member of, or would have been
+ * 	executes   looked at at once: it is what it will be (perf says so before the command line is in
+ *             place: a moment later)
+ * 	forks      looked at a moment later: most execute something until then
+ * 	ends       its last counters go to the group that it was a member of, or would have been
  *
- * What is heard is only where to look: what a process is, is read from /proc, under the same target table, by the same matcher. News that were lost are
- * followed by a scan.
+ * What is heard is only where to look: what a process is, is read from /proc, under the same target
+ * table, by the same matcher. News that were lost are followed by a scan.
  *
- * Looking costs as much as a scan's look, and is bounded by the same share of a core (token_bucket.h): beyond it nobody is looked at and news are only
- * taken in, twenty milliseconds' at a time, until there is something left again: those who come are late by that. If that goes on for a second those
- * that wait are left to a scan.
+ * Looking costs as much as a scan's look, and is bounded by the same share of a core
+ * (token_bucket.h): beyond it nobody is looked at and news are only taken in, twenty milliseconds'
+ * at a time, until there is something left again: those who come are late by that. If that goes on
+ * for a second those that wait are left to a scan.
  */
 #include "daemon/engine/targets/process_news.h"
 
@@ -52,13 +55,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Room for any message of theirs: an exit record of a process with threads is two of struct taskstats, which grows with the kernel. */
+/*
+ * Room for any message of theirs: an exit record of a process with threads is two of struct
+ * taskstats, which grows with the kernel.
+ */
 #define PROC_SOCKETS_MESSAGE_BYTES 2048u
 
 /*
  * proc_sockets.c: netlink by hand: three requests and their answers.
  *
- * The connector tells of threads too; a filter on its socket drops that in the kernel, so that nobody is woken for it.
+ * The connector tells of threads too; a filter on its socket drops that in the kernel, so that
+ * nobody is woken for it.
  */
 
 #define RECEIVE_BYTES (1 << 20)
@@ -118,7 +125,10 @@ static ssize_t receive_answer(int fd, void *buf, size_t cap)
 #define EVENT_AT (sizeof(struct nlmsghdr) + sizeof(struct cn_msg))
 #define DATA_AT (EVENT_AT + offsetof(struct proc_event, event_data))
 
-/* Lets through: answers, exec, and of fork, comm and exit what is of a process's first thread. Loads are big-endian, words the machine's. */
+/*
+ * Lets through: answers, exec, and of fork, comm and exit what is of a process's first thread.
+ * Loads are big-endian, words the machine's.
+ */
 static int filter_threads(int fd)
 {
 	struct sock_filter code[] = {
@@ -162,7 +172,10 @@ static int tell_connector(int fd, enum proc_cn_mcast_op what)
 	return send_message(fd, &request, sizeof(request));
 }
 
-/* Events of others may come before the answer; what is lost thereby is found by the scan that follows. */
+/*
+ * Events of others may come before the answer; what is lost thereby is found by the scan that
+ * follows.
+ */
 static int await_connector(int fd, uint8_t *buf)
 {
 	struct procevent event;
@@ -180,8 +193,9 @@ static int await_connector(int fd, uint8_t *buf)
 }
 
 /*
- * The proc connector's. receive_bytes: 0: 1 MiB. Non-blocking, what threads do is filtered out. The descriptor; -EPERM; -ECONNREFUSED: another
- * network namespace; -EPROTONOSUPPORT, -EAFNOSUPPORT; -ETIMEDOUT: the kernel does not answer; -errno.
+ * The proc connector's. receive_bytes: 0: 1 MiB. Non-blocking, what threads do is filtered out. The
+ * descriptor; -EPERM; -ECONNREFUSED: another network namespace; -EPROTONOSUPPORT, -EAFNOSUPPORT;
+ * -ETIMEDOUT: the kernel does not answer; -errno.
  */
 static int proc_sockets_connector(int receive_bytes)
 {
@@ -256,7 +270,10 @@ static int ask_for_exits(int fd, uint16_t family, uint8_t *buf)
 	return r;
 }
 
-/* Exit records of taskstats, of all CPUs; *ret_family: the number that its messages have. As above; -ENOENT: the kernel has none. */
+/*
+ * Exit records of taskstats, of all CPUs; *ret_family: the number that its messages have. As above;
+ * -ENOENT: the kernel has none.
+ */
 static int proc_sockets_taskstats(int receive_bytes, uint16_t *ret_family)
 {
 	AUTO_CLOSE int fd = open_socket(NETLINK_GENERIC, receive_bytes);
@@ -284,15 +301,16 @@ static int proc_sockets_taskstats(int receive_bytes, uint16_t *ret_family)
 }
 
 /*
- * process_listener.c: one descriptor (epoll) over the connector's socket and that of taskstats, or over one ring of perf's on each CPU.
+ * process_listener.c: one descriptor (epoll) over the connector's socket and that of taskstats, or
+ * over one ring of perf's on each CPU.
  *
  * A message that was not sent by the kernel is passed over: anybody may write to a netlink socket.
  *
- * The exit record of a process is sent before the connector says that it exits and after all else it says. So exit records are fetched first
- * and handed on last.
+ * The exit record of a process is sent before the connector says that it exits and after all else
+ * it says. So exit records are fetched first and handed on last.
  *
- * The connector is preferred: one socket for the whole machine, threads filtered out, exit records beside it. perf's records wake for every thread,
- * and the reader has to pause between two looks.
+ * The connector is preferred: one socket for the whole machine, threads filtered out, exit records
+ * beside it. perf's records wake for every thread, and the reader has to pause between two looks.
  */
 
 #define RING_BYTES 32768u
@@ -404,7 +422,10 @@ static void prepare_messages(struct process_listener *listener)
 	}
 }
 
-/* At most `most` datagrams into the scratch. How many; those that are not the kernel's have length 0. */
+/*
+ * At most `most` datagrams into the scratch. How many; those that are not the kernel's have length
+ * 0.
+ */
 static unsigned receive(struct process_listener *listener, int fd, unsigned most)
 {
 	struct messages *messages = &listener->messages;
@@ -614,14 +635,18 @@ const char *process_listener_name(enum process_listener_source source)
 }
 
 /*
- * recent_pids.c: slots in the order of their last news, used round and round, and chains from pid to slot. A process of which there are news again moves to
- * a new slot, so that those at the front are always the ones that have waited longest.
+ * recent_pids.c: slots in the order of their last news, used round and round, and chains from pid
+ * to slot. A process of which there are news again moves to a new slot, so that those at the front
+ * are always the ones that have waited longest.
  */
 
 #define BUCKETS RECENT_PIDS_MAX
 #define NOWHERE UINT32_MAX
 
-/* News that come so late after an end are not of the process that ended: pids are used again after thousands of others. */
+/*
+ * News that come so late after an end are not of the process that ended: pids are used again after
+ * thousands of others.
+ */
 #define LATE_NS (100 * NS_PER_MS)
 
 _Static_assert((RECENT_PIDS_MAX & (RECENT_PIDS_MAX - 1)) == 0, "numbers of slots go round");
@@ -791,27 +816,35 @@ uint64_t recent_pids_dropped(const struct recent_pids *recent_pids)
 }
 
 /*
- * How long nothing is heard after the second time within as long, so that a storm wakes us a thousand times a second and not for each process; one that comes
- * alone is heard at once, and so is what he does next.
+ * How long nothing is heard after the second time within as long, so that a storm wakes us a
+ * thousand times a second and not for each process; one that comes alone is heard at once, and so
+ * is what he does next.
  */
 #define GAP_NS NS_PER_MS
 
-/* The same while news have taken their share of a core; and for how long somebody waits for it, at most. */
+/*
+ * The same while news have taken their share of a core; and for how long somebody waits for it, at
+ * most.
+ */
 #define HELD_OFF_GAP_NS (20 * NS_PER_MS)
 #define BEHIND_MAX_NS NS_PER_S
 
 /* How long a process that was forked is left alone: to execute something, or to end. */
 #define DELAY_NS (2 * NS_PER_MS)
 
-/* A process that was forked so lately counts in its group with all that it used: of an older one that would be a peak that was none. */
+/*
+ * A process that was forked so lately counts in its group with all that it used: of an older one
+ * that would be a peak that was none.
+ */
 #define WHOLE_NS (20 * NS_PER_MS)
 
 /* So long at most if nobody has looked at it before, because all have to wait on this machine. */
 #define WHOLE_UNMET_NS NS_PER_S
 
 /*
- * How soon after an end it is asked whether the sampler gave members back: at first at every tick of the fastest sampler, then more and more seldom, after a
- * quarter of the time that has passed. And how long: an idle one the sampler looks at seldom.
+ * How soon after an end it is asked whether the sampler gave members back: at first at every tick
+ * of the fastest sampler, then more and more seldom, after a quarter of the time that has passed.
+ * And how long: an idle one the sampler looks at seldom.
  */
 #define SETTLE_NS (2 * NS_PER_MS)
 #define SETTLE_PART 4
@@ -875,7 +908,9 @@ static int make_news(const struct discovery *discovery, struct discovery_news **
 	return 0;
 }
 
-/* Cgroups are heard of while an entry selects them by path. What cannot be had is found by scans. */
+/*
+ * Cgroups are heard of while an entry selects them by path. What cannot be had is found by scans.
+ */
 static void tune_in_to_cgroups(struct discovery *discovery, bool wanted)
 {
 	wanted = wanted && discovery->matcher->by_path;
@@ -1119,7 +1154,10 @@ static void visit_new_cgroup(void *ctx, const char *path)
 		hear_processes(discovery, discovery_pulse(discovery));
 }
 
-/* Its processes were met before it had its name: where they count and not the cgroup, a scan finds them. */
+/*
+ * Its processes were met before it had its name: where they count and not the cgroup, a scan finds
+ * them.
+ */
 static void visit_named_container(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
@@ -1128,7 +1166,10 @@ static void visit_named_container(void *ctx, const char *path)
 	discovery->again |= discovery_sight_cgroup(discovery, path) < 0;
 }
 
-/* It is called something else, or has labels now. Targets that are not selected any more go with the next scan. */
+/*
+ * It is called something else, or has labels now. Targets that are not selected any more go with
+ * the next scan.
+ */
 static void visit_other_container(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
@@ -1191,8 +1232,8 @@ static uint64_t settle_pause(int64_t passed_ns)
 }
 
 /*
- * Of processes. True: the listener's descriptor is to be polled. Before it may be heard again it is not: it would be readable, and nobody would
- * read.
+ * Of processes. True: the listener's descriptor is to be polled. Before it may be heard again it is
+ * not: it would be readable, and nobody would read.
  */
 static bool await_processes(const struct discovery *discovery, mono_t now, mono_t *until)
 {

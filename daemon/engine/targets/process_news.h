@@ -1,6 +1,7 @@
 /*
- * process_news.h: processes that were heard of lately: which of them have yet to be looked at, and which came and went before anybody could. Bounded: the
- * oldest is forgotten for the newest. Pure; time is an argument.
+ * process_news.h: processes that were heard of lately: which of them have yet to be looked at, and
+ * which came and went before anybody could. Bounded: the oldest is forgotten for the newest. Pure;
+ * time is an argument.
  *
  *                     recent_pids_began              looked at
  *     (unknown) ───────────────────────▶ WAITING ──────────▶ MET
@@ -18,12 +19,15 @@
 #include <stdint.h>
 
 /*
- * process_listener.h: hears from the kernel which processes fork, execute, change their name and end. Two sources, of which the first that is
- * allowed is taken:
+ * process_listener.h: hears from the kernel which processes fork, execute, change their name and
+ * end. Two sources, of which the first that is allowed is taken:
  *
- *	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the machine's own network and pid namespace. With it, where CAP_NET_ADMIN is
- *	                    there, the exit records of taskstats: what a process used in all, also if it was too short to be looked at
- *	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in any network namespace
+ * 	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the machine's own network and pid
+ *  namespace. With it, where CAP_NET_ADMIN is
+ * 	                    there, the exit records of taskstats: what a process used in all, also if it was too short to be
+ *                      looked at
+ * 	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in any
+ *  network namespace
  *
  * Belongs to one thread.
  */
@@ -46,8 +50,9 @@ struct process_listener_options {
 };
 
 /*
- * 0; -errno: none is allowed, and then reason, of PROCESS_LISTENER_REASON_MAX bytes, says it for people; else it says why there are no exit records, or "".
- * *ret belongs to the caller: process_listener_close.
+ * 0; -errno: none is allowed, and then reason, of PROCESS_LISTENER_REASON_MAX bytes, says it for
+ * people; else it says why there are no exit records, or "". *ret belongs to the caller:
+ * process_listener_close.
  */
 int process_listener_open(const struct process_listener_options *options, struct process_listener **ret, char *reason);
 
@@ -60,9 +65,10 @@ enum process_listener_source process_listener_source(const struct process_listen
 bool process_listener_has_totals(const struct process_listener *listener);
 
 /*
- * What has come since, cap events at most, at least twice PROCESS_LISTENER_BATCH of room; never waits. Of one process its TOTALS come after its other
- * events, if all fit; between CPUs the order of perf's records is by CPU, not by time. The number. *ret_lost: the kernel
- * had no room for some, at any time before.
+ * What has come since, cap events at most, at least twice PROCESS_LISTENER_BATCH of room; never
+ * waits. Of one process its TOTALS come after its other events, if all fit; between CPUs the order
+ * of perf's records is by CPU, not by time. The number. *ret_lost: the kernel had no room for some,
+ * at any time before.
  */
 size_t process_listener_read(struct process_listener *listener, struct procevent *events, size_t cap, bool *ret_lost);
 
@@ -99,8 +105,8 @@ int recent_pids_new(struct recent_pids **ret);
 void recent_pids_free(struct recent_pids *recent_pids);
 
 /*
- * News of a process, which waits to be looked at from now on; NULL: its end was heard of before, within a moment: news from several CPUs are not
- * in order. Valid until the next call.
+ * News of a process, which waits to be looked at from now on; NULL: its end was heard of before,
+ * within a moment: news from several CPUs are not in order. Valid until the next call.
  */
 struct newcomer *recent_pids_began(struct recent_pids *recent_pids, int32_t pid, enum newcomer_news news, mono_t now);
 
@@ -110,7 +116,10 @@ struct newcomer *recent_pids_ended(struct recent_pids *recent_pids, int32_t pid,
 /* NULL: nothing was heard of it lately. */
 struct newcomer *recent_pids_find(struct recent_pids *recent_pids, int32_t pid);
 
-/* The next that waits and whose last news are not younger than delay_ns; it is handed out once. NULL: none. */
+/*
+ * The next that waits and whose last news are not younger than delay_ns; it is handed out once.
+ * NULL: none.
+ */
 struct newcomer *recent_pids_due(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t now);
 
 /* When the next one will be due. False: none waits. */

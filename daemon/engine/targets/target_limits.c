@@ -1,6 +1,6 @@
 /*
- * target_limits.c: a hash table from the text of /proc/<pid>/cgroup, or a path, to a line; what the directories say is in the tree of cgroups, and
- * a line is what follows from it.
+ * target_limits.c: a hash table from the text of /proc/<pid>/cgroup, or a path, to a line; what the
+ * directories say is in the tree of cgroups, and a line is what follows from it.
  */
 #include "daemon/engine/targets/target_limits.h"
 

@@ -1,11 +1,12 @@
 /*
  * target_table.c: a hash table from identity to target, and the two queues to the sampler.
  *
- * An entry is known by a number of its own, not by its place in the configuration: a target of an entry that changed and its successor, which may be
- * the same process, never meet in the table.
+ * An entry is known by a number of its own, not by its place in the configuration: a target of an
+ * entry that changed and its successor, which may be the same process, never meet in the table.
  *
- * The queue is in order, and so are the answers. A member whose removal was asked for before its group's is back before it; and a place that
- * was asked for is free before a newcomer that was queued later is added.
+ * The queue is in order, and so are the answers. A member whose removal was asked for before its
+ * group's is back before it; and a place that was asked for is free before a newcomer that was
+ * queued later is added.
  */
 #include "daemon/engine/targets/target_table.h"
 
@@ -31,10 +32,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many change tier after a scan, each way: what comes after waits for the next. Opening one takes 15 us. */
+/*
+ * So many change tier after a scan, each way: what comes after waits for the next. Opening one
+ * takes 15 us.
+ */
 #define TARGET_TABLE_TIERS_CHANGES 256u
 
-/* Since it was met, while a refresh asks it every time; between two questions to one that sleeps. */
+/*
+ * Since it was met, while a refresh asks it every time; between two questions to one that sleeps.
+ */
 #define TARGET_TABLE_LIMITS_YOUNG_NS (10 * NS_PER_S)
 #define TARGET_TABLE_LIMITS_LONG_NS (30 * NS_PER_S)
 
@@ -46,13 +52,17 @@ static void target_table_take_back(struct target_table *target_table, struct tar
 				   enum sampler_return why);
 static void target_table_limits_settle(const struct target_table_options *options, struct target_table_target *group);
 
-/* target_table_target.c: a hash table from identity to target: the number of the entry, and the pid or the path. */
+/*
+ * target_table_target.c: a hash table from identity to target: the number of the entry, and the pid
+ * or the path.
+ */
 
 /* ---- one ---- */
 
 /*
- * Whether who has the pid is called as was seen: a start time is a hundredth of a second, in which another process may have got it. Asked when its
- * files are open; one of the same name is of the same entries. True also if it has ended, or that cannot be told. A file is read.
+ * Whether who has the pid is called as was seen: a start time is a hundredth of a second, in which
+ * another process may have got it. Asked when its files are open; one of the same name is of the
+ * same entries. True also if it has ended, or that cannot be told. A file is read.
  */
 static bool target_table_target_is_called(int procfd, const struct target_table_sighting *seen)
 {
@@ -79,7 +89,10 @@ void target_table_target_free(struct target_table_target *target)
 	free(target);
 }
 
-/* Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no memory. */
+/*
+ * Copies what and its strings, and holds entry, whose name it takes; nothing is open yet. NULL: no
+ * memory.
+ */
 static struct target_table_target *target_table_target_new(struct target_table_entry *entry, const struct target *what)
 {
 	struct target_table_target *target = calloc(1, sizeof *target);
@@ -120,7 +133,10 @@ static void pack(const struct container *container, char packed[CONTAINER_PACKED
 		container_pack(container, packed, CONTAINER_PACKED_MAX);
 }
 
-/* A process that was met for an entry, which is config in the configuration; a cgroup. container: that it is in, or NULL. The id is still to come. NULL: no memory. */
+/*
+ * A process that was met for an entry, which is config in the configuration; a cgroup. container:
+ * that it is in, or NULL. The id is still to come. NULL: no memory.
+ */
 static struct target_table_target *target_table_target_process(struct target_table_entry *entry,
 							       const struct config_target *config,
 							       const struct target_table_sighting *seen,
@@ -129,7 +145,9 @@ static struct target_table_target *target_table_target_process(struct target_tab
 	char name[96], key[128], packed[CONTAINER_PACKED_MAX];
 
 	if (is_one_process(config) && !seen->descends) {
-		/* Whichever process it is at the moment: its cooldowns go on when it is restarted. */
+		/*
+		 * Whichever process it is at the moment: its cooldowns go on when it is restarted.
+		 */
 		snprintf(name, sizeof name, "%s", entry->name);
 		snprintf(key, sizeof key, "%s", entry->name);
 	} else {
@@ -165,7 +183,10 @@ static void put_in_place(const char **at, char *text)
 	*at = text;
 }
 
-/* Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a description. False: no memory, nothing changed. */
+/*
+ * Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a
+ * description. False: no memory, nothing changed.
+ */
 static bool target_table_target_rename(struct target *what, const struct target_table_sighting *seen,
 				       const struct container *container)
 {
@@ -191,7 +212,10 @@ static bool target_table_target_rename(struct target *what, const struct target_
 	return false;
 }
 
-/* Another container, and name of a target, in the place of what they were. False: no memory, nothing changed. */
+/*
+ * Another container, and name of a target, in the place of what they were. False: no memory,
+ * nothing changed.
+ */
 static bool target_table_target_recontain(struct target *what, const char *name, const struct container *container)
 {
 	char packed[CONTAINER_PACKED_MAX];
@@ -233,7 +257,10 @@ static uint64_t hash_path(const char *path)
 	return hash;
 }
 
-/* A path as a name that only this path has: a long one as its beginning, its end, and a number made of all of it. */
+/*
+ * A path as a name that only this path has: a long one as its beginning, its end, and a number made
+ * of all of it.
+ */
 static void shorten_path(const char *path, char ret[PATH_SHORT_MAX])
 {
 	size_t len = strlen(path), head = PATH_HEAD, tail = len > PATH_TAIL ? len - PATH_TAIL : 0;
@@ -293,7 +320,10 @@ static uint32_t bucket_of(const struct target_table_target *target)
 			     target->what.kind == TARGET_CGROUP ? target->what.cgroup : NULL);
 }
 
-/* Those of an entry; NULL: not there. A process is (pid, start_ticks); one that is leaving is not there any more. */
+/*
+ * Those of an entry; NULL: not there. A process is (pid, start_ticks); one that is leaving is not
+ * there any more.
+ */
 static struct target_table_target *target_table_table_process(const struct target_table_table *table,
 							      const struct target_table_entry *entry, int32_t pid,
 							      uint64_t start_ticks)
@@ -326,7 +356,10 @@ static uint32_t bucket_of_pid(int32_t pid)
 	return (uint32_t)pid & (TARGET_TABLE_BUCKETS - 1);
 }
 
-/* Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`. NULL: no more. */
+/*
+ * Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`.
+ * NULL: no more.
+ */
 static struct target_table_target *target_table_table_pid(const struct target_table_table *table, int32_t pid,
 							  const struct target_table_target *after)
 {
@@ -399,7 +432,10 @@ static int target_table_table_visit(const struct target_table_table *table,
 	return 0;
 }
 
-/* target_table_entry.c: holders are the list of entries in force and every target. All under the target table's owner: no atomics. */
+/*
+ * target_table_entry.c: holders are the list of entries in force and every target. All under the
+ * target table's owner: no atomics.
+ */
 
 struct target_table_entry *target_table_entry_new(const char *name, uint32_t number)
 {
@@ -436,7 +472,10 @@ void target_table_entry_drop(struct target_table_entry *entry)
 	free(entry);
 }
 
-/* target_table_list.c: nothing of the list in force is touched, but for the holders of what both have. */
+/*
+ * target_table_list.c: nothing of the list in force is touched, but for the holders of what both
+ * have.
+ */
 
 static int make_group(const struct target_table_options *options, struct target_table_entry *entry, uint32_t id)
 {
@@ -490,8 +529,9 @@ static int make_entry(const struct target_table_options *options, const struct c
 }
 
 /*
- * The entries of config: those that are equal to one of before (the list of options->config) are the same objects, others are new, with
- * their groups, and planned. 0; -ENOMEM: only numbers has changed.
+ * The entries of config: those that are equal to one of before (the list of options->config) are
+ * the same objects, others are new, with their groups, and planned. 0; -ENOMEM: only numbers has
+ * changed.
  */
 static int target_table_list_make(const struct target_table_options *options, const struct target_table_list *before,
 				  const struct config *config, struct target_table_numbers *numbers,
@@ -534,22 +574,26 @@ static void target_table_list_release(struct target_table_list *list)
 }
 
 /*
- * target_table_tiers.c: heat is how often a process was read after it had run, as of the last scan, and half of what it was before.
+ * target_table_tiers.c: heat is how often a process was read after it had run, as of the last scan,
+ * and half of what it was before.
  *
- * To change places the cold one must be twice as hot, and hotter by more than chance: those that run alike would change places at every scan
- * otherwise. The warm one gives up its descriptors at its next look, so the cold one has them after the next scan, unless a newcomer came first, which
+ * To change places the cold one must be twice as hot, and hotter by more than chance: those that
+ * run alike would change places at every scan otherwise. The warm one gives up its descriptors at
+ * its next look, so the cold one has them after the next scan, unless a newcomer came first, which
  * most likely runs too.
  *
- * Rejected: closing and opening in one go (the sampler's thread cannot wait, and nobody else may close what it reads); a process that runs just now
- * becoming warm at once, between scans (whoever wakes once in a minute would be opened and closed for it).
+ * Rejected: closing and opening in one go (the sampler's thread cannot wait, and nobody else may
+ * close what it reads); a process that runs just now becoming warm at once, between scans (whoever
+ * wakes once in a minute would be opened and closed for it).
  */
 
 /* Fewer runs between two scans are no reason to become warm. */
 #define HEAT_MIN 3u
 
 /*
- * What happens by chance n times on average happens n +- sqrt(n) times. A difference within twice that is no difference: among thousands that run alike
- * somebody always happens to have run twice as often as somebody else.
+ * What happens by chance n times on average happens n +- sqrt(n) times. A difference within twice
+ * that is no difference: among thousands that run alike somebody always happens to have run twice
+ * as often as somebody else.
  */
 #define CHANCE 4u
 
@@ -559,7 +603,10 @@ static void target_table_list_release(struct target_table_list *list)
 /* A cgroup takes up to ten, a process gives up at least three. */
 #define PROCESSES_PER_CGROUP 4u
 
-/* Nobody gets any while fewer are free than a cgroup takes: so many more processes than are waited for give up theirs. */
+/*
+ * Nobody gets any while fewer are free than a cgroup takes: so many more processes than are waited
+ * for give up theirs.
+ */
 #define SPARE 3u
 
 /* ---- recent pids ---- */
@@ -591,8 +638,8 @@ static bool looks_at(const struct config_rule *rule, const char *entry)
 }
 
 /*
- * Says which entries' processes have their high-water marks and descriptors read even when they are cold: those that a rule looks at; and how long
- * they may go without a look while they are idle.
+ * Says which entries' processes have their high-water marks and descriptors read even when they are
+ * cold: those that a rule looks at; and how long they may go without a look while they are idle.
  */
 static void target_table_tiers_need(struct target_table *target_table, struct target_table_target *target)
 {
@@ -702,7 +749,10 @@ static bool deserves(const struct target_table_target *cold, const struct target
 	       more * more > CHANCE * ((uint64_t)cold->heat + warm->heat);
 }
 
-/* Those that ran least and longest ago give theirs up: for cgroups, and for the cold ones that are still waiting. */
+/*
+ * Those that ran least and longest ago give theirs up: for cgroups, and for the cold ones that are
+ * still waiting.
+ */
 static void take_away(const struct tiers *tiers, struct target_table_target **cold, size_t waiting, size_t making_way)
 {
 	struct target_table_target **last = tiers->slots + tiers->count - 1;
@@ -735,7 +785,10 @@ static void balance(struct target_table *target_table, struct tiers *tiers)
 	target_table->counts.cold = tiers->cold;
 }
 
-/* After a whole scan: asks some to give up their descriptors, and opens those of others. Without the memory for that everything stays as it is. */
+/*
+ * After a whole scan: asks some to give up their descriptors, and opens those of others. Without
+ * the memory for that everything stays as it is.
+ */
 static void target_table_tiers_balance(struct target_table *target_table)
 {
 	struct tiers tiers = { .count = target_table->counts.processes };
@@ -754,29 +807,40 @@ static void target_table_tiers_balance(struct target_table *target_table)
 }
 
 /*
- * target table_limits.c: a process holds the line of the cgroups that it is in (target_limits.h). A group has the limits of its members if they share
- * one, else the machine's.
+ * target table_limits.c: a process holds the line of the cgroups that it is in (target_limits.h). A
+ * group has the limits of its members if they share one, else the machine's.
  *
- * A refresh goes over the cgroups first, then over the targets, a bucket of the table at a time: between two of them targets may come and go. What
- * members share is collected in the entry, and the group has it when all were passed: until then it has what it had.
+ * A refresh goes over the cgroups first, then over the targets, a bucket of the table at a time:
+ * between two of them targets may come and go. What members share is collected in the entry, and
+ * the group has it when all were passed: until then it has what it had.
  *
- * Rejected: asking the cgroups who is in them. One reading of cgroup.procs tells it of all, but on v1 three are needed; of a cgroup of ten thousand
- * processes one of which is watched it tells ten thousand; of threaded cgroups, and over pid namespaces, it tells nothing.
+ * Rejected: asking the cgroups who is in them. One reading of cgroup.procs tells it of all, but on
+ * v1 three are needed; of a cgroup of ten thousand processes one of which is watched it tells ten
+ * thousand; of threaded cgroups, and over pid namespaces, it tells nothing.
  */
 
-/* What a slice may take, and what things cost, in microseconds, rounded up: a dozen system calls, three, a look at what is in memory. */
+/*
+ * What a slice may take, and what things cost, in microseconds, rounded up: a dozen system calls,
+ * three, a look at what is in memory.
+ */
 #define SAMPLE_WINDOW_US 500u
 #define DIRECTORY_US 20u
 #define ASKING_US 15u
 #define LOOK_US 1u
 
-/* To have run in so many looks is noticeable however long that took; or in one of so many that fit into that time. */
+/*
+ * To have run in so many looks is noticeable however long that took; or in one of so many that fit
+ * into that time.
+ */
 #define RUNS_NOTICEABLE 16u
 #define RUNS_SHARE 4u
 
 /* ---- of one ---- */
 
-/* Reads those of a process or a cgroup. What cannot be read stays what it was; of a new one it is unavailable. 0; -ENOMEM. */
+/*
+ * Reads those of a process or a cgroup. What cannot be read stays what it was; of a new one it is
+ * unavailable. 0; -ENOMEM.
+ */
 static int target_table_limits_read(struct target_table *target_table, struct target_table_target *target)
 {
 	struct target_limits_line **line = &target->membership.line;
@@ -845,7 +909,10 @@ static void merge(const struct target_table *target_table, struct target_table_e
 		merged->memory_bytes = UINT64_MAX;
 }
 
-/* A group has what its members share as far as they were asked (target_table_refresh_some_limits): applied too. */
+/*
+ * A group has what its members share as far as they were asked (target_table_refresh_some_limits):
+ * applied too.
+ */
 static void target_table_limits_settle(const struct target_table_options *options, struct target_table_target *group)
 {
 	const struct metric_machine *machine = &options->machine;
@@ -883,7 +950,10 @@ static bool ran_noticeably(const struct target_table *target_table, const struct
 	       (more > 0 && more * target_table->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
 }
 
-/* Whether the moment at which it is asked in its sleep was passed: ids are spread over the time between two. */
+/*
+ * Whether the moment at which it is asked in its sleep was passed: ids are spread over the time
+ * between two.
+ */
 static bool is_its_turn(const struct target_table_target *target, mono_t now)
 {
 	uint64_t spread = target->what.id * UINT32_C(2654435769) >> 16;
@@ -1054,7 +1124,10 @@ bool target_table_query_limits(struct target_table *target_table, uint32_t id, s
 	return target_table_visit(target_table, find_limits, &query) == 1;
 }
 
-/* target table_events.c: found by pid alone, which is all that events say; of two with the same pid the one that ended is not back yet. */
+/*
+ * target table_events.c: found by pid alone, which is all that events say; of two with the same pid
+ * the one that ended is not back yet.
+ */
 
 bool target_table_fetch(struct target_table *target_table)
 {
@@ -1198,7 +1271,10 @@ struct renaming {
 	int error;
 };
 
-/* Members of groups are told of to nobody; what another container within this one is, that one says. */
+/*
+ * Members of groups are told of to nobody; what another container within this one is, that one
+ * says.
+ */
 static int rename_contained(void *ctx, struct target_table_target *target)
 {
 	struct renaming *renaming = ctx;
@@ -1213,7 +1289,10 @@ static int rename_contained(void *ctx, struct target_table_target *target)
 
 	container_title(&container, before, sizeof before);
 
-	/* A target that has the container's name for its own: others are called by the path, or the process. */
+	/*
+	 * A target that has the container's name for its own: others are called by the path, or the
+	 * process.
+	 */
 	bool called = what->kind == TARGET_CGROUP && strcmp(what->name, before) == 0;
 
 	if (!target_table_target_recontain(what, called ? renaming->title : what->name, renaming->container) ||
@@ -1327,7 +1406,10 @@ static void number(struct target_table *target_table, struct target_table_target
 	target->seen = scan;
 }
 
-/* Lends an opened target to the sampler and enters it into the table; if the queue is full the next scan meets it again. 0; -ENOMEM. */
+/*
+ * Lends an opened target to the sampler and enters it into the table; if the queue is full the next
+ * scan meets it again. 0; -ENOMEM.
+ */
 static int judged_target(struct target_table *target_table, struct target_table_target *target)
 {
 	int r = target->group ? 0 : sampler_target_describe(&target->sampled, &target->what);
@@ -1399,8 +1481,9 @@ static int judged_target_opened(struct target_table *target_table, struct target
 }
 
 /*
- * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so that the successor of one that has to leave is
- * behind it in the queue. After the first in a scan that found no descriptors, not even for a moment, nobody else is tried.
+ * Whether a new one, of a group or not, may be opened now. Nothing comes before what is owed, so
+ * that the successor of one that has to leave is behind it in the queue. After the first in a scan
+ * that found no descriptors, not even for a moment, nobody else is tried.
  */
 static bool may_open(struct target_table *target_table, const struct target_table_target *group)
 {
@@ -1446,7 +1529,10 @@ static void lend_groups(struct target_table *target_table)
 	}
 }
 
-/* Those whose entry is no more are asked back, groups only when all their members are; then groups are lent that are not yet. */
+/*
+ * Those whose entry is no more are asked back, groups only when all their members are; then groups
+ * are lent that are not yet.
+ */
 static void settle_debts(struct target_table *target_table)
 {
 	if (!target_table->owing)

@@ -20,17 +20,20 @@
 #include <stdint.h>
 
 /*
- * target_table.h: every target that is watched, from the moment it is found until the sampler has given it back.
+ * target_table.h: every target that is watched, from the moment it is found until the sampler has
+ * given it back.
  *
  *              target_table_process, _cgroup            sweep: not seen any more
  *     (none) ──────────────────────────▶ WATCHED ─────────────────────────▶ LEAVING ──┐
  *                                           │ the sampler found it gone        │      │ the sampler's answer
  *                                           └──────────────────────────────────┴──────┴──▶ freed
  *
- * Belongs to one thread at a time (discovery's lock). A process is (pid, start time): a reused pid is a new target.
+ * Belongs to one thread at a time (discovery's lock). A process is (pid, start time): a reused pid
+ * is a new target.
  *
- * A reload keeps the targets of the entries that the new configuration has too, and makes all others LEAVING: members before their
- * group, because the sampler must never lose a group that has members. What finds the queue to the sampler full is asked for again by target_table_collect.
+ * A reload keeps the targets of the entries that the new configuration has too, and makes all
+ * others LEAVING: members before their group, because the sampler must never lose a group that has
+ * members. What finds the queue to the sampler full is asked for again by target_table_collect.
  */
 
 struct target_table;
@@ -49,7 +52,9 @@ struct target_table_options {
 
 struct target_table_entry; /* target_table_entry.h */
 
-/* Where the limits of a process or a cgroup come from; see target table_limits.h. {0}: nowhere yet. */
+/*
+ * Where the limits of a process or a cgroup come from; see target table_limits.h. {0}: nowhere yet.
+ */
 struct target_table_membership {
 	struct target_limits_line *line; /* held; NULL: not known */
 	mono_t met, asked; /* of a process: when a refresh met it first, when it was last asked where it is */
@@ -99,7 +104,10 @@ struct target_table_sighting {
 	const char *comm, *cmdline, *cgroup;
 	bool descends; /* selected by what it descends from, not by what it is */
 	bool whole;    /* it has just begun: a group counts all that it used so far */
-	/* It was counted elsewhere until then: a group counts what is beyond. NULL: what it uses from now on. */
+	/*
+	 * It was counted elsewhere until then: a group counts what is beyond. NULL: what it uses
+	 * from now on.
+	 */
 	const struct sample *since;
 };
 
@@ -107,8 +115,9 @@ struct target_table_sighting {
 int target_table_new(const struct target_table_options *options, struct target_table **ret);
 
 /*
- * From now on config is in force, and the one before is not referred to any more; indices of entries are config's. Targets of entries
- * that both have stay; all others are asked to leave; new groups are made. 0; -ENOMEM: nothing has changed.
+ * From now on config is in force, and the one before is not referred to any more; indices of
+ * entries are config's. Targets of entries that both have stay; all others are asked to leave; new
+ * groups are made. 0; -ENOMEM: nothing has changed.
  */
 int target_table_reload(struct target_table *target_table, const struct config *config);
 
@@ -119,43 +128,57 @@ void target_table_free(struct target_table *target_table);
 enum { TARGET_TABLE_ENDED = 1 };
 
 /*
- * A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from now on. 0; TARGET_TABLE_ENDED: it is not, because it has
- * ended meanwhile; -ENOMEM.
+ * A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from
+ * now on. 0; TARGET_TABLE_ENDED: it is not, because it has ended meanwhile; -ENOMEM.
  */
 int target_table_process(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
 			 uint64_t scan);
 
-/* Whether such a process is watched already; it then counts as seen. Saves reading what only a new target needs. */
+/*
+ * Whether such a process is watched already; it then counts as seen. Saves reading what only a new
+ * target needs.
+ */
 bool target_table_process_known(struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
 				uint64_t scan);
 
 /* The same for a cgroup. */
 int target_table_cgroup(struct target_table *target_table, size_t entry, const char *path, uint64_t scan);
 
-/* The container whose own cgroup this is is called something else now: so are the targets that are it, or in it. 0 or -ENOMEM: some keep their names. */
+/*
+ * The container whose own cgroup this is is called something else now: so are the targets that are
+ * it, or in it. 0 or -ENOMEM: some keep their names.
+ */
 int target_table_rename_container(struct target_table *target_table, const char *cgroup);
 
 /* Lets go of all that was not seen in this scan. */
 void target_table_sweep(struct target_table *target_table, uint64_t scan);
 
 /*
- * Before a scan: frees what the sampler gave back, and asks again for what found the queue to the sampler full. What is refused or fails from now
- * on is counted for the next sweep.
+ * Before a scan: frees what the sampler gave back, and asks again for what found the queue to the
+ * sampler full. What is refused or fails from now on is counted for the next sweep.
  */
 void target_table_collect(struct target_table *target_table);
 
-/* Whether the queue to the sampler was full for something since target_table_collect: another scan soon would help. */
+/*
+ * Whether the queue to the sampler was full for something since target_table_collect: another scan
+ * soon would help.
+ */
 bool target_table_owes(const struct target_table *target_table);
 
-/* Opens, for targets that were opened for a configuration that read less of a process, what the one in force reads. */
+/*
+ * Opens, for targets that were opened for a configuration that read less of a process, what the one
+ * in force reads.
+ */
 void target_table_reopen(struct target_table *target_table);
 
 /* Reads effective limits anew for every target, as it is due: see target table_limits.h. */
 void target_table_refresh_limits(struct target_table *target_table, mono_t now);
 
 /*
- * The same in slices of half a millisecond of work, between which anything may be done with the target table: *part is 0 to begin with, and its. What comes to be
- * watched or is configured meanwhile may wait for the next time. False: that was the last one, and groups have what their members share.
+ * The same in slices of half a millisecond of work, between which anything may be done with the
+ * target table: *part is 0 to begin with, and its. What comes to be watched or is configured
+ * meanwhile may wait for the next time. False: that was the last one, and groups have what their
+ * members share.
  */
 bool target_table_refresh_some_limits(struct target_table *target_table, mono_t now, unsigned *part);
 
@@ -167,13 +190,18 @@ int target_table_visit(struct target_table *target_table, int (*visit)(void *ctx
 		       void *ctx);
 
 /*
- * target table_events.h: the target table between two scans: single processes that begin, turn into something else and end.
+ * target table_events.h: the target table between two scans: single processes that begin, turn into
+ * something else and end.
  *
- * What a member of a group used between its last sample and its end is added to its group when the sampler gives it back. So that nothing is told too
- * late: first target_table_fetch, then all ends that are known, then target_table_settle.
+ * What a member of a group used between its last sample and its end is added to its group when the
+ * sampler gives it back. So that nothing is told too late: first target_table_fetch, then all ends
+ * that are known, then target_table_settle.
  */
 
-/* Takes from the sampler what it gave back, up to a bound. True: there is something for target_table_settle. */
+/*
+ * Takes from the sampler what it gave back, up to a bound. True: there is something for
+ * target_table_settle.
+ */
 bool target_table_fetch(struct target_table *target_table);
 
 /* Frees what was fetched; credits to groups what is known of ends. */
@@ -183,8 +211,9 @@ void target_table_settle(struct target_table *target_table);
 size_t target_table_ended(const struct target_table *target_table);
 
 /*
- * A process is not of this entry (any more): it leaves, if it is watched for it. Cheap if it is not. now: its counters, up to which its group counts it;
- * without any, up to where the sampler saw it last. True: it was.
+ * A process is not of this entry (any more): it leaves, if it is watched for it. Cheap if it is
+ * not. now: its counters, up to which its group counts it; without any, up to where the sampler saw
+ * it last. True: it was.
  */
 bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
 			  const struct sample *now);
@@ -196,19 +225,23 @@ size_t target_table_watches(const struct target_table *target_table, int32_t pid
 void target_table_still(struct target_table *target_table, int32_t pid, uint64_t start_ticks, uint64_t scan);
 
 /*
- * Whether a process is watched for this entry as a target of its own and was called something else than comm when it was met: as another program,
- * which deserves a target of its own.
+ * Whether a process is watched for this entry as a target of its own and was called something else
+ * than comm when it was met: as another program, which deserves a target of its own.
  */
 bool target_table_was_other(const struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
 			    const char *comm);
 
-/* Whether a process is watched for this entry under another name than it has now, or has executed something since. Looks at comm and arguments_at alone. */
+/*
+ * Whether a process is watched for this entry under another name than it has now, or has executed
+ * something since. Looks at comm and arguments_at alone.
+ */
 bool target_table_is_outdated(const struct target_table *target_table, size_t entry,
 			      const struct target_table_sighting *seen);
 
 /*
- * A process that is watched for this entry is called that from now on, and so is a group by pid whose root it is: in the ring, and so for all who read
- * it. Does nothing if it is not watched, or is called that. 0; -ENOMEM: it keeps its names.
+ * A process that is watched for this entry is called that from now on, and so is a group by pid
+ * whose root it is: in the ring, and so for all who read it. Does nothing if it is not watched, or
+ * is called that. 0; -ENOMEM: it keeps its names.
  */
 int target_table_describe(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen);
 
@@ -230,12 +263,16 @@ struct target_table_ending {
 /* A process ended with these counters; each target ends once. True: it is watched. */
 bool target_table_end(struct target_table *target_table, const struct target_table_ending *ending);
 
-/* A process that never was a member ended, and its counters belong to this entry's group. False: the entry has none. */
+/*
+ * A process that never was a member ended, and its counters belong to this entry's group. False:
+ * the entry has none.
+ */
 bool target_table_credit(struct target_table *target_table, size_t entry, const struct sample *counters);
 
 /*
- * target_table_entry.h: a target entry of the configuration as the target table knows it: it outlives the configuration as long as one of its targets has not
- * left, and over a reload it stays the same object as long as the configuration has the same entry.
+ * target_table_entry.h: a target entry of the configuration as the target table knows it: it
+ * outlives the configuration as long as one of its targets has not left, and over a reload it stays
+ * the same object as long as the configuration has the same entry.
  */
 
 struct target_table_entry {
@@ -256,7 +293,10 @@ struct target_table_entry *target_table_entry_new(const char *name, uint32_t num
 /* One holder less; the last one frees it (not its group, which holds it). NULL is fine. */
 void target_table_entry_drop(struct target_table_entry *entry);
 
-/* target_table_list.h: the entries of one configuration, as the target table knows them; made beside the list that is in force. */
+/*
+ * target_table_list.h: the entries of one configuration, as the target table knows them; made
+ * beside the list that is in force.
+ */
 
 /* By index in config->targets. */
 struct target_table_list {
@@ -269,7 +309,9 @@ struct target_table_numbers {
 	uint32_t target, entry;
 };
 
-/* target_table_target.h: makes and frees what the target table watches, and finds it by what it is. */
+/*
+ * target_table_target.h: makes and frees what the target table watches, and finds it by what it is.
+ */
 
 /* A power of two; chains stay short up to the 10,000 targets of the default. */
 #define TARGET_TABLE_BUCKETS 4096u
@@ -279,7 +321,10 @@ struct target_table_table {
 	struct target_table_target *pids[TARGET_TABLE_BUCKETS]; /* processes, by pid */
 };
 
-/* A process that was met for an entry, which is config in the configuration; a cgroup. container: that it is in, or NULL. The id is still to come. NULL: no memory. */
+/*
+ * A process that was met for an entry, which is config in the configuration; a cgroup. container:
+ * that it is in, or NULL. The id is still to come. NULL: no memory.
+ */
 struct target_table_target *target_table_target_cgroup(struct target_table_entry *entry,
 						       const struct config_target *config, const char *path,
 						       const struct container *container);
@@ -288,12 +333,15 @@ struct target_table_target *target_table_target_cgroup(struct target_table_entry
 void target_table_target_free(struct target_table_target *target);
 
 /*
- * target_table_tiers.h: which processes keep descriptors open and which are cold (source.h), where there are not enough for all.
+ * target_table_tiers.h: which processes keep descriptors open and which are cold (source.h), where
+ * there are not enough for all.
  *
- * Nobody is cold while there are enough (descriptors.h). Else recent pids are cold to begin with, and after each scan descriptors are handed on: a cold
- * process that ran at least three times since the scan before, and clearly more often than the warm one that ran least and longest ago, takes over from that one
- * by the next scan. Whatever descriptors are free go to cold ones, the busiest first. Cgroups are never cold: for those that could not be opened
- * processes make room, and none becomes warm meanwhile.
+ * Nobody is cold while there are enough (descriptors.h). Else recent pids are cold to begin with,
+ * and after each scan descriptors are handed on: a cold process that ran at least three times since
+ * the scan before, and clearly more often than the warm one that ran least and longest ago, takes
+ * over from that one by the next scan. Whatever descriptors are free go to cold ones, the busiest
+ * first. Cgroups are never cold: for those that could not be opened processes make room, and none
+ * becomes warm meanwhile.
  */
 
 /* Zeroed is the right start. */
@@ -303,9 +351,15 @@ struct target_table_tiers {
 	size_t making_way; /* and in the last one */
 };
 
-/* target table_inside.h: what the target table's files share: target_table.c, target table_events.c, target_table_tiers.c. */
+/*
+ * target table_inside.h: what the target table's files share: target_table.c, target
+ * table_events.c, target_table_tiers.c.
+ */
 
-/* What the sampler gave back and is not freed yet: see target_table_fetch. A millisecond's work, and more than a tick brings but in a storm. */
+/*
+ * What the sampler gave back and is not freed yet: see target_table_fetch. A millisecond's work,
+ * and more than a tick brings but in a storm.
+ */
 #define TARGET_TABLE_BACK_MAX 64u
 
 struct target_table_back {
@@ -333,14 +387,19 @@ struct target_table {
 };
 
 /*
- * target table_limits.h: the effective limits of a target of the target table, and what a group has of its members'.
+ * target table_limits.h: the effective limits of a target of the target table, and what a group has
+ * of its members'.
  *
- * A refresh reads what each cgroup says anew, and who is in them has it at once. Which cgroup a process is in it asks
- *   - those that it meets for the first time, and in their first ten seconds, when managers move what they start;
+ * A refresh reads what each cgroup says anew, and who is in them has it at once. Which cgroup a
+ * process is in it asks
+ *   - those that it meets for the first time, and in their first ten seconds, when managers move what
+ *     they start;
  *   - those that were heard to begin or execute something;
- *   - those that ran noticeably since they were last asked: a rule of a share of a limit looks at them;
+ *   - those that ran noticeably since they were last asked: a rule of a share of a limit looks at
+ *     them;
  *   - all others every half minute, each at a moment of its own.
- * So a process that is moved in its sleep has the limits of where it was for half a minute and one refresh at most.
+ * So a process that is moved in its sleep has the limits of where it was for half a minute and one
+ * refresh at most.
  */
 
 /* For whoever wants to know. Where nothing is known they are unavailable. */

@@ -1,18 +1,21 @@
 /*
  * unit_bus.c: the connection: made, heard, lost, made again.
  *
- *	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
- *	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
- *	                       └───────────────────────────────────────────────────┘
+ * 	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
+ * 	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
+ * 	                       └───────────────────────────────────────────────────┘
  *
- * A signal is a hint and nothing more: it says of which unit to ask, and what is known comes from answers alone. So anybody on the bus may send what looks like
- * one, and it does not matter which version of systemd puts what into them.
+ * A signal is a hint and nothing more: it says of which unit to ask, and what is known comes from
+ * answers alone. So anybody on the bus may send what looks like one, and it does not matter which
+ * version of systemd puts what into them.
  *
- * systemd loads a unit whose properties are asked for, tells everybody of it, and unloads it again: asked without care, it would be told of its own
- * question for ever. Hence a unit of which a signal tells is first asked for in the way that loads nothing (GetUnit).
+ * systemd loads a unit whose properties are asked for, tells everybody of it, and unloads it again:
+ * asked without care, it would be told of its own question for ever. Hence a unit of which a signal
+ * tells is first asked for in the way that loads nothing (GetUnit).
  *
- * Rejected: the daemon's event loop, from which discovery would have to be told: here it is its own thread that hears. And GetAll: among what it
- * returns are dozens of files of cgroups that systemd reads for it.
+ * Rejected: the daemon's event loop, from which discovery would have to be told: here it is its own
+ * thread that hears. And GetAll: among what it returns are dozens of files of cgroups that systemd
+ * reads for it.
  */
 #include "daemon/engine/targets/unit_bus.h"
 
@@ -63,10 +66,11 @@ static void unit_bus_answer(struct unit_bus *bus, struct unit_bus_wish *wish, en
 			    const char *why);
 
 /*
- * unit_table.c: two hash tables over the same units: by what the bus calls them, and by their cgroup.
+ * unit_table.c: two hash tables over the same units: by what the bus calls them, and by their
+ * cgroup.
  *
- * Asked with every cgroup and process that a scan meets, so that the answer without units of uncommon names, which is most machines', is one
- * comparison.
+ * Asked with every cgroup and process that a scan meets, so that the answer without units of
+ * uncommon names, which is most machines', is one comparison.
  */
 
 #define BUCKETS 4096u
@@ -324,13 +328,15 @@ void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, s
 /*
  * unit_bus_ask.c: what is asked about a unit, a few units at a time:
  *
- *	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ told
- *	             │ no                             │ none is wanted
- *	             └───────────▶ dropped ◀──────────┘
+ * 	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ told
+ * 	             │ no                             │ none is wanted
+ * 	             └───────────▶ dropped ◀──────────┘
  *
- * A unit that changes while it is asked about, or right after, is asked about again a moment later: one that flaps costs twenty rounds a second.
+ * A unit that changes while it is asked about, or right after, is asked about again a moment later:
+ * one that flaps costs twenty rounds a second.
  *
- * An answer that is an error, or of another type than it should be, leaves that one thing unknown: older systemd has not all of it.
+ * An answer that is an error, or of another type than it should be, leaves that one thing unknown:
+ * older systemd has not all of it.
  */
 
 /* Between two rounds of questions about the same unit. */
@@ -687,7 +693,10 @@ static void begin_fetch(struct unit_bus_fetch *fetch, struct unit *unit)
 		unit_bus_fail(bus, r, NULL);
 }
 
-/* Who fills the table with names of which there are no units keeps nobody out for longer than it takes to find that out. */
+/*
+ * Who fills the table with names of which there are no units keeps nobody out for longer than it
+ * takes to find that out.
+ */
 static void make_up_for_lack(struct unit_bus *bus)
 {
 	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || unit_table_count(bus->table) > UNIT_TABLE_MAX / 2)
@@ -749,9 +758,10 @@ static void unit_bus_ask_cancel(struct unit_bus *bus)
 }
 
 /*
- * unit_bus_list.c: which units there are: each that is selected by its name is asked for by it (ListUnitsByNames, which knows aliases and what is not
- * loaded), then all of the kinds that globs may mean in one list, because a glob may mean an alias, and lists know units by their first
- * name only. One call at a time; at the end, units that were in none are gone.
+ * unit_bus_list.c: which units there are: each that is selected by its name is asked for by it
+ * (ListUnitsByNames, which knows aliases and what is not loaded), then all of the kinds that globs
+ * may mean in one list, because a glob may mean an alias, and lists know units by their first name
+ * only. One call at a time; at the end, units that were in none are gone.
  */
 
 static const struct {
@@ -1021,7 +1031,10 @@ static void unit_bus_list_cancel(struct unit_bus *bus)
 	bus->list = sd_bus_slot_unref(bus->list);
 }
 
-/* unit bus_signals.c: what systemd tells of its own accord: where to look, and no more (see unit_bus.c). */
+/*
+ * unit bus_signals.c: what systemd tells of its own accord: where to look, and no more (see
+ * unit_bus.c).
+ */
 
 static int on_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
@@ -1166,7 +1179,10 @@ static int unit_bus_listen(struct unit_bus *bus)
 #define TIMEOUT_NS (20 * NS_PER_S)
 #define PRIVATE_ADDRESS "unix:path=/run/systemd/private"
 
-/* Tries: the pause doubles from one to the other. A connection that held for so long is none that failed. */
+/*
+ * Tries: the pause doubles from one to the other. A connection that held for so long is none that
+ * failed.
+ */
 #define RETRY_MIN_NS (250 * NS_PER_MS)
 #define RETRY_MAX_NS (60 * NS_PER_S)
 

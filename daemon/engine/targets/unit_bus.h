@@ -1,6 +1,6 @@
 /*
- * unit_bus.h: what unit bus's files share: the connection (unit_bus.c), what is told over it (unit bus_signals.c), lists
- * (unit_bus_list.c), and questions about single units (unit_bus_ask.c).
+ * unit_bus.h: what unit bus's files share: the connection (unit_bus.c), what is told over it (unit
+ * bus_signals.c), lists (unit_bus_list.c), and questions about single units (unit_bus_ask.c).
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_UNIT_BUS_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_UNIT_BUS_H
@@ -11,14 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <systemd/sd-bus.h>
 #include <sys/queue.h>
 
 /*
- * unit_table.h: units of systemd as far as they matter here: their names, where their processes are, how they are. A value store: what is in it comes
- * from unit_bus.h.
+ * unit_table.h: units of systemd as far as they matter here: their names, where their processes
+ * are, how they are. A value store: what is in it comes from unit_bus.h.
  *
- * systemd names the cgroup of a unit after it, so that match.h finds most by path. This table is for the others: a unit that is selected by an
- * alias (Names), and one whose cgroup had to be named otherwise ("_cpu.service").
+ * systemd names the cgroup of a unit after it, so that match.h finds most by path. This table is
+ * for the others: a unit that is selected by an alias (Names), and one whose cgroup had to be named
+ * otherwise ("_cpu.service").
  *
  * Belongs to one thread at a time.
  */
@@ -80,8 +82,8 @@ void unit_table_remove(struct unit_table *table, struct unit *unit);
 int unit_table_rename(struct unit_table *table, struct unit *unit, const char *names);
 
 /*
- * Where its processes are now. "", or what is no path of a cgroup below the root: nowhere; then the last place stays. 0; -ENOMEM:
- * nothing has changed.
+ * Where its processes are now. "", or what is no path of a cgroup below the root: nowhere; then the
+ * last place stays. 0; -ENOMEM: nothing has changed.
  */
 int unit_table_place(struct unit_table *table, struct unit *unit, const char *cgroup);
 
@@ -89,8 +91,8 @@ int unit_table_place(struct unit_table *table, struct unit *unit, const char *cg
 const struct unit *unit_table_of(const struct unit_table *table, const char *cgroup);
 
 /*
- * Whether a cgroup (below: or one above it) is that of a unit with a name that matches the glob, although the cgroup's name does not say so.
- * Costs nothing while there is no such unit.
+ * Whether a cgroup (below: or one above it) is that of a unit with a name that matches the glob,
+ * although the cgroup's name does not say so. Costs nothing while there is no such unit.
  */
 bool unit_table_matches(const struct unit_table *table, const char *glob, const char *cgroup, bool below);
 
@@ -101,12 +103,14 @@ bool unit_is_called(const struct unit *unit, const char *glob);
 void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx);
 
 /*
- * unit_bus.h: what the machine's systemd says of the units that entries select: their names, where their processes are, how they are, and which do not
- * exist. Kept in a table (unit_table.h) that is up to date within milliseconds. The only files that speak D-Bus (sd-bus): unit bus*.c.
+ * unit_bus.h: what the machine's systemd says of the units that entries select: their names, where
+ * their processes are, how they are, and which do not exist. Kept in a table (unit_table.h) that is
+ * up to date within milliseconds. The only files that speak D-Bus (sd-bus): unit bus*.c.
  *
- * Never waits for an answer, and never for long for anything: what is to be done is done in portions, at most a fiftieth of a core. Where there is no
- * bus, or it does not answer, state says so, and it is tried again, more and more seldom, once a minute at last; the table
- * keeps what it had.
+ * Never waits for an answer, and never for long for anything: what is to be done is done in
+ * portions, at most a fiftieth of a core. Where there is no bus, or it does not answer, state says
+ * so, and it is tried again, more and more seldom, once a minute at last; the table keeps what it
+ * had.
  *
  * Belongs to one thread at a time.
  */
@@ -123,13 +127,21 @@ enum unit_bus_answer {
 struct unit_bus;
 
 struct unit_bus_options {
-	/* The bus in the notation of D-Bus. NULL: the system bus and, for root, systemd's own socket where there is none. */
+	/*
+	 * The bus in the notation of D-Bus. NULL: the system bus and, for root, systemd's own
+	 * socket where there is none.
+	 */
 	const char *address;
 	bool peer;           /* behind that address is systemd itself */
 	uint64_t timeout_ns; /* of an answer; 0: 20 seconds, because a reload of all units takes its time */
-	/* A unit was asked about. started: it runs anew since it was asked last. Called by unit_bus_hear. */
+	/*
+	 * A unit was asked about. started: it runs anew since it was asked last. Called by
+	 * unit_bus_hear.
+	 */
 	void (*changed)(void *ctx, const struct unit *unit, bool started);
-	/* The answer is another one than before. why: "" unless MISSING. Called by unit_bus_hear. */
+	/*
+	 * The answer is another one than before. why: "" unless MISSING. Called by unit_bus_hear.
+	 */
 	void (*answered)(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
 			 const char *why);
 	void *ctx;
@@ -154,8 +166,8 @@ int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret);
 void unit_bus_free(struct unit_bus *bus);
 
 /*
- * From now on these are wanted: names of units, or globs, which are copied. None: the connection is closed. Units of names that are not wanted any
- * more go. 0; -ENOMEM: nothing has changed.
+ * From now on these are wanted: names of units, or globs, which are copied. None: the connection is
+ * closed. Units of names that are not wanted any more go. 0; -ENOMEM: nothing has changed.
  */
 int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count);
 
@@ -215,13 +227,18 @@ struct unit_bus {
 	bool broken;       /* the connection is of no use; why says why */
 };
 
-/* The name in an object's path, if it may be one of a unit with processes that is wanted: room for UNIT_NAME_MAX. */
+/*
+ * The name in an object's path, if it may be one of a unit with processes that is wanted: room for
+ * UNIT_NAME_MAX.
+ */
 bool unit_bus_object_name(const struct unit_bus *bus, const char *object, char *ret);
 
 /* May it be the name of a unit? */
 bool unit_bus_is_name(const char *name);
 
-/* The interface of a unit's kind, by the name's suffix; NULL: units of that kind have no processes. */
+/*
+ * The interface of a unit's kind, by the name's suffix; NULL: units of that kind have no processes.
+ */
 const char *unit_bus_interface(const char *name);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * health.c: each condition is a struct condition, which knows what is to be said; here is what it says.
+ * health.c: each condition is a struct condition, which knows what is to be said; here is what it
+ * says.
  *
- * Clocks: the wall clock is held against the boot clock, and that one against the monotonic clock. A suspend moves the last pair alone
- * (the kernel adds the time asleep to wall and boot clock alike), a step of the wall clock the first pair alone.
+ * Clocks: the wall clock is held against the boot clock, and that one against the monotonic clock.
+ * A suspend moves the last pair alone (the kernel adds the time asleep to wall and boot clock
+ * alike), a step of the wall clock the first pair alone.
  */
 #include "daemon/service/health/health.h"
 
@@ -25,10 +27,16 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* A condition is over when it has been good for so long: three spans, so that each has at most two entries in half a minute. */
+/*
+ * A condition is over when it has been good for so long: three spans, so that each has at most two
+ * entries in half a minute.
+ */
 #define HEALTH_CALM_NS (3 * HEALTH_SPAN_NS)
 
-/* The wall clock was set, or the machine slept, if the clocks moved by more than this against each other. */
+/*
+ * The wall clock was set, or the machine slept, if the clocks moved by more than this against each
+ * other.
+ */
 #define HEALTH_JUMP_NS NS_PER_S
 
 /* Of jumps in a row one is said in so much time, with the number of those before it. */

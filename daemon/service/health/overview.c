@@ -31,8 +31,9 @@
 /*
  * privileges.c: a table of capabilities, each with what it is for.
  *
- * Memory is locked only where that cannot backfire: with a limited RLIMIT_MEMLOCK every later allocation beyond it would fail, so then
- * only the ring is locked (session.c). MCL_ONFAULT locks what is touched, as it is touched: the process does not grow by it.
+ * Memory is locked only where that cannot backfire: with a limited RLIMIT_MEMLOCK every later
+ * allocation beyond it would fail, so then only the ring is locked (session.c). MCL_ONFAULT locks
+ * what is touched, as it is touched: the process does not grow by it.
  */
 
 struct need {
@@ -116,7 +117,8 @@ void privileges_look(const struct config *config, struct privileges *ret)
 }
 
 /*
- * state_file.c: the directory is opened for each save: it may have been removed, or mounted over, since the last.
+ * state_file.c: the directory is opened for each save: it may have been removed, or mounted over,
+ * since the last.
  */
 
 struct state_file {
@@ -260,8 +262,8 @@ void state_file_close(struct state_file *file)
 }
 
 /*
- * rule_counts.c: one row per rule, in the order of the configuration: a rule's row is found from its place in config->rules, because the
- * evaluator hands out pointers into it.
+ * rule_counts.c: one row per rule, in the order of the configuration: a rule's row is found from
+ * its place in config->rules, because the evaluator hands out pointers into it.
  */
 
 struct rule_counts {

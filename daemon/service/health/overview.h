@@ -1,4 +1,6 @@
-/* overview.h: what a running daemon says of itself and nobody keeps: it is read when somebody asks. */
+/*
+ * overview.h: what a running daemon says of itself and nobody keeps: it is read when somebody asks.
+ */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
 
@@ -19,8 +21,8 @@
 #include <stdint.h>
 
 /*
- * privileges.h: what this process lacks of what the features of the configuration need, and what that switches off. Nothing of it
- * stops the rest.
+ * privileges.h: what this process lacks of what the features of the configuration need, and what
+ * that switches off. Nothing of it stops the rest.
  */
 
 #define PRIVILEGES_LACKS_MAX 8
@@ -37,21 +39,23 @@ struct privileges {
 };
 
 /*
- * Asks the kernel what this process may do, and keeps its memory from being swapped out (mlockall(2)) if the configuration wants that
- * (ring.lock) and it may. Each lack that the log has not heard of before is said there, once: ret holds what was found before ({0}: nothing).
+ * Asks the kernel what this process may do, and keeps its memory from being swapped out
+ * (mlockall(2)) if the configuration wants that (ring.lock) and it may. Each lack that the log has
+ * not heard of before is said there, once: ret holds what was found before ({0}: nothing).
  */
 void privileges_look(const struct config *config, struct privileges *ret);
 
 /*
- * state_file.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the log: a damaged file is set aside, one
- * that cannot be written is said once until it can.
+ * state_file.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the
+ * log: a damaged file is set aside, one that cannot be written is said once until it can.
  */
 
 struct state_file;
 
 /*
- * Reads what an earlier life remembered. paths must outlive it; its state directory must exist. procfd: the proc root, for the boot's id.
- * 0; -ENOMEM; -errno: the directory cannot be opened (logged).
+ * Reads what an earlier life remembered. paths must outlive it; its state directory must exist.
+ * procfd: the proc root, for the boot's id. 0; -ENOMEM; -errno: the directory cannot be opened
+ * (logged).
  */
 int state_file_open(const struct paths *paths, int procfd, struct state_file **ret);
 
@@ -68,8 +72,9 @@ bool state_file_is_failing(const struct state_file *file);
 void state_file_close(struct state_file *file);
 
 /*
- * rule_counts.h: how often each rule was judged, and what came of it, over all targets, those that are gone included: what the evaluator knows
- * of a target goes with it, and a counter must not. Belongs to the main thread.
+ * rule_counts.h: how often each rule was judged, and what came of it, over all targets, those that
+ * are gone included: what the evaluator knows of a target goes with it, and a counter must not.
+ * Belongs to the main thread.
  */
 
 struct rule_counts;
@@ -82,8 +87,8 @@ struct rule_counts_counts {
 };
 
 /*
- * Counts the rules of config, which must outlive it. before: the tally that it takes the place of: rules that were there, by name, go on from
- * where they are; may be NULL. 0 or -ENOMEM.
+ * Counts the rules of config, which must outlive it. before: the tally that it takes the place of:
+ * rules that were there, by name, go on from where they are; may be NULL. 0 or -ENOMEM.
  */
 int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret);
 
@@ -101,8 +106,9 @@ void rule_counts_opened(struct rule_counts *tally, const struct config_rule *rul
 const struct rule_counts_counts *rule_counts_counts(const struct rule_counts *tally, const struct config_rule *rule);
 
 /*
- * overview.h: everything there is to say about a running daemon, gathered for those who write it down: the status document (status_json.h)
- * and the metrics (exposition.h). Read in the main thread.
+ * overview.h: everything there is to say about a running daemon, gathered for those who write it
+ * down: the status document (status_json.h) and the metrics (exposition.h). Read in the main
+ * thread.
  */
 
 /* All borrowed. */

@@ -1,6 +1,6 @@
 /*
- * exposition.c: of the daemon itself: a table for what is a number in a structure, and a function for each part that is more. Targets:
- * exposition_targets.h.
+ * exposition.c: of the daemon itself: a table for what is a number in a structure, and a function
+ * for each part that is more. Targets: exposition_targets.h.
  *
  * Each family is written once, with all its samples together, as both forms want it.
  */
@@ -66,9 +66,11 @@ struct exposition_targets;
  *     spikewatch_x_seconds_total{a="b"} 1.5          spikewatch_x_seconds_total{a="b"} 1.5
  *     # EOF
  *
- * A value is written with as few digits as give it back; nanoseconds never pass through a double, of which 2^53 ns are 104 days.
+ * A value is written with as few digits as give it back; nanoseconds never pass through a double,
+ * of which 2^53 ns are 104 days.
  *
- * Strings of strangers are made harmless in one place, put_value: what is left is valid UTF-8 that a terminal can be shown.
+ * Strings of strangers are made harmless in one place, put_value: what is left is valid UTF-8 that
+ * a terminal can be shown.
  */
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -429,8 +431,8 @@ void label_names_make(const char *const *keys, size_t count, struct label_names 
 #define BLOCK_MAX 6
 
 /*
- * Appends the block of a target: target, entry, kind; of what is in a container container, and in a pod namespace and pod. Returns as
- * openmetrics_block.
+ * Appends the block of a target: target, entry, kind; of what is in a container container, and in a
+ * pod namespace and pod. Returns as openmetrics_block.
  */
 static int target_labels_put(const struct target *target, struct buffer *text)
 {
@@ -456,8 +458,8 @@ static int target_labels_put(const struct target *target, struct buffer *text)
 }
 
 /*
- * Appends, to the block of a target, those of its container's labels that have a name, with a comma in front. Nothing if it has none of them. Returns as
- * openmetrics_block.
+ * Appends, to the block of a target, those of its container's labels that have a name, with a comma
+ * in front. Nothing if it has none of them. Returns as openmetrics_block.
  */
 static int target_labels_put_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
 {
@@ -543,14 +545,16 @@ static const size_t exposition_column_count = ARRAY_LEN(exposition_columns);
 /*
  * exposition_targets.c: two visits of all targets, then the families in turn.
  *
- *     1. ids ─▶ sorted ─▶ the id up to which targets have series of their own: ids are given in the order of discovery
+ *     1. ids ─▶ sorted ─▶ the id up to which targets have series of their own: ids are given in the
+ *        order of discovery
  *     2. each target: up to that id ─▶ its labels as text and its sample are copied ("own")
  *                     beyond it    ─▶ added to the sum of its entry; its counters are kept for the next page ("seen")
- *     3. own, sorted by labels: two of the same labels would be one series with two values, so all but the first are summed too
+ *     3. own, sorted by labels: two of the same labels would be one series with two values, so all but
+ *        the first are summed too
  *     4. families ─▶ own in that order, then the sums
  *
- * Rejected: the busiest targets instead of those known longest. Series that come and go with the load are stale just when somebody looks, and
- * rates over them are wrong.
+ * Rejected: the busiest targets instead of those known longest. Series that come and go with the
+ * load are stale just when somebody looks, and rates over them are wrong.
  */
 
 /* A target with series of its own. */
@@ -641,7 +645,10 @@ static int renew_sums(struct exposition_targets *targets, const struct config *c
 	return 0;
 }
 
-/* Targets come entry by entry, more or less: the last answer is tried first. sum_count: of no entry that there is. */
+/*
+ * Targets come entry by entry, more or less: the last answer is tried first. sum_count: of no entry
+ * that there is.
+ */
 static size_t entry_of(const struct exposition_targets *targets, const char *entry, size_t hint)
 {
 	if (hint < targets->sum_count && strcmp(targets->sums[hint].entry, entry) == 0)
@@ -689,7 +696,10 @@ static const struct seen *find_seen(const struct buffer *before, const struct se
 	return count > 0 ? bsearch(key, before->data, count, sizeof(*key), by_id) : NULL;
 }
 
-/* What is read of a target may be missing for once: what was read before is kept, or its return would count anew. */
+/*
+ * What is read of a target may be missing for once: what was read before is kept, or its return
+ * would count anew.
+ */
 static int add_to_sum(struct exposition_targets *targets, size_t entry, uint32_t id, const struct sample *sample)
 {
 	struct seen key = { .id = id, .sample = *sample };
@@ -799,7 +809,10 @@ static int take_own(const struct visit *visit, const struct evaluator_sight *sig
 	return r < 0 ? r : buffer_append(&targets->own, &own, sizeof(own));
 }
 
-/* One that is not seen for the moment is no less a member of its sum: what was read of it goes on to the next page. */
+/*
+ * One that is not seen for the moment is no less a member of its sum: what was read of it goes on
+ * to the next page.
+ */
 static int take_target(void *ctx, const struct evaluator_sight *sight)
 {
 	static const struct sample nothing;
@@ -972,7 +985,10 @@ static int put_families(const struct exposition_targets *targets, struct openmet
 
 /* ---- the whole ---- */
 
-/* Writes the families of targets. 0; -ENOMEM (nothing of it is counted twice next time); the first error of out. */
+/*
+ * Writes the families of targets. 0; -ENOMEM (nothing of it is counted twice next time); the first
+ * error of out.
+ */
 static int exposition_targets_write(struct exposition_targets *targets, const struct overview *overview,
 				    struct openmetrics *out)
 {

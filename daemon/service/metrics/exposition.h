@@ -1,7 +1,9 @@
 /*
- * exposition.h: how the daemon and its targets are, as metrics. What there is: families.h, docs/metrics.md. Belongs to the main thread.
+ * exposition.h: how the daemon and its targets are, as metrics. What there is: families.h,
+ * docs/metrics.md. Belongs to the main thread.
  *
- * It remembers a little from page to page, because what is summed must not count backwards when one of the sum ends.
+ * It remembers a little from page to page, because what is summed must not count backwards when one
+ * of the sum ends.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_METRICS_EXPOSITION_H
 #define SPIKEWATCH_DAEMON_SERVICE_METRICS_EXPOSITION_H
@@ -20,13 +22,15 @@
 #include <stdint.h>
 
 /*
- * openmetrics.h: figures as text that a metrics server reads: families of samples with labels, in the two forms that are in use,
- * OpenMetrics 1.0 and the text format 0.0.4 of Prometheus. Pure: onto a sink.
+ * openmetrics.h: figures as text that a metrics server reads: families of samples with labels, in
+ * the two forms that are in use, OpenMetrics 1.0 and the text format 0.0.4 of Prometheus. Pure:
+ * onto a sink.
  *
- *	openmetrics_init ─▶ { openmetrics_family ─▶ { openmetrics_u64, _ns, _double } } ─▶ openmetrics_finish
+ * 	openmetrics_init ─▶ { openmetrics_family ─▶ { openmetrics_u64, _ns, _double } } ─▶
+ *  openmetrics_finish
  *
- * What they differ in is this module's: the name in the lines about a counter, units, the mark of the end. The writer is sticky: the first
- * error is returned by every later call.
+ * What they differ in is this module's: the name in the lines about a counter, units, the mark of
+ * the end. The writer is sticky: the first error is returned by every later call.
  */
 
 enum openmetrics_form {
@@ -73,18 +77,24 @@ struct openmetrics {
 const char *openmetrics_type(enum openmetrics_form form);
 
 /*
- * The form that a client prefers by its Accept header (RFC 9110, 12.5.1): OpenMetrics only if it names it, and likes it no less than plain
- * text. NULL, and whatever makes no sense, is 0.0.4.
+ * The form that a client prefers by its Accept header (RFC 9110, 12.5.1): OpenMetrics only if it
+ * names it, and likes it no less than plain text. NULL, and whatever makes no sense, is 0.0.4.
  */
 enum openmetrics_form openmetrics_negotiate(const char *accept);
 
 /* Begins a page. Nothing is written yet, and nothing is to be released. */
 void openmetrics_init(struct openmetrics *writer, struct sink sink, enum openmetrics_form form);
 
-/* What follows belongs to family, which must live until the next one. Nothing is written of a family without samples. */
+/*
+ * What follows belongs to family, which must live until the next one. Nothing is written of a
+ * family without samples.
+ */
 void openmetrics_family(struct openmetrics *writer, const struct openmetrics_family *family);
 
-/* A sample. ns: nanoseconds, written as seconds, exactly. labels may be NULL. 0 or the first error of the sink. */
+/*
+ * A sample. ns: nanoseconds, written as seconds, exactly. labels may be NULL. 0 or the first error
+ * of the sink.
+ */
 int openmetrics_u64(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value);
 int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value);
 int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labels *labels, double value);
@@ -93,16 +103,20 @@ int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labe
 int openmetrics_finish(struct openmetrics *writer);
 
 /*
- * Appends count labels to ret as they stand in a sample: NAME="VALUE",... In values control characters and bytes that are not UTF-8 become
- * U+FFFD. 0; -ENOMEM; -EFBIG.
+ * Appends count labels to ret as they stand in a sample: NAME="VALUE",... In values control
+ * characters and bytes that are not UTF-8 become U+FFFD. 0; -ENOMEM; -EFBIG.
  */
 int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret);
 
 /*
- * label_names.h: what labels of containers are called in metrics: as kube-state-metrics calls those of pods, so that both can be joined. Pure.
+ * label_names.h: what labels of containers are called in metrics: as kube-state-metrics calls those
+ * of pods, so that both can be joined. Pure.
  */
 
-/* "label_", a key in which an underscore stands before every second byte at most, and "_conflict16". */
+/*
+ * "label_", a key in which an underscore stands before every second byte at most, and
+ * "_conflict16".
+ */
 #define LABEL_NAMES_ROOM (6 + 2 * LABELS_KEY_MAX + 11 + 1)
 
 struct label_names {
@@ -112,25 +126,29 @@ struct label_names {
 };
 
 /*
- * "app.kubernetes.io/partOf" is label_app_kubernetes_io_part_of: what is no letter or digit becomes "_", and one comes before a capital that follows a
- * small letter or a digit. Those that would be called the same are label_x_conflict1, label_x_conflict2, in the order of the keys. At most CONFIG_LABELS_MAX
- * keys, which must outlive *ret.
+ * "app.kubernetes.io/partOf" is label_app_kubernetes_io_part_of: what is no letter or digit becomes
+ * "_", and one comes before a capital that follows a small letter or a digit. Those that would be
+ * called the same are label_x_conflict1, label_x_conflict2, in the order of the keys. At most
+ * CONFIG_LABELS_MAX keys, which must outlive *ret.
  */
 void label_names_make(const char *const *keys, size_t count, struct label_names *ret);
 
 /*
- * families.h: every family of metrics there is: the one table from which they are written (exposition.h) and against which docs/metrics.md
- * is held.
+ * families.h: every family of metrics there is: the one table from which they are written
+ * (exposition.h) and against which docs/metrics.md is held.
  *
- * Names follow the conventions of Prometheus: base units, which end the name; what only grows is a counter, whose samples end in _total.
- * A family once published keeps its name and meaning.
+ * Names follow the conventions of Prometheus: base units, which end the name; what only grows is a
+ * counter, whose samples end in _total. A family once published keeps its name and meaning.
  */
 
 /* The labels of everything that is said of a target. */
 #define METRIC_FAMILIES_TARGET "target, entry, kind"
 
 // clang-format off
-/*      identifier           name                                  kind     unit       labels       what it is */
+/*
+ * identifier           name                                  kind     unit       labels       what
+ *                      it is
+ */
 #define METRIC_FAMILIES_TABLE(X)                                                                                                                     \
 	X(BUILD,               "spikewatch_build",                     INFO,    "",        "version",   "Version of spikewatchd.")                       \
 	X(START_TIME,          "spikewatch_start_time_seconds",        GAUGE,   "seconds", "",          "When the daemon started, since 1970.")          \
@@ -242,8 +260,9 @@ int exposition_new(wall_t started, struct exposition **ret);
 void exposition_free(struct exposition *exposition);
 
 /*
- * Appends a page to ret. 0; -ENOMEM; -EFBIG: beyond ret->max, and then what was appended is of no use. Three microseconds per
- * target that has series of its own, less than half of one for each of the others.
+ * Appends a page to ret. 0; -ENOMEM; -EFBIG: beyond ret->max, and then what was appended is of no
+ * use. Three microseconds per target that has series of its own, less than half of one for each of
+ * the others.
  */
 int exposition_write(struct exposition *exposition, const struct overview *overview, enum openmetrics_form form,
 		     struct buffer *ret);

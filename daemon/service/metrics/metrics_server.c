@@ -1,15 +1,17 @@
 /*
- * metrics_server.c: libmicrohttpd without threads: all its descriptors are behind one epoll descriptor, which the loop watches, and its timeouts
- * are a timer of the loop.
+ * metrics_server.c: libmicrohttpd without threads: all its descriptors are behind one epoll
+ * descriptor, which the loop watches, and its timeouts are a timer of the loop.
  *
- * libmicrohttpd bounds the number of clients, the size of a request and the silence between two bytes, but not the whole time, so whoever
- * sends a byte now and then would keep a place for hours. Places are therefore kept here too, and the socket of whoever has had its time is
- * shut down; the library sees that as the end of the connection.
+ * libmicrohttpd bounds the number of clients, the size of a request and the silence between two
+ * bytes, but not the whole time, so whoever sends a byte now and then would keep a place for hours.
+ * Places are therefore kept here too, and the socket of whoever has had its time is shut down; the
+ * library sees that as the end of the connection.
  *
- * A connection ends after one answer: a scraper that comes every few seconds loses nothing by it, and a place cannot be kept by asking again
- * and again.
+ * A connection ends after one answer: a scraper that comes every few seconds loses nothing by it,
+ * and a place cannot be kept by asking again and again.
  *
- * Rejected: a thread of libmicrohttpd's own. What is asked for belongs to the main thread, and would need a lock in it.
+ * Rejected: a thread of libmicrohttpd's own. What is asked for belongs to the main thread, and
+ * would need a lock in it.
  */
 #include "daemon/service/metrics/metrics_server.h"
 
@@ -39,16 +41,20 @@
 /* How long the end waits for a disk that hangs. */
 #define METRICS_FILE_PATIENCE_NS (2 * NS_PER_S)
 
-/* For the request and for taking the answer together, however busily: a connection is for one request. */
+/*
+ * For the request and for taking the answer together, however busily: a connection is for one
+ * request.
+ */
 #define METRICS_PATIENCE_NS (5 * NS_PER_S)
 
 /*
  * metrics_file.c: one page at a time goes from hand to hand.
  *
- *     IDLE ── put ──▶ WRITING ── written, or not ──▶ IDLE         free: the thread removes the file, then is DONE
+ *     IDLE ── put ──▶ WRITING ── written, or not ──▶ IDLE         free: the thread removes the file,
+ *     then is DONE
  *
- * A thread that hangs in the kernel can neither be stopped nor joined. Whoever has waited long enough leaves the object to it: the last one
- * to leave frees it.
+ * A thread that hangs in the kernel can neither be stopped nor joined. Whoever has waited long
+ * enough leaves the object to it: the last one to leave frees it.
  */
 
 enum state { IDLE, WRITING, DONE };
@@ -271,8 +277,9 @@ void metrics_file_free(struct metrics_file *metrics_file)
 }
 
 /*
- * The library is loaded when somebody is to listen: it brings TLS and eight more libraries along, which a daemon that offers no metrics should
- * not have in its memory. Debian and Ubuntu have had this version of its interface since 2018.
+ * The library is loaded when somebody is to listen: it brings TLS and eight more libraries along,
+ * which a daemon that offers no metrics should not have in its memory. Debian and Ubuntu have had
+ * this version of its interface since 2018.
  */
 #define LIBRARY "libmicrohttpd.so.12"
 
@@ -317,7 +324,9 @@ static int load_library(void)
 	return 0;
 }
 
-/* Steps of the server. A scrape takes less than ten; beyond them it rests until the second is over. */
+/*
+ * Steps of the server. A scrape takes less than ten; beyond them it rests until the second is over.
+ */
 #define STEPS_PER_S 1000
 
 /* How late a client may be dropped. */
@@ -446,7 +455,10 @@ static enum MHD_Result answer(struct metrics *metrics, struct MHD_Connection *co
 	return http.queue_response(connection, MHD_HTTP_OK, page);
 }
 
-/* Called when the headers are there, and again when all is: an answer to the first would be cut short by what is still to come. */
+/*
+ * Called when the headers are there, and again when all is: an answer to the first would be cut
+ * short by what is still to come.
+ */
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection, const char *path,
 				  const char *method, const char *version, const char *body, size_t *body_len,
 				  void **context)
@@ -490,7 +502,10 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 	}
 }
 
-/* What was not taken of an answer is thrown away, at once: the kernel would else keep trying to send it. */
+/*
+ * What was not taken of an answer is thrown away, at once: the kernel would else keep trying to
+ * send it.
+ */
 static void hang_up(int fd)
 {
 	struct linger at_once = { .l_onoff = 1 };
@@ -627,7 +642,10 @@ static int make_socket(const char *text, int *ret)
 
 /* ---- the whole ---- */
 
-/* If it cannot be started, libmicrohttpd does not say whether it has closed the socket: then it is left open rather than closed twice. */
+/*
+ * If it cannot be started, libmicrohttpd does not say whether it has closed the socket: then it is
+ * left open rather than closed twice.
+ */
 static int start_http(struct metrics *metrics, int fd)
 {
 	metrics->http = http.start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, metrics, MHD_OPTION_LISTEN_SOCKET,

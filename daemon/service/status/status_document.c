@@ -1,17 +1,21 @@
 /*
- * status_document.c: a document whose writer is kept between the pieces, and a list of ids that says who comes next.
+ * status_document.c: a document whose writer is kept between the pieces, and a list of ids that
+ * says who comes next.
  *
  *                                 ┌──── all were looked at ────▶ those picked ─┐
  *   the head ──▶ nearest? ── yes ─┘                                            ├──▶ the end
  *      │             └────── no ───────────────────────────────▶ everybody ────┘
  *      └── brief ────────────────────────────────────────────────────────────────▶
  *
- * The list is of ids, not of places in the evaluator: who goes leaves a gap there that another one fills. An id that is unknown when its turn comes has
- * gone. The configuration may be another one by then, and rules with it: nothing but numbers is kept from one piece to the next.
+ * The list is of ids, not of places in the evaluator: who goes leaves a gap there that another one
+ * fills. An id that is unknown when its turn comes has gone. The configuration may be another one
+ * by then, and rules with it: nothing but numbers is kept from one piece to the next.
  *
- * A row is begun only if the longest possible one fits: what is left out is whole rules, and the document is valid in every case.
+ * A row is begun only if the longest possible one fits: what is left out is whole rules, and the
+ * document is valid in every case.
  *
- * Rejected: a copy of everything at the beginning. It would be of one moment, at 4 KB for each target and a stop of milliseconds.
+ * Rejected: a copy of everything at the beginning. It would be of one moment, at 4 KB for each
+ * target and a stop of milliseconds.
  */
 #include "daemon/service/status/status_document.h"
 
@@ -60,7 +64,10 @@
 
 #define STATUS_ANSWER_LOOKS 256
 
-/* status_units.c: visited twice under discovery's lock: which are missing, and which there are. Written to memory, so that nobody waits for a reader. */
+/*
+ * status_units.c: visited twice under discovery's lock: which are missing, and which there are.
+ * Written to memory, so that nobody waits for a reader.
+ */
 
 struct units {
 	struct json_writer *json;
@@ -153,10 +160,11 @@ static void status_units_put(struct json_writer *json, struct discovery *discove
 }
 
 /*
- * status_json.c: read in the main thread, where rules and incidents live, between two looks at the ring; from the other threads comes
- * what they give away to any thread.
+ * status_json.c: read in the main thread, where rules and incidents live, between two looks at the
+ * ring; from the other threads comes what they give away to any thread.
  *
- * A target says when it was looked at: with thousands of them that is not when the document was begun.
+ * A target says when it was looked at: with thousands of them that is not when the document was
+ * begun.
  */
 
 /* NAN, which is no number, is how JSON's null is said: not known, not configured. */
@@ -534,7 +542,10 @@ static void status_json_put_head(struct json_writer *json, const struct overview
 	put_incidents(json, overview);
 }
 
-/* More than a target, a rule on it and the end of the document can take, and what the writer has not handed on yet. */
+/*
+ * More than a target, a rule on it and the end of the document can take, and what the writer has
+ * not handed on yet.
+ */
 #define ROW_MAX (64u << 10)
 
 enum answer_phase { HEAD, PICKING, TARGETS, END };
@@ -605,7 +616,10 @@ static double nearness_of(const struct trigger_decision *decision)
 	return isfinite(nearness) ? nearness : INFINITY;
 }
 
-/* Of equally near ones the first stays. Most rows of many are not among the nearest: one comparison. */
+/*
+ * Of equally near ones the first stays. Most rows of many are not among the nearest: one
+ * comparison.
+ */
 static void pick(struct status_answer *answer, const struct pick *candidate)
 {
 	size_t max = answer->asked.query.nearest, at = answer->pick_count;

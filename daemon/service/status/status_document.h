@@ -1,9 +1,10 @@
 /*
- * status_document.h: the answer to "how are you", made piece by piece: of ten thousand targets it has twenty megabytes, and between two pieces the
- * rules are judged and others are answered.
+ * status_document.h: the answer to "how are you", made piece by piece: of ten thousand targets it
+ * has twenty megabytes, and between two pieces the rules are judged and others are answered.
  *
- * The targets are those that there are when it is begun, less what has gone until its turn comes. Each is as it is when its turn comes, all of its
- * rules at the same moment, and says when that was.
+ * The targets are those that there are when it is begun, less what has gone until its turn comes.
+ * Each is as it is when its turn comes, all of its rules at the same moment, and says when that
+ * was.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
 #define SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
@@ -13,8 +14,8 @@
 #include "lib/base/io.h"
 
 /*
- * A piece ends at the first target after so many bytes, after so many looks at targets, or after so long: of globs and names that somebody has made
- * for it, each look takes milliseconds.
+ * A piece ends at the first target after so many bytes, after so many looks at targets, or after so
+ * long: of globs and names that somebody has made for it, each look takes milliseconds.
  */
 #define STATUS_ANSWER_PIECE (64u << 10)
 
@@ -36,8 +37,9 @@ struct status_answer_options {
 int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret);
 
 /*
- * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one, must leave STATUS_ANSWER_ROOM. 1: there is more; 0: this
- * was the last; -ENOMEM; -EFBIG: what comes before the targets does not fit.
+ * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one,
+ * must leave STATUS_ANSWER_ROOM. 1: there is more; 0: this was the last; -ENOMEM; -EFBIG: what
+ * comes before the targets does not fit.
  */
 int status_answer_more(struct status_answer *answer, struct buffer *ret);
 

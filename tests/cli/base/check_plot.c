@@ -1,4 +1,7 @@
-/* check_plot.c: pictures are compared as text with golden ones; what cannot be seen in a picture is asked for. */
+/*
+ * check_plot.c: pictures are compared as text with golden ones; what cannot be seen in a picture is
+ * asked for.
+ */
 #include "cli/base/plot.h"
 #include "lib/base/base.h"
 

@@ -1,4 +1,7 @@
-/* check_prune.c: which incidents are listed, and which are removed, through the commands that people type. */
+/*
+ * check_prune.c: which incidents are listed, and which are removed, through the commands that
+ * people type.
+ */
 #include "commandrun.h"
 
 #include "cli/base/options.h"
@@ -21,7 +24,10 @@ Suite *prune_suite(void);
 static char path[300];
 static int dirfd_of_test = -1;
 
-/* Three incidents: the first is of all targets, the others of postgres/812; the one in the middle is the worst. */
+/*
+ * Three incidents: the first is of all targets, the others of postgres/812; the one in the middle
+ * is the worst.
+ */
 static void set_up(void)
 {
 	dirfd_of_test = incidentmade_directory(path, sizeof(path));

@@ -1,4 +1,7 @@
-/* check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they print is read back. */
+/*
+ * check_show.c: list, show and verify as they are called, on incidents whole and hostile; what they
+ * print is read back.
+ */
 #include "cli/base/options.h"
 #include "lib/profile/stack_text.h"
 #include "lib/incident/incident.h"
@@ -484,7 +487,10 @@ START_TEST(damaged_stream_names_line_and_loss)
 }
 END_TEST
 
-/* As the daemon has it while the window is not over: under another name, locked, without manifest and samples. The lock. */
+/*
+ * As the daemon has it while the window is not over: under another name, locked, without manifest
+ * and samples. The lock.
+ */
 static int unseal(void)
 {
 	char from[600], to[700];

@@ -1,6 +1,7 @@
 /*
- * check_status.c: what is said of an answer, to the letter; of answers that are hostile, or no answers at all; and which daemons are
- * asked. The daemon is a process that answers whatever the test wants.
+ * check_status.c: what is said of an answer, to the letter; of answers that are hostile, or no
+ * answers at all; and which daemons are asked. The daemon is a process that answers whatever the
+ * test wants.
  */
 #include "cli/base/options.h"
 #include "scene.h"

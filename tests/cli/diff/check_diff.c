@@ -1,6 +1,6 @@
 /*
- * check_diff.c: two incidents with numbers that are known, through the command: text, JSON, folded stacks, page. A has 100 samples during its
- * spike, B has 400.
+ * check_diff.c: two incidents with numbers that are known, through the command: text, JSON, folded
+ * stacks, page. A has 100 samples during its spike, B has 400.
  */
 #include "commandrun.h"
 

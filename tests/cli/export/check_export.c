@@ -1,6 +1,7 @@
 /*
- * check_export.c: each form of an incident, read back and held against what its viewers require: for the Firefox Profiler the members, the
- * lengths and the places of src/types/profile.ts at version 70; for Perfetto the members of the Trace Event Format.
+ * check_export.c: each form of an incident, read back and held against what its viewers require:
+ * for the Firefox Profiler the members, the lengths and the places of src/types/profile.ts at
+ * version 70; for Perfetto the members of the Trace Event Format.
  */
 #include "commandrun.h"
 
@@ -57,7 +58,10 @@ static void put_file(const char *name, const struct buffer *data)
 	close(fd);
 }
 
-/* postgres/812: main calls a function with a hostile name, into which another one is inlined; a frame without a name. */
+/*
+ * postgres/812: main calls a function with a hostile name, into which another one is inlined; a
+ * frame without a name.
+ */
 static void make_profile(const char *name, const char *type, const char *unit)
 {
 	const struct pprof_options options = {

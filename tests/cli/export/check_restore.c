@@ -1,4 +1,7 @@
-/* check_restore.c: a page becomes the directory again that it was made of; pages that are cut, changed or none. */
+/*
+ * check_restore.c: a page becomes the directory again that it was made of; pages that are cut,
+ * changed or none.
+ */
 #include "cli/export/export.h"
 
 #include "incidentmade.h"

@@ -1,4 +1,7 @@
-/* check_functions.c: the section of spikewatch show to the letter, at several widths; files that are hostile, cut, or of something else. */
+/*
+ * check_functions.c: the section of spikewatch show to the letter, at several widths; files that
+ * are hostile, cut, or of something else.
+ */
 #include "cli/incident/profiles.h"
 
 #include "incidentmade.h"

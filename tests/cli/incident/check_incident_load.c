@@ -1,4 +1,6 @@
-/* check_incident_load.c: incidents as the daemon writes them, and as nobody should have left them. */
+/*
+ * check_incident_load.c: incidents as the daemon writes them, and as nobody should have left them.
+ */
 #include "lib/incident/incident.h"
 #include "cli/incident/incident_load.h"
 #include "incidentmade.h"

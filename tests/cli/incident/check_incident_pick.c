@@ -1,4 +1,7 @@
-/* check_incident_pick.c: what may not be read is counted and not passed over; where nothing can be looked up it is said why. */
+/*
+ * check_incident_pick.c: what may not be read is counted and not passed over; where nothing can be
+ * looked up it is said why.
+ */
 #include "cli/incident/incident_load.h"
 
 #include "incidentmade.h"

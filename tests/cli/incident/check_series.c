@@ -1,4 +1,6 @@
-/* check_series.c: what is read from samples: bursts are kept, silence is silence, gaps are unknown. */
+/*
+ * check_series.c: what is read from samples: bursts are kept, silence is silence, gaps are unknown.
+ */
 #include "lib/base/base.h"
 #include "cli/incident/series.h"
 #include "torture.h"

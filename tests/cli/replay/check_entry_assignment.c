@@ -1,4 +1,7 @@
-/* check_entry_assignment.c: which entry a recorded target is of: its own, one that selects it, the one that is asked for, none. */
+/*
+ * check_entry_assignment.c: which entry a recorded target is of: its own, one that selects it, the
+ * one that is asked for, none.
+ */
 #include "cli/replay/replay.h"
 #include "scene.h"
 #include "torture.h"

@@ -1,4 +1,7 @@
-/* check_recording.c: streams as events: what busy targets did is judged as it was; what is missing, damaged, doubled or absurd is not made up. */
+/*
+ * check_recording.c: streams as events: what busy targets did is judged as it was; what is missing,
+ * damaged, doubled or absurd is not made up.
+ */
 #include "replay_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -99,7 +102,10 @@ static void play(struct rule_replay *rule_replay)
 	recording_free(recording);
 }
 
-/* A tick of one writer: its targets are those with its number and every `writers` more. The first one is read as the tick begins. */
+/*
+ * A tick of one writer: its targets are those with its number and every `writers` more. The first
+ * one is read as the tick begins.
+ */
 static void live_one_tick(struct evaluator *evaluator, struct sample *samples, uint32_t looker, uint32_t writers,
 			  mono_t now)
 {
@@ -114,7 +120,10 @@ static void live_one_tick(struct evaluator *evaluator, struct sample *samples, u
 	ck_assert_int_eq(evaluator_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
 }
 
-/* Four busy targets and so many that look at them, one a little after the other. The last one hangs now and then, if there are several. */
+/*
+ * Four busy targets and so many that look at them, one a little after the other. The last one hangs
+ * now and then, if there are several.
+ */
 static void live_and_record_with(uint32_t writers, unsigned ticks)
 {
 	struct evaluator *evaluator = rig_evaluator(config);

@@ -1,6 +1,6 @@
 /*
- * check_replay.c: spikewatch replay as it is run: over what a real daemon recorded, in the ring and in incidents; over recordings that are whole,
- * damaged or none; and what it says of wrong usage.
+ * check_replay.c: spikewatch replay as it is run: over what a real daemon recorded, in the ring and
+ * in incidents; over recordings that are whole, damaged or none; and what it says of wrong usage.
  */
 #include "lib/incident/incident.h"
 #include "lib/base/json.h"
@@ -148,7 +148,10 @@ static unsigned long long number(const struct json_node *object, const char *key
 	return strtoull(node->text, NULL, 10);
 }
 
-/* Whether a replay as JSON has exactly this firing: to the nanosecond, and the value as far as it is written. */
+/*
+ * Whether a replay as JSON has exactly this firing: to the nanosecond, and the value as far as it
+ * is written.
+ */
 static bool has_firing(const struct json_node *firings, const struct incident *incident)
 {
 	for (const struct json_node *at = firings->first; at; at = at->next) {

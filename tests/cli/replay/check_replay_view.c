@@ -1,4 +1,7 @@
-/* check_replay_view.c: a firing in words and as JSON: what it was held against is the minimum where that is higher. */
+/*
+ * check_replay_view.c: a firing in words and as JSON: what it was held against is the minimum where
+ * that is higher.
+ */
 #include "cli/replay/replay.h"
 
 #include "lib/base/base.h"

@@ -1,4 +1,7 @@
-/* check_rule_replay.c: what an evaluator decides, it decides again when what it saw is replayed out of the ring; and what is said of the rest. */
+/*
+ * check_rule_replay.c: what an evaluator decides, it decides again when what it saw is replayed out
+ * of the ring; and what is said of the rest.
+ */
 #include "replay_rig.h"
 #include "torture.h"
 

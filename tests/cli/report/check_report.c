@@ -1,6 +1,7 @@
 /*
- * check_report.c: the page of a report without a browser: its data are read back, its files are taken out again, and nothing of what strangers
- * have named gets out of its place. What a browser makes of it is tried by make check-report.
+ * check_report.c: the page of a report without a browser: its data are read back, its files are
+ * taken out again, and nothing of what strangers have named gets out of its place. What a browser
+ * makes of it is tried by make check-report.
  */
 #include "cli/base/options.h"
 #include "lib/incident/incident.h"
@@ -173,8 +174,9 @@ START_TEST(plots_have_what_happened_in_them)
 		ck_assert_double_eq(points, (double)member(child(member(memory, "lines"), i), "values")->count);
 	}
 	/*
-	 * A whole core of half a core, over 100 ms too; what little was used since the last heartbeat falls into the burst's first sample. The
-	 * limit is 100 percent, the threshold what the rule says.
+	 * A whole core of half a core, over 100 ms too; what little was used since the last
+	 * heartbeat falls into the burst's first sample. The limit is 100 percent, the threshold
+	 * what the rule says.
 	 */
 	ck_assert_double_eq_tol(highest(child(member(cpu, "lines"), 0)), 228.4, 1);
 	ck_assert_double_eq_tol(highest(child(member(cpu, "lines"), 1)), 200, 4);
@@ -426,7 +428,9 @@ static int run(char **words)
 	return code;
 }
 
-/* A page is larger than what stdio keeps back: why writing has failed must be seen from the pipe. */
+/*
+ * A page is larger than what stdio keeps back: why writing has failed must be seen from the pipe.
+ */
 START_TEST(a_reader_that_has_seen_enough_is_no_news)
 {
 	char program[512], incident[500], directory[64];

@@ -1,4 +1,7 @@
-/* check_report_file.c: files come out of a page as they went in; pages that are cut, changed or hostile. */
+/*
+ * check_report_file.c: files come out of a page as they went in; pages that are cut, changed or
+ * hostile.
+ */
 #include "cli/report/report.h"
 
 #include "torture.h"

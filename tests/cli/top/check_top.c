@@ -1,6 +1,7 @@
 /*
- * check_top.c: spikewatch top as it is run, beside a daemon that runs: as text, and on a pseudo terminal that is resized, typed at, and given
- * back. What it draws is read as a stream of bytes: what matters is which words come, and that the terminal ends as it began.
+ * check_top.c: spikewatch top as it is run, beside a daemon that runs: as text, and on a pseudo
+ * terminal that is resized, typed at, and given back. What it draws is read as a stream of bytes:
+ * what matters is which words come, and that the terminal ends as it began.
  */
 #include "program.h"
 #include "lib/base/base.h"

@@ -1,6 +1,6 @@
 /*
- * check_top_watch.c: rings as files, written by the test, read as spikewatch top does: found, replaced, damaged, ended; and what the rules of a
- * configuration make of them.
+ * check_top_watch.c: rings as files, written by the test, read as spikewatch top does: found,
+ * replaced, damaged, ended; and what the rules of a configuration make of them.
  */
 #include "lib/evaluator/rule_state.h"
 #include "ring_fixture.h"

@@ -1,4 +1,7 @@
-/* check_record.c: spikewatch record as it is used: on processes that end, on commands, into pipes that nobody reads. */
+/*
+ * check_record.c: spikewatch record as it is used: on processes that end, on commands, into pipes
+ * that nobody reads.
+ */
 #include "program.h"
 
 #include <errno.h>

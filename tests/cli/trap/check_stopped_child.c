@@ -1,4 +1,7 @@
-/* check_stopped_child.c: commands that wait at the gate, run, cannot be run, and are seen to end whatever our own parent has done with SIGCHLD. */
+/*
+ * check_stopped_child.c: commands that wait at the gate, run, cannot be run, and are seen to end
+ * whatever our own parent has done with SIGCHLD.
+ */
 #include "cli/trap/child.h"
 
 #include "program.h"

@@ -1,7 +1,9 @@
 /*
- * check_trap.c: spikewatch trap as it is used: on real processes that burn CPU or take memory, on commands, by people who press Ctrl-C.
+ * check_trap.c: spikewatch trap as it is used: on real processes that burn CPU or take memory, on
+ * commands, by people who press Ctrl-C.
  *
- * Thresholds are far below what is done and above nothing, so that a busy machine only makes it slower.
+ * Thresholds are far below what is done and above nothing, so that a busy machine only makes it
+ * slower.
  */
 #include "program.h"
 
@@ -229,7 +231,10 @@ START_TEST(what_comes_when_there_are_enough_is_left_alone)
 	AUTO_FREE char *incident = read_incident();
 	const char *got_to = strstr(incident, "\"got_to_ns\": ");
 
-	/* It was waited for to be complete: a second, if the sampler was not kept from its work for most of it. */
+	/*
+	 * It was waited for to be complete: a second, if the sampler was not kept from its work for
+	 * most of it.
+	 */
 	ck_assert_msg(got_to && strtoll(got_to + strlen("\"got_to_ns\": "), NULL, 10) > 300000000, "%s", incident);
 	actor_end(&actors[0]);
 	actor_end(&actors[1]);
@@ -275,7 +280,10 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 }
 END_TEST
 
-/* The command itself only waits. What works is a child, or a grandchild that has left its session and its parents. */
+/*
+ * The command itself only waits. What works is a child, or a grandchild that has left its session
+ * and its parents.
+ */
 static const char *const workers[] = {
 	"sh -c \"$0\" & wait",
 	"(setsid sh -c \"$0\" &) ; while ! [ -e \"$1\" ]; do sleep 0.05; done",

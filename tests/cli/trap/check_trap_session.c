@@ -1,4 +1,7 @@
-/* check_trap_session.c: what spikewatch trap runs on, without the command around it: memory that runs out, a directory that cannot be. */
+/*
+ * check_trap_session.c: what spikewatch trap runs on, without the command around it: memory that
+ * runs out, a directory that cannot be.
+ */
 #include "scene.h"
 #include "torture.h"
 

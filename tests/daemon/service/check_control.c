@@ -1,6 +1,6 @@
 /*
- * check_control.c: the control socket among clients who stall, talk nonsense, leave or never read; served in this process by an event
- * loop turned by hand, and by the daemon as it is run.
+ * check_control.c: the control socket among clients who stall, talk nonsense, leave or never read;
+ * served in this process by an event loop turned by hand, and by the daemon as it is run.
  */
 #include "daemon/service/control.h"
 #include "lib/base/json.h"
@@ -370,7 +370,10 @@ START_TEST(whoever_takes_a_long_answer_slowly_gets_it_whole)
 }
 END_TEST
 
-/* While the daemon was busy with somebody else: all are out of time when it comes back, and none of them is to blame. */
+/*
+ * While the daemon was busy with somebody else: all are out of time when it comes back, and none of
+ * them is to blame.
+ */
 START_TEST(whoever_has_asked_is_answered_however_late)
 {
 	int fds[CONTROL_CLIENTS_MAX];
@@ -398,7 +401,10 @@ START_TEST(a_large_answer_arrives_whole)
 }
 END_TEST
 
-/* Somebody takes a long answer and never stops, somebody else asks, and something more urgent comes up. */
+/*
+ * Somebody takes a long answer and never stops, somebody else asks, and something more urgent comes
+ * up.
+ */
 START_TEST(between_two_pieces_others_have_their_turn)
 {
 	sd_event_source *urgent;

@@ -1,5 +1,6 @@
 /*
- * check_daemon.c: spikewatchd as it is run: what it says and how it exits, stopped, killed, started twice, by root and by anybody.
+ * check_daemon.c: spikewatchd as it is run: what it says and how it exits, stopped, killed, started
+ * twice, by root and by anybody.
  */
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
@@ -79,7 +80,10 @@ static void kill_hard(const struct program *program)
 	ck_assert_int_eq(program_wait(program), 128 + SIGKILL);
 }
 
-/* Incidents whose name has this part. The last one is read, and must be whole. Half-written ones count as -1. */
+/*
+ * Incidents whose name has this part. The last one is read, and must be whole. Half-written ones
+ * count as -1.
+ */
 static int find_incidents(const char *part, struct incident *ret)
 {
 	DIR *dir = opendir(incidents);
@@ -202,7 +206,10 @@ START_TEST(stopping_seals_the_incident_that_is_open)
 }
 END_TEST
 
-/* Whether the incident that is being written has been noted: that what was collected for it would outlive the daemon. */
+/*
+ * Whether the incident that is being written has been noted: that what was collected for it would
+ * outlive the daemon.
+ */
 static bool is_noted(void)
 {
 	char pattern[192];
@@ -226,7 +233,9 @@ START_TEST(an_incident_has_the_command_line_from_after_the_execution)
 	if (!built)
 		return;
 
-	/* A shell becomes another program, under another name, when the daemon watches it already. */
+	/*
+	 * A shell becomes another program, under another name, when the daemon watches it already.
+	 */
 	snprintf(program, sizeof(program), "%s/afterwards", directory);
 	snprintf(go, sizeof(go), "%s/go", directory);
 	ck_assert_int_eq(symlink("/bin/sh", program), 0);
@@ -306,7 +315,10 @@ START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns
 }
 END_TEST
 
-/* An incident of everything, asked for by hand, that goes on when its daemon is killed: what is adopted is whole as far as it goes, and says where it ends. */
+/*
+ * An incident of everything, asked for by hand, that goes on when its daemon is killed: what is
+ * adopted is whole as far as it goes, and says where it ends.
+ */
 START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends)
 {
 	static char spikewatch[512];

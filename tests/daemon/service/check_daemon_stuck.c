@@ -1,6 +1,7 @@
 /*
- * check_daemon_stuck.c: spikewatchd over a /proc in which the command line of a process is a pipe that nobody writes into: a read that does not come to an end,
- * while it runs and when it is stopped.
+ * check_daemon_stuck.c: spikewatchd over a /proc in which the command line of a process is a pipe
+ * that nobody writes into: a read that does not come to an end, while it runs and when it is
+ * stopped.
  */
 #include "lib/incident/manifest.h"
 #include "program.h"
@@ -90,7 +91,10 @@ static void teardown(void)
 	scene_remove(directory);
 }
 
-/* How many times systemd was told that all is well, since it was asked last: at least every few seconds, or the daemon waits for us. */
+/*
+ * How many times systemd was told that all is well, since it was asked last: at least every few
+ * seconds, or the daemon waits for us.
+ */
 static unsigned times_fed(void)
 {
 	char text[64];
@@ -218,7 +222,10 @@ START_TEST(at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it)
 }
 END_TEST
 
-/* Nobody selects by the command line here: discovery has read it and is through with it. Evidence has it too. */
+/*
+ * Nobody selects by the command line here: discovery has read it and is through with it. Evidence
+ * has it too.
+ */
 START_TEST(evidence_that_hangs_does_not_keep_it_from_stopping)
 {
 	if (!built)

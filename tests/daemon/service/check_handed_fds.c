@@ -1,4 +1,7 @@
-/* check_handed_fds.c: descriptors 3 and up as systemd hands them over, in a child of the test; and the daemon behind them. */
+/*
+ * check_handed_fds.c: descriptors 3 and up as systemd hands them over, in a child of the test; and
+ * the daemon behind them.
+ */
 #include "daemon/service/control.h"
 
 #include "program.h"

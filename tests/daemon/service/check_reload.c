@@ -1,6 +1,6 @@
 /*
- * check_reload.c: a daemon that runs and is told to do something: take another configuration, open an incident. By signals and by the
- * commands that people use.
+ * check_reload.c: a daemon that runs and is told to do something: take another configuration, open
+ * an incident. By signals and by the commands that people use.
  */
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
@@ -20,7 +20,10 @@ static char directory[64], spikewatchd[512], spikewatch[512], config_path[128], 
 static struct actor actor;
 static struct program program;
 static bool built;
-/* "off" where nothing is said of stacks: naming the functions of these tests takes longer than the rest of an incident. */
+/*
+ * "off" where nothing is said of stacks: naming the functions of these tests takes longer than the
+ * rest of an incident.
+ */
 static const char *stacks;
 
 /* Rules and their cooldowns, as text; ring: its size. */
@@ -109,7 +112,10 @@ static void teardown(void)
 	scene_remove(directory);
 }
 
-/* Runs spikewatch with these arguments (NULL at the end) and the daemon's socket. *ret: what it prints, for free(3). Its exit code. */
+/*
+ * Runs spikewatch with these arguments (NULL at the end) and the daemon's socket. *ret: what it
+ * prints, for free(3). Its exit code.
+ */
 static int ask(const char *command, const char *option, const char *target, char **ret)
 {
 	char out[160], err[80];
@@ -187,7 +193,9 @@ START_TEST(a_removed_rule_does_not_fire_and_a_changed_one_keeps_its_cooldown)
 }
 END_TEST
 
-/* A rule that needs 50 windows of history is judged at once after the reload only if it kept them. */
+/*
+ * A rule that needs 50 windows of history is judged at once after the reload only if it kept them.
+ */
 START_TEST(an_unchanged_target_keeps_its_history)
 {
 	char *text, *before;

@@ -1,4 +1,7 @@
-/* check_demangle.c: names of C++ and Rust as their sources have them, and those that grow without end left as they are. */
+/*
+ * check_demangle.c: names of C++ and Rust as their sources have them, and those that grow without
+ * end left as they are.
+ */
 #include "daemon/symbolize/symbols.h"
 
 #include <check.h>

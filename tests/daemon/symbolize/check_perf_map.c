@@ -1,4 +1,7 @@
-/* check_perf_map.c: what just-in-time compilers write, and what the kernel says of itself: perf_map.h and kallsyms.h. */
+/*
+ * check_perf_map.c: what just-in-time compilers write, and what the kernel says of itself:
+ * perf_map.h and kallsyms.h.
+ */
 #include "daemon/symbolize/symtable.h"
 #include "torture.h"
 

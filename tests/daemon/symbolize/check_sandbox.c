@@ -1,4 +1,7 @@
-/* check_sandbox.c: what can still be done in there, and what cannot. Each test is a process of its own, which does not come back. */
+/*
+ * check_sandbox.c: what can still be done in there, and what cannot. Each test is a process of its
+ * own, which does not come back.
+ */
 #include "daemon/symbolize/sandbox.h"
 #include "lib/base/base.h"
 

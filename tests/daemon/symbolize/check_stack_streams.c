@@ -1,4 +1,6 @@
-/* check_stack_streams.c: streams become one sequence; threads that were sampled twice count once. */
+/*
+ * check_stack_streams.c: streams become one sequence; threads that were sampled twice count once.
+ */
 #include "lib/base/base.h"
 #include "daemon/symbolize/symbolize.h"
 #include "torture.h"

@@ -1,6 +1,6 @@
 /*
- * check_symbolize.c: spikewatch-symbolize as it is started, on programs that are compiled here. Where each address belongs is known from the
- * program itself, which says it.
+ * check_symbolize.c: spikewatch-symbolize as it is started, on programs that are compiled here.
+ * Where each address belongs is known from the program itself, which says it.
  */
 #include "symbolize_rig.h"
 
@@ -183,7 +183,10 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 			  "debug/ab/cd030405060708090a0b0c0d0e0f1011121314.debug && strip workload -o stripped && "
 			  "rm workload && mv stripped workload"),
 		0);
-	/* The process still has the file mapped that is gone; what is handed over is the one without symbols. */
+	/*
+	 * The process still has the file mapped that is gone; what is handed over is the one
+	 * without symbols.
+	 */
 	char path[128];
 	snprintf(path, sizeof(path), "%s/workload", rig.dir);
 	for (size_t i = 0; i < rig.entry_count; i++)
@@ -469,7 +472,10 @@ START_TEST(raw_reads_no_binaries)
 }
 END_TEST
 
-/* Within its limits it ends: by itself, or killed by what it read. It never hangs, and never says more than it knows. */
+/*
+ * Within its limits it ends: by itself, or killed by what it read. It never hangs, and never says
+ * more than it knows.
+ */
 static void survives(const char *what, size_t at)
 {
 	int code = rig_run(&rig, "--debug-files=");

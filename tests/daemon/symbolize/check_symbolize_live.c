@@ -1,6 +1,7 @@
 /*
- * check_symbolize_live.c: from the kernel's samples to names: two functions that share a process's time 70 to 30 do so in the profile, with
- * events of everybody and with those of its own beside them. Needs to be allowed to open perf events; says so if it is not.
+ * check_symbolize_live.c: from the kernel's samples to names: two functions that share a process's
+ * time 70 to 30 do so in the profile, with events of everybody and with those of its own beside
+ * them. Needs to be allowed to open perf events; says so if it is not.
  */
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -98,7 +99,10 @@ static void shares_are_70_to_30(const struct stack_recorder_options *options, co
 		 light = below(&rig, "shares;", ";main;loop;light;work");
 	double share = (double)heavy / (double)(heavy + light);
 	ck_assert_msg(heavy + light > 50 && share > 0.55 && share < 0.85, "%lu to %lu:\n%s", heavy, light, rig.folded);
-	/* Sampled twice, it would be twice its time; one and a half is nine standard deviations where others use the CPU, too. */
+	/*
+	 * Sampled twice, it would be twice its time; one and a half is nine standard deviations
+	 * where others use the CPU, too.
+	 */
 	ck_assert_uint_lt(heavy + light, CPU_SECONDS * 99 * 3 / 2);
 	ck_assert_uint_eq(rig_count(&rig, "records_broken"), 0);
 	if (options->dwarf) {

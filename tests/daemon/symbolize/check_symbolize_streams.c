@@ -1,6 +1,7 @@
 /*
- * check_symbolize_streams.c: what spikewatch-symbolize makes of streams of several kinds: who counts where, and for how much. Of no real
- * program: addresses count for mappings that are made up.
+ * check_symbolize_streams.c: what spikewatch-symbolize makes of streams of several kinds: who
+ * counts where, and for how much. Of no real program: addresses count for mappings that are made
+ * up.
  */
 #include "symbolize_rig.h"
 
@@ -41,7 +42,10 @@ static void sample(enum stack_file_stream_kind kind, uint64_t address, uint64_t 
 	rig_record(&rig, &record);
 }
 
-/* The weight of a function of its own while the spike lasted, as the table of functions has it; -1: no such function. */
+/*
+ * The weight of a function of its own while the spike lasted, as the table of functions has it; -1:
+ * no such function.
+ */
 static double self_ms(const char *function)
 {
 	for (const char *line = rig.functions; line != NULL && *line;

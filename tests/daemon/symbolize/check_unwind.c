@@ -1,6 +1,6 @@
 /*
- * check_unwind.c: stacks of programs that keep no frame pointers, from the kernel's samples of them to names. Needs to be allowed to open perf
- * events on processes of its own; says so if it is not.
+ * check_unwind.c: stacks of programs that keep no frame pointers, from the kernel's samples of them
+ * to names. Needs to be allowed to open perf events on processes of its own; says so if it is not.
  */
 #include "symbolize_rig.h"
 
@@ -31,7 +31,10 @@ static const char workload[] =
 	"int main(void) { puts(\"0\"); fflush(stdout); signal(SIGUSR1, interrupt);\n"
 	"  for (;;) { raise(SIGUSR1); raise(SIGUSR1); sorts(); recurse(20); recurse(20); deep(30); deep(30); } }\n";
 
-/* What a compiler at run time may have made: push bp; mov bp, sp; call di; pop bp; ret. It calls a function that keeps no frame pointer. */
+/*
+ * What a compiler at run time may have made: push bp; mov bp, sp; call di; pop bp; ret. It calls a
+ * function that keeps no frame pointer.
+ */
 static const char jit[] =
 	"#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\nvolatile long sink;\n" STAY
 	"void burn(void) { for (int i = 0; i < 200000; i++) sink++; }\n" STAY
@@ -181,7 +184,10 @@ static size_t occurrences(const char *line, const char *end, const char *what)
 	return count;
 }
 
-/* Of the stacks that end in `leaf`, how many samples there are, and how many begin so and have `inner` so often. */
+/*
+ * Of the stacks that end in `leaf`, how many samples there are, and how many begin so and have
+ * `inner` so often.
+ */
 struct share {
 	uint64_t all, good;
 };
@@ -207,7 +213,9 @@ static struct share share_of(const char *leaf, const char *begin, const char *in
 	return share;
 }
 
-/* A sample between two functions may be anything; most are in burn(), which no other place is like. */
+/*
+ * A sample between two functions may be anything; most are in burn(), which no other place is like.
+ */
 static void expect(const char *leaf, const char *begin, const char *inner, size_t times)
 {
 	struct share share = share_of(leaf, begin, inner, times);

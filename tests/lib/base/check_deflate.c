@@ -1,4 +1,7 @@
-/* check_deflate.c: what comes out is unpacked again; a sink that fails, memory that is short. The checksums: check_checksum.c. */
+/*
+ * check_deflate.c: what comes out is unpacked again; a sink that fails, memory that is short. The
+ * checksums: check_checksum.c.
+ */
 #include "lib/base/compress.h"
 
 #include "lib/base/base.h"

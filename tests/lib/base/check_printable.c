@@ -1,4 +1,7 @@
-/* check_printable.c: strings of strangers in JSON: what a terminal would obey, hide or turn around is replaced, all else is kept. */
+/*
+ * check_printable.c: strings of strangers in JSON: what a terminal would obey, hide or turn around
+ * is replaced, all else is kept.
+ */
 #include "lib/base/json.h"
 
 #include "lib/base/io.h"

@@ -103,7 +103,10 @@ START_TEST(name_that_is_too_long_is_refused)
 }
 END_TEST
 
-/* Replaces the file in a process that may write only so many bytes to one; returns what whole_file_replace did. */
+/*
+ * Replaces the file in a process that may write only so many bytes to one; returns what
+ * whole_file_replace did.
+ */
 static int replace_limited(rlim_t bytes, const char *text)
 {
 	int status;

@@ -1,6 +1,6 @@
 /*
- * check_bolt_file.c: databases that containerd 1.6 and Podman 4.3 have written (tests/fuzz/corpus/bolt_file), whole, cut, damaged, and written to while they
- * are read.
+ * check_bolt_file.c: databases that containerd 1.6 and Podman 4.3 have written
+ * (tests/fuzz/corpus/bolt_file), whole, cut, damaged, and written to while they are read.
  */
 #include "lib/cgroup/bolt_file.h"
 #include "lib/base/base.h"
@@ -227,7 +227,10 @@ START_TEST(a_file_that_ends_early_is_damaged)
 }
 END_TEST
 
-/* Every byte that is there to be read: no crash, no end that does not come. What is damaged within a label is a label. */
+/*
+ * Every byte that is there to be read: no crash, no end that does not come. What is damaged within
+ * a label is a label.
+ */
 START_TEST(flipped_bytes_do_no_harm)
 {
 	static const unsigned char flips[] = { 0x01, 0x80, 0xff };

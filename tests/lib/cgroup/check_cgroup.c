@@ -1,4 +1,7 @@
-/* check_cgroup.c: one cgroup by its kept descriptors, v1, v2 and hybrid; and a real one where this machine lets us make it. */
+/*
+ * check_cgroup.c: one cgroup by its kept descriptors, v1, v2 and hybrid; and a real one where this
+ * machine lets us make it.
+ */
 #include "lib/cgroup/cgroup.h"
 #include "lib/base/base.h"
 #include "lib/cgroup/cgroup_mounts.h"
@@ -212,7 +215,10 @@ static int make(const char *path)
 	return mkdir(path, 0755);
 }
 
-/* Unchecked fixtures: they run in Check's own process too, so what a failed test leaves behind goes away. */
+/*
+ * Unchecked fixtures: they run in Check's own process too, so what a failed test leaves behind goes
+ * away.
+ */
 static void make_real(void)
 {
 	snprintf(real_path, sizeof(real_path), "/spikewatch-test-cgroup-%d", getpid());
@@ -252,7 +258,10 @@ START_TEST(a_real_cgroup_is_read_until_it_is_gone)
 }
 END_TEST
 
-/* A child in the cgroup's memory hierarchy that touches so many bytes and ends. False: there is no such hierarchy here. */
+/*
+ * A child in the cgroup's memory hierarchy that touches so many bytes and ends. False: there is no
+ * such hierarchy here.
+ */
 static bool touch_inside(const struct cgroup_mounts *mounts, size_t bytes)
 {
 	bool v2 = false;

@@ -1,4 +1,7 @@
-/* check_container_path.c: whose cgroup it is, by its path: the forms that runtimes are known to make, and what only looks like one. */
+/*
+ * check_container_path.c: whose cgroup it is, by its path: the forms that runtimes are known to
+ * make, and what only looks like one.
+ */
 #include "lib/cgroup/container.h"
 #include "lib/base/base.h"
 #include "lib/model/target.h"

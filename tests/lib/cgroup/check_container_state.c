@@ -1,4 +1,7 @@
-/* check_container_state.c: names in what runtimes write down; documents are shortened ones of Docker 20.10, containerd 1.6, CRI-O and Podman 4.3. */
+/*
+ * check_container_state.c: names in what runtimes write down; documents are shortened ones of
+ * Docker 20.10, containerd 1.6, CRI-O and Podman 4.3.
+ */
 #include "lib/cgroup/container.h"
 #include "lib/base/base.h"
 #include "torture.h"

@@ -1,4 +1,7 @@
-/* check_text_regex.c: texts that take long to look through, for expressions that take long to look for. */
+/*
+ * check_text_regex.c: texts that take long to look through, for expressions that take long to look
+ * for.
+ */
 #include "lib/config/selection.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -69,7 +72,9 @@ static double cpu_s(void)
 	return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
-/* One after the other at each place of the text they take 10 s and more; in one go, milliseconds. */
+/*
+ * One after the other at each place of the text they take 10 s and more; in one go, milliseconds.
+ */
 START_TEST(long_texts_take_no_quadratic_time)
 {
 	static const char *const patterns[] = { "([a-z]+)+!", "(a|aa)+$b", "(.*a){20}b", "a+a+a+c" };

@@ -1,4 +1,7 @@
-/* check_what_if.c: "RULE.KEY=VALUE,...": every key of a rule, the rest of the rule untouched, and every mistake with its remedy. */
+/*
+ * check_what_if.c: "RULE.KEY=VALUE,...": every key of a rule, the rest of the rule untouched, and
+ * every mistake with its remedy.
+ */
 #include "replay_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"

@@ -496,7 +496,10 @@ START_TEST(a_writer_that_stalls_makes_no_target_idle_and_none_busy)
 		if (at < 11 * S + 205 * MS || at > 12 * S + 705 * MS)
 			look(1, at + 5 * MS, (at + 5 * MS) / 2);
 	}
-	/* a: 11 to 15. b: begun at 11.005, the window of 12 ends with the tick at 12.715, that of 13 would be too short. */
+	/*
+	 * a: 11 to 15. b: begun at 11.005, the window of 12 ends with the tick at 12.715, that of
+	 * 13 would be too short.
+	 */
 	static const uint64_t ends[] = { 12 * S + 715 * MS, 14 * S + 5 * MS, 15 * S + 5 * MS };
 	size_t b = 0;
 
@@ -521,7 +524,10 @@ START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
 		evaluator_writer(evaluator, 1);
 		tick(at);
 	}
-	/* It went on as before; its writer has only been away. Had it stood still it would have been half a second's work. */
+	/*
+	 * It went on as before; its writer has only been away. Had it stood still it would have
+	 * been half a second's work.
+	 */
 	look(0, 11 * S, 1000 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	ck_assert_str_eq(firings[0].target, "a");

@@ -1,6 +1,7 @@
 /*
- * check_evaluator_reload.c: what a new configuration leaves alone, what it begins anew, and what it drops. Each configuration is parsed
- * and freed as soon as the next one is in force, so that a sanitizer sees who still refers to it.
+ * check_evaluator_reload.c: what a new configuration leaves alone, what it begins anew, and what it
+ * drops. Each configuration is parsed and freed as soon as the next one is in force, so that a
+ * sanitizer sees who still refers to it.
  */
 #include "evaluator_bench.h"
 #include "torture.h"
@@ -398,7 +399,9 @@ START_TEST(targets_of_an_entry_that_changed_are_dropped_and_stay_away)
 	watch_entry(1, "web", "a");
 	ck_assert_uint_eq(targets_known(), 1);
 
-	/* What the new selection finds is new; entries that did not change take whatever is theirs. */
+	/*
+	 * What the new selection finds is new; entries that did not change take whatever is theirs.
+	 */
 	watch_entry(6, "web", "d");
 	watch_entry(4, "cache", "e");
 	ck_assert_uint_eq(targets_known(), 3);
@@ -618,7 +621,10 @@ static uint64_t dice(uint64_t sides)
 	return dice_state % sides;
 }
 
-/* Two that are told the same: the first keeps its configuration, the second gets a new one again and again. */
+/*
+ * Two that are told the same: the first keeps its configuration, the second gets a new one again
+ * and again.
+ */
 struct pair_of {
 	struct evaluator *evaluators[2];
 	struct rule_state *memos[2];

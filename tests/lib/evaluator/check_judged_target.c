@@ -1,4 +1,7 @@
-/* check_judged_target.c: windows over a stream of observations: what a target looks like as of their ends. */
+/*
+ * check_judged_target.c: windows over a stream of observations: what a target looks like as of
+ * their ends.
+ */
 #include "evaluator_bench.h"
 #include "lib/model/pacing.h"
 #include "lib/evaluator/evaluator.h"
@@ -262,7 +265,10 @@ START_TEST(high_water_marks_count_when_they_move_even_if_reset_between)
 }
 END_TEST
 
-/* Reads every 100 ms, at ticks every 10 ms, one of which comes a tick late: neither 0 % nor 200 % is true. */
+/*
+ * Reads every 100 ms, at ticks every 10 ms, one of which comes a tick late: neither 0 % nor 200 %
+ * is true.
+ */
 START_TEST(cgroup_is_judged_between_its_reads)
 {
 	struct target target = make_target(1, "c");
@@ -413,7 +419,10 @@ START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 	ticks(10 * S, 19 * S + 990 * MS, 10 * MS);
 	firing_count = 0;
 
-	/* Last looked at just before the end of a window, it had used 30 ms when it was looked at after it. */
+	/*
+	 * Last looked at just before the end of a window, it had used 30 ms when it was looked at
+	 * after it.
+	 */
 	ticks(20 * S, 20 * S + 40 * MS, 10 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	ck_assert_double_eq(firings[0].value, 0);
@@ -437,8 +446,9 @@ START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 END_TEST
 
 /*
- * A process that has slept for long runs without a break from the beginning of a window on, and is looked at no less often than the rule's
- * window asks for (config_idle_of). The window that it fills is judged when it ends, and shows no less than four fifths of it.
+ * A process that has slept for long runs without a break from the beginning of a window on, and is
+ * looked at no less often than the rule's window asks for (config_idle_of). The window that it
+ * fills is judged when it ends, and shows no less than four fifths of it.
  */
 START_TEST(burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look_was)
 {
@@ -494,7 +504,9 @@ START_TEST(who_is_told_nothing_of_pauses_is_put_right_by_the_record)
 }
 END_TEST
 
-/* The rules of the benchmark: two window lengths among them, and the history that is the default. */
+/*
+ * The rules of the benchmark: two window lengths among them, and the history that is the default.
+ */
 START_TEST(a_target_of_five_rules_takes_two_and_a_half_kilobytes)
 {
 	const size_t targets = 1000;

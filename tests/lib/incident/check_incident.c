@@ -23,7 +23,9 @@
 /* 2026-11-20 03:15:02.123456789 UTC */
 static const wall_t when = { 1795144502123456789ULL };
 
-/* Too large for some stacks, and what is not set must not matter: static, zeroed by incident_init. */
+/*
+ * Too large for some stacks, and what is not set must not matter: static, zeroed by incident_init.
+ */
 static struct incident full, back;
 
 static void fill(struct incident *incident)

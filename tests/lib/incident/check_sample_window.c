@@ -213,7 +213,10 @@ START_TEST(many_gaps_are_added_up)
 }
 END_TEST
 
-/* Idle until 99 s, then 0.2 s at three cores in 10 ms steps, then idle again, with heartbeats once a second. */
+/*
+ * Idle until 99 s, then 0.2 s at three cores in 10 ms steps, then idle again, with heartbeats once
+ * a second.
+ */
 static void add_burst(struct sample_window *sample_window)
 {
 	struct sample sample = { 0 };

@@ -1,4 +1,7 @@
-/* check_cpu_budget.c: the interval follows the CPU budget, down fast and up slowly, without swinging. */
+/*
+ * check_cpu_budget.c: the interval follows the CPU budget, down fast and up slowly, without
+ * swinging.
+ */
 #include "lib/model/pacing.h"
 #include "lib/base/base.h"
 

@@ -1,4 +1,7 @@
-/* check_overload_sampling.c: things that come at any rate, an owner that looks as often as the recorder does, and what the samples then stand for. */
+/*
+ * check_overload_sampling.c: things that come at any rate, an owner that looks as often as the
+ * recorder does, and what the samples then stand for.
+ */
 #include "lib/base/base.h"
 #include "lib/model/pacing.h"
 
@@ -236,7 +239,10 @@ START_TEST(bursts_and_what_lasts_are_bounded_together)
 }
 END_TEST
 
-/* The burst, then every slot's. Having been calm for an hour is worth no more than having been so for a second. */
+/*
+ * The burst, then every slot's. Having been calm for an hour is worth no more than having been so
+ * for a second.
+ */
 START_TEST(what_comes_fast_for_long_is_bounded_as_without_bursts)
 {
 	begin_bursts();
@@ -301,7 +307,10 @@ START_TEST(it_goes_on_at_times_that_are_not_regular)
 }
 END_TEST
 
-/* Two looks, one after the other, as an incident takes them: nothing is said twice, and nothing is left out. Whenever the first of them is. */
+/*
+ * Two looks, one after the other, as an incident takes them: nothing is said twice, and nothing is
+ * left out. Whenever the first of them is.
+ */
 START_TEST(what_is_settled_is_not_given_to_samples_of_later)
 {
 	for (uint64_t at_ns = 0; at_ns < 110 * NS_PER_MS; at_ns += 5 * NS_PER_MS) {

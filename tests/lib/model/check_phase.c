@@ -1,4 +1,7 @@
-/* check_phase.c: counting that is broken off all the time, and samples that stand for all of it nevertheless. */
+/*
+ * check_phase.c: counting that is broken off all the time, and samples that stand for all of it
+ * nevertheless.
+ */
 #include "lib/model/pacing.h"
 
 #include <check.h>
@@ -7,7 +10,10 @@ Suite *phase_suite(void);
 
 #define PERIOD 1011u
 
-/* count things in each stretch, so many times; what the samples stand for. *ret_samples: how many there were. */
+/*
+ * count things in each stretch, so many times; what the samples stand for. *ret_samples: how many
+ * there were.
+ */
 static uint64_t stretches(struct phase *phase, uint64_t count, unsigned times, uint64_t *ret_samples)
 {
 	uint64_t stood_for = 0;

@@ -64,7 +64,10 @@ START_TEST(slots_slept_through_are_skipped_and_not_made_up_for)
 {
 	tick(0, MS);
 
-	/* Should have woken at 10; wakes at 47: slots 10, 20 and 30 are gone, 40 can still be taken. */
+	/*
+	 * Should have woken at 10; wakes at 47: slots 10, 20 and 30 are gone, 40 can still be
+	 * taken.
+	 */
 	tick(47 * MS, 48 * MS);
 	ck_assert_uint_eq(stats.missed_slots, 3);
 	ck_assert_uint_eq(stats.total_snapshots, 2);

@@ -1,4 +1,7 @@
-/* check_address_space.c: who had what mapped, record by record; and pair_map.h, which remembers what came of it. */
+/*
+ * check_address_space.c: who had what mapped, record by record; and pair_map.h, which remembers
+ * what came of it.
+ */
 #include "lib/proc/mapping_history.h"
 #include "lib/base/map.h"
 #include "torture.h"

@@ -131,7 +131,10 @@ START_TEST(name_fork_exit_and_lost_come_back)
 }
 END_TEST
 
-/* What the kernel wrote (little-endian, x86-64), by hand from perf_event_open(2): not by our own encoder. */
+/*
+ * What the kernel wrote (little-endian, x86-64), by hand from perf_event_open(2): not by our own
+ * encoder.
+ */
 START_TEST(kernels_layout_is_understood)
 {
 	static const _Alignas(8) uint32_t words[] = {
@@ -263,7 +266,9 @@ START_TEST(what_the_format_cannot_hold_is_refused)
 }
 END_TEST
 
-/* Each cut is refused, by its size; and so is each size that is shorter than what is inside says. */
+/*
+ * Each cut is refused, by its size; and so is each size that is shorter than what is inside says.
+ */
 START_TEST(cut_records_are_refused)
 {
 	const struct perf_record records[] = { sample(), mmap_of("/usr/bin/true", 0), comm_of("name-of-it", true),

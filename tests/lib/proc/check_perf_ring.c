@@ -52,7 +52,10 @@ static void write_forward(uint64_t number)
 	ring.page->data_head += size;
 }
 
-/* Checks that len bytes are whole records, the newest `newest`, each one less than the one before. The last number. */
+/*
+ * Checks that len bytes are whole records, the newest `newest`, each one less than the one before.
+ * The last number.
+ */
 static uint64_t check_copy(size_t len, uint64_t newest)
 {
 	uint64_t number = newest + 1;

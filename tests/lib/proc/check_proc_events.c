@@ -128,7 +128,10 @@ END_TEST
 START_TEST(of_a_thread_that_is_not_the_last_there_is_no_exit_record)
 {
 	load("totals");
-	/* netlink's head, generic netlink's, that of the aggregate, the pid, and of the statistics; ac_flag */
+	/*
+	 * netlink's head, generic netlink's, that of the aggregate, the pid, and of the statistics;
+	 * ac_flag
+	 */
 	message[16 + 4 + 4 + 8 + 4 + 8] &= (uint8_t)~0x20;
 	ck_assert_int_eq(proc_events_taskstats(message, message_len, FAMILY, &event, &error), PROC_EVENTS_OTHER);
 }

@@ -1,4 +1,7 @@
-/* check_function_rows.c: what function table writes comes back; tables that are cut, changed or none. */
+/*
+ * check_function_rows.c: what function table writes comes back; tables that are cut, changed or
+ * none.
+ */
 #include "lib/profile/stack_text.h"
 #include "lib/base/io.h"
 

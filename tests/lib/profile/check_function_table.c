@@ -1,4 +1,7 @@
-/* check_function_table.c: self and total, recursion, the top thread, order, hostile names, failing memory and sinks. */
+/*
+ * check_function_table.c: self and total, recursion, the top thread, order, hostile names, failing
+ * memory and sinks.
+ */
 #include "lib/profile/stack_text.h"
 
 #include "lib/base/base.h"

@@ -1,6 +1,6 @@
 /*
- * check_pprof.c: a small profile to the byte, ids that were not given, limits, failing memory and sinks. What pprof itself makes of a profile:
- * tests/pprof.sh.
+ * check_pprof.c: a small profile to the byte, ids that were not given, limits, failing memory and
+ * sinks. What pprof itself makes of a profile: tests/pprof.sh.
  */
 #include "lib/profile/pprof.h"
 

@@ -1,4 +1,7 @@
-/* check_pprof_read.c: what pprof.h writes comes back, what Go writes is read, and what is cut, changed or none is refused. */
+/*
+ * check_pprof_read.c: what pprof.h writes comes back, what Go writes is read, and what is cut,
+ * changed or none is refused.
+ */
 #include "lib/profile/pprof.h"
 
 #include "lib/base/compress.h"
@@ -127,7 +130,9 @@ START_TEST(what_was_written_comes_back)
 }
 END_TEST
 
-/* Written by runtime/pprof: packed numbers, labels, several lines, a heap profile with four values. */
+/*
+ * Written by runtime/pprof: packed numbers, labels, several lines, a heap profile with four values.
+ */
 static struct pprof_read *read_golden(const char *name)
 {
 	char path[80];

@@ -1,6 +1,7 @@
 /*
- * check_stack_profile.c: samples are summed up by process, thread and frames, before and during; the limits; every failing allocation and write.
- * The forms to the letter: check_pprof.c, check_folded.c, check_function_table.c; tests/pprof.sh.
+ * check_stack_profile.c: samples are summed up by process, thread and frames, before and during;
+ * the limits; every failing allocation and write. The forms to the letter: check_pprof.c,
+ * check_folded.c, check_function_table.c; tests/pprof.sh.
  */
 #include "lib/profile/profile.h"
 

@@ -1,4 +1,6 @@
-/* One writer and lossy readers in one thread: what was written comes back, and no more than that. */
+/*
+ * One writer and lossy readers in one thread: what was written comes back, and no more than that.
+ */
 #include "ring_fixture.h"
 #include "torture.h"
 

@@ -1,4 +1,7 @@
-/* Writers that are killed at any moment: what they had published is there, whole, and nothing else is. */
+/*
+ * Writers that are killed at any moment: what they had published is there, whole, and nothing else
+ * is.
+ */
 #include "ring_fixture.h"
 
 #include <fcntl.h>
@@ -130,7 +133,10 @@ static _Noreturn void publish_several(struct ring *ring, uint32_t target_count, 
 		pause();
 }
 
-/* The time of the newest tick of whoever has these targets; 0: there is none in the ring, or none that says anything. */
+/*
+ * The time of the newest tick of whoever has these targets; 0: there is none in the ring, or none
+ * that says anything.
+ */
 static uint64_t newest_of(const struct ring *ring, uint32_t number)
 {
 	struct ring_cursor *cursor;
@@ -172,7 +178,10 @@ static void round_of_several(uint32_t pages, uint32_t target_count, long delay_n
 		uint64_t newest = newest_of(ring, i);
 
 		ck_assert(info.next_seq > pages || newest > 0 || published[i] == 0);
-		/* Others may have gone round the ring since it was last on a CPU. If not, its last tick is there, or the one that it was about to count. */
+		/*
+		 * Others may have gone round the ring since it was last on a CPU. If not, its last
+		 * tick is there, or the one that it was about to count.
+		 */
 		ck_assert(newest == 0 ||
 			  (newest >= fixture_time(published[i]).ns - (fixture_time(1).ns - fixture_time(0).ns) &&
 			   newest <= fixture_time(published[i]).ns));

@@ -1,4 +1,7 @@
-/* Four writers, two lossy readers and a blocking one at the same time. Also meant to be run under ThreadSanitizer. */
+/*
+ * Four writers, two lossy readers and a blocking one at the same time. Also meant to be run under
+ * ThreadSanitizer.
+ */
 #include "ring_fixture.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * A golden ring, cut at every length and with a bit flipped in every byte: refused, or what is read is true. With one
- * writer of single-page ticks and one whose ticks go over pages.
+ * A golden ring, cut at every length and with a bit flipped in every byte: refused, or what is read
+ * is true. With one writer of single-page ticks and one whose ticks go over pages.
  */
 #include "ring_fixture.h"
 #include "lib/base/base.h"

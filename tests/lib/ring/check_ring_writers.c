@@ -71,7 +71,10 @@ START_TEST(ticks_of_all_writers_are_delivered)
 }
 END_TEST
 
-/* Whatever pages they are in. One of the writers is slow, one is away for longer than half of the ring. */
+/*
+ * Whatever pages they are in. One of the writers is slow, one is away for longer than half of the
+ * ring.
+ */
 START_TEST(ticks_come_in_the_order_in_which_they_were_published)
 {
 	static uint32_t by[1000];
@@ -173,7 +176,9 @@ START_TEST(a_page_that_was_in_a_tick_at_half_time_does_not_hold_for_ever)
 		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
 	ring_tick_end(writer[0], NULL);
 
-	/* Now its owner alone goes on: first in what is left of this page, then it needs another. */
+	/*
+	 * Now its owner alone goes on: first in what is left of this page, then it needs another.
+	 */
 	uint64_t before = pages_claimed();
 	for (int i = 0; i < 1000 && pages_claimed() == before; i++) {
 		tick(0);

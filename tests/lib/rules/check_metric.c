@@ -62,7 +62,8 @@ static const struct {
 } moves[] = {
 	{ METRIC_CPU,             METRIC_OF_MACHINE, SAMPLE_CPU,             0, 500000000, 25 },
 	{ METRIC_CPU,             METRIC_OF_CORE,    SAMPLE_CPU,             0, 500000000, 100 },
-	{ METRIC_CPU,             METRIC_OF_LIMIT,   SAMPLE_CPU,             0, 500000000, 25 }, /* no limit: the machine */
+	/* no limit: the machine */
+	{ METRIC_CPU,             METRIC_OF_LIMIT,   SAMPLE_CPU,             0, 500000000, 25 },
 	{ METRIC_CPU,             METRIC_OF_CORE,    SAMPLE_CPU,             7, 7, 0 },
 	{ METRIC_CPU_CORES,       METRIC_OF_LIMIT,   SAMPLE_CPU,             1, 750000001, 1.5 },
 	{ METRIC_MEMORY,          METRIC_OF_LIMIT,   SAMPLE_MEMORY,          9, 2000, 25 },

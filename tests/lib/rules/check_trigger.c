@@ -9,7 +9,9 @@
 Suite *trigger_suite(void);
 
 /* clang-format off */
-/* One value after four windows of 50 each: judged by thresholds of 0, which means not configured. */
+/*
+ * One value after four windows of 50 each: judged by thresholds of 0, which means not configured.
+ */
 static const struct {
 	double percent, delta, minimum, maximum;
 	double value;
@@ -184,7 +186,10 @@ START_TEST(history_holds_whatever_was_seen)
 }
 END_TEST
 
-/* The average of a ring of any length, at every position, after several times around, is the one by definition. */
+/*
+ * The average of a ring of any length, at every position, after several times around, is the one by
+ * definition.
+ */
 START_TEST(average_is_right_at_every_position_of_every_history)
 {
 	double values[400];

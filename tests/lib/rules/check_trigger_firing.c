@@ -1,4 +1,7 @@
-/* check_trigger_firing.c: what holds a candidate back, and what survives a restart, without a clock. */
+/*
+ * check_trigger_firing.c: what holds a candidate back, and what survives a restart, without a
+ * clock.
+ */
 #include "trigger_bench.h"
 
 #include <check.h>

@@ -1,4 +1,7 @@
-/* check_process.c: one process by its kept descriptors: fixtures for what is rare, children for what is alive. */
+/*
+ * check_process.c: one process by its kept descriptors: fixtures for what is rare, children for
+ * what is alive.
+ */
 #include "lib/source/process.h"
 #include "children.h"
 #include "lib/base/base.h"

@@ -1,6 +1,7 @@
 /*
- * check_read_gate.c: processes that have no descriptors, through a source: they are read as the others are, and pids that come to belong to somebody
- * else, at any step, are never mistaken for them.
+ * check_read_gate.c: processes that have no descriptors, through a source: they are read as the
+ * others are, and pids that come to belong to somebody else, at any step, are never mistaken for
+ * them.
  */
 #include "lib/source/process.h"
 #include "scene.h"
@@ -320,7 +321,10 @@ static __attribute__((noinline)) void soil_stack(int fd)
 		left[i] = fd;
 }
 
-/* Of whom there is nothing to open there is nothing to close: descriptors of others stay as they are. */
+/*
+ * Of whom there is nothing to open there is nothing to close: descriptors of others stay as they
+ * are.
+ */
 START_TEST(who_is_gone_before_he_is_opened_closes_no_file_of_others)
 {
 	AUTO_CLOSE int procfd = open("tests/data/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -453,7 +457,10 @@ START_TEST(a_clock_that_jumped_is_not_believed_before_the_start_time_was_seen)
 }
 END_TEST
 
-/* A process with a pid of our choice, that burns and waits to be killed. 0: that is not allowed here. */
+/*
+ * A process with a pid of our choice, that burns and waits to be killed. 0: that is not allowed
+ * here.
+ */
 static pid_t start_as(pid_t pid)
 {
 	struct clone_args args = {

@@ -1,4 +1,6 @@
-/* check_source.c: all targets in one call: gating, identity, groups, and no allocation in the tick. */
+/*
+ * check_source.c: all targets in one call: gating, identity, groups, and no allocation in the tick.
+ */
 #include "source_rig.h"
 #include "torture.h"
 

@@ -1,4 +1,7 @@
-/* check_source_idle.c: what does not change is looked at less and less often, and what wakes is not missed. */
+/*
+ * check_source_idle.c: what does not change is looked at less and less often, and what wakes is not
+ * missed.
+ */
 #include "lib/model/pacing.h"
 #include "source_rig.h"
 #include "lib/base/base.h"
@@ -66,7 +69,10 @@ static uint64_t saved(void)
 	return counters.saved_looks;
 }
 
-/* What a reader goes by: at every tick the last look is no longer ago than follows from the last change. */
+/*
+ * What a reader goes by: at every tick the last look is no longer ago than follows from the last
+ * change.
+ */
 static void keeps_the_promise(const struct source_entry *entry, mono_t changed, uint64_t idle_ns)
 {
 	int64_t ago = mono_diff((mono_t){ now }, source_entry_at(entry));

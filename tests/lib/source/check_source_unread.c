@@ -1,8 +1,9 @@
 /*
- * check_source_unread.c: what ran for a moment is told by its clock alone, and how late, at most, the rest of it is seen; and how rarely what sleeps
- * is read.
+ * check_source_unread.c: what ran for a moment is told by its clock alone, and how late, at most,
+ * the rest of it is seen; and how rarely what sleeps is read.
  *
- * The clock is that of a real process, which runs when it is told to; its files are ours, below a directory.
+ * The clock is that of a real process, which runs when it is told to; its files are ours, below a
+ * directory.
  */
 #include "lib/model/pacing.h"
 #include "lib/rules/metric.h"
@@ -107,7 +108,10 @@ static struct source_entry *add_calm(void)
 	return entry;
 }
 
-/* Lets it run for less than may be left unread, unless the machine made more of it: then false, and it is calm again. */
+/*
+ * Lets it run for less than may be left unread, unless the machine made more of it: then false, and
+ * it is calm again.
+ */
 static bool run_little(const struct source_entry *entry)
 {
 	for (int i = 0; i < 20; i++) {
@@ -366,7 +370,10 @@ struct seen {
 	struct sample full, told;
 };
 
-/* Whether the told values of what files say are those of one full sample, not more than so many ticks ago. */
+/*
+ * Whether the told values of what files say are those of one full sample, not more than so many
+ * ticks ago.
+ */
 static bool was_so(const struct seen *seen, unsigned at, unsigned behind)
 {
 	for (unsigned i = at; i + behind >= at; i--) {
@@ -410,7 +417,10 @@ static void compare_windows(const struct seen *seen)
 
 			ck_assert_double_eq(rate(METRIC_CPU, &from->told, &to->told, ticks),
 					    rate(METRIC_CPU, &from->full, &to->full, ticks));
-			/* No more than all that came in the window and in what may be unread before it. */
+			/*
+			 * No more than all that came in the window and in what may be unread before
+			 * it.
+			 */
 			ck_assert_double_le(rate(METRIC_FAULTS, &from->told, &to->told, ticks),
 					    rate(METRIC_FAULTS, &seen[before].full, &to->full, ticks));
 			if (ticks > BEHIND)

@@ -1,6 +1,6 @@
 /*
- * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How damaged
- * streams are read is in check_stream_reader.c.
+ * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How
+ * damaged streams are read is in check_stream_reader.c.
  */
 #include "lib/stream/stream.h"
 #include "lib/base/base.h"

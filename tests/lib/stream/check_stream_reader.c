@@ -1,7 +1,7 @@
 /*
- * stream reader: streams out of the worst logs. The golden streams are cut at every length, damaged in every bit and
- * mixed with everything; what is handed out must always be what was written, and the report must say what is
- * missing.
+ * stream reader: streams out of the worst logs. The golden streams are cut at every length, damaged
+ * in every bit and mixed with everything; what is handed out must always be what was written, and
+ * the report must say what is missing.
  */
 #include "lib/base/compress.h"
 #include "lib/stream/stream.h"
@@ -378,7 +378,9 @@ END_TEST
 
 /* ---- mixed with others ---- */
 
-/* Copies a golden stream to ret, each line framed by before and after, which replaces the newline. */
+/*
+ * Copies a golden stream to ret, each line framed by before and after, which replaces the newline.
+ */
 static void frame_lines(size_t which, const char *before, const char *after, bool empty_too, struct buffer *ret)
 {
 	for (const char *p = golden[which]; *p; p += strcspn(p, "\n") + 1) {

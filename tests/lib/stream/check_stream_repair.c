@@ -1,4 +1,7 @@
-/* check_stream_repair.c: streams cut off anywhere are sealed and whole then; damaged ones and whole ones are left alone. */
+/*
+ * check_stream_repair.c: streams cut off anywhere are sealed and whole then; damaged ones and whole
+ * ones are left alone.
+ */
 #include "lib/stream/stream.h"
 
 #include "scene.h"

@@ -1,4 +1,7 @@
-/* check_log.c: entries as a journal receives them, lines as a terminal shows them; and that nobody who does not read holds the daemon up. */
+/*
+ * check_log.c: entries as a journal receives them, lines as a terminal shows them; and that nobody
+ * who does not read holds the daemon up.
+ */
 #include "journal.h"
 #include "daemon/engine/base/log.h"
 #include "scene.h"

@@ -1,6 +1,7 @@
 /*
- * check_messages.c: the kinds of entries, the catalog that explains them and the table in docs/journal.md against each other, each way
- * round: what is new is missed and what is gone is found.
+ * check_messages.c: the kinds of entries, the catalog that explains them and the table in
+ * docs/journal.md against each other, each way round: what is new is missed and what is gone is
+ * found.
  */
 #include "daemon/engine/base/log.h"
 #include "scene.h"

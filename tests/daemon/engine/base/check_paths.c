@@ -1,4 +1,7 @@
-/* check_paths.c: where files go, for root, for systemd, for everybody else; no word of the configuration is overruled. */
+/*
+ * check_paths.c: where files go, for root, for systemd, for everybody else; no word of the
+ * configuration is overruled.
+ */
 #include "daemon/engine/base/paths.h"
 #include "scene.h"
 #include "lib/config/config.h"

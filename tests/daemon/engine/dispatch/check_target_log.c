@@ -1,4 +1,7 @@
-/* check_target_log.c: targets that come and go are said by name while they are few, counted while they are many, and all of them add up. */
+/*
+ * check_target_log.c: targets that come and go are said by name while they are few, counted while
+ * they are many, and all of them add up.
+ */
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "journal.h"
 #include "scene.h"

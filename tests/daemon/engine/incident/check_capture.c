@@ -1,4 +1,7 @@
-/* check_capture.c: evidence from fixtures of two moments, from processes that vanish, and from this very process. */
+/*
+ * check_capture.c: evidence from fixtures of two moments, from processes that vanish, and from this
+ * very process.
+ */
 #include "daemon/engine/incident/capture.h"
 #include "lib/base/io.h"
 #include "lib/stream/stream.h"
@@ -440,7 +443,10 @@ START_TEST(every_failing_allocation_fails_one_capture_only)
 			torture_arm(n);
 			r = capture_run(&context, all[i], outfd, &record);
 			injected = torture_disarm();
-			/* limits has something to say all the same; smaps needs not give memory back */
+			/*
+			 * limits has something to say all the same; smaps needs not give memory
+			 * back
+			 */
 			if (r != 0 || (all[i] != CONFIG_CAPTURE_LIMITS && all[i] != CONFIG_CAPTURE_SMAPS))
 				ck_assert_msg(r == (injected ? -ENOMEM : 0), "capture %zu, %ld: %d", i, n, r);
 			if (r == 0)

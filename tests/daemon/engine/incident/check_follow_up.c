@@ -1,6 +1,6 @@
 /*
- * check_follow_up.c: incidents whose target has commands and a second look, from the firing (here: a request by hand) to the sealed
- * directory.
+ * check_follow_up.c: incidents whose target has commands and a second look, from the firing (here:
+ * a request by hand) to the sealed directory.
  */
 #include "incidents_rig.h"
 
@@ -101,7 +101,10 @@ START_TEST(a_slow_command_holds_up_only_its_own_incident)
 {
 	start_with("\"run\": [" SH("slow", "while [ ! -e /proc/self/cwd/go ]; do sleep 0.01; done", "") "]", "50ms");
 	request();
-	/* Its window is over, but not its command; another incident comes and goes meanwhile, of everything. */
+	/*
+	 * Its window is over, but not its command; another incident comes and goes meanwhile, of
+	 * everything.
+	 */
 	scene_wait_for(poll_once().open == 0);
 	let_pass(200 * NS_PER_MS);
 	ck_assert_uint_eq(poll_once().sealed, 0);

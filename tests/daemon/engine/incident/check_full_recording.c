@@ -1,4 +1,7 @@
-/* check_full_recording.c: the window of all targets in a file: past and present, no more than that, and what was missed is counted. */
+/*
+ * check_full_recording.c: the window of all targets in a file: past and present, no more than that,
+ * and what was missed is counted.
+ */
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/incident/incident.h"
 #include "ring_fixture.h"

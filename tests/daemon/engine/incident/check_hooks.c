@@ -1,5 +1,6 @@
 /*
- * check_hooks.c: commands that behave and commands that do not, run as an incident runs them, into a directory that stands for its draft.
+ * check_hooks.c: commands that behave and commands that do not, run as an incident runs them, into
+ * a directory that stands for its draft.
  */
 #include "daemon/engine/incident/hooks.h"
 
@@ -182,7 +183,9 @@ START_TEST(it_knows_what_it_is_for_and_nothing_of_the_daemon)
 	    "{\"name\":\"state\",\"command\":[\"/bin/sh\",\"-c\",\"pwd; ls -l /proc/self/fd | wc -l; readlink "
 	    "/proc/self/fd/0;"
 	    " cat /proc/self/oom_score_adj; ps -o pid=,pgid= -p $$ | awk '{{print $1 == $2}'; ulimit -c; ulimit -f;"
-	    /* Signals 32 and 33 are the C library's: nobody can reset what was inherited of them. */
+	    /*
+	     * Signals 32 and 33 are the C library's: nobody can reset what was inherited of them.
+	     */
 	    " for mask in $(grep -E 'Sig(Blk|Ign)' /proc/self/status | awk '{{print $2}');"
 	    " do echo $((0x$mask & ~0x180000000)); done\"]}]");
 	signal(SIGUSR2, SIG_DFL);

@@ -1,6 +1,6 @@
 /*
- * check_incidents.c: from a process that burns CPU to a sealed directory: session, rules, dispatcher and incidents, wired as the daemon
- * wires them.
+ * check_incidents.c: from a process that burns CPU to a sealed directory: session, rules,
+ * dispatcher and incidents, wired as the daemon wires them.
  */
 #include "incidents_rig.h"
 
@@ -24,7 +24,10 @@ START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
 	ck_assert_int_eq(incident.target.pid, actor.pid);
 	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(actor.pid));
 
-	/* The window before and after is covered, but for a tick at either end, or a moment of a busy machine. */
+	/*
+	 * The window before and after is covered, but for a tick at either end, or a moment of a
+	 * busy machine.
+	 */
 	ck_assert_int_lt(incident.coverage.got_from_ns, -(int64_t)BEFORE * 9 / 10);
 	ck_assert_int_gt(incident.coverage.got_to_ns, 0);
 	ck_assert_uint_eq(incident.coverage.samples_dropped, 0);
@@ -173,8 +176,8 @@ START_TEST(a_spool_that_cannot_be_made_anew_is_said)
 END_TEST
 
 /*
- * Waits for the end of what is open while no file can grow beyond so many bytes: as if the disk were full. Without a ck_assert, which
- * writes a file too.
+ * Waits for the end of what is open while no file can grow beyond so many bytes: as if the disk
+ * were full. Without a ck_assert, which writes a file too.
  */
 static struct incidents_counts end_on_full_disk(rlim_t bytes)
 {

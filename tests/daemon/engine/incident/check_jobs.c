@@ -1,4 +1,7 @@
-/* check_jobs.c: the order in which jobs come out, and what a worker may take in the middle of another. */
+/*
+ * check_jobs.c: the order in which jobs come out, and what a worker may take in the middle of
+ * another.
+ */
 #include "daemon/engine/incident/incident_worker.h"
 
 #include "daemon/engine/base/clocks.h"

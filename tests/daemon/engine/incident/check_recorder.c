@@ -1,4 +1,7 @@
-/* check_recorder.c: what the ring delivered is what the stream says, row by row; a sink that fails is never forgotten. */
+/*
+ * check_recorder.c: what the ring delivered is what the stream says, row by row; a sink that fails
+ * is never forgotten.
+ */
 #include "daemon/engine/incident/ring_recorder.h"
 #include "ring_fixture.h"
 #include "lib/stream/stream.h"
@@ -199,7 +202,10 @@ START_TEST(rows_equal_what_the_ring_said)
 }
 END_TEST
 
-/* Each one's targets say whose they are, those of the first by not saying it; what the times of ticks span is known whoever ticks last. */
+/*
+ * Each one's targets say whose they are, those of the first by not saying it; what the times of
+ * ticks span is known whoever ticks last.
+ */
 START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
 {
 	struct recorder_counts counts;

@@ -1,4 +1,7 @@
-/* check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies there stops nobody. */
+/*
+ * check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies
+ * there stops nobody.
+ */
 #include "lib/incident/incident.h"
 #include "journal.h"
 #include "lib/incident/manifest.h"
@@ -139,7 +142,9 @@ START_TEST(what_a_killed_daemon_held_becomes_an_incident)
 }
 END_TEST
 
-/* A tick whose number was taken when its thread was killed is a hole: one for each thread at most. */
+/*
+ * A tick whose number was taken when its thread was killed is a hole: one for each thread at most.
+ */
 START_TEST(what_several_threads_held_is_saved_and_says_whose_targets_are_whose)
 {
 	char incident_path[256], file[320];

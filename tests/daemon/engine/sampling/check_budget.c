@@ -1,4 +1,7 @@
-/* check_budget.c: the one that leads measures, the others do as it says; what is exempt is not counted. */
+/*
+ * check_budget.c: the one that leads measures, the others do as it says; what is exempt is not
+ * counted.
+ */
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/base/clocks.h"
 #include "lib/base/base.h"
@@ -120,7 +123,10 @@ START_TEST(a_restart_forgets_the_slowdown_and_what_was_spent)
 }
 END_TEST
 
-/* The clock of the whole process stands for a thread that does all the work: nothing is left that counts. */
+/*
+ * The clock of the whole process stands for a thread that does all the work: nothing is left that
+ * counts.
+ */
 START_TEST(what_is_exempt_does_not_count)
 {
 	uint32_t followers;

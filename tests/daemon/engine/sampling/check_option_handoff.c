@@ -1,4 +1,7 @@
-/* check_option_handoff.c: options on their way to another thread: the latest win, and no memory is lost or freed by the wrong side. */
+/*
+ * check_option_handoff.c: options on their way to another thread: the latest win, and no memory is
+ * lost or freed by the wrong side.
+ */
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "lib/source/source.h"

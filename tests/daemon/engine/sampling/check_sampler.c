@@ -1,6 +1,6 @@
 /*
- * check_sampler.c: ticks that allocate nothing and open nothing, and the answers to the cold side. Ticks are taken in the test's own
- * thread.
+ * check_sampler.c: ticks that allocate nothing and open nothing, and the answers to the cold side.
+ * Ticks are taken in the test's own thread.
  */
 #include "sampler_rig.h"
 #include "torture.h"

@@ -1,4 +1,7 @@
-/* check_sampler_retune.c: a sampler takes on new options, between ticks of the test's own and in its thread, and shows that it lives. */
+/*
+ * check_sampler_retune.c: a sampler takes on new options, between ticks of the test's own and in
+ * its thread, and shows that it lives.
+ */
 #include "sampler_rig.h"
 #include "torture.h"
 

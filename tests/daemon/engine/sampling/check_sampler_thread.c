@@ -1,4 +1,7 @@
-/* check_sampler_thread.c: the thread: readers that do not read, starts and stops, a budget that is exceeded. */
+/*
+ * check_sampler_thread.c: the thread: readers that do not read, starts and stops, a budget that is
+ * exceeded.
+ */
 #include "sampler_rig.h"
 
 Suite *sampler_thread_suite(void);

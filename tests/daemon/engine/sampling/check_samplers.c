@@ -1,4 +1,7 @@
-/* check_samplers.c: several sampler threads as one: who gets what, what comes back, and what they say together. */
+/*
+ * check_samplers.c: several sampler threads as one: who gets what, what comes back, and what they
+ * say together.
+ */
 #include "children.h"
 #include "lib/ring/ring.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -326,7 +329,10 @@ START_TEST(they_tick_in_turn)
 }
 END_TEST
 
-/* Whether the last sample of each target has the CPU time that its process has used. Counts who wrote them. */
+/*
+ * Whether the last sample of each target has the CPU time that its process has used. Counts who
+ * wrote them.
+ */
 static bool all_are_exact(const struct child *children, unsigned count, unsigned *ret_writers)
 {
 	struct ring_cursor *cursor;

@@ -132,7 +132,10 @@ START_TEST(only_making_it_allocates)
 }
 END_TEST
 
-/* What the item points to was written before it was handed over, and is seen so by whoever takes it. */
+/*
+ * What the item points to was written before it was handed over, and is seen so by whoever takes
+ * it.
+ */
 static uint32_t payload[256];
 
 static void *produce(void *argument)

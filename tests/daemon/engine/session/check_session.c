@@ -260,7 +260,10 @@ static void make_proc(void)
 			      proc, cgroups);
 }
 
-/* What comes after the command line in the same read is the cgroup, which is told by what the session has found of the hierarchies. */
+/*
+ * What comes after the command line in the same read is the cgroup, which is told by what the
+ * session has found of the hierarchies.
+ */
 START_TEST(a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes)
 {
 	struct session *session = NULL;

@@ -1,6 +1,7 @@
 /*
- * check_stack_capture.c: the stacks of real incidents of a workload whose answer is known, taken by the real daemon; and symbolisers that
- * fail. Without permission to use perf, or without the programs, the tests say so and pass.
+ * check_stack_capture.c: the stacks of real incidents of a workload whose answer is known, taken by
+ * the real daemon; and symbolisers that fail. Without permission to use perf, or without the
+ * programs, the tests say so and pass.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
@@ -56,8 +57,9 @@ START_TEST(the_shares_of_two_functions_are_those_that_they_had)
 	double seventy = (double)samples_of("burn_seventy"), all = seventy + (double)samples_of("burn_thirty");
 
 	/*
-	 * Three seconds of CPU time are 297 samples, and some are in other functions. On a CPU that others use it is chance which of them is sampled: five
-	 * standard deviations are 87; and a virtual CPU may be taken away for a while.
+	 * Three seconds of CPU time are 297 samples, and some are in other functions. On a CPU that
+	 * others use it is chance which of them is sampled: five standard deviations are 87; and a
+	 * virtual CPU may be taken away for a while.
 	 */
 	ck_assert_msg(all > 150 && all < 600, "%.0f samples of 3 s of CPU time at 99 Hz", all);
 	/* Five standard deviations. */

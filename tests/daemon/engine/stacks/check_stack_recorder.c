@@ -1,4 +1,7 @@
-/* check_stack_recorder.c: what ran is in the snapshot, with what was mapped. Needs to be allowed to open perf events; says so if it is not. */
+/*
+ * check_stack_recorder.c: what ran is in the snapshot, with what was mapped. Needs to be allowed to
+ * open perf events; says so if it is not.
+ */
 #include "stack_recorder_rig.h"
 #include "torture.h"
 
@@ -160,7 +163,10 @@ START_TEST(every_allocation_of_a_snapshot_may_fail)
 		torture_arm(n);
 		r = stack_recorder_snapshot(recorder, 0, UINT64_MAX, 0, &snapshot);
 		injected = torture_disarm();
-		/* what the book or /proc could not be given memory for is missing, and no reason to fail */
+		/*
+		 * what the book or /proc could not be given memory for is missing, and no reason to
+		 * fail
+		 */
 		ck_assert(r == 0 || (injected && r == -ENOMEM));
 		stack_recorder_snapshot_release(&snapshot);
 	}
@@ -214,7 +220,10 @@ START_TEST(without_permission_the_reason_is_told)
 			struct stack_recorder_status got;
 
 			stack_recorder_status(recorder, &got);
-			/* kernel.perf_event_paranoid allows it to everybody, or at least of its own processes */
+			/*
+			 * kernel.perf_event_paranoid allows it to everybody, or at least of its own
+			 * processes
+			 */
 			_exit(got.everybody == (reason[0] == '\0') ? 0 : 3);
 		}
 		_exit((r == -EACCES || r == -EPERM) && strstr(reason, "perf_event_open: ") == reason &&

@@ -1,6 +1,7 @@
 /*
- * check_stack_recorder_follow.c: events on the threads of some processes: who is sampled, how often, what happens when they begin, end, or are too many.
- * Needs to be allowed to open perf events; says so if it is not.
+ * check_stack_recorder_follow.c: events on the threads of some processes: who is sampled, how
+ * often, what happens when they begin, end, or are too many. Needs to be allowed to open perf
+ * events; says so if it is not.
  */
 #include "stack_recorder_rig.h"
 #include "torture.h"
@@ -13,7 +14,10 @@
 Suite *stack_recorder_follow_suite(void);
 
 static const struct stack_recorder_options with_stacks = { .dwarf = true };
-/* A thousand small samples a second, in rings that hold all of them: of everybody's it is chance whom they meet, and a few dozen tell one from two badly. */
+/*
+ * A thousand small samples a second, in rings that hold all of them: of everybody's it is chance
+ * whom they meet, and a few dozen tell one from two badly.
+ */
 static const struct stack_recorder_options many_samples = {
 	.dwarf = true, .frequency = 999, .stack_bytes = 1024, .before_ns = 1, .max_memory_bytes = 4ULL << 30
 };
@@ -82,7 +86,10 @@ START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
 }
 END_TEST
 
-/* Unwinding may lead into any of its modules, as often as it has stacks, and by these they count where not all files can be opened. */
+/*
+ * Unwinding may lead into any of its modules, as often as it has stacks, and by these they count
+ * where not all files can be opened.
+ */
 START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 {
 	unsigned in_maps = 0, found = 0, stacks;
@@ -143,7 +150,10 @@ static void *start_another_and_burn(void *unused)
 	return burn_for_ever(unused);
 }
 
-/* A child of four threads; then, each time a byte arrives on *ret_fd, two more, of which one starts the other. */
+/*
+ * A child of four threads; then, each time a byte arrives on *ret_fd, two more, of which one starts
+ * the other.
+ */
 static pid_t child_of_threads(int *ret_fd)
 {
 	int fds[2];
@@ -303,8 +313,9 @@ static void wait_until_threads(unsigned threads)
 }
 
 /*
- * By everybody's events, whose clock is the same: CPU time leaves out what a virtual machine was not given. Of 600 samples of theirs 4 % are one standard
- * deviation, where others use the CPU, too; its own are due by the time that it ran.
+ * By everybody's events, whose clock is the same: CPU time leaves out what a virtual machine was
+ * not given. Of 600 samples of theirs 4 % are one standard deviation, where others use the CPU,
+ * too; its own are due by the time that it ran.
  */
 static void check_counted_once(pid_t pid)
 {
@@ -328,13 +339,19 @@ START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
 	pids[1] = (uint32_t)grandchild;
 	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 2), 0);
 	wait_until_followed(2);
-	/* that of the child: the grandchild has inherited it, which the next look at the side rings may tell */
+	/*
+	 * that of the child: the grandchild has inherited it, which the next look at the side rings
+	 * may tell
+	 */
 	wait_until_threads(1);
 	wait_until_it_burned(grandchild, 600 * NS_PER_MS);
 	take_all();
 	check_counted_once(grandchild);
 
-	/* The child leaves the set: the grandchild gets events of its own, and is still counted once. */
+	/*
+	 * The child leaves the set: the grandchild gets events of its own, and is still counted
+	 * once.
+	 */
 	ck_assert_int_eq(stack_recorder_follow(recorder, pids + 1, 1), 0);
 	wait_until_followed(1);
 	ck_assert_uint_eq(status_now().followed_threads, 1);
@@ -445,7 +462,10 @@ static void as_nobody(void)
 	}
 }
 
-/* With no room for locked memory but what every user has: rings are smaller, and that there are no stacks then is told. */
+/*
+ * With no room for locked memory but what every user has: rings are smaller, and that there are no
+ * stacks then is told.
+ */
 static void as_nobody_without_memory(void)
 {
 	const struct rlimit none = { 0, 0 };
@@ -549,8 +569,9 @@ static uint64_t all_faults(void)
 }
 
 /*
- * others: what everybody else had meanwhile. Where faults are not counted it is known how many there were on the whole machine: those of others may be
- * given to this process, too; or its own to others, eight and more for each that others had while they were counted.
+ * others: what everybody else had meanwhile. Where faults are not counted it is known how many
+ * there were on the whole machine: those of others may be given to this process, too; or its own to
+ * others, eight and more for each that others had while they were counted.
  */
 static void check_faults(enum stack_file_stream_kind kind, pid_t pid, uint64_t touched, uint64_t others)
 {

@@ -1,4 +1,7 @@
-/* check_stack_recorder_parts.c: what of the recorder is pure: how large rings are, cycles to time, which cgroup a process is in. */
+/*
+ * check_stack_recorder_parts.c: what of the recorder is pure: how large rings are, cycles to time,
+ * which cgroup a process is in.
+ */
 #include "lib/base/base.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/base/perf_events.h"

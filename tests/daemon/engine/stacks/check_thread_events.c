@@ -1,6 +1,7 @@
 /*
- * check_thread_events.c: which threads and processes get events of their own, by what notes tell. The notes are made up, the processes and events are
- * real: needs to be allowed to open events on its own threads; says so if it is not.
+ * check_thread_events.c: which threads and processes get events of their own, by what notes tell.
+ * The notes are made up, the processes and events are real: needs to be allowed to open events on
+ * its own threads; says so if it is not.
  */
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/thread_events.h"
@@ -180,7 +181,10 @@ static void note_end(uint32_t pid)
 	thread_events_note(stage.threads, &(struct thread_events_note){ .pid = pid, .tid = pid, .ended = true });
 }
 
-/* A thread of ours begins when ours has its events, started by `by` at time_ns. How many threads get events. */
+/*
+ * A thread of ours begins when ours has its events, started by `by` at time_ns. How many threads
+ * get events.
+ */
 static unsigned threads_opened(bool note, uint64_t time_ns)
 {
 	uint32_t self = (uint32_t)getpid();

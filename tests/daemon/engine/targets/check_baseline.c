@@ -1,4 +1,7 @@
-/* check_baseline.c: how things were a moment ago, over a /proc made of files whose figures are known. */
+/*
+ * check_baseline.c: how things were a moment ago, over a /proc made of files whose figures are
+ * known.
+ */
 #include "daemon/engine/targets/baseline.h"
 #include "scene.h"
 #include "torture.h"

@@ -1,5 +1,6 @@
 /*
- * check_containers.c: names of containers out of a runtime's files, which here are made of files as cgroups and processes are; and what becomes a target.
+ * check_containers.c: names of containers out of a runtime's files, which here are made of files as
+ * cgroups and processes are; and what becomes a target.
  */
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
@@ -676,7 +677,9 @@ END_TEST
 
 /* ---- targets ---- */
 
-/* The last description of the one whose name begins so; its strings stay until the cursor is freed. */
+/*
+ * The last description of the one whose name begins so; its strings stay until the cursor is freed.
+ */
 static bool find_target(struct ring_cursor *cursor, const char *name, struct target *ret)
 {
 	for (uint32_t id = 1; id < 64; id++)
@@ -820,7 +823,10 @@ static void rename_target(void *ctx, const char *cgroup)
 	ck_assert_int_eq(target_table_rename_container(discovery->target_table, cgroup), 0);
 }
 
-/* Whether the ring has such a target in that container: it comes with the next sample, and what is idle has one a second. */
+/*
+ * Whether the ring has such a target in that container: it comes with the next sample, and what is
+ * idle has one a second.
+ */
 static bool is_called(const char *name)
 {
 	struct ring_cursor *cursor;

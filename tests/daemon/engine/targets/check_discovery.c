@@ -1,5 +1,6 @@
 /*
- * check_discovery.c: scans over a /proc made of files, over real processes and, where that is possible, over cgroups of our own.
+ * check_discovery.c: scans over a /proc made of files, over real processes and, where that is
+ * possible, over cgroups of our own.
  */
 #include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
@@ -219,7 +220,10 @@ START_TEST(a_process_that_takes_another_name_is_let_go)
 			  "{\"name\": \"b\", \"comm\": \"scene-after\"}]}"));
 	ck_assert_uint_eq(targets(), 1);
 	actor_do(&actor, 'n', "scene-after");
-	/* Who still runs is not seen to have run before the kernel has charged it: it may be passed over once. */
+	/*
+	 * Who still runs is not seen to have run before the kernel has charged it: it may be passed
+	 * over once.
+	 */
 	for (int i = 0; i < 100 && scan().target_table.left == 0; i++)
 		usleep(10000);
 	ck_assert_uint_eq(targets(), 1);
@@ -397,7 +401,10 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 }
 END_TEST
 
-/* Makes, or removes, a v1 cgroup of our own in the hierarchies that count. False: that is not possible here. */
+/*
+ * Makes, or removes, a v1 cgroup of our own in the hierarchies that count. False: that is not
+ * possible here.
+ */
 static bool own_cgroup(const char *name, bool remove_it)
 {
 	static const char *const controllers[] = { "cpuacct", "memory" };

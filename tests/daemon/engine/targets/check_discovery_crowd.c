@@ -1,8 +1,9 @@
 /*
- * check_discovery_crowd.c: a /proc with more processes than anybody has: what is kept of them, and what is said of those that are not watched. Their pids are
- * the highest that Linux has.
+ * check_discovery_crowd.c: a /proc with more processes than anybody has: what is kept of them, and
+ * what is said of those that are not watched. Their pids are the highest that Linux has.
  *
- * How many: 70,000, or what SPIKEWATCH_CROWD says; if it does, what was measured is printed. Each takes 6 KiB in /dev/shm.
+ * How many: 70,000, or what SPIKEWATCH_CROWD says; if it does, what was measured is printed. Each
+ * takes 6 KiB in /dev/shm.
  */
 #include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
@@ -17,7 +18,10 @@
 
 Suite *discovery_crowd_suite(void);
 
-/* More than a process cache has room for (process_cache.h), of which one in a hundred is gone when it is looked at. */
+/*
+ * More than a process cache has room for (process_cache.h), of which one in a hundred is gone when
+ * it is looked at.
+ */
 #define CROWD_USUAL 70000
 #define GONE_EVERY 100
 #define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: the first that nobody has */

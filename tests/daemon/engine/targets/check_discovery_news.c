@@ -1,6 +1,7 @@
 /*
- * check_discovery_news.c: what happens between two scans, with real processes and whichever sources this machine allows. Rescans are an hour
- * apart, so that what is found was heard of. Nothing is held against a clock: what is waited for comes, or the test fails.
+ * check_discovery_news.c: what happens between two scans, with real processes and whichever sources
+ * this machine allows. Rescans are an hour apart, so that what is found was heard of. Nothing is
+ * held against a clock: what is waited for comes, or the test fails.
  */
 #include "discovery_rig.h"
 
@@ -17,7 +18,10 @@ Suite *discovery_news_suite(void);
 static struct discovery_options options;
 static const char *cgroup_root; /* NULL: the machine's */
 
-/* The text with this process's number for each @: other runs of this test, at the same time, have processes too. */
+/*
+ * The text with this process's number for each @: other runs of this test, at the same time, have
+ * processes too.
+ */
 static const char *own(const char *text)
 {
 	static char texts[4][512];
@@ -294,7 +298,10 @@ END_TEST
 #define STORM 2000
 #endif
 
-/* So many processes, one after the other, each of which ends at once; by a process that is called stormy. Their CPU time, with its own. */
+/*
+ * So many processes, one after the other, each of which ends at once; by a process that is called
+ * stormy. Their CPU time, with its own.
+ */
 static uint64_t storm(int count, uint64_t burn_each_ns)
 {
 	struct rusage usage;

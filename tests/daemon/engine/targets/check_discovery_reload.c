@@ -1,6 +1,6 @@
 /*
- * check_discovery_reload.c: discovery gets another configuration while it runs, shows that it lives, and leaves descriptors to others. The old
- * configuration is freed right after each reload.
+ * check_discovery_reload.c: discovery gets another configuration while it runs, shows that it
+ * lives, and leaves descriptors to others. The old configuration is freed right after each reload.
  */
 #include "discovery_rig.h"
 #include "torture.h"
@@ -181,7 +181,10 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 }
 END_TEST
 
-/* ---- in the middle of a scan: some files of /proc are pipes, at which it stops until somebody writes ---- */
+/*
+ * ---- in the middle of a scan: some files of /proc are pipes, at which it stops until somebody
+ * writes ----
+ */
 
 #define PIPES 3
 #define PIDFILES 8

@@ -1,4 +1,7 @@
-/* check_discovery_tree.c: entries with "tree": descendants by scans over a /proc made of files, and by news of real processes. */
+/*
+ * check_discovery_tree.c: entries with "tree": descendants by scans over a /proc made of files, and
+ * by news of real processes.
+ */
 #include "discovery_rig.h"
 #include "lib/base/base.h"
 
@@ -256,7 +259,10 @@ END_TEST
 
 static const enum process_listener_source sources[] = { PROCESS_LISTENER_CONNECTOR, PROCESS_LISTENER_PERF };
 
-/* Starts threads over the machine's /proc; rescans are an hour apart. False: the source is not allowed here. */
+/*
+ * Starts threads over the machine's /proc; rescans are an hour apart. False: the source is not
+ * allowed here.
+ */
 static bool started(struct config *made, enum process_listener_source only)
 {
 	struct discovery_options options = {
@@ -312,7 +318,10 @@ __attribute__((noreturn)) static void stay(int out, const char *program)
 		pause();
 }
 
-/* A process that does as daemons do: its child leaves the session, and that one's child is all that stays. */
+/*
+ * A process that does as daemons do: its child leaves the session, and that one's child is all that
+ * stays.
+ */
 __attribute__((noreturn)) static void daemonise(int in, int out, bool executes)
 {
 	char go;

@@ -1,6 +1,6 @@
 /*
- * check_discovery_units.c: targets that are units, from what a systemd says that the test plays, over a hierarchy made of directories. Rescans are an
- * hour apart.
+ * check_discovery_units.c: targets that are units, from what a systemd says that the test plays,
+ * over a hierarchy made of directories. Rescans are an hour apart.
  */
 #include "discovery_rig.h"
 #include "fakesystemd.h"

@@ -1,5 +1,6 @@
 /*
- * check_discovery_wait.c: what discovery's thread waits for between scans. Time is an argument: nothing here sleeps.
+ * check_discovery_wait.c: what discovery's thread waits for between scans. Time is an argument:
+ * nothing here sleeps.
  */
 #include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
@@ -56,7 +57,10 @@ static mono_t sleeps_until(mono_t now, size_t *ret_polled)
 	return until;
 }
 
-/* Hears at ever later moments: there is nothing, so it sleeps as long as it may, and what comes would wake it. */
+/*
+ * Hears at ever later moments: there is nothing, so it sleeps as long as it may, and what comes
+ * would wake it.
+ */
 static void assert_sleeps(mono_t now, size_t polled)
 {
 	for (int i = 0; i < 4; i++) {

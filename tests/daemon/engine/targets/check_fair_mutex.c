@@ -1,4 +1,7 @@
-/* check_fair_mutex.c: whoever waits has his turn at the next yield, not when the scheduler happens to feel like it. */
+/*
+ * check_fair_mutex.c: whoever waits has his turn at the next yield, not when the scheduler happens
+ * to feel like it.
+ */
 #include "scene.h"
 #include "daemon/engine/targets/fair_mutex.h"
 

@@ -1,4 +1,7 @@
-/* check_process_listener.c: what the kernel says of our own processes, by every source that is allowed here. */
+/*
+ * check_process_listener.c: what the kernel says of our own processes, by every source that is
+ * allowed here.
+ */
 #include "daemon/engine/targets/process_news.h"
 #include "scene.h"
 #include "torture.h"

@@ -114,7 +114,10 @@ START_TEST(who_was_never_seen_with_a_parent_is_not_known)
 }
 END_TEST
 
-/* A process executes something and matches; its descendants are there already, one of them without its parent. */
+/*
+ * A process executes something and matches; its descendants are there already, one of them without
+ * its parent.
+ */
 START_TEST(a_root_that_becomes_one_late_has_its_tree)
 {
 	met(10, INIT, 0);
@@ -184,7 +187,10 @@ END_TEST
 
 START_TEST(news_in_any_order_come_to_the_same)
 {
-	/* The fork of a grandchild is heard first, then that of its parent, whose parent has ended by then. */
+	/*
+	 * The fork of a grandchild is heard first, then that of its parent, whose parent has ended
+	 * by then.
+	 */
 	met(10, INIT, TREE);
 	process_tree_forked(process_tree, 11, 12);
 	ck_assert_uint_eq(trees_of(12), 0);
@@ -224,7 +230,10 @@ START_TEST(a_process_whose_main_thread_ended_lives_on)
 }
 END_TEST
 
-/* Those of one that was forgotten are its parent's, so that a root that becomes one late has them too. */
+/*
+ * Those of one that was forgotten are its parent's, so that a root that becomes one late has them
+ * too.
+ */
 START_TEST(children_of_one_that_is_forgotten_are_its_parents)
 {
 	met(10, INIT, 0);
@@ -427,7 +436,10 @@ START_TEST(agrees_with_a_plain_model)
 			end_in_model(model, living);
 			process_tree_ended(process_tree, living);
 		} else if (living) {
-			/* Roots only of those whose descendants have all their ancestors: a model of the rest would be the module again. */
+			/*
+			 * Roots only of those whose descendants have all their ancestors: a model
+			 * of the rest would be the module again.
+			 */
 			uint64_t roots = rand_r(&seed) % 4 ? 0 : 1ull << rand_r(&seed) % 64;
 
 			for (int i = 1; i <= MODEL_PIDS; i++)

@@ -1,6 +1,7 @@
 /*
- * check_target_table.c: targets from the moment they are found until the sampler has given them back, over a /proc made of files, so that
- * pids can be used again at will. The sampler's ticks are taken in this thread.
+ * check_target_table.c: targets from the moment they are found until the sampler has given them
+ * back, over a /proc made of files, so that pids can be used again at will. The sampler's ticks are
+ * taken in this thread.
  */
 #include "target_table_rig.h"
 #include "daemon/engine/targets/target_table.h"
@@ -245,7 +246,10 @@ START_TEST(a_cgroup_keeps_its_name_and_identity_however_long_its_path_is)
 			memset(path[i], 'x', len);
 			path[i][0] = '/';
 			path[i][len] = '\0';
-			/* All that is different is in the middle; characters of two bytes are at the seams. */
+			/*
+			 * All that is different is in the middle; characters of two bytes are at
+			 * the seams.
+			 */
 			path[i][len / 2] = (char)('a' + i);
 			for (size_t k = 32; k < 50; k += 2)
 				memcpy(path[i] + k + len % 2, "\xc3\xbc", 2);

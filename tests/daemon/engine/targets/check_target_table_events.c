@@ -1,4 +1,7 @@
-/* check_target_table_events.c: single processes that begin, turn into something else and end between two scans, over a /proc made of files. */
+/*
+ * check_target_table_events.c: single processes that begin, turn into something else and end
+ * between two scans, over a /proc made of files.
+ */
 #include "target_table_rig.h"
 
 #include "daemon/engine/targets/target_table.h"

@@ -1,6 +1,7 @@
 /*
- * check_target_table_limits.c: effective limits of targets, over a /proc and cgroups made of files, and by a time that is an argument: whose move from one
- * cgroup to another is noticed when, and how many files are opened for that.
+ * check_target_table_limits.c: effective limits of targets, over a /proc and cgroups made of files,
+ * and by a time that is an argument: whose move from one cgroup to another is noticed when, and how
+ * many files are opened for that.
  */
 #include "limits_of.h"
 #include "daemon/engine/targets/target_table.h"
@@ -65,7 +66,10 @@ START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
 	ck_assert_uint_eq(limits_of("g").memory_bytes, limits_of("g:10@500").memory_bytes);
 	ck_assert_uint_lt(limits_of("g").memory_bytes, 8ull << 30);
 
-	/* One from elsewhere joins: what the group had still is a number until the next refresh, and then the machine's. */
+	/*
+	 * One from elsewhere joins: what the group had still is a number until the next refresh,
+	 * and then the machine's.
+	 */
 	appear(12, 500, "/huge");
 	meet(0, 12, 500, 2);
 	ck_assert_uint_ne(limits_of("g").memory_bytes, UINT64_MAX);
@@ -303,7 +307,10 @@ static int watch_openings(void)
 	return fd;
 }
 
-/* How often a file of the crowd was opened since the last time; an event has no name and so is as large as its head. */
+/*
+ * How often a file of the crowd was opened since the last time; an event has no name and so is as
+ * large as its head.
+ */
 static unsigned openings(int fd)
 {
 	struct inotify_event events[64];
@@ -313,7 +320,9 @@ static unsigned openings(int fd)
 	while ((len = read(fd, events, sizeof events)) > 0) {
 		const struct inotify_event *event = events;
 
-		/* Two that are alike and follow each other are one: nobody is asked twice in a row. */
+		/*
+		 * Two that are alike and follow each other are one: nobody is asked twice in a row.
+		 */
 		for (; (const char *)event < (const char *)events + len; event++) {
 			ck_assert_uint_eq(event->len, 0);
 			ck_assert_uint_eq(event->mask & IN_Q_OVERFLOW, 0);

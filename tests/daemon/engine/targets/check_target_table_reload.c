@@ -1,6 +1,7 @@
 /*
- * check_target_table_reload.c: the configuration of a target table is replaced, and what is watched by both goes on as if nothing had happened. The
- * old configuration is freed right after, so that a sanitizer sees whoever still refers to it.
+ * check_target_table_reload.c: the configuration of a target table is replaced, and what is watched
+ * by both goes on as if nothing had happened. The old configuration is freed right after, so that a
+ * sanitizer sees whoever still refers to it.
  */
 #include "target_table_rig.h"
 #include "torture.h"
@@ -363,7 +364,10 @@ START_TEST(one_that_was_leaving_anyway_leaves_once)
 }
 END_TEST
 
-/* Takes so many answers, ticking as often as it needs; what comes behind them is the target table's. */
+/*
+ * Takes so many answers, ticking as often as it needs; what comes behind them is the target
+ * table's.
+ */
 static void take_answers(unsigned count)
 {
 	struct sampler_target *returned;

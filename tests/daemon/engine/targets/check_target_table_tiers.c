@@ -1,4 +1,7 @@
-/* check_target_table_tiers.c: who keeps descriptors when there are too few, in processes made of files that run as the test wants. */
+/*
+ * check_target_table_tiers.c: who keeps descriptors when there are too few, in processes made of
+ * files that run as the test wants.
+ */
 #include "daemon/engine/targets/target_table.h"
 #include "daemon/engine/base/proc_read.h"
 #include "target_table_rig.h"
@@ -28,7 +31,10 @@ static void run(int pid, unsigned ticks)
 	scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 500 1000000 100 0\n", pid, 100 + used);
 }
 
-/* The sampler has a few ticks in which those from `first` to `last` run, then a scan meets every process of the scene, and cgroup if there is one. */
+/*
+ * The sampler has a few ticks in which those from `first` to `last` run, then a scan meets every
+ * process of the scene, and cgroup if there is one.
+ */
 static void pass_with(const char *cgroup, int processes, int first, int last)
 {
 	for (int tick = 0; tick < 5; tick++) {

@@ -1,4 +1,7 @@
-/* check_unit_bus.c: what is learnt from systemd, from one that the test plays itself; and from one that is out of its mind. */
+/*
+ * check_unit_bus.c: what is learnt from systemd, from one that the test plays itself; and from one
+ * that is out of its mind.
+ */
 #include "fakesystemd.h"
 #include "torture.h"
 #include "daemon/engine/targets/unit_bus.h"

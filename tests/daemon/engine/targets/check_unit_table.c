@@ -1,4 +1,7 @@
-/* check_unit_table.c: units by name and by place, and what that means for entries of the configuration. */
+/*
+ * check_unit_table.c: units by name and by place, and what that means for entries of the
+ * configuration.
+ */
 #include "daemon/engine/targets/matcher.h"
 #include "torture.h"
 #include "daemon/engine/targets/unit_bus.h"

@@ -1,4 +1,7 @@
-/* check_health.c: what is said about the sampler: when a condition begins, when it ends, and not in between. */
+/*
+ * check_health.c: what is said about the sampler: when a condition begins, when it ends, and not in
+ * between.
+ */
 #include "daemon/service/health/health.h"
 #include "journal.h"
 #include "daemon/engine/base/log.h"
@@ -54,7 +57,9 @@ static void said(const char *part)
 	free(text);
 }
 
-/* A span in which one of three threads took so many of 1,000 slots, and the others all of theirs. */
+/*
+ * A span in which one of three threads took so many of 1,000 slots, and the others all of theirs.
+ */
 static void span_of_three(struct stats threads[3], size_t slow, uint64_t taken)
 {
 	now.ns += HEALTH_SPAN_NS;
@@ -378,7 +383,10 @@ START_TEST(rules_that_fall_behind_are_said_with_how_many_pages)
 }
 END_TEST
 
-/* One look at the clocks after so much time, of which some was slept through; the wall clock is stepped meanwhile. */
+/*
+ * One look at the clocks after so much time, of which some was slept through; the wall clock is
+ * stepped meanwhile.
+ */
 static void tick(uint64_t passed_ns, uint64_t asleep_ns, int64_t stepped_ns)
 {
 	static uint64_t wall_ns = 1700000000 * NS_PER_S, boot_ns = 5000 * NS_PER_S;

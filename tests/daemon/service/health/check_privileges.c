@@ -1,4 +1,7 @@
-/* check_privileges.c: what an ordinary process lacks; each case in a child, whose privileges are its own to lose. */
+/*
+ * check_privileges.c: what an ordinary process lacks; each case in a child, whose privileges are
+ * its own to lose.
+ */
 #include "daemon/service/health/overview.h"
 
 #include "scene.h"

@@ -1,6 +1,7 @@
 /*
- * check_exposition.c: pages of a daemon that is put together here: what is in them against the table and against docs/metrics.md, targets
- * beyond the bound, sums that never count backwards, hostile and equal names.
+ * check_exposition.c: pages of a daemon that is put together here: what is in them against the
+ * table and against docs/metrics.md, targets beyond the bound, sums that never count backwards,
+ * hostile and equal names.
  */
 #include "daemon/service/metrics/exposition.h"
 

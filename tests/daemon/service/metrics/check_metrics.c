@@ -1,6 +1,6 @@
 /*
- * check_metrics.c: the metrics' server among clients who stall, send garbage, leave or never read; served in this process by an event loop
- * turned by hand.
+ * check_metrics.c: the metrics' server among clients who stall, send garbage, leave or never read;
+ * served in this process by an event loop turned by hand.
  */
 #include "daemon/service/metrics/metrics_server.h"
 
@@ -97,7 +97,9 @@ static void say(int fd, const char *text)
 	turn();
 }
 
-/* What is sent until the connection ends, as far as it fits; the loop is turned meanwhile. Closes. */
+/*
+ * What is sent until the connection ends, as far as it fits; the loop is turned meanwhile. Closes.
+ */
 static size_t hear(int fd, char *ret, size_t cap)
 {
 	char piece[65536];
@@ -186,7 +188,10 @@ START_TEST(a_page_that_cannot_be_made_is_said_and_the_next_one_is_tried)
 }
 END_TEST
 
-/* Whatever is asked within the time that a page is fresh: on a machine that stands still it may be made anew now and then. */
+/*
+ * Whatever is asked within the time that a page is fresh: on a machine that stands still it may be
+ * made anew now and then.
+ */
 START_TEST(a_flood_of_scrapes_is_answered_from_few_pages)
 {
 	const char *request = "GET /metrics HTTP/1.1\r\n" HOST "\r\n";
@@ -273,7 +278,10 @@ START_TEST(garbage_harms_nobody)
 }
 END_TEST
 
-/* Silent ones, one that sends a byte now and then, one that does not read: when their time is over there is room again. */
+/*
+ * Silent ones, one that sends a byte now and then, one that does not read: when their time is over
+ * there is room again.
+ */
 START_TEST(whoever_stalls_is_dropped_in_time)
 {
 	int fds[METRICS_CLIENTS_OF_ADDRESS];

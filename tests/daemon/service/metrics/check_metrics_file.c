@@ -1,4 +1,7 @@
-/* check_metrics_file.c: a page that is whole at every moment, directories that are not there, and what is left behind. */
+/*
+ * check_metrics_file.c: a page that is whole at every moment, directories that are not there, and
+ * what is left behind.
+ */
 #include "daemon/service/metrics/metrics_server.h"
 
 #include "scene.h"

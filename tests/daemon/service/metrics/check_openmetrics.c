@@ -1,4 +1,7 @@
-/* check_openmetrics.c: both forms to the letter, values that must come back, hostile labels, what clients ask for, every failing write. */
+/*
+ * check_openmetrics.c: both forms to the letter, values that must come back, hostile labels, what
+ * clients ask for, every failing write.
+ */
 #include "daemon/service/metrics/exposition.h"
 
 #include "lib/base/base.h"

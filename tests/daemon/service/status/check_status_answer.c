@@ -1,6 +1,6 @@
 /*
- * check_status_answer.c: the document with a thousand targets, in pieces between which the world goes on, of which some are asked for or fit, and with
- * hostile names.
+ * check_status_answer.c: the document with a thousand targets, in pieces between which the world
+ * goes on, of which some are asked for or fit, and with hostile names.
  */
 #include "daemon/service/status/status_document.h"
 
@@ -235,7 +235,9 @@ START_TEST(everything_is_in_it_in_several_pieces)
 }
 END_TEST
 
-/* Globs that take long: a piece is then of a few targets, or of one, and of the nearest ones, too. */
+/*
+ * Globs that take long: a piece is then of a few targets, or of one, and of the nearest ones, too.
+ */
 START_TEST(a_piece_ends_when_it_has_taken_long)
 {
 	struct buffer text = { 0 };
@@ -367,14 +369,20 @@ START_TEST(what_is_asked_for_is_in_it_alone)
 }
 END_TEST
 
-/* Memory of all targets, so that the second rule has a distance: the more a target has, the nearer it is. */
+/*
+ * Memory of all targets, so that the second rule has a distance: the more a target has, the nearer
+ * it is.
+ */
 static void judge(void)
 {
 	for (uint64_t now = NS_PER_S; now <= 12 * NS_PER_S; now += NS_PER_S) {
 		for (uint32_t id = 1; id <= TARGETS; id++) {
 			struct sample sample = { 0 };
 
-			/* 500 is twice what it was before, 20 half as much again: both fire; of all others the rest is less. */
+			/*
+			 * 500 is twice what it was before, 20 half as much again: both fire; of all
+			 * others the rest is less.
+			 */
 			sample_set(&sample, SAMPLE_MEMORY,
 				   now == 12 * NS_PER_S && id == 500  ? 200000
 				   : now == 12 * NS_PER_S && id == 20 ? 180000
