@@ -12,6 +12,7 @@
 #include "crew.h"
 
 #include "lib/base/base.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -31,6 +32,7 @@ struct crew_found {
 	int run;
 	int failures;
 	int errors;
+	int skipped;
 	bool complete;
 };
 
@@ -51,6 +53,9 @@ struct crew {
 	FILE *failed; /* what is said again at the end: all of it is in failed_text after fflush */
 	char *failed_text;
 	size_t failed_length;
+	FILE *skipped; /* the tests that could not run here, with their reasons, in skipped_text */
+	char *skipped_text;
+	size_t skipped_length;
 };
 
 static long long crew_now(void)
@@ -136,8 +141,19 @@ static int crew_start(struct crew *crew, struct crew_member *member)
 	return 0;
 }
 
-/* Copies a file to `out`, without its first line if that is asked for; then it is closed. */
-static void crew_tell(int *fd, bool without_first, FILE *out)
+/* Moves the line of a skipped test to the list of them. */
+static void crew_skip(struct crew *crew, struct crew_member *member, const char *line)
+{
+	fprintf(crew->skipped, "  %s: %s", member->suite->name, line + strlen(SKIP_MARK));
+	member->found->skipped++;
+	member->found->run--;
+}
+
+/*
+ * Copies a file to `out`, without its first line if that is asked for and without the lines of
+ * skipped tests; then it is closed.
+ */
+static void crew_tell(struct crew *crew, struct crew_member *member, int *fd, bool without_first, FILE *out)
 {
 	FILE *file = fdopen(*fd, "r");
 	char *line = NULL;
@@ -147,7 +163,10 @@ static void crew_tell(int *fd, bool without_first, FILE *out)
 	if (without_first)
 		(void)!getline(&line, &size, file);
 	while (getline(&line, &size, file) > 0)
-		fputs(line, out);
+		if (strncmp(line, SKIP_MARK, strlen(SKIP_MARK)) == 0)
+			crew_skip(crew, member, line);
+		else
+			fputs(line, out);
 	free(line);
 	fclose(file);
 	*fd = -1;
@@ -162,10 +181,10 @@ static void crew_take(struct crew *crew, struct crew_member *member, int status,
 		       (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6;
 
 	printf("%-24s %4d checks  %6.1f s  CPU %6.1f s\n", member->suite->name, found->run, wall_s, cpu_s);
-	crew_tell(&member->said, false, stdout);
+	crew_tell(crew, member, &member->said, false, stdout);
 
 	long before = ftell(crew->failed);
-	crew_tell(&member->judged, true, crew->failed);
+	crew_tell(crew, member, &member->judged, true, crew->failed);
 	if (!found->complete || status != 0) {
 		fprintf(crew->failed, "%s: the suite did not come to its end: %s %d\n", member->suite->name,
 			WIFSIGNALED(status) ? "signal" : "exit code",
@@ -180,6 +199,7 @@ static void crew_take(struct crew *crew, struct crew_member *member, int status,
 	crew->sum.run += found->run;
 	crew->sum.failures += found->failures;
 	crew->sum.errors += found->errors;
+	crew->sum.skipped += found->skipped;
 	member->pid = 0;
 	crew->running--;
 }
@@ -242,7 +262,8 @@ int crew_run(const struct crew_suite *suites, size_t count, int jobs)
 	struct crew crew = { .members = members, .count = count };
 
 	crew.failed = open_memstream(&crew.failed_text, &crew.failed_length);
-	if (!crew.failed)
+	crew.skipped = open_memstream(&crew.skipped_text, &crew.skipped_length);
+	if (!crew.failed || !crew.skipped)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		members[i] = (struct crew_member){ .suite = &suites[i], .found = &found[i], .said = -1, .judged = -1 };
@@ -251,6 +272,10 @@ int crew_run(const struct crew_suite *suites, size_t count, int jobs)
 	int failed = crew.sum.failures + crew.sum.errors;
 
 	fclose(crew.failed);
+	fclose(crew.skipped);
+	if (crew.sum.skipped)
+		printf("Skipped, because they cannot run here: %d\n%s", crew.sum.skipped, crew.skipped_text);
+	free(crew.skipped_text);
 	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n%s",
 	       crew.sum.run ? 100 * (crew.sum.run - failed) / crew.sum.run : 0, crew.sum.run, crew.sum.failures,
 	       crew.sum.errors, crew.failed_text);
