@@ -1,7 +1,7 @@
 /*
  * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of
- * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and errors of
- * stdout that stdio has swallowed until the end.
+ * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and write errors of
+ * stdout, which stdio reports at the latest when it is closed.
  */
 #include "cli/base/options.h"
 #include "lib/base/base.h"
@@ -25,10 +25,23 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
+/* In the order of --help. */
 static const struct command commands[] = {
-#define X(name, what) { #name, what, name##_command },
-	COMMAND_TABLE(X)
-#undef X
+	{ "list", "incidents, newest last", list_command },
+	{ "show", "what happened: in words, pictures and numbers", show_command },
+	{ "export", "for the Firefox Profiler, Perfetto, pprof, spreadsheets", export_command },
+	{ "prune", "remove incidents that are old, mild or too many", prune_command },
+	{ "recover", "what the ring of a killed daemon holds, as an incident", recover_command },
+	{ "diff", "which functions, threads and mappings grew, A to B", diff_command },
+	{ "report", "an incident as one page of HTML that opens anywhere", report_command },
+	{ "status", "how the daemon is, and why each rule did or did not fire", status_command },
+	{ "trigger", "an incident now, of one target or of everything", trigger_command },
+	{ "reload", "the daemon reads its configuration again", reload_command },
+	{ "top", "targets live: CPU, memory, distance to firing, peaks", top_command },
+	{ "replay", "rules over what was recorded: what fires, what nearly did", replay_command },
+	{ "trap", "wait for a spike and write it down, without a daemon", trap_command },
+	{ "record", "stream samples of processes, without a daemon", record_command },
+	{ "verify", "is an incident or a recording whole, and if not, what is lost", verify_command },
 };
 
 static void help(FILE *file)
@@ -37,14 +50,14 @@ static void help(FILE *file)
 		      "Looks at what spikewatchd recorded around CPU and memory spikes.\n\nCommands:\n");
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].what);
-	fprintf(file,
-		"\n  spikewatch COMMAND --help   options and examples of a command\n"
-		"  spikewatch --version        the version\n"
-		"\nExample:\n  spikewatch list && spikewatch show last\n"
-		"\nExit code:\n  0 done, 1 trouble found or something failed, 2 wrong usage or none of our files\n");
+	fprintf(file, "\n  spikewatch COMMAND --help   options and examples of a command\n"
+		      "  spikewatch --version        the version\n"
+		      "\nExample:\n  spikewatch list && spikewatch show last\n"
+		      "\nExit code:\n  0 done, 1 trouble found or something failed, 2 wrong usage or not a file of "
+		      "spikewatch\n");
 }
 
-static int unknown(const char *word)
+static int unknown_command(const char *word)
 {
 	const char *names[ARRAY_LEN(commands)], *nearest;
 	char shown[64];
@@ -81,32 +94,26 @@ static int dispatch(int argc, char **argv)
 		if (strcmp(word, commands[i].name) == 0)
 			return commands[i].run(argc - 1, argv + 1);
 	}
-	return unknown(word);
+	return unknown_command(word);
 }
 
-/*
- * Why an earlier write failed stdio does not keep: of a pipe it can be seen that nobody reads it
- * any more.
- */
-static bool is_unread(int fd)
+/* stdio does not keep the errno of an earlier write; a pipe without a reader polls as POLLERR. */
+static bool is_closed_pipe(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
 
 	return poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLERR;
 }
 
-/*
- * A disk that is full shows itself here at the latest. A reader that has seen enough (head) is no
- * news.
- */
+/* Reports write errors, a full disk for one; a reader that closed the pipe (head) is not reported. */
 static int finish(int code)
 {
-	bool failed = ferror(stdout) != 0, unread = failed && is_unread(STDOUT_FILENO);
+	bool failed = ferror(stdout) != 0, closed = failed && is_closed_pipe(STDOUT_FILENO);
 
 	errno = 0;
 	if (fclose(stdout) == 0 && !failed)
 		return code;
-	if (errno != EPIPE && !unread)
+	if (errno != EPIPE && !closed)
 		fprintf(stderr, "spikewatch: cannot write the output: %s\n", errno ? strerror(errno) : "write error");
 	return code == EXIT_OK ? EXIT_TROUBLE : code;
 }
@@ -114,10 +121,7 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, "");
-	/*
-	 * A write to a closed pipe is an error like any other: what a command holds open is then
-	 * closed in good order.
-	 */
+	/* Writing to a closed pipe then fails with EPIPE, and the command ends in good order. */
 	signal(SIGPIPE, SIG_IGN);
 
 	return finish(dispatch(argc, argv));

@@ -12,39 +12,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * commands.h: the subcommands of spikewatch: one line each. Everything else (dispatch, the list in
- * --help, the nearest name to a wrong one) is made from this table.
- */
-
-// clang-format off
-/*      name      what it does; in the order of --help */
-#define COMMAND_TABLE(X)                                                       \
-	X(list,   "incidents, newest last")                                    \
-	X(show,   "what happened: in words, pictures and numbers")             \
-	X(export, "for the Firefox Profiler, Perfetto, pprof, spreadsheets")   \
-	X(prune,  "remove incidents that are old, mild or too many")           \
-	X(recover, "what the ring of a killed daemon holds, as an incident")   \
-	X(diff,   "which functions, threads and mappings grew, A to B")         \
-	X(report, "an incident as one page of HTML that opens anywhere")       \
-	X(status, "how the daemon is, and why each rule did or did not fire")     \
-	X(trigger, "an incident now, of one target or of everything")          \
-	X(reload, "the daemon reads its configuration again")                  \
-	X(top,    "targets live: CPU, memory, distance to firing, peaks")       \
-	X(replay, "rules over what was recorded: what fires, what nearly did")  \
-	X(trap,   "wait for a spike and write it down, without a daemon")      \
-	X(record, "stream samples of processes, without a daemon")             \
-	X(verify, "is an incident or a recording whole, and if not, what is lost")
-// clang-format on
-
-/*
- * NAME_command is in NAME.c. argv[0] is the name, argv[1] and on its arguments. Returns the code to
- * exit with (options.h: enum options_exit). Output goes to stdout, whose errors the caller reports.
- */
-#define X(name, what) int name##_command(int argc, char **argv);
-COMMAND_TABLE(X)
-#undef X
-
 /* What scripts can rely on. */
 enum options_exit {
 	EXIT_OK = 0,
@@ -108,5 +75,25 @@ int options_start(const struct options_usage *usage, int argc, char **argv, int 
 
 /* Which of count names is nearest to word, NULL if none is near. A prefix is always near. */
 const char *options_nearest(const char *word, const char *const *names, size_t count);
+
+/*
+ * The commands; cli/main.c has the table of them. argv[0] is the name, argv[1] and on its arguments.
+ * Returns the code to exit with. Output goes to stdout, whose errors the caller reports.
+ */
+int list_command(int argc, char **argv);
+int show_command(int argc, char **argv);
+int export_command(int argc, char **argv);
+int prune_command(int argc, char **argv);
+int recover_command(int argc, char **argv);
+int diff_command(int argc, char **argv);
+int report_command(int argc, char **argv);
+int status_command(int argc, char **argv);
+int trigger_command(int argc, char **argv);
+int reload_command(int argc, char **argv);
+int top_command(int argc, char **argv);
+int replay_command(int argc, char **argv);
+int trap_command(int argc, char **argv);
+int record_command(int argc, char **argv);
+int verify_command(int argc, char **argv);
 
 #endif

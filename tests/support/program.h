@@ -72,6 +72,31 @@ static inline int program_wait(const struct program *program)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+#define PROGRAM_COMMANDS_MAX 32
+
+/* The names of the commands of spikewatch, as its --help lists them; how many there are. */
+static inline size_t program_commands(const char *spikewatch, char ret[PROGRAM_COMMANDS_MAX][16])
+{
+	char line[600];
+	size_t count = 0;
+	bool listed = false;
+
+	snprintf(line, sizeof(line), "%s --help", spikewatch);
+	FILE *help = popen(line, "r");
+	ck_assert_ptr_nonnull(help);
+	while (fgets(line, sizeof(line), help)) {
+		if (listed && *line == '\n')
+			break;
+		if (listed && count < PROGRAM_COMMANDS_MAX)
+			ck_assert_int_eq(sscanf(line, "%15s", ret[count++]), 1);
+		listed |= strcmp(line, "Commands:\n") == 0;
+	}
+	pclose(help);
+	ck_assert_uint_gt(count, 0);
+
+	return count;
+}
+
 /* Runs it to its end. */
 static inline int program_run(const char *const *arguments, const char *directory)
 {

@@ -72,13 +72,14 @@ static bool offers(const char *word)
 
 START_TEST(offers_every_command)
 {
-	if (!can_complete())
+	char program[512], names[PROGRAM_COMMANDS_MAX][16];
+
+	if (!can_complete() || !program_find("spikewatch", program))
 		return;
 
 	complete("spikewatch \"\"");
-#define X(name, what) ck_assert_msg(offers(#name), "%s is not in: %s", #name, offered);
-	COMMAND_TABLE(X)
-#undef X
+	for (size_t i = 0, count = program_commands(program, names); i < count; i++)
+		ck_assert_msg(offers(names[i]), "%s is not in: %s", names[i], offered);
 	complete("spikewatch sh");
 	ck_assert_str_eq(offered, "\nshow\n");
 }
