@@ -1,20 +1,152 @@
 /*
- * map.c: the bytes are in an arena, an array knows where by number, and a hash table has the
- * numbers.
+ * map.c: the containers.
  *
- * Open addressing with linear probing, at most half full. The hash is kept with the entry, so
- * growing and comparing touch the bytes of equal hashes only. Names are chosen by strangers, who
- * could make them collide: the budget and whoever runs this with a limit on time bound what that
- * costs.
+ * Map: buckets of singly linked nodes, as many buckets as entries at least, doubled. Chains and not
+ * open addressing, because entries live in their owners' structs and removing one must not move
+ * others. The full hash stands in the node, so growing and walking a chain touch no keys.
+ *
+ * Keys are often names that other programs choose, who could make them collide: the limits on
+ * their number bound what that costs.
+ *
+ * Intern: the bytes are in an arena, an array finds them by number, and a hash table of numbers,
+ * with linear probing and at most half full, finds the number by the bytes.
  */
 #include "lib/base/map.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define BUCKETS_MIN 64
+
+/* FNV-1a over words, then over the bytes that are left; mixed, because low bits choose a bucket. */
+uint64_t map_hash(const void *data, size_t len)
+{
+	const char *at = data;
+	uint64_t hash = 14695981039346656037u ^ len, word;
+
+	for (; len >= sizeof(word); at += sizeof(word), len -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		hash = (hash ^ word) * 1099511628211u;
+		hash ^= hash >> 32;
+	}
+	for (; len > 0; at++, len--)
+		hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+	hash ^= hash >> 29;
+	hash *= 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 32;
+}
+
+static struct map_node **bucket_of(const struct map *map, uint64_t hash)
+{
+	return &map->buckets[hash & (map->bucket_count - 1)];
+}
+
+int map_reserve(struct map *map, size_t n)
+{
+	struct map larger = { .bucket_count = map->bucket_count ? map->bucket_count : BUCKETS_MIN };
+
+	if (n <= map->bucket_count && map->bucket_count > 0)
+		return 0;
+	while (larger.bucket_count < n)
+		if (__builtin_mul_overflow(larger.bucket_count, 2, &larger.bucket_count))
+			return -ENOMEM;
+	larger.buckets = calloc(larger.bucket_count, sizeof(struct map_node *));
+	if (!larger.buckets)
+		return -ENOMEM;
+
+	MAP_FOR_EACH(node, map)
+		map_insert(&larger, node, node->hash);
+	free(map->buckets);
+	*map = larger;
+	return 0;
+}
+
+void map_insert(struct map *map, struct map_node *node, uint64_t hash)
+{
+	assert(map->bucket_count > 0);
+
+	struct map_node **bucket = bucket_of(map, hash);
+
+	*node = (struct map_node){ .next = *bucket, .hash = hash };
+	*bucket = node;
+	map->count++;
+}
+
+void map_remove(struct map *map, struct map_node *node)
+{
+	struct map_node **link = bucket_of(map, node->hash);
+
+	while (*link != node)
+		link = &(*link)->next;
+	*link = node->next;
+	map->count--;
+}
+
+/* node, or the first one behind it in its bucket, with this hash. */
+static struct map_node *with_hash(struct map_node *node, uint64_t hash)
+{
+	while (node && node->hash != hash)
+		node = node->next;
+	return node;
+}
+
+struct map_node *map_first(const struct map *map, uint64_t hash)
+{
+	return map->count > 0 ? with_hash(*bucket_of(map, hash), hash) : NULL;
+}
+
+struct map_node *map_next(const struct map_node *node)
+{
+	return with_hash(node->next, node->hash);
+}
+
+struct map_node *map_visit(const struct map *map, const struct map_node *previous)
+{
+	size_t at = previous ? (previous->hash & (map->bucket_count - 1)) + 1 : 0;
+
+	if (previous && previous->next)
+		return previous->next;
+	if (map->count > 0)
+		for (; at < map->bucket_count; at++)
+			if (map->buckets[at])
+				return map->buckets[at];
+	return NULL;
+}
+
+void map_release(struct map *map)
+{
+	free(map->buckets);
+	*map = (struct map){ 0 };
+}
+
+/* The first allocation of a vector, in elements: a few, so that small lists grow once. */
+#define VECTOR_MIN 8
+
+int vector_reserve(void *array, size_t *cap, size_t need, size_t size)
+{
+	size_t larger = *cap > SIZE_MAX / 2 ? SIZE_MAX : *cap * 2;
+	void *elements;
+
+	if (need <= *cap)
+		return 0;
+	if (larger < VECTOR_MIN)
+		larger = VECTOR_MIN;
+	if (larger < need)
+		larger = need;
+	memcpy(&elements, array, sizeof(elements)); /* the pointer may be to any type */
+	elements = reallocarray(elements, larger, size);
+	if (!elements)
+		return -ENOMEM;
+
+	memcpy(array, &elements, sizeof(elements));
+	*cap = larger;
+	return 0;
+}
 
 /*
  * pair_map.c: open addressing, at most half full; what is in it stays.
@@ -193,7 +325,6 @@ void arena_release(struct arena *arena)
 	}
 }
 
-#define BUCKETS_MIN 64
 #define ENTRIES_MIN 32
 
 struct intern_entry {
@@ -201,27 +332,6 @@ struct intern_entry {
 	size_t len;
 	uint32_t hash;
 };
-
-/*
- * FNV-1a over words, then over the bytes that are left; the end is mixed, because buckets are told
- * by the low bits.
- */
-static uint32_t hash_of(const void *data, size_t len)
-{
-	const char *at = data;
-	uint64_t hash = 14695981039346656037u ^ len, word;
-
-	for (; len >= sizeof(word); at += sizeof(word), len -= sizeof(word)) {
-		memcpy(&word, at, sizeof(word));
-		hash = (hash ^ word) * 1099511628211u;
-		hash ^= hash >> 32;
-	}
-	for (; len > 0; at++, len--)
-		hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-	hash ^= hash >> 29;
-	hash *= 0x9e3779b97f4a7c15u;
-	return (uint32_t)(hash >> 32);
-}
 
 /* The bucket of these bytes, or the empty one where they belong. */
 static size_t probe(const struct intern *set, uint32_t hash, const void *data, size_t len)
@@ -299,7 +409,7 @@ static size_t cost(size_t len)
 
 int intern_put(struct intern *set, struct intern_budget *budget, const void *data, size_t len, uint32_t *ret)
 {
-	uint32_t hash = hash_of(data, len);
+	uint32_t hash = (uint32_t)map_hash(data, len);
 	size_t at = 0;
 	char *copy;
 	int rc;

@@ -1,10 +1,6 @@
 /*
- * map.h: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ... in the
- * order in which they came.
- *
- * Several sets may share a budget of memory. A set that has refused something because the budget
- * was used up refuses everything new from then on, so that what is in it does not depend on who
- * happens to be short.
+ * map.h: the containers: a hash map whose nodes lie in their owner's structs, growing arrays, an
+ * arena, and a set of byte strings that are numbered (intern). Pure.
  */
 #ifndef SPIKEWATCH_LIB_BASE_MAP_H
 #define SPIKEWATCH_LIB_BASE_MAP_H
@@ -12,6 +8,84 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/*
+ * struct map: an intrusive hash map. An entry is any struct with a struct map_node in it; the map
+ * links the nodes and owns only its buckets, so that inserting, removing and finding allocate
+ * nothing and cannot fail. An entry must not move while it is in the map; its owner frees it.
+ *
+ * The map knows hashes, not keys: the caller walks the entries of a hash and compares the keys.
+ *
+ *	struct thing { struct map_node node; uint64_t id; };
+ *
+ *	for (struct map_node *node = map_first(map, hash); node; node = map_next(node)) {
+ *		struct thing *thing = MAP_ENTRY(node, struct thing, node);
+ *
+ *		if (thing->id == id)
+ *			return thing;
+ *	}
+ */
+struct map_node {
+	struct map_node *next; /* in the same bucket */
+	uint64_t hash;
+};
+
+/* {0} is empty and legal. Only count is to be read. */
+struct map {
+	struct map_node **buckets;
+	size_t bucket_count; /* a power of two, or 0 */
+	size_t count;        /* entries */
+};
+
+/* The struct of this type whose member is *node. */
+#define MAP_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+
+/*
+ * Visits every entry, in no order; node is declared here. The body may remove, and free, the entry
+ * that it is given, but no other, and may insert none.
+ */
+#define MAP_FOR_EACH(node, map) \
+	for (struct map_node *node = map_visit(map, NULL), *node##_next = node ? map_visit(map, node) : NULL; node; \
+	     node = node##_next, node##_next = node ? map_visit(map, node) : NULL)
+
+/* Evenly spread over all its bits, the same in each run; for maps and nothing that is kept. */
+uint64_t map_hash(const void *data, size_t len);
+
+/*
+ * Makes room for n entries in all, those in the map included. The only call that allocates; it may
+ * rehash, and never shrinks. 0; -ENOMEM: nothing has changed.
+ */
+int map_reserve(struct map *map, size_t n);
+
+/*
+ * Adds an entry that is in no map, for which room was reserved (an assertion: no map without
+ * buckets). Equal keys are not looked for.
+ */
+void map_insert(struct map *map, struct map_node *node, uint64_t hash);
+
+/* Takes out an entry that is in this map. */
+void map_remove(struct map *map, struct map_node *node);
+
+/* The first entry with this hash, or NULL. */
+struct map_node *map_first(const struct map *map, uint64_t hash);
+
+/* The next one with the same hash, or NULL. */
+struct map_node *map_next(const struct map_node *node);
+
+/* For MAP_FOR_EACH: the entry after this one, or the first after NULL; NULL at the end. */
+struct map_node *map_visit(const struct map *map, const struct map_node *previous);
+
+/* Frees the buckets, not the entries; the map is empty and usable again. */
+void map_release(struct map *map);
+
+/*
+ * Makes the heap array at *array (a pointer to any type, NULL at first), which has *cap elements of
+ * size bytes, at least need elements long: doubled, so that appending is cheap. What is new is not
+ * zeroed. 0; -ENOMEM: array and cap are as before.
+ *
+ *	int r = vector_reserve(&list->items, &list->cap, list->count + 1, sizeof(*list->items));
+ */
+int vector_reserve(void *array, size_t *cap, size_t need, size_t size);
 
 /*
  * pair_map.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it
@@ -84,6 +158,15 @@ char *arena_copy(struct arena *arena, const char *text, size_t len);
 
 /* Frees everything; the arena is empty and usable again. */
 void arena_release(struct arena *arena);
+
+/*
+ * struct intern: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ...
+ * in the order in which they came.
+ *
+ * Several sets may share a budget of memory. A set that has refused something because the budget
+ * was used up refuses everything new from then on, so that its contents do not depend on which set
+ * ran short first.
+ */
 
 /* {0}: no limit. */
 struct intern_budget {
