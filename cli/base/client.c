@@ -76,8 +76,6 @@ const char *answer_bytes(const struct json_node *node, const char *key, char buf
 	return units_format_bytes(buf, UNITS_TEXT_MAX, answer_whole(node, key));
 }
 
-#define SYSTEM_SOCKET "/run/spikewatch/control"
-
 /* The daemon answers with at most 64 MiB, in pieces, each within two seconds. */
 #define ANSWER_MAX (65u << 20)
 #define PATIENCE_S 5u
@@ -172,8 +170,8 @@ static int ask_somebody(const struct ask *ask, struct buffer *ret)
 		tried[count++] = ask->socket;
 	else if (paths_choose(&nothing, &paths) == 0)
 		tried[count++] = paths.control;
-	if (!ask->socket && (count == 0 || strcmp(paths.control, SYSTEM_SOCKET) != 0))
-		tried[count++] = SYSTEM_SOCKET;
+	if (!ask->socket && (count == 0 || strcmp(paths.control, PATHS_SYSTEM_CONTROL) != 0))
+		tried[count++] = PATHS_SYSTEM_CONTROL;
 
 	for (size_t i = 0; i < count; i++) {
 		errors[i] = ask_at(tried[i], ask, ret);

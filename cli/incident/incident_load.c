@@ -3,6 +3,7 @@
 
 #include "cli/base/output.h"
 #include "cli/incident/series.h"
+#include "daemon/engine/base/paths.h"
 #include "daemon/engine/incident/spool.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
@@ -423,7 +424,6 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
  * file needs to be opened for it.
  */
 
-#define SYSTEM_DIRECTORY "/var/lib/spikewatch/incidents"
 #define READ_BYTES 65536
 
 /* Rows further from the firing than that are nonsense, and would overflow arithmetic later. */
@@ -452,8 +452,8 @@ int incident_load_directory(const char *option, char *buf, size_t cap)
 		len = snprintf(buf, cap, "%s", option);
 	else if (environment && *environment)
 		len = snprintf(buf, cap, "%s", environment);
-	else if (access(SYSTEM_DIRECTORY, R_OK) == 0)
-		len = snprintf(buf, cap, "%s", SYSTEM_DIRECTORY);
+	else if (access(PATHS_SYSTEM_INCIDENTS, R_OK) == 0)
+		len = snprintf(buf, cap, "%s", PATHS_SYSTEM_INCIDENTS);
 	else
 		return incident_load_own_directory(buf, cap);
 	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;

@@ -1649,9 +1649,6 @@ static int rerun_all(const struct rerun_request *request)
 	return r < 0 && rerun.code == EXIT_OK ? EXIT_TROUBLE : rerun.code;
 }
 
-#define DEFAULT_CONFIG "/etc/spikewatch/spikewatch.json"
-#define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
-
 #define RATES_MAX 8
 
 struct replay {
@@ -1714,8 +1711,8 @@ static int check_as(struct replay *replay)
 static int load_config(struct replay *replay)
 {
 	const struct config_file file = {
-		.path = replay->config_path ? replay->config_path : DEFAULT_CONFIG,
-		.dropins = replay->config_path ? NULL : DEFAULT_DROPINS,
+		.path = replay->config_path ? replay->config_path : PATHS_CONFIG,
+		.dropins = replay->config_path ? NULL : PATHS_DROPINS,
 	};
 	char message[CONFIG_FILE_MESSAGE_MAX];
 	int r = config_file_load(&file, &replay->config, message);
@@ -1833,7 +1830,7 @@ int replay_command(int argc, char **argv)
 {
 	AUTO(replay_release) struct replay replay = { 0 };
 	const struct option_spec options[] = {
-		{ 'c', "config", OPTION_TEXT, "FILE", "whose rules (" DEFAULT_CONFIG ")", &replay.config_path },
+		{ 'c', "config", OPTION_TEXT, "FILE", "whose rules (" PATHS_CONFIG ")", &replay.config_path },
 		{ 'w', "what-if", OPTION_TEXT, "CHANGE", "RULE.KEY=VALUE,VALUE,...: what would have fired then",
 		  &replay.what_if_text },
 		{ 0, "suggest", OPTION_TEXT, "N[,N...]", "thresholds that fire N times a day", &replay.suggest_text },

@@ -956,10 +956,6 @@ void top_feed_info(const struct top_feed *feed, struct ring_info *ret)
 	ring_info(feed->ring, ret);
 }
 
-#define DEFAULT_CONFIG "/etc/spikewatch/spikewatch.json"
-#define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
-#define SYSTEM_RING "/run/spikewatch/ring"
-
 #define LOOK_INTERVAL_NS NS_PER_S
 
 /* Cgroups are looked at this often unless the configuration says another time. */
@@ -1012,7 +1008,7 @@ static int find_places(struct top_watch *judged_target, const char *ring, char *
 		return 0;
 	if (paths_choose(&nothing, &paths) == 0)
 		add_place(judged_target, paths.ring);
-	add_place(judged_target, SYSTEM_RING);
+	add_place(judged_target, PATHS_SYSTEM_RING);
 	return 0;
 }
 
@@ -1026,7 +1022,7 @@ int top_watch_init(struct top_watch *judged_target, const char *ring, const char
 		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s", strerror(ENAMETOOLONG));
 		return -ENAMETOOLONG;
 	}
-	set_file(judged_target, config ? config : DEFAULT_CONFIG, config ? NULL : DEFAULT_DROPINS);
+	set_file(judged_target, config ? config : PATHS_CONFIG, config ? NULL : PATHS_DROPINS);
 	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &judged_target->machine);
 	if (r < 0) {
 		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "/proc: %s", strerror(-r));
@@ -1085,7 +1081,7 @@ static void find_config(struct top_watch *judged_target)
 
 	if (judged_target->config_given)
 		return;
-	set_file(judged_target, DEFAULT_CONFIG, DEFAULT_DROPINS);
+	set_file(judged_target, PATHS_CONFIG, PATHS_DROPINS);
 	top_feed_info(&judged_target->feed, &info);
 	if (procfd < 0 || info.pid <= 0 || !proc_read_is_alive(info.pid, info.start_ticks))
 		return;

@@ -495,8 +495,7 @@ int record_command(int argc, char **argv)
 	if (!open_output(&record))
 		return release(&record, EXIT_TROUBLE);
 
-	log_open("spikewatch record", false);
-	log_may_block();
+	log_open("spikewatch record", &(struct log_options){ .may_block = true });
 	interruption_catch();
 	code = record_all(&record, argv + first);
 	code = exit_code(&record, first < argc, code);

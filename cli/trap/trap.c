@@ -1209,9 +1209,8 @@ static int trap_all(struct trap *trap, char *const *command)
 	struct config *config = NULL;
 	int r = 0;
 
-	log_open(SELF, false);
+	log_open(SELF, &(struct log_options){ .may_block = true });
 	log_only(LOG_WARNING);
-	log_may_block();
 	interruption_catch();
 	if (*command)
 		r = stopped_child_fork(SELF, command, &trap->child);

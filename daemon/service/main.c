@@ -614,9 +614,6 @@ static int daemon_run(const struct config_file *file, struct config *config)
 	return r;
 }
 
-#define DEFAULT_CONFIG "/etc/spikewatch/spikewatch.json"
-#define DEFAULT_DROPINS "/etc/spikewatch/spikewatch.d"
-
 struct request {
 	struct config_file file;
 	bool check, verbose;
@@ -635,7 +632,7 @@ static void print_help(void)
 	       "      --version\n\n"
 	       "example: spikewatchd --check conf/spikewatch.json\n"
 	       "exit: 0 stopped cleanly, 64 wrong usage, 78 bad configuration, 1 anything else\n",
-	       DEFAULT_CONFIG, DEFAULT_DROPINS);
+	       PATHS_CONFIG, PATHS_DROPINS);
 }
 
 enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION };
@@ -706,7 +703,7 @@ static int parse(int argc, char **argv, struct request *request)
 
 int main(int argc, char **argv)
 {
-	struct request request = { .file = { .path = DEFAULT_CONFIG, .dropins = DEFAULT_DROPINS } };
+	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS } };
 	char message[CONFIG_FILE_MESSAGE_MAX];
 	struct config *config;
 	int code = parse(argc, argv, &request), r;
@@ -714,7 +711,7 @@ int main(int argc, char **argv)
 	if (code >= 0)
 		return code;
 
-	log_open("spikewatchd", request.verbose);
+	log_open("spikewatchd", &(struct log_options){ .verbose = request.verbose });
 	r = config_file_load(&request.file, &config, message);
 	if (r < 0) {
 		log_line(LOG_ERR, "%s", message);

@@ -51,7 +51,7 @@ static inline struct journal journal_open(void)
 	ck_assert_ptr_nonnull(mkdtemp(journal.directory));
 	snprintf(journal.path, sizeof(journal.path), "%s/socket", journal.directory);
 	journal_listen(&journal);
-	ck_assert_int_eq(log_connect(journal.path), 0);
+	log_open("scene", &(struct log_options){ .journal = journal.path });
 
 	return journal;
 }
@@ -59,7 +59,7 @@ static inline struct journal journal_open(void)
 /* Lines go to standard error again. */
 static inline void journal_close(struct journal *journal)
 {
-	log_open("scene", false);
+	log_open("scene", NULL);
 	close(journal->fd);
 	unlink(journal->path);
 	rmdir(journal->directory);

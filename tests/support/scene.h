@@ -268,7 +268,7 @@ static inline struct scene_log scene_log_catch(void)
 	fcntl(log.file, F_SETFL, O_APPEND);
 	dup2(log.file, STDERR_FILENO);
 	unsetenv("JOURNAL_STREAM");
-	log_open("scene", false);
+	log_open("scene", NULL);
 
 	return log;
 }

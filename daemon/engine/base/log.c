@@ -1,22 +1,22 @@
 /*
- * log.c: journal or standard error.
+ * log.c: entries to the journal's socket, or lines to standard error.
  *
- * systemd says through $JOURNAL_STREAM that standard error is the journal; then entries go to the
- * journal's socket, with their priority and fields. Everywhere else (a terminal, a pipe, a
- * container) a line goes to standard error in one write, so that lines of several threads do not
- * mix. Where systemd says so and the socket cannot be reached (another root directory) they go to
- * standard error too, with the priority in front as systemd understands it.
+ * If $JOURNAL_STREAM says that standard error is the journal, entries go to the journal's socket,
+ * with their priority and fields. Else (a terminal, a pipe, a container) a line goes to standard
+ * error in one write(2), so that lines of several threads do not mix. If the socket cannot be
+ * reached (another root directory) lines go to standard error too, with the "<priority>" prefix
+ * that systemd understands.
  *
- * The socket is written to in the journal's own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), not
- * through sd_journal_sendv(3): that one sends on a blocking socket of its own and waits for as long
- * as the journal is stopped or behind, and with it would the thread that judges rules. An entry is
- * one datagram, put together by the kernel from pieces that stay where they are:
+ * The socket is written in the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), not
+ * through sd_journal_sendv(3): that sends on a blocking socket of its own and would block the main
+ * thread, which evaluates rules, for as long as the journal is stopped or behind. An entry is one
+ * datagram, gathered by sendmsg(2):
  *
- * 	NAME=value\n                                     of a value without newline
- * 	NAME\n<its length, 64 bits, little endian>value\n  of any other
+ *	NAME=value\n                                         a value without newline
+ *	NAME\n<its length, 64 bits, little endian>value\n      any other
  *
- * The wait is the socket's own (SO_SNDTIMEO): poll(2) does not look at the receiver's queue, which
- * is what gets full.
+ * The timeout is the socket's (SO_SNDTIMEO): poll(2) does not see the receiver's queue, which is
+ * what fills up.
  */
 #include "daemon/engine/base/log.h"
 
@@ -41,30 +41,14 @@
 #include <syslog.h>
 #include <unistd.h>
 
-/*
- * A fifth of what the main thread may sleep over without being late by much; a journal that is
- * merely busy makes room within this.
- */
+/* A fifth of the delay that the main thread can tolerate; a busy journal makes room within this. */
 #define LOG_PATIENCE_NS (20 * NS_PER_MS)
-
-/* messages.c: the ids, from the one table. */
-
-const char *message_id(enum message message)
-{
-	static const char *const ids[MESSAGE_KINDS] = { [MESSAGE_NONE] = "",
-#define X(name, id) [MESSAGE_##name] = (id),
-							MESSAGES(X)
-#undef X
-	};
-
-	return ids[message];
-}
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
-/* A name that needs more is no name; keeps an entry far below what a datagram may hold. */
+/* Of a field other than MESSAGE: keeps an entry far below the limit of a datagram. */
 #define VALUE_MAX 1024
-/* With what stands before and after it, what a pipe takes in one piece (PIPE_BUF). */
+/* With prefix and newline less than PIPE_BUF, which a pipe takes in one piece. */
 #define PRINTABLE_LINE_MAX 3584
 
 static const char *program_name = "spikewatchd";
@@ -73,14 +57,14 @@ static int journal_fd = -1; /* -1: standard error */
 static bool verbose_lines, may_block;
 static int least_priority = LOG_DEBUG;
 
-static atomic_bool stalled; /* the last entry waited in vain */
-static atomic_uint_fast64_t lost_unsaid, lost_ever;
+static atomic_bool stalled; /* the last entry timed out */
+static atomic_uint_fast64_t lost_unreported, lost_ever;
 
 /* ---- where to ---- */
 
 /*
- * "device:inode" of what systemd has connected; whoever redirected standard error since then wants
- * it there.
+ * systemd sets "device:inode" of the stream that it connected: another one if standard error was
+ * redirected since.
  */
 static bool stderr_is_journal(void)
 {
@@ -95,41 +79,35 @@ static bool stderr_is_journal(void)
 	return strcmp(stream, found) == 0;
 }
 
-int log_connect(const char *path)
+/* Without the socket of the journal, standard error takes the same lines, but not their fields. */
+static void connect_journal(const char *path)
 {
 	struct timeval patience = { .tv_usec = (suseconds_t)(LOG_PATIENCE_NS / NS_PER_US) };
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	if (fd < 0)
-		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0) {
-		close(fd);
-		return -errno;
-	}
-	if (journal_fd >= 0)
-		close(journal_fd);
-	journal_fd = fd;
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0)
+		return;
+	journal_fd = TAKE_FD(fd);
 	journal_path = path;
-
-	return 0;
 }
 
-void log_open(const char *program, bool verbose)
+void log_open(const char *program, const struct log_options *options)
 {
+	static const struct log_options none;
+
+	if (!options)
+		options = &none;
 	if (journal_fd >= 0)
 		close(TAKE_FD(journal_fd));
 	program_name = program;
-	verbose_lines = verbose;
-	may_block = false;
+	verbose_lines = options->verbose;
+	may_block = options->may_block;
 	least_priority = LOG_DEBUG;
 	atomic_store(&stalled, false);
-	if (stderr_is_journal())
-		log_connect(JOURNAL_SOCKET); /* without a socket standard error is as good, but for the fields */
-}
-
-void log_may_block(void)
-{
-	may_block = true;
+	if (options->journal)
+		connect_journal(options->journal);
+	else if (stderr_is_journal())
+		connect_journal(JOURNAL_SOCKET);
 }
 
 void log_only(int priority)
@@ -148,7 +126,7 @@ uint64_t log_lost(void)
 #define FIELDS_MAX 15
 #define FIELD_PARTS 5
 
-/* An entry in pieces, those that exist nowhere else with it: 1.8 KiB. */
+/* An entry in pieces, with room for those that are made for it: 1.8 KiB. */
 struct entry {
 	struct iovec parts[FIELDS_MAX * FIELD_PARTS];
 	size_t count;
@@ -158,7 +136,7 @@ struct entry {
 	size_t number_count;
 };
 
-static void put(struct entry *entry, const void *data, size_t len)
+static void put_bytes(struct entry *entry, const void *data, size_t len)
 {
 	/* sendmsg(2) does not write to it. */
 	entry->parts[entry->count++] = (struct iovec){ (void *)(uintptr_t)data, len };
@@ -166,18 +144,18 @@ static void put(struct entry *entry, const void *data, size_t len)
 
 static void put_value(struct entry *entry, const char *name, const char *value, size_t len)
 {
-	put(entry, name, strlen(name));
+	put_bytes(entry, name, strlen(name));
 	if (memchr(value, '\n', len)) {
 		uint64_t *size = &entry->sizes[entry->size_count++];
 
 		*size = htole64(len);
-		put(entry, "\n", 1);
-		put(entry, size, sizeof *size);
+		put_bytes(entry, "\n", 1);
+		put_bytes(entry, size, sizeof *size);
 	} else {
-		put(entry, "=", 1);
+		put_bytes(entry, "=", 1);
 	}
-	put(entry, value, len);
-	put(entry, "\n", 1);
+	put_bytes(entry, value, len);
+	put_bytes(entry, "\n", 1);
 }
 
 static void put_text(struct entry *entry, const char *name, const char *value)
@@ -276,22 +254,22 @@ static bool has_room(int fd)
 	return r > 0 && (ready.revents & POLLOUT);
 }
 
-/* What begins a line: for systemd, which splits what it reads into entries, or for people. */
+/* Of a line: "<priority>" for systemd, which makes entries of lines, or program and severity. */
 static void put_prefix(struct entry *entry, int priority)
 {
 	if (journal_fd >= 0) {
 		char *number = entry->numbers[entry->number_count++];
 
 		snprintf(number, sizeof entry->numbers[0], "<%d>", priority);
-		put(entry, number, strlen(number));
+		put_bytes(entry, number, strlen(number));
 		return;
 	}
 
 	const char *severity = priority <= LOG_ERR ? "error: " : priority == LOG_WARNING ? "warning: " : "";
 
-	put(entry, program_name, strlen(program_name));
-	put(entry, ": ", 2);
-	put(entry, severity, strlen(severity));
+	put_bytes(entry, program_name, strlen(program_name));
+	put_bytes(entry, ": ", 2);
+	put_bytes(entry, severity, strlen(severity));
 }
 
 static int send_to_stderr(int priority, const char *message)
@@ -299,8 +277,8 @@ static int send_to_stderr(int priority, const char *message)
 	struct entry entry = { .count = 0 };
 
 	put_prefix(&entry, priority);
-	put(&entry, message, strlen(message));
-	put(&entry, "\n", 1);
+	put_bytes(&entry, message, strlen(message));
+	put_bytes(&entry, "\n", 1);
 	if (!has_room(STDERR_FILENO))
 		return -EAGAIN;
 
@@ -320,21 +298,21 @@ static bool deliver(int priority, const struct log_about *about, const char *mes
 	return r == 0;
 }
 
-static void say_lost(void)
+static void report_lost(void)
 {
-	uint64_t lost = atomic_exchange(&lost_unsaid, 0);
+	uint64_t lost = atomic_exchange(&lost_unreported, 0);
 	struct log_about about = { .message = MESSAGE_ENTRIES_LOST, .count = lost };
 	char message[64];
 
 	if (lost == 0)
 		return;
 
-	snprintf(message, sizeof message, "%llu entries were lost: nobody took them", (unsigned long long)lost);
+	snprintf(message, sizeof message, "%llu entries were lost: the reader was too slow", (unsigned long long)lost);
 	if (!deliver(LOG_WARNING, &about, message))
-		atomic_fetch_add(&lost_unsaid, lost);
+		atomic_fetch_add(&lost_unreported, lost);
 }
 
-/* Ends a line that was cut: at a character, and visibly. */
+/* Ends a line that was cut with "...", between two characters. */
 static void mark_cut(char line[static LOG_LINE_MAX])
 {
 	size_t len = LOG_LINE_MAX - sizeof "...";
@@ -345,8 +323,8 @@ static void mark_cut(char line[static LOG_LINE_MAX])
 }
 
 /*
- * The line itself if it can be shown as it is; else its escaped form, in buf. Only then are
- * backslashes escaped too: names of units are full of them.
+ * The line if all of it is printable; else its escaped form, in buf. Backslashes are escaped only
+ * in that case: names of units are full of them.
  */
 static const char *make_printable(const char *line, char *buf, size_t cap)
 {
@@ -369,9 +347,9 @@ __attribute__((format(printf, 3, 0))) static void send_line(int priority, const 
 
 	if (vsnprintf(line, sizeof line, format, arguments) >= (int)sizeof line)
 		mark_cut(line);
-	say_lost();
+	report_lost();
 	if (!deliver(priority, about, make_printable(line, escaped, sizeof escaped))) {
-		atomic_fetch_add(&lost_unsaid, 1);
+		atomic_fetch_add(&lost_unreported, 1);
 		atomic_fetch_add(&lost_ever, 1);
 	}
 	errno = saved;

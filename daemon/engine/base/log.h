@@ -1,19 +1,18 @@
 /*
- * log.h: what the daemon says: to the journal when it runs under systemd, else to standard error,
- * the same lines.
+ * log.h: the daemon's log: entries of the journal when standard error is connected to it, else the
+ * same lines on standard error.
  *
- * Log once, where a decision is made. Never from the sampler's thread: that one counts, and others
- * speak for it.
+ * Log once, where a decision is made. Any thread may log, except the sampler's: that one counts, and
+ * the main thread logs the counts. Nothing is allocated.
  *
- * Nobody is ever held up by whoever reads: an entry waits LOG_PATIENCE_NS at most for room in the
- * journal's socket (or in the pipe behind standard error), and after one that waited in vain none
- * waits until one gets through. What finds no room is lost and counted, and the first entry that
- * gets through afterwards is preceded by one (MESSAGE_ENTRIES_LOST) that says how many. Entries
- * come from any thread but the sampler's, each whole; nothing is allocated.
+ * A slow reader does not block a thread: an entry waits at most 20 ms for room in the journal's
+ * socket (or in the pipe behind standard error), and after one that timed out no other waits until
+ * one gets through. An entry without room is lost and counted; the first one that gets through
+ * afterwards is preceded by MESSAGE_ENTRIES_LOST with the count.
  *
- * What a stranger chose (the name of a process) cannot forge lines or fields: on standard error and
- * in MESSAGE control characters and bytes that are no UTF-8 are written as \xNN; the other fields
- * hold the bytes as they are, framed by their length where they need it.
+ * Text that another user controls (the name of a process) cannot forge lines or fields: on standard
+ * error and in MESSAGE control characters and invalid UTF-8 are written as \xNN; other fields hold
+ * the bytes as they are, framed by their length where needed.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_LOG_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_LOG_H
@@ -23,11 +22,10 @@
 #include <syslog.h>
 
 /*
- * messages.h: the kinds of entries that the daemon writes to the journal, each with the id under
- * which systemd/spikewatch.catalog explains it (journalctl -x). An id never changes and is never
- * used again: people have rules on it.
+ * The kinds of entries in the journal, each with the id under which systemd/spikewatch.catalog
+ * explains it (journalctl -x). An id never changes and is never reused: alerting rules refer to it.
  *
- * A condition has one kind: its entries say in SPIKEWATCH_STATE whether it begins, changes or ends.
+ * A condition has one kind: SPIKEWATCH_STATE says whether it begins, changes or ends.
  */
 
 // clang-format off
@@ -70,34 +68,35 @@ enum message {
 };
 
 /* The id as 32 hexadecimal digits; "" of MESSAGE_NONE. Static text. */
-const char *message_id(enum message message);
+static inline const char *message_id(enum message message)
+{
+	static const char *const ids[MESSAGE_KINDS] = { [MESSAGE_NONE] = "",
+#define X(name, id) [MESSAGE_##name] = (id),
+							MESSAGES(X)
+#undef X
+	};
 
-/* A longer line is cut, at a character, and ends in "...". */
+	return ids[message];
+}
+
+/* A longer line is cut between two characters and ends in "...". */
 #define LOG_LINE_MAX 2048
 
-/*
- * program: what lines on standard error begin with, and the SYSLOG_IDENTIFIER; must live on.
- * verbose: LOG_DEBUG lines too. Called once, before any thread is started.
- */
-void log_open(const char *program, bool verbose);
+/* Zero is the default. */
+struct log_options {
+	bool verbose;        /* LOG_DEBUG lines too */
+	bool may_block;      /* for a command: a line on standard error waits for room as long as it takes */
+	const char *journal; /* entries go to this socket; must stay valid. NULL: to the journal if stderr is it */
+};
 
 /*
- * For a command, whose reader may set the pace: lines on standard error wait for as long as it
- * takes. Right after log_open.
+ * program: what lines on standard error begin with, and the SYSLOG_IDENTIFIER; must stay valid.
+ * options: NULL for the default. Called before any thread is started.
  */
-void log_may_block(void);
+void log_open(const char *program, const struct log_options *options);
 
-/*
- * For a command that speaks for itself: nothing less serious than priority is said. Right after
- * log_open.
- */
+/* For a command with output of its own: lines less serious than priority are dropped. After log_open. */
 void log_only(int priority);
-
-/*
- * Entries go to this socket of a journal from now on, whatever standard error is. Right after
- * log_open; path must live on. 0 or -errno.
- */
-int log_connect(const char *path);
 
 /* Entries lost so far, ever. Any thread. */
 uint64_t log_lost(void);
@@ -108,22 +107,18 @@ uint64_t log_lost(void);
  */
 void log_line(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/*
- * What an entry is about, as fields of the journal that it can be found by; what is zero is left
- * out.
- */
+/* Fields of the journal entry; those that are zero are left out. */
 struct log_about {
-	enum message message; /* MESSAGE_ID */
-	const char *state;    /* SPIKEWATCH_STATE: "begin", "change", "end" of a condition */
-	const char *rule;     /* SPIKEWATCH_RULE */
-	const char *target;   /* SPIKEWATCH_TARGET: its name */
-	const char *incident; /* SPIKEWATCH_INCIDENT: name of the directory */
-	const char *metric;   /* SPIKEWATCH_METRIC: its name in the configuration */
-	const char *thread;   /* SPIKEWATCH_THREAD: which of the daemon's */
-	const double
-		*value; /* SPIKEWATCH_VALUE: of the metric, in its unit; of a condition: what its text says of it */
+	enum message message;       /* MESSAGE_ID */
+	const char *state;          /* SPIKEWATCH_STATE: "begin", "change", "end" of a condition */
+	const char *rule;           /* SPIKEWATCH_RULE */
+	const char *target;         /* SPIKEWATCH_TARGET: its name */
+	const char *incident;       /* SPIKEWATCH_INCIDENT: name of the directory */
+	const char *metric;         /* SPIKEWATCH_METRIC: its name in the configuration */
+	const char *thread;         /* SPIKEWATCH_THREAD: which of the daemon's */
+	const double *value;        /* SPIKEWATCH_VALUE: of the metric, in its unit; of a condition: as in its text */
 	const double *capture_rate; /* CAPTURE_RATE: 0 to 1 */
-	uint64_t count;             /* SPIKEWATCH_COUNT: how many this entry speaks for, if that is more than itself */
+	uint64_t count;             /* SPIKEWATCH_COUNT: how many events this entry stands for, if more than one */
 	uint64_t lasted_ns;         /* SPIKEWATCH_LASTED_USEC: how long the condition that ends has lasted */
 	int error;                  /* ERRNO: a number from errno.h, either sign */
 };

@@ -1,6 +1,9 @@
 /*
- * paths.c: see the header for the order. Directories are made with mode 0750: what is recorded is
- * not everybody's business.
+ * paths.c: choice of the daemon's files, and the lock of the ring's writer.
+ *
+ * Directories are made with mode 0750: recorded command lines and samples are not for every user.
+ * The lock is on RING.lock and not on the ring, which is replaced by rename(2): a lock on it would
+ * stay with the file that was replaced.
  */
 #include "daemon/engine/base/paths.h"
 
@@ -17,62 +20,25 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/*
- * ring_lock.c: flock(2) on RING.lock. The ring itself is replaced by rename, so a lock on it would
- * be a lock on the old one.
- */
-
-static int failed(const char *what, const char *path, int error)
-{
-	log_line(LOG_ERR, "%s %s: %s", what, path, strerror(-error));
-
-	return error;
-}
-
-int ring_lock_take(const char *ring, int *ret)
-{
-	AUTO_CLOSE int fd = -1;
-	char path[PATHS_MAX + 8];
-	int r = paths_make_parent(ring);
-
-	if (r < 0)
-		return failed("cannot make the directory of", ring, r);
-
-	snprintf(path, sizeof path, "%s.lock", ring);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
-	if (fd < 0)
-		return failed("cannot open", path, -errno);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		log_line(LOG_ERR, "another spikewatchd uses %s", ring);
-		return -EALREADY;
-	}
-	*ret = TAKE_FD(fd);
-
-	return 0;
-}
-
-static int set(char *ret, size_t cap, const char *a, const char *b, const char *c)
+static int join_path(char *ret, size_t cap, const char *a, const char *b, const char *c)
 {
 	return snprintf(ret, cap, "%s%s%s", a, b, c) >= (int)cap ? -ENAMETOOLONG : 0;
 }
 
-/*
- * A directory for one purpose: systemd's word, else root's place, else below an XDG variable, else
- * below $HOME.
- */
+/* The variable that systemd sets; else for root its place; else below an XDG variable, or $HOME. */
 static int choose_directory(const char *systemd, const char *root, const char *xdg, const char *home_below, char *ret)
 {
 	const char *given = getenv(systemd);
 	const char *base = getenv(xdg), *home = getenv("HOME");
 
 	if (given && *given)
-		return set(ret, PATHS_MAX, given, "", "");
+		return join_path(ret, PATHS_MAX, given, "", "");
 	if (geteuid() == 0)
-		return set(ret, PATHS_MAX, root, "", "");
+		return join_path(ret, PATHS_MAX, root, "", "");
 	if (base && *base)
-		return set(ret, PATHS_MAX, base, "/spikewatch", "");
+		return join_path(ret, PATHS_MAX, base, "/spikewatch", "");
 	if (home && *home)
-		return set(ret, PATHS_MAX, home, home_below, "/spikewatch");
+		return join_path(ret, PATHS_MAX, home, home_below, "/spikewatch");
 
 	return -ENOENT;
 }
@@ -87,7 +53,7 @@ static int split_state_file(const char *file, struct paths *ret)
 	memcpy(ret->state, len ? file : slash ? "/" : ".", len ? len : 1);
 	ret->state[len ? len : 1] = '\0';
 
-	return set(ret->state_name, sizeof ret->state_name, slash ? slash + 1 : file, "", "");
+	return join_path(ret->state_name, sizeof ret->state_name, slash ? slash + 1 : file, "", "");
 }
 
 /* Beside the ring. */
@@ -109,9 +75,9 @@ int paths_choose(const struct config *config, struct paths *ret)
 
 	memset(ret, 0, sizeof *ret);
 	if (*config->ring.path)
-		r = set(ret->ring, PATHS_MAX, config->ring.path, "", "");
-	else if ((r = choose_directory("RUNTIME_DIRECTORY", "/run/spikewatch", "XDG_RUNTIME_DIR", "/.cache", run)) == 0)
-		r = set(ret->ring, PATHS_MAX, run, "/ring", "");
+		r = join_path(ret->ring, PATHS_MAX, config->ring.path, "", "");
+	else if ((r = choose_directory("RUNTIME_DIRECTORY", PATHS_SYSTEM_RUN, "XDG_RUNTIME_DIR", "/.cache", run)) == 0)
+		r = join_path(ret->ring, PATHS_MAX, run, "/ring", "");
 	if (r < 0)
 		return r;
 
@@ -120,10 +86,10 @@ int paths_choose(const struct config *config, struct paths *ret)
 		return r;
 
 	if (*config->incidents.directory)
-		r = set(ret->incidents, PATHS_MAX, config->incidents.directory, "", "");
-	else if ((r = choose_directory("STATE_DIRECTORY", "/var/lib/spikewatch", "XDG_STATE_HOME", "/.local/state",
+		r = join_path(ret->incidents, PATHS_MAX, config->incidents.directory, "", "");
+	else if ((r = choose_directory("STATE_DIRECTORY", PATHS_SYSTEM_STATE, "XDG_STATE_HOME", "/.local/state",
 				       state)) == 0)
-		r = set(ret->incidents, PATHS_MAX, state, "/incidents", "");
+		r = join_path(ret->incidents, PATHS_MAX, state, "/incidents", "");
 	if (r < 0)
 		return r;
 
@@ -132,12 +98,13 @@ int paths_choose(const struct config *config, struct paths *ret)
 
 	char beside[PATHS_MAX + 16];
 
-	r = set(beside, sizeof beside, ret->incidents, "/../state.json", "");
+	r = join_path(beside, sizeof beside, ret->incidents, "/../state.json", "");
 
 	return r < 0 ? r : split_state_file(beside, ret);
 }
 
-int paths_make_parent(const char *file)
+/* Makes the directory of a file, and those above it that are missing. 0 or -errno. */
+static int make_parent(const char *file)
 {
 	char path[PATHS_MAX];
 	const char *slash = strrchr(file, '/');
@@ -152,4 +119,33 @@ int paths_make_parent(const char *file)
 	path[len] = '\0';
 
 	return directory_tree_make(path);
+}
+
+static int log_failure(const char *what, const char *path, int error)
+{
+	log_line(LOG_ERR, "%s %s: %s", what, path, strerror(-error));
+
+	return error;
+}
+
+int ring_lock_take(const char *ring, int *ret)
+{
+	AUTO_CLOSE int fd = -1;
+	char path[PATHS_MAX + 8];
+	int r = make_parent(ring);
+
+	if (r < 0)
+		return log_failure("cannot make the directory of", ring, r);
+
+	snprintf(path, sizeof path, "%s.lock", ring);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	if (fd < 0)
+		return log_failure("cannot open", path, -errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		log_line(LOG_ERR, "another spikewatchd uses %s", ring);
+		return -EALREADY;
+	}
+	*ret = TAKE_FD(fd);
+
+	return 0;
 }

@@ -1,23 +1,29 @@
 /*
- * paths.h: where the daemon's files are when the configuration does not say: under systemd where it
- * says ($RUNTIME_DIRECTORY, $STATE_DIRECTORY), for root below /run and /var/lib, for anybody else
- * below $XDG_RUNTIME_DIR and $XDG_STATE_HOME.
+ * paths.h: where the product's files are: the constants for the system's own installation, and
+ * what the daemon takes when its configuration does not say: under systemd what
+ * $RUNTIME_DIRECTORY and $STATE_DIRECTORY name, for root the directories below, for another user
+ * directories below $XDG_RUNTIME_DIR and $XDG_STATE_HOME, or else below $HOME.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PATHS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PATHS_H
 
 #include "lib/config/config.h"
 
-/*
- * ring_lock.h: who owns a ring. The lock is held by a file beside it and outlives every way to die
- * but the owner's.
- */
+/* The configuration file and the directory of its drop-ins. */
+#define PATHS_CONFIG "/etc/spikewatch/spikewatch.json"
+#define PATHS_DROPINS "/etc/spikewatch/spikewatch.d"
 
-/*
- * Makes the ring's directory if need be. 0 and *ret, to be closed by the caller when it no longer
- * writes; -EALREADY: another daemon has it; -errno. Both are logged.
- */
-int ring_lock_take(const char *ring, int *ret);
+/* Where the daemon of the system has its files, and their names there. */
+#define PATHS_SYSTEM_RUN "/run/spikewatch"
+#define PATHS_SYSTEM_STATE "/var/lib/spikewatch"
+#define PATHS_SYSTEM_RING PATHS_SYSTEM_RUN "/ring"
+#define PATHS_SYSTEM_CONTROL PATHS_SYSTEM_RUN "/control"
+#define PATHS_SYSTEM_INCIDENTS PATHS_SYSTEM_STATE "/incidents"
+
+/* Where the installation puts the programs that only other programs start. */
+#ifndef PATHS_LIBEXEC
+#define PATHS_LIBEXEC "/usr/libexec/spikewatch"
+#endif
 
 #define PATHS_MAX 1024
 
@@ -32,7 +38,12 @@ struct paths {
 /* 0; -ENAMETOOLONG; -ENOENT: neither root nor $HOME. */
 int paths_choose(const struct config *config, struct paths *ret);
 
-/* Makes the directory of a file, and those above it that are missing. 0 or -errno. */
-int paths_make_parent(const char *file);
+/*
+ * Makes the ring's directory where it is missing, and takes the lock of the ring's writer: flock(2)
+ * on a file beside the ring, which the kernel drops however the process ends. 0 and *ret, which the
+ * caller closes when it no longer writes; -EALREADY: another daemon holds it; -errno. Errors are
+ * logged.
+ */
+int ring_lock_take(const char *ring, int *ret);
 
 #endif

@@ -9,6 +9,7 @@
 #include "daemon/engine/stacks/stack_capture.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/paths.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
@@ -411,10 +412,6 @@ int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 
 /* ---- the program ---- */
 
-#ifndef SPIKEWATCH_LIBEXEC
-#define SPIKEWATCH_LIBEXEC "/usr/libexec/spikewatch"
-#endif
-
 bool symbolizer_find(char *ret, size_t cap)
 {
 	char self[1024];
@@ -429,8 +426,7 @@ bool symbolizer_find(char *ret, size_t cap)
 			return true;
 	}
 
-	return (size_t)snprintf(ret, cap, "%s/spikewatch-symbolize", SPIKEWATCH_LIBEXEC) < cap &&
-	       access(ret, X_OK) == 0;
+	return (size_t)snprintf(ret, cap, "%s/spikewatch-symbolize", PATHS_LIBEXEC) < cap && access(ret, X_OK) == 0;
 }
 
 /* Files that an incident holds open from the firing on; the others are opened when it ends. */

@@ -95,7 +95,7 @@ END_TEST
 
 START_TEST(a_hostile_name_forges_no_line)
 {
-	log_open("scene", false);
+	log_open("scene", NULL);
 	log_line(LOG_WARNING, "target %s found", HOSTILE);
 
 	char *text = scene_log_text(&log_file);
@@ -209,7 +209,7 @@ START_TEST(a_pipe_that_is_not_read_loses_lines_and_hears_how_many)
 	char text[1 << 17] = "", expected[128];
 	int fd;
 
-	log_open("scene", false);
+	log_open("scene", NULL);
 	to_pipe(&fd);
 	for (int i = 0; i < 5000; i++)
 		log_line(LOG_INFO, "a line that is long enough to fill a pipe with some of its kind");
@@ -219,7 +219,7 @@ START_TEST(a_pipe_that_is_not_read_loses_lines_and_hears_how_many)
 	memset(text, 0, sizeof(text));
 	ck_assert_int_gt(read(fd, text, sizeof(text) - 1), 0);
 	snprintf(expected, sizeof(expected),
-		 "scene: warning: %llu entries were lost: nobody took them\nscene: the next\n",
+		 "scene: warning: %llu entries were lost: the reader was too slow\nscene: the next\n",
 		 (unsigned long long)(log_lost() - before));
 	ck_assert_str_eq(text, expected);
 	close(fd);
@@ -233,8 +233,7 @@ START_TEST(a_command_waits_for_its_reader)
 	int fd, seen = 0;
 	ssize_t got;
 
-	log_open("scene", false);
-	log_may_block();
+	log_open("scene", &(struct log_options){ .may_block = true });
 	to_pipe(&fd);
 
 	pid_t pid = fork();

@@ -1,9 +1,10 @@
 /*
- * check_paths.c: where files go, for root, for systemd, for everybody else; no word of the
- * configuration is overruled.
+ * check_paths.c: the daemon's files for root, under systemd and for other users; what the
+ * configuration says is never overruled. The lock of the ring's writer.
  */
 #include "daemon/engine/base/paths.h"
 #include "scene.h"
+#include "skip.h"
 #include "lib/config/config.h"
 
 #include <errno.h>
@@ -78,10 +79,8 @@ END_TEST
 
 START_TEST(then_roots_own_places)
 {
-	if (geteuid() != 0) {
-		fprintf(stderr, "paths: skipped then_roots_own_places: needs root\n");
-		return;
-	}
+	if (geteuid() != 0)
+		SKIP_TEST("needs root");
 	setenv("XDG_RUNTIME_DIR", "/run/user/0", 1);
 	choose("/run/spikewatch/ring", "/var/lib/spikewatch/incidents", "/var/lib/spikewatch/incidents/..",
 	       "state.json");
@@ -113,6 +112,7 @@ END_TEST
 START_TEST(a_path_that_is_too_long_is_refused_not_cut)
 {
 	static char name[2 * PATHS_MAX];
+	int fd;
 
 	memset(name, 'x', sizeof(name) - 1);
 	config.ring.path = name;
@@ -123,7 +123,7 @@ START_TEST(a_path_that_is_too_long_is_refused_not_cut)
 	config.incidents.directory = "/incidents";
 	config.state_file = name;
 	ck_assert_int_eq(paths_choose(&config, &paths), -ENAMETOOLONG);
-	ck_assert_int_eq(paths_make_parent(name), -ENAMETOOLONG);
+	ck_assert_int_eq(ring_lock_take(name, &fd), -ENAMETOOLONG);
 }
 END_TEST
 
@@ -131,21 +131,25 @@ START_TEST(missing_directories_are_made_and_closed_to_others)
 {
 	char root[64], path[128];
 	struct stat st;
+	int fd;
 
 	scene_directory(root);
-	snprintf(path, sizeof(path), "%s/a/b/file", root);
-	ck_assert_int_eq(paths_make_parent(path), 0);
-	ck_assert_int_eq(paths_make_parent(path), 0);
+	snprintf(path, sizeof(path), "%s/a/b/ring", root);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(ring_lock_take(path, &fd), 0);
+		close(fd);
+	}
 	ck_assert_int_lt(stat(path, &st), 0);
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07027, 0);
-	ck_assert_int_eq(paths_make_parent("file"), 0);
-	ck_assert_int_eq(paths_make_parent("/file"), 0);
+	ck_assert_int_eq(chdir(path), 0);
+	ck_assert_int_eq(ring_lock_take("ring", &fd), 0);
+	close(fd);
 	snprintf(path, sizeof(path), "%s/file", root);
 	scene_write(path, "in the way");
-	snprintf(path, sizeof(path), "%s/file/x/y", root);
-	ck_assert_int_eq(paths_make_parent(path), -ENOTDIR);
+	snprintf(path, sizeof(path), "%s/file/x/ring", root);
+	ck_assert_int_eq(ring_lock_take(path, &fd), -ENOTDIR);
 	scene_remove(root);
 }
 END_TEST
