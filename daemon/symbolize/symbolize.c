@@ -9,7 +9,7 @@
 #include "daemon/symbolize/unwind.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/profile.h"
 #include "lib/profile/stack_file.h"

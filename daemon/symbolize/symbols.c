@@ -11,7 +11,7 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 

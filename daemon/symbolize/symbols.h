@@ -6,7 +6,7 @@
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLS_H
 
 #include "daemon/symbolize/unwind.h"
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 

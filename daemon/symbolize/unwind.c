@@ -13,7 +13,7 @@
 #include "daemon/symbolize/unwind.h"
 
 #include "daemon/symbolize/symbols.h"
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 
 #include <dwarf.h>

@@ -14,7 +14,7 @@
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_UNWIND_H
 
 #include "daemon/symbolize/symbols.h"
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 
 #include <stdbool.h>

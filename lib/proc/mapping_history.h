@@ -118,47 +118,4 @@ int mapping_history_write(const struct mapping_history *book, const uint32_t *pi
 /* What there is and what was lost. */
 void mapping_history_stats(const struct mapping_history *book, struct mapping_history_stats *ret);
 
-struct address_space_mapping {
-	uint64_t start, end;   /* [start, end) */
-	uint64_t offset_bytes; /* in the file, of start */
-	uint64_t id;           /* the same for all parts and copies of what one record has mapped; never 0 */
-	struct perf_record_file file;
-	const char *path; /* "[vdso]", "//anon" and such are not files */
-};
-
-/* Zero means the default. */
-struct address_spaces_limits {
-	size_t tasks;    /* threads and processes: 131072 */
-	size_t mappings; /* of all processes; of those that have shared all since a fork once: 1048576 */
-	size_t texts;    /* bytes of paths, each kept once: 16 MiB */
-};
-
-struct address_spaces;
-
-/* 0 or -ENOMEM. */
-int address_spaces_new(const struct address_spaces_limits *limits, struct address_spaces **ret);
-
-/* NULL is fine. */
-void address_spaces_free(struct address_spaces *spaces);
-
-/*
- * Takes notice of a MMAP2, COMM, FORK or EXIT record, which is copied; others are ignored. 0 or
- * -ENOMEM: the record is not taken notice of. A new process costs next to nothing until it maps
- * something; a mapping costs time in proportion to those of its process.
- */
-int address_spaces_record(struct address_spaces *spaces, const struct perf_record *record);
-
-/* What is mapped at address in process pid; NULL: not known. Valid until the next record. */
-const struct address_space_mapping *address_spaces_find(const struct address_spaces *spaces, uint32_t pid,
-							uint64_t address);
-
-/*
- * What a thread, or the process pid itself as the thread of that number, is called; NULL: not
- * known. Valid until the next record.
- */
-const char *address_spaces_name(const struct address_spaces *spaces, uint32_t tid);
-
-/* Records that could not be taken notice of for want of room. */
-uint64_t address_spaces_dropped(const struct address_spaces *spaces);
-
 #endif

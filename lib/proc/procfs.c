@@ -411,16 +411,16 @@ static bool read_exited(struct view aggregate, uint16_t id_type, struct exited *
 	return true;
 }
 
-/* As /proc shows them: the ticks that hit user and kernel divide the CPU time, which is exact. */
+/*
+ * As /proc shows them: the exact CPU time is divided in the proportion of the ticks that hit user
+ * and kernel mode. Compared before it is converted: a product that rounds up to 2^64 has no uint64_t.
+ */
 static void divide_cpu(const struct taskstats *stats, struct procevent_totals *totals)
 {
-	double user = (double)stats->ac_utime, system = (double)stats->ac_stime;
+	double cpu = (double)totals->cpu_ns, user = (double)stats->ac_utime, system = (double)stats->ac_stime;
+	double part = system > 0 ? cpu * (user / (user + system)) : cpu;
 
-	totals->user_ns = totals->cpu_ns;
-	if (system > 0)
-		totals->user_ns = (uint64_t)((double)totals->cpu_ns * (user / (user + system)));
-	if (totals->user_ns > totals->cpu_ns)
-		totals->user_ns = totals->cpu_ns;
+	totals->user_ns = part < cpu ? (uint64_t)part : totals->cpu_ns;
 	totals->system_ns = totals->cpu_ns - totals->user_ns;
 }
 

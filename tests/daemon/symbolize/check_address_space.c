@@ -2,7 +2,7 @@
  * check_address_space.c: who had what mapped, record by record; and pair_map.h, which remembers
  * what came of it.
  */
-#include "lib/proc/mapping_history.h"
+#include "daemon/symbolize/address_space.h"
 #include "lib/base/map.h"
 #include "torture.h"
 #include "lib/proc/perf.h"
