@@ -1,9 +1,18 @@
 /*
- * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one. Stacks are
- * read again for --folded and --html: the tables come from other, smaller files.
+ * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one.
+ *
+ * Both sides of a comparison are read into contrasts: tables whose rows are known by name and place
+ * and hold the numbers of side A and of side B. Six of them, one per kind of thing (functions,
+ * threads, mappings ...), make a difference, which is written as text, as JSON, or as the JSON within
+ * a page of HTML. Stacks are read separately for --folded and --html: the tables come from other,
+ * smaller files.
+ *
+ * A file that is not there gives a note and no table. A damaged one gives a note, no table, and marks
+ * the whole difference as damaged; what else there is is still compared.
+ *
+ * Ranks are computed whenever they are needed: 100 times an amount below 2^46 is exact, so equal
+ * shares are equal numbers.
  */
-#include "cli/diff/diff.h"
-
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/base/plot.h"
@@ -18,9 +27,7 @@
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/incident/incident.h"
-#include "lib/model/target.h"
 #include "lib/profile/stack_text.h"
-#include "lib/rules/metric.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,66 +40,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What shares have changed by less is not shown as a change: it would read 0.0. */
+static const char command[] = "spikewatch diff";
+
+/* ---- contrasts ---- */
+
+enum contrast_side { CONTRAST_A, CONTRAST_B, CONTRAST_SIDES };
+
+/* Numbers of one thing on one side: self and total, resident and swapped. */
+#define CONTRAST_MEASURES 2
+
+/* Shares that differ by less are the same: the change would be printed as 0.0. */
 #define CONTRAST_POINTS_MIN 0.05
 
-/* Which samples of stacks: bits. */
-#define CONTRAST_LOAD_BEFORE (1u << FUNCTION_TABLE_BEFORE)
-#define CONTRAST_LOAD_DURING (1u << FUNCTION_TABLE_DURING)
-
-/* Fractions of a percent of CPU, so that amounts are whole. */
-#define CONTRAST_LOAD_PERCENT 1000.0
-
-/*
- * Each: 0; -ENOENT: the file is not there, and nothing is known; -EBADMSG: it is damaged, or none
- * of this kind; -ENOMEM; -errno.
- */
-
-/* The tables, CPU first. */
-enum difference_table {
-	DIFFERENCE_FUNCTIONS,
-	DIFFERENCE_STACK_THREADS,
-	DIFFERENCE_MEMORY_FUNCTIONS,
-	DIFFERENCE_MEMORY_THREADS,
-	DIFFERENCE_THREADS,
-	DIFFERENCE_MAPPINGS,
-	DIFFERENCE_TABLES,
+struct contrast_row {
+	const char *name, *place;   /* within the contrast's keys */
+	bool there[CONTRAST_SIDES]; /* else its amounts are 0 */
+	uint64_t amount[CONTRAST_SIDES][CONTRAST_MEASURES];
 };
 
-/* Of which time the stacks of two incidents are. */
-enum difference_phase { DIFFERENCE_DURING, DIFFERENCE_BEFORE, DIFFERENCE_ALL, DIFFERENCE_PHASES };
+/* {0} is empty and legal. */
+struct contrast {
+	bool shares;     /* amounts are compared as percent of their side's sum */
+	unsigned ranked; /* growth is that of the first so many measures together; 0: 1 */
 
-#define DIFFERENCE_NOTES_MAX 16
+	bool known[CONTRAST_SIDES];        /* the side's file was read; unless both were, nothing is compared */
+	uint64_t sum[CONTRAST_SIDES];      /* of everything, whether in a row or not; for shares */
+	uint64_t left_out[CONTRAST_SIDES]; /* that are not in the rows */
 
-/* Two incidents, or one of which side A is what was earlier. */
-struct difference {
-	bool one; /* incident[1] is not there */
-	enum difference_phase phase;
-	struct incident incident[CONTRAST_SIDES];
-	struct contrast table[DIFFERENCE_TABLES];
-	/* Sentences without a full stop, safe to print. */
-	char note[DIFFERENCE_NOTES_MAX][320];
-	size_t notes;
-	bool damaged; /* something that should be there could not be read; a note says what */
+	struct contrast_row *rows; /* a key's number is the place of its row, until rows are sorted */
+	size_t count, cap;
+	struct intern keys; /* name and place, with a NUL between them */
 };
 
-/* How many rows of each table are wanted. */
-#define DIFFERENCE_ROWS_ALL SIZE_MAX
-
-/* Stacks with two counts a line, as folded_diff_write has them; NULL: there are none. */
-struct difference_html_stacks {
-	const struct buffer *cpu, *memory;
+/* Neither holds a NUL, nor needs one at its end. */
+struct contrast_key {
+	const char *name, *place;
+	size_t name_len, place_len;
 };
 
-/*
- * contrast.c: a key is name and place with a NUL between them; its number in the set of keys is the
- * place of its row, until rows are sorted.
- *
- * Ranks are computed, not kept: 100 times an amount below 2^46 is exact, so two equal shares are
- * equal numbers.
- */
-
-static uint64_t contrast_add_up(uint64_t a, uint64_t b)
+static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
@@ -101,13 +87,12 @@ static int make_key(const struct contrast_key *key, struct buffer *ret)
 {
 	int rc = buffer_append(ret, key->name, key->name_len);
 
-	/* Name and place are strings of their own then. */
 	if (rc == 0)
 		rc = buffer_append(ret, "", 1);
 	return rc == 0 ? buffer_append(ret, key->place, key->place_len) : rc;
 }
 
-static int grow(struct contrast *contrast)
+static int grow_rows(struct contrast *contrast)
 {
 	size_t cap = contrast->cap ? contrast->cap * 2 : 64;
 	struct contrast_row *rows = realloc(contrast->rows, cap * sizeof(*rows));
@@ -119,13 +104,13 @@ static int grow(struct contrast *contrast)
 	return 0;
 }
 
-/* Rows are made before their key: there is no key without a row. */
+/* Room for a row is made before its key, so there is no key without a row. */
 static int find_row(struct contrast *contrast, const struct buffer *key, size_t name_len, struct contrast_row **ret)
 {
 	struct intern_budget budget = { 0 };
 	uint32_t number;
 	size_t len;
-	int rc = contrast->count == contrast->cap ? grow(contrast) : 0;
+	int rc = contrast->count == contrast->cap ? grow_rows(contrast) : 0;
 
 	if (rc == 0)
 		rc = intern_put(&contrast->keys, &budget, key->data, key->len, &number);
@@ -142,8 +127,11 @@ static int find_row(struct contrast *contrast, const struct buffer *key, size_t 
 	return 0;
 }
 
-int contrast_add(struct contrast *contrast, enum contrast_side side, const struct contrast_key *key,
-		 const uint64_t amount[static CONTRAST_MEASURES])
+/*
+ * Adds amounts to a row, which is created if need be. Not after contrast_sort. 0 or -ENOMEM.
+ */
+static int contrast_add(struct contrast *contrast, enum contrast_side side, const struct contrast_key *key,
+			const uint64_t amount[static CONTRAST_MEASURES])
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct contrast_row *row = NULL;
@@ -155,18 +143,18 @@ int contrast_add(struct contrast *contrast, enum contrast_side side, const struc
 		return rc;
 	row->there[side] = true;
 	for (unsigned m = 0; m < CONTRAST_MEASURES; m++)
-		row->amount[side][m] = contrast_add_up(row->amount[side][m], amount[m]);
+		row->amount[side][m] = add_saturating(row->amount[side][m], amount[m]);
 	return 0;
 }
 
-/* Whether both sides were looked at. */
 static bool contrast_ready(const struct contrast *contrast)
 {
 	return contrast->known[CONTRAST_A] && contrast->known[CONTRAST_B];
 }
 
-double contrast_value(const struct contrast *contrast, const struct contrast_row *row, enum contrast_side side,
-		      unsigned measure)
+/* Percent of the side's sum (0 if that is 0), or the amount. */
+static double contrast_value(const struct contrast *contrast, const struct contrast_row *row, enum contrast_side side,
+			     unsigned measure)
 {
 	double amount = (double)row->amount[side][measure], sum = (double)contrast->sum[side];
 
@@ -175,12 +163,14 @@ double contrast_value(const struct contrast *contrast, const struct contrast_row
 	return sum > 0 ? 100 * amount / sum : 0;
 }
 
-double contrast_growth(const struct contrast *contrast, const struct contrast_row *row, unsigned measure)
+/* From A to B, in percentage points or in the unit of the amounts. */
+static double contrast_growth(const struct contrast *contrast, const struct contrast_row *row, unsigned measure)
 {
 	return contrast_value(contrast, row, CONTRAST_B, measure) - contrast_value(contrast, row, CONTRAST_A, measure);
 }
 
-double contrast_rank(const struct contrast *contrast, const struct contrast_row *row)
+/* Growth of all ranked measures together. */
+static double contrast_rank(const struct contrast *contrast, const struct contrast_row *row)
 {
 	unsigned ranked = contrast->ranked ? contrast->ranked : 1;
 	double sum = 0;
@@ -190,7 +180,7 @@ double contrast_rank(const struct contrast *contrast, const struct contrast_row 
 	return sum;
 }
 
-bool contrast_changed(const struct contrast *contrast, const struct contrast_row *row)
+static bool contrast_changed(const struct contrast *contrast, const struct contrast_row *row)
 {
 	double rank = fabs(contrast_rank(contrast, row));
 
@@ -209,19 +199,23 @@ static int compare_rows(const void *a, const void *b, void *ctx)
 	return order != 0 ? order : strcmp(left->place, right->place);
 }
 
-void contrast_sort(struct contrast *contrast)
+/* Largest growth first, largest decrease last; equals by name and place. */
+static void contrast_sort(struct contrast *contrast)
 {
 	if (contrast->count > 0)
 		qsort_r(contrast->rows, contrast->count, sizeof(*contrast->rows), compare_rows, contrast);
 }
 
-size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_head, size_t *ret_tail)
+/*
+ * Of the sorted rows, the at most max that have changed most: the first *ret_head and the last
+ * *ret_tail. Returns how many have changed in all.
+ */
+static size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_head, size_t *ret_tail)
 {
 	size_t head = 0, tail = 0, changed = 0;
 
 	for (size_t i = 0; i < contrast->count; i++)
 		changed += contrast_changed(contrast, &contrast->rows[i]);
-	/* The two ends have changed most, each in its direction. */
 	while (head + tail < max && head + tail < changed) {
 		double grown = contrast_rank(contrast, &contrast->rows[head]);
 		double shrunk = -contrast_rank(contrast, &contrast->rows[contrast->count - 1 - tail]);
@@ -236,7 +230,7 @@ size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_
 	return changed;
 }
 
-void contrast_release(struct contrast *contrast)
+static void contrast_release(struct contrast *contrast)
 {
 	intern_release(&contrast->keys);
 	free(contrast->rows);
@@ -244,24 +238,23 @@ void contrast_release(struct contrast *contrast)
 }
 
 /*
- * contrast_load.c: functions come through function_rows.h; the other files are tables with a
- * header, whose columns are found by their names.
+ * ---- files to contrasts ----
+ *
+ * Functions come through function_rows; the other files are tables with a header, whose columns are
+ * found by name. Each loader: 0; -ENOENT: there is no such file, and nothing is known; -EBADMSG: it
+ * is damaged, or another kind of file; -ENOMEM; -errno.
  */
 
-#define CONTRAST_LOAD_COLUMNS_MAX 4
+#define TABLE_COLUMNS_MAX 4
 
-static uint64_t add_up(uint64_t a, uint64_t b)
-{
-	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
-}
+/* Amounts of CPU are thousandths of a percent, so that they are whole numbers. */
+#define CPU_PERCENT 1000.0
 
-static int read_text(int incidentfd, const char *file, struct buffer *ret)
+static int read_capture(int incidentfd, const char *file, struct buffer *ret)
 {
 	ret->max = INCIDENT_LOAD_CAPTURE_MAX;
 	return incident_load_capture(incidentfd, file, ret);
 }
-
-/* ---- names ---- */
 
 static int add_named(struct contrast *contrast, enum contrast_side side, const struct function_rows_name name[static 2],
 		     const uint64_t amount[static CONTRAST_MEASURES])
@@ -282,15 +275,13 @@ static int add_named(struct contrast *contrast, enum contrast_side side, const s
 	return contrast_add(contrast, side, &key, amount);
 }
 
-/* ---- functions ---- */
-
 static uint64_t of_phases(const uint64_t amount[static FUNCTION_TABLE_PHASES], unsigned phases)
 {
 	uint64_t sum = 0;
 
 	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		if (phases >> p & 1u)
-			sum = add_up(sum, amount[p]);
+			sum = add_saturating(sum, amount[p]);
 	return sum;
 }
 
@@ -308,17 +299,18 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 }
 
 /*
- * functions.tsv, or memory-functions.tsv: functions by name and module, with self and total;
- * threads by name and process, with what was sampled in them. phases: bits. What has none in these
- * phases is not there.
+ * functions.tsv or memory-functions.tsv: functions by name and module, with self and total; threads
+ * by name and process, with the samples taken in them. Rows without samples in these phases (bits)
+ * are left out.
  */
-static int contrast_load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side,
-				   unsigned phases, struct contrast *functions, struct contrast *threads)
+static int load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side, unsigned phases,
+			  struct contrast *functions, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct function_rows rows;
 	struct function_rows_row row;
-	int rc = read_text(incidentfd, unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
+	int rc = read_capture(incidentfd, unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE,
+			      &text);
 
 	if (rc < 0)
 		return rc;
@@ -335,17 +327,15 @@ static int contrast_load_functions(int incidentfd, enum function_table_unit unit
 	return 0;
 }
 
-/* ---- tables ---- */
-
-/* A table on its way: which cell of a line is which column. */
+/* A table that is being read, line by line. */
 struct table {
 	const char *at, *end;
-	const char *const *names; /* of the columns that are wanted; the first so many are needed */
+	const char *const *names; /* of the columns that are wanted */
 	size_t count;
-	size_t place[CONTRAST_LOAD_COLUMNS_MAX];
+	size_t place[TABLE_COLUMNS_MAX]; /* of each in a line */
 };
 
-/* The next line that is no remark. A rest without newline is none: the file was cut there. */
+/* The next line that is no remark. A rest without newline is not a line: the file was cut there. */
 static bool next_line(struct table *table, struct function_rows_name *ret)
 {
 	while (table->at < table->end) {
@@ -361,7 +351,7 @@ static bool next_line(struct table *table, struct function_rows_name *ret)
 	return false;
 }
 
-static struct function_rows_name contrast_load_cell(const struct function_rows_name *line, size_t place)
+static struct function_rows_name table_cell(const struct function_rows_name *line, size_t place)
 {
 	const char *at = line->text, *end = line->text + line->len;
 
@@ -384,7 +374,7 @@ static bool find_column(const struct function_rows_name *header, const char *nam
 	for (size_t i = 0; i < header->len; i++)
 		count += header->text[i] == '\t';
 	for (; place < count; place++) {
-		struct function_rows_name text = contrast_load_cell(header, place);
+		struct function_rows_name text = table_cell(header, place);
 
 		if (text.len == strlen(name) && memcmp(text.text, name, text.len) == 0) {
 			*ret = place;
@@ -394,7 +384,7 @@ static bool find_column(const struct function_rows_name *header, const char *nam
 	return false;
 }
 
-/* False: it lacks a column. */
+/* False: a column is missing. */
 static bool start_table(struct table *table, const struct buffer *text)
 {
 	struct function_rows_name header;
@@ -409,18 +399,18 @@ static bool start_table(struct table *table, const struct buffer *text)
 	return true;
 }
 
-static bool next_row(struct table *table, struct function_rows_name ret[static CONTRAST_LOAD_COLUMNS_MAX])
+static bool next_row(struct table *table, struct function_rows_name ret[static TABLE_COLUMNS_MAX])
 {
 	struct function_rows_name line;
 
 	if (!next_line(table, &line))
 		return false;
 	for (size_t i = 0; i < table->count; i++)
-		ret[i] = contrast_load_cell(&line, table->place[i]);
+		ret[i] = table_cell(&line, table->place[i]);
 	return true;
 }
 
-/* "93.6": a thousandth is one. False: not known. */
+/* "93.6", in thousandths. False: it is no such number. */
 static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 {
 	const char *end = text->text + text->len, *at;
@@ -436,16 +426,13 @@ static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 	return at == end;
 }
 
-/*
- * threads.tsv or its second look: threads by name, with CPU (CONTRAST_LOAD_PERCENT of them are one
- * percent of a core), and how many there are.
- */
-static int contrast_load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
+/* threads.tsv or threads.again.tsv: threads by name, with CPU (in 1/CPU_PERCENT of a percent) and number. */
+static int load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct table table = { .names = (const char *const[]){ "name", "cpu_percent" }, .count = 2 };
-	struct function_rows_name column[CONTRAST_LOAD_COLUMNS_MAX];
-	int rc = read_text(incidentfd, file, &text);
+	struct function_rows_name column[TABLE_COLUMNS_MAX];
+	int rc = read_capture(incidentfd, file, &text);
 
 	if (rc < 0)
 		return rc;
@@ -454,7 +441,7 @@ static int contrast_load_threads(int incidentfd, const char *file, enum contrast
 	while (rc == 0 && next_row(&table, column)) {
 		uint64_t amount[CONTRAST_MEASURES] = { 0, 1 };
 
-		/* Without an earlier look it is empty: the thread counts, its CPU does not. */
+		/* CPU is empty for a thread that was seen for the first time. */
 		if (!parse_percent(&column[1], &amount[0]))
 			threads->left_out[side]++;
 		rc = add_named(threads, side, (struct function_rows_name[]){ column[0], { "", 0 } }, amount);
@@ -467,21 +454,18 @@ static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
 {
 	const char *end = text->text + text->len;
 
-	/* Nobody has a sixteenth of all addresses: sums and differences then fit. */
+	/* So bounded, sums and differences do not overflow. */
 	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
-/*
- * smaps.tsv or its second look: what is mapped, by name and permissions, of all processes together,
- * with bytes resident and swapped.
- */
-static int contrast_load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
+/* smaps.tsv or smaps.again.tsv: mappings of all processes by name and permissions: bytes resident and swapped. */
+static int load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 	struct table table = { .names = (const char *const[]){ "mapping", "permissions", "rss_bytes", "swap_bytes" },
 			       .count = 4 };
-	struct function_rows_name column[CONTRAST_LOAD_COLUMNS_MAX];
-	int rc = read_text(incidentfd, file, &text);
+	struct function_rows_name column[TABLE_COLUMNS_MAX];
+	int rc = read_capture(incidentfd, file, &text);
 
 	if (rc < 0)
 		return rc;
@@ -499,43 +483,65 @@ static int contrast_load_mappings(int incidentfd, const char *file, enum contras
 	return rc;
 }
 
-/*
- * difference.c: a table of sources says which file each side of a contrast comes from. A file that
- * is not there makes a note and no table; a damaged one makes a note, no table, and the whole
- * difference damaged: what else there is can still be compared.
- */
+/* ---- the difference of two incidents, or within one ---- */
 
-/* Files of the first look and of the second. */
+/* The tables, CPU first. */
+enum difference_table {
+	DIFFERENCE_FUNCTIONS,
+	DIFFERENCE_STACK_THREADS,
+	DIFFERENCE_MEMORY_FUNCTIONS,
+	DIFFERENCE_MEMORY_THREADS,
+	DIFFERENCE_THREADS,
+	DIFFERENCE_MAPPINGS,
+	DIFFERENCE_TABLES,
+};
+
+/* Which time of the stacks of two incidents is compared. */
+enum difference_phase { DIFFERENCE_DURING, DIFFERENCE_BEFORE, DIFFERENCE_ALL, DIFFERENCE_PHASES };
+
+static const char *const phase_names[DIFFERENCE_PHASES] = { "during", "before", "all" };
+
+#define DIFFERENCE_NOTES_MAX 16
+
+/* Large: not for the stack. */
+struct difference {
+	bool one; /* of one incident: side A is the earlier part, and incident[1] is not set */
+	enum difference_phase phase;
+	struct incident incident[CONTRAST_SIDES];
+	struct contrast table[DIFFERENCE_TABLES];
+	/* Sentences without a full stop, safe to print. */
+	char note[DIFFERENCE_NOTES_MAX][320];
+	size_t notes;
+	bool damaged; /* something that should be there could not be read; a note says what */
+};
+
+/* Files of the first snapshot and of the second. */
 static const char *const thread_files[] = { "threads.tsv", "threads.again.tsv" };
 static const char *const mapping_files[] = { "smaps.tsv", "smaps.again.tsv" };
 
 static const struct {
 	bool shares;
 	unsigned ranked;
-	bool stacks, memory;
+	bool stacks, memory, functions;
 } tables[DIFFERENCE_TABLES] = {
-	[DIFFERENCE_FUNCTIONS] = { true, 2, true, false },       [DIFFERENCE_STACK_THREADS] = { true, 1, true, false },
-	[DIFFERENCE_MEMORY_FUNCTIONS] = { true, 2, true, true }, [DIFFERENCE_MEMORY_THREADS] = { true, 1, true, true },
-	[DIFFERENCE_THREADS] = { false, 1, false, false },       [DIFFERENCE_MAPPINGS] = { false, 2, false, false },
+	[DIFFERENCE_FUNCTIONS] = { true, 2, .stacks = true, .functions = true },
+	[DIFFERENCE_STACK_THREADS] = { true, 1, .stacks = true },
+	[DIFFERENCE_MEMORY_FUNCTIONS] = { true, 2, .stacks = true, .memory = true, .functions = true },
+	[DIFFERENCE_MEMORY_THREADS] = { true, 1, .stacks = true, .memory = true },
+	[DIFFERENCE_THREADS] = { false, 1 },
+	[DIFFERENCE_MAPPINGS] = { false, 2 },
 };
 
-/* "during", "before", "all". */
-static const char *difference_phase_name(enum difference_phase phase)
+/* Which samples of stacks a side consists of, as bits of enum function_table_phase. */
+static unsigned phases_of(const struct difference *difference, enum contrast_side side)
 {
-	static const char *const names[DIFFERENCE_PHASES] = { "during", "before", "all" };
-
-	return names[phase];
-}
-
-/* The bits of stack_fold.h and contrast_load.h for the stacks of a side. */
-static unsigned difference_phases(const struct difference *difference, enum contrast_side side)
-{
-	static const unsigned bits[DIFFERENCE_PHASES] = { CONTRAST_LOAD_DURING, CONTRAST_LOAD_BEFORE,
-							  CONTRAST_LOAD_BEFORE | CONTRAST_LOAD_DURING };
+	static const unsigned before = 1u << FUNCTION_TABLE_BEFORE, during = 1u << FUNCTION_TABLE_DURING;
 
 	if (difference->one)
-		return side == CONTRAST_A ? CONTRAST_LOAD_BEFORE : CONTRAST_LOAD_DURING;
-	return bits[difference->phase];
+		return side == CONTRAST_A ? before : during;
+	return difference->phase == DIFFERENCE_ALL      ? before | during
+	       : difference->phase == DIFFERENCE_BEFORE ? before
+							: during;
 }
 
 /*
@@ -552,12 +558,6 @@ static const char *difference_label(const struct difference *difference, enum di
 	return side == CONTRAST_A ? "first" : "second";
 }
 
-/* Whether a table is of memory stacks. */
-static bool difference_of_memory(enum difference_table table)
-{
-	return tables[table].memory;
-}
-
 /* Whether there is any table to show. */
 static bool difference_any(const struct difference *difference)
 {
@@ -569,37 +569,28 @@ static bool difference_any(const struct difference *difference)
 
 /* ---- notes ---- */
 
-/* Adds a note; damaged: it is bad news. text is made safe to print. */
-static void difference_note(struct difference *difference, bool damaged, const char *text)
-{
-	char *note;
-
-	difference->damaged |= damaged;
-	if (difference->notes == DIFFERENCE_NOTES_MAX)
-		return;
-	note = difference->note[difference->notes++];
-	text_escape(note, sizeof(difference->note[0]), text, strlen(text));
-}
-
-__attribute__((format(printf, 3, 4))) static void note(struct difference *difference, bool damaged, const char *format,
-						       ...)
+/* Adds a note; damaged: so is the difference. The text is made safe to print. */
+__attribute__((format(printf, 3, 4))) static void add_note(struct difference *difference, bool damaged,
+							   const char *format, ...)
 {
 	char text[sizeof(difference->note[0])];
 	va_list args;
 
+	difference->damaged |= damaged;
+	if (difference->notes == DIFFERENCE_NOTES_MAX)
+		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	difference_note(difference, damaged, text);
+	text_escape(difference->note[difference->notes++], sizeof(difference->note[0]), text, strlen(text));
 }
 
-/* "A", "B", or "it". */
 static const char *subject(const struct difference *difference, enum contrast_side side)
 {
 	return difference->one ? "the incident" : side == CONTRAST_A ? "A" : "B";
 }
 
-/* What the daemon said of a file that it has not written. */
+/* The reason that incident.json gives for a file that was not written. */
 static const char *why_absent(const struct incident *incident, const char *file)
 {
 	static const char *const names[][2] = {
@@ -619,10 +610,11 @@ static const char *why_absent(const struct incident *incident, const char *file)
 }
 
 /*
- * 0, or -ENOMEM; other errors become notes. absent: how it is said that there is none; NULL: it is
- * not said.
+ * Turns errors of a loader (rc) into notes, but for -ENOMEM, which is returned. absent: the
+ * consequence of the file not being there; NULL: that is not mentioned.
  */
-static int judge(struct difference *difference, enum contrast_side side, const char *file, const char *absent, int rc)
+static int note_error(struct difference *difference, enum contrast_side side, const char *file, const char *absent,
+		      int rc)
 {
 	enum contrast_side whose = difference->one ? CONTRAST_A : side;
 	const char *why = why_absent(&difference->incident[whose], file);
@@ -630,11 +622,11 @@ static int judge(struct difference *difference, enum contrast_side side, const c
 	if (rc == -ENOMEM || rc == 0)
 		return rc;
 	if (rc != -ENOENT)
-		note(difference, true, "%s: %s is %s", subject(difference, side), file,
-		     rc == -EBADMSG ? "damaged" : strerror(-rc));
+		add_note(difference, true, "%s: %s is %s", subject(difference, side), file,
+			 rc == -EBADMSG ? "damaged" : strerror(-rc));
 	else if (absent)
-		note(difference, false, "%s has no %s: %s%s%s", subject(difference, side), file, absent,
-		     why[0] ? ", " : "", why);
+		add_note(difference, false, "%s has no %s: %s%s%s", subject(difference, side), file, absent,
+			 why[0] ? ", " : "", why);
 	return 0;
 }
 
@@ -645,14 +637,14 @@ static int load_stacks(struct difference *difference, enum contrast_side side, i
 	bool memory = unit == FUNCTION_TABLE_IN_BYTES;
 	enum difference_table functions = memory ? DIFFERENCE_MEMORY_FUNCTIONS : DIFFERENCE_FUNCTIONS;
 	enum difference_table threads = memory ? DIFFERENCE_MEMORY_THREADS : DIFFERENCE_STACK_THREADS;
-	int rc = contrast_load_functions(fd, unit, side, difference_phases(difference, side),
-					 &difference->table[functions], &difference->table[threads]);
+	int rc = load_functions(fd, unit, side, phases_of(difference, side), &difference->table[functions],
+				&difference->table[threads]);
 
-	/* Both sides of one are of the same file. */
+	/* Both sides come from the same file: an error is noted once. */
 	if (difference->one && side == CONTRAST_B && rc != -ENOMEM)
 		return 0;
-	return judge(difference, side, memory ? "memory-functions.tsv" : "functions.tsv",
-		     memory ? NULL : "its stacks cannot be compared", rc);
+	return note_error(difference, side, memory ? "memory-functions.tsv" : "functions.tsv",
+			  memory ? NULL : "its stacks cannot be compared", rc);
 }
 
 static bool has_stacks(const struct difference *difference)
@@ -670,26 +662,25 @@ static int load_side(struct difference *difference, enum contrast_side side, int
 		rc = load_stacks(difference, side, fd, FUNCTION_TABLE_IN_BYTES);
 	stacks = has_stacks(difference);
 	if (rc == 0)
-		rc = judge(
-			difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
-			contrast_load_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
+		rc = note_error(difference, side, thread_files[again], again ? NULL : "its threads cannot be compared",
+				load_threads(fd, thread_files[again], side, &difference->table[DIFFERENCE_THREADS]));
 	if (rc == 0)
-		rc = judge(difference, side, mapping_files[again],
-			   !again   ? "its mappings cannot be compared"
-			   : stacks ? "there was no second look, so only its stacks before and during can be compared"
-				    : "there was no second look",
-			   contrast_load_mappings(fd, mapping_files[again], side,
-						  &difference->table[DIFFERENCE_MAPPINGS]));
+		rc = note_error(
+			difference, side, mapping_files[again],
+			!again   ? "its mappings cannot be compared"
+			: stacks ? "there is no second snapshot, so only its stacks before and during can be compared"
+				 : "there is no second snapshot",
+			load_mappings(fd, mapping_files[again], side, &difference->table[DIFFERENCE_MAPPINGS]));
 	return rc;
 }
 
-static void glance(struct difference *difference, enum contrast_side side, int fd)
+static void load_incident(struct difference *difference, enum contrast_side side, int fd)
 {
 	struct incident_load_glance seen;
 
 	incident_load_glance(fd, &difference->incident[side], &seen);
 	if (seen.damaged)
-		note(difference, true, "%s is damaged: %s", subject(difference, side), seen.why);
+		add_note(difference, true, "%s is damaged: %s", subject(difference, side), seen.why);
 }
 
 static const char *plural(uint64_t count)
@@ -699,46 +690,43 @@ static const char *plural(uint64_t count)
 
 static void note_left_out(struct difference *difference, enum difference_table table, enum contrast_side side)
 {
-	bool functions = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
 	const char *label = difference_label(difference, table, side);
 	unsigned long long out = difference->table[table].left_out[side];
 
 	if (out == 0)
 		return;
 	if (tables[table].stacks)
-		note(difference, false, "%s leaves out %llu more %s%s%s", subject(difference, side), out,
-		     functions ? "function" : "thread", plural(out), tables[table].memory ? " of memory" : "");
+		add_note(difference, false, "%s leaves out %llu more %s%s%s", subject(difference, side), out,
+			 tables[table].functions ? "function" : "thread", plural(out),
+			 tables[table].memory ? " of memory" : "");
 	else if (table == DIFFERENCE_THREADS)
-		note(difference, false, "%s: the CPU of %llu thread%s is not known, and counts as 0", label, out,
-		     plural(out));
+		add_note(difference, false, "%s: the CPU of %llu thread%s is not known, and counts as 0", label, out,
+			 plural(out));
 	else
-		note(difference, true, "%s: %llu line%s of %s %s damaged", label, out, plural(out),
-		     mapping_files[difference->one && side == CONTRAST_B], out == 1 ? "is" : "are");
+		add_note(difference, true, "%s: %llu line%s of %s %s damaged", label, out, plural(out),
+			 mapping_files[difference->one && side == CONTRAST_B], out == 1 ? "is" : "are");
 }
 
-/* Shares of nothing say nothing; what was left out could be on both sides. */
+/* What keeps a table from being complete. */
 static void note_gaps(struct difference *difference, enum difference_table table)
 {
 	const struct contrast *contrast = &difference->table[table];
-	bool functions = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
 
 	if (table == DIFFERENCE_MEMORY_FUNCTIONS && contrast->known[CONTRAST_A] != contrast->known[CONTRAST_B])
-		note(difference, false, "only %s has stacks of memory: they cannot be compared",
-		     contrast->known[CONTRAST_A] ? "A" : "B");
+		add_note(difference, false, "only %s has stacks of memory: they cannot be compared",
+			 contrast->known[CONTRAST_A] ? "A" : "B");
 	for (unsigned side = 0; side < CONTRAST_SIDES && contrast_ready(contrast); side++) {
-		/* The stacks of one incident are of one file. */
 		if (!difference->one || side == CONTRAST_A || !tables[table].stacks)
 			note_left_out(difference, table, side);
-		if (functions && contrast->sum[side] == 0)
-			note(difference, false, "%s: nothing of that time was sampled%s, so all of it counts as 0",
-			     difference_label(difference, table, side), tables[table].memory ? " of memory" : "");
+		if (tables[table].functions && contrast->sum[side] == 0)
+			add_note(difference, false, "%s: nothing of that time was sampled%s, so all of it counts as 0",
+				 difference_label(difference, table, side), tables[table].memory ? " of memory" : "");
 	}
 }
 
 /*
- * Reads both. second < 0: the two looks of the first. *ret was zeroed, but for phase. 0: what could
- * not be read or is not there is in the notes; -ENOMEM. To be released in any case. Large: not for
- * the stack.
+ * Reads both. second < 0: what was earlier and later of the first. *ret was zeroed, but for phase,
+ * and is to be released in any case. 0 (what could not be read is in the notes); -ENOMEM.
  */
 static int difference_load(int first, int second, struct difference *ret)
 {
@@ -749,9 +737,9 @@ static int difference_load(int first, int second, struct difference *ret)
 		ret->table[i].shares = tables[i].shares;
 		ret->table[i].ranked = tables[i].ranked;
 	}
-	glance(ret, CONTRAST_A, first);
+	load_incident(ret, CONTRAST_A, first);
 	if (!ret->one)
-		glance(ret, CONTRAST_B, second);
+		load_incident(ret, CONTRAST_B, second);
 	rc = load_side(ret, CONTRAST_A, first);
 	if (rc == 0)
 		rc = load_side(ret, CONTRAST_B, ret->one ? first : second);
@@ -764,30 +752,25 @@ static int difference_load(int first, int second, struct difference *ret)
 	return 0;
 }
 
-static void difference_release(struct difference *difference)
-{
-	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
-		contrast_release(&difference->table[i]);
-}
-
 /* ---- the head ---- */
 
-/* When the second look at the memory was, after the first. */
-static bool apart(const struct incident *incident, char *buf, size_t cap)
+/* How long after the first snapshot of the memory the second was taken. False: not known. */
+static bool time_between_snapshots(const struct incident *incident, char *buf, size_t cap)
 {
-	const struct incident_capture *look[2] = { NULL, NULL };
+	const struct incident_capture *snapshot[2] = { NULL, NULL };
 
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
 
 		if (strcmp(capture->name, "smaps") == 0)
-			look[0] = capture;
+			snapshot[0] = capture;
 		else if (strcmp(capture->name, "smaps-again") == 0)
-			look[1] = capture;
+			snapshot[1] = capture;
 	}
-	if (!look[0] || !look[1] || !look[0]->has_at || !look[1]->has_at || look[1]->at_ns <= look[0]->at_ns)
+	if (!snapshot[0] || !snapshot[1] || !snapshot[0]->has_at || !snapshot[1]->has_at ||
+	    snapshot[1]->at_ns <= snapshot[0]->at_ns)
 		return false;
-	units_format_duration(buf, cap, (uint64_t)look[1]->at_ns - (uint64_t)look[0]->at_ns);
+	units_format_duration(buf, cap, (uint64_t)snapshot[1]->at_ns - (uint64_t)snapshot[0]->at_ns);
 	return true;
 }
 
@@ -801,7 +784,7 @@ static void tell_incident(const struct incident *incident, FILE *file)
 	if (incident->kind == INCIDENT_RULE)
 		fprintf(file, "%s %s", text, story_comparison(&incident->rule, comparison, sizeof(comparison)));
 	else
-		fputs(incident->kind == INCIDENT_MANUAL ? "somebody asked for it" : "saved from a ring", file);
+		fputs(incident->kind == INCIDENT_MANUAL ? "requested by hand" : "saved from a ring", file);
 	text_escape(text, sizeof(text), incident->hostname, strlen(incident->hostname));
 	if (text[0])
 		fprintf(file, ", on %s", text);
@@ -810,22 +793,22 @@ static void tell_incident(const struct incident *incident, FILE *file)
 static void tell_looks(const struct difference *difference, FILE *file)
 {
 	bool stacks = has_stacks(difference);
-	bool looks = contrast_ready(&difference->table[DIFFERENCE_THREADS]) ||
-		     contrast_ready(&difference->table[DIFFERENCE_MAPPINGS]);
+	bool snapshots = contrast_ready(&difference->table[DIFFERENCE_THREADS]) ||
+			 contrast_ready(&difference->table[DIFFERENCE_MAPPINGS]);
 	char between[64];
 
 	fputs(stacks ? "its stacks before the spike and during it" : "", file);
-	fputs(stacks && looks ? "; " : "", file);
-	if (looks)
-		fputs("its two looks at threads and memory", file);
-	if (looks && apart(&difference->incident[CONTRAST_A], between, sizeof(between)))
+	fputs(stacks && snapshots ? "; " : "", file);
+	if (snapshots)
+		fputs("its two snapshots of threads and memory", file);
+	if (snapshots && time_between_snapshots(&difference->incident[CONTRAST_A], between, sizeof(between)))
 		fprintf(file, ", %s apart", between);
-	fputs(!stacks && !looks ? "nothing of it can be compared" : "", file);
+	fputs(!stacks && !snapshots ? "nothing of it can be compared" : "", file);
 }
 
 /*
- * What the incident on that side is, in a line; of one, the second line says what is compared. Into
- * *ret, for free(3). 0 or -ENOMEM.
+ * The incident on that side in a line; if there is one incident only, B's line says what of it is
+ * compared. *ret is for free(3). 0 or -ENOMEM.
  */
 static int difference_headline(const struct difference *difference, enum contrast_side side, char **ret)
 {
@@ -847,14 +830,11 @@ static int difference_headline(const struct difference *difference, enum contras
 	return 0;
 }
 
-/*
- * difference_json.c: each table as an array of rows; a side on which a row is not there is null, as
- * is a table that is not there.
- */
+/* ---- as JSON: a side on which a row is not there is null, as is a table that is not there ---- */
 
 static const struct {
 	const char *key, *name, *place, *unit;
-	const char *measure[CONTRAST_MEASURES]; /* NULL: not told */
+	const char *measure[CONTRAST_MEASURES]; /* NULL: not written */
 	double divisor[CONTRAST_MEASURES];
 } json_forms[DIFFERENCE_TABLES] = {
 	[DIFFERENCE_FUNCTIONS] = { "functions", "function", "module", "samples", { "self", "total" }, { 1, 1 } },
@@ -866,14 +846,11 @@ static const struct {
 					  { "self", "total" },
 					  { 1, 1 } },
 	[DIFFERENCE_MEMORY_THREADS] = { "memory_threads", "thread", "process", "bytes", { "self", NULL }, { 1, 1 } },
-	[DIFFERENCE_THREADS] = { "threads",
-				 "thread",
-				 NULL,
-				 NULL,
-				 { "cpu_percent", "count" },
-				 { CONTRAST_LOAD_PERCENT, 1 } },
+	[DIFFERENCE_THREADS] = { "threads", "thread", NULL, NULL, { "cpu_percent", "count" }, { CPU_PERCENT, 1 } },
 	[DIFFERENCE_MAPPINGS] = { "mappings", "mapping", "permissions", NULL, { "rss_bytes", "swap_bytes" }, { 1, 1 } },
 };
+
+#define ROWS_ALL SIZE_MAX
 
 static const char *const side_keys[CONTRAST_SIDES] = { "a", "b" };
 
@@ -912,13 +889,12 @@ static void put_row(struct json_writer *json, enum difference_table table, const
 		json_member_text(json, json_forms[table].place, row->place);
 	put_side(json, table, row, CONTRAST_A);
 	put_side(json, table, row, CONTRAST_B);
-	json_key(json, contrast->shares ? "growth_points" : "growth");
-	json_begin_object(json);
+	json_member_object(json, contrast->shares ? "growth_points" : "growth");
 	for (unsigned m = 0; m < CONTRAST_MEASURES; m++) {
 		if (!json_forms[table].measure[m])
 			continue;
-		json_key(json, json_forms[table].measure[m]);
-		json_double(json, contrast_growth(contrast, row, m) / json_forms[table].divisor[m]);
+		json_member_double(json, json_forms[table].measure[m],
+				   contrast_growth(contrast, row, m) / json_forms[table].divisor[m]);
 	}
 	json_end_object(json);
 	json_end_object(json);
@@ -928,10 +904,9 @@ static void put_rows(struct json_writer *json, enum difference_table table, cons
 {
 	size_t head = contrast->count, tail = 0;
 
-	if (max != DIFFERENCE_ROWS_ALL)
+	if (max != ROWS_ALL)
 		contrast_choose(contrast, max, &head, &tail);
-	json_key(json, "rows");
-	json_begin_array(json);
+	json_member_array(json, "rows");
 	for (size_t i = 0; i < head; i++)
 		put_row(json, table, contrast, &contrast->rows[i]);
 	for (size_t i = contrast->count - tail; i < contrast->count; i++)
@@ -941,11 +916,9 @@ static void put_rows(struct json_writer *json, enum difference_table table, cons
 
 static void put_counts(struct json_writer *json, const char *key, const uint64_t counts[static CONTRAST_SIDES])
 {
-	json_key(json, key);
-	json_begin_object(json);
+	json_member_object(json, key);
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
-		json_key(json, side_keys[side]);
-		json_u64(json, counts[side]);
+		json_member_u64(json, side_keys[side], counts[side]);
 	}
 	json_end_object(json);
 }
@@ -972,33 +945,28 @@ static void put_table(struct json_writer *json, const struct difference *differe
 
 static void put_incident(struct json_writer *json, const char *key, const struct incident *incident)
 {
-	json_key(json, key);
-	json_begin_object(json);
+	json_member_object(json, key);
 	json_member_text(json, "id", incident->id);
 	json_member_text(json, "kind", incident_kind_name(incident->kind));
-	json_key(json, "time_ns");
-	json_u64(json, incident->wall.ns);
+	json_member_u64(json, "time_ns", incident->wall.ns);
 	json_member_text(json, "hostname", incident->hostname);
 	json_member_text(json, "target", incident->target.name);
 	json_member_text(json, "rule", incident->rule.name);
 	json_end_object(json);
 }
 
-/* difference_json.c: members of the object that has begun. Errors stay in the writer. */
+/* Members of the object that has begun. Errors stay in the writer. */
 static void difference_json(const struct difference *difference, size_t rows, struct json_writer *json)
 {
 	put_incident(json, "a", &difference->incident[CONTRAST_A]);
 	if (difference->one) {
-		json_key(json, "b");
-		json_null(json);
+		json_member_null(json, "b");
 	} else {
 		put_incident(json, "b", &difference->incident[CONTRAST_B]);
 	}
-	json_member_text(json, "phase", difference->one ? "before, during" : difference_phase_name(difference->phase));
-	json_key(json, "damaged");
-	json_bool(json, difference->damaged);
-	json_key(json, "notes");
-	json_begin_array(json);
+	json_member_text(json, "phase", difference->one ? "before, during" : phase_names[difference->phase]);
+	json_member_bool(json, "damaged", difference->damaged);
+	json_member_array(json, "notes");
 	for (size_t i = 0; i < difference->notes; i++)
 		json_string(json, difference->note[i]);
 	json_end_array(json);
@@ -1007,14 +975,15 @@ static void difference_json(const struct difference *difference, size_t rows, st
 }
 
 /*
- * difference_text.c: each table is A, B and the change, side by side, then names. On narrow lines
- * only the change stays. What is on one side only has a dash on the other, and the side's label in
- * the column "only".
+ * ---- as text ----
+ *
+ * Each table has columns for A, B and the change, then names. Narrow lines have only the change.
+ * What is on one side only has a dash on the other, and the side's label in the column "only".
  */
 
 #define WIDTH_MIN 40
-#define WIDTH_FULL 72
-#define SHARE_MAX 999.9 /* a file that lies may have more samples in a function than in all */
+#define WIDTH_FULL 72   /* narrower lines have no columns for A and B */
+#define SHARE_MAX 999.9 /* a damaged file may have more samples in a function than in all */
 #define NAME_MIN 8
 
 enum cell { CELL_SHARE, CELL_CPU, CELL_COUNT, CELL_BYTES };
@@ -1098,9 +1067,9 @@ static void print_number(enum cell cell, double value, bool change, FILE *file)
 	const char *sign = change && value > 0 ? "+" : change && value < 0 ? "-" : "";
 	char number[64], text[72];
 
-	/* The sign of what reads 0.0 would be a lie. */
+	/* No sign for what is printed as 0.0. */
 	if (cell == CELL_CPU)
-		value /= CONTRAST_LOAD_PERCENT;
+		value /= CPU_PERCENT;
 	if ((cell == CELL_SHARE || cell == CELL_CPU) && fabs(value) < 0.05)
 		sign = "";
 	if (cell == CELL_SHARE)
@@ -1168,10 +1137,7 @@ static size_t bytes_of(const char *text, size_t characters)
 	return len;
 }
 
-/*
- * At most width characters, filled up unless it is the last; what is longer ends with two dots, a
- * path begins with them.
- */
+/* At most width characters, padded unless it is the last; a cut text ends with two dots, a path begins with them. */
 static void print_text(const char *text, size_t width, bool last, FILE *file)
 {
 	size_t have = output_characters(text, strlen(text));
@@ -1187,13 +1153,12 @@ static void print_text(const char *text, size_t width, bool last, FILE *file)
 	}
 }
 
-/* A module is called by its file. */
+/* Of a module's path, the file name. */
 static const char *place_of(enum difference_table table, const struct contrast_row *row)
 {
 	const char *slash = strrchr(row->place, '/');
-	bool module = table == DIFFERENCE_FUNCTIONS || table == DIFFERENCE_MEMORY_FUNCTIONS;
 
-	return module && slash && slash[1] ? slash + 1 : row->place;
+	return tables[table].functions && slash && slash[1] ? slash + 1 : row->place;
 }
 
 static const char *name_of(const struct contrast_row *row)
@@ -1201,9 +1166,7 @@ static const char *name_of(const struct contrast_row *row)
 	return row->name[0] ? row->name : "?";
 }
 
-/* ---- a table ---- */
-
-/* What is printed, and where. */
+/* A table on its way to the screen. */
 struct page {
 	const struct difference *difference;
 	enum difference_table table;
@@ -1215,9 +1178,7 @@ struct page {
 	FILE *file;
 };
 
-/*
- * Those that have grown, and then those that have shrunk: of both what has changed most is first.
- */
+/* Rows that have grown, then rows that have shrunk, in each the largest change first. */
 static const struct contrast_row *row_of(const struct page *page, size_t i)
 {
 	return &page->contrast->rows[i < page->head ? i : page->contrast->count - 1 - (i - page->head)];
@@ -1230,7 +1191,7 @@ static size_t widen(size_t width, const char *text)
 	return have > width ? have : width;
 }
 
-/* 0: everything is on both sides, and the column is not there. */
+/* 0: all rows are on both sides, and there is no such column. */
 static size_t only_width(const struct page *page)
 {
 	size_t width = 0;
@@ -1244,7 +1205,7 @@ static size_t only_width(const struct page *page)
 }
 
 /* Names have what the numbers leave; of that, the place no more than two fifths. */
-static void measure(struct page *page)
+static void measure_columns(struct page *page)
 {
 	size_t name = strlen(page->form->name), place = page->form->place ? strlen(page->form->place) : 0;
 	size_t numbers = (size_t)group_width(page->form, true) + 2, left;
@@ -1290,7 +1251,7 @@ static void print_heads(const struct page *page, bool change)
 	fputs("  ", page->file);
 }
 
-/* Labels of the groups; below them, if a group has more than one number, those of the numbers. */
+/* Labels of the sides; below them, if a side has more than one number, those of the numbers. */
 static void print_header(const struct page *page)
 {
 	const struct form *form = page->form;
@@ -1335,7 +1296,7 @@ static void print_title(const struct page *page)
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
 		uint64_t sum = page->contrast->sum[side];
 
-		if (difference_of_memory(page->table))
+		if (tables[page->table].memory)
 			units_format_bytes(amount[side], sizeof(amount[side]), sum);
 		else
 			snprintf(amount[side], sizeof(amount[side]), "%" PRIu64, sum);
@@ -1370,7 +1331,7 @@ static void print_table(const struct difference *difference, enum difference_tab
 		fputs(page.contrast->count > 0 ? "  nothing has changed\n" : "  there are none\n", file);
 		return;
 	}
-	measure(&page);
+	measure_columns(&page);
 	if (page.head + page.tail > 0)
 		print_header(&page);
 	for (size_t i = 0; i < page.head + page.tail; i++)
@@ -1395,10 +1356,7 @@ static int print_head(const struct difference *difference, size_t width, FILE *f
 	return 0;
 }
 
-/*
- * difference_text.c: tables in lines of at most width characters (but no less than 40), of each at
- * most so many rows. 0 or -ENOMEM.
- */
+/* In lines of at most width (but no less than WIDTH_MIN) characters, at most rows of each table. 0 or -ENOMEM. */
 static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width,
 			    FILE *file)
 {
@@ -1409,7 +1367,7 @@ static int difference_print(const struct difference *difference, bool memory_fir
 		return rc;
 	for (unsigned memory = 0; memory < 2; memory++)
 		for (unsigned i = 0; i < DIFFERENCE_THREADS; i++)
-			if (difference_of_memory(i) == ((memory == 1) != memory_first))
+			if (tables[i].memory == ((memory == 1) != memory_first))
 				print_table(difference, i, rows, line, file);
 	for (unsigned i = DIFFERENCE_THREADS; i < DIFFERENCE_TABLES; i++)
 		print_table(difference, i, rows, line, file);
@@ -1426,10 +1384,17 @@ static int difference_print(const struct difference *difference, bool memory_fir
 }
 
 /*
- * difference_html.c: the words in the page are the two lines of the head and the notes; everything
- * else is the JSON of --json, and the stacks. The block of data has the name that a report's has,
- * so that the program of the page finds it.
+ * ---- as a page of HTML ----
+ *
+ * The text of the page is the two headlines and the notes; everything else is the JSON of --json,
+ * and the stacks. The block of data has the id that a report's has, where the program of the page
+ * looks for it.
  */
+
+/* Stacks with two counts a line, as folded_diff_write has them; NULL: there are none. */
+struct html_stacks {
+	const struct buffer *cpu, *memory;
+};
 
 static int put_text(const struct sink *sink, const char *text)
 {
@@ -1471,25 +1436,17 @@ static void put_stacks(struct json_writer *json, const char *key, const struct b
 		json_null(json);
 }
 
-static void difference_html_close_json(struct json_writer **json)
+static int put_data(const struct difference *difference, const struct html_stacks *stacks, const struct sink *sink)
 {
-	json_writer_close(*json);
-}
-
-static int put_data(const struct difference *difference, const struct difference_html_stacks *stacks,
-		    const struct sink *sink)
-{
-	AUTO(difference_html_close_json) struct json_writer *json = NULL;
+	AUTO(output_json_release) struct json_writer *json = NULL;
 	int rc = json_writer_new(html_text_json(sink), false, &json);
 
 	if (rc < 0)
 		return rc;
 	json_begin_object(json);
-	json_key(json, "format");
-	json_u64(json, REPORT_DATA_FORMAT);
-	json_key(json, "diff");
-	json_begin_object(json);
-	difference_json(difference, DIFFERENCE_ROWS_ALL, json);
+	json_member_u64(json, "format", REPORT_DATA_FORMAT);
+	json_member_object(json, "diff");
+	difference_json(difference, ROWS_ALL, json);
 	put_stacks(json, "cpu_stacks", stacks->cpu);
 	put_stacks(json, "memory_stacks", stacks->memory);
 	json_end_object(json);
@@ -1498,7 +1455,7 @@ static int put_data(const struct difference *difference, const struct difference
 }
 
 /* 0; -ENOMEM; what the sink returned. */
-static int difference_html_write(const struct difference *difference, const struct difference_html_stacks *stacks,
+static int difference_html_write(const struct difference *difference, const struct html_stacks *stacks,
 				 const struct sink *sink)
 {
 	static const char title[] = "Difference";
@@ -1521,9 +1478,9 @@ static int difference_html_write(const struct difference *difference, const stru
 	return rc == 0 ? report_page_write(REPORT_PAGE_END, sink) : rc;
 }
 
-#define ROWS_DEFAULT 10
+/* ---- the command ---- */
 
-static const char command[] = "spikewatch diff";
+#define ROWS_DEFAULT 10
 
 /* What is to be done. */
 struct job {
@@ -1534,15 +1491,13 @@ struct job {
 	uint64_t rows;
 };
 
-static int wrong(const char *why)
+static int wrong_usage(const char *why)
 {
 	fprintf(stderr, "%s: %s\nTry '%s --help'.\n", command, why, command);
 	return EXIT_USAGE;
 }
 
-/* ---- stacks ---- */
-
-/* The stacks of both sides. */
+/* The folded stacks of both sides. */
 struct sides {
 	struct buffer text[CONTRAST_SIDES];
 };
@@ -1564,12 +1519,12 @@ static int complain_file(const struct job *job, size_t side, const char *file, i
 	return rc;
 }
 
-/* Of profiles. -ENOENT: one has none, and nothing was said. Other errors are. */
+/* From the profiles. -ENOENT: a side has none (no message); -ENOMEM; other errors were explained on stderr. */
 static int read_profiles(const struct job *job, const struct difference *difference, bool memory, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
 		int fd = job->fd[side] < 0 ? job->fd[0] : job->fd[side];
-		int rc = stack_fold_read(fd, memory, difference_phases(difference, side), &ret->text[side]);
+		int rc = stack_fold_read(fd, memory, phases_of(difference, side), &ret->text[side]);
 
 		if (rc == -ENOENT || rc == -ENOMEM)
 			return rc;
@@ -1579,7 +1534,7 @@ static int read_profiles(const struct job *job, const struct difference *differe
 	return 0;
 }
 
-/* Of the folded files, which do not say when. */
+/* From the folded files, which do not tell the phases apart. As read_profiles; quiet: no message for -ENOENT. */
 static int read_folded(const struct job *job, bool memory, bool quiet, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
@@ -1593,7 +1548,6 @@ static int read_folded(const struct job *job, bool memory, bool quiet, struct si
 	return 0;
 }
 
-/* 0; -ENOENT: a side has none; -ENOMEM; other errors were said. quiet: do not say -ENOENT. */
 static int read_sides(const struct job *job, const struct difference *difference, bool memory, bool quiet,
 		      struct sides *ret)
 {
@@ -1622,9 +1576,7 @@ static int write_folded(const struct job *job, const struct difference *differen
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
 }
 
-/* ---- the page ---- */
-
-/* Into *ret. 0, also if there are none: *ret_there says so; -ENOMEM; other errors were said. */
+/* Into *ret. 0, also if there are none (see *ret_there); -ENOMEM; other errors were explained on stderr. */
 static int pair_stacks(const struct job *job, const struct difference *difference, bool memory, struct buffer *ret,
 		       bool *ret_there)
 {
@@ -1644,7 +1596,7 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 	AUTO(buffer_release) struct buffer cpu = { 0 };
 	AUTO(buffer_release) struct buffer memory = { 0 };
 	const struct sink sink = output_sink(file);
-	struct difference_html_stacks stacks;
+	struct html_stacks stacks;
 	bool has_cpu = false, has_memory = false;
 	int rc = pair_stacks(job, difference, false, &cpu, &has_cpu);
 
@@ -1654,27 +1606,20 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 	if (rc == -ENOMEM)
 		return rc;
 	difference->damaged |= rc < 0;
-	stacks = (struct difference_html_stacks){ has_cpu ? &cpu : NULL, has_memory ? &memory : NULL };
+	stacks = (struct html_stacks){ has_cpu ? &cpu : NULL, has_memory ? &memory : NULL };
 	rc = difference_html_write(difference, &stacks, &sink);
 	return rc == -ENOMEM ? rc : 0; /* the stream keeps its errors */
-}
-
-/* ---- tables ---- */
-
-static void close_json(struct json_writer **json)
-{
-	json_writer_close(*json);
 }
 
 /* 0 or -ENOMEM. */
 static int write_json(const struct job *job, const struct difference *difference, FILE *file)
 {
-	AUTO(close_json) struct json_writer *json = NULL;
+	AUTO(output_json_release) struct json_writer *json = NULL;
 	int rc = json_writer_new(output_sink(file), true, &json);
 
 	if (rc == 0) {
 		json_begin_object(json);
-		difference_json(difference, job->rows == UINT64_MAX ? DIFFERENCE_ROWS_ALL : (size_t)job->rows, json);
+		difference_json(difference, job->rows == UINT64_MAX ? ROWS_ALL : (size_t)job->rows, json);
 		json_end_object(json);
 		rc = json_writer_close(TAKE(json));
 	}
@@ -1691,16 +1636,14 @@ static int write_text(const struct job *job, const struct difference *difference
 				style.width, file);
 }
 
-/* ---- all of it ---- */
-
 static void free_difference(struct difference **difference)
 {
-	if (*difference)
-		difference_release(*difference);
+	for (size_t i = 0; *difference && i < DIFFERENCE_TABLES; i++)
+		contrast_release(&(*difference)->table[i]);
 	free(*difference);
 }
 
-static int write_any(void *ctx, FILE *file, bool *keep)
+static int write_output(void *ctx, FILE *file, bool *keep)
 {
 	const struct job *job = ctx;
 	AUTO(free_difference) struct difference *difference = calloc(1, sizeof(*difference));
@@ -1728,16 +1671,15 @@ static int write_any(void *ctx, FILE *file, bool *keep)
 
 static bool find_phase(const char *name, enum difference_phase *ret)
 {
-	const char *names[DIFFERENCE_PHASES], *nearest;
+	const char *nearest;
 
 	for (unsigned i = 0; i < DIFFERENCE_PHASES; i++) {
-		names[i] = difference_phase_name(i);
-		if (strcmp(name, names[i]) == 0) {
+		if (strcmp(name, phase_names[i]) == 0) {
 			*ret = i;
 			return true;
 		}
 	}
-	nearest = options_nearest(name, names, DIFFERENCE_PHASES);
+	nearest = options_nearest(name, phase_names, DIFFERENCE_PHASES);
 	fprintf(stderr, "%s: --phase \"", command);
 	output_escaped(stderr, name);
 	fprintf(stderr, "\" is none; %s%s\nTry '%s --help'.\n",
@@ -1745,25 +1687,25 @@ static bool find_phase(const char *name, enum difference_phase *ret)
 	return false;
 }
 
-/* -1: nothing is wrong. */
-static int check(const struct job *job, const char *phase, const char *output, bool one)
+/* -1: nothing is wrong; else EXIT_USAGE, explained on stderr. */
+static int check_usage(const struct job *job, const char *phase, const char *output, bool one)
 {
 	if (job->json + job->folded + job->html > 1)
-		return wrong("only one of --json, --folded and --html");
+		return wrong_usage("only one of --json, --folded and --html");
 	if (job->scale && !job->folded)
-		return wrong("--normalize is for --folded");
+		return wrong_usage("--normalize is for --folded");
 	if (phase && one)
-		return wrong("--phase is for two incidents: of one, before is compared with during");
+		return wrong_usage("--phase is for two incidents: of one, before is compared with during");
 	if (job->html && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
-		return wrong("--html is not for a terminal: --output FILE");
+		return wrong_usage("--html is not for a terminal: --output FILE");
 	return -1;
 }
 
-static int run(struct job *job, const char *directory, const char *output)
+static int run_job(struct job *job, const char *directory, const char *output)
 {
 	AUTO_CLOSE int first = -1;
 	AUTO_CLOSE int second = -1;
-	struct output_file out = { .command = command, .path = output, .write = write_any, .ctx = job };
+	struct output_file out = { .command = command, .path = output, .write = write_output, .ctx = job };
 	int rc = incident_pick(command, directory, job->name[0], &first);
 
 	if (rc == 0 && job->name[1])
@@ -1800,7 +1742,7 @@ int diff_command(int argc, char **argv)
 		.command = command,
 		.operands = "A [B]",
 		.summary = "Says which functions, threads and mappings grew from incident A to B.",
-		.description = "Of A alone: before its spike and during it, its first look and its second.\n"
+		.description = "Of A alone: before its spike and during it, its first snapshot and its second.\n"
 			       "A and B are names of incidents, parts of them, \"last\", or paths with a slash.",
 		.example = "spikewatch diff cpu-high-1 last\n"
 			   "spikewatch diff cpu-high-1 last --folded | flamegraph.pl > diff.svg",
@@ -1816,10 +1758,10 @@ int diff_command(int argc, char **argv)
 		return code;
 	job.name[0] = argv[first];
 	job.name[1] = first + 1 < argc ? argv[first + 1] : NULL;
-	code = check(&job, phase, output, !job.name[1]);
+	code = check_usage(&job, phase, output, !job.name[1]);
 	if (code >= 0)
 		return code;
 	if (phase && !find_phase(phase, &job.phase))
 		return EXIT_USAGE;
-	return run(&job, directory, output);
+	return run_job(&job, directory, output);
 }

@@ -131,10 +131,8 @@ static void put_column(struct json_writer *json, const char *name, const char *u
 static void put_head(struct json_writer *json, const struct incident *incident)
 {
 	json_member_text(json, "incident", incident->id);
-	json_key(json, "fired_ns");
-	json_u64(json, incident->wall.ns);
-	json_key(json, "columns");
-	json_begin_array(json);
+	json_member_u64(json, "fired_ns", incident->wall.ns);
+	json_member_array(json, "columns");
 	put_column(json, "since_firing", "ns", "time");
 	put_column(json, "target", "index", "target");
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
@@ -164,8 +162,7 @@ static int json_row(void *ctx, const struct sample_walk *walk, const struct samp
 
 static void put_targets(struct json_writer *json, const struct sample_walk *walk)
 {
-	json_key(json, "targets");
-	json_begin_array(json);
+	json_member_array(json, "targets");
 	for (size_t i = 0; i < walk->count; i++) {
 		json_begin_object(json);
 		json_member_text(json, "name", walk->targets[i].name);
@@ -178,8 +175,7 @@ static void put_targets(struct json_writer *json, const struct sample_walk *walk
 		json_end_object(json);
 	}
 	json_end_array(json);
-	json_key(json, "rows_lost");
-	json_u64(json, walk->report.rows_lost);
+	json_member_u64(json, "rows_lost", walk->report.rows_lost);
 }
 
 static int export_rows_json(const struct exporting *exporting)
@@ -192,8 +188,7 @@ static int export_rows_json(const struct exporting *exporting)
 		return rc;
 	json_begin_object(json);
 	put_head(json, exporting->incident);
-	json_key(json, "rows");
-	json_begin_array(json);
+	json_member_array(json, "rows");
 	rc = run(exporting, json_row, json, &walk);
 	json_end_array(json);
 	put_targets(json, &walk);
@@ -413,18 +408,15 @@ static void begin_event(struct json_writer *json, const char *phase, const char 
 	json_begin_object(json);
 	json_member_text(json, "ph", phase);
 	json_member_text(json, "name", name);
-	json_key(json, "pid");
-	json_i64(json, pid);
-	json_key(json, "tid");
-	json_i64(json, pid);
+	json_member_i64(json, "pid", pid);
+	json_member_i64(json, "tid", pid);
 	json_member_double(json, "ts", ts);
 }
 
 static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, const char *name, double value)
 {
 	begin_event(trace->json, "C", name, pid, when(trace, at_ns));
-	json_key(trace->json, "args");
-	json_begin_object(trace->json);
+	json_member_object(trace->json, "args");
 	json_member_double(trace->json, "value", value);
 	json_end_object(trace->json);
 	json_end_object(trace->json);
@@ -474,8 +466,7 @@ static int write_row(void *ctx, const struct sample_walk *walk, const struct sam
 static void put_name(const struct trace *trace, const char *what, int64_t pid, const char *name)
 {
 	begin_event(trace->json, "M", what, pid, 0);
-	json_key(trace->json, "args");
-	json_begin_object(trace->json);
+	json_member_object(trace->json, "args");
 	json_member_text(trace->json, "name", name[0] ? name : "?");
 	json_end_object(trace->json);
 	json_end_object(trace->json);
@@ -524,8 +515,7 @@ static int write_events(struct trace *trace, int fd)
 	const struct sample_walk_visit visit = { .row = write_row, .ctx = trace };
 	int rc;
 
-	json_key(trace->json, "traceEvents");
-	json_begin_array(trace->json);
+	json_member_array(trace->json, "traceEvents");
 	rc = sample_walk_run(fd, trace->incident->wall, &visit, &walk);
 	if (rc == 0) {
 		put_names(trace, &walk);
@@ -544,8 +534,7 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
 	json_begin_object(trace->json);
 	rc = write_events(trace, exporting->fd);
 	json_member_text(trace->json, "displayTimeUnit", "ms");
-	json_key(trace->json, "otherData");
-	json_begin_object(trace->json);
+	json_member_object(trace->json, "otherData");
 	json_member_text(trace->json, "incident", trace->incident->id);
 	json_member_text(trace->json, "hostname", trace->incident->hostname);
 	json_member_text(trace->json, "version", trace->incident->version);

@@ -254,14 +254,12 @@ static const struct kind {
 
 static void put_rows(const struct kind *kind, struct json_writer *json)
 {
-	json_key(json, "tooltipRows");
-	json_begin_array(json);
+	json_member_array(json, "tooltipRows");
 	for (size_t i = 0; i < sizeof(kind->rows) / sizeof(kind->rows[0]) && kind->rows[i].source; i++) {
 		json_begin_object(json);
 		json_member_text(json, "type", "value");
 		json_member_text(json, "source", kind->rows[i].source);
-		json_key(json, "format");
-		json_begin_object(json);
+		json_member_object(json, "format");
 		json_member_text(json, "unit", kind->rows[i].unit);
 		json_end_object(json);
 		json_member_text(json, "label", kind->rows[i].label);
@@ -272,15 +270,12 @@ static void put_rows(const struct kind *kind, struct json_writer *json)
 
 static void put_display(const struct kind *kind, struct json_writer *json)
 {
-	json_key(json, "display");
-	json_begin_object(json);
+	json_member_object(json, "display");
 	json_member_text(json, "graphType", kind->graph);
 	json_member_text(json, "unit", kind->unit);
 	json_member_text(json, "color", kind->color);
-	json_key(json, "markerSchemaLocation");
-	json_null(json);
-	json_key(json, "sortWeight");
-	json_u64(json, kind->weight);
+	json_member_null(json, "markerSchemaLocation");
+	json_member_u64(json, "sortWeight", kind->weight);
 	json_member_text(json, "label", kind->label);
 	put_rows(kind, json);
 	json_end_object(json);
@@ -301,19 +296,15 @@ static void firefox_counters_put_samples(const struct firefox_counters_part *fir
 		firefox_counters_part->counters->points + firefox_counters_part->first;
 	struct columns columns = { .times = json, .zero_ns = firefox_counters_part->zero_ns };
 
-	json_key(json, "samples");
-	json_begin_object(json);
-	json_key(json, "time");
-	json_begin_array(json);
+	json_member_object(json, "samples");
+	json_member_array(json, "time");
 	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
 	json_end_array(json);
 	columns = (struct columns){ .counts = json, .zero_ns = firefox_counters_part->zero_ns };
-	json_key(json, "count");
-	json_begin_array(json);
+	json_member_array(json, "count");
 	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
 	json_end_array(json);
-	json_key(json, "length");
-	json_u64(json, columns.length);
+	json_member_u64(json, "length", columns.length);
 	json_end_object(json);
 }
 
@@ -333,8 +324,7 @@ static void put_counter(const struct firefox_counters_part *firefox_counters_par
 	json_member_text(json, "category", kind->category);
 	json_member_text(json, "description", kind->description);
 	json_member_text(json, "pid", pid);
-	json_key(json, "mainThreadIndex");
-	json_u64(json, firefox_counters_part->target);
+	json_member_u64(json, "mainThreadIndex", firefox_counters_part->target);
 	firefox_counters_put_samples(firefox_counters_part, kind, json);
 	put_display(kind, json);
 	json_end_object(json);
@@ -351,8 +341,7 @@ static void firefox_counters_put(const struct firefox_counters *counters, const 
 							       .interval_ns = incident->cost.interval_ns,
 							       .zero_ns = zero_ns };
 
-	json_key(json, "counters");
-	json_begin_array(json);
+	json_member_array(json, "counters");
 	for (size_t i = 0; i < counters->count; i += firefox_counters_part.count) {
 		firefox_counters_part.first = i;
 		firefox_counters_part.target = counters->points[i].target;
@@ -376,8 +365,7 @@ static void put_category(struct json_writer *json, const char *name, const char 
 	json_begin_object(json);
 	json_member_text(json, "name", name);
 	json_member_text(json, "color", color);
-	json_key(json, "subcategories");
-	json_begin_array(json);
+	json_member_array(json, "subcategories");
 	json_string(json, "Other");
 	json_end_array(json);
 	json_end_object(json);
@@ -386,8 +374,7 @@ static void put_category(struct json_writer *json, const char *name, const char 
 static void put_categories(struct json_writer *json)
 {
 	/* In the order of enum firefox_stacks_category. */
-	json_key(json, "categories");
-	json_begin_array(json);
+	json_member_array(json, "categories");
 	put_category(json, "Other", "grey");
 	put_category(json, "User", "yellow");
 	put_category(json, "Kernel", "orange");
@@ -405,20 +392,17 @@ static void put_schema(struct json_writer *json)
 		{ "unit", "Unit", "string" },
 	};
 
-	json_key(json, "markerSchema");
-	json_begin_array(json);
+	json_member_array(json, "markerSchema");
 	json_begin_object(json);
 	json_member_text(json, "name", FIREFOX_META_MARKER);
 	json_member_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
 	json_member_text(json, "chartLabel", "{marker.data.what}");
-	json_key(json, "display");
-	json_begin_array(json);
+	json_member_array(json, "display");
 	json_string(json, "marker-chart");
 	json_string(json, "marker-table");
 	json_string(json, "timeline-overview");
 	json_end_array(json);
-	json_key(json, "fields");
-	json_begin_array(json);
+	json_member_array(json, "fields");
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
 		json_begin_object(json);
 		json_member_text(json, "key", fields[i].key);
@@ -442,12 +426,10 @@ static void put_entry(struct json_writer *json, const char *label, const char *v
 
 static void put_extra(struct json_writer *json, const struct incident *incident)
 {
-	json_key(json, "extra");
-	json_begin_array(json);
+	json_member_array(json, "extra");
 	json_begin_object(json);
 	json_member_text(json, "label", "Incident");
-	json_key(json, "entries");
-	json_begin_array(json);
+	json_member_array(json, "entries");
 	put_entry(json, "Id", incident->id);
 	put_entry(json, "Host", incident->hostname);
 	put_entry(json, "Target", incident->target.name);
@@ -479,8 +461,7 @@ static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer
 {
 	const struct incident *incident = meta->incident;
 
-	json_key(json, "meta");
-	json_begin_object(json);
+	json_member_object(json, "meta");
 	json_member_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
 	json_member_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
 	json_member_i64(json, "profilingStartTime", 0);
@@ -754,8 +735,7 @@ static uint64_t put_column(const struct fox *fox, const struct thread *thread, c
 	size_t before = 0;
 	uint64_t length = 0;
 
-	json_key(fox->json, key);
-	json_begin_array(fox->json);
+	json_member_array(fox->json, key);
 	while (before < thread->count && !parts[before].during)
 		before++;
 	if (before > 0)
@@ -770,8 +750,7 @@ static void put_samples(const struct fox *fox, const struct thread *thread)
 {
 	uint64_t length;
 
-	json_key(fox->json, "samples");
-	json_begin_object(fox->json);
+	json_member_object(fox->json, "samples");
 	length = put_column(fox, thread, "stack", COLUMN_STACK);
 	put_column(fox, thread, "time", COLUMN_TIME);
 	put_column(fox, thread, "weight", COLUMN_WEIGHT);
@@ -787,8 +766,7 @@ static void put_samples(const struct fox *fox, const struct thread *thread)
 
 static void put_pair(struct json_writer *json, const char *key, double first, double second)
 {
-	json_key(json, key);
-	json_begin_array(json);
+	json_member_array(json, key);
 	json_double(json, first);
 	json_double(json, second);
 	json_end_array(json);
@@ -808,8 +786,7 @@ static void put_marker_data(const struct fox *fox, const char *what)
 
 static void put_empty_column(struct json_writer *json, const char *key)
 {
-	json_key(json, key);
-	json_begin_array(json);
+	json_member_array(json, key);
 	json_end_array(json);
 }
 
@@ -818,13 +795,11 @@ static void put_markers(const struct fox *fox, bool has)
 	static const char *const columns[] = { "data", "name", "startTime", "endTime", "phase", "category" };
 	double window = since_zero(fox, fox->window_ns), fired = since_zero(fox, 0);
 
-	json_key(fox->json, "markers");
-	json_begin_object(fox->json);
+	json_member_object(fox->json, "markers");
 	for (size_t i = 0; i < ARRAY_LEN(columns) && !has; i++)
 		put_empty_column(fox->json, columns[i]);
 	if (has) {
-		json_key(fox->json, "data");
-		json_begin_array(fox->json);
+		json_member_array(fox->json, "data");
 		put_marker_data(fox, "the window of the rule");
 		put_marker_data(fox, "fired");
 		json_end_array(fox->json);
@@ -896,8 +871,7 @@ static int put_profile(struct fox *fox)
 	put_empty_column(fox->json, "libs");
 	put_empty_column(fox->json, "pages");
 	firefox_counters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
-	json_key(fox->json, "threads");
-	json_begin_array(fox->json);
+	json_member_array(fox->json, "threads");
 	for (size_t i = 0; i < fox->thread_count && rc == 0; i++)
 		rc = put_thread(fox, i);
 	json_end_array(fox->json);

@@ -324,8 +324,7 @@ enum constant { NOTHING, NO, ZERO, MINUS_ONE, ONE };
 
 static void put_constants(struct json_writer *json, const char *key, uint32_t count, enum constant what)
 {
-	json_key(json, key);
-	json_begin_array(json);
+	json_member_array(json, key);
 	for (uint32_t i = 0; i < count; i++) {
 		if (what == NOTHING)
 			json_null(json);
@@ -339,8 +338,7 @@ static void put_constants(struct json_writer *json, const char *key, uint32_t co
 
 static void end_table(struct json_writer *json, uint32_t length)
 {
-	json_key(json, "length");
-	json_u64(json, length);
+	json_member_u64(json, "length", length);
 	json_end_object(json);
 }
 
@@ -1216,13 +1214,11 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 	json_begin_object(json);
 	json_member_u64(json, forms[unit].before, functions->sum[FUNCTION_TABLE_BEFORE]);
 	json_member_u64(json, forms[unit].during, functions->sum[FUNCTION_TABLE_DURING]);
-	json_key(json, "hottest");
-	json_begin_array(json);
+	json_member_array(json, "hottest");
 	for (size_t i = 0; i < functions->count; i++)
 		put_function(json, unit, &functions->row[i]);
 	json_end_array(json);
-	json_key(json, "threads");
-	json_begin_array(json);
+	json_member_array(json, "threads");
 	for (size_t i = 0; i < functions->thread_count; i++)
 		put_thread(json, unit, &functions->thread[i]);
 	json_end_array(json);

@@ -1027,8 +1027,7 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 
 static void put_values(struct json_writer *json, const char *key, const double *values, size_t count)
 {
-	json_key(json, key);
-	json_begin_array(json);
+	json_member_array(json, key);
 	for (size_t i = 0; i < count; i++)
 		json_double(json, values[i]); /* NAN is written as null */
 	json_end_array(json);
@@ -1036,8 +1035,7 @@ static void put_values(struct json_writer *json, const char *key, const double *
 
 static void put_columns(struct json_writer *json, const char *key, const struct series_columns *columns)
 {
-	json_key(json, key);
-	json_begin_object(json);
+	json_member_object(json, key);
 	put_values(json, "peak", columns->peak, columns->count);
 	put_values(json, "mean", columns->mean, columns->count);
 	json_end_object(json);
@@ -1051,12 +1049,9 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 		return;
 	}
 	json_begin_object(json);
-	json_key(json, "from_ns");
-	json_i64(json, pictures->cpu.from_ns);
-	json_key(json, "to_ns");
-	json_i64(json, pictures->cpu.to_ns);
-	json_key(json, "peak_window_ns");
-	json_u64(json, pictures->cpu_picture.window_ns);
+	json_member_i64(json, "from_ns", pictures->cpu.from_ns);
+	json_member_i64(json, "to_ns", pictures->cpu.to_ns);
+	json_member_u64(json, "peak_window_ns", pictures->cpu_picture.window_ns);
 	put_columns(json, pictures->cpu_picture.unit == PLOT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
 	put_columns(json, "memory_bytes", &pictures->memory);
 	json_end_object(json);
@@ -1064,15 +1059,13 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 
 static void put_targets(struct json_writer *json, const struct peaks *peaks)
 {
-	json_key(json, "targets");
-	json_begin_array(json);
+	json_member_array(json, "targets");
 	for (size_t i = 0; i < peaks->count; i++) {
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
 		json_member_text(json, "name", target->name);
-		json_key(json, "cpu_cores");
-		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
+		json_member_double(json, "cpu_cores", target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
 		if (target->has_memory)
 			json_u64(json, target->memory_bytes);
@@ -1093,8 +1086,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 		return rc;
 	json_begin_object(json);
 	json_member_bool(json, "open", view->glance.open);
-	json_key(json, "damaged");
-	json_bool(json, view->glance.damaged);
+	json_member_bool(json, "damaged", view->glance.damaged);
 	if (view->glance.damaged)
 		json_member_text(json, "why", view->glance.why);
 	json_member_text(json, "summary", words);

@@ -1073,8 +1073,7 @@ static void put_rule(struct json_writer *json, const struct rule_replay_rule *ro
 	json_member_u64(json, "windows", row->windows);
 	json_member_u64(json, "fired", row->fired);
 	json_member_u64(json, "held_back", rule_replay_held_back(row));
-	json_key(json, "reasons");
-	json_begin_object(json);
+	json_member_object(json, "reasons");
 	for (unsigned reason = 0; reason < TRIGGER_REASONS; reason++)
 		if (row->reasons[reason] > 0)
 			json_member_u64(json, trigger_reason_name((enum trigger_reason)reason), row->reasons[reason]);

@@ -562,8 +562,7 @@ static void put_values(struct json_writer *json, const double *values, size_t co
 {
 	double steps = picture->unit == PLOT_BYTES ? 1 : picture->unit == PLOT_CORES ? 1e4 : 1e2;
 
-	json_key(json, "values");
-	json_begin_array(json);
+	json_member_array(json, "values");
 	for (size_t i = 0; i < count; i++)
 		put_value(json, values[i] * picture->scale, steps);
 	json_end_array(json);
@@ -590,18 +589,15 @@ static void begin_picture(struct json_writer *json, const char *id, const struct
 	data_put_text(json, "id", id);
 	data_put_text(json, "title", picture->title);
 	data_put_text(json, "unit", units[picture->unit]);
-	json_key(json, "levels");
-	json_begin_array(json);
+	json_member_array(json, "levels");
 	for (size_t i = 0; i < picture->levels; i++) {
 		json_begin_object(json);
 		data_put_text(json, "name", picture->level[i].name);
-		json_key(json, "value");
-		json_double(json, picture->level[i].value);
+		json_member_double(json, "value", picture->level[i].value);
 		json_end_object(json);
 	}
 	json_end_array(json);
-	json_key(json, "lines");
-	json_begin_array(json);
+	json_member_array(json, "lines");
 }
 
 static void end_picture(struct json_writer *json)
@@ -679,8 +675,7 @@ static void put_metric(struct drawing *drawing)
 
 static void put_time(struct drawing *drawing)
 {
-	json_key(drawing->json, "time");
-	json_begin_object(drawing->json);
+	json_member_object(drawing->json, "time");
 	json_member_i64(drawing->json, "from_ns", drawing->columns.from_ns);
 	json_member_i64(drawing->json, "to_ns", drawing->columns.to_ns);
 	json_member_i64(drawing->json, "points", (int64_t)drawing->columns.count);
@@ -694,8 +689,7 @@ static int put_one(struct drawing *drawing)
 	if (rc < 0)
 		return rc;
 	put_time(drawing);
-	json_key(drawing->json, "plots");
-	json_begin_array(drawing->json);
+	json_member_array(drawing->json, "plots");
 	put_cpu(drawing);
 	put_memory(drawing);
 	put_metric(drawing);
@@ -754,8 +748,7 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 	if (rc < 0)
 		return rc;
 	put_time(drawing);
-	json_key(drawing->json, "plots");
-	json_begin_array(drawing->json);
+	json_member_array(drawing->json, "plots");
 	put_crowd(drawing, busiest_targets, "cpu", &cpu);
 	put_crowd(drawing, busiest_targets, "memory", &memory);
 	json_end_array(drawing->json);
@@ -766,15 +759,13 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 
 static void put_targets(struct json_writer *json, const struct peaks *peaks)
 {
-	json_key(json, "targets");
-	json_begin_array(json);
+	json_member_array(json, "targets");
 	for (size_t i = 0; i < peaks->count && i < 100; i++) {
 		const struct peaks_target *target = &peaks->target[i];
 
 		json_begin_object(json);
 		json_member_text(json, "name", target->name);
-		json_key(json, "cpu_cores");
-		json_double(json, target->has_cpu ? target->cpu_cores : NAN);
+		json_member_double(json, "cpu_cores", target->has_cpu ? target->cpu_cores : NAN);
 		json_key(json, "memory_bytes");
 		put_value(json, target->has_memory ? (double)target->memory_bytes : NAN, 1);
 		json_end_object(json);
@@ -785,8 +776,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 
 static void data_put_files(struct json_writer *json, const struct report_data_files *files)
 {
-	json_key(json, "absent");
-	json_begin_array(json);
+	json_member_array(json, "absent");
 	for (size_t i = 0; i < files->absent_count; i++) {
 		json_begin_object(json);
 		json_member_text(json, "name", files->absent[i].name);
@@ -802,18 +792,15 @@ static void put_samples(struct json_writer *json, const struct incident_load_sam
 {
 	const struct stream_reader_report *report = &samples->report;
 
-	json_key(json, "samples");
-	json_begin_object(json);
+	json_member_object(json, "samples");
 	data_put_text(json, "error",
 		      samples->error == 0         ? ""
 		      : samples->error == -ENOENT ? "there is no file"
 						  : strerror(-samples->error));
 	json_member_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
 	json_member_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
-	json_key(json, "complete");
-	json_bool(json, samples->error || report->complete);
-	json_key(json, "cut");
-	json_bool(json, samples->cut || samples->unlocked_section);
+	json_member_bool(json, "complete", samples->error || report->complete);
+	json_member_bool(json, "cut", samples->cut || samples->unlocked_section);
 	json_end_object(json);
 }
 
@@ -823,14 +810,11 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	double threshold;
 	uint64_t above_ns;
 
-	json_key(json, "damaged");
-	json_bool(json, view->glance.damaged);
+	json_member_bool(json, "damaged", view->glance.damaged);
 	json_member_text(json, "why", view->glance.damaged ? view->glance.why : "");
 	json_member_text(json, "summary", words);
-	json_key(json, "everything");
-	json_bool(json, incident_of_everything(&view->incident));
-	json_key(json, "threshold");
-	json_double(json, story_threshold(rule, &threshold) ? threshold : NAN);
+	json_member_bool(json, "everything", incident_of_everything(&view->incident));
+	json_member_double(json, "threshold", story_threshold(rule, &threshold) ? threshold : NAN);
 	json_key(json, "above_ns");
 	put_value(json, story_above(&view->incident, &view->samples.series, &above_ns) ? (double)above_ns : NAN, 1);
 	put_samples(json, &view->samples);

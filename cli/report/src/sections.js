@@ -32,7 +32,7 @@ function ofWhat(rule) {
 function why(rule) {
 	const value = amount => format.quantity(amount, rule.unit);
 	if (incident.kind === 'manual')
-		return 'No rule fired: somebody asked for this incident.';
+		return 'No rule fired: this incident was requested by hand.';
 	if (incident.kind === 'recovered')
 		return 'No rule fired: the daemon died, and this is what its ring still held.';
 	if (rule.value === null || data.threshold === null)
@@ -211,7 +211,7 @@ function laterBy(name) {
 
 export function threads() {
 	const content = [threadsTable('threads.tsv', `When it fired${laterBy('threads.tsv')}`),
-		threadsTable('threads.again.tsv', `A second look${laterBy('threads.again.tsv')}`),
+		threadsTable('threads.again.tsv', `A second snapshot${laterBy('threads.again.tsv')}`),
 		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of all CPU samples'),
 			stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched'))].filter(Boolean);
 	return content.length ? section('threads', 'Threads', content) : null;
@@ -242,9 +242,9 @@ function growthTable() {
 	if (!has('smaps.again.tsv'))
 		return null;
 	if (!rows.length)
-		return el('p', {}, 'Between the two looks nothing has grown or shrunk.');
+		return el('p', {}, 'Between the two snapshots nothing has grown or shrunk.');
 	return table({
-		caption: `Between the two looks${laterBy('smaps.again.tsv')}`, rows, shown: 8,
+		caption: `Between the two snapshots${laterBy('smaps.again.tsv')}`, rows, shown: 8,
 		columns: [mapColumns[0], mapColumns[1], { key: 'grown_bytes', title: 'changed by', number: true }, mapColumns[3], mapColumns[6]],
 	});
 }

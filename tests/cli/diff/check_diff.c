@@ -18,6 +18,8 @@
 #include "lib/base/io.h"
 #include "lib/model/sample.h"
 
+#include "cli/diff/diff.c"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -98,7 +100,7 @@ static void put(const char *id, const char *name, const void *data, size_t len)
 }
 
 /* data NULL: the file goes. */
-static void put_text(const char *id, const char *name, const char *data)
+static void put_file(const char *id, const char *name, const char *data)
 {
 	AUTO_CLOSE int in = open_incident(id);
 
@@ -121,8 +123,8 @@ static void make_b(void)
 	incidentmade_write(
 		dirfd_of_test,
 		&(struct incidentmade_options){ .name = B_ID, .functions = functions_b, .memory_functions = memory_b });
-	put_text(B_ID, "threads.tsv", threads_b);
-	put_text(B_ID, "smaps.tsv", smaps_b);
+	put_file(B_ID, "threads.tsv", threads_b);
+	put_file(B_ID, "smaps.tsv", smaps_b);
 }
 
 static void make_both(void)
@@ -232,29 +234,29 @@ START_TEST(one_incident_is_before_against_during)
 			"     -    10.0    +10.0  during  cc1       cc1\n");
 	commandrun_says("Note: before: nothing of that time was sampled of memory, so all of it counts as 0.\n");
 	ck_assert_ptr_null(strstr(strstr(commandrun_output, "leaves out") + 1, "leaves out"));
-	commandrun_says(
-		"Note: the incident has no smaps.again.tsv: there was no second look, so only its stacks before and\n"
-		"during can be compared.\n");
+	commandrun_says("Note: the incident has no smaps.again.tsv: there is no second snapshot, so only its stacks "
+			"before\n"
+			"and during can be compared.\n");
 	commandrun_says_not("Mappings");
 }
 END_TEST
 
-START_TEST(one_incident_is_its_first_look_against_its_second)
+START_TEST(one_incident_is_its_first_snapshot_against_its_second)
 {
 	make_a();
-	put_text(INCIDENTMADE_ID, "threads.again.tsv", threads_b);
-	put_text(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
+	put_file(INCIDENTMADE_ID, "threads.again.tsv", threads_b);
+	put_file(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its stacks before the spike and during it; its two looks at threads and memory\n");
+	commandrun_says("Compared: its stacks before the spike and during it; its two snapshots of threads and memory\n");
 	commandrun_says("    first     second      change  only    mapping      permissions\n"
 			"  170 MiB    176 MiB      +6 MiB          [anon]       rw-p\n"
 			"        -      8 KiB      +8 KiB  second  /opt/new.so  r-xp\n"
 			"  132 KiB          -    -132 KiB  first   [heap]       rw-p\n");
-	commandrun_says_not("no second look");
+	commandrun_says_not("no second snapshot");
 }
 END_TEST
 
-/* When the looks at its memory were. */
+/* When the snapshots of its memory were taken. */
 static void put_times(int64_t first_ns, int64_t second_ns)
 {
 	AUTO_CLOSE int in = open_incident(INCIDENTMADE_ID);
@@ -277,29 +279,29 @@ static void put_times(int64_t first_ns, int64_t second_ns)
 									    .at_ns = second_ns });
 	ck_assert_int_eq(incident_json_write(&incident, sink_buffer(&text)), 0);
 	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
-	put_text(INCIDENTMADE_ID, INCIDENT_FILE, text.data);
+	put_file(INCIDENTMADE_ID, INCIDENT_FILE, text.data);
 }
 
-START_TEST(it_is_said_how_far_apart_the_looks_were)
+START_TEST(says_how_far_apart_the_snapshots_were)
 {
 	make_a();
-	put_text(INCIDENTMADE_ID, "functions.tsv", NULL);
-	put_text(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
-	put_text(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
+	put_file(INCIDENTMADE_ID, "functions.tsv", NULL);
+	put_file(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
+	put_file(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
 	put_times((int64_t)(100 * MS), (int64_t)(5100 * MS));
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its two looks at threads and memory, 5 s apart\n");
+	commandrun_says("Compared: its two snapshots of threads and memory, 5 s apart\n");
 	put_times((int64_t)(100 * MS), (int64_t)(100 * MS));
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its two looks at threads and memory\n");
+	commandrun_says("Compared: its two snapshots of threads and memory\n");
 }
 END_TEST
 
 START_TEST(without_stacks_threads_and_mappings_are_compared)
 {
 	make_both();
-	put_text(B_ID, "functions.tsv", NULL);
-	put_text(B_ID, "memory-functions.tsv", NULL);
+	put_file(B_ID, "functions.tsv", NULL);
+	put_file(B_ID, "memory-functions.tsv", NULL);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
 	commandrun_says_not("Functions");
 	commandrun_says("Mappings (resident");
@@ -314,11 +316,11 @@ END_TEST
 START_TEST(nothing_to_compare_is_trouble)
 {
 	make_a();
-	put_text(INCIDENTMADE_ID, "functions.tsv", NULL);
-	put_text(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
+	put_file(INCIDENTMADE_ID, "functions.tsv", NULL);
+	put_file(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
 	ck_assert_int_eq(DIFF("last"), EXIT_TROUBLE);
 	commandrun_says("Compared: nothing of it can be compared\n");
-	commandrun_says("Note: the incident has no smaps.again.tsv: there was no second look.\n");
+	commandrun_says("Note: the incident has no smaps.again.tsv: there is no second snapshot.\n");
 }
 END_TEST
 
@@ -342,7 +344,7 @@ START_TEST(names_of_strangers_are_harmless_and_lines_fit)
 	static const size_t widths[] = { 10, 40, 41, 71, 72, 80, 120 };
 
 	make_both();
-	put_text(B_ID, "functions.tsv", rows);
+	put_file(B_ID, "functions.tsv", rows);
 	for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
 		size_t width = widths[i] < 40 ? 40 : widths[i];
 		char columns[16];
@@ -375,8 +377,8 @@ START_TEST(long_names_are_cut_where_they_say_least)
 				    "/usr/lib/x86_64-linux-gnu/libcrypto.so.3\tr-xp\t1048576\t0\n";
 
 	make_both();
-	put_text(B_ID, "functions.tsv", rows);
-	put_text(B_ID, "smaps.tsv", smaps);
+	put_file(B_ID, "functions.tsv", rows);
+	put_file(B_ID, "smaps.tsv", smaps);
 	setenv("COLUMNS", "80", 1);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
 	/* 0.02 points read 0.0, and have no sign. */
@@ -391,8 +393,8 @@ END_TEST
 START_TEST(damage_is_said_with_the_file)
 {
 	make_both();
-	put_text(B_ID, "functions.tsv", "nonsense\n");
-	put_text(INCIDENTMADE_ID, "smaps.tsv",
+	put_file(B_ID, "functions.tsv", "nonsense\n");
+	put_file(INCIDENTMADE_ID, "smaps.tsv",
 		 "pid\tmapping\tpermissions\trss_bytes\tswap_bytes\n1\tx\tr\t5\tmany\n1\ty\tr\t5\t0\n");
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
 	commandrun_says("Note: B: functions.tsv is damaged.\n");
@@ -404,9 +406,9 @@ START_TEST(damage_is_said_with_the_file)
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
 	commandrun_says("Note: B is damaged: functions.tsv has another size than when it was written.\n");
 	commandrun_says("hash_probe");
-	put_text(B_ID, "functions.tsv", memory_b); /* of another kind */
-	put_text(B_ID, "smaps.tsv", "pid\tmapping\n");
-	put_text(B_ID, "threads.tsv", "");
+	put_file(B_ID, "functions.tsv", memory_b); /* of another kind */
+	put_file(B_ID, "smaps.tsv", "pid\tmapping\n");
+	put_file(B_ID, "threads.tsv", "");
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
 	commandrun_says("Note: B: smaps.tsv is damaged.\n");
 	commandrun_says("Note: B: threads.tsv is damaged.\n");
@@ -781,6 +783,187 @@ START_TEST(memory_that_is_short_is_said)
 }
 END_TEST
 
+/* ---- contrasts: rows of numbers that are known ---- */
+
+static struct contrast contrast;
+
+static void set_up_contrast(void)
+{
+	contrast = (struct contrast){ .shares = true, .ranked = 2 };
+}
+
+static void tear_down_contrast(void)
+{
+	contrast_release(&contrast);
+}
+
+static int try_add_row(enum contrast_side side, const char *name, const char *place, uint64_t first, uint64_t second)
+{
+	const struct contrast_key key = { name, place, strlen(name), strlen(place) };
+
+	return contrast_add(&contrast, side, &key, (uint64_t[]){ first, second });
+}
+
+static void add_row(enum contrast_side side, const char *name, uint64_t self, uint64_t total)
+{
+	ck_assert_int_eq(try_add_row(side, name, "bin", self, total), 0);
+}
+
+static const struct contrast_row *row_named(const char *name)
+{
+	for (size_t i = 0; i < contrast.count; i++)
+		if (strcmp(contrast.rows[i].name, name) == 0)
+			return &contrast.rows[i];
+	ck_abort_msg("no row %s", name);
+}
+
+/* A: 100 samples, B: 400. */
+static void fill_contrast(void)
+{
+	contrast.sum[CONTRAST_A] = 100;
+	contrast.sum[CONTRAST_B] = 400;
+	add_row(CONTRAST_A, "same", 10, 20);
+	add_row(CONTRAST_A, "shrunk", 70, 100);
+	add_row(CONTRAST_A, "gone", 20, 20);
+	add_row(CONTRAST_B, "new", 100, 100);
+	add_row(CONTRAST_B, "same", 40, 80);
+	add_row(CONTRAST_B, "shrunk", 160, 400);
+	add_row(CONTRAST_B, "grown", 100, 300);
+	add_row(CONTRAST_A, "grown", 0, 10);
+}
+
+START_TEST(shares_are_of_all_of_their_own_side)
+{
+	fill_contrast();
+	contrast_sort(&contrast);
+	ck_assert_double_eq(contrast_value(&contrast, row_named("same"), CONTRAST_A, 0), 10);
+	ck_assert_double_eq(contrast_value(&contrast, row_named("same"), CONTRAST_B, 0), 10);
+	ck_assert_double_eq(contrast_growth(&contrast, row_named("same"), 1), 0);
+	ck_assert_double_eq(contrast_growth(&contrast, row_named("grown"), 0), 25);
+	ck_assert_double_eq(contrast_growth(&contrast, row_named("grown"), 1), 65);
+	ck_assert_double_eq(contrast_rank(&contrast, row_named("grown")), 90);
+	ck_assert_double_eq(contrast_rank(&contrast, row_named("shrunk")), -30);
+	ck_assert(!contrast_changed(&contrast, row_named("same")));
+	ck_assert(contrast_changed(&contrast, row_named("shrunk")));
+}
+END_TEST
+
+START_TEST(a_side_that_has_nothing_has_shares_of_0)
+{
+	contrast.sum[CONTRAST_B] = 10;
+	add_row(CONTRAST_A, "f", 5, 5);
+	add_row(CONTRAST_B, "f", 5, 5);
+	ck_assert_double_eq(contrast_value(&contrast, row_named("f"), CONTRAST_A, 0), 0);
+	ck_assert_double_eq(contrast_growth(&contrast, row_named("f"), 0), 50);
+}
+END_TEST
+
+START_TEST(sorts_by_growth_and_knows_the_sides)
+{
+	static const char *const order[] = { "grown", "new", "same", "shrunk", "gone" };
+
+	fill_contrast();
+	contrast_sort(&contrast);
+	ck_assert_uint_eq(contrast.count, 5);
+	for (size_t i = 0; i < 5; i++)
+		ck_assert_str_eq(contrast.rows[i].name, order[i]);
+	ck_assert(row_named("new")->there[CONTRAST_B] && !row_named("new")->there[CONTRAST_A]);
+	ck_assert(row_named("gone")->there[CONTRAST_A] && !row_named("gone")->there[CONTRAST_B]);
+	ck_assert_str_eq(row_named("new")->place, "bin");
+}
+END_TEST
+
+START_TEST(chooses_what_has_changed_most_in_either_direction)
+{
+	static const size_t expected[][2] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 2, 1 }, { 2, 2 }, { 2, 2 } };
+	size_t head, tail;
+
+	fill_contrast(); /* +90, +50, 0, -30, -40 */
+	contrast_sort(&contrast);
+	for (size_t max = 0; max < 6; max++) {
+		ck_assert_uint_eq(contrast_choose(&contrast, max, &head, &tail), 4);
+		ck_assert_uint_eq(head, expected[max][0]);
+		ck_assert_uint_eq(tail, expected[max][1]);
+	}
+	contrast_release(&contrast);
+	ck_assert_uint_eq(contrast_choose(&contrast, 9, &head, &tail), 0);
+	ck_assert_uint_eq(head + tail, 0);
+}
+END_TEST
+
+START_TEST(amounts_that_are_no_shares_are_themselves)
+{
+	contrast.shares = false;
+	add_row(CONTRAST_A, "m", 100, 50);
+	add_row(CONTRAST_B, "m", 99, 52);
+	ck_assert_double_eq(contrast_rank(&contrast, row_named("m")), 1);
+	ck_assert(contrast_changed(&contrast, row_named("m")));
+	contrast.ranked = 0; /* the first */
+	ck_assert_double_eq(contrast_rank(&contrast, row_named("m")), -1);
+}
+END_TEST
+
+START_TEST(a_change_that_reads_0_is_none)
+{
+	contrast.ranked = 1;
+	contrast.sum[CONTRAST_A] = contrast.sum[CONTRAST_B] = 10000;
+	add_row(CONTRAST_A, "f", 100, 100);
+	add_row(CONTRAST_B, "f", 104, 100);
+	ck_assert(!contrast_changed(&contrast, row_named("f")));
+	add_row(CONTRAST_B, "f", 1, 0);
+	ck_assert(contrast_changed(&contrast, row_named("f")));
+}
+END_TEST
+
+START_TEST(the_same_name_elsewhere_is_something_else)
+{
+	ck_assert_int_eq(try_add_row(CONTRAST_A, "f", "x", 1, 1), 0);
+	ck_assert_int_eq(try_add_row(CONTRAST_A, "fx", "", 1, 1), 0);
+	ck_assert_int_eq(try_add_row(CONTRAST_A, "f", "y", 1, 1), 0);
+	ck_assert_int_eq(try_add_row(CONTRAST_A, "f", "x", 2, 3), 0);
+	ck_assert_uint_eq(contrast.count, 3);
+	ck_assert_uint_eq(contrast.rows[0].amount[CONTRAST_A][0], 3);
+	ck_assert_uint_eq(contrast.rows[0].amount[CONTRAST_A][1], 4);
+	contrast_sort(&contrast); /* equals by name and place */
+	ck_assert_str_eq(contrast.rows[0].place, "x");
+	ck_assert_str_eq(contrast.rows[1].place, "y");
+	ck_assert_str_eq(contrast.rows[2].name, "fx");
+}
+END_TEST
+
+START_TEST(sums_stop_at_the_largest_number)
+{
+	add_row(CONTRAST_A, "f", UINT64_MAX - 1, 0);
+	add_row(CONTRAST_A, "f", 5, 0);
+	ck_assert_uint_eq(contrast.rows[0].amount[CONTRAST_A][0], UINT64_MAX);
+}
+END_TEST
+
+START_TEST(an_allocation_that_fails_leaves_no_key_without_row)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		int rc = 0;
+
+		contrast_release(&contrast);
+		torture_arm(n);
+		for (int i = 0; i < 200 && rc == 0; i++) {
+			char name[16];
+
+			snprintf(name, sizeof(name), "%d", i);
+			rc = try_add_row(CONTRAST_A, name, "", 1, 1);
+		}
+		injected = torture_disarm();
+		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
+		ck_assert_uint_le(contrast.keys.count, contrast.count);
+		ck_assert_int_eq(try_add_row(CONTRAST_B, "0", "", 1, 1), 0);
+		ck_assert_uint_eq(contrast.keys.count, contrast.count);
+	}
+	ck_assert_uint_eq(contrast.count, 200);
+}
+END_TEST
+
 Suite *diff_suite(void)
 {
 	Suite *suite = suite_create("diff");
@@ -795,8 +978,8 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, only_so_many_rows_are_shown_and_the_others_counted);
 	tcase_add_test(tcase, another_time_of_the_stacks_may_be_compared);
 	tcase_add_test(tcase, one_incident_is_before_against_during);
-	tcase_add_test(tcase, one_incident_is_its_first_look_against_its_second);
-	tcase_add_test(tcase, it_is_said_how_far_apart_the_looks_were);
+	tcase_add_test(tcase, one_incident_is_its_first_snapshot_against_its_second);
+	tcase_add_test(tcase, says_how_far_apart_the_snapshots_were);
 	tcase_add_test(tcase, without_stacks_threads_and_mappings_are_compared);
 	tcase_add_test(tcase, nothing_to_compare_is_trouble);
 	tcase_add_test(tcase, what_is_the_same_has_not_changed);
@@ -814,6 +997,19 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, a_file_is_replaced_by_a_whole_one_or_not_at_all);
 	tcase_add_test(tcase, wrong_usage_is_said);
 	tcase_add_test(tcase, memory_that_is_short_is_said);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("contrast");
+	tcase_add_checked_fixture(tcase, set_up_contrast, tear_down_contrast);
+	tcase_add_test(tcase, shares_are_of_all_of_their_own_side);
+	tcase_add_test(tcase, a_side_that_has_nothing_has_shares_of_0);
+	tcase_add_test(tcase, sorts_by_growth_and_knows_the_sides);
+	tcase_add_test(tcase, chooses_what_has_changed_most_in_either_direction);
+	tcase_add_test(tcase, amounts_that_are_no_shares_are_themselves);
+	tcase_add_test(tcase, a_change_that_reads_0_is_none);
+	tcase_add_test(tcase, the_same_name_elsewhere_is_something_else);
+	tcase_add_test(tcase, sums_stop_at_the_largest_number);
+	tcase_add_test(tcase, an_allocation_that_fails_leaves_no_key_without_row);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
