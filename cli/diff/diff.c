@@ -92,25 +92,13 @@ static int make_key(const struct contrast_key *key, struct buffer *ret)
 	return rc == 0 ? buffer_append(ret, key->place, key->place_len) : rc;
 }
 
-static int grow_rows(struct contrast *contrast)
-{
-	size_t cap = contrast->cap ? contrast->cap * 2 : 64;
-	struct contrast_row *rows = realloc(contrast->rows, cap * sizeof(*rows));
-
-	if (!rows)
-		return -ENOMEM;
-	contrast->rows = rows;
-	contrast->cap = cap;
-	return 0;
-}
-
 /* Room for a row is made before its key, so there is no key without a row. */
 static int find_row(struct contrast *contrast, const struct buffer *key, size_t name_len, struct contrast_row **ret)
 {
 	struct intern_budget budget = { 0 };
 	uint32_t number;
 	size_t len;
-	int rc = contrast->count == contrast->cap ? grow_rows(contrast) : 0;
+	int rc = vector_reserve(&contrast->rows, &contrast->cap, contrast->count + 1, sizeof(*contrast->rows));
 
 	if (rc == 0)
 		rc = intern_put(&contrast->keys, &budget, key->data, key->len, &number);

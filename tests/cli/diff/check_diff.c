@@ -247,7 +247,8 @@ START_TEST(one_incident_is_its_first_snapshot_against_its_second)
 	put_file(INCIDENTMADE_ID, "threads.again.tsv", threads_b);
 	put_file(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its stacks before the spike and during it; its two snapshots of threads and memory\n");
+	commandrun_says(
+		"Compared: its stacks before the spike and during it; its two snapshots of threads and memory\n");
 	commandrun_says("    first     second      change  only    mapping      permissions\n"
 			"  170 MiB    176 MiB      +6 MiB          [anon]       rw-p\n"
 			"        -      8 KiB      +8 KiB  second  /opt/new.so  r-xp\n"
