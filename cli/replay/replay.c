@@ -519,8 +519,6 @@ struct rule_replay {
 	struct rule_replay_options options;
 	struct evaluator *evaluator;
 	struct rule_replay_rule *rules;
-	mono_t tick;
-	wall_t wall;
 };
 
 #define FIELD(name) (1u << SAMPLE_##name)
@@ -612,40 +610,14 @@ static bool names(const struct config_rule *rule, const char *entry)
 	return rule->target_count == 0;
 }
 
-static int on_target(struct rule_replay *rule_replay, const struct target *target)
-{
-	for (size_t i = 0; i < rule_replay->options.config->rule_count; i++)
-		if (names(&rule_replay->options.config->rules[i], target->entry))
-			rule_replay->rules[i].addressed = true;
-	return evaluator_target(rule_replay->evaluator, target);
-}
-
 int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event)
 {
-	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator_writer(rule_replay->evaluator, event->writer);
-	switch (event->type) {
-	case RING_EVENT_TICK:
-		rule_replay->tick = event->time;
-		rule_replay->wall = event->wall;
-		evaluator_idle(rule_replay->evaluator, event->idle_ns);
-		return 0;
-	case RING_EVENT_SAMPLE:
-		evaluator_sample(rule_replay->evaluator, event->id, event->time, event->sample);
-		return 0;
-	case RING_EVENT_TARGET:
-		return on_target(rule_replay, &event->target);
-	case RING_EVENT_GONE:
-		evaluator_gone(rule_replay->evaluator, event->id);
-		return 0;
-	case RING_EVENT_TICK_END:
-		return evaluator_tick(rule_replay->evaluator, rule_replay->tick, rule_replay->wall);
-	case RING_EVENT_LAPPED:
-	case RING_EVENT_DAMAGED:
-		evaluator_gap(rule_replay->evaluator);
-		return 0;
-	}
-	return 0;
+	const struct config *config = rule_replay->options.config;
+
+	for (size_t i = 0; event->type == RING_EVENT_TARGET && i < config->rule_count; i++)
+		if (names(&config->rules[i], event->target.entry))
+			rule_replay->rules[i].addressed = true;
+	return evaluator_event(rule_replay->evaluator, event);
 }
 
 static int new_evaluator(struct rule_replay *rule_replay, const struct metric_machine *machine, struct evaluator **ret)

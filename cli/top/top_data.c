@@ -528,8 +528,7 @@ struct top_rules {
 	struct evaluator *evaluator;
 	struct rule_state *saved;      /* by the daemon */
 	struct rule_state *rule_state; /* of the evaluator: as saved, where that fits into the past */
-	mono_t tick;
-	wall_t wall;
+	wall_t wall;                   /* of the last tick */
 };
 
 /* ---- the files ---- */
@@ -735,33 +734,15 @@ static int remember(struct top_rules *rules, const struct target *target)
 /* One event of the ring, in order. 0 or -ENOMEM. */
 static int top_rules_event(struct top_rules *rules, const struct ring_event *event)
 {
-	int r;
-
-	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator_writer(rules->evaluator, event->writer);
-	switch (event->type) {
-	case RING_EVENT_TICK:
-		rules->tick = event->time;
+	if (event->type == RING_EVENT_TICK)
 		rules->wall = event->wall;
-		evaluator_idle(rules->evaluator, event->idle_ns);
-		return 0;
-	case RING_EVENT_SAMPLE:
-		evaluator_sample(rules->evaluator, event->id, event->time, event->sample);
-		return 0;
-	case RING_EVENT_TARGET:
-		r = remember(rules, &event->target);
-		return r < 0 ? r : evaluator_target(rules->evaluator, &event->target);
-	case RING_EVENT_GONE:
-		evaluator_gone(rules->evaluator, event->id);
-		return 0;
-	case RING_EVENT_TICK_END:
-		return evaluator_tick(rules->evaluator, rules->tick, rules->wall);
-	case RING_EVENT_LAPPED:
-	case RING_EVENT_DAMAGED:
-		evaluator_gap(rules->evaluator);
-		return 0;
+	if (event->type == RING_EVENT_TARGET) {
+		int r = remember(rules, &event->target);
+
+		if (r < 0)
+			return r;
 	}
-	return 0;
+	return evaluator_event(rules->evaluator, event);
 }
 
 /* ---- verdicts ---- */

@@ -27,6 +27,7 @@
 #include "lib/model/pacing.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
+#include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
@@ -769,7 +770,9 @@ struct evaluator {
 	struct writer_clocks writer_clocks;
 	struct judged_targets table;
 	uint32_t line;    /* of the writer whose observations come */
-	uint64_t idle_ns; /* as of the next tick */
+	mono_t tick;      /* that is being delivered, */
+	wall_t wall;      /* the same moment on the wall clock, */
+	uint64_t idle_ns; /* and the longest pause between two looks at a process */
 	uint64_t evaluations;
 };
 
@@ -817,7 +820,7 @@ static int make_watch(const struct evaluator *evaluator, const struct config *co
 	return r;
 }
 
-int evaluator_target(struct evaluator *evaluator, const struct target *target)
+static int take_target(struct evaluator *evaluator, const struct target *target)
 {
 	struct judged_target *judged_target = judged_targets_find(&evaluator->table, target->id);
 
@@ -838,12 +841,7 @@ int evaluator_target(struct evaluator *evaluator, const struct target *target)
 	return 0;
 }
 
-void evaluator_writer(struct evaluator *evaluator, uint32_t writer)
-{
-	evaluator->line = writer_clocks_of(writer);
-}
-
-void evaluator_gone(struct evaluator *evaluator, uint32_t id)
+static void drop_target(struct evaluator *evaluator, uint32_t id)
 {
 	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
 
@@ -853,7 +851,7 @@ void evaluator_gone(struct evaluator *evaluator, uint32_t id)
 
 /* ---- observations ---- */
 
-void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
+static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
 {
 	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
 
@@ -865,7 +863,7 @@ void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const
 	judged_targets_touch(&evaluator->table, judged_target);
 }
 
-void evaluator_gap(struct evaluator *evaluator)
+static void drop_all_windows(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
 		judged_target_lose(evaluator->table.watches[i]);
@@ -986,14 +984,10 @@ static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick
 	}
 }
 
-void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns)
+static int end_tick(struct evaluator *evaluator)
 {
-	evaluator->idle_ns = idle_ns;
-}
-
-int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
-{
-	struct tick tick = { .now = now, .wall = wall, .disk_ok = true };
+	mono_t now = evaluator->tick;
+	struct tick tick = { .now = now, .wall = evaluator->wall, .disk_ok = true };
 
 	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, now))
 		lose_line(evaluator);
@@ -1003,6 +997,34 @@ int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
 		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, g))
 			end_windows(evaluator, g, &tick);
 	return tick.result;
+}
+
+int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
+{
+	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
+		evaluator->line = writer_clocks_of(event->writer);
+	switch (event->type) {
+	case RING_EVENT_TICK:
+		evaluator->tick = event->time;
+		evaluator->wall = event->wall;
+		evaluator->idle_ns = event->idle_ns;
+		return 0;
+	case RING_EVENT_SAMPLE:
+		take_sample(evaluator, event->id, event->time, event->sample);
+		return 0;
+	case RING_EVENT_TARGET:
+		return take_target(evaluator, &event->target);
+	case RING_EVENT_GONE:
+		drop_target(evaluator, event->id);
+		return 0;
+	case RING_EVENT_TICK_END:
+		return end_tick(evaluator);
+	case RING_EVENT_LAPPED:
+	case RING_EVENT_DAMAGED:
+		drop_all_windows(evaluator);
+		return 0;
+	}
+	return 0;
 }
 
 /* ---- another configuration ---- */

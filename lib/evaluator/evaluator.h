@@ -18,6 +18,7 @@
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
+#include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
@@ -210,46 +211,24 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 void evaluator_free(struct evaluator *evaluator);
 
 /*
- * Whose observations come from now on: targets, samples, and the ticks that end them; until the
- * first call writer 0's. A tick moves on the targets of its writer alone: of others' it says
- * nothing, so each writer's targets are judged by its own ticks, whose times need not be in the
- * order of the others'. Writers are numbered from 0, up to WRITER_CLOCKS_MAX (writer_clocks.h).
+ * Takes the next event of a ring (or of a recording that is played as one); events must come in the
+ * order in which the reader delivers them. 0; -ENOMEM: the target of a RING_EVENT_TARGET stays
+ * unknown, or keeps the name that it had; what fire returned.
+ *
+ *   TICK      its time, wall clock and idle interval hold up to its TICK_END
+ *   TARGET    a known target is renamed; one under a new id resumes what is remembered under its
+ *             key. Strings are copied.
+ *   SAMPLE    O(1). Unknown targets are ignored.
+ *   GONE      the open windows of the target are dropped
+ *   TICK_END  targets of this writer without a sample were seen unchanged; the windows that have
+ *             ended are judged, all of them even when fire fails: its first error is returned
+ *   LAPPED,   observations are missing: open windows are dropped, each target counts again from its
+ *   DAMAGED   next sample. History and candidates within `for` stay.
+ *
+ * A tick moves only the targets of its writer, whose windows end with that writer's ticks: times of
+ * different writers need not be in order. Writers are numbered from 0 up to WRITER_CLOCKS_MAX.
  */
-void evaluator_writer(struct evaluator *evaluator, uint32_t writer);
-
-/*
- * Events, in the order of the ring. A target that is known is only renamed, one under a new id
- * resumes what was remembered under its key. The strings are copied. 0 or -ENOMEM, and then the
- * target is as unknown, or has the name, that it had before.
- */
-int evaluator_target(struct evaluator *evaluator, const struct target *target);
-
-/* A look at a target, all fields. Unknown ids are ignored. O(1). */
-void evaluator_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample);
-
-/*
- * The target has vanished or is unwatched: its open windows are dropped. Unknown ids are ignored.
- */
-void evaluator_gone(struct evaluator *evaluator, uint32_t id);
-
-/*
- * All samples up to tick `now` of the writer were delivered (its targets without one were seen
- * unchanged): judges the windows that have ended. A firing that is refused stops nobody: every
- * window is judged, and the first non-zero return of fire is returned.
- */
-int evaluator_tick(struct evaluator *evaluator, mono_t now, wall_t wall);
-
-/*
- * From this tick on the longest pause between two looks at a process is this (idle_backoff.h,
- * ring.h). 0, as at the start: each tick is a look at all.
- */
-void evaluator_idle(struct evaluator *evaluator, uint64_t idle_ns);
-
-/*
- * Observations are missing (the reader was overtaken): windows that are open are dropped, not
- * judged; each target counts again from its next sample. History and holding candidates stay.
- */
-void evaluator_gap(struct evaluator *evaluator);
+int evaluator_event(struct evaluator *evaluator, const struct ring_event *event);
 
 /*
  * Another configuration, in two steps: prepare takes all memory, changes nothing and is undone by

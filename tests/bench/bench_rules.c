@@ -5,6 +5,7 @@
  */
 #include "bench.h"
 #include "lib/config/config.h"
+#include "evaluator_feed.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
@@ -56,7 +57,7 @@ static void add_target(struct rig *rig, uint32_t i)
 		.cgroup = "/",
 	};
 
-	bench_need(evaluator_target(rig->evaluator, &what) == 0, "target");
+	bench_need(feed_target(rig->evaluator, &what) == 0, "target");
 	for (unsigned field = 0; field <= SAMPLE_MAJOR_FAULTS; field++)
 		if (field != SAMPLE_WORKING_SET)
 			sample_set(&rig->samples[i], (enum sample_field)field, 1000);
@@ -94,7 +95,7 @@ static uint64_t feed(struct rig *rig)
 
 	for (uint32_t i = 0; i < TARGETS; i++) {
 		rig->samples[i].value[SAMPLE_CPU] += 100000;
-		evaluator_sample(rig->evaluator, i + 1, mono_add(rig->now, i * 300), &rig->samples[i]);
+		feed_sample(rig->evaluator, i + 1, mono_add(rig->now, i * 300), &rig->samples[i]);
 	}
 	return bench_cpu() - from;
 }
@@ -103,7 +104,7 @@ static uint64_t tick(struct rig *rig)
 {
 	uint64_t from = bench_cpu();
 
-	bench_need(evaluator_tick(rig->evaluator, rig->now, (wall_t){ rig->now.ns }) == 0, "tick");
+	bench_need(feed_tick(rig->evaluator, rig->now, (wall_t){ rig->now.ns }) == 0, "tick");
 	return bench_cpu() - from;
 }
 

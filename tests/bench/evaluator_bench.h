@@ -5,6 +5,7 @@
 #ifndef SPIKEWATCH_EVALUATOR_BENCH_H
 #define SPIKEWATCH_EVALUATOR_BENCH_H
 
+#include "evaluator_feed.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
@@ -103,6 +104,7 @@ static inline void begin(void)
 	memset(&config, 0, sizeof(config));
 	config.sampling.cgroup_interval_ns = 100 * MS;
 	config.rules = rules;
+	memset(&feeding, 0, sizeof(feeding));
 	evaluator = NULL;
 	firing_count = 0;
 	answer = then_answer = 0;
@@ -136,7 +138,7 @@ static inline void judged_target(uint32_t id, const char *name)
 {
 	struct target target = make_target(id, name);
 
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 static inline void cpu(uint32_t id, uint64_t at_ns, uint64_t cpu_ns)
@@ -144,7 +146,7 @@ static inline void cpu(uint32_t id, uint64_t at_ns, uint64_t cpu_ns)
 	struct sample sample = { 0 };
 
 	sample_set(&sample, SAMPLE_CPU, cpu_ns);
-	evaluator_sample(evaluator, id, (mono_t){ at_ns }, &sample);
+	feed_sample(evaluator, id, (mono_t){ at_ns }, &sample);
 }
 
 static inline void memory(uint32_t id, uint64_t at_ns, uint64_t bytes, uint64_t mark)
@@ -154,12 +156,12 @@ static inline void memory(uint32_t id, uint64_t at_ns, uint64_t bytes, uint64_t 
 	sample_set(&sample, SAMPLE_MEMORY, bytes);
 	if (mark)
 		sample_set(&sample, SAMPLE_MEMORY_PEAK, mark);
-	evaluator_sample(evaluator, id, (mono_t){ at_ns }, &sample);
+	feed_sample(evaluator, id, (mono_t){ at_ns }, &sample);
 }
 
 static inline int tick(uint64_t now_ns)
 {
-	return evaluator_tick(evaluator, (mono_t){ now_ns }, (wall_t){ now_ns + WALL_AHEAD });
+	return feed_tick(evaluator, (mono_t){ now_ns }, (wall_t){ now_ns + WALL_AHEAD });
 }
 
 static inline void ticks(uint64_t from_ns, uint64_t to_ns, uint64_t step_ns)

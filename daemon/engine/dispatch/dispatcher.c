@@ -317,7 +317,6 @@ struct dispatcher {
 	struct target_log *target_log; /* or NULL */
 	struct dispatcher_counts counts;
 	mono_t tick;
-	wall_t wall;
 };
 
 int dispatcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents,
@@ -357,51 +356,44 @@ static void on_loss(struct dispatcher *dispatcher, const struct ring_event *even
 		dispatcher->counts.lost_pages += event->lost_pages;
 	else
 		dispatcher->counts.damaged_pages += event->lost_pages;
-	evaluator_gap(dispatcher->evaluator);
 	incidents_gap(dispatcher->incidents, dispatcher->tick, event->lost_pages);
 }
 
 static void on_gone(struct dispatcher *dispatcher, const struct ring_event *event)
 {
-	evaluator_gone(dispatcher->evaluator, event->id);
 	incidents_gone(dispatcher->incidents, event->id, event->time);
 	if (dispatcher->target_log)
 		target_log_gone(dispatcher->target_log, event->id, event->target.id ? event->target.name : NULL,
 				event->reason, dispatcher->tick);
 }
 
+/* What the incidents and the log are told comes first: the end of a tick may fire. */
 static int on_event(struct dispatcher *dispatcher, const struct ring_event *event)
 {
-	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator_writer(dispatcher->evaluator, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		dispatcher->counts.ticks++;
 		dispatcher->tick = event->time;
-		dispatcher->wall = event->wall;
-		evaluator_idle(dispatcher->evaluator, event->idle_ns);
 		incidents_tick(dispatcher->incidents, event->time, event->writer);
-		return 0;
+		break;
 	case RING_EVENT_SAMPLE:
-		evaluator_sample(dispatcher->evaluator, event->id, event->time, event->sample);
 		incidents_sample(dispatcher->incidents, event->id, event->time, event->sample);
-		return 0;
+		break;
 	case RING_EVENT_TARGET:
 		if (dispatcher->target_log)
 			target_log_found(dispatcher->target_log, &event->target, dispatcher->tick);
-		return evaluator_target(dispatcher->evaluator, &event->target);
+		break;
 	case RING_EVENT_GONE:
 		on_gone(dispatcher, event);
-		return 0;
-	case RING_EVENT_TICK_END:
-		return evaluator_tick(dispatcher->evaluator, dispatcher->tick, dispatcher->wall);
+		break;
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
 		on_loss(dispatcher, event);
-		return 0;
+		break;
+	case RING_EVENT_TICK_END:
+		break;
 	}
-
-	return 0;
+	return evaluator_event(dispatcher->evaluator, event);
 }
 
 int dispatcher_poll(struct dispatcher *dispatcher)

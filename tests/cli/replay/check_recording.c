@@ -2,6 +2,7 @@
  * check_recording.c: streams as events: what busy targets did is judged as it was; what is missing,
  * damaged, doubled or absurd is not made up.
  */
+#include "evaluator_feed.h"
 #include "replay_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -109,15 +110,15 @@ static void play(struct rule_replay *rule_replay)
 static void live_one_tick(struct evaluator *evaluator, struct sample *samples, uint32_t looker, uint32_t writers,
 			  mono_t now)
 {
-	evaluator_writer(evaluator, looker);
+	feeding.writer = looker;
 	for (uint32_t i = looker; i < RIG_TARGETS; i += writers) {
 		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(20000));
 
 		rig_live(&samples[i], true, RIG_INTERVAL);
-		evaluator_sample(evaluator, i + 1, at, &samples[i]);
+		feed_sample(evaluator, i + 1, at, &samples[i]);
 		put_row(i + 1, at.ns, &samples[i]);
 	}
-	ck_assert_int_eq(evaluator_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
+	ck_assert_int_eq(feed_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
 }
 
 /*
@@ -135,8 +136,8 @@ static void live_and_record_with(uint32_t writers, unsigned ticks)
 		struct target target = rig_target(i + 1);
 
 		declare(&target, i % writers);
-		evaluator_writer(evaluator, i % writers);
-		ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+		feeding.writer = i % writers;
+		ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	}
 	for (unsigned tick = 0; tick < ticks; tick++) {
 		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(2 * NS_PER_MS));

@@ -2,6 +2,7 @@
  * check_rule_replay.c: what an evaluator decides, it decides again when what it saw is replayed out
  * of the ring; and what is said of the rest.
  */
+#include "evaluator_feed.h"
 #include "replay_rig.h"
 #include "torture.h"
 
@@ -41,7 +42,7 @@ static void appear(struct world *world, size_t i)
 	world->tracks[i].description_len =
 		(uint32_t)target_encode(&target, world->descriptions[i], sizeof(world->descriptions[i]));
 	world->samples[i] = (struct sample){ 0 };
-	ck_assert_int_eq(evaluator_target(world->evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(world->evaluator, &target), 0);
 }
 
 /* One tick: the ring and the evaluator are told the same. */
@@ -55,10 +56,10 @@ static void live(struct world *world, mono_t now, uint64_t passed_ns)
 
 		rig_live(&world->samples[i], i == 0, passed_ns);
 		if (ring_put_sample(world->writer, &world->tracks[i], at, &world->samples[i]) == 0)
-			evaluator_sample(world->evaluator, world->tracks[i].id, at, &world->samples[i]);
+			feed_sample(world->evaluator, world->tracks[i].id, at, &world->samples[i]);
 	}
 	ring_tick_end(world->writer, NULL);
-	ck_assert_int_eq(evaluator_tick(world->evaluator, now, wall), 0);
+	ck_assert_int_eq(feed_tick(world->evaluator, now, wall), 0);
 }
 
 /* The first one ends, another comes. */
@@ -67,8 +68,8 @@ static void change(struct world *world, mono_t now)
 	ck_assert_int_eq(ring_tick_begin(world->writer, now, (wall_t){ now.ns + RIG_WALL_AHEAD }, 0), 0);
 	ring_put_gone(world->writer, &world->tracks[world->first], now, RING_GONE_EXITED);
 	ring_tick_end(world->writer, NULL);
-	evaluator_gone(world->evaluator, world->tracks[world->first].id);
-	evaluator_tick(world->evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD });
+	feed_gone(world->evaluator, world->tracks[world->first].id);
+	feed_tick(world->evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD });
 	world->first++;
 	appear(world, world->first + world->count - 1);
 }

@@ -9,6 +9,7 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
+#include "evaluator_feed.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/model/pacing.h"
 #include "lib/model/target.h"
@@ -46,7 +47,7 @@ static void add_target(uint32_t id, const char *entry, const char *name)
 		.cgroup = "",
 	};
 
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 static void setup(void)

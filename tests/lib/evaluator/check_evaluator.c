@@ -17,10 +17,10 @@ START_TEST(rule_looks_at_the_entries_it_names)
 	rule->targets = entries;
 	rule->target_count = 2;
 	start();
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	target = make_target(2, "b");
 	target.entry = "cache";
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	cpu(1, 10 * S, 0);
 	cpu(2, 10 * S, 0);
 	ticks(10 * S, 12 * S, S);
@@ -46,10 +46,10 @@ START_TEST(unknown_ids_are_ignored)
 	add_rule("hot", METRIC_CPU, S);
 	start();
 	cpu(7, 10 * S, 0);
-	evaluator_gone(evaluator, 7);
+	feed_gone(evaluator, 7);
 	judged_target(1, "a");
 	cpu(7, 10 * S, 0);
-	evaluator_gone(evaluator, 7);
+	feed_gone(evaluator, 7);
 	ticks(10 * S, 12 * S, S);
 	ck_assert_uint_eq(evaluator_evaluations(evaluator), 0);
 }
@@ -69,13 +69,12 @@ START_TEST(many_targets_come_and_go)
 		cpu(id, 10 * S, 0);
 		alive[id] = true;
 		if (id % 3 == 0) {
-			evaluator_gone(evaluator,
-				       other); /* sampled in a tick that it does not live to see the end of */
+			feed_gone(evaluator, other); /* sampled in a tick that it does not live to see the end of */
 			alive[other] = false;
 		}
 	}
 	for (uint32_t id = 1; id <= 1000; id += 4) {
-		evaluator_gone(evaluator, id);
+		feed_gone(evaluator, id);
 		alive[id] = false;
 	}
 	for (uint32_t id = 1; id <= 1000; id++)
@@ -149,7 +148,7 @@ START_TEST(rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew)
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S);
 	ck_assert_uint_eq(firing_count, 1);
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	judged_target(2, "a");
 	cpu(2, 20 * S, 0);
 	ticks(20 * S, 111 * S, S);
@@ -168,7 +167,7 @@ START_TEST(target_that_vanishes_while_pending_holds_anew_when_it_is_back)
 	judged_target(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S); /* one more window and it fires */
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	judged_target(2, "a");
 	cpu(2, 13 * S, 0);
 	ticks(13 * S, 15 * S, S);
@@ -190,7 +189,7 @@ START_TEST(without_a_memo_it_remembers_itself)
 		judged_target(id, "a");
 		cpu(id, 10 * id * S, 0);
 		ticks(10 * id * S, (10 * id + 3) * S, S);
-		evaluator_gone(evaluator, id);
+		feed_gone(evaluator, id);
 	}
 	ck_assert_uint_eq(firing_count, 1);
 }
@@ -333,11 +332,11 @@ START_TEST(limits_are_those_of_the_last_sample)
 	start();
 	judged_target(1, "a");
 	sample_set(&sample, SAMPLE_CPU, 0);
-	evaluator_sample(evaluator, 1, (mono_t){ 10 * S }, &sample);
+	feed_sample(evaluator, 1, (mono_t){ 10 * S }, &sample);
 	ticks(10 * S, 11 * S, S);
 	ck_assert_uint_eq(firings[0].cpu_limit, UINT64_MAX);
 	sample_set(&sample, SAMPLE_CPU_LIMIT, 2 * S);
-	evaluator_sample(evaluator, 1, (mono_t){ 12 * S }, &sample);
+	feed_sample(evaluator, 1, (mono_t){ 12 * S }, &sample);
 	tick(12 * S);
 	ck_assert_uint_eq(firings[1].cpu_limit, 2 * S);
 }
@@ -384,7 +383,7 @@ START_TEST(every_allocation_may_fail_when_a_target_appears)
 		int r;
 
 		torture_arm(n);
-		r = evaluator_target(evaluator, &target);
+		r = feed_target(evaluator, &target);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		shown.count = 0;
@@ -394,7 +393,7 @@ START_TEST(every_allocation_may_fail_when_a_target_appears)
 
 	target.name = "b";
 	torture_arm(1);
-	ck_assert_int_eq(evaluator_target(evaluator, &target), -ENOMEM);
+	ck_assert_int_eq(feed_target(evaluator, &target), -ENOMEM);
 	ck_assert(torture_disarm());
 	evaluator_visit(evaluator, show, NULL);
 	ck_assert_str_eq(shown.target, "a");
@@ -472,7 +471,7 @@ static TCase *pairs(void)
 /* A look of writer w at its target, which has the number w + 1, and the tick that ends it. */
 static void look(uint32_t w, uint64_t at_ns, uint64_t cpu_ns)
 {
-	evaluator_writer(evaluator, w);
+	feeding.writer = w;
 	cpu(w + 1, at_ns, cpu_ns);
 	tick(at_ns);
 }
@@ -482,7 +481,7 @@ static void two_writers(void)
 	add_rule("r", METRIC_CPU, S);
 	start();
 	for (uint32_t w = 0; w < 2; w++) {
-		evaluator_writer(evaluator, w);
+		feeding.writer = w;
 		judged_target(w + 1, w == 0 ? "a" : "b");
 	}
 }
@@ -521,7 +520,7 @@ START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
 	look(1, 10 * S, 0);
 	look(0, 10 * S + 500 * MS, 500 * MS);
 	for (uint64_t at = 10 * S + 510 * MS; at < 11 * S; at += 10 * MS) {
-		evaluator_writer(evaluator, 1);
+		feeding.writer = 1;
 		tick(at);
 	}
 	/*
@@ -536,7 +535,7 @@ START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
 	ck_assert_uint_eq(firings[0].to.ns, 11 * S);
 
 	/* The other one's was idle, and seen to be. */
-	evaluator_writer(evaluator, 1);
+	feeding.writer = 1;
 	tick(11 * S);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_str_eq(firings[1].target, "b");
@@ -581,17 +580,17 @@ START_TEST(what_was_known_before_the_first_tick_waits_for_a_tick_of_its_own)
 {
 	two_writers();
 	for (uint32_t w = 0; w < 2; w++) {
-		evaluator_writer(evaluator, w);
+		feeding.writer = w;
 		cpu(w + 1, 10 * S - 20 * MS, 0);
 	}
-	evaluator_writer(evaluator, 0);
+	feeding.writer = 0;
 	tick(10 * S);
-	evaluator_writer(evaluator, 1);
+	feeding.writer = 1;
 	tick(10 * S - 10 * MS);
 	look(1, 10 * S + 5 * MS, 0);
-	evaluator_writer(evaluator, 0);
+	feeding.writer = 0;
 	tick(11 * S);
-	evaluator_writer(evaluator, 1);
+	feeding.writer = 1;
 	tick(11 * S + 5 * MS);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_uint_eq(firings[0].from.ns, 10 * S - 20 * MS);

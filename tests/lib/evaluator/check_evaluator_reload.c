@@ -92,7 +92,7 @@ static void watch_entry(uint32_t id, const char *entry, const char *name)
 	struct target target = make_target(id, name);
 
 	target.entry = entry;
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 /* A target that uses half a core, from its first sample at 0 on. */
@@ -356,7 +356,7 @@ START_TEST(interval_of_cgroups_follows)
 
 	target.kind = TARGET_CGROUP;
 	start_with(CONFIG("{\"name\":\"web\",\"unit\":\"web.service\"}", HOT("")));
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	reload("{\"sampling\":{\"cgroup_interval\":\"500ms\"},\"targets\":[{\"name\":\"web\",\"unit\":\"web.service\"}]"
@@ -395,7 +395,7 @@ START_TEST(targets_of_an_entry_that_changed_are_dropped_and_stay_away)
 	cpu(5, 11 * S, S);
 	tick(11 * S);
 	ck_assert_uint_eq(firing_count, 0);
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	watch_entry(1, "web", "a");
 	ck_assert_uint_eq(targets_known(), 1);
 
@@ -658,7 +658,7 @@ static void tell_target(struct pair_of *pair, uint32_t id)
 	target.entry = entries[id % 3];
 	target.kind = id % 3 == 2 ? TARGET_CGROUP : TARGET_PROCESS;
 	for (size_t k = 0; k < 2; k++)
-		ck_assert_int_eq(evaluator_target(pair->evaluators[k], &target), 0);
+		ck_assert_int_eq(feed_target(pair->evaluators[k], &target), 0);
 }
 
 static void tell_sample(struct pair_of *pair, uint32_t id)
@@ -670,7 +670,7 @@ static void tell_sample(struct pair_of *pair, uint32_t id)
 	if (dice(10) != 0)
 		sample_set(&sample, SAMPLE_MEMORY, dice(4000));
 	for (size_t k = 0; k < 2; k++)
-		evaluator_sample(pair->evaluators[k], id, (mono_t){ pair->now + id % 5 }, &sample);
+		feed_sample(pair->evaluators[k], id, (mono_t){ pair->now + id % 5 }, &sample);
 }
 
 static void tell_tick(struct pair_of *pair)
@@ -688,13 +688,13 @@ static void tell_tick(struct pair_of *pair)
 			tell_target(pair, id);
 		if (id + 18 < pair->next_id)
 			for (size_t k = 0; k < 2; k++)
-				evaluator_gone(pair->evaluators[k], id);
+				feed_gone(pair->evaluators[k], id);
 	}
 	for (size_t k = 0; gap && k < 2; k++)
-		evaluator_gap(pair->evaluators[k]);
+		feed_gap(pair->evaluators[k]);
 	maybe_reload(pair);
 	for (size_t k = 0; k < 2; k++)
-		evaluator_tick(pair->evaluators[k], (mono_t){ pair->now }, (wall_t){ pair->now + WALL_AHEAD });
+		feed_tick(pair->evaluators[k], (mono_t){ pair->now }, (wall_t){ pair->now + WALL_AHEAD });
 	maybe_reload(pair);
 }
 

@@ -182,7 +182,7 @@ START_TEST(gap_drops_open_windows)
 	cpu(2, 10 * S, 0);
 	ticks(10 * S, 11 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 2);
-	evaluator_gap(evaluator);
+	feed_gap(evaluator);
 	cpu(1, 11 * S + 500 * MS, 0); /* seen again; the other one is not */
 	ticks(11 * S + 500 * MS, 12 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 2);
@@ -276,7 +276,7 @@ START_TEST(cgroup_is_judged_between_its_reads)
 	target.kind = TARGET_CGROUP;
 	add_rule("hot", METRIC_CPU, 100 * MS);
 	start();
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	for (uint64_t now = 10 * S, due = now; now <= 12 * S; now += 10 * MS) {
 		if (now >= due) {
 			cpu(1, now, (now - 10 * S) / 2);
@@ -297,7 +297,7 @@ START_TEST(idle_cgroup_moves_on_with_the_reads_it_must_have_had)
 	target.kind = TARGET_CGROUP;
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 20 * S + 90 * MS, 10 * MS);
 	firing_count = 0;
@@ -374,7 +374,7 @@ START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
 	add_rule("hot", METRIC_CPU, 400 * MS);
 	start();
 	judged_target(1, "a");
-	evaluator_idle(evaluator, IDLE);
+	feeding.idle_ns = IDLE;
 	memset(&deadline_timer, 0, sizeof(deadline_timer));
 	deadline_timer.seed = (uint64_t)_i + 1;
 	deadline_timer.turn = deadline_timer.began = 10 * S;
@@ -414,7 +414,7 @@ START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 	add_rule("hot", METRIC_CPU, S);
 	start();
 	judged_target(1, "a");
-	evaluator_idle(evaluator, IDLE);
+	feeding.idle_ns = IDLE;
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 19 * S + 990 * MS, 10 * MS);
 	firing_count = 0;
@@ -467,7 +467,7 @@ START_TEST(burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look
 
 		start();
 		judged_target(1, "a");
-		evaluator_idle(evaluator, idle_ns);
+		feeding.idle_ns = idle_ns;
 		cpu(1, 15 * S, 0);
 		cpu(1, 15 * S + INTERVAL, 1);
 		ticks(15 * S + INTERVAL, woken - woken % INTERVAL, INTERVAL);

@@ -21,6 +21,7 @@
 #include "daemon/service/health/overview.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
+#include "evaluator_feed.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/sample.h"
@@ -147,7 +148,7 @@ static void add_target(uint32_t id, const char *entry, const char *name)
 		.cgroup = "",
 	};
 
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 static void see(uint32_t id, uint64_t at_s, uint64_t cpu_s, uint64_t memory)
@@ -157,7 +158,7 @@ static void see(uint32_t id, uint64_t at_s, uint64_t cpu_s, uint64_t memory)
 	sample_set(&sample, SAMPLE_CPU, cpu_s * NS_PER_S);
 	sample_set(&sample, SAMPLE_MEMORY, memory);
 	sample_set(&sample, SAMPLE_MEMORY_PEAK, 2 * memory);
-	evaluator_sample(evaluator, id, (mono_t){ at_s * NS_PER_S }, &sample);
+	feed_sample(evaluator, id, (mono_t){ at_s * NS_PER_S }, &sample);
 }
 
 /* Whether there is a line that is just this. */
@@ -190,7 +191,7 @@ START_TEST(targets_are_as_they_were_last_seen)
 	sample_set(&sample, SAMPLE_MEMORY_LIMIT, 4);
 	add_target(1, "a", "a/1");
 	add_target(2, "a", "never seen");
-	evaluator_sample(evaluator, 1, (mono_t){ NS_PER_S }, &sample);
+	feed_sample(evaluator, 1, (mono_t){ NS_PER_S }, &sample);
 	write_page(OPENMETRICS_1_0);
 	expect(CPU A("a/1") " 0.000001");
 	expect("spikewatch_target_cpu_mode_seconds_total{target=\"a/1\",entry=\"a\",kind=\"process\",mode=\"user\"} "
@@ -213,11 +214,11 @@ START_TEST(targets_are_as_they_were_last_seen)
 	/* What has no limit, and what has ended. */
 	sample_set(&sample, SAMPLE_MEMORY_LIMIT, UINT64_MAX);
 	sample_unset(&sample, SAMPLE_CPU_LIMIT);
-	evaluator_sample(evaluator, 1, (mono_t){ 2 * NS_PER_S }, &sample);
+	feed_sample(evaluator, 1, (mono_t){ 2 * NS_PER_S }, &sample);
 	write_page(OPENMETRICS_1_0);
 	ck_assert_ptr_null(strstr(page.data, "spikewatch_target_memory_limit"));
 	ck_assert_ptr_null(strstr(page.data, "spikewatch_target_cpu_limit"));
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	write_page(OPENMETRICS_1_0);
 	ck_assert_ptr_null(strstr(page.data, "a/1"));
 }
@@ -237,7 +238,7 @@ static void add_container_at(uint32_t id, const char *name, const char *packed, 
 		.container = packed,
 	};
 
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 static void add_container(uint32_t id, const char *name, const char *packed)
@@ -289,11 +290,11 @@ START_TEST(labels_that_are_named_are_those_of_one_family)
 	build(10);
 	label_container("b/c", "a\"b\\\xff");
 	add_target(1, "a", "a/1");
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	target.id = 3;
 	target.name = "b/8";
 	target.cgroup = "/docker/" ID "x";
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	for (uint32_t id = 1; id <= 3; id++)
 		see(id, 1, 1, id);
 	write_page(OPENMETRICS_1_0);
@@ -335,7 +336,7 @@ START_TEST(those_known_longest_have_series_and_keep_them)
 	write_page(OPENMETRICS_0_0_4);
 	ck_assert_ptr_null(strstr(page.data, "seven"));
 
-	evaluator_gone(evaluator, 3);
+	feed_gone(evaluator, 3);
 	write_page(OPENMETRICS_0_0_4);
 	expect(MEMORY A("seven") " 1073741824");
 	expect(MEMORY A("five") " 5");
@@ -369,11 +370,11 @@ START_TEST(sums_never_count_backwards)
 	expect(CPU OTHER " 9");
 
 	/* One ends, one moves up: what they have added stays. */
-	evaluator_gone(evaluator, 3);
+	feed_gone(evaluator, 3);
 	write_page(OPENMETRICS_0_0_4);
 	expect(CPU OTHER " 9");
 	expect(MEMORY OTHER " 2");
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	write_page(OPENMETRICS_0_0_4);
 	expect(CPU A("two") " 1007");
 	expect(CPU OTHER " 9");
@@ -393,7 +394,7 @@ START_TEST(a_gap_is_no_beginning)
 	see(2, 2, 5, 1);
 	write_page(OPENMETRICS_0_0_4);
 	expect(CPU OTHER " 4");
-	evaluator_gap(evaluator);
+	feed_gap(evaluator);
 	write_page(OPENMETRICS_0_0_4);
 	expect(CPU OTHER " 4");
 	ck_assert_ptr_null(strstr(page.data, "\"one\""));
@@ -440,9 +441,9 @@ START_TEST(rules_are_counted_over_targets_that_are_gone)
 	add_target(1, "a", "one");
 	for (uint64_t s = 1; s <= 20; s++) {
 		see(1, s, s > 10 ? 100 * s : 0, 1);
-		ck_assert_int_eq(evaluator_tick(evaluator, (mono_t){ s * NS_PER_S }, wall), 0);
+		ck_assert_int_eq(feed_tick(evaluator, (mono_t){ s * NS_PER_S }, wall), 0);
 	}
-	evaluator_gone(evaluator, 1);
+	feed_gone(evaluator, 1);
 	write_page(OPENMETRICS_0_0_4);
 	expect("spikewatch_rule_firings_total{rule=\"hot\"} 1");
 	expect("spikewatch_rule_incidents_total{rule=\"hot\"} 1");
@@ -503,10 +504,10 @@ START_TEST(every_family_is_there_once_with_its_labels)
 	for (enum sample_field field = 0; field < SAMPLE_FIELDS; field++)
 		sample_set(&sample, field, 1);
 	add_target(1, "a", "one");
-	evaluator_sample(evaluator, 1, (mono_t){ NS_PER_S }, &sample);
+	feed_sample(evaluator, 1, (mono_t){ NS_PER_S }, &sample);
 	label_container("app", "shop"); /* of a target that is sorted behind that one */
 	add_container_at(2, "pod/a/b/c", "docker\t" ID "\tweb", "/docker/" ID);
-	evaluator_sample(evaluator, 2, (mono_t){ NS_PER_S }, &sample);
+	feed_sample(evaluator, 2, (mono_t){ NS_PER_S }, &sample);
 	write_page(OPENMETRICS_1_0);
 	for (enum family i = 0; i < FAMILIES; i++) {
 		const struct openmetrics_family *family = metric_families_info(i);

@@ -18,6 +18,7 @@
 #include "daemon/service/health/overview.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
+#include "evaluator_feed.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/sample.h"
@@ -66,7 +67,7 @@ static void add_target(uint32_t id)
 	};
 
 	snprintf(name, sizeof(name), "\x1b[31m\xff\x7f\"\\/%u", id);
-	ck_assert_int_eq(evaluator_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 }
 
 static void add_targets(void)
@@ -292,7 +293,7 @@ START_TEST(targets_that_go_and_come_between_two_pieces_leave_it_whole)
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(status_answer_more(answer, &text), 1);
 	for (uint32_t id = 1; id <= TARGETS; id += 2)
-		evaluator_gone(evaluator, id);
+		feed_gone(evaluator, id);
 	for (uint32_t id = TARGETS + 1; id <= 2 * TARGETS; id++)
 		add_target(id);
 	now_ns = 2000;
@@ -325,7 +326,7 @@ START_TEST(all_targets_may_go_in_the_middle)
 	ck_assert_int_eq(ask(words[_i], 0), 0);
 	ck_assert_int_eq(status_answer_more(answer, &text), 1);
 	for (uint32_t id = 1; id <= TARGETS; id++)
-		evaluator_gone(evaluator, id);
+		feed_gone(evaluator, id);
 	take_rest(&text);
 	json_document_free(read_answer(&text));
 	buffer_release(&text);
@@ -387,9 +388,9 @@ static void judge(void)
 				   now == 12 * NS_PER_S && id == 500  ? 200000
 				   : now == 12 * NS_PER_S && id == 20 ? 180000
 								      : 100000);
-			evaluator_sample(evaluator, id, (mono_t){ now }, &sample);
+			feed_sample(evaluator, id, (mono_t){ now }, &sample);
 		}
-		evaluator_tick(evaluator, (mono_t){ now }, (wall_t){ now });
+		feed_tick(evaluator, (mono_t){ now }, (wall_t){ now });
 	}
 }
 
@@ -468,7 +469,7 @@ START_TEST(without_memory_it_is_whole_or_given_up)
 	bool injected = true, given_up = false;
 
 	for (uint32_t id = 8; id <= TARGETS; id++)
-		evaluator_gone(evaluator, id);
+		feed_gone(evaluator, id);
 	for (long n = 1; injected; n++) {
 		struct buffer text = { 0 };
 		int r;

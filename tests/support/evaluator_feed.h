@@ -1,0 +1,60 @@
+/*
+ * evaluator_feed.h: the events of a ring for an evaluator, made by hand. What a tick says of its
+ * writer and its idle interval stays as it is until it is set anew.
+ */
+#ifndef SPIKEWATCH_EVALUATOR_FEED_H
+#define SPIKEWATCH_EVALUATOR_FEED_H
+
+#include "lib/evaluator/evaluator.h"
+
+static struct {
+	uint32_t writer;
+	uint64_t idle_ns;
+} feeding;
+
+static inline int feed_target(struct evaluator *evaluator, const struct target *target)
+{
+	const struct ring_event event = { .type = RING_EVENT_TARGET, .writer = feeding.writer, .target = *target };
+
+	return evaluator_event(evaluator, &event);
+}
+
+static inline void feed_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
+{
+	struct ring_event event;
+
+	event.type = RING_EVENT_SAMPLE;
+	event.time = at;
+	event.writer = feeding.writer;
+	event.id = id;
+	event.sample = sample;
+	evaluator_event(evaluator, &event);
+}
+
+static inline void feed_gone(struct evaluator *evaluator, uint32_t id)
+{
+	const struct ring_event event = { .type = RING_EVENT_GONE, .writer = feeding.writer, .id = id };
+
+	evaluator_event(evaluator, &event);
+}
+
+/* A tick that begins and ends after its samples. */
+static inline int feed_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
+{
+	struct ring_event event = {
+		.type = RING_EVENT_TICK, .time = now, .wall = wall, .writer = feeding.writer, .idle_ns = feeding.idle_ns
+	};
+
+	evaluator_event(evaluator, &event);
+	event.type = RING_EVENT_TICK_END;
+	return evaluator_event(evaluator, &event);
+}
+
+static inline void feed_gap(struct evaluator *evaluator)
+{
+	const struct ring_event event = { .type = RING_EVENT_LAPPED };
+
+	evaluator_event(evaluator, &event);
+}
+
+#endif
