@@ -1,4 +1,11 @@
-/* main.c: spikewatchd: parse, load the configuration, run. */
+/*
+ * main.c: spikewatchd: parses the command line, loads the configuration, opens everything, runs the
+ * event loop, closes everything.
+ *
+ * The main thread has the loop. It wakes up for a poll of the ring (ten times per shortest window,
+ * within bounds), for the checks of each second (watchdog.h), for requests (control.h) and for
+ * signals. What may take long is done by other threads: sampling, discovery, the incident worker.
+ */
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/paths.h"
@@ -15,6 +22,7 @@
 #include "daemon/service/health/overview.h"
 #include "daemon/service/watchdog.h"
 #include "lib/base/base.h"
+#include "lib/base/units.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/evaluator.h"
@@ -39,103 +47,8 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-/* signals.c: asks the kernel each time: nothing is kept. */
-
-/* Whether there is a terminal that this was started in, and it is not closed. */
-static bool signals_has_terminal(void)
-{
-	AUTO_CLOSE int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-
-	return fd >= 0;
-}
-
-/* As nohup(1) leaves it: a signal that is blocked would be delivered to the loop nevertheless. */
-static bool signals_is_ignored(int number)
-{
-	struct sigaction action;
-
-	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 /*
- * In the main thread, before there is another: they are blocked, but for a SIGHUP that is ignored,
- * and SIGPIPE is ignored.
- */
-static void signals_block(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGUSR1);
-	if (!signals_is_ignored(SIGHUP))
-		sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-/*
- * lifecycle_log.c: two entries that a person looks for first, so they hold the numbers that matter
- * and no more.
- */
-
-static unsigned long long number(uint64_t value)
-{
-	return value;
-}
-
-/*
- * What is watched, how, and where incidents go. The targets that are there are said by this, and
- * not by arrivals.
- */
-static void lifecycle_log_started(const struct overview *overview, struct target_log *target_log)
-{
-	struct discovery_state found;
-
-	discovery_state(session_discovery(overview->session), &found);
-	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STARTED },
-		  "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
-		  found.target_table.targets, overview->config->target_count, overview->config->rule_count,
-		  (double)overview->config->sampling.interval_ns / 1e6,
-		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
-	target_log_start(target_log, found.target_table.targets, overview->now);
-	if (found.target_table.targets == 0)
-		log_line(LOG_NOTICE, "nothing matches yet; new processes and cgroups are picked up as they come");
-}
-
-/* What arrivals has not said yet, and how the whole run was. The sampler must be stopped. */
-static void lifecycle_log_stopped(const struct overview *overview, struct target_log *target_log)
-{
-	struct incidents_counts counts;
-	struct dispatcher_counts watched;
-	struct stats stats;
-
-	target_log_flush(target_log, overview->now);
-	incidents_counts(overview->incidents, &counts);
-	dispatcher_counts(overview->dispatcher, &watched);
-	if (ring_stats(session_ring(overview->session), &stats) == 0)
-		health_summary(overview->health, &stats);
-	if (watched.lost_pages)
-		log_about(LOG_WARNING,
-			  &(struct log_about){ .message = MESSAGE_RULES_BEHIND, .count = watched.lost_pages },
-			  "the rules were overtaken by the sampler: %llu pages were never judged. Enlarge ring.size.",
-			  number(watched.lost_pages));
-	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED },
-		  "stopped: %llu incidents sealed, %llu firings merged into them, %llu failed, %llu refused because "
-		  "too many were open",
-		  number(counts.sealed), number(counts.merged), number(counts.failed), number(counts.refused));
-}
-
-/*
- * daemon.c: build, run, take down.
- *
- * The loop wakes for three reasons: a poll of the ring (ten times per shortest window, within
- * bounds), a second's periodic checks, a signal. Everything slow happens in other threads.
- */
-
-/*
- * Bounds of the pause between two looks at the ring: a firing is seen within that time after its
+ * Bounds of the pause between two polls of the ring: a firing is noticed within that time after its
  * window ended.
  */
 #define POLL_MIN_NS (10 * NS_PER_MS)
@@ -155,18 +68,49 @@ struct daemon {
 	struct dispatcher *dispatcher;
 	struct health health;
 	struct target_log target_log;
-	struct periodic_checks house;
 	struct clock clock;
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
 	struct rule_counts *tally;
 	struct reporter *reporter;
-	struct watchdog watchdog;
-	struct readiness readiness;
-	bool must_remember; /* a firing that holds others back is not saved yet */
+	struct watchdog *watchdog;
+	bool save_now; /* a firing started a cooldown or was counted: to be on disk before a crash */
 	bool had_terminal;
 };
+
+/* ---- signals ---- */
+
+/* Whether this process has a controlling terminal that is not closed. */
+static bool has_terminal(void)
+{
+	AUTO_CLOSE int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+
+	return fd >= 0;
+}
+
+/* As nohup(1) leaves SIGHUP: once blocked, the loop would get it nevertheless. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* Before any other thread is started: the loop reads these signals from a descriptor. */
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
+	if (!is_ignored(SIGHUP))
+		sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
 
 static int failed(const char *what, const char *which, int error)
 {
@@ -175,15 +119,56 @@ static int failed(const char *what, const char *which, int error)
 	return error;
 }
 
+/* ---- the log of a start and a stop ---- */
+
+static void log_started(const struct overview *overview, struct target_log *target_log)
+{
+	struct discovery_state found;
+
+	discovery_state(session_discovery(overview->session), &found);
+	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STARTED },
+		  "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
+		  found.target_table.targets, overview->config->target_count, overview->config->rule_count,
+		  (double)overview->config->sampling.interval_ns / 1e6,
+		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
+	target_log_start(target_log, found.target_table.targets, overview->now);
+	if (found.target_table.targets == 0)
+		log_line(LOG_NOTICE, "no target matches yet; new processes and cgroups are picked up as they start");
+}
+
+/* The sampler must be stopped. */
+static void log_stopped(const struct overview *overview, struct target_log *target_log)
+{
+	struct incidents_counts counts;
+	struct dispatcher_counts dispatched;
+	struct stats stats;
+
+	target_log_flush(target_log, overview->now);
+	incidents_counts(overview->incidents, &counts);
+	dispatcher_counts(overview->dispatcher, &dispatched);
+	if (ring_stats(session_ring(overview->session), &stats) == 0)
+		health_summary(overview->health, &stats);
+	if (dispatched.lost_pages)
+		log_about(LOG_WARNING,
+			  &(struct log_about){ .message = MESSAGE_RULES_BEHIND, .count = dispatched.lost_pages },
+			  "the sampler overtook the rules: %ju pages were not judged. Enlarge ring.size.",
+			  (uintmax_t)dispatched.lost_pages);
+	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED },
+		  "stopped: %ju incidents sealed, %ju firings merged into them, %ju failed, %ju refused because too "
+		  "many were open",
+		  (uintmax_t)counts.sealed, (uintmax_t)counts.merged, (uintmax_t)counts.failed,
+		  (uintmax_t)counts.refused);
+}
+
 /* ---- rules ---- */
 
 static int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
 	struct daemon *daemon = ctx;
 
-	/* Anything else may wait for the next second. */
+	/* What does not hold back later firings is saved by the next second's check. */
 	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
-		daemon->must_remember = true;
+		daemon->save_now = true;
 
 	struct incidents_counts before, after;
 
@@ -211,13 +196,13 @@ static bool on_disk_ok(void *ctx)
 	return incidents_disk_ok(daemon->incidents, clock_mono(&daemon->clock));
 }
 
-static void remember(struct daemon *daemon)
+static void save_state(struct daemon *daemon)
 {
-	daemon->must_remember = false;
+	daemon->save_now = false;
 	state_file_save(daemon->state_file);
 }
 
-/* ---- another configuration ---- */
+/* ---- reload ---- */
 
 static uint64_t choose_poll(const struct config *config)
 {
@@ -246,7 +231,7 @@ static int on_reload(void *ctx, char *message)
 	};
 	int r;
 
-	dispatcher_poll(daemon->dispatcher); /* what came before is judged by the old rules */
+	dispatcher_poll(daemon->dispatcher); /* earlier samples are judged by the old rules */
 	r = reload_run(&parts, message);
 	if (r == 0) {
 		daemon->poll_ns = choose_poll(daemon->config);
@@ -272,11 +257,11 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 
 	(void)usec;
 	if (r < 0)
-		log_line(LOG_ERR, "reading the ring: %s", strerror(-r));
+		log_line(LOG_ERR, "cannot read the ring: %s", strerror(-r));
 	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
-	if (daemon->must_remember)
-		remember(daemon); /* at once: who is killed now must not fire again before its cooldown is over */
-	periodic_checks_judged(&daemon->house, clock_mono(&daemon->clock));
+	if (daemon->save_now)
+		save_state(daemon);
+	watchdog_keep_alive(daemon->watchdog, clock_mono(&daemon->clock));
 	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
 
 	return 0;
@@ -287,8 +272,8 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 	struct daemon *daemon = userdata;
 
 	(void)usec;
-	periodic_checks_second(&daemon->house);
-	remember(daemon);
+	watchdog_check(daemon->watchdog);
+	save_state(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 
 	return 0;
@@ -302,16 +287,13 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 	return sd_event_exit(sd_event_source_get_event(source), 0);
 }
 
-/*
- * The terminal it was started in is closed: nothing that is open may be lost with it. Anybody else
- * wants a reload.
- */
+/* Stops in order if the controlling terminal was closed; otherwise SIGHUP means reload. */
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	struct daemon *daemon = userdata;
 	char message[REQUESTS_MESSAGE_MAX];
 
-	if (daemon->had_terminal && !signals_has_terminal())
+	if (daemon->had_terminal && !has_terminal())
 		return on_stop_signal(source, info, userdata);
 
 	on_reload(daemon, message);
@@ -352,7 +334,7 @@ static int build_loop(struct daemon *daemon)
 		r = sd_event_add_signal(daemon->event, NULL, SIGTERM, on_stop_signal, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGINT, on_stop_signal, daemon);
-	if (r >= 0 && !signals_is_ignored(SIGHUP))
+	if (r >= 0 && !is_ignored(SIGHUP))
 		r = sd_event_add_signal(daemon->event, NULL, SIGHUP, on_hangup, daemon);
 	if (r >= 0)
 		r = sd_event_add_signal(daemon->event, NULL, SIGUSR1, on_trigger_signal, daemon);
@@ -360,7 +342,7 @@ static int build_loop(struct daemon *daemon)
 	return r < 0 ? failed("cannot build", "the event loop", r) : 0;
 }
 
-/* ---- whoever asks ---- */
+/* ---- requests ---- */
 
 static void fill_overview(void *ctx, struct overview *ret)
 {
@@ -415,10 +397,11 @@ static int open_spool(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
 	if (spool_adopted(daemon->spool))
-		log_line(LOG_NOTICE, "incidents of a daemon that was killed were sealed as far as they had come: %zu",
+		log_line(LOG_NOTICE,
+			 "incidents of a daemon that was killed were sealed as far as they were written: %zu",
 			 spool_adopted(daemon->spool));
 	if (swept)
-		log_line(LOG_NOTICE, "incidents of a daemon that was killed had hardly begun and were removed: %zu",
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed held nothing yet and were removed: %zu",
 			 swept);
 
 	return 0;
@@ -453,15 +436,6 @@ static int build_rules(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot build", "the rules", r);
 
-	daemon->house = (struct periodic_checks){
-		.session = daemon->session,
-		.incidents = daemon->incidents,
-		.dispatcher = daemon->dispatcher,
-		.health = &daemon->health,
-		.target_log = &daemon->target_log,
-		.watchdog = &daemon->watchdog,
-	};
-
 	return 0;
 }
 
@@ -470,7 +444,7 @@ static int build(struct daemon *daemon)
 	int r = paths_choose(daemon->config, &daemon->paths);
 
 	if (r < 0)
-		return failed("cannot tell where", "the daemon's files belong", r);
+		return failed("cannot choose", "the directories of the daemon's files", r);
 
 	r = ring_lock_take(daemon->paths.ring, &daemon->lock_fd);
 	if (r == 0)
@@ -498,7 +472,7 @@ static int build(struct daemon *daemon)
 
 /* ---- run, take down ---- */
 
-/* The targets that there are were found: from now on it is sampled and judged. */
+/* For watchdog_options: the first scan is over. Starts sampling and judging. */
 static int on_ready(void *ctx, int result)
 {
 	struct daemon *daemon = ctx;
@@ -506,7 +480,7 @@ static int on_ready(void *ctx, int result)
 	int r;
 
 	if (result < 0)
-		return failed("cannot look for targets below", daemon->config->proc_root, result);
+		return failed("cannot scan for targets in", daemon->config->proc_root, result);
 
 	r = session_start(daemon->session);
 	if (r < 0)
@@ -519,7 +493,7 @@ static int on_ready(void *ctx, int result)
 		return failed("cannot build", "the event loop", r);
 
 	fill_overview(daemon, &overview);
-	lifecycle_log_started(&overview, &daemon->target_log);
+	log_started(&overview, &daemon->target_log);
 	sd_notify(0, "READY=1");
 
 	return 0;
@@ -527,33 +501,35 @@ static int on_ready(void *ctx, int result)
 
 static int run(struct daemon *daemon)
 {
-	int r;
-
-	daemon->readiness = (struct readiness){
-		.discovery = session_discovery(daemon->session),
+	struct watchdog_options options = {
+		.event = daemon->event,
+		.session = daemon->session,
+		.incidents = daemon->incidents,
+		.dispatcher = daemon->dispatcher,
+		.health = &daemon->health,
+		.target_log = &daemon->target_log,
+		.stuck_ns = daemon->file->stuck_ns,
 		.ready = on_ready,
 		.ctx = daemon,
 	};
-	r = readiness_await(&daemon->readiness, daemon->event);
+	int r = watchdog_new(&options, &daemon->watchdog);
+
 	if (r < 0)
 		return failed("cannot build", "the event loop", r);
 
 	r = sd_event_loop(daemon->event);
-	readiness_release(&daemon->readiness);
 	sd_notify(0, "STOPPING=1");
 
 	return r;
 }
 
-/*
- * The other way round: first nothing new comes in, then what is open is sealed, then what is
- * remembered is saved.
- */
+/* In this order: no new requests and samples, open incidents are sealed, the state is saved. */
 static void take_down(struct daemon *daemon)
 {
 	struct overview overview;
 
 	reporter_free(daemon->reporter);
+	watchdog_free(daemon->watchdog);
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->dispatcher)
@@ -562,7 +538,7 @@ static void take_down(struct daemon *daemon)
 		incidents_finish(daemon->incidents);
 	if (daemon->dispatcher) {
 		fill_overview(daemon, &overview);
-		lifecycle_log_stopped(&overview, &daemon->target_log);
+		log_stopped(&overview, &daemon->target_log);
 	}
 
 	dispatcher_free(daemon->dispatcher);
@@ -571,8 +547,8 @@ static void take_down(struct daemon *daemon)
 	rule_counts_free(daemon->tally);
 	state_file_close(daemon->state_file);
 	/*
-	 * Who hangs keeps what he has. If the incident worker does, the ring is not ended in good
-	 * order: the next start recovers what it holds.
+	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring is
+	 * not marked as ended: the next start recovers what it holds.
 	 */
 	if (incidents_free(daemon->incidents)) {
 		if (session_free(daemon->session))
@@ -586,8 +562,8 @@ static void take_down(struct daemon *daemon)
 
 /*
  * Runs until SIGTERM or SIGINT. SIGHUP and `spikewatch reload` read file again; SIGUSR1 and
- * `spikewatch trigger` open an incident. config is what file held, and becomes the daemon's. 0: a
- * clean stop; -errno: it could not start (logged), -EALREADY: another daemon has this ring.
+ * `spikewatch trigger` open an incident. config is what file held; it is freed. 0: a clean stop;
+ * -errno: it could not start (logged), -EALREADY: another daemon has this ring.
  */
 static int daemon_run(const struct config_file *file, struct config *config)
 {
@@ -595,15 +571,14 @@ static int daemon_run(const struct config_file *file, struct config *config)
 		.file = file,
 		.config = config,
 		.lock_fd = -1,
-		.had_terminal = signals_has_terminal(),
+		.had_terminal = has_terminal(),
 		.clock = real_clock(),
 		.poll_ns = choose_poll(config),
 	};
 	int r;
 
 	daemon.started = clock_mono(&daemon.clock);
-	watchdog_init(&daemon.watchdog);
-	signals_block();
+	block_signals();
 	r = reporter_new(&daemon.reporter);
 	if (r == 0)
 		r = build(&daemon);
@@ -614,6 +589,8 @@ static int daemon_run(const struct config_file *file, struct config *config)
 	return r;
 }
 
+/* ---- the command line ---- */
+
 struct request {
 	struct config_file file;
 	bool check, verbose;
@@ -622,7 +599,7 @@ struct request {
 static void print_help(void)
 {
 	printf("usage: spikewatchd [-c FILE] [--check [FILE]] [-v]\n"
-	       "Samples processes and cgroups, and keeps what happened around a spike.\n\n"
+	       "Samples processes and cgroups, and records what happened around a spike.\n\n"
 	       "  -c, --config FILE    configuration (%s,\n"
 	       "                       then *.json of %s)\n"
 	       "      --check [FILE]   only check the configuration\n"
@@ -635,7 +612,7 @@ static void print_help(void)
 	       PATHS_CONFIG, PATHS_DROPINS);
 }
 
-enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION };
+enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION, OPTION_STUCK_AFTER };
 
 static const struct option options[] = {
 	{ "config", required_argument, NULL, 'c' },
@@ -645,10 +622,11 @@ static const struct option options[] = {
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, OPTION_VERSION },
+	{ "stuck-after", required_argument, NULL, OPTION_STUCK_AFTER }, /* for tests: config_file.stuck_ns */
 	{ NULL, 0, NULL, 0 },
 };
 
-/* A file that was named stands alone; the default one has drop-ins. */
+/* Only the default file has drop-ins. */
 static void name_file(struct request *request, const char *file)
 {
 	request->file.path = file;
@@ -682,6 +660,10 @@ static int parse(int argc, char **argv, struct request *request)
 		case 'h':
 			print_help();
 			return 0;
+		case OPTION_STUCK_AFTER:
+			if (units_duration(optarg, strlen(optarg), &request->file.stuck_ns) < 0)
+				return EX_USAGE;
+			break;
 		case OPTION_VERSION:
 			printf("spikewatchd %s\n", SPIKEWATCH_VERSION);
 			return 0;

@@ -1,225 +1,252 @@
-/* watchdog.c: compares times; the sending is systemd's protocol. */
+/*
+ * watchdog.c: compares the times at which each thread showed a sign of life last.
+ *
+ * Readiness: discovery's thread makes the first scan, and the loop waits for its event or for a
+ * timer, whichever is first. A scan in the main thread would be simpler, but a read of /proc that
+ * blocks would block the start, with all signals held.
+ *
+ * Keep-alive: the message is held back once the sampler threads have been silent for SILENCE_NS;
+ * systemd restarts the service when WatchdogSec= has passed too. Discovery counts indirectly: if it
+ * blocks with its lock held, the loop blocks too, because watchdog_check asks it every second.
+ */
 #include "daemon/service/watchdog.h"
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/dispatch/dispatcher.h"
-#include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/sampling/sampler.h"
-#include "daemon/engine/session/session.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/service/health/health.h"
-#include "lib/base/base.h"
 #include "lib/model/sample.h"
 #include "lib/ring/ring.h"
-#include "lib/source/source.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
 /*
- * A scan of a thousand processes takes some milliseconds; systemd waits for a minute and a half by
- * default.
+ * How long the first scan is waited for: one of a thousand processes takes some milliseconds, and
+ * systemd waits for a minute and a half by default.
  */
-#define READINESS_PATIENCE_NS (5 * NS_PER_S)
+#define FIRST_SCAN_NS (5 * NS_PER_S)
 
-/*
- * Each part shows a sign at least once a second; a machine in distress may hold it up for a while.
- */
-#define WATCHDOG_PATIENCE_NS (10 * NS_PER_S)
+/* Each thread shows a sign at least once a second; a machine under load may delay it. */
+#define SILENCE_NS (10 * NS_PER_S)
+#define SILENCE_MIN_NS (2 * NS_PER_S)
 
-/*
- * readiness.c: two sources of the loop, of which the first that speaks ends both.
- *
- * Rejected: the first scan in the main thread. It is simpler, and whatever hangs in it hangs the
- * start, for ever, with all signals blocked.
- */
-
-void readiness_release(struct readiness *readiness)
-{
-	readiness->process_facts = sd_event_source_disable_unref(readiness->process_facts);
-	readiness->patience = sd_event_source_disable_unref(readiness->patience);
-}
-
-static int be_ready(struct readiness *readiness, sd_event_source *source, int result)
-{
-	sd_event *event = sd_event_source_get_event(source);
-	int r;
-
-	readiness_release(readiness);
-	r = readiness->ready(readiness->ctx, result);
-
-	return r < 0 ? sd_event_exit(event, r) : 0;
-}
-
-static int on_scanned(sd_event_source *source, int fd, uint32_t events, void *userdata)
-{
-	struct readiness *readiness = userdata;
-
-	(void)fd;
-	(void)events;
-
-	return be_ready(readiness, source, discovery_first(readiness->discovery));
-}
-
-static int on_patience(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct readiness *readiness = userdata;
-	struct log_about about = { .message = MESSAGE_THREAD_STUCK, .thread = "discovery" };
-	int32_t reading = discovery_reading(readiness->discovery);
-	unsigned seconds = READINESS_PATIENCE_NS / NS_PER_S;
-
-	(void)usec;
-	if (discovery_first(readiness->discovery) != DISCOVERY_SCANNING)
-		return on_scanned(source, -1, 0, userdata);
-
-	if (reading)
-		log_about(LOG_WARNING, &about,
-			  "the first look for targets is not through after %u s: it is at the files of process %" PRId32
-			  ", and may hang there. It is not waited for: targets are watched as they are found.",
-			  seconds, reading);
-	else
-		log_about(LOG_WARNING, &about,
-			  "the first look for targets is not through after %u s. It is not waited for: targets are "
-			  "watched as they are found.",
-			  seconds);
-
-	return be_ready(readiness, source, 0);
-}
-
-int readiness_await(struct readiness *readiness, sd_event *event)
-{
-	int r = sd_event_add_io(event, &readiness->process_facts, discovery_first_fd(readiness->discovery), EPOLLIN,
-				on_scanned, readiness);
-
-	if (r >= 0)
-		r = sd_event_add_time_relative(event, &readiness->patience, CLOCK_MONOTONIC,
-					       READINESS_PATIENCE_NS / NS_PER_US, 0, on_patience, readiness);
-	if (r < 0)
-		readiness_release(readiness);
-
-	return r < 0 ? r : 0;
-}
-
-/* periodic_checks.c: asks everybody, and hands what they say to those who speak about it. */
-
-/* Collecting evidence of 32 processes of many gigabytes takes seconds, a slow disk some more. */
+/* Captures of 32 processes of many gigabytes take seconds, a slow disk some more. */
 #define COLLECTING_MAX_NS (120 * NS_PER_S)
 
 _Static_assert(SAMPLERS_MAX + 2 <= HEALTH_THREADS_MAX, "each sampler thread, discovery and the collector have a place");
 
-/* Each sampler thread for itself, under the name that it has in /proc. */
-static void judge_sampler_signs(const struct periodic_checks *house, mono_t now)
+struct watchdog {
+	struct watchdog_options options;
+	sd_event_source *first_scan, *first_scan_timer; /* until the daemon is ready */
+	uint64_t first_scan_ns, silence_ns;
+	uint64_t period_ns; /* between two keep-alive messages; 0: systemd expects none */
+	mono_t sent;
+};
+
+/* ---- readiness ---- */
+
+static void stop_waiting(struct watchdog *watchdog)
+{
+	watchdog->first_scan = sd_event_source_disable_unref(watchdog->first_scan);
+	watchdog->first_scan_timer = sd_event_source_disable_unref(watchdog->first_scan_timer);
+}
+
+static int be_ready(struct watchdog *watchdog, int result)
+{
+	int r;
+
+	stop_waiting(watchdog);
+	r = watchdog->options.ready(watchdog->options.ctx, result);
+
+	return r < 0 ? sd_event_exit(watchdog->options.event, r) : 0;
+}
+
+static int on_first_scan(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	struct watchdog *watchdog = userdata;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+
+	return be_ready(watchdog, discovery_first(session_discovery(watchdog->options.session)));
+}
+
+static int on_first_scan_late(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct watchdog *watchdog = userdata;
+	struct log_about about = { .message = MESSAGE_THREAD_STUCK, .thread = "discovery" };
+	const struct discovery *discovery = session_discovery(watchdog->options.session);
+	int32_t reading = discovery_reading(discovery);
+	double seconds = (double)watchdog->first_scan_ns / NS_PER_S;
+
+	(void)usec;
+	if (discovery_first(discovery) != DISCOVERY_SCANNING)
+		return on_first_scan(source, -1, 0, userdata);
+
+	if (reading)
+		log_about(LOG_WARNING, &about,
+			  "the first scan for targets has not ended after %g s: it is reading the files of process "
+			  "%" PRId32 ", and may be blocked there. Starting without it: targets are watched as they "
+			  "are found.",
+			  seconds, reading);
+	else
+		log_about(LOG_WARNING, &about,
+			  "the first scan for targets has not ended after %g s. Starting without it: targets are "
+			  "watched as they are found.",
+			  seconds);
+
+	return be_ready(watchdog, 0);
+}
+
+/* ---- the threads ---- */
+
+/* How long a thread has been silent, if that is longer than max_ns; 0: it is alive. */
+static uint64_t silence(mono_t last_sign, uint64_t max_ns, mono_t now)
+{
+	int64_t age = mono_diff(now, last_sign); /* negative: the thread was quicker than the caller */
+
+	return age > (int64_t)max_ns ? (uint64_t)age : 0;
+}
+
+/* Each sampler thread under the name that it has in /proc. */
+static void check_sampler_threads(const struct watchdog *watchdog, mono_t now)
 {
 	static const char *const names[SAMPLERS_MAX] = {
 		"sampler/0",  "sampler/1",  "sampler/2",  "sampler/3",  "sampler/4",  "sampler/5",
 		"sampler/6",  "sampler/7",  "sampler/8",  "sampler/9",  "sampler/10", "sampler/11",
 		"sampler/12", "sampler/13", "sampler/14", "sampler/15",
 	};
-	const struct samplers *samplers = session_samplers(house->session);
+	const struct samplers *samplers = session_samplers(watchdog->options.session);
 	unsigned count = samplers_count(samplers);
 
-	for (unsigned i = 0; i < count; i++) {
-		struct watchdog_sign sign = { count > 1 ? names[i] : "sampler",
-					      .at = samplers_thread_pulse(samplers, i) };
-
-		health_stuck(house->health, sign.part, watchdog_silence(&sign, now), now);
-	}
+	for (unsigned i = 0; i < count; i++)
+		health_stuck(watchdog->options.health, count > 1 ? names[i] : "sampler",
+			     silence(samplers_thread_pulse(samplers, i), watchdog->silence_ns, now), now);
 }
 
-static void judge_signs(const struct periodic_checks *house, mono_t now)
+static void check_threads(const struct watchdog *watchdog, mono_t now)
 {
-	struct watchdog_sign finding = { "discovery", .at = discovery_pulse(session_discovery(house->session)) };
-	mono_t busy = incidents_busy_since(house->incidents);
-	struct watchdog_sign collecting = { "collector", busy.ns ? busy : now, .patience_ns = COLLECTING_MAX_NS };
+	const struct watchdog_options *options = &watchdog->options;
+	mono_t pulse = discovery_pulse(session_discovery(options->session));
+	mono_t busy = incidents_busy_since(options->incidents);
 
-	judge_sampler_signs(house, now);
-	health_stuck(house->health, finding.part, watchdog_silence(&finding, now), now);
-	health_stuck(house->health, "collector", watchdog_silence(&collecting, now), now);
+	check_sampler_threads(watchdog, now);
+	health_stuck(options->health, "discovery", silence(pulse, watchdog->silence_ns, now), now);
+	health_stuck(options->health, "collector", silence(busy.ns ? busy : now, COLLECTING_MAX_NS, now), now);
 }
 
-void periodic_checks_judged(const struct periodic_checks *house, mono_t now)
+static void check_samplers(const struct watchdog *watchdog, mono_t now)
 {
-	struct watchdog_sign sampling = { "sampler", .at = samplers_pulse(session_samplers(house->session)) };
-
-	watchdog_feed(house->watchdog, &sampling, 1, now);
-}
-
-static void judge_samplers(const struct periodic_checks *house, mono_t now)
-{
-	const struct samplers *samplers = session_samplers(house->session);
+	const struct samplers *samplers = session_samplers(watchdog->options.session);
 	struct stats threads[SAMPLERS_MAX] = { 0 };
 	size_t count = samplers_count(samplers);
 
 	for (unsigned i = 0; i < count; i++)
-		samplers_thread_stats(samplers, i, &threads[i]); /* nothing yet: nothing to be judged */
-	health_judge(house->health, threads, count, now);
+		samplers_thread_stats(samplers, i, &threads[i]); /* none yet: zeros, which are not judged */
+	health_judge(watchdog->options.health, threads, count, now);
+	health_slowdown(watchdog->options.health, samplers_slowdown(samplers), samplers_cpu_share(samplers));
 }
 
-void periodic_checks_second(const struct periodic_checks *house)
+void watchdog_check(struct watchdog *watchdog)
 {
-	struct samplers *samplers = session_samplers(house->session);
-	struct ring *ring = session_ring(house->session);
+	const struct watchdog_options *options = &watchdog->options;
 	struct clock clock = real_clock();
 	mono_t now = clock_mono(&clock);
-	struct dispatcher_counts watched;
+	struct dispatcher_counts dispatched;
 	struct discovery_state found;
 	uint64_t boot_ns;
 	wall_t wall;
 	mono_t mono;
 
-	judge_samplers(house, now);
-	health_slowdown(house->health, samplers_slowdown(samplers), samplers_cpu_share(samplers));
-	discovery_state(session_discovery(house->session), &found);
-	health_discovery(house->health, &found);
-	dispatcher_counts(house->dispatcher, &watched);
-	health_rules_behind(house->health, watched.lost_pages, now);
+	check_samplers(watchdog, now);
+	discovery_state(session_discovery(options->session), &found);
+	health_discovery(options->health, &found);
+	dispatcher_counts(options->dispatcher, &dispatched);
+	health_rules_behind(options->health, dispatched.lost_pages, now);
 	real_clock_together(&mono, &wall, &boot_ns);
-	health_clock(house->health, mono, wall, boot_ns);
-	judge_signs(house, now);
-	if (incidents_disk_is_short(house->incidents))
-		incidents_disk_ok(house->incidents, now); /* that it is over is to be known before a rule would fire */
-	target_log_poll(house->target_log, now);
-	if (ring_evict_reader(ring, proc_read_is_alive))
+	health_clock(options->health, mono, wall, boot_ns);
+	check_threads(watchdog, now);
+	if (incidents_disk_is_short(options->incidents))
+		incidents_disk_ok(options->incidents, now); /* notices the end before a rule would fire */
+	target_log_poll(options->target_log, now);
+	if (ring_evict_reader(session_ring(options->session), proc_read_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
-			  "a reader that had stopped the ring is dead: it was let go of, and sampling goes on");
+			  "a reader that had stopped the ring has died: it was removed, and sampling continues");
 }
 
-void watchdog_init(struct watchdog *watchdog)
+/* ---- keep-alive ---- */
+
+/* True: the message was sent. */
+static bool send_keep_alive(struct watchdog *watchdog, mono_t last_sign, mono_t now)
+{
+	if (!watchdog->period_ns || mono_diff(now, watchdog->sent) < (int64_t)watchdog->period_ns ||
+	    silence(last_sign, watchdog->silence_ns, now))
+		return false;
+
+	watchdog->sent = now;
+
+	return sd_notify(0, "WATCHDOG=1") > 0;
+}
+
+void watchdog_keep_alive(struct watchdog *watchdog, mono_t now)
+{
+	send_keep_alive(watchdog, samplers_pulse(session_samplers(watchdog->options.session)), now);
+}
+
+/* A quarter of what systemd allows ($WATCHDOG_USEC): a message that is late does no harm. */
+static uint64_t keep_alive_period_ns(void)
 {
 	uint64_t usec = 0;
 
-	*watchdog = (struct watchdog){ 0 };
-	/* A quarter of what systemd allows: one word that is late is made up for by the next. */
-	if (sd_watchdog_enabled(0, &usec) > 0)
-		watchdog->period_ns = usec * NS_PER_US / 4;
+	return sd_watchdog_enabled(0, &usec) > 0 ? usec * NS_PER_US / 4 : 0;
 }
 
-uint64_t watchdog_silence(const struct watchdog_sign *sign, mono_t now)
-{
-	int64_t age = mono_diff(now, sign->at); /* negative: the thread was quicker than who asks */
-	uint64_t patience_ns = sign->patience_ns ? sign->patience_ns : WATCHDOG_PATIENCE_NS;
+/* ---- life ---- */
 
-	return age > (int64_t)patience_ns ? (uint64_t)age : 0;
+static void set_limits(struct watchdog *watchdog, uint64_t stuck_ns)
+{
+	watchdog->first_scan_ns = stuck_ns ? stuck_ns : FIRST_SCAN_NS;
+	watchdog->silence_ns = !stuck_ns ? SILENCE_NS : stuck_ns < SILENCE_MIN_NS ? SILENCE_MIN_NS : stuck_ns;
+	watchdog->period_ns = keep_alive_period_ns();
 }
 
-bool watchdog_feed(struct watchdog *watchdog, const struct watchdog_sign *signs, size_t count, mono_t now)
+int watchdog_new(const struct watchdog_options *options, struct watchdog **ret)
 {
-	if (!watchdog->period_ns || mono_diff(now, watchdog->fed) < (int64_t)watchdog->period_ns)
-		return false;
+	struct watchdog *watchdog = calloc(1, sizeof *watchdog);
+	int r;
 
-	for (size_t i = 0; i < count; i++)
-		if (watchdog_silence(&signs[i], now))
-			return false;
+	if (!watchdog)
+		return -ENOMEM;
 
-	watchdog->fed = now;
+	watchdog->options = *options;
+	set_limits(watchdog, options->stuck_ns);
+	r = sd_event_add_io(options->event, &watchdog->first_scan,
+			    discovery_first_fd(session_discovery(options->session)), EPOLLIN, on_first_scan, watchdog);
+	if (r >= 0)
+		r = sd_event_add_time_relative(options->event, &watchdog->first_scan_timer, CLOCK_MONOTONIC,
+					       watchdog->first_scan_ns / NS_PER_US, 0, on_first_scan_late, watchdog);
+	if (r < 0) {
+		watchdog_free(watchdog);
+		return r;
+	}
+	*ret = watchdog;
 
-	return sd_notify(0, "WATCHDOG=1") > 0;
+	return 0;
+}
+
+void watchdog_free(struct watchdog *watchdog)
+{
+	if (!watchdog)
+		return;
+
+	stop_waiting(watchdog);
+	free(watchdog);
 }

@@ -685,6 +685,7 @@ int config_file_load(const struct config_file *file, struct config **ret, char *
 		config->proc_root = file->proc_root;
 	if (file->cgroup_root)
 		config->cgroup_root = file->cgroup_root;
+	config->stuck_ns = file->stuck_ns;
 	*ret = config;
 
 	return 0;

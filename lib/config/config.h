@@ -176,6 +176,7 @@ struct config {
 	const char *proc_root;    /* "/proc" */
 	const char *cgroup_root;  /* "": where libcgroup says it is mounted */
 	const char *runtime_root; /* "/": what is above the /run and /var/lib of container runtimes */
+	uint64_t stuck_ns;        /* as config_file.stuck_ns; no key */
 	struct config_target *targets;
 	size_t target_count;
 	struct config_rule *rules;
@@ -432,6 +433,11 @@ struct config_file {
 	const char *dropins;     /* directory of *.json that are read after it, or NULL */
 	const char *proc_root;   /* instead of what the file says, or NULL */
 	const char *cgroup_root; /* the same */
+	/*
+	 * After how long without a sign of life a thread counts as stuck, and is no longer waited for
+	 * when it is stopped; 0: the default of each thread. For tests.
+	 */
+	uint64_t stuck_ns;
 };
 
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */

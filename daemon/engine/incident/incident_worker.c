@@ -855,6 +855,7 @@ struct incident_worker {
 	struct jobs jobs;
 	pthread_mutex_t lock; /* of counts */
 	struct incident_worker_counts counts;
+	uint64_t hangs_ns;
 	bool running, abandoned;
 	struct write_failures write_failures; /* the thread's */
 	size_t stacks_held;                   /* by incidents that are open. The thread's */
@@ -1191,7 +1192,7 @@ void incident_worker_seal(struct incident_worker *incident_worker, struct incide
 		 incident->info.target.name);
 }
 
-int incident_worker_new(struct session *session, struct spool *spool, struct incident_worker **ret)
+int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret)
 {
 	struct incident_worker *incident_worker = calloc(1, sizeof *incident_worker);
 	sigset_t all, before;
@@ -1202,6 +1203,7 @@ int incident_worker_new(struct session *session, struct spool *spool, struct inc
 
 	incident_worker->session = session;
 	incident_worker->spool = spool;
+	incident_worker->hangs_ns = stuck_ns ? stuck_ns : HANGS_NS;
 	incident_worker->clock = real_clock();
 	steady_clock_look(&incident_worker->steady, clock_mono(&incident_worker->clock),
 			  clock_wall(&incident_worker->clock));
@@ -1259,7 +1261,7 @@ static bool await_end(struct incident_worker *incident_worker)
 
 		if (busy.ns == 0 || mono_diff(busy, since) > 0)
 			since = busy.ns ? busy : now;
-		if (mono_diff(now, since) > (int64_t)HANGS_NS)
+		if (mono_diff(now, since) > (int64_t)incident_worker->hangs_ns)
 			return false;
 	}
 

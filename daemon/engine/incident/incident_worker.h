@@ -174,10 +174,10 @@ struct incident_worker_counts {
 struct incident_worker_settings incident_worker_settings_of(const struct config *config);
 
 /*
- * Starts the thread. spool is the thread's alone until incident_worker_stop, but for what spool.h
+ * Starts the thread. stuck_ns: config_file.stuck_ns. spool is the thread's alone until incident_worker_stop, but for what spool.h
  * says. 0; -ENOMEM; -errno.
  */
-int incident_worker_new(struct session *session, struct spool *spool, struct incident_worker **ret);
+int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret);
 
 /* Since when it has been at the job that it is doing now; 0: it is idle. Any thread. */
 mono_t incident_worker_busy_since(const struct incident_worker *incident_worker);

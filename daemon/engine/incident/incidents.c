@@ -293,7 +293,8 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 
 	incidents->options = *options;
 	incidents->clock = real_clock();
-	r = incident_worker_new(options->session, options->spool, &incidents->incident_worker);
+	r = incident_worker_new(options->session, options->spool, options->config->stuck_ns,
+				&incidents->incident_worker);
 	if (r < 0) {
 		free(incidents);
 		return r;

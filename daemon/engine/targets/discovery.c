@@ -1237,7 +1237,8 @@ int discovery_start(struct discovery *discovery)
 static bool join(struct discovery *discovery)
 {
 	struct clock clock = real_clock();
-	wall_t until = { clock_wall(&clock).ns + STOP_NS };
+	uint64_t wait_ns = discovery->config->stuck_ns ? discovery->config->stuck_ns : STOP_NS;
+	wall_t until = { clock_wall(&clock).ns + wait_ns };
 	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
 
 	if (discovery->abandoned)

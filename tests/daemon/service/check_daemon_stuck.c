@@ -1,10 +1,11 @@
 /*
- * check_daemon_stuck.c: spikewatchd over a /proc in which the command line of a process is a pipe
- * that nobody writes into: a read that does not come to an end, while it runs and when it is
- * stopped.
+ * check_daemon_stuck.c: spikewatchd on a /proc in which the command line of a process is a FIFO
+ * without a writer: a read that blocks, at the start, while the daemon runs and when it stops.
+ * --stuck-after shortens what is otherwise waited for.
  */
 #include "lib/incident/manifest.h"
 #include "program.h"
+#include "skip.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +20,7 @@ Suite *daemon_stuck_suite(void);
 
 static char directory[64], spikewatchd[512], spikewatch[512], stuck[128];
 static bool built;
-static int notified; /* where the words to systemd arrive */
+static int notified; /* where messages to systemd arrive */
 static char notify[64];
 
 static const char *place(const char *name)
@@ -91,11 +92,8 @@ static void teardown(void)
 	scene_remove(directory);
 }
 
-/*
- * How many times systemd was told that all is well, since it was asked last: at least every few
- * seconds, or the daemon waits for us.
- */
-static unsigned times_fed(void)
+/* How many keep-alive messages have arrived since the last call. */
+static unsigned keep_alives(void)
 {
 	char text[64];
 	unsigned times = 0;
@@ -136,16 +134,16 @@ static int sealed(void)
 
 static struct program start(void)
 {
-	const char *const arguments[] = { "/usr/bin/env",  notify, "WATCHDOG_USEC=2000000", spikewatchd, "-c",
-					  place("config"), NULL };
+	const char *const arguments[] = { "/usr/bin/env", notify,          "WATCHDOG_USEC=2000000", spikewatchd,
+					  "-c",           place("config"), "--stuck-after=1s",      NULL };
 
 	return program_start(arguments, directory, -1, 0);
 }
 
-static void await_words(const struct program *program, const char *words)
+static void await_message(const struct program *program, const char *message)
 {
-	scene_wait_for(scene_says(program->err, words) || waitpid(program->pid, NULL, WNOHANG) != 0);
-	program_said(directory, words);
+	scene_wait_for(scene_says(program->err, message) || waitpid(program->pid, NULL, WNOHANG) != 0);
+	program_said(directory, message);
 }
 
 static void make_stuck(void)
@@ -154,7 +152,7 @@ static void make_stuck(void)
 	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
 }
 
-/* Waits until somebody reads it. */
+/* Waits until it is being read. */
 static int await_reader(void)
 {
 	int fd = -1;
@@ -164,21 +162,21 @@ static int await_reader(void)
 	return fd;
 }
 
-START_TEST(it_is_said_and_stops_neither_the_watchdog_nor_the_stop)
+START_TEST(a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_stop)
 {
 	if (!built)
-		return;
+		SKIP_TEST("spikewatchd and spikewatch were not built");
 
 	struct program program = start();
 
-	await_words(&program, "watching ");
+	await_message(&program, "watching ");
 	make_stuck();
 
 	int fd = await_reader();
 
-	scene_wait_for((times_fed(), scene_says(program.err, "it hangs in a read of the files of process 10")));
-	scene_wait_for(times_fed() > 0);
-	scene_wait_for(times_fed() > 0);
+	scene_wait_for((keep_alives(), scene_says(program.err, "it hangs in a read of the files of process 10")));
+	scene_wait_for(keep_alives() > 0);
+	scene_wait_for(keep_alives() > 0);
 
 	kill(program.pid, SIGUSR1);
 	scene_wait_for(sealed() == -1);
@@ -191,51 +189,51 @@ START_TEST(it_is_said_and_stops_neither_the_watchdog_nor_the_stop)
 }
 END_TEST
 
-/* It has met nobody yet: process 10 is the first. */
-START_TEST(at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it)
+/* No process was found yet: process 10 is the first. */
+START_TEST(a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without_it)
 {
 	const char *const status[] = { spikewatch, "status", "-s", place("control"), NULL };
 
 	if (!built)
-		return;
+		SKIP_TEST("spikewatchd and spikewatch were not built");
 
 	make_stuck();
 
 	struct program program = start();
 	int fd = await_reader();
 
-	await_words(&program, "watching 0 targets");
-	program_said(directory, "it is at the files of process 10, and may hang there");
-	scene_wait_for(times_fed() > 0);
+	await_message(&program, "watching 0 targets");
+	program_said(directory, "it is reading the files of process 10, and may be blocked there");
+	scene_wait_for(keep_alives() > 0);
 	ck_assert_int_eq(mkdir(place("asked"), 0700), 0);
 	ck_assert_int_eq(program_run(status, place("asked")), 0);
 	kill(program.pid, SIGHUP);
-	await_words(&program, "reloaded: nothing has changed");
+	await_message(&program, "reloaded: nothing has changed");
 
-	/* What is there when it goes on is found, and by the same scan. */
+	/* The scan continues, and finds what is there now. */
 	unlink(stuck);
 	scene_write(stuck, "web");
 	close(fd);
-	await_words(&program, "target web/10 found");
+	await_message(&program, "target web/10 found");
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
 }
 END_TEST
 
 /*
- * Nobody selects by the command line here: discovery has read it and is through with it. Evidence
- * has it too.
+ * No target selects by the command line here, so discovery does not read it again. The capture
+ * "status" does.
  */
-START_TEST(evidence_that_hangs_does_not_keep_it_from_stopping)
+START_TEST(a_capture_that_blocks_does_not_keep_it_from_stopping)
 {
 	if (!built)
-		return;
+		SKIP_TEST("spikewatchd and spikewatch were not built");
 
 	configure("\"captures\": [\"samples\", \"status\"]", "{\"name\": \"web\", \"comm\": \"web\"}");
 
 	struct program program = start();
 
-	await_words(&program, "target web/10 found");
+	await_message(&program, "target web/10 found");
 	make_stuck();
 	kill(program.pid, SIGUSR1);
 
@@ -247,21 +245,21 @@ START_TEST(evidence_that_hangs_does_not_keep_it_from_stopping)
 	program_said(directory, "stopped: 0 incidents sealed");
 	close(fd);
 
-	/* What the ring had is an incident after the next start, as after a death. */
+	/* The next start recovers what the ring held, as after a crash. */
 	unlink(stuck);
 	scene_write(stuck, "web");
 	program = start();
-	await_words(&program, "watching ");
+	await_message(&program, "watching ");
 	scene_wait_for(sealed() == 1);
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
 }
 END_TEST
 
-START_TEST(a_signal_ends_a_start_that_hangs)
+START_TEST(a_signal_ends_a_start_that_is_blocked)
 {
 	if (!built)
-		return;
+		SKIP_TEST("spikewatchd and spikewatch were not built");
 
 	make_stuck();
 
@@ -283,10 +281,10 @@ Suite *daemon_stuck_suite(void)
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, it_is_said_and_stops_neither_the_watchdog_nor_the_stop);
-	tcase_add_test(tcase, at_the_start_it_is_named_and_the_daemon_becomes_ready_without_it);
-	tcase_add_test(tcase, evidence_that_hangs_does_not_keep_it_from_stopping);
-	tcase_add_test(tcase, a_signal_ends_a_start_that_hangs);
+	tcase_add_test(tcase, a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_stop);
+	tcase_add_test(tcase, a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without_it);
+	tcase_add_test(tcase, a_capture_that_blocks_does_not_keep_it_from_stopping);
+	tcase_add_test(tcase, a_signal_ends_a_start_that_is_blocked);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -1,5 +1,5 @@
-/* check_watchdog.c: who is alive, and what systemd is told. */
-#include "daemon/service/watchdog.h"
+/* check_watchdog.c: which thread is alive, and when systemd gets its keep-alive message. */
+#include "daemon/service/watchdog.c"
 #include "lib/base/base.h"
 
 #include <check.h>
@@ -13,7 +13,7 @@
 
 Suite *watchdog_suite(void);
 
-static int notified = -1; /* where the words to systemd arrive */
+static int notified = -1; /* where messages to systemd arrive */
 
 /* An abstract socket: nothing to clean up. */
 static void setup(void)
@@ -41,7 +41,7 @@ static void teardown(void)
 	unsetenv("WATCHDOG_USEC");
 }
 
-static bool was_told(void)
+static bool was_sent(void)
 {
 	char text[64] = "";
 	ssize_t len = recv(notified, text, sizeof(text) - 1, 0);
@@ -54,70 +54,65 @@ static mono_t at(uint64_t ms)
 	return (mono_t){ 1000 * NS_PER_S + ms * NS_PER_MS };
 }
 
-START_TEST(nobody_waits_for_a_word_without_systemd)
+START_TEST(no_message_is_sent_without_systemd)
 {
-	struct watchdog watchdog;
+	struct watchdog watchdog = { 0 };
 
 	unsetenv("WATCHDOG_USEC");
-	watchdog_init(&watchdog);
+	set_limits(&watchdog, 0);
 	ck_assert_uint_eq(watchdog.period_ns, 0);
-	ck_assert(!watchdog_feed(&watchdog, NULL, 0, at(0)));
-	ck_assert(!was_told());
+	ck_assert(!send_keep_alive(&watchdog, at(0), at(0)));
+	ck_assert(!was_sent());
 }
 END_TEST
 
-START_TEST(the_word_comes_four_times_as_often_as_it_must)
+START_TEST(messages_are_sent_four_times_as_often_as_systemd_expects)
 {
-	struct watchdog watchdog;
-	struct watchdog_sign sign = { .part = "sampler", .at = at(0) };
+	struct watchdog watchdog = { 0 };
 
-	watchdog_init(&watchdog);
+	set_limits(&watchdog, 0);
 	ck_assert_uint_eq(watchdog.period_ns, 2 * NS_PER_S);
-	ck_assert(watchdog_feed(&watchdog, &sign, 1, at(0)));
-	ck_assert(was_told());
-	ck_assert(!watchdog_feed(&watchdog, &sign, 1, at(1999)));
-	ck_assert(!was_told());
-	ck_assert(watchdog_feed(&watchdog, &sign, 1, at(2000)));
-	ck_assert(was_told());
+	ck_assert(send_keep_alive(&watchdog, at(0), at(0)));
+	ck_assert(was_sent());
+	ck_assert(!send_keep_alive(&watchdog, at(1999), at(1999)));
+	ck_assert(!was_sent());
+	ck_assert(send_keep_alive(&watchdog, at(2000), at(2000)));
+	ck_assert(was_sent());
 }
 END_TEST
 
-START_TEST(one_part_that_is_silent_keeps_the_word_back)
+START_TEST(a_sampler_that_is_silent_holds_the_message_back)
 {
-	struct watchdog watchdog;
-	struct watchdog_sign signs[] = { { .part = "sampler", .at = at(100000) },
-					 { .part = "discovery", .at = at(100000) } };
+	struct watchdog watchdog = { 0 };
 
-	watchdog_init(&watchdog);
-	for (size_t i = 0; i < 2; i++) {
-		signs[i].at = at(89999);
-		ck_assert(!watchdog_feed(&watchdog, signs, 2, at(100000)));
-		ck_assert(!was_told());
-		signs[i].at = at(100000);
-	}
-	ck_assert(watchdog_feed(&watchdog, signs, 2, at(100000)));
-	ck_assert(was_told());
+	set_limits(&watchdog, 0);
+	ck_assert(!send_keep_alive(&watchdog, at(89999), at(100000)));
+	ck_assert(!was_sent());
+	ck_assert(send_keep_alive(&watchdog, at(90000), at(100000)));
+	ck_assert(was_sent());
 }
 END_TEST
 
-START_TEST(a_part_is_silent_only_beyond_the_patience)
+START_TEST(a_thread_is_silent_only_beyond_its_limit)
 {
-	struct watchdog_sign sign = { .part = "sampler", .at = at(0) };
-
-	ck_assert_uint_eq(watchdog_silence(&sign, at(10000)), 0);
-	ck_assert_uint_eq(watchdog_silence(&sign, at(10001)), 10001 * NS_PER_MS);
-	sign.at = at(5000); /* a sign that is newer than the look */
-	ck_assert_uint_eq(watchdog_silence(&sign, at(0)), 0);
+	ck_assert_uint_eq(silence(at(0), SILENCE_NS, at(10000)), 0);
+	ck_assert_uint_eq(silence(at(0), SILENCE_NS, at(10001)), 10001 * NS_PER_MS);
+	ck_assert_uint_eq(silence(at(5000), SILENCE_NS, at(0)), 0); /* a sign that is newer than the look */
+	ck_assert_uint_eq(silence(at(1000), COLLECTING_MAX_NS, at(121000)), 0);
+	ck_assert_uint_eq(silence(at(1000), COLLECTING_MAX_NS, at(121001)), 120001 * NS_PER_MS);
 }
 END_TEST
 
-START_TEST(a_part_may_have_a_patience_of_its_own)
+START_TEST(limits_can_be_shortened)
 {
-	struct watchdog_sign sign = { .part = "collector", .at = at(1000), .patience_ns = 120 * NS_PER_S };
+	struct watchdog watchdog = { 0 };
 
-	ck_assert_uint_eq(watchdog_silence(&sign, at(999)), 0);
-	ck_assert_uint_eq(watchdog_silence(&sign, at(121000)), 0);
-	ck_assert_uint_eq(watchdog_silence(&sign, at(121001)), 120001 * NS_PER_MS);
+	set_limits(&watchdog, 0);
+	ck_assert_uint_eq(watchdog.first_scan_ns, 5 * NS_PER_S);
+	ck_assert_uint_eq(watchdog.silence_ns, 10 * NS_PER_S);
+	set_limits(&watchdog, NS_PER_S);
+	ck_assert_uint_eq(watchdog.first_scan_ns, NS_PER_S);
+	ck_assert_uint_eq(watchdog.silence_ns, 2 * NS_PER_S); /* a thread shows a sign once a second */
 }
 END_TEST
 
@@ -127,11 +122,11 @@ Suite *watchdog_suite(void)
 	TCase *tcase = tcase_create("watchdog");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, nobody_waits_for_a_word_without_systemd);
-	tcase_add_test(tcase, the_word_comes_four_times_as_often_as_it_must);
-	tcase_add_test(tcase, one_part_that_is_silent_keeps_the_word_back);
-	tcase_add_test(tcase, a_part_is_silent_only_beyond_the_patience);
-	tcase_add_test(tcase, a_part_may_have_a_patience_of_its_own);
+	tcase_add_test(tcase, no_message_is_sent_without_systemd);
+	tcase_add_test(tcase, messages_are_sent_four_times_as_often_as_systemd_expects);
+	tcase_add_test(tcase, a_sampler_that_is_silent_holds_the_message_back);
+	tcase_add_test(tcase, a_thread_is_silent_only_beyond_its_limit);
+	tcase_add_test(tcase, limits_can_be_shortened);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
