@@ -412,8 +412,8 @@ static int encode_body(const struct perf_record_format *format, struct pen *pen,
 	}
 }
 
-int perf_record_encode_as(const struct perf_record_format *format, const struct perf_record *record, void *buf,
-			  size_t cap, size_t *ret_size)
+int perf_record_encode(const struct perf_record_format *format, const struct perf_record *record, void *buf, size_t cap,
+		       size_t *ret_size)
 {
 	struct perf_event_header head = { .type = record->type, .misc = encode_misc(record) };
 	struct pen pen = { .at = buf, .left = cap < PERF_RECORD_SIZE_MAX ? cap : PERF_RECORD_SIZE_MAX };
@@ -437,13 +437,6 @@ int perf_record_encode_as(const struct perf_record_format *format, const struct 
 	memcpy(buf, &head, sizeof(head));
 	*ret_size = pen.used;
 	return 0;
-}
-
-int perf_record_encode(const struct perf_record *record, void *buf, size_t cap, size_t *ret_size)
-{
-	const struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
-
-	return perf_record_encode_as(&format, record, buf, cap, ret_size);
 }
 
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b)

@@ -54,6 +54,9 @@ struct perf_record_format {
 	uint64_t regs_user;   /* attr.sample_regs_user, for PERF_SAMPLE_REGS_USER */
 };
 
+/* Of records without registers and stack, and of all that are not samples. */
+#define PERF_RECORD_PLAIN ((const struct perf_record_format){ .sample_type = PERF_RECORD_FRAME_POINTERS })
+
 /*
  * What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0
  * is the former.
@@ -128,11 +131,8 @@ int perf_record_decode(const struct perf_record_format *format, const void *data
  * or more than a record can be; -EINVAL: another type, another format, or not as many registers as
  * the format has.
  */
-int perf_record_encode_as(const struct perf_record_format *format, const struct perf_record *record, void *buf,
-			  size_t cap, size_t *ret_size);
-
-/* perf_record_encode_as with PERF_RECORD_FRAME_POINTERS. */
-int perf_record_encode(const struct perf_record *record, void *buf, size_t cap, size_t *ret_size);
+int perf_record_encode(const struct perf_record_format *format, const struct perf_record *record, void *buf, size_t cap,
+		       size_t *ret_size);
 
 /* The same file by what the kernel said of it. Two that are all zeroes are the same. */
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
 static const struct mapping_history_limits limits = {
-	.max_lives = 6, .max_bytes = 32 << 10, .max_mappings = 16, .max_names = 8, .keep_ns = 1000
+	.max_lifetimes = 6, .max_bytes = 32 << 10, .max_mappings = 16, .max_names = 8, .keep_ns = 1000
 };
 
 static void require(int condition)
@@ -42,7 +42,7 @@ static void ask(const struct mapping_history *book, const struct perf_record *re
 	uint32_t parent;
 
 	mapping_history_stats(book, &stats);
-	require(stats.lives <= limits.max_lives && stats.bytes <= limits.max_bytes);
+	require(stats.lifetimes <= limits.max_lifetimes && stats.bytes <= limits.max_bytes);
 	mapping_history_knows(book, record->pid, record->time_ns, &parent);
 	if (mapping_history_find(book, record->pid, record->time_ns, 0x401000, &place))
 		require(place.start <= 0x401000 && 0x401000 < place.end && strlen(place.path) <= 4096);

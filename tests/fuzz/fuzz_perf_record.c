@@ -41,11 +41,11 @@ static void back_and_forth(const struct perf_record_format *format, const struct
 	struct perf_record read;
 	size_t len, len_again;
 
-	if (perf_record_encode(record, bytes, sizeof(bytes), &len) < 0)
+	if (perf_record_encode(&PERF_RECORD_PLAIN, record, bytes, sizeof(bytes), &len) < 0)
 		return;
 	require(perf_record_decode(format, bytes, len, &read) == 0);
 	require(read.size == len && read.type == record->type && read.time_ns == record->time_ns);
-	require(perf_record_encode(&read, again, sizeof(again), &len_again) == 0);
+	require(perf_record_encode(&PERF_RECORD_PLAIN, &read, again, sizeof(again), &len_again) == 0);
 	require(len == len_again && memcmp(bytes, again, len) == 0);
 }
 

@@ -172,7 +172,7 @@ static inline void rig_record(struct rig *rig, struct perf_record *record)
 	size_t size;
 
 	record->time_ns = rig->time_ns++;
-	ck_assert_int_eq(perf_record_encode_as(&format, record, bytes, sizeof(bytes), &size), 0);
+	ck_assert_int_eq(perf_record_encode(&format, record, bytes, sizeof(bytes), &size), 0);
 	ck_assert_int_eq(buffer_append(&rig->records[kind], bytes, size), 0);
 }
 

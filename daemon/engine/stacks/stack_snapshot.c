@@ -395,7 +395,7 @@ static const void *rewrite(struct picture *picture, enum stack_file_stream_kind 
 	if (period != 0)
 		copy.sample.period =
 			stack_recorder_faults_weigh(picture->recorder->faults, picture->ring, record->time_ns);
-	if (perf_record_encode_as(&entry->written, &copy, picture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
+	if (perf_record_encode(&entry->written, &copy, picture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
 		return NULL;
 	return picture->scratch;
 }

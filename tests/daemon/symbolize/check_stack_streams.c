@@ -48,7 +48,7 @@ static void add(uint64_t time_ns, uint32_t tid)
 		record.comm.name = "name";
 		record.comm.name_len = 4;
 	}
-	ck_assert_int_eq(perf_record_encode(&record, room, sizeof(room), &size), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, room, sizeof(room), &size), 0);
 	ck_assert_int_eq(buffer_append(&records[stream_count - 1], room, size), 0);
 }
 

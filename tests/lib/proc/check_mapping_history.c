@@ -192,7 +192,7 @@ START_TEST(child_has_what_its_parent_had_when_it_forked)
 	feed_exit(10, 170);
 	feed_exit(11, 171);
 	mapping_history_expire(book, 5000);
-	ck_assert_uint_eq(stats_now().lives, 1);
+	ck_assert_uint_eq(stats_now().lifetimes, 1);
 	ck_assert_str_eq(path_at(12, 5000, 0x3000), "/own");
 	ck_assert_str_eq(path_at(12, 5000, 0x1000), "/before");
 }
@@ -334,7 +334,7 @@ START_TEST(exited_are_kept_for_a_while_and_threads_are_no_processes)
 	ck_assert_str_eq(path_at(10, 115, 0x1000), "/p");
 	mapping_history_expire(book, 1121);
 	ck_assert_str_eq(path_at(10, 115, 0x1000), "");
-	ck_assert_uint_eq(stats_now().lives, 0);
+	ck_assert_uint_eq(stats_now().lifetimes, 0);
 	ck_assert_uint_eq(stats_now().bytes, 0);
 }
 END_TEST
@@ -364,7 +364,7 @@ END_TEST
 START_TEST(all_limits_hold)
 {
 	const struct mapping_history_limits limits = {
-		.max_lives = 8, .max_bytes = 64 << 10, .max_mappings = 32, .max_names = 16
+		.max_lifetimes = 8, .max_bytes = 64 << 10, .max_mappings = 32, .max_names = 16
 	};
 	char path[5000];
 
@@ -376,7 +376,7 @@ START_TEST(all_limits_hold)
 		feed_comm(pid, pid, "p", true, i * 10 + 1);
 		snprintf(path, sizeof(path), "/%0*u", (int)(i % 1000), i);
 		feed_map(pid, 0x1000, 0x1000, path, i * 10 + 2);
-		ck_assert_uint_le(stats_now().lives, limits.max_lives);
+		ck_assert_uint_le(stats_now().lifetimes, limits.max_lifetimes);
 		ck_assert_uint_le(stats_now().bytes, limits.max_bytes);
 	}
 	ck_assert_uint_gt(stats_now().evicted, 0);

@@ -60,7 +60,7 @@ static struct perf_record again(const struct perf_record *record)
 	struct perf_record read = { 0 };
 
 	memset(bytes, 0xee, sizeof(bytes));
-	ck_assert_int_eq(perf_record_encode(record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, record, bytes, sizeof(bytes), &len), 0);
 	ck_assert_int_eq(perf_record_decode(&format, bytes, sizeof(bytes), &read), 0);
 	ck_assert_uint_eq(read.size, len);
 	ck_assert_uint_eq(read.type, record->type);
@@ -221,7 +221,7 @@ START_TEST(registers_and_stack_come_back)
 	for (size_t n = 1; n < 4096; n += n < 20 ? 1 : 501) {
 		record = wide_sample(regs, stack, n);
 		memset(bytes, 0xee, sizeof(bytes));
-		ck_assert_int_eq(perf_record_encode_as(&wide, &record, bytes, sizeof(bytes), &len), 0);
+		ck_assert_int_eq(perf_record_encode(&wide, &record, bytes, sizeof(bytes), &len), 0);
 		ck_assert_int_eq(perf_record_decode(&wide, bytes, len, &read), 0);
 		ck_assert_uint_eq(read.size, len);
 		ck_assert_uint_eq(read.sample.chain_len, 5);
@@ -234,12 +234,12 @@ START_TEST(registers_and_stack_come_back)
 			size_t unused;
 
 			ck_assert_int_eq(perf_record_decode(&wide, bytes, cut, &read), -EBADMSG);
-			ck_assert_int_eq(perf_record_encode_as(&wide, &record, bytes, cut, &unused), -ENOSPC);
+			ck_assert_int_eq(perf_record_encode(&wide, &record, bytes, cut, &unused), -ENOSPC);
 		}
 	}
 	/* a kernel thread: neither */
 	record = sample();
-	ck_assert_int_eq(perf_record_encode_as(&wide, &record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&wide, &record, bytes, sizeof(bytes), &len), 0);
 	ck_assert_int_eq(perf_record_decode(&wide, bytes, len, &read), 0);
 	ck_assert_uint_eq(read.sample.regs_abi, PERF_SAMPLE_REGS_ABI_NONE);
 	ck_assert_ptr_null(read.sample.regs);
@@ -257,12 +257,12 @@ START_TEST(what_the_format_cannot_hold_is_refused)
 	struct perf_record record = wide_sample(regs, stack, 8);
 
 	record.sample.regs_len = 19;
-	ck_assert_int_eq(perf_record_encode_as(&wide, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	ck_assert_int_eq(perf_record_encode(&wide, &record, bytes, sizeof(bytes), &len), -EINVAL);
 	record.sample.regs_len = 20;
-	ck_assert_int_eq(perf_record_encode_as(&thin, &record, bytes, sizeof(bytes), &len), -EINVAL);
-	ck_assert_int_eq(perf_record_encode_as(&odd, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	ck_assert_int_eq(perf_record_encode(&thin, &record, bytes, sizeof(bytes), &len), -EINVAL);
+	ck_assert_int_eq(perf_record_encode(&odd, &record, bytes, sizeof(bytes), &len), -EINVAL);
 	record.sample.stack_bytes = SIZE_MAX - 3;
-	ck_assert_int_eq(perf_record_encode_as(&wide, &record, bytes, sizeof(bytes), &len), -ENOSPC);
+	ck_assert_int_eq(perf_record_encode(&wide, &record, bytes, sizeof(bytes), &len), -ENOSPC);
 }
 END_TEST
 
@@ -276,7 +276,7 @@ START_TEST(cut_records_are_refused)
 	struct perf_record read;
 
 	for (size_t i = 0; i < 5; i++) {
-		ck_assert_int_eq(perf_record_encode(&records[i], bytes, sizeof(bytes), &len), 0);
+		ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &records[i], bytes, sizeof(bytes), &len), 0);
 		for (size_t cut = 0; cut < len; cut++)
 			ck_assert_int_eq(perf_record_decode(&format, bytes, cut, &read), -EBADMSG);
 		for (uint16_t size = 0; size < 8; size++) {
@@ -297,22 +297,22 @@ START_TEST(counts_and_texts_that_lie_are_refused)
 	const uint64_t huge[] = { 6, UINT64_MAX, UINT64_MAX / 8, 1ULL << 61, (1ULL << 61) + 5 };
 
 	for (size_t i = 0; i < 5; i++) {
-		ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), 0);
+		ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), 0);
 		memcpy(bytes + 48, &huge[i], 8);
 		ck_assert_int_eq(perf_record_decode(&format, bytes, len, &read), -EBADMSG);
 	}
 	/* a path without its end */
 	record = mmap_of("1234567", 20);
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), 0);
 	bytes[len - 25] = 'x';
 	ck_assert_int_eq(perf_record_decode(&format, bytes, len, &read), -EBADMSG);
 	/* a build id longer than one can be */
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), 0);
 	bytes[40] = 21;
 	ck_assert_int_eq(perf_record_decode(&format, bytes, len, &read), -EBADMSG);
 	/* a mapping that goes round */
 	record.mmap.len = UINT64_MAX;
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), 0);
 	ck_assert_int_eq(perf_record_decode(&format, bytes, len, &read), -EBADMSG);
 }
 END_TEST
@@ -322,19 +322,19 @@ START_TEST(what_does_not_fit_is_not_written)
 	static uint64_t deep[9000];
 	struct perf_record record = sample();
 
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), 0);
 	for (size_t cap = 0; cap < len; cap++) {
 		size_t unused;
 
-		ck_assert_int_eq(perf_record_encode(&record, bytes, cap, &unused), -ENOSPC);
+		ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, cap, &unused), -ENOSPC);
 	}
 	record.sample.chain = deep;
 	record.sample.chain_len = 9000;
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), -ENOSPC);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), -ENOSPC);
 	record.sample.chain_len = SIZE_MAX / 8 + 2;
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), -ENOSPC);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), -ENOSPC);
 	record.type = PERF_RECORD_THROTTLE;
-	ck_assert_int_eq(perf_record_encode(&record, bytes, sizeof(bytes), &len), -EINVAL);
+	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &record, bytes, sizeof(bytes), &len), -EINVAL);
 }
 END_TEST
 
