@@ -102,6 +102,7 @@ void mapping_history_expire(struct mapping_history *history, uint64_t now_ns);
 int mapping_history_write(const struct mapping_history *history, const uint32_t *pids, size_t count, uint64_t from_ns,
 			  uint64_t to_ns, const struct sink *sink);
 
+/* What there is and what was lost. */
 void mapping_history_stats(const struct mapping_history *history, struct mapping_history_stats *ret);
 
 #endif
