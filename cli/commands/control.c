@@ -96,12 +96,12 @@ static bool find_sealed(const struct answer *answer, char *ret, size_t cap)
 	int highest = 0, number, used;
 
 	for (struct dirent *item; dir && (item = readdir(dir));) {
-		const char *rate_limit = item->d_name + len;
+		const char *rest = item->d_name + len;
 
 		if (strncmp(item->d_name, answer->stem, len) != 0)
 			continue;
 		used = 0;
-		if (sscanf(rate_limit, "-%9d%n", &number, &used) != 1 || rate_limit[used] != '\0' || number <= highest)
+		if (sscanf(rest, "-%9d%n", &number, &used) != 1 || rest[used] != '\0' || number <= highest)
 			continue;
 		highest = number;
 		snprintf(ret, cap, "%s/%s", answer->directory, item->d_name);

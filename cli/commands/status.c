@@ -188,7 +188,7 @@ static void say_units(const struct json_node *units, size_t width, FILE *file)
  * root: of the daemon's answer. A few lines of at most width characters, and one paragraph for each
  * thing that is wrong.
  */
-static void healthview_print(const struct json_node *root, size_t width, FILE *file)
+static void print_health(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
 	char line[512], why[200];
@@ -240,8 +240,7 @@ struct cells {
 };
 
 /* Whether a rule on a target, both from the answer, is wanted. */
-static bool statusview_wanted(const struct status_query *query, const struct json_node *target,
-			      const struct json_node *rule)
+static bool is_wanted(const struct status_query *query, const struct json_node *target, const struct json_node *rule)
 {
 	return status_query_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
 				  answer_text(rule, "rule"));
@@ -377,7 +376,7 @@ static struct row *collect(const struct json_node *root, const struct status_que
 
 	for (const struct json_node *t = answer_first(root, "targets"); t; t = t->next)
 		for (const struct json_node *r = answer_first(t, "rules"); r; r = r->next)
-			if (statusview_wanted(query, t, r)) {
+			if (is_wanted(query, t, r)) {
 				rows[count] = (struct row){ t, r, nearness(r), count };
 				count++;
 			}
@@ -543,8 +542,7 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
  * query->nearest rows (0: all); says how many more there are, those included that the daemon kept
  * to itself. The rows that are wanted; -ENOMEM.
  */
-static ssize_t statusview_rules(const struct json_node *root, const struct status_query *query, size_t width,
-				FILE *file)
+static ssize_t print_rules(const struct json_node *root, const struct status_query *query, size_t width, FILE *file)
 {
 	uint64_t farther = answer_whole(root, "farther"), left_out = answer_whole(root, "left_out");
 	size_t count, shown;
@@ -646,7 +644,7 @@ static void emit_target(struct json_writer *json, const struct json_node *target
 		json_key(json, "rules");
 		json_begin_array(json);
 		for (const struct json_node *rule = member->first; rule; rule = rule->next)
-			if (statusview_wanted(query, target, rule))
+			if (is_wanted(query, target, rule))
 				emit(json, rule);
 		json_end_array(json);
 	}
@@ -658,7 +656,7 @@ static bool any_wanted(const struct json_node *target, const struct status_query
 	const struct json_node *rules = json_member(target, "rules");
 
 	for (const struct json_node *rule = rules ? rules->first : NULL; rule; rule = rule->next)
-		if (statusview_wanted(query, target, rule))
+		if (is_wanted(query, target, rule))
 			return true;
 	return false;
 }
@@ -713,11 +711,11 @@ static int print_text(const struct json_node *root, const struct status_query *q
 	ssize_t rows;
 
 	plot_style_detect(stdout, &style);
-	healthview_print(root, style.width, stdout);
+	print_health(root, style.width, stdout);
 	if (query->brief)
 		return EXIT_OK;
 	putchar('\n');
-	rows = statusview_rules(root, query, style.width, stdout);
+	rows = print_rules(root, query, style.width, stdout);
 	if (rows < 0)
 		return output_no_memory();
 	if (rows == 0 && status_query_chooses(query))

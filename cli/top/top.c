@@ -95,34 +95,34 @@ static void count_waiting(const struct top_table *table, unsigned *ret_pending, 
 /*
  * When, how many of the targets are shown, what their rules wait for, since when there are peaks.
  */
-static void top_page_title(struct top_page *page, const struct top_watch *judged_target,
-			   const struct top_table_wish *wish, size_t shown)
+static void top_page_title(struct top_page *page, const struct top_watch *watch, const struct top_table_wish *wish,
+			   size_t shown)
 {
 	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
 	struct ring_info info;
 	unsigned pending, cooling;
 
-	if (judged_target->feed.ring) {
-		top_feed_info(&judged_target->feed, &info);
+	if (watch->feed.ring) {
+		top_feed_info(&watch->feed, &info);
 		units_format_duration(interval, sizeof(interval), info.interval_ns);
 	}
-	count_waiting(&judged_target->table, &pending, &cooling);
-	if (shown != judged_target->table.count)
-		snprintf(of, sizeof(of), " of %zu", judged_target->table.count);
+	count_waiting(&watch->table, &pending, &cooling);
+	if (shown != watch->table.count)
+		snprintf(of, sizeof(of), " of %zu", watch->table.count);
 	snprintf(text, sizeof(text),
 		 "%s  %zu%s target%s  rules: %u pending, %u cooling  by %s%s  every %s  peaks since %s",
-		 time_of_day(judged_target->feed.wall, now), shown, of, judged_target->table.count == 1 ? "" : "s",
-		 pending, cooling, top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
-		 time_of_day(judged_target->since, since));
+		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
+		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
+		 time_of_day(watch->since, since));
 	top_page_text(page, TOP_SCREEN_BRIGHT, text);
 }
 
 /* What a person should know besides: top_watch_note. now: of the monotonic clock. */
-static void top_page_notes(struct top_page *page, const struct top_watch *judged_target, mono_t now)
+static void top_page_notes(struct top_page *page, const struct top_watch *watch, mono_t now)
 {
 	char note[TOP_WATCH_NOTE_MAX], text[TOP_WATCH_NOTE_MAX + 8];
 
-	for (size_t i = 0; top_watch_note(judged_target, now, i, note); i++) {
+	for (size_t i = 0; top_watch_note(watch, now, i, note); i++) {
 		snprintf(text, sizeof(text), "! %s", note);
 		top_page_text(page, TOP_SCREEN_ALARM, text);
 	}
@@ -565,7 +565,7 @@ const char *top_text_row(const struct top_text *text, const struct top_table *ta
 #define FILTER_MAX 64
 
 struct top {
-	struct top_watch judged_target;
+	struct top_watch watch;
 	struct top_table_wish wish;
 	struct plot_style style;
 	struct clock clock;
@@ -602,13 +602,13 @@ static int print_page(struct top *top)
 {
 	struct top_page page = { .width = top->style.width, .utf8 = top->style.utf8 };
 	struct top_table_list list;
-	int r = top_table_view(&top->judged_target.table, &top->wish, &list);
+	int r = top_table_view(&top->watch.table, &top->wish, &list);
 
 	if (r < 0)
 		return no_memory(r);
-	top_page_title(&page, &top->judged_target, &top->wish, list.count);
-	top_page_notes(&page, &top->judged_target, clock_mono(&top->clock));
-	top_page_rows(&page, &top->judged_target.table, &list, 0, top->rows ? top->rows : SIZE_MAX);
+	top_page_title(&page, &top->watch, &top->wish, list.count);
+	top_page_notes(&page, &top->watch, clock_mono(&top->clock));
+	top_page_rows(&page, &top->watch.table, &list, 0, top->rows ? top->rows : SIZE_MAX);
 	fflush(stdout);
 	return ferror(stdout) ? EXIT_TROUBLE : -1;
 }
@@ -622,7 +622,7 @@ static int wait_and_read(struct top *top, mono_t due)
 		uint64_t left = (uint64_t)mono_diff(due, now);
 
 		real_clock_sleep_until(mono_add(now, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS));
-		r = top_watch_update(&top->judged_target, clock_mono(&top->clock));
+		r = top_watch_update(&top->watch, clock_mono(&top->clock));
 	}
 	return r;
 }
@@ -681,13 +681,13 @@ static int draw(struct top *top)
 
 	top_screen_size(top->screen, &lines, &page.width);
 	top->wish.filter = top->filter;
-	r = top_table_view(&top->judged_target.table, &top->wish, &list);
+	r = top_table_view(&top->watch.table, &top->wish, &list);
 	if (r < 0)
 		return r;
-	top_page_title(&page, &top->judged_target, &top->wish, list.count);
+	top_page_title(&page, &top->watch, &top->wish, list.count);
 	if (top->paused)
 		top_page_text(&page, TOP_SCREEN_WAITING, "paused; p goes on");
-	top_page_notes(&page, &top->judged_target, clock_mono(&top->clock));
+	top_page_notes(&page, &top->watch, clock_mono(&top->clock));
 	put_filter(top, &page);
 	if (top->help) {
 		draw_help(&page);
@@ -697,7 +697,7 @@ static int draw(struct top *top)
 			top->page = (size_t)top->rows;
 		if (top->first + top->page > list.count)
 			top->first = list.count > top->page ? list.count - top->page : 0;
-		top_page_rows(&page, &top->judged_target.table, &list, top->first, top->page);
+		top_page_rows(&page, &top->watch.table, &list, top->first, top->page);
 	}
 	top_screen_show(top->screen, page.line);
 	return 0;
@@ -813,7 +813,7 @@ static int wait_for_keys(struct top *top, mono_t due)
 		obey(top, key);
 		now = clock_mono(&top->clock);
 		if (!top->paused && mono_diff(now, read) >= (int64_t)READ_INTERVAL_NS) {
-			r = top_watch_update(&top->judged_target, now);
+			r = top_watch_update(&top->watch, now);
 			read = now;
 		}
 		if (r == 0 && key != TOP_SCREEN_NOTHING && !top->over)
@@ -827,7 +827,7 @@ static int show_screen(struct top *top)
 	int r = 0;
 
 	for (uint64_t frame = 0; r == 0 && !top->over && (!top->limited || frame < top->frames); frame++) {
-		r = top->paused ? 0 : top_watch_update(&top->judged_target, clock_mono(&top->clock));
+		r = top->paused ? 0 : top_watch_update(&top->watch, clock_mono(&top->clock));
 		if (r == 0)
 			r = draw(top);
 		if (r == 0)
@@ -879,7 +879,7 @@ static int choose_order(const char *name, enum top_table_order *ret)
 static int run(struct top *top, const char *ring, const char *config, bool plain)
 {
 	char message[CONFIG_FILE_MESSAGE_MAX];
-	int r = top_watch_init(&top->judged_target, ring, config, message);
+	int r = top_watch_init(&top->watch, ring, config, message);
 
 	if (r < 0) {
 		fprintf(stderr, "spikewatch top: ");
@@ -887,11 +887,11 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 		fputc('\n', stderr);
 		return r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE;
 	}
-	r = top_watch_update(&top->judged_target, clock_mono(&top->clock));
+	r = top_watch_update(&top->watch, clock_mono(&top->clock));
 	if (r < 0)
 		return no_memory(r);
-	if (!top->judged_target.feed.ring)
-		return top_watch_explain(&top->judged_target, "spikewatch top: ", stderr);
+	if (!top->watch.feed.ring)
+		return top_watch_explain(&top->watch, "spikewatch top: ", stderr);
 
 	plot_style_detect(stdout, &top->style);
 	/* For programs nothing is cut. */
@@ -902,7 +902,7 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 
 static void release(struct top *top)
 {
-	top_watch_release(&top->judged_target);
+	top_watch_release(&top->watch);
 }
 
 int top_command(int argc, char **argv)

@@ -946,78 +946,78 @@ static const struct config nothing = { .ring.path = "", .incidents.directory = "
 
 /* ---- places ---- */
 
-static void add_place(struct top_watch *judged_target, const char *path)
+static void add_place(struct top_watch *watch, const char *path)
 {
-	for (size_t i = 0; i < judged_target->places; i++)
-		if (strcmp(judged_target->place[i], path) == 0)
+	for (size_t i = 0; i < watch->places; i++)
+		if (strcmp(watch->place[i], path) == 0)
 			return;
-	if (judged_target->places < TOP_WATCH_PLACES)
-		snprintf(judged_target->place[judged_target->places++], PATHS_MAX, "%s", path);
+	if (watch->places < TOP_WATCH_PLACES)
+		snprintf(watch->place[watch->places++], PATHS_MAX, "%s", path);
 }
 
-static void set_file(struct top_watch *judged_target, const char *path, const char *dropins)
+static void set_file(struct top_watch *watch, const char *path, const char *dropins)
 {
-	snprintf(judged_target->config_path, PATHS_MAX, "%s", path);
-	judged_target->file = (struct config_file){ .path = judged_target->config_path, .dropins = dropins };
+	snprintf(watch->config_path, PATHS_MAX, "%s", path);
+	watch->file = (struct config_file){ .path = watch->config_path, .dropins = dropins };
 }
 
 /* A configuration that was named must be good. */
-static int add_place_of_config(struct top_watch *judged_target, char *message)
+static int add_place_of_config(struct top_watch *watch, char *message)
 {
 	struct config *config;
 	struct paths paths;
-	int r = config_file_load(&judged_target->file, &config, message);
+	int r = config_file_load(&watch->file, &config, message);
 
 	if (r < 0)
 		return r;
-	if ((judged_target->config_given || *config->ring.path) && paths_choose(config, &paths) == 0)
-		add_place(judged_target, paths.ring);
+	if ((watch->config_given || *config->ring.path) && paths_choose(config, &paths) == 0)
+		add_place(watch, paths.ring);
 	config_free(config);
 	return 0;
 }
 
-static int find_places(struct top_watch *judged_target, const char *ring, char *message)
+static int find_places(struct top_watch *watch, const char *ring, char *message)
 {
 	struct paths paths;
-	int r = ring ? 0 : add_place_of_config(judged_target, message);
+	int r = ring ? 0 : add_place_of_config(watch, message);
 
 	if (ring)
-		add_place(judged_target, ring);
-	if (r < 0 && judged_target->config_given)
+		add_place(watch, ring);
+	if (r < 0 && watch->config_given)
 		return r;
-	if (ring || judged_target->config_given)
+	if (ring || watch->config_given)
 		return 0;
 	if (paths_choose(&nothing, &paths) == 0)
-		add_place(judged_target, paths.ring);
-	add_place(judged_target, PATHS_SYSTEM_RING);
+		add_place(watch, paths.ring);
+	add_place(watch, PATHS_SYSTEM_RING);
 	return 0;
 }
 
-int top_watch_init(struct top_watch *judged_target, const char *ring, const char *config, char *message)
+int top_watch_init(struct top_watch *watch, const char *ring, const char *config, char *message)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
-	*judged_target = (struct top_watch){ .config_given = config, .table.cgroup_read_ns = CGROUP_INTERVAL_NS };
+	*watch = (struct top_watch){ .config_given = config, .table.cgroup_read_ns = CGROUP_INTERVAL_NS };
 	if (config && strlen(config) >= PATHS_MAX) {
 		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s", strerror(ENAMETOOLONG));
 		return -ENAMETOOLONG;
 	}
-	set_file(judged_target, config ? config : PATHS_CONFIG, config ? NULL : PATHS_DROPINS);
-	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &judged_target->machine);
+	set_file(watch, config ? config : PATHS_CONFIG, config ? NULL : PATHS_DROPINS);
+	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &watch->machine);
 	if (r < 0) {
 		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "/proc: %s", strerror(-r));
 		return r;
 	}
-	return find_places(judged_target, ring, message);
+	return find_places(watch, ring, message);
 }
 
-void top_watch_release(struct top_watch *judged_target)
+void top_watch_release(struct top_watch *watch)
 {
-	top_feed_release(&judged_target->feed);
-	top_table_release(&judged_target->table);
-	top_rules_free(judged_target->rules);
-	judged_target->rules = NULL;
+	top_feed_release(&watch->feed);
+	top_table_release(&watch->table);
+	top_rules_free(watch->rules);
+	watch->rules = NULL;
 }
 
 /* ---- the configuration that the daemon has ---- */
@@ -1041,7 +1041,7 @@ static const char *config_in(const char *words, size_t len)
 }
 
 /* A relative name is one in the directory that the daemon works in. */
-static void set_file_of_daemon(struct top_watch *judged_target, int procfd, int32_t pid, const char *path)
+static void set_file_of_daemon(struct top_watch *watch, int procfd, int32_t pid, const char *path)
 {
 	char directory[PATHS_MAX], whole[PATHS_MAX];
 	ssize_t len = *path == '/' ? 0 : proc_read_link(procfd, pid, "cwd", directory, sizeof(directory));
@@ -1049,10 +1049,10 @@ static void set_file_of_daemon(struct top_watch *judged_target, int procfd, int3
 	if (len < 0)
 		return;
 	if (snprintf(whole, sizeof(whole), "%s%s%s", len ? directory : "", len ? "/" : "", path) < (int)sizeof(whole))
-		set_file(judged_target, whole, NULL);
+		set_file(watch, whole, NULL);
 }
 
-static void find_config(struct top_watch *judged_target)
+static void find_config(struct top_watch *watch)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char words[8192];
@@ -1060,67 +1060,66 @@ static void find_config(struct top_watch *judged_target)
 	struct ring_info info;
 	ssize_t len;
 
-	if (judged_target->config_given)
+	if (watch->config_given)
 		return;
-	set_file(judged_target, PATHS_CONFIG, PATHS_DROPINS);
-	top_feed_info(&judged_target->feed, &info);
+	set_file(watch, PATHS_CONFIG, PATHS_DROPINS);
+	top_feed_info(&watch->feed, &info);
 	if (procfd < 0 || info.pid <= 0 || !proc_read_is_alive(info.pid, info.start_ticks))
 		return;
 	len = proc_read_file(procfd, info.pid, "cmdline", words, sizeof(words));
 	path = len > 0 ? config_in(words, (size_t)len) : NULL;
 	if (path)
-		set_file_of_daemon(judged_target, procfd, info.pid, path);
+		set_file_of_daemon(watch, procfd, info.pid, path);
 }
 
 /*
  * Without rules there still are figures. One that is bad now is what the daemon would refuse too:
  * the rules stay.
  */
-static int load_rules(struct top_watch *judged_target)
+static int load_rules(struct top_watch *watch)
 {
 	struct top_rules *rules = NULL;
 	int r;
 
-	judged_target->signature = top_rules_signature(&judged_target->file);
-	r = top_rules_new(&judged_target->file, &judged_target->machine, &rules, judged_target->bad_config);
+	watch->signature = top_rules_signature(&watch->file);
+	r = top_rules_new(&watch->file, &watch->machine, &rules, watch->bad_config);
 	if (r == -ENOMEM)
 		return r;
 	if (rules) {
-		*judged_target->bad_config = '\0';
-		top_table_judge_begin(&judged_target->table);
-		top_rules_free(judged_target->rules);
-		judged_target->rules = rules;
-		judged_target->table.cgroup_read_ns = top_rules_config(rules)->sampling.cgroup_interval_ns;
+		*watch->bad_config = '\0';
+		top_table_judge_begin(&watch->table);
+		top_rules_free(watch->rules);
+		watch->rules = rules;
+		watch->table.cgroup_read_ns = top_rules_config(rules)->sampling.cgroup_interval_ns;
 	}
-	return judged_target->rules ? top_rules_begin(judged_target->rules) : 0;
+	return watch->rules ? top_rules_begin(watch->rules) : 0;
 }
 
 /* ---- rings ---- */
 
-static uint64_t span(const struct top_watch *judged_target)
+static uint64_t span(const struct top_watch *watch)
 {
-	uint64_t least = (TOP_TABLE_SECONDS + 1) * NS_PER_S,
-		 rules = judged_target->rules ? top_rules_span_ns(judged_target->rules) : 0;
+	uint64_t least = (TOP_TABLE_SECONDS + 1) * NS_PER_S, rules = watch->rules ? top_rules_span_ns(watch->rules) : 0;
 
 	return rules > least ? rules : least;
 }
 
 /* From the past on, with the rules that there are now. */
-static int begin(struct top_watch *judged_target)
+static int begin(struct top_watch *watch)
 {
-	struct top_feed *feed = &judged_target->feed;
+	struct top_feed *feed = &watch->feed;
 	ino_t before = feed->ino;
-	int r = load_rules(judged_target);
+	int r = load_rules(watch);
 
 	if (r < 0)
 		return r;
-	r = top_feed_attach(feed, span(judged_target));
+	r = top_feed_attach(feed, span(watch));
 	if (r < 0)
 		return r;
 	/* A daemon that started at this very moment has begun to number targets anew. */
 	if (feed->ino != before)
-		top_table_release(&judged_target->table);
-	top_table_rewind(&judged_target->table);
+		top_table_release(&watch->table);
+	top_table_rewind(&watch->table);
 	return 0;
 }
 
@@ -1128,42 +1127,42 @@ static int begin(struct top_watch *judged_target)
  * The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or
  * -ENOMEM.
  */
-static int attach(struct top_watch *judged_target)
+static int attach(struct top_watch *watch)
 {
-	for (size_t i = 0; i < judged_target->places; i++) {
+	for (size_t i = 0; i < watch->places; i++) {
 		int r;
 
-		judged_target->feed.path = judged_target->place[i];
-		judged_target->place_error[i] = top_feed_attach(&judged_target->feed, 0);
-		if (judged_target->place_error[i] == -ENOMEM)
+		watch->feed.path = watch->place[i];
+		watch->place_error[i] = top_feed_attach(&watch->feed, 0);
+		if (watch->place_error[i] == -ENOMEM)
 			return -ENOMEM;
-		if (judged_target->place_error[i] < 0)
+		if (watch->place_error[i] < 0)
 			continue;
-		find_config(judged_target);
-		top_table_release(&judged_target->table);
-		top_rules_free(TAKE(judged_target->rules));
-		judged_target->table.cgroup_read_ns = CGROUP_INTERVAL_NS;
-		judged_target->since = (wall_t){ 0 };
-		r = begin(judged_target);
+		find_config(watch);
+		top_table_release(&watch->table);
+		top_rules_free(TAKE(watch->rules));
+		watch->table.cgroup_read_ns = CGROUP_INTERVAL_NS;
+		watch->since = (wall_t){ 0 };
+		r = begin(watch);
 		return r == -ENOMEM ? r : 0;
 	}
 	return 0;
 }
 
 /* A ring that has just been made may not be attached yet; then the next look does it. */
-static int look(struct top_watch *judged_target)
+static int look(struct top_watch *watch)
 {
-	struct top_feed *feed = &judged_target->feed;
+	struct top_feed *feed = &watch->feed;
 	int r = 0;
 
 	if (!feed->ring)
-		return attach(judged_target);
+		return attach(watch);
 	if (top_feed_replaced(feed)) {
 		top_feed_release(feed);
-		return attach(judged_target);
+		return attach(watch);
 	}
-	if (top_rules_signature(&judged_target->file) != judged_target->signature)
-		r = begin(judged_target);
+	if (top_rules_signature(&watch->file) != watch->signature)
+		r = begin(watch);
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -1171,9 +1170,9 @@ static int look(struct top_watch *judged_target)
 
 static int take(void *ctx, const struct ring_event *event)
 {
-	struct top_watch *judged_target = ctx;
-	struct top_table *table = &judged_target->table;
-	int r = judged_target->rules ? top_rules_event(judged_target->rules, event) : 0;
+	struct top_watch *watch = ctx;
+	struct top_table *table = &watch->table;
+	int r = watch->rules ? top_rules_event(watch->rules, event) : 0;
 
 	if (r < 0)
 		return r;
@@ -1181,8 +1180,8 @@ static int take(void *ctx, const struct ring_event *event)
 		top_table_writer(table, event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		if (judged_target->since.ns == 0)
-			judged_target->since = event->wall;
+		if (watch->since.ns == 0)
+			watch->since = event->wall;
 		table->idle_ns = event->idle_ns;
 		break;
 	case RING_EVENT_SAMPLE:
@@ -1194,7 +1193,7 @@ static int take(void *ctx, const struct ring_event *event)
 		top_table_gone(table, event->id, event->time);
 		break;
 	case RING_EVENT_TICK_END:
-		top_table_tick(table, judged_target->feed.tick);
+		top_table_tick(table, watch->feed.tick);
 		break;
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
@@ -1204,19 +1203,19 @@ static int take(void *ctx, const struct ring_event *event)
 	return 0;
 }
 
-int top_watch_update(struct top_watch *judged_target, mono_t now)
+int top_watch_update(struct top_watch *watch, mono_t now)
 {
 	int r = 0;
 
-	if (!judged_target->has_looked || mono_diff(now, judged_target->looked) >= (int64_t)LOOK_INTERVAL_NS) {
-		judged_target->looked = now;
-		judged_target->has_looked = true;
-		r = look(judged_target);
+	if (!watch->has_looked || mono_diff(now, watch->looked) >= (int64_t)LOOK_INTERVAL_NS) {
+		watch->looked = now;
+		watch->has_looked = true;
+		r = look(watch);
 	}
 	if (r == 0)
-		r = top_feed_poll(&judged_target->feed, take, judged_target);
-	if (r == 0 && judged_target->rules && judged_target->feed.wall.ns > 0)
-		top_rules_judge(judged_target->rules, judged_target->feed.wall, &judged_target->table);
+		r = top_feed_poll(&watch->feed, take, watch);
+	if (r == 0 && watch->rules && watch->feed.wall.ns > 0)
+		top_rules_judge(watch->rules, watch->feed.wall, &watch->table);
 	return r;
 }
 
@@ -1239,16 +1238,16 @@ static const char *advice(int error)
 	}
 }
 
-int top_watch_explain(const struct top_watch *judged_target, const char *prefix, FILE *file)
+int top_watch_explain(const struct top_watch *watch, const char *prefix, FILE *file)
 {
 	const char *what = NULL;
 	bool bad = false;
 
-	for (size_t i = 0; i < judged_target->places; i++) {
-		int error = judged_target->place_error[i];
+	for (size_t i = 0; i < watch->places; i++) {
+		int error = watch->place_error[i];
 
 		fputs(prefix, file);
-		output_escaped(file, judged_target->place[i]);
+		output_escaped(file, watch->place[i]);
 		fprintf(file, ": %s\n", error == -EBADMSG ? "not a ring that can be read" : strerror(-error));
 		bad |= error == -EBADMSG;
 		/* What can be done about a ring that is there says more. */
@@ -1260,20 +1259,20 @@ int top_watch_explain(const struct top_watch *judged_target, const char *prefix,
 	return bad ? EXIT_USAGE : EXIT_TROUBLE;
 }
 
-static bool state_note(const struct top_watch *judged_target, mono_t now, char *buf)
+static bool state_note(const struct top_watch *watch, mono_t now, char *buf)
 {
 	struct ring_info info;
 
-	switch (top_feed_state(&judged_target->feed, now, proc_read_is_alive)) {
+	switch (top_feed_state(&watch->feed, now, proc_read_is_alive)) {
 	case TOP_FEED_LIVE:
 		return false;
 	case TOP_FEED_ABSENT:
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s; waiting for a daemon to make one",
-			 judged_target->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
-							       : "there is no ring any more");
+			 watch->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
+						       : "there is no ring any more");
 		return true;
 	case TOP_FEED_SILENT:
-		top_feed_info(&judged_target->feed, &info);
+		top_feed_info(&watch->feed, &info);
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has written nothing for %.0f s",
 			 (double)mono_diff(now, info.last_tick) / 1e9);
 		return true;
@@ -1287,11 +1286,11 @@ static bool state_note(const struct top_watch *judged_target, mono_t now, char *
 	return false;
 }
 
-bool top_watch_note(const struct top_watch *judged_target, mono_t now, size_t index, char *buf)
+bool top_watch_note(const struct top_watch *watch, mono_t now, size_t index, char *buf)
 {
-	const struct top_feed *feed = &judged_target->feed;
+	const struct top_feed *feed = &watch->feed;
 
-	if (state_note(judged_target, now, buf) && index-- == 0)
+	if (state_note(watch, now, buf) && index-- == 0)
 		return true;
 	if (feed->damaged_pages > 0 && index-- == 0) {
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "%ju pages of the ring are damaged; what they held is missing",
@@ -1303,14 +1302,14 @@ bool top_watch_note(const struct top_watch *judged_target, mono_t now, size_t in
 			 (uintmax_t)feed->lost_pages);
 		return true;
 	}
-	if (judged_target->table.left_out > 0 && index-- == 0) {
+	if (watch->table.left_out > 0 && index-- == 0) {
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "more than %u targets; %ju are left out", TOP_TABLE_TARGETS_MAX,
-			 (uintmax_t)judged_target->table.left_out);
+			 (uintmax_t)watch->table.left_out);
 		return true;
 	}
-	if (*judged_target->bad_config && index-- == 0) {
-		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s: %s",
-			 judged_target->rules ? "rules as before a change" : "no rules", judged_target->bad_config);
+	if (*watch->bad_config && index-- == 0) {
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s: %s", watch->rules ? "rules as before a change" : "no rules",
+			 watch->bad_config);
 		return true;
 	}
 	return false;

@@ -243,27 +243,27 @@ struct top_watch {
  * daemon was started with, as far as can be seen. Both are borrowed. 0; -errno with message
  * (CONFIG_FILE_MESSAGE_MAX bytes). watch must stay where it is.
  */
-int top_watch_init(struct top_watch *judged_target, const char *ring, const char *config, char *message);
+int top_watch_init(struct top_watch *watch, const char *ring, const char *config, char *message);
 
 /* Frees. {0} is fine. */
-void top_watch_release(struct top_watch *judged_target);
+void top_watch_release(struct top_watch *watch);
 
 /*
  * Reads all there is, and lets the rules judge it. Once a second it looks whether there is another
  * ring, or another configuration. now: of the monotonic clock. 0 or -ENOMEM; feed says whether
  * there is a ring.
  */
-int top_watch_update(struct top_watch *judged_target, mono_t now);
+int top_watch_update(struct top_watch *watch, mono_t now);
 
 /*
  * Why there is no ring, and what to do about it: lines, each after `prefix`. The code to exit with.
  */
-int top_watch_explain(const struct top_watch *judged_target, const char *prefix, FILE *file);
+int top_watch_explain(const struct top_watch *watch, const char *prefix, FILE *file);
 
 /*
  * What a person should know besides the figures, one line each: note number `index` into buf
  * (TOP_WATCH_NOTE_MAX bytes). False: there are no more.
  */
-bool top_watch_note(const struct top_watch *judged_target, mono_t now, size_t index, char *buf);
+bool top_watch_note(const struct top_watch *watch, mono_t now, size_t index, char *buf);
 
 #endif

@@ -38,13 +38,13 @@ static void take_name(const char *program)
 	prctl(PR_SET_NAME, slash && slash[1] ? slash + 1 : program);
 }
 
-__attribute__((noreturn)) static void begin(const char *who, char *const *words, int read_gate,
+__attribute__((noreturn)) static void begin(const char *who, char *const *words, int gate,
 					    const struct sigaction *of_children)
 {
 	char go;
 
 	take_name(words[0]);
-	if (write(read_gate, "", 1) != 1 || read(read_gate, &go, 1) != 1)
+	if (write(gate, "", 1) != 1 || read(gate, &go, 1) != 1)
 		_exit(NOT_FOUND);
 	signal(SIGPIPE, SIG_DFL);
 	sigaction(SIGCHLD, of_children, NULL);
@@ -55,47 +55,47 @@ __attribute__((noreturn)) static void begin(const char *who, char *const *words,
 	fprintf(stderr, "%s: ", who);
 	output_escaped(stderr, words[0]);
 	fprintf(stderr, ": %s\n", strerror(errno));
-	(void)!send(read_gate, "", 1, MSG_NOSIGNAL);
+	(void)!send(gate, "", 1, MSG_NOSIGNAL);
 	_exit(code);
 }
 
 int stopped_child_fork(const char *who, char *const *words, struct stopped_child *ret)
 {
 	struct sigaction seen = { .sa_handler = SIG_DFL }, before;
-	int read_gate[2];
+	int gate[2];
 	char ready;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, read_gate) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) < 0)
 		return -errno;
 	sigaction(SIGCHLD, &seen, &before);
 
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		close(read_gate[1]);
-		begin(who, words, read_gate[0], &before);
+		close(gate[1]);
+		begin(who, words, gate[0], &before);
 	}
-	close(read_gate[0]);
+	close(gate[0]);
 	if (pid < 0) {
-		close(read_gate[1]);
+		close(gate[1]);
 		return -errno;
 	}
-	(void)!read(read_gate[1], &ready, 1); /* if it has died, whoever waits for it is told */
-	*ret = (struct stopped_child){ .pid = pid, .read_gate = read_gate[1] };
+	(void)!read(gate[1], &ready, 1); /* if it has died, whoever waits for it is told */
+	*ret = (struct stopped_child){ .pid = pid, .gate = gate[1] };
 
 	return 0;
 }
 
 int stopped_child_open(struct stopped_child *child)
 {
-	return child->read_gate >= 0 && send(child->read_gate, "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return child->gate >= 0 && send(child->gate, "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 bool stopped_child_failed(const struct stopped_child *child)
 {
 	char failed;
 
-	return child->read_gate >= 0 && recv(child->read_gate, &failed, 1, MSG_DONTWAIT) == 1;
+	return child->gate >= 0 && recv(child->gate, &failed, 1, MSG_DONTWAIT) == 1;
 }
 
 bool stopped_child_ended(const struct stopped_child *child)
@@ -108,8 +108,8 @@ bool stopped_child_ended(const struct stopped_child *child)
 
 int stopped_child_wait(struct stopped_child *child)
 {
-	if (child->read_gate >= 0)
-		close(TAKE_FD(child->read_gate));
+	if (child->gate >= 0)
+		close(TAKE_FD(child->gate));
 	for (int sent = 0, signal; child->pid;) {
 		pid_t ended = waitpid(child->pid, &child->status, WNOHANG);
 

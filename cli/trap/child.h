@@ -10,8 +10,8 @@
 
 /* {.gate = -1} is none, and legal. */
 struct stopped_child {
-	pid_t pid;     /* 0: none, or waited for */
-	int read_gate; /* our end, until it was waited for */
+	pid_t pid; /* 0: none, or waited for */
+	int gate;  /* our end, until it was waited for */
 	int status;
 };
 

@@ -451,7 +451,7 @@ int record_command(int argc, char **argv)
 		.interval_ns = 10 * NS_PER_MS,
 		.ring_bytes = 8u << 20,
 		.fd = -1,
-		.child.read_gate = -1,
+		.child.gate = -1,
 	};
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID[,PID]", "processes to record", &record.pids },

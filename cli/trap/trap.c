@@ -1232,7 +1232,7 @@ int trap_command(int argc, char **argv)
 	struct trap trap = { .count = 1,
 			     .memory_bytes = UNSAID,
 			     .for_ns = UNSAID,
-			     .child = { .read_gate = -1 },
+			     .child = { .gate = -1 },
 			     .clock = real_clock(),
 			     .plan.after_ns = TRAP_PLAN_AFTER_NS };
 	const struct option_spec options[] = {

@@ -124,7 +124,7 @@ void handed_fds_release(struct handed_fds *handed)
 struct request {
 	const char *word;
 	int (*answer)(const struct requests *requests, const char *argument, struct buffer *ret,
-		      struct control_rest *rate_limit);
+		      struct control_rest *rest);
 };
 
 static void put_error(struct json_writer *json, const char *error)
@@ -179,7 +179,7 @@ static void end_status(void *ctx)
 }
 
 static int answer_status(const struct requests *requests, const char *argument, struct buffer *ret,
-			 struct control_rest *rate_limit)
+			 struct control_rest *rest)
 {
 	struct status_answer_options options = { .overview = requests->overview,
 						 .ctx = requests->ctx,
@@ -195,7 +195,7 @@ static int answer_status(const struct requests *requests, const char *argument, 
 	if (r < 0)
 		return r;
 
-	*rate_limit = (struct control_rest){ .more = more_status, .end = end_status, .ctx = answer };
+	*rest = (struct control_rest){ .more = more_status, .end = end_status, .ctx = answer };
 
 	return 0;
 }
@@ -203,13 +203,13 @@ static int answer_status(const struct requests *requests, const char *argument, 
 /* ---- reload ---- */
 
 static int answer_reload(const struct requests *requests, const char *argument, struct buffer *ret,
-			 struct control_rest *rate_limit)
+			 struct control_rest *rest)
 {
 	char message[REQUESTS_MESSAGE_MAX] = "";
 	struct json_writer *json;
 	bool done;
 
-	(void)rate_limit;
+	(void)rest;
 	if (*argument)
 		return requests_refuse("reload takes no argument", NULL, ret);
 
@@ -335,14 +335,14 @@ static bool find_target(const struct requests *requests, struct search *search, 
 }
 
 static int answer_trigger(const struct requests *requests, const char *argument, struct buffer *ret,
-			  struct control_rest *rate_limit)
+			  struct control_rest *rest)
 {
 	struct incidents_ticket ticket;
 	struct target target;
 	char error[512];
 	int r;
 
-	(void)rate_limit;
+	(void)rest;
 	if (!*argument) {
 		r = requests->trigger(requests->ctx, NULL, &ticket);
 		return r < 0 ? r : put_ticket(&ticket, ret);
@@ -368,15 +368,14 @@ static const struct request table[] = {
 	{ "reload", answer_reload },
 };
 
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret,
-		    struct control_rest *rate_limit)
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest)
 {
 	size_t len = strcspn(line, " ");
 	const char *argument = line + len + strspn(line + len, " ");
 
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
 		if (strlen(table[i].word) == len && memcmp(table[i].word, line, len) == 0)
-			return table[i].answer(requests, argument, ret, rate_limit);
+			return table[i].answer(requests, argument, ret, rest);
 
 	return requests_refuse("this daemon knows no such request; it knows: status [WORDS], trigger [TARGET], reload",
 			       line, ret);
@@ -441,20 +440,20 @@ static void drop_rules(struct evaluator_reload **rules)
 	evaluator_reload_drop(*rules);
 }
 
-static void drop_tally(struct rule_counts **tally)
+static void drop_rule_counts(struct rule_counts **rule_counts)
 {
-	rule_counts_free(*tally);
+	rule_counts_free(*rule_counts);
 }
 
 /* 0; -errno: nothing has changed. */
 static int swap(const struct reload *reload, const struct config *config)
 {
 	AUTO(drop_rules) struct evaluator_reload *rules = NULL;
-	AUTO(drop_tally) struct rule_counts *tally = NULL;
+	AUTO(drop_rule_counts) struct rule_counts *rule_counts = NULL;
 	int r = evaluator_reload_prepare(reload->evaluator, config, &rules);
 
 	if (r == 0)
-		r = rule_counts_new(config, *reload->tally, &tally);
+		r = rule_counts_new(config, *reload->rule_counts, &rule_counts);
 	if (r == 0)
 		r = session_reload(reload->session, config);
 	if (r < 0)
@@ -463,8 +462,8 @@ static int swap(const struct reload *reload, const struct config *config)
 	evaluator_reload_commit(TAKE(rules));
 	incidents_reload(reload->incidents, config);
 	reporter_reload(reload->reporter, &config->metrics);
-	rule_counts_free(*reload->tally);
-	*reload->tally = TAKE(tally);
+	rule_counts_free(*reload->rule_counts);
+	*reload->rule_counts = TAKE(rule_counts);
 
 	return 0;
 }
@@ -527,11 +526,11 @@ struct reporter {
 	bool metrics_file_failing;
 };
 
-static int on_request(void *ctx, const char *line, struct buffer *ret, struct control_rest *rate_limit)
+static int on_request(void *ctx, const char *line, struct buffer *ret, struct control_rest *rest)
 {
 	struct reporter *reporter = ctx;
 
-	return requests_answer(&reporter->options.requests, line, ret, rate_limit);
+	return requests_answer(&reporter->options.requests, line, ret, rest);
 }
 
 static int on_scrape(void *ctx, enum openmetrics_form form, struct buffer *ret)
@@ -757,7 +756,7 @@ struct client {
 	size_t got;
 	struct buffer piece;
 	size_t sent; /* of the piece */
-	struct control_rest rate_limit;
+	struct control_rest rest;
 };
 
 struct control {
@@ -772,9 +771,9 @@ struct control {
 
 static void end_rest(struct client *client)
 {
-	if (client->rate_limit.end)
-		client->rate_limit.end(client->rate_limit.ctx);
-	client->rate_limit = (struct control_rest){ 0 };
+	if (client->rest.end)
+		client->rest.end(client->rest.ctx);
+	client->rest = (struct control_rest){ 0 };
 }
 
 static void drop(struct client *client)
@@ -816,7 +815,7 @@ static int answer(struct client *client)
 	int r;
 
 	client->piece.max = CONTROL_PIECE_MAX;
-	r = options->answer(options->ctx, client->request, &client->piece, &client->rate_limit);
+	r = options->answer(options->ctx, client->request, &client->piece, &client->rest);
 	if (r < 0)
 		return r;
 
@@ -833,11 +832,11 @@ static int next_piece(struct client *client)
 {
 	int r;
 
-	if (!client->rate_limit.more)
+	if (!client->rest.more)
 		return -ENODATA;
 
 	client->piece.len = client->sent = 0;
-	r = client->rate_limit.more(client->rate_limit.ctx, &client->piece);
+	r = client->rest.more(client->rest.ctx, &client->piece);
 	if (r <= 0)
 		end_rest(client);
 	if (r < 0)
@@ -885,7 +884,7 @@ static int hand_out(struct client *client)
 
 	client->sent += (size_t)n;
 
-	return client->sent == client->piece.len && !client->rate_limit.more ? -ENODATA : 0;
+	return client->sent == client->piece.len && !client->rest.more ? -ENODATA : 0;
 }
 
 static int on_client(sd_event_source *source, int fd, uint32_t events, void *userdata)

@@ -84,7 +84,7 @@ struct control_options {
 	 * rest. request: without newline, any other byte but NUL may be in it. 0; -errno: the
 	 * client gets none, and rest was not set.
 	 */
-	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rate_limit);
+	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest);
 	void *ctx;
 };
 
@@ -125,8 +125,7 @@ struct requests {
  * pieces is left to rest; requests must outlive it. 0; -ENOMEM; -EFBIG: it does not fit into
  * ret->max.
  */
-int requests_answer(const struct requests *requests, const char *line, struct buffer *ret,
-		    struct control_rest *rate_limit);
+int requests_answer(const struct requests *requests, const char *line, struct buffer *ret, struct control_rest *rest);
 
 /*
  * reporter.h: whoever asks from outside is answered here: at the control socket (control.h,
@@ -159,7 +158,7 @@ void reporter_start(struct reporter *reporter, const struct reporter_options *op
 void reporter_free(struct reporter *reporter);
 
 /*
- * Those who have to change; all borrowed. *config and *tally are replaced, and the old ones freed.
+ * Those who have to change; all borrowed. *config and *rule_counts are replaced, and the old ones freed.
  */
 struct reload {
 	const struct config_file *file;
@@ -167,7 +166,7 @@ struct reload {
 	struct session *session;
 	struct evaluator *evaluator;
 	struct incidents *incidents;
-	struct rule_counts **tally;
+	struct rule_counts **rule_counts;
 	struct reporter *reporter;
 };
 

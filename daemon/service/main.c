@@ -72,7 +72,7 @@ struct daemon {
 	mono_t started;
 	uint64_t poll_ns;
 	sd_event *event;
-	struct rule_counts *tally;
+	struct rule_counts *rule_counts;
 	struct reporter *reporter;
 	struct watchdog *watchdog;
 	bool save_now; /* a firing started a cooldown or was counted: to be on disk before a crash */
@@ -177,7 +177,7 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 
 	incidents_counts(daemon->incidents, &after);
 	if (after.opened > before.opened)
-		rule_counts_opened(daemon->tally, firing->rule);
+		rule_counts_opened(daemon->rule_counts, firing->rule);
 
 	return r;
 }
@@ -186,7 +186,7 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 {
 	struct daemon *daemon = ctx;
 
-	rule_counts_judged(daemon->tally, rule, decision);
+	rule_counts_judged(daemon->rule_counts, rule, decision);
 }
 
 static bool on_disk_ok(void *ctx)
@@ -226,7 +226,7 @@ static int on_reload(void *ctx, char *message)
 		.session = daemon->session,
 		.evaluator = daemon->evaluator,
 		.incidents = daemon->incidents,
-		.tally = &daemon->tally,
+		.rule_counts = &daemon->rule_counts,
 		.reporter = daemon->reporter,
 	};
 	int r;
@@ -357,7 +357,7 @@ static void fill_overview(void *ctx, struct overview *ret)
 		.state_file = daemon->state_file,
 		.dispatcher = daemon->dispatcher,
 		.health = &daemon->health,
-		.tally = daemon->tally,
+		.rule_counts = daemon->rule_counts,
 		.privileges = &daemon->privileges,
 		.started = daemon->started,
 		.now = clock_mono(&daemon->clock),
@@ -427,7 +427,7 @@ static int build_rules(struct daemon *daemon)
 	int r = incidents_new(&incidents, &daemon->incidents);
 
 	if (r == 0)
-		r = rule_counts_new(daemon->config, NULL, &daemon->tally);
+		r = rule_counts_new(daemon->config, NULL, &daemon->rule_counts);
 	if (r == 0)
 		r = evaluator_new(&evaluator, &daemon->evaluator);
 	if (r == 0)
@@ -544,7 +544,7 @@ static void take_down(struct daemon *daemon)
 	dispatcher_free(daemon->dispatcher);
 	target_log_release(&daemon->target_log);
 	evaluator_free(daemon->evaluator);
-	rule_counts_free(daemon->tally);
+	rule_counts_free(daemon->rule_counts);
 	state_file_close(daemon->state_file);
 	/*
 	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring is

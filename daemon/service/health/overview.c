@@ -268,64 +268,65 @@ void state_file_close(struct state_file *file)
 
 struct rule_counts {
 	const struct config *config;
-	struct rule_counts_counts *rows; /* config->rule_count */
+	struct rule_count *rows; /* config->rule_count */
 };
 
-static struct rule_counts_counts *row_of(const struct rule_counts *tally, const struct config_rule *rule)
+static struct rule_count *row_of(const struct rule_counts *rule_counts, const struct config_rule *rule)
 {
-	uintptr_t offset = (uintptr_t)rule - (uintptr_t)tally->config->rules;
+	uintptr_t offset = (uintptr_t)rule - (uintptr_t)rule_counts->config->rules;
 
-	return offset < tally->config->rule_count * sizeof(*rule) ? &tally->rows[offset / sizeof(*rule)] : NULL;
+	return offset < rule_counts->config->rule_count * sizeof(*rule) ? &rule_counts->rows[offset / sizeof(*rule)]
+									: NULL;
 }
 
-static const struct rule_counts_counts *row_named(const struct rule_counts *tally, const char *name)
+static const struct rule_count *row_named(const struct rule_counts *rule_counts, const char *name)
 {
-	for (size_t i = 0; i < tally->config->rule_count; i++)
-		if (strcmp(tally->config->rules[i].name, name) == 0)
-			return &tally->rows[i];
+	for (size_t i = 0; i < rule_counts->config->rule_count; i++)
+		if (strcmp(rule_counts->config->rules[i].name, name) == 0)
+			return &rule_counts->rows[i];
 
 	return NULL;
 }
 
-static void release(struct rule_counts **tally)
+static void release(struct rule_counts **rule_counts)
 {
-	rule_counts_free(*tally);
+	rule_counts_free(*rule_counts);
 }
 
 int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret)
 {
-	AUTO(release) struct rule_counts *tally = calloc(1, sizeof(*tally));
+	AUTO(release) struct rule_counts *rule_counts = calloc(1, sizeof(*rule_counts));
 
-	if (!tally)
+	if (!rule_counts)
 		return -ENOMEM;
 
-	tally->config = config;
-	tally->rows = calloc(config->rule_count + 1, sizeof(*tally->rows));
-	if (!tally->rows)
+	rule_counts->config = config;
+	rule_counts->rows = calloc(config->rule_count + 1, sizeof(*rule_counts->rows));
+	if (!rule_counts->rows)
 		return -ENOMEM;
 
 	for (size_t i = 0; before && i < config->rule_count; i++) {
-		const struct rule_counts_counts *row = row_named(before, config->rules[i].name);
+		const struct rule_count *row = row_named(before, config->rules[i].name);
 
 		if (row)
-			tally->rows[i] = *row;
+			rule_counts->rows[i] = *row;
 	}
-	*ret = TAKE(tally);
+	*ret = TAKE(rule_counts);
 
 	return 0;
 }
 
-void rule_counts_free(struct rule_counts *tally)
+void rule_counts_free(struct rule_counts *rule_counts)
 {
-	if (tally)
-		free(tally->rows);
-	free(tally);
+	if (rule_counts)
+		free(rule_counts->rows);
+	free(rule_counts);
 }
 
-void rule_counts_judged(struct rule_counts *tally, const struct config_rule *rule,
+void rule_counts_judged(struct rule_counts *rule_counts, const struct config_rule *rule,
 			const struct trigger_decision *decision)
 {
-	struct rule_counts_counts *row = row_of(tally, rule);
+	struct rule_count *row = row_of(rule_counts, rule);
 
 	if (row == NULL)
 		return;
@@ -335,17 +336,17 @@ void rule_counts_judged(struct rule_counts *tally, const struct config_rule *rul
 	row->reasons[decision->reason]++;
 }
 
-void rule_counts_opened(struct rule_counts *tally, const struct config_rule *rule)
+void rule_counts_opened(struct rule_counts *rule_counts, const struct config_rule *rule)
 {
-	struct rule_counts_counts *row = row_of(tally, rule);
+	struct rule_count *row = row_of(rule_counts, rule);
 
 	if (row)
 		row->opened++;
 }
 
-const struct rule_counts_counts *rule_counts_counts(const struct rule_counts *tally, const struct config_rule *rule)
+const struct rule_count *rule_counts_of(const struct rule_counts *rule_counts, const struct config_rule *rule)
 {
-	return row_of(tally, rule);
+	return row_of(rule_counts, rule);
 }
 
 /* /proc/self/statm, in pages: "2273 1024 768 5 0 352 0": the second is resident. */

@@ -80,30 +80,30 @@ void state_file_close(struct state_file *file);
 struct rule_counts;
 
 /* Since the daemon started, or since the rule was added. */
-struct rule_counts_counts {
+struct rule_count {
 	uint64_t windows, fired;
 	uint64_t opened; /* firings that began an incident */
 	uint64_t reasons[TRIGGER_REASONS];
 };
 
 /*
- * Counts the rules of config, which must outlive it. before: the tally that it takes the place of:
+ * Counts the rules of config, which must outlive it. before: the rule_counts that it takes the place of:
  * rules that were there, by name, go on from where they are; may be NULL. 0 or -ENOMEM.
  */
 int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret);
 
 /* NULL is fine. */
-void rule_counts_free(struct rule_counts *tally);
+void rule_counts_free(struct rule_counts *rule_counts);
 
 /* A window was judged. A rule of another configuration is not counted. O(1). */
-void rule_counts_judged(struct rule_counts *tally, const struct config_rule *rule,
+void rule_counts_judged(struct rule_counts *rule_counts, const struct config_rule *rule,
 			const struct trigger_decision *decision);
 
 /* A firing began an incident. */
-void rule_counts_opened(struct rule_counts *tally, const struct config_rule *rule);
+void rule_counts_opened(struct rule_counts *rule_counts, const struct config_rule *rule);
 
 /* NULL: it is not of the configuration in force. */
-const struct rule_counts_counts *rule_counts_counts(const struct rule_counts *tally, const struct config_rule *rule);
+const struct rule_count *rule_counts_of(const struct rule_counts *rule_counts, const struct config_rule *rule);
 
 /*
  * overview.h: everything there is to say about a running daemon, gathered for those who write it
@@ -121,7 +121,7 @@ struct overview {
 	const struct state_file *state_file; /* NULL: nothing is remembered */
 	const struct dispatcher *dispatcher;
 	const struct health *health;
-	const struct rule_counts *tally; /* NULL: nobody counts */
+	const struct rule_counts *rule_counts; /* NULL: nobody counts */
 	const struct privileges *privileges;
 	mono_t started, now;
 };

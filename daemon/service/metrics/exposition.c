@@ -94,14 +94,14 @@ static struct span trimmed(struct span span)
 }
 
 /* Takes what stands before the next `separator` off *rest. */
-static struct span next_part(struct span *rate_limit, char separator)
+static struct span next_part(struct span *rest, char separator)
 {
-	const char *end = memchr(rate_limit->at, separator, rate_limit->len);
-	size_t len = end ? (size_t)(end - rate_limit->at) : rate_limit->len;
-	struct span part = { rate_limit->at, len };
+	const char *end = memchr(rest->at, separator, rest->len);
+	size_t len = end ? (size_t)(end - rest->at) : rest->len;
+	struct span part = { rest->at, len };
 
-	rate_limit->at += len + (end != NULL);
-	rate_limit->len -= len + (end != NULL);
+	rest->at += len + (end != NULL);
+	rest->len -= len + (end != NULL);
 
 	return trimmed(part);
 }
@@ -130,11 +130,11 @@ static unsigned read_weight(struct span span)
 
 enum openmetrics_form openmetrics_negotiate(const char *accept)
 {
-	struct span rate_limit = { accept ? accept : "", accept ? strlen(accept) : 0 };
+	struct span rest = { accept ? accept : "", accept ? strlen(accept) : 0 };
 	unsigned plain = 0, open = 0;
 
-	while (rate_limit.len > 0) {
-		struct span item = next_part(&rate_limit, ','), type = next_part(&item, ';'), version = { "", 0 };
+	while (rest.len > 0) {
+		struct span item = next_part(&rest, ','), type = next_part(&item, ';'), version = { "", 0 };
 		unsigned weight = 1000;
 
 		while (item.len > 0) {
@@ -312,12 +312,12 @@ int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *
 {
 	char text[2 * TEXT_NUMBER_ROOM + 2];
 	char *end = text_put_u64(text, value / NS_PER_S);
-	uint64_t rate_limit = value % NS_PER_S;
+	uint64_t rest = value % NS_PER_S;
 
-	if (rate_limit > 0) {
+	if (rest > 0) {
 		*end++ = '.';
-		for (uint64_t unit = NS_PER_S / 10; rate_limit > 0; rate_limit %= unit, unit /= 10)
-			*end++ = (char)('0' + rate_limit / unit);
+		for (uint64_t unit = NS_PER_S / 10; rest > 0; rest %= unit, unit /= 10)
+			*end++ = (char)('0' + rest / unit);
 	}
 	*end = '\0';
 
@@ -1229,34 +1229,34 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 
 /* ---- rules ---- */
 
-static uint64_t windows_of(const struct rule_counts_counts *counts)
+static uint64_t windows_of(const struct rule_count *counts)
 {
 	return counts->windows;
 }
 
-static uint64_t unavailable_of(const struct rule_counts_counts *counts)
+static uint64_t unavailable_of(const struct rule_count *counts)
 {
 	return counts->reasons[TRIGGER_UNAVAILABLE];
 }
 
-static uint64_t fired_of(const struct rule_counts_counts *counts)
+static uint64_t fired_of(const struct rule_count *counts)
 {
 	return counts->fired;
 }
 
-static uint64_t opened_of(const struct rule_counts_counts *counts)
+static uint64_t opened_of(const struct rule_count *counts)
 {
 	return counts->opened;
 }
 
 static void put_by_rule(struct openmetrics *out, const struct overview *overview, enum family family,
-			uint64_t (*value_of)(const struct rule_counts_counts *counts))
+			uint64_t (*value_of)(const struct rule_count *counts))
 {
 	const struct config *config = overview->config;
 
 	begin(out, family);
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rule_counts_counts *counts = rule_counts_counts(overview->tally, &config->rules[i]);
+		const struct rule_count *counts = rule_counts_of(overview->rule_counts, &config->rules[i]);
 		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
 
 		if (counts)
@@ -1271,7 +1271,7 @@ static void put_suppressed(struct openmetrics *out, const struct overview *overv
 
 	begin(out, FAMILY_RULE_SUPPRESSED);
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rule_counts_counts *counts = rule_counts_counts(overview->tally, &config->rules[i]);
+		const struct rule_count *counts = rule_counts_of(overview->rule_counts, &config->rules[i]);
 		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
 
 		for (enum trigger_reason reason = TRIGGER_PENDING; counts && reason < TRIGGER_REASONS; reason++) {
@@ -1283,7 +1283,7 @@ static void put_suppressed(struct openmetrics *out, const struct overview *overv
 
 static void put_rules(struct openmetrics *out, const struct overview *overview)
 {
-	if (overview->tally == NULL)
+	if (overview->rule_counts == NULL)
 		return;
 
 	put_by_rule(out, overview, FAMILY_RULE_WINDOWS, windows_of);

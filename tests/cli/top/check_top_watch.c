@@ -25,7 +25,7 @@
 Suite *top_watch_suite(void);
 
 static char directory[64], ring_path[128], config_path[128], state_path[128], message[CONFIG_FILE_MESSAGE_MAX];
-static struct top_watch judged_target;
+static struct top_watch watch;
 static struct ring *ring;
 static struct ring_writer *writer;
 static struct ring_track track;
@@ -101,7 +101,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	top_watch_release(&judged_target);
+	top_watch_release(&watch);
 	ring_writer_free(writer);
 	ring_free(ring);
 	writer = NULL;
@@ -116,15 +116,15 @@ static mono_t now(void)
 
 static void open_watch(void)
 {
-	ck_assert_int_eq(top_watch_init(&judged_target, NULL, config_path, message), 0);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_init(&watch, NULL, config_path, message), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 }
 
 static struct top_table_row *only(void)
 {
 	struct top_table_list list;
 
-	ck_assert_int_eq(top_table_view(&judged_target.table, &(struct top_table_wish){ 0 }, &list), 0);
+	ck_assert_int_eq(top_table_view(&watch.table, &(struct top_table_wish){ 0 }, &list), 0);
 	ck_assert_uint_eq(list.count, 1);
 
 	return list.row[0];
@@ -135,7 +135,7 @@ static bool noted(const char *part)
 	char note[TOP_WATCH_NOTE_MAX];
 	bool found = false;
 
-	for (size_t i = 0; top_watch_note(&judged_target, now(), i, note); i++)
+	for (size_t i = 0; top_watch_note(&watch, now(), i, note); i++)
 		found |= strstr(note, part) != NULL;
 
 	return found;
@@ -145,7 +145,7 @@ static bool any_note(void)
 {
 	char note[TOP_WATCH_NOTE_MAX];
 
-	return top_watch_note(&judged_target, now(), 0, note);
+	return top_watch_note(&watch, now(), 0, note);
 }
 
 START_TEST(what_the_ring_holds_is_there_at_once)
@@ -156,7 +156,7 @@ START_TEST(what_the_ring_holds_is_there_at_once)
 	ck_assert_str_eq(only()->name, "a/12");
 	ck_assert_double_eq_tol(only()->cpu_cores, 0.25, 0.01);
 	ck_assert_double_eq_tol(only()->nearness, 0.5, 0.01);
-	ck_assert_uint_eq(judged_target.since.ns, (WALL_MS + START_MS) * NS_PER_MS);
+	ck_assert_uint_eq(watch.since.ns, (WALL_MS + START_MS) * NS_PER_MS);
 	ck_assert(!any_note());
 }
 END_TEST
@@ -167,7 +167,7 @@ START_TEST(what_is_written_meanwhile_is_followed)
 	run_for(2000, 0.1);
 	open_watch();
 	run_for(3000, 0.4);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert_double_eq_tol(only()->cpu_cores, 0.4, 0.01);
 	ck_assert_double_eq_tol(only()->cpu_peak, 0.4, 0.01);
 }
@@ -249,7 +249,7 @@ START_TEST(a_changed_configuration_is_judged_from_the_past_on)
 		  "\"30%\", "
 		  "\"warmup\": 0, \"cooldown\": \"1m\"}");
 	run_for(1000, 0.4);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert_uint_eq(only()->cooling, 1);
 	ck_assert_str_eq(only()->waiting[0].rule, "low");
 	ck_assert_double_eq(only()->cpu_peak, 3);
@@ -258,7 +258,7 @@ START_TEST(a_changed_configuration_is_judged_from_the_past_on)
 	/* A bad one is not taken; it is said. */
 	scene_write(config_path, "{ this is none");
 	run_for(1000, 0.4);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert(noted("rules as before a change: "));
 	ck_assert_str_eq(only()->nearest, "low");
 }
@@ -274,9 +274,9 @@ START_TEST(another_ring_is_another_world)
 	ck_assert(noted("the daemon has stopped"));
 	make_ring(1 << 20, 3);
 	run_for(2000, 0.2);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert_uint_eq(only()->id, 3);
-	ck_assert_uint_eq(judged_target.since.ns, (WALL_MS + START_MS + 5000) * NS_PER_MS);
+	ck_assert_uint_eq(watch.since.ns, (WALL_MS + START_MS + 5000) * NS_PER_MS);
 	ck_assert_double_eq_tol(only()->cpu_peak, 0.2, 0.01);
 	ck_assert(!any_note());
 }
@@ -293,18 +293,18 @@ START_TEST(a_daemon_that_is_silent_gone_or_was_never_there_is_told_apart)
 	now_ms += 2000;
 	ck_assert(noted("the daemon has written nothing for 5 s"));
 	unlink(ring_path);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert_str_eq(only()->name, "a/12"); /* what was seen stays */
-	top_watch_release(&judged_target);
+	top_watch_release(&watch);
 
-	ck_assert_int_eq(top_watch_init(&judged_target, ring_path, NULL, message), 0);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
-	ck_assert_ptr_null(judged_target.feed.ring);
-	ck_assert_int_eq(judged_target.place_error[0], -ENOENT);
+	ck_assert_int_eq(top_watch_init(&watch, ring_path, NULL, message), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
+	ck_assert_ptr_null(watch.feed.ring);
+	ck_assert_int_eq(watch.place_error[0], -ENOENT);
 	ck_assert(noted("there is no ring any more"));
 	make_ring(1 << 20, 2);
 	run_for(2000, 0.1);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
 	ck_assert_uint_eq(only()->id, 2);
 }
 END_TEST
@@ -322,12 +322,12 @@ START_TEST(a_daemon_without_a_goodbye_is_gone)
 	make_ring(1 << 20, 1);
 	run_for(1000, 0.4);
 	open_watch();
-	ck_assert_int_eq(top_feed_state(&judged_target.feed, now(), nobody), TOP_FEED_LIVE);
+	ck_assert_int_eq(top_feed_state(&watch.feed, now(), nobody), TOP_FEED_LIVE);
 	now_ms += 5000;
-	ck_assert_int_eq(top_feed_state(&judged_target.feed, now(), nobody), TOP_FEED_KILLED);
+	ck_assert_int_eq(top_feed_state(&watch.feed, now(), nobody), TOP_FEED_KILLED);
 	/* Of another boot: its last tick is in the future. */
 	now_ms = 1000;
-	ck_assert_int_eq(top_feed_state(&judged_target.feed, now(), nobody), TOP_FEED_KILLED);
+	ck_assert_int_eq(top_feed_state(&watch.feed, now(), nobody), TOP_FEED_KILLED);
 }
 END_TEST
 
@@ -339,11 +339,11 @@ START_TEST(being_overtaken_is_said)
 	run_for(1000, 0.4);
 	open_watch();
 	run_for(60000, 0.3);
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
-	ck_assert_uint_gt(judged_target.feed.lost_pages, 0);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
+	ck_assert_uint_gt(watch.feed.lost_pages, 0);
 	ck_assert(noted("pages of the ring were overwritten"));
 	ck_assert_double_eq_tol(only()->cpu_cores, 0.3, 0.01);
-	top_table_history(&judged_target.table, only(), TOP_TABLE_CPU_CORES, cells, 60);
+	top_table_history(&watch.table, only(), TOP_TABLE_CPU_CORES, cells, 60);
 	ck_assert(isnan(cells[30]) && !isnan(cells[58]));
 }
 END_TEST
@@ -360,7 +360,7 @@ START_TEST(a_damaged_page_is_said_and_passed_over)
 	byte = (char)~byte;
 	ck_assert_int_eq(pwrite(fd, &byte, 1, 4096 + 3 * 4096 + 1000), 1);
 	open_watch();
-	ck_assert_uint_eq(judged_target.feed.damaged_pages, 1);
+	ck_assert_uint_eq(watch.feed.damaged_pages, 1);
 	ck_assert(noted("1 pages of the ring are damaged"));
 	ck_assert_double_eq_tol(only()->cpu_cores, 0.3, 0.01);
 }
@@ -373,8 +373,8 @@ START_TEST(what_is_no_ring_is_refused_with_a_reason)
 
 	scene_write(ring_path, "this is no ring");
 	open_watch();
-	ck_assert_ptr_null(judged_target.feed.ring);
-	ck_assert_int_eq(top_watch_explain(&judged_target, "x: ", file), 2);
+	ck_assert_ptr_null(watch.feed.ring);
+	ck_assert_int_eq(top_watch_explain(&watch, "x: ", file), 2);
 	fclose(file);
 	ck_assert_msg(strstr(said, "not a ring that can be read"), "%s", said);
 	ck_assert_msg(strstr(said, "The file is damaged"), "%s", said);
@@ -386,17 +386,17 @@ START_TEST(without_a_good_configuration_there_are_figures_and_no_rules)
 	make_ring(1 << 20, 1);
 	run_for(2000, 0.3);
 	scene_write(config_path, "{}");
-	ck_assert_int_eq(top_watch_init(&judged_target, ring_path, config_path, message), 0);
+	ck_assert_int_eq(top_watch_init(&watch, ring_path, config_path, message), 0);
 	scene_write(config_path, "{\"rules\": 7}");
-	ck_assert_int_eq(top_watch_update(&judged_target, now()), 0);
-	ck_assert_ptr_null(judged_target.rules);
+	ck_assert_int_eq(top_watch_update(&watch, now()), 0);
+	ck_assert_ptr_null(watch.rules);
 	ck_assert(noted("no rules: "));
 	ck_assert_double_eq_tol(only()->cpu_cores, 0.3, 0.01);
 	ck_assert_ptr_null(only()->nearest);
-	top_watch_release(&judged_target);
+	top_watch_release(&watch);
 
 	/* One that was named must be good where it says where the ring is. */
-	ck_assert_int_eq(top_watch_init(&judged_target, NULL, config_path, message), -EINVAL);
+	ck_assert_int_eq(top_watch_init(&watch, NULL, config_path, message), -EINVAL);
 	ck_assert_msg(strstr(message, config_path) != NULL, "%s", message);
 }
 END_TEST
@@ -413,13 +413,13 @@ START_TEST(every_allocation_may_fail)
 		int r;
 
 		torture_arm(n);
-		r = top_watch_init(&judged_target, NULL, config_path, message);
+		r = top_watch_init(&watch, NULL, config_path, message);
 		if (r == 0)
-			r = top_watch_update(&judged_target, now());
+			r = top_watch_update(&watch, now());
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		if (injected)
-			top_watch_release(&judged_target);
+			top_watch_release(&watch);
 	}
 	ck_assert_uint_eq(only()->cooling, 1);
 	ck_assert_uint_eq(only()->pending, 1);

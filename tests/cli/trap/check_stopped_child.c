@@ -12,7 +12,7 @@ Suite *stopped_child_suite(void);
 
 static struct stopped_child start(const char *const *words)
 {
-	struct stopped_child child = { .read_gate = -1 };
+	struct stopped_child child = { .gate = -1 };
 
 	ck_assert_int_eq(stopped_child_fork("check", (char *const *)words, &child), 0);
 

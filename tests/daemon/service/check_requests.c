@@ -111,12 +111,12 @@ static const struct json_node *answer(const char *line)
 {
 	struct json_limits limits = { .size_bytes = 1u << 20, .nodes = 1u << 10 };
 	struct buffer text = { 0 };
-	struct control_rest rate_limit = { 0 };
+	struct control_rest rest = { 0 };
 
 	json_document_free(document);
 	document = NULL;
-	ck_assert_int_eq(requests_answer(&requests, line, &text, &rate_limit), 0);
-	ck_assert_ptr_null(rate_limit.more);
+	ck_assert_int_eq(requests_answer(&requests, line, &text, &rest), 0);
+	ck_assert_ptr_null(rest.more);
 	ck_assert_int_eq(json_parse(text.data, text.len, &limits, &document, NULL), 0);
 	harmless = true;
 	for (size_t i = 0; i + 1 < text.len; i++) /* it ends with a newline */
@@ -236,15 +236,15 @@ START_TEST(without_memory_nobody_is_answered_by_halves)
 
 		for (long n = 1; injected; n++) {
 			struct buffer text = { 0 };
-			struct control_rest rate_limit = { 0 };
+			struct control_rest rest = { 0 };
 
 			torture_arm(n);
-			int r = requests_answer(&requests, lines[i], &text, &rate_limit);
+			int r = requests_answer(&requests, lines[i], &text, &rest);
 			injected = torture_disarm();
 			ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-			ck_assert(!rate_limit.more || !injected);
-			if (rate_limit.end)
-				rate_limit.end(rate_limit.ctx);
+			ck_assert(!rest.more || !injected);
+			if (rest.end)
+				rest.end(rest.ctx);
 			buffer_release(&text);
 		}
 	}

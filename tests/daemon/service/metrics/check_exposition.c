@@ -41,7 +41,7 @@ static struct spool *spool;
 static struct evaluator *evaluator;
 static struct incidents *incidents;
 static struct dispatcher *dispatcher;
-static struct rule_counts *tally;
+static struct rule_counts *rule_counts;
 static struct exposition *exposition;
 static struct health health;
 static struct paths paths;
@@ -50,7 +50,7 @@ static struct buffer page;
 static int fire(void *ctx, const struct evaluator_firing *firing)
 {
 	(void)ctx;
-	rule_counts_opened(tally, firing->rule);
+	rule_counts_opened(rule_counts, firing->rule);
 
 	return 0;
 }
@@ -58,7 +58,7 @@ static int fire(void *ctx, const struct evaluator_firing *firing)
 static void judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
 {
 	(void)ctx;
-	rule_counts_judged(tally, rule, decision);
+	rule_counts_judged(rule_counts, rule, decision);
 }
 
 static void build(unsigned max_targets)
@@ -89,7 +89,7 @@ static void build(unsigned max_targets)
 	ck_assert_int_eq(incidents_new(&options, &incidents), 0);
 	ck_assert_int_eq(evaluator_new(&rules, &evaluator), 0);
 	ck_assert_int_eq(dispatcher_new(session_ring(session), evaluator, incidents, NULL, &dispatcher), 0);
-	ck_assert_int_eq(rule_counts_new(config, NULL, &tally), 0);
+	ck_assert_int_eq(rule_counts_new(config, NULL, &rule_counts), 0);
 	ck_assert_int_eq(exposition_new((wall_t){ 1500000000 }, &exposition), 0);
 	samplers_tick(session_samplers(session));
 }
@@ -99,7 +99,7 @@ static void teardown(void)
 	buffer_release(&page);
 	incidents_finish(incidents);
 	exposition_free(exposition);
-	rule_counts_free(tally);
+	rule_counts_free(rule_counts);
 	dispatcher_free(dispatcher);
 	evaluator_free(evaluator);
 	incidents_free(incidents);
@@ -120,7 +120,7 @@ static struct overview look(void)
 		.incidents = incidents,
 		.dispatcher = dispatcher,
 		.health = &health,
-		.tally = tally,
+		.rule_counts = rule_counts,
 		.now = { 5000000000 },
 	};
 }
@@ -423,14 +423,14 @@ START_TEST(equal_names_are_one_series_and_hostile_ones_are_harmless)
 }
 END_TEST
 
-/* Another tally takes the place of the one before. */
+/* Another rule_counts takes the place of the one before. */
 static void reload_tally(const struct config *next)
 {
 	struct rule_counts *after;
 
-	ck_assert_int_eq(rule_counts_new(next, tally, &after), 0);
-	rule_counts_free(tally);
-	tally = after;
+	ck_assert_int_eq(rule_counts_new(next, rule_counts, &after), 0);
+	rule_counts_free(rule_counts);
+	rule_counts = after;
 }
 
 START_TEST(rules_are_counted_over_targets_that_are_gone)
@@ -465,9 +465,9 @@ START_TEST(rules_are_counted_over_targets_that_are_gone)
 	expect("spikewatch_rule_firings_total{rule=\"hot\"} 1");
 	expect("spikewatch_rule_firings_total{rule=\"new\"} 0");
 	ck_assert_ptr_null(strstr(page.data, "\"big\""));
-	ck_assert_ptr_null(rule_counts_counts(tally, &before->rules[0]));
-	rule_counts_judged(tally, &before->rules[0], &(struct trigger_decision){ .fires = true });
-	ck_assert_uint_eq(rule_counts_counts(tally, &next->rules[1])->fired, 1);
+	ck_assert_ptr_null(rule_counts_of(rule_counts, &before->rules[0]));
+	rule_counts_judged(rule_counts, &before->rules[0], &(struct trigger_decision){ .fires = true });
+	ck_assert_uint_eq(rule_counts_of(rule_counts, &next->rules[1])->fired, 1);
 	reload_tally(before);
 	config_free(next);
 }
