@@ -139,7 +139,7 @@ $(B)/cli/report/page.h: $(B)/cli/report/tools $(REPORT_SOURCES)
 	$(call say,PAGE)
 	$(Q)sh cli/report/build.sh $(@D)
 
-$(B)/cli/report/report.o $(B)/libfuzzer/cli/report/report.o: $(B)/cli/report/page.h
+$(B)/cli/report/report.o $(B)/libfuzzer/cli/report/report.o $(B)/tests/cli/report/check_report.o: $(B)/cli/report/page.h
 $(B)/cli/report/report.o: INCLUDES += -iquote $(B)
 
 report:

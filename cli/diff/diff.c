@@ -1384,35 +1384,30 @@ struct html_stacks {
 	const struct buffer *cpu, *memory;
 };
 
-static int put_text(const struct sink *sink, const char *text)
+/* The two headlines and the notes, as one text in *ret, for free(3). 0 or -ENOMEM. */
+static int make_words(const struct difference *difference, char **ret)
 {
-	return sink_write(sink, text, strlen(text));
-}
-
-static int put_words(const struct difference *difference, const struct sink *sink)
-{
-	AUTO(buffer_release) struct buffer words = { 0 };
-	struct sink to = sink_buffer(&words);
-	int rc = 0;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+	int rc = file ? 0 : -ENOMEM;
 
 	for (unsigned side = 0; side < CONTRAST_SIDES && rc == 0; side++) {
 		AUTO_FREE char *line = NULL;
-		const char *label = difference->one ? "" : side == CONTRAST_A ? "A: " : "B: ";
 
 		rc = difference_headline(difference, side, &line);
 		if (rc == 0)
-			rc = put_text(&to, label);
-		if (rc == 0)
-			rc = put_text(&to, line);
-		if (rc == 0)
-			rc = put_text(&to, ". ");
+			fprintf(file, "%s%s. ", difference->one ? "" : side == CONTRAST_A ? "A: " : "B: ", line);
 	}
-	for (size_t i = 0; i < difference->notes && rc == 0; i++) {
-		rc = put_text(&to, difference->note[i]);
-		if (rc == 0)
-			rc = put_text(&to, ". ");
-	}
-	return rc == 0 ? html_text_write(sink, words.data, words.len) : rc;
+	for (size_t i = 0; i < difference->notes && rc == 0; i++)
+		fprintf(file, "%s. ", difference->note[i]);
+	if (file && fclose(file) != 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		*ret = text;
+	else
+		free(text);
+	return rc;
 }
 
 static void put_stacks(struct json_writer *json, const char *key, const struct buffer *stacks)
@@ -1427,7 +1422,7 @@ static void put_stacks(struct json_writer *json, const char *key, const struct b
 static int put_data(const struct difference *difference, const struct html_stacks *stacks, const struct sink *sink)
 {
 	AUTO(output_json_release) struct json_writer *json = NULL;
-	int rc = json_writer_new(html_text_json(sink), false, &json);
+	int rc = json_writer_new(report_json_sink(sink), false, &json);
 
 	if (rc < 0)
 		return rc;
@@ -1446,24 +1441,16 @@ static int put_data(const struct difference *difference, const struct html_stack
 static int difference_html_write(const struct difference *difference, const struct html_stacks *stacks,
 				 const struct sink *sink)
 {
-	static const char title[] = "Difference";
-	int rc = report_page_write(REPORT_PAGE_TITLE, sink);
+	AUTO_FREE char *words = NULL;
+	int rc = make_words(difference, &words);
 
 	if (rc == 0)
-		rc = html_text_write(sink, title, strlen(title));
+		rc = report_page_begin(sink, "Difference", words);
 	if (rc == 0)
-		rc = report_page_write(REPORT_PAGE_STORY, sink);
-	if (rc == 0)
-		rc = put_words(difference, sink);
-	if (rc == 0)
-		rc = report_page_write(REPORT_PAGE_DATA, sink);
-	if (rc == 0)
-		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
+		rc = sink_write(sink, REPORT_DATA_BEGIN, strlen(REPORT_DATA_BEGIN));
 	if (rc == 0)
 		rc = put_data(difference, stacks, sink);
-	if (rc == 0)
-		rc = put_text(sink, "</script>\n");
-	return rc == 0 ? report_page_write(REPORT_PAGE_END, sink) : rc;
+	return rc == 0 ? report_page_end(sink) : rc;
 }
 
 /* ---- the command ---- */

@@ -9,7 +9,7 @@
 #include "cli/export/export_firefox.h"
 #include "cli/incident/incident_load.h"
 #include "cli/incident/series.h"
-#include "cli/report/report.h"
+#include "cli/report/report_file.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"

@@ -1,8 +1,18 @@
 /*
- * report.c: spikewatch report: one page that holds the incident, draws it, and gives its files
- * back.
+ * report.c: spikewatch report: one page that shows the incident, draws it, and holds its files
+ * (report_file.h).
+ *
+ * What the page draws is one JSON object, described in docs/report.md. All lines of it share one
+ * grid of time, so that times are written once and zooming is the same in all pictures; values are
+ * rounded to what can be seen, which halves the page. What is in the embedded files (tables, stacks)
+ * is not repeated there. Files are read one after the other; the data follow them, because they list
+ * the files that had to be left out.
+ *
+ * The fixed parts of the page are arrays written by the build; a build without npm has none, and
+ * everything but the command works without them.
  */
 #include "cli/report/report.h"
+#include "cli/report/report_file.h"
 
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -39,403 +49,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define REPORT_FILE_FORMAT 1
+/* ---- text in HTML ---- */
 
-/* No line has more points: what lies closer together is one, with its highest value. */
-#define REPORT_DATA_POINTS_MAX 6000
-
-/*
- * report_file.c: the page is searched for lines that begin in one particular way. A mark is read
- * strictly, in the one form in which it is written: anything else is damage. The page may have been
- * through programs that end lines with CR LF.
- *
- * Rejected: a parser of HTML. The page is ours, and what has been changed by an editor of HTML is
- * not bit for bit any more.
- */
-
-#define MARK "<script type=\"application/octet-stream;base64\" data-spikewatch=\""
-#define CLOSE "</script>"
-#define HEAD_MAX 512 /* no mark is longer */
-
-_Static_assert(sizeof(MARK) + MANIFEST_NAME_MAX + REPORT_FILE_INCIDENT_MAX + 100 < HEAD_MAX, "room for a mark");
-
-/* ---- into a page ---- */
-
-__attribute__((format(printf, 2, 3))) static int file_put_line(const struct sink *sink, const char *format, ...)
-{
-	char line[HEAD_MAX];
-	va_list args;
-	int len;
-
-	va_start(args, format);
-	len = vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	return sink_write(sink, line, (size_t)len);
-}
-
-/* The letters of manifest_name_ok, but longer. */
-static bool incident_ok(const char *name, size_t len)
-{
-	if (len == 0 || len > REPORT_FILE_INCIDENT_MAX || name[0] == '.')
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		char c = name[i];
-
-		if (!(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_' &&
-		    c != '.' && c != '-')
-			return false;
-	}
-	return true;
-}
-
-int report_file_begin(const struct sink *sink, const char *incident)
-{
-	return file_put_line(sink, "\n" MARK "begin\" data-format=\"%d\" data-incident=\"%s\">" CLOSE "\n",
-			     REPORT_FILE_FORMAT, incident_ok(incident, strlen(incident)) ? incident : "");
-}
-
-int report_file_put(const struct sink *sink, const char *name, const void *data, size_t len)
-{
-	int rc;
-
-	if (!manifest_name_ok(name))
-		return -EINVAL;
-	rc = file_put_line(sink, MARK "file\" data-name=\"%s\" data-bytes=\"%zu\" data-crc32=\"%08x\">\n", name, len,
-			   checksum_crc32(CHECKSUM_CRC32_EMPTY, data, len));
-	if (rc < 0)
-		return rc;
-	rc = base64_write(sink, data, len);
-	return rc < 0 ? rc : file_put_line(sink, CLOSE "\n");
-}
-
-int report_file_end(const struct sink *sink, uint64_t count)
-{
-	return file_put_line(sink, MARK "end\" data-files=\"%ju\">" CLOSE "\n", (uintmax_t)count);
-}
-
-/* ---- out of it ---- */
-
-/* A piece of text that is being read. */
-struct span {
-	const char *at, *end;
-};
-
-/* Moves behind literal, if it stands there. */
-static bool skip(struct span *span, const char *literal)
-{
-	size_t len = strlen(literal);
-
-	if ((size_t)(span->end - span->at) < len || memcmp(span->at, literal, len) != 0)
-		return false;
-	span->at += len;
-	return true;
-}
-
-static bool take_u64(struct span *span, uint64_t *ret)
-{
-	const char *end = text_parse_u64(span->at, span->end, ret);
-
-	if (!end)
-		return false;
-	span->at = end;
-	return true;
-}
-
-static bool take_crc32(struct span *span, uint32_t *ret)
-{
-	const char *end = span->end - span->at > 8 ? span->at + 8 : span->end;
-	uint64_t value;
-
-	if (text_parse_hex(span->at, end, &value) != end || end - span->at != 8)
-		return false;
-	span->at = end;
-	*ret = (uint32_t)value;
-	return true;
-}
-
-/* Up to the quote, which is left. */
-static size_t until_quote(const struct span *span)
-{
-	const char *quote = memchr(span->at, '"', (size_t)(span->end - span->at));
-
-	return quote ? (size_t)(quote - span->at) : 0;
-}
-
-static bool take_name(struct span *span, char ret[static MANIFEST_NAME_MAX + 1])
-{
-	size_t len = until_quote(span);
-
-	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(span->at, '\0', len))
-		return false;
-	memcpy(ret, span->at, len);
-	ret[len] = '\0';
-	span->at += len;
-	return manifest_name_ok(ret);
-}
-
-/*
- * Searches for a mark at the beginning of a line, and moves behind it. False: there is none any
- * more.
- */
-static bool find_mark(struct report_file *files)
-{
-	static const size_t len = sizeof(MARK) - 1;
-
-	while (files->at < files->end) {
-		const char *newline =
-			files->at[0] == '\n' ? files->at : memchr(files->at, '\n', (size_t)(files->end - files->at));
-		const char *line = newline ? newline + 1 : files->end;
-
-		files->at = line;
-		if ((size_t)(files->end - line) >= len && memcmp(line, MARK, len) == 0) {
-			files->at = line + len;
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool skip_newline(struct span *span)
-{
-	skip(span, "\r");
-	return skip(span, "\n");
-}
-
-/* What stands behind a mark's first word; the rest of the text. */
-static struct span rate_limit(const struct report_file *files)
-{
-	return (struct span){ files->at, files->end };
-}
-
-int report_file_start(struct report_file *files, const char *text, size_t len)
-{
-	struct span span;
-	uint64_t format;
-	size_t name;
-
-	*files = (struct report_file){ .at = text, .end = text + len };
-	if (!find_mark(files))
-		return -ENOENT;
-	span = rate_limit(files);
-	if (!skip(&span, "begin\" data-format=\"") || !take_u64(&span, &format))
-		return -ENOENT;
-	if (format != REPORT_FILE_FORMAT)
-		return -EPROTONOSUPPORT;
-	if (!skip(&span, "\" data-incident=\""))
-		return 0;
-	name = until_quote(&span);
-	if (incident_ok(span.at, name)) {
-		memcpy(files->incident, span.at, name);
-		files->incident[name] = '\0';
-	}
-	return 0;
-}
-
-/* The end mark. */
-static int read_end(const struct report_file *files, struct span span)
-{
-	uint64_t count;
-
-	if (!take_u64(&span, &count) || !skip(&span, "\">" CLOSE) || count != files->count)
-		return -ENODATA;
-	return REPORT_FILE_END;
-}
-
-/* Nothing of base64 has a "<". */
-static int read_file(struct report_file *files, struct span span, struct report_file_entry *ret)
-{
-	struct report_file_entry entry;
-	const char *close;
-
-	files->count++;
-	if (!take_name(&span, entry.name) || !skip(&span, "\" data-bytes=\"") || !take_u64(&span, &entry.size_bytes) ||
-	    !skip(&span, "\" data-crc32=\"") || !take_crc32(&span, &entry.crc32) || !skip(&span, "\">") ||
-	    !skip_newline(&span))
-		return -EBADMSG;
-	close = memchr(span.at, '<', (size_t)(span.end - span.at));
-	if (!close)
-		return -EBADMSG;
-	entry.text = span.at;
-	entry.text_len = (size_t)(close - span.at);
-	span.at = close;
-	if (!skip(&span, CLOSE))
-		return -EBADMSG;
-	/* A newline before the next mark is where it is searched from. */
-	files->at = span.at;
-	*ret = entry;
-	return 0;
-}
-
-int report_file_next(struct report_file *files, struct report_file_entry *ret)
-{
-	struct span span;
-
-	if (!find_mark(files))
-		return -ENODATA;
-	span = rate_limit(files);
-	if (skip(&span, "end\" data-files=\""))
-		return read_end(files, span);
-	if (skip(&span, "file\" data-name=\""))
-		return read_file(files, span, ret);
-	files->count++;
-	return -EBADMSG;
-}
-
-int report_file_get(const struct report_file_entry *entry, struct buffer *buffer)
-{
-	size_t before = buffer->len;
-	int rc;
-
-	/* The letters say how much memory is asked for, not the number. */
-	if (entry->size_bytes > entry->text_len)
-		return -EBADMSG;
-	rc = base64_read(entry->text, entry->text_len, buffer);
-	if (rc < 0)
-		return rc;
-	if (buffer->len - before != entry->size_bytes ||
-	    checksum_crc32(CHECKSUM_CRC32_EMPTY, buffer->data ? buffer->data + before : "", buffer->len - before) !=
-		    entry->crc32)
-		return -EBADMSG;
-	return 0;
-}
-
-/*
- * base64.c: three bytes are four letters. Both directions work on pieces of fixed size, so that
- * memory is asked for once per piece and not once per byte.
- */
-
-#define LINE_BYTES (BASE64_LINE / 4 * 3)
-#define PIECE 3072
-
-static const char letters[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/* Up to three bytes. */
-static void put_group(char out[static 4], const unsigned char *data, size_t len)
-{
-	uint32_t bits = (uint32_t)data[0] << 16 | (len > 1 ? (uint32_t)data[1] << 8 : 0) | (len > 2 ? data[2] : 0u);
-
-	out[0] = letters[bits >> 18];
-	out[1] = letters[bits >> 12 & 63];
-	out[2] = len > 1 ? letters[bits >> 6 & 63] : '=';
-	out[3] = len > 2 ? letters[bits & 63] : '=';
-}
-
-int base64_write(const struct sink *sink, const void *data, size_t len)
-{
-	const unsigned char *at = data;
-
-	while (len > 0) {
-		char line[BASE64_LINE + 1];
-		size_t take = len < LINE_BYTES ? len : LINE_BYTES, used = 0;
-		int rc;
-
-		for (size_t i = 0; i < take; i += 3, used += 4)
-			put_group(line + used, at + i, take - i);
-		line[used++] = '\n';
-		rc = sink_write(sink, line, used);
-		if (rc < 0)
-			return rc;
-		at += take;
-		len -= take;
-	}
-	return 0;
-}
-
-/* 0 to 63; -1: no letter. */
-static int value_of(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-static bool is_space(char c)
-{
-	return c == '\n' || c == '\r' || c == ' ' || c == '\t';
-}
-
-/* What was read of a group. */
-struct source_group {
-	uint32_t bits;
-	unsigned letters, padding;
-};
-
-static bool take_letter(struct source_group *group, char c)
-{
-	int value = value_of(c);
-
-	if (c == '=') {
-		if (group->letters < 2 || group->letters + group->padding >= 4)
-			return false;
-		group->padding++;
-		return true;
-	}
-	if (value < 0 || group->padding > 0)
-		return false;
-	group->bits = group->bits << 6 | (uint32_t)value;
-	group->letters++;
-	return true;
-}
-
-/* The bytes of a whole group: one to three; 0: it does not end as it should. */
-static size_t end_group(const struct source_group *group, unsigned char out[static 3])
-{
-	uint32_t bits = group->bits << 6 * group->padding;
-
-	out[0] = (unsigned char)(bits >> 16);
-	out[1] = (unsigned char)(bits >> 8);
-	out[2] = (unsigned char)bits;
-	if ((group->padding > 0 && out[2]) || (group->padding > 1 && out[1]))
-		return 0;
-	return 3 - group->padding;
-}
-
-int base64_read(const char *text, size_t len, struct buffer *buffer)
-{
-	struct source_group group = { .letters = 0 };
-	unsigned char piece[PIECE];
-	size_t used = 0;
-	bool ended = false;
-	int rc;
-
-	for (size_t i = 0; i < len; i++) {
-		size_t count;
-
-		if (is_space(text[i]))
-			continue;
-		if (ended || !take_letter(&group, text[i]))
-			return -EBADMSG;
-		if (group.letters + group.padding < 4)
-			continue;
-		count = end_group(&group, piece + used);
-		if (count == 0)
-			return -EBADMSG;
-		ended = group.padding > 0;
-		group = (struct source_group){ .letters = 0 };
-		used += count;
-		if (used > sizeof(piece) - 3) {
-			rc = buffer_append(buffer, piece, used);
-			if (rc < 0)
-				return rc;
-			used = 0;
-		}
-	}
-	if (group.letters > 0)
-		return -EBADMSG;
-	return used > 0 ? buffer_append(buffer, piece, used) : 0;
-}
-
-/*
- * html_text.c: a character at a time. A backslash stays as it is: what was escaped before would
- * else be escaped again.
- */
-
-/* What stands for a character that must not stand there itself; 0: it may. */
-static size_t replace(uint32_t code, char *buf, size_t cap)
+/* The replacement of a character that has a meaning in HTML or cannot be seen; 0: it stays. */
+static size_t escape_character(uint32_t code, char *buf, size_t cap)
 {
 	if (code < 0x20 || code == 0x7f)
 		return (size_t)snprintf(buf, cap, "\\x%02x", (unsigned)code);
@@ -446,7 +63,13 @@ static size_t replace(uint32_t code, char *buf, size_t cap)
 	return 0;
 }
 
-int html_text_write(const struct sink *sink, const char *text, size_t len)
+/*
+ * Writes text so that a browser shows it as it is, between tags or in a quoted attribute: what has a
+ * meaning in HTML is escaped; control characters, bytes that are not UTF-8, and characters that are
+ * invisible or change the direction of others become \xNN or \u{NNNN}. A backslash stays, so that
+ * text that was escaped before is not escaped twice.
+ */
+static int write_html(const struct sink *sink, const char *text, size_t len)
 {
 	const char *at = text, *end = text + len;
 
@@ -459,7 +82,7 @@ int html_text_write(const struct sink *sink, const char *text, size_t len)
 		if (taken == 0)
 			used = (size_t)snprintf(buf, sizeof(buf), "\\x%02x", (unsigned)(unsigned char)*at);
 		else
-			used = replace(code, buf, sizeof(buf));
+			used = escape_character(code, buf, sizeof(buf));
 		taken = taken ? taken : 1;
 		rc = used ? sink_write(sink, buf, used) : sink_write(sink, at, taken);
 		if (rc < 0)
@@ -469,7 +92,7 @@ int html_text_write(const struct sink *sink, const char *text, size_t len)
 	return 0;
 }
 
-static int write_json(void *ctx, const void *data, size_t len)
+static int write_escaped_json(void *ctx, const void *data, size_t len)
 {
 	const struct sink *inner = ctx;
 	const char *at = data, *end = at + len;
@@ -488,20 +111,92 @@ static int write_json(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-struct sink html_text_json(const struct sink *inner)
+struct sink report_json_sink(const struct sink *inner)
 {
-	return (struct sink){ .write = write_json, .ctx = (void *)(uintptr_t)inner };
+	return (struct sink){ .write = write_escaped_json, .ctx = (void *)(uintptr_t)inner };
 }
 
-/*
- * report_data.c: lines over one grid of time, so that a time is said once and zooming is the same
- * in all pictures.
- *
- * Values are rounded to what can be seen: it halves the page.
- */
+static int put_text(const struct sink *sink, const char *text)
+{
+	return sink_write(sink, text, strlen(text));
+}
 
+/* ---- the fixed parts of the page ---- */
+
+enum report_page_part {
+	PART_TITLE, /* before the title */
+	PART_STORY, /* before the words */
+	PART_DATA,  /* before the data and the files */
+	PART_END,
+	PARTS,
+};
+
+/* Each array ends with a byte that does not count: none is empty. */
+#define PART(bytes) \
+	{ \
+		bytes, sizeof(bytes) - 1 \
+	}
+
+static const struct {
+	const unsigned char *data;
+	size_t len;
+} parts[PARTS] = {
+	[PART_TITLE] = PART(report_page_0),
+	[PART_STORY] = PART(report_page_1),
+	[PART_DATA] = PART(report_page_2),
+	[PART_END] = PART(report_page_3),
+};
+
+bool report_page_built(void)
+{
+	return parts[PART_TITLE].len > 0;
+}
+
+static int put_part(enum report_page_part part, const struct sink *sink)
+{
+	return sink_write(sink, parts[part].data, parts[part].len);
+}
+
+int report_page_begin(const struct sink *sink, const char *title, const char *words)
+{
+	int rc = put_part(PART_TITLE, sink);
+
+	if (rc == 0)
+		rc = write_html(sink, title, strlen(title));
+	if (rc == 0)
+		rc = put_part(PART_STORY, sink);
+	if (rc == 0)
+		rc = write_html(sink, words, strlen(words));
+	return rc == 0 ? put_part(PART_DATA, sink) : rc;
+}
+
+int report_page_end(const struct sink *sink)
+{
+	int rc = put_text(sink, "</script>\n");
+
+	return rc == 0 ? put_part(PART_END, sink) : rc;
+}
+
+/* ---- the data ---- */
+
+/* Points of a line; what lies closer together is one point, with its highest value. */
 #define POINTS_MIN 64
+#define POINTS_MAX 6000
 #define BUSIEST_TARGETS_POINTS_MAX 1500 /* of each of several targets */
+
+/* A file of the incident that the page does not hold. */
+struct absent_file {
+	char name[64];
+	uint64_t bytes;
+	char why[96]; /* printable */
+};
+
+#define FILES_MAX 64
+
+struct absent_files {
+	struct absent_file file[FILES_MAX];
+	size_t count;
+};
 
 /* What is being written: the grid, and room for one picture. */
 struct drawing {
@@ -537,7 +232,8 @@ static int make_columns(struct drawing *drawing, const struct series *series, si
 	return 0;
 }
 
-static void data_put_text(struct json_writer *json, const char *key, const char *text)
+/* Text of ours, which needs no escaping but that of JSON. */
+static void put_own_text(struct json_writer *json, const char *key, const char *text)
 {
 	json_key(json, key);
 	json_string(json, text);
@@ -568,13 +264,13 @@ static void put_values(struct json_writer *json, const double *values, size_t co
 	json_end_array(json);
 }
 
-/* kind: "area" is what was measured, "line" what a rule makes of it. */
+/* kind: "area" for what was measured, "line" for what a rule computes from it. */
 static void put_line(struct drawing *drawing, const char *name, const char *kind, const double *values,
 		     const struct picture *picture)
 {
 	json_begin_object(drawing->json);
 	json_member_text(drawing->json, "name", name);
-	data_put_text(drawing->json, "kind", kind);
+	put_own_text(drawing->json, "kind", kind);
 	put_values(drawing->json, values, drawing->columns.count, picture);
 	json_end_object(drawing->json);
 }
@@ -586,13 +282,13 @@ static void begin_picture(struct json_writer *json, const char *id, const struct
 	};
 
 	json_begin_object(json);
-	data_put_text(json, "id", id);
-	data_put_text(json, "title", picture->title);
-	data_put_text(json, "unit", units[picture->unit]);
+	put_own_text(json, "id", id);
+	put_own_text(json, "title", picture->title);
+	put_own_text(json, "unit", units[picture->unit]);
 	json_member_array(json, "levels");
 	for (size_t i = 0; i < picture->levels; i++) {
 		json_begin_object(json);
-		data_put_text(json, "name", picture->level[i].name);
+		put_own_text(json, "name", picture->level[i].name);
 		json_member_double(json, "value", picture->level[i].value);
 		json_end_object(json);
 	}
@@ -606,18 +302,16 @@ static void end_picture(struct json_writer *json)
 	json_end_object(json);
 }
 
-/* ---- of one target ---- */
-
 static uint64_t step_of(const struct series_columns *columns)
 {
 	return (uint64_t)(columns->to_ns - columns->from_ns) / columns->count;
 }
 
 /*
- * What a rule saw at each moment; where points lie further apart than its window, the most it saw
- * since the last one.
+ * Makes CPU columns (series_cpu) what a rule saw at each moment; where points lie further apart than
+ * its window, they stay the highest value since the point before.
  */
-static void window_of_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
+static void cpu_by_window(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
 {
 	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = window_ns };
 
@@ -637,7 +331,7 @@ static void put_cpu(struct drawing *drawing)
 	begin_picture(drawing->json, "cpu", &picture);
 	snprintf(name, sizeof(name), "each %s", units_format_duration(text, sizeof(text), step_of(&drawing->columns)));
 	put_line(drawing, name, "area", drawing->columns.mean, &picture);
-	window_of_cpu(series, picture.window_ns, &drawing->columns);
+	cpu_by_window(series, picture.window_ns, &drawing->columns);
 	snprintf(name, sizeof(name),
 		 strncmp(incident->rule.metric, "cpu", 3) == 0 ? "over %s, as the rule sees it" : "over %s",
 		 units_format_duration(text, sizeof(text), picture.window_ns));
@@ -682,9 +376,9 @@ static void put_time(struct drawing *drawing)
 	json_end_object(drawing->json);
 }
 
-static int put_one(struct drawing *drawing)
+static int put_one_target(struct drawing *drawing)
 {
-	int rc = make_columns(drawing, &drawing->view->samples.series, REPORT_DATA_POINTS_MAX);
+	int rc = make_columns(drawing, &drawing->view->samples.series, POINTS_MAX);
 
 	if (rc < 0)
 		return rc;
@@ -697,10 +391,8 @@ static int put_one(struct drawing *drawing)
 	return 0;
 }
 
-/* ---- of everything ---- */
-
-static void put_crowd(struct drawing *drawing, const struct busiest_targets *busiest_targets, const char *id,
-		      const struct picture *picture)
+static void put_busiest(struct drawing *drawing, const struct busiest_targets *busiest_targets, const char *id,
+			const struct picture *picture)
 {
 	begin_picture(drawing->json, id, picture);
 	for (size_t i = 0; i < busiest_targets->count; i++) {
@@ -713,7 +405,7 @@ static void put_crowd(struct drawing *drawing, const struct busiest_targets *bus
 			series_memory(&member->series, &drawing->columns);
 		} else {
 			series_cpu(&member->series, picture->window_ns, &drawing->columns);
-			window_of_cpu(&member->series, picture->window_ns, &drawing->columns);
+			cpu_by_window(&member->series, picture->window_ns, &drawing->columns);
 		}
 		put_line(drawing, member->target->name[0] ? member->target->name : "?", "line", drawing->columns.peak,
 			 picture);
@@ -721,7 +413,7 @@ static void put_crowd(struct drawing *drawing, const struct busiest_targets *bus
 	end_picture(drawing->json);
 }
 
-static void free_crowd(struct busiest_targets **busiest_targets)
+static void free_busiest_targets(struct busiest_targets **busiest_targets)
 {
 	if (*busiest_targets)
 		busiest_targets_release(*busiest_targets);
@@ -738,7 +430,7 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 					       .unit = PLOT_BYTES,
 					       .scale = 1 };
 	const struct view *view = drawing->view;
-	AUTO(free_crowd) struct busiest_targets *busiest_targets = calloc(1, sizeof(*busiest_targets));
+	AUTO(free_busiest_targets) struct busiest_targets *busiest_targets = calloc(1, sizeof(*busiest_targets));
 	int rc = busiest_targets
 			 ? busiest_targets_load(incidentfd, view->incident.wall, &view->samples.peaks, busiest_targets)
 			 : -ENOMEM;
@@ -749,13 +441,11 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 		return rc;
 	put_time(drawing);
 	json_member_array(drawing->json, "plots");
-	put_crowd(drawing, busiest_targets, "cpu", &cpu);
-	put_crowd(drawing, busiest_targets, "memory", &memory);
+	put_busiest(drawing, busiest_targets, "cpu", &cpu);
+	put_busiest(drawing, busiest_targets, "memory", &memory);
 	json_end_array(drawing->json);
 	return 0;
 }
-
-/* ---- the rest ---- */
 
 static void put_targets(struct json_writer *json, const struct peaks *peaks)
 {
@@ -774,29 +464,29 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 	json_member_i64(json, "targets_total", (int64_t)peaks->count);
 }
 
-static void data_put_files(struct json_writer *json, const struct report_data_files *files)
+static void put_absent(struct json_writer *json, const struct absent_files *absent)
 {
 	json_member_array(json, "absent");
-	for (size_t i = 0; i < files->absent_count; i++) {
+	for (size_t i = 0; i < absent->count; i++) {
 		json_begin_object(json);
-		json_member_text(json, "name", files->absent[i].name);
-		json_member_i64(json, "bytes", (int64_t)files->absent[i].bytes);
-		json_member_text(json, "why", files->absent[i].why);
+		json_member_text(json, "name", absent->file[i].name);
+		json_member_i64(json, "bytes", (int64_t)absent->file[i].bytes);
+		json_member_text(json, "why", absent->file[i].why);
 		json_end_object(json);
 	}
 	json_end_array(json);
 }
 
-/* What became of samples.tsv on the way here. */
+/* How samples.tsv could be read. */
 static void put_samples(struct json_writer *json, const struct incident_load_samples *samples)
 {
 	const struct stream_reader_report *report = &samples->report;
 
 	json_member_object(json, "samples");
-	data_put_text(json, "error",
-		      samples->error == 0         ? ""
-		      : samples->error == -ENOENT ? "there is no file"
-						  : strerror(-samples->error));
+	put_own_text(json, "error",
+		     samples->error == 0         ? ""
+		     : samples->error == -ENOENT ? "there is no file"
+						 : strerror(-samples->error));
 	json_member_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
 	json_member_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
 	json_member_bool(json, "complete", samples->error || report->complete);
@@ -820,7 +510,9 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	put_samples(json, &view->samples);
 }
 
-static int write_rest(struct drawing *drawing, int incidentfd, const struct report_data_files *files, const char *words)
+/* Everything but the incident itself, as an object, which is ended on errors too. */
+static int write_data_object(struct drawing *drawing, int incidentfd, const struct absent_files *absent,
+			     const char *words)
 {
 	const struct view *view = drawing->view;
 	struct json_writer *json = drawing->json;
@@ -829,15 +521,16 @@ static int write_rest(struct drawing *drawing, int incidentfd, const struct repo
 	json_begin_object(json);
 	put_story(json, view, words);
 	put_targets(json, &view->samples.peaks);
-	data_put_files(json, files);
+	put_absent(json, absent);
 	if (view->samples.series.count > 0)
-		rc = incident_of_everything(&view->incident) ? put_everything(drawing, incidentfd) : put_one(drawing);
+		rc = incident_of_everything(&view->incident) ? put_everything(drawing, incidentfd)
+							     : put_one_target(drawing);
 	json_end_object(json);
 	return rc;
 }
 
-/* The words of show about it, into *ret, for free(3). 0 or -ENOMEM. */
-static int report_data_words(const struct view *view, char **ret)
+/* The sentences of spikewatch show, into *ret, for free(3). 0 or -ENOMEM. */
+static int make_words(const struct view *view, char **ret)
 {
 	size_t len;
 	FILE *file = open_memstream(ret, &len);
@@ -851,35 +544,30 @@ static int report_data_words(const struct view *view, char **ret)
 	return fclose(file) == 0 ? 0 : -ENOMEM;
 }
 
-static int make_rest(const struct view *view, int incidentfd, const struct report_data_files *files, struct buffer *ret)
+static int make_data_object(const struct view *view, int incidentfd, const struct absent_files *absent,
+			    const char *words, struct buffer *ret)
 {
 	AUTO(free_drawing) struct drawing drawing = { .view = view };
-	AUTO_FREE char *words = NULL;
-	int rc = report_data_words(view, &words), closed;
+	int rc = json_writer_new(sink_buffer(ret), false, &drawing.json), closed;
 
-	if (rc == 0)
-		rc = json_writer_new(sink_buffer(ret), false, &drawing.json);
 	if (rc < 0)
 		return rc;
-	rc = write_rest(&drawing, incidentfd, files, words);
-	/*
-	 * An object that is not ended cannot be: write_rest ends it also when memory has run out.
-	 */
+	rc = write_data_object(&drawing, incidentfd, absent, words);
 	closed = json_writer_close(drawing.json);
 	return rc < 0 ? rc : closed;
 }
 
 /* view: loaded from incidentfd. No "<" is written. 0; -ENOMEM; what the sink returned. */
-static int report_data_write(const struct view *view, int incidentfd, const struct report_data_files *files,
-			     const struct sink *sink)
+static int write_data(const struct view *view, int incidentfd, const struct absent_files *absent, const char *words,
+		      const struct sink *sink)
 {
-	AUTO(buffer_release) struct buffer incident = { 0 }, rate_limit = { 0 };
-	struct sink safe = html_text_json(sink);
+	AUTO(buffer_release) struct buffer incident = { 0 }, rest = { 0 };
+	struct sink safe = report_json_sink(sink);
 	char head[64];
 	int rc = incident_json_write(&view->incident, sink_buffer(&incident));
 
 	if (rc == 0)
-		rc = make_rest(view, incidentfd, files, &rate_limit);
+		rc = make_data_object(view, incidentfd, absent, words, &rest);
 	if (rc < 0)
 		return rc;
 
@@ -893,73 +581,32 @@ static int report_data_write(const struct view *view, int incidentfd, const stru
 		rc = sink_write(&safe, incident.data, incident.len - 1);
 	if (rc == 0)
 		rc = sink_write(&safe, ",", 1);
-	return rc == 0 ? sink_write(&safe, rate_limit.data + 1, rate_limit.len - 1) : rc;
+	return rc == 0 ? sink_write(&safe, rest.data + 1, rest.len - 1) : rc;
 }
 
-/*
- * report_page.c: the only file that knows the bundle of uPlot, d3-flame-graph and the program
- * around them: an array that the build writes.
- */
+/* ---- the files ---- */
 
-#define PART(bytes) \
-	{ \
-		bytes, sizeof(bytes) - 1 \
-	}
-
-/* Each array ends with a byte that does not count: none is empty. */
-static const struct {
-	const unsigned char *data;
-	size_t len;
-} parts[REPORT_PAGE_PARTS] = {
-	[REPORT_PAGE_TITLE] = PART(report_page_0),
-	[REPORT_PAGE_STORY] = PART(report_page_1),
-	[REPORT_PAGE_DATA] = PART(report_page_2),
-	[REPORT_PAGE_END] = PART(report_page_3),
-};
-
-bool report_page_built(void)
-{
-	return parts[REPORT_PAGE_TITLE].len > 0;
-}
-
-int report_page_write(enum report_page_part part, const struct sink *sink)
-{
-	assert(part < REPORT_PAGE_PARTS);
-	return sink_write(sink, parts[part].data, parts[part].len);
-}
-
-/*
- * report_html.c: files are read one after the other; the data come after them, because they say
- * which of them are not there.
- */
-
-/* The files of an incident. */
 struct files {
 	int dirfd;
 	uint64_t limit_bytes;
-	char name[REPORT_DATA_ABSENT_MAX][MANIFEST_NAME_MAX + 1];
+	char name[FILES_MAX][MANIFEST_NAME_MAX + 1]; /* to be embedded */
 	size_t count;
-	struct report_data_files said;
+	struct absent_files absent; /* more than FILES_MAX are not listed */
 };
 
-/*
- * Why it is not in the page. More than there is room for are not said: an incident has no so many
- * files.
- */
 static void leave_out(struct files *files, const char *name, uint64_t bytes, const char *why)
 {
-	struct report_data_files *said = &files->said;
-	struct report_data_absent *absent = &said->absent[said->absent_count];
+	struct absent_file *file = &files->absent.file[files->absent.count];
 
-	if (said->absent_count == REPORT_DATA_ABSENT_MAX)
+	if (files->absent.count == FILES_MAX)
 		return;
-	incident_text(absent->name, sizeof(absent->name), name);
-	incident_text(absent->why, sizeof(absent->why), why);
-	absent->bytes = bytes;
-	said->absent_count++;
+	incident_text(file->name, sizeof(file->name), name);
+	incident_text(file->why, sizeof(file->why), why);
+	file->bytes = bytes;
+	files->absent.count++;
 }
 
-static int look_at(void *ctx, const char *name)
+static int list_file(void *ctx, const char *name)
 {
 	struct files *files = ctx;
 	struct stat st;
@@ -972,7 +619,7 @@ static int look_at(void *ctx, const char *name)
 		leave_out(files, name, (uint64_t)st.st_size, "no file of an incident has such a name");
 	else if ((uint64_t)st.st_size > files->limit_bytes)
 		leave_out(files, name, (uint64_t)st.st_size, "too large for a page");
-	else if (files->count == REPORT_DATA_ABSENT_MAX)
+	else if (files->count == FILES_MAX)
 		leave_out(files, name, (uint64_t)st.st_size, "there are too many files");
 	else
 		incident_text(files->name[files->count++], sizeof(files->name[0]), name);
@@ -984,9 +631,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* ---- the page ---- */
-
-/* A file that cannot be read is left out: what follows is still worth having. */
+/* A file that cannot be read is left out, and the page goes on. */
 static int put_file(struct files *files, const char *name, const struct sink *sink, uint64_t *count)
 {
 	AUTO(buffer_release) struct buffer bytes = { .max = files->limit_bytes };
@@ -1012,45 +657,30 @@ static int put_files(struct files *files, const char *id, const struct sink *sin
 	return rc == 0 ? report_file_end(sink, count) : rc;
 }
 
-static int put_text(const struct sink *sink, const char *text)
-{
-	return sink_write(sink, text, strlen(text));
-}
-
-static int put_data(const struct view *view, struct files *files, const struct sink *sink)
-{
-	int rc = put_files(files, view->incident.id, sink);
-
-	if (rc == 0)
-		rc = put_text(sink, "<script type=\"application/json\" id=\"report-data\">\n");
-	if (rc == 0)
-		rc = report_data_write(view, files->dirfd, &files->said, sink);
-	return rc == 0 ? put_text(sink, "</script>\n") : rc;
-}
-
 static int put_page(const struct view *view, struct files *files, const struct sink *sink)
 {
 	const char *id = view->incident.id[0] ? view->incident.id : "an incident without a name";
 	AUTO_FREE char *words = NULL;
-	int rc = report_data_words(view, &words);
+	int rc = make_words(view, &words);
 
 	if (rc == 0)
-		rc = report_page_write(REPORT_PAGE_TITLE, sink);
+		rc = report_page_begin(sink, id, words);
 	if (rc == 0)
-		rc = html_text_write(sink, id, strlen(id));
+		rc = put_files(files, view->incident.id, sink);
 	if (rc == 0)
-		rc = report_page_write(REPORT_PAGE_STORY, sink);
+		rc = put_text(sink, REPORT_DATA_BEGIN);
 	if (rc == 0)
-		rc = html_text_write(sink, words, strlen(words));
-	if (rc == 0)
-		rc = report_page_write(REPORT_PAGE_DATA, sink);
-	if (rc == 0)
-		rc = put_data(view, files, sink);
-	return rc == 0 ? report_page_write(REPORT_PAGE_END, sink) : rc;
+		rc = write_data(view, files->dirfd, &files->absent, words, sink);
+	return rc == 0 ? report_page_end(sink) : rc;
 }
 
-int report_html_write(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
-		      struct report_data_files *ret)
+/*
+ * view: loaded from incidentfd. Files of more than file_bytes_max, and what is no regular file, are
+ * left out and listed in *ret, which is set unless memory ran out. 0; -ENOMEM; -errno; what the sink
+ * returned.
+ */
+static int write_report(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
+			struct absent_files *ret)
 {
 	AUTO_FREE struct files *files = calloc(1, sizeof(*files));
 	int rc;
@@ -1059,36 +689,37 @@ int report_html_write(const struct view *view, int incidentfd, uint64_t file_byt
 		return -ENOMEM;
 	files->dirfd = incidentfd;
 	files->limit_bytes = file_bytes_max;
-	rc = directory_list_each(incidentfd, look_at, files);
+	rc = directory_list_each(incidentfd, list_file, files);
 	qsort(files->name, files->count, sizeof(files->name[0]), by_name);
 	if (rc == 0)
 		rc = put_page(view, files, sink);
-	*ret = files->said;
+	*ret = files->absent;
 	return rc;
 }
 
-/* A page with a core dump in it would not be opened by any browser. */
+/* ---- the command ---- */
+
+/* No browser would open a page with a core dump in it. */
 #define FILE_BYTES_MAX ((uint64_t)32 << 20)
 
-/* What is written. */
 struct job {
 	struct view view;
 	int incidentfd;
 	uint64_t file_bytes_max;
-	struct report_data_files left_out;
+	struct absent_files absent;
 };
 
-/* A page that shows damage is kept. */
+/* The page of a damaged incident is kept. */
 static int write_page(void *ctx, FILE *file, bool *keep)
 {
 	struct job *job = ctx;
 	struct sink sink = output_sink(file);
-	int rc = report_html_write(&job->view, job->incidentfd, job->file_bytes_max, &sink, &job->left_out);
+	int rc = write_report(&job->view, job->incidentfd, job->file_bytes_max, &sink, &job->absent);
 
 	*keep = rc == 0;
 	if (rc == 0)
 		return job->view.glance.damaged ? EXIT_TROUBLE : EXIT_OK;
-	if (ferror(file)) /* which is said of the file */
+	if (ferror(file)) /* output_file_write reports it */
 		return EXIT_TROUBLE;
 	if (rc == -ENOMEM)
 		return output_no_memory();
@@ -1096,8 +727,8 @@ static int write_page(void *ctx, FILE *file, bool *keep)
 	return EXIT_TROUBLE;
 }
 
-/* Progress is for people who watch. */
-static void say_where(const char *path, const struct report_data_files *left_out)
+/* Nothing for standard output or a device. */
+static void print_written(const char *path, const struct absent_files *absent)
 {
 	char size[64];
 	struct stat st;
@@ -1107,14 +738,14 @@ static void say_where(const char *path, const struct report_data_files *left_out
 	fputs("Written: ", stdout);
 	output_escaped(stdout, path);
 	printf(", %s\n", plot_value(PLOT_BYTES, (double)st.st_size, size, sizeof(size)));
-	for (size_t i = 0; i < left_out->absent_count; i++) {
+	for (size_t i = 0; i < absent->count; i++) {
 		fputs("Not in it: ", stdout);
-		output_escaped(stdout, left_out->absent[i].name);
-		printf(": %s\n", left_out->absent[i].why);
+		output_escaped(stdout, absent->file[i].name);
+		printf(": %s\n", absent->file[i].why);
 	}
 }
 
-static int report(int fd, const char *path, uint64_t file_bytes_max)
+static int report_incident(int fd, const char *path, uint64_t file_bytes_max)
 {
 	AUTO_FREE struct job *job = calloc(1, sizeof(*job));
 	char named[INCIDENT_NAME_MAX + sizeof("incident.html")];
@@ -1129,7 +760,7 @@ static int report(int fd, const char *path, uint64_t file_bytes_max)
 	if (rc < 0)
 		return output_no_memory();
 	if (!path) {
-		/* An id that was tampered with must not lead elsewhere. */
+		/* An id that was tampered with must not name another directory. */
 		snprintf(named, sizeof(named), "%s.html",
 			 incident_name_ok(job->view.incident.id) ? job->view.incident.id : "incident");
 		path = named;
@@ -1138,15 +769,14 @@ static int report(int fd, const char *path, uint64_t file_bytes_max)
 	rc = output_file_write(&out);
 	incident_load_samples_release(&job->view.samples);
 	if (out.kept)
-		say_where(path, &job->left_out);
+		print_written(path, &job->absent);
 	return rc;
 }
 
 static int refuse_unbuilt(void)
 {
-	fputs("spikewatch report: this spikewatch was built without reports: there was no npm then. Everything else "
-	      "works;\n"
-	      "spikewatch show says the same in text, and spikewatch export hands out its files.\n",
+	fputs("spikewatch report: this spikewatch was built without npm, so it has no reports; everything else works.\n"
+	      "spikewatch show prints the same as text, and spikewatch export writes the files.\n",
 	      stderr);
 	return EXIT_TROUBLE;
 }
@@ -1183,5 +813,5 @@ int report_command(int argc, char **argv)
 	rc = incident_pick(usage.command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
-	return report(fd, path, file_bytes_max);
+	return report_incident(fd, path, file_bytes_max);
 }

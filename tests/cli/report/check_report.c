@@ -9,7 +9,7 @@
 #include "lib/base/json.h"
 #include "lib/incident/manifest.h"
 #include "program.h"
-#include "cli/report/report.h"
+#include "cli/report/report_file.h"
 #include "lib/base/base.h"
 #include "torture.h"
 #include "lib/base/io.h"
@@ -27,6 +27,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/report/report.c"
+
 #define HOSTILE "</script><b>\"'&\xe2\x80\xae\xff"
 #define NO_LIMIT ((uint64_t)1 << 30)
 #define DATA_BEGIN "<script type=\"application/json\" id=\"report-data\">\n"
@@ -36,7 +38,7 @@ Suite *report_suite(void);
 static char path[300];
 static int dirfd_of_test = -1;
 static struct buffer page;
-static struct report_data_files left_out;
+static struct absent_files left_out;
 
 static void set_up(void)
 {
@@ -60,14 +62,14 @@ static int open_made(void)
 }
 
 /* Writes the page of an incident. */
-static void write_page(int fd, uint64_t limit_bytes)
+static void write_page_of(int fd, uint64_t limit_bytes)
 {
 	struct view *view = calloc(1, sizeof(*view));
 	struct sink sink = sink_buffer(&page);
 
 	buffer_release(&page);
 	ck_assert_int_eq(view_load(fd, view), 0);
-	ck_assert_int_eq(report_html_write(view, fd, limit_bytes, &sink, &left_out), 0);
+	ck_assert_int_eq(write_report(view, fd, limit_bytes, &sink, &left_out), 0);
 	incident_load_samples_release(&view->samples);
 	free(view);
 }
@@ -79,7 +81,7 @@ static void make_page(const struct incidentmade_options *options)
 
 	incidentmade_write(dirfd_of_test, options ? options : &usual);
 	fd = open_made();
-	write_page(fd, NO_LIMIT);
+	write_page_of(fd, NO_LIMIT);
 }
 
 static const char *find(const char *text)
@@ -281,7 +283,7 @@ START_TEST(every_file_comes_out_bit_for_bit)
 	make_page(NULL);
 	fd = open_made();
 	ck_assert_uint_eq(compare_files(fd), 5); /* incident.json, samples.tsv, threads.tsv, smaps.tsv, MANIFEST */
-	ck_assert_uint_eq(left_out.absent_count, 0);
+	ck_assert_uint_eq(left_out.count, 0);
 }
 END_TEST
 
@@ -321,9 +323,9 @@ START_TEST(files_that_are_too_large_or_strange_are_named)
 	ck_assert_int_eq(symlinkat("/etc/passwd", fd, "link.txt"), 0);
 	ck_assert_int_eq(mkfifoat(fd, "fifo.txt", 0600), 0);
 	ck_assert_int_eq(mkdirat(fd, "dir", 0700), 0);
-	write_page(fd, 1 << 19);
+	write_page_of(fd, 1 << 19);
 	ck_assert_uint_eq(compare_files(fd), 5);
-	ck_assert_uint_eq(left_out.absent_count, 4);
+	ck_assert_uint_eq(left_out.count, 4);
 	data = parse_data();
 	absent = member(json_root(data), "absent");
 	ck_assert_uint_eq(absent->count, 4);
@@ -349,7 +351,7 @@ START_TEST(without_samples_and_incident_json_there_is_still_a_page)
 		struct json_document *data;
 
 		ck_assert_int_eq(unlinkat(fd, names[i], 0), 0);
-		write_page(fd, NO_LIMIT);
+		write_page_of(fd, NO_LIMIT);
 		data = parse_data();
 		ck_assert_int_eq(member(json_root(data), "damaged")->boolean, true);
 		ck_assert_ptr_null(json_member(json_root(data), "plots"));
@@ -375,7 +377,7 @@ START_TEST(without_memory_it_says_so_or_leaves_a_hole)
 		int rc;
 
 		torture_arm(n);
-		rc = report_html_write(view, fd, NO_LIMIT, &sink, &left_out);
+		rc = write_report(view, fd, NO_LIMIT, &sink, &left_out);
 		injected = torture_disarm();
 		ck_assert_msg(rc == 0 || (injected && rc == -ENOMEM), "%ld: %d", n, rc);
 		refused += rc < 0;
@@ -400,7 +402,7 @@ START_TEST(a_disk_that_is_full_is_said)
 		long left = bytes;
 		struct sink sink = torture_sink(&left);
 
-		ck_assert_int_eq(report_html_write(view, fd, NO_LIMIT, &sink, &left_out), -EIO);
+		ck_assert_int_eq(write_report(view, fd, NO_LIMIT, &sink, &left_out), -EIO);
 	}
 	incident_load_samples_release(&view->samples);
 	free(view);
@@ -482,10 +484,87 @@ START_TEST(the_command_writes_a_page_or_says_that_it_cannot)
 }
 END_TEST
 
+/* ---- text in HTML ---- */
+
+static void shown_as(const char *text, size_t len, const char *expected)
+{
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+
+	ck_assert_int_eq(write_html(&sink, text, len), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_str_eq(out.data, expected);
+	buffer_release(&out);
+}
+
+#define SHOWN(text, expected) shown_as(text, sizeof(text) - 1, expected)
+
+START_TEST(plain_text_stays)
+{
+	SHOWN("", "");
+	SHOWN("postgres/812 [\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5] a\\b",
+	      "postgres/812 [\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5] a\\b");
+}
+END_TEST
+
+START_TEST(no_markup_gets_through)
+{
+	SHOWN("<script>alert('1')</script>", "&#60;script&#62;alert(&#39;1&#39;)&#60;/script&#62;");
+	SHOWN("a\" onload=\"x&lt;", "a&#34; onload=&#34;x&#38;lt;");
+}
+END_TEST
+
+START_TEST(what_cannot_be_seen_is_written_out)
+{
+	SHOWN("a\tb\n\x7f\0c", "a\\x09b\\x0a\\x7f\\x00c");
+	SHOWN("exe\xe2\x80\xaegpj.", "exe\\u{202e}gpj.");
+	SHOWN("\xc2\x9b\xe2\x81\xa6\xef\xbb\xbf\xe2\x80\x8b", "\\u{9b}\\u{2066}\\u{feff}\\u{200b}");
+}
+END_TEST
+
+START_TEST(bytes_that_are_no_utf8_are_written_out)
+{
+	SHOWN("\xff\xc3", "\\xff\\xc3");
+	SHOWN("\xc0\xbc", "\\xc0\\xbc");          /* "<", too long */
+	SHOWN("\xe0\x80\xbc", "\\xe0\\x80\\xbc"); /* and longer */
+	SHOWN("\xed\xa0\x80", "\\xed\\xa0\\x80"); /* a surrogate */
+	SHOWN("\xf4\x90\x80\x80x", "\\xf4\\x90\\x80\\x80x");
+	SHOWN("\xe2\x82<", "\\xe2\\x82&#60;");
+}
+END_TEST
+
+START_TEST(no_tag_begins_in_json)
+{
+	struct buffer out = { 0 };
+	struct sink inner = sink_buffer(&out), sink = report_json_sink(&inner);
+
+	ck_assert_int_eq(sink_write(&sink, "[\"</script><!--\",", 17), 0);
+	ck_assert_int_eq(sink_write(&sink, "\"<\"", 3), 0);
+	ck_assert_int_eq(sink_write(&sink, "]", 1), 0);
+	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
+	ck_assert_str_eq(out.data, "[\"\\u003c/script>\\u003c!--\",\"\\u003c\"]");
+	buffer_release(&out);
+}
+END_TEST
+
+START_TEST(a_sink_that_fails_is_said)
+{
+	for (long bytes = 0; bytes < 12; bytes++) {
+		long left = bytes;
+		struct sink inner = torture_sink(&left), sink = report_json_sink(&inner);
+
+		ck_assert_int_eq(write_html(&inner, "abc<d\x01", 6), -EIO);
+		left = bytes;
+		ck_assert_int_eq(sink_write(&sink, "aaa<bbbbbb<", 11), -EIO);
+	}
+}
+END_TEST
+
 Suite *report_suite(void)
 {
 	Suite *suite = suite_create("report");
-	TCase *data = tcase_create("data"), *files = tcase_create("files"), *trouble = tcase_create("trouble");
+	TCase *data = tcase_create("data"), *files = tcase_create("files"), *trouble = tcase_create("trouble"),
+	      *text = tcase_create("text");
 	TCase *all[] = { data, files, trouble };
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
@@ -505,5 +584,13 @@ Suite *report_suite(void)
 	tcase_add_test(trouble, without_memory_it_says_so_or_leaves_a_hole);
 	tcase_add_test(trouble, a_reader_that_has_seen_enough_is_no_news);
 	tcase_add_test(trouble, a_disk_that_is_full_is_said);
+
+	tcase_add_test(text, plain_text_stays);
+	tcase_add_test(text, no_markup_gets_through);
+	tcase_add_test(text, what_cannot_be_seen_is_written_out);
+	tcase_add_test(text, bytes_that_are_no_utf8_are_written_out);
+	tcase_add_test(text, no_tag_begins_in_json);
+	tcase_add_test(text, a_sink_that_fails_is_said);
+	suite_add_tcase(suite, text);
 	return suite;
 }

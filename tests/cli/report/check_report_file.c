@@ -2,10 +2,10 @@
  * check_report_file.c: files come out of a page as they went in; pages that are cut, changed or
  * hostile.
  */
-#include "cli/report/report.h"
-
 #include "torture.h"
 #include "lib/base/io.h"
+
+#include "cli/report/report_file.c"
 
 #include <check.h>
 #include <errno.h>
