@@ -381,7 +381,6 @@ int show_command(int argc, char **argv)
 
 /* A file with more damage than this is not described line by line. */
 #define FINDINGS_MAX 100
-#define READ_BYTES 65536
 
 struct finding {
 	uint64_t line; /* 0: of the whole */
@@ -438,27 +437,6 @@ static void free_stream_reader(struct stream_reader **stream_reader)
 	stream_reader_free(*stream_reader);
 }
 
-/* 0 or -errno, -ENOMEM; everything up to an error was fed. */
-static int feed(int fd, struct stream_reader *stream_reader)
-{
-	AUTO_FREE char *piece = malloc(READ_BYTES);
-
-	if (!piece)
-		return -ENOMEM;
-	for (;;) {
-		ssize_t len = read(fd, piece, READ_BYTES);
-		int rc;
-
-		if (len < 0 && errno == EINTR)
-			continue;
-		if (len <= 0)
-			return len < 0 ? -errno : 0;
-		rc = stream_reader_feed(stream_reader, piece, (size_t)len);
-		if (rc < 0)
-			return rc;
-	}
-}
-
 static void verify_stream(struct verification *verification, int fd, const char *name)
 {
 	struct stream_reader_events events = { .damage = on_damage, .ctx = verification };
@@ -468,7 +446,7 @@ static void verify_stream(struct verification *verification, int fd, const char 
 
 	rc = stream_reader_new(&events, &stream_reader);
 	if (rc == 0)
-		rc = feed(fd, stream_reader);
+		rc = stream_read_fd(stream_reader, fd, UINT64_MAX);
 	if (rc < 0)
 		find(verification, 0, 0, "%s cannot be read to its end: %s", name, strerror(-rc));
 	if (!stream_reader || stream_reader_finish(stream_reader, report) < 0)

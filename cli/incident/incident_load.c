@@ -13,6 +13,7 @@
 #include "lib/incident/manifest.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
+#include "lib/stream/sample_stream.h"
 #include "lib/stream/stream.h"
 
 #include <dirent.h>
@@ -607,8 +608,7 @@ int incident_load_open_file(int incidentfd, const char *name)
 	return TAKE_FD(fd);
 }
 
-/* Calls take with piece after piece until the end, its first non-zero return, or max bytes. */
-static int read_pieces(int fd, uint64_t max, int (*take)(void *ctx, const char *data, size_t len), void *ctx)
+static int append_fd(int fd, uint64_t max, struct buffer *buffer)
 {
 	AUTO_FREE char *piece = malloc(READ_BYTES);
 
@@ -622,7 +622,7 @@ static int read_pieces(int fd, uint64_t max, int (*take)(void *ctx, const char *
 			continue;
 		if (len <= 0)
 			return len < 0 ? -errno : 0;
-		rc = take(ctx, piece, (size_t)len);
+		rc = buffer_append(buffer, piece, (size_t)len);
 		if (rc != 0)
 			return rc;
 		max -= (uint64_t)len;
@@ -630,16 +630,11 @@ static int read_pieces(int fd, uint64_t max, int (*take)(void *ctx, const char *
 	return 0;
 }
 
-static int take_text(void *ctx, const char *data, size_t len)
-{
-	return buffer_append(ctx, data, len);
-}
-
 static int read_text(int incidentfd, const char *name, uint64_t max, struct buffer *buffer)
 {
 	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, name);
 
-	return fd < 0 ? fd : read_pieces(fd, max, take_text, buffer);
+	return fd < 0 ? fd : append_fd(fd, max, buffer);
 }
 
 int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer)
@@ -658,70 +653,26 @@ int incident_load_capture(int incidentfd, const char *name, struct buffer *buffe
 struct loading {
 	struct incident_load_samples *samples;
 	wall_t fired;
-	wall_t start;
-	bool has_start;
 	uint32_t target; /* whose series it is; 0: none seen yet. An incident of one target holds one. */
 	bool gap;        /* something is missing before the next row */
-	/* which field of a sample a column is; SAMPLE_FIELDS: none we know */
-	unsigned field[STREAM_COLUMNS_MAX];
 };
 
-static int on_column(void *ctx, size_t index, const char *name, const char *json)
-{
-	struct loading *loading = ctx;
-
-	(void)json;
-	if (index >= STREAM_COLUMNS_MAX)
-		return 0;
-	loading->field[index] = SAMPLE_FIELDS;
-	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
-		if (strcmp(name, sample_field_info(f)->name) == 0)
-			loading->field[index] = f;
-	}
-	return 0;
-}
-
-static int on_start_time(void *ctx, wall_t start)
-{
-	struct loading *loading = ctx;
-
-	loading->start = start;
-	loading->has_start = true;
-	return 0;
-}
-
-/* When a row was taken, since the firing. False: at an absurd time. */
-static bool row_time(const struct loading *loading, uint64_t time_ns, int64_t *ret)
-{
-	uint64_t at = loading->start.ns + time_ns;
-	int64_t since = (int64_t)(at - loading->fired.ns);
-
-	if (!loading->has_start || at < time_ns || since > TIME_MAX_NS || since < -TIME_MAX_NS)
-		return false;
-	*ret = since;
-	return true;
-}
-
-static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+static int on_row(void *ctx, const struct sample_row *row)
 {
 	struct loading *loading = ctx;
 	struct series_point point = { .after_gap = loading->gap };
 	int rc;
 
-	(void)seq;
 	if (loading->target == 0)
-		loading->target = target;
-	if (!row_time(loading, time_ns, &point.at_ns)) {
+		loading->target = row->target;
+	if (!sample_row_since(row, loading->fired, &point.at_ns)) {
 		loading->samples->unlocked_section++;
 		return 0;
 	}
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++) {
-		if ((mask >> c & 1u) && loading->field[c] < SAMPLE_FIELDS)
-			sample_set(&point.sample, (enum sample_field)loading->field[c], values[c]);
-	}
+	sample_row_sample(row, row->target, &point.sample);
 
-	rc = peaks_add(&loading->samples->peaks, target, point.at_ns, &point.sample);
-	if (rc < 0 || target != loading->target)
+	rc = peaks_add(&loading->samples->peaks, row->target, point.at_ns, &point.sample);
+	if (rc < 0 || row->target != loading->target)
 		return rc;
 	rc = series_add(&loading->samples->series, &point);
 	loading->samples->cut |= rc == SERIES_FULL;
@@ -736,32 +687,22 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	return peaks_declare(&loading->samples->peaks, id, json, len);
 }
 
-static void miss(struct loading *loading)
+static int on_gap(void *ctx)
 {
+	struct loading *loading = ctx;
+
 	loading->gap = true;
 	peaks_gap(&loading->samples->peaks);
+	return 0;
 }
 
-static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+static int on_gone(void *ctx, const char *json, size_t len)
 {
 	struct loading *loading = ctx;
 
 	(void)json;
 	(void)len;
-	if (strcmp(kind, "GAP") == 0)
-		miss(loading);
-	loading->samples->gone |= strcmp(kind, "GONE") == 0;
-	return 0;
-}
-
-static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
-{
-	struct loading *loading = ctx;
-
-	(void)line;
-	(void)why;
-	if (rows_lost > 0)
-		miss(loading);
+	loading->samples->gone = true;
 	return 0;
 }
 
@@ -770,29 +711,18 @@ static void free_stream_reader(struct stream_reader **stream_reader)
 	stream_reader_free(*stream_reader);
 }
 
-static int take_stream(void *ctx, const char *data, size_t len)
-{
-	return stream_reader_feed(ctx, data, len);
-}
-
 static int load(int fd, struct loading *loading)
 {
-	struct stream_reader_events events = {
-		.column = on_column,
-		.start_time = on_start_time,
-		.target = on_target,
-		.row = on_row,
-		.note = on_note,
-		.damage = on_damage,
-		.ctx = loading,
+	struct sample_stream stream = {
+		.events = { .target = on_target, .row = on_row, .gone = on_gone, .gap = on_gap, .ctx = loading },
 	};
 	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
 	int rc;
 
-	rc = stream_reader_new(&events, &stream_reader);
+	rc = sample_stream_reader(&stream, &stream_reader);
 	if (rc < 0)
 		return rc;
-	rc = read_pieces(fd, INCIDENT_LOAD_SAMPLES_MAX, take_stream, stream_reader);
+	rc = stream_read_fd(stream_reader, fd, INCIDENT_LOAD_SAMPLES_MAX);
 	if (rc == -ENOMEM)
 		return rc;
 	/* What could be read before an I/O error is still worth showing. */
@@ -807,8 +737,6 @@ int incident_load_samples(int incidentfd, wall_t fired, struct incident_load_sam
 	struct loading loading = { .samples = &samples, .fired = fired };
 	int rc;
 
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		loading.field[c] = SAMPLE_FIELDS;
 	if (fd >= 0) {
 		rc = load(fd, &loading);
 		if (rc < 0) {

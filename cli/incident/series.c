@@ -17,6 +17,7 @@
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"
+#include "lib/stream/sample_stream.h"
 #include "lib/stream/stream.h"
 
 #include <errno.h>
@@ -181,20 +182,13 @@ void peaks_release(struct peaks *peaks)
  * last few is found without a search, because targets come in the same order tick after tick.
  */
 
-#define READ_BYTES 65536
-
-/* Rows further from the firing are nonsense, and would overflow arithmetic later. */
-#define TIME_MAX_NS (INT64_C(86400) * 1000000000)
-
 struct walking {
 	const struct sample_walk_visit *visit;
 	struct sample_walk walk;
 	bool *gaps; /* of each target: something is missing before its next row */
 	size_t gaps_cap;
 	size_t hint;
-	wall_t fired, start;
-	bool has_start;
-	unsigned field[STREAM_COLUMNS_MAX]; /* SAMPLE_FIELDS: none we know */
+	wall_t fired;
 };
 
 static int grow(struct walking *walking)
@@ -245,29 +239,6 @@ static int find(struct walking *walking, uint32_t id, size_t *ret)
 	return 0;
 }
 
-static int on_column(void *ctx, size_t index, const char *name, const char *json)
-{
-	struct walking *walking = ctx;
-
-	(void)json;
-	if (index >= STREAM_COLUMNS_MAX)
-		return 0;
-	walking->field[index] = SAMPLE_FIELDS;
-	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
-		if (strcmp(name, sample_field_info((enum sample_field)f)->name) == 0)
-			walking->field[index] = f;
-	return 0;
-}
-
-static int on_start_time(void *ctx, wall_t start)
-{
-	struct walking *walking = ctx;
-
-	walking->start = start;
-	walking->has_start = true;
-	return 0;
-}
-
 static void free_document(struct json_document **document)
 {
 	json_document_free(*document);
@@ -304,35 +275,19 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	return 0;
 }
 
-/* When a row was taken, since the firing. False: at an absurd time. */
-static bool row_time(const struct walking *walking, uint64_t time_ns, int64_t *ret)
-{
-	uint64_t at = walking->start.ns + time_ns;
-	int64_t since = (int64_t)(at - walking->fired.ns);
-
-	if (!walking->has_start || at < time_ns || since > TIME_MAX_NS || since < -TIME_MAX_NS)
-		return false;
-	*ret = since;
-	return true;
-}
-
-static int sample_walk_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t id, const uint64_t *values,
-			      uint32_t mask)
+static int sample_walk_on_row(void *ctx, const struct sample_row *from)
 {
 	struct walking *walking = ctx;
 	struct sample_walk_row row = { .target = 0 };
-	int rc = find(walking, id, &row.target);
+	int rc = find(walking, from->target, &row.target);
 
-	(void)seq;
 	if (rc < 0)
 		return rc;
-	if (rc > 0 || !row_time(walking, time_ns, &row.at_ns)) {
+	if (rc > 0 || !sample_row_since(from, walking->fired, &row.at_ns)) {
 		walking->walk.unlocked_section++;
 		return 0;
 	}
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		if ((mask >> c & 1u) && walking->field[c] < SAMPLE_FIELDS)
-			sample_set(&row.sample, (enum sample_field)walking->field[c], values[c]);
+	sample_row_sample(from, from->target, &row.sample);
 	row.gap = walking->gaps[row.target];
 	walking->gaps[row.target] = false;
 	walking->walk.targets[row.target].rows++;
@@ -340,58 +295,18 @@ static int sample_walk_on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_
 	return walking->visit->row ? walking->visit->row(walking->visit->ctx, &walking->walk, &row) : 0;
 }
 
-static void miss(struct walking *walking)
+static int on_gap(void *ctx)
 {
+	struct walking *walking = ctx;
+
 	for (size_t i = 0; i < walking->walk.count; i++)
 		walking->gaps[i] = true;
-}
-
-static int on_note(void *ctx, const char *kind, const char *json, size_t len)
-{
-	(void)json;
-	(void)len;
-	if (strcmp(kind, "GAP") == 0)
-		miss(ctx);
-	return 0;
-}
-
-static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
-{
-	(void)line;
-	(void)why;
-	if (rows_lost > 0)
-		miss(ctx);
 	return 0;
 }
 
 static void free_stream_reader(struct stream_reader **stream_reader)
 {
 	stream_reader_free(*stream_reader);
-}
-
-static int feed(int fd, struct stream_reader *stream_reader, struct stream_reader_report *ret)
-{
-	AUTO_FREE char *piece = malloc(READ_BYTES);
-	uint64_t left = INCIDENT_LOAD_SAMPLES_MAX;
-
-	if (!piece)
-		return -ENOMEM;
-	while (left > 0) {
-		ssize_t len = read(fd, piece, left < READ_BYTES ? left : READ_BYTES);
-		int rc;
-
-		if (len < 0 && errno == EINTR)
-			continue;
-		if (len < 0)
-			return -errno;
-		if (len == 0)
-			break;
-		rc = stream_reader_feed(stream_reader, piece, (size_t)len);
-		if (rc != 0)
-			return rc;
-		left -= (uint64_t)len;
-	}
-	return stream_reader_finish(stream_reader, ret);
 }
 
 static void release_walking(struct walking *walking)
@@ -404,23 +319,17 @@ int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit
 {
 	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
 	AUTO(release_walking) struct walking walking = { .visit = visit, .fired = fired };
-	const struct stream_reader_events events = {
-		.column = on_column,
-		.start_time = on_start_time,
-		.target = on_target,
-		.row = sample_walk_on_row,
-		.note = on_note,
-		.damage = on_damage,
-		.ctx = &walking,
+	struct sample_stream stream = {
+		.events = { .target = on_target, .row = sample_walk_on_row, .gap = on_gap, .ctx = &walking },
 	};
 	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
-	int rc = fd < 0 ? fd : stream_reader_new(&events, &stream_reader);
+	int rc = fd < 0 ? fd : sample_stream_reader(&stream, &stream_reader);
 
 	if (rc < 0)
 		return rc;
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		walking.field[c] = SAMPLE_FIELDS;
-	rc = feed(fd, stream_reader, &walking.walk.report);
+	rc = stream_read_fd(stream_reader, fd, INCIDENT_LOAD_SAMPLES_MAX);
+	if (rc == 0)
+		rc = stream_reader_finish(stream_reader, &walking.walk.report);
 	if (rc != 0)
 		return rc;
 	*ret = walking.walk;

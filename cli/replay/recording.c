@@ -271,12 +271,14 @@ struct recording {
 	/* The stream that is being read. */
 	uint64_t streams;
 	wall_t start;
-	unsigned field[STREAM_COLUMNS_MAX];  /* which field of a sample a column is; SAMPLE_FIELDS: none we know */
-	uint32_t column[STREAM_COLUMNS_MAX]; /* STREAM_GVISOR: whose; 0: nobody's */
+	struct sample_stream rows;
 	struct known *known;
 	size_t known_count, known_cap;
 	struct pair_map index; /* id -> place in known */
 	struct tick_clock clock;
+	/* Of replay_source_play; may be NULL. */
+	void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes);
+	uint64_t done_bytes, size_bytes;
 };
 
 /* ---- events ---- */
@@ -390,14 +392,6 @@ static bool time_of(const struct recording *recording, uint64_t time_ns, mono_t 
 	return ret->ns < INT64_MAX;
 }
 
-static void take_values(const struct recording *recording, uint32_t owner, const uint64_t *values, uint32_t mask,
-			struct sample *ret)
-{
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		if ((mask >> c & 1u) && recording->field[c] < SAMPLE_FIELDS && recording->column[c] == owner)
-			sample_set(ret, (enum sample_field)recording->field[c], values[c]);
-}
-
 static int put_sample(struct recording *recording, const struct known *known, mono_t at, const struct sample *sample)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_SAMPLE, known->writer, known->id);
@@ -424,11 +418,10 @@ static bool is_late(struct recording *recording, const struct known *known, uint
 	       late_ns > (int64_t)recording->options.heartbeat_ns;
 }
 
-static int on_own_row(struct recording *recording, mono_t at, struct known *known, const uint64_t *values,
-		      uint32_t mask)
+static int on_own_row(struct recording *recording, mono_t at, struct known *known, const struct sample_row *row)
 {
 	const struct tick_clock_line *line;
-	struct sample sample = { 0 };
+	struct sample sample;
 	int r;
 
 	if (!known || !known->announced) {
@@ -444,64 +437,46 @@ static int on_own_row(struct recording *recording, mono_t at, struct known *know
 	known->at = at;
 	if (mono_diff(line->tick, at) <= (int64_t)(recording->clock.pace.interval_ns / 2))
 		known->tick = line->number;
-	take_values(recording, 0, values, mask, &sample);
+	sample_row_sample(row, row->target, &sample);
 	return put_sample(recording, known, at, &sample);
 }
 
-static int on_gvisor_row(struct recording *recording, mono_t at, const uint64_t *values, uint32_t mask)
+static int on_gvisor_row(struct recording *recording, mono_t at, const struct sample_row *row)
 {
 	int r = tick_clock_next(&recording->clock, 0, at);
 
 	for (size_t i = 0; r == 0 && i < recording->known_count; i++) {
-		struct sample sample = { 0 };
+		struct sample sample;
 
-		take_values(recording, recording->known[i].id, values, mask, &sample);
+		sample_row_sample(row, recording->known[i].id, &sample);
 		r = put_sample(recording, &recording->known[i], at, &sample);
 	}
 	return r;
 }
 
-static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+static int on_row(void *ctx, const struct sample_row *row)
 {
 	struct recording *recording = ctx;
-	struct known *known = target ? find(recording, target) : NULL;
+	struct known *known = row->target ? find(recording, row->target) : NULL;
 	mono_t at;
 
-	(void)seq;
-	if (!time_of(recording, time_ns, &at) || is_late(recording, known, target, at)) {
+	if (!time_of(recording, row->time_ns, &at) || is_late(recording, known, row->target, at)) {
 		recording->summary.late++;
 		return 0;
 	}
-	return target ? on_own_row(recording, at, known, values, mask) : on_gvisor_row(recording, at, values, mask);
+	return row->target ? on_own_row(recording, at, known, row) : on_gvisor_row(recording, at, row);
 }
 
 /* ---- headers and remarks ---- */
 
-static unsigned field_named(const char *name)
+static int on_column_target(void *ctx, uint32_t id, const char *name)
 {
-	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
-		if (strcmp(name, sample_field_info((enum sample_field)f)->name) == 0)
-			return f;
-	return SAMPLE_FIELDS;
-}
-
-/* "/web/cpu": a column of target "web", which gets an id of its own. */
-static int on_gvisor_column(struct recording *recording, size_t index, const char *name)
-{
-	const char *slash = strrchr(name, '/');
-	AUTO_FREE char *owner = strndup(name + 1, (size_t)(slash - name) - (slash > name));
+	struct recording *recording = ctx;
 	struct known *known;
-	uint32_t checksum;
-	int r;
+	int r = know(recording, id, &known);
 
-	if (!owner)
-		return -ENOMEM;
-	checksum = checksum_adler32(1, owner, strlen(owner));
-	recording->field[index] = field_named(slash + 1);
-	r = know(recording, checksum ? checksum : 1, &known);
 	if (r < 0 || !known)
 		return r;
-	recording->column[index] = known->id;
 	known->is_column = true;
 	if (known->announced)
 		return 0;
@@ -509,9 +484,9 @@ static int on_gvisor_column(struct recording *recording, size_t index, const cha
 	const struct target target = {
 		.id = known->id,
 		.kind = TARGET_PROCESS,
-		.entry = owner,
-		.name = owner,
-		.key = owner,
+		.entry = name,
+		.name = name,
+		.key = name,
 		.comm = "",
 		.cmdline = "",
 		.cgroup = "",
@@ -520,25 +495,11 @@ static int on_gvisor_column(struct recording *recording, size_t index, const cha
 	return announce(recording, known, &target);
 }
 
-static int on_column(void *ctx, size_t index, const char *name, const char *json)
-{
-	struct recording *recording = ctx;
-
-	(void)json;
-	if (index >= STREAM_COLUMNS_MAX)
-		return 0;
-	if (name[0] == '/')
-		return on_gvisor_column(recording, index, name);
-	recording->field[index] = field_named(name);
-	recording->column[index] = 0;
-	return 0;
-}
-
 /*
  * Another stream: its targets are others (but those of columns, which come before the time), and
  * nobody looked in between.
  */
-static int on_start_time(void *ctx, wall_t start)
+static int on_start(void *ctx, wall_t start)
 {
 	struct recording *recording = ctx;
 	int r = 0;
@@ -555,18 +516,18 @@ static int on_start_time(void *ctx, wall_t start)
 	return r;
 }
 
-static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+static int on_gap(void *ctx)
+{
+	return miss(ctx, 0);
+}
+
+static int on_gone(void *ctx, const char *json, size_t len)
 {
 	AUTO(free_document) struct json_document *document = NULL;
 	struct recording *recording = ctx;
 	struct known *known;
-	int r;
+	int r = json_parse(json, len, NULL, &document, NULL);
 
-	if (strcmp(kind, "GAP") == 0)
-		return miss(recording, 0);
-	if (strcmp(kind, "GONE") != 0)
-		return 0;
-	r = json_parse(json, len, NULL, &document, NULL);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	known = find(recording, (uint32_t)target_json_number(json_root(document), "target", UINT32_MAX));
@@ -574,13 +535,21 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 	return known ? lose_target(recording, known) : 0;
 }
 
-static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+static void on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	struct recording *recording = ctx;
+	const struct recording *recording = ctx;
 
 	if (recording->options.trouble)
 		recording->options.trouble(recording->options.ctx, line, rows_lost, why);
-	return rows_lost > 0 ? miss(recording, 0) : 0;
+}
+
+static void on_progress(void *ctx, uint64_t bytes)
+{
+	struct recording *recording = ctx;
+
+	recording->done_bytes += bytes;
+	if (recording->progress)
+		recording->progress(recording->options.ctx, recording->done_bytes, recording->size_bytes);
 }
 
 /* ---- the object ---- */
@@ -610,23 +579,22 @@ int recording_new(const struct recording_options *options, struct recording **re
 	if (!recording)
 		return -ENOMEM;
 
-	struct stream_reader_events events = {
-		.column = on_column,
-		.start_time = on_start_time,
+	recording->rows.events = (struct sample_stream_events){
+		.start = on_start,
 		.target = on_target,
+		.column_target = on_column_target,
 		.row = on_row,
-		.note = on_note,
+		.gone = on_gone,
+		.gap = on_gap,
 		.damage = on_damage,
+		.progress = on_progress,
 		.ctx = recording,
 	};
-
 	recording->options = *options;
 	recording->clock.options = &recording->options;
 	recording->clock.summary = &recording->summary;
 	recording->clock.pace.interval_ns = options->interval_ns;
-	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
-		recording->field[c] = SAMPLE_FIELDS;
-	r = stream_reader_new(&events, &recording->stream_reader);
+	r = sample_stream_reader(&recording->rows, &recording->stream_reader);
 	if (r < 0)
 		return r;
 
@@ -714,8 +682,6 @@ int recording_play_ring(const struct ring *ring, const struct recording_options 
 	}
 	return r == RING_EMPTY ? 0 : r;
 }
-
-#define READ_BYTES 262144
 
 __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error, const char *format, ...)
 {
@@ -867,31 +833,6 @@ static void free_tape(struct recording **recording)
 	recording_free(*recording);
 }
 
-static int feed(struct replay_source *source, struct recording *recording, const struct recording_options *options,
-		void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes))
-{
-	AUTO_FREE char *piece = malloc(READ_BYTES);
-	uint64_t done = 0;
-
-	if (!piece)
-		return -ENOMEM;
-	for (;;) {
-		ssize_t len = read(source->fd, piece, READ_BYTES);
-		int r;
-
-		if (len < 0 && errno == EINTR)
-			continue;
-		if (len <= 0)
-			return len < 0 ? -errno : 0;
-		r = recording_feed(recording, piece, (size_t)len);
-		if (r != 0)
-			return r;
-		done += (uint64_t)len;
-		if (progress)
-			progress(options->ctx, done, source->size_bytes);
-	}
-}
-
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
 		       struct recording_summary *ret)
@@ -913,7 +854,9 @@ int replay_source_play(struct replay_source *source, const struct recording_opti
 	r = recording_new(&known, &recording);
 	if (r < 0)
 		return r;
-	r = feed(source, recording, options, progress);
+	recording->progress = progress;
+	recording->size_bytes = source->size_bytes;
+	r = stream_read_fd(recording->stream_reader, source->fd, UINT64_MAX);
 	finished = recording_finish(recording, ret);
 	return r != 0 ? r : finished;
 }

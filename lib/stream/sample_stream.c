@@ -1,12 +1,17 @@
 /* sample_stream.c: member by member; what is none of ours reads as an empty target. */
 #include "lib/stream/sample_stream.h"
 
+#include "lib/base/base.h"
+#include "lib/base/compress.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/stream/stream.h"
 
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -114,4 +119,137 @@ struct target target_json_read(const struct json_node *object, uint32_t id)
 		if (strcmp(text_of(object, "kind"), target_kind_name((enum target_kind)kind)) == 0)
 			target.kind = (enum target_kind)kind;
 	return target;
+}
+
+/* ---- rows ---- */
+
+static unsigned field_named(const char *name)
+{
+	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+		if (strcmp(name, sample_field_info(f)->name) == 0)
+			return f;
+	return SAMPLE_FIELDS;
+}
+
+/* "/web/cpu": the column of target "web". */
+static int on_gvisor_column(struct sample_stream *stream, size_t index, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	AUTO_FREE char *owner = strndup(name + 1, (size_t)(slash - name) - (slash > name));
+
+	if (!owner)
+		return -ENOMEM;
+	uint32_t id = checksum_adler32(CHECKSUM_ADLER32_EMPTY, owner, strlen(owner));
+
+	stream->field[index] = field_named(slash + 1);
+	stream->target[index] = id ? id : 1;
+	return stream->events.column_target(stream->events.ctx, stream->target[index], owner);
+}
+
+static int on_column(void *ctx, size_t index, const char *name, const char *json)
+{
+	struct sample_stream *stream = ctx;
+
+	(void)json;
+	if (index >= STREAM_COLUMNS_MAX)
+		return 0;
+	if (name[0] == '/' && stream->events.column_target)
+		return on_gvisor_column(stream, index, name);
+	stream->field[index] = field_named(name);
+	stream->target[index] = 0;
+	return 0;
+}
+
+static int on_start_time(void *ctx, wall_t start)
+{
+	struct sample_stream *stream = ctx;
+
+	stream->started = true;
+	stream->start = start;
+	return stream->events.start ? stream->events.start(stream->events.ctx, start) : 0;
+}
+
+static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
+{
+	const struct sample_stream_events *events = &((struct sample_stream *)ctx)->events;
+
+	return events->target ? events->target(events->ctx, id, json, len) : 0;
+}
+
+static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	const struct sample_stream *stream = ctx;
+	const struct sample_row row = { target, time_ns, stream, values, mask };
+
+	(void)seq;
+	return stream->events.row ? stream->events.row(stream->events.ctx, &row) : 0;
+}
+
+static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	const struct sample_stream_events *events = &((struct sample_stream *)ctx)->events;
+
+	if (strcmp(kind, "GAP") == 0)
+		return events->gap ? events->gap(events->ctx) : 0;
+	return strcmp(kind, "GONE") == 0 && events->gone ? events->gone(events->ctx, json, len) : 0;
+}
+
+static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
+{
+	const struct sample_stream_events *events = &((struct sample_stream *)ctx)->events;
+
+	if (events->damage)
+		events->damage(events->ctx, line, rows_lost, why);
+	return rows_lost > 0 && events->gap ? events->gap(events->ctx) : 0;
+}
+
+static void on_progress(void *ctx, uint64_t bytes)
+{
+	const struct sample_stream_events *events = &((struct sample_stream *)ctx)->events;
+
+	if (events->progress)
+		events->progress(events->ctx, bytes);
+}
+
+int sample_stream_reader(struct sample_stream *stream, struct stream_reader **ret)
+{
+	const struct stream_reader_events events = {
+		.column = on_column,
+		.start_time = on_start_time,
+		.target = on_target,
+		.row = on_row,
+		.note = on_note,
+		.damage = on_damage,
+		.progress = on_progress,
+		.ctx = stream,
+	};
+
+	*stream = (struct sample_stream){ .events = stream->events };
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		stream->field[c] = SAMPLE_FIELDS;
+	return stream_reader_new(&events, ret);
+}
+
+void sample_row_sample(const struct sample_row *row, uint32_t id, struct sample *ret)
+{
+	const struct sample_stream *stream = row->stream;
+	uint32_t owner = row->target != 0 ? 0 : id;
+
+	*ret = (struct sample){ 0 };
+	for (unsigned c = 0; c < STREAM_COLUMNS_MAX; c++)
+		if ((row->mask >> c & 1u) && stream->field[c] < SAMPLE_FIELDS && stream->target[c] == owner)
+			sample_set(ret, stream->field[c], row->values[c]);
+}
+
+#define SINCE_MAX_NS (INT64_C(86400) * 1000000000)
+
+bool sample_row_since(const struct sample_row *row, wall_t moment, int64_t *ret_ns)
+{
+	uint64_t at = row->stream->start.ns + row->time_ns;
+	int64_t since = (int64_t)(at - moment.ns);
+
+	if (!row->stream->started || at < row->time_ns || since > SINCE_MAX_NS || since < -SINCE_MAX_NS)
+		return false;
+	*ret_ns = since;
+	return true;
 }

@@ -11,6 +11,8 @@
 #include "lib/model/target.h"
 #include "lib/stream/stream.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -41,5 +43,60 @@ struct target target_json_read(const struct json_node *object, uint32_t id);
 
 /* A member that is a number from 0 to max, else 0. */
 double target_json_number(const struct json_node *object, const char *key, double max);
+
+/* A row; read it with the functions below. Valid during the call that hands it out. */
+struct sample_row {
+	uint32_t target;  /* number of its declaration. 0: of all targets that have columns (STREAM_GVISOR) */
+	uint64_t time_ns; /* since the start of its stream */
+	const struct sample_stream *stream;
+	const uint64_t *values;
+	uint32_t mask;
+};
+
+/*
+ * What is handed out; any may be NULL. A non-zero return stops and is returned by the reader.
+ * Strings are valid during the call.
+ */
+struct sample_stream_events {
+	/* The first stream of the input begins, or another one: targets of before are not meant any more. */
+	int (*start)(void *ctx, wall_t start);
+	/* A declaration, which is repeated with the headers; json as columns_target_json writes it. */
+	int (*target)(void *ctx, uint32_t id, const char *json, size_t len);
+	/* STREAM_GVISOR: a column "/web/cpu" makes a target "web", whose number is made from its name. */
+	int (*column_target)(void *ctx, uint32_t id, const char *name);
+	int (*row)(void *ctx, const struct sample_row *row);
+	/* A target ended; json: {"target":3,...}. */
+	int (*gone)(void *ctx, const char *json, size_t len);
+	/* Samples may be missing between the rows before and after. */
+	int (*gap)(void *ctx);
+	/* As in struct stream_reader_events; with lost rows a gap follows. */
+	void (*damage)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
+	void (*progress)(void *ctx, uint64_t bytes);
+	void *ctx;
+};
+
+/* The decoder of rows. In the caller's storage: set events, the rest is this module's. */
+struct sample_stream {
+	struct sample_stream_events events;
+	bool started;
+	wall_t start;
+	unsigned field[STREAM_COLUMNS_MAX];  /* of a sample, in this column; SAMPLE_FIELDS: none that is known */
+	uint32_t target[STREAM_COLUMNS_MAX]; /* STREAM_GVISOR: whose; else 0 */
+};
+
+/*
+ * A reader whose lines go through stream, which must outlive it; feed, finish and free it as any
+ * other (stream.h). 0 or -ENOMEM.
+ */
+int sample_stream_reader(struct sample_stream *stream, struct stream_reader **ret);
+
+/* The sample of a target in a row: id is row->target, or one of column_target. */
+void sample_row_sample(const struct sample_row *row, uint32_t id, struct sample *ret);
+
+/*
+ * When a row was taken, from a moment on. False: the stream does not say, or more than a day off,
+ * which is nonsense in the file of an incident and would overflow arithmetic later.
+ */
+bool sample_row_since(const struct sample_row *row, wall_t moment, int64_t *ret_ns);
 
 #endif

@@ -145,6 +145,8 @@ struct stream_reader_events {
 	 * differs: line counts from 1; why is static text.
 	 */
 	int (*damage)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
+	/* stream_read_fd has read so many bytes more. */
+	void (*progress)(void *ctx, uint64_t bytes);
 	void *ctx;
 };
 
@@ -173,6 +175,11 @@ bool stream_reader_whole(const struct stream_reader_report *report);
 int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret);
 /* 0 or what an event returned. */
 int stream_reader_feed(struct stream_reader *stream_reader, const char *data, size_t len);
+/*
+ * Feeds what fd has from its offset on, up to its end or max bytes. 0; -errno of read(2); -ENOMEM;
+ * what an event returned. What was read before an error was fed.
+ */
+int stream_read_fd(struct stream_reader *stream_reader, int fd, uint64_t max);
 /* The end of the input. As stream_reader_feed; *ret is always set. */
 int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret);
 /* NULL is fine. */

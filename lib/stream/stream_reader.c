@@ -575,6 +575,9 @@ static void stream_reader_rows_mark(struct stream_reader_rows *rows, uint64_t se
 
 #define FORMAT_VERSION 1
 
+/* Of one read(2). */
+#define READ_BYTES 65536
+
 static const char other_version[] = "it is in another version of the format";
 
 enum stream_phase { STREAM_NOTHING, STREAM_OPEN, STREAM_CLOSED };
@@ -995,6 +998,30 @@ int stream_reader_feed(struct stream_reader *stream_reader, const char *data, si
 	return stream_reader->stopped;
 }
 
+int stream_read_fd(struct stream_reader *stream_reader, int fd, uint64_t max)
+{
+	const struct stream_reader_events *events = &stream_reader->events;
+	AUTO_FREE char *piece = malloc(READ_BYTES);
+
+	if (!piece)
+		return -ENOMEM;
+	while (max > 0) {
+		ssize_t len = read(fd, piece, max < READ_BYTES ? max : READ_BYTES);
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len <= 0)
+			return len < 0 ? -errno : 0;
+		int r = stream_reader_feed(stream_reader, piece, (size_t)len);
+		if (r != 0)
+			return r;
+		if (events->progress)
+			events->progress(events->ctx, (uint64_t)len);
+		max -= (uint64_t)len;
+	}
+	return 0;
+}
+
 int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret)
 {
 	struct stream_reader_report *report = &stream_reader->report;
@@ -1045,23 +1072,14 @@ static off_t find_end(int fd, char *piece, bool *ret_counted)
 	return from + (newline - piece) + 1;
 }
 
-/* 0; -errno. */
-static int feed(int fd, off_t end, char *piece, struct stream_reader *stream_reader)
+/* Reads the file up to end. 0; -errno; -EIO: it is shorter by now. */
+static int read_up_to(struct stream_reader *stream_reader, int fd, off_t end)
 {
-	for (off_t at = 0; at < end;) {
-		size_t want = end - at < STREAM_LINE_MAX ? (size_t)(end - at) : STREAM_LINE_MAX;
-		ssize_t len = pread(fd, piece, want, at);
-		int r;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
 
-		if (len <= 0)
-			return len < 0 ? -errno : -EIO;
-		r = stream_reader_feed(stream_reader, piece, (size_t)len);
-		if (r != 0)
-			return r;
-		at += len;
-	}
-
-	return 0;
+	int r = stream_read_fd(stream_reader, fd, (uint64_t)end);
+	return r == 0 && lseek(fd, 0, SEEK_CUR) != end ? -EIO : r;
 }
 
 static bool is_closable(const struct stream_reader_report *report)
@@ -1102,7 +1120,7 @@ int stream_repair(int fd)
 	int r = end < 0 ? (int)end : stream_reader_new(&nothing, &stream_reader);
 
 	if (r == 0)
-		r = feed(fd, end, piece, stream_reader);
+		r = read_up_to(stream_reader, fd, end);
 	if (r == 0)
 		r = stream_reader_finish(stream_reader, &report);
 	if (r < 0)

@@ -84,7 +84,7 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 static void read_in_steps(struct reading *ret, const uint8_t *data, size_t size, size_t step)
 {
 	const struct stream_reader_events events = {
-		on_column, on_start_time, on_target, on_row, on_note, on_stats, on_damage, ret,
+		on_column, on_start_time, on_target, on_row, on_note, on_stats, on_damage, NULL, ret,
 	};
 	struct stream_reader *stream_reader;
 

@@ -105,7 +105,7 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 static void read_in_steps(struct reading *ret, const char *data, size_t len, size_t step)
 {
 	const struct stream_reader_events events = {
-		on_column, on_start_time, on_target, on_row, on_note, on_stats, on_damage, ret,
+		on_column, on_start_time, on_target, on_row, on_note, on_stats, on_damage, NULL, ret,
 	};
 	struct stream_reader *stream_reader;
 	int stop_after = ret->stop_after;
