@@ -432,15 +432,10 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 	return 0;
 }
 
-static void free_stream_reader(struct stream_reader **stream_reader)
-{
-	stream_reader_free(*stream_reader);
-}
-
 static void verify_stream(struct verification *verification, int fd, const char *name)
 {
 	struct stream_reader_events events = { .damage = on_damage, .ctx = verification };
-	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	struct stream_reader_report *report = &verification->report;
 	int rc;
 
@@ -731,11 +726,6 @@ static int complain(const char *what, int error)
 	return EXIT_TROUBLE;
 }
 
-static void release_spool(struct spool **spool)
-{
-	spool_free(*spool);
-}
-
 /* For spool_enforce. */
 static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
 {
@@ -786,7 +776,7 @@ static int try(const char *directory, const struct retention_limits *limits, wal
  */
 static int prune(const char *directory, const struct retention_limits *limits, wall_t now, struct pruning *pruning)
 {
-	AUTO(release_spool) struct spool *spool = NULL;
+	AUTO(spool_freep) struct spool *spool = NULL;
 	struct stat st;
 	size_t before;
 	int rc;

@@ -193,21 +193,11 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 
 /* ---- the work ---- */
 
-static void release_ring(struct ring **ring)
-{
-	ring_free(*ring);
-}
-
-static void release_spool(struct spool **spool)
-{
-	spool_free(*spool);
-}
-
 /* 0, or the code to exit with. */
 static int save(const struct request *request, const struct ring *ring, struct outcome *outcome)
 {
 	const struct retention_limits limits = { 0 };
-	AUTO(release_spool) struct spool *spool = NULL;
+	AUTO(spool_freep) struct spool *spool = NULL;
 	int rc = incident_load_directory(request->directory, outcome->directory, sizeof(outcome->directory));
 
 	if (rc < 0)
@@ -241,7 +231,7 @@ static int answer(const struct request *request, const struct outcome *outcome)
 
 static int run(const struct request *request)
 {
-	AUTO(release_ring) struct ring *ring = NULL;
+	AUTO(ring_freep) struct ring *ring = NULL;
 	AUTO_FREE struct outcome *outcome = calloc(1, sizeof(*outcome));
 	AUTO_CLOSE int lock = -1;
 	struct ring_info info;

@@ -706,17 +706,12 @@ static int on_gone(void *ctx, const char *json, size_t len)
 	return 0;
 }
 
-static void free_stream_reader(struct stream_reader **stream_reader)
-{
-	stream_reader_free(*stream_reader);
-}
-
 static int load(int fd, struct loading *loading)
 {
 	struct sample_stream stream = {
 		.events = { .target = on_target, .row = on_row, .gone = on_gone, .gap = on_gap, .ctx = loading },
 	};
-	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	int rc;
 
 	rc = sample_stream_reader(&stream, &stream_reader);

@@ -45,11 +45,6 @@
 
 _Static_assert((SLOTS & (SLOTS - 1)) == 0, "a mask finds the slot");
 
-static void release_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 static int peaks_grow(struct peaks *peaks)
 {
 	size_t cap = peaks->cap ? 2 * peaks->cap : 64;
@@ -94,7 +89,7 @@ static int peaks_find(struct peaks *peaks, uint32_t id, struct peaks_target **re
 
 int peaks_declare(struct peaks *peaks, uint32_t id, const char *json, size_t len)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	const struct json_node *name;
 	struct peaks_target *target;
 	int r = peaks_find(peaks, id, &target);
@@ -239,11 +234,6 @@ static int find(struct walking *walking, uint32_t id, size_t *ret)
 	return 0;
 }
 
-static void free_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 static void copy_text(const struct json_node *node, char *ret, size_t cap)
 {
 	if (node && node->type == JSON_STRING)
@@ -253,7 +243,7 @@ static void copy_text(const struct json_node *node, char *ret, size_t cap)
 static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 {
 	struct walking *walking = ctx;
-	AUTO(free_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	const struct json_node *pid;
 	struct sample_walk_target *target;
 	size_t at;
@@ -304,11 +294,6 @@ static int on_gap(void *ctx)
 	return 0;
 }
 
-static void free_stream_reader(struct stream_reader **stream_reader)
-{
-	stream_reader_free(*stream_reader);
-}
-
 static void release_walking(struct walking *walking)
 {
 	sample_walk_release(&walking->walk);
@@ -322,7 +307,7 @@ int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit
 	struct sample_stream stream = {
 		.events = { .target = on_target, .row = sample_walk_on_row, .gap = on_gap, .ctx = &walking },
 	};
-	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	int rc = fd < 0 ? fd : sample_stream_reader(&stream, &stream_reader);
 
 	if (rc < 0)

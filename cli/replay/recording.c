@@ -355,14 +355,9 @@ static int lose_target(struct recording *recording, struct known *known)
 	return hand_over(recording, &event);
 }
 
-static void free_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 {
-	AUTO(free_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	uint32_t checksum = checksum_adler32(1, json, len);
 	struct recording *recording = ctx;
 	struct known *known;
@@ -523,7 +518,7 @@ static int on_gap(void *ctx)
 
 static int on_gone(void *ctx, const char *json, size_t len)
 {
-	AUTO(free_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	struct recording *recording = ctx;
 	struct known *known;
 	int r = json_parse(json, len, NULL, &document, NULL);
@@ -566,14 +561,9 @@ static void recording_summary_tick(struct recording_summary *summary, wall_t at)
 	summary->ticks++;
 }
 
-static void release(struct recording **recording)
-{
-	recording_free(*recording);
-}
-
 int recording_new(const struct recording_options *options, struct recording **ret)
 {
-	AUTO(release) struct recording *recording = calloc(1, sizeof(*recording));
+	AUTO(recording_freep) struct recording *recording = calloc(1, sizeof(*recording));
 	int r;
 
 	if (!recording)
@@ -635,11 +625,6 @@ void recording_free(struct recording *recording)
  * one, however fast its writer is.
  */
 
-static void free_cursor(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 static void count(struct recording_summary *summary, const struct ring_event *event)
 {
 	switch (event->type) {
@@ -666,7 +651,7 @@ static void count(struct recording_summary *summary, const struct ring_event *ev
 
 int recording_play_ring(const struct ring *ring, const struct recording_options *options, struct recording_summary *ret)
 {
-	AUTO(free_cursor) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct ring_event event;
 	struct ring_info info;
 	int r;
@@ -828,16 +813,11 @@ void replay_source_close(struct replay_source *source)
 
 /* ---- playing ---- */
 
-static void free_tape(struct recording **recording)
-{
-	recording_free(*recording);
-}
-
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
 		       struct recording_summary *ret)
 {
-	AUTO(free_tape) struct recording *recording = NULL;
+	AUTO(recording_freep) struct recording *recording = NULL;
 	struct recording_options known = *options;
 	int r, finished;
 

@@ -67,6 +67,7 @@ int recording_feed(struct recording *recording, const char *data, size_t len);
 int recording_finish(struct recording *recording, struct recording_summary *ret);
 /* NULL is fine. */
 void recording_free(struct recording *recording);
+CLEANUP(recording, free);
 
 /*
  * All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event

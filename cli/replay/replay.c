@@ -81,14 +81,9 @@ struct entry_assignment {
 	struct match **matches; /* one per entry */
 };
 
-static void entry_assignment_release(struct entry_assignment **entry_assignment)
-{
-	entry_assignment_free(*entry_assignment);
-}
-
 int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret)
 {
-	AUTO(entry_assignment_release) struct entry_assignment *entry_assignment = calloc(1, sizeof(*entry_assignment));
+	AUTO(entry_assignment_freep) struct entry_assignment *entry_assignment = calloc(1, sizeof(*entry_assignment));
 
 	if (!entry_assignment)
 		return -ENOMEM;
@@ -645,14 +640,9 @@ int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machi
 	return 0;
 }
 
-static void rule_replay_release(struct rule_replay **rule_replay)
-{
-	rule_replay_free(*rule_replay);
-}
-
 int rule_replay_new(const struct rule_replay_options *options, struct rule_replay **ret)
 {
-	AUTO(rule_replay_release) struct rule_replay *rule_replay = calloc(1, sizeof(*rule_replay));
+	AUTO(rule_replay_freep) struct rule_replay *rule_replay = calloc(1, sizeof(*rule_replay));
 	int r;
 
 	if (!rule_replay)

@@ -33,6 +33,7 @@ int entry_assignment_new(const struct config *config, const char *as, struct ent
 
 /* NULL is fine. */
 void entry_assignment_free(struct entry_assignment *entry_assignment);
+CLEANUP(entry_assignment, free);
 
 /*
  * The name of the entry: the target's own if the configuration has it, else of the first that
@@ -126,6 +127,7 @@ int rule_replay_new(const struct rule_replay_options *options, struct rule_repla
 
 /* NULL is fine. */
 void rule_replay_free(struct rule_replay *rule_replay);
+CLEANUP(rule_replay, free);
 
 /* The next event of a recording, in its order. 0; -ENOMEM; what fire returned. */
 int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event);

@@ -582,16 +582,13 @@ static void top_rules_free(struct top_rules *rules)
 	free(rules);
 }
 
-static void release(struct top_rules **rules)
-{
-	top_rules_free(*rules);
-}
+CLEANUP(top_rules, free);
 
 /* 0; as config_file_load otherwise, with its message. */
 static int top_rules_new(const struct config_file *file, const struct metric_machine *machine, struct top_rules **ret,
 			 char *message)
 {
-	AUTO(release) struct top_rules *rules = calloc(1, sizeof(*rules));
+	AUTO(top_rules_freep) struct top_rules *rules = calloc(1, sizeof(*rules));
 	int r;
 
 	if (!rules) {
@@ -833,11 +830,6 @@ static void top_feed_release(struct top_feed *feed)
 	feed->has_file = false;
 }
 
-static void free_ring(struct ring **ring)
-{
-	ring_free(*ring);
-}
-
 /*
  * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was
  * attached stays so if it fails. 0; -ENOMEM; -EBADMSG: it is no ring, or one of another version;
@@ -845,7 +837,7 @@ static void free_ring(struct ring **ring)
  */
 static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 {
-	AUTO(free_ring) struct ring *ring = NULL;
+	AUTO(ring_freep) struct ring *ring = NULL;
 	struct ring_cursor *cursor;
 	struct ring_info info;
 	struct stat st;

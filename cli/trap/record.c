@@ -294,15 +294,10 @@ static void report(const struct record *record, const struct stats *stats, const
 				100 * verdicts[i].ratio, verdicts[i].cause, verdicts[i].remedy);
 }
 
-static void release_cursor(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 static int run_session(struct record *record, struct session *session)
 {
 	struct clock clock = real_clock();
-	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct recorder *recorder;
 	struct recorder_counts counts;
 	struct stats stats;

@@ -383,11 +383,6 @@ int requests_answer(const struct requests *requests, const char *line, struct bu
 
 /* reload.c: what may fail comes first, and leaves no trace. */
 
-static void release_config(struct config **config)
-{
-	config_free(*config);
-}
-
 static int refuse(const char *message, int error)
 {
 	log_about(LOG_ERR, &(struct log_about){ .message = MESSAGE_RELOAD_REFUSED, .error = error },
@@ -435,21 +430,11 @@ static void say_changes(const struct config *old, const struct config *next, cha
 		append(message, "nothing has changed");
 }
 
-static void drop_rules(struct evaluator_reload **rules)
-{
-	evaluator_reload_drop(*rules);
-}
-
-static void drop_rule_counts(struct rule_counts **rule_counts)
-{
-	rule_counts_free(*rule_counts);
-}
-
 /* 0; -errno: nothing has changed. */
 static int swap(const struct reload *reload, const struct config *config)
 {
-	AUTO(drop_rules) struct evaluator_reload *rules = NULL;
-	AUTO(drop_rule_counts) struct rule_counts *rule_counts = NULL;
+	AUTO(evaluator_reload_dropp) struct evaluator_reload *rules = NULL;
+	AUTO(rule_counts_freep) struct rule_counts *rule_counts = NULL;
 	int r = evaluator_reload_prepare(reload->evaluator, config, &rules);
 
 	if (r == 0)
@@ -470,7 +455,7 @@ static int swap(const struct reload *reload, const struct config *config)
 
 int reload_run(const struct reload *reload, char *message)
 {
-	AUTO(release_config) struct config *config = NULL;
+	AUTO(config_freep) struct config *config = NULL;
 	struct config_error error;
 	int r = config_file_load(reload->file, &config, message);
 

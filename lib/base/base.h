@@ -1,8 +1,6 @@
 /*
- * base.h: points in time as types that cannot be confused, and where they come from.
- *
- * Logic never reads a clock: it takes a mono_t. Whoever stands at the edge (a daemon thread, a
- * test) holds a struct clock and reads it. Nanoseconds throughout.
+ * base.h: what every file may use: owned locals that release themselves, and points in time as
+ * types that cannot be confused.
  */
 #ifndef SPIKEWATCH_LIB_BASE_BASE_H
 #define SPIKEWATCH_LIB_BASE_BASE_H
@@ -12,20 +10,27 @@
 #include <unistd.h>
 
 /*
- * scope.h: owned locals that release themselves.
+ * AUTO(f)              a local whose cleanup, at the end of its scope, is f(&local)
+ * AUTO_FREE            a heap pointer, free(3)d
+ * AUTO_CLOSE           a file descriptor, closed unless negative
+ * CLEANUP(noun, verb)  stands below void noun_verb(struct noun *), which takes NULL: defines
+ *                      noun_verbp for AUTO(noun_verbp) struct noun *local
+ * TAKE(p)              moves a pointer out of its variable, which becomes NULL
+ * TAKE_FD(fd)          the same for a descriptor, which becomes -1
  *
- * AUTO(f)      a local whose cleanup is f(&local)
- * AUTO_FREE    a heap pointer, free(3)d at the end of its scope
- * AUTO_CLOSE   a file descriptor, closed at the end of its scope unless negative
- * TAKE(p)      moves a pointer out of its variable, which becomes NULL
- * TAKE_FD(fd)  the same for a descriptor, which becomes -1
- *
- * Source: gcc's cleanup attribute, which clang shares.
+ * By gcc's cleanup attribute, which clang shares.
  */
 
 #define AUTO(release) __attribute__((cleanup(release)))
 #define AUTO_FREE AUTO(scope_free)
 #define AUTO_CLOSE AUTO(scope_close)
+
+#define CLEANUP(noun, verb) \
+	static inline void noun##_##verb##p(struct noun **owned) \
+	{ \
+		noun##_##verb(*owned); \
+	} \
+	struct noun /* takes the semicolon */
 
 #define TAKE(pointer) \
 	__extension__({ \
@@ -55,6 +60,11 @@ static inline void scope_close(const int *fd)
 	if (*fd >= 0)
 		close(*fd);
 }
+
+/*
+ * Logic never reads a clock: it takes a mono_t. What stands at the edge (a thread of the daemon, a
+ * test) has a struct clock and reads it. Nanoseconds throughout.
+ */
 
 #define NS_PER_US 1000ULL
 #define NS_PER_MS 1000000ULL

@@ -1009,15 +1009,10 @@ static int parse(const char *text, size_t len, struct json_tree *tree)
 	return r;
 }
 
-static void document_release(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
 	       struct json_error *err)
 {
-	AUTO(document_release) struct json_document *document = calloc(1, sizeof(*document));
+	AUTO(json_document_freep) struct json_document *document = calloc(1, sizeof(*document));
 	struct json_limits use = limits != NULL ? *limits : (struct json_limits){ 0 };
 	struct json_error ignored;
 	int r;

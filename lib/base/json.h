@@ -5,6 +5,7 @@
 #ifndef SPIKEWATCH_LIB_BASE_JSON_H
 #define SPIKEWATCH_LIB_BASE_JSON_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 
 #include <stdbool.h>
@@ -72,6 +73,7 @@ int json_parse(const char *text, size_t len, const struct json_limits *limits, s
 
 /* Frees all nodes. NULL is fine. */
 void json_document_free(struct json_document *document);
+CLEANUP(json_document, free);
 
 /* Never NULL. */
 const struct json_node *json_root(const struct json_document *document);
@@ -113,6 +115,7 @@ int json_null(struct json_writer *writer);
 
 /* Writes the closing newline, frees the writer, returns the first error. NULL is fine. */
 int json_writer_close(struct json_writer *writer);
+CLEANUP(json_writer, close);
 
 /*
  * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control

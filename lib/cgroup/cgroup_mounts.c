@@ -444,14 +444,9 @@ static int look_below(struct cgroup_mounts *mounts, const char *root)
 	return r;
 }
 
-static void free_mounts(struct cgroup_mounts **mounts)
-{
-	cgroup_mounts_free(*mounts);
-}
-
 int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret)
 {
-	AUTO(free_mounts) struct cgroup_mounts *mounts = calloc(1, sizeof(*mounts));
+	AUTO(cgroup_mounts_freep) struct cgroup_mounts *mounts = calloc(1, sizeof(*mounts));
 	bool usual_tree = !cgroup_root || cgroup_root[0] == '\0';
 	int r;
 

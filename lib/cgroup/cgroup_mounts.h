@@ -7,6 +7,8 @@
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
 
+#include "lib/base/base.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +47,7 @@ struct cgroup_mounts; /* opaque; immutable once made */
  */
 int cgroup_mounts_new(const char *proc_root, const char *cgroup_root, struct cgroup_mounts **ret);
 void cgroup_mounts_free(struct cgroup_mounts *mounts);
+CLEANUP(cgroup_mounts, free);
 
 /* Who reads: its own process, as it sees itself. */
 struct cgroup_reader {

@@ -450,11 +450,6 @@ static const struct {
 
 /* ---- pieces ---- */
 
-static void release_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 static int parse(const char *text, size_t len, size_t max, struct json_document **ret)
 {
 	const struct json_limits limits = { .size_bytes = max, .depth = DEPTH_MAX, .nodes = NODES_MAX };
@@ -541,7 +536,7 @@ static void take_labels(const struct json_node *object, bool annotated, struct c
  */
 static int take_labels_within(const char *text, size_t len, const char *member, struct container_state_more *more)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
@@ -578,7 +573,7 @@ static void take_docker_labels(const struct json_node *config, struct container_
 
 int container_state_docker(const char *text, size_t len, struct container *ret, struct container_state_more *more)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
@@ -604,7 +599,7 @@ int container_state_docker(const char *text, size_t len, struct container *ret, 
 
 int container_state_oci(const char *text, size_t len, struct container *ret, struct container_state_more *more)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	int r = parse(text, len, CONTAINER_STATE_BYTES_MAX, &document);
 
 	if (r < 0)
@@ -645,7 +640,7 @@ struct container_state_list {
 /* The runtime's own part of an item, a document within the document. */
 static int take_metadata(const struct json_node *metadata, struct row *ret)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	int r = metadata ? parse(metadata->text, metadata->text_len, CONTAINER_STATE_BYTES_MAX, &document) : 0;
 
 	if (r < 0 || !document)
@@ -679,7 +674,7 @@ static int by_id(const void *a, const void *b)
 
 int container_state_list_new(const char *text, size_t len, struct container_state_list **ret)
 {
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	size_t items = 0;
 	int r = parse(text, len, CONTAINER_STATE_LIST_BYTES_MAX, &document);
 

@@ -215,6 +215,7 @@ int config_load(const char *file, const char *dropin_dir, struct config **ret, s
 
 /* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
+CLEANUP(config, free);
 
 /*
  * The same name, and the same selection of the same things. Not looked at: what an incident of it

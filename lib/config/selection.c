@@ -60,11 +60,6 @@ static int compile(const char *anchored, regex_t *ret)
 	return r == 0 ? 0 : r == REG_ESPACE ? -ENOMEM : -EINVAL;
 }
 
-static void free_unfinished(struct text_regex **regex)
-{
-	free(*regex);
-}
-
 static void hide_newlines(char *text)
 {
 	for (char *at = text; (at = strchr(at, '\n')) != NULL;)
@@ -110,7 +105,7 @@ int text_regex_new(const char *pattern, struct text_regex **ret)
 {
 	static const char before[] = "^.*(", after[] = ")";
 	size_t cap = strlen(pattern) + sizeof(before) + sizeof(after);
-	AUTO(free_unfinished) struct text_regex *regex = NULL;
+	AUTO_FREE struct text_regex *regex = NULL;
 
 	if (!text_regex_is_balanced(pattern))
 		return -EINVAL;

@@ -194,11 +194,6 @@ void judged_target_free(struct judged_target *judged_target)
 	free(judged_target);
 }
 
-static void release_watch(struct judged_target **judged_target)
-{
-	judged_target_free(*judged_target);
-}
-
 /* Copies a target and its strings. */
 static int copy_target(const struct target *target, struct target *ret, char **ret_strings)
 {
@@ -291,7 +286,7 @@ static int add_pairs(struct judged_target *judged_target, const struct judged_ta
 int judged_target_new(const struct judged_target_plan *plan, const struct target *target, uint64_t read_ns,
 		      const struct rule_state *rule_state, struct judged_target **ret)
 {
-	AUTO(release_watch) struct judged_target *judged_target = calloc(1, sizeof(*judged_target));
+	AUTO(judged_target_freep) struct judged_target *judged_target = calloc(1, sizeof(*judged_target));
 	int r;
 
 	if (!judged_target)
@@ -1056,11 +1051,6 @@ void evaluator_reload_drop(struct evaluator_reload *reload)
 	free(reload);
 }
 
-static void drop(struct evaluator_reload **reload)
-{
-	evaluator_reload_drop(*reload);
-}
-
 static void prepare_entries(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	const struct config *old = evaluator->options.config;
@@ -1129,7 +1119,7 @@ static void pass_watches(struct evaluator *evaluator, struct evaluator_reload *r
 
 int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *config, struct evaluator_reload **ret)
 {
-	AUTO(drop) struct evaluator_reload *reload = calloc(1, sizeof(*reload));
+	AUTO(evaluator_reload_dropp) struct evaluator_reload *reload = calloc(1, sizeof(*reload));
 	int r;
 
 	if (!reload)
@@ -1218,14 +1208,9 @@ uint64_t evaluator_evaluations(const struct evaluator *evaluator)
 	return evaluator->evaluations;
 }
 
-static void release_evaluator(struct evaluator **evaluator)
-{
-	evaluator_free(*evaluator);
-}
-
 int evaluator_new(const struct evaluator_options *options, struct evaluator **ret)
 {
-	AUTO(release_evaluator) struct evaluator *evaluator = calloc(1, sizeof(*evaluator));
+	AUTO(evaluator_freep) struct evaluator *evaluator = calloc(1, sizeof(*evaluator));
 	int r;
 
 	if (!evaluator)

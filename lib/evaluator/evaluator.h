@@ -98,6 +98,7 @@ int judged_target_new(const struct judged_target_plan *plan, const struct target
 
 /* NULL is fine. */
 void judged_target_free(struct judged_target *judged_target);
+CLEANUP(judged_target, free);
 
 /*
  * writer_clocks.h: how far the ticks of each writer have come, and which windows have ended by
@@ -209,6 +210,7 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 
 /* NULL is fine. */
 void evaluator_free(struct evaluator *evaluator);
+CLEANUP(evaluator, free);
 
 /*
  * Takes the next event of a ring (or of a recording that is played as one); events must come in the
@@ -250,6 +252,7 @@ struct evaluator_reload;
 int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *config, struct evaluator_reload **ret);
 void evaluator_reload_commit(struct evaluator_reload *reload);
 void evaluator_reload_drop(struct evaluator_reload *reload);
+CLEANUP(evaluator_reload, drop);
 
 /* Visits every (rule, target) until visit returns non-zero. */
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),

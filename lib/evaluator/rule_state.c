@@ -639,24 +639,14 @@ static int read_root(struct reading *reading, const struct json_node *root)
 	return 0;
 }
 
-static void release_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
-static void release_table(struct rule_state_table **table)
-{
-	rule_state_table_free(*table);
-}
-
 int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len, char *error, size_t cap)
 {
 	static const struct json_limits limits = {
 		.size_bytes = RULE_STATE_FILE_MAX,
 		.nodes = RULE_STATE_TABLE_ENTRIES_MAX * RULE_STATE_NODES_PER_ENTRY,
 	};
-	AUTO(release_document) struct json_document *document = NULL;
-	AUTO(release_table) struct rule_state_table *fresh = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
+	AUTO(rule_state_table_freep) struct rule_state_table *fresh = NULL;
 	struct reading reading = { .boot_id = rule_state->boot_id, .error = error, .cap = cap };
 	struct rule_state_table *old = rule_state->table;
 	struct json_error where;

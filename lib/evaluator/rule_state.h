@@ -6,6 +6,7 @@
 #ifndef SPIKEWATCH_LIB_EVALUATOR_RULE_STATE_H
 #define SPIKEWATCH_LIB_EVALUATOR_RULE_STATE_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/rules/trigger.h"
 
@@ -45,6 +46,7 @@ int rule_state_table_new(struct rule_state_table **ret);
 
 /* NULL is fine. */
 void rule_state_table_free(struct rule_state_table *table);
+CLEANUP(rule_state_table, free);
 
 /* True and *ret if there is an entry. */
 bool rule_state_table_get(const struct rule_state_table *table, const char *rule, const char *key,

@@ -489,11 +489,6 @@ int incident_json_write(const struct incident *incident, struct sink sink)
 
 /* ---- reading ---- */
 
-static void release_document(struct json_document **document)
-{
-	json_document_free(*document);
-}
-
 /* A whole number as written, exactly: no fraction, no exponent. */
 static bool whole(const struct json_node *node, bool *ret_negative, uint64_t *ret)
 {
@@ -659,7 +654,7 @@ static int take_incident(const struct json_node *root, struct incident *incident
 int incident_json_parse(const char *text, size_t len, struct incident *ret)
 {
 	const struct json_limits limits = { .size_bytes = INCIDENT_BYTES_MAX };
-	AUTO(release_document) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	AUTO_FREE struct incident *incident = calloc(1, sizeof(*incident));
 	const struct json_node *marker;
 	uint32_t format = 0;

@@ -63,6 +63,7 @@ struct sample_window_peaks {
 /* 0 or -ENOMEM. *options is copied. */
 int sample_window_new(const struct sample_window_options *options, struct sample_window **ret);
 void sample_window_free(struct sample_window *sample_window);
+CLEANUP(sample_window, free);
 
 /* A tick was taken, whether or not the target changed: what coverage is computed from. */
 void sample_window_tick(struct sample_window *sample_window, mono_t at);

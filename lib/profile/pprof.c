@@ -823,11 +823,6 @@ static void hand_over(struct pprof_read *reader)
 #undef HAND
 }
 
-static void release(struct pprof_read **reader)
-{
-	pprof_read_free(*reader);
-}
-
 static int take_bytes(struct pprof_read *reader, const void *data, size_t len, size_t bytes_max)
 {
 	const unsigned char *bytes = data;
@@ -840,7 +835,7 @@ static int take_bytes(struct pprof_read *reader, const void *data, size_t len, s
 
 int pprof_read_new(const void *data, size_t len, const struct pprof_read_options *options, struct pprof_read **ret)
 {
-	AUTO(release) struct pprof_read *reader = calloc(1, sizeof(*reader));
+	AUTO(pprof_read_freep) struct pprof_read *reader = calloc(1, sizeof(*reader));
 	size_t bytes_max = options && options->bytes_max ? options->bytes_max : PPROF_READ_BYTES_DEFAULT;
 	int rc;
 

@@ -7,6 +7,7 @@
 #ifndef SPIKEWATCH_LIB_PROFILE_PPROF_H
 #define SPIKEWATCH_LIB_PROFILE_PPROF_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 
 #include <stdbool.h>
@@ -96,6 +97,7 @@ int pprof_new(const struct pprof_options *options, struct pprof **ret);
 
 /* NULL is fine. */
 void pprof_free(struct pprof *pprof);
+CLEANUP(pprof, free);
 
 /*
  * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls.
@@ -196,6 +198,7 @@ int pprof_read_new(const void *data, size_t len, const struct pprof_read_options
 
 /* NULL is fine. */
 void pprof_read_free(struct pprof_read *reader);
+CLEANUP(pprof_read, free);
 
 /* As long as the reader lives. */
 const struct pprof_read_profile *pprof_read_profile(const struct pprof_read *reader);

@@ -408,11 +408,6 @@ static bool is_empty(const struct stack_profile_tally *tally)
 
 /* ---- pprof ---- */
 
-static void free_pprof(struct pprof **pprof)
-{
-	pprof_free(*pprof);
-}
-
 /* What is known of the frames of each mapping; [0] is none. */
 static int find_known(const struct stack_profile *profile, struct pprof_mapping **ret)
 {
@@ -579,7 +574,7 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 		.wall_ns = options->wall_ns - (options->fired_ns - options->from_ns),
 		.duration_ns = options->to_ns > options->from_ns ? options->to_ns - options->from_ns : 0,
 	};
-	AUTO(free_pprof) struct pprof *pprof = NULL;
+	AUTO(pprof_freep) struct pprof *pprof = NULL;
 	int rc = pprof_new(&head, &pprof);
 
 	if (rc == 0)
@@ -596,11 +591,6 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 }
 
 /* ---- folded ---- */
-
-static void free_folded(struct folded **folded)
-{
-	folded_free(*folded);
-}
 
 /* Bytes of memory rather than faults: a fault may be of a page of any size. */
 static uint64_t folded_of(const struct stack_profile *profile, const struct stack_profile_tally *tally)
@@ -633,7 +623,7 @@ static int fold_stack(const struct stack_profile *profile, struct folded *folded
 
 int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 	int rc = folded_new(STACK_PROFILE_FOLDED_MAX, &folded);
 
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)

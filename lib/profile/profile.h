@@ -13,6 +13,7 @@
 #ifndef SPIKEWATCH_LIB_PROFILE_PROFILE_H
 #define SPIKEWATCH_LIB_PROFILE_PROFILE_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 
 #include <stdbool.h>
@@ -120,6 +121,7 @@ int stack_profile_new(const struct stack_profile_options *options, struct stack_
 
 /* NULL is fine. */
 void stack_profile_free(struct stack_profile *profile);
+CLEANUP(stack_profile, free);
 
 /*
  * Each sets *ret to a number, the same one for the same, also across processes. 0;

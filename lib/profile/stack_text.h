@@ -6,6 +6,7 @@
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
 #define SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@ int folded_new(size_t bytes_max, struct folded **ret);
 
 /* NULL is fine. */
 void folded_free(struct folded *folded);
+CLEANUP(folded, free);
 
 /* Adds a frame to the stack, the root first. 0 or -ENOMEM, which stays. */
 int folded_push(struct folded *folded, const char *name);
@@ -129,6 +131,7 @@ int function_table_new(enum function_table_unit unit, struct function_table **re
 
 /* NULL is fine. */
 void function_table_free(struct function_table *list);
+CLEANUP(function_table, free);
 
 /* The number of a function, or of a thread, from 1 on; the same for the same. 0 or -ENOMEM. */
 int function_table_function(struct function_table *list, const char *name, const char *module, uint32_t *ret);

@@ -228,11 +228,6 @@ static int make(int fd, const struct ring_options *options, struct ring **ret)
 	return 0;
 }
 
-static void ring_unmap(struct ring **ring)
-{
-	ring_free(*ring);
-}
-
 int ring_create(int dirfd, const char *name, const struct ring_options *options, struct ring **ret)
 {
 	char temporary[RING_NAME_MAX];
@@ -248,7 +243,7 @@ int ring_create(int dirfd, const char *name, const struct ring_options *options,
 	if (fd < 0)
 		return -errno;
 
-	AUTO(ring_unmap) struct ring *ring = NULL;
+	AUTO(ring_freep) struct ring *ring = NULL;
 	int rc = make(fd, options, &ring);
 	if (rc == 0 && fchmod(fd, options->mode != 0 ? options->mode : RING_MODE_DEFAULT) < 0)
 		rc = -errno;
@@ -285,7 +280,7 @@ int ring_open(int dirfd, const char *name, bool writable, struct ring **ret)
 	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)(RING_HEADER_BYTES + RING_PAGES_MIN * RING_PAGE_MIN))
 		return -EBADMSG;
 
-	AUTO(ring_unmap) struct ring *ring = NULL;
+	AUTO(ring_freep) struct ring *ring = NULL;
 	int rc = map(fd, (size_t)st.st_size, writable, &ring);
 	if (rc < 0)
 		return rc;

@@ -302,6 +302,7 @@ void ring_finish(struct ring *ring);
 
 /* Unmaps. NULL is fine. Writers and cursors of this ring must be gone. */
 void ring_free(struct ring *ring);
+CLEANUP(ring, free);
 
 /* What the header says at this moment; each figure by itself. */
 void ring_info(const struct ring *ring, struct ring_info *ret);
@@ -458,6 +459,7 @@ int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_tick
 
 /* Detaches and frees. NULL is fine. */
 void ring_cursor_free(struct ring_cursor *cursor);
+CLEANUP(ring_cursor, free);
 
 /*
  * Delivers the next event. 0; RING_EMPTY: nothing new is published (call again later); -ENOMEM.

@@ -1161,14 +1161,9 @@ static int preload(struct ring_cursor *cursor)
 	return rc < 0 ? rc : 0;
 }
 
-static void cursor_release(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 int ring_cursor_new(const struct ring *ring, enum ring_start start, struct ring_cursor **ret)
 {
-	AUTO(cursor_release) struct ring_cursor *cursor = calloc(1, sizeof(*cursor));
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = calloc(1, sizeof(*cursor));
 	if (cursor == NULL)
 		return -ENOMEM;
 
@@ -1187,7 +1182,7 @@ int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_tick
 {
 	assert(ring->writable && pid > 0);
 
-	AUTO(cursor_release) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	int rc = ring_cursor_new(ring, RING_OLDEST, &cursor);
 	if (rc == 0)
 		rc = ring_follow_attach(&cursor->follow, ring, ring_reader_word(pid, start_ticks), alive);

@@ -281,14 +281,9 @@ int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, boo
 	return new_process(&process, user, ret);
 }
 
-static void free_entry(struct source_entry **entry)
-{
-	source_entry_free(*entry);
-}
-
 int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret)
 {
-	AUTO(free_entry) struct source_entry *entry = NULL;
+	AUTO(source_entry_freep) struct source_entry *entry = NULL;
 	AUTO_FREE struct cgroup_files *files = NULL;
 
 	int r = new_entry(ENTRY_CGROUP, user, &entry);
@@ -310,7 +305,7 @@ int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, vo
 
 int source_entry_group(void *user, struct source_entry **ret)
 {
-	AUTO(free_entry) struct source_entry *entry = NULL;
+	AUTO(source_entry_freep) struct source_entry *entry = NULL;
 
 	int r = new_entry(ENTRY_GROUP, user, &entry);
 	if (r < 0)

@@ -169,6 +169,7 @@ int source_entry_group(void *user, struct source_entry **ret);
 
 /* Closes and frees. Must not be in a source. NULL is fine. */
 void source_entry_free(struct source_entry *entry);
+CLEANUP(source_entry, free);
 
 /*
  * A process that has just begun: as a member of a group it counts with all that it used before its

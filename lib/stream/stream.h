@@ -184,6 +184,7 @@ int stream_read_fd(struct stream_reader *stream_reader, int fd, uint64_t max);
 int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret);
 /* NULL is fine. */
 void stream_reader_free(struct stream_reader *stream_reader);
+CLEANUP(stream_reader, free);
 
 /*
  * The stream has its end already, holds none of ours, is damaged in more than its last line, or is

@@ -1045,11 +1045,6 @@ void stream_reader_free(struct stream_reader *stream_reader)
 	free(stream_reader);
 }
 
-static void free_stream_reader(struct stream_reader **stream_reader)
-{
-	stream_reader_free(*stream_reader);
-}
-
 /*
  * Behind the last newline, before which the number of rows may already be; 0: there is none within
  * the length of a line. -errno.
@@ -1112,7 +1107,7 @@ static int append_end(int fd, const struct stream_reader_report *report, bool co
 int stream_repair(int fd)
 {
 	static const struct stream_reader_events nothing;
-	AUTO(free_stream_reader) struct stream_reader *stream_reader = NULL;
+	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	AUTO_FREE char *piece = malloc(STREAM_LINE_MAX);
 	struct stream_reader_report report;
 	bool counted = false;

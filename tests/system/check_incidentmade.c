@@ -120,11 +120,6 @@ static struct sample_window *make_slice(const struct incidentmade_options *optio
 	return sample_window;
 }
 
-static void free_slice(struct sample_window **sample_window)
-{
-	sample_window_free(*sample_window);
-}
-
 static void make_manual(struct incident *incident)
 {
 	struct incident_firing again = { .kind = INCIDENT_MANUAL,
@@ -138,7 +133,7 @@ static void make_manual(struct incident *incident)
 
 void incidentmade_fill(const struct incidentmade_options *options, struct incident *ret)
 {
-	AUTO(free_slice) struct sample_window *sample_window = make_slice(options);
+	AUTO(sample_window_freep) struct sample_window *sample_window = make_slice(options);
 	struct target target;
 
 	make_target(options, &target);
@@ -217,7 +212,7 @@ static void write_other(struct stream_writer *writer, const struct sample_window
 
 static void write_samples(int dirfd, const struct incidentmade_options *options)
 {
-	AUTO(free_slice) struct sample_window *sample_window = make_slice(options);
+	AUTO(sample_window_freep) struct sample_window *sample_window = make_slice(options);
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	AUTO(buffer_release) struct buffer json = { 0 };
 	struct stream_column columns[SAMPLE_FIELDS];

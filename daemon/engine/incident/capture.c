@@ -296,15 +296,10 @@ static void release_scene(struct scene *scene)
 	busy_snapshot_release(&scene->busy);
 }
 
-static void release_cursor(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 /* The processes that are watched, by themselves or in a group: the ring knows the targets. */
 static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 {
-	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct ring_event event;
 	size_t count = 0;
 

@@ -93,11 +93,6 @@ void hook_plan_free(struct hook_plan *plan)
 	free(plan);
 }
 
-static void release(struct hook_plan **plan)
-{
-	hook_plan_free(*plan);
-}
-
 static int copy(const struct config_run *run, struct hook_plan_command *ret)
 {
 	snprintf(ret->name, sizeof ret->name, "%s", run->name);
@@ -119,7 +114,7 @@ static int copy(const struct config_run *run, struct hook_plan_command *ret)
 
 int hook_plan_new(const struct config_target *entry, const char *rule, struct hook_plan **ret)
 {
-	AUTO(release) struct hook_plan *plan = calloc(1, sizeof *plan);
+	AUTO(hook_plan_freep) struct hook_plan *plan = calloc(1, sizeof *plan);
 	int r = plan ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < entry->run_count; i++)

@@ -47,6 +47,7 @@ int hook_plan_new(const struct config_target *entry, const char *rule, struct ho
 
 /* NULL is fine. */
 void hook_plan_free(struct hook_plan *plan);
+CLEANUP(hook_plan, free);
 
 /* Adds to the captures of an incident that none of the commands was run, and why. */
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);

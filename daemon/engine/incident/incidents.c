@@ -319,11 +319,6 @@ bool incidents_free(struct incidents *incidents)
 
 /* ---- the past ---- */
 
-static void release_cursor(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 /* A cursor for what the ring says of the target since `back` before the firing. NULL: no memory. */
 static struct ring_cursor *past_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
 				   uint64_t back)
@@ -341,7 +336,7 @@ static struct ring_cursor *past_of(const struct incidents *incidents, const stru
 static uint32_t writer_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
 			  uint64_t back)
 {
-	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, incident, back);
 	struct ring_event event;
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0)
@@ -359,7 +354,7 @@ static void secure_slice(const struct incidents *incidents, struct incident_work
 	struct ring_event event;
 
 	incident->writer = writer_of(incidents, incident, back);
-	AUTO(release_cursor) struct ring_cursor *cursor = past_of(incidents, incident, back);
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, incident, back);
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TICK && incident_worker_incident_is_of(incident, event.writer)) {

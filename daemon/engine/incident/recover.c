@@ -27,16 +27,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static void release_ring(struct ring **ring)
-{
-	ring_free(*ring);
-}
-
-static void release_cursor(struct ring_cursor **cursor)
-{
-	ring_cursor_free(*cursor);
-}
-
 /* ---- a first walk: what there is ---- */
 
 /* While the ring is walked over. */
@@ -116,7 +106,7 @@ static void see(struct survey *survey, const struct ring_event *event)
 /* Up to the last tick there is now: a ring that is being written has no end. */
 static int measure(const struct ring *ring, mono_t since, mono_t until, struct recover_report *ret)
 {
-	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct survey survey = { .report = ret };
 	struct ring_event event;
 	int r = ring_cursor_new(ring, RING_OLDEST, &cursor);
@@ -159,7 +149,7 @@ static int close_recorder(struct recorder *recorder, const struct stats *stats, 
 
 static int write_samples(const struct ring *ring, mono_t since, struct recover_report *report, int dirfd)
 {
-	AUTO(release_cursor) struct ring_cursor *cursor = NULL;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
 	struct recorder_options options = {
 		.format = STREAM_SPIKEWATCH, .start = report->from, .start_wall = report->from_wall, .until = report->to
@@ -308,7 +298,7 @@ static void enforce(struct spool *spool)
 
 void recover_ring(const char *path, const struct config *config, struct spool *spool)
 {
-	AUTO(release_ring) struct ring *ring = NULL;
+	AUTO(ring_freep) struct ring *ring = NULL;
 	struct recover_report report;
 	struct ring_info info;
 	int r = ring_open(AT_FDCWD, path, false, &ring);

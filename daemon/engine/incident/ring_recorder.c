@@ -309,11 +309,6 @@ struct full_recording {
 	int error;
 };
 
-static void release(struct full_recording **full_recording)
-{
-	full_recording_abort(*full_recording);
-}
-
 static struct recorder_options recording(const struct full_recording_options *options)
 {
 	struct recorder_options recorder = {
@@ -370,7 +365,7 @@ int full_recording_bytes(const struct full_recording_options *options, uint64_t 
 
 int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret)
 {
-	AUTO(release) struct full_recording *full_recording = calloc(1, sizeof *full_recording);
+	AUTO(full_recording_abortp) struct full_recording *full_recording = calloc(1, sizeof *full_recording);
 	int r;
 
 	if (!full_recording)
@@ -434,7 +429,7 @@ static struct sample_window_coverage coverage_of(const struct full_recording *fu
 
 int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret, uint64_t *ret_bytes)
 {
-	AUTO(release) struct full_recording *owned = full_recording;
+	AUTO(full_recording_abortp) struct full_recording *owned = full_recording;
 	struct recorder_counts counts;
 	struct stats stats = { 0 };
 	struct stat st;

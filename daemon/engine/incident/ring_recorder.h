@@ -118,5 +118,6 @@ int full_recording_bytes(const struct full_recording_options *options, uint64_t 
 
 /* Frees it and removes the file. NULL is fine. */
 void full_recording_abort(struct full_recording *full_recording);
+CLEANUP(full_recording, abort);
 
 #endif

@@ -315,6 +315,8 @@ static void spool_directory_unref(struct spool_directory *dir)
 	free(dir);
 }
 
+CLEANUP(spool_directory, unref);
+
 /*
  * Whether path still leads here. 0: no; 1: yes; -errno: path cannot be looked at, for another
  * reason than that there is nothing.
@@ -419,18 +421,13 @@ static int spool_directory_sweep(const struct spool_directory *dir, struct spool
 	return 0;
 }
 
-static void release(struct spool_directory **dir)
-{
-	spool_directory_unref(*dir);
-}
-
 /*
  * Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be
  * given back.
  */
 static int spool_directory_open(const char *path, struct spool_directory **ret, struct spool_directory_swept *ret_swept)
 {
-	AUTO(release) struct spool_directory *dir = calloc(1, sizeof(*dir));
+	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
 	int r;
 
 	if (!dir)
@@ -606,14 +603,9 @@ static void set_temporary(char ret[static TEMPORARY_MAX], const char *name)
 	snprintf(ret, TEMPORARY_MAX, "%s" SPOOL_SUFFIX, name);
 }
 
-static void release_spool(struct spool **spool)
-{
-	spool_free(*spool);
-}
-
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept)
 {
-	AUTO(release_spool) struct spool *spool = calloc(1, sizeof(*spool));
+	AUTO(spool_freep) struct spool *spool = calloc(1, sizeof(*spool));
 	struct spool_directory_swept swept;
 	int r;
 

@@ -106,6 +106,7 @@ size_t spool_adopted(const struct spool *spool);
 
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);
+CLEANUP(spool, free);
 
 /* As it was opened; as long as the spool lives. */
 const char *spool_path(const struct spool *spool);

@@ -934,11 +934,6 @@ unsigned samplers_worth(double cpu_budget_percent, unsigned cpus)
 	return count;
 }
 
-static void release(struct samplers **samplers)
-{
-	samplers_free(*samplers);
-}
-
 static int add_thread(struct samplers *samplers, unsigned of)
 {
 	struct sampler **sampler = &samplers->threads[samplers->count].sampler;
@@ -958,7 +953,8 @@ int samplers_new(const struct sampler_options *options, unsigned count, struct r
 {
 	assert(count >= 1 && count <= SAMPLERS_MAX);
 
-	AUTO(release) struct samplers *samplers = calloc(1, sizeof(*samplers) + count * sizeof(samplers->threads[0]));
+	AUTO(samplers_freep)
+	struct samplers *samplers = calloc(1, sizeof(*samplers) + count * sizeof(samplers->threads[0]));
 	struct ring_info info;
 
 	if (!samplers)

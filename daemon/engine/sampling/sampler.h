@@ -307,6 +307,7 @@ int samplers_new(const struct sampler_options *options, unsigned count, struct r
 
 /* Stops them. The targets they hold are the cold side's to release. NULL is fine. */
 void samplers_free(struct samplers *samplers);
+CLEANUP(samplers, free);
 
 /* How many threads there are, running or not. */
 unsigned samplers_count(const struct samplers *samplers);

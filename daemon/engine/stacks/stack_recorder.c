@@ -1731,14 +1731,9 @@ static int start(struct stack_recorder *recorder)
 	return 0;
 }
 
-static void release(struct stack_recorder **recorder)
-{
-	stack_recorder_close(*recorder);
-}
-
 int stack_recorder_open(const struct stack_recorder_options *options, struct stack_recorder **ret, char *reason)
 {
-	AUTO(release) struct stack_recorder *recorder = calloc(1, sizeof(*recorder));
+	AUTO(stack_recorder_closep) struct stack_recorder *recorder = calloc(1, sizeof(*recorder));
 	int r;
 
 	reason[0] = '\0';

@@ -9,6 +9,7 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
 
+#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/model/pacing.h"
 #include "lib/proc/mapping_history.h"
@@ -87,6 +88,7 @@ int stack_recorder_open(const struct stack_recorder_options *options, struct sta
 
 /* Ends the thread and gives everything back. NULL is fine. */
 void stack_recorder_close(struct stack_recorder *recorder);
+CLEANUP(stack_recorder, close);
 
 /* A file that samples of a snapshot were in. */
 struct stack_recorder_file {

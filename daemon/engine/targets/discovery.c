@@ -1050,14 +1050,9 @@ void discovery_free(struct discovery *discovery)
 	free(discovery);
 }
 
-static void release_matcher(struct matcher **matcher)
-{
-	matcher_free(*matcher);
-}
-
 int discovery_reload(struct discovery *discovery, const struct config *config)
 {
-	AUTO(release_matcher) struct matcher *matcher = NULL;
+	AUTO(matcher_freep) struct matcher *matcher = NULL;
 	int r = matcher_new(config, &matcher);
 
 	if (r < 0)

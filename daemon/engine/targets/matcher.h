@@ -221,6 +221,7 @@ int matcher_new(const struct config *config, struct matcher **ret);
 
 /* Before the configuration. NULL is fine. */
 void matcher_free(struct matcher *matcher);
+CLEANUP(matcher, free);
 
 /* Reads all pid files anew. True: one says something else than before. */
 bool matcher_read_pidfiles(struct matcher *matcher);

@@ -288,14 +288,9 @@ static const struct rule_count *row_named(const struct rule_counts *rule_counts,
 	return NULL;
 }
 
-static void release(struct rule_counts **rule_counts)
-{
-	rule_counts_free(*rule_counts);
-}
-
 int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret)
 {
-	AUTO(release) struct rule_counts *rule_counts = calloc(1, sizeof(*rule_counts));
+	AUTO(rule_counts_freep) struct rule_counts *rule_counts = calloc(1, sizeof(*rule_counts));
 
 	if (!rule_counts)
 		return -ENOMEM;

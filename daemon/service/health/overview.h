@@ -94,6 +94,7 @@ int rule_counts_new(const struct config *config, const struct rule_counts *befor
 
 /* NULL is fine. */
 void rule_counts_free(struct rule_counts *rule_counts);
+CLEANUP(rule_counts, free);
 
 /* A window was judged. A rule of another configuration is not counted. O(1). */
 void rule_counts_judged(struct rule_counts *rule_counts, const struct config_rule *rule,

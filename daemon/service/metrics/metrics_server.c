@@ -658,15 +658,10 @@ static int start_http(struct metrics *metrics, int fd)
 	return metrics->http ? 0 : -ENOMEM;
 }
 
-static void release_metrics(struct metrics **metrics)
-{
-	metrics_free(*metrics);
-}
-
 int metrics_new(const struct metrics_options *options, struct metrics **ret)
 {
 	AUTO_CLOSE int fd = options->handed > 0 ? options->handed : -1;
-	AUTO(release_metrics) struct metrics *metrics = NULL;
+	AUTO(metrics_freep) struct metrics *metrics = NULL;
 	int r = load_library();
 
 	if (r < 0)

@@ -84,5 +84,6 @@ int metrics_new(const struct metrics_options *options, struct metrics **ret);
 
 /* Drops all clients. NULL is fine. */
 void metrics_free(struct metrics *metrics);
+CLEANUP(metrics, free);
 
 #endif

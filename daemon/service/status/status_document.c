@@ -804,11 +804,6 @@ int status_answer_more(struct status_answer *answer, struct buffer *ret)
 
 /* ---- the whole ---- */
 
-static void release(struct status_answer **answer)
-{
-	status_answer_free(*answer);
-}
-
 /* Counts, and when there is room writes down. */
 static int list(void *ctx, const struct evaluator_sight *sight)
 {
@@ -844,7 +839,7 @@ static int prepare(struct status_answer *answer)
 
 int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret)
 {
-	AUTO(release) struct status_answer *answer = calloc(1, sizeof(*answer));
+	AUTO(status_answer_freep) struct status_answer *answer = calloc(1, sizeof(*answer));
 	int r;
 
 	if (!answer)

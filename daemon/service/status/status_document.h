@@ -45,5 +45,6 @@ int status_answer_more(struct status_answer *answer, struct buffer *ret);
 
 /* NULL is fine. */
 void status_answer_free(struct status_answer *answer);
+CLEANUP(status_answer, free);
 
 #endif

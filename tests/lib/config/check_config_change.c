@@ -28,11 +28,6 @@ static struct config *parsed(const char *text)
 	return config;
 }
 
-static void release_config(struct config **config)
-{
-	config_free(*config);
-}
-
 /* ---- keys ---- */
 
 static const struct {
@@ -62,8 +57,8 @@ static const struct {
 
 START_TEST(key_that_needs_a_restart_is_refused_with_both_values)
 {
-	AUTO(release_config) struct config *old = parsed("{" TARGETS "}");
-	AUTO(release_config) struct config *next = NULL;
+	AUTO(config_freep) struct config *old = parsed("{" TARGETS "}");
+	AUTO(config_freep) struct config *next = NULL;
 	struct config_error err;
 	char text[256], line[1024], want[512];
 	const char *colon = strrchr(refusals[_i].members, ':');
@@ -87,7 +82,7 @@ START_TEST(of_several_files_the_one_that_says_it_last_is_named)
 	const struct config_source sources[] = { { "a.json", first, strlen(first) },
 						 { "b.json", second, strlen(second) },
 						 { "c.json", third, strlen(third) } };
-	AUTO(release_config) struct config *one = NULL, *three = NULL;
+	AUTO(config_freep) struct config *one = NULL, *three = NULL;
 	struct config_error err;
 	char line[1024];
 
@@ -98,7 +93,7 @@ START_TEST(of_several_files_the_one_that_says_it_last_is_named)
 	ck_assert_msg(strncmp(line, "b.json:3:10: ring.size: ", 24) == 0, "%s", line);
 
 	/* What is back at its default is written nowhere. */
-	AUTO(release_config) struct config *silent = parsed("{" TARGETS "}");
+	AUTO(config_freep) struct config *silent = parsed("{" TARGETS "}");
 
 	ck_assert_int_eq(config_change_reloadable(three, silent, &err), -EINVAL);
 	config_error_format(&err, line, sizeof(line));
@@ -122,8 +117,8 @@ static const char *const changeable[] = {
 
 START_TEST(key_that_can_change_is_seen_and_not_refused)
 {
-	AUTO(release_config) struct config *old = parsed("{" TARGETS "}");
-	AUTO(release_config) struct config *next = NULL;
+	AUTO(config_freep) struct config *old = parsed("{" TARGETS "}");
+	AUTO(config_freep) struct config *next = NULL;
 	struct config_error err;
 	char text[256];
 
@@ -140,8 +135,8 @@ START_TEST(equal_texts_in_other_places_are_equal)
 	static const char text[] =
 		"{\"ring\":{\"path\":\"/r\"},\"metrics\":{\"listen\":\"7745\"},\"proc_root\":\"/p\"," TARGETS
 		",\"rules\":[{\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"targets\":[\"db\"]}]}";
-	AUTO(release_config) struct config *old = parsed(text);
-	AUTO(release_config) struct config *next = parsed(text);
+	AUTO(config_freep) struct config *old = parsed(text);
+	AUTO(config_freep) struct config *next = parsed(text);
 	struct config_change_counts counts;
 
 	ck_assert_ptr_ne(old->ring.path, next->ring.path);
@@ -155,8 +150,8 @@ END_TEST
 
 START_TEST(long_path_is_cut_in_the_message)
 {
-	AUTO(release_config) struct config *old = parsed("{" TARGETS "}");
-	AUTO(release_config) struct config *next = parsed("{" TARGETS "}");
+	AUTO(config_freep) struct config *old = parsed("{" TARGETS "}");
+	AUTO(config_freep) struct config *next = parsed("{" TARGETS "}");
 	struct config_error err;
 	char path[4000];
 
@@ -210,8 +205,8 @@ START_TEST(targets_are_the_same_if_all_of_them_is)
 
 			snprintf(a, sizeof(a), "{\"targets\":[%s]}", entries[i]);
 			snprintf(b, sizeof(b), "{\"targets\":[%s]}", entries[k]);
-			AUTO(release_config) struct config *one = parsed(a);
-			AUTO(release_config) struct config *other = parsed(b);
+			AUTO(config_freep) struct config *one = parsed(a);
+			AUTO(config_freep) struct config *other = parsed(b);
 
 			ck_assert_msg(config_target_same(one->targets, other->targets) == (i == k), "%s %s", a, b);
 		}
@@ -220,10 +215,10 @@ END_TEST
 
 START_TEST(the_order_of_labels_does_not_matter)
 {
-	AUTO(release_config)
+	AUTO(config_freep)
 	struct config *one =
 		parsed("{\"targets\":[{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"x\":\"1\",\"y\":\"\"}}]}");
-	AUTO(release_config)
+	AUTO(config_freep)
 	struct config *other =
 		parsed("{\"targets\":[{\"name\":\"a\",\"containers\":\"*\",\"labels\":{\"y\":\"*\",\"x\":\"1\"}}]}");
 
@@ -297,8 +292,8 @@ START_TEST(rules_are_the_same_if_they_judge_alike)
 			snprintf(a, sizeof(a), "{" TARGETS ",\"rules\":[{\"name\":\"r\",%s}]}", rules[i]);
 			snprintf(b, sizeof(b), "{" TARGETS ",\"rules\":[{\"name\":\"r\",%s,\"targets\":[\"db\"]}]}",
 				 rules[k]);
-			AUTO(release_config) struct config *one = parsed(a);
-			AUTO(release_config) struct config *other = parsed(b);
+			AUTO(config_freep) struct config *one = parsed(a);
+			AUTO(config_freep) struct config *other = parsed(b);
 
 			ck_assert_msg(config_rule_same(one->rules, other->rules) == (i == k), "%s %s", a, b);
 			other->rules[0].name = "s";
@@ -311,7 +306,7 @@ END_TEST
 
 START_TEST(entries_are_counted_by_name)
 {
-	AUTO(release_config)
+	AUTO(config_freep)
 	struct config *old = parsed(
 		"{\"targets\":[{\"name\":\"a\",\"comm\":\"a\"},{\"name\":\"b\",\"comm\":\"b\"},"
 		"{\"name\":\"c\",\"comm\":\"c\"},{\"name\":\"d\",\"comm\":\"d\"}],\"rules\":[" R("gone", "") "," R(
@@ -319,7 +314,7 @@ START_TEST(entries_are_counted_by_name)
 								     ",\"targets\":[\"a\"]") "," R("changed",
 												   "") "," R("all",
 													     "") "]}");
-	AUTO(release_config)
+	AUTO(config_freep)
 	struct config *next = parsed(
 		"{\"targets\":[{\"name\":\"c\",\"comm\":\"x\"},{\"name\":\"b\",\"comm\":\"b\"},"
 		"{\"name\":\"a\",\"comm\":\"a\"},{\"name\":\"e\",\"comm\":\"d\"}],\"rules\":"

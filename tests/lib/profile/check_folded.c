@@ -12,11 +12,6 @@
 
 Suite *folded_suite(void);
 
-static void free_folded(struct folded **folded)
-{
-	folded_free(*folded);
-}
-
 /* Frames with blanks between them, which are not part of a name here. */
 static int count(struct folded *folded, const char *frames, uint64_t times)
 {
@@ -62,7 +57,7 @@ static int fill(struct folded *folded)
 
 START_TEST(the_same_stack_is_one_line_and_lines_are_sorted)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 
 	ck_assert_int_eq(folded_new(0, &folded), 0);
 	writes(folded, "");
@@ -74,7 +69,7 @@ END_TEST
 
 START_TEST(many_stacks_keep_their_counts)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	char name[] = "a0000";
@@ -96,7 +91,7 @@ END_TEST
 
 START_TEST(what_is_beyond_the_limit_is_one_line)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 
 	ck_assert_int_eq(folded_new(300, &folded), 0);
 	ck_assert_int_eq(count(folded, "sh main", 1), 0);
@@ -110,7 +105,7 @@ END_TEST
 
 START_TEST(hostile_names_stay_one_frame)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 	char whole[600];
 
 	ck_assert_int_eq(folded_new(0, &folded), 0);
@@ -122,7 +117,7 @@ START_TEST(hostile_names_stay_one_frame)
 
 	/* Longer than a piece, characters across its end. */
 	for (size_t shift = 0; shift < 3; shift++) {
-		AUTO(free_folded) struct folded *another = NULL;
+		AUTO(folded_freep) struct folded *another = NULL;
 		char want[620];
 		size_t len = shift;
 
@@ -142,7 +137,7 @@ END_TEST
 
 static int everything(const struct sink *sink)
 {
-	AUTO(free_folded) struct folded *folded = NULL;
+	AUTO(folded_freep) struct folded *folded = NULL;
 	int rc = folded_new(0, &folded);
 
 	if (rc == 0)

@@ -18,11 +18,6 @@
 
 Suite *function_table_suite(void);
 
-static void free_list(struct function_table **list)
-{
-	function_table_free(*list);
-}
-
 /* Frames: one letter each, leaf first, all in module "m". before + during samples of 10 ms. */
 static int add(struct function_table *list, int32_t tid, const char *frames, uint64_t before, uint64_t during)
 {
@@ -56,7 +51,7 @@ static void writes(const struct function_table *list, const char *text)
 
 START_TEST(self_is_of_the_leaf_and_total_of_all)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 
 	ck_assert_int_eq(function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list), 0);
 	writes(list, FUNCTION_TABLE_SAMPLES " 0, 0\n");
@@ -73,7 +68,7 @@ END_TEST
 
 START_TEST(recursion_counts_once_for_each_stack)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 
 	ck_assert_int_eq(function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list), 0);
 	ck_assert_int_eq(add(list, 1, "fgfgf", 0, 3), 0);
@@ -87,7 +82,7 @@ END_TEST
 
 START_TEST(the_top_thread_is_that_of_the_spike)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 
 	ck_assert_int_eq(function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list), 0);
 	ck_assert_int_eq(add(list, 1, "a", 100, 1), 0);
@@ -113,7 +108,7 @@ END_TEST
 
 START_TEST(functions_of_one_name_are_told_apart_by_module)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	uint32_t a, b, c, d;
 
 	ck_assert_int_eq(function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list), 0);
@@ -129,7 +124,7 @@ END_TEST
 
 START_TEST(numbers_that_were_not_given_are_refused)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	uint32_t function, bad = 2, thread;
 	struct function_table_stack stack = { .functions = &function, .count = 1, .samples = { 1, 1 } };
 
@@ -148,7 +143,7 @@ END_TEST
 
 START_TEST(hostile_names_stay_one_cell)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	uint32_t function;
 	struct function_table_stack stack = { .functions = &function, .count = 1, .samples = { 0, 1 } };
 
@@ -167,7 +162,7 @@ END_TEST
 
 START_TEST(no_more_rows_than_the_limit)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	char name[16];
@@ -193,7 +188,7 @@ END_TEST
 /* Threads come after the functions, and within the first MiB. */
 START_TEST(long_names_do_not_crowd_out_the_threads)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	char name[1001], *rate_limit;
@@ -228,7 +223,7 @@ END_TEST
 
 START_TEST(no_more_threads_than_the_limit)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	uint32_t unseen;
@@ -251,7 +246,7 @@ END_TEST
 
 START_TEST(threads_of_one_number_are_told_apart_by_their_names_and_processes)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	uint32_t a, b, c, d, e;
 
 	ck_assert_int_eq(function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list), 0);
@@ -267,7 +262,7 @@ END_TEST
 
 START_TEST(a_table_of_memory_counts_bytes)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	uint32_t functions[2];
@@ -301,7 +296,7 @@ END_TEST
 
 static int everything(const struct sink *sink)
 {
-	AUTO(free_list) struct function_table *list = NULL;
+	AUTO(function_table_freep) struct function_table *list = NULL;
 	int rc = function_table_new(FUNCTION_TABLE_IN_SAMPLES, &list);
 
 	if (rc == 0)

@@ -16,11 +16,6 @@
 
 Suite *pprof_suite(void);
 
-static void free_pprof(struct pprof **pprof)
-{
-	pprof_free(*pprof);
-}
-
 static const struct pprof_options small = {
 	.values = { { "samples", "count" }, { "cpu", "ns" } },
 	.value_count = 2,
@@ -62,7 +57,7 @@ static int fill(struct pprof *pprof)
 
 static int everything(const struct pprof_options *options, const struct sink *sink)
 {
-	AUTO(free_pprof) struct pprof *pprof = NULL;
+	AUTO(pprof_freep) struct pprof *pprof = NULL;
 	int rc = pprof_new(options, &pprof);
 
 	if (rc == 0)
@@ -115,7 +110,7 @@ END_TEST
 
 START_TEST(ids_that_were_not_given_are_refused_for_good)
 {
-	AUTO(free_pprof) struct pprof *pprof = NULL;
+	AUTO(pprof_freep) struct pprof *pprof = NULL;
 	const struct pprof_line line = { .function = 1 };
 	const struct pprof_location bad_mapping = { .mapping = 1 }, bad_function = { .lines = &line, .line_count = 1 },
 				    good = { .address = 1 };
@@ -146,7 +141,7 @@ END_TEST
 
 START_TEST(long_and_hostile_strings_are_cut_and_printable)
 {
-	AUTO(free_pprof) struct pprof *pprof = NULL;
+	AUTO(pprof_freep) struct pprof *pprof = NULL;
 	static char name[PPROF_TEXT_MAX + 100];
 	const struct pprof_function function = { .name = name };
 	struct buffer out = { 0 }, plain = { 0 };

@@ -30,11 +30,6 @@ static const struct stack_profile_options usual = {
 	.period_ns = 10,
 };
 
-static void free_profile(struct stack_profile **profile)
-{
-	stack_profile_free(*profile);
-}
-
 static int frame(struct stack_profile *profile, uint32_t mapping, uint64_t address, const char *name, uint32_t *ret)
 {
 	const struct stack_profile_line line = { name, NULL, 0 };
@@ -88,7 +83,7 @@ static void counts_are(const struct stack_profile *profile, uint64_t before, uin
 
 START_TEST(the_same_has_the_same_number)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_mapping mapping = {
 		.start = 1, .end = 9, .path = "/a", .build_id = { 7 }, .build_id_len = 1
 	};
@@ -117,7 +112,7 @@ END_TEST
 
 START_TEST(samples_before_and_during_are_told_apart)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 
 	ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
 	ck_assert_int_eq(add(profile, SPIKE - 1, 1, "fm", 3), 0);
@@ -137,7 +132,7 @@ END_TEST
 
 START_TEST(build_ids_go_into_the_profile_as_hexadecimal)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	const struct stack_profile_mapping mapping = { .path = "/a",
 						       .build_id = { 0xab, 0x01, 0xf0 },
 						       .build_id_len = 3 };
@@ -160,7 +155,7 @@ END_TEST
 
 START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 
 	ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
 	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 2), 0);
@@ -180,7 +175,7 @@ END_TEST
 
 START_TEST(of_processes_out_of_focus_there_is_the_name)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	const int32_t focus[] = { 7, 1 };
 	struct stack_profile_options options = usual;
 	uint32_t number;
@@ -214,7 +209,7 @@ END_TEST
 
 START_TEST(frames_without_names_are_called_after_their_module)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	static const struct {
 		const char *path, *called;
 	} cases[] = {
@@ -250,7 +245,7 @@ END_TEST
 
 START_TEST(inlined_functions_are_frames_of_their_own)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_line lines[STACK_PROFILE_LINES_MAX + 9];
 	struct stack_profile_frame inlined = { .lines = lines, .line_count = 3 };
 	uint32_t number;
@@ -280,7 +275,7 @@ END_TEST
 
 START_TEST(stacks_beyond_the_limit_are_other)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
 	struct stack_profile_counts counts;
 
@@ -300,7 +295,7 @@ END_TEST
 
 START_TEST(memory_stays_within_the_limit)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
 	struct stack_profile_counts counts;
 	bool full = false;
@@ -336,7 +331,7 @@ END_TEST
 
 START_TEST(odd_samples_count_too)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	char deep[STACK_PROFILE_FRAMES_MAX + 50];
 	const uint32_t bad = 99, other = STACK_PROFILE_OTHER;
 	struct stack_profile_sample sample = { .frames = &bad, .frame_count = 1, .count = 1 };
@@ -371,7 +366,7 @@ END_TEST
 /* Faults of 10 bytes each, as add() has it. */
 START_TEST(memory_is_counted_in_bytes)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
 	struct buffer out = { 0 }, plain = { 0 };
 	struct sink sink = sink_buffer(&out);
@@ -438,7 +433,7 @@ static int fill(struct stack_profile *profile)
 
 static int everything(const struct sink *sink)
 {
-	AUTO(free_profile) struct stack_profile *profile = NULL;
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
 	int rc;
 
@@ -492,7 +487,7 @@ START_TEST(a_failed_allocation_leaves_the_profile_as_it_was)
 	bool injected = true;
 
 	for (long n = 1; injected; n++) {
-		AUTO(free_profile) struct stack_profile *profile = NULL;
+		AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 		int rc;
 
 		ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
