@@ -37,7 +37,7 @@ LIB_O := $(call objects,$(LIB_C))
 DAEMON_O := $(call objects,$(filter-out $(MAINS),$(DAEMON_C)))
 CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
 SUITE_O := $(call objects,$(foreach s,$(SUITES),$(filter %/check_$(s).c,$(SUITE_C))))
-CHECK_O := $(SUITE_O) $(call objects,tests/support/check_main.c tests/support/crew.c tests/support/torture.c)
+CHECK_O := $(SUITE_O) $(addprefix $(B)/tests/support/,check_main.o crew.o supervise.o torture.o)
 TOOL_O := $(call objects,$(TOOL_C))
 FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz/fuzz_%.c) tests/fuzz/fuzz_main.c)
 ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
@@ -88,18 +88,26 @@ COMPILE = $(CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(CFLAGS) $(HARDEN) -pthread
 LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 , := ,
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
+NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
 
-.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz FORCE
-.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-report image
+.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
+.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-page deps-report image
 .DELETE_ON_ERROR:
 
+# What had to be left out of this build, and the command that brings it: one line, the last.
+say_missing = @test ! -s $(B)/cli/report/missing || cat $(B)/cli/report/missing
+
 all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
+	$(say_missing)
 
 # ---- compile and link ----
 
 # What these goals need is installed before the first object is compiled.
 ifneq ($(filter check demo deps deps-build bench,$(MAKECMDGOALS)),)
-$(B)/flags: | deps-build
+$(B)/flags $(B)/cli/report/tools: | deps-build
+endif
+ifneq ($(filter deb image check-vm,$(MAKECMDGOALS)),)
+$(B)/flags $(B)/cli/report/tools: | deps-deb
 endif
 ifneq ($(filter fuzz,$(MAKECMDGOALS)),)
 $(B)/flags: | deps-fuzz
@@ -128,11 +136,14 @@ $(B)/%.a: $(B)/flags
 	$(call say,AR  )
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
-# The page of `spikewatch report`, as arrays of C: empty ones if there is no npm. Tried again when npm or a source changes.
+# The page of `spikewatch report`, as arrays of C: empty ones if there is no npm. Tried again when npm or a source changes, and by what must not go without.
 REPORT_SOURCES := $(filter-out %.c %.h,$(wildcard cli/report/*)) $(wildcard cli/report/src/* cli/report/built/*)
+
+WANT_PAGE := $(filter check demo deb image check-vm report,$(MAKECMDGOALS))
 
 $(B)/cli/report/tools: FORCE
 	@mkdir -p $(@D)
+	@$(if $(WANT_PAGE),test ! -s $(@D)/missing || rm -f $@,:)
 	@{ command -v node; command -v npm; true; } | cmp -s - $@ || { command -v node; command -v npm; true; } > $@
 
 $(B)/cli/report/page.h: $(B)/cli/report/tools $(REPORT_SOURCES)
@@ -142,9 +153,18 @@ $(B)/cli/report/page.h: $(B)/cli/report/tools $(REPORT_SOURCES)
 $(B)/cli/report/report.o $(B)/libfuzzer/cli/report/report.o $(B)/tests/cli/report/check_report.o: $(B)/cli/report/page.h
 $(B)/cli/report/report.o: INCLUDES += -iquote $(B)
 
-report:
+# The shipped configuration is built into spikewatchd.
+$(B)/shipped.h: conf/spikewatch.json
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char shipped_config[] = {'; \
+		od -An -v -tx1 $< | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; } > $@
+
+$(B)/lib/config/config.o $(B)/libfuzzer/lib/config/config.o: $(B)/shipped.h
+$(B)/lib/config/config.o: INCLUDES += -iquote $(B)
+
+report: deps-page
 	@rm -f $(B)/cli/report/page.h
-	@$(MAKE) --no-print-directory $(B)/spikewatch
+	@$(MAKE) --no-print-directory all
 
 ARCHIVES := $(B)/daemon.a $(B)/libspikewatch.a
 
@@ -162,7 +182,7 @@ $(B)/spikewatch-symbolize: $(B)/daemon/symbolize/main.o $(ARCHIVES)
 
 $(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
-	$(Q)$(LINK) $(TORTURE) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
+	$(Q)$(LINK) $(TORTURE) $(NOTED) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
 
 $(FUZZ_BINS): $(B)/fuzz-%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/fuzz_main.o $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
@@ -197,16 +217,24 @@ help:
 	@echo 'make check-pprof  let Go'\''s pprof read a profile, and compare it with what was put in'
 	@echo 'make check-report  open the page of a report in a headless Chromium, and use it'
 	@echo 'make check-vm     install it in machines that boot, with cgroup v2 and v1, and check it there'
+	@echo 'make report       build again, with HTML reports, for which npm is installed if it is missing'
 	@echo 'make deps         install the packages all of this needs (Debian, Ubuntu), if any is missing'
 	@echo 'make clean        remove $(B)'
 	@echo
 	@echo 'B=DIR             another build directory    SANITIZE=address,undefined   CC=clang   V=1'
 
 deps:
-	@sh tests/deps.sh build lint
+	@sh tests/deps.sh build page lint package
 
+# Without the page where it cannot be had; what is missing is said at the end.
 deps-build:
-	@sh tests/deps.sh build
+	@sh tests/deps.sh build page || sh tests/deps.sh build
+
+deps-deb:
+	@sh tests/deps.sh build page package || sh tests/deps.sh build package
+
+deps-page:
+	@sh tests/deps.sh build page
 
 deps-report:
 	@sh tests/deps.sh build report
@@ -219,9 +247,15 @@ check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TO
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/fuzz/corpus/$(f) &&) true
 	@B=$(B) sh tests/install.sh
 	@B=$(B) sh tests/units.sh
+	@sh tests/packages.sh
+	@B=$(B) sh tests/shipped.sh
+	@B=$(B) sh tests/readme.sh
+	@B=$(B) sh tests/interrupted.sh
+	$(say_missing)
 
 demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
+	$(say_missing)
 
 bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	@B=$(B) sh tests/deps.sh peers
@@ -230,6 +264,7 @@ bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 lint:
 	@sh tests/deps.sh build lint
 	@sh tests/lint.sh
+	@sh tests/packages.sh
 
 clean:
 	rm -rf $(B)
@@ -315,8 +350,7 @@ DEB_TREE := $(B)/deb/spikewatch-$(VERSION)
 # The package's build runs no tests unless it is asked to: make deb DEB_BUILD_OPTIONS=
 DEB_BUILD_OPTIONS ?= nocheck
 
-deb: $(B)/cli/report/page.h
-	@sh tests/deps.sh build package
+deb: deps-deb $(B)/cli/report/page.h
 	rm -rf $(B)/deb
 	mkdir -p $(DEB_TREE)
 	cp -R $(PACKAGED) $(DEB_TREE)/
@@ -327,6 +361,7 @@ deb: $(B)/cli/report/page.h
 		DEB_BUILD_PROFILES='$(filter nocheck,$(DEB_BUILD_OPTIONS))' dpkg-buildpackage -b -us -uc -j$$(nproc)
 	rm -f $(B)/*.deb
 	mv $(B)/deb/*.*deb $(B)/
+	$(say_missing)
 
 # An OCI image of the package: tens of megabytes of the release's packages are fetched.
 image: deb
@@ -335,7 +370,8 @@ image: deb
 
 check-deb:
 	@sh tests/deps.sh build deb
-	B=$(B) VERSION=$(VERSION) sh tests/deb.sh
+	@mkdir -p $(B)
+	B=$(B) VERSION=$(VERSION) PACKAGED='$(PACKAGED)' sh tests/deb.sh
 
 check-units: all
 	@sh tests/deps.sh build units

@@ -1,35 +1,55 @@
 #!/bin/sh
-# The Debian package from its build to its purge: made by make deb, judged by lintian, and tried by deb_inside.sh in a fresh minimal
-# system of the release of this machine, which has no running systemd and no network. Takes a minute or two, and leaves nothing.
-# $B: where it is built; $VERSION; $MIRROR: of Debian or Ubuntu, by default where this machine has its own packages from.
+# The Debian package from its build to its purge, in fresh minimal systems of the release of this machine, made by mmdebstrap: built in one by make deb, which
+# installs all that it needs there (deb_build.sh); judged by lintian; installed by apt in another and tried there (deb_fresh.sh); and installed by dpkg, upgraded,
+# removed and purged in a third without a network (deb_inside.sh). None has a running systemd: that is tests/vm. Takes some minutes, and leaves nothing.
+# Arguments: only these steps. $B: where the package goes; $VERSION; $PACKAGED: what the tree consists of; $MIRROR: of Debian or Ubuntu, by default where this machine has its own packages from.
 set -eu
 
+include=
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 arch=$(dpkg --print-architecture)
 deb=$B/spikewatch_$VERSION-1_$arch.deb
 dbgsym=$B/spikewatch-dbgsym_$VERSION-1_$arch.deb
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
 
 fail() {
 	echo "deb: $*" >&2
 	exit 1
 }
 
-# What deps.sh looks for is what the package says it is built with.
-declared() {
-	sed -n 's/^\tlibrary \([^ ]*\) .*/\1/p' tests/deps.sh | sort >"$dir/looked_for"
-	test -s "$dir/looked_for" || fail "tests/deps.sh names no library"
-	sed -n '/^Build-Depends:/,/^$/p' conf/debian/control | sed 's/^Build-Depends://; s/^ *\([a-z0-9+-]*\).*/\1/' |
-		grep -vE '^$|^debhelper-compat$|^pkg-config$|^dbus-daemon$' | sort |
-		diff "$dir/looked_for" - || fail "tests/deps.sh and Build-Depends name different libraries"
+# fresh HOOK...: a fresh minimal system, with the packages $include too, with /try in it, what is done in there, and its end.
+fresh() {
+	for hook; do
+		shift
+		set -- "$@" --customize-hook="$hook"
+	done
+	timeout 1800 mmdebstrap --quiet --variant=minbase --format=null ${include:+--include="$include"} --customize-hook='mkdir "$1/try"' "$@" \
+		"$release" /dev/null ${MIRROR:-$(sources)} >"$dir/log" 2>&1 || {
+		tail -n 40 "$dir/log" >&2
+		fail "see above"
+	}
+}
+
+# from_source SCRIPT HOOK...: a fresh minimal system with the tree in /try/tree, in which this script of tests/ is run. The npm registry is reached as from this
+# machine: with its certificates, and at its address.
+from_source() {
+	script=$1
+	shift
+	tar -cf "$dir/tree.tar" $PACKAGED
+	: >"$dir/certificates.pem"
+	test ! -r "${NODE_EXTRA_CA_CERTS:-}" || cp "$NODE_EXTRA_CA_CERTS" "$dir/certificates.pem"
+	registry=$(npm config get registry 2>/dev/null || true)
+	settings="LC_ALL=C.UTF-8 NODE_EXTRA_CA_CERTS=/try/certificates.pem ${registry:+npm_config_registry=$registry}"
+	fresh 'mkdir "$1/try/tree"' "tar-in $dir/tree.tar /try/tree" "copy-in $dir/certificates.pem /try" \
+		"chroot \"\$1\" env -i PATH=\"\$PATH\" HOME=/root $settings sh /try/tree/tests/$script" "$@"
 }
 
 built() {
-	make -s B="$B" deb >"$dir/build.log" 2>&1 || {
-		tail -n 30 "$dir/build.log" >&2
-		fail "make deb fails"
-	}
+	mkdir "$dir/out"
+	from_source deb_build.sh "copy-out /try/out $dir"
+	mv "$dir"/out/*.deb "$B/"
 	test -f "$deb" && test -f "$dbgsym" || fail "make deb leaves no $deb and $dbgsym"
 }
 
@@ -42,7 +62,7 @@ anonymous() {
 	for package in "$deb" "$dbgsym"; do
 		dpkg-deb -R "$package" "$dir/content"
 		find "$dir/content" -name '*.debug' -exec objcopy --decompress-debug-sections {} \;
-		! grep -rlF -e "$PWD" -e "$(pwd -P)" "$dir/content" || fail "these in $package name the directory it was built in"
+		! grep -rlF -e "$PWD" -e "$(pwd -P)" -e /try/tree "$dir/content" || fail "these in $package name the directory it was built in"
 		rm -rf "$dir/content"
 	done
 }
@@ -67,18 +87,23 @@ sources() {
 	true
 }
 
-tried() {
-	timeout 600 mmdebstrap --quiet --variant=minbase --format=null --include="$(needed)" \
-		--customize-hook="mkdir \"\$1/try\"" \
-		--customize-hook="copy-in $deb $dir/old.deb tests/deb_inside.sh /try" \
-		--customize-hook="chroot \"\$1\" sh /try/deb_inside.sh $VERSION-1 /try/old.deb /try/${deb##*/}" \
-		"$release" /dev/null ${MIRROR:-$(sources)} || fail "see above"
+# Not of the package, but the same kind of system: README's line for the demo, typed by a user who has sudo.
+demonstrated() {
+	from_source readme_fresh.sh
 }
 
-declared
-built
-judged
-anonymous
-aged
-tried
+installed() {
+	fresh "copy-in $deb tests/deb_fresh.sh /try" "chroot \"\$1\" sh /try/deb_fresh.sh /try/${deb##*/}"
+}
+
+tried() {
+	include=$(needed)
+	fresh "copy-in $deb $dir/old.deb tests/deb_inside.sh /try" \
+		"chroot \"\$1\" sh /try/deb_inside.sh $VERSION-1 /try/old.deb /try/${deb##*/}"
+}
+
+sh tests/packages.sh
+for step in ${*:-built judged anonymous installed aged tried demonstrated}; do
+	$step
+done
 echo "deb: $deb holds"

@@ -19,7 +19,7 @@ cleanup() {
 	rm -rf "$out"
 }
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'demo: FAILED: %s\n' "$*"; failed=1; }

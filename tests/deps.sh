@@ -1,17 +1,23 @@
 #!/bin/sh
-# Usage: deps.sh [build] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
+# Usage: deps.sh [--list] [make] [build] [page] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
-# is not: those that are missing, by name. Says nothing when nothing is missing.
+# is not: those that are missing, by name. Says nothing when nothing is missing. --list: installs nothing, and names what would be installed where
+# nothing is there, one a line.
 set -u
+
+list=
+test "${1:-}" != --list || { list=yes && shift; }
 
 missing=
 recommended=--no-install-recommends
 cc=${CC:-gcc}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
 
 # has COMMAND...: are all of them there?
 has() {
+	test -z "$list" || return 1
 	for command in "$@"; do
 		command -v "$command" >/dev/null || return 1
 	done
@@ -19,6 +25,7 @@ has() {
 
 # compiles STATEMENT HEADER...: does a program with these headers compile? It is left as $dir/probe.o.
 compiles() {
+	test -z "$list" || return 1
 	statement=$1
 	shift
 	{
@@ -44,21 +51,30 @@ need() {
 	missing="$missing $*"
 }
 
+# installed PACKAGE: does dpkg say so?
+installed() {
+	test -z "$list" && has dpkg-query && dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
+}
+
 # Without a compiler nothing can be tried: then dpkg knows what is there.
 library() {
 	package=$1
 	shift
+	test -z "$list" || { need "$package" && return; }
 	links "$@" && return
-	if has ${cc%% *} pkg-config && compiles ';' stdio.h || ! has dpkg-query ||
-		! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed'; then
+	if has ${cc%% *} pkg-config && compiles ';' stdio.h || ! installed "$package"; then
 		need "$package"
 	fi
 }
 
+maker() {
+	has make || need make
+}
+
 build() {
+	maker
 	has ${cc%% *} || need gcc
 	compiles ';' stdio.h linux/perf_event.h || need libc6-dev
-	has make || need make
 	has pkg-config || need pkg-config
 	library libcgroup-dev 'cgroup_init()' libcgroup libcgroup.h
 	library libsystemd-dev 'sd_booted()' libsystemd systemd/sd-bus.h systemd/sd-daemon.h systemd/sd-event.h \
@@ -95,8 +111,9 @@ units() {
 	has systemd-analyze || need systemd
 }
 
-# To build a Debian package; and to try it in a fresh system.
+# To build a Debian package, for which build-essential must be there by that name; and to try it in a fresh system.
 package() {
+	installed build-essential || need build-essential
 	has dh || need debhelper
 	has dpkg-buildpackage || need dpkg-dev
 	has fakeroot || need fakeroot
@@ -127,16 +144,21 @@ pprof() {
 	has go || need golang-go
 }
 
-# The page of a report: its parts are npm packages, and a browser tries it.
-report() {
+# The page of a report: its parts are npm packages. And a browser to try it.
+page() {
 	has node || need nodejs
 	has npm || need npm
+}
+
+report() {
+	page
 	has chromium || need chromium
 }
 
 # Programs that look at processes as well, for `make bench` to compare with. Unpacked into $B/peers and not installed: their packages start services,
 # and one of them adds a user. Where that cannot be, the comparison says so, and nothing else is missing.
 peers() {
+	test -z "$list" || return 0
 	into=${B:-build}/peers
 	test ! -e "$into/usr/bin/pidstat" && has apt-get dpkg-deb || return 0
 	mkdir -p "$into" "$dir/peers" || return 0
@@ -150,13 +172,15 @@ peers() {
 
 for what in "${@:-build}"; do
 	case $what in
-	build | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
+	make) maker ;;
+	build | page | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done
 
 missing=${missing# }
 test -n "$missing" || exit 0
+test -z "$list" || { printf '%s\n' $missing | sort -u && exit; }
 
 if ! has apt-get; then
 	echo "Missing here (names as in Debian): $missing" >&2

@@ -5,6 +5,7 @@ set -u
 
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
 umask 077 # as a careful administrator has it: what is installed is for everybody all the same
 rc=0
 

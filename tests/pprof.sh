@@ -6,7 +6,7 @@ set -u
 build=${B:-build}
 out=$(mktemp -d "${TMPDIR:-/tmp}/spikewatch-pprof.XXXXXX") || exit 1
 trap 'rm -rf "$out"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 failed=
 
 good() { printf '   ok: %s\n' "$*"; }

@@ -17,7 +17,7 @@ cleanup() {
 	rm -rf "$out"
 }
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 
 say() { printf '\n== %s\n' "$*"; }
 good() { printf '   ok: %s\n' "$*"; }

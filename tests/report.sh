@@ -8,7 +8,7 @@ build=${B:-build}
 out=$(mktemp -d "${TMPDIR:-/tmp}/spikewatch-report.XXXXXX") || exit 1
 daemon=
 trap '[ -n "$daemon" ] && kill "$daemon" 2>/dev/null; [ -n "${KEEP:-}" ] && cp -r "$out" "$KEEP"; rm -rf "$out"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 
 good() { printf '   ok: %s\n' "$*"; }
 fail() {

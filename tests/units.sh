@@ -8,6 +8,7 @@ EXPOSURE_MAX=20 # tenths; what systemd-analyze calls OK begins below 5.0
 strict=${STRICT:-}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
 rc=0
 
 fail() {

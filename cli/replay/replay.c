@@ -128,7 +128,8 @@ static const char *known(const char *text)
 	return *text ? text : NULL;
 }
 
-static bool selects(const struct match *match, const struct target *target)
+/* contains: not whether it is the entry's, but whether it is in one of the entry's cgroups. */
+static bool selects(const struct match *match, const struct target *target, bool contains)
 {
 	struct container container;
 	bool contained = container_unpack(target->container, &container);
@@ -140,9 +141,20 @@ static bool selects(const struct match *match, const struct target *target)
 		.container = contained ? &container : NULL,
 	};
 
+	if (contains)
+		return match_contains(match, &facts);
 	if (target->kind == TARGET_CGROUP)
 		return match_cgroup(match, target->cgroup, facts.container);
 	return target->kind == TARGET_PROCESS && match_process(match, &facts, 0);
+}
+
+/* An entry with "outside" has nothing that is in a cgroup of one before it. */
+static bool is_taken(const struct entry_assignment *entry_assignment, size_t entry, const struct target *target)
+{
+	for (size_t i = 0; entry_assignment->config->targets[entry].unlocked_section && i < entry; i++)
+		if (selects(entry_assignment->matches[i], target, true))
+			return true;
+	return false;
 }
 
 const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target)
@@ -150,7 +162,7 @@ const char *entry_assignment_entry(const struct entry_assignment *entry_assignme
 	if (is_entry(entry_assignment->config, target->entry))
 		return target->entry;
 	for (size_t i = 0; i < entry_assignment->config->target_count; i++)
-		if (selects(entry_assignment->matches[i], target))
+		if (selects(entry_assignment->matches[i], target, false) && !is_taken(entry_assignment, i, target))
 			return entry_assignment->config->targets[i].name;
 	return entry_assignment->as ? entry_assignment->as : target->entry;
 }

@@ -950,7 +950,8 @@ static void add_place(struct top_watch *watch, const char *path)
 static void set_file(struct top_watch *watch, const char *path, const char *dropins)
 {
 	snprintf(watch->config_path, PATHS_MAX, "%s", path);
-	watch->file = (struct config_file){ .path = watch->config_path, .dropins = dropins };
+	watch->file =
+		(struct config_file){ .path = watch->config_path, .dropins = dropins, .or_builtin = dropins != NULL };
 }
 
 /* A configuration that was named must be good. */

@@ -785,6 +785,7 @@ int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *er
 		config->targets[0].pattern = plan->comm;
 	/* Only what was asked for is written, and nobody's is removed. */
 	config->incidents.min_free_bytes = 0;
+	config->incidents.max_per_hour = 0;
 	*ret = config;
 
 	return 0;

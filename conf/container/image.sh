@@ -13,6 +13,7 @@ image=$B/spikewatch-$VERSION.oci.tar
 export SOURCE_DATE_EPOCH
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
 
 test -f "$deb" || {
 	echo "image: there is no $deb: make deb" >&2

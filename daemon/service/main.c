@@ -601,7 +601,8 @@ static void print_help(void)
 	printf("usage: spikewatchd [-c FILE] [--check [FILE]] [-v]\n"
 	       "Samples processes and cgroups, and records what happened around a spike.\n\n"
 	       "  -c, --config FILE    configuration (%s,\n"
-	       "                       then *.json of %s)\n"
+	       "                       then *.json of %s;\n"
+	       "                       without it, what is built in: conf/spikewatch.json)\n"
 	       "      --check [FILE]   only check the configuration\n"
 	       "      --proc-root DIR  where the host's /proc is, for a daemon in a container\n"
 	       "      --cgroup-root DIR  where the host's cgroup tree is\n"
@@ -631,6 +632,7 @@ static void name_file(struct request *request, const char *file)
 {
 	request->file.path = file;
 	request->file.dropins = NULL;
+	request->file.or_builtin = false;
 }
 
 /* -1: go on; else the exit code. */
@@ -685,7 +687,7 @@ static int parse(int argc, char **argv, struct request *request)
 
 int main(int argc, char **argv)
 {
-	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS } };
+	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS, .or_builtin = true } };
 	char message[CONFIG_FILE_MESSAGE_MAX];
 	struct config *config;
 	int code = parse(argc, argv, &request), r;
@@ -699,11 +701,15 @@ int main(int argc, char **argv)
 		log_line(LOG_ERR, "%s", message);
 		return r == -EINVAL ? EX_CONFIG : EXIT_FAILURE;
 	}
+	bool builtin = config_file_is_builtin(&request.file);
+
+	if (!request.check && builtin)
+		log_line(LOG_NOTICE, "there is no %s: running with the built-in configuration", request.file.path);
 	if (!request.check)
 		return daemon_run(&request.file, config) < 0 ? EXIT_FAILURE : 0;
 
-	printf("%s: good: %zu target entries, %zu rules\n", request.file.path, config->target_count,
-	       config->rule_count);
+	printf("%s: good: %zu target entries, %zu rules\n", builtin ? "the built-in configuration" : request.file.path,
+	       config->target_count, config->rule_count);
 	config_free(config);
 
 	return 0;

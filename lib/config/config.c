@@ -8,6 +8,8 @@
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
+#include "shipped.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /*
  * config_parse.c: from texts to a checked configuration. All documents are parsed, then sections
@@ -433,19 +436,36 @@ static int add_dropins(struct files *files, const char *dir)
 	return r;
 }
 
-int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err)
+/* file or first. */
+static int load_load(const char *file, const struct config_source *first, const char *dropin_dir, struct config **ret,
+		     struct config_error *err)
 {
 	AUTO(files_free) struct files *files = calloc(1, sizeof(*files));
 	struct config_error ignored;
-	int r;
+	int r = 0;
 
 	if (files == NULL)
 		return -ENOMEM;
 	files->err = err != NULL ? err : &ignored;
-	r = add(files, "", file);
+	if (file != NULL)
+		r = add(files, "", file);
+	else
+		files->source[files->count++] = *first;
 	if (r == 0 && dropin_dir != NULL)
 		r = add_dropins(files, dropin_dir);
 	return r < 0 ? r : config_parse(files->source, files->count, ret, files->err);
+}
+
+int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err)
+{
+	return load_load(file, NULL, dropin_dir, ret, err);
+}
+
+/* The same with a text that is there already in place of the file. */
+static int config_load_after(const struct config_source *first, const char *dropin_dir, struct config **ret,
+			     struct config_error *err)
+{
+	return load_load(NULL, first, dropin_dir, ret, err);
 }
 
 /*
@@ -512,7 +532,7 @@ static bool same_labels(const struct config_target *a, const struct config_targe
 bool config_target_same(const struct config_target *a, const struct config_target *b)
 {
 	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per || a->tree != b->tree ||
-	    !same_labels(a, b))
+	    a->unlocked_section != b->unlocked_section || !same_labels(a, b))
 		return false;
 	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
 }
@@ -668,11 +688,28 @@ const char *config_capture_name(enum config_capture capture)
 	return NULL;
 }
 
+bool config_file_is_builtin(const struct config_file *file)
+{
+	return file->or_builtin && access(file->path, F_OK) < 0 && errno == ENOENT;
+}
+
+static int load(const struct config_file *file, struct config **ret, struct config_error *error)
+{
+	const struct config_source builtin = { .file = "built-in spikewatch.json",
+					       .text = (const char *)shipped_config,
+					       .len = sizeof(shipped_config) };
+
+	if (config_file_is_builtin(file))
+		return config_load_after(&builtin, file->dropins, ret, error);
+
+	return config_load(file->path, file->dropins, ret, error);
+}
+
 int config_file_load(const struct config_file *file, struct config **ret, char *message)
 {
 	struct config_error error;
 	struct config *config;
-	int r = config_load(file->path, file->dropins, &config, &error);
+	int r = load(file, &config, &error);
 
 	if (r == -EINVAL)
 		config_error_format(&error, message, CONFIG_FILE_MESSAGE_MAX);

@@ -69,7 +69,8 @@ struct config_target {
 	enum config_per per;
 	struct config_label *labels; /* all of them; only with CONFIG_CONTAINERS */
 	size_t label_count;
-	bool tree; /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
+	bool tree;             /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
+	bool unlocked_section; /* not what is in a cgroup that an entry before it selects */
 	struct config_run *runs;
 	size_t run_count;
 	uint64_t again_ns; /* 0: memory is looked at once in an incident */
@@ -140,6 +141,7 @@ struct config_incidents {
 	uint64_t max_incident_bytes; /* 64MiB */
 	uint64_t max_bytes;          /* 1GiB */
 	uint32_t max_count;          /* 200 */
+	uint32_t max_per_hour;       /* 30; that rules open, of all targets; 0: no limit */
 	uint64_t max_age_ns;         /* 30d */
 	uint64_t min_free_bytes;     /* 256MiB; leave this much of the file system free */
 	unsigned captures;           /* all */
@@ -432,6 +434,7 @@ extern const size_t config_rule_field_count;
 struct config_file {
 	const char *path;        /* absolute or as the working directory has it */
 	const char *dropins;     /* directory of *.json that are read after it, or NULL */
+	bool or_builtin;         /* where path does not exist: the shipped configuration, which is built in */
 	const char *proc_root;   /* instead of what the file says, or NULL */
 	const char *cgroup_root; /* the same */
 	/*
@@ -443,6 +446,9 @@ struct config_file {
 
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */
 #define CONFIG_FILE_MESSAGE_MAX 1024
+
+/* Whether the configuration that is built in is loaded instead of the file, as things stand. */
+bool config_file_is_builtin(const struct config_file *file);
 
 /*
  * 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and why. *ret

@@ -653,6 +653,7 @@ const struct config_field config_section_fields[] = {
 	BYTES(   "incidents", "max_incident_size", LIVE,    incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
 	BYTES(   "incidents", "max_size",          LIVE,    incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
 	SECTION_COUNT(   "incidents", "max_count",         LIVE,    incidents.max_count,          200,       1,        1000000),
+	SECTION_COUNT(   "incidents", "max_per_hour",      LIVE,    incidents.max_per_hour,       30,        0,        1000000),
 	SECTION_DURATION("incidents", "max_age",           LIVE,    incidents.max_age_ns,         30 * SECTION_DAY,  SECTION_MINUTE,   3650 * SECTION_DAY),
 	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
 	SECTION_OTHER(   "incidents", "captures"),
@@ -1211,6 +1212,7 @@ const struct config_field config_target_fields[] = {
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
 	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
 	CONFIG_ROW("", "tree", BOOL, struct config_target, tree),
+	CONFIG_ROW("", "outside", BOOL, struct config_target, unlocked_section),
 };
 // clang-format on
 const size_t config_target_field_count = ARRAY_LEN(config_target_fields);

@@ -297,6 +297,40 @@ bool match_process(const struct match *match, const struct match_facts *facts, i
 	return false;
 }
 
+/* The path itself, or any that it is below. */
+static bool is_below(const char *glob, const char *path)
+{
+	char above[4096];
+	size_t len = strlen(path);
+
+	if (len >= sizeof(above))
+		return false;
+	memcpy(above, path, len + 1);
+	while (!cgroup_glob(glob, above)) {
+		char *slash = strrchr(above, '/');
+
+		if (!slash || slash == above)
+			return false;
+		*slash = '\0';
+	}
+
+	return true;
+}
+
+bool match_contains(const struct match *match, const struct match_facts *facts)
+{
+	const struct config_target *entry = match->entry;
+
+	if (!match_is_by_path(match) || !facts->cgroup)
+		return false;
+	if (entry->selector == CONFIG_CGROUP)
+		return is_below(entry->pattern, facts->cgroup);
+	if (entry->selector == CONFIG_UNIT)
+		return component_matches(entry->pattern, facts->cgroup, false);
+
+	return is_selected(entry, facts->container);
+}
+
 bool match_cgroup(const struct match *match, const char *path, const struct container *container)
 {
 	if (match->entry->selector == CONFIG_CGROUP)

@@ -86,6 +86,13 @@ bool match_is_by_path(const struct match *match);
 bool match_process(const struct match *match, const struct match_facts *facts, int32_t pidfile_pid);
 
 /*
+ * Whether the cgroup of these facts is one that the entry selects, or below one; false for entries
+ * that are not by path. Entries with "outside" do not select that of which this is true for an
+ * entry before them.
+ */
+bool match_contains(const struct match *match, const struct match_facts *facts);
+
+/*
  * Whether a cgroup matches an entry by cgroup, unit or container; false for all others. container:
  * that it is, NULL: none.
  */

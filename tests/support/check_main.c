@@ -3,10 +3,13 @@
  * Makefile from the names of the files tests/check_*.c. Check's environment variables work:
  * CK_FORK=no, CK_VERBOSITY, CK_RUN_CASE ...
  *
+ * Nothing of them is left behind: supervise.h.
+ *
  * CHECK_JOBS=N: N suites side by side (crew.h), as make check does; without it, one after the other
  * by Check itself.
  */
 #include "crew.h"
+#include "supervise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -74,7 +77,7 @@ static int run_by_check(const struct crew_suite *chosen, size_t count)
 	return failed;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	/* A hang must end, but a busy machine with sanitizers must not look like one. */
 	setenv("CK_DEFAULT_TIMEOUT", "120", 0);
@@ -97,4 +100,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "check-spikewatch: %s\n", strerror(-failed));
 
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	return supervise(run, argc, argv);
 }

@@ -8,6 +8,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "program.h"
+#include "supervise.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/stack_source.h"
 #include "lib/model/pacing.h"
@@ -90,6 +91,9 @@ static inline void stacks_rig_start_work(struct stacks_rig *rig, const char *con
 
 	rig->work = program_start(arguments, stacks_rig_place(rig, "work", place), out, 0);
 	close(out);
+	/* Where it says how code is called that it compiles while it runs. */
+	snprintf(place, sizeof(place), "/tmp/perf-%d.map", rig->work.pid);
+	supervise_note(place);
 }
 
 /* Waits until the workload has stopped itself. */

@@ -133,7 +133,7 @@ deb=$(ls -t "$build"/spikewatch_*.deb 2>/dev/null | head -n 1)
 mkdir -p "$work"
 rm -f "$work"/*.report "$work"/*.console "$work"/*.pid
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 make_root
 put_checks_into_root
 make_disk

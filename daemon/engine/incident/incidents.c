@@ -281,6 +281,8 @@ struct incidents {
 	uint32_t writer; /* and whose it was */
 	struct free_space room;
 	uint64_t refusing; /* so many since the last that was opened */
+	mono_t hour;       /* it began with the first incident that a rule opened in it, */
+	uint32_t in_hour;  /* and so many were opened so far; 0: none began yet */
 };
 
 int incidents_new(const struct incidents_options *options, struct incidents **ret)
@@ -474,6 +476,19 @@ static const char *why_not(const struct incidents *incidents)
 	return incidents->counts.open == INCIDENTS_OPEN_MAX ? "too many are open" : NULL;
 }
 
+/* The same for rules, of which many may fire on a busy machine, each within its own limits. */
+static const char *why_not_by_rule(struct incidents *incidents, mono_t now)
+{
+	uint32_t most = incidents->options.config->incidents.max_per_hour;
+
+	if (mono_diff(now, incidents->hour) >= (int64_t)(3600 * NS_PER_S))
+		incidents->in_hour = 0;
+	if (most && incidents->in_hour >= most)
+		return "there were incidents.max_per_hour within an hour";
+
+	return why_not(incidents);
+}
+
 /* Refusals are said when they begin and when they are over, not each time. */
 static void refuse(struct incidents *incidents, const char *rule, const char *target, const char *why)
 {
@@ -515,7 +530,7 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 {
 	struct incident_worker_incident *incident = find_open(incidents, firing->target->key);
 	struct description description = description_of(incidents);
-	const char *why = why_not(incidents);
+	const char *why = why_not_by_rule(incidents, firing->to);
 
 	if (incident) {
 		merge(incidents, incident, firing);
@@ -528,6 +543,8 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 		return 0;
 	}
 
+	if (incidents->in_hour++ == 0)
+		incidents->hour = firing->to;
 	/* First of all: the ring goes on, and describing may have to wait for a scan. */
 	secure_slice(incidents, incident);
 	description_of_firing(&description, firing, &incident->info);

@@ -596,7 +596,9 @@ static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
 		r = cgroup_path_of(process_facts->mounts, process_facts->procfd, pid, process_facts->cgroup,
 				   sizeof process_facts->cgroup);
-		process_facts->facts.cgroup = r == 0 ? process_facts->cgroup : NULL;
+		process_facts->facts.cgroup = r == 0         ? process_facts->cgroup
+					      : r == -ENOENT ? "/"
+							     : NULL; /* no hierarchies */
 	}
 
 	return process_facts_starved(r) ? r : 0;
@@ -650,6 +652,7 @@ static int compile(struct matcher *matcher, size_t i)
 	matcher->by_path |= match_is_by_path(matcher->matches[i]);
 	matcher->by_container |= matcher->entries[i].selector == CONFIG_CONTAINERS;
 	matcher->by_label |= matcher->entries[i].label_count > 0;
+	matcher->unlocked_section |= matcher->entries[i].unlocked_section;
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
 	/*
@@ -680,6 +683,10 @@ int matcher_new(const struct config *config, struct matcher **ret)
 		r = -ENOMEM;
 	for (size_t i = 0; r == 0 && i < matcher->count; i++)
 		r = compile(matcher, i);
+	if (matcher->unlocked_section) {
+		matcher->needs |= MATCH_CGROUP | (matcher->by_container ? MATCH_CONTAINER : 0);
+		matcher->unannounced = true;
+	}
 	if (r < 0) {
 		matcher_free(matcher);
 		return r;
@@ -728,8 +735,22 @@ static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path
 	       unit_table_matches(matcher->units, matcher->entries[i].pattern, path, below);
 }
 
+/* Whether the entry is not to have it: it is in a cgroup that one before the entry selects. */
+static bool is_taken(const struct matcher *matcher, size_t entry, const struct match_facts *facts)
+{
+	for (size_t i = 0; matcher->entries[entry].unlocked_section && i < entry; i++)
+		if (match_contains(matcher->matches[i], facts) ||
+		    (match_is_by_path(matcher->matches[i]) && is_of_unit(matcher, i, facts->cgroup, true)))
+			return true;
+
+	return false;
+}
+
 static bool matches(const struct matcher *matcher, size_t i, const struct match_facts *facts)
 {
+	if (is_taken(matcher, i, facts))
+		return false;
+
 	return match_process(matcher->matches[i], facts, matcher->pidfile_pids[i]) ||
 	       (!match_is_by_path(matcher->matches[i]) && is_of_unit(matcher, i, facts->cgroup, true));
 }
@@ -752,8 +773,11 @@ void matcher_judge(struct matcher *matcher, const struct match_facts *facts)
 
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container)
 {
+	const struct match_facts facts = { .cgroup = path, .container = container };
+
 	return match_is_by_path(matcher->matches[i]) &&
-	       (match_cgroup(matcher->matches[i], path, container) || is_of_unit(matcher, i, path, false));
+	       (match_cgroup(matcher->matches[i], path, container) || is_of_unit(matcher, i, path, false)) &&
+	       !is_taken(matcher, i, &facts);
 }
 
 bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container)

@@ -106,6 +106,24 @@ START_TEST(a_cgroup_is_selected_by_its_path)
 }
 END_TEST
 
+START_TEST(what_is_outside_is_no_process_of_an_entry_before)
+{
+	struct config *unlocked_section =
+		scene_config("{\"targets\": [{\"name\": \"services\", \"unit\": \"*.service\"},"
+			     "{\"name\": \"others\", \"cgroup\": \"/**\", \"per\": \"process\", \"outside\": true}]}");
+	struct entry_assignment *entry_assignment = NULL;
+	struct target target = process();
+
+	ck_assert_int_eq(entry_assignment_new(unlocked_section, NULL, &entry_assignment), 0);
+	target.cgroup = "/elsewhere";
+	ck_assert_str_eq(entry_assignment_entry(entry_assignment, &target), "others");
+	target.cgroup = "/system.slice/a.service/below";
+	ck_assert_str_eq(entry_assignment_entry(entry_assignment, &target), target.entry);
+	entry_assignment_free(entry_assignment);
+	config_free(unlocked_section);
+}
+END_TEST
+
 START_TEST(else_what_is_asked_for)
 {
 	struct target target = process();
@@ -145,6 +163,7 @@ Suite *entry_assignment_suite(void)
 	tcase_add_test(tcase, a_container_is_selected_by_its_name);
 	tcase_add_test(tcase, else_the_entry_that_selects_it);
 	tcase_add_test(tcase, a_cgroup_is_selected_by_its_path);
+	tcase_add_test(tcase, what_is_outside_is_no_process_of_an_entry_before);
 	tcase_add_test(tcase, else_what_is_asked_for);
 	tcase_add_test(tcase, memory_that_runs_out_is_an_error);
 	suite_add_tcase(suite, tcase);

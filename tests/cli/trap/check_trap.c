@@ -286,7 +286,7 @@ END_TEST
  */
 static const char *const workers[] = {
 	"sh -c \"$0\" & wait",
-	"(setsid sh -c \"$0\" &) ; while ! [ -e \"$1\" ]; do sleep 0.05; done",
+	"(setsid sh -c \"$0\" &) ; while [ -e \"$1\" ]; do sleep 0.05; done",
 };
 
 START_TEST(what_a_command_starts_is_watched_with_it)
@@ -294,16 +294,18 @@ START_TEST(what_a_command_starts_is_watched_with_it)
 	if (!built)
 		return;
 
-	char end[128], work[200];
+	char going[128], work[200];
 
-	snprintf(end, sizeof(end), "%s/end", directory);
-	snprintf(work, sizeof(work), "while ! [ -e %s ]; do :; done", end);
+	/* They work while there is this file, so not longer than its directory. */
+	snprintf(going, sizeof(going), "%s/going", directory);
+	scene_write(going, "%s", "");
+	snprintf(work, sizeof(work), "while [ -e %s ]; do :; done", going);
 
 	struct program program =
-		program_start(TRAP(NO_STACKS, SOON, "--", "/bin/sh", "-c", workers[_i], work, end), directory, -1, 0);
+		program_start(TRAP(NO_STACKS, SOON, "--", "/bin/sh", "-c", workers[_i], work, going), directory, -1, 0);
 
 	scene_wait_for(scene_says(program.err, "the command goes on"));
-	scene_write(end, "%s", "");
+	ck_assert_int_eq(unlink(going), 0);
 	ck_assert_int_eq(program_wait(&program), 0);
 	program_said(directory, " and all that it starts: more than 2% of a core for 100 ms");
 	AUTO_FREE char *incident = read_incident();
@@ -360,17 +362,19 @@ START_TEST(what_a_command_leaves_behind_is_counted)
 	if (!built)
 		return;
 
-	char end[128];
+	char going[128];
 
-	snprintf(end, sizeof(end), "%s/end", directory);
+	/* It goes on while there is this file, so not longer than its directory. */
+	snprintf(going, sizeof(going), "%s/going", directory);
+	scene_write(going, "%s", "");
 	ck_assert_int_eq(
 		program_run(TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
-				 "(setsid sh -c 'while ! [ -e $0 ]; do sleep 0.05; done' $0 &) ; sleep 0.5", end),
+				 "(setsid sh -c 'while [ -e $0 ]; do sleep 0.05; done' $0 &) ; sleep 0.5", going),
 			    directory),
 		0);
 	program_said(directory, "the command has ended; of what it has started ");
 	program_said(directory, " on, unwatched");
-	scene_write(end, "%s", "");
+	ck_assert_int_eq(unlink(going), 0);
 }
 END_TEST
 

@@ -149,7 +149,8 @@ static const struct bad bad_texts[] = {
 	{ NAMED("\"unit\":\"nginx\""), "t.json:2:21: targets[0].unit: expected a unit name with its suffix, such as \"nginx.service\", found \"nginx\"" },
 	{ NAMED("\"cgroup\":\"system.slice\""), "t.json:2:23: targets[0].cgroup: expected a path that begins with /, found \"system.slice\"" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"thread\""), "t.json:2:31: targets[0].per: expected one of process, group, cgroup; found \"thread\"" },
-	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, containers, labels, run, again, tree" },
+	{ NAMED("\"comm\":\"x\",\"pre\":\"group\""), "t.json:2:25: targets[0].pre: unknown key; expected one of name, per, pid, pidfile, comm, exe, cmdline, cgroup, unit, containers, labels, run, again, tree, outside" },
+	{ NAMED("\"cgroup\":\"/**\",\"outside\":1"), "t.json:2:39: targets[0].outside: expected true or false, found 1" },
 	{ NAMED("\"comm\":\"x\",\"tree\":1"), "t.json:2:32: targets[0].tree: expected true or false, found 1" },
 	{ NAMED("\"comm\":\"x\",\"per\":\"cgroup\",\"tree\":true"), "t.json:2:47: targets[0].tree: a tree is of processes, not of cgroups: expected \"per\": \"process\" or \"group\" with it" },
 	{ NAMED("\"unit\":\"x.service\",\"per\":\"group\",\"tree\":true"), "t.json:2:54: targets[0].tree: a cgroup has its processes' descendants in it: expected true only with pid, pidfile, comm, exe or cmdline" },
@@ -518,21 +519,52 @@ static void assert_default(const struct config_field *field, const struct json_n
 			      field->key);
 }
 
+/*
+ * The rule that the comments of the shipped file show, with a target that it can have: from "//
+ * {" to "//     }".
+ */
+static char *commented_rule(const char *text)
+{
+	const char *at = strstr(text, "//     {\n"), *end = strstr(text, "//     }\n");
+	char *rule = calloc(1, strlen(text) + 128);
+	size_t len;
+
+	ck_assert(rule && at && end && at < end);
+	len = (size_t)snprintf(rule, 128, "%s", "{" TARGET ", \"rules\": [");
+	while (at <= end) {
+		const char *line = at + strlen("//"), *next = strchr(line, '\n') + 1;
+
+		memcpy(rule + len, line, (size_t)(next - line));
+		len += (size_t)(next - line);
+		at = strstr(next, "//");
+	}
+	memcpy(rule + len, "]}", 3);
+
+	return rule;
+}
+
 START_TEST(shipped_file_shows_every_option_at_its_default)
 {
 	struct buffer text = { 0 };
-	struct json_document *document;
-	struct config *config = NULL;
+	struct json_document *document, *rule_document;
+	struct config *config = NULL, *rule_config;
 	struct config initial = { 0 };
 	struct config_rule initial_rule = { 0 };
 	struct config_error err;
 	const struct json_node *root, *rule;
 
 	read_file(SHIPPED, &text);
+	ck_assert_int_eq(buffer_append(&text, "", 1), 0);
+	text.len--;
+
+	char *rule_text = commented_rule(text.data);
+
+	rule_config = parsed(rule_text);
+	ck_assert_int_eq(json_parse(rule_text, strlen(rule_text), NULL, &rule_document, NULL), 0);
+	rule = json_member(json_root(rule_document), "rules")->first;
 	ck_assert_int_eq(config_load(SHIPPED, NULL, &config, &err), 0);
 	ck_assert_int_eq(json_parse(text.data, text.len, NULL, &document, NULL), 0);
 	root = json_root(document);
-	rule = json_member(root, "rules")->first;
 	config_section_defaults(&initial);
 	config_field_defaults(config_rule_fields, config_rule_field_count, &initial_rule);
 	for (size_t i = 0; i < config_section_field_count; i++) {
@@ -544,9 +576,12 @@ START_TEST(shipped_file_shows_every_option_at_its_default)
 	ck_assert_uint_eq(config->incidents.captures, initial.incidents.captures);
 	for (size_t i = 0; i < config_rule_field_count; i++)
 		if (config_rule_fields[i].kind != CONFIG_KIND_OTHER)
-			assert_default(&config_rule_fields[i], rule, &config->rules[0], &initial_rule);
+			assert_default(&config_rule_fields[i], rule, &rule_config->rules[0], &initial_rule);
 	ck_assert_uint_ge(config->target_count, 1);
 	ck_assert_uint_ge(config->rule_count, 3);
+	json_document_free(rule_document);
+	config_free(rule_config);
+	free(rule_text);
 	json_document_free(document);
 	config_free(config);
 	buffer_release(&text);

@@ -104,6 +104,39 @@ START_TEST(says_what_it_needs_to_know)
 }
 END_TEST
 
+static bool contains(enum config_selector selector, const char *pattern, enum config_per per, const char *cgroup)
+{
+	struct config_target entry = { .name = "x", .selector = selector, .pattern = pattern, .per = per };
+	struct match_facts facts = { .pid = 1, .comm = "a", .cgroup = cgroup };
+	struct match *match = NULL;
+
+	ck_assert_int_eq(match_new(&entry, &match), 0);
+	bool result = match_contains(match, &facts);
+
+	match_free(match);
+
+	return result;
+}
+
+START_TEST(an_entry_by_path_contains_what_is_below_its_cgroups)
+{
+	ck_assert(contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/system.slice/a.service"));
+	ck_assert(contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/user.slice/user@1.service/app.slice/b"));
+	ck_assert(!contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/system.slice"));
+	ck_assert(!contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/"));
+	ck_assert(contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, "/db/one"));
+	ck_assert(contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, "/db/one/two/three"));
+	ck_assert(!contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, "/db"));
+	ck_assert(!contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, "/dbx/one"));
+	ck_assert(!contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, NULL));
+
+	/* These select processes, not cgroups. */
+	ck_assert(!contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_PROCESS, "/db/one"));
+	ck_assert(!contains(CONFIG_UNIT, "*.service", CONFIG_PER_GROUP, "/system.slice/a.service"));
+	ck_assert(!contains(CONFIG_COMM, "a", CONFIG_PER_PROCESS, "/db/one"));
+}
+END_TEST
+
 START_TEST(a_broken_expression_is_refused)
 {
 	struct config_target entry = {
@@ -125,6 +158,7 @@ Suite *match_suite(void)
 	tcase_add_test(tcase, what_is_not_known_matches_nothing);
 	tcase_add_test(tcase, selects_cgroups);
 	tcase_add_test(tcase, says_what_it_needs_to_know);
+	tcase_add_test(tcase, an_entry_by_path_contains_what_is_below_its_cgroups);
 	tcase_add_test(tcase, a_broken_expression_is_refused);
 	suite_add_tcase(suite, tcase);
 

@@ -31,11 +31,24 @@ def _():
     equal([path for path, text in kept.items() if now.get(path) != text], [], "files that changed or are gone")
 
 
+def running():
+    """Command lines of processes that run a program of the package, removed or not."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if "/spikewatch" in os.readlink(process / "exe"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            pass  # a kernel thread, or ended
+    return found
+
+
 @check("removal stops the service and keeps configuration and incidents")
 def _():
     run("dpkg", "--remove", "spikewatch")
     equal(service.show("ActiveState"), "inactive", "state")
     expect(not os.path.exists("/usr/bin/spikewatchd"), "the program is still there")
+    equal(running(), [], "processes of it that run")
     equal([path for path in kept if not os.path.exists(path)], [], "files that are gone")
 
 

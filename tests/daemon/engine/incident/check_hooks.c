@@ -182,7 +182,7 @@ START_TEST(it_knows_what_it_is_for_and_nothing_of_the_daemon)
 	    "\"{name}\",\"{{pid}\",\"a b;$(id)\",\"\"]},"
 	    "{\"name\":\"state\",\"command\":[\"/bin/sh\",\"-c\",\"pwd; ls -l /proc/self/fd | wc -l; readlink "
 	    "/proc/self/fd/0;"
-	    " cat /proc/self/oom_score_adj; ps -o pid=,pgid= -p $$ | awk '{{print $1 == $2}'; ulimit -c; ulimit -f;"
+	    " cat /proc/self/oom_score_adj; awk '{{print $1 == $5}' /proc/$$/stat; ulimit -c; ulimit -f;"
 	    /*
 	     * Signals 32 and 33 are the C library's: nobody can reset what was inherited of them.
 	     */

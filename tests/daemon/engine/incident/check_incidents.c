@@ -237,7 +237,7 @@ START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
 END_TEST
 
 /* A rule that has fired on target number i, without anything having happened. */
-static void fire(unsigned i)
+static void fire_later(unsigned i, uint64_t later_ns)
 {
 	char name[32];
 	struct trigger_decision decision = {
@@ -255,7 +255,7 @@ static void fire(unsigned i)
 	struct evaluator_firing firing = {
 		.rule = &config->rules[0],
 		.target = &target,
-		.to = clock_mono(&the_clock),
+		.to = mono_add(clock_mono(&the_clock), later_ns),
 		.wall = clock_wall(&the_clock),
 		.decision = &decision,
 		.effective = &config->rules[0].trigger,
@@ -266,6 +266,11 @@ static void fire(unsigned i)
 	firing.from = mono_sub(firing.to, NS_PER_MS);
 	snprintf(name, sizeof(name), "target-%u", i);
 	ck_assert_int_eq(incidents_fire(incidents, &firing), 0);
+}
+
+static void fire(unsigned i)
+{
+	fire_later(i, 0);
 }
 
 START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
@@ -293,6 +298,40 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	incidents_counts(incidents, &counts);
 	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
 	ck_assert_uint_eq(count_directories(path), INCIDENTS_OPEN_MAX);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(in_an_hour_rules_open_no_more_than_they_may)
+{
+	struct incidents_counts counts;
+
+	start("0B", RULE("hot", "100ms"));
+	config->incidents.max_per_hour = 2;
+	for (unsigned i = 0; i < 4; i++)
+		fire(i);
+	fire(1);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, 2);
+	ck_assert_uint_eq(counts.refused, 2);
+	ck_assert_uint_eq(counts.merged, 1);
+
+	char *text = scene_log_text(&log_file);
+
+	ck_assert_ptr_nonnull(strstr(text, "no incident was opened: there were incidents.max_per_hour within an hour"));
+	free(text);
+	fire_later(5, 3500 * NS_PER_S);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, 2);
+	fire_later(6, 3700 * NS_PER_S);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, 3);
+	config->incidents.max_per_hour = 0;
+	for (unsigned i = 7; i < 12; i++)
+		fire_later(i, 3700 * NS_PER_S);
+	incidents_counts(incidents, &counts);
+	ck_assert_uint_eq(counts.open, 8);
+	stop();
 	actor_end(&actor);
 }
 END_TEST
@@ -339,6 +378,7 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, a_disk_that_is_full_leaves_nothing_half_written);
 	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
+	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
 	suite_add_tcase(suite, tcase);
 

@@ -66,6 +66,35 @@ START_TEST(finds_by_cgroup_and_unit)
 }
 END_TEST
 
+#define OUTSIDE_PROCESSES "{\"name\": \"b\", \"cgroup\": \"/**\", \"per\": \"process\", \"outside\": true}"
+
+/* Of three processes one is in the service. */
+START_TEST(outside_are_processes_that_no_entry_before_has)
+{
+	make_files("{\"name\": \"a\", \"unit\": \"*.service\"}, " OUTSIDE_PROCESSES);
+	ck_assert_uint_eq(targets(), 1 + 2);
+	appear(11, "web", "web|--port|81", 501, "/system.slice/postgresql.service/below");
+	ck_assert_uint_eq(targets(), 1 + 1);
+	appear(10, "web", "web|--port|80", 500, "/elsewhere");
+	ck_assert_uint_eq(targets(), 1 + 2);
+}
+END_TEST
+
+START_TEST(outside_counts_only_entries_before)
+{
+	make_files(OUTSIDE_PROCESSES ", {\"name\": \"a\", \"unit\": \"*.service\"}");
+	ck_assert_uint_eq(targets(), 1 + 3);
+}
+END_TEST
+
+START_TEST(outside_are_cgroups_that_no_entry_before_has)
+{
+	make_files("{\"name\": \"a\", \"unit\": \"*.service\"},"
+		   "{\"name\": \"b\", \"cgroup\": \"/system.slice/*\", \"outside\": true}");
+	ck_assert_uint_eq(targets(), 1);
+}
+END_TEST
+
 START_TEST(finds_cgroups_by_path)
 {
 	make_files(ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""));
@@ -452,6 +481,9 @@ static TCase *selectors(void)
 	tcase_add_test(tcase, finds_by_exe_also_when_it_was_replaced);
 	tcase_add_test(tcase, finds_by_pid);
 	tcase_add_test(tcase, finds_by_cgroup_and_unit);
+	tcase_add_test(tcase, outside_are_processes_that_no_entry_before_has);
+	tcase_add_test(tcase, outside_counts_only_entries_before);
+	tcase_add_test(tcase, outside_are_cgroups_that_no_entry_before_has);
 	tcase_add_test(tcase, finds_cgroups_by_path);
 	tcase_add_test(tcase, finds_the_cgroup_of_matching_processes);
 	tcase_add_test(tcase, a_pid_file_is_read_again_by_every_scan);
