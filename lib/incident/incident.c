@@ -651,7 +651,7 @@ static int take_incident(const struct json_node *root, struct incident *incident
 	return r;
 }
 
-int incident_json_parse(const char *text, size_t len, struct incident *ret)
+static int incident_json_parse(const char *text, size_t len, struct incident *ret)
 {
 	const struct json_limits limits = { .size_bytes = INCIDENT_BYTES_MAX };
 	AUTO(json_document_freep) struct json_document *document = NULL;

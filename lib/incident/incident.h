@@ -216,15 +216,10 @@ wall_t incident_name_wall(const char *name);
 int incident_json_write(const struct incident *incident, struct sink sink);
 
 /*
- * Reads the text of an incident.json. Unknown keys are passed over, missing ones are as after
- * incident_init, of lists what does not fit is dropped. 0; -ENOMEM; -EBADMSG: no JSON, none of
- * ours, or a value of the wrong type; -EFBIG; -EPROTONOSUPPORT: a later format.
- */
-int incident_json_parse(const char *text, size_t len, struct incident *ret);
-
-/*
- * The same of incident.json in dirfd. Also -errno of opening and reading; -EBADMSG if it is no
- * plain file.
+ * Reads incident.json in dirfd. Unknown keys are ignored, missing ones are as after incident_init,
+ * list elements that do not fit are dropped. 0; -ENOMEM; -EBADMSG: not a regular file, not JSON,
+ * not an incident, or a value of the wrong type; -EFBIG; -EPROTONOSUPPORT: a later format; -errno
+ * of opening and reading.
  */
 int incident_json_read(int dirfd, struct incident *ret);
 

@@ -263,11 +263,6 @@ bool sample_window_done(const struct sample_window *sample_window, mono_t now)
 	return mono_diff(now, sample_window->to) > 0;
 }
 
-size_t sample_window_bytes(const struct sample_window *sample_window)
-{
-	return sample_window->chunk_count * sizeof(struct chunk);
-}
-
 mono_t sample_window_start(const struct sample_window *sample_window)
 {
 	return sample_window->from;
@@ -378,8 +373,9 @@ void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu
 	*ret = peaks;
 }
 
-int sample_window_visit(const struct sample_window *sample_window,
-			int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
+/* Calls sample for each in order, until it returns non-zero, which is returned. */
+static int sample_window_visit(const struct sample_window *sample_window,
+			       int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
 {
 	struct cursor cursor = begin(sample_window);
 

@@ -93,13 +93,6 @@ void sample_window_coverage(const struct sample_window *sample_window, uint64_t 
 void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
 			 struct sample_window_peaks *ret);
 
-/* Bytes of memory taken for samples. */
-size_t sample_window_bytes(const struct sample_window *sample_window);
-
-/* Calls sample for each in order, until it returns non-zero, which is returned. */
-int sample_window_visit(const struct sample_window *sample_window,
-			int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx);
-
 /*
  * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are
  * columns_of_samples and whose START_TIME is the wall clock at `start`. The target must have been

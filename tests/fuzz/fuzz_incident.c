@@ -2,7 +2,8 @@
  * fuzz_incident.c: whatever bytes incident.json and MANIFEST hold. What can be read can be written,
  * and what was written is read as the same.
  */
-#include "lib/incident/incident.h"
+#include "lib/incident/incident.c"
+
 #include "lib/incident/manifest.h"
 #include "lib/base/io.h"
 #include "lib/model/target.h"

@@ -78,7 +78,7 @@ static void run_recipe(const char *file, int32_t pid, int port)
 	struct config_error error;
 	struct hooks *hooks;
 	struct hook_plan *plan;
-	struct hookrun *run;
+	struct hook_run *run;
 	char *read = scene_read(file);
 
 	ck_assert_ptr_nonnull(read);
@@ -109,8 +109,8 @@ static void run_recipe(const char *file, int32_t pid, int port)
 	for (int naps = 0; naps < 4 * SCENE_NAPS && !atomic_load(&done); naps++)
 		scene_nap();
 	ck_assert(atomic_load(&done));
-	hookrun_report(run, &incident);
-	hookrun_free(run);
+	hook_run_report(run, &incident);
+	hook_run_free(run);
 	hooks_free(hooks);
 	hook_plan_free(plan);
 	config_free(config);

@@ -1,184 +1,1076 @@
 /*
- * capture.c: the scene of an incident. Which processes are looked at follows from the target:
- * itself, the busiest of the group or cgroup, the busiest of all that are watched.
+ * capture.c: the evidence of an incident that is not samples: threads, status, limits, cgroup,
+ * system and smaps, one file each.
+ *
+ * A capture builds its text in memory and writes it at once, so a file is complete or absent, and a
+ * full disk costs one file, not the incident. Everything that a watched process controls is escaped,
+ * so that no control character reaches a terminal. A file is bounded by CAPTURE_BYTES_MAX and cut at
+ * the end of a line; the cut is noted in the file and in the capture's record.
+ *
+ * A capture visits all processes of the target and continues when one has vanished; it reports an
+ * error only if none could be read. Which errors mean "not possible here" (skipped) and which are a
+ * fault (failed) is decided in judge_capture() only.
+ *
+ * Which processes are read follows from the target: the process itself, the busiest of a group or a
+ * cgroup, or the busiest of all watched ones. The second snapshot reads those of the first.
  */
 #include "daemon/engine/incident/capture.h"
-#include "daemon/engine/incident/capture_files.h"
 
-#include "daemon/engine/incident/incident_worker.h"
-#include "daemon/engine/incident/spool.h"
+#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/session/session.h"
-#include "daemon/engine/stacks/stack_capture.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/discovery.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/text.h"
 #include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/incident/incident.h"
-#include "lib/incident/sample_window.h"
-#include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/proc/perf.h"
+#include "lib/proc/procfs.h"
 #include "lib/ring/ring.h"
-#include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define CAPTURE_BYTES_MAX (1u << 20) /* of one file, samples.tsv excepted */
+#define CAPTURE_BYTES_MAX (1u << 20)
 
-/* Those that a second look takes: what changes within seconds. */
+/* The captures of the second snapshot: those whose content changes within seconds. */
 #define CAPTURE_AGAIN (CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SMAPS)
 
+/* A process to read. Baselines: NULL or empty if there are none. */
+struct capture_member {
+	int32_t pid;
+	uint64_t start_ticks; /* 0: not known */
+	const struct thread_baseline *threads;
+	const struct maps_snapshot *maps;
+};
+
+/* What the captures of one incident read. */
+struct capture_context {
+	int procfd;
+	const struct clock *clock;
+	const struct cgroup_mounts *mounts; /* NULL: no cgroups */
+	const struct target *target;
+	const struct cgroup_limits *limits; /* effective ones, of the target */
+	const struct capture_member *members;
+	size_t member_count;              /* at most CAPTURE_MEMBERS_MAX */
+	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */
+	mono_t fired;                     /* records hold the time since it; 0: they do not */
+	bool again;                       /* the second snapshot */
+};
+
+/* ---- text: bounded, escaped, cut at the end of a line ---- */
+
+/* {.buffer.max = ...} is ready for use. Beyond the limit or without memory, text is dropped. */
+struct capture_text {
+	struct buffer buffer;
+	bool cut;  /* something was dropped because of the limit */
+	int error; /* -ENOMEM, or why a source could not be read: nothing is saved */
+};
+
+#define PIECE_BYTES 256 /* escaped at a time: four times as much at worst */
+#define LINE_BYTES 1024
+#define CUT_NOTE "# cut: there was more\n"
+
+/* Keeps room for CUT_NOTE. */
+static void append_text(struct capture_text *text, const char *data, size_t len)
+{
+	int r;
+
+	if (text->cut || text->error)
+		return;
+	if (text->buffer.len + len + sizeof(CUT_NOTE) > text->buffer.max) {
+		text->cut = true;
+		return;
+	}
+	r = buffer_append(&text->buffer, data, len);
+	if (r < 0)
+		text->error = r;
+}
+
+__attribute__((format(printf, 2, 3))) static void capture_text_say(struct capture_text *text, const char *format, ...)
+{
+	char line[LINE_BYTES];
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	if (len > 0)
+		append_text(text, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+}
+
+/* Up to PIECE_BYTES, without splitting a UTF-8 character. */
+static size_t piece_length(const char *data, size_t len)
+{
+	size_t size = PIECE_BYTES;
+
+	if (len <= PIECE_BYTES)
+		return len;
+	while (size > PIECE_BYTES - 4 && ((unsigned char)data[size] & 0xc0) == 0x80)
+		size--;
+	return size;
+}
+
+/* Untrusted bytes on one line: what is not printable becomes \xNN. */
+static void capture_text_word(struct capture_text *text, const char *data, size_t len)
+{
+	char escaped[4 * PIECE_BYTES + 1];
+
+	while (len > 0) {
+		size_t size = piece_length(data, len);
+
+		append_text(text, escaped, text_escape(escaped, sizeof(escaped), data, size));
+		data += size;
+		len -= size;
+	}
+}
+
+/* Untrusted lines: as capture_text_word, but newlines and tabs stay; ends with a newline. */
+static void capture_text_lines(struct capture_text *text, const char *data, size_t len)
+{
+	size_t at = 0;
+
+	while (at < len) {
+		size_t end = at;
+
+		while (end < len && data[end] != '\n' && data[end] != '\t')
+			end++;
+		capture_text_word(text, data + at, end - at);
+		if (end < len)
+			append_text(text, data + end, 1);
+		at = end + 1;
+	}
+	if (len > 0 && data[len - 1] != '\n')
+		append_text(text, "\n", 1);
+}
+
+/* Removes a line that was cut, and adds the note. */
+static void end_cut_text(struct capture_text *text)
+{
+	struct buffer *buffer = &text->buffer;
+
+	if (!text->cut)
+		return;
+	while (buffer->len > 0 && buffer->data[buffer->len - 1] != '\n')
+		buffer->len--;
+	text->error = buffer_append(buffer, CUT_NOTE, sizeof(CUT_NOTE) - 1);
+}
+
+static int write_text_file(const struct buffer *buffer, int dirfd, const char *name)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = sink_write_all(fd, buffer->data, buffer->len);
+	if (r < 0)
+		unlinkat(dirfd, name, 0);
+	return r;
+}
+
+/* Writes a new file in dirfd. 0; text->error; -errno, and then there is no such file. */
+static int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes)
+{
+	int r;
+
+	if (!text->error)
+		end_cut_text(text);
+	if (text->error)
+		return text->error;
+	r = write_text_file(&text->buffer, dirfd, name);
+	if (r < 0)
+		return r;
+	*ret_bytes = text->buffer.len;
+	return 0;
+}
+
+static void capture_text_release(struct capture_text *text)
+{
+	buffer_release(&text->buffer);
+}
+
+/* ---- processes: threads, status, limits, smaps ---- */
+
+/* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
+#define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
 /*
- * capture.c: the table of captures, and what becomes of an error.
- *
- * A capture puts its text together in memory and writes it in one go: a file is there whole or not
- * at all, and a full disk costs one file, not the incident. Which errors are nobody's fault is
- * decided in one place, judge().
+ * What began since the last scan has no baseline and needs none: all that it used is of its own
+ * short life. Scans are ten seconds apart at most.
  */
+#define THREADS_YOUNG_NS (10 * NS_PER_S)
+#define PROCESS_FILE_BYTES 65536
+#define UPTIME_MAX_S 1e9 /* thirty years */
+
+typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
+		      struct capture_text *text);
+
+static int each_member(const struct capture_context *context, struct capture_text *text, member_fn *visit)
+{
+	int error = -ESRCH;
+	bool any = false;
+
+	for (size_t i = 0; i < context->member_count; i++) {
+		int r = visit(context, &context->members[i], text);
+
+		if (r == -ESRCH)
+			capture_text_say(text, "# process %d has exited\n", context->members[i].pid);
+		else if (r < 0)
+			capture_text_say(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
+		if (r < 0 && r != -ESRCH)
+			error = r;
+		any |= r >= 0;
+	}
+	return any ? 0 : error;
+}
+
+/* ---- raw files ---- */
+
+/* Adds a file of the process, below a heading. */
+static int add_file(int pid_directory, int32_t pid, const char *name, struct capture_text *text)
+{
+	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
+	ssize_t len;
+
+	if (!data)
+		return -ENOMEM;
+	len = pid_directory_read(pid_directory, name, data, PROCESS_FILE_BYTES);
+	if (len < 0)
+		return (int)len;
+	capture_text_say(text, "# /proc/%d/%s\n", pid, name);
+	capture_text_lines(text, data, (size_t)len);
+	return 0;
+}
+
+/* Arguments end with a NUL each; here they are separated by spaces. */
+static int add_cmdline(int pid_directory, int32_t pid, struct capture_text *text)
+{
+	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
+	ssize_t len;
+
+	if (!data)
+		return -ENOMEM;
+	len = pid_directory_read(pid_directory, "cmdline", data, PROCESS_FILE_BYTES);
+	if (len < 0)
+		return (int)len;
+	while (len > 0 && data[len - 1] == '\0')
+		len--;
+	for (ssize_t i = 0; i < len; i++)
+		if (data[i] == '\0')
+			data[i] = ' ';
+	capture_text_say(text, "# /proc/%d/cmdline\n", pid);
+	capture_text_word(text, data, (size_t)len);
+	capture_text_say(text, "\n");
+	return 0;
+}
+
+static int status_of(const struct capture_context *context, const struct capture_member *member,
+		     struct capture_text *text)
+{
+	AUTO_CLOSE int pid_directory = -1;
+	int r;
+
+	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
+	if (r < 0)
+		return r;
+	r = add_cmdline(pid_directory, member->pid, text);
+	if (r < 0)
+		return r;
+	return add_file(pid_directory, member->pid, "status", text);
+}
+
+static int capture_status(const struct capture_context *context, struct capture_text *text)
+{
+	return each_member(context, text, status_of);
+}
+
+static int limits_of(const struct capture_context *context, const struct capture_member *member,
+		     struct capture_text *text)
+{
+	AUTO_CLOSE int pid_directory = -1;
+	int r;
+
+	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
+	return r < 0 ? r : add_file(pid_directory, member->pid, "limits", text);
+}
+
+static void say_from(struct capture_text *text, bool is_machine, const char *cgroup)
+{
+	if (is_machine) {
+		capture_text_say(text, "\tthe machine\n");
+		return;
+	}
+	capture_text_say(text, "\tcgroup ");
+	capture_text_word(text, cgroup, strlen(cgroup));
+	capture_text_say(text, "\n");
+}
+
+static int capture_limits(const struct capture_context *context, struct capture_text *text)
+{
+	const struct cgroup_limits *limits = context->limits;
+	bool effective = false;
+
+	capture_text_say(text, "# effective limits of the target: limit, value, where it is from\n");
+	if (limits && limits->cpu != UINT64_MAX) {
+		capture_text_say(text, "cpu\t%.3f cores", (double)limits->cpu / (double)NS_PER_S);
+		say_from(text, limits->cpu_is_machine, limits->cpu_from);
+		effective = true;
+	}
+	if (limits && limits->memory_bytes != UINT64_MAX) {
+		capture_text_say(text, "memory\t%ju bytes", (uintmax_t)limits->memory_bytes);
+		say_from(text, limits->memory_is_machine, limits->memory_from);
+		effective = true;
+	}
+	if (!effective)
+		capture_text_say(text, "# not known\n");
+
+	int r = each_member(context, text, limits_of);
+
+	return effective ? 0 : r; /* the effective ones are worth a file when the process is gone */
+}
+
+/* ---- threads ---- */
+
+struct thread_row {
+	int32_t pid;
+	struct thread_record record; /* the times: since since_ns ago, or all of them without baseline */
+	uint64_t since_ns;           /* 0: no baseline */
+	bool is_new; /* it was not there then, or there is no baseline because its process is as young */
+};
+
+struct thread_table {
+	struct thread_row *rows;
+	size_t count;
+};
+
+/* Counters of a process may step back by a little. */
+static uint64_t growth(uint64_t now, uint64_t then)
+{
+	return now > then ? now - then : 0;
+}
+
+static void subtract(struct thread_row *row, const struct thread_record *then)
+{
+	row->record.cpu_ns = growth(row->record.cpu_ns, then->cpu_ns);
+	row->record.user_ns = growth(row->record.user_ns, then->user_ns);
+	row->record.system_ns = growth(row->record.system_ns, then->system_ns);
+}
+
+/*
+ * Without a baseline: all times are since its start, and if that was just now, that is how long
+ * ago. uptime_ns: 0 if it is not known. Both are in clock ticks; one is added, so that nobody has
+ * used more than there was.
+ */
+static void add_age(struct thread_row *row, uint64_t uptime_ns)
+{
+	uint64_t tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), age_ns;
+
+	if (row->record.start_ticks > uptime_ns / tick_ns)
+		return;
+	age_ns = uptime_ns - row->record.start_ticks * tick_ns + tick_ns;
+	if (age_ns > THREADS_YOUNG_NS)
+		return;
+	row->since_ns = age_ns;
+	row->is_new = true;
+}
+
+static int add_threads(struct thread_table *table, const struct capture_member *member,
+		       const struct thread_snapshot *snapshot, uint64_t uptime_ns)
+{
+	const struct thread_snapshot *before = NULL;
+	struct thread_row *rows;
+	mono_t at;
+
+	rows = realloc(table->rows, (table->count + snapshot->count) * sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+	table->rows = rows;
+	if (member->threads)
+		before = thread_baseline_pick(member->threads, snapshot->taken, THREADS_MIN_AGE_NS, &at);
+
+	for (size_t i = 0; i < snapshot->count; i++) {
+		struct thread_row *row = &table->rows[table->count++];
+		const struct thread_record *then = before ? thread_snapshot_find(before, &snapshot->records[i]) : NULL;
+
+		*row = (struct thread_row){ .pid = member->pid, .record = snapshot->records[i] };
+		if (before)
+			row->since_ns = growth(snapshot->taken.ns, at.ns);
+		if (then)
+			subtract(row, then);
+		/*
+		 * A list that was cut at its limit cannot tell a new thread from one that was not
+		 * listed.
+		 */
+		row->is_new = before && !then && before->unlisted == 0;
+		if (before && !then && before->unlisted > 0)
+			row->since_ns = 0;
+		if (!before)
+			add_age(row, uptime_ns);
+	}
+	return 0;
+}
+
+/* What it used of the time that it is compared over, which is not the same for all. */
+static double share(const struct thread_row *row)
+{
+	return row->since_ns > 0 ? (double)row->record.cpu_ns / (double)row->since_ns : 0;
+}
+
+/* Busiest first; what has no interval to be busy in comes last. */
+static int compare_rows(const void *a, const void *b)
+{
+	const struct thread_row *left = a, *right = b;
+	double of_left = share(left), of_right = share(right);
+
+	if ((left->since_ns == 0) != (right->since_ns == 0))
+		return left->since_ns == 0 ? 1 : -1;
+	if (of_left < of_right || of_left > of_right)
+		return of_left > of_right ? -1 : 1;
+	if (left->record.cpu_ns != right->record.cpu_ns)
+		return left->record.cpu_ns > right->record.cpu_ns ? -1 : 1;
+	return (left->record.tid > right->record.tid) - (left->record.tid < right->record.tid);
+}
+
+static double ms(uint64_t ns)
+{
+	return (double)ns / (double)NS_PER_MS;
+}
+
+static void say_row(struct capture_text *text, const struct thread_row *row)
+{
+	const struct thread_record *record = &row->record;
+
+	capture_text_say(text, "%d\t%d\t", row->pid, record->tid);
+	capture_text_word(text, record->name, strnlen(record->name, sizeof(record->name)));
+	capture_text_say(text, "\t");
+	capture_text_word(text, &record->state, 1);
+	capture_text_say(text, "\t%.3f\t", ms(record->cpu_ns));
+	if (row->since_ns > 0)
+		capture_text_say(text, "%.1f", 100 * share(row));
+	capture_text_say(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
+	if (row->since_ns > 0)
+		capture_text_say(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
+	else
+		capture_text_say(text, "\tsince its start: no baseline\n");
+}
+
+/* "4961.28 9011.02\n" (proc(5)): seconds since boot, as start times are; 0: not known. */
+static uint64_t read_uptime(int procfd)
+{
+	char text[64], *end;
+	double seconds;
+
+	if (pid_directory_read(procfd, "uptime", text, sizeof(text)) <= 0)
+		return 0;
+	seconds = strtod(text, &end);
+	return end != text && seconds > 0 && seconds < UPTIME_MAX_S ? (uint64_t)(seconds * (double)NS_PER_S) : 0;
+}
+
+static int collect_threads(const struct capture_context *context, struct capture_text *text, struct thread_table *table)
+{
+	int error = -ESRCH;
+
+	for (size_t i = 0; i < context->member_count; i++) {
+		const struct capture_member *member = &context->members[i];
+		AUTO_FREE struct thread_snapshot *snapshot = NULL;
+		int r;
+
+		r = thread_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
+					 &snapshot);
+		/* Asked behind that: no thread is younger. */
+		if (r == 0)
+			r = add_threads(table, member, snapshot, read_uptime(context->procfd));
+		if (r == 0 && snapshot->unlisted > 0)
+			capture_text_say(text, "# process %d has %zu more threads\n", member->pid, snapshot->unlisted);
+		else if (r == -ESRCH)
+			capture_text_say(text, "# process %d has exited\n", member->pid);
+		if (r < 0)
+			error = r;
+	}
+	return table->count > 0 ? 0 : error;
+}
+
+static int capture_threads(const struct capture_context *context, struct capture_text *text)
+{
+	struct thread_table table = { 0 };
+	int r;
+
+	capture_text_say(text,
+			 "# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n");
+	r = collect_threads(context, text, &table);
+	if (r == 0) {
+		qsort(table.rows, table.count, sizeof(table.rows[0]), compare_rows);
+		capture_text_say(text,
+				 "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
+		for (size_t i = 0; i < table.count; i++)
+			say_row(text, &table.rows[i]);
+	}
+	free(table.rows);
+	return r;
+}
+
+/* ---- memory ---- */
+
+/*
+ * What a mapping is sorted by: what it grew by, what it has where there is nothing to compare with.
+ */
+struct maps_row {
+	const struct maps_record *record;
+	const struct maps_record *before; /* NULL: was not there, or no baseline */
+	double weight;
+};
+
+static double footprint(const struct maps_record *record)
+{
+	return record ? (double)record->rss_bytes + (double)record->swap_bytes : 0;
+}
+
+static int compare_weight(const void *a, const void *b)
+{
+	const struct maps_row *left = a, *right = b;
+
+	if (left->weight != right->weight)
+		return left->weight > right->weight ? -1 : 1;
+	return footprint(left->record) > footprint(right->record) ? -1
+								  : footprint(left->record) < footprint(right->record);
+}
+
+static int64_t grown(uint64_t now, uint64_t then)
+{
+	return (int64_t)(now - then);
+}
+
+static void say_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
+{
+	const struct maps_record *record = row->record, *before = row->before;
+
+	capture_text_say(text, "%d\t", pid);
+	capture_text_word(text, record->name, strlen(record->name));
+	capture_text_say(text, "\t");
+	capture_text_word(text, record->permissions, strlen(record->permissions));
+	capture_text_say(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
+			 record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
+	if (compared)
+		capture_text_say(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
+				 grown(record->rss_bytes, before ? before->rss_bytes : 0),
+				 grown(record->pss_bytes, before ? before->pss_bytes : 0),
+				 grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
+				 grown(record->swap_bytes, before ? before->swap_bytes : 0));
+	else
+		capture_text_say(text, "\t\t\t\t");
+	capture_text_say(text, "\n");
+}
+
+static int maps_of(const struct capture_context *context, const struct capture_member *member,
+		   struct capture_text *text)
+{
+	AUTO_FREE struct maps_snapshot *now = NULL;
+	AUTO_FREE struct maps_row *rows = NULL;
+	int r;
+
+	r = maps_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock), &now);
+	if (r < 0)
+		return r;
+	rows = calloc(now->count + 1, sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < now->count; i++) {
+		const struct maps_record *record = &now->records[i];
+		const struct maps_record *before = member->maps ? maps_snapshot_find(member->maps, record) : NULL;
+
+		rows[i] = (struct maps_row){ record, before, footprint(record) - footprint(before) };
+	}
+	qsort(rows, now->count, sizeof(rows[0]), compare_weight);
+
+	if (member->maps)
+		capture_text_say(text, "# process %d: growth within the last %.1f s\n", member->pid,
+				 ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
+	else
+		capture_text_say(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
+	for (size_t i = 0; i < now->count; i++)
+		say_mapping(text, member->pid, &rows[i], member->maps != NULL);
+	return 0;
+}
+
+static int capture_smaps(const struct capture_context *context, struct capture_text *text)
+{
+	capture_text_say(text,
+			 "# memory by what is mapped; what grew most first\n"
+			 "pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
+			 "\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n");
+	return each_member(context, text, maps_of);
+}
+
+/* ---- cgroups and the machine ---- */
+
+#define FILE_BYTES 32768
+#define SMALL_BYTES 8192
+#define PLACES_MAX 48 /* CAPTURE_MEMBERS_MAX processes in six hierarchies */
+#define BUSIEST 10
+#define CANDIDATE_MAX 4096 /* processes of a cgroup that are looked at */
+
+/* Whether it is our trouble, and says nothing about what was looked for. */
+static bool is_ours(ssize_t error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* What could not be read for want of our own means must not look as if it were not there. */
+static void note_ours(struct capture_text *text, ssize_t error)
+{
+	if (is_ours(error) && !text->error)
+		text->error = (int)error;
+}
+
+/* ---- cgroups ---- */
+
+/* Directories that were written already: processes of a target mostly share theirs. */
+struct places {
+	struct {
+		dev_t device;
+		ino_t inode;
+	} seen[PLACES_MAX];
+	size_t count;
+};
+
+static bool seen_before(struct places *places, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return true;
+	for (size_t i = 0; i < places->count; i++)
+		if (places->seen[i].device == st.st_dev && places->seen[i].inode == st.st_ino)
+			return true;
+	if (places->count == PLACES_MAX)
+		return true;
+	places->seen[places->count].device = st.st_dev;
+	places->seen[places->count].inode = st.st_ino;
+	places->count++;
+	return false;
+}
+
+static void add_cgroup_file(int dirfd, const char *directory, const char *name, char *data, struct capture_text *text)
+{
+	ssize_t len = pid_directory_read(dirfd, name, data, FILE_BYTES);
+
+	note_ours(text, len);
+	if (len < 0)
+		return;
+	capture_text_say(text, "# ");
+	capture_text_word(text, directory, strlen(directory));
+	capture_text_say(text, "/%s\n", name);
+	capture_text_lines(text, data, (size_t)len);
+}
+
+/* 1: written; 0: there is nothing new there; -ENOMEM, -EMFILE, -ENFILE. */
+static int add_place(struct places *places, const char *root, const char *path, struct capture_text *text)
+{
+	static const char *const names[] = {
+		/* v2 */
+		"cgroup.controllers", "cgroup.events", "cpu.max", "cpu.weight", "cpu.stat", "cpu.pressure",
+		"memory.current", "memory.peak", "memory.min", "memory.low", "memory.high", "memory.max",
+		"memory.swap.current", "memory.swap.max", "memory.events", "memory.stat", "memory.pressure", "io.stat",
+		"io.pressure", "pids.current", "pids.max", "cpuset.cpus.effective", "cpuset.mems.effective",
+		/* v1 */
+		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpuacct.usage", "cpuacct.stat",
+		"cpuacct.usage_percpu", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes",
+		"memory.soft_limit_in_bytes", "memory.memsw.usage_in_bytes", "memory.memsw.limit_in_bytes",
+		"memory.failcnt", "memory.oom_control", "cpuset.cpus", "cpuset.mems"
+	};
+	char directory[PATH_MAX];
+	AUTO_CLOSE int fd = -1;
+	AUTO_FREE char *data = NULL;
+
+	if (snprintf(directory, sizeof(directory), "%s%s", root, strcmp(path, "/") == 0 ? "" : path) >=
+	    (int)sizeof(directory))
+		return 0;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && is_ours(-errno))
+		return -errno;
+	if (fd < 0 || seen_before(places, fd))
+		return 0;
+	data = malloc(FILE_BYTES);
+	if (!data)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		add_cgroup_file(fd, directory, names[i], data, text);
+	return 1;
+}
+
+/* The path in the v2 hierarchy: "0::/user.slice". False if the process is in none, or gone. */
+static bool unified_path(const struct capture_context *context, int32_t pid, char *ret, size_t cap,
+			 struct capture_text *trouble)
+{
+	char name[32], text[SMALL_BYTES];
+	struct procfs_cgroup line;
+	size_t offset = 0;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%d/cgroup", pid);
+	len = pid_directory_read(context->procfd, name, text, sizeof(text));
+	note_ours(trouble, len);
+	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
+		if (line.controllers_len == 0 && line.path_len < cap) {
+			memcpy(ret, line.path, line.path_len);
+			ret[line.path_len] = '\0';
+			return true;
+		}
+	return false;
+}
+
+/*
+ * pid 0: the path of the target itself, which is the same in every hierarchy. Returns how many
+ * places were written; -ENOMEM, -EMFILE, -ENFILE.
+ */
+static int add_hierarchies(const struct capture_context *context, int32_t pid, struct places *places,
+			   struct capture_text *text)
+{
+	const char *unified = cgroup_mounts_v2(context->mounts);
+	char path[PATH_MAX];
+	int added = 0, r;
+	bool v2;
+
+	for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++) {
+		const char *root = cgroup_mounts_controller(context->mounts, c, &v2);
+
+		if (!root)
+			continue;
+		r = pid ? cgroup_path_in(context->mounts, context->procfd, pid, c, path, sizeof(path)) : 0;
+		if (is_ours(r))
+			return r;
+		if (r < 0)
+			continue;
+		r = add_place(places, root, pid ? path : context->target->cgroup, text);
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	if (!unified || (pid && !unified_path(context, pid, path, sizeof(path), text)))
+		return added;
+	r = add_place(places, unified, pid ? path : context->target->cgroup, text);
+	return r < 0 ? r : added + r;
+}
+
+static int capture_cgroup(const struct capture_context *context, struct capture_text *text)
+{
+	struct places places = { .count = 0 };
+	int added = 0;
+
+	if (!context->mounts || cgroup_mounts_mode(context->mounts) == CGROUPS_NONE)
+		return -ENOENT;
+	capture_text_say(text, "# cgroups: %s\n", cgroup_mode_name(cgroup_mounts_mode(context->mounts)));
+	for (size_t i = 0; i < context->member_count; i++) {
+		int r = add_hierarchies(context, context->members[i].pid, &places, text);
+
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	/* A cgroup is its own evidence; so is the last one that a process was seen in. */
+	if (context->target->cgroup[0] == '/' && (added == 0 || context->target->kind == TARGET_CGROUP)) {
+		int r = add_hierarchies(context, 0, &places, text);
+
+		if (r < 0)
+			return r;
+		added += r;
+	}
+	if (text->error)
+		return text->error;
+	return added > 0 ? 0 : -ESRCH;
+}
+
+/* ---- the machine ---- */
+
+static void add_machine_file(int procfd, const char *name, struct capture_text *text)
+{
+	char data[SMALL_BYTES];
+	ssize_t len = pid_directory_read(procfd, name, data, sizeof(data));
+
+	note_ours(text, len);
+	if (len < 0)
+		capture_text_say(text, "# /proc/%s: not available\n", name);
+	else
+		capture_text_say(text, "# /proc/%s\n", name);
+	if (len > 0)
+		capture_text_lines(text, data, (size_t)len);
+}
+
+/* The lines of /proc/meminfo that say where memory went. */
+static void add_meminfo(int procfd, struct capture_text *text)
+{
+	static const char *const names[] = { "MemTotal",   "MemFree",     "MemAvailable", "Buffers",      "Cached",
+					     "SwapTotal",  "SwapFree",    "Dirty",        "Writeback",    "AnonPages",
+					     "Mapped",     "Shmem",       "Slab",         "SReclaimable", "SUnreclaim",
+					     "PageTables", "CommitLimit", "Committed_AS" };
+	char data[SMALL_BYTES];
+	ssize_t len = pid_directory_read(procfd, "meminfo", data, sizeof(data));
+
+	note_ours(text, len);
+	capture_text_say(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
+	for (size_t i = 0; len > 0 && i < ARRAY_LEN(names); i++) {
+		uint64_t bytes;
+
+		if (procfs_kb_parse(data, (size_t)len, names[i], &bytes) == 0)
+			capture_text_say(text, "%s:\t%ju kB\n", names[i], (uintmax_t)bytes / 1024);
+	}
+}
+
+/* ---- the busiest ---- */
+
+struct busy_row {
+	int32_t pid;
+	char state;
+	char name[64];
+	uint64_t start_ticks;
+	uint64_t ticks; /* since the baseline; since its start without one */
+};
+
+/* The busiest so far, busiest first. */
+struct ranking {
+	const struct busy_snapshot *before;
+	struct busy_row *rows;
+	size_t count, room;
+	size_t processes;
+};
+
+static uint64_t ticks_since(const struct busy_snapshot *before, const struct procfs_stat *stat)
+{
+	const struct busy_record *then = before ? busy_snapshot_find(before, stat->pid, stat->start_ticks) : NULL;
+
+	return growth(stat->user_ticks + stat->system_ticks, then ? then->cpu_ticks : 0);
+}
+
+static int rank(void *ctx, const struct procfs_stat *stat)
+{
+	struct ranking *ranking = ctx;
+	uint64_t ticks = ticks_since(ranking->before, stat);
+	size_t at = ranking->count, name_len;
+
+	ranking->processes++;
+	while (at > 0 && ranking->rows[at - 1].ticks < ticks)
+		at--;
+	if (at == ranking->room)
+		return 0;
+	if (ranking->count < ranking->room)
+		ranking->count++;
+	memmove(&ranking->rows[at + 1], &ranking->rows[at], (ranking->count - 1 - at) * sizeof(ranking->rows[0]));
+
+	ranking->rows[at] = (struct busy_row){ stat->pid, stat->state, "", stat->start_ticks, ticks };
+	name_len =
+		stat->comm_len < sizeof(ranking->rows[at].name) ? stat->comm_len : sizeof(ranking->rows[at].name) - 1;
+	memcpy(ranking->rows[at].name, stat->comm, name_len);
+	return 0;
+}
+
+static void say_busy(struct capture_text *text, const struct busy_row *row, uint64_t since_ns)
+{
+	double ms = (double)row->ticks * 1000.0 / (double)sysconf(_SC_CLK_TCK);
+
+	capture_text_say(text, "%d\t", row->pid);
+	capture_text_word(text, row->name, strlen(row->name));
+	capture_text_say(text, "\t");
+	capture_text_word(text, &row->state, 1);
+	capture_text_say(text, "\t%.0f\t", ms);
+	if (since_ns > 0)
+		capture_text_say(text, "%.1f", 100.0 * ms * (double)NS_PER_MS / (double)since_ns);
+	capture_text_say(text, "\n");
+}
+
+static int add_busiest(const struct capture_context *context, struct capture_text *text)
+{
+	struct busy_row rows[BUSIEST];
+	struct ranking ranking = { .before = context->busy, .rows = rows, .room = BUSIEST };
+	mono_t now = clock_mono(context->clock);
+	uint64_t since_ns = context->busy ? growth(now.ns, context->busy->taken.ns) : 0;
+	int r;
+
+	r = busy_snapshot_scan(context->procfd, rank, &ranking);
+	if (r < 0)
+		return r;
+	if (context->busy)
+		capture_text_say(text,
+				 "# the busiest of %zu processes within the last %.1f s; 100 percent is one core\n",
+				 ranking.processes, (double)since_ns / (double)NS_PER_S);
+	else
+		capture_text_say(text, "# the busiest of %zu processes since each of them started: no baseline\n",
+				 ranking.processes);
+	capture_text_say(text, "pid\tname\tstate\tcpu_ms\tcpu_percent\n");
+	for (size_t i = 0; i < ranking.count; i++)
+		say_busy(text, &rows[i], since_ns);
+	return 0;
+}
+
+static int capture_system(const struct capture_context *context, struct capture_text *text)
+{
+	static const char *const names[] = { "loadavg", "uptime", "pressure/cpu", "pressure/memory", "pressure/io" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		add_machine_file(context->procfd, names[i], text);
+	add_meminfo(context->procfd, text);
+	return add_busiest(context, text);
+}
+
+/* ---- the members of a cgroup or group ---- */
+
+struct candidates {
+	const char *root;
+	const char *path;
+	int32_t *pids;
+	size_t count;
+};
+
+/* cgroup.procs: one pid a line; 0 is a process outside of the reader's pid namespace. */
+static int add_procs(void *ctx, const char *below)
+{
+	struct candidates *candidates = ctx;
+	AUTO_FREE char *text = malloc(FILE_BYTES);
+	char file[PATH_MAX];
+	const char *at, *end;
+	uint64_t pid;
+	ssize_t len;
+
+	if (!text)
+		return -ENOMEM;
+	if (snprintf(file, sizeof(file), "%s%s%s/cgroup.procs", candidates->root,
+		     strcmp(candidates->path, "/") == 0 ? "" : candidates->path,
+		     strcmp(below, "/") == 0 ? "" : below) >= (int)sizeof(file))
+		return 0;
+	len = pid_directory_read(AT_FDCWD, file, text, FILE_BYTES);
+	if (len <= 0)
+		return 0;
+	end = text + len;
+	for (at = text; candidates->count < CANDIDATE_MAX && (at = text_parse_u64(at, end, &pid)) != NULL; at++)
+		if (pid > 0 && pid <= INT32_MAX)
+			candidates->pids[candidates->count++] = (int32_t)pid;
+	return candidates->count == CANDIDATE_MAX;
+}
+
+static size_t read_procs(const struct capture_context *context, int32_t *pids)
+{
+	static const enum cgroup_resource order[] = { CGROUP_MEMORY, CGROUP_CPUACCT, CGROUP_CPU, CGROUP_PIDS };
+	struct candidates candidates = { .path = context->target->cgroup, .pids = pids };
+	bool v2;
+
+	if (!context->mounts)
+		return 0;
+	for (size_t i = 0; candidates.count == 0 && i <= ARRAY_LEN(order); i++) {
+		char directory[PATH_MAX];
+		const char *roots[] = { directory };
+
+		candidates.root = i < ARRAY_LEN(order) ? cgroup_mounts_controller(context->mounts, order[i], &v2)
+						       : cgroup_mounts_v2(context->mounts);
+		if (!candidates.root || snprintf(directory, sizeof(directory), "%s%s", candidates.root,
+						 candidates.path) >= (int)sizeof(directory))
+			continue;
+		cgroup_tree_walk(roots, 1, add_procs, &candidates); /* as far as it gets */
+	}
+	return candidates.count;
+}
+
+static void rank_pid(const struct capture_context *context, int32_t pid, struct ranking *ranking)
+{
+	char name[32], text[1024];
+	struct procfs_stat stat;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%d/stat", pid);
+	len = pid_directory_read(context->procfd, name, text, sizeof(text));
+	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
+		rank(ranking, &stat);
+}
+
+/*
+ * The processes of a group (pids) or, without pids, of a cgroup and the cgroups below it that used
+ * most CPU since `busy` (NULL: since they started), busiest first. Returns how many are in ret.
+ */
+static size_t choose_busiest(const struct capture_context *context, const int32_t *pids, size_t pid_count,
+			     struct capture_member *ret, size_t cap)
+{
+	AUTO_FREE int32_t *own = NULL;
+	struct busy_row rows[CAPTURE_MEMBERS_MAX];
+	struct ranking ranking = { .before = context->busy, .rows = rows };
+
+	ranking.room = cap < CAPTURE_MEMBERS_MAX ? cap : CAPTURE_MEMBERS_MAX;
+	if (pid_count == 0 && context->target->kind == TARGET_CGROUP) {
+		own = calloc(CANDIDATE_MAX, sizeof(*own));
+		pid_count = own ? read_procs(context, own) : 0;
+		pids = own;
+	}
+	for (size_t i = 0; i < pid_count; i++)
+		rank_pid(context, pids[i], &ranking);
+	for (size_t i = 0; i < ranking.count; i++)
+		ret[i] = (struct capture_member){ .pid = rows[i].pid, .start_ticks = rows[i].start_ticks };
+	return ranking.count;
+}
+
+/* ---- the table of captures ---- */
 
 struct capture {
 	enum config_capture which;
 	const char *file;
-	const char *again; /* the second look; NULL: there is none */
-	int (*collect)(const struct capture_context *context, struct capture_text *text); /* NULL: samples */
+	const char *again; /* the second snapshot; NULL: there is none */
+	/*
+	 * Adds to text. 0; -ESRCH: all processes are gone, or there is none; -EACCES, -EPERM, -ENOENT, ...:
+	 * nothing could be read, for this reason.
+	 */
+	int (*collect)(const struct capture_context *context, struct capture_text *text);
 };
 
 /*
- * In the order of the evidence: what costs nothing and vanishes first comes first, what holds up
- * the target last.
+ * In the order of taking: what vanishes first comes first, what stops the target (reading smaps
+ * holds its mmap lock) comes last.
  */
 static const struct capture capture_table[] = {
-	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_process_threads },
-	{ CONFIG_CAPTURE_STATUS, "status.txt", "status.again.txt", capture_process_status },
-	{ CONFIG_CAPTURE_LIMITS, "limits.txt", NULL, capture_process_limits },
-	{ CONFIG_CAPTURE_CGROUP, "cgroup.txt", NULL, capture_host_cgroup },
-	{ CONFIG_CAPTURE_SYSTEM, "system.txt", NULL, capture_host_system },
-	{ CONFIG_CAPTURE_SAMPLES, INCIDENT_SAMPLES_FILE, NULL, NULL },
-	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", "smaps.again.tsv", capture_process_smaps },
+	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_threads },
+	{ CONFIG_CAPTURE_STATUS, "status.txt", "status.again.txt", capture_status },
+	{ CONFIG_CAPTURE_LIMITS, "limits.txt", NULL, capture_limits },
+	{ CONFIG_CAPTURE_CGROUP, "cgroup.txt", NULL, capture_cgroup },
+	{ CONFIG_CAPTURE_SYSTEM, "system.txt", NULL, capture_system },
+	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", "smaps.again.tsv", capture_smaps },
 };
 
-static const struct capture *find(enum config_capture which)
-{
-	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++)
-		if (capture_table[i].which == which)
-			return &capture_table[i];
-	return NULL;
-}
-
-/* ---- samples ---- */
-
-static int write_stream(const struct capture_context *context, struct stream_writer *writer, uint32_t id)
-{
-	AUTO(buffer_release) struct buffer json = { 0 };
-	int r;
-
-	r = columns_target_json(context->target, 0, &json);
-	if (r < 0)
-		return r;
-	r = stream_target(writer, id, json.data, json.len);
-	if (r < 0)
-		return r;
-	return sample_window_write(context->sample_window, writer, id, sample_window_start(context->sample_window));
-}
-
-/* Writes samples.tsv into the sink. */
-static int write_samples(const struct capture_context *context, struct sink sink)
-{
-	struct stream_column columns[SAMPLE_FIELDS];
-	struct stream_options options = {
-		.format = STREAM_SPIKEWATCH,
-		.columns = columns,
-		.column_count = SAMPLE_FIELDS,
-		.start = context->sample_window_start,
-	};
-	struct stream_writer *writer;
-	int r, close_r;
-
-	columns_of_samples(columns);
-	r = stream_writer_new(sink, &options, &writer);
-	if (r < 0)
-		return r;
-	r = write_stream(context, writer, context->target->id ? context->target->id : 1);
-	close_r = stream_close(writer);
-	return r < 0 ? r : close_r;
-}
-
-static int count_bytes(void *ctx, const void *data, size_t len)
-{
-	uint64_t *bytes = ctx;
-
-	(void)data;
-	*bytes += len;
-	return 0;
-}
-
-int capture_samples_bytes(const struct capture_context *context, uint64_t *ret_bytes)
-{
-	uint64_t bytes = 0;
-	int r = write_samples(context, (struct sink){ .write = count_bytes, .ctx = &bytes });
-
-	if (r == 0)
-		*ret_bytes = bytes;
-	return r;
-}
-
-static int run_samples(const struct capture_context *context, int dirfd, uint64_t *ret_bytes)
-{
-	AUTO_CLOSE int fd = -1;
-	struct stat st;
-	int r;
-
-	if (!context->sample_window)
-		return -ENODATA;
-	fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	if (fd < 0)
-		return -errno;
-	r = write_samples(context, sink_fd(&fd));
-	if (r == 0 && fstat(fd, &st) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(dirfd, INCIDENT_SAMPLES_FILE, 0);
-	else
-		*ret_bytes = (uint64_t)st.st_size;
-	return r;
-}
-
-/* ---- captures ---- */
-
 /*
- * *ret_collected: could it look; if not, that is something else than not being able to write what
- * it saw.
+ * *ret_collected: whether the sources could be read; an error after that is one of writing the
+ * file.
  */
-static int run_text(const struct capture_context *context, const struct capture *capture, int dirfd,
-		    struct incident_capture *ret, bool *ret_collected)
+static int write_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
+			 struct incident_capture *ret, bool *ret_collected)
 {
 	AUTO(capture_text_release) struct capture_text text = { .buffer.max = CAPTURE_BYTES_MAX };
-	int r;
+	int r = capture->collect(context, &text);
 
-	r = capture->collect(context, &text);
 	if (r < 0)
 		return r;
+
 	*ret_collected = true;
 	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
 	if (r == 0 && text.cut)
-		incident_text(ret->why, sizeof(ret->why), "cut: there was more");
+		incident_text(ret->why, sizeof ret->why, "cut: there was more");
+
 	return r;
 }
 
-/* Sets status and why for an error. */
-static int judge(struct incident_capture *ret, int error, bool collected)
+/* Sets status and why for an error. Returns 0 if it means skipped, else the error. */
+static int judge_capture(struct incident_capture *ret, int error, bool collected)
 {
 	const char *why = NULL;
 
@@ -188,97 +1080,85 @@ static int judge(struct incident_capture *ret, int error, bool collected)
 		why = "not permitted";
 	else if (!collected && error == -ENOENT)
 		why = "not offered by this system";
-	else if (!collected && error == -ENODATA)
-		why = "nothing was recorded";
 
 	ret->status = why ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED;
 	ret->bytes = 0;
 	ret->file[0] = '\0';
-	incident_text(ret->why, sizeof(ret->why), why ? why : strerrordesc_np(-error));
+	incident_text(ret->why, sizeof ret->why, why ? why : strerrordesc_np(-error));
+
 	return why ? 0 : error;
 }
 
-/* What it is called, for its record. */
-static void name_record(struct incident_capture *ret, const struct capture *capture, bool again)
+static struct incident_capture make_record(const struct capture *capture, bool again,
+					   enum incident_capture_status status, const char *why)
 {
+	struct incident_capture record = { .status = status };
 	const char *name = config_capture_name(capture->which);
 
-	incident_text(ret->name, sizeof(ret->name), name);
-	incident_text(ret->file, sizeof(ret->file), again ? capture->again : capture->file);
-	if (!again)
-		return;
-	snprintf(ret->name, sizeof(ret->name), "%s-again", name);
-	incident_text(ret->again_of, sizeof(ret->again_of), name);
+	snprintf(record.name, sizeof record.name, "%s%s", name, again ? "-again" : "");
+	incident_text(record.again_of, sizeof record.again_of, again ? name : "");
+	incident_text(record.why, sizeof record.why, why);
+
+	return record;
 }
 
-int capture_run(const struct capture_context *context, enum config_capture which, int dirfd,
-		struct incident_capture *ret)
+/* Writes one file into dirfd and fills in its record. 0: ok or skipped; -errno: failed, no such file is left. */
+static int run_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
+		       struct incident_capture *ret)
 {
-	const struct capture *capture = find(which);
 	bool collected = false;
 	int r;
 
-	assert(capture && !(context->again && !capture->again));
-	*ret = (struct incident_capture){ .status = INCIDENT_CAPTURE_OK, .has_at = context->fired.ns > 0 };
-	name_record(ret, capture, context->again);
+	*ret = make_record(capture, context->again, INCIDENT_CAPTURE_OK, "");
+	incident_text(ret->file, sizeof ret->file, context->again ? capture->again : capture->file);
+	ret->has_at = context->fired.ns > 0;
 	if (ret->has_at)
 		ret->at_ns = mono_diff(clock_mono(context->clock), context->fired);
+	r = write_capture(context, capture, dirfd, ret, &collected);
 
-	if (capture->collect)
-		r = run_text(context, capture, dirfd, ret, &collected);
-	else
-		r = run_samples(context, dirfd, &ret->bytes);
-	return r < 0 ? judge(ret, r, collected) : 0;
+	return r < 0 ? judge_capture(ret, r, collected) : 0;
 }
 
-unsigned capture_run_all(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident)
+static void run_captures(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident)
 {
-	unsigned failed = 0;
-
 	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
 		struct incident_capture record;
 
 		if (!(set & capture_table[i].which))
 			continue;
-		if (capture_run(context, capture_table[i].which, dirfd, &record) < 0)
-			failed++;
+		run_capture(context, &capture_table[i], dirfd, &record);
 		incident_add_capture(incident, &record);
 	}
-	return failed;
 }
 
-void capture_fail_all(unsigned set, int error, struct incident *incident)
+static void add_not_taken(unsigned set, bool again, enum incident_capture_status status, const char *why,
+			  struct incident *incident)
 {
 	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
-		struct incident_capture record = { .status = INCIDENT_CAPTURE_FAILED };
+		struct incident_capture record = make_record(&capture_table[i], again, status, why);
 
-		if (!(set & capture_table[i].which))
-			continue;
-		incident_text(record.name, sizeof(record.name), config_capture_name(capture_table[i].which));
-		incident_text(record.why, sizeof(record.why), strerrordesc_np(-error));
-		incident_add_capture(incident, &record);
+		if (set & capture_table[i].which)
+			incident_add_capture(incident, &record);
 	}
 }
 
-void capture_skip_again(unsigned set, const char *why, struct incident *incident)
+void capture_fail(const struct incident_request *request, int error, struct incident *incident)
 {
-	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
-		struct incident_capture record = { .status = INCIDENT_CAPTURE_SKIPPED };
-
-		if (!(set & capture_table[i].which))
-			continue;
-		name_record(&record, &capture_table[i], true);
-		record.file[0] = '\0';
-		incident_text(record.why, sizeof(record.why), why);
-		incident_add_capture(incident, &record);
-	}
+	add_not_taken(capture_set(request, false), false, INCIDENT_CAPTURE_FAILED, strerrordesc_np(-error), incident);
 }
+
+void capture_skip_again(const struct incident_request *request, const char *why, struct incident *incident)
+{
+	add_not_taken(capture_set(request, true), true, INCIDENT_CAPTURE_SKIPPED, why, incident);
+}
+
+/* ---- a snapshot ---- */
 
 /* Processes that are considered before the busiest are chosen. */
 #define PIDS_MAX 4096u
 
-/* Everything a capture looks at, gathered for one incident. */
-struct scene {
+/* A context and what it points to. */
+struct snapshot {
 	struct capture_context context;
 	struct cgroup_limits limits;
 	struct busy_snapshot busy;
@@ -287,16 +1167,17 @@ struct scene {
 	struct maps_snapshot *maps[CAPTURE_MEMBERS_MAX];
 };
 
-static void release_scene(struct scene *scene)
+static void free_snapshot(struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < CAPTURE_MEMBERS_MAX; i++) {
-		thread_baseline_release(&scene->threads[i]);
-		free(scene->maps[i]);
+		thread_baseline_release(&snapshot->threads[i]);
+		free(snapshot->maps[i]);
 	}
-	busy_snapshot_release(&scene->busy);
+	busy_snapshot_release(&snapshot->busy);
+	free(snapshot);
 }
 
-/* The processes that are watched, by themselves or in a group: the ring knows the targets. */
+/* All watched processes, those in groups included, of the targets that the ring describes. */
 static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 {
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
@@ -306,7 +1187,7 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 	if (ring_cursor_new(session_ring(session), RING_NEWEST, &cursor) < 0)
 		return 0;
 
-	/* The targets that there are come before the first tick. */
+	/* Present targets are described before the first tick. */
 	while (count < cap && ring_cursor_next(cursor, &event) == 0 && event.type != RING_EVENT_TICK) {
 		if (event.type == RING_EVENT_TARGET && event.target.kind != TARGET_CGROUP)
 			count += discovery_pids(session_discovery(session), event.target.id, pids + count, cap - count);
@@ -315,121 +1196,99 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 	return count;
 }
 
-/* Those of the first look. */
-static size_t recall_members(struct scene *scene, const struct incident_worker_incident *incident)
+static size_t choose_members(const struct capture_options *options, const struct capture_context *context,
+			     struct capture_member *members)
 {
-	for (size_t i = 0; i < incident->member_count; i++)
-		scene->members[i] = (struct capture_member){ .pid = incident->members[i].pid,
-							     .start_ticks = incident->members[i].start_ticks };
-
-	return incident->member_count;
-}
-
-static size_t choose_members(struct session *session, struct scene *scene,
-			     const struct incident_worker_incident *incident)
-{
-	const struct target *target = &incident->target;
+	const struct incident_request *request = options->request;
+	const struct target *target = &request->target;
 	AUTO_FREE int32_t *pids = NULL;
 	size_t count;
 
-	if (incident->sample_window && target->kind == TARGET_PROCESS) {
-		scene->members[0] = (struct capture_member){ .pid = target->pid, .start_ticks = target->start_ticks };
+	if (!request->everything && target->kind == TARGET_PROCESS) {
+		members[0] = (struct capture_member){ .pid = target->pid, .start_ticks = target->start_ticks };
 		return 1;
 	}
-	if (incident->sample_window && target->kind == TARGET_CGROUP)
-		return capture_busiest(&scene->context, NULL, 0, scene->members, CAPTURE_MEMBERS_MAX);
+	if (!request->everything && target->kind == TARGET_CGROUP)
+		return choose_busiest(context, NULL, 0, members, CAPTURE_MEMBERS_MAX);
 
 	pids = malloc(PIDS_MAX * sizeof *pids);
 	if (!pids)
 		return 0;
 
-	count = incident->sample_window ? discovery_pids(session_discovery(session), target->id, pids, PIDS_MAX)
-					: watched_pids(session, pids, PIDS_MAX);
+	count = request->everything ? watched_pids(options->session, pids, PIDS_MAX)
+				    : discovery_pids(session_discovery(options->session), target->id, pids, PIDS_MAX);
 
-	return count ? capture_busiest(&scene->context, pids, count, scene->members, CAPTURE_MEMBERS_MAX) : 0;
+	return count ? choose_busiest(context, pids, count, members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
-static void build_scene(struct session *session, const struct clock *clock,
-			const struct incident_worker_incident *incident, bool again, struct scene *scene)
+/* The members of the snapshot: chosen and stored in *processes by the first, taken from there by the second. */
+static void set_members(const struct capture_options *options, struct snapshot *snapshot,
+			struct capture_processes *processes)
 {
-	struct discovery *discovery = session_discovery(session);
+	struct capture_member *members = snapshot->members;
 
-	*scene = (struct scene){
-		.limits = incident->info.limits,
+	if (!options->again) {
+		processes->count = choose_members(options, &snapshot->context, members);
+		for (size_t i = 0; i < processes->count; i++) {
+			processes->process[i].pid = members[i].pid;
+			processes->process[i].start_ticks = members[i].start_ticks;
+		}
+	}
+	for (size_t i = 0; i < processes->count; i++) {
+		members[i] = (struct capture_member){ .pid = processes->process[i].pid,
+						      .start_ticks = processes->process[i].start_ticks,
+						      .threads = &snapshot->threads[i] };
+		discovery_baselines(session_discovery(options->session), members[i].pid, &snapshot->threads[i],
+				    &snapshot->maps[i]);
+		members[i].maps = snapshot->maps[i];
+	}
+	snapshot->context.member_count = processes->count;
+}
+
+static void fill_snapshot(const struct capture_options *options, struct snapshot *snapshot)
+{
+	const struct incident_request *request = options->request;
+
+	*snapshot = (struct snapshot){
+		.limits = request->info.limits,
 		.context = {
-			.procfd = session_procfd(session),
-			.clock = clock,
-			.mounts = session_mounts(session),
-			.target = &incident->target,
-			.limits = &scene->limits,
-			.members = scene->members,
-			.fired = incident->fired,
-			.again = again,
+			.procfd = session_procfd(options->session),
+			.clock = options->clock,
+			.mounts = session_mounts(options->session),
+			.target = &request->target,
+			.limits = &snapshot->limits,
+			.members = snapshot->members,
+			.fired = request->fired,
+			.again = options->again,
 		},
 	};
-	if (discovery_busy(discovery, &scene->busy) == 0)
-		scene->context.busy = &scene->busy;
-	scene->context.member_count =
-		again ? recall_members(scene, incident) : choose_members(session, scene, incident);
-	for (size_t i = 0; i < scene->context.member_count; i++) {
-		discovery_baselines(discovery, scene->members[i].pid, &scene->threads[i], &scene->maps[i]);
-		scene->members[i].threads = &scene->threads[i];
-		scene->members[i].maps = scene->maps[i];
-	}
+	if (discovery_busy(session_discovery(options->session), &snapshot->busy) == 0)
+		snapshot->context.busy = &snapshot->busy;
 }
 
-unsigned evidence_captures(const struct incident_worker_incident *incident)
+unsigned capture_set(const struct incident_request *request, bool again)
 {
-	unsigned captures = incident->settings.captures & ~(unsigned)CONFIG_CAPTURE_SAMPLES;
+	unsigned captures = request->settings.captures & ~(unsigned)CONFIG_CAPTURE_SAMPLES;
 
-	/* Of many processes at once, what holds up none of them. */
-	if (!incident->sample_window)
+	if (request->everything)
 		captures &= CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SYSTEM;
 
-	return captures;
+	return again ? captures & CAPTURE_AGAIN : captures;
 }
 
-unsigned evidence_again_captures(const struct incident_worker_incident *incident)
+void capture_take(const struct capture_options *options, struct capture_processes *processes, struct incident *incident)
 {
-	return evidence_captures(incident) & CAPTURE_AGAIN;
-}
+	struct snapshot *snapshot = malloc(sizeof *snapshot);
 
-static void remember_members(const struct scene *scene, struct incident_worker_incident *incident)
-{
-	incident->member_count = scene->context.member_count;
-	for (size_t i = 0; i < incident->member_count; i++)
-		incident->members[i] =
-			(struct incident_worker_member){ scene->members[i].pid, scene->members[i].start_ticks };
-}
-
-static void collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident,
-		    bool again)
-{
-	unsigned captures = again ? evidence_again_captures(incident) : evidence_captures(incident);
-	struct scene *scene = malloc(sizeof *scene);
-
-	if (!scene && again)
-		capture_skip_again(captures, "no memory", &incident->evidence);
-	else if (!scene)
-		capture_fail_all(captures, -ENOMEM, &incident->evidence);
-	if (!scene)
+	if (!snapshot && options->again)
+		capture_skip_again(options->request, "no memory", incident);
+	else if (!snapshot)
+		capture_fail(options->request, -ENOMEM, incident);
+	if (!snapshot)
 		return;
 
-	build_scene(session, clock, incident, again, scene);
-	capture_run_all(&scene->context, captures, spool_draft_dirfd(incident->draft), &incident->evidence);
-	if (!again)
-		remember_members(scene, incident);
-	release_scene(scene);
-	free(scene);
-}
-
-void evidence_collect(struct session *session, const struct clock *clock, struct incident_worker_incident *incident)
-{
-	collect(session, clock, incident, false);
-	incident->captured = clock_mono(clock);
-}
-
-void evidence_again(struct session *session, const struct clock *clock, struct incident_worker_incident *incident)
-{
-	collect(session, clock, incident, true);
+	fill_snapshot(options, snapshot);
+	set_members(options, snapshot, processes);
+	run_captures(&snapshot->context, capture_set(options->request, options->again), options->dirfd, incident);
+	free_snapshot(snapshot);
 }

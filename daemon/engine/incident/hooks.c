@@ -80,6 +80,8 @@ struct hook_process_options {
  * one piece of memory, which is easily given away.
  */
 
+static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
+
 void hook_plan_free(struct hook_plan *plan)
 {
 	if (!plan)
@@ -93,7 +95,7 @@ void hook_plan_free(struct hook_plan *plan)
 	free(plan);
 }
 
-static int copy(const struct config_run *run, struct hook_plan_command *ret)
+static int copy_command(const struct config_run *run, struct hook_plan_command *ret)
 {
 	snprintf(ret->name, sizeof ret->name, "%s", run->name);
 	ret->timeout_ns = run->timeout_ns;
@@ -119,7 +121,7 @@ int hook_plan_new(const struct config_target *entry, const char *rule, struct ho
 
 	for (size_t i = 0; r == 0 && i < entry->run_count; i++)
 		if (config_run_wanted(&entry->runs[i], rule))
-			r = copy(&entry->runs[i], &plan->commands[plan->count++]);
+			r = copy_command(&entry->runs[i], &plan->commands[plan->count++]);
 	if (r < 0)
 		return r;
 
@@ -149,7 +151,8 @@ void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct inci
 	}
 }
 
-int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values, char ***ret)
+static int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values,
+			   char ***ret)
 {
 	struct command_template_values all = *values;
 	size_t count = 0, bytes = 0;
@@ -280,7 +283,7 @@ static int make_pipe(int *ret_out, int *ret_write_end)
 	return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static int spawn(const struct hook_process_options *options, const char *path, struct hook_process *proc)
+static int spawn_with_pipe(const struct hook_process_options *options, const char *path, struct hook_process *proc)
 {
 	const struct command_template_values values = { {
 		[COMMAND_TEMPLATE_PID] = options->pid,
@@ -330,7 +333,7 @@ static int hook_process_start(const struct hook_process_options *options, struct
 	int r = draft_path(options->dirfd, path);
 
 	if (r == 0)
-		r = spawn(options, path, &proc);
+		r = spawn_with_pipe(options, path, &proc);
 	if (r < 0) {
 		hook_process_release(&proc);
 		return r;
@@ -436,7 +439,7 @@ static void reset_signals(void)
 }
 
 /* Returns only if that failed. */
-static int become(const struct hook_spawn_options *options, int null, int out)
+static int exec_command(const struct hook_spawn_options *options, int null, int out)
 {
 	sigset_t none;
 
@@ -458,7 +461,12 @@ static int become(const struct hook_spawn_options *options, int null, int out)
 	return errno;
 }
 
-int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
+/*
+ * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could
+ * not be started, nothing is left of it. The caller is stopped until the program is there, the
+ * other threads are not; all signals should be blocked in it.
+ */
+static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
 {
 	/* Above the three, so that none of them is overwritten before it is used. */
 	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -474,7 +482,7 @@ int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
-		error = become(options, null, out);
+		error = exec_command(options, null, out);
 		_exit(127);
 	}
 	if (error == 0) {
@@ -493,8 +501,8 @@ int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
 /* Without a descriptor of the process (an old kernel) it is looked at so often. */
 #define LOOK_MS 100
 
-struct hookrun {
-	struct hookrun *next;
+struct hook_run {
+	struct hook_run *next;
 	struct hooks_scene scene;
 	char rule[COMMAND_TEMPLATE_SAFE_MAX], target[COMMAND_TEMPLATE_SAFE_MAX];
 	size_t index; /* of the command that runs, or is next */
@@ -509,21 +517,21 @@ struct hooks {
 	pthread_t thread;
 	bool running; /* the thread */
 	pthread_mutex_t lock;
-	struct hookrun *added; /* under the lock, as the two flags */
+	struct hook_run *added; /* under the lock, as the two flags */
 	bool stop, end;
 	/* The thread's. */
-	struct hookrun *runs;
+	struct hook_run *runs;
 	size_t alive;              /* processes not yet waited for */
 	pid_t lost[HOOKS_AT_ONCE]; /* of them: left behind; 0: none */
 	char *piece;               /* HOOK_PROCESS_PIECE_BYTES */
 };
 
-static const struct hook_plan_command *command_of(const struct hookrun *run)
+static const struct hook_plan_command *command_of(const struct hook_run *run)
 {
 	return &run->scene.plan->commands[run->index];
 }
 
-static struct incident_capture *record_of(struct hookrun *run)
+static struct incident_capture *record_of(struct hook_run *run)
 {
 	return &run->records[run->index];
 }
@@ -531,7 +539,7 @@ static struct incident_capture *record_of(struct hookrun *run)
 /* ---- beginning ---- */
 
 /* NULL: it may run. */
-static const char *why_not(struct hooks *hooks, const struct hookrun *run, bool stopping)
+static const char *why_not_run(struct hooks *hooks, const struct hook_run *run, bool stopping)
 {
 	const struct hooks_scene *scene = &run->scene;
 	AUTO_CLOSE int pid_directory = -1;
@@ -551,7 +559,7 @@ static const char *why_not(struct hooks *hooks, const struct hookrun *run, bool 
 }
 
 /* Goes on with the next command. */
-static void go_on(struct hookrun *run)
+static void advance_run(struct hook_run *run)
 {
 	if (run->has_proc)
 		hook_process_release(&run->proc);
@@ -559,10 +567,10 @@ static void go_on(struct hookrun *run)
 	run->index++;
 }
 
-static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
+static void start_next_command(struct hooks *hooks, struct hook_run *run, bool stopping)
 {
 	struct incident_capture *record = record_of(run);
-	const char *why = why_not(hooks, run, stopping);
+	const char *why = why_not_run(hooks, run, stopping);
 	struct hook_process_options options = {
 		.command = command_of(run),
 		.dirfd = run->scene.dirfd,
@@ -578,7 +586,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 	if (why) {
 		record->status = INCIDENT_CAPTURE_SKIPPED;
 		incident_text(record->why, sizeof record->why, why);
-		go_on(run);
+		advance_run(run);
 		return;
 	}
 
@@ -591,7 +599,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 	if (r < 0) {
 		record->status = INCIDENT_CAPTURE_FAILED;
 		snprintf(record->why, sizeof record->why, "could not be started: %s", strerrordesc_np(-r));
-		go_on(run);
+		advance_run(run);
 		return;
 	}
 
@@ -602,7 +610,7 @@ static void begin(struct hooks *hooks, struct hookrun *run, bool stopping)
 /* ---- the end ---- */
 
 /* It has ended, and is waited for when nothing of its group is left to do anything. */
-static void finish(struct hooks *hooks, struct hookrun *run, const siginfo_t *how, mono_t now)
+static void finish_command(struct hooks *hooks, struct hook_run *run, const siginfo_t *how, mono_t now)
 {
 	struct incident_capture *record = record_of(run);
 
@@ -614,10 +622,10 @@ static void finish(struct hooks *hooks, struct hookrun *run, const siginfo_t *ho
 	record->has_duration = true;
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
 	hook_process_judge(&run->proc, how);
-	go_on(run);
+	advance_run(run);
 }
 
-static void leave_behind(struct hooks *hooks, struct hookrun *run, mono_t now)
+static void abandon_command(struct hooks *hooks, struct hook_run *run, mono_t now)
 {
 	struct incident_capture *record = record_of(run);
 	size_t i = 0;
@@ -629,10 +637,10 @@ static void leave_behind(struct hooks *hooks, struct hookrun *run, mono_t now)
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
 	record->status = INCIDENT_CAPTURE_FAILED;
 	snprintf(record->why, sizeof record->why, "process %d could not be ended: not even SIGKILL did", run->proc.pid);
-	go_on(run);
+	advance_run(run);
 }
 
-static void press(struct hooks *hooks, struct hookrun *run, mono_t now)
+static void signal_overdue(struct hooks *hooks, struct hook_run *run, mono_t now)
 {
 	if (run->proc.phase == HOOK_PROCESS_RUNNING) {
 		kill(-run->proc.pid, SIGTERM);
@@ -643,11 +651,11 @@ static void press(struct hooks *hooks, struct hookrun *run, mono_t now)
 		run->proc.phase = HOOK_PROCESS_KILLED;
 		run->proc.deadline = mono_add(now, UNKILLABLE_NS);
 	} else {
-		leave_behind(hooks, run, now);
+		abandon_command(hooks, run, now);
 	}
 }
 
-static void collect_lost(struct hooks *hooks)
+static void reap_abandoned(struct hooks *hooks)
 {
 	for (size_t i = 0; i < HOOKS_AT_ONCE; i++) {
 		if (!hooks->lost[i] || waitpid(hooks->lost[i], NULL, WNOHANG) == 0)
@@ -660,7 +668,7 @@ static void collect_lost(struct hooks *hooks)
 /* ---- the thread ---- */
 
 /* Brings a run forward as far as it goes now. */
-static void step(struct hooks *hooks, struct hookrun *run, bool stopping)
+static void check_run(struct hooks *hooks, struct hook_run *run, bool stopping)
 {
 	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, HOOKS_STOP_NS);
 	siginfo_t how = { 0 };
@@ -669,32 +677,32 @@ static void step(struct hooks *hooks, struct hookrun *run, bool stopping)
 		hook_process_take(&run->proc, hooks->piece, false);
 		if (waitid(P_PID, (id_t)run->proc.pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 		    how.si_pid == run->proc.pid) {
-			finish(hooks, run, &how, now);
+			finish_command(hooks, run, &how, now);
 		} else if (stopping && run->proc.phase == HOOK_PROCESS_RUNNING &&
 			   mono_diff(run->proc.deadline, last) > 0) {
 			run->proc.stopped = true;
 			run->proc.deadline = last;
 		} else if (mono_diff(now, run->proc.deadline) >= 0) {
-			press(hooks, run, now);
+			signal_overdue(hooks, run, now);
 		}
 	}
 	while (!run->has_proc && run->index < run->scene.plan->count)
-		begin(hooks, run, stopping);
+		start_next_command(hooks, run, stopping);
 }
 
-static bool is_over(const struct hookrun *run)
+static bool run_is_over(const struct hook_run *run)
 {
 	return !run->has_proc && run->index == run->scene.plan->count;
 }
 
-static void step_all(struct hooks *hooks, bool stopping)
+static void check_all_runs(struct hooks *hooks, bool stopping)
 {
-	collect_lost(hooks);
-	for (struct hookrun **at = &hooks->runs; *at;) {
-		struct hookrun *run = *at;
+	reap_abandoned(hooks);
+	for (struct hook_run **at = &hooks->runs; *at;) {
+		struct hook_run *run = *at;
 
-		step(hooks, run, stopping);
-		if (!is_over(run)) {
+		check_run(hooks, run, stopping);
+		if (!run_is_over(run)) {
 			at = &run->next;
 			continue;
 		}
@@ -704,11 +712,11 @@ static void step_all(struct hooks *hooks, bool stopping)
 	}
 }
 
-static int wait_ms(const struct hooks *hooks, mono_t now)
+static int poll_timeout_ms(const struct hooks *hooks, mono_t now)
 {
 	int64_t least = hooks->alive ? 60 * (int64_t)NS_PER_S : -1;
 
-	for (const struct hookrun *run = hooks->runs; run; run = run->next) {
+	for (const struct hook_run *run = hooks->runs; run; run = run->next) {
 		int64_t left = mono_diff(run->proc.deadline, now);
 
 		if (run->proc.pidfd < 0 && left > LOOK_MS * (int64_t)NS_PER_MS)
@@ -721,18 +729,18 @@ static int wait_ms(const struct hooks *hooks, mono_t now)
 }
 
 /* At most HOOKS_AT_ONCE runs are still there after step_all: those that have a process. */
-static void wait_for_something(struct hooks *hooks)
+static void wait_for_event(struct hooks *hooks)
 {
 	struct pollfd polled[1 + 2 * HOOKS_AT_ONCE] = { { .fd = hooks->wake, .events = POLLIN } };
 	nfds_t count = 1;
 	uint64_t woken;
 
-	for (const struct hookrun *run = hooks->runs; run; run = run->next) {
+	for (const struct hook_run *run = hooks->runs; run; run = run->next) {
 		assert(count + 2 <= ARRAY_LEN(polled));
 		polled[count++] = (struct pollfd){ .fd = run->proc.out, .events = POLLIN };
 		polled[count++] = (struct pollfd){ .fd = run->proc.pidfd, .events = POLLIN };
 	}
-	poll(polled, count, wait_ms(hooks, clock_mono(&hooks->clock)));
+	poll(polled, count, poll_timeout_ms(hooks, clock_mono(&hooks->clock)));
 	(void)!read(hooks->wake, &woken, sizeof woken);
 }
 
@@ -745,7 +753,7 @@ static void *run_thread(void *argument)
 	for (;;) {
 		pthread_mutex_lock(&hooks->lock);
 		while (hooks->added) {
-			struct hookrun *run = hooks->added;
+			struct hook_run *run = hooks->added;
 
 			hooks->added = run->next;
 			run->next = hooks->runs;
@@ -755,16 +763,16 @@ static void *run_thread(void *argument)
 		end = hooks->end;
 		pthread_mutex_unlock(&hooks->lock);
 
-		step_all(hooks, stopping);
+		check_all_runs(hooks, stopping);
 		if (end && !hooks->runs)
 			return NULL;
-		wait_for_something(hooks);
+		wait_for_event(hooks);
 	}
 }
 
 /* ---- for others ---- */
 
-static void wake(struct hooks *hooks)
+static void wake_thread(struct hooks *hooks)
 {
 	(void)!write(hooks->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
@@ -799,7 +807,7 @@ void hooks_stop(struct hooks *hooks)
 	pthread_mutex_lock(&hooks->lock);
 	hooks->stop = true;
 	pthread_mutex_unlock(&hooks->lock);
-	wake(hooks);
+	wake_thread(hooks);
 }
 
 void hooks_free(struct hooks *hooks)
@@ -811,7 +819,7 @@ void hooks_free(struct hooks *hooks)
 		pthread_mutex_lock(&hooks->lock);
 		hooks->end = true;
 		pthread_mutex_unlock(&hooks->lock);
-		wake(hooks);
+		wake_thread(hooks);
 		pthread_join(hooks->thread, NULL);
 	}
 	close(hooks->wake);
@@ -842,9 +850,9 @@ static int start_thread(struct hooks *hooks)
 	return -r;
 }
 
-int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hookrun **ret)
+int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hook_run **ret)
 {
-	struct hookrun *run;
+	struct hook_run *run;
 	int r = start_thread(hooks);
 
 	if (r < 0)
@@ -862,18 +870,18 @@ int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hoo
 	run->next = hooks->added;
 	hooks->added = run;
 	pthread_mutex_unlock(&hooks->lock);
-	wake(hooks);
+	wake_thread(hooks);
 
 	return 0;
 }
 
-void hookrun_report(const struct hookrun *run, struct incident *incident)
+void hook_run_report(const struct hook_run *run, struct incident *incident)
 {
 	for (size_t i = 0; i < run->scene.plan->count; i++)
 		incident_add_capture(incident, &run->records[i]);
 }
 
-void hookrun_free(struct hookrun *run)
+void hook_run_free(struct hook_run *run)
 {
 	free(run);
 }

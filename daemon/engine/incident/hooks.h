@@ -58,7 +58,6 @@ void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct inci
  * HOOK_PLAN_BYTES_MAX.
  */
 struct command_template_values;
-int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values, char ***ret);
 
 /*
  * hook_spawn.h: starts one program that knows nothing of the daemon: in a process group of its own,
@@ -75,13 +74,6 @@ struct hook_spawn_options {
 };
 
 /*
- * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could
- * not be started, nothing is left of it. The caller is stopped until the program is there, the
- * other threads are not; all signals should be blocked in it.
- */
-int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
-
-/*
  * So many at once; further ones are refused, and the incident says so. Each is a process that takes
  * memory while the machine is short of it.
  */
@@ -95,7 +87,7 @@ int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
 #define HOOKS_GRACE_NS (1 * NS_PER_S)
 
 struct hooks;
-struct hookrun; /* the commands of one incident while they run, and what became of them */
+struct hook_run; /* the commands of one incident while they run, and what became of them */
 
 /* The thread is started with the first command. 0; -ENOMEM; -errno. */
 int hooks_new(const struct clock *clock, struct hooks **ret);
@@ -124,12 +116,12 @@ struct hooks_scene {
  * Begins to run them. 0: *ret is the caller's when done is called. -ENOMEM; -errno: nothing runs,
  * done is not called.
  */
-int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hookrun **ret);
+int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hook_run **ret);
 
 /* After done: adds what became of each to the captures of an incident. */
-void hookrun_report(const struct hookrun *run, struct incident *incident);
+void hook_run_report(const struct hook_run *run, struct incident *incident);
 
 /* After done. NULL is fine. */
-void hookrun_free(struct hookrun *run);
+void hook_run_free(struct hook_run *run);
 
 #endif

@@ -1,18 +1,26 @@
 /*
- * incidents.c: the list of open incidents. Opening one secures its slice at once: the ring holds
- * the past only for so long. From then on the slice follows the same events as the rules do.
+ * incidents.c: the list of open incidents. Opening one copies its past from the ring at once,
+ * because the ring holds it only for so long; from then on its window gets the same events as the
+ * rules. An incident's state has three owners, each with a type of its own: struct open_incident is
+ * the event loop's, struct incident_work (incident_worker.c) the worker's, and struct
+ * incident_request is constant and read by both.
+ *
+ * Whether the disk has room for one more is estimated from the settings. Retention runs after each
+ * incident; without room there is none after which to run it, so that what the daemon itself has
+ * written would stop it forever. Therefore room is also made here, once a minute, because every
+ * directory is read for it.
  */
 #include "daemon/engine/incident/incidents.h"
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/incident/hooks.h"
+#include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/incident/incident_worker.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
-#include "daemon/engine/stacks/stack_capture.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/unit_bus.h"
@@ -24,7 +32,6 @@
 #include "lib/incident/sample_window.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/proc/perf.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
@@ -38,95 +45,112 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Set the first two, the rest to zero. */
+/* What captures other than samples take at most. */
+#define CAPTURES_BYTES (2u << 20)
+
+/*
+ * Memory for samples, as a part of what an incident may take on disk: their text is about so many
+ * times longer.
+ */
+#define SAMPLE_WINDOW_SHARE 8u
+
+/* A row of samples in a stream takes about so much. */
+#define ROW_BYTES 200u
+
+/* How long an answer about disk space is used, and how often room is made while there is none. */
+#define SPACE_CHECK_NS NS_PER_S
+#define SPACE_MAKE_NS (60 * NS_PER_S)
+
+/* How often the worker copies from the ring for an incident of all targets: it must not be overtaken. */
+#define FOLLOW_NS (500 * NS_PER_MS)
+
+#define NO_WRITER UINT32_MAX
+
+struct open_incident {
+	struct open_incident *next;
+	struct incident_request *request; /* the worker's after incident_worker_open; constant */
+	struct incident_work *work;
+	struct sample_window *window; /* NULL: of all targets */
+	struct incident *info;        /* the request's, and what was merged since */
+	uint32_t writer; /* of the ring, who samples the target: only its ticks count. NO_WRITER: not known */
+	mono_t followed; /* the last tick in window; of all targets: of the last incident_worker_follow */
+};
+
+/* Whether there is disk space. */
 struct free_space {
-	struct spool *spool;
-	struct incident_worker *incident_worker; /* who makes room */
-	mono_t asked;                            /* 0: never, or the answer is not believed any more */
-	mono_t made;                             /* when room was last to be made, while there is too little */
+	mono_t checked; /* 0: never, or the settings have changed */
+	mono_t made;    /* when room was last to be made, while there is too little */
 	bool is_short;
 };
 
-struct description {
-	struct session *session;
-	const struct rule_state *rule_state; /* for how often a rule has fired */
+struct incidents {
+	struct incidents_options options;
+	struct clock clock;
+	struct incident_worker *worker;
+	struct open_incident *open;
+	struct incidents_counts counts;
+	mono_t tick;     /* the last one, */
+	uint32_t writer; /* and whose it was */
+	struct free_space space;
+	uint64_t refusing; /* so many since the last that was opened */
+	mono_t hour;       /* began with the first incident that a rule opened in it */
+	uint32_t in_hour;  /* incidents that rules have opened in that hour; 0: it has not begun */
 };
 
-/*
- * free_space.c: what one incident may need is estimated from its settings, and compared with what
- * the file system has left.
- *
- * Limits are kept after an incident. When there is no room for one there is none after which to
- * keep them: what this daemon itself has written would silence it for ever. So room is made here
- * too; once a minute, because every directory is read for it.
- */
+/* ---- disk space ---- */
 
-/* A row of samples is about so long. */
-#define ROW_BYTES 200u
-
-/* How long an answer is believed. */
-#define BELIEVE_NS NS_PER_S
-
-#define MAKE_AGAIN_NS (60 * NS_PER_S)
-
+/* What one more incident may take on disk. */
 static uint64_t expected_bytes(const struct config *config)
 {
 	uint64_t rows = (config->incidents.before_ns + config->incidents.after_ns) / config->sampling.interval_ns;
-	uint64_t bytes = rows * ROW_BYTES + FREE_SPACE_CAPTURES_BYTES;
+	uint64_t bytes = rows * ROW_BYTES + CAPTURES_BYTES;
 
 	return bytes < config->incidents.max_incident_bytes ? bytes : config->incidents.max_incident_bytes;
 }
 
-static void say(const struct free_space *room, bool ok)
+static void log_space(const struct free_space *space, bool ok)
 {
-	if (!ok && !room->is_short)
+	if (!ok && !space->is_short)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "begin" },
 			  "too little disk space for incidents: rules do not fire until there is more");
-	else if (ok && room->is_short)
+	else if (ok && space->is_short)
 		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .state = "end" },
 			  "there is disk space for incidents again");
 }
 
-/*
- * Room for one more, by these settings? Asked at most once a second, the answer is kept; says it
- * when that changes. When there is none, and each minute while there is none, the incident worker
- * is asked to keep the limits: what it can remove makes the answer another one.
- */
-static bool free_space_ok(struct free_space *room, const struct config *config, mono_t now)
+bool incidents_disk_ok(struct incidents *incidents, mono_t now)
 {
-	if (room->asked.ns && mono_diff(now, room->asked) < (int64_t)BELIEVE_NS)
-		return !room->is_short;
+	struct free_space *space = &incidents->space;
+	bool ok;
 
-	bool ok = spool_predict_ok(room->spool, expected_bytes(config));
+	if (space->checked.ns && mono_diff(now, space->checked) < (int64_t)SPACE_CHECK_NS)
+		return !space->is_short;
 
-	say(room, ok);
-	if (!ok && (!room->is_short || mono_diff(now, room->made) > (int64_t)MAKE_AGAIN_NS)) {
-		room->made = now;
-		incident_worker_enforce(room->incident_worker);
+	ok = spool_predict_ok(incidents->options.spool, expected_bytes(incidents->options.config));
+	log_space(space, ok);
+	if (!ok && (!space->is_short || mono_diff(now, space->made) > (int64_t)SPACE_MAKE_NS)) {
+		space->made = now;
+		incident_worker_enforce(incidents->worker);
 	}
-	room->is_short = !ok;
-	room->asked = now;
+	space->is_short = !ok;
+	space->checked = now;
 
 	return ok;
 }
 
-/* The next time it is asked anew. */
-static void free_space_forget(struct free_space *room)
+bool incidents_disk_is_short(const struct incidents *incidents)
 {
-	room->asked = (mono_t){ 0 };
+	return incidents->space.is_short;
 }
 
-/*
- * description.c: a value is filled in from what is at hand: nothing here waits, but for a scan that
- * holds the target table's lock.
- */
+/* ---- what the incident was about ---- */
 
-static void describe_machine(const struct description *description, struct incident *info)
+static void describe_machine(const struct incidents *incidents, struct incident *info)
 {
 	struct utsname name;
 	char boot_id[64];
-	ssize_t len = proc_read_file(session_procfd(description->session), 0, "sys/kernel/random/boot_id", boot_id,
-				     sizeof boot_id);
+	ssize_t len = proc_read_file(session_procfd(incidents->options.session), 0, "sys/kernel/random/boot_id",
+				     boot_id, sizeof boot_id);
 
 	if (uname(&name) == 0) {
 		incident_text(info->hostname, sizeof info->hostname, name.nodename);
@@ -138,7 +162,7 @@ static void describe_machine(const struct description *description, struct incid
 	}
 }
 
-static void describe_rule(const struct description *description, const struct evaluator_firing *firing,
+static void describe_rule(const struct incidents *incidents, const struct evaluator_firing *firing,
 			  struct incident_rule *rule)
 {
 	const struct config_rule *configured = firing->rule;
@@ -157,23 +181,23 @@ static void describe_rule(const struct description *description, const struct ev
 	rule->has_average = firing->decision->has_average;
 	rule->average = firing->decision->average;
 	rule->severity = incident_severity(rule);
-	if (rule_state_get(description->rule_state, configured->name, firing->target->key, &memory)) {
+	if (rule_state_get(incidents->options.rule_state, configured->name, firing->target->key, &memory)) {
 		rule->fired = memory.fired;
 		rule->count = memory.count;
 	}
 }
 
-static void describe_cost(const struct description *description, mono_t now, struct incident_cost *cost)
+static void describe_cost(const struct incidents *incidents, mono_t now, struct incident_cost *cost)
 {
 	struct ring_info ring;
 	struct stats stats;
 	int64_t run;
 
-	if (ring_stats(session_ring(description->session), &stats) < 0 || stats.total_snapshots == 0)
+	if (ring_stats(session_ring(incidents->options.session), &stats) < 0 || stats.total_snapshots == 0)
 		return;
 
 	run = mono_diff(now, (mono_t){ stats.cheap_start_nanos });
-	ring_info(session_ring(description->session), &ring);
+	ring_info(session_ring(incidents->options.session), &ring);
 	cost->interval_ns = stats.collection_rate;
 	cost->idle_ns = ring.idle_ns;
 	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;
@@ -183,12 +207,12 @@ static void describe_cost(const struct description *description, mono_t now, str
 }
 
 /* Of a group there is none: its processes may be of many. */
-static void describe_unit(const struct description *description, const struct target *target, struct incident *info)
+static void describe_unit(const struct incidents *incidents, const struct target *target, struct incident *info)
 {
 	struct incident_unit *unit = &info->unit;
 	struct unit_report report;
 
-	if (!*target->cgroup || !discovery_unit(session_discovery(description->session), target->cgroup, &report))
+	if (!*target->cgroup || !discovery_unit(session_discovery(incidents->options.session), target->cgroup, &report))
 		return;
 
 	info->has_unit = true;
@@ -203,55 +227,55 @@ static void describe_unit(const struct description *description, const struct ta
 	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
 }
 
-static void describe_labels(const struct description *description, const struct target *target, struct incident *info)
+static void describe_labels(const struct incidents *incidents, const struct target *target, struct incident *info)
 {
 	if (info->has_container)
-		label_cache_get(session_labels(description->session), target->cgroup, &info->labels);
+		label_cache_get(session_labels(incidents->options.session), target->cgroup, &info->labels);
 }
 
-static void begin(const struct description *description, mono_t mono, wall_t wall, struct incident *info)
+static void describe_moment(const struct incidents *incidents, mono_t mono, wall_t wall, struct incident *info)
 {
 	incident_init(info, SPIKEWATCH_VERSION);
 	info->mono = mono;
 	info->wall = wall;
 	info->window_from = mono;
 	info->window_to = mono;
-	describe_machine(description, info);
-	describe_cost(description, mono, &info->cost);
+	describe_machine(incidents, info);
+	describe_cost(incidents, mono, &info->cost);
 }
 
 /* Of a rule that fired. */
-static void description_of_firing(const struct description *description, const struct evaluator_firing *firing,
-				  struct incident *ret)
+static void describe_firing(const struct incidents *incidents, const struct evaluator_firing *firing,
+			    struct incident *ret)
 {
-	begin(description, firing->to, firing->wall, ret);
+	describe_moment(incidents, firing->to, firing->wall, ret);
 	ret->kind = INCIDENT_RULE;
 	ret->window_from = firing->from;
-	describe_rule(description, firing, &ret->rule);
+	describe_rule(incidents, firing, &ret->rule);
 	incident_set_target(ret, firing->target);
-	describe_unit(description, firing->target, ret);
-	describe_labels(description, firing->target, ret);
-	if (!discovery_limits(session_discovery(description->session), firing->target->id, &ret->limits)) {
+	describe_unit(incidents, firing->target, ret);
+	describe_labels(incidents, firing->target, ret);
+	if (!discovery_limits(session_discovery(incidents->options.session), firing->target->id, &ret->limits)) {
 		ret->limits.cpu = firing->cpu_limit;
 		ret->limits.memory_bytes = firing->memory_limit;
 	}
 }
 
 /* Of a request by hand at that moment; target NULL: of everything. */
-static void description_of_request(const struct description *description, const struct target *target, mono_t mono,
-				   wall_t wall, struct incident *ret)
+static void describe_request(const struct incidents *incidents, const struct target *target, mono_t mono, wall_t wall,
+			     struct incident *ret)
 {
-	const struct metric_machine *machine = session_machine(description->session);
+	const struct metric_machine *machine = session_machine(incidents->options.session);
 
-	begin(description, mono, wall, ret);
+	describe_moment(incidents, mono, wall, ret);
 	ret->kind = INCIDENT_MANUAL;
 	incident_text(ret->rule.name, sizeof ret->rule.name, INCIDENT_MANUAL_RULE);
 	ret->rule.severity = INCIDENT_MANUAL_SEVERITY;
 	if (target) {
 		incident_set_target(ret, target);
-		describe_unit(description, target, ret);
-		describe_labels(description, target, ret);
-		discovery_limits(session_discovery(description->session), target->id, &ret->limits);
+		describe_unit(incidents, target, ret);
+		describe_labels(incidents, target, ret);
+		discovery_limits(session_discovery(incidents->options.session), target->id, &ret->limits);
 		return;
 	}
 
@@ -262,67 +286,16 @@ static void description_of_request(const struct description *description, const 
 	ret->limits.memory_is_machine = true;
 }
 
-/*
- * Memory for samples, as a part of what an incident may take on disk: their text is about so many
- * times longer.
- */
-#define SAMPLE_WINDOW_SHARE 8u
-
-/* How often the worker is reminded of an incident of everything: the ring must not overtake it. */
-#define FOLLOW_NS (500 * NS_PER_MS)
-
-struct incidents {
-	struct incidents_options options;
-	struct clock clock;
-	struct incident_worker *incident_worker;
-	struct incident_worker_incident *open;
-	struct incidents_counts counts;
-	mono_t tick;     /* the last one, */
-	uint32_t writer; /* and whose it was */
-	struct free_space room;
-	uint64_t refusing; /* so many since the last that was opened */
-	mono_t hour;       /* it began with the first incident that a rule opened in it, */
-	uint32_t in_hour;  /* and so many were opened so far; 0: none began yet */
-};
-
-int incidents_new(const struct incidents_options *options, struct incidents **ret)
-{
-	struct incidents *incidents = calloc(1, sizeof *incidents);
-	int r;
-
-	if (!incidents)
-		return -ENOMEM;
-
-	incidents->options = *options;
-	incidents->clock = real_clock();
-	r = incident_worker_new(options->session, options->spool, options->config->stuck_ns,
-				&incidents->incident_worker);
-	if (r < 0) {
-		free(incidents);
-		return r;
-	}
-	incidents->room = (struct free_space){ .spool = options->spool, .incident_worker = incidents->incident_worker };
-	samplers_exempt(session_samplers(options->session), incident_worker_cpu_clock(incidents->incident_worker));
-	*ret = incidents;
-
-	return 0;
-}
-
-bool incidents_free(struct incidents *incidents)
-{
-	bool ended = !incidents || incidents_finish(incidents);
-
-	if (incidents)
-		incident_worker_free(incidents->incident_worker);
-	free(incidents);
-
-	return ended;
-}
-
 /* ---- the past ---- */
 
-/* A cursor for what the ring says of the target since `back` before the firing. NULL: no memory. */
-static struct ring_cursor *past_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
+/* Whether a tick of this writer counts. */
+static bool is_of_writer(const struct open_incident *incident, uint32_t writer)
+{
+	return incident->writer == NO_WRITER || incident->writer == writer;
+}
+
+/* A cursor for what the ring has of the target since `back` before the firing. NULL: no memory. */
+static struct ring_cursor *past_of(const struct incidents *incidents, const struct incident_request *request,
 				   uint64_t back)
 {
 	struct ring_cursor *cursor;
@@ -330,44 +303,45 @@ static struct ring_cursor *past_of(const struct incidents *incidents, const stru
 	if (ring_cursor_new(session_ring(incidents->options.session), RING_OLDEST, &cursor) < 0)
 		return NULL;
 
-	ring_cursor_seek(cursor, mono_sub(incident->fired, back));
-	ring_cursor_only(cursor, incident->target.id);
+	ring_cursor_seek(cursor, mono_sub(request->fired, back));
+	ring_cursor_only(cursor, request->target.id);
+
 	return cursor;
 }
 
-static uint32_t writer_of(const struct incidents *incidents, const struct incident_worker_incident *incident,
-			  uint64_t back)
+static uint32_t writer_of(const struct incidents *incidents, const struct incident_request *request, uint64_t back)
 {
-	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, incident, back);
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, request, back);
 	struct ring_event event;
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0)
 		if (event.type == RING_EVENT_SAMPLE)
 			return event.writer;
-	return INCIDENT_WORKER_NO_WRITER;
+
+	return NO_WRITER;
 }
 
-/* Reads the window before the firing from the ring, up to what is published now. */
-static void secure_slice(const struct incidents *incidents, struct incident_worker_incident *incident)
+/* Copies the window before the firing from the ring, up to what is published now. */
+static void copy_past(const struct incidents *incidents, struct open_incident *incident)
 {
-	uint64_t back =
-		incident->settings.before_ns +
-		2 * incidents->options.config->sampling.heartbeat_ns; /* so that the state at its start is known */
+	const struct incident_request *request = incident->request;
+	/* Further back by two heartbeats, so that the state at the start of the window is known. */
+	uint64_t back = request->settings.before_ns + 2 * incidents->options.config->sampling.heartbeat_ns;
 	struct ring_event event;
 
-	incident->writer = writer_of(incidents, incident, back);
-	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, incident, back);
+	incident->writer = writer_of(incidents, request, back);
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, request, back);
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0) {
-		if (event.type == RING_EVENT_TICK && incident_worker_incident_is_of(incident, event.writer)) {
-			sample_window_tick(incident->sample_window, event.time);
+		if (event.type == RING_EVENT_TICK && is_of_writer(incident, event.writer)) {
+			sample_window_tick(incident->window, event.time);
 			incident->followed = event.time;
-		} else if (event.type == RING_EVENT_SAMPLE && event.id == incident->target.id) {
-			sample_window_add(incident->sample_window, event.time, event.sample);
-		} else if (event.type == RING_EVENT_GONE && event.id == incident->target.id) {
-			sample_window_gone(incident->sample_window, event.time);
+		} else if (event.type == RING_EVENT_SAMPLE && event.id == request->target.id) {
+			sample_window_add(incident->window, event.time, event.sample);
+		} else if (event.type == RING_EVENT_GONE && event.id == request->target.id) {
+			sample_window_gone(incident->window, event.time);
 		} else if (event.type == RING_EVENT_LAPPED || event.type == RING_EVENT_DAMAGED) {
-			sample_window_gap(incident->sample_window, incident->followed, event.lost_pages);
+			sample_window_gap(incident->window, incident->followed, event.lost_pages);
 		}
 	}
 }
@@ -375,7 +349,7 @@ static void secure_slice(const struct incidents *incidents, struct incident_work
 /* ---- opening ---- */
 
 /* "98 % > 80 %", "98 %, average 12 %": the value against what made it a candidate. */
-static void compare(const struct evaluator_firing *firing, char *buf, size_t cap)
+static void format_comparison(const struct evaluator_firing *firing, char *buf, size_t cap)
 {
 	enum metric_unit unit = metric_unit(firing->rule->metric);
 	const struct trigger_decision *decision = firing->decision;
@@ -390,7 +364,7 @@ static void compare(const struct evaluator_firing *firing, char *buf, size_t cap
 			 metric_text_value(unit, firing->effective->percent, other, sizeof other));
 }
 
-static void say_fired(const struct evaluator_firing *firing, const char *what)
+static void log_fired(const struct evaluator_firing *firing, const char *what)
 {
 	struct log_about about = {
 		.message = MESSAGE_RULE_FIRED,
@@ -401,13 +375,13 @@ static void say_fired(const struct evaluator_firing *firing, const char *what)
 	};
 	char comparison[160];
 
-	compare(firing, comparison, sizeof comparison);
+	format_comparison(firing, comparison, sizeof comparison);
 	log_about(LOG_NOTICE, &about, "rule %s fired on %s: %s is %s%s", firing->rule->name, firing->target->name,
 		  metric_name(firing->rule->metric), comparison, what);
 }
 
-static void merge(struct incidents *incidents, struct incident_worker_incident *incident,
-		  const struct evaluator_firing *firing)
+static void merge_firing(struct incidents *incidents, struct open_incident *incident,
+			 const struct evaluator_firing *firing)
 {
 	struct incident_firing more = {
 		.wall = firing->wall,
@@ -416,30 +390,54 @@ static void merge(struct incidents *incidents, struct incident_worker_incident *
 	};
 
 	incident_text(more.rule, sizeof more.rule, firing->rule->name);
-	incident_merge(&incident->info, &more);
+	incident_merge(incident->info, &more);
 	incidents->counts.merged++;
-	say_fired(firing, "; merged into the incident that is open");
+	log_fired(firing, "; merged into the incident that is open");
 }
 
-/* Of the target with this key; NULL: of everything. */
-static struct incident_worker_incident *find_open(const struct incidents *incidents, const char *key)
+/* Of the target with this key; NULL: of all targets. */
+static struct open_incident *find_open(const struct incidents *incidents, const char *key)
 {
-	struct incident_worker_incident *incident = incidents->open;
+	struct open_incident *incident = incidents->open;
 
-	while (incident && (key ? !incident->sample_window || strcmp(incident->target.key, key) != 0
-				: incident->sample_window != NULL))
+	while (incident && (key ? incident->request->everything || strcmp(incident->request->target.key, key) != 0
+				: !incident->request->everything))
 		incident = incident->next;
 
 	return incident;
 }
 
-/* Of everything if there is no target: without a slice. */
+static struct incident_settings settings_of(const struct config *config)
+{
+	uint64_t most = config->incidents.max_incident_bytes;
+
+	return (struct incident_settings){
+		.before_ns = config->incidents.before_ns,
+		.after_ns = config->incidents.after_ns,
+		.interval_ns = config->sampling.interval_ns,
+		.max_samples_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
+		.captures = config->incidents.captures,
+		.max_incident_bytes = most,
+	};
+}
+
+/* Before incident_worker_open. */
+static void free_unopened(struct open_incident *incident)
+{
+	sample_window_free(incident->window);
+	free(incident->info);
+	free(incident->request);
+	free(incident);
+}
+
+/* Of all targets if target is NULL: without a window. */
 static int new_incident(const struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
-			struct incident_worker_incident **ret)
+			struct open_incident **ret)
 {
 	const struct config_incidents *config = &incidents->options.config->incidents;
-	struct incident_worker_incident *incident = calloc(1, sizeof *incident);
-	struct sample_window_options options = {
+	struct open_incident *incident = calloc(1, sizeof *incident);
+	struct incident_request *request;
+	struct sample_window_options window = {
 		.fired = fired,
 		.before_ns = config->before_ns,
 		.after_ns = config->after_ns,
@@ -449,35 +447,60 @@ static int new_incident(const struct incidents *incidents, const struct target *
 	if (!incident)
 		return -ENOMEM;
 
-	incident->fired = fired;
-	incident->wall = wall;
-	incident->settings = incident_worker_settings_of(incidents->options.config);
-	*ret = incident;
-	if (!target) {
-		incident->target = (struct target){
-			.entry = "", .name = INCIDENT_EVERYTHING, .key = "", .comm = "", .cmdline = "", .cgroup = ""
-		};
-		return 0;
-	}
-
-	target_decode(incident->encoded, target_encode(target, incident->encoded, sizeof incident->encoded),
-		      &incident->target);
-	if (sample_window_new(&options, &incident->sample_window) < 0) {
-		incident_worker_incident_free(incident);
+	request = incident->request = calloc(1, sizeof *request);
+	incident->info = calloc(1, sizeof *incident->info);
+	if (!request || !incident->info || (target && sample_window_new(&window, &incident->window) < 0)) {
+		free_unopened(incident);
 		return -ENOMEM;
 	}
+
+	request->fired = fired;
+	request->wall = wall;
+	request->settings = settings_of(incidents->options.config);
+	request->everything = !target;
+	if (target)
+		target_decode(request->encoded, target_encode(target, request->encoded, sizeof request->encoded),
+			      &request->target);
+	else
+		request->target = (struct target){
+			.entry = "", .name = INCIDENT_EVERYTHING, .key = "", .comm = "", .cmdline = "", .cgroup = ""
+		};
+	*ret = incident;
 
 	return 0;
 }
 
-/* NULL: there may be one more. */
-static const char *why_not(const struct incidents *incidents)
+static const struct config_target *find_entry(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->target_count; i++)
+		if (strcmp(config->targets[i].name, name) == 0)
+			return &config->targets[i];
+
+	return NULL;
+}
+
+/* The commands and the second snapshot that the target's entry wants. The rule must be set. */
+static void plan_follow_ups(const struct config *config, struct incident_request *request)
+{
+	const struct config_target *entry = request->everything ? NULL : find_entry(config, request->target.entry);
+	struct incident_capture failed = { .name = "run", .status = INCIDENT_CAPTURE_FAILED, .why = "no memory" };
+
+	if (!entry)
+		return;
+
+	request->settings.again_ns = entry->again_ns;
+	if (hook_plan_new(entry, request->info.rule.name, &request->hooks) < 0)
+		incident_add_capture(&request->info, &failed);
+}
+
+/* Why no more may be opened; NULL: one may. */
+static const char *why_refused(const struct incidents *incidents)
 {
 	return incidents->counts.open == INCIDENTS_OPEN_MAX ? "too many are open" : NULL;
 }
 
-/* The same for rules, of which many may fire on a busy machine, each within its own limits. */
-static const char *why_not_by_rule(struct incidents *incidents, mono_t now)
+/* The same for rules, many of which may fire on a busy machine, each within its own limits. */
+static const char *why_rule_refused(struct incidents *incidents, mono_t now)
 {
 	uint32_t most = incidents->options.config->incidents.max_per_hour;
 
@@ -486,10 +509,10 @@ static const char *why_not_by_rule(struct incidents *incidents, mono_t now)
 	if (most && incidents->in_hour >= most)
 		return "there were incidents.max_per_hour within an hour";
 
-	return why_not(incidents);
+	return why_refused(incidents);
 }
 
-/* Refusals are said when they begin and when they are over, not each time. */
+/* Logged when refusals begin and when they are over, not each time. */
 static void refuse(struct incidents *incidents, const char *rule, const char *target, const char *why)
 {
 	struct log_about about = {
@@ -502,42 +525,49 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 			  why);
 }
 
-/* Its past is secured and it is described: from now on it is open. */
-static void open_incident(struct incidents *incidents, struct incident_worker_incident *incident)
+/* Its past was copied and it was described: from now on it is open. Frees it without memory. */
+static int open_incident(struct incidents *incidents, struct open_incident *incident)
 {
 	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
+
+	*incident->info = incident->request->info;
+	plan_follow_ups(incidents->options.config, incident->request);
+	if (incident_worker_open(incidents->worker, incident->request, &incident->work) < 0) {
+		incident->request = NULL;
+		free_unopened(incident);
+		return -ENOMEM;
+	}
 
 	if (incidents->refusing)
 		log_about(LOG_NOTICE, &about, "incidents are opened again; %llu were not",
 			  (unsigned long long)incidents->refusing);
 	incidents->refusing = 0;
-	incident->evidence = incident->info;
-	follow_up_plan(incident, incidents->options.config);
 	incident->next = incidents->open;
 	incidents->open = incident;
 	incidents->counts.open++;
 	incidents->counts.opened++;
-	incident_worker_capture(incidents->incident_worker, incident);
-}
 
-static struct description description_of(const struct incidents *incidents)
-{
-	return (struct description){ .session = incidents->options.session,
-				     .rule_state = incidents->options.rule_state };
+	return 0;
 }
 
 int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
 {
-	struct incident_worker_incident *incident = find_open(incidents, firing->target->key);
-	struct description description = description_of(incidents);
-	const char *why = why_not_by_rule(incidents, firing->to);
+	struct open_incident *incident = find_open(incidents, firing->target->key);
+	const char *why = why_rule_refused(incidents, firing->to);
 
 	if (incident) {
-		merge(incidents, incident, firing);
+		merge_firing(incidents, incident, firing);
 		return 0;
 	}
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
+	if (!why) {
+		/* First of all: the ring is overwritten, and describing may wait for a scan of /proc. */
+		copy_past(incidents, incident);
+		describe_firing(incidents, firing, &incident->request->info);
+		if (open_incident(incidents, incident) < 0)
+			why = "no memory";
+	}
 	if (why) {
 		refuse(incidents, firing->rule->name, firing->target->name, why);
 		return 0;
@@ -545,18 +575,14 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 
 	if (incidents->in_hour++ == 0)
 		incidents->hour = firing->to;
-	/* First of all: the ring goes on, and describing may have to wait for a scan. */
-	secure_slice(incidents, incident);
-	description_of_firing(&description, firing, &incident->info);
-	open_incident(incidents, incident);
-	say_fired(firing, "");
+	log_fired(firing, "");
 
 	return 0;
 }
 
 /* ---- by hand ---- */
 
-static void say_asked(const struct target *target, const char *what)
+static void log_asked(const struct target *target, const char *what)
 {
 	const char *name = target ? target->name : "everything";
 	struct log_about about = { .rule = INCIDENT_MANUAL_RULE,
@@ -565,42 +591,42 @@ static void say_asked(const struct target *target, const char *what)
 	log_about(LOG_NOTICE, &about, "an incident of %s was asked for by hand%s%s", name, *what ? ": " : "", what);
 }
 
-static void merge_request(struct incidents *incidents, struct incident_worker_incident *incident, wall_t wall)
+static void merge_request(struct incidents *incidents, struct open_incident *incident, wall_t wall)
 {
 	struct incident_firing more = { .kind = INCIDENT_MANUAL, .wall = wall };
 
 	incident_text(more.rule, sizeof more.rule, INCIDENT_MANUAL_RULE);
-	incident_merge(&incident->info, &more);
-	if (incident->info.rule.severity < INCIDENT_MANUAL_SEVERITY)
-		incident->info.rule.severity = INCIDENT_MANUAL_SEVERITY;
+	incident_merge(incident->info, &more);
+	if (incident->info->rule.severity < INCIDENT_MANUAL_SEVERITY)
+		incident->info->rule.severity = INCIDENT_MANUAL_SEVERITY;
 	incidents->counts.merged++;
 }
 
-static int give_ticket(const struct incidents *incidents, const struct incident_worker_incident *incident, mono_t now,
+static int give_ticket(const struct incidents *incidents, const struct open_incident *incident, mono_t now,
 		       struct incidents_ticket *ret)
 {
-	int64_t left = mono_diff(mono_add(incident->fired, incident->settings.after_ns), now);
+	const struct incident_request *request = incident->request;
+	int64_t left = mono_diff(mono_add(request->fired, request->settings.after_ns), now);
 
 	ret->sealed_in_ns = left > 0 ? (uint64_t)left : 0;
 	ret->directory = spool_path(incidents->options.spool);
-	incident_stem(incident->wall, incident->target.name, incident->info.rule.name, ret->stem, sizeof ret->stem);
+	incident_stem(request->wall, request->target.name, request->info.rule.name, ret->stem, sizeof ret->stem);
 
 	return 0;
 }
 
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret)
 {
-	struct incident_worker_incident *incident = find_open(incidents, target ? target->key : NULL);
-	struct description description = description_of(incidents);
+	struct open_incident *incident = find_open(incidents, target ? target->key : NULL);
 	mono_t now = clock_mono(&incidents->clock);
 	wall_t wall = clock_wall(&incidents->clock);
-	const char *why = why_not(incidents);
+	const char *why = why_refused(incidents);
 
 	*ret = (struct incidents_ticket){ .why = "", .directory = spool_path(incidents->options.spool) };
 	incidents->counts.manual++;
 	if (incident) {
 		merge_request(incidents, incident, wall);
-		say_asked(target, "merged into the one that is open");
+		log_asked(target, "merged into the one that is open");
 		ret->answer = INCIDENTS_MERGED;
 		return give_ticket(incidents, incident, now, ret);
 	}
@@ -608,26 +634,159 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 		why = "too little disk space";
 	if (!why && new_incident(incidents, target, now, wall, &incident) < 0)
 		why = "no memory";
+	if (!why) {
+		if (target)
+			copy_past(incidents, incident);
+		else
+			incident->followed = now;
+		describe_request(incidents, target, now, wall, &incident->request->info);
+		if (open_incident(incidents, incident) < 0)
+			why = "no memory";
+	}
 	if (why) {
 		incidents->counts.refused++;
-		say_asked(target, why);
+		log_asked(target, why);
 		ret->answer = INCIDENTS_REFUSED;
 		ret->why = why;
 		return 0;
 	}
 
-	if (incident->sample_window)
-		secure_slice(incidents, incident);
-	incident->followed = incident->sample_window ? incident->followed : now;
-	description_of_request(&description, target, now, wall, &incident->info);
-	open_incident(incidents, incident);
-	say_asked(target, "");
+	log_asked(target, "");
 	ret->answer = INCIDENTS_OPENED;
 
 	return give_ticket(incidents, incident, now, ret);
 }
 
-/* ---- settings, state ---- */
+/* ---- the ring's events ---- */
+
+void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
+{
+	incidents->tick = at;
+	incidents->writer = writer;
+	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->window && is_of_writer(incident, writer) && mono_diff(at, incident->followed) > 0)
+			sample_window_tick(incident->window, at);
+}
+
+/* Ticks that copy_past has read come again here: they are skipped. */
+static bool is_new(const struct incidents *incidents, const struct open_incident *incident)
+{
+	return mono_diff(incidents->tick, incident->followed) > 0;
+}
+
+static bool is_of_target(const struct open_incident *incident, uint32_t id)
+{
+	return incident->window && incident->request->target.id == id;
+}
+
+void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample)
+{
+	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		if (is_of_target(incident, id) && is_new(incidents, incident)) {
+			incident->writer = incidents->writer;
+			sample_window_add(incident->window, at, sample);
+		}
+}
+
+void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at)
+{
+	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		if (is_of_target(incident, id))
+			sample_window_gone(incident->window, at);
+}
+
+void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages)
+{
+	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->window)
+			sample_window_gap(incident->window, at, lost_pages);
+}
+
+/* ---- closing ---- */
+
+static bool is_over(const struct open_incident *incident, mono_t now)
+{
+	const struct incident_request *request = incident->request;
+
+	return incident->window ? sample_window_done(incident->window, now)
+				: mono_diff(now, mono_add(request->fired, request->settings.after_ns)) > 0;
+}
+
+static void follow_everything(struct incidents *incidents, struct open_incident *incident, mono_t now)
+{
+	if (incident->window || mono_diff(now, incident->followed) < (int64_t)FOLLOW_NS)
+		return;
+
+	incident->followed = now;
+	incident_worker_follow(incidents->worker, incident->work);
+}
+
+static void close_incident(struct incidents *incidents, struct open_incident **at)
+{
+	struct open_incident *incident = *at;
+
+	*at = incident->next;
+	incidents->counts.open--;
+	incident_worker_seal(incidents->worker, incident->work, incident->window, incident->info);
+	free(incident);
+}
+
+void incidents_poll(struct incidents *incidents, mono_t now)
+{
+	for (struct open_incident **at = &incidents->open; *at;) {
+		if (is_over(*at, now)) {
+			close_incident(incidents, at);
+			continue;
+		}
+		follow_everything(incidents, *at, now);
+		at = &(*at)->next;
+	}
+}
+
+bool incidents_finish(struct incidents *incidents)
+{
+	while (incidents->open)
+		close_incident(incidents, &incidents->open);
+
+	return incident_worker_stop(incidents->worker);
+}
+
+/* ---- the object ---- */
+
+int incidents_new(const struct incidents_options *options, struct incidents **ret)
+{
+	struct incident_worker_options worker = { .session = options->session,
+						  .spool = options->spool,
+						  .stuck_ns = options->config->stuck_ns };
+	struct incidents *incidents = calloc(1, sizeof *incidents);
+	int r;
+
+	if (!incidents)
+		return -ENOMEM;
+
+	incidents->options = *options;
+	incidents->clock = real_clock();
+	r = incident_worker_new(&worker, &incidents->worker);
+	if (r < 0) {
+		free(incidents);
+		return r;
+	}
+	samplers_exempt(session_samplers(options->session), incident_worker_cpu_clock(incidents->worker));
+	*ret = incidents;
+
+	return 0;
+}
+
+bool incidents_free(struct incidents *incidents)
+{
+	bool ended = !incidents || incidents_finish(incidents);
+
+	if (incidents)
+		incident_worker_free(incidents->worker);
+	free(incidents);
+
+	return ended;
+}
 
 void incidents_reload(struct incidents *incidents, const struct config *config)
 {
@@ -639,114 +798,13 @@ void incidents_reload(struct incidents *incidents, const struct config *config)
 	};
 
 	incidents->options.config = config;
-	free_space_forget(&incidents->room); /* the answer may be another one now */
+	incidents->space.checked = (mono_t){ 0 };
 	spool_set_limits(incidents->options.spool, &limits);
 }
 
 mono_t incidents_busy_since(const struct incidents *incidents)
 {
-	return incident_worker_busy_since(incidents->incident_worker);
-}
-
-bool incidents_disk_ok(struct incidents *incidents, mono_t now)
-{
-	return free_space_ok(&incidents->room, incidents->options.config, now);
-}
-
-bool incidents_disk_is_short(const struct incidents *incidents)
-{
-	return incidents->room.is_short;
-}
-
-/* ---- the present ---- */
-
-void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
-{
-	incidents->tick = at;
-	incidents->writer = writer;
-	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->sample_window && incident_worker_incident_is_of(incident, writer) &&
-		    mono_diff(at, incident->followed) > 0)
-			sample_window_tick(incident->sample_window, at);
-}
-
-/*
- * Ticks that were read from the ring when the incident was opened come by once more: they are
- * skipped.
- */
-static bool is_new(const struct incidents *incidents, const struct incident_worker_incident *incident)
-{
-	return mono_diff(incidents->tick, incident->followed) > 0;
-}
-
-void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample)
-{
-	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->sample_window && incident->target.id == id && is_new(incidents, incident)) {
-			incident->writer = incidents->writer;
-			sample_window_add(incident->sample_window, at, sample);
-		}
-}
-
-void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at)
-{
-	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->sample_window && incident->target.id == id)
-			sample_window_gone(incident->sample_window, at);
-}
-
-void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages)
-{
-	for (struct incident_worker_incident *incident = incidents->open; incident; incident = incident->next)
-		if (incident->sample_window)
-			sample_window_gap(incident->sample_window, at, lost_pages);
-}
-
-/* ---- closing ---- */
-
-static bool is_over(const struct incident_worker_incident *incident, mono_t now)
-{
-	return incident->sample_window ? sample_window_done(incident->sample_window, now)
-				       : mono_diff(now, mono_add(incident->fired, incident->settings.after_ns)) > 0;
-}
-
-static void remind(struct incidents *incidents, struct incident_worker_incident *incident, mono_t now)
-{
-	if (incident->sample_window || mono_diff(now, incident->followed) < (int64_t)FOLLOW_NS)
-		return;
-
-	incident->followed = now;
-	incident_worker_follow(incidents->incident_worker, incident);
-}
-
-static void close_incident(struct incidents *incidents, struct incident_worker_incident **at)
-{
-	struct incident_worker_incident *incident = *at;
-
-	*at = incident->next;
-	incident->next = NULL;
-	incidents->counts.open--;
-	incident_worker_seal(incidents->incident_worker, incident);
-}
-
-void incidents_poll(struct incidents *incidents, mono_t now)
-{
-	for (struct incident_worker_incident **at = &incidents->open; *at;) {
-		if (is_over(*at, now)) {
-			close_incident(incidents, at);
-			continue;
-		}
-		remind(incidents, *at, now);
-		at = &(*at)->next;
-	}
-}
-
-bool incidents_finish(struct incidents *incidents)
-{
-	while (incidents->open)
-		close_incident(incidents, &incidents->open);
-
-	return incident_worker_stop(incidents->incident_worker);
+	return incident_worker_busy_since(incidents->worker);
 }
 
 bool incidents_is_open(const struct incidents *incidents, const char *key)
@@ -756,11 +814,11 @@ bool incidents_is_open(const struct incidents *incidents, const char *key)
 
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 {
-	struct incident_worker_counts collected;
+	struct incident_worker_counts written;
 
-	incident_worker_counts(incidents->incident_worker, &collected);
+	incident_worker_counts(incidents->worker, &written);
 	*ret = incidents->counts;
-	ret->sealed = collected.sealed;
-	ret->failed = collected.failed;
-	ret->removed = collected.removed;
+	ret->sealed = written.sealed;
+	ret->failed = written.failed;
+	ret->removed = written.removed;
 }

@@ -33,14 +33,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * free_space.h: is there room on the disk for one more incident? The answer, what is said about it,
- * and making room by removing old ones.
- */
-
-/* What captures other than samples take at most. */
-#define FREE_SPACE_CAPTURES_BYTES (2u << 20)
-
 struct incidents;
 
 /*
@@ -53,7 +45,8 @@ struct incidents_options {
 	const struct config *config;
 	struct session *session;
 	const struct rule_state *rule_state; /* for how often a rule has fired */
-	struct spool *spool; /* the worker's once incidents_new was called, but for asking about space */
+	struct spool *spool;                 /* the worker's once incidents_new was called, but for what spool.h says */
+	uint64_t hang_ns;                    /* incident_worker_options; 0: the default */
 };
 
 /* What became of a request. */

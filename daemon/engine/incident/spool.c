@@ -819,11 +819,6 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 	return 0;
 }
 
-int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count)
-{
-	return spool_list_at(spool_directory_fd(spool->dir), ret, ret_count);
-}
-
 /* ---- an incident that is being written ---- */
 
 static void free_draft(struct spool_draft *draft)
@@ -1012,7 +1007,7 @@ int spool_enforce(struct spool *spool, wall_t now,
 
 	if (r < 0)
 		return r;
-	r = spool_list(spool, &entries, &count);
+	r = spool_list_at(spool_directory_fd(spool->dir), &entries, &count);
 	if (r < 0 || count == 0)
 		return r;
 	reasons = calloc(count, sizeof(*reasons));

@@ -123,12 +123,9 @@ void spool_set_limits(struct spool *spool, const struct retention_limits *limits
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
 /*
- * Sealed incidents, oldest first, for free(3); NULL with count 0 if there are none. 0; -ENOMEM;
- * -errno.
+ * The sealed incidents of a spool's directory, oldest first, for free(3); NULL with count 0 if there
+ * are none. Changes nothing there. 0; -ENOMEM; -errno.
  */
-int spool_list(const struct spool *spool, struct retention_entry **ret, size_t *ret_count);
-
-/* The same of a directory that is only looked at: nothing is made, removed or sealed in it. */
 int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
 
 /*

@@ -1,5 +1,6 @@
 /* check_incident.c: an incident survives being written and read; nothing in a file can do harm. */
-#include "lib/incident/incident.h"
+#include "lib/incident/incident.c"
+
 #include "lib/base/base.h"
 #include "torture.h"
 #include "lib/base/io.h"

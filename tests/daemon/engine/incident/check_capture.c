@@ -2,7 +2,8 @@
  * check_capture.c: evidence from fixtures of two moments, from processes that vanish, and from this
  * very process.
  */
-#include "daemon/engine/incident/capture.h"
+#include "daemon/engine/incident/capture.c"
+
 #include "lib/base/io.h"
 #include "lib/stream/stream.h"
 #include "lib/base/base.h"
@@ -118,6 +119,16 @@ static void teardown(void)
 	ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
 }
 
+static int run_one(enum config_capture which, int dirfd, struct incident_capture *ret)
+{
+	size_t i = 0;
+
+	while (capture_table[i].which != which)
+		i++;
+
+	return run_capture(&context, &capture_table[i], dirfd, ret);
+}
+
 /* Runs a capture that works; its file as text, for free(3). */
 static char *run(enum config_capture which)
 {
@@ -125,7 +136,7 @@ static char *run(enum config_capture which)
 	ssize_t len;
 	int fd;
 
-	ck_assert_int_eq(capture_run(&context, which, outfd, &record), 0);
+	ck_assert_int_eq(run_one(which, outfd, &record), 0);
 	ck_assert_msg(record.status == INCIDENT_CAPTURE_OK, "%s", record.why);
 	fd = openat(outfd, record.file, O_RDONLY);
 	ck_assert_int_ge(fd, 0);
@@ -347,16 +358,16 @@ START_TEST(the_busiest_members_of_a_cgroup_are_found)
 	const int32_t pids[] = { 1, 999999, 77, 1234 };
 	struct capture_member found[CAPTURE_MEMBERS_MAX];
 
-	ck_assert_uint_eq(capture_busiest(&context, pids, 4, found, 2), 2);
+	ck_assert_uint_eq(choose_busiest(&context, pids, 4, found, 2), 2);
 	ck_assert_int_eq(found[0].pid, 77);
 	ck_assert_uint_eq(found[0].start_ticks, 700);
 	ck_assert_int_eq(found[1].pid, 1234);
 	target.kind = TARGET_CGROUP;
-	ck_assert_uint_eq(capture_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 2);
+	ck_assert_uint_eq(choose_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 2);
 	ck_assert_int_eq(found[0].pid, 77); /* of the cgroup below; 999 is gone, 0 is nobody */
 	ck_assert_int_eq(found[1].pid, 1234);
 	target.cgroup = "/nowhere";
-	ck_assert_uint_eq(capture_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 0);
+	ck_assert_uint_eq(choose_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 0);
 }
 END_TEST
 
@@ -364,7 +375,7 @@ END_TEST
 
 static void skipped(enum config_capture which, const char *why)
 {
-	ck_assert_int_eq(capture_run(&context, which, outfd, &record), 0);
+	ck_assert_int_eq(run_one(which, outfd, &record), 0);
 	ck_assert_int_eq(record.status, INCIDENT_CAPTURE_SKIPPED);
 	ck_assert_str_eq(record.why, why);
 	ck_assert_str_eq(record.file, "");
@@ -408,7 +419,6 @@ START_TEST(what_the_system_does_not_offer_is_skipped)
 {
 	context.mounts = NULL;
 	skipped(CONFIG_CAPTURE_CGROUP, "not offered by this system");
-	skipped(CONFIG_CAPTURE_SAMPLES, "nothing was recorded");
 	members[0].pid = 77; /* the fixture has neither tasks nor smaps */
 	members[0].start_ticks = 700;
 	skipped(CONFIG_CAPTURE_SMAPS, "not offered by this system");
@@ -420,7 +430,7 @@ START_TEST(a_file_that_is_in_the_way_is_a_failure)
 	char *text = run(CONFIG_CAPTURE_STATUS);
 
 	free(text);
-	ck_assert_int_eq(capture_run(&context, CONFIG_CAPTURE_STATUS, outfd, &record), -EEXIST);
+	ck_assert_int_eq(run_one(CONFIG_CAPTURE_STATUS, outfd, &record), -EEXIST);
 	ck_assert_int_eq(record.status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_str_eq(record.why, "File exists");
 	ck_assert_str_eq(record.name, "status");
@@ -441,7 +451,7 @@ START_TEST(every_failing_allocation_fails_one_capture_only)
 			int r;
 
 			torture_arm(n);
-			r = capture_run(&context, all[i], outfd, &record);
+			r = run_one(all[i], outfd, &record);
 			injected = torture_disarm();
 			/*
 			 * limits has something to say all the same; smaps needs not give memory
@@ -462,25 +472,17 @@ END_TEST
 START_TEST(all_captures_are_recorded_in_the_incident)
 {
 	static struct incident incident;
-	struct sample_window_options options = { .fired = now, .before_ns = NS_PER_S, .after_ns = NS_PER_S };
-	struct sample sample = { 0 };
-	struct sample_window *sample_window;
 	struct stat st;
 
-	ck_assert_int_eq(sample_window_new(&options, &sample_window), 0);
-	sample_set(&sample, SAMPLE_CPU, 1);
-	sample_window_add(sample_window, now, &sample);
-	context.sample_window = sample_window;
 	incident_init(&incident, "x");
-	ck_assert_uint_eq(capture_run_all(&context, CONFIG_CAPTURE_ALL, outfd, &incident), 0);
-	ck_assert_uint_eq(incident.capture_count, 7);
+	run_captures(&context, CONFIG_CAPTURE_ALL, outfd, &incident);
+	ck_assert_uint_eq(incident.capture_count, 6);
 	for (size_t i = 0; i < incident.capture_count; i++) {
 		ck_assert_int_eq(incident.captures[i].status, INCIDENT_CAPTURE_OK);
 		ck_assert_int_eq(fstatat(outfd, incident.captures[i].file, &st, 0), 0);
 		ck_assert_uint_eq((uint64_t)st.st_size, incident.captures[i].bytes);
 	}
-	ck_assert_str_eq(incident.captures[6].name, "smaps"); /* what holds up the target is last */
-	sample_window_free(sample_window);
+	ck_assert_str_eq(incident.captures[5].name, "smaps"); /* what holds up the target is last */
 }
 END_TEST
 

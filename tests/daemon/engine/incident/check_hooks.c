@@ -2,7 +2,7 @@
  * check_hooks.c: commands that behave and commands that do not, run as an incident runs them, into
  * a directory that stands for its draft.
  */
-#include "daemon/engine/incident/hooks.h"
+#include "daemon/engine/incident/hooks.c"
 
 #include "lib/config/config.h"
 #include "daemon/engine/base/clocks.h"
@@ -29,7 +29,7 @@ static struct config *config;
 /* Of one incident. */
 static struct one {
 	struct hook_plan *plan;
-	struct hookrun *run;
+	struct hook_run *run;
 	struct incident incident;
 	atomic_bool done;
 } ones[RUNS_MAX];
@@ -48,7 +48,7 @@ static void teardown(void)
 	hooks_stop(hooks);
 	hooks_free(hooks);
 	for (int i = 0; i < RUNS_MAX; i++) {
-		hookrun_free(ones[i].run);
+		hook_run_free(ones[i].run);
 		hook_plan_free(ones[i].plan);
 	}
 	config_free(config);
@@ -93,7 +93,7 @@ static void begin(struct one *one, const char *runs, const char *rule, int32_t p
 static void wait_for(struct one *one)
 {
 	scene_wait_for(atomic_load(&one->done));
-	hookrun_report(one->run, &one->incident);
+	hook_run_report(one->run, &one->incident);
 }
 
 static const struct incident_capture *run(const char *runs)

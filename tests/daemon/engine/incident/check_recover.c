@@ -95,10 +95,11 @@ static void leave_ring(bool killed)
 /* How many incidents there are; the first one's directory in ret, if there is one. */
 static size_t count_incidents(char ret[256])
 {
+	AUTO_CLOSE int fd = open(incidents, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct retention_entry *entries;
 	size_t count;
 
-	ck_assert_int_eq(spool_list(spool, &entries, &count), 0);
+	ck_assert_int_eq(spool_list_at(fd, &entries, &count), 0);
 	if (count)
 		snprintf(ret, 256, "%s/%s", incidents, entries[0].name);
 	free(entries);
