@@ -1,6 +1,16 @@
 /*
- * export.c: spikewatch export: an incident in a form that other programs read. Each form is a line
- * in a table.
+ * export.c: spikewatch export: an incident in a form that other programs read (a table of forms), or
+ * a page of spikewatch report as a directory again.
+ *
+ * Samples are written as they are read, so memory does not grow with their number. Two forms need a
+ * first walk over them: gvisor for the targets and the start, perfetto because times below zero are
+ * not shown. In a gVisor stream a row is a tick with all targets side by side, while samples.tsv has
+ * a row per target; rows are one tick until a target comes again, or more than half an interval has
+ * passed.
+ *
+ * A page is restored under another name first, and renamed when all files are in it. Its names are
+ * not trusted: report_file_next lets only names of an incident's files through, and files are
+ * created, never opened.
  */
 #include "cli/export/export.h"
 
@@ -32,30 +42,20 @@
 /* A larger page is not read. */
 #define RESTORE_PAGE_MAX ((size_t)2 << 30)
 
-/*
- * export_rows.c: rows go out as they come in, so memory does not grow with their number.
- *
- * A gVisor stream has no targets: a row is a tick, with all of them side by side. In samples.tsv
- * each has a row at its own time; rows are one tick until a target comes again, or more than half
- * an interval has passed.
- */
+static const char command[] = "spikewatch export";
 
-/* Nothing to write: said here. Other errors are the caller's to say. */
-static int lacks_samples(int rc)
-{
-	if (rc != -ENOENT)
-		return rc;
-	fprintf(stderr, "spikewatch export: the incident has no " INCIDENT_SAMPLES_FILE "\n");
-	return EXPORTING_NOTHING;
-}
-
-static int run(const struct exporting *exporting,
-	       int (*row)(void *, const struct sample_walk *, const struct sample_walk_row *), void *ctx,
-	       struct sample_walk *ret)
+/* Walks over the samples. EXPORTING_NOTHING: there are none, explained on stderr. */
+static int walk_samples(const struct exporting *exporting,
+			int (*row)(void *, const struct sample_walk *, const struct sample_walk_row *), void *ctx,
+			struct sample_walk *ret)
 {
 	const struct sample_walk_visit visit = { .row = row, .ctx = ctx };
+	int rc = sample_walk_run(exporting->fd, exporting->incident->wall, &visit, ret);
 
-	return lacks_samples(sample_walk_run(exporting->fd, exporting->incident->wall, &visit, ret));
+	if (rc != -ENOENT)
+		return rc;
+	fprintf(stderr, "%s: the incident has no " INCIDENT_SAMPLES_FILE "\n", command);
+	return EXPORTING_NOTHING;
 }
 
 static uint64_t wall_of(const struct exporting *exporting, const struct sample_walk_row *row)
@@ -63,8 +63,9 @@ static uint64_t wall_of(const struct exporting *exporting, const struct sample_w
 	return exporting->incident->wall.ns + (uint64_t)row->at_ns;
 }
 
-/* ---- csv ---- */
+/* ---- csv: RFC 4180, a header with units ---- */
 
+/* Text that a spreadsheet would take for a formula gets an apostrophe before it. */
 static void put_csv_text(FILE *out, const char *text)
 {
 	char shown[4 * 256 + 1];
@@ -96,13 +97,6 @@ static int csv_row(void *ctx, const struct sample_walk *walk, const struct sampl
 	return 0;
 }
 
-/*
- * Each writes all samples. 0; EXPORTING_NOTHING: there are none; -ENOMEM; -errno.
- *
- * csv: RFC 4180, a header with units; a text that a spreadsheet would take for a formula gets an
- * apostrophe before it. json: one object with columns, rows as arrays, and targets. gvisor: the
- * stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets.
- */
 static int export_rows_csv(const struct exporting *exporting)
 {
 	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
@@ -114,10 +108,10 @@ static int export_rows_csv(const struct exporting *exporting)
 		fprintf(exporting->out, ",%s[%s]", info->name, info->unit);
 	}
 	fputs("\r\n", exporting->out);
-	return run(exporting, csv_row, (void *)(uintptr_t)exporting, &walk);
+	return walk_samples(exporting, csv_row, (void *)(uintptr_t)exporting, &walk);
 }
 
-/* ---- json ---- */
+/* ---- json: one object with columns, rows as arrays, and targets ---- */
 
 static void put_column(struct json_writer *json, const char *name, const char *unit, const char *kind)
 {
@@ -189,7 +183,7 @@ static int export_rows_json(const struct exporting *exporting)
 	json_begin_object(json);
 	put_head(json, exporting->incident);
 	json_member_array(json, "rows");
-	rc = run(exporting, json_row, json, &walk);
+	rc = walk_samples(exporting, json_row, json, &walk);
 	json_end_array(json);
 	put_targets(json, &walk);
 	json_end_object(json);
@@ -197,7 +191,7 @@ static int export_rows_json(const struct exporting *exporting)
 	return rc ? rc : closed;
 }
 
-/* ---- gvisor ---- */
+/* ---- gvisor: the stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets ---- */
 
 /* A name of a column, its end included. */
 #define NAME_BYTES 256
@@ -227,7 +221,7 @@ static int first_row(void *ctx, const struct sample_walk *walk, const struct sam
 	return 0;
 }
 
-/* "/web/812/cpu": what the format cannot have in a name becomes "_". */
+/* "/web/812/cpu"; brackets, which a name cannot have, become "_". */
 static void name_column(char ret[static NAME_BYTES], const char *target, const char *field)
 {
 	char shown[80];
@@ -239,7 +233,7 @@ static void name_column(char ret[static NAME_BYTES], const char *target, const c
 	snprintf(ret, NAME_BYTES, "/%s/%s", shown, field);
 }
 
-/* Two targets may be called the same, cut to this length: their place tells them apart. */
+/* Of targets with the same name, once it is cut to this length, the later ones get a number. */
 static void name_target(const struct sample_walk *walk, size_t at, char ret[static 64])
 {
 	snprintf(ret, 64, "%.50s", walk->targets[at].name[0] ? walk->targets[at].name : "?");
@@ -263,7 +257,7 @@ static int begin_gvisor(struct gvisor *gvisor, const struct sample_walk *walk)
 
 	gvisor->targets = walk->count < RECORDER_GVISOR_TARGETS ? walk->count : RECORDER_GVISOR_TARGETS;
 	if (gvisor->targets < walk->count)
-		fprintf(stderr, "spikewatch export: gvisor has room for %u targets; the other %zu are left out\n",
+		fprintf(stderr, "%s: gvisor has room for %u targets; the other %zu are left out\n", command,
 			RECORDER_GVISOR_TARGETS, walk->count - gvisor->targets);
 	for (size_t i = 0; i < gvisor->targets; i++) {
 		char name[64];
@@ -321,25 +315,25 @@ static int export_rows_gvisor(const struct exporting *exporting)
 	AUTO(sample_walk_release) struct sample_walk first = { 0 };
 	AUTO(sample_walk_release) struct sample_walk second = { 0 };
 	struct gvisor gvisor = { .exporting = exporting };
-	int closed, rc = run(exporting, first_row, &gvisor, &first);
+	int closed, rc = walk_samples(exporting, first_row, &gvisor, &first);
 
 	if (rc != 0)
 		return rc;
 	if (!gvisor.any) {
-		fprintf(stderr, "spikewatch export: there is no sample in " INCIDENT_SAMPLES_FILE "\n");
+		fprintf(stderr, "%s: there is no sample in " INCIDENT_SAMPLES_FILE "\n", command);
 		return EXPORTING_NOTHING;
 	}
 	rc = begin_gvisor(&gvisor, &first);
 	if (rc < 0)
 		return rc;
-	rc = run(exporting, gvisor_row, &gvisor, &second);
+	rc = walk_samples(exporting, gvisor_row, &gvisor, &second);
 	if (rc == 0)
 		rc = end_tick(&gvisor);
 	closed = stream_close(gvisor.writer);
 	return rc ? rc : closed;
 }
 
-bool export_rows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
+bool export_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
 {
 	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
 
@@ -349,14 +343,9 @@ bool export_rows_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns,
 	return true;
 }
 
-/*
- * export_trace.c: two walks over the samples: the first finds where time begins, because times
- * below zero are not shown, the second writes each row as it comes. Events need no order.
- *
- * A target that is no process has no pid; it gets one that no process can have.
- */
+/* ---- perfetto: the JSON of the Trace Event Format ---- */
 
-/* Above the kernel's PID_MAX_LIMIT. */
+/* For what has no pid: above the kernel's PID_MAX_LIMIT. */
 #define PID_INCIDENT 4194305
 #define PID_TARGETS 4194306
 
@@ -389,8 +378,8 @@ static int measure_row(void *ctx, const struct sample_walk *walk, const struct s
 	return 0;
 }
 
-/* In microseconds since the first row; what is earlier is there. */
-static double when(const struct trace *trace, int64_t at_ns)
+/* In microseconds since the first row; not negative. */
+static double trace_time(const struct trace *trace, int64_t at_ns)
 {
 	int64_t since = at_ns - trace->from_ns;
 
@@ -415,7 +404,7 @@ static void begin_event(struct json_writer *json, const char *phase, const char 
 
 static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, const char *name, double value)
 {
-	begin_event(trace->json, "C", name, pid, when(trace, at_ns));
+	begin_event(trace->json, "C", name, pid, trace_time(trace, at_ns));
 	json_member_object(trace->json, "args");
 	json_member_double(trace->json, "value", value);
 	json_end_object(trace->json);
@@ -429,7 +418,7 @@ static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, c
 	int64_t since = row->at_ns - last->at_ns, ran_ns;
 
 	if (last->has && !row->gap && since > 0 && cpu_ns >= last->cpu_ns) {
-		if (export_rows_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
+		if (export_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
 			put_counter(trace, pid, last->at_ns, "cpu (cores)", 0);
 			last->at_ns = row->at_ns - ran_ns;
 			since = ran_ns;
@@ -463,7 +452,7 @@ static int write_row(void *ctx, const struct sample_walk *walk, const struct sam
 	return 0;
 }
 
-static void put_name(const struct trace *trace, const char *what, int64_t pid, const char *name)
+static void put_trace_name(const struct trace *trace, const char *what, int64_t pid, const char *name)
 {
 	begin_event(trace->json, "M", what, pid, 0);
 	json_member_object(trace->json, "args");
@@ -474,15 +463,15 @@ static void put_name(const struct trace *trace, const char *what, int64_t pid, c
 
 static void put_names(const struct trace *trace, const struct sample_walk *walk)
 {
-	put_name(trace, "process_name", PID_INCIDENT, trace->incident->id);
-	put_name(trace, "thread_name", PID_INCIDENT, "phases");
+	put_trace_name(trace, "process_name", PID_INCIDENT, trace->incident->id);
+	put_trace_name(trace, "thread_name", PID_INCIDENT, "phases");
 	for (size_t i = 0; i < walk->count; i++)
-		put_name(trace, "process_name", pid_of(walk, i), walk->targets[i].name);
+		put_trace_name(trace, "process_name", pid_of(walk, i), walk->targets[i].name);
 }
 
 static void put_slice(const struct trace *trace, const char *name, int64_t from_ns, int64_t to_ns)
 {
-	double from = when(trace, from_ns), to = when(trace, to_ns);
+	double from = trace_time(trace, from_ns), to = trace_time(trace, to_ns);
 
 	if (to <= from)
 		return;
@@ -503,7 +492,7 @@ static void put_phases(const struct trace *trace)
 	put_slice(trace, "window of the rule", window_ns, 0);
 	put_slice(trace, "after", 0, trace->to_ns);
 	begin_event(trace->json, "i", incident->rule.name[0] ? incident->rule.name : "fired", PID_INCIDENT,
-		    when(trace, 0));
+		    trace_time(trace, 0));
 	json_member_text(trace->json, "cat", "firing");
 	json_member_text(trace->json, "s", "g");
 	json_end_object(trace->json);
@@ -545,9 +534,8 @@ static int write_trace(struct trace *trace, const struct exporting *exporting)
 }
 
 /*
- * Writes the JSON form of the Trace Event Format: counters ("C") of each target, what it was
- * before, in the window of the rule and after ("X"), the firing ("i"), and names ("M"). 0;
- * EXPORTING_NOTHING: there are no samples; -ENOMEM; -errno.
+ * Counters ("C") of each target; the time before, in the window of the rule, and after as slices
+ * ("X"); the firing ("i"); names ("M"). Events need no order.
  */
 static int export_trace_write(const struct exporting *exporting)
 {
@@ -558,7 +546,7 @@ static int export_trace_write(const struct exporting *exporting)
 	int rc = sample_walk_run(exporting->fd, exporting->incident->wall, &visit, &walk);
 
 	if (rc == -ENOENT || (rc == 0 && !trace.any)) {
-		fprintf(stderr, "spikewatch export: the incident has no samples\n");
+		fprintf(stderr, "%s: the incident has no samples\n", command);
 		return EXPORTING_NOTHING;
 	}
 	if (rc < 0)
@@ -571,21 +559,17 @@ static int export_trace_write(const struct exporting *exporting)
 	return write_trace(&trace, exporting);
 }
 
-/*
- * restore.c: under another name first, like everything that has to be whole under its own. The
- * names come from the page, which anybody may have written: report_file.h lets only those of
- * incidents through, and files are made anew, never opened.
- */
+/* ---- restoring a page ---- */
 
-/* While a page is taken apart. */
 struct restoring {
-	const char *command, *path;
+	const char *path;
 	int dirfd;
 	uint64_t files, bytes;
 	bool trouble;
 };
 
-static int complain(const char *command, const char *what, const char *why)
+/* Returns EXIT_TROUBLE. */
+static int complain(const char *what, const char *why)
 {
 	fprintf(stderr, "%s: ", command);
 	output_escaped(stderr, what);
@@ -593,13 +577,14 @@ static int complain(const char *command, const char *what, const char *why)
 	return EXIT_TROUBLE;
 }
 
-static void trouble(struct restoring *restoring, const char *what, const char *why)
+static void note_trouble(struct restoring *restoring, const char *what, const char *why)
 {
-	complain(restoring->command, what, why);
+	complain(what, why);
 	restoring->trouble = true;
 }
 
-bool restore_is_page(const char *path)
+/* A regular file is taken for a page, because incidents are directories. */
+static bool restore_is_page(const char *path)
 {
 	struct stat st;
 
@@ -616,14 +601,14 @@ static int write_file(int dirfd, const char *name, const struct buffer *bytes)
 	return rc;
 }
 
-/* 0; -ENOMEM; the error of the disk. What is damaged is said and passed over. */
+/* 0, also of a damaged file, which is reported and left out; -ENOMEM; -errno of writing. */
 static int restore_file(struct restoring *restoring, const struct report_file_entry *entry)
 {
 	AUTO(buffer_release) struct buffer bytes = { 0 };
 	int rc = report_file_get(entry, &bytes);
 
 	if (rc == -EBADMSG) {
-		trouble(restoring, entry->name, "damaged, not restored");
+		note_trouble(restoring, entry->name, "damaged, not restored");
 		return 0;
 	}
 	if (rc == 0)
@@ -647,30 +632,27 @@ static int restore_files(struct restoring *restoring, struct report_file *page)
 			if (rc < 0)
 				return rc;
 		} else if (rc == -EBADMSG) {
-			trouble(restoring, restoring->path, "a file in it is damaged, not restored");
+			note_trouble(restoring, restoring->path, "a file in it is damaged, not restored");
 			rc = 0;
 		} else if (rc == -ENODATA) {
-			trouble(restoring, restoring->path, "it was cut off, or changed: files may be missing");
+			note_trouble(restoring, restoring->path, "it was cut off, or changed: files may be missing");
 		}
 	}
 	return 0;
 }
 
-static void say_fault(void *ctx, const char *name, enum manifest_fault fault)
+static void on_fault(void *ctx, const char *name, enum manifest_fault fault)
 {
-	trouble(ctx, name, manifest_fault_name(fault));
+	note_trouble(ctx, name, manifest_fault_name(fault));
 }
 
-/*
- * What was left out of the page, or was damaged before it was made, is said by the incident's own
- * list.
- */
-static void verify(struct restoring *restoring)
+/* MANIFEST tells which files were left out of the page, or were damaged before it was made. */
+static void verify_restored(struct restoring *restoring)
 {
-	int rc = manifest_verify(restoring->dirfd, say_fault, restoring);
+	int rc = manifest_verify(restoring->dirfd, on_fault, restoring);
 
 	if (rc < 0)
-		trouble(restoring, MANIFEST_NAME, rc == -ENOENT ? "missing" : "damaged");
+		note_trouble(restoring, MANIFEST_NAME, rc == -ENOENT ? "missing" : "damaged");
 }
 
 static void remove_files(int dirfd, struct report_file page, const char *directory)
@@ -694,7 +676,7 @@ static int restore_into(struct restoring *restoring, struct report_file *page, c
 	int rc;
 
 	if (mkdir(temporary, 0750) < 0)
-		return complain(restoring->command, temporary, strerror(errno));
+		return complain(temporary, strerror(errno));
 	dirfd = open(temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	restoring->dirfd = dirfd;
 	rc = dirfd < 0 ? -errno : restore_files(restoring, page);
@@ -702,16 +684,16 @@ static int restore_into(struct restoring *restoring, struct report_file *page, c
 		rc = -errno;
 	if (rc < 0) {
 		remove_files(dirfd, from, temporary);
-		return rc == -ENOMEM ? output_no_memory() : complain(restoring->command, directory, strerror(-rc));
+		return rc == -ENOMEM ? output_no_memory() : complain(directory, strerror(-rc));
 	}
-	verify(restoring);
+	verify_restored(restoring);
 	printf("Restored: ");
 	output_escaped(stdout, directory);
 	printf(", %ju files, %ju bytes\n", (uintmax_t)restoring->files, (uintmax_t)restoring->bytes);
 	return restoring->trouble ? EXIT_TROUBLE : EXIT_OK;
 }
 
-/* Without the slashes at its end. False: that is no place for a directory. */
+/* place: directory without trailing slashes. False: it cannot be a directory's name. */
 static bool name_places(const char *directory, char place[static INCIDENT_LOAD_PATH_MAX],
 			char temporary[static INCIDENT_LOAD_PATH_MAX])
 {
@@ -725,29 +707,34 @@ static bool name_places(const char *directory, char place[static INCIDENT_LOAD_P
 		       INCIDENT_LOAD_PATH_MAX;
 }
 
-static int restore(const char *command, const char *path, const char *directory, const struct buffer *text)
+static int restore_text(const char *path, const char *directory, const struct buffer *text)
 {
-	struct restoring restoring = { .command = command, .path = path };
+	struct restoring restoring = { .path = path };
 	char place[INCIDENT_LOAD_PATH_MAX], temporary[INCIDENT_LOAD_PATH_MAX];
 	struct report_file page;
 	struct stat st;
 	int rc = report_file_start(&page, text->data ? text->data : "", text->len);
 
 	if (rc < 0) {
-		complain(command, path,
-			 rc == -ENOENT ? "no incident, and no report of one" : "a report of a later version");
+		complain(path, rc == -ENOENT ? "neither an incident nor a report of one"
+					     : "a report of a later version of spikewatch");
 		return EXIT_USAGE;
 	}
 	if (!directory && !page.incident[0])
-		return complain(command, path, "it does not say what the incident was called: --output DIR does");
+		return complain(path, "it does not hold the name of the incident: use --output DIR");
 	if (!name_places(directory ? directory : page.incident, place, temporary))
-		return complain(command, directory, "no name for a directory");
+		return complain(directory, "not a name for a directory");
 	if (lstat(place, &st) == 0)
-		return complain(command, place, "it is there already");
+		return complain(place, "already exists");
 	return restore_into(&restoring, &page, temporary, place);
 }
 
-int restore_page(const char *command, const char *path, const char *directory)
+/*
+ * Makes directory (NULL: the incident's name, in the working directory) of the files in a page.
+ * Returns the code to exit with: EXIT_TROUBLE: something failed, or is damaged or missing, and
+ * everything else was restored; EXIT_USAGE: it is no report.
+ */
+static int restore_page(const char *path, const char *directory)
 {
 	AUTO(buffer_release) struct buffer text = { .max = RESTORE_PAGE_MAX };
 	int rc = incident_load_whole(AT_FDCWD, path, &text);
@@ -755,11 +742,11 @@ int restore_page(const char *command, const char *path, const char *directory)
 	if (rc == -ENOMEM)
 		return output_no_memory();
 	if (rc < 0)
-		return complain(command, path, strerror(-rc));
-	return restore(command, path, directory, &text);
+		return complain(path, strerror(-rc));
+	return restore_text(path, directory, &text);
 }
 
-static const char command[] = "spikewatch export";
+/* ---- the command ---- */
 
 /* A file of the incident as it is. */
 static int copy_file(const struct exporting *exporting, const char *name)
@@ -797,7 +784,7 @@ static const struct form {
 	const char *name;
 	int (*write)(const struct exporting *exporting);
 	bool binary;
-	bool has_memory; /* --memory means something */
+	bool has_memory; /* takes --memory */
 } forms[] = {
 	{ "csv", export_rows_csv, false, false },         { "json", export_rows_json, false, false },
 	{ "gvisor", export_rows_gvisor, false, false },   { "pprof", copy_pprof, true, true },
@@ -805,7 +792,7 @@ static const struct form {
 	{ "perfetto", export_trace_write, false, false },
 };
 
-static int wrong(const char *name, const char *why)
+static int wrong_usage(const char *name, const char *why)
 {
 	fprintf(stderr, "%s: %s %s\nTry '%s --help'.\n", command, name, why, command);
 	return EXIT_USAGE;
@@ -824,7 +811,7 @@ static const struct form *find_form(const char *name)
 	if (name) {
 		fprintf(stderr, "--format \"");
 		output_escaped(stderr, name);
-		fprintf(stderr, "\" is none; ");
+		fprintf(stderr, "\" is not known; ");
 	}
 	nearest = name ? options_nearest(name, names, ARRAY_LEN(names)) : NULL;
 	if (nearest)
@@ -851,7 +838,7 @@ static int write_form(const struct form *form, int fd, bool memory, FILE *out)
 	rc = form->write(&exporting);
 	if (rc == -ENOMEM)
 		return output_no_memory();
-	/* An error of the output is reported by who closes it. */
+	/* output_file_write reports an error of the output. */
 	if (rc < 0 && !ferror(out))
 		fprintf(stderr, "%s: %s: %s\n", command, form->name, rc == -EBADMSG ? "damaged" : strerror(-rc));
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
@@ -868,7 +855,7 @@ static int write_job(void *ctx, FILE *file, bool *keep)
 {
 	const struct job *job = ctx;
 
-	(void)keep; /* of what failed nothing is */
+	(void)keep; /* nothing that failed is kept */
 	return write_form(job->form, job->fd, job->memory, file);
 }
 
@@ -907,16 +894,15 @@ int export_command(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
-	/* A report has all of the incident in it. */
 	if (!format && restore_is_page(argv[first]))
-		return restore_page(command, argv[first], strcmp(output, "-") == 0 ? NULL : output);
+		return restore_page(argv[first], strcmp(output, "-") == 0 ? NULL : output);
 	form = find_form(format);
 	if (!form)
 		return EXIT_USAGE;
 	if (memory && !form->has_memory)
-		return wrong(form->name, "is not of stacks: --memory is for pprof, folded and firefox");
+		return wrong_usage(form->name, "is not of stacks: --memory is for pprof, folded and firefox");
 	if (form->binary && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
-		return wrong(form->name, "is not for a terminal: --output FILE");
+		return wrong_usage(form->name, "is not for a terminal: --output FILE");
 	rc = incident_pick(command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;

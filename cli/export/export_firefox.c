@@ -1,10 +1,18 @@
 /*
- * export_firefox.c: each target has a main thread, which its counters belong to; threads in which
- * stacks were sampled come behind them, or are that main thread if it is the same one.
+ * export_firefox.c: the processed profile format of the Firefox Profiler: src/types/profile.ts and
+ * docs-developer/CHANGELOG-formats.md of github.com/firefox-devtools/profiler.
  *
- * A profile of pprof knows of a sample in which phase it was taken, before the spike or during it,
- * and not when. So the samples of a thread are spread evenly over their phase: how often a stack
- * was seen is true, in what order within the phase is not, and "extra" of the profile says so.
+ * Each target has a main thread, which its counters belong to; threads in which stacks were sampled
+ * follow, or are that main thread if it is the same one.
+ *
+ * A counter is a column of differences; rows of all targets are kept and sorted by target. A target
+ * that did not run has no row until its heartbeat: the CPU time of the row after such a pause was
+ * used shortly before it, so a point of 0 is put there; otherwise it would be drawn as a little over
+ * all of the pause.
+ *
+ * A pprof profile tells in which phase a sample was taken, before the spike or during it, but not
+ * when. So the samples of a thread are spread evenly over their phase: how often a stack was seen is
+ * right, the order within the phase is not, and "extra" of the profile says so.
  */
 #include "cli/export/export_firefox.h"
 
@@ -14,9 +22,9 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
+#include "lib/base/map.h"
 #include "lib/incident/incident.h"
 #include "lib/model/sample.h"
-#include "lib/model/target.h"
 #include "lib/profile/pprof.h"
 
 #include <errno.h>
@@ -25,29 +33,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows beyond are left out, and cut says so. */
+/* Further rows are left out. */
 #define FIREFOX_COUNTERS_ROWS_MAX ((size_t)4 << 20)
+
+struct counter_point {
+	size_t order; /* in the file */
+	uint32_t target;
+	bool has_cpu, has_memory, gap;
+	int64_t at_ns;
+	uint64_t cpu_ns, memory_bytes;
+};
 
 /* {0} is empty and legal. */
 struct firefox_counters {
 	struct sample_walk walk; /* the targets */
-	struct firefox_counters_point *points;
+	struct counter_point *points;
 	size_t count, cap;
 	int64_t from_ns, to_ns; /* of the rows, since the firing; 0, 0 without any */
-	bool cut;
+	bool cut;               /* there were more */
 };
 
-/*
- * Of the processed profile format: src/types/profile.ts and docs-developer/CHANGELOG-formats.md of
- * github.com/firefox-devtools/profiler. A viewer takes this version and older ones.
- */
-#define FIREFOX_META_VERSION 70
+/* Of the format: a viewer takes this version and older ones. */
+#define FORMAT_VERSION 70
 
-/*
- * The name of the markers that are described here, the "type" of their data; their fields are what,
- * rule, value and unit.
- */
-#define FIREFOX_META_MARKER "spikewatch"
+/* The "type" of the markers' data: what, rule, value and unit. */
+#define MARKER "spikewatch"
 
 struct firefox_meta {
 	const struct incident *incident;
@@ -56,26 +66,16 @@ struct firefox_meta {
 	uint64_t interval_ns;
 };
 
-static void firefox_counters_release(struct firefox_counters *counters);
+/* ---- counters ---- */
 
-/*
- * firefox_counters.c: a counter is a column of differences. Rows of all targets are kept, then
- * sorted by target.
- *
- * A target that did not run has no row until its heartbeat: the CPU time of the row after such a
- * pause was used shortly before it, so a point without any is put there; else it would look like a
- * little over all of the pause.
- */
+static void firefox_counters_release(struct firefox_counters *counters)
+{
+	sample_walk_release(&counters->walk);
+	free(counters->points);
+	*counters = (struct firefox_counters){ .cut = false };
+}
 
-struct firefox_counters_point {
-	size_t order;
-	uint32_t target;
-	bool has_cpu, has_memory, gap;
-	int64_t at_ns;
-	uint64_t cpu_ns, memory_bytes;
-};
-
-static int keep(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
+static int keep_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	struct firefox_counters *counters = ctx;
 	const struct sample *sample = &row->sample;
@@ -85,20 +85,13 @@ static int keep(void *ctx, const struct sample_walk *walk, const struct sample_w
 		counters->cut = true;
 		return 0;
 	}
-	if (counters->count == counters->cap) {
-		size_t cap = counters->cap ? 2 * counters->cap : 1024;
-		struct firefox_counters_point *points = realloc(counters->points, cap * sizeof(*points));
-
-		if (!points)
-			return -ENOMEM;
-		counters->points = points;
-		counters->cap = cap;
-	}
+	if (vector_reserve(&counters->points, &counters->cap, counters->count + 1, sizeof(*counters->points)) < 0)
+		return -ENOMEM;
 	if (counters->count == 0 || row->at_ns < counters->from_ns)
 		counters->from_ns = row->at_ns;
 	if (counters->count == 0 || row->at_ns > counters->to_ns)
 		counters->to_ns = row->at_ns;
-	counters->points[counters->count] = (struct firefox_counters_point){
+	counters->points[counters->count] = (struct counter_point){
 		.order = counters->count,
 		.target = (uint32_t)row->target,
 		.has_cpu = sample_has(sample, SAMPLE_CPU),
@@ -112,9 +105,9 @@ static int keep(void *ctx, const struct sample_walk *walk, const struct sample_w
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int by_target_and_time(const void *a, const void *b)
 {
-	const struct firefox_counters_point *left = a, *right = b;
+	const struct counter_point *left = a, *right = b;
 
 	if (left->target != right->target)
 		return left->target < right->target ? -1 : 1;
@@ -130,7 +123,7 @@ static int compare(const void *a, const void *b)
 static int firefox_counters_load(int incidentfd, const struct incident *incident, struct firefox_counters *ret)
 {
 	struct firefox_counters counters = { .cut = false };
-	const struct sample_walk_visit visit = { .row = keep, .ctx = &counters };
+	const struct sample_walk_visit visit = { .row = keep_row, .ctx = &counters };
 	int rc = sample_walk_run(incidentfd, incident->wall, &visit, &counters.walk);
 
 	*ret = (struct firefox_counters){ .cut = false };
@@ -139,23 +132,13 @@ static int firefox_counters_load(int incidentfd, const struct incident *incident
 		return rc;
 	}
 	if (counters.count > 0)
-		qsort(counters.points, counters.count, sizeof(*counters.points), compare);
+		qsort(counters.points, counters.count, sizeof(*counters.points), by_target_and_time);
 	*ret = counters;
 	return 0;
 }
 
-static void firefox_counters_release(struct firefox_counters *counters)
-{
-	sample_walk_release(&counters->walk);
-	free(counters->points);
-	*counters = (struct firefox_counters){ .cut = false };
-}
-
-/*
- * The pid of a target, as the profile has it: a text. Those that are no processes have one of their
- * own.
- */
-static void firefox_counters_pid(const struct firefox_counters *counters, size_t target, char ret[static 32])
+/* The pid of a target, which is text in a profile; one of its own for what is no process. */
+static void target_pid(const struct firefox_counters *counters, size_t target, char ret[static 32])
 {
 	if (counters->walk.targets[target].pid)
 		snprintf(ret, 32, "%d", counters->walk.targets[target].pid);
@@ -163,9 +146,7 @@ static void firefox_counters_pid(const struct firefox_counters *counters, size_t
 		snprintf(ret, 32, "target-%zu", target + 1);
 }
 
-/* ---- the columns ---- */
-
-/* What is written of each point: when, and by how much the counter moved. */
+/* What is written of each point: its time, and by how much the counter moved. */
 struct columns {
 	struct json_writer *times, *counts; /* one of them is NULL: columns are written one after the other */
 	int64_t zero_ns;
@@ -181,29 +162,27 @@ static void put_point(struct columns *columns, int64_t at_ns, double count)
 		json_double(columns->counts, count);
 }
 
-/* In milliseconds of CPU time: by the millisecond that is cores. */
-static void put_cpu(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
-		    struct columns *columns)
+/* In milliseconds of CPU time; per millisecond that is cores. */
+static void put_cpu(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
 {
-	const struct firefox_counters_point *last = NULL;
+	const struct counter_point *last = NULL;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct firefox_counters_point *point = &points[i];
+		const struct counter_point *point = &points[i];
 		bool follows = last && !point->gap && point->cpu_ns >= last->cpu_ns;
 		int64_t ran_ns;
 
 		if (!point->has_cpu)
 			continue;
 		if (follows &&
-		    export_rows_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
+		    export_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
 			put_point(columns, point->at_ns - ran_ns, 0);
 		put_point(columns, point->at_ns, follows ? (double)(point->cpu_ns - last->cpu_ns) / 1e6 : 0);
 		last = point;
 	}
 }
 
-static void put_memory(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
-		       struct columns *columns)
+static void put_memory(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
 {
 	uint64_t before = 0;
 
@@ -216,8 +195,6 @@ static void put_memory(const struct firefox_counters_point *points, size_t count
 	}
 }
 
-/* ---- the counters ---- */
-
 struct row {
 	const char *source, *unit, *label;
 };
@@ -225,8 +202,7 @@ struct row {
 static const struct kind {
 	const char *name, *category, *description, *graph, *unit, *color, *label;
 	unsigned weight;
-	void (*put)(const struct firefox_counters_point *points, size_t count, uint64_t interval_ns,
-		    struct columns *columns);
+	void (*put)(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns);
 	struct row rows[2];
 } kinds[] = {
 	{ "CPU",
@@ -281,51 +257,47 @@ static void put_display(const struct kind *kind, struct json_writer *json)
 	json_end_object(json);
 }
 
-/* What a counter is made of. */
-struct firefox_counters_part {
+/* The points of one target. */
+struct counter_span {
 	const struct firefox_counters *counters;
 	size_t target, first, count;
 	uint64_t interval_ns;
 	int64_t zero_ns;
 };
 
-static void firefox_counters_put_samples(const struct firefox_counters_part *firefox_counters_part,
-					 const struct kind *kind, struct json_writer *json)
+static void put_counter_samples(const struct counter_span *span, const struct kind *kind, struct json_writer *json)
 {
-	const struct firefox_counters_point *points =
-		firefox_counters_part->counters->points + firefox_counters_part->first;
-	struct columns columns = { .times = json, .zero_ns = firefox_counters_part->zero_ns };
+	const struct counter_point *points = span->counters->points + span->first;
+	struct columns columns = { .times = json, .zero_ns = span->zero_ns };
 
 	json_member_object(json, "samples");
 	json_member_array(json, "time");
-	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
+	kind->put(points, span->count, span->interval_ns, &columns);
 	json_end_array(json);
-	columns = (struct columns){ .counts = json, .zero_ns = firefox_counters_part->zero_ns };
+	columns = (struct columns){ .counts = json, .zero_ns = span->zero_ns };
 	json_member_array(json, "count");
-	kind->put(points, firefox_counters_part->count, firefox_counters_part->interval_ns, &columns);
+	kind->put(points, span->count, span->interval_ns, &columns);
 	json_end_array(json);
 	json_member_u64(json, "length", columns.length);
 	json_end_object(json);
 }
 
-static void put_counter(const struct firefox_counters_part *firefox_counters_part, const struct kind *kind,
-			struct json_writer *json)
+static void put_counter(const struct counter_span *span, const struct kind *kind, struct json_writer *json)
 {
-	struct columns columns = { .zero_ns = firefox_counters_part->zero_ns };
+	struct columns columns = { .zero_ns = span->zero_ns };
 	char pid[32];
 
-	kind->put(firefox_counters_part->counters->points + firefox_counters_part->first, firefox_counters_part->count,
-		  firefox_counters_part->interval_ns, &columns);
+	kind->put(span->counters->points + span->first, span->count, span->interval_ns, &columns);
 	if (columns.length == 0)
 		return;
-	firefox_counters_pid(firefox_counters_part->counters, firefox_counters_part->target, pid);
+	target_pid(span->counters, span->target, pid);
 	json_begin_object(json);
 	json_member_text(json, "name", kind->name);
 	json_member_text(json, "category", kind->category);
 	json_member_text(json, "description", kind->description);
 	json_member_text(json, "pid", pid);
-	json_member_u64(json, "mainThreadIndex", firefox_counters_part->target);
-	firefox_counters_put_samples(firefox_counters_part, kind, json);
+	json_member_u64(json, "mainThreadIndex", span->target);
+	put_counter_samples(span, kind, json);
 	put_display(kind, json);
 	json_end_object(json);
 }
@@ -337,28 +309,24 @@ static void put_counter(const struct firefox_counters_part *firefox_counters_par
 static void firefox_counters_put(const struct firefox_counters *counters, const struct incident *incident,
 				 int64_t zero_ns, struct json_writer *json)
 {
-	struct firefox_counters_part firefox_counters_part = { .counters = counters,
-							       .interval_ns = incident->cost.interval_ns,
-							       .zero_ns = zero_ns };
+	struct counter_span span = { .counters = counters,
+				     .interval_ns = incident->cost.interval_ns,
+				     .zero_ns = zero_ns };
 
 	json_member_array(json, "counters");
-	for (size_t i = 0; i < counters->count; i += firefox_counters_part.count) {
-		firefox_counters_part.first = i;
-		firefox_counters_part.target = counters->points[i].target;
-		for (firefox_counters_part.count = 0;
-		     i + firefox_counters_part.count < counters->count &&
-		     counters->points[i + firefox_counters_part.count].target == firefox_counters_part.target;)
-			firefox_counters_part.count++;
+	for (size_t i = 0; i < counters->count; i += span.count) {
+		span.first = i;
+		span.target = counters->points[i].target;
+		for (span.count = 0;
+		     i + span.count < counters->count && counters->points[i + span.count].target == span.target;)
+			span.count++;
 		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			put_counter(&firefox_counters_part, &kinds[k], json);
+			put_counter(&span, &kinds[k], json);
 	}
 	json_end_array(json);
 }
 
-/*
- * firefox_meta.c: what a viewer must find before it looks at anything else. Everything is
- * symbolised already, and nothing is from a browser: several members only say so.
- */
+/* ---- meta: several members only say that everything is symbolised, and nothing from a browser ---- */
 
 static void put_category(struct json_writer *json, const char *name, const char *color)
 {
@@ -394,7 +362,7 @@ static void put_schema(struct json_writer *json)
 
 	json_member_array(json, "markerSchema");
 	json_begin_object(json);
-	json_member_text(json, "name", FIREFOX_META_MARKER);
+	json_member_text(json, "name", MARKER);
 	json_member_text(json, "tableLabel", "{marker.data.what}: {marker.data.rule}");
 	json_member_text(json, "chartLabel", "{marker.data.what}");
 	json_member_array(json, "display");
@@ -453,10 +421,6 @@ static void put_origin(struct json_writer *json, const struct incident *incident
 	json_member_bool(json, "sourceCodeIsNotOnSearchfox", true);
 }
 
-/*
- * The member "meta". Its categories are those of enum firefox_stacks_category. Errors stay in the
- * writer.
- */
 static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer *json)
 {
 	const struct incident *incident = meta->incident;
@@ -469,7 +433,7 @@ static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer
 	json_member_i64(json, "processType", 0);
 	json_member_i64(json, "stackwalk", meta->has_stacks);
 	json_member_i64(json, "version", 36); /* of the unprocessed format, which this is not */
-	json_member_i64(json, "preprocessedProfileVersion", FIREFOX_META_VERSION);
+	json_member_i64(json, "preprocessedProfileVersion", FORMAT_VERSION);
 	put_origin(json, incident);
 	put_categories(json);
 	put_schema(json);
@@ -477,7 +441,9 @@ static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer
 	json_end_object(json);
 }
 
-/* More samples are not spread one by one: a stack then is one sample with the weight of all. */
+/* ---- threads and their stacks ---- */
+
+/* With more samples, all of a stack are one sample, which has their weight. */
 #define SPREAD_MAX 200000
 
 #define DAY_NS (INT64_C(86400) * 1000000000)
@@ -501,7 +467,7 @@ struct thread {
 	size_t first, count; /* of parts */
 };
 
-struct fox {
+struct firefox_export {
 	const struct exporting *exporting;
 	const struct incident *incident;
 	struct firefox_counters counters;
@@ -517,36 +483,28 @@ struct fox {
 	struct json_writer *json;
 };
 
-static void release_fox(struct fox *fox)
+static void firefox_export_release(struct firefox_export *export)
 {
-	firefox_counters_release(&fox->counters);
-	firefox_stacks_release(&fox->stacks);
-	free(fox->threads);
-	free(fox->parts);
+	firefox_counters_release(&export->counters);
+	firefox_stacks_release(&export->stacks);
+	free(export->threads);
+	free(export->parts);
 }
 
-/* ---- threads ---- */
-
-static int add_thread(struct fox *fox, const struct thread *thread, uint32_t *ret)
+static int add_thread(struct firefox_export *export, const struct thread *thread, uint32_t *ret)
 {
-	if (fox->thread_count == fox->thread_cap) {
-		size_t cap = fox->thread_cap ? 2 * fox->thread_cap : 16;
-		struct thread *threads = realloc(fox->threads, cap * sizeof(*threads));
-
-		if (!threads)
-			return -ENOMEM;
-		fox->threads = threads;
-		fox->thread_cap = cap;
-	}
-	*ret = (uint32_t)fox->thread_count;
-	fox->threads[fox->thread_count++] = *thread;
+	if (vector_reserve(&export->threads, &export->thread_cap, export->thread_count + 1, sizeof(*export->threads)) <
+	    0)
+		return -ENOMEM;
+	*ret = (uint32_t) export->thread_count;
+	export->threads[export->thread_count++] = *thread;
 	return 0;
 }
 
-static int add_targets(struct fox *fox)
+static int add_targets(struct firefox_export *export)
 {
-	for (size_t i = 0; i < fox->counters.walk.count; i++) {
-		const struct sample_walk_target *target = &fox->counters.walk.targets[i];
+	for (size_t i = 0; i < export->counters.walk.count; i++) {
+		const struct sample_walk_target *target = &export->counters.walk.targets[i];
 		struct thread thread = { .name = target->name,
 					 .name_len = strlen(target->name),
 					 .process = target->name,
@@ -556,51 +514,50 @@ static int add_targets(struct fox *fox)
 		uint32_t place;
 		int rc;
 
-		firefox_counters_pid(&fox->counters, i, thread.pid);
-		rc = add_thread(fox, &thread, &place);
+		target_pid(&export->counters, i, thread.pid);
+		rc = add_thread(export, &thread, &place);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
 }
 
-static void take_label(const struct fox *fox, const struct pprof_read_sample *sample, const char *key, const char **ret,
-		       size_t *ret_len)
+static void take_label(const struct firefox_export *export, const struct pprof_read_sample *sample, const char *key,
+		       const char **ret, size_t *ret_len)
 {
-	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, key);
-	const struct pprof_read_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+	const struct pprof_read_label *label = pprof_read_label(export->stacks.profile, sample, key);
+	const struct pprof_read_text *text = label ? &export->stacks.profile->strings[label->text] : NULL;
 
 	*ret = text && text->len ? text->at : "?";
 	*ret_len = text && text->len ? text->len : 1;
 }
 
-static int64_t number_label(const struct fox *fox, const struct pprof_read_sample *sample, const char *key)
+static int64_t number_label(const struct firefox_export *export, const struct pprof_read_sample *sample,
+			    const char *key)
 {
-	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, key);
+	const struct pprof_read_label *label = pprof_read_label(export->stacks.profile, sample, key);
 
 	return label ? label->number : 0;
 }
 
 /* Samples of a thread mostly follow one another: the search begins at the end. */
-static int find_thread(struct fox *fox, const struct pprof_read_sample *sample, uint32_t *ret)
+static int find_thread(struct firefox_export *export, const struct pprof_read_sample *sample, uint32_t *ret)
 {
-	int64_t pid = number_label(fox, sample, "process_id");
-	struct thread thread = { .tid = number_label(fox, sample, "thread_id") };
+	int64_t pid = number_label(export, sample, "process_id");
+	struct thread thread = { .tid = number_label(export, sample, "thread_id") };
 
 	snprintf(thread.pid, sizeof(thread.pid), "%lld", (long long)pid);
-	for (size_t i = fox->thread_count; i > 0; i--) {
-		if (fox->threads[i - 1].tid != thread.tid || strcmp(fox->threads[i - 1].pid, thread.pid) != 0)
+	for (size_t i = export->thread_count; i > 0; i--) {
+		if (export->threads[i - 1].tid != thread.tid || strcmp(export->threads[i - 1].pid, thread.pid) != 0)
 			continue;
 		*ret = (uint32_t)(i - 1);
 		return 0;
 	}
 	thread.main = thread.tid == pid;
-	take_label(fox, sample, "thread", &thread.name, &thread.name_len);
-	take_label(fox, sample, "process", &thread.process, &thread.process_len);
-	return add_thread(fox, &thread, ret);
+	take_label(export, sample, "thread", &thread.name, &thread.name_len);
+	take_label(export, sample, "process", &thread.process, &thread.process_len);
+	return add_thread(export, &thread, ret);
 }
-
-/* ---- stacks ---- */
 
 static int compare_parts(const void *a, const void *b)
 {
@@ -613,153 +570,156 @@ static int compare_parts(const void *a, const void *b)
 	return left->order < right->order ? -1 : left->order > right->order;
 }
 
-static bool is_during(const struct fox *fox, const struct pprof_read_sample *sample)
+static bool is_during(const struct firefox_export *export, const struct pprof_read_sample *sample)
 {
-	const struct pprof_read_label *label = pprof_read_label(fox->stacks.profile, sample, "phase");
-	const struct pprof_read_text *text = label ? &fox->stacks.profile->strings[label->text] : NULL;
+	const struct pprof_read_label *label = pprof_read_label(export->stacks.profile, sample, "phase");
+	const struct pprof_read_text *text = label ? &export->stacks.profile->strings[label->text] : NULL;
 
 	return !text || text->len != strlen("before") || memcmp(text->at, "before", text->len) != 0;
 }
 
-static int add_part(struct fox *fox, uint32_t order, uint64_t *total)
+static int add_part(struct firefox_export *export, uint32_t order, uint64_t *total)
 {
-	const struct pprof_read_sample *sample = &fox->stacks.profile->samples[order];
-	struct part part = { .order = order, .during = is_during(fox, sample), .count = 1, .weight = 1 };
-	int rc = find_thread(fox, sample, &part.thread);
+	const struct pprof_read_sample *sample = &export->stacks.profile->samples[order];
+	struct part part = { .order = order, .during = is_during(export, sample), .count = 1, .weight = 1 };
+	int rc = find_thread(export, sample, &part.thread);
 
 	if (rc == 0)
-		rc = firefox_stacks_stack(&fox->stacks, sample, &part.stack);
+		rc = firefox_stacks_stack(&export->stacks, sample, &part.stack);
 	if (rc < 0)
 		return rc;
-	if (fox->counted >= 0 && sample->values[fox->counted] > 0)
-		part.count = (uint64_t)sample->values[fox->counted];
-	if (fox->value >= 0)
-		part.weight = (double)sample->values[fox->value] / (fox->exporting->memory ? 1 : 1e6);
+	if (export->counted >= 0 && sample->values[export->counted] > 0)
+		part.count = (uint64_t)sample->values[export->counted];
+	if (export->value >= 0)
+		part.weight = (double)sample->values[export->value] / (export->exporting->memory ? 1 : 1e6);
 	else
 		part.weight = (double)part.count;
 	*total = part.count > SPREAD_MAX ? SPREAD_MAX + 1 : *total + part.count;
-	fox->spread &= *total <= SPREAD_MAX;
-	fox->parts[fox->part_count++] = part;
+	export->spread &= *total <= SPREAD_MAX;
+	export->parts[export->part_count++] = part;
 	return 0;
 }
 
-static int add_stacks(struct fox *fox)
+static int add_stacks(struct firefox_export *export)
 {
-	const struct pprof_read_profile *profile = fox->stacks.profile;
+	const struct pprof_read_profile *profile = export->stacks.profile;
 	uint64_t total = 0;
 	int rc = 0;
 
 	if (!profile || profile->sample_count == 0)
 		return 0;
-	if (fox->exporting->memory)
-		fox->value = pprof_read_value(profile, "memory", "bytes");
+	if (export->exporting->memory)
+		export->value = pprof_read_value(profile, "memory", "bytes");
 	else
-		fox->value = pprof_read_value(profile, "cpu", "nanoseconds");
-	fox->counted = pprof_read_value(profile, fox->exporting->memory ? "faults" : "samples", "count");
-	fox->spread = !fox->exporting->memory; /* faults are too many, and worth different sums */
-	fox->parts = calloc(profile->sample_count, sizeof(*fox->parts));
-	if (!fox->parts)
+		export->value = pprof_read_value(profile, "cpu", "nanoseconds");
+	export->counted = pprof_read_value(profile, export->exporting->memory ? "faults" : "samples", "count");
+	export->spread = !export->exporting->memory; /* faults are too many, and worth different sums */
+	export->parts = calloc(profile->sample_count, sizeof(*export->parts));
+	if (!export->parts)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++)
-		rc = add_part(fox, i, &total);
-	qsort(fox->parts, fox->part_count, sizeof(*fox->parts), compare_parts);
-	for (size_t i = fox->part_count; i > 0; i--) {
-		fox->threads[fox->parts[i - 1].thread].first = i - 1;
-		fox->threads[fox->parts[i - 1].thread].count++;
+		rc = add_part(export, i, &total);
+	qsort(export->parts, export->part_count, sizeof(*export->parts), compare_parts);
+	for (size_t i = export->part_count; i > 0; i--) {
+		export->threads[export->parts[i - 1].thread].first = i - 1;
+		export->threads[export->parts[i - 1].thread].count++;
 	}
 	return rc;
 }
 
-/* ---- when ---- */
+/* ---- times ---- */
 
-static void set_times(struct fox *fox)
+static void set_times(struct firefox_export *export)
 {
-	const struct pprof_read_profile *profile = fox->stacks.profile;
-	int64_t from = profile ? profile->time_ns - (int64_t)fox->incident->wall.ns : 0;
+	const struct pprof_read_profile *profile = export->stacks.profile;
+	int64_t from = profile ? profile->time_ns - (int64_t) export->incident->wall.ns : 0;
 
-	fox->zero_ns = fox->counters.from_ns;
-	fox->end_ns = fox->counters.to_ns;
-	fox->window_ns = mono_diff(fox->incident->window_from, fox->incident->mono);
+	export->zero_ns = export->counters.from_ns;
+	export->end_ns = export->counters.to_ns;
+	export->window_ns = mono_diff(export->incident->window_from, export->incident->mono);
 	if (profile && profile->time_ns > 0 && from > -DAY_NS && from < DAY_NS) {
-		fox->zero_ns = from < fox->zero_ns || fox->counters.count == 0 ? from : fox->zero_ns;
+		export->zero_ns = from < export->zero_ns || export->counters.count == 0 ? from : export->zero_ns;
 		if (profile->duration_ns > 0 && profile->duration_ns < DAY_NS &&
-		    from + profile->duration_ns > fox->end_ns)
-			fox->end_ns = from + profile->duration_ns;
+		    from + profile->duration_ns > export->end_ns)
+			export->end_ns = from + profile->duration_ns;
 	}
-	if (fox->window_ns > 0 || fox->window_ns < fox->zero_ns)
-		fox->window_ns = 0;
-	if (fox->window_ns < fox->zero_ns)
-		fox->window_ns = fox->zero_ns;
-	if (fox->end_ns < fox->window_ns)
-		fox->end_ns = fox->window_ns;
+	if (export->window_ns > 0 || export->window_ns < export->zero_ns)
+		export->window_ns = 0;
+	if (export->window_ns < export->zero_ns)
+		export->window_ns = export->zero_ns;
+	if (export->end_ns < export->window_ns)
+		export->end_ns = export->window_ns;
 }
 
 /* Milliseconds since the beginning of the profile. */
-static double since_zero(const struct fox *fox, int64_t at_ns)
+static double since_zero(const struct firefox_export *export, int64_t at_ns)
 {
-	return (double)(at_ns - fox->zero_ns) / 1e6;
+	return (double)(at_ns - export->zero_ns) / 1e6;
 }
 
 enum column { COLUMN_STACK, COLUMN_TIME, COLUMN_WEIGHT };
 
 /* One value for each sample of the parts of one phase. Returns how many. */
-static uint64_t put_phase(const struct fox *fox, const struct part *parts, size_t count, enum column column)
+static uint64_t put_phase(const struct firefox_export *export, const struct part *parts, size_t count,
+			  enum column column)
 {
-	int64_t from = parts->during ? fox->window_ns : fox->zero_ns, to = parts->during ? fox->end_ns : fox->window_ns;
+	int64_t from = parts->during ? export->window_ns : export->zero_ns,
+		to = parts->during ? export->end_ns : export->window_ns;
 	uint64_t total = 0, done = 0;
 
 	for (size_t i = 0; i < count; i++)
-		total += fox->spread ? parts[i].count : 1;
+		total += export->spread ? parts[i].count : 1;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t times = fox->spread ? parts[i].count : 1;
+		uint64_t times = export->spread ? parts[i].count : 1;
 
 		for (uint64_t n = 0; n < times; n++, done++) {
 			if (column == COLUMN_TIME)
-				json_double(fox->json,
-					    since_zero(fox, from) + since_zero(fox, to - from + fox->zero_ns) *
-									    (double)done / (double)total);
+				json_double(export->json,
+					    since_zero(export, from) + since_zero(export, to - from + export->zero_ns) *
+									       (double)done / (double)total);
 			else if (column == COLUMN_WEIGHT)
-				json_double(fox->json, parts[i].weight / (double)times);
+				json_double(export->json, parts[i].weight / (double)times);
 			else if (parts[i].stack < 0)
-				json_null(fox->json);
+				json_null(export->json);
 			else
-				json_i64(fox->json, parts[i].stack);
+				json_i64(export->json, parts[i].stack);
 		}
 	}
 	return total;
 }
 
-static uint64_t put_column(const struct fox *fox, const struct thread *thread, const char *key, enum column column)
+static uint64_t put_column(const struct firefox_export *export, const struct thread *thread, const char *key,
+			   enum column column)
 {
-	const struct part *parts = fox->parts + thread->first;
+	const struct part *parts = export->parts + thread->first;
 	size_t before = 0;
 	uint64_t length = 0;
 
-	json_member_array(fox->json, key);
+	json_member_array(export->json, key);
 	while (before < thread->count && !parts[before].during)
 		before++;
 	if (before > 0)
-		length += put_phase(fox, parts, before, column);
+		length += put_phase(export, parts, before, column);
 	if (before < thread->count)
-		length += put_phase(fox, parts + before, thread->count - before, column);
-	json_end_array(fox->json);
+		length += put_phase(export, parts + before, thread->count - before, column);
+	json_end_array(export->json);
 	return length;
 }
 
-static void put_samples(const struct fox *fox, const struct thread *thread)
+static void put_samples(const struct firefox_export *export, const struct thread *thread)
 {
 	uint64_t length;
 
-	json_member_object(fox->json, "samples");
-	length = put_column(fox, thread, "stack", COLUMN_STACK);
-	put_column(fox, thread, "time", COLUMN_TIME);
-	put_column(fox, thread, "weight", COLUMN_WEIGHT);
-	json_member_text(fox->json, "weightType",
-			 fox->value < 0           ? "samples"
-			 : fox->exporting->memory ? "bytes"
-						  : "tracing-ms");
-	json_member_i64(fox->json, "length", (int64_t)length);
-	json_end_object(fox->json);
+	json_member_object(export->json, "samples");
+	length = put_column(export, thread, "stack", COLUMN_STACK);
+	put_column(export, thread, "time", COLUMN_TIME);
+	put_column(export, thread, "weight", COLUMN_WEIGHT);
+	json_member_text(export->json, "weightType",
+			 export->value < 0           ? "samples"
+			 : export->exporting->memory ? "bytes"
+						     : "tracing-ms");
+	json_member_i64(export->json, "length", (int64_t)length);
+	json_end_object(export->json);
 }
 
 /* ---- markers: the window of the rule, and the firing ---- */
@@ -772,16 +732,16 @@ static void put_pair(struct json_writer *json, const char *key, double first, do
 	json_end_array(json);
 }
 
-static void put_marker_data(const struct fox *fox, const char *what)
+static void put_marker_data(const struct firefox_export *export, const char *what)
 {
-	json_begin_object(fox->json);
-	json_member_text(fox->json, "type", FIREFOX_META_MARKER);
-	json_member_text(fox->json, "what", what);
-	json_member_text(fox->json, "rule", fox->incident->rule.name);
-	if (fox->incident->rule.has_value)
-		json_member_double(fox->json, "value", fox->incident->rule.value);
-	json_member_text(fox->json, "unit", fox->incident->rule.unit);
-	json_end_object(fox->json);
+	json_begin_object(export->json);
+	json_member_text(export->json, "type", MARKER);
+	json_member_text(export->json, "what", what);
+	json_member_text(export->json, "rule", export->incident->rule.name);
+	if (export->incident->rule.has_value)
+		json_member_double(export->json, "value", export->incident->rule.value);
+	json_member_text(export->json, "unit", export->incident->rule.unit);
+	json_end_object(export->json);
 }
 
 static void put_empty_column(struct json_writer *json, const char *key)
@@ -790,27 +750,27 @@ static void put_empty_column(struct json_writer *json, const char *key)
 	json_end_array(json);
 }
 
-static void put_markers(const struct fox *fox, bool has)
+static void put_markers(const struct firefox_export *export, bool has)
 {
 	static const char *const columns[] = { "data", "name", "startTime", "endTime", "phase", "category" };
-	double window = since_zero(fox, fox->window_ns), fired = since_zero(fox, 0);
+	double window = since_zero(export, export->window_ns), fired = since_zero(export, 0);
 
-	json_member_object(fox->json, "markers");
+	json_member_object(export->json, "markers");
 	for (size_t i = 0; i < ARRAY_LEN(columns) && !has; i++)
-		put_empty_column(fox->json, columns[i]);
+		put_empty_column(export->json, columns[i]);
 	if (has) {
-		json_member_array(fox->json, "data");
-		put_marker_data(fox, "the window of the rule");
-		put_marker_data(fox, "fired");
-		json_end_array(fox->json);
-		put_pair(fox->json, "name", fox->marker, fox->marker);
-		put_pair(fox->json, "startTime", window, fired);
-		put_pair(fox->json, "endTime", fired, fired);
-		put_pair(fox->json, "phase", 1, 0); /* an interval, an instant */
-		put_pair(fox->json, "category", FIREFOX_STACKS_OTHER, FIREFOX_STACKS_OTHER);
+		json_member_array(export->json, "data");
+		put_marker_data(export, "the window of the rule");
+		put_marker_data(export, "fired");
+		json_end_array(export->json);
+		put_pair(export->json, "name", export->marker, export->marker);
+		put_pair(export->json, "startTime", window, fired);
+		put_pair(export->json, "endTime", fired, fired);
+		put_pair(export->json, "phase", 1, 0); /* an interval, an instant */
+		put_pair(export->json, "category", FIREFOX_STACKS_OTHER, FIREFOX_STACKS_OTHER);
 	}
-	json_member_i64(fox->json, "length", has ? 2 : 0);
-	json_end_object(fox->json);
+	json_member_i64(export->json, "length", has ? 2 : 0);
+	json_end_object(export->json);
 }
 
 static int put_cut_text(struct json_writer *json, const char *key, const char *text, size_t len)
@@ -823,68 +783,69 @@ static int put_cut_text(struct json_writer *json, const char *key, const char *t
 	return 0;
 }
 
-static int put_thread(const struct fox *fox, size_t at)
+static int put_thread(const struct firefox_export *export, size_t at)
 {
-	const struct thread *thread = &fox->threads[at];
+	const struct thread *thread = &export->threads[at];
 	int rc;
 
-	json_begin_object(fox->json);
-	json_member_text(fox->json, "processType", "default");
-	json_member_i64(fox->json, "processStartupTime", 0);
-	json_member_null(fox->json, "processShutdownTime");
-	json_member_i64(fox->json, "registerTime", 0);
-	json_member_null(fox->json, "unregisterTime");
-	put_empty_column(fox->json, "pausedRanges");
-	json_member_bool(fox->json, "showMarkersInTimeline", at == 0);
-	rc = put_cut_text(fox->json, "name", thread->name, thread->name_len);
-	json_member_bool(fox->json, "isMainThread", thread->main);
+	json_begin_object(export->json);
+	json_member_text(export->json, "processType", "default");
+	json_member_i64(export->json, "processStartupTime", 0);
+	json_member_null(export->json, "processShutdownTime");
+	json_member_i64(export->json, "registerTime", 0);
+	json_member_null(export->json, "unregisterTime");
+	put_empty_column(export->json, "pausedRanges");
+	json_member_bool(export->json, "showMarkersInTimeline", at == 0);
+	rc = put_cut_text(export->json, "name", thread->name, thread->name_len);
+	json_member_bool(export->json, "isMainThread", thread->main);
 	if (rc == 0)
-		rc = put_cut_text(fox->json, "processName", thread->process, thread->process_len);
-	json_member_text(fox->json, "pid", thread->pid);
-	json_member_i64(fox->json, "tid", thread->tid);
-	put_samples(fox, thread);
-	put_markers(fox, at == 0 && fox->zero_ns <= 0);
-	json_end_object(fox->json);
+		rc = put_cut_text(export->json, "processName", thread->process, thread->process_len);
+	json_member_text(export->json, "pid", thread->pid);
+	json_member_i64(export->json, "tid", thread->tid);
+	put_samples(export, thread);
+	put_markers(export, at == 0 && export->zero_ns <= 0);
+	json_end_object(export->json);
 	return rc;
 }
 
-static void put_meta(const struct fox *fox)
+static void put_meta(const struct firefox_export *export)
 {
-	const struct pprof_read_profile *profile = fox->stacks.profile;
-	struct firefox_meta meta = { .incident = fox->incident,
+	const struct pprof_read_profile *profile = export->stacks.profile;
+	struct firefox_meta meta = { .incident = export->incident,
 				     .has_stacks = profile != NULL,
-				     .zero_ns = fox->zero_ns,
-				     .end_ns = fox->end_ns,
-				     .interval_ns = fox->incident->cost.interval_ns };
+				     .zero_ns = export->zero_ns,
+				     .end_ns = export->end_ns,
+				     .interval_ns = export->incident->cost.interval_ns };
 
-	if (profile && profile->period > 0 && !fox->exporting->memory)
+	if (profile && profile->period > 0 && !export->exporting->memory)
 		meta.interval_ns = (uint64_t)profile->period;
-	firefox_meta_put(&meta, fox->json);
+	firefox_meta_put(&meta, export->json);
 }
 
-static int put_profile(struct fox *fox)
+static int put_profile(struct firefox_export *export)
 {
 	int rc = 0, shared;
 
-	json_begin_object(fox->json);
-	put_meta(fox);
-	put_empty_column(fox->json, "libs");
-	put_empty_column(fox->json, "pages");
-	firefox_counters_put(&fox->counters, fox->incident, fox->zero_ns, fox->json);
-	json_member_array(fox->json, "threads");
-	for (size_t i = 0; i < fox->thread_count && rc == 0; i++)
-		rc = put_thread(fox, i);
-	json_end_array(fox->json);
-	shared = firefox_stacks_put(&fox->stacks, fox->json);
-	json_end_object(fox->json);
+	json_begin_object(export->json);
+	put_meta(export);
+	put_empty_column(export->json, "libs");
+	put_empty_column(export->json, "pages");
+	firefox_counters_put(&export->counters, export->incident, export->zero_ns, export->json);
+	json_member_array(export->json, "threads");
+	for (size_t i = 0; i < export->thread_count && rc == 0; i++)
+		rc = put_thread(export, i);
+	json_end_array(export->json);
+	shared = firefox_stacks_put(&export->stacks, export->json);
+	json_end_object(export->json);
 	return rc ? rc : shared;
 }
 
-static int load(struct fox *fox)
+static int load_incident(struct firefox_export *export)
 {
-	const struct exporting *exporting = fox->exporting;
-	int samples = firefox_counters_load(exporting->fd, fox->incident, &fox->counters);
-	int stacks = firefox_stacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &fox->stacks);
+	const struct exporting *exporting = export->exporting;
+	int samples = firefox_counters_load(exporting->fd, export->incident, &export->counters);
+	int stacks =
+		firefox_stacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &export->stacks);
 
 	if (samples == -ENOENT && stacks == -ENOENT) {
 		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");
@@ -894,7 +855,7 @@ static int load(struct fox *fox)
 		return samples;
 	if (stacks < 0 && stacks != -ENOENT)
 		return stacks;
-	if (fox->counters.cut)
+	if (export->counters.cut)
 		fprintf(stderr, "spikewatch export: there are more samples than %zu; the rest is left out\n",
 			FIREFOX_COUNTERS_ROWS_MAX);
 	return 0;
@@ -902,22 +863,24 @@ static int load(struct fox *fox)
 
 int export_firefox_write(const struct exporting *exporting)
 {
-	AUTO(release_fox)
-	struct fox fox = { .exporting = exporting, .incident = exporting->incident, .value = -1, .counted = -1 };
-	int closed, rc = load(&fox);
+	AUTO(firefox_export_release)
+	struct firefox_export export = {
+		.exporting = exporting, .incident = exporting->incident, .value = -1, .counted = -1
+	};
+	int closed, rc = load_incident(&export);
 
 	if (rc == 0)
-		rc = add_targets(&fox);
+		rc = add_targets(&export);
 	if (rc == 0)
-		rc = add_stacks(&fox);
+		rc = add_stacks(&export);
 	if (rc == 0)
-		rc = firefox_stacks_string(&fox.stacks, FIREFOX_META_MARKER, &fox.marker);
+		rc = firefox_stacks_string(&export.stacks, MARKER, &export.marker);
 	if (rc == 0)
-		rc = json_writer_new(exporting->sink, false, &fox.json);
+		rc = json_writer_new(exporting->sink, false, &export.json);
 	if (rc != 0)
 		return rc;
-	set_times(&fox);
-	rc = put_profile(&fox);
-	closed = json_writer_close(fox.json);
+	set_times(&export);
+	rc = put_profile(&export);
+	closed = json_writer_close(export.json);
 	return rc ? rc : closed;
 }

@@ -8,7 +8,7 @@
 #include "cli/export/export.h"
 
 /*
- * Writes the processed profile format (firefox_meta.h). Samples and stacks may each be missing. 0;
+ * Writes the processed profile format. Samples and stacks may each be missing. 0;
  * EXPORTING_NOTHING: both are; -EBADMSG: the profile of stacks is damaged; -ENOMEM; -errno.
  */
 int export_firefox_write(const struct exporting *exporting);

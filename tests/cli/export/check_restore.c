@@ -2,8 +2,6 @@
  * check_restore.c: a page becomes the directory again that it was made of; pages that are cut,
  * changed or none.
  */
-#include "cli/export/export.h"
-
 #include "incidentmade.h"
 #include "lib/incident/manifest.h"
 #include "cli/base/options.h"
@@ -20,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "cli/export/export.c"
 
 Suite *restore_suite(void);
 
@@ -99,7 +99,7 @@ static int run(const char *from, const char *to)
 	fflush(stdout);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
-	code = restore_page("spikewatch export", from, to);
+	code = restore_page(from, to);
 	fflush(stdout);
 	dup2(saved[0], STDOUT_FILENO);
 	dup2(saved[1], STDERR_FILENO);
