@@ -178,12 +178,6 @@ int output_json_new(struct json_writer **ret)
 	return json_writer_new(output_sink(stdout), true, ret);
 }
 
-void output_json_release(struct json_writer **json)
-{
-	/* The error is stdout's and is reported there. */
-	json_writer_close(*json);
-}
-
 int output_no_memory(void)
 {
 	fprintf(stderr, "spikewatch: out of memory\n");

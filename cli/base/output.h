@@ -76,11 +76,8 @@ size_t output_escaped_len(FILE *file, const char *text, size_t len);
 /* Writes to file, which stays the caller's and must outlive the sink. */
 struct sink output_sink(FILE *file);
 
-/* A pretty-printing JSON writer on stdout. 0 or -ENOMEM. */
+/* A pretty-printing JSON writer on stdout, which reports its errors itself. 0 or -ENOMEM. */
 int output_json_new(struct json_writer **ret);
-
-/* Ends the document. For AUTO. */
-void output_json_release(struct json_writer **json);
 
 /* Says so on stderr. Returns EXIT_TROUBLE. */
 int output_no_memory(void);

@@ -241,7 +241,7 @@ static int read_moment(const char *option, const char *text, wall_t now, wall_t 
 static int list(const char *option, const struct incident_filter *filter, bool json_wanted)
 {
 	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 	AUTO_CLOSE int dirfd = -1;
 	char directory[INCIDENT_LOAD_PATH_MAX];
 	size_t hidden;
@@ -686,7 +686,7 @@ int verify_command(int argc, char **argv)
 		.operands_max = -1,
 	};
 	AUTO_FREE struct verification *verification = malloc(sizeof(*verification));
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 	int first, code = options_start(&usage, argc, argv, &first), worst = EXIT_OK;
 
 	if (code >= 0)
@@ -820,7 +820,7 @@ static void conclude(const struct pruning *pruning, const char *directory)
 
 static int run(const char *option, const struct retention_limits *limits, bool dry, bool json)
 {
-	AUTO(output_json_release) struct json_writer *writer = NULL;
+	AUTO(json_writer_closep) struct json_writer *writer = NULL;
 	struct pruning pruning = { .dry = dry };
 	char directory[INCIDENT_LOAD_PATH_MAX];
 	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };

@@ -217,7 +217,7 @@ static int save(const struct request *request, const struct ring *ring, struct o
 
 static int answer(const struct request *request, const struct outcome *outcome)
 {
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 
 	if (!request->json) {
 		print_outcome(request, outcome);

@@ -688,7 +688,7 @@ static int nothing_matches(void)
 
 static int print_json(const struct json_node *root, const struct status_query *query)
 {
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 	size_t targets = 0;
 
 	if (output_json_new(&json) < 0)

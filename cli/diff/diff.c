@@ -1421,7 +1421,7 @@ static void put_stacks(struct json_writer *json, const char *key, const struct b
 
 static int put_data(const struct difference *difference, const struct html_stacks *stacks, const struct sink *sink)
 {
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 	int rc = json_writer_new(report_json_sink(sink), false, &json);
 
 	if (rc < 0)
@@ -1589,7 +1589,7 @@ static int write_html(const struct job *job, struct difference *difference, FILE
 /* 0 or -ENOMEM. */
 static int write_json(const struct job *job, const struct difference *difference, FILE *file)
 {
-	AUTO(output_json_release) struct json_writer *json = NULL;
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
 	int rc = json_writer_new(output_sink(file), true, &json);
 
 	if (rc == 0) {

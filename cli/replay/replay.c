@@ -776,7 +776,7 @@ void replay_view_close(struct replay_view *view)
 {
 	if (view->json)
 		json_end_object(view->json);
-	output_json_release(&view->json);
+	json_writer_close(view->json);
 	view->json = NULL;
 }
 
