@@ -25,6 +25,7 @@
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
+#include "lib/config/config_change.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/sample.h"
@@ -37,6 +38,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -73,7 +75,7 @@ struct daemon {
 	uint64_t poll_ns;
 	sd_event *event;
 	struct rule_counts *rule_counts;
-	struct reporter *reporter;
+	struct control *control;
 	struct watchdog *watchdog;
 	bool save_now; /* a firing started a cooldown or was counted: to be on disk before a crash */
 	bool had_terminal;
@@ -217,28 +219,113 @@ static uint64_t choose_poll(const struct config *config)
 	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
 }
 
+static int refuse_reload(const char *message, int error)
+{
+	log_about(LOG_ERR, &(struct log_about){ .message = MESSAGE_RELOAD_REFUSED, .error = error },
+		  "reload refused, the old configuration stays in force: %s", message);
+
+	return error;
+}
+
+__attribute__((format(printf, 2, 3))) static void append_change(char *message, const char *format, ...)
+{
+	size_t len = strlen(message);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message + len, CONTROL_MESSAGE_MAX - len, format, arguments);
+	va_end(arguments);
+}
+
+/* "targets: 2 added, 1 removed"; "" if there is no change. */
+static void append_section(char *message, const char *section, size_t added, size_t removed, size_t changed)
+{
+	if (added + removed + changed == 0)
+		return;
+
+	append_change(message, "%s%s:", *message ? "; " : "", section);
+	if (added)
+		append_change(message, " %zu added%s", added, removed + changed ? "," : "");
+	if (removed)
+		append_change(message, " %zu removed%s", removed, changed ? "," : "");
+	if (changed)
+		append_change(message, " %zu changed", changed);
+}
+
+static void describe_changes(const struct config *old, const struct config *next, char *message)
+{
+	struct config_change_counts counts;
+
+	message[0] = '\0';
+	config_change_count(old, next, &counts);
+	append_section(message, "targets", counts.targets_added, counts.targets_removed, counts.targets_changed);
+	append_section(message, "rules", counts.rules_added, counts.rules_removed, counts.rules_changed);
+	if (config_change_sections(old, next))
+		append_change(message, "%sother options changed", *message ? "; " : "");
+	if (!*message)
+		append_change(message, "nothing has changed");
+}
+
+/* What may fail comes first. 0; -errno: nothing has changed. */
+static int replace_config(struct daemon *daemon, const struct config *config)
+{
+	AUTO(evaluator_reload_dropp) struct evaluator_reload *rules = NULL;
+	AUTO(rule_counts_freep) struct rule_counts *rule_counts = NULL;
+	int r = evaluator_reload_prepare(daemon->evaluator, config, &rules);
+
+	if (r == 0)
+		r = rule_counts_new(config, daemon->rule_counts, &rule_counts);
+	if (r == 0)
+		r = session_reload(daemon->session, config);
+	if (r < 0)
+		return r;
+
+	evaluator_reload_commit(TAKE(rules));
+	incidents_reload(daemon->incidents, config);
+	control_reload(daemon->control, &config->metrics);
+	rule_counts_free(daemon->rule_counts);
+	daemon->rule_counts = TAKE(rule_counts);
+
+	return 0;
+}
+
+/*
+ * All of the file is put in force, or none of it. Unchanged targets keep their samples, unchanged
+ * rules their history and cooldowns; no tick is missed. What only a restart can change is refused
+ * (config_change.h). 0 or -errno, also logged; message says what changed or why nothing did.
+ */
 static int on_reload(void *ctx, char *message)
 {
 	struct daemon *daemon = ctx;
-	struct reload parts = {
-		.file = daemon->file,
-		.config = &daemon->config,
-		.session = daemon->session,
-		.evaluator = daemon->evaluator,
-		.incidents = daemon->incidents,
-		.rule_counts = &daemon->rule_counts,
-		.reporter = daemon->reporter,
-	};
+	AUTO(config_freep) struct config *config = NULL;
+	struct config_error error;
 	int r;
 
 	dispatcher_poll(daemon->dispatcher); /* earlier samples are judged by the old rules */
-	r = reload_run(&parts, message);
-	if (r == 0) {
-		daemon->poll_ns = choose_poll(daemon->config);
-		privileges_look(daemon->config, &daemon->privileges);
+	r = config_file_load(daemon->file, &config, message);
+	if (r < 0)
+		return refuse_reload(message, r);
+
+	r = config_change_reloadable(daemon->config, config, &error);
+	if (r < 0) {
+		config_error_format(&error, message, CONTROL_MESSAGE_MAX);
+		return refuse_reload(message, r);
 	}
 
-	return r;
+	r = replace_config(daemon, config);
+	if (r < 0) {
+		snprintf(message, CONTROL_MESSAGE_MAX, "%s", strerror(-r));
+		return refuse_reload(message, r);
+	}
+
+	describe_changes(daemon->config, config, message);
+	config_free(daemon->config);
+	daemon->config = TAKE(config);
+	daemon->poll_ns = choose_poll(daemon->config);
+	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
+	privileges_look(daemon->config, &daemon->privileges);
+
+	return 0;
 }
 
 /* ---- the loop ---- */
@@ -291,7 +378,7 @@ static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	char message[REQUESTS_MESSAGE_MAX];
+	char message[CONTROL_MESSAGE_MAX];
 
 	if (daemon->had_terminal && !has_terminal())
 		return on_stop_signal(source, info, userdata);
@@ -364,21 +451,19 @@ static void fill_overview(void *ctx, struct overview *ret)
 	};
 }
 
-static void start_reporter(struct daemon *daemon)
+static void start_control(struct daemon *daemon)
 {
-	struct reporter_options options = {
+	struct control_options options = {
 		.event = daemon->event,
-		.control = daemon->paths.control,
+		.path = daemon->paths.control,
 		.metrics = &daemon->config->metrics,
-		.requests = {
-			.overview = fill_overview,
-			.trigger = on_trigger,
-			.reload = on_reload,
-			.ctx = daemon,
-		},
+		.overview = fill_overview,
+		.trigger = on_trigger,
+		.reload = on_reload,
+		.ctx = daemon,
 	};
 
-	reporter_start(daemon->reporter, &options);
+	control_start(daemon->control, &options);
 }
 
 /* ---- build ---- */
@@ -464,7 +549,7 @@ static int build(struct daemon *daemon)
 	if (r < 0)
 		return r;
 
-	start_reporter(daemon);
+	start_control(daemon);
 	privileges_look(daemon->config, &daemon->privileges);
 
 	return 0;
@@ -528,7 +613,7 @@ static void take_down(struct daemon *daemon)
 {
 	struct overview overview;
 
-	reporter_free(daemon->reporter);
+	control_free(daemon->control);
 	watchdog_free(daemon->watchdog);
 	if (daemon->session)
 		session_stop(daemon->session);
@@ -579,7 +664,7 @@ static int daemon_run(const struct config_file *file, struct config *config)
 
 	daemon.started = clock_mono(&daemon.clock);
 	block_signals();
-	r = reporter_new(&daemon.reporter);
+	r = control_new(&daemon.control);
 	if (r == 0)
 		r = build(&daemon);
 	if (r == 0)

@@ -1,13 +1,26 @@
 /*
- * check_control.c: the control socket among clients who stall, talk nonsense, leave or never read;
- * served in this process by an event loop turned by hand, and by the daemon as it is run.
+ * check_control.c: the control socket with clients that leave, stall or flood it; requests and their
+ * answers; descriptors that systemd hands over; and the daemon, asked over each of them.
  */
-#include "daemon/service/control.h"
+#include "daemon/service/control.c"
+
 #include "lib/base/json.h"
 #include "program.h"
+#include "skip.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "scene.h"
+#include "torture.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/service/health/overview.h"
+#include "lib/config/config.h"
+#include "evaluator_feed.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/pacing.h"
+#include "lib/model/target.h"
+#include "lib/proc/perf.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -18,9 +31,11 @@
 
 Suite *control_suite(void);
 
+/* ==== the socket ==== */
+
 static char directory[64], path[80];
 static sd_event *event;
-static struct control *control;
+static struct control_socket *listener;
 static size_t answer_bytes; /* how much is answered, in pieces; 0: the request, at once */
 static size_t empty_pieces; /* come before each of them */
 static size_t pieces, calls, endings;
@@ -60,7 +75,7 @@ static void end(void *ctx)
 	free(ctx);
 }
 
-static int answer(void *ctx, const char *request, struct buffer *ret, struct control_rest *rate_limit)
+static int answer(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest)
 {
 	struct long_answer *answer;
 
@@ -73,12 +88,12 @@ static int answer(void *ctx, const char *request, struct buffer *ret, struct con
 	answer = calloc(1, sizeof(*answer));
 	ck_assert_ptr_nonnull(answer);
 	*answer = (struct long_answer){ answer_bytes, empty_pieces };
-	*rate_limit = (struct control_rest){ .more = more, .end = end, .ctx = answer };
+	*rest = (struct control_rest){ .more = more, .end = end, .ctx = answer };
 
 	return 0;
 }
 
-/* What the kernel takes without that anybody reads: 208 KiB, unless somebody has set it. */
+/* What the kernel buffers for a reader: 208 KiB, unless net.core.wmem_default says otherwise. */
 static size_t unread_bytes(void)
 {
 	char *text = scene_read("/proc/sys/net/core/wmem_default");
@@ -91,9 +106,9 @@ static size_t unread_bytes(void)
 
 static int try_control(void)
 {
-	struct control_options options = { .event = event, .path = path, .answer = answer };
+	struct control_socket_options options = { .event = event, .path = path, .answer = answer };
 
-	return control_new(&options, &control);
+	return control_socket_new(&options, &listener);
 }
 
 static void setup(void)
@@ -103,14 +118,14 @@ static void setup(void)
 	answer_bytes = 0;
 	answer_error = piece_error = 0;
 	empty_pieces = pieces = calls = endings = 0;
-	control = NULL;
+	listener = NULL;
 	ck_assert_int_ge(sd_event_new(&event), 0);
 	ck_assert_int_eq(try_control(), 0);
 }
 
 static void teardown(void)
 {
-	control_free(control);
+	control_socket_free(listener);
 	sd_event_unref(event);
 	scene_remove(directory);
 }
@@ -269,7 +284,7 @@ START_TEST(a_line_with_a_nul_ends_the_connection)
 }
 END_TEST
 
-START_TEST(whoever_leaves_early_leaves_no_trace)
+START_TEST(a_client_that_leaves_early_leaves_no_trace)
 {
 	for (size_t i = 0; i < 2 * CONTROL_CLIENTS_MAX; i++) {
 		int fd = call();
@@ -288,7 +303,7 @@ START_TEST(whoever_leaves_early_leaves_no_trace)
 }
 END_TEST
 
-START_TEST(whoever_leaves_before_the_answer_is_taken_leaves_no_trace)
+START_TEST(a_client_that_leaves_before_its_answer_leaves_no_trace)
 {
 	answer_bytes = 8u << 20;
 	for (size_t i = 0; i < 2 * CONTROL_CLIENTS_MAX; i++) {
@@ -309,7 +324,7 @@ START_TEST(whoever_leaves_before_the_answer_is_taken_leaves_no_trace)
 }
 END_TEST
 
-START_TEST(the_seventeenth_is_hung_up_on)
+START_TEST(the_seventeenth_connection_is_closed)
 {
 	int fds[CONTROL_CLIENTS_MAX];
 
@@ -335,7 +350,7 @@ START_TEST(the_seventeenth_is_hung_up_on)
 }
 END_TEST
 
-START_TEST(whoever_says_nothing_is_dropped_in_time)
+START_TEST(a_client_that_sends_nothing_is_dropped_in_time)
 {
 	int silent = call(), half = call(), deaf;
 
@@ -353,7 +368,7 @@ START_TEST(whoever_says_nothing_is_dropped_in_time)
 END_TEST
 
 /* As on a machine that is short of CPU time: it goes on, but not fast. */
-START_TEST(whoever_takes_a_long_answer_slowly_gets_it_whole)
+START_TEST(a_slow_client_gets_a_long_answer_whole)
 {
 	char piece[65536];
 	size_t len = 0;
@@ -371,10 +386,10 @@ START_TEST(whoever_takes_a_long_answer_slowly_gets_it_whole)
 END_TEST
 
 /*
- * While the daemon was busy with somebody else: all are out of time when it comes back, and none of
+ * While the daemon was busy with something else: all are out of time when it comes back, and none of
  * them is to blame.
  */
-START_TEST(whoever_has_asked_is_answered_however_late)
+START_TEST(a_request_is_answered_however_late)
 {
 	int fds[CONTROL_CLIENTS_MAX];
 
@@ -402,10 +417,10 @@ START_TEST(a_large_answer_arrives_whole)
 END_TEST
 
 /*
- * Somebody takes a long answer and never stops, somebody else asks, and something more urgent comes
+ * One client reads a long answer without a pause, another one asks, and something more urgent comes
  * up.
  */
-START_TEST(between_two_pieces_others_have_their_turn)
+START_TEST(other_events_are_handled_between_two_pieces)
 {
 	sd_event_source *urgent;
 	int fd = call(), quick = call(), counter = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -447,7 +462,7 @@ START_TEST(between_two_pieces_others_have_their_turn)
 }
 END_TEST
 
-START_TEST(what_is_not_taken_is_not_made)
+START_TEST(a_piece_is_made_when_the_one_before_was_sent)
 {
 	size_t made;
 	int fd;
@@ -478,14 +493,14 @@ START_TEST(a_piece_that_fails_ends_the_connection)
 }
 END_TEST
 
-START_TEST(whoever_is_in_the_middle_when_it_stops_is_let_go)
+START_TEST(a_client_in_the_middle_of_an_answer_is_dropped_at_the_end)
 {
 	int fd = call();
 
 	answer_bytes = 20u << 20;
 	say(fd, "status\n");
-	control_free(control);
-	control = NULL;
+	control_socket_free(listener);
+	listener = NULL;
 	ck_assert_uint_eq(endings, 1);
 	close(fd);
 }
@@ -506,12 +521,12 @@ START_TEST(a_socket_that_was_left_behind_is_replaced)
 	struct sockaddr_un address = address_of(path);
 	int dead;
 
-	control_free(control);
+	control_socket_free(listener);
 	ck_assert_int_lt(access(path, F_OK), 0);
 	dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_eq(bind(dead, (struct sockaddr *)&address, sizeof(address)), 0);
 	close(dead);
-	control = NULL;
+	listener = NULL;
 	ck_assert_int_eq(try_control(), 0);
 
 	int fd = call();
@@ -523,12 +538,12 @@ END_TEST
 
 START_TEST(what_is_in_use_or_is_no_socket_is_left_alone)
 {
-	struct control *first = control;
+	struct control_socket *first = listener;
 
-	control = NULL;
+	listener = NULL;
 	ck_assert_int_eq(try_control(), -EADDRINUSE);
 	ck_assert_int_eq(access(path, F_OK), 0);
-	control_free(first);
+	control_socket_free(first);
 
 	scene_write(path, "a file");
 	ck_assert_int_eq(try_control(), -EEXIST);
@@ -563,7 +578,7 @@ static struct program start_daemon(void)
 	return program_start(arguments, directory, -1, 0);
 }
 
-/* Asks the daemon; NULL: nobody answers. */
+/* Asks the daemon; NULL: there is no answer. */
 static struct json_document *ask(const char *request)
 {
 	struct sockaddr_un address = address_of(path);
@@ -610,10 +625,10 @@ static bool judged(void)
 
 START_TEST(the_daemon_says_how_it_is)
 {
-	control_free(control);
-	control = NULL;
+	control_socket_free(listener);
+	listener = NULL;
 	if (!program_find("spikewatchd", spikewatchd))
-		return;
+		SKIP_TEST("spikewatchd was not built");
 
 	struct program program = start_daemon();
 	struct json_document *document;
@@ -648,12 +663,12 @@ START_TEST(the_daemon_says_how_it_is)
 }
 END_TEST
 
-START_TEST(a_daemon_without_a_socket_works_all_the_same)
+START_TEST(a_daemon_without_a_socket_works)
 {
-	control_free(control);
-	control = NULL;
+	control_socket_free(listener);
+	listener = NULL;
 	if (!program_find("spikewatchd", spikewatchd))
-		return;
+		SKIP_TEST("spikewatchd was not built");
 
 	scene_write(path, "in the way");
 	struct program program = start_daemon();
@@ -666,37 +681,521 @@ START_TEST(a_daemon_without_a_socket_works_all_the_same)
 }
 END_TEST
 
+/* ==== requests ==== */
+
+static struct config *config;
+static struct evaluator *evaluator;
+static struct incidents_ticket ticket;
+static int reload_result, triggers;
+static char triggered[256];
+
+static int fire(void *ctx, const struct evaluator_firing *firing)
+{
+	(void)ctx;
+	(void)firing;
+
+	return 0;
+}
+
+static void add_target(uint32_t id, const char *entry, const char *name)
+{
+	struct target target = {
+		.id = id,
+		.kind = TARGET_PROCESS,
+		.pid = (int32_t)id,
+		.entry = entry,
+		.name = name,
+		.key = name,
+		.comm = "",
+		.cmdline = "",
+		.cgroup = "",
+	};
+
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
+}
+
+static void requests_setup(void)
+{
+	config = scene_config(
+		"{\"targets\": [{\"name\": \"db\", \"comm\": \"db\"}, {\"name\": \"web\", \"comm\": \"w\"}], "
+		"\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"percent\": \"70%%\"}]}");
+	ck_assert_int_eq(evaluator_new(&(struct evaluator_options){ .config = config, .fire = fire }, &evaluator), 0);
+	add_target(1, "db", "db/1");
+	add_target(2, "web", "web/2");
+	add_target(3, "web", "web/3");
+	ticket = (struct incidents_ticket){
+		.answer = INCIDENTS_OPENED,
+		.why = "",
+		.directory = "/incidents",
+		.sealed_in_ns = 10 * NS_PER_S,
+		.stem = "20261121T000000Z-db-manual",
+	};
+	reload_result = 0;
+	triggers = 0;
+	triggered[0] = '\0';
+}
+
+static void requests_teardown(void)
+{
+	evaluator_free(evaluator);
+	config_free(config);
+}
+
+static void overview(void *ctx, struct overview *ret)
+{
+	(void)ctx;
+	*ret = (struct overview){ .config = config, .evaluator = evaluator };
+}
+
+static int trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
+{
+	(void)ctx;
+	triggers++;
+	snprintf(triggered, sizeof(triggered), "%s", target ? target->name : "everything");
+	*ret = ticket;
+
+	return 0;
+}
+
+static int reload(void *ctx, char *message)
+{
+	(void)ctx;
+	snprintf(message, CONTROL_MESSAGE_MAX, "%s", reload_result < 0 ? "conf:3:4: rules: bad" : "1 rule changed");
+
+	return reload_result;
+}
+
+static const struct control_options requests = { .overview = overview, .trigger = trigger, .reload = reload };
+
+static struct json_document *document;
+static bool harmless; /* the last ask_request had no byte that a terminal obeys */
+
+/* The object that is answered; one at a time. */
+static const struct json_node *ask_request(const char *line)
+{
+	struct json_limits limits = { .size_bytes = 1u << 20, .nodes = 1u << 10 };
+	struct buffer text = { 0 };
+	struct control_rest rest = { 0 };
+
+	json_document_free(document);
+	document = NULL;
+	ck_assert_int_eq(answer_request(&requests, line, &text, &rest), 0);
+	ck_assert_ptr_null(rest.more);
+	ck_assert_int_eq(json_parse(text.data, text.len, &limits, &document, NULL), 0);
+	harmless = true;
+	for (size_t i = 0; i + 1 < text.len; i++) /* it ends with a newline */
+		harmless &= (unsigned char)text.data[i] >= 0x20 && text.data[i] != 0x7f;
+	buffer_release(&text);
+
+	return json_root(document);
+}
+
+static const char *text_of(const struct json_node *object, const char *key)
+{
+	const struct json_node *node = object ? json_member(object, key) : NULL;
+
+	return node && node->type == JSON_STRING ? node->text : "";
+}
+
+START_TEST(an_unknown_request_is_refused_with_the_known_ones)
+{
+	static const char *const lines[] = { "",           "statu", "statuss",  "status now",
+					     "reload all", "halt",  "\x1b[31m", "trigger\t" };
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+		ck_assert_msg(*text_of(ask_request(lines[i]), "error"), "%s", lines[i]);
+	ck_assert_ptr_nonnull(
+		strstr(text_of(ask_request("help"), "error"), "status [WORDS], trigger [TARGET], reload"));
+	ck_assert_int_eq(triggers, 0);
+}
+END_TEST
+
+START_TEST(a_trigger_without_a_name_means_everything)
+{
+	const struct json_node *given = json_member(ask_request("trigger"), "trigger");
+
+	ck_assert_str_eq(triggered, "everything");
+	ck_assert_str_eq(text_of(given, "answer"), "opened");
+	ck_assert_str_eq(text_of(given, "directory"), "/incidents");
+	ck_assert_str_eq(text_of(given, "stem"), "20261121T000000Z-db-manual");
+	ck_assert_double_eq(json_member(given, "sealed_in_ns")->number, 1e10);
+}
+END_TEST
+
+START_TEST(a_target_is_found_by_its_name_or_by_that_of_its_entry_alone)
+{
+	ask_request("trigger web/3");
+	ck_assert_str_eq(triggered, "web/3");
+	ask_request("trigger  db");
+	ck_assert_str_eq(triggered, "db/1");
+	ck_assert_int_eq(triggers, 2);
+}
+END_TEST
+
+START_TEST(a_name_that_means_several_is_refused_with_them)
+{
+	const char *error = text_of(ask_request("trigger web"), "error");
+
+	ck_assert_ptr_nonnull(strstr(error, "2 targets"));
+	ck_assert(strstr(error, "web/2") && strstr(error, "web/3"));
+	ck_assert_ptr_nonnull(strstr(text_of(ask_request("trigger nobody"), "error"), "nobody"));
+	ck_assert_int_eq(triggers, 0);
+}
+END_TEST
+
+START_TEST(an_exact_name_wins_over_an_entry_of_several)
+{
+	add_target(4, "web", "web");
+	ask_request("trigger web");
+	ck_assert_str_eq(triggered, "web");
+}
+END_TEST
+
+START_TEST(a_refused_incident_is_an_error)
+{
+	ticket.answer = INCIDENTS_REFUSED;
+	ticket.why = "too many are open";
+	ck_assert_ptr_nonnull(strstr(text_of(ask_request("trigger db"), "error"), "too many are open"));
+	ticket.answer = INCIDENTS_MERGED;
+	ck_assert_str_eq(text_of(json_member(ask_request("trigger db"), "trigger"), "answer"), "merged");
+	ck_assert_ptr_null(json_member(json_root(document), "error"));
+}
+END_TEST
+
+START_TEST(a_reload_says_what_changed_or_why_it_did_not)
+{
+	const struct json_node *given = json_member(ask_request("reload"), "reload");
+
+	ck_assert(json_member(given, "done")->boolean);
+	ck_assert_str_eq(text_of(given, "message"), "1 rule changed");
+	reload_result = -EINVAL;
+	ck_assert_str_eq(text_of(ask_request("reload"), "error"), "conf:3:4: rules: bad");
+	ck_assert(!json_member(json_member(json_root(document), "reload"), "done")->boolean);
+}
+END_TEST
+
+START_TEST(hostile_names_come_back_harmless)
+{
+	add_target(5, "evil", "a\x1b]0;x\x07\n\"");
+	add_target(6, "evil", "b\x7f\xff");
+
+	const char *error = text_of(ask_request("trigger evil"), "error");
+
+	ck_assert_ptr_nonnull(strstr(error, "2 targets"));
+	ck_assert(harmless);
+	ask_request("trigger \xff\xfe");
+	ck_assert(harmless);
+	ask_request("\x1b]0;\xff\n");
+	ck_assert(harmless);
+}
+END_TEST
+
+START_TEST(without_memory_no_answer_is_cut_short)
+{
+	static const char *const lines[] = { "trigger",   "trigger db", "reload",
+					     "nothing",   "status",     "status nearest=3 target=a name=b",
+					     "status all" };
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+		bool injected = true;
+
+		for (long n = 1; injected; n++) {
+			struct buffer text = { 0 };
+			struct control_rest rest = { 0 };
+
+			torture_arm(n);
+			int r = answer_request(&requests, lines[i], &text, &rest);
+			injected = torture_disarm();
+			ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+			ck_assert(!rest.more || !injected);
+			if (rest.end)
+				rest.end(rest.ctx);
+			buffer_release(&text);
+		}
+	}
+}
+END_TEST
+
+/* ==== descriptors handed over ==== */
+
+static void handed_setup(void)
+{
+	scene_directory(directory);
+}
+
+static void handed_teardown(void)
+{
+	scene_remove(directory);
+}
+
+/* ---- what is handed over: a letter each ---- */
+
+static int unix_socket(int type, bool listening)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, type, 0);
+	static unsigned number;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket.%d.%u", directory, getpid(), number++);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || (listening && listen(fd, 4) < 0))
+		return -1;
+
+	return fd;
+}
+
+static int inet_socket(int family, int type)
+{
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(family, type, 0);
+
+	if (bind(fd, family == AF_INET ? (void *)&v4 : (void *)&v6, family == AF_INET ? sizeof(v4) : sizeof(v6)) < 0 ||
+	    (type == SOCK_STREAM && listen(fd, 4) < 0))
+		return -1;
+
+	return fd;
+}
+
+static int make(char what)
+{
+	switch (what) {
+	case 'u':
+		return unix_socket(SOCK_STREAM, true);
+	case 'd':
+		return unix_socket(SOCK_DGRAM, false);
+	case 'c':
+		return unix_socket(SOCK_STREAM, false);
+	case '4':
+		return inet_socket(AF_INET, SOCK_STREAM);
+	case '6':
+		return inet_socket(AF_INET6, SOCK_STREAM);
+	case 'n':
+		return inet_socket(AF_INET, SOCK_DGRAM);
+	default:
+		return open("/dev/null", O_RDWR);
+	}
+}
+
+/* In the child: descriptors 3 and up are these, and the environment says so. */
+static void hand_over(const char *what)
+{
+	char text[32];
+	int fds[16], count = 0;
+
+	for (; what[count]; count++) {
+		int fd = make(what[count]);
+
+		if (fd < 0)
+			_exit(100);
+		fds[count] = fcntl(fd, F_DUPFD, 64);
+	}
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	for (int i = 0; i < count; i++) {
+		dup2(fds[i], 3 + i);
+		close(fds[i]);
+	}
+	snprintf(text, sizeof(text), "%d", count);
+	setenv("LISTEN_FDS", text, 1);
+	snprintf(text, sizeof(text), "%d", getpid());
+	setenv("LISTEN_PID", text, 1);
+}
+
+/* Takes them in a child; the test is what the child finds. */
+static void takes(const char *what, int control, int metrics, size_t unknown)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		struct handed_fds handed, again;
+
+		hand_over(what);
+		if (handed_fds_take(&handed) != 0)
+			_exit(1);
+		if (handed.control != control || handed.metrics != metrics || handed.unknown != unknown)
+			_exit(2);
+		for (int i = 0; what[i]; i++) {
+			int flags = fcntl(3 + i, F_GETFD);
+			bool kept = 3 + i == control || 3 + i == metrics;
+
+			if (kept != (flags >= 0) ||
+			    (kept && (!(flags & FD_CLOEXEC) || !(fcntl(3 + i, F_GETFL) & O_NONBLOCK))))
+				_exit(3);
+		}
+		if (handed_fds_take(&again) != 0 || again.control || again.metrics || again.unknown ||
+		    getenv("LISTEN_FDS"))
+			_exit(4);
+		handed_fds_release(&handed);
+		_exit(fcntl(3, F_GETFD) < 0 && fcntl(4, F_GETFD) < 0 ? 0 : 5);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "\"%s\": %d", what, WEXITSTATUS(status));
+}
+
+START_TEST(sockets_are_told_apart_by_what_they_are)
+{
+	takes("u", 3, 0, 0);
+	takes("4", 0, 3, 0);
+	takes("u4", 3, 4, 0);
+	takes("4u", 4, 3, 0);
+	if (inet_socket(AF_INET6, SOCK_STREAM) >= 0)
+		takes("6u", 4, 3, 0);
+}
+END_TEST
+
+START_TEST(what_is_unknown_or_too_many_is_closed_and_counted)
+{
+	takes("x", 0, 0, 1);
+	takes("dcnx", 0, 0, 4);
+	takes("x4du", 6, 4, 2);
+	takes("uu44", 3, 5, 2);
+}
+END_TEST
+
+/* Of another process: it was not meant for us. */
+START_TEST(descriptors_of_another_process_are_left_alone)
+{
+	struct handed_fds handed;
+
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_PID", "1", 1);
+	ck_assert_int_eq(handed_fds_take(&handed), 0);
+	ck_assert_int_eq(handed.control + handed.metrics, 0);
+	ck_assert_uint_eq(handed.unknown, 0);
+}
+END_TEST
+
+/* ---- the daemon ---- */
+
+/* Whether what answers the request says so. */
+static bool answers(int family, const void *address, socklen_t len, const char *request, const char *part)
+{
+	char text[65536] = "";
+	size_t had = 0;
+	ssize_t got;
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = 1 }, sizeof(struct timeval));
+	if (connect(fd, address, len) == 0 && send(fd, request, strlen(request), MSG_NOSIGNAL) > 0)
+		while (had < sizeof(text) - 1 && (got = recv(fd, text + had, sizeof(text) - 1 - had, 0)) > 0)
+			had += (size_t)got;
+	close(fd);
+
+	return strstr(text, part) != NULL;
+}
+
+/* It has no socket of its own making, and the one that was there before it is there after it. */
+START_TEST(the_daemon_answers_at_the_sockets_that_it_is_handed)
+{
+	struct sockaddr_un control = { .sun_family = AF_UNIX };
+	struct sockaddr_in web = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(web);
+	char err[128];
+
+	if (!program_find("spikewatchd", spikewatchd))
+		SKIP_TEST("spikewatchd was not built");
+
+	snprintf(config_path, sizeof(config_path), "%s/config.json", directory);
+	snprintf(err, sizeof(err), "%s/stderr", directory);
+	scene_write(config_path,
+		    "{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\"},\n"
+		    "\"state_file\": \"%s/state.json\", \"targets\": [{\"name\": \"me\", \"pid\": %d}]}\n",
+		    directory, directory, directory, getpid());
+	snprintf(control.sun_path, sizeof(control.sun_path), "%s/handed", directory);
+
+	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), web_fd = inet_socket(AF_INET, SOCK_STREAM);
+
+	ck_assert_int_eq(bind(unix_fd, (struct sockaddr *)&control, sizeof(control)), 0);
+	ck_assert_int_eq(listen(unix_fd, 4), 0);
+	ck_assert_int_eq(getsockname(web_fd, (struct sockaddr *)&web, &len), 0);
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		char text[16];
+		int log = open(err, O_WRONLY | O_CREAT | O_APPEND, 0644);
+		int fds[] = { fcntl(unix_fd, F_DUPFD, 64), fcntl(web_fd, F_DUPFD, 64) };
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		unsetenv("JOURNAL_STREAM");
+		unsetenv("NOTIFY_SOCKET");
+		dup2(log, STDERR_FILENO);
+		dup2(fds[0], 4);
+		dup2(fds[1], 3);
+		close(fds[0]);
+		close(fds[1]);
+		setenv("LISTEN_FDS", "2", 1);
+		snprintf(text, sizeof(text), "%d", getpid());
+		setenv("LISTEN_PID", text, 1);
+		execl(spikewatchd, spikewatchd, "-c", config_path, (char *)NULL);
+		_exit(126);
+	}
+	close(unix_fd);
+	close(web_fd);
+	scene_wait_for(answers(AF_UNIX, &control, sizeof(control), "status\n", "\"daemon\""));
+	scene_wait_for(answers(AF_INET, &web, sizeof(web), "GET /metrics HTTP/1.0\r\n\r\n", "spikewatch_build_info{"));
+	kill(pid, SIGTERM);
+
+	struct program program = { .pid = pid };
+	char own[128];
+
+	ck_assert_int_eq(program_wait(&program), 0);
+	ck_assert_int_eq(access(control.sun_path, F_OK), 0);
+	snprintf(own, sizeof(own), "%s/control", directory);
+	ck_assert_int_lt(access(own, F_OK), 0);
+}
+END_TEST
+
 Suite *control_suite(void)
 {
 	Suite *suite = suite_create("control");
-	TCase *clients = tcase_create("clients"), *sockets = tcase_create("sockets");
+	TCase *socket_case = tcase_create("socket"), *requests_case = tcase_create("requests"),
+	      *handed_case = tcase_create("handed over");
 
-	tcase_add_checked_fixture(clients, setup, teardown);
-	tcase_set_timeout(clients, 30);
-	tcase_add_test(clients, a_line_is_answered_and_the_connection_ends);
-	tcase_add_test(clients, a_line_may_come_in_pieces);
-	tcase_add_test(clients, a_line_that_is_too_long_ends_the_connection);
-	tcase_add_test(clients, a_line_with_a_nul_ends_the_connection);
-	tcase_add_test(clients, whoever_leaves_early_leaves_no_trace);
-	tcase_add_test(clients, whoever_leaves_before_the_answer_is_taken_leaves_no_trace);
-	tcase_add_test(clients, the_seventeenth_is_hung_up_on);
-	tcase_add_test(clients, whoever_says_nothing_is_dropped_in_time);
-	tcase_add_test(clients, whoever_takes_a_long_answer_slowly_gets_it_whole);
-	tcase_add_test(clients, whoever_has_asked_is_answered_however_late);
-	tcase_add_test(clients, a_large_answer_arrives_whole);
-	tcase_add_test(clients, between_two_pieces_others_have_their_turn);
-	tcase_add_test(clients, what_is_not_taken_is_not_made);
-	tcase_add_test(clients, a_piece_that_fails_ends_the_connection);
-	tcase_add_test(clients, whoever_is_in_the_middle_when_it_stops_is_let_go);
-	tcase_add_test(clients, a_request_that_fails_ends_the_connection);
-	suite_add_tcase(suite, clients);
-	tcase_add_checked_fixture(sockets, setup, teardown);
-	tcase_set_timeout(sockets, 30);
-	tcase_add_test(sockets, a_socket_that_was_left_behind_is_replaced);
-	tcase_add_test(sockets, what_is_in_use_or_is_no_socket_is_left_alone);
-	tcase_add_test(sockets, the_daemon_says_how_it_is);
-	tcase_add_test(sockets, a_daemon_without_a_socket_works_all_the_same);
-	suite_add_tcase(suite, sockets);
+	tcase_set_timeout(socket_case, 120);
+	tcase_add_checked_fixture(socket_case, setup, teardown);
+	tcase_add_test(socket_case, a_line_is_answered_and_the_connection_ends);
+	tcase_add_test(socket_case, a_line_may_come_in_pieces);
+	tcase_add_test(socket_case, a_line_that_is_too_long_ends_the_connection);
+	tcase_add_test(socket_case, a_line_with_a_nul_ends_the_connection);
+	tcase_add_test(socket_case, a_client_that_leaves_early_leaves_no_trace);
+	tcase_add_test(socket_case, a_client_that_leaves_before_its_answer_leaves_no_trace);
+	tcase_add_test(socket_case, the_seventeenth_connection_is_closed);
+	tcase_add_test(socket_case, a_client_that_sends_nothing_is_dropped_in_time);
+	tcase_add_test(socket_case, a_slow_client_gets_a_long_answer_whole);
+	tcase_add_test(socket_case, a_request_is_answered_however_late);
+	tcase_add_test(socket_case, a_large_answer_arrives_whole);
+	tcase_add_test(socket_case, other_events_are_handled_between_two_pieces);
+	tcase_add_test(socket_case, a_piece_is_made_when_the_one_before_was_sent);
+	tcase_add_test(socket_case, a_piece_that_fails_ends_the_connection);
+	tcase_add_test(socket_case, a_client_in_the_middle_of_an_answer_is_dropped_at_the_end);
+	tcase_add_test(socket_case, a_request_that_fails_ends_the_connection);
+	tcase_add_test(socket_case, a_socket_that_was_left_behind_is_replaced);
+	tcase_add_test(socket_case, what_is_in_use_or_is_no_socket_is_left_alone);
+	tcase_add_test(socket_case, the_daemon_says_how_it_is);
+	tcase_add_test(socket_case, a_daemon_without_a_socket_works);
+	suite_add_tcase(suite, socket_case);
+	tcase_add_checked_fixture(requests_case, requests_setup, requests_teardown);
+	tcase_add_test(requests_case, an_unknown_request_is_refused_with_the_known_ones);
+	tcase_add_test(requests_case, a_trigger_without_a_name_means_everything);
+	tcase_add_test(requests_case, a_target_is_found_by_its_name_or_by_that_of_its_entry_alone);
+	tcase_add_test(requests_case, a_name_that_means_several_is_refused_with_them);
+	tcase_add_test(requests_case, an_exact_name_wins_over_an_entry_of_several);
+	tcase_add_test(requests_case, a_refused_incident_is_an_error);
+	tcase_add_test(requests_case, a_reload_says_what_changed_or_why_it_did_not);
+	tcase_add_test(requests_case, hostile_names_come_back_harmless);
+	tcase_add_test(requests_case, without_memory_no_answer_is_cut_short);
+	suite_add_tcase(suite, requests_case);
+	tcase_add_checked_fixture(handed_case, handed_setup, handed_teardown);
+	tcase_add_test(handed_case, sockets_are_told_apart_by_what_they_are);
+	tcase_add_test(handed_case, what_is_unknown_or_too_many_is_closed_and_counted);
+	tcase_add_test(handed_case, descriptors_of_another_process_are_left_alone);
+	tcase_add_test(handed_case, the_daemon_answers_at_the_sockets_that_it_is_handed);
+	suite_add_tcase(suite, handed_case);
 
 	return suite;
 }
