@@ -777,8 +777,7 @@ static void start_socket(struct control *control)
 	int r = control_socket_new(&options, &control->socket);
 
 	if (r < 0)
-		log_line(LOG_WARNING,
-			 "cannot listen on the control socket %s: %s. spikewatch status will not reach this daemon.",
+		log_line(LOG_WARNING, "no control socket at %s: %s. spikewatch status will not reach this daemon.",
 			 control->options.path, strerror(-r));
 }
 
@@ -801,7 +800,7 @@ static void start_metrics(struct control *control, const struct config_metrics *
 	snprintf(control->listen, sizeof control->listen, "%s", config->listen);
 	r = metrics_new(&options, &control->metrics);
 	if (r < 0)
-		log_line(LOG_WARNING, "cannot serve metrics at %s: %s",
+		log_line(LOG_WARNING, "no metrics at %s: %s",
 			 control->metrics_handed ? "the socket from systemd" : config->listen,
 			 r == -ELIBACC ? "libmicrohttpd is not installed" : strerror(-r));
 }
