@@ -303,7 +303,7 @@ UNITS := $(wildcard systemd/*.service systemd/*.socket systemd/*.timer)
 SYSUSERS := $(wildcard systemd/*sysusers*)
 TMPFILES := $(wildcard systemd/*tmpfiles*)
 CATALOG := $(wildcard systemd/*.catalog)
-DOCS := $(wildcard README.md CHANGELOG.md LICENSE docs/*.md)
+DOCS := $(wildcard README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs/*.md)
 HOOKS := $(wildcard conf/hooks/*)
 KUBERNETES := $(wildcard conf/kubernetes/*)
 D = $(DESTDIR)
@@ -345,7 +345,7 @@ uninstall:
 # ---- a Debian package, from a copy of the tree: nothing of this build, or of what make was told, gets into it, but for the page of reports, ----
 # ---- because the package is built without a network ----
 
-PACKAGED := Makefile README.md CHANGELOG.md LICENSE cli conf daemon docs lib systemd tests
+PACKAGED := Makefile README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE cli conf daemon docs lib systemd tests
 DEB_TREE := $(B)/deb/spikewatch-$(VERSION)
 # The package's build runs no tests unless it is asked to: make deb DEB_BUILD_OPTIONS=
 DEB_BUILD_OPTIONS ?= nocheck
