@@ -99,13 +99,10 @@ static void top_page_title(struct top_page *page, const struct top_watch *watch,
 			   size_t shown)
 {
 	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
-	struct ring_info info;
 	unsigned pending, cooling;
 
-	if (watch->feed.ring) {
-		top_feed_info(&watch->feed, &info);
-		units_format_duration(interval, sizeof(interval), info.interval_ns);
-	}
+	if (watch->feed.ring)
+		units_format_duration(interval, sizeof(interval), ring_interval_ns(watch->feed.ring));
 	count_waiting(&watch->table, &pending, &cooling);
 	if (shown != watch->table.count)
 		snprintf(of, sizeof(of), " of %zu", watch->table.count);

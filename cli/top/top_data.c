@@ -908,6 +908,7 @@ static int top_feed_poll(struct top_feed *feed, int (*take)(void *ctx, const str
 enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring_alive *alive)
 {
 	struct ring_info info;
+	uint64_t interval_ns;
 	int64_t silence;
 
 	if (!feed->ring)
@@ -916,10 +917,11 @@ enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring
 	if (info.clean)
 		return TOP_FEED_STOPPED;
 	silence = mono_diff(now, info.last_tick);
+	interval_ns = ring_interval_ns(feed->ring);
 	/* A time in the future is of another boot. */
 	if (silence >= 0 && silence < (int64_t)SILENCE_NS)
 		return TOP_FEED_LIVE;
-	if (silence >= 0 && info.interval_ns > 0 && (uint64_t)silence / SILENCE_INTERVALS < info.interval_ns)
+	if (silence >= 0 && interval_ns > 0 && (uint64_t)silence / SILENCE_INTERVALS < interval_ns)
 		return TOP_FEED_LIVE;
 	return alive(info.pid, info.start_ticks) ? TOP_FEED_SILENT : TOP_FEED_KILLED;
 }

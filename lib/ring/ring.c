@@ -38,8 +38,7 @@
  * before, so the longest stays until every page that was begun under it has been overwritten.
  */
 
-/* In force. */
-static uint64_t ring_interval_interval_ns(const struct ring *ring)
+uint64_t ring_interval_ns(const struct ring *ring)
 {
 	uint64_t live = ring_load(&ring->header->interval_live);
 
@@ -322,7 +321,6 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.size_bytes = ring->size_bytes,
 		.page_bytes = ring->page_bytes,
 		.page_count = ring->page_count,
-		.interval_ns = ring_interval_interval_ns(ring),
 		.heartbeat_ns = ring_interval_heartbeat_ns(ring),
 		.idle_ns = ring_load(&ring->header->idle_live),
 		.pid = header->pid,

@@ -253,7 +253,6 @@ struct ring_info {
 	uint64_t size_bytes;
 	uint32_t page_bytes;
 	uint32_t page_count;
-	uint64_t interval_ns;  /* in force */
 	uint64_t heartbeat_ns; /* in force */
 	uint64_t
 		idle_ns; /* the longest pause between two looks at a process, in force; 0: none, each tick is a look at all */
@@ -306,6 +305,12 @@ CLEANUP(ring, free);
 
 /* What the header says at this moment; each figure by itself. */
 void ring_info(const struct ring *ring, struct ring_info *ret);
+
+/*
+ * Between two ticks, as the sampler was last told and has put into effect: the one place that says
+ * so. A CPU budget that is exceeded makes it longer for a while (stats.collection_rate).
+ */
+uint64_t ring_interval_ns(const struct ring *ring);
 
 /*
  * The counters of all writers in one (stats_merge), each as of its last published tick; consistent.

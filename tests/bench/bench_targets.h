@@ -192,8 +192,9 @@ static inline void bench_sampler_make(struct bench_sampler *bench, const struct 
 {
 	struct ring_options ring = { .interval_ns = interval_ns };
 	struct sampler_options options = {
-		.source = { .capacity = (uint32_t)targets->count, .peak_interval_ns = UINT64_MAX },
-		.interval_ns = interval_ns,
+		.source = { .capacity = (uint32_t)targets->count,
+			    .peak_interval_ns = UINT64_MAX,
+			    .interval_ns = interval_ns },
 		.wait = wait,
 	};
 	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

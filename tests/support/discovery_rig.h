@@ -64,7 +64,7 @@ static inline void teardown(void)
 static inline void make(const char *proc_root, const char *cgroup_root, struct config *made)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
-	struct sampler_options sampler_options = { .source = { .capacity = 64 }, .interval_ns = NS_PER_MS };
+	struct sampler_options sampler_options = { .source = { .capacity = 64, .interval_ns = NS_PER_MS } };
 	struct discovery_options options = { .target_table.machine = { .cores = 2, .memory_bytes = 1 << 30 } };
 
 	config = made;

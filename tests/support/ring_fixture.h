@@ -47,7 +47,9 @@ struct fixture_tally {
 /* A ring of `pages` pages of 4 KiB. */
 static inline struct ring *fixture_ring(uint32_t pages)
 {
-	const struct ring_options options = { .size_bytes = 4096 + (uint64_t)pages * 4096, .page_bytes = 4096 };
+	const struct ring_options options = { .size_bytes = 4096 + (uint64_t)pages * 4096,
+					      .page_bytes = 4096,
+					      .interval_ns = NS_PER_MS };
 	struct ring *ring = NULL;
 
 	ck_assert_int_eq(ring_create_anonymous(&options, &ring), 0);

@@ -66,8 +66,7 @@ static inline void make(uint64_t interval_ns, uint32_t capacity, uint64_t ring_b
 					     .page_bytes = page_bytes,
 					     .heartbeat_ns = heartbeat_ns };
 	struct sampler_options options = {
-		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns },
-		.interval_ns = interval_ns,
+		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns, .interval_ns = interval_ns }
 	};
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);

@@ -53,7 +53,7 @@ static inline void teardown(void)
 static inline void make_sampler(uint32_t capacity)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
-	struct sampler_options sampler_options = { .source = { .capacity = capacity }, .interval_ns = NS_PER_MS };
+	struct sampler_options sampler_options = { .source = { .capacity = capacity, .interval_ns = NS_PER_MS } };
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);

@@ -18,7 +18,7 @@ struct hook_plan;
 /* The configuration in force when the incident was opened. */
 struct incident_settings {
 	uint64_t before_ns, after_ns;
-	uint64_t interval_ns;        /* of the sampler */
+	uint64_t interval_ns;        /* ring_interval_ns at the firing */
 	uint64_t max_incident_bytes; /* of all files */
 	uint64_t max_samples_bytes;  /* of samples.tsv, in an incident of all targets */
 	unsigned captures;           /* CONFIG_CAPTURE_... */

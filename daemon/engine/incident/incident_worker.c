@@ -345,7 +345,6 @@ static struct full_recording_options recording_options(const struct incident_wor
 		.wall = request->wall,
 		.before_ns = request->settings.before_ns,
 		.after_ns = request->settings.after_ns,
-		.interval_ns = request->settings.interval_ns,
 		.max_bytes = request->settings.max_samples_bytes,
 	};
 }

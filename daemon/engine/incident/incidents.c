@@ -407,14 +407,14 @@ static struct open_incident *find_open(const struct incidents *incidents, const 
 	return incident;
 }
 
-static struct incident_settings settings_of(const struct config *config)
+static struct incident_settings settings_of(const struct config *config, const struct ring *ring)
 {
 	uint64_t most = config->incidents.max_incident_bytes;
 
 	return (struct incident_settings){
 		.before_ns = config->incidents.before_ns,
 		.after_ns = config->incidents.after_ns,
-		.interval_ns = config->sampling.interval_ns,
+		.interval_ns = ring_interval_ns(ring),
 		.max_samples_bytes = most > 2 * (uint64_t)CAPTURES_BYTES ? most - CAPTURES_BYTES : most / 2,
 		.captures = config->incidents.captures,
 		.max_incident_bytes = most,
@@ -456,7 +456,7 @@ static int new_incident(const struct incidents *incidents, const struct target *
 
 	request->fired = fired;
 	request->wall = wall;
-	request->settings = settings_of(incidents->options.config);
+	request->settings = settings_of(incidents->options.config, session_ring(incidents->options.session));
 	request->everything = !target;
 	if (target)
 		target_decode(request->encoded, target_encode(target, request->encoded, sizeof request->encoded),

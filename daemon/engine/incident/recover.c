@@ -203,7 +203,7 @@ static void describe(const struct ring *ring, const struct recover_report *repor
 	incident->coverage.ticks_expected = report->slots;
 	incident->coverage.gaps = report->hole_count;
 	incident->coverage.lost_pages = report->lost_pages;
-	incident->cost.interval_ns = info.interval_ns;
+	incident->cost.interval_ns = ring_interval_ns(ring);
 	incident->cost.idle_ns = info.idle_ns;
 	if (ring_stats(ring, &stats) == 0 && stats.total_slots)
 		incident->coverage.capture_rate = (double)stats.total_snapshots / (double)stats.total_slots;
@@ -246,7 +246,7 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 
 	ring_info(ring, &info);
 	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
-	report.interval_ns = info.interval_ns;
+	report.interval_ns = ring_interval_ns(ring);
 	r = measure(ring, since, info.last_tick, &report);
 	if (r < 0)
 		return r;
@@ -254,8 +254,8 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 		*ret = report;
 		return 0;
 	}
-	if (info.interval_ns)
-		report.slots = ((uint64_t)mono_diff(report.to, report.from) / info.interval_ns + 1) *
+	if (report.interval_ns)
+		report.slots = ((uint64_t)mono_diff(report.to, report.from) / report.interval_ns + 1) *
 			       (info.writers > 1 ? info.writers : 1);
 
 	incident_stem(report.to_wall, "all", "recovered", stem, sizeof stem);

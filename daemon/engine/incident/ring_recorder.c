@@ -302,8 +302,9 @@ int recorder_close(struct recorder *recorder, const struct stats *stats)
 
 struct full_recording {
 	struct full_recording_options options;
-	int dirfd; /* the caller's */
-	int fd;    /* -1: there is no file */
+	uint64_t interval_ns; /* at the firing: after a reload it may be another */
+	int dirfd;            /* the caller's */
+	int fd;               /* -1: there is no file */
 	struct ring_cursor *cursor;
 	struct recorder *recorder;
 	int error;
@@ -372,6 +373,7 @@ int full_recording_open(const struct full_recording_options *options, int dirfd,
 		return -ENOMEM;
 
 	full_recording->options = *options;
+	full_recording->interval_ns = ring_interval_ns(options->ring);
 	full_recording->dirfd = dirfd;
 	full_recording->fd = -1;
 	full_recording->fd =
@@ -406,7 +408,7 @@ static struct sample_window_coverage coverage_of(const struct full_recording *fu
 	struct sample_window_coverage coverage = {
 		.want_before_ns = options->before_ns,
 		.want_after_ns = options->after_ns,
-		.ticks_expected = (options->before_ns + options->after_ns) / options->interval_ns,
+		.ticks_expected = (options->before_ns + options->after_ns) / full_recording->interval_ns,
 		.ticks_got = counts->ticks,
 		.samples = counts->rows,
 		.samples_dropped = counts->dropped,
@@ -418,7 +420,7 @@ static struct sample_window_coverage coverage_of(const struct full_recording *fu
 	if (counts->ticks == 0)
 		return coverage;
 
-	slots = (double)mono_diff(counts->last, counts->first) / (double)options->interval_ns + 1;
+	slots = (double)mono_diff(counts->last, counts->first) / (double)full_recording->interval_ns + 1;
 	rate = (double)counts->ticks / slots;
 	coverage.got_from_ns = mono_diff(counts->first, options->fired);
 	coverage.got_to_ns = mono_diff(counts->last, options->fired);

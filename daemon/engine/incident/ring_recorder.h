@@ -87,8 +87,7 @@ struct full_recording_options {
 	mono_t fired;
 	wall_t wall; /* of fired */
 	uint64_t before_ns, after_ns;
-	uint64_t interval_ns; /* of the sampler, > 0 */
-	uint64_t max_bytes;   /* of the file; samples beyond are dropped and counted. 0: no limit */
+	uint64_t max_bytes; /* of the file; samples beyond are dropped and counted. 0: no limit */
 };
 
 /*

@@ -448,9 +448,9 @@ static void restart_clocks(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
 	uint64_t turn_ns =
-		sampler->seat.of ? sampler->options.interval_ns * sampler->seat.number / sampler->seat.of : 0;
+		sampler->seat.of ? sampler->options.source.interval_ns * sampler->seat.number / sampler->seat.of : 0;
 
-	schedule_init(&sampler->schedule, &sampler->stats, mono_add(now, turn_ns), sampler->options.interval_ns);
+	schedule_init(&sampler->schedule, &sampler->stats, mono_add(now, turn_ns), sampler->options.source.interval_ns);
 	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
 	deadline_timer_beat(&sampler->deadline_timer, now);
 }
@@ -461,7 +461,6 @@ static struct sampler_options with_defaults(const struct sampler_options *option
 
 	if (!full.source.heartbeat_ns)
 		full.source.heartbeat_ns = NS_PER_S;
-	full.source.interval_ns = full.interval_ns;
 
 	return full;
 }
@@ -603,16 +602,17 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 	option_handoff->room = source_retune(sampler->source, &sampler->options.source, now, option_handoff->room);
 	option_handoff_return(&sampler->option_handoffs, option_handoff);
 	if (!sampler->seat.leader)
-		ring_writer_retune(sampler->writer, sampler->options.interval_ns, sampler->options.source.heartbeat_ns);
+		ring_writer_retune(sampler->writer, sampler->options.source.interval_ns,
+				   sampler->options.source.heartbeat_ns);
 	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
-	if (before.interval_ns == sampler->options.interval_ns &&
+	if (before.source.interval_ns == sampler->options.source.interval_ns &&
 	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
 		return;
 
-	if (sampler->schedule.interval_ns != sampler->options.interval_ns)
-		schedule_set_interval(&sampler->schedule, now, sampler->options.interval_ns);
+	if (sampler->schedule.interval_ns != sampler->options.source.interval_ns)
+		schedule_set_interval(&sampler->schedule, now, sampler->options.source.interval_ns);
 	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
-	source_set_interval(sampler->source, sampler->options.interval_ns);
+	source_set_interval(sampler->source, sampler->options.source.interval_ns);
 }
 
 /*
@@ -738,8 +738,8 @@ static void govern(struct sampler *sampler, mono_t now)
 		sampler->stats.own_cpu = real_clock_thread_cpu();
 	if (factor == before)
 		return;
-	schedule_set_interval(&sampler->schedule, now, sampler->options.interval_ns * factor);
-	source_set_interval(sampler->source, sampler->options.interval_ns * factor);
+	schedule_set_interval(&sampler->schedule, now, sampler->options.source.interval_ns * factor);
+	source_set_interval(sampler->source, sampler->options.source.interval_ns * factor);
 }
 
 static void count_source(struct sampler *sampler)

@@ -111,8 +111,7 @@ struct sampler;
 struct sampler_description; /* sampler_target.c */
 
 struct sampler_options {
-	struct source_options source;
-	uint64_t interval_ns;
+	struct source_options source; /* its interval_ns is the sampler's */
 	enum config_wait wait;
 	double cpu_budget_percent; /* of one core, for the whole process; <= 0: no limit */
 };

@@ -192,11 +192,11 @@ static struct sampler_options sampler_options_of(const struct config *config)
 			.idle_interval_ns = config_idle_ns(config),
 			.idle_grid_ns = config_idle_grid_ns(config),
 			.cgroup_interval_ns = sampling->cgroup_interval_ns,
+			.interval_ns = sampling->interval_ns,
 			.peak_interval_ns = sampling->peak_interval_ns,
 			.fds_interval_ns = sampling->fds_interval_ns,
 			.reset_peaks = sampling->reset_peaks,
 		},
-		.interval_ns = sampling->interval_ns,
 		.wait = sampling->wait,
 		.cpu_budget_percent = sampling->cpu_budget_percent,
 	};

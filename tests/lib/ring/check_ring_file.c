@@ -87,7 +87,7 @@ START_TEST(the_header_says_what_it_was_made_with)
 	ck_assert_uint_eq(info.size_bytes, (uint64_t)st.st_size);
 	ck_assert_uint_eq(info.page_bytes, PAGE);
 	ck_assert_uint_eq(info.page_count, PAGES);
-	ck_assert_uint_eq(info.interval_ns, 7);
+	ck_assert_uint_eq(ring_interval_ns(ring), 7);
 	ck_assert_uint_eq(info.heartbeat_ns, 9);
 	ck_assert_mem_eq(info.boot_id, options.boot_id, 16);
 	ck_assert_int_eq(info.pid, 4321);

@@ -60,7 +60,6 @@ static struct full_recording_options usual(void)
 		.wall = fixture_wall(FIRED),
 		.before_ns = BEFORE_TICKS * NS_PER_MS,
 		.after_ns = AFTER_TICKS * NS_PER_MS,
-		.interval_ns = NS_PER_MS,
 	};
 }
 

@@ -28,7 +28,7 @@ static void teardown(void)
 
 static void post(uint64_t interval_ns)
 {
-	struct sampler_options options = { .source = { .capacity = 10 }, .interval_ns = interval_ns };
+	struct sampler_options options = { .source = { .capacity = 10, .interval_ns = interval_ns } };
 
 	ck_assert_int_eq(option_handoff_post(&box, &options), 0);
 }
@@ -41,7 +41,7 @@ START_TEST(what_is_posted_is_taken_once)
 	struct option_handoff *option_handoff = option_handoff_take(&box);
 
 	ck_assert_ptr_nonnull(option_handoff);
-	ck_assert_uint_eq(option_handoff->options.interval_ns, 1);
+	ck_assert_uint_eq(option_handoff->options.source.interval_ns, 1);
 	ck_assert_ptr_nonnull(option_handoff->room);
 	ck_assert_ptr_null(option_handoff_take(&box));
 	option_handoff_return(&box, option_handoff);
@@ -56,7 +56,7 @@ START_TEST(of_several_the_last_one_counts)
 
 	struct option_handoff *option_handoff = option_handoff_take(&box);
 
-	ck_assert_uint_eq(option_handoff->options.interval_ns, 3);
+	ck_assert_uint_eq(option_handoff->options.source.interval_ns, 3);
 	ck_assert_ptr_null(option_handoff_take(&box));
 	option_handoff_return(&box, option_handoff);
 }
@@ -90,7 +90,7 @@ END_TEST
 
 START_TEST(without_memory_the_one_before_still_counts)
 {
-	struct sampler_options options = { .source = { .capacity = 10 }, .interval_ns = 2 };
+	struct sampler_options options = { .source = { .capacity = 10, .interval_ns = 2 } };
 	bool injected = true;
 
 	for (long n = 1; injected; n++) {
@@ -102,7 +102,7 @@ START_TEST(without_memory_the_one_before_still_counts)
 
 		struct option_handoff *option_handoff = option_handoff_take(&box);
 
-		ck_assert_uint_eq(option_handoff->options.interval_ns, injected ? 1 : 2);
+		ck_assert_uint_eq(option_handoff->options.source.interval_ns, injected ? 1 : 2);
 		option_handoff_return(&box, option_handoff);
 	}
 }
@@ -124,9 +124,9 @@ static void *take_all(void *ret_last)
 			return NULL;
 		if (!option_handoff)
 			continue;
-		if (option_handoff->options.interval_ns <= *last || !option_handoff->room)
+		if (option_handoff->options.source.interval_ns <= *last || !option_handoff->room)
 			return NULL; /* *last shows it */
-		*last = option_handoff->options.interval_ns;
+		*last = option_handoff->options.source.interval_ns;
 		option_handoff_return(&box, option_handoff);
 	}
 }

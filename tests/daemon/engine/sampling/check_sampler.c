@@ -293,7 +293,7 @@ END_TEST
 START_TEST(every_allocation_may_fail)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
-	struct sampler_options options = { .source = { .capacity = 4 }, .interval_ns = NS_PER_MS };
+	struct sampler_options options = { .source = { .capacity = 4, .interval_ns = NS_PER_MS } };
 	bool injected = true;
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);

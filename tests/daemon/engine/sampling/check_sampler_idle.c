@@ -11,13 +11,11 @@ static struct sampler_options options;
 static void begin(void)
 {
 	heartbeat_ns = 1000 * NS_PER_S;
-	options = (struct sampler_options){
-		.source = { .capacity = 8,
-			    .heartbeat_ns = heartbeat_ns,
-			    .peak_interval_ns = UINT64_MAX,
-			    .idle_interval_ns = 500 * NS_PER_MS },
-		.interval_ns = NS_PER_MS,
-	};
+	options = (struct sampler_options){ .source = { .capacity = 8,
+							.heartbeat_ns = heartbeat_ns,
+							.peak_interval_ns = UINT64_MAX,
+							.idle_interval_ns = 500 * NS_PER_MS,
+							.interval_ns = NS_PER_MS } };
 
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 65536, .heartbeat_ns = heartbeat_ns };
 

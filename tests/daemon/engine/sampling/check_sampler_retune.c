@@ -17,8 +17,7 @@ static void begin(uint64_t interval_ns, uint32_t capacity, uint64_t ring_bytes, 
 {
 	make(interval_ns, capacity, ring_bytes, page_bytes);
 	options = (struct sampler_options){
-		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns },
-		.interval_ns = interval_ns,
+		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns, .interval_ns = interval_ns }
 	};
 }
 
@@ -50,16 +49,15 @@ START_TEST(everything_is_in_force_from_the_next_tick_on)
 	read_ring();
 	ck_assert(!sample_has(&seen.last[1], SAMPLE_FDS));
 
-	options.interval_ns = 20 * NS_PER_S;
+	options.source.interval_ns = 20 * NS_PER_S;
 	options.source.heartbeat_ns = 3 * NS_PER_S;
 	options.source.fds_interval_ns = NS_PER_MS;
 	retune();
 	ck_assert_int_eq(source_entry_reopen(watched[0].sampled.entry, procfd, child.pid, 0, &options.source), 0);
-	ring_info(ring, &info);
-	ck_assert_uint_ne(info.interval_ns, 20 * NS_PER_S); /* not before the tick */
+	ck_assert_uint_ne(ring_interval_ns(ring), 20 * NS_PER_S); /* not before the tick */
 	sampler_tick(sampler);
 	ring_info(ring, &info);
-	ck_assert_uint_eq(info.interval_ns, 20 * NS_PER_S);
+	ck_assert_uint_eq(ring_interval_ns(ring), 20 * NS_PER_S);
 	ck_assert_uint_eq(info.heartbeat_ns, 3 * NS_PER_S);
 	ck_assert_uint_eq(stats_now().collection_rate, 20 * NS_PER_S);
 	read_ring();
@@ -70,16 +68,13 @@ END_TEST
 
 START_TEST(of_several_that_were_posted_between_two_ticks_the_last_one_counts)
 {
-	struct ring_info info;
-
 	begin(NS_PER_MS, 8, 1 << 20, 16384);
 	for (uint64_t i = 1; i <= 5; i++) {
-		options.interval_ns = i * NS_PER_S;
+		options.source.interval_ns = i * NS_PER_S;
 		retune();
 	}
 	sampler_tick(sampler);
-	ring_info(ring, &info);
-	ck_assert_uint_eq(info.interval_ns, 5 * NS_PER_S);
+	ck_assert_uint_eq(ring_interval_ns(ring), 5 * NS_PER_S);
 	ck_assert_uint_eq(stats_now().collection_rate, 5 * NS_PER_S);
 }
 END_TEST
@@ -101,7 +96,7 @@ START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
 		options.source.heartbeat_ns = (1 + i % 3) * NS_PER_MS;
 		options.source.peak_interval_ns = i % 2 ? UINT64_MAX : 0;
 		options.source.fds_interval_ns = i % 4 / 2;
-		options.interval_ns = (1 + i % 7) * NS_PER_MS;
+		options.source.interval_ns = (1 + i % 7) * NS_PER_MS;
 		options.cpu_budget_percent = i % 5;
 		retune();
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -163,13 +158,13 @@ START_TEST(without_memory_nothing_changes)
 	begin(NS_PER_MS, 8, 1 << 20, 16384);
 	sampler_tick(sampler);
 	for (long n = 1; injected; n++) {
-		options.interval_ns = (uint64_t)(1 + n) * NS_PER_S;
+		options.source.interval_ns = (uint64_t)(1 + n) * NS_PER_S;
 		torture_arm(n);
 		int r = sampler_retune(sampler, &options);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		sampler_tick(sampler);
-		ck_assert_uint_eq(stats_now().collection_rate, injected ? NS_PER_MS : options.interval_ns);
+		ck_assert_uint_eq(stats_now().collection_rate, injected ? NS_PER_MS : options.source.interval_ns);
 	}
 }
 END_TEST
@@ -203,7 +198,7 @@ START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
 	ck_assert_int_eq(sampler_start(sampler), 0);
 	scene_wait_for((read_ring(), seen.ticks == 1));
-	options.interval_ns = NS_PER_MS;
+	options.source.interval_ns = NS_PER_MS;
 	retune();
 	scene_wait_for((read_ring(), seen.ticks > 20));
 
@@ -213,7 +208,7 @@ START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
 
 	/* And back: what sleeps an hour from now on does so after one more tick. */
-	options.interval_ns = 3600 * NS_PER_S;
+	options.source.interval_ns = 3600 * NS_PER_S;
 	retune();
 	scene_wait_for(stats_now().collection_rate == 3600 * NS_PER_S);
 	sampler_stop(sampler);
@@ -227,7 +222,7 @@ END_TEST
 START_TEST(options_that_came_before_the_start_are_those_it_starts_with)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	options.interval_ns = NS_PER_MS;
+	options.source.interval_ns = NS_PER_MS;
 	retune();
 	ck_assert_int_eq(sampler_start(sampler), 0);
 	scene_wait_for((read_ring(), seen.ticks > 5));
@@ -245,18 +240,17 @@ static void begin_held(uint64_t then_ns)
 	scene_wait_for(pages_claimed() >= 4);
 	for (int i = 0; i < 50; i++)
 		nap();
-	options.interval_ns = then_ns;
+	options.source.interval_ns = then_ns;
 	retune();
 }
 
 START_TEST(who_is_held_by_a_reader_takes_new_options_too)
 {
-	struct ring_info info;
 
 	begin_held(3600 * NS_PER_S);
-	scene_wait_for((ring_info(ring, &info), info.interval_ns == 3600 * NS_PER_S));
+	scene_wait_for((ring_interval_ns(ring) == 3600 * NS_PER_S));
 	read_ring();
-	options.interval_ns = NS_PER_MS; /* it may be in a backoff of an hour and more by now */
+	options.source.interval_ns = NS_PER_MS; /* it may be in a backoff of an hour and more by now */
 	retune();
 	uint64_t ticks = seen.ticks;
 
@@ -316,7 +310,7 @@ static void *retune_often(void *ret_failed)
 	_Atomic bool *failed = ret_failed;
 
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		often.interval_ns = (1 + i % 4) * 200 * NS_PER_US;
+		often.source.interval_ns = (1 + i % 4) * 200 * NS_PER_US;
 		often.wait = (enum config_wait)(i % 3);
 		often.source.capacity = 8 + i % 90;
 		often.source.heartbeat_ns = (1 + i % 20) * NS_PER_MS;

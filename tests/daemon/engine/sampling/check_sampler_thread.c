@@ -96,8 +96,7 @@ END_TEST
 START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
-	struct sampler_options options = { .source = { .capacity = 1 },
-					   .interval_ns = NS_PER_MS,
+	struct sampler_options options = { .source = { .capacity = 1, .interval_ns = NS_PER_MS },
 					   .cpu_budget_percent = 0.001 };
 	struct stats stats;
 
@@ -106,11 +105,11 @@ START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 	ck_assert_uint_eq(sampler_slowdown(sampler), 1);
 	ck_assert_int_eq(sampler_start(sampler), 0);
 	scene_wait_for(sampler_slowdown(sampler) > 1);
-	scene_wait_for((ring_stats(ring, &stats), stats.collection_rate > options.interval_ns));
+	scene_wait_for((ring_stats(ring, &stats), stats.collection_rate > options.source.interval_ns));
 	sampler_stop(sampler);
 	ck_assert(sampler_cpu_share(sampler) > 0);
 	ck_assert_int_eq(ring_stats(ring, &stats), 0);
-	ck_assert_uint_eq(stats.collection_rate, options.interval_ns * sampler_slowdown(sampler));
+	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * sampler_slowdown(sampler));
 }
 END_TEST
 

@@ -49,8 +49,7 @@ static const struct sampler_options *options_of(uint32_t capacity, uint64_t inte
 	static struct sampler_options options;
 
 	options = (struct sampler_options){
-		.source = { .capacity = capacity, .heartbeat_ns = 50 * NS_PER_MS },
-		.interval_ns = interval_ns,
+		.source = { .capacity = capacity, .heartbeat_ns = 50 * NS_PER_MS, .interval_ns = interval_ns }
 	};
 	return &options;
 }
@@ -404,7 +403,7 @@ static bool all_are_slow(unsigned threads, uint64_t interval_ns)
 
 START_TEST(one_budget_slows_all_of_them_down)
 {
-	struct sampler_options options = { .source = { .capacity = 1 }, .interval_ns = NS_PER_MS };
+	struct sampler_options options = { .source = { .capacity = 1, .interval_ns = NS_PER_MS } };
 
 	options.cpu_budget_percent = 0.001;
 	ck_assert_int_eq(ring_create_anonymous(&(struct ring_options){ 0 }, &ring), 0);
@@ -417,15 +416,11 @@ START_TEST(one_budget_slows_all_of_them_down)
 
 	/* Without a limit all of them are themselves again, and the ring knows the interval. */
 	options.cpu_budget_percent = 0;
-	options.interval_ns = 2 * NS_PER_MS;
+	options.source.interval_ns = 2 * NS_PER_MS;
 	ck_assert_int_eq(samplers_retune(samplers, &options), 0);
 	scene_wait_for(samplers_slowdown(samplers) == 1 && all_are_slow(3, 2 * NS_PER_MS));
 	samplers_stop(samplers);
-
-	struct ring_info info;
-
-	ring_info(ring, &info);
-	ck_assert_uint_eq(info.interval_ns, 2 * NS_PER_MS);
+	ck_assert_uint_eq(ring_interval_ns(ring), 2 * NS_PER_MS);
 }
 END_TEST
 
@@ -509,7 +504,7 @@ START_TEST(each_allocation_may_fail)
 
 	struct sampler_options other = *options;
 
-	other.interval_ns = NS_PER_MS;
+	other.source.interval_ns = NS_PER_MS;
 	injected = true;
 	for (long n = 1; injected; n++) {
 		torture_arm(n);

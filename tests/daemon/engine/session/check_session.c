@@ -96,7 +96,7 @@ START_TEST(the_ring_says_whose_it_is_and_how_it_ended)
 	ck_assert_int_eq(info.pid, getpid());
 	ck_assert_uint_eq(info.start_ticks, scene_start_ticks(getpid()));
 	ck_assert_int_ne(memcmp(info.boot_id, zero, sizeof(zero)), 0);
-	ck_assert_uint_eq(info.interval_ns, NS_PER_MS);
+	ck_assert_uint_eq(ring_interval_ns(ring), NS_PER_MS);
 	ck_assert(!info.clean);
 	session_free(session);
 	ring_info(ring, &info);
@@ -190,13 +190,13 @@ START_TEST(another_configuration_reaches_all_parts_and_what_is_watched_stays)
 	ck_assert(!newest_of_first(session_ring(session)).has_fds);
 	take_over(session,
 		  variant("2ms", "100ms", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}"));
-	scene_wait_for((ring_info(session_ring(session), &info), info.interval_ns == 2 * NS_PER_MS));
+	scene_wait_for((ring_interval_ns(session_ring(session)) == 2 * NS_PER_MS));
 	scene_wait_for((discovery_state(session_discovery(session), &state), state.target_table.members == 1));
 	ck_assert_uint_eq(state.target_table.targets, 2);
 	scene_wait_for(newest_of_first(session_ring(session)).has_fds); /* it was opened without */
 	take_over(session, variant("1ms", "0", ""));
 	scene_wait_for((discovery_state(session_discovery(session), &state), state.target_table.targets == 1));
-	scene_wait_for((ring_info(session_ring(session), &info), info.interval_ns == NS_PER_MS));
+	scene_wait_for((ring_interval_ns(session_ring(session)) == NS_PER_MS));
 	session_stop(session);
 	ck_assert_uint_eq(state.target_table.members, 0);
 	ck_assert(!newest_of_first(session_ring(session)).gone);
@@ -208,7 +208,6 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 {
 	struct session *session = NULL;
 	struct discovery_state state;
-	struct ring_info info;
 	bool injected = true;
 
 	config = variant("1ms", "1s", "");
@@ -222,8 +221,7 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		samplers_tick(session_samplers(session));
-		ring_info(session_ring(session), &info);
-		ck_assert_uint_eq(info.interval_ns, (injected ? 1 : 2) * NS_PER_MS);
+		ck_assert_uint_eq(ring_interval_ns(session_ring(session)), (injected ? 1 : 2) * NS_PER_MS);
 		discovery_state(session_discovery(session), &state);
 		ck_assert_uint_eq(state.target_table.targets, injected ? 1 : 2);
 	}

@@ -42,7 +42,7 @@ static const char *own(const char *text)
 static void start(struct config *made, struct process_listener_options listen)
 {
 	struct ring_options ring_options = { .size_bytes = 4 << 20, .page_bytes = 16384 };
-	struct sampler_options sampler_options = { .source = { .capacity = 4096 }, .interval_ns = 2 * NS_PER_MS };
+	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
 
 	own("");
 	config = made;

@@ -272,7 +272,7 @@ static bool started(struct config *made, enum process_listener_source only)
 		.listen = { .only = only },
 	};
 	struct ring_options ring_options = { .size_bytes = 4 << 20, .page_bytes = 16384 };
-	struct sampler_options sampler_options = { .source = { .capacity = 4096 }, .interval_ns = 2 * NS_PER_MS };
+	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
 	struct discovery_state now;
 
 	config = made;

@@ -75,7 +75,7 @@ static struct config *config_of(const char *selector)
 static void start(const char *selector)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
-	struct sampler_options sampler_options = { .source = { .capacity = 64 }, .interval_ns = 5 * NS_PER_MS };
+	struct sampler_options sampler_options = { .source = { .capacity = 64, .interval_ns = 5 * NS_PER_MS } };
 
 	selected = selector;
 	config = config_of(selector);
