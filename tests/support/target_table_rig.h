@@ -91,7 +91,7 @@ static inline void appear(int pid, uint64_t start, const char *cgroup)
 
 static inline int meet(size_t entry, int pid, uint64_t start, uint64_t scan)
 {
-	struct target_table_sighting seen = {
+	struct process_observation seen = {
 		.pid = pid, .start_ticks = start, .comm = "app", .cmdline = "app -x", .cgroup = "/"
 	};
 

@@ -671,7 +671,7 @@ void baseline_free(struct baseline *baseline)
 	free(baseline);
 }
 
-void baseline_set_outside(struct baseline *baseline, struct unlocked_section unlocked_section)
+void baseline_set_section(struct baseline *baseline, struct unlocked_section unlocked_section)
 {
 	baseline->unlocked_section = unlocked_section;
 }

@@ -156,7 +156,7 @@ int baseline_new(int procfd, bool with_maps, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
 
 /* Where threads and mappings are read; nowhere else than under the lock at first. */
-void baseline_set_outside(struct baseline *baseline, struct unlocked_section unlocked_section);
+void baseline_set_section(struct baseline *baseline, struct unlocked_section unlocked_section);
 
 /* Mappings too from now on, or no longer: then those that are there are dropped. */
 void baseline_set_maps(struct baseline *baseline, bool with_maps);

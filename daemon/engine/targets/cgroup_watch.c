@@ -141,7 +141,7 @@ bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target)
 	return judged_target->wants_all;
 }
 
-bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target)
+bool cgroup_watch_is_complete(const struct cgroup_watch *judged_target)
 {
 	return !judged_target->wants_all && !judged_target->walking && !judged_target->deaf;
 }
@@ -267,7 +267,7 @@ void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path)
 		add_directory(judged_target, root, path);
 }
 
-void cgroup_watch_has_all(struct cgroup_watch *judged_target)
+void cgroup_watch_end(struct cgroup_watch *judged_target)
 {
 	if (!judged_target->walking)
 		return;
@@ -384,7 +384,7 @@ static void read_events(struct cgroup_watch *judged_target, mono_t now)
 	}
 }
 
-bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
+bool cgroup_watch_read(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
 		       void *ctx)
 {
 	size_t done = 0;
@@ -404,7 +404,7 @@ bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*vi
 	return !lost;
 }
 
-uint64_t cgroup_watch_heard(const struct cgroup_watch *judged_target)
+uint64_t cgroup_watch_events(const struct cgroup_watch *judged_target)
 {
 	return judged_target->heard;
 }

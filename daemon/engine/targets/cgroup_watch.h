@@ -36,7 +36,7 @@ bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target);
  * Whether it hears of all: nothing was lost, and the kernel gave as many watches as there are
  * directories.
  */
-bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target);
+bool cgroup_watch_is_complete(const struct cgroup_watch *judged_target);
 
 /*
  * A walk over all cgroups begins; every one that it meets; and then that it is over. What comes in
@@ -45,7 +45,7 @@ bool cgroup_watch_hears_all(const struct cgroup_watch *judged_target);
  */
 void cgroup_watch_begin(struct cgroup_watch *judged_target);
 void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path);
-void cgroup_watch_has_all(struct cgroup_watch *judged_target);
+void cgroup_watch_end(struct cgroup_watch *judged_target);
 
 /* Directories that are watched. */
 size_t cgroup_watch_count(const struct cgroup_watch *judged_target);
@@ -55,11 +55,11 @@ size_t cgroup_watch_count(const struct cgroup_watch *judged_target);
  * directories have had a moment to be made in all hierarchies. False: something was lost, and only
  * a walk finds it.
  */
-bool cgroup_watch_hear(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
+bool cgroup_watch_read(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
 		       void *ctx);
 
 /* What was heard, ever: events of the kernel's. */
-uint64_t cgroup_watch_heard(const struct cgroup_watch *judged_target);
+uint64_t cgroup_watch_events(const struct cgroup_watch *judged_target);
 
 /* When the next one will be handed out. False: none waits. */
 bool cgroup_watch_next(const struct cgroup_watch *judged_target, mono_t *ret);

@@ -83,7 +83,7 @@ struct label_cache {
 	struct slot *aside;
 };
 
-static const struct labels none;
+static const struct labels no_labels;
 
 /* 0 or -ENOMEM. */
 static int label_cache_new(struct label_cache **ret)
@@ -187,7 +187,7 @@ const struct labels *label_cache_put(struct label_cache *book, const char *path,
 
 	exchange(book, path, slot);
 	if (!any)
-		return &none;
+		return &no_labels;
 
 	return slot ? &slot->labels : NULL;
 }

@@ -1,52 +1,60 @@
 /*
- * discovery.c: the thread, which scans (discovery_scan.c) and hears (discovery_news.c).
+ * discovery.c: the thread that finds targets: scans of /proc and of the cgroup tree, and events
+ * between the scans.
  *
- * One lock covers the target table, for the few questions that other threads ask. It is never held
- * while the thread sleeps, and the sampler never takes it. A scan holds it, but steps aside between
- * two processes (fair_mutex.h): a question waits for one process and not for a million. The files
- * of a process are read without it (outside.h). What comes in between may be another configuration:
- * then the scan is given up, as one that ran out of descriptors is, and the next begins at once.
+ * Locking. One fair mutex (fair_mutex.h) covers the target table and everything else here, for the
+ * few queries of other threads. The thread holds it for a whole scan, but yields it between two
+ * processes, so that a query waits for one process and not for a million; it releases it while it
+ * sleeps, and while it reads files of a process (an unlocked section), because such a read may
+ * block in the kernel without limit. The sampler never takes it. After each yield and each unlocked
+ * section the configuration may be another one: the scan is then given up (-ECANCELED), as one that
+ * ran out of descriptors is, and the next begins at once.
  *
- * A read that hangs is not waited for at the end for ever, and who hangs may wake at any time. He
- * finds everything that he had: nothing of it is freed before he has ended, so there is no place
- * where he would have to look whether it still is. He sees that he is to stop, and ends. Rejected:
- * that he asks after each read whether he may go on. It is one question for each place, and one
- * that is forgotten is a use of freed memory.
+ * A scan is prepare / visit / sweep. Facts about a process are read lazily, only those that some
+ * entry needs: most configurations select by comm, which is in the one file that is read anyway. A
+ * process whose CPU clock says that it has not run since the last scan is unchanged, and costs a
+ * tenth (process cache).
+ *
+ * Events of processes (process_events.h) and cgroups (cgroup_watch.h) say only where to look: what a
+ * process is, is read from /proc and matched as in a scan.
+ *
+ *	exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
+ *	             before the command line is in place)
+ *	fork         looked at 2 ms later: most execute something until then
+ *	exit         the last counters go to the group that it was, or would have been, a member of
+ *
+ * Lost events are followed by a scan. Looking costs as much as in a scan and is limited to the same
+ * share of a core (a token bucket): beyond it events are only recorded, every 20 ms, until there are
+ * tokens again. After a second of that the processes that wait are left to a scan.
+ *
+ * Stopping. A read that blocks is not waited for without limit, and may return at any time. The
+ * thread then finds everything that it uses: nothing of it is freed before it has ended. It sees
+ * `stop`, and ends. Rejected: asking after each read whether to go on; one place that forgets to ask
+ * is a use after free.
  */
+
 #include "daemon/engine/targets/discovery.h"
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/cgroup_watch.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/fair_mutex.h"
 #include "daemon/engine/targets/matcher.h"
-#include "daemon/engine/targets/process_news.h"
-#include "daemon/engine/targets/target_table.h"
-#include "daemon/engine/targets/unit_bus.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/cgroup/cgroup_limits.h"
-#include "lib/cgroup/cgroup_mounts.h"
-#include "lib/config/config.h"
+#include "lib/base/map.h"
 #include "lib/config/selection.h"
 #include "lib/model/pacing.h"
 #include "lib/model/sample.h"
-#include "lib/model/target.h"
-#include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"
-#include "lib/ring/ring.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,24 +63,515 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- discovery_scan.c ---- */
-
-static int discovery_step_aside(struct discovery *discovery);
+/* A scan may take this part of a core, and so may what is looked at between scans; CPU time counts. */
+#define DISCOVERY_SHARE 50u
 
 /*
- * discovery_match.c: a process that was met, the entries that it is of, and those that it is of no
- * more.
+ * Where events report everything, scans take no more than one part in so many of a core, but are not
+ * further apart than so many rescan intervals: captures compare with what a scan has seen.
+ */
+#define CALM_SHARE 500u
+#define CALM_STRETCH 10u
+
+/* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
+#define RETRY_NS (100 * NS_PER_MS)
+
+/* How long the end of the thread is waited for: far longer than any read that returns takes. */
+#define STOP_NS (5 * NS_PER_S)
+
+/* The thread updates its liveness timestamp at least this often while it waits. */
+#define PULSE_NS NS_PER_S
+
+/*
+ * Events are not read again for this long after the second read in a row that found some, so that a
+ * storm wakes the thread a thousand times a second and not for each process. A single event is read
+ * at once, and so is the one after it.
+ */
+#define GAP_NS NS_PER_MS
+
+/* The same while the CPU share is used up; and how long processes wait for it at most. */
+#define HELD_OFF_GAP_NS (20 * NS_PER_MS)
+#define BEHIND_MAX_NS NS_PER_S
+
+/* How long a process that was forked is left alone: to execute something, or to end. */
+#define DELAY_NS (2 * NS_PER_MS)
+
+/*
+ * A process that was forked less than this ago counts in its group with all that it has used; for an
+ * older one that would be a spike that did not happen. The longer limit is for one that was not
+ * looked at before, on a machine where every process waits.
+ */
+#define WHOLE_NS (20 * NS_PER_MS)
+#define WHOLE_UNMET_NS NS_PER_S
+
+/*
+ * When after an exit the sampler is asked whether it has given members back: at first at every tick
+ * of the fastest sampler, then after a quarter of the time that has passed, and not for longer than
+ * SETTLE_MAX_NS: an idle member is read seldom.
+ */
+#define SETTLE_NS (2 * NS_PER_MS)
+#define SETTLE_PART 4
+#define SETTLE_SELDOM_NS (250 * NS_PER_MS)
+#define SETTLE_MAX_NS (30 * NS_PER_S)
+
+/* Batches of events at a time, so that a scan makes progress. */
+#define READS_MAX 64
+
+/* A bus that comes and goes is logged once in this time. */
+#define CALM_NS (60 * NS_PER_S)
+
+#define STAT_MAX 1024 /* of /proc/PID/stat: 52 numbers and a name of 64 bytes at most */
+
+/* File descriptors that the thread polls. */
+#define POLL_MAX 4
+
+/* A process that is matched with the entries. */
+struct process_match {
+	bool changed;   /* it began, executed or changed its name: it leaves entries that it is no longer of */
+	bool whole;     /* it has just begun: see process_observation */
+	bool watched;   /* out: it is of some entry */
+	bool ended;     /* out: it has ended before all its files were open */
+	size_t targets; /* out: it should be so many targets */
+};
+
+struct process_cache {
+	struct map records; /* process_record, by pid */
+	uint32_t scan;
+};
+
+enum recent_state { RECENT_NONE, RECENT_WAITING, RECENT_MET, RECENT_GONE };
+
+enum process_change { CHANGE_FORKED, CHANGE_EXECUTED, CHANGE_RENAMED };
+
+/*
+ * A process that an event named lately.
  *
- * One that goes from one entry to another is read once more in between: up to there the group that
- * it leaves counts it, from there the one that it joins, so that nothing of its CPU time is counted
- * twice or by nobody. It is let go first: then it is out before it is in.
+ *	            recent_pids_change        looked at
+ *	(unknown) ───────────────────▶ WAITING ────────▶ MET
+ *	                       ▲ executes  │ ends          │ ends
+ *	                       └── MET     └────▶ GONE ◀───┘
+ */
+struct recent_pid {
+	struct map_node node;
+	int32_t pid;
+	enum recent_state state;
+	bool forked, executed; /* there was such an event */
+	bool renamed;          /* it executed something or changed its name since it was last looked at */
+	bool met;              /* it was MET before it became WAITING again */
+	bool missed;           /* GONE, and was counted as missed */
+	mono_t born;           /* forked: when that event was read */
+	mono_t at;             /* the last event */
+};
+
+/* A second of a storm. */
+#define RECENT_PIDS_MAX 4096u
+
+/* Slots in the order of their last event, used round and round. */
+struct recent_pids {
+	struct map pids;
+	struct recent_pid slots[RECENT_PIDS_MAX];
+	uint64_t used; /* ever; the next is used % RECENT_PIDS_MAX */
+	uint64_t due;  /* those before it were handed out */
+	uint64_t missed, dropped;
+};
+
+/* What there is while events of processes are read. */
+struct process_subscription {
+	struct process_events *listener;
+	struct recent_pids recent_pids;
+	struct process_facts process_facts;
+	struct procevent events[4 * PROCESS_EVENTS_BATCH];
+	bool in_read;       /* they are being read: not once more inside that */
+	bool more;          /* the last read found some */
+	mono_t events_read; /* when they were read last */
+	struct rate_limit rate_limit;
+	struct token_bucket token_bucket;
+	uint64_t charged_ns;      /* CPU time of the thread that was taken out of the bucket, in the running read */
+	mono_t backlog_since;     /* since when processes have been waiting for it: while state.held_off */
+	uint64_t missed, dropped; /* in subscriptions before this one */
+};
+
+struct discovery {
+	struct fair_mutex lock;
+	struct discovery_options options;
+	const struct config *config;
+	struct target_table *target_table;
+	struct matcher *matcher;
+	struct thread_selection *thread_selection; /* NULL: not asked for */
+	struct process_cache process_cache;
+	struct discovery_state state;
+
+	struct process_subscription *subscription; /* NULL: scans only */
+	struct cgroup_watch *cgroups;              /* NULL: not asked for, or not possible */
+	struct rate_limit cgroups_limit;
+	bool cgroups_wanted;                 /* cgroups were wanted when subscribing was last tried */
+	bool subscribed_once, events_wanted; /* subscribing was tried; events were wanted then */
+	mono_t events_read;                  /* when any events were read last */
+	struct unit_bus *units;              /* NULL: not asked for yet, or not possible */
+	bool units_due;                      /* other units are selected */
+	struct rate_limit units_limit;
+	mono_t units_read;                /* when they were read last */
+	struct condition units_condition; /* there is no bus */
+
+	uint64_t scan;                             /* number of the running or last one */
+	uint64_t processes, unreadable, unchanged; /* in the running scan */
+	mono_t scan_began;                         /* the last whole one */
+	uint64_t scan_cpu_ns;                      /* what the last scan took, however long it waited for a CPU */
+	uint64_t found_before;                     /* targets when it began: those that came since wait for the next */
+	bool rescan; /* the configuration is another one: the running scan is given up, the next is due */
+	bool again;  /* something was missed: the next scan is due as soon as its share allows */
+	mono_t limits_read;
+	uint64_t limits_cpu_ns; /* what that took */
+	bool limits_due;        /* whenever they were read */
+
+	pthread_t thread;
+	int wake_fd;
+	int first_fd;      /* see discovery_first_fd */
+	_Atomic int first; /* see discovery_first */
+	_Atomic uint64_t pulse_ns;
+	_Atomic int32_t reading; /* the process whose files are being read without the lock; 0: none */
+	_Atomic bool stop;       /* set without the lock, which a thread that blocks may hold */
+	bool running;
+	bool abandoned; /* it did not return from a read when it was to stop: nothing that it uses is freed */
+};
+
+/* ---- the cache of unchanged processes ---- */
+
+/*
+ * Processes as a scan has looked at them, so that the next need not look again at those that have
+ * not run since: a process that has not run is unchanged.
+ */
+
+/* More are looked at every time. */
+#define PROCESS_CACHE_MAX 65536u
+
+/*
+ * A process is looked at in one of so many scans in any case: another process may have its pid, and
+ * have used the same CPU time to the nanosecond.
+ */
+#define PROCESS_CACHE_TURNS 16u
+
+struct process_record {
+	struct map_node node;
+	int32_t pid;
+	uint32_t scan; /* the last that met it */
+	uint64_t start_ticks;
+	uint64_t cpu_ticks; /* as its stat said */
+	uint64_t cpu_ns;    /* as its clock said before stat was read */
+	size_t targets;     /* that it is */
+};
+
+static uint64_t hash_pid(int32_t pid)
+{
+	return map_hash(&pid, sizeof(pid));
+}
+
+static struct process_record *process_cache_find(const struct process_cache *cache, int32_t pid)
+{
+	for (struct map_node *node = map_first(&cache->records, hash_pid(pid)); node; node = map_next(node)) {
+		struct process_record *record = MAP_ENTRY(node, struct process_record, node);
+
+		if (record->pid == pid)
+			return record;
+	}
+
+	return NULL;
+}
+
+/* Removes the records of processes that this scan has not met, or all. */
+static void process_cache_sweep(struct process_cache *cache, bool all)
+{
+	MAP_FOR_EACH(node, &cache->records) {
+		struct process_record *record = MAP_ENTRY(node, struct process_record, node);
+
+		if (!all && record->scan == cache->scan)
+			continue;
+		map_remove(&cache->records, node);
+		free(record);
+	}
+}
+
+static void process_cache_release(struct process_cache *cache)
+{
+	process_cache_sweep(cache, true);
+	map_release(&cache->records);
+}
+
+/*
+ * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else
+ * it is unchanged, and counts as met.
+ */
+static const struct process_record *process_cache_meet(struct process_cache *cache, int32_t pid, uint64_t cpu_ns)
+{
+	struct process_record *record = process_cache_find(cache, pid);
+	bool in_turn = (uint32_t)pid % PROCESS_CACHE_TURNS == cache->scan % PROCESS_CACHE_TURNS;
+
+	if (!record || cpu_ns == 0 || in_turn || record->cpu_ns != cpu_ns)
+		return NULL;
+
+	record->scan = cache->scan;
+
+	return record;
+}
+
+/* It was looked at, and nothing is left to be done about it. Without memory it is not remembered. */
+static void process_cache_enter(struct process_cache *cache, const struct process_record *met)
+{
+	struct process_record *record = process_cache_find(cache, met->pid);
+
+	if (!record) {
+		if (cache->records.count == PROCESS_CACHE_MAX ||
+		    map_reserve(&cache->records, cache->records.count + 1) < 0)
+			return;
+		record = malloc(sizeof(*record));
+		if (!record)
+			return;
+		map_insert(&cache->records, &record->node, hash_pid(met->pid));
+	}
+
+	struct map_node node = record->node;
+
+	*record = *met;
+	record->node = node;
+	record->scan = cache->scan;
+}
+
+/* ---- recent pids ---- */
+
+/*
+ * Processes that events named lately: which of them have yet to be looked at, and which came and went
+ * before that. Bounded: the oldest is dropped for the newest. One with another event moves to a new
+ * slot, so that the first ones are always those that have waited longest.
  */
 
 /*
- * A process of an entry whose targets are cgroups stands for its cgroup; in the root cgroup it has
- * none of its own.
+ * Events this long after an exit are not of the process that ended: a pid is used again only after
+ * thousands of others.
  */
-static int sight_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
+#define LATE_NS (100 * NS_PER_MS)
+
+static int recent_pids_init(struct recent_pids *recent_pids)
+{
+	return map_reserve(&recent_pids->pids, RECENT_PIDS_MAX);
+}
+
+static void recent_pids_release(struct recent_pids *recent_pids)
+{
+	map_release(&recent_pids->pids);
+}
+
+/* NULL: no event named it lately. */
+static struct recent_pid *recent_pids_find(const struct recent_pids *recent_pids, int32_t pid)
+{
+	for (struct map_node *node = map_first(&recent_pids->pids, hash_pid(pid)); node; node = map_next(node)) {
+		struct recent_pid *recent_pid = MAP_ENTRY(node, struct recent_pid, node);
+
+		if (recent_pid->pid == pid)
+			return recent_pid;
+	}
+
+	return NULL;
+}
+
+static void recent_pids_remove(struct recent_pids *recent_pids, struct recent_pid *recent_pid)
+{
+	map_remove(&recent_pids->pids, &recent_pid->node);
+	recent_pid->state = RECENT_NONE;
+}
+
+/* The newest slot, for the process of *what. */
+static struct recent_pid *recent_pids_enter(struct recent_pids *recent_pids, const struct recent_pid *what)
+{
+	struct recent_pid *slot = &recent_pids->slots[recent_pids->used % RECENT_PIDS_MAX];
+
+	if (slot->state != RECENT_NONE) {
+		recent_pids->dropped += slot->state == RECENT_WAITING;
+		recent_pids_remove(recent_pids, slot);
+	}
+	*slot = *what;
+	map_insert(&recent_pids->pids, &slot->node, hash_pid(slot->pid));
+	recent_pids->used++;
+	if (recent_pids->used - recent_pids->due > RECENT_PIDS_MAX)
+		recent_pids->due = recent_pids->used - RECENT_PIDS_MAX;
+
+	return slot;
+}
+
+static void recent_pids_miss(struct recent_pids *recent_pids, struct recent_pid *recent_pid)
+{
+	recent_pids->missed += !recent_pid->missed;
+	recent_pid->missed = true;
+}
+
+/*
+ * An event of a process, which waits to be looked at from now on. NULL: its end was reported a moment
+ * before, because events of several CPUs are not in order. Valid until the next call.
+ */
+static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, int32_t pid, enum process_change what,
+					     mono_t now)
+{
+	struct recent_pid *known = recent_pids_find(recent_pids, pid);
+	struct recent_pid recent_pid = { .pid = pid };
+
+	if (known && known->state == RECENT_GONE && mono_diff(now, known->at) < (int64_t)LATE_NS) {
+		known->renamed |= what != CHANGE_FORKED;
+		if (what != CHANGE_RENAMED)
+			recent_pids_miss(recent_pids, known);
+		return NULL;
+	}
+	if (known && known->state != RECENT_GONE && what != CHANGE_FORKED)
+		recent_pid = *known;
+	recent_pid.met |= recent_pid.state == RECENT_MET;
+	if (known)
+		recent_pids_remove(recent_pids, known);
+	recent_pid.state = RECENT_WAITING;
+	recent_pid.at = now;
+	if (what == CHANGE_FORKED)
+		recent_pid.born = now;
+	recent_pid.forked |= what == CHANGE_FORKED;
+	recent_pid.executed |= what == CHANGE_EXECUTED;
+	recent_pid.renamed |= what != CHANGE_FORKED;
+
+	return recent_pids_enter(recent_pids, &recent_pid);
+}
+
+/* It ended. Its slot, GONE from now on; never NULL. */
+static struct recent_pid *recent_pids_ended(struct recent_pids *recent_pids, int32_t pid, mono_t now)
+{
+	struct recent_pid *known = recent_pids_find(recent_pids, pid);
+
+	if (!known)
+		return recent_pids_enter(recent_pids,
+					 &(struct recent_pid){ .pid = pid, .state = RECENT_GONE, .at = now });
+	if (known->state == RECENT_WAITING)
+		recent_pids_miss(recent_pids, known);
+	known->state = RECENT_GONE;
+	known->at = now;
+
+	return known;
+}
+
+/* The one that has waited longest, or NULL. */
+static struct recent_pid *recent_pids_first(struct recent_pids *recent_pids)
+{
+	for (; recent_pids->due < recent_pids->used; recent_pids->due++) {
+		struct recent_pid *recent_pid = &recent_pids->slots[recent_pids->due % RECENT_PIDS_MAX];
+
+		if (recent_pid->state == RECENT_WAITING)
+			return recent_pid;
+	}
+
+	return NULL;
+}
+
+/* The next that waits and whose last event is delay_ns old; it is handed out once. NULL: none. */
+static struct recent_pid *recent_pids_due(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t now)
+{
+	struct recent_pid *recent_pid = recent_pids_first(recent_pids);
+
+	if (!recent_pid || mono_diff(now, recent_pid->at) < (int64_t)delay_ns)
+		return NULL;
+	recent_pids->due++;
+
+	return recent_pid;
+}
+
+/* When the next one will be due. False: none waits. */
+static bool recent_pids_next(struct recent_pids *recent_pids, uint64_t delay_ns, mono_t *ret)
+{
+	const struct recent_pid *recent_pid = recent_pids_first(recent_pids);
+
+	if (recent_pid)
+		*ret = mono_add(recent_pid->at, delay_ns);
+
+	return recent_pid != NULL;
+}
+
+/* Those that wait are not handed out any more. Their number. */
+static size_t recent_pids_give_up(struct recent_pids *recent_pids)
+{
+	size_t count = 0;
+
+	for (; recent_pids_first(recent_pids); recent_pids->due++)
+		count++;
+
+	return count;
+}
+
+/* ---- the lock ---- */
+
+/* Updates the liveness timestamp: see discovery_pulse. Returns now. */
+static mono_t update_pulse(struct discovery *discovery)
+{
+	struct clock clock = real_clock();
+	mono_t now = clock_mono(&clock);
+
+	atomic_store_explicit(&discovery->pulse_ns, now.ns, memory_order_relaxed);
+
+	return now;
+}
+
+mono_t discovery_pulse(const struct discovery *discovery)
+{
+	return (mono_t){ atomic_load_explicit(&discovery->pulse_ns, memory_order_relaxed) };
+}
+
+static void on_alive(void *ctx)
+{
+	update_pulse(ctx);
+}
+
+static void section_leave(void *ctx, int32_t pid)
+{
+	struct discovery *discovery = ctx;
+
+	atomic_store_explicit(&discovery->reading, pid, memory_order_relaxed);
+	fair_mutex_leave(&discovery->lock);
+}
+
+static int section_enter(void *ctx)
+{
+	struct discovery *discovery = ctx;
+
+	fair_mutex_enter(&discovery->lock);
+	atomic_store_explicit(&discovery->reading, 0, memory_order_relaxed);
+
+	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
+}
+
+/* Reads of files of processes are done in such a section: without the lock. */
+static struct unlocked_section section_of(const struct discovery *discovery)
+{
+	return (struct unlocked_section){ .leave = section_leave,
+					  .enter = section_enter,
+					  .ctx = (void *)(uintptr_t)discovery };
+}
+
+/* Makes an eventfd readable. */
+static void signal_eventfd(int fd)
+{
+	uint64_t once = 1;
+
+	(void)!write(fd, &once, sizeof(once)); /* what is full already wakes too */
+}
+
+static void wake_thread(struct discovery *discovery)
+{
+	signal_eventfd(discovery->wake_fd);
+}
+
+/* ---- matching a process ---- */
+
+/*
+ * A process that moves from one entry to another is read once more in between: up to there it counts
+ * in the group that it leaves, from there in the one that it joins, so that none of its CPU time
+ * counts twice or is lost. It leaves before it joins.
+ */
+
+/*
+ * For an entry with "per": "cgroup" a process stands for its cgroup; the root cgroup is no target.
+ */
+static int match_own_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
 {
 	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
 		return 0;
@@ -80,11 +579,11 @@ static int sight_cgroup(struct discovery *discovery, size_t entry, const struct 
 	return target_table_cgroup(discovery->target_table, entry, facts->cgroup, discovery->scan);
 }
 
-static struct target_table_sighting sighting_of(const struct process_facts *process_facts)
+static struct process_observation observation_of(const struct process_facts *process_facts)
 {
 	const struct match_facts *facts = &process_facts->facts;
 
-	return (struct target_table_sighting){
+	return (struct process_observation){
 		.pid = facts->pid,
 		.start_ticks = process_facts->stat.start_ticks,
 		.arguments_at = process_facts->arguments_at,
@@ -94,8 +593,8 @@ static struct target_table_sighting sighting_of(const struct process_facts *proc
 	};
 }
 
-/* Its counters, as the sampler would read them; {0}: its CPU clock does not say. */
-static struct sample counters_of(const struct discovery *discovery, const struct process_facts *process_facts)
+/* Its counters, as the sampler would read them; {0}: its CPU clock cannot be read. */
+static struct sample process_counters(const struct discovery *discovery, const struct process_facts *process_facts)
 {
 	const struct procfs_stat *stat = &process_facts->stat;
 	uint64_t ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -114,10 +613,10 @@ static struct sample counters_of(const struct discovery *discovery, const struct
 }
 
 /*
- * Whether it deserves a new target of an entry that it is of all the same. An entry by pid means
- * the process, whatever it runs.
+ * Whether it becomes a new target of an entry that it is still of, because it runs another program.
+ * An entry by pid means the process, whatever it runs.
  */
-static bool is_other(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
+static bool is_new_program(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
 {
 	return (discovery->config->targets[entry].selector > CONFIG_PIDFILE ||
 		matcher_descends(discovery->matcher, entry, &process_facts->facts)) &&
@@ -126,58 +625,60 @@ static bool is_other(const struct discovery *discovery, size_t entry, const stru
 }
 
 /* Whether it is watched for an entry as what it is now; it then counts as seen. */
-static bool is_known(struct discovery *discovery, size_t entry, const struct process_facts *process_facts, bool changed)
+static bool is_watched_as_is(struct discovery *discovery, size_t entry, const struct process_facts *process_facts,
+			     bool changed)
 {
-	return !(changed && is_other(discovery, entry, process_facts)) &&
+	return !(changed && is_new_program(discovery, entry, process_facts)) &&
 	       target_table_process_known(discovery->target_table, entry, process_facts->facts.pid,
 					  process_facts->stat.start_ticks, discovery->scan);
 }
 
-/* It leaves the entries that it is of no more. True: there was one. */
-static bool match_leave(struct discovery *discovery, const struct process_facts *process_facts, bool changed,
-			const struct sample *now)
+/* It leaves the entries that it is no longer of. True: there was one. */
+static bool leave_entries(struct discovery *discovery, const struct process_facts *process_facts, bool changed,
+			  const struct sample *now)
 {
-	struct target_table_sighting sighting = sighting_of(process_facts);
+	struct process_observation observation = observation_of(process_facts);
 	bool left = false;
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (!discovery->matcher->verdicts[i] || (changed && is_other(discovery, i, process_facts)))
-			left |= target_table_unmatch(discovery->target_table, i, &sighting, now);
+		if (!discovery->matcher->verdicts[i] || (changed && is_new_program(discovery, i, process_facts)))
+			left |= target_table_unmatch(discovery->target_table, i, &observation, now);
 
 	return left;
 }
 
-/* meeting: what is said there, and whether it has ended meanwhile. */
-static int match_join(struct discovery *discovery, struct process_facts *process_facts,
-		      struct discovery_meeting *meeting, const struct sample *since)
+/* Sets match->ended if it has ended meanwhile. */
+static int join_entries(struct discovery *discovery, struct process_facts *process_facts, struct process_match *match,
+			const struct sample *since)
 {
-	struct target_table_sighting sighting;
+	struct process_observation observation;
 	int r = process_facts_ask(
 		process_facts, MATCH_CMDLINE | MATCH_CGROUP); /* for the description, whether or not an entry asked */
 
-	sighting = sighting_of(process_facts);
-	sighting.whole = meeting->whole;
-	sighting.since = since;
+	observation = observation_of(process_facts);
+	observation.whole = match->whole;
+	observation.since = since;
 	for (size_t i = 0; r >= 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i] || discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			continue;
-		sighting.descends = matcher_descends(discovery->matcher, i, &process_facts->facts);
-		r = target_table_process(discovery->target_table, i, &sighting, discovery->scan);
-		meeting->ended |= r == TARGET_TABLE_ENDED;
+		observation.descends = matcher_descends(discovery->matcher, i, &process_facts->facts);
+		r = target_table_process(discovery->target_table, i, &observation, discovery->scan);
+		match->ended |= r == TARGET_TABLE_ENDED;
 	}
 
 	return r < 0 ? r : 0;
 }
 
 /*
- * A process that is watched for an entry was met again: what it is called is read anew if something
- * was heard of it, or it is seen to be another.
+ * A process that is watched for an entry was met again: its description is read anew if an event said
+ * so, or it is seen to be outdated.
  */
-static int recall(struct discovery *discovery, size_t entry, struct process_facts *process_facts, bool changed)
+static int update_description(struct discovery *discovery, size_t entry, struct process_facts *process_facts,
+			      bool changed)
 {
-	struct target_table_sighting sighting = sighting_of(process_facts);
+	struct process_observation observation = observation_of(process_facts);
 
-	if (!changed && !target_table_is_outdated(discovery->target_table, entry, &sighting))
+	if (!changed && !target_table_is_outdated(discovery->target_table, entry, &observation))
 		return 0;
 
 	int r = process_facts_ask(process_facts, MATCH_CMDLINE | MATCH_CGROUP);
@@ -185,58 +686,88 @@ static int recall(struct discovery *discovery, size_t entry, struct process_fact
 	if (r < 0)
 		return r;
 
-	sighting = sighting_of(process_facts);
+	observation = observation_of(process_facts);
 
-	return target_table_describe(discovery->target_table, entry, &sighting);
+	return target_table_describe(discovery->target_table, entry, &observation);
 }
 
-int discovery_match(struct discovery *discovery, struct process_facts *process_facts, struct discovery_meeting *meeting)
+/*
+ * Hands a process, of which all is known that the matcher needs, to every entry that it matches. One
+ * that joins an entry, or has changed, leaves those that it is no longer of; others are left to the
+ * sweep. 0; -ENOMEM, or out of descriptors.
+ */
+static int match_with_entries(struct discovery *discovery, struct process_facts *process_facts,
+			      struct process_match *match)
 {
 	bool joins = false;
 	int r = 0;
 
 	matcher_meet(discovery->matcher, process_facts);
 	matcher_judge(discovery->matcher, &process_facts->facts);
-	meeting->watched = false;
-	meeting->targets = 0;
+	match->watched = false;
+	match->targets = 0;
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i])
 			continue;
-		meeting->watched = true;
+		match->watched = true;
 		if (discovery->config->targets[i].per == CONFIG_PER_CGROUP)
-			r = sight_cgroup(discovery, i, &process_facts->facts);
-		else if (!is_known(discovery, i, process_facts, meeting->changed))
+			r = match_own_cgroup(discovery, i, &process_facts->facts);
+		else if (!is_watched_as_is(discovery, i, process_facts, match->changed))
 			joins = true;
 		else
-			r = recall(discovery, i, process_facts, meeting->changed);
-		meeting->targets += discovery->config->targets[i].per != CONFIG_PER_CGROUP;
+			r = update_description(discovery, i, process_facts, match->changed);
+		match->targets += discovery->config->targets[i].per != CONFIG_PER_CGROUP;
 	}
-	if (r < 0 || (!joins && !meeting->changed))
+	if (r < 0 || (!joins && !match->changed))
 		return r;
 
-	struct sample now = counters_of(discovery, process_facts);
-	bool left = match_leave(discovery, process_facts, meeting->changed, &now);
+	struct sample now = process_counters(discovery, process_facts);
+	bool left = leave_entries(discovery, process_facts, match->changed, &now);
 
-	return joins ? match_join(discovery, process_facts, meeting, left && now.mask ? &now : NULL) : 0;
+	return joins ? join_entries(discovery, process_facts, match, left && now.mask ? &now : NULL) : 0;
 }
 
+/* ---- matching a cgroup ---- */
+
 /*
- * discovery_units.c: units by more than their cgroups' names: systemd is asked (unit_bus.h), by the
- * thread that scans, while an entry selects units.
- *
- * What it says only adds to what paths say: the targets are the same cgroups under the same keys,
- * whether or not there is a bus.
+ * The container that the cgroup is, not one that it is in. A pending one is none yet: it comes
+ * again (containers_retry).
+ */
+static const struct container *own_container(struct discovery *discovery, const char *path)
+{
+	const struct container *container;
+	bool own;
+
+	if (!discovery->matcher->by_container ||
+	    containers_find(discovery->options.target_table.containers, path, discovery_pulse(discovery), &container,
+			    &own) != CONTAINERS_KNOWN)
+		return NULL;
+
+	return own ? container : NULL;
+}
+
+/* Hands a cgroup to the entries that select it by its path. 0; -ENOMEM. */
+static int match_cgroup_path(struct discovery *discovery, const char *path)
+{
+	const struct container *container = own_container(discovery, path);
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
+		if (matcher_cgroup(discovery->matcher, i, path, container))
+			r = target_table_cgroup(discovery->target_table, i, path, discovery->scan);
+
+	return r;
+}
+
+/* ---- units ---- */
+
+/*
+ * While an entry selects units, systemd is asked about them (unit_bus.h), by this thread. The answers
+ * only add to what paths say: the targets are the same cgroups under the same keys, with or without
+ * a bus.
  */
 
-/* Between two looks that find something. */
-#define GAP_NS NS_PER_MS
-
-/* A bus that comes and goes is spoken of once. */
-#define CALM_NS (60 * NS_PER_S)
-
-/* ---- what is heard ---- */
-
-static bool runs(const struct unit *unit)
+static bool unit_runs(const struct unit *unit)
 {
 	return strcmp(unit->facts.active_state, "inactive") != 0 && strcmp(unit->facts.active_state, "failed") != 0;
 }
@@ -245,51 +776,51 @@ static bool runs(const struct unit *unit)
  * Its processes were met before it was known that they are its: if its names are not in their
  * paths, a scan finds them.
  */
-static void on_changed(void *ctx, const struct unit *unit, bool started)
+static void on_unit_changed(void *ctx, const struct unit *unit, bool started)
 {
 	struct discovery *discovery = ctx;
 
-	if (!unit->cgroup || !runs(unit))
+	if (!unit->cgroup || !unit_runs(unit))
 		return;
 
-	discovery->again |= discovery_sight_cgroup(discovery, unit->cgroup) < 0;
+	discovery->again |= match_cgroup_path(discovery, unit->cgroup) < 0;
 	discovery->again |= started && unit->unlike;
 }
 
-struct search {
+struct entry_search {
 	const char *entry;
 };
 
 static int is_of_entry(void *ctx, struct target_table_target *target)
 {
-	const struct search *search = ctx;
+	const struct entry_search *entry_search = ctx;
 
-	return target->what.kind != TARGET_GROUP && strcmp(target->what.entry, search->entry) == 0;
+	return target->what.kind != TARGET_GROUP && strcmp(target->what.entry, entry_search->entry) == 0;
 }
 
 /*
- * The entry that selects by this name, unless it has targets: those of a user's own systemd, of
- * whom the machine's knows nothing.
+ * The entry that selects by this name, unless it has targets: those are of a user's own systemd,
+ * which the machine's knows nothing of.
  */
-static const char *idle_entry(const struct discovery *discovery, const char *name)
+static const char *entry_without_targets(const struct discovery *discovery, const char *name)
 {
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
 		const struct config_target *entry = &discovery->config->targets[i];
-		struct search search = { entry->name };
+		struct entry_search entry_search = { entry->name };
 
 		if (entry->selector == CONFIG_UNIT && strcmp(entry->pattern, name) == 0 &&
-		    !target_table_visit(discovery->target_table, is_of_entry, &search))
+		    !target_table_visit(discovery->target_table, is_of_entry, &entry_search))
 			return entry->name;
 	}
 
 	return NULL;
 }
 
-static void on_answered(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
-			const char *why)
+static void on_unit_answered(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
+			     const char *why)
 {
 	struct discovery *discovery = ctx;
-	const char *entry = idle_entry(discovery, name);
+	const char *entry = entry_without_targets(discovery, name);
 
 	if (answer == UNIT_BUS_MISSING && entry)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_UNIT_MISSING, .state = "begin" },
@@ -299,12 +830,12 @@ static void on_answered(void *ctx, const char *name, enum unit_bus_answer before
 			  "unit %s: it is there now", name);
 }
 
-static void speak(struct discovery *discovery, mono_t now)
+static void log_units_condition(struct discovery *discovery, mono_t now)
 {
 	struct unit_bus_state state;
 
 	unit_bus_state(discovery->units, &state);
-	switch (condition_step(&discovery->units_lack, !state.connected && state.why[0] != '\0', now, CALM_NS)) {
+	switch (condition_step(&discovery->units_condition, !state.connected && state.why[0] != '\0', now, CALM_NS)) {
 	case CONDITION_BEGINS:
 		log_line(LOG_INFO, "units are known by the names of their cgroups only: %s", state.why);
 		break;
@@ -316,21 +847,22 @@ static void speak(struct discovery *discovery, mono_t now)
 	}
 }
 
-void discovery_hear_units(struct discovery *discovery, mono_t now)
+static void read_units(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->units || !rate_limit_is_over(&discovery->units_rest, now))
+	if (!discovery->units || !rate_limit_is_over(&discovery->units_limit, now))
 		return;
 
-	discovery->units_heard = now;
-	if (unit_bus_hear(discovery->units, now))
-		rate_limit_found(&discovery->units_rest, GAP_NS, now);
-	speak(discovery, now);
+	discovery->units_read = now;
+	if (unit_bus_read(discovery->units, now))
+		rate_limit_found(&discovery->units_limit, GAP_NS, now);
+	log_units_condition(discovery, now);
 }
 
-size_t discovery_await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until)
+/* As await_events, of one descriptor. */
+static size_t await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until)
 {
-	bool may = rate_limit_is_over(&discovery->units_rest, now), polled;
-	mono_t due = *until, least = may ? mono_add(discovery->units_heard, GAP_NS) : discovery->units_rest.until;
+	bool may = rate_limit_is_over(&discovery->units_limit, now), polled;
+	mono_t due = *until, least = may ? mono_add(discovery->units_read, GAP_NS) : discovery->units_limit.until;
 
 	if (!discovery->units)
 		return 0;
@@ -343,10 +875,8 @@ size_t discovery_await_units(const struct discovery *discovery, mono_t now, stru
 	return polled;
 }
 
-/* ---- what is asked for ---- */
-
 /* Why this machine's systemd knows nothing of what is watched; NULL: it does. */
-static const char *elsewhere(const struct discovery *discovery)
+static const char *why_no_units(const struct discovery *discovery)
 {
 	if (!discovery->options.target_table.own_proc)
 		return "proc_root is not this machine's own /proc";
@@ -356,7 +886,7 @@ static const char *elsewhere(const struct discovery *discovery)
 	return NULL;
 }
 
-static int want(struct discovery *discovery)
+static int want_units(struct discovery *discovery)
 {
 	const struct config *config = discovery->config;
 	const char **names = calloc(config->target_count ? config->target_count : 1, sizeof(*names));
@@ -376,14 +906,15 @@ static int want(struct discovery *discovery)
 	return r;
 }
 
-void discovery_ask_for_units(struct discovery *discovery)
+/* Asks for other units if others are selected now. After a scan: what it found is not missing. */
+static void ask_for_units(struct discovery *discovery)
 {
-	const char *why = elsewhere(discovery);
+	const char *why = why_no_units(discovery);
 	struct unit_bus_options options = {
 		.address = discovery->options.unit_bus,
 		.peer = discovery->options.unit_bus != NULL,
-		.changed = on_changed,
-		.answered = on_answered,
+		.changed = on_unit_changed,
+		.answered = on_unit_answered,
 		.ctx = discovery,
 	};
 
@@ -394,98 +925,31 @@ void discovery_ask_for_units(struct discovery *discovery)
 	if (!why && !discovery->units && unit_bus_new(&options, &discovery->units) < 0)
 		return; /* without memory: with the next scan */
 
-	discovery->units_due = discovery->units && want(discovery) < 0;
+	discovery->units_due = discovery->units && want_units(discovery) < 0;
 	discovery->matcher->units = discovery->units ? unit_bus_units(discovery->units) : NULL;
 }
 
-/* ---- questions ---- */
-
-/* Fills in what discovery_state says of them. */
-static void discovery_units_state(const struct discovery *discovery, struct discovery_state *ret)
-{
-	if (discovery->units)
-		unit_bus_state(discovery->units, &ret->units);
-}
-
-static void report(const struct unit *unit, struct unit_report *ret)
-{
-	*ret = (struct unit_report){ .facts = unit->facts };
-	snprintf(ret->name, sizeof(ret->name), "%s", unit->names ? unit->names : "");
-	snprintf(ret->cgroup, sizeof(ret->cgroup), "%s", unit->cgroup ? unit->cgroup : "");
-}
-
-bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit_report *ret)
-{
-	const struct unit *unit = NULL;
-
-	fair_mutex_enter(&discovery->turn);
-	if (discovery->units)
-		unit = unit_table_of(unit_bus_units(discovery->units), cgroup);
-	if (unit)
-		report(unit, ret);
-	fair_mutex_leave(&discovery->turn);
-
-	return unit != NULL;
-}
-
-struct visit {
-	struct discovery *discovery;
-	const struct unit_visitor *visitor;
-};
-
-static void visit_unit(void *ctx, struct unit *unit)
-{
-	const struct visit *visit = ctx;
-	struct unit_report reported;
-
-	report(unit, &reported);
-	if (reported.name[0])
-		visit->visitor->unit(visit->visitor->ctx, &reported);
-}
-
-static void visit_missing(void *ctx, const char *name, enum unit_bus_answer answer, const char *why)
-{
-	const struct visit *visit = ctx;
-
-	if (answer == UNIT_BUS_MISSING && idle_entry(visit->discovery, name))
-		visit->visitor->missing(visit->visitor->ctx, name, why);
-}
-
-void discovery_visit_units(struct discovery *discovery, const struct unit_visitor *visitor)
-{
-	struct visit visit = { discovery, visitor };
-
-	fair_mutex_enter(&discovery->turn);
-	if (discovery->units) {
-		unit_bus_visit(discovery->units, visit_missing, &visit);
-		unit_table_visit(unit_bus_units(discovery->units), visit_unit, &visit);
-	}
-	fair_mutex_leave(&discovery->turn);
-}
+/* ---- processes that ended ---- */
 
 /*
- * discovery_ends.c: processes that ended, and what is left of them.
+ * Of a process that ended before it was looked at only the exit record is left: name, parent,
+ * counters. It counts in a group whose entry selects by name; or, because a child is in the cgroup
+ * of its parent, in one that its parent is a member of and that selects by cgroup or unit; and if it
+ * executed nothing, in its parent's, whatever that selects by.
  *
- * Who came and went before he was looked at leaves only his exit record: name, parent, counters. It
- * is counted in a group whose entry selects by name, or, because a child is where its parent is, in
- * one that its parent is a member of and that selects by cgroup or unit; and if it did not execute
- * anything, in its parent's, whatever it selects by.
- *
- * News say a pid, and may be so late that it is another's. What is asked of /proc and of clocks
- * then is asked of him: so it is looked who has the pid, and whether he is about to end. An exit
- * record is whose it is, but not of somebody who lives.
+ * An event says a pid, and may be so late that another process has it. /proc and clocks then answer
+ * for that one: so its start time is read, and whether it is exiting. An exit record belongs to its
+ * process, but never to one that lives.
  */
 
-#define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
-
-/* Whether a process that nobody looked at was of this entry's group, from what is left of it. */
-static bool was_of(const struct discovery *discovery, size_t entry, const struct procevent *end,
-		   const struct newcomer *newcomer)
+/* Whether a process that was never looked at was of this group, by its exit record. */
+static bool was_in_group(const struct discovery *discovery, size_t entry, const struct procevent *end,
+			 const struct recent_pid *recent_pid)
 {
 	const struct config_target *config = &discovery->config->targets[entry];
 	struct match_facts facts = { .pid = end->pid, .comm = end->totals.comm };
 	bool stays = config->selector >= CONFIG_CGROUP;
-	bool same = newcomer->forked && !newcomer->executed;
+	bool same = recent_pid->forked && !recent_pid->executed;
 
 	if (config->per != CONFIG_PER_GROUP)
 		return false;
@@ -497,40 +961,40 @@ static bool was_of(const struct discovery *discovery, size_t entry, const struct
 	return (stays || same) && target_table_is_member(discovery->target_table, entry, end->ppid);
 }
 
-static void credit_unseen(struct discovery *discovery, const struct procevent *end, const struct newcomer *newcomer,
-			  const struct sample *sample)
+static void credit_unseen_process(struct discovery *discovery, const struct procevent *end,
+				  const struct recent_pid *recent_pid, const struct sample *sample)
 {
 	bool credited = false;
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
-		if (was_of(discovery, i, end, newcomer))
+		if (was_in_group(discovery, i, end, recent_pid))
 			credited |= target_table_credit(discovery->target_table, i, sample);
 	discovery->state.credited += credited;
 }
 
-/* Who has a pid. */
-struct holder {
+/* The process that has a pid now. */
+struct pid_owner {
 	uint64_t start_ticks; /* 0: nobody */
 	bool exiting;
 };
 
-static struct holder holder_of(const struct discovery *discovery, int32_t pid)
+static struct pid_owner owner_of_pid(const struct discovery *discovery, int32_t pid)
 {
 	char text[STAT_MAX];
 	ssize_t len = proc_read_file(discovery->options.target_table.procfd, pid, "stat", text, sizeof(text));
 	struct procfs_stat stat;
 
 	if (len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0)
-		return (struct holder){ 0 };
+		return (struct pid_owner){ 0 };
 
-	return (struct holder){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
+	return (struct pid_owner){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
 /*
- * Its exit record, to those that watched it. renamed: it may be watched under the name that it had
+ * Its exit record, to the targets that it is. renamed: it may be watched under the name that it had
  * before. True: there was one.
  */
-static bool end_watched(struct discovery *discovery, const struct procevent *end, bool renamed,
+static bool end_targets(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
 	struct target_table_ending ending = { .pid = end->pid, .counters = *counters };
@@ -538,22 +1002,22 @@ static bool end_watched(struct discovery *discovery, const struct procevent *end
 	if (!target_table_knows(discovery->target_table, end->pid))
 		return false;
 
-	struct holder holder = holder_of(discovery, end->pid);
+	struct pid_owner pid_owner = owner_of_pid(discovery, end->pid);
 
 	if (!end->totals.threads && !renamed)
 		ending.comm = end->totals.comm; /* else it is the name of its last thread */
-	if (!holder.exiting)
-		ending.alive_ticks = holder.start_ticks;
+	if (!pid_owner.exiting)
+		ending.alive_ticks = pid_owner.start_ticks;
 
 	return target_table_end(discovery->target_table, &ending);
 }
 
-static void take_totals(struct discovery *discovery, const struct procevent *end, mono_t now)
+static void on_exit_record(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	const struct procevent_totals *totals = &end->totals;
-	struct discovery_news *news = discovery->news;
-	struct newcomer *newcomer = recent_pids_find(news->recent_pids, end->pid);
-	bool met = newcomer && newcomer->state == NEWCOMER_MET;
+	struct process_subscription *subscription = discovery->subscription;
+	struct recent_pid *recent_pid = recent_pids_find(&subscription->recent_pids, end->pid);
+	bool met = recent_pid && recent_pid->state == RECENT_MET;
 	struct sample sample = { 0 };
 
 	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns);
@@ -561,60 +1025,516 @@ static void take_totals(struct discovery *discovery, const struct procevent *end
 	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
 	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
 	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
-	met = end_watched(discovery, end, newcomer && newcomer->renamed, &sample) || met;
-	if (newcomer && newcomer->state == NEWCOMER_GONE)
-		met = met || !newcomer->missed; /* it was met before it ended */
-	newcomer = recent_pids_ended(news->recent_pids, end->pid, now);
+	met = end_targets(discovery, end, recent_pid && recent_pid->renamed, &sample) || met;
+	if (recent_pid && recent_pid->state == RECENT_GONE)
+		met = met || !recent_pid->missed; /* it was met before it ended */
+	recent_pid = recent_pids_ended(&subscription->recent_pids, end->pid, now);
 	/* An older one was met by a scan, and did not match. */
 	if (!met && totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began))
-		credit_unseen(discovery, end, newcomer, &sample);
+		credit_unseen_process(discovery, end, recent_pid, &sample);
 }
 
-/* Of a member the CPU time, if it can still be had: exit records do not come from everywhere. */
-static void take_exit(struct discovery *discovery, int32_t pid, mono_t now)
+/* Not every source has exit records: of a member the CPU time, if its clock can still be read. */
+static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 {
 	struct target_table_ending ending = { .pid = pid };
 	uint64_t cpu_ns;
 
-	recent_pids_ended(discovery->news->recent_pids, pid, now);
-	if (process_listener_has_totals(discovery->news->listener) || !target_table_knows(discovery->target_table, pid))
+	recent_pids_ended(&discovery->subscription->recent_pids, pid, now);
+	if (process_events_has_totals(discovery->subscription->listener) ||
+	    !target_table_knows(discovery->target_table, pid))
 		return;
 
 	cpu_ns = real_clock_cpu_of(real_clock_of(pid));
 	if (cpu_ns == 0)
 		return;
 
-	struct holder holder = holder_of(discovery, pid); /* after its clock: it was his */
+	struct pid_owner pid_owner = owner_of_pid(discovery, pid); /* after its clock: it was his */
 
-	if (!holder.exiting)
+	if (!pid_owner.exiting)
 		return;
-	ending.start_ticks = holder.start_ticks;
+	ending.start_ticks = pid_owner.start_ticks;
 	sample_set(&ending.counters, SAMPLE_CPU, cpu_ns);
 	target_table_end(discovery->target_table, &ending);
 }
 
-void discovery_take_end(struct discovery *discovery, const struct procevent *end, mono_t now)
+/* PROCESS_EXIT or PROCESS_TOTALS. */
+static void on_process_end(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	if (end->kind == PROCEVENT_TOTALS) {
-		take_totals(discovery, end, now);
+		on_exit_record(discovery, end, now);
 		return;
 	}
 	matcher_ended(discovery->matcher, end->pid);
-	take_exit(discovery, end->pid, now);
+	on_exit_event(discovery, end->pid, now);
+}
+
+/* ---- subscribing to events ---- */
+
+static void subscription_free(struct process_subscription *subscription)
+{
+	process_events_close(subscription->listener);
+	recent_pids_release(&subscription->recent_pids);
+	free(subscription);
+}
+
+/* Fills in what discovery_state says of events. */
+static void add_event_counts(const struct discovery *discovery, struct discovery_state *ret)
+{
+	const struct process_subscription *subscription = discovery->subscription;
+
+	if (!subscription)
+		return;
+	ret->missed = subscription->missed + subscription->recent_pids.missed;
+	ret->dropped = subscription->dropped + subscription->recent_pids.dropped;
+}
+
+static void unsubscribe_processes(struct discovery *discovery)
+{
+	if (!discovery->subscription)
+		return;
+
+	add_event_counts(discovery, &discovery->state);
+	subscription_free(discovery->subscription);
+	discovery->subscription = NULL;
+	discovery->state.source = PROCESS_EVENTS_NONE;
+	discovery->state.exit_totals = discovery->state.held_off = false;
+}
+
+static void unsubscribe(struct discovery *discovery)
+{
+	unsubscribe_processes(discovery);
+	cgroup_watch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
+}
+
+static int subscription_new(const struct discovery *discovery, struct process_subscription **ret, char *reason)
+{
+	struct process_subscription *subscription = calloc(1, sizeof(*subscription));
+	int r;
+
+	if (!subscription)
+		return -ENOMEM;
+
+	subscription->process_facts.procfd = discovery->options.target_table.procfd;
+	subscription->process_facts.mounts = discovery->options.target_table.mounts;
+	subscription->process_facts.containers = discovery->options.target_table.containers;
+	subscription->process_facts.unlocked_section = section_of(discovery);
+	subscription->missed = discovery->state.missed;
+	subscription->dropped = discovery->state.dropped;
+	r = recent_pids_init(&subscription->recent_pids);
+	if (r == 0)
+		r = process_events_open(&discovery->options.listen, &subscription->listener, reason);
+	if (r < 0) {
+		subscription_free(subscription);
+		return r;
+	}
+	*ret = subscription;
+
+	return 0;
 }
 
 /*
- * discovery_scan.c: prepare / visit / sweep. Facts about a process are read lazily, only those that
- * some entry needs: most hosts name their processes by comm, which costs one small file each. A
- * process whose CPU clock says that it has not run since the scan before is what it was, and is not
- * looked at (process_cache.h): a tenth of the price.
+ * Events of cgroups are read while an entry selects cgroups by path. What cannot be watched is found
+ * by scans.
  */
+static void subscribe_cgroups(struct discovery *discovery, bool wanted)
+{
+	wanted = wanted && discovery->matcher->by_path;
+	if (wanted == discovery->cgroups_wanted)
+		return;
 
-/* ---- visit: processes ---- */
+	discovery->cgroups_wanted = wanted;
+	cgroup_watch_free(discovery->cgroups);
+	discovery->cgroups = NULL;
+	if (wanted && cgroup_watch_new(discovery->options.target_table.mounts, &discovery->cgroups) < 0)
+		discovery->cgroups = NULL;
+}
+
+/* Subscribes or unsubscribes, as the configuration wants it. What was refused is not tried again. */
+static void subscribe(struct discovery *discovery)
+{
+	bool wanted = discovery->config->sampling.discovery == CONFIG_DISCOVERY_AUTO;
+	struct discovery_state *state = &discovery->state;
+	int r;
+
+	subscribe_cgroups(discovery, wanted);
+	if (discovery->subscribed_once && wanted == discovery->events_wanted)
+		return;
+
+	discovery->subscribed_once = true;
+	discovery->events_wanted = wanted;
+	state->listened = true;
+	state->source_why[0] = '\0';
+	if (!wanted) {
+		unsubscribe_processes(discovery);
+		snprintf(state->source_why, sizeof(state->source_why), "sampling.discovery is \"rescan\"");
+		return;
+	}
+	if (!discovery->options.target_table.own_proc) {
+		snprintf(state->source_why, sizeof(state->source_why), "proc_root is not this machine's own /proc");
+		return;
+	}
+	r = subscription_new(discovery, &discovery->subscription, state->source_why);
+	if (r == -ENOMEM && state->source_why[0] == '\0')
+		snprintf(state->source_why, sizeof(state->source_why), "%s", strerror(ENOMEM));
+	if (r < 0)
+		return;
+
+	state->source = process_events_source(discovery->subscription->listener);
+	state->exit_totals = process_events_has_totals(discovery->subscription->listener);
+	discovery->subscription->token_bucket = token_bucket_of(DISCOVERY_SHARE, update_pulse(discovery));
+}
+
+/* ---- the CPU share of events ---- */
+
+/* Takes the CPU time since the last call out of the token bucket. */
+static void charge_cpu(struct process_subscription *subscription, mono_t now)
+{
+	uint64_t cpu_ns = real_clock_thread_cpu();
+
+	token_bucket_take(&subscription->token_bucket, cpu_ns - subscription->charged_ns, now);
+	subscription->charged_ns = cpu_ns;
+}
+
+/* Whether no process may be looked at, in the middle of reading events. */
+static bool is_share_spent(struct discovery *discovery, mono_t now)
+{
+	charge_cpu(discovery->subscription, now);
+
+	return token_bucket_is_spent(&discovery->subscription->token_bucket, now);
+}
+
+/* Whether processes wait for CPU share, and for too long. */
+static void check_backlog(struct discovery *discovery, mono_t now)
+{
+	struct process_subscription *subscription = discovery->subscription;
+	bool spent = is_share_spent(discovery, now);
+	mono_t next;
+
+	if (!discovery->state.held_off) {
+		discovery->state.held_off = spent;
+		subscription->backlog_since = now;
+		return;
+	}
+	if (mono_diff(now, subscription->backlog_since) < (int64_t)BEHIND_MAX_NS) {
+		discovery->state.held_off = spent || (recent_pids_next(&subscription->recent_pids, DELAY_NS, &next) &&
+						      mono_diff(now, next) >= 0);
+		return;
+	}
+
+	discovery->state.storms++;
+	discovery->state.late += recent_pids_give_up(&subscription->recent_pids);
+	discovery->again = true;
+	discovery->state.held_off = spent;
+	subscription->backlog_since = now;
+}
+
+/* ---- reading events ---- */
+
+static void look_at_process(struct discovery *discovery, struct recent_pid *recent_pid, mono_t now)
+{
+	struct process_facts *process_facts = &discovery->subscription->process_facts;
+	struct process_match match = {
+		.changed = true,
+		.whole = recent_pid->forked &&
+			 mono_diff(now, recent_pid->born) < (int64_t)(recent_pid->met ? WHOLE_NS : WHOLE_UNMET_NS),
+	};
+	int r;
+
+	process_facts->now = now;
+	r = process_facts_meet(process_facts, recent_pid->pid);
+
+	if (r == 0)
+		r = process_facts_ask(process_facts, discovery->matcher->needs);
+	if (r == 0)
+		r = match_with_entries(discovery, process_facts, &match);
+	if (r == -ECANCELED) {
+		discovery->again = true; /* nobody has looked at it: a scan will */
+		return;
+	}
+	if (r == -ESRCH || r == -ENOENT || match.ended) {
+		recent_pids_ended(&discovery->subscription->recent_pids, recent_pid->pid, now);
+		return;
+	}
+
+	recent_pid->state = RECENT_MET;
+	recent_pid->renamed &= r < 0;
+	discovery->state.looks++;
+	discovery->state.late += discovery->state.held_off;
+	discovery->again |= r < 0 && process_facts_starved(r);
+}
+
+static void on_process_change(struct discovery *discovery, int32_t pid, enum process_change what, mono_t now)
+{
+	struct process_subscription *subscription = discovery->subscription;
+	struct recent_pid *recent_pid = recent_pids_change(&subscription->recent_pids, pid, what, now);
+
+	if (recent_pid && what == CHANGE_EXECUTED && discovery->state.source == PROCESS_EVENTS_CONNECTOR &&
+	    !is_share_spent(discovery, now))
+		look_at_process(discovery, recent_pid, now);
+}
+
+static void on_process_event(struct discovery *discovery, const struct procevent *event, mono_t now)
+{
+	discovery->state.events++;
+	switch (event->kind) {
+	case PROCEVENT_FORK:
+		matcher_forked(discovery->matcher, event->ppid, event->pid);
+		on_process_change(discovery, event->pid, CHANGE_FORKED, now);
+		return;
+	case PROCEVENT_EXEC:
+		on_process_change(discovery, event->pid, CHANGE_EXECUTED, now);
+		return;
+	case PROCEVENT_COMM:
+		on_process_change(discovery, event->pid, CHANGE_RENAMED, now);
+		return;
+	case PROCEVENT_EXIT:
+	case PROCEVENT_TOTALS:
+		on_process_end(discovery, event, now);
+		return;
+	}
+}
+
+/* Between two looks other threads get the lock. False: the thread is to stop. */
+static bool yield_lock(struct discovery *discovery)
+{
+	update_pulse(discovery);
+	fair_mutex_yield(&discovery->lock);
+
+	return !discovery->stop;
+}
+
+static void read_process_batches(struct discovery *discovery, mono_t now)
+{
+	struct process_subscription *subscription = discovery->subscription;
+	bool lost = false;
+
+	subscription->more = false;
+	for (int reads = 0; reads < READS_MAX; reads++) {
+		size_t count =
+			process_events_read(subscription->listener, subscription->events,
+					    sizeof(subscription->events) / sizeof(subscription->events[0]), &lost);
+
+		discovery->state.overruns += lost;
+		discovery->again |= lost;
+		for (size_t i = 0; i < count; i++)
+			on_process_event(discovery, &subscription->events[i], now);
+		subscription->more |= count > 0;
+		if (process_events_drained(subscription->listener) || !yield_lock(discovery))
+			return;
+	}
+}
+
+static void look_at_due_processes(struct discovery *discovery, mono_t now)
+{
+	struct recent_pid *recent_pid;
+
+	while (!is_share_spent(discovery, now) &&
+	       (recent_pid = recent_pids_due(&discovery->subscription->recent_pids, DELAY_NS, now))) {
+		look_at_process(discovery, recent_pid, now);
+		if (!yield_lock(discovery))
+			return;
+	}
+}
+
+/* When events of processes may be read again. */
+static mono_t processes_readable_at(const struct discovery *discovery, mono_t now)
+{
+	const struct process_subscription *subscription = discovery->subscription;
+
+	return token_bucket_is_spent(&subscription->token_bucket, now)
+		       ? mono_add(subscription->events_read, HELD_OFF_GAP_NS)
+		       : subscription->rate_limit.until;
+}
+
+/* Unless reading is suspended, or this is called in the middle of it. */
+static void read_process_events(struct discovery *discovery, mono_t now)
+{
+	struct process_subscription *subscription = discovery->subscription;
+
+	if (!subscription || subscription->in_read || mono_diff(now, processes_readable_at(discovery, now)) < 0)
+		return;
+
+	subscription->in_read = true;
+	subscription->events_read = now;
+	subscription->charged_ns = real_clock_thread_cpu();
+	target_table_fetch(discovery->target_table);
+	read_process_batches(discovery, now);
+	target_table_settle(discovery->target_table);
+	look_at_due_processes(discovery, now);
+	discovery->again |= matcher_is_behind(discovery->matcher);
+	if (subscription->more)
+		rate_limit_found(&subscription->rate_limit, GAP_NS, now);
+	check_backlog(discovery, now);
+	subscription->in_read = false;
+}
+
+/* A cgroup takes most of a millisecond: events of processes are read in between. */
+static void visit_new_cgroup(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	discovery->state.cgroups_heard++;
+	discovery->again |= match_cgroup_path(discovery, path) < 0;
+	if (yield_lock(discovery))
+		read_process_events(discovery, discovery_pulse(discovery));
+}
 
 /*
- * Whether a process is in a cgroup that is a target by its path. Not asked for processes that
- * sleep.
+ * Its processes were met before it had its name: where they count and not the cgroup, a scan finds
+ * them.
+ */
+static void visit_named_container(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	discovery->again |= (discovery->matcher->needs & MATCH_CONTAINER) != 0;
+	discovery->again |= match_cgroup_path(discovery, path) < 0;
+}
+
+/*
+ * It has another name, or has labels now. Targets that are no longer selected leave with the next
+ * scan.
+ */
+static void visit_other_container(void *ctx, const char *path)
+{
+	struct discovery *discovery = ctx;
+
+	visit_named_container(ctx, path);
+	discovery->again |= discovery->matcher->by_container;
+	discovery->again |= target_table_rename_container(discovery->target_table, path) < 0;
+}
+
+static void read_cgroup_events(struct discovery *discovery, mono_t now)
+{
+	struct cgroup_watch *cgroups = discovery->cgroups;
+
+	if (!cgroups || !rate_limit_is_over(&discovery->cgroups_limit, now))
+		return;
+
+	uint64_t before = cgroup_watch_events(cgroups);
+	bool whole = cgroup_watch_read(cgroups, now, visit_new_cgroup, discovery);
+
+	if (cgroup_watch_events(cgroups) != before)
+		rate_limit_found(&discovery->cgroups_limit, GAP_NS, now);
+	discovery->state.overruns += !whole;
+	discovery->again |= !whole;
+}
+
+/* Reads all events, of each source that is not suspended. */
+static void read_events(struct discovery *discovery, mono_t now)
+{
+	discovery->events_read = now;
+	read_process_events(discovery, now);
+	read_cgroup_events(discovery, now);
+	containers_retry(discovery->options.target_table.containers, now, visit_named_container, discovery);
+	containers_review(discovery->options.target_table.containers, now, visit_other_container, discovery);
+	read_units(discovery, now);
+}
+
+/* In the middle of a scan: unless events were read just now. */
+static void read_events_in_scan(struct discovery *discovery, mono_t now)
+{
+	if (mono_diff(now, discovery->events_read) >= (int64_t)GAP_NS)
+		read_events(discovery, now);
+}
+
+/* ---- waiting for events ---- */
+
+static void lower_to(mono_t *until, mono_t at)
+{
+	if (mono_diff(*until, at) > 0)
+		*until = at;
+}
+
+static mono_t later_of(mono_t one, mono_t other)
+{
+	return mono_diff(one, other) > 0 ? one : other;
+}
+
+static uint64_t give_back_pause(int64_t passed_ns)
+{
+	uint64_t part = (uint64_t)passed_ns / SETTLE_PART;
+
+	part = part > SETTLE_NS ? part : SETTLE_NS;
+
+	return part < SETTLE_SELDOM_NS ? part : SETTLE_SELDOM_NS;
+}
+
+/*
+ * True: the descriptor is to be polled. Not before it may be read again: it would be readable, and
+ * would not be read.
+ */
+static bool await_process_events(const struct discovery *discovery, mono_t now, mono_t *until)
+{
+	struct process_subscription *subscription = discovery->subscription;
+	mono_t next, may = processes_readable_at(discovery, now);
+	bool spent = token_bucket_is_spent(&subscription->token_bucket, now);
+
+	if (!spent && recent_pids_next(&subscription->recent_pids, DELAY_NS, &next))
+		lower_to(until, later_of(next, may));
+	if (target_table_ended(discovery->target_table) > 0 &&
+	    mono_diff(now, subscription->rate_limit.found) < (int64_t)SETTLE_MAX_NS)
+		lower_to(until, mono_add(now, give_back_pause(mono_diff(now, subscription->rate_limit.found))));
+	if (discovery->state.held_off)
+		lower_to(until, may);
+	if (mono_diff(may, now) <= 0)
+		return true;
+	lower_to(until, may);
+
+	return false;
+}
+
+static bool await_cgroup_events(const struct discovery *discovery, mono_t now, mono_t *until)
+{
+	mono_t next, may = discovery->cgroups_limit.until;
+
+	if (cgroup_watch_next(discovery->cgroups, &next))
+		lower_to(until, later_of(next, may));
+	if (rate_limit_is_over(&discovery->cgroups_limit, now))
+		return true;
+	lower_to(until, may);
+
+	return false;
+}
+
+/* What is to be polled, until when: fds has room for POLL_MAX, *until is lowered. Their number. */
+static size_t await_events(const struct discovery *discovery, mono_t now, struct pollfd *fds, mono_t *until)
+{
+	size_t count = 0;
+	mono_t next;
+
+	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
+	if (discovery->cgroups && await_cgroup_events(discovery, now, until))
+		fds[count++] = (struct pollfd){ .fd = cgroup_watch_fd(discovery->cgroups), .events = POLLIN };
+	if (containers_next(discovery->options.target_table.containers, &next))
+		lower_to(until, next);
+	count += await_units(discovery, now, &fds[count], until);
+	if (discovery->subscription && await_process_events(discovery, now, until))
+		fds[count++] =
+			(struct pollfd){ .fd = process_events_fd(discovery->subscription->listener), .events = POLLIN };
+
+	return count;
+}
+
+/* ---- a scan ---- */
+
+/*
+ * Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is
+ * to be given up.
+ */
+static int yield_in_scan(struct discovery *discovery)
+{
+	read_events_in_scan(discovery, update_pulse(discovery));
+	fair_mutex_yield(&discovery->lock);
+
+	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
+}
+
+/*
+ * Whether a process is in a cgroup that is a target by its path. Asked only for processes that have
+ * run.
  */
 static bool in_watched_cgroup(struct discovery *discovery, struct process_facts *process_facts)
 {
@@ -627,11 +1547,9 @@ static bool in_watched_cgroup(struct discovery *discovery, struct process_facts 
 	       matcher_any_cgroup(matcher, process_facts->facts.cgroup, process_facts->facts.container);
 }
 
-/* ---- visit: processes that have not run ---- */
-
 /*
- * Whether what is looked for in a process changes only when it runs. It may be moved to another
- * cgroup in its sleep; and who descends from whom is told by looking.
+ * Whether what the entries ask of a process changes only when it runs. A sleeping process may be
+ * moved to another cgroup, and its ancestors are known only by looking.
  */
 static bool may_skip(const struct discovery *discovery)
 {
@@ -639,13 +1557,13 @@ static bool may_skip(const struct discovery *discovery)
 	       !discovery->matcher->by_container && !discovery->matcher->process_tree;
 }
 
-/* True: it has not run since it was looked at, and that is enough. */
+/* True: it has not run since it was looked at, and nothing is left to be done about it. */
 static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_ns)
 {
-	const struct process_cache_record *record = process_cache_meet(discovery->process_cache, pid, cpu_ns);
+	const struct process_record *record = process_cache_meet(&discovery->process_cache, pid, cpu_ns);
 
 	if (!record || baseline_owes(discovery->options.baseline, pid) ||
-	    target_table_watches(discovery->target_table, pid, record->start_ticks) != record->watches)
+	    target_table_watches(discovery->target_table, pid, record->start_ticks) != record->targets)
 		return false;
 
 	struct procfs_stat stat = { .pid = pid, .start_ticks = record->start_ticks, .user_ticks = record->cpu_ticks };
@@ -659,33 +1577,29 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 	return true;
 }
 
-/*
- * It was looked at; unless there is something left to be done the next scan need not do so again.
- */
-static void remember(struct discovery *discovery, const struct procfs_stat *stat, uint64_t cpu_ns, size_t targets)
+/* It was looked at: unless something is left to be done, the next scan may skip it. */
+static void cache_process(struct discovery *discovery, const struct procfs_stat *stat, uint64_t cpu_ns, size_t targets)
 {
-	struct process_cache_record record = {
+	struct process_record record = {
 		.pid = stat->pid,
 		.start_ticks = stat->start_ticks,
 		.cpu_ticks = stat->user_ticks + stat->system_ticks,
 		.cpu_ns = cpu_ns,
-		.watches = targets,
+		.targets = targets,
 	};
 
 	if (cpu_ns > 0 && !discovery->rescan &&
 	    target_table_watches(discovery->target_table, stat->pid, stat->start_ticks) == targets)
-		process_cache_enter(discovery->process_cache, &record);
+		process_cache_enter(&discovery->process_cache, &record);
 }
 
-/* ---- visit: the others ---- */
-
 /*
- * What cannot be looked at is counted and passed over; being out of descriptors or memory ends the
- * scan.
+ * A process that cannot be read is counted and passed over; being out of descriptors or memory ends
+ * the scan.
  */
 static int visit_process(struct discovery *discovery, int32_t pid, struct process_facts *process_facts)
 {
-	struct discovery_meeting meeting = { 0 };
+	struct process_match match = { 0 };
 	uint64_t cpu_ns = may_skip(discovery) ? real_clock_cpu_of(real_clock_of(pid)) : 0;
 	int r;
 
@@ -702,99 +1616,68 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 		return process_facts_starved(r) ? r : 0;
 	}
 
-	r = discovery_match(discovery, process_facts, &meeting);
+	r = match_with_entries(discovery, process_facts, &match);
 	if (r < 0)
 		return r;
 
 	bool ran = baseline_met(discovery->options.baseline, &process_facts->stat);
-	bool watched = meeting.watched || (ran && in_watched_cgroup(discovery, process_facts));
+	bool watched = match.watched || (ran && in_watched_cgroup(discovery, process_facts));
 
 	thread_selection_met(discovery->thread_selection, &process_facts->stat, watched);
 	if (watched)
 		baseline_watched(discovery->options.baseline, &process_facts->stat, ran);
 	else
 		baseline_unchanged(discovery->options.baseline, &process_facts->stat);
-	remember(discovery, &process_facts->stat, cpu_ns, meeting.targets);
+	cache_process(discovery, &process_facts->stat, cpu_ns, match.targets);
 
 	return 0;
 }
 
-/* The scan of /proc: what directory_list_each hands on. */
-struct walk {
+/* The context of the walk over /proc. */
+struct proc_walk {
 	struct discovery *discovery;
 	struct process_facts process_facts;
 };
 
-static int visit_name(void *ctx, const char *name)
+static int visit_proc_entry(void *ctx, const char *name)
 {
-	struct walk *walk = ctx;
+	struct proc_walk *proc_walk = ctx;
 	int32_t pid = proc_read_pid_of(name);
-	int r = discovery_step_aside(walk->discovery);
+	int r = yield_in_scan(proc_walk->discovery);
 
 	if (r < 0)
 		return r;
 
-	return pid ? visit_process(walk->discovery, pid, &walk->process_facts) : 0;
+	return pid ? visit_process(proc_walk->discovery, pid, &proc_walk->process_facts) : 0;
 }
 
 static int visit_processes(struct discovery *discovery)
 {
-	AUTO_FREE struct walk *walk = malloc(sizeof *walk);
+	AUTO_FREE struct proc_walk *proc_walk = malloc(sizeof *proc_walk);
 
-	if (!walk)
+	if (!proc_walk)
 		return -ENOMEM;
 
-	walk->discovery = discovery;
-	walk->process_facts.procfd = discovery->options.target_table.procfd;
-	walk->process_facts.mounts = discovery->options.target_table.mounts;
-	walk->process_facts.containers = discovery->options.target_table.containers;
-	walk->process_facts.unlocked_section = discovery_outside(discovery);
+	proc_walk->discovery = discovery;
+	proc_walk->process_facts.procfd = discovery->options.target_table.procfd;
+	proc_walk->process_facts.mounts = discovery->options.target_table.mounts;
+	proc_walk->process_facts.containers = discovery->options.target_table.containers;
+	proc_walk->process_facts.unlocked_section = section_of(discovery);
 
-	return directory_list_each(discovery->options.target_table.procfd, visit_name, walk);
-}
-
-/* ---- visit: cgroups ---- */
-
-/*
- * The container that the cgroup is, not one that it is in. A pending one is none yet: it comes
- * again (containers_retry).
- */
-static const struct container *own_container(struct discovery *discovery, const char *path)
-{
-	const struct container *container;
-	bool own;
-
-	if (!discovery->matcher->by_container ||
-	    containers_find(discovery->options.target_table.containers, path, discovery_pulse(discovery), &container,
-			    &own) != CONTAINERS_KNOWN)
-		return NULL;
-
-	return own ? container : NULL;
-}
-
-int discovery_sight_cgroup(struct discovery *discovery, const char *path)
-{
-	const struct container *container = own_container(discovery, path);
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++)
-		if (matcher_cgroup(discovery->matcher, i, path, container))
-			r = target_table_cgroup(discovery->target_table, i, path, discovery->scan);
-
-	return r;
+	return directory_list_each(discovery->options.target_table.procfd, visit_proc_entry, proc_walk);
 }
 
 static int visit_cgroup(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
-	int r = discovery_step_aside(discovery);
+	int r = yield_in_scan(discovery);
 
 	if (r < 0)
 		return r;
 	if (discovery->cgroups)
 		cgroup_watch_add(discovery->cgroups, path);
 
-	return discovery_sight_cgroup(discovery, path);
+	return match_cgroup_path(discovery, path);
 }
 
 static int visit_cgroups(struct discovery *discovery)
@@ -805,14 +1688,13 @@ static int visit_cgroups(struct discovery *discovery)
 	int r = cgroup_walk(discovery->options.target_table.mounts, visit_cgroup, discovery);
 
 	if (r == 0 && discovery->cgroups)
-		cgroup_watch_has_all(discovery->cgroups);
+		cgroup_watch_end(discovery->cgroups);
 
 	return r;
 }
 
-/* ---- one scan ---- */
-
-void discovery_refresh_limits(struct discovery *discovery, mono_t now)
+/* Reads effective limits again if that is due; they may take as much CPU as a scan. */
+static void refresh_limits(struct discovery *discovery, mono_t now)
 {
 	int64_t age = mono_diff(now, discovery->limits_read);
 	uint64_t least = discovery->limits_cpu_ns * DISCOVERY_SHARE,
@@ -827,7 +1709,7 @@ void discovery_refresh_limits(struct discovery *discovery, mono_t now)
 	discovery->limits_due = false;
 	discovery->limits_read = now;
 	while (!discovery->limits_due && target_table_refresh_some_limits(discovery->target_table, now, &part))
-		discovery->limits_due = discovery_step_aside(discovery) < 0; /* given up: once more, then */
+		discovery->limits_due = yield_in_scan(discovery) < 0; /* given up: once more, then */
 	discovery->limits_cpu_ns = real_clock_thread_cpu() - cpu;
 }
 
@@ -841,40 +1723,40 @@ static int visit_all(struct discovery *discovery)
 	return r == -E2BIG ? 0 : r;
 }
 
-/* What the sampler gave back: many that end at once take their time. */
-static void take_back(struct discovery *discovery)
+/* What the sampler gave back: the ends of many take their time. */
+static void take_given_back(struct discovery *discovery)
 {
 	while (target_table_fetch(discovery->target_table)) {
 		target_table_settle(discovery->target_table);
-		discovery_overhear(discovery, discovery_show_life(discovery));
+		read_events_in_scan(discovery, update_pulse(discovery));
 	}
 }
 
 /* As discovery_scan, or -ECANCELED. */
-static int discovery_scan_locked(struct discovery *discovery)
+static int scan_locked(struct discovery *discovery)
 {
-	mono_t began = discovery_show_life(discovery);
+	mono_t began = update_pulse(discovery);
 	uint64_t cpu = real_clock_thread_cpu();
 	struct target_table_counts counts;
 	int r;
 
-	discovery_hear(discovery, began);
+	read_events(discovery, began);
 	target_table_counts(discovery->target_table, &counts);
 	discovery->rescan = discovery->again = false;
 	discovery->scan++;
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
-	take_back(discovery);
+	take_given_back(discovery);
 	target_table_collect(discovery->target_table);
 	target_table_reopen(discovery->target_table);
 	if (matcher_read_pidfiles(discovery->matcher))
-		process_cache_clear(discovery->process_cache);
+		process_cache_sweep(&discovery->process_cache, true);
 	baseline_scan_begin(discovery->options.baseline, began);
 	matcher_scan_begin(discovery->matcher);
 	thread_selection_begin(discovery->thread_selection);
-	process_cache_begin(discovery->process_cache);
+	discovery->process_cache.scan++;
 	r = visit_all(discovery);
 	if (r < 0)
-		process_cache_clear(discovery->process_cache); /* what it met it has not told everybody */
+		process_cache_sweep(&discovery->process_cache, true); /* what it met it has not told everybody */
 	if (r == -ECANCELED)
 		return r;
 	discovery->state.error = r;
@@ -885,7 +1767,7 @@ static int discovery_scan_locked(struct discovery *discovery)
 
 	discovery->again |= matcher_scan_end(discovery->matcher);
 	baseline_scan_end(discovery->options.baseline);
-	process_cache_end(discovery->process_cache);
+	process_cache_sweep(&discovery->process_cache, false);
 	thread_selection_end(discovery->thread_selection);
 	target_table_sweep(discovery->target_table, discovery->scan);
 	containers_forget(discovery->options.target_table.containers, began,
@@ -896,208 +1778,18 @@ static int discovery_scan_locked(struct discovery *discovery)
 	discovery->state.scans++;
 	discovery->scan_began = began;
 	discovery->found_before = counts.found;
-	discovery->state.last_scan_ns = (uint64_t)mono_diff(discovery_show_life(discovery), began);
+	discovery->state.last_scan_ns = (uint64_t)mono_diff(update_pulse(discovery), began);
 	discovery->scan_cpu_ns = real_clock_thread_cpu() - cpu;
-	discovery_refresh_limits(discovery, began);
+	refresh_limits(discovery, began);
 
 	return 0;
-}
-
-/* How long it is waited for the thread to stop: far longer than any read that ends. */
-#define STOP_NS (5 * NS_PER_S)
-
-/* How long the thread shows no sign of life while it waits. */
-#define PULSE_NS NS_PER_S
-
-/*
- * Where all is heard of, scans take no more than one part in so many of a core, but are not longer
- * apart than so many rescan intervals: captures compare with what a scan has seen.
- */
-#define CALM_SHARE 500u
-#define CALM_STRETCH 10u
-
-/* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
-#define RETRY_NS (100 * NS_PER_MS)
-
-/* ---- while it runs ---- */
-
-mono_t discovery_show_life(struct discovery *discovery)
-{
-	struct clock clock = real_clock();
-	mono_t now = clock_mono(&clock);
-
-	atomic_store_explicit(&discovery->pulse_ns, now.ns, memory_order_relaxed);
-
-	return now;
-}
-
-mono_t discovery_pulse(const struct discovery *discovery)
-{
-	return (mono_t){ atomic_load_explicit(&discovery->pulse_ns, memory_order_relaxed) };
-}
-
-static void on_alive(void *ctx)
-{
-	discovery_show_life(ctx);
-}
-
-/*
- * Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is
- * to be given up.
- */
-static int discovery_step_aside(struct discovery *discovery)
-{
-	discovery_overhear(discovery, discovery_show_life(discovery));
-	fair_mutex_yield(&discovery->turn);
-
-	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
-}
-
-static void leave(void *ctx, int32_t pid)
-{
-	struct discovery *discovery = ctx;
-
-	atomic_store_explicit(&discovery->reading, pid, memory_order_relaxed);
-	fair_mutex_leave(&discovery->turn);
-}
-
-static int enter(void *ctx)
-{
-	struct discovery *discovery = ctx;
-
-	fair_mutex_enter(&discovery->turn);
-	atomic_store_explicit(&discovery->reading, 0, memory_order_relaxed);
-
-	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
-}
-
-struct unlocked_section discovery_outside(const struct discovery *discovery)
-{
-	return (struct unlocked_section){ .leave = leave, .enter = enter, .ctx = (void *)(uintptr_t)discovery };
-}
-
-/* Makes an eventfd readable. */
-static void ring(int fd)
-{
-	uint64_t once = 1;
-
-	(void)!write(fd, &once, sizeof(once)); /* what is full already wakes too */
-}
-
-static void wake(struct discovery *discovery)
-{
-	ring(discovery->wake_fd);
-}
-
-/* ---- build ---- */
-
-int discovery_new(const struct discovery_options *options, struct discovery **ret)
-{
-	struct discovery *discovery = calloc(1, sizeof *discovery);
-	int r;
-
-	if (!discovery)
-		return -ENOMEM;
-
-	discovery->options = *options;
-	discovery->options.target_table.alive = on_alive;
-	discovery->options.target_table.alive_ctx = discovery;
-	discovery->config = options->target_table.config;
-	discovery->limits_due = discovery->units_due = true;
-	discovery_show_life(discovery);
-	fair_mutex_init(&discovery->turn);
-	baseline_set_outside(options->baseline, discovery_outside(discovery));
-	discovery->first = DISCOVERY_SCANNING;
-	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = discovery->wake_fd < 0 || discovery->first_fd < 0 ? -errno : 0;
-	if (r == 0)
-		r = process_cache_new(&discovery->process_cache);
-	if (r == 0)
-		r = matcher_new(discovery->config, &discovery->matcher);
-	if (r == 0)
-		r = target_table_new(&discovery->options.target_table, &discovery->target_table);
-	if (r == 0 && options->follow)
-		r = thread_selection_new(options->follow, options->follow_ctx, &discovery->thread_selection);
-	if (r < 0) {
-		discovery_free(discovery);
-		return r;
-	}
-
-	*ret = discovery;
-
-	return 0;
-}
-
-void discovery_free(struct discovery *discovery)
-{
-	if (!discovery)
-		return;
-
-	if (!discovery_stop(discovery))
-		return;
-	discovery_tune_out(discovery);
-	unit_bus_free(discovery->units);
-	target_table_free(discovery->target_table);
-	matcher_free(discovery->matcher);
-	thread_selection_free(discovery->thread_selection);
-	process_cache_free(discovery->process_cache);
-	if (discovery->wake_fd >= 0)
-		close(discovery->wake_fd);
-	if (discovery->first_fd >= 0)
-		close(discovery->first_fd);
-	fair_mutex_release(&discovery->turn);
-	free(discovery);
-}
-
-int discovery_reload(struct discovery *discovery, const struct config *config)
-{
-	AUTO(matcher_freep) struct matcher *matcher = NULL;
-	int r = matcher_new(config, &matcher);
-
-	if (r < 0)
-		return r;
-
-	fair_mutex_enter(&discovery->turn);
-	r = target_table_reload(discovery->target_table, config);
-	if (r == 0) {
-		struct matcher *before = discovery->matcher;
-
-		matcher_succeed(matcher, before);
-		discovery->matcher = matcher;
-		matcher = before; /* which is freed while its configuration is still there */
-		discovery->config = config;
-		discovery->options.target_table.config = config;
-		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
-		thread_selection_forget(discovery->thread_selection);
-		process_cache_clear(discovery->process_cache);
-		discovery->limits_due = discovery->units_due = true;
-		discovery->rescan = true;
-		wake(discovery);
-	}
-	fair_mutex_leave(&discovery->turn);
-
-	return r;
-}
-
-int discovery_scan(struct discovery *discovery)
-{
-	int r;
-
-	fair_mutex_enter(&discovery->turn);
-	do {
-		r = discovery_scan_locked(discovery);
-	} while (r == -ECANCELED);
-	fair_mutex_leave(&discovery->turn);
-
-	return r;
 }
 
 /* ---- the thread ---- */
 
 /*
- * Whether the next scan is only the safety net: all that it could find is heard of, nobody is
- * waiting for room, and nobody has come who has yet to be compared with what he was before.
+ * Whether the next scan is only a safety net: events report all that it could find, no target waits
+ * for room, and none is new since the last one, to be compared with its baseline.
  */
 static bool is_safety_net(const struct discovery *discovery)
 {
@@ -1106,8 +1798,9 @@ static bool is_safety_net(const struct discovery *discovery)
 
 	target_table_counts(discovery->target_table, &counts);
 
-	return discovery->news && !discovery->state.held_off && !matcher->unannounced && !discovery->state.error &&
-	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_hears_all(discovery->cgroups))) &&
+	return discovery->subscription && !discovery->state.held_off && !matcher->unannounced &&
+	       !discovery->state.error &&
+	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_is_complete(discovery->cgroups))) &&
 	       counts.refused == 0 && counts.failed == 0 && counts.found == discovery->found_before;
 }
 
@@ -1127,75 +1820,72 @@ static uint64_t pause_before_scan(const struct discovery *discovery)
 	return pause > least ? pause : least;
 }
 
-/* Sleeps, with the lock released, until there is something to hear, or until then. */
+/* Sleeps, without the lock, until an event or until then. */
 static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until)
 {
-	struct pollfd fds[DISCOVERY_FDS];
-	size_t count = discovery_await(discovery, now, fds, &until);
+	struct pollfd fds[POLL_MAX];
+	size_t count = await_events(discovery, now, fds, &until);
 	uint64_t wait_ns = mono_diff(until, now) > 0 ? (uint64_t)mono_diff(until, now) : 0, calls;
 	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
 
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 	if (ppoll(fds, count, &wait, NULL) > 0 && fds[0].revents)
 		(void)!read(discovery->wake_fd, &calls, sizeof(calls));
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 }
 
-/* Until the next scan is due or the thread is to stop; in slices, which show that it lives. */
+/* Until the next scan is due or the thread is to stop; in slices, for the liveness timestamp. */
 static void wait_locked(struct discovery *discovery)
 {
-	mono_t began = discovery_show_life(discovery);
+	mono_t began = update_pulse(discovery);
 
-	for (mono_t now = began;; now = discovery_show_life(discovery)) {
+	for (mono_t now = began;; now = update_pulse(discovery)) {
 		mono_t due = mono_add(began, pause_before_scan(discovery)), sample_window = mono_add(now, PULSE_NS);
 
 		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
-		discovery_hear(discovery, now);
-		discovery_refresh_limits(discovery, now);
+		read_events(discovery, now);
+		refresh_limits(discovery, now);
 		sleep_unlocked(discovery, now, mono_diff(due, sample_window) < 0 ? due : sample_window);
 	}
 }
 
-/* A scan of the thread came to its end, or was given up. */
-static void note_first(struct discovery *discovery, int result)
+/* A scan of the thread is over, or was given up. */
+static void publish_first_scan(struct discovery *discovery, int result)
 {
 	if (discovery->first != DISCOVERY_SCANNING || result == -ECANCELED)
 		return;
 
 	discovery->first = result;
-	ring(discovery->first_fd);
+	signal_eventfd(discovery->first_fd);
 }
 
-/*
- * A scan that nobody interrupts with news; who comes meanwhile is found by the next, which is
- * heard.
- */
-static void seek(struct discovery *discovery)
+/* The first scan is not delayed by events; processes that come meanwhile are found by the next. */
+static void scan_first(struct discovery *discovery)
 {
-	int r = discovery_scan_locked(discovery);
+	int r = scan_locked(discovery);
 
 	if (!discovery->stop)
-		discovery_tune_in(discovery);
-	note_first(discovery, r);
+		subscribe(discovery);
+	publish_first_scan(discovery, r);
 }
 
-static void *run(void *argument)
+static void *discovery_run(void *argument)
 {
 	struct discovery *discovery = argument;
 
 	prctl(PR_SET_NAME, "discovery");
-	fair_mutex_enter(&discovery->turn);
-	if (!discovery->tuned)
-		seek(discovery);
+	fair_mutex_enter(&discovery->lock);
+	if (!discovery->subscribed_once)
+		scan_first(discovery);
 	while (!discovery->stop) {
-		discovery_tune_in(discovery);
-		note_first(discovery, discovery_scan_locked(discovery));
+		subscribe(discovery);
+		publish_first_scan(discovery, scan_locked(discovery));
 		/* One that failed is tried again: nothing was swept by it. */
-		discovery_ask_for_units(discovery);
+		ask_for_units(discovery);
 		wait_locked(discovery);
 	}
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 
 	return NULL;
 }
@@ -1208,7 +1898,7 @@ int discovery_seek(struct discovery *discovery)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	discovery->stop = false;
-	r = pthread_create(&discovery->thread, NULL, run, discovery);
+	r = pthread_create(&discovery->thread, NULL, discovery_run, discovery);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	discovery->running = r == 0;
 
@@ -1221,15 +1911,15 @@ int discovery_start(struct discovery *discovery)
 		return 0;
 
 	/* Whoever starts something now is heard of: see discovery.h. */
-	fair_mutex_enter(&discovery->turn);
-	discovery_tune_in(discovery);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
+	subscribe(discovery);
+	fair_mutex_leave(&discovery->lock);
 
 	return discovery_seek(discovery);
 }
 
-/* Waits for the thread to end; for one that did not in time, no longer. True: it has ended. */
-static bool join(struct discovery *discovery)
+/* Waits for the end of the thread, once; later only asks. True: it has ended. */
+static bool join_thread(struct discovery *discovery)
 {
 	struct clock clock = real_clock();
 	uint64_t wait_ns = discovery->config->stuck_ns ? discovery->config->stuck_ns : STOP_NS;
@@ -1253,14 +1943,116 @@ bool discovery_stop(struct discovery *discovery)
 		return true;
 
 	discovery->stop = true;
-	wake(discovery);
-	discovery->abandoned = !join(discovery);
+	wake_thread(discovery);
+	discovery->abandoned = !join_thread(discovery);
 	discovery->running = discovery->stop = discovery->abandoned;
 
 	return !discovery->abandoned;
 }
 
-/* ---- questions of other threads ---- */
+/* ---- new, free, reload ---- */
+
+void discovery_free(struct discovery *discovery)
+{
+	if (!discovery)
+		return;
+
+	if (!discovery_stop(discovery))
+		return;
+	unsubscribe(discovery);
+	unit_bus_free(discovery->units);
+	target_table_free(discovery->target_table);
+	matcher_free(discovery->matcher);
+	thread_selection_free(discovery->thread_selection);
+	process_cache_release(&discovery->process_cache);
+	if (discovery->wake_fd >= 0)
+		close(discovery->wake_fd);
+	if (discovery->first_fd >= 0)
+		close(discovery->first_fd);
+	fair_mutex_release(&discovery->lock);
+	free(discovery);
+}
+
+int discovery_new(const struct discovery_options *options, struct discovery **ret)
+{
+	struct discovery *discovery = calloc(1, sizeof *discovery);
+	int r;
+
+	if (!discovery)
+		return -ENOMEM;
+
+	discovery->options = *options;
+	discovery->options.target_table.alive = on_alive;
+	discovery->options.target_table.alive_ctx = discovery;
+	discovery->config = options->target_table.config;
+	discovery->limits_due = discovery->units_due = true;
+	update_pulse(discovery);
+	fair_mutex_init(&discovery->lock);
+	baseline_set_section(options->baseline, section_of(discovery));
+	discovery->first = DISCOVERY_SCANNING;
+	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = discovery->wake_fd < 0 || discovery->first_fd < 0 ? -errno : 0;
+	if (r == 0)
+		r = matcher_new(discovery->config, &discovery->matcher);
+	if (r == 0)
+		r = target_table_new(&discovery->options.target_table, &discovery->target_table);
+	if (r == 0 && options->follow)
+		r = thread_selection_new(options->follow, options->follow_ctx, &discovery->thread_selection);
+	if (r < 0) {
+		discovery_free(discovery);
+		return r;
+	}
+
+	*ret = discovery;
+
+	return 0;
+}
+
+int discovery_reload(struct discovery *discovery, const struct config *config)
+{
+	AUTO(matcher_freep) struct matcher *matcher = NULL;
+	int r = matcher_new(config, &matcher);
+
+	if (r < 0)
+		return r;
+
+	fair_mutex_enter(&discovery->lock);
+	r = target_table_reload(discovery->target_table, config);
+	if (r == 0) {
+		struct matcher *before = discovery->matcher;
+
+		matcher_succeed(matcher, before);
+		discovery->matcher = matcher;
+		matcher = before; /* which is freed while its configuration is still there */
+		discovery->config = config;
+		discovery->options.target_table.config = config;
+		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
+		thread_selection_forget(discovery->thread_selection);
+		process_cache_sweep(&discovery->process_cache, true);
+		discovery->limits_due = discovery->units_due = true;
+		discovery->rescan = true;
+		wake_thread(discovery);
+	}
+	fair_mutex_leave(&discovery->lock);
+
+	return r;
+}
+
+int discovery_scan(struct discovery *discovery)
+{
+	int r;
+
+	fair_mutex_enter(&discovery->lock);
+	do {
+		r = scan_locked(discovery);
+	} while (r == -ECANCELED);
+	fair_mutex_leave(&discovery->lock);
+
+	return r;
+}
+
+/* ---- queries of other threads ---- */
 
 int discovery_first_fd(const struct discovery *discovery)
 {
@@ -1279,18 +2071,18 @@ int32_t discovery_reading(const struct discovery *discovery)
 
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
 {
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 	size_t count = target_table_query_pids(discovery->target_table, target_id, pids, cap);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 
 	return count;
 }
 
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret)
 {
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 	bool found = target_table_query_limits(discovery->target_table, target_id, ret);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 
 	return found;
 }
@@ -1298,18 +2090,74 @@ bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cg
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
 			 struct maps_snapshot **ret_maps)
 {
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 	baseline_copy(discovery->options.baseline, pid, ret_threads, ret_maps);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 }
 
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 {
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 	int r = baseline_copy_busy(discovery->options.baseline, ret);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 
 	return r;
+}
+
+static void report_unit(const struct unit *unit, struct unit_report *ret)
+{
+	*ret = (struct unit_report){ .facts = unit->facts };
+	snprintf(ret->name, sizeof(ret->name), "%s", unit->names ? unit->names : "");
+	snprintf(ret->cgroup, sizeof(ret->cgroup), "%s", unit->cgroup ? unit->cgroup : "");
+}
+
+bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit_report *ret)
+{
+	const struct unit *unit = NULL;
+
+	fair_mutex_enter(&discovery->lock);
+	if (discovery->units)
+		unit = unit_table_of(unit_bus_units(discovery->units), cgroup);
+	if (unit)
+		report_unit(unit, ret);
+	fair_mutex_leave(&discovery->lock);
+
+	return unit != NULL;
+}
+
+struct unit_visit {
+	struct discovery *discovery;
+	const struct unit_visitor *visitor;
+};
+
+static void visit_unit(void *ctx, struct unit *unit)
+{
+	const struct unit_visit *unit_visit = ctx;
+	struct unit_report reported;
+
+	report_unit(unit, &reported);
+	if (reported.name[0])
+		unit_visit->visitor->unit(unit_visit->visitor->ctx, &reported);
+}
+
+static void visit_missing(void *ctx, const char *name, enum unit_bus_answer answer, const char *why)
+{
+	const struct unit_visit *unit_visit = ctx;
+
+	if (answer == UNIT_BUS_MISSING && entry_without_targets(unit_visit->discovery, name))
+		unit_visit->visitor->missing(unit_visit->visitor->ctx, name, why);
+}
+
+void discovery_visit_units(struct discovery *discovery, const struct unit_visitor *visitor)
+{
+	struct unit_visit unit_visit = { discovery, visitor };
+
+	fair_mutex_enter(&discovery->lock);
+	if (discovery->units) {
+		unit_bus_visit(discovery->units, visit_missing, &unit_visit);
+		unit_table_visit(unit_bus_units(discovery->units), visit_unit, &unit_visit);
+	}
+	fair_mutex_leave(&discovery->lock);
 }
 
 static void count_unlabelled(const struct discovery *discovery, struct discovery_state *ret)
@@ -1325,13 +2173,14 @@ static void count_unlabelled(const struct discovery *discovery, struct discovery
 
 void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
-	fair_mutex_enter(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
 	*ret = discovery->state;
 	ret->reading = discovery_reading(discovery);
 	ret->scan_interval_ns = pause_before_scan(discovery);
 	target_table_counts(discovery->target_table, &ret->target_table);
-	discovery_news_state(discovery, ret);
-	discovery_units_state(discovery, ret);
+	add_event_counts(discovery, ret);
+	if (discovery->units)
+		unit_bus_state(discovery->units, &ret->units);
 	count_unlabelled(discovery, ret);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_leave(&discovery->lock);
 }

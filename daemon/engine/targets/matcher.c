@@ -65,7 +65,8 @@ struct process_tree {
 	bool belated;
 };
 
-int process_tree_new(struct process_tree **ret)
+/* 0 or -ENOMEM. Nothing allocates later. */
+static int process_tree_new(struct process_tree **ret)
 {
 	struct process_tree *process_tree = calloc(1, sizeof(*process_tree));
 
@@ -77,7 +78,8 @@ int process_tree_new(struct process_tree **ret)
 	return 0;
 }
 
-void process_tree_free(struct process_tree *process_tree)
+/* NULL is fine. */
+static void process_tree_free(struct process_tree *process_tree)
 {
 	free(process_tree);
 }
@@ -255,7 +257,8 @@ static bool is_successor(const struct process_tree *process_tree, const struct n
 	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != process_tree->scan);
 }
 
-void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_t pid)
+/* Process ppid has forked pid. May come after that one was met, and after the end of ppid. */
+static void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_t pid)
 {
 	if (ppid <= 0 || pid <= 0 || ppid == pid)
 		return;
@@ -275,7 +278,9 @@ void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_
 		attach(process_tree, node, parent);
 }
 
-uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process, uint64_t roots)
+/* A process was looked at, and is the root of these trees. Returns those that it belongs to. */
+static uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process,
+				 uint64_t roots)
 {
 	struct node *node = find_node(process_tree, process->pid), *parent;
 
@@ -300,7 +305,11 @@ uint64_t process_tree_met(struct process_tree *process_tree, const struct proces
 	return node->bits;
 }
 
-void process_tree_ended(struct process_tree *process_tree, int32_t pid)
+/*
+ * It has ended: its children stay in its trees. If it is met again after all (only its main thread
+ * had ended), it has not.
+ */
+static void process_tree_ended(struct process_tree *process_tree, int32_t pid)
 {
 	struct node *node = find_node(process_tree, pid);
 	uint32_t *place = &process_tree->ended[process_tree->ended_next];
@@ -317,7 +326,8 @@ void process_tree_ended(struct process_tree *process_tree, int32_t pid)
 	process_tree->ended_next = (process_tree->ended_next + 1) % PROCESS_TREE_ENDED_MAX;
 }
 
-bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uint64_t *ret)
+/* The trees of a process, which may have ended lately. False: never heard of. */
+static bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uint64_t *ret)
 {
 	uint32_t index = process_tree->buckets[bucket_of(pid)];
 
@@ -333,19 +343,25 @@ bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uin
 
 /* ---- the whole ---- */
 
-void process_tree_begin(struct process_tree *process_tree)
+/* A look at every process that there is begins. */
+static void process_tree_begin(struct process_tree *process_tree)
 {
 	process_tree->scan++;
 }
 
-void process_tree_sweep(struct process_tree *process_tree)
+/* That look is over: who was not met is forgotten. */
+static void process_tree_sweep(struct process_tree *process_tree)
 {
 	for (uint32_t i = 1; i <= process_tree->used; i++)
 		if (process_tree->nodes[i].pid != 0 && process_tree->nodes[i].seen != process_tree->scan)
 			forget(process_tree, at(process_tree, i));
 }
 
-bool process_tree_belated(struct process_tree *process_tree)
+/*
+ * Whether processes came into a tree after they had been met, since the last call: they are to be
+ * met once more to be told.
+ */
+static bool process_tree_belated(struct process_tree *process_tree)
 {
 	bool belated = process_tree->belated;
 
@@ -354,7 +370,11 @@ bool process_tree_belated(struct process_tree *process_tree)
 	return belated;
 }
 
-void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES])
+/*
+ * The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is
+ * PROCESS_TREE_TREES or more.
+ */
+static void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES])
 {
 	for (uint32_t i = 1; i <= process_tree->used; i++) {
 		uint64_t before = process_tree->nodes[i].bits, bits = 0;
@@ -366,168 +386,6 @@ void process_tree_renumber(struct process_tree *process_tree, const unsigned pla
 		}
 		process_tree->nodes[i].bits = bits;
 	}
-}
-
-size_t process_tree_count(const struct process_tree *process_tree)
-{
-	return process_tree->count;
-}
-
-uint64_t process_tree_dropped(const struct process_tree *process_tree)
-{
-	return process_tree->dropped;
-}
-
-/*
- * process_cache.c: a hash table with open addressing, at most half full. Nothing is taken out of
- * it: when a fifth of it were not met any more it is built anew from the others.
- */
-
-#define ROOM_MIN 256u
-
-struct process_cache {
-	struct process_cache_record *slots;
-	size_t room; /* a power of two */
-	size_t count;
-	uint32_t scan;
-};
-
-int process_cache_new(struct process_cache **ret)
-{
-	struct process_cache *process_cache = calloc(1, sizeof(*process_cache));
-
-	if (process_cache == NULL)
-		return -ENOMEM;
-	process_cache->slots = calloc(ROOM_MIN, sizeof(*process_cache->slots));
-	process_cache->room = ROOM_MIN;
-	if (process_cache->slots == NULL) {
-		free(process_cache);
-		return -ENOMEM;
-	}
-	*ret = process_cache;
-	return 0;
-}
-
-void process_cache_free(struct process_cache *process_cache)
-{
-	if (process_cache == NULL)
-		return;
-	free(process_cache->slots);
-	free(process_cache);
-}
-
-/* Where pid is, or would be. */
-static struct process_cache_record *find(struct process_cache_record *slots, size_t room, int32_t pid)
-{
-	size_t at = (uint32_t)pid * 2654435769u & (room - 1);
-
-	while (slots[at].pid != 0 && slots[at].pid != pid)
-		at = (at + 1) & (room - 1);
-	return &slots[at];
-}
-
-void process_cache_begin(struct process_cache *process_cache)
-{
-	process_cache->scan++;
-}
-
-/* Half as much again as would be half full, for those that come. */
-static size_t room_for(size_t count)
-{
-	size_t room = ROOM_MIN;
-
-	while (room < 3 * count)
-		room *= 2;
-	return room;
-}
-
-static size_t count_met(const struct process_cache *process_cache)
-{
-	size_t met = 0;
-
-	for (size_t i = 0; i < process_cache->room; i++)
-		met += process_cache->slots[i].pid != 0 && process_cache->slots[i].scan == process_cache->scan;
-	return met;
-}
-
-void process_cache_end(struct process_cache *process_cache)
-{
-	size_t met = count_met(process_cache), room = room_for(met);
-	struct process_cache_record *slots;
-
-	if (process_cache->count - met <= met / 4)
-		return;
-	slots = calloc(room, sizeof(*slots));
-	if (slots == NULL) {
-		process_cache_clear(process_cache);
-		return;
-	}
-	process_cache->count = 0;
-	for (size_t i = 0; i < process_cache->room; i++) {
-		const struct process_cache_record *record = &process_cache->slots[i];
-
-		if (record->pid == 0 || record->scan != process_cache->scan)
-			continue;
-		*find(slots, room, record->pid) = *record;
-		process_cache->count++;
-	}
-	free(process_cache->slots);
-	process_cache->slots = slots;
-	process_cache->room = room;
-}
-
-void process_cache_clear(struct process_cache *process_cache)
-{
-	for (size_t i = 0; i < process_cache->room; i++)
-		process_cache->slots[i] = (struct process_cache_record){ 0 };
-	process_cache->count = 0;
-}
-
-const struct process_cache_record *process_cache_meet(struct process_cache *process_cache, int32_t pid, uint64_t cpu_ns)
-{
-	struct process_cache_record *record = find(process_cache->slots, process_cache->room, pid);
-	bool turn = (uint32_t)pid % PROCESS_CACHE_TURNS == process_cache->scan % PROCESS_CACHE_TURNS;
-
-	if (record->pid == 0 || cpu_ns == 0 || turn || record->cpu_ns != cpu_ns)
-		return NULL;
-	record->scan = process_cache->scan;
-	return record;
-}
-
-/* Twice as much room, as far as it may grow. False: there is none. */
-static bool grow(struct process_cache *process_cache)
-{
-	size_t room = 2 * process_cache->room;
-	struct process_cache_record *slots = room <= 2 * PROCESS_CACHE_MAX ? calloc(room, sizeof(*slots)) : NULL;
-
-	if (slots == NULL)
-		return false;
-	for (size_t i = 0; i < process_cache->room; i++)
-		if (process_cache->slots[i].pid != 0)
-			*find(slots, room, process_cache->slots[i].pid) = process_cache->slots[i];
-	free(process_cache->slots);
-	process_cache->slots = slots;
-	process_cache->room = room;
-	return true;
-}
-
-void process_cache_enter(struct process_cache *process_cache, const struct process_cache_record *record)
-{
-	struct process_cache_record *slot = find(process_cache->slots, process_cache->room, record->pid);
-
-	if (slot->pid == 0) {
-		if (2 * (process_cache->count + 1) > process_cache->room && !grow(process_cache))
-			return;
-		slot = find(process_cache->slots, process_cache->room, record->pid);
-		process_cache->count++;
-	}
-	*slot = *record;
-	slot->scan = process_cache->scan;
-}
-
-size_t process_cache_count(const struct process_cache *process_cache)
-{
-	return process_cache->count;
 }
 
 /*

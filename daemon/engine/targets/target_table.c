@@ -64,7 +64,7 @@ static void target_table_limits_settle(const struct target_table_options *option
  * another process may have got it. Asked when its files are open; one of the same name is of the
  * same entries. True also if it has ended, or that cannot be told. A file is read.
  */
-static bool target_table_target_is_called(int procfd, const struct target_table_sighting *seen)
+static bool target_has_comm(int procfd, const struct process_observation *seen)
 {
 	char comm[64];
 	ssize_t len = proc_read_file(procfd, seen->pid, "comm", comm, sizeof comm);
@@ -139,7 +139,7 @@ static void pack(const struct container *container, char packed[CONTAINER_PACKED
  */
 static struct target_table_target *target_table_target_process(struct target_table_entry *entry,
 							       const struct config_target *config,
-							       const struct target_table_sighting *seen,
+							       const struct process_observation *seen,
 							       const struct container *container)
 {
 	char name[96], key[128], packed[CONTAINER_PACKED_MAX];
@@ -187,7 +187,7 @@ static void put_in_place(const char **at, char *text)
  * Puts other texts in the place of comm, cmdline, cgroup and container (NULL: none) of a
  * description. False: no memory, nothing changed.
  */
-static bool target_table_target_rename(struct target *what, const struct target_table_sighting *seen,
+static bool target_table_target_rename(struct target *what, const struct process_observation *seen,
 				       const struct container *container)
 {
 	char packed[CONTAINER_PACKED_MAX];
@@ -1161,7 +1161,7 @@ static void end(struct target_table *target_table, struct target_table_target *t
 	sum_keep(&target->end, counters);
 }
 
-bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct process_observation *seen,
 			  const struct sample *now)
 {
 	struct target_table_target *target = target_table_table_process(
@@ -1218,7 +1218,7 @@ bool target_table_was_other(const struct target_table *target_table, size_t entr
 }
 
 bool target_table_is_outdated(const struct target_table *target_table, size_t entry,
-			      const struct target_table_sighting *seen)
+			      const struct process_observation *seen)
 {
 	const struct target_table_target *target = target_table_table_process(
 		&target_table->table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
@@ -1233,7 +1233,7 @@ bool target_table_is_outdated(const struct target_table *target_table, size_t en
 
 /* It is called something else now: see target_table_describe. 0; -ENOMEM: it keeps its names. */
 static int target_table_describe_anew(const struct target_table *target_table, struct target_table_target *target,
-				      const struct target_table_sighting *seen)
+				      const struct process_observation *seen)
 {
 	const struct target *what = &target->what;
 
@@ -1246,7 +1246,7 @@ static int target_table_describe_anew(const struct target_table *target_table, s
 	return target->group ? 0 : sampler_target_describe_anew(&target->sampled, what);
 }
 
-int target_table_describe(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen)
+int target_table_describe(struct target_table *target_table, size_t entry, const struct process_observation *seen)
 {
 	struct target_table_target *target = target_table_table_process(
 		&target_table->table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
@@ -1618,7 +1618,7 @@ static const struct container *target_table_container_of(const struct target_tab
 		       : container;
 }
 
-int target_table_process(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+int target_table_process(struct target_table *target_table, size_t entry, const struct process_observation *seen,
 			 uint64_t scan)
 {
 	struct target_table_target *group = target_table->list.entries[entry]->group, *target;
@@ -1642,7 +1642,7 @@ int target_table_process(struct target_table *target_table, size_t entry, const 
 		      : source_entry_process)(target_table->options.procfd, seen->pid, seen->start_ticks,
 					      target_table->options.own_proc, &target->sampled, &target->sampled.entry);
 
-	if (r == 0 && !target_table_target_is_called(target_table->options.procfd, seen)) {
+	if (r == 0 && !target_has_comm(target_table->options.procfd, seen)) {
 		target_table_target_free(target);
 		return 0; /* there will be news of him, or another scan */
 	}

@@ -97,7 +97,7 @@ struct target_table_counts {
 };
 
 /* A process as the scan met it. */
-struct target_table_sighting {
+struct process_observation {
 	int32_t pid;
 	uint64_t start_ticks;
 	uint64_t arguments_at; /* see scanned.h */
@@ -131,7 +131,7 @@ enum { TARGET_TABLE_ENDED = 1 };
  * A process of entry was seen in scan number `scan`: it is watched, or counted in its group, from
  * now on. 0; TARGET_TABLE_ENDED: it is not, because it has ended meanwhile; -ENOMEM.
  */
-int target_table_process(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+int target_table_process(struct target_table *target_table, size_t entry, const struct process_observation *seen,
 			 uint64_t scan);
 
 /*
@@ -215,7 +215,7 @@ size_t target_table_ended(const struct target_table *target_table);
  * not. now: its counters, up to which its group counts it; without any, up to where the sampler saw
  * it last. True: it was.
  */
-bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen,
+bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct process_observation *seen,
 			  const struct sample *now);
 
 /* How many targets a process is. */
@@ -236,14 +236,14 @@ bool target_table_was_other(const struct target_table *target_table, size_t entr
  * something since. Looks at comm and arguments_at alone.
  */
 bool target_table_is_outdated(const struct target_table *target_table, size_t entry,
-			      const struct target_table_sighting *seen);
+			      const struct process_observation *seen);
 
 /*
  * A process that is watched for this entry is called that from now on, and so is a group by pid
  * whose root it is: in the ring, and so for all who read it. Does nothing if it is not watched, or
  * is called that. 0; -ENOMEM: it keeps its names.
  */
-int target_table_describe(struct target_table *target_table, size_t entry, const struct target_table_sighting *seen);
+int target_table_describe(struct target_table *target_table, size_t entry, const struct process_observation *seen);
 
 /* Whether pid is watched for any entry. */
 bool target_table_knows(const struct target_table *target_table, int32_t pid);

@@ -1352,7 +1352,7 @@ static bool take_messages(struct unit_bus *bus)
 	return any;
 }
 
-bool unit_bus_hear(struct unit_bus *bus, mono_t now)
+bool unit_bus_read(struct unit_bus *bus, mono_t now)
 {
 	bool any = false;
 	uint64_t cpu;

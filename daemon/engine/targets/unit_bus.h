@@ -136,11 +136,11 @@ struct unit_bus_options {
 	uint64_t timeout_ns; /* of an answer; 0: 20 seconds, because a reload of all units takes its time */
 	/*
 	 * A unit was asked about. started: it runs anew since it was asked last. Called by
-	 * unit_bus_hear.
+	 * unit_bus_read.
 	 */
 	void (*changed)(void *ctx, const struct unit *unit, bool started);
 	/*
-	 * The answer is another one than before. why: "" unless MISSING. Called by unit_bus_hear.
+	 * The answer is another one than before. why: "" unless MISSING. Called by unit_bus_read.
 	 */
 	void (*answered)(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
 			 const char *why);
@@ -172,7 +172,7 @@ void unit_bus_free(struct unit_bus *bus);
 int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count);
 
 /* Does what there is to do. True: there was something. */
-bool unit_bus_hear(struct unit_bus *bus, mono_t now);
+bool unit_bus_read(struct unit_bus *bus, mono_t now);
 
 /* When to do it again: if *ret is to be polled (true), or at *until, which is lessened. */
 bool unit_bus_await(struct unit_bus *bus, mono_t now, struct pollfd *ret, mono_t *until);
@@ -218,7 +218,7 @@ struct unit_bus {
 	bool overfull;     /* there was no room for one: when there is, lists tell of it */
 	uint64_t round;    /* of lists: units that were not in it are gone */
 	struct unit_bus_state state;
-	mono_t now;       /* of this unit_bus_hear */
+	mono_t now;       /* of this unit_bus_read */
 	mono_t retry;     /* without a connection: when it is tried again */
 	mono_t connected; /* since when there is this one */
 	mono_t window;    /* of the budget, and what was taken of it */

@@ -13,7 +13,7 @@
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/base/base.h"
 #include "lib/model/pacing.h"
@@ -302,11 +302,11 @@ static void say_source(struct health *health, const struct discovery_state *stat
 	health->source_said = true;
 	health->source = state->source;
 	health->exit_totals = state->exit_totals;
-	if (state->source == PROCESS_LISTENER_NONE)
+	if (state->source == PROCESS_EVENTS_NONE)
 		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
 	else
 		log_line(LOG_INFO, "new processes are found at once, by the kernel's %s%s%s%s",
-			 state->source == PROCESS_LISTENER_CONNECTOR ? "proc connector" : "perf events",
+			 state->source == PROCESS_EVENTS_CONNECTOR ? "proc connector" : "perf events",
 			 state->exit_totals ? ", and what they used in all is known when they end" : "",
 			 *why ? "; " : "", why);
 }

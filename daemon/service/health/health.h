@@ -20,7 +20,7 @@
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "lib/base/base.h"
 #include "lib/model/pacing.h"
 #include "lib/model/sample.h"
@@ -75,7 +75,7 @@ struct health {
 	struct condition unwatched[UNWATCHED_KINDS];
 	struct condition cold; /* processes without descriptors */
 	bool source_said;
-	enum process_listener_source source; /* as it was said last */
+	enum process_events_source source; /* as it was said last */
 	bool exit_totals;
 	uint64_t storms;
 	struct condition behind;

@@ -13,7 +13,7 @@
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "daemon/service/health/health.h"
@@ -1203,7 +1203,7 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_SCANS, found.scans);
 	put_ns(out, FAMILY_LAST_SCAN, found.last_scan_ns);
 	put_u64(out, FAMILY_UNFINISHED, found.error != 0);
-	put_u64(out, FAMILY_LISTENING, found.source != PROCESS_LISTENER_NONE);
+	put_u64(out, FAMILY_LISTENING, found.source != PROCESS_EVENTS_NONE);
 	put_u64(out, FAMILY_EVENTS, found.events);
 	put_u64(out, FAMILY_OVERRUNS, found.overruns);
 	put_u64(out, FAMILY_MISSED, found.missed + found.dropped);

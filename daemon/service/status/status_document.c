@@ -28,7 +28,7 @@
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "daemon/service/health/health.h"
@@ -346,7 +346,7 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 
 static void put_news(struct json_writer *json, const struct discovery_state *found)
 {
-	json_member_text(json, "source", process_listener_name(found->source));
+	json_member_text(json, "source", process_events_name(found->source));
 	if (found->source_why[0])
 		json_member_text(json, "source_why", found->source_why);
 	json_member_bool(json, "exit_records", found->exit_totals);

@@ -59,12 +59,12 @@ static void visit(void *ctx, const char *path)
 static bool hear(void)
 {
 	mono_t next;
-	bool whole = cgroup_watch_hear(judged_target, now, visit, NULL);
+	bool whole = cgroup_watch_read(judged_target, now, visit, NULL);
 
 	if (cgroup_watch_next(judged_target, &next))
 		now = next;
 
-	return cgroup_watch_hear(judged_target, now, visit, NULL) && whole;
+	return cgroup_watch_read(judged_target, now, visit, NULL) && whole;
 }
 
 static void watch_all(void)
@@ -72,7 +72,7 @@ static void watch_all(void)
 	ck_assert(cgroup_watch_wants_all(judged_target));
 	cgroup_watch_begin(judged_target);
 	cgroup_watch_add(judged_target, "/");
-	cgroup_watch_has_all(judged_target);
+	cgroup_watch_end(judged_target);
 }
 
 /* More at a time than can wait; they are gone again. */
@@ -99,7 +99,7 @@ START_TEST(one_that_comes_is_heard_of_after_a_moment)
 
 	watch_all();
 	make("/a");
-	ck_assert(cgroup_watch_hear(judged_target, now, visit, NULL));
+	ck_assert(cgroup_watch_read(judged_target, now, visit, NULL));
 	ck_assert_str_eq(came, "");
 	ck_assert(cgroup_watch_next(judged_target, &next));
 	ck_assert_int_gt(mono_diff(next, now), 0);
@@ -169,7 +169,7 @@ START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
 	ck_assert(hear());
 	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
 	cgroup_watch_begin(judged_target); /* nobody wants it: nothing is taken from it */
-	cgroup_watch_has_all(judged_target);
+	cgroup_watch_end(judged_target);
 	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
 	overflow();
 	cgroup_watch_begin(judged_target);
@@ -177,8 +177,8 @@ START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
 	cgroup_watch_add(judged_target, "/b");
 	make("/c");
 	ck_assert(hear()); /* in between */
-	cgroup_watch_has_all(judged_target);
-	ck_assert(cgroup_watch_hears_all(judged_target));
+	cgroup_watch_end(judged_target);
+	ck_assert(cgroup_watch_is_complete(judged_target));
 	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
 	came[0] = '\0';
 	make("/a/unheard");
@@ -195,11 +195,11 @@ START_TEST(what_is_lost_during_a_walk_wants_another)
 	cgroup_watch_begin(judged_target);
 	cgroup_watch_add(judged_target, "/");
 	overflow();
-	cgroup_watch_has_all(judged_target);
+	cgroup_watch_end(judged_target);
 	ck_assert(cgroup_watch_wants_all(judged_target));
-	ck_assert(!cgroup_watch_hears_all(judged_target));
+	ck_assert(!cgroup_watch_is_complete(judged_target));
 	watch_all();
-	ck_assert(cgroup_watch_hears_all(judged_target));
+	ck_assert(cgroup_watch_is_complete(judged_target));
 }
 END_TEST
 

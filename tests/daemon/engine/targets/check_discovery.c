@@ -1,23 +1,17 @@
 /*
- * check_discovery.c: scans over a /proc made of files, over real processes and, where that is
- * possible, over cgroups of our own.
+ * check_discovery.c: scans over a /proc made of files, over one with 70,000 processes, over real
+ * processes and, where that is possible, over cgroups of our own; what the thread waits for between
+ * scans; its tables. White box: includes discovery.c.
  */
-#include "daemon/engine/targets/discovery.h"
+#include "daemon/engine/targets/discovery.c"
 #include "discovery_rig.h"
-#include "daemon/engine/sampling/sampler.h"
-#include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/targets/baseline.h"
-#include "daemon/engine/targets/fair_mutex.h"
-#include "daemon/engine/targets/process_news.h"
-#include "daemon/engine/targets/target_table.h"
-#include "lib/base/base.h"
-#include "lib/cgroup/cgroup_limits.h"
-#include "lib/config/config.h"
+#include "skip.h"
+#include "torture.h"
 #include "lib/ring/ring.h"
-#include "lib/source/source.h"
 
-#include <errno.h>
+#include <malloc.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 Suite *discovery_suite(void);
 
@@ -149,7 +143,7 @@ START_TEST(a_group_is_one_target_and_knows_its_members)
 }
 END_TEST
 
-START_TEST(who_comes_is_picked_up_and_who_goes_is_let_go)
+START_TEST(a_new_process_becomes_a_target_and_one_that_ended_leaves)
 {
 	make_files(ENTRY("\"comm\": \"web\""));
 	ck_assert_uint_eq(targets(), 2);
@@ -211,7 +205,7 @@ static int fill_gaps(int *gaps, size_t cap, size_t *count)
 	return free_one;
 }
 
-START_TEST(a_scan_that_has_no_descriptors_lets_nobody_go)
+START_TEST(a_scan_without_descriptors_removes_no_target)
 {
 	struct rlimit limit, few;
 	struct discovery_state state;
@@ -240,7 +234,7 @@ START_TEST(a_scan_that_has_no_descriptors_lets_nobody_go)
 }
 END_TEST
 
-START_TEST(a_process_that_takes_another_name_is_let_go)
+START_TEST(a_process_that_takes_another_name_leaves)
 {
 	struct actor actor = actor_start("scene-before");
 
@@ -266,7 +260,7 @@ START_TEST(a_process_that_takes_another_name_is_let_go)
 END_TEST
 
 /* Scans until one has passed over this process: in one of sixteen each is looked at. */
-START_TEST(who_has_not_run_is_not_looked_at_and_stays)
+START_TEST(a_process_that_has_not_run_is_not_looked_at_and_stays)
 {
 	struct actor actor = actor_start("scene-asleep");
 
@@ -284,7 +278,7 @@ START_TEST(who_has_not_run_is_not_looked_at_and_stays)
 }
 END_TEST
 
-START_TEST(who_has_not_run_is_looked_at_by_another_configuration)
+START_TEST(a_process_that_has_not_run_is_looked_at_after_a_reload)
 {
 	struct actor actor = actor_start("scene-asleep");
 	struct config *before;
@@ -301,7 +295,7 @@ START_TEST(who_has_not_run_is_looked_at_by_another_configuration)
 }
 END_TEST
 
-START_TEST(where_a_cgroup_is_what_matters_everybody_is_looked_at)
+START_TEST(where_an_entry_selects_by_cgroup_every_process_is_looked_at)
 {
 	make("/proc", NULL,
 	     scene_config("{\"targets\": [{\"name\": \"a\", \"cgroup\": \"/**\", \"per\": \"process\"}]}"));
@@ -310,7 +304,7 @@ START_TEST(where_a_cgroup_is_what_matters_everybody_is_looked_at)
 }
 END_TEST
 
-START_TEST(who_was_refused_is_looked_at_until_there_is_room)
+START_TEST(a_process_that_was_refused_is_looked_at_until_there_is_room)
 {
 	struct actor actors[2] = { actor_start("scene-asleep"), actor_start("scene-asleep") };
 
@@ -331,7 +325,7 @@ END_TEST
 #define CROWD 1000
 
 /* So many processes that a scan takes more than a five-thousandth of a second's CPU. */
-START_TEST(where_all_is_heard_of_scans_are_further_apart)
+START_TEST(where_events_report_everything_scans_are_further_apart)
 {
 	static pid_t busiest_targets[CROWD];
 	struct discovery_state state;
@@ -350,7 +344,7 @@ START_TEST(where_all_is_heard_of_scans_are_further_apart)
 			  "\"scene-nobody\"}]}"));
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans >= 2));
-	if (state.source != PROCESS_LISTENER_NONE) {
+	if (state.source != PROCESS_EVENTS_NONE) {
 		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns > 100 * NS_PER_MS));
 		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns <= NS_PER_S));
 	}
@@ -367,7 +361,7 @@ START_TEST(where_all_is_heard_of_scans_are_further_apart)
 }
 END_TEST
 
-START_TEST(the_thread_finds_who_comes_later)
+START_TEST(the_thread_finds_processes_that_come_later)
 {
 	struct actor actors[2] = { actor_start("scene-thread"), actor_start("scene-else") };
 	struct discovery_state state;
@@ -492,11 +486,11 @@ static TCase *selectors(void)
 }
 
 /* As its thread does. */
-static void refresh_limits(mono_t now)
+static void refresh_limits_locked(mono_t now)
 {
-	fair_mutex_enter(&discovery->turn);
-	discovery_refresh_limits(discovery, now);
-	fair_mutex_leave(&discovery->turn);
+	fair_mutex_enter(&discovery->lock);
+	refresh_limits(discovery, now);
+	fair_mutex_leave(&discovery->lock);
 }
 
 START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
@@ -509,16 +503,16 @@ START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
 
 	ck_assert_uint_gt(discovery->limits_cpu_ns, 0);
 	discovery->limits_cpu_ns = NS_PER_S;
-	refresh_limits(soon);
+	refresh_limits_locked(soon);
 	ck_assert_uint_eq(discovery->limits_read.ns, read.ns);
-	refresh_limits(later);
+	refresh_limits_locked(later);
 	ck_assert_uint_eq(discovery->limits_read.ns, later.ns);
 	ck_assert_uint_lt(discovery->limits_cpu_ns, NS_PER_S);
 
 	/* Another configuration need not wait for that. */
 	discovery->limits_cpu_ns = NS_PER_S;
 	discovery->limits_due = true;
-	refresh_limits(mono_add(later, 1));
+	refresh_limits_locked(mono_add(later, 1));
 	ck_assert_uint_eq(discovery->limits_read.ns, later.ns + 1);
 }
 END_TEST
@@ -531,10 +525,10 @@ START_TEST(limits_that_are_given_up_halfway_are_due_again)
 	scan();
 
 	discovery->limits_due = discovery->rescan = true;
-	refresh_limits(discovery->limits_read);
+	refresh_limits_locked(discovery->limits_read);
 	ck_assert(discovery->limits_due);
 	discovery->rescan = false;
-	refresh_limits(discovery->limits_read);
+	refresh_limits_locked(discovery->limits_read);
 	ck_assert(!discovery->limits_due);
 }
 END_TEST
@@ -558,6 +552,835 @@ START_TEST(a_scan_that_fails_counts_as_work_too)
 }
 END_TEST
 
+/* ---- waiting for events: time is an argument, nothing sleeps ---- */
+
+#define FAR (60 * NS_PER_S)
+
+static char tree[96];
+
+static void make_cgroup(const char *path)
+{
+	char full[160];
+
+	snprintf(full, sizeof(full), "%s%s", tree, path);
+	ck_assert_int_eq(mkdir(full, 0700), 0);
+}
+
+static void make_tree(void)
+{
+	char path[128];
+
+	snprintf(tree, sizeof(tree), "%s/tree", root);
+	make_cgroup("");
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
+	scene_write(path, "cpu memory\n");
+}
+
+/* As the thread does. */
+static void hear_at(mono_t now)
+{
+	fair_mutex_enter(&discovery->lock);
+	read_events(discovery, now);
+	fair_mutex_leave(&discovery->lock);
+}
+
+/* Until when it would sleep from now on; *ret_polled: how many descriptors may wake it before. */
+static mono_t sleeps_until(mono_t now, size_t *ret_polled)
+{
+	struct pollfd fds[POLL_MAX];
+	mono_t until = mono_add(now, FAR);
+
+	*ret_polled = await_events(discovery, now, fds, &until);
+
+	return until;
+}
+
+/*
+ * Hears at ever later moments: there is nothing, so it sleeps as long as it may, and what comes
+ * would wake it.
+ */
+static void assert_sleeps(mono_t now, size_t polled)
+{
+	for (int i = 0; i < 4; i++) {
+		mono_t later = mono_add(now, (uint64_t)i * 100 * NS_PER_US);
+		size_t found;
+
+		hear_at(later);
+		ck_assert_uint_eq(sleeps_until(later, &found).ns, mono_add(later, FAR).ns);
+		ck_assert_uint_eq(found, polled);
+	}
+}
+
+START_TEST(without_new_cgroups_it_sleeps_and_polls)
+{
+	mono_t now;
+	size_t polled;
+
+	make_tree();
+	make(root, tree,
+	     scene_config("{\"targets\": [{\"name\": \"e\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}]}"));
+	subscribe(discovery);
+	scan();
+	now = update_pulse(discovery);
+	assert_sleeps(now, 2);
+
+	/* Two in a row: it rests, and is not woken before; the first of them is due in a moment. */
+	make_cgroup("/jobs-1");
+	hear_at(mono_add(now, NS_PER_MS));
+	make_cgroup("/jobs-2");
+	hear_at(mono_add(now, NS_PER_MS + 1));
+	ck_assert_int_lt(mono_diff(sleeps_until(mono_add(now, NS_PER_MS + 1), &polled), now), (int64_t)(3 * NS_PER_MS));
+	ck_assert_uint_eq(polled, 1);
+
+	/* They have been handed out: nothing more to be waited for. */
+	hear_at(mono_add(now, NS_PER_S));
+	ck_assert_uint_eq(discovery->state.cgroups_heard, 2);
+	assert_sleeps(mono_add(now, 2 * NS_PER_S), 2);
+}
+END_TEST
+
+START_TEST(while_no_entry_selects_units_there_is_nothing_to_wait_for)
+{
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"e\", \"comm\": \"no process has\"}]}"));
+	ask_for_units(discovery);
+	ck_assert_ptr_nonnull(discovery->units);
+	assert_sleeps(update_pulse(discovery), 1);
+}
+END_TEST
+
+/* ---- processes ---- */
+
+/* A child that is called name and sleeps. */
+static pid_t sleeper_called(const char *name)
+{
+	int ready[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(ready), 0);
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, name);
+		close(ready[0]);
+		close(ready[1]);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Targets by the order in which they were found. */
+struct order {
+	int32_t pid;
+	uint32_t process, last_cgroup;
+};
+
+static int note(void *ctx, struct target_table_target *target)
+{
+	struct order *order = ctx;
+
+	if (target->what.kind == TARGET_CGROUP && target->what.id > order->last_cgroup)
+		order->last_cgroup = target->what.id;
+	if (target->what.kind == TARGET_PROCESS && target->what.pid == order->pid)
+		order->process = target->what.id;
+
+	return 0;
+}
+
+static struct order order_of(pid_t pid)
+{
+	struct order order = { .pid = pid };
+
+	target_table_visit(discovery->target_table, note, &order);
+
+	return order;
+}
+
+static const char *own_name(void)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "wait%d", getpid());
+
+	return name;
+}
+
+START_TEST(a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_all_of_them)
+{
+	char path[160];
+	struct order order;
+	mono_t now;
+	pid_t pid;
+
+	make_tree();
+	make("/proc", tree,
+	     scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}, "
+			  "{\"name\": \"p\", \"comm\": \"%s\"}]}",
+			  own_name()));
+	subscribe(discovery);
+	if (!discovery->subscription)
+		SKIP_TEST("no source of process events is permitted");
+	scan();
+	pid = sleeper_called(own_name());
+	for (int i = 0; i < 8; i++) {
+		snprintf(path, sizeof(path), "/jobs-%d", i);
+		make_cgroup(path);
+		snprintf(path, sizeof(path), "%s/jobs-%d/cpu.stat", tree, i);
+		scene_write(path, "usage_usec 10\nuser_usec 5\nsystem_usec 5\n");
+		snprintf(path, sizeof(path), "%s/jobs-%d/memory.current", tree, i);
+		scene_write(path, "4096\n");
+	}
+
+	/* Both are heard of; the process may be looked at a moment after the first cgroup. */
+	now = update_pulse(discovery);
+	discovery->subscription->rate_limit = (struct rate_limit){ 0 };
+	hear_at(mono_sub(now, NS_PER_S));
+	ck_assert_uint_eq(order_of(pid).process, 0);
+	discovery->subscription->rate_limit.until = mono_add(now, 1);
+	hear_at(now);
+	order = order_of(pid);
+	end_child(pid);
+	ck_assert_uint_eq(discovery->state.cgroups_heard, 8);
+	ck_assert_uint_gt(order.last_cgroup, 0);
+	ck_assert_uint_gt(order.process, 0);
+	ck_assert_uint_lt(order.process, order.last_cgroup);
+}
+END_TEST
+
+/* Nothing is left of the share as of then. */
+static void exhaust(mono_t now)
+{
+	discovery->subscription->token_bucket.left_ns = -(int64_t)NS_PER_MS;
+	discovery->subscription->token_bucket.filled = now;
+}
+
+START_TEST(a_process_that_comes_when_the_share_is_used_up_is_late_and_counted)
+{
+	mono_t now;
+	uint64_t looks;
+	pid_t pid;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(discovery);
+	if (!discovery->subscription)
+		SKIP_TEST("no source of process events is permitted");
+	scan();
+	now = update_pulse(discovery);
+	exhaust(now);
+	hear_at(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
+	pid = sleeper_called(own_name());
+	looks = discovery->state.looks;
+	hear_at(mono_add(now, 40 * NS_PER_MS));
+	ck_assert(discovery->state.held_off);
+	ck_assert_uint_eq(discovery->state.looks, looks);
+	ck_assert_uint_eq(order_of(pid).process, 0);
+
+	/* There is something left again. */
+	hear_at(mono_add(now, 500 * NS_PER_MS));
+	end_child(pid);
+	ck_assert_uint_gt(order_of(pid).process, 0);
+	ck_assert_uint_ge(discovery->state.late, 1);
+	ck_assert_uint_eq(discovery->state.storms, 0);
+	hear_at(mono_add(now, NS_PER_S));
+	ck_assert(!discovery->state.held_off);
+}
+END_TEST
+
+START_TEST(a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan)
+{
+	mono_t now, next;
+	uint64_t late;
+	pid_t pid;
+
+	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(discovery);
+	if (!discovery->subscription)
+		SKIP_TEST("no source of process events is permitted");
+	scan();
+	pid = sleeper_called(own_name());
+	now = update_pulse(discovery);
+	discovery->again = false;
+	for (unsigned i = 0; i < 60; i++) {
+		ck_assert_uint_eq(discovery->state.storms, i * 20 > 1000);
+		late = discovery->state.late;
+		exhaust(now);
+		now = mono_add(now, 20 * NS_PER_MS);
+		hear_at(now);
+		if (discovery->state.storms > 0)
+			break;
+	}
+	end_child(pid);
+	ck_assert_uint_eq(discovery->state.storms, 1);
+	ck_assert_uint_gt(discovery->state.late, late);
+	ck_assert(discovery->again);
+	ck_assert(!recent_pids_next(&discovery->subscription->recent_pids, 0, &next));
+	ck_assert_uint_eq(order_of(pid).process, 0);
+}
+END_TEST
+
+/* ---- very many processes ---- */
+
+/*
+ * More than a process cache has room for (process_cache.h), of which one in a hundred is gone when
+ * it is looked at.
+ */
+#define CROWD_USUAL 70000
+#define GONE_EVERY 100
+#define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: the first that nobody has */
+#define WATCHED 50
+
+/* Of another name, one in so many parts of the crowd. */
+#define RARE 10
+
+/* Of one that is not watched, whatever remembers it. */
+#define BYTES_EACH 512
+
+static char crowd_root[64];
+static int busiest_targets; /* how many there are */
+static bool measured;
+
+static int first_pid(void)
+{
+	return PID_MOST - busiest_targets;
+}
+
+/* Where memory is a file system a test need not wait for a disk. */
+static void crowd_directory(void)
+{
+	snprintf(crowd_root, sizeof crowd_root, "%s/check_crowd.XXXXXX",
+		 access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(crowd_root));
+}
+
+static bool is_rare(int pid)
+{
+	return (pid - first_pid()) % (busiest_targets / RARE) == busiest_targets / RARE - 1;
+}
+
+static void crowd_appear(int pid)
+{
+	char line[160], path[96];
+	int len = snprintf(line, sizeof line, "%d (%s) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 500 1000000 100 0\n",
+			   pid, is_rare(pid) ? "rare" : "many");
+
+	snprintf(path, sizeof path, "%s/%d", crowd_root, pid);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	if (pid % GONE_EVERY == 0 && !is_rare(pid))
+		return;
+
+	snprintf(path, sizeof path, "%s/%d/stat", crowd_root, pid);
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(write(fd, line, (size_t)len), len);
+	close(fd);
+}
+
+/* Once for all tests, none of which changes it: it takes longer than what is done with it. */
+static void crowd_gather(void)
+{
+	const char *asked = getenv("SPIKEWATCH_CROWD");
+
+	busiest_targets = asked ? (int)strtol(asked, NULL, 10) : CROWD_USUAL;
+	measured = asked != NULL;
+	crowd_directory();
+	for (int pid = first_pid(); pid < PID_MOST; pid++)
+		crowd_appear(pid);
+}
+
+static void crowd_disperse(void)
+{
+	scene_remove(crowd_root);
+}
+
+static void make_crowd(const char *comm)
+{
+	make(crowd_root, "tests/data/cgroup/v1",
+	     scene_config("{\"sampling\": {\"max_targets\": %d}, \"targets\": [{\"name\": \"m\", \"comm\": \"%s\"}]}",
+			  WATCHED, comm));
+}
+
+static size_t gone(void)
+{
+	size_t count = 0;
+
+	for (int pid = first_pid(); pid < PID_MOST; pid++)
+		count += pid % GONE_EVERY == 0 && !is_rare(pid);
+
+	return count;
+}
+
+START_TEST(very_many_processes_are_all_met_and_those_without_room_are_counted)
+{
+	size_t bytes = mallinfo2().uordblks;
+
+	make_crowd("many");
+	for (int i = 0; i < 3; i++) {
+		struct discovery_state state = scan();
+
+		ck_assert_int_eq(state.error, 0);
+		ck_assert_uint_eq(state.processes, (size_t)busiest_targets);
+		ck_assert_uint_eq(state.target_table.targets, WATCHED);
+		ck_assert_uint_eq(state.target_table.refused, (size_t)busiest_targets - gone() - RARE - WATCHED);
+		ck_assert_uint_ge(state.scan_interval_ns, DISCOVERY_SHARE * discovery->scan_cpu_ns);
+
+		/* As much after each scan: nothing piles up. */
+		size_t grown = mallinfo2().uordblks - bytes;
+
+		ck_assert_uint_lt(grown, (size_t)busiest_targets * BYTES_EACH);
+		if (measured)
+			printf("%d processes: a scan took %.2f s, %.2f s of CPU, %.1f MiB, the next %.0f s later\n",
+			       busiest_targets, (double)state.last_scan_ns / 1e9, (double)discovery->scan_cpu_ns / 1e9,
+			       (double)grown / (1 << 20), (double)state.scan_interval_ns / 1e9);
+	}
+}
+END_TEST
+
+START_TEST(the_few_that_are_selected_are_found_among_very_many)
+{
+	make_crowd("rare");
+	ck_assert_uint_eq(scan().target_table.targets, RARE);
+	ck_assert_uint_eq(scan().target_table.refused, 0);
+	for (int pid = first_pid(); pid < PID_MOST; pid++)
+		if (is_rare(pid))
+			ck_assert(target_table_knows(discovery->target_table, pid));
+}
+END_TEST
+
+static void *scan_once(void *argument)
+{
+	_Atomic bool *over = argument;
+
+	ck_assert_int_eq(discovery_scan(discovery), 0);
+	*over = true;
+
+	return NULL;
+}
+
+static uint64_t now_ns(void)
+{
+	struct clock clock = real_clock();
+
+	return clock_mono(&clock).ns;
+}
+
+/* Whether a question was answered between the first and the last process of a scan. */
+static bool is_asked_within_a_scan(uint64_t *longest_ns)
+{
+	_Atomic bool over = false;
+	bool within = false;
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, scan_once, &over), 0);
+	while (!over && (measured || !within)) {
+		uint64_t began = now_ns(), waited_ns;
+
+		fair_mutex_enter(&discovery->lock);
+		waited_ns = now_ns() - began;
+		*longest_ns = waited_ns > *longest_ns ? waited_ns : *longest_ns;
+		within |= discovery->processes > 0 && discovery->processes < (uint64_t)busiest_targets;
+		fair_mutex_leave(&discovery->lock);
+		if (measured)
+			scene_nap();
+	}
+	pthread_join(thread, NULL);
+
+	return within;
+}
+
+/* A scan may be over before this thread has a CPU. */
+START_TEST(queries_are_answered_while_very_many_are_scanned)
+{
+	uint64_t longest_ns = 0;
+	bool within = false;
+
+	make_crowd("many");
+	for (int i = 0; i < 20 && !within; i++)
+		within = is_asked_within_a_scan(&longest_ns);
+	ck_assert(within);
+	if (measured)
+		printf("%d processes: a question waited %.1f ms at most\n", busiest_targets, (double)longest_ns / 1e6);
+}
+END_TEST
+
+/* ---- recent pids: time is made up ---- */
+
+#define DELAY (2 * NS_PER_MS)
+
+static struct recent_pids *recent_pids;
+static mono_t moment;
+
+static void setup_recent(void)
+{
+	moment = (mono_t){ NS_PER_S };
+	recent_pids = calloc(1, sizeof(*recent_pids));
+	ck_assert_int_eq(recent_pids_init(recent_pids), 0);
+}
+
+static void teardown_recent(void)
+{
+	recent_pids_release(recent_pids);
+	free(recent_pids);
+}
+
+static struct recent_pid *change(int32_t pid, enum process_change what)
+{
+	return recent_pids_change(recent_pids, pid, what, moment);
+}
+
+static struct recent_pid *next_due(void)
+{
+	return recent_pids_due(recent_pids, DELAY, moment);
+}
+
+START_TEST(a_forked_process_is_due_after_the_delay_and_once)
+{
+	mono_t next;
+
+	change(7, CHANGE_FORKED);
+	ck_assert(recent_pids_next(recent_pids, DELAY, &next));
+	ck_assert_uint_eq(next.ns, moment.ns + DELAY);
+	moment = mono_add(moment, DELAY - 1);
+	ck_assert_ptr_null(next_due());
+	moment = mono_add(moment, 1);
+	ck_assert_int_eq(next_due()->pid, 7);
+	ck_assert_ptr_null(next_due());
+	ck_assert(!recent_pids_next(recent_pids, DELAY, &next));
+}
+END_TEST
+
+START_TEST(a_process_that_was_looked_at_before_is_known)
+{
+	change(7, CHANGE_FORKED);
+	ck_assert(!change(7, CHANGE_EXECUTED)->met);
+	recent_pids_find(recent_pids, 7)->state = RECENT_MET;
+	ck_assert(change(7, CHANGE_EXECUTED)->met);
+	ck_assert(change(7, CHANGE_RENAMED)->met);
+	ck_assert(!change(7, CHANGE_FORKED)->met);
+}
+END_TEST
+
+START_TEST(one_that_executes_waits_again_and_keeps_its_birth)
+{
+	mono_t born = moment;
+	struct recent_pid *recent;
+
+	change(7, CHANGE_FORKED);
+	change(8, CHANGE_FORKED);
+	moment = mono_add(moment, DELAY - 1);
+	recent = change(7, CHANGE_EXECUTED);
+	ck_assert(recent->forked && recent->executed);
+	ck_assert_uint_eq(recent->born.ns, born.ns);
+	moment = mono_add(moment, 1);
+	ck_assert_int_eq(next_due()->pid, 8);
+	ck_assert_ptr_null(next_due());
+	moment = mono_add(moment, DELAY);
+	ck_assert_int_eq(next_due()->pid, 7);
+}
+END_TEST
+
+START_TEST(another_name_is_kept_until_it_was_looked_at)
+{
+	ck_assert(!change(10, CHANGE_FORKED)->renamed);
+	ck_assert(change(10, CHANGE_RENAMED)->renamed);
+	moment = mono_add(moment, DELAY);
+	next_due()->renamed = false;
+	ck_assert(change(10, CHANGE_EXECUTED)->renamed);
+	ck_assert(recent_pids_ended(recent_pids, 10, moment)->renamed);
+	ck_assert(!recent_pids_ended(recent_pids, 11, moment)->renamed);
+	ck_assert_ptr_null(change(11, CHANGE_RENAMED));
+	ck_assert(recent_pids_find(recent_pids, 11)->renamed);
+	ck_assert(!change(12, CHANGE_FORKED)->renamed);
+}
+END_TEST
+
+START_TEST(one_that_ends_while_it_waits_was_missed)
+{
+	change(7, CHANGE_FORKED);
+	ck_assert(recent_pids_ended(recent_pids, 7, moment)->missed);
+	recent_pids_ended(recent_pids, 7, moment);
+	ck_assert_uint_eq(recent_pids->missed, 1);
+	moment = mono_add(moment, DELAY);
+	ck_assert_ptr_null(next_due());
+}
+END_TEST
+
+START_TEST(one_that_was_looked_at_was_not_missed)
+{
+	change(7, CHANGE_FORKED)->state = RECENT_MET;
+	ck_assert(!recent_pids_ended(recent_pids, 7, moment)->missed);
+	ck_assert_uint_eq(recent_pids->missed, 0);
+}
+END_TEST
+
+START_TEST(an_end_alone_is_not_counted)
+{
+	ck_assert(!recent_pids_ended(recent_pids, 7, moment)->missed);
+	ck_assert_uint_eq(recent_pids->missed, 0);
+}
+END_TEST
+
+START_TEST(events_after_the_end_are_of_a_missed_process)
+{
+	recent_pids_ended(recent_pids, 7, moment);
+	ck_assert_ptr_null(change(7, CHANGE_FORKED));
+	ck_assert_ptr_null(change(7, CHANGE_EXECUTED));
+	ck_assert_uint_eq(recent_pids->missed, 1);
+	ck_assert_ptr_null(next_due());
+}
+END_TEST
+
+START_TEST(a_pid_that_is_used_again_is_another)
+{
+	recent_pids_ended(recent_pids, 7, moment);
+	moment = mono_add(moment, NS_PER_S);
+	ck_assert_ptr_nonnull(change(7, CHANGE_FORKED));
+	ck_assert_int_eq(recent_pids_find(recent_pids, 7)->state, RECENT_WAITING);
+}
+END_TEST
+
+START_TEST(the_oldest_is_forgotten_for_the_newest)
+{
+	for (int32_t pid = 1; pid <= (int32_t)RECENT_PIDS_MAX + 10; pid++)
+		change(pid, CHANGE_FORKED);
+	ck_assert_uint_eq(recent_pids->dropped, 10);
+	ck_assert_ptr_null(recent_pids_find(recent_pids, 10));
+	moment = mono_add(moment, DELAY);
+	for (int32_t pid = 11; pid <= (int32_t)RECENT_PIDS_MAX + 10; pid++)
+		ck_assert_int_eq(next_due()->pid, pid);
+	ck_assert_ptr_null(next_due());
+}
+END_TEST
+
+START_TEST(those_given_up_are_still_missed_when_they_end)
+{
+	change(7, CHANGE_FORKED);
+	change(8, CHANGE_FORKED)->state = RECENT_MET;
+	ck_assert_uint_eq(recent_pids_give_up(recent_pids), 1);
+	moment = mono_add(moment, DELAY);
+	ck_assert_ptr_null(next_due());
+	recent_pids_ended(recent_pids, 7, moment);
+	ck_assert_uint_eq(recent_pids->missed, 1);
+}
+END_TEST
+
+/* Pids that share a bucket come and go in all orders. */
+START_TEST(chains_hold)
+{
+	uint32_t random = 1;
+
+	for (int i = 0; i < 100000; i++) {
+		int32_t pid = (int32_t)(1 + (random >> 8) % 8 * RECENT_PIDS_MAX + (random >> 20) % 3);
+
+		random = random * 1664525u + 1013904223u;
+		if (random >> 31)
+			recent_pids_ended(recent_pids, pid, moment);
+		else
+			change(pid, CHANGE_FORKED);
+		moment = mono_add(moment, NS_PER_MS);
+		ck_assert_int_eq(recent_pids_find(recent_pids, pid)->pid, pid);
+		if (i % 7 == 0)
+			next_due();
+	}
+}
+END_TEST
+
+/* ---- the cache of unchanged processes: what clocks say is made up ---- */
+
+static struct process_cache cache;
+
+static void setup_cache(void)
+{
+	cache = (struct process_cache){ 0 };
+	cache.scan++; /* the first: of the pids below none is in its turn */
+}
+
+static void teardown_cache(void)
+{
+	process_cache_release(&cache);
+}
+
+static void remember(int32_t pid, uint64_t cpu_ns)
+{
+	struct process_record record = {
+		.pid = pid, .start_ticks = (uint64_t)pid + 5, .cpu_ticks = 7, .cpu_ns = cpu_ns, .targets = 2
+	};
+
+	process_cache_enter(&cache, &record);
+}
+
+START_TEST(a_process_that_has_not_run_is_unchanged)
+{
+	const struct process_record *record;
+
+	ck_assert_ptr_null(process_cache_meet(&cache, 18, 1000));
+	remember(18, 1000);
+	process_cache_sweep(&cache, false);
+	cache.scan++;
+	ck_assert_ptr_null(process_cache_meet(&cache, 19, 1000));
+	record = process_cache_meet(&cache, 18, 1000);
+	ck_assert_ptr_null(record); /* in the second of sixteen scans it is looked at in any case */
+	remember(18, 1000);
+	cache.scan++;
+	record = process_cache_meet(&cache, 18, 1000);
+	ck_assert_ptr_nonnull(record);
+	ck_assert_uint_eq(record->start_ticks, 23);
+	ck_assert_uint_eq(record->cpu_ticks, 7);
+	ck_assert_uint_eq(record->targets, 2);
+}
+END_TEST
+
+START_TEST(one_that_has_run_or_has_no_clock_is_looked_at)
+{
+	remember(21, 1000);
+	ck_assert_ptr_null(process_cache_meet(&cache, 21, 1001));
+	ck_assert_ptr_null(process_cache_meet(&cache, 21, 999));
+	ck_assert_ptr_null(process_cache_meet(&cache, 21, 0));
+	ck_assert_ptr_nonnull(process_cache_meet(&cache, 21, 1000));
+	remember(21, 2000);
+	ck_assert_ptr_null(process_cache_meet(&cache, 21, 1000));
+	ck_assert_ptr_nonnull(process_cache_meet(&cache, 21, 2000));
+	ck_assert_uint_eq(cache.records.count, 1);
+}
+END_TEST
+
+START_TEST(every_process_is_looked_at_once_in_sixteen_scans)
+{
+	unsigned looked = 0;
+
+	remember(21, 1000);
+	for (unsigned i = 0; i < PROCESS_CACHE_TURNS; i++) {
+		cache.scan++;
+		if (!process_cache_meet(&cache, 21, 1000)) {
+			looked++;
+			remember(21, 1000);
+		}
+		process_cache_sweep(&cache, false);
+	}
+	ck_assert_uint_eq(looked, 1);
+}
+END_TEST
+
+START_TEST(ended_processes_are_forgotten_and_the_others_are_not)
+{
+	for (int32_t pid = 1; pid <= 1000; pid++)
+		remember(pid, 1000);
+	ck_assert_uint_eq(cache.records.count, 1000);
+	cache.scan++;
+	cache.scan++;
+	for (int32_t pid = 1; pid <= 1000; pid += 2)
+		if (!process_cache_meet(&cache, pid, 1000))
+			remember(pid, 1000);
+	process_cache_sweep(&cache, false);
+	ck_assert_uint_eq(cache.records.count, 500);
+	for (int32_t pid = 1; pid <= 1000; pid++)
+		if ((uint32_t)pid % PROCESS_CACHE_TURNS != 3)
+			ck_assert(!process_cache_meet(&cache, pid, 1000) == (pid % 2 == 0));
+	process_cache_sweep(&cache, true);
+	ck_assert_uint_eq(cache.records.count, 0);
+	ck_assert_ptr_null(process_cache_meet(&cache, 21, 1000));
+}
+END_TEST
+
+START_TEST(the_cache_is_bounded)
+{
+	for (int32_t pid = 1; pid <= (int32_t)PROCESS_CACHE_MAX + 1000; pid++)
+		remember(pid, 1000);
+	ck_assert_uint_eq(cache.records.count, PROCESS_CACHE_MAX);
+	ck_assert_ptr_nonnull(process_cache_meet(&cache, 21, 1000));
+	ck_assert_ptr_null(process_cache_meet(&cache, (int32_t)PROCESS_CACHE_MAX + 900, 1000));
+}
+END_TEST
+
+START_TEST(without_memory_no_process_is_remembered_wrongly)
+{
+	for (int32_t pid = 1; pid <= 128; pid++)
+		remember(pid, 1000);
+	for (long n = 1; n <= 2; n++) { /* the buckets, the record */
+		torture_arm(n);
+		remember(129, 1000);
+		ck_assert(torture_disarm());
+		ck_assert_ptr_null(process_cache_meet(&cache, 129, 1000));
+		ck_assert_ptr_nonnull(process_cache_meet(&cache, 128, 1000));
+	}
+}
+END_TEST
+
+static TCase *waits_tests(void)
+{
+	TCase *tcase = tcase_create("waits");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, without_new_cgroups_it_sleeps_and_polls);
+	tcase_add_test(tcase, while_no_entry_selects_units_there_is_nothing_to_wait_for);
+	tcase_add_test(tcase, a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_all_of_them);
+	tcase_add_test(tcase, a_process_that_comes_when_the_share_is_used_up_is_late_and_counted);
+	tcase_add_test(tcase, a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan);
+
+	return tcase;
+}
+
+static TCase *crowd_tests(void)
+{
+	TCase *tcase = tcase_create("crowd");
+
+	tcase_set_timeout(tcase, getenv("SPIKEWATCH_CROWD") ? 1200 : 120);
+	tcase_add_unchecked_fixture(tcase, crowd_gather, crowd_disperse);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, very_many_processes_are_all_met_and_those_without_room_are_counted);
+	tcase_add_test(tcase, the_few_that_are_selected_are_found_among_very_many);
+	tcase_add_test(tcase, queries_are_answered_while_very_many_are_scanned);
+
+	return tcase;
+}
+
+static TCase *recent_pids_tests(void)
+{
+	TCase *tcase = tcase_create("recent_pids");
+
+	tcase_add_checked_fixture(tcase, setup_recent, teardown_recent);
+	tcase_add_test(tcase, a_forked_process_is_due_after_the_delay_and_once);
+	tcase_add_test(tcase, one_that_executes_waits_again_and_keeps_its_birth);
+	tcase_add_test(tcase, a_process_that_was_looked_at_before_is_known);
+	tcase_add_test(tcase, another_name_is_kept_until_it_was_looked_at);
+	tcase_add_test(tcase, one_that_ends_while_it_waits_was_missed);
+	tcase_add_test(tcase, one_that_was_looked_at_was_not_missed);
+	tcase_add_test(tcase, an_end_alone_is_not_counted);
+	tcase_add_test(tcase, events_after_the_end_are_of_a_missed_process);
+	tcase_add_test(tcase, a_pid_that_is_used_again_is_another);
+	tcase_add_test(tcase, the_oldest_is_forgotten_for_the_newest);
+	tcase_add_test(tcase, those_given_up_are_still_missed_when_they_end);
+	tcase_add_test(tcase, chains_hold);
+
+	return tcase;
+}
+
+static TCase *cache_tests(void)
+{
+	TCase *tcase = tcase_create("cache");
+
+	tcase_add_checked_fixture(tcase, setup_cache, teardown_cache);
+	tcase_add_test(tcase, a_process_that_has_not_run_is_unchanged);
+	tcase_add_test(tcase, one_that_has_run_or_has_no_clock_is_looked_at);
+	tcase_add_test(tcase, every_process_is_looked_at_once_in_sixteen_scans);
+	tcase_add_test(tcase, ended_processes_are_forgotten_and_the_others_are_not);
+	tcase_add_test(tcase, the_cache_is_bounded);
+	tcase_add_test(tcase, without_memory_no_process_is_remembered_wrongly);
+
+	return tcase;
+}
+
 Suite *discovery_suite(void)
 {
 	Suite *suite = suite_create("discovery");
@@ -565,17 +1388,17 @@ Suite *discovery_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_group_is_one_target_and_knows_its_members);
-	tcase_add_test(tcase, who_comes_is_picked_up_and_who_goes_is_let_go);
+	tcase_add_test(tcase, a_new_process_becomes_a_target_and_one_that_ended_leaves);
 	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
 	tcase_add_test(tcase, counts_what_is_there);
-	tcase_add_test(tcase, a_scan_that_has_no_descriptors_lets_nobody_go);
-	tcase_add_test(tcase, a_process_that_takes_another_name_is_let_go);
-	tcase_add_test(tcase, who_has_not_run_is_not_looked_at_and_stays);
-	tcase_add_test(tcase, who_has_not_run_is_looked_at_by_another_configuration);
-	tcase_add_test(tcase, where_a_cgroup_is_what_matters_everybody_is_looked_at);
-	tcase_add_test(tcase, who_was_refused_is_looked_at_until_there_is_room);
-	tcase_add_test(tcase, where_all_is_heard_of_scans_are_further_apart);
-	tcase_add_test(tcase, the_thread_finds_who_comes_later);
+	tcase_add_test(tcase, a_scan_without_descriptors_removes_no_target);
+	tcase_add_test(tcase, a_process_that_takes_another_name_leaves);
+	tcase_add_test(tcase, a_process_that_has_not_run_is_not_looked_at_and_stays);
+	tcase_add_test(tcase, a_process_that_has_not_run_is_looked_at_after_a_reload);
+	tcase_add_test(tcase, where_an_entry_selects_by_cgroup_every_process_is_looked_at);
+	tcase_add_test(tcase, a_process_that_was_refused_is_looked_at_until_there_is_room);
+	tcase_add_test(tcase, where_events_report_everything_scans_are_further_apart);
+	tcase_add_test(tcase, the_thread_finds_processes_that_come_later);
 	tcase_add_test(tcase, the_baseline_of_a_watched_process_names_its_hot_thread);
 	tcase_add_test(tcase, cgroups_come_and_go);
 	tcase_add_test(tcase, limits_are_read_again_no_more_often_than_their_share_allows);
@@ -583,6 +1406,10 @@ Suite *discovery_suite(void)
 	tcase_add_test(tcase, a_scan_that_fails_counts_as_work_too);
 	suite_add_tcase(suite, selectors());
 	suite_add_tcase(suite, tcase);
+	suite_add_tcase(suite, waits_tests());
+	suite_add_tcase(suite, crowd_tests());
+	suite_add_tcase(suite, recent_pids_tests());
+	suite_add_tcase(suite, cache_tests());
 
 	return suite;
 }

@@ -39,7 +39,7 @@ static const char *own(const char *text)
 }
 
 /* make() of the rig, with a listener as wanted and the threads running. */
-static void start(struct config *made, struct process_listener_options listen)
+static void start(struct config *made, struct process_events_options listen)
 {
 	struct ring_options ring_options = { .size_bytes = 4 << 20, .page_bytes = 16384 };
 	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
@@ -78,18 +78,18 @@ static struct discovery_state state(void)
 }
 
 /* Whether the machine lets this source be heard; starts on it and waits for the first scan. */
-static bool started(const char *entries, struct process_listener_options listen)
+static bool started(const char *entries, struct process_events_options listen)
 {
 	start(scene_config("{" HOURLY "\"targets\": [%s]}", own(entries)), listen);
 	scene_wait_for(state().scans >= 1);
 
-	return state().source != PROCESS_LISTENER_NONE &&
-	       (listen.only == PROCESS_LISTENER_NONE || state().source == listen.only);
+	return state().source != PROCESS_EVENTS_NONE &&
+	       (listen.only == PROCESS_EVENTS_NONE || state().source == listen.only);
 }
 
-static const struct process_listener_options sources[] = {
-	{ .only = PROCESS_LISTENER_CONNECTOR },
-	{ .only = PROCESS_LISTENER_PERF },
+static const struct process_events_options sources[] = {
+	{ .only = PROCESS_EVENTS_CONNECTOR },
+	{ .only = PROCESS_EVENTS_PERF },
 };
 
 /* ---- what the sampler made of it ---- */
@@ -364,7 +364,7 @@ END_TEST
 
 START_TEST(an_overrun_is_followed_by_a_scan)
 {
-	struct process_listener_options tiny = { .only = PROCESS_LISTENER_CONNECTOR, .receive_bytes = 1 };
+	struct process_events_options tiny = { .only = PROCESS_EVENTS_CONNECTOR, .receive_bytes = 1 };
 
 	if (!started(ENTRY("\"comm\": \"stormy@\""), tiny))
 		return;
@@ -403,7 +403,7 @@ START_TEST(where_nothing_can_be_heard_rescans_find_and_it_is_said)
 	if (!possible)
 		return;
 	scene_wait_for(state().listened);
-	ck_assert_int_eq(state().source, PROCESS_LISTENER_NONE);
+	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
 	ck_assert_str_eq(state().source_why, "proc connector: not in this network namespace");
 	make_program(own("short@"), path);
 	pid = run_program(path, "kill -STOP $$");
@@ -421,9 +421,9 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	start(scene_config(
 		      "{\"sampling\": {\"rescan_interval\": \"1h\", \"discovery\": \"rescan\"}, \"targets\": [" ENTRY(
 			      "\"comm\": \"short@\"") "]}"),
-	      (struct process_listener_options){ 0 });
+	      (struct process_events_options){ 0 });
 	scene_wait_for(state().scans >= 1);
-	ck_assert_int_eq(state().source, PROCESS_LISTENER_NONE);
+	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
 	ck_assert_str_eq(state().source_why, "sampling.discovery is \"rescan\"");
 
 	first = config;
@@ -431,7 +431,7 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	ck_assert_int_eq(discovery_reload(discovery, config), 0);
 	config_free(first);
 	scene_wait_for(state().scans >= 2);
-	scene_wait_for(state().source != PROCESS_LISTENER_NONE || state().source_why[0] != '\0');
+	scene_wait_for(state().source != PROCESS_EVENTS_NONE || state().source_why[0] != '\0');
 
 	second = config;
 	config = scene_config(
@@ -440,7 +440,7 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	ck_assert_int_eq(discovery_reload(discovery, config), 0);
 	config_free(second);
 	scene_wait_for(state().scans >= 3);
-	ck_assert_int_eq(state().source, PROCESS_LISTENER_NONE);
+	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
 }
 END_TEST
 
@@ -469,7 +469,7 @@ START_TEST(a_cgroup_that_comes_is_a_target_without_a_scan)
 	make_cgroup(made);
 	cgroup_root = tree;
 	start(scene_config("{" HOURLY "\"targets\": [" ENTRY("\"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"") "]}"),
-	      (struct process_listener_options){ 0 });
+	      (struct process_events_options){ 0 });
 	cgroup_root = NULL;
 	scene_wait_for(state().scans >= 1);
 	ck_assert_uint_eq(state().target_table.targets, 0);

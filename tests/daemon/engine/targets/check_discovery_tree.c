@@ -257,13 +257,13 @@ END_TEST
 
 /* ---- real processes ---- */
 
-static const enum process_listener_source sources[] = { PROCESS_LISTENER_CONNECTOR, PROCESS_LISTENER_PERF };
+static const enum process_events_source sources[] = { PROCESS_EVENTS_CONNECTOR, PROCESS_EVENTS_PERF };
 
 /*
  * Starts threads over the machine's /proc; rescans are an hour apart. False: the source is not
  * allowed here.
  */
-static bool started(struct config *made, enum process_listener_source only)
+static bool started(struct config *made, enum process_events_source only)
 {
 	struct discovery_options options = {
 		.target_table = { .machine = { .cores = 2, .memory_bytes = 1 << 30 },

@@ -30,7 +30,7 @@ static struct sample used(uint64_t cpu_ns)
 
 static void join(int pid, uint64_t start, bool whole)
 {
-	struct target_table_sighting seen = {
+	struct process_observation seen = {
 		.pid = pid, .start_ticks = start, .comm = "app", .cmdline = "app", .cgroup = "/", .whole = whole
 	};
 
@@ -125,7 +125,7 @@ END_TEST
 
 START_TEST(one_that_matches_no_more_leaves_and_may_come_back_at_once)
 {
-	struct target_table_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct process_observation seen = { .pid = 10, .start_ticks = 500 };
 	struct sample now = { 0 };
 
 	make(8, SINGLE);
@@ -145,7 +145,7 @@ END_TEST
 
 START_TEST(one_that_goes_over_counts_once)
 {
-	struct target_table_sighting seen = {
+	struct process_observation seen = {
 		.pid = 10, .start_ticks = 500, .comm = "app", .cmdline = "", .cgroup = "/"
 	};
 	struct sample now = used(USED_NS - 30), end = used(USED_NS + 500);
@@ -171,7 +171,7 @@ END_TEST
 
 START_TEST(one_that_goes_over_is_counted_until_then_where_it_was)
 {
-	struct target_table_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct process_observation seen = { .pid = 10, .start_ticks = 500 };
 	struct sample now = used(USED_NS + 40), end = used(USED_NS + 500);
 
 	make(8, GROUP);
@@ -203,7 +203,7 @@ END_TEST
 /* Its successor with that pid came and went before the sampler found out. */
 START_TEST(who_has_ended_does_not_end_again)
 {
-	struct target_table_sighting seen = { .pid = 10, .start_ticks = 500 };
+	struct process_observation seen = { .pid = 10, .start_ticks = 500 };
 	struct sample end = used(USED_NS + 70), other = used(USED_NS + 5000);
 
 	make(8, GROUP);
@@ -241,7 +241,7 @@ END_TEST
 
 START_TEST(a_member_that_is_seen_under_another_name_ends_under_that)
 {
-	struct target_table_sighting seen = {
+	struct process_observation seen = {
 		.pid = 11, .start_ticks = 501, .comm = "other", .cmdline = "app", .cgroup = "/"
 	};
 	struct target_table_ending ending = { .pid = 11, .comm = "other", .counters = used(USED_NS + 70) };

@@ -250,7 +250,7 @@ END_TEST
 
 START_TEST(one_that_executes_something_is_asked_at_the_next_refresh)
 {
-	struct target_table_sighting seen = {
+	struct process_observation seen = {
 		.pid = 10, .start_ticks = 500, .comm = "app", .cmdline = "app -y", .cgroup = "/"
 	};
 

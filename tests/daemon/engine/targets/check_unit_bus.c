@@ -87,7 +87,7 @@ static void pass(unsigned steps)
 {
 	for (unsigned i = 0; i < steps; i++) {
 		now = mono_add(now, NS_PER_MS);
-		unit_bus_hear(bus, now);
+		unit_bus_read(bus, now);
 		fake_step(&fake);
 	}
 }
@@ -407,7 +407,7 @@ START_TEST(says_that_there_is_no_bus_and_tries_again_ever_more_seldom)
 	fake_end(&fake);
 	want("mysql.service", NULL);
 	for (int i = 0; i < 12; i++) {
-		unit_bus_hear(bus, now);
+		unit_bus_read(bus, now);
 		until = mono_add(now, 3600 * NS_PER_S);
 		ck_assert(!unit_bus_await(bus, now, &poll, &until));
 		ck_assert_int_ge(mono_diff(until, now), (int64_t)pause);
@@ -443,7 +443,7 @@ START_TEST(keeps_what_it_knows_when_the_bus_goes_and_finds_it_again)
 	pass(200);
 	ck_assert_uint_eq(state().units, 2);
 	fake_hang_up(&fake);
-	unit_bus_hear(bus, now);
+	unit_bus_read(bus, now);
 	ck_assert(!state().connected);
 	ck_assert_str_ne(state().why, "");
 	ck_assert(matches("mysql*.service", MARIADB, false));
@@ -695,14 +695,14 @@ START_TEST(a_flood_of_names_without_units_keeps_nobody_out)
 		fake_signal(&fake, "UnitNew", name);
 		if (i % 32 == 31) {
 			now = mono_add(now, NS_PER_S);
-			unit_bus_hear(bus, now);
+			unit_bus_read(bus, now);
 		}
 	}
 	fake.count = 2;
 	fake_signal(&fake, "UnitNew", "mariadb.service");
 	for (unsigned i = 0; i < 100 && state().left_out < 65; i++) {
 		now = mono_add(now, NS_PER_S);
-		unit_bus_hear(bus, now);
+		unit_bus_read(bus, now);
 	}
 	ck_assert_uint_ge(state().left_out, 65);
 	for (unsigned i = 0; i < 20000 && !matches("mysql.service", MARIADB, false); i++) {
@@ -744,7 +744,7 @@ static bool hear_without_memory(long n)
 
 		now = mono_add(now, NS_PER_MS);
 		torture_arm(injected ? LONG_MAX : n);
-		unit_bus_hear(bus, now);
+		unit_bus_read(bus, now);
 		injected |= torture_disarm();
 		n -= (long)(torture_allocations() - before);
 		fake_step(&fake);

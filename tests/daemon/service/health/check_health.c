@@ -7,7 +7,7 @@
 #include "daemon/engine/base/log.h"
 #include "scene.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
@@ -330,7 +330,7 @@ START_TEST(how_new_processes_are_found_is_said_once_and_when_it_changes)
 	said("found by rescans only (sampling.rescan_interval): it is not permitted");
 	health_discovery(&health, &state);
 	said("");
-	state.source = PROCESS_LISTENER_CONNECTOR;
+	state.source = PROCESS_EVENTS_CONNECTOR;
 	state.exit_totals = true;
 	state.source_why[0] = '\0';
 	health_discovery(&health, &state);

@@ -1,8 +1,8 @@
 /*
- * check_process_listener.c: what the kernel says of our own processes, by every source that is
+ * check_process_events.c: what the kernel says of our own processes, by every source that is
  * allowed here.
  */
-#include "daemon/engine/targets/process_news.h"
+#include "daemon/engine/targets/process_events.h"
 #include "scene.h"
 #include "torture.h"
 #include "lib/proc/procfs.h"
@@ -10,17 +10,17 @@
 #include <errno.h>
 #include <sched.h>
 
-Suite *process_listener_suite(void);
+Suite *process_events_suite(void);
 
-static const enum process_listener_source sources[] = { PROCESS_LISTENER_CONNECTOR, PROCESS_LISTENER_PERF };
+static const enum process_events_source sources[] = { PROCESS_EVENTS_CONNECTOR, PROCESS_EVENTS_PERF };
 
-static struct procevent events[4 * PROCESS_LISTENER_BATCH];
-static char reason[PROCESS_LISTENER_REASON_MAX];
+static struct procevent events[4 * PROCESS_EVENTS_BATCH];
+static char reason[PROCESS_EVENTS_REASON_MAX];
 
-static struct process_listener *opened(enum process_listener_source only)
+static struct process_events *opened(enum process_events_source only)
 {
-	struct process_listener *listener = NULL;
-	int r = process_listener_open(&(struct process_listener_options){ .only = only }, &listener, reason);
+	struct process_events *listener = NULL;
+	int r = process_events_open(&(struct process_events_options){ .only = only }, &listener, reason);
 
 	if (r < 0)
 		ck_assert_str_ne(reason, "");
@@ -56,13 +56,13 @@ struct heard {
 	struct procevent_totals totals;
 };
 
-static void hear(struct process_listener *listener, pid_t pid, struct heard *heard)
+static void hear(struct process_events *listener, pid_t pid, struct heard *heard)
 {
 	bool lost;
 	size_t count;
 
 	do {
-		count = process_listener_read(listener, events, sizeof(events) / sizeof(events[0]), &lost);
+		count = process_events_read(listener, events, sizeof(events) / sizeof(events[0]), &lost);
 		heard->lost |= lost;
 		for (size_t i = 0; i < count; i++) {
 			if (events[i].pid != pid)
@@ -77,30 +77,30 @@ static void hear(struct process_listener *listener, pid_t pid, struct heard *hea
 
 START_TEST(a_life_is_heard_and_its_threads_are_not)
 {
-	struct process_listener *listener = opened(sources[_i]);
+	struct process_events *listener = opened(sources[_i]);
 	struct heard heard = { 0 };
 	pid_t pid;
 
 	if (!listener)
 		return;
-	ck_assert_int_eq(process_listener_source(listener), sources[_i]);
+	ck_assert_int_eq(process_events_source(listener), sources[_i]);
 	pid = run();
 	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_EXIT] == 1));
 	if (!heard.lost) {
 		ck_assert_uint_eq(heard.count[PROCEVENT_FORK], 1);
 		ck_assert_uint_eq(heard.count[PROCEVENT_EXEC], 1);
 	}
-	process_listener_close(listener);
+	process_events_close(listener);
 }
 END_TEST
 
 START_TEST(all_that_it_used_is_heard_last)
 {
-	struct process_listener *listener = opened(PROCESS_LISTENER_CONNECTOR);
+	struct process_events *listener = opened(PROCESS_EVENTS_CONNECTOR);
 	struct heard heard = { 0 };
 
-	if (!listener || !process_listener_has_totals(listener)) {
-		process_listener_close(listener);
+	if (!listener || !process_events_has_totals(listener)) {
+		process_events_close(listener);
 		return;
 	}
 	pid_t pid = run();
@@ -112,17 +112,17 @@ START_TEST(all_that_it_used_is_heard_last)
 		ck_assert(heard.totals.threads);
 		ck_assert(!heard.disordered);
 	}
-	process_listener_close(listener);
+	process_events_close(listener);
 }
 END_TEST
 
 START_TEST(what_found_no_room_is_said)
 {
-	struct process_listener_options tiny = { .only = sources[_i], .receive_bytes = 1, .ring_bytes = 4096 };
-	struct process_listener *listener = NULL;
+	struct process_events_options tiny = { .only = sources[_i], .receive_bytes = 1, .ring_bytes = 4096 };
+	struct process_events *listener = NULL;
 	struct heard heard = { 0 };
 
-	if (process_listener_open(&tiny, &listener, reason) < 0)
+	if (process_events_open(&tiny, &listener, reason) < 0)
 		return;
 	for (int i = 0; i < 20 && !heard.lost; i++) {
 		for (int j = 0; j < 50; j++)
@@ -130,7 +130,7 @@ START_TEST(what_found_no_room_is_said)
 		hear(listener, 0, &heard);
 	}
 	ck_assert(heard.lost);
-	process_listener_close(listener);
+	process_events_close(listener);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ END_TEST
 static void *open_elsewhere(void *ctx)
 {
 	if (unshare(CLONE_NEWNET) == 0)
-		*(bool *)ctx = opened(PROCESS_LISTENER_CONNECTOR) == NULL;
+		*(bool *)ctx = opened(PROCESS_EVENTS_CONNECTOR) == NULL;
 
 	return NULL;
 }
@@ -161,21 +161,21 @@ START_TEST(without_memory_it_does_not_open)
 	bool injected = true;
 
 	for (long n = 1; injected; n++) {
-		struct process_listener_options options = { .only = sources[_i] };
-		struct process_listener *listener = NULL;
+		struct process_events_options options = { .only = sources[_i] };
+		struct process_events *listener = NULL;
 
 		torture_arm(n);
-		int r = process_listener_open(&options, &listener, reason);
+		int r = process_events_open(&options, &listener, reason);
 		injected = torture_disarm();
 		ck_assert(!injected || r == -ENOMEM);
-		process_listener_close(listener);
+		process_events_close(listener);
 	}
 }
 END_TEST
 
-Suite *process_listener_suite(void)
+Suite *process_events_suite(void)
 {
-	Suite *suite = suite_create("process_listener");
+	Suite *suite = suite_create("process_events");
 	TCase *tcase = tcase_create("listening");
 
 	tcase_set_timeout(tcase, 60);

@@ -1,0 +1,71 @@
+/*
+ * process_events.h: which processes fork, execute, change their name and end, from the kernel. Two
+ * sources, of which the first that is permitted is taken:
+ *
+ *	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
+ *	                    With CAP_NET_ADMIN also the exit records of taskstats: what a process used
+ *	                    in all, even if it was too short-lived to be looked at
+ *	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in
+ *	                    any network namespace
+ *
+ * For one thread.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_PROCESS_EVENTS_H
+#define SPIKEWATCH_DAEMON_ENGINE_TARGETS_PROCESS_EVENTS_H
+
+#include "lib/proc/procfs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PROCESS_EVENTS_REASON_MAX 200
+
+struct process_events;
+
+enum process_events_source {
+	PROCESS_EVENTS_NONE,
+	PROCESS_EVENTS_CONNECTOR,
+	PROCESS_EVENTS_PERF,
+};
+
+/* Zero is the default. */
+struct process_events_options {
+	enum process_events_source only; /* NONE: the first that is permitted */
+	int receive_bytes;               /* of each socket; 1 MiB, or what net.core.rmem_max allows */
+	size_t ring_bytes;               /* of perf's ring on each CPU; 32 KiB */
+};
+
+/*
+ * 0; -errno: no source is permitted. reason, of PROCESS_EVENTS_REASON_MAX bytes, then says why; else
+ * why there are no exit records, or "". The caller closes *ret.
+ */
+int process_events_open(const struct process_events_options *options, struct process_events **ret, char *reason);
+
+/* NULL is fine. */
+void process_events_close(struct process_events *events);
+
+enum process_events_source process_events_source(const struct process_events *events); /* NONE of NULL */
+
+/* Whether PROCEVENT_TOTALS come; false for NULL. */
+bool process_events_has_totals(const struct process_events *events);
+
+/*
+ * Reads what has come, into batch, which has room for cap events, at least twice
+ * PROCESS_EVENTS_BATCH; never blocks. The TOTALS of a process come after its other events, if all
+ * fit; perf's records are in the order of CPUs, not of time. Their number. *ret_lost: the kernel had
+ * no room for some, at any time before.
+ */
+size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost);
+
+#define PROCESS_EVENTS_BATCH 64u
+
+/* Whether the last read took all there was. */
+bool process_events_drained(const struct process_events *events);
+
+/* For poll(2): readable when there is something to read. */
+int process_events_fd(const struct process_events *events);
+
+/* "connector", "perf", "rescan" (NONE): static text. */
+const char *process_events_name(enum process_events_source source);
+
+#endif
